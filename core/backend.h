@@ -1,0 +1,41 @@
+// The machine that kernels run on, the same for both builds: core/backend_cuda.cpp drives a GPU, core/simt/backend.cpp
+// the emulator. Only core/ knows which one was linked.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "core/stream.h"
+
+namespace ladder::backend {
+
+enum class Kind { gpu, emulator };
+
+Kind kind();
+
+// Null if kernels can run here, else the reason in one line ("no CUDA device: ..."). Never throws.
+const char* unavailable();
+
+struct DeviceInfo {
+  std::string name;           // "NVIDIA H200", "emulator"
+  std::string slug;           // "h200", "emulator": for file names
+  int arch = 0;               // compute capability times ten: 90; the emulator answers 90
+  int num_sms = 0;
+  int sm_clock_khz = 0;       // highest SM clock the device announces
+  std::size_t l2_bytes = 0;
+  double dram_bytes_per_s = 0;  // bus width times data rate: no kernel can be faster
+  std::string uuid;
+  std::string driver;         // "13.0" as cudaDriverGetVersion has it
+  std::string runtime;
+};
+const DeviceInfo& device();
+
+// Device memory, at least 256-byte aligned. Throw Failure when there is none left or the device faulted.
+void* allocate(std::size_t bytes);
+void release(void* pointer) noexcept;
+void copy_in(void* device_pointer, const void* host, std::size_t bytes);   // synchronous
+void copy_out(void* host, const void* device_pointer, std::size_t bytes);  // synchronous, after all work
+void set_bytes(void* device_pointer, int byte, std::size_t bytes);         // synchronous
+void synchronize();  // waits for all work; throws Failure with the launch error, if there was one
+
+}  // namespace ladder::backend

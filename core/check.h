@@ -1,0 +1,95 @@
+// Checking a version: inputs, the judge's answer, guarded and poisoned device buffers, and the comparison.
+//
+// A check that passes means: on inputs drawn from `seed`, with outputs poisoned by NaN and guard bands around every
+// buffer, the version wrote every output element within its error bound, and neither its inputs nor a guard changed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder {
+
+enum class Pattern : std::uint8_t {
+  normal,   // N(0, stddev^2), rounded to the tensor's dtype; never constant
+  integer,  // small integers: every product and sum is exact in fp32, so outputs compare bit for bit
+};
+
+// Host values of a case's tensors, in the order of Case::tensors; every value is representable in its tensor's dtype.
+// Outputs are empty.
+struct HostTensors {
+  std::vector<std::vector<float>> values;
+};
+HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed);
+
+// The judge's answer for one output tensor. `magnitude` is the sum of the absolute values of the terms behind each
+// element (for a dot product, sum |a*b|): rounding errors of a sum scale with it, not with the result.
+struct Reference {
+  std::vector<double> value;
+  std::vector<double> magnitude;
+};
+using References = std::vector<Reference>;  // an entry for each output, in order
+using Judge = References (*)(const Case& c, const HostTensors& inputs);
+
+// Registered by reference/<layer>_judge.cpp through LADDER_JUDGE.
+bool register_judge(const Pass& pass, Judge judge);
+// The judge's answer; the latest few are kept, so that every version of a case is judged by one computation.
+// Throws Failure where the pass has no judge.
+std::shared_ptr<const References> judge(const Case& c, Pattern pattern, std::uint64_t seed);
+
+// One case's buffers on the device: inputs filled, outputs and workspace poisoned with NaN bytes, every buffer between
+// two guard bands of canaries.
+class DeviceTensors {
+ public:
+  DeviceTensors(const Case& c, const HostTensors& inputs, std::size_t workspace_bytes);
+  ~DeviceTensors();
+  DeviceTensors(const DeviceTensors&) = delete;
+  DeviceTensors& operator=(const DeviceTensors&) = delete;
+
+  void* const* pointers() const;  // in the order of Case::tensors
+  void* workspace() const;
+
+  void poison();                                      // outputs and workspace become NaN again
+  std::vector<std::vector<float>> outputs() const;    // as fp32, in order; waits for the device
+  std::string damage() const;                         // empty, or which guard band or input was overwritten, and where
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+enum class Status : std::uint8_t { pass, fail, skip, untrusted };
+const char* name(Status status);  // "PASS", "FAIL", "SKIP", "UNTRUSTED"
+
+// How far outputs are from the judge.
+struct Verdict {
+  Status status = Status::pass;
+  std::string reason;        // empty for a pass; else one line: what, where, how much
+  double error = 0;          // normalised L2: ||y - ref|| / ||ref|| over all outputs
+  double worst = 0;          // largest |y - ref| / bound; above 1 fails
+  std::int64_t unwritten = 0;  // elements that are still poison
+};
+
+// Compares in pass form, so NaN fails: |y - ref| <= bound, with
+//     bound = u |ref| + 4 sqrt(K) 2^-23 magnitude + smallest subnormal,
+// u the output dtype's unit roundoff and K the case's reduction length: the probabilistic error bound of a sum in fp32
+// (Higham and Mary 2019, theorem 2.4, lambda = 4), doubled because tensor cores truncate where IEEE addition rounds.
+// For Pattern::integer the outputs must equal the judge's value rounded once to the output's dtype.
+Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs);
+
+// Runs the version once and judges it: SKIP with the reason where it does not support the case, FAIL on a wrong value,
+// a launch error, an emulator fault, a damaged guard or a changed input.
+Verdict check(const Version& v, const Case& c, Pattern pattern, std::uint64_t seed);
+
+// Null, or why the version cannot run the case on this device (dtype, architecture, supports()).
+std::string why_not(const Version& v, const Case& c);
+
+}  // namespace ladder
+
+#define LADDER_JUDGE(P, function) \
+  namespace {                     \
+  [[maybe_unused]] const bool ladder_judge_registered = ::ladder::register_judge(::ladder::pass_of<P>(), function); \
+  }

@@ -1,0 +1,74 @@
+// What kernel sources see: CUDA's vocabulary on either backend, and launch().
+//
+// Under nvcc this is CUDA itself. Under g++ or clang it is the SIMT emulator (core/simt), which gives the same words
+// (__global__, threadIdx, __syncthreads, __shfl_xor_sync, nvcuda::wmma, ...) a meaning on the CPU. A kernel includes
+// this, its layer's header and the PTX families it uses from dev/ptx/, and nothing else.
+//
+// Shared memory is declared through two macros, so that the emulator can poison it for every block and fence it in:
+//
+//     LADDER_SHARED(float, tile, [16][17]);   // static:  __shared__ float tile[16][17]
+//     LADDER_DYN_SMEM(smem);                  // dynamic: unsigned char* smem, 1024-byte aligned
+#pragma once
+
+#include <cstddef>
+
+#include "core/stream.h"
+
+#if defined(__CUDACC__)
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <mma.h>
+
+#include "core/cuda_check.h"
+
+#define LADDER_SHARED(type, name, extents) __shared__ type name extents
+#define LADDER_DYN_SMEM(name) extern __shared__ __align__(1024) unsigned char name[]
+
+#else
+
+#include "core/simt/cuda.h"
+
+#endif
+
+namespace ladder {
+
+struct LaunchConfig {
+  dim3 grid;
+  dim3 block;
+  std::size_t dynamic_smem = 0;  // bytes
+};
+
+#if defined(__CUDACC__)
+
+// Starts `kernel` on `stream`; throws Failure if the launch is refused.
+template <class... P, class... A>
+void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A... args) {
+  constexpr std::size_t kDefaultSmemBytes = 48 * 1024;
+  if (config.dynamic_smem > kDefaultSmemBytes) {
+    LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(config.dynamic_smem)));
+  }
+  cudaLaunchConfig_t c{};
+  c.gridDim = config.grid;
+  c.blockDim = config.block;
+  c.dynamicSmemBytes = config.dynamic_smem;
+  c.stream = stream;
+  LADDER_CUDA(cudaLaunchKernelEx(&c, kernel, static_cast<P>(args)...));
+}
+
+#else
+
+// Runs `kernel` to its end on the emulator; throws simt::Fault naming source line, block and thread if it misbehaves.
+template <class... P, class... A>
+void launch(void (*kernel)(P...), const LaunchConfig& config, Stream, A... args) {
+  simt::run({.grid = config.grid, .block = config.block, .dynamic_smem = config.dynamic_smem},
+            [&] { kernel(static_cast<P>(args)...); });
+}
+
+#endif
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+}  // namespace ladder

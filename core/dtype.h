@@ -1,0 +1,34 @@
+// Number formats of a problem: how values are stored, and how they are rounded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace ladder {
+
+// tf32 is stored as fp32 whose low 13 mantissa bits are zero: a problem in tf32 has tf32 inputs and fp32 outputs.
+enum class Dtype : std::uint8_t { f32, tf32, bf16, f16 };
+
+inline constexpr Dtype kAllDtypes[] = {Dtype::f32, Dtype::tf32, Dtype::bf16, Dtype::f16};
+
+// "fp32", "tf32", "bf16", "fp16": the words of problem lines and command lines.
+const char* name(Dtype dtype);
+std::optional<Dtype> parse_dtype(std::string_view word);
+
+// Bytes one stored element takes.
+std::size_t size_of(Dtype dtype);
+
+// Largest relative error of rounding a real number to `dtype` (Higham, "Accuracy and Stability", 2.1): 2^-24 for
+// fp32, 2^-11 for tf32 and fp16, 2^-8 for bf16 (half the distance of 1 to the next number).
+double unit_roundoff(Dtype dtype);
+
+// `value` rounded to nearest even in `dtype`.
+float round_to(Dtype dtype, float value);
+
+// Host arrays of `count` values between fp32 and the stored bytes of `dtype`; encode() rounds to nearest even.
+void encode(Dtype dtype, const float* values, std::size_t count, void* stored);
+void decode(Dtype dtype, const void* stored, std::size_t count, float* values);
+
+}  // namespace ladder

@@ -1,0 +1,27 @@
+// Errors. Library code throws, main() catches: a UsageError is the caller's mistake (exit 2), anything else a
+// failure (exit 1). Messages are one line: what was wrong, and what would be right.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace ladder {
+
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Failure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Throws Failure with file, line and the text of the condition; `detail` is added behind it.
+[[noreturn]] void throw_failure(const char* file, int line, const char* condition, const std::string& detail = {});
+
+}  // namespace ladder
+
+// Checks an invariant of ours; a broken one is a bug here, not a usage error.
+#define LADDER_CHECK(condition, ...)                                                             \
+  do {                                                                                           \
+    if (!(condition)) ::ladder::throw_failure(__FILE__, __LINE__, #condition __VA_OPT__(, ) __VA_ARGS__); \
+  } while (false)

@@ -1,0 +1,56 @@
+// A problem is one line of text: words such as "n32 h64 w64 c64 k64 bias bf16". This reads its words; what they mean is
+// the layer's own business (see dev/conv3x3/conv3x3.h for a user).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace ladder {
+
+class ProblemLine {
+ public:
+  // Splits `line` at white space. Throws UsageError on an empty line or a repeated word. `usage` is an example line
+  // shown in every error.
+  ProblemLine(std::string_view line, std::string usage);
+
+  // The number behind `letter`, which must stand in the line exactly once, between `least` and `most`.
+  std::int64_t size(std::string_view letter, std::int64_t least, std::int64_t most);
+
+  // The same, or `otherwise` where the line has no such word.
+  std::int64_t size_or(std::string_view letter, std::int64_t otherwise, std::int64_t least, std::int64_t most);
+
+  // True if the bare word stands in the line.
+  bool flag(std::string_view word);
+
+  // The line's dtype word, or `otherwise` where it has none.
+  Dtype dtype(Dtype otherwise);
+
+  // Throws UsageError if a word was left unread.
+  void finish() const;
+
+  [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  struct Word {
+    std::string text;
+    bool used = false;
+  };
+  std::optional<std::int64_t> take(std::string_view letter, std::int64_t least, std::int64_t most);
+
+  std::string line_;
+  std::string usage_;
+  std::vector<Word> words_;
+};
+
+// `line` with its dtype word replaced by (or, where it has none, followed by) `dtype`.
+std::string with_dtype(std::string_view line, Dtype dtype);
+
+// The dtype word of `line`, if it has one.
+std::optional<Dtype> dtype_of(std::string_view line);
+
+}  // namespace ladder

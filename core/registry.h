@@ -1,0 +1,173 @@
+// The registry: every pass of every layer, and every numbered version of it. Sandbox, benchmark, tests and trainer all
+// take versions from here.
+//
+// A layer's header declares a pass as a type:
+//
+//     struct Fprop {
+//       static constexpr const char* kLayer = "conv3x3";
+//       static constexpr const char* kName = "fprop";
+//       using Problem = ...;   // plain fields, one of them `Dtype dtype`; str(), static parse(line) throwing UsageError
+//       struct Tensors {...};  // typed views: const inputs, outputs
+//       static std::vector<TensorSpec> tensors(const Problem&);              // in the order that bind() takes them
+//       static Tensors bind(const Problem&, void* const* pointers);          // a null pointer for an absent tensor
+//       static double flops(const Problem&);
+//       static std::int64_t reduction_length(const Problem&);                // longest sum behind one output element
+//     };
+//
+// and a version file ends with
+//
+//     LADDER_VERSION(conv3x3::Fprop, {.launch = launch, .dtypes = {Dtype::f32}});
+//
+// Number and idea come from the file's name, vNN_<idea>.cu.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/stream.h"
+
+namespace ladder {
+
+enum class Role : std::uint8_t { input, output };
+
+struct TensorSpec {
+  std::string name;                 // the paper's letter: "x", "w", "dy"
+  Role role = Role::input;
+  Dtype dtype = Dtype::f32;         // how it is stored and rounded
+  std::vector<std::int64_t> shape;  // outermost dimension first
+  std::string layout;               // a letter a dimension: "nhwc", "krsc"
+  double stddev = 1.0;              // of the values that fill() draws for an input
+
+  std::size_t elements() const;
+  std::size_t bytes() const;
+};
+
+struct Pass;
+
+// One parsed problem of one pass, as the harness sees it.
+struct Case {
+  const Pass* pass = nullptr;
+  std::string text;  // the problem's canonical line
+  Dtype dtype = Dtype::f32;
+  double flops = 0;
+  std::int64_t reduction_length = 1;
+  std::vector<TensorSpec> tensors;
+  std::shared_ptr<const void> problem;  // the layer's own Problem
+
+  double min_read_bytes() const;   // every input once
+  double min_write_bytes() const;  // every output once
+};
+
+struct Pass {
+  std::string layer;
+  std::string name;
+  Case (*parser)(const Pass& self, std::string_view line) = nullptr;
+
+  Case parse(std::string_view line) const { return parser(*this, line); }  // throws UsageError
+  std::string path() const { return layer + "/" + name; }
+};
+
+// One numbered kernel version, stateless. All functions may be called from any thread.
+struct Version {
+  const Pass* pass = nullptr;
+  int number = 0;
+  std::string idea;  // "smem_tile"
+  std::string file;  // as the compiler was given it
+  std::vector<Dtype> dtypes;
+  int min_arch = 0;   // compute capability times ten (80, 90) below which it cannot run
+  std::string needs;  // one phrase for --list, or empty
+
+  // Why this version cannot run the case, or null. The harness has asked about dtype and architecture already.
+  std::function<const char*(const Case&)> supports;
+  std::function<std::size_t(const Case&)> workspace_bytes;
+  // Enqueues the version on `stream`. `pointers` are device pointers in the order of Case::tensors.
+  std::function<void(const Case&, void* const* pointers, void* workspace, Stream stream)> launch;
+
+  bool has(Dtype dtype) const;
+  std::string label() const;  // "v03_smem_tile"
+};
+
+// What a version file says of itself; see LADDER_VERSION.
+template <class P>
+struct VersionDef {
+  void (*launch)(const typename P::Problem&, const typename P::Tensors&, void* workspace, Stream stream);
+  std::vector<Dtype> dtypes;
+  const char* (*supports)(const typename P::Problem&) = nullptr;
+  std::size_t (*workspace_bytes)(const typename P::Problem&) = nullptr;
+  int min_arch = 0;
+  const char* needs = "";
+};
+
+// All passes and versions, in order of layer, pass and number. Versions whose file name is malformed or whose number is
+// taken twice make this throw Failure: the first thing every main() does is to call it.
+const std::vector<const Pass*>& all_passes();
+const std::vector<const Version*>& all_versions();
+
+// Throw UsageError naming what there is.
+const Pass& find_pass(std::string_view layer, std::string_view name);
+const Version& find_version(const Pass& pass, int number);
+std::vector<const Version*> versions_of(const Pass& pass);
+
+namespace detail {
+
+const Pass& add_pass(Pass pass);  // returns the one already there, if any
+bool add_version(Version version, std::string_view file);
+
+template <class P>
+Case make_case(const Pass& pass, const typename P::Problem& problem) {
+  return {.pass = &pass,
+          .text = problem.str(),
+          .dtype = problem.dtype,
+          .flops = P::flops(problem),
+          .reduction_length = P::reduction_length(problem),
+          .tensors = P::tensors(problem),
+          .problem = std::make_shared<const typename P::Problem>(problem)};
+}
+
+template <class P>
+const typename P::Problem& problem_of(const Case& c) {
+  return *static_cast<const typename P::Problem*>(c.problem.get());
+}
+
+}  // namespace detail
+
+// The pass's entry in the registry, made on first use.
+template <class P>
+const Pass& pass_of() {
+  static const Pass& pass = detail::add_pass(
+      {.layer = P::kLayer, .name = P::kName, .parser = [](const Pass& self, std::string_view line) {
+         return detail::make_case<P>(self, P::Problem::parse(line));
+       }});
+  return pass;
+}
+
+template <class P>
+bool register_version(const char* file, VersionDef<P> def) {
+  Version v{.pass = &pass_of<P>(),
+            .dtypes = std::move(def.dtypes),
+            .min_arch = def.min_arch,
+            .needs = def.needs,
+            .supports = [f = def.supports](const Case& c) { return f ? f(detail::problem_of<P>(c)) : nullptr; },
+            .workspace_bytes = [f = def.workspace_bytes](
+                                   const Case& c) { return f ? f(detail::problem_of<P>(c)) : std::size_t{0}; },
+            .launch =
+                [f = def.launch](const Case& c, void* const* pointers, void* workspace, Stream stream) {
+                  const auto& problem = detail::problem_of<P>(c);
+                  f(problem, P::bind(problem, pointers), workspace, stream);
+                }};
+  return detail::add_version(std::move(v), file);
+}
+
+}  // namespace ladder
+
+#define LADDER_VERSION(pass, ...)                                                                        \
+  namespace {                                                                                            \
+  [[maybe_unused]] const bool ladder_registered =                                                        \
+      ::ladder::register_version<pass>(__FILE__, ::ladder::VersionDef<pass> __VA_ARGS__);                \
+  }

@@ -1,0 +1,10 @@
+// A stream handle that both backends share: CUDA's own type, without CUDA's headers.
+#pragma once
+
+struct CUstream_st;
+
+namespace ladder {
+
+using Stream = CUstream_st*;  // cudaStream_t; the emulator runs every launch at once and ignores it
+
+}  // namespace ladder

@@ -1,0 +1,61 @@
+// conv3x3: two-dimensional 3x3 convolution, stride 1, padding 1, as the residual blocks of a diffusion U-Net use it.
+//
+// Forward (fprop), for every image n, pixel (p, q) and output channel k:
+//
+//     y[n][p][q][k] = bias[k] + sum over r, s in 0..2 and c of  x[n][p+r-1][q+s-1][c] * w[k][r][s][c]
+//
+// where x reads as zero outside the image (PyTorch's conv2d(x, w, bias, padding=1), a cross-correlation).
+//
+//     x     [n, h, w, c]  NHWC          y  [n, h, w, k]  NHWC
+//     w     [k, 3, 3, c]  KRSC          bias  [k]  fp32, optional
+//
+// Seen as a matrix product (implicit GEMM): M = n*h*w pixels, N = k, K = 9*c ordered (r, s, c).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder::conv3x3 {
+
+struct Problem {
+  int n = 1;  // images
+  int h = 1;  // rows, of the input and of the output
+  int w = 1;  // columns
+  int c = 1;  // input channels
+  int k = 1;  // output channels
+  bool bias = false;
+  Dtype dtype = Dtype::f32;  // of x, w and y; sums are fp32; tf32 has fp32 outputs
+
+  // "n32 h64 w64 c64 k64 bf16", "n1 h5 w7 c3 k64 bias fp32": parse(str()) is the same problem.
+  std::string str() const;
+  // Throws UsageError. A line without a dtype word is fp32.
+  static Problem parse(std::string_view line);
+
+  std::int64_t pixels() const { return std::int64_t{n} * h * w; }
+  bool operator==(const Problem&) const = default;
+};
+
+struct Fprop {
+  static constexpr const char* kLayer = "conv3x3";
+  static constexpr const char* kName = "fprop";
+  using Problem = conv3x3::Problem;
+
+  struct Tensors {
+    const void* x;      // [n, h, w, c] dtype
+    const void* w;      // [k, 3, 3, c] dtype
+    const float* bias;  // [k] fp32, or null
+    void* y;            // [n, h, w, k] dtype (fp32 for tf32)
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Problem& p, void* const* pointers);
+  // Two per multiply-add of the formula above, borders counted as if they were inside (the convention of all papers).
+  static double flops(const Problem& p);
+  static std::int64_t reduction_length(const Problem& p);
+};
+
+}  // namespace ladder::conv3x3

@@ -1,0 +1,43 @@
+// ldmatrix: a warp loads 8x8 matrices of 16-bit elements from shared memory in the layout mma.sync wants (PTX ISA
+// 9.7.14.5.15, sm_75 and later).
+//
+// Lane 8j + i gives the address of row i of matrix j: 16 bytes, 16-byte aligned. Without transposition, register j of
+// lane l holds elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1) of matrix j; with it, those of its transpose. All 32 lanes
+// must take part.
+#pragma once
+
+#include <cstdint>
+
+#include "core/device.h"
+
+#if !defined(__CUDACC__)
+#include "core/simt/ldmatrix.h"
+#endif
+
+namespace ladder::ptx {
+
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
+#if defined(__CUDACC__)
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+#else
+  simt::ldmatrix(r, 4, row, /*transposed=*/false);
+#endif
+}
+
+__device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
+#if defined(__CUDACC__)
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+#else
+  simt::ldmatrix(r, 4, row, /*transposed=*/true);
+#endif
+}
+
+}  // namespace ladder::ptx

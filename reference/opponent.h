@@ -1,0 +1,49 @@
+// Opponents: what a kernel has to beat. One for a pass, registered by reference/<layer>_<library>.cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder {
+
+struct Plan {
+  std::string name;   // the library's own name of the plan or engine, with its knobs
+  double seconds = 0; // as `measure` returned it; 0 for a plan that failed
+};
+
+// A library's best plan for one case on given tensors. Launching enqueues exactly that plan on the stream.
+class Opponent {
+ public:
+  virtual ~Opponent() = default;
+  virtual std::string library() const = 0;            // "cuDNN 9.19.0"
+  virtual void launch(Stream stream) = 0;             // the plan that measured fastest
+  virtual void launch_heuristic(Stream stream) = 0;   // what the library's heuristic picks first: an untuned user's plan
+  virtual const Plan& best() const = 0;
+  virtual const Plan& heuristic() const = 0;
+  virtual const std::vector<Plan>& tried() const = 0; // every plan that was built and timed
+  virtual std::size_t workspace_bytes() const = 0;
+};
+
+// Seconds one call of `work` takes on the device, cold; how plans are ranked.
+using Measure = std::function<double(const std::function<void(Stream)>& work)>;
+
+// Makes the opponent for a case. `pointers` are device tensors in the order of Case::tensors, the output its own. Throws
+// Failure naming the reason when the library refuses the problem.
+using OpponentFactory = std::unique_ptr<Opponent> (*)(const Case& c, void* const* pointers, const Measure& measure);
+
+bool register_opponent(const Pass& pass, OpponentFactory factory);
+
+// Null where the pass has no opponent in this build (the emulator, or a build without cuDNN).
+OpponentFactory opponent_of(const Pass& pass);
+
+}  // namespace ladder
+
+#define LADDER_OPPONENT(P, factory) \
+  namespace {                       \
+  [[maybe_unused]] const bool ladder_opponent_registered = \
+      ::ladder::register_opponent(::ladder::pass_of<P>(), factory); \
+  }
