@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -115,6 +116,15 @@ const Version& find_version(const Pass& pass, int number);
 std::vector<const Version*> versions_of(const Pass& pass);
 
 namespace detail {
+
+// What a file name says: "dev/conv3x3/fprop/v03_smem_tile.cu" is letter 'v', number 3, idea "smem_tile". Nothing for a
+// name that is not a lower-case letter, two digits, an underscore, lower-case words, ".cu".
+struct FileName {
+  char letter = 'v';
+  int number = 0;
+  std::string idea;
+};
+std::optional<FileName> parse_file_name(std::string_view file);
 
 const Pass& add_pass(Pass pass);  // returns the one already there, if any
 bool add_version(Version version, std::string_view file);

@@ -1,0 +1,118 @@
+// The backend on a GPU: the CUDA runtime, current device.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+#include "core/backend.h"
+#include "core/cuda_check.h"
+
+namespace ladder::backend {
+namespace {
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  LADDER_CUDA(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
+// "NVIDIA GeForce RTX 4090" is "rtx-4090": lower case, vendor and brand dropped, words joined by hyphens.
+std::string slug_of(std::string name) {
+  for (const char* prefix : {"NVIDIA ", "GeForce ", "Tesla "}) {
+    if (name.starts_with(prefix)) name.erase(0, std::string(prefix).size());
+  }
+  std::string slug;
+  for (const unsigned char c : name) {
+    if (std::isalnum(c)) {
+      slug += static_cast<char>(std::tolower(c));
+    } else if (!slug.empty() && slug.back() != '-') {
+      slug += '-';
+    }
+  }
+  return slug;
+}
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+DeviceInfo query() {
+  if (const char* reason = unavailable()) throw Failure(reason);
+  int device = 0;
+  LADDER_CUDA(cudaGetDevice(&device));
+  cudaDeviceProp properties{};
+  LADDER_CUDA(cudaGetDeviceProperties(&properties, device));
+  int driver = 0;
+  int runtime = 0;
+  LADDER_CUDA(cudaDriverGetVersion(&driver));
+  LADDER_CUDA(cudaRuntimeGetVersion(&runtime));
+
+  DeviceInfo info{.name = properties.name,
+                  .slug = slug_of(properties.name),
+                  .arch = properties.major * 10 + properties.minor,
+                  .num_sms = properties.multiProcessorCount,
+                  .sm_clock_khz = attribute(cudaDevAttrClockRate, device),
+                  .l2_bytes = static_cast<std::size_t>(properties.l2CacheSize),
+                  .uuid = "GPU",
+                  .driver = version_text(driver),
+                  .runtime = version_text(runtime)};
+  // DRAM moves data on both edges of its clock.
+  const double transfers_per_s = 2e3 * attribute(cudaDevAttrMemoryClockRate, device);
+  info.dram_bytes_per_s = transfers_per_s * attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8;
+  for (int i = 0; i < 16; ++i) {
+    const bool group_starts = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+    info.uuid += fmt::format("{}{:02x}", group_starts ? "-" : "", static_cast<unsigned char>(properties.uuid.bytes[i]));
+  }
+  return info;
+}
+
+}  // namespace
+
+Kind kind() { return Kind::gpu; }
+
+const char* unavailable() {
+  static const std::string reason = [] {
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaSuccess && count > 0) return std::string();
+    (void)cudaGetLastError();
+    return std::string("no CUDA device: ") + (status == cudaSuccess ? "none is visible" : cudaGetErrorString(status));
+  }();
+  return reason.empty() ? nullptr : reason.c_str();
+}
+
+const DeviceInfo& device() {
+  static const DeviceInfo info = query();
+  return info;
+}
+
+void* allocate(std::size_t bytes) {
+  void* pointer = nullptr;
+  LADDER_CUDA(cudaMalloc(&pointer, std::max<std::size_t>(bytes, 1)));
+  return pointer;
+}
+
+void release(void* pointer) noexcept { (void)cudaFree(pointer); }
+
+void copy_in(void* device_pointer, const void* host, std::size_t bytes) {
+  LADDER_CUDA(cudaMemcpy(device_pointer, host, bytes, cudaMemcpyHostToDevice));
+  // Pageable copies may return before the DMA to the device ends, and a non-blocking stream does not wait for it.
+  LADDER_CUDA(cudaDeviceSynchronize());
+}
+
+void copy_out(void* host, const void* device_pointer, std::size_t bytes) {
+  LADDER_CUDA(cudaDeviceSynchronize());
+  LADDER_CUDA(cudaMemcpy(host, device_pointer, bytes, cudaMemcpyDeviceToHost));
+}
+
+void set_bytes(void* device_pointer, int byte, std::size_t bytes) {
+  LADDER_CUDA(cudaMemset(device_pointer, byte, bytes));
+  LADDER_CUDA(cudaDeviceSynchronize());
+}
+
+void synchronize() {
+  LADDER_CUDA(cudaGetLastError());
+  LADDER_CUDA(cudaDeviceSynchronize());
+}
+
+}  // namespace ladder::backend

@@ -1,0 +1,133 @@
+#include "core/problem_line.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "core/error.h"
+
+namespace ladder {
+namespace {
+
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+std::vector<std::string> split(std::string_view line) {
+  std::vector<std::string> words;
+  for (auto it = line.begin(); it != line.end();) {
+    it = std::find_if_not(it, line.end(), is_space);
+    const auto end = std::find_if(it, line.end(), is_space);
+    if (it != end) words.emplace_back(it, end);
+    it = end;
+  }
+  return words;
+}
+
+// The line as an error message can carry it: one line of bounded length.
+std::string printable(std::string_view line) {
+  constexpr std::size_t kMost = 120;
+  std::string out(line.substr(0, kMost));
+  const auto is_control = [](unsigned char c) { return c < ' ' || c == '\x7f'; };
+  std::replace_if(out.begin(), out.end(), is_control, ' ');
+  return line.size() > kMost ? out + "..." : out;
+}
+
+// The part of `word` behind `letter` where it looks like a number, so that "h-1" is a bad h and not an unknown word.
+std::optional<std::string_view> number_behind(std::string_view letter, std::string_view word) {
+  if (!word.starts_with(letter) || word.size() == letter.size()) return std::nullopt;
+  const std::string_view rest = word.substr(letter.size());
+  const bool numeric = (rest[0] >= '0' && rest[0] <= '9') || rest[0] == '-' || rest[0] == '+' || rest[0] == '.';
+  return numeric ? std::optional(rest) : std::nullopt;
+}
+
+}  // namespace
+
+ProblemLine::ProblemLine(std::string_view line, std::string usage) : line_(line), usage_(std::move(usage)) {
+  for (std::string& word : split(line)) {
+    if (std::any_of(words_.begin(), words_.end(), [&](const Word& w) { return w.text == word; })) {
+      fail("'" + printable(word) + "' stands in it twice");
+    }
+    words_.push_back({.text = std::move(word)});
+  }
+  if (words_.empty()) fail("it is empty");
+}
+
+std::optional<std::int64_t> ProblemLine::take(std::string_view letter, std::int64_t least, std::int64_t most) {
+  std::optional<std::int64_t> found;
+  for (Word& word : words_) {
+    const auto digits = number_behind(letter, word.text);
+    if (!digits) continue;
+    if (found) fail("'" + std::string(letter) + "' stands in it twice");
+    std::int64_t value = 0;
+    const char* end = digits->data() + digits->size();
+    const auto [rest, error] = std::from_chars(digits->data(), end, value);
+    if (error != std::errc{} || rest != end || value < least || value > most) {
+      fail("'" + printable(word.text) + "' should be " + std::string(letter) + " and a whole number from " +
+           std::to_string(least) + " to " + std::to_string(most));
+    }
+    word.used = true;
+    found = value;
+  }
+  return found;
+}
+
+std::int64_t ProblemLine::size(std::string_view letter, std::int64_t least, std::int64_t most) {
+  const auto value = take(letter, least, most);
+  if (!value) fail("it lacks '" + std::string(letter) + "'");
+  return *value;
+}
+
+std::int64_t ProblemLine::size_or(std::string_view letter, std::int64_t otherwise, std::int64_t least,
+                                  std::int64_t most) {
+  return take(letter, least, most).value_or(otherwise);
+}
+
+bool ProblemLine::flag(std::string_view text) {
+  const auto word = std::find_if(words_.begin(), words_.end(), [&](const Word& w) { return w.text == text; });
+  if (word == words_.end()) return false;
+  word->used = true;
+  return true;
+}
+
+Dtype ProblemLine::dtype(Dtype otherwise) {
+  std::optional<Dtype> found;
+  for (Word& word : words_) {
+    const auto dtype = parse_dtype(word.text);
+    if (!dtype) continue;
+    if (found) fail("it names two dtypes");
+    word.used = true;
+    found = dtype;
+  }
+  return found.value_or(otherwise);
+}
+
+void ProblemLine::finish() const {
+  for (const Word& word : words_) {
+    if (!word.used) fail("unknown word '" + printable(word.text) + "'");
+  }
+}
+
+void ProblemLine::fail(const std::string& what) const {
+  throw UsageError("problem '" + printable(line_) + "': " + what + "; a problem reads '" + usage_ + "'");
+}
+
+std::string with_dtype(std::string_view line, Dtype dtype) {
+  std::string out;
+  bool replaced = false;
+  for (const std::string& word : split(line)) {
+    const bool is_dtype = parse_dtype(word).has_value();
+    if (is_dtype && std::exchange(replaced, true)) continue;
+    if (!out.empty()) out += ' ';
+    out += is_dtype ? name(dtype) : word;
+  }
+  if (!replaced) out += std::string(out.empty() ? "" : " ") + name(dtype);
+  return out;
+}
+
+std::optional<Dtype> dtype_of(std::string_view line) {
+  for (const std::string& word : split(line)) {
+    if (const auto dtype = parse_dtype(word)) return dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ladder
