@@ -35,8 +35,10 @@ std::uint16_t to_f16(float value) {
   if (magnitude > kInfinity) return 0x7fff;
   if (magnitude < kSmallestNormal) {
     // Subnormals are multiples of 2^-24, the distance of neighbours in [0.5, 1): adding 0.5 rounds to them.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f)));
+    constexpr float kHalf = 0.5f;
+    const float shifted = std::bit_cast<float>(magnitude) + kHalf;
+    const std::uint32_t multiple = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kHalf);
+    return static_cast<std::uint16_t>(sign | multiple);
   }
   constexpr std::uint32_t kRebias = std::uint32_t{127 - 15} << 23;
   const std::uint32_t rounded = (round_bits<13>(magnitude) - kRebias) >> 13;
