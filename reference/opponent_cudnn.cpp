@@ -1,0 +1,252 @@
+#include "reference/opponent_cudnn.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/backend.h"
+#include "core/error.h"
+
+namespace ladder {
+namespace fe = cudnn_frontend;
+
+namespace {
+
+// A plan may not take more memory than this; cuDNN's own frameworks stop at similar sizes.
+constexpr std::int64_t kMostWorkspaceBytes = std::int64_t{1} << 30;
+
+// Plans of the first round that are measured once more, so that one lucky sample does not decide.
+constexpr std::size_t kFinalists = 5;
+
+// An engine without a heuristic's advice is tried with every choice of its knobs if there are at most this many.
+constexpr std::int64_t kMostKnobChoices = 8;
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+void require(fe::error_t status) {
+  if (status.is_bad()) throw Failure("cuDNN: " + one_line(status.get_message()));
+}
+
+class Handle {
+ public:
+  Handle() {
+    const cudnnStatus_t status = cudnnCreate(&handle_);
+    if (status != CUDNN_STATUS_SUCCESS) throw Failure(std::string("cudnnCreate: ") + cudnnGetErrorString(status));
+  }
+  ~Handle() { cudnnDestroy(handle_); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  operator cudnnHandle_t() const { return handle_; }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+};
+
+std::string version_string() {
+  const std::size_t v = cudnnGetVersion();  // of the library that was loaded, which may not be the one compiled against
+  return fmt::format("cuDNN {}.{}.{}", v / 10000, v / 100 % 100, v % 100);
+}
+
+// Every choice of an engine's knobs, if they are few; else its defaults alone.
+std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> knob_choices(fe::graph::Graph& graph,
+                                                                          std::int64_t engine) {
+  std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> choices = {{}};
+  std::vector<fe::Knob> knobs;
+  if (graph.get_knobs_for_engine(engine, knobs).is_bad()) return choices;
+  std::int64_t count = 1;
+  for (const fe::Knob& knob : knobs) {
+    if (knob.stride <= 0 || knob.maxValue < knob.minValue) return choices;
+    count *= (knob.maxValue - knob.minValue) / knob.stride + 1;
+    if (count > kMostKnobChoices) return choices;
+  }
+  for (const fe::Knob& knob : knobs) {
+    std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> longer;
+    for (const auto& choice : choices) {
+      for (std::int64_t value = knob.minValue; value <= knob.maxValue; value += knob.stride) {
+        longer.push_back(choice);
+        longer.back()[knob.type] = value;
+      }
+    }
+    choices = std::move(longer);
+  }
+  return choices;
+}
+
+class CudnnOpponent final : public Opponent {
+ public:
+  CudnnOpponent(Dtype dtype, std::vector<CudnnGraph> graphs, Search search, const Measure& measure)
+      : graphs_(std::move(graphs)) {
+    std::string refusal;
+    for (CudnnGraph& g : graphs_) {
+      fe::error_t status = list_plans(g, dtype, search);
+      if (status.is_bad()) refusal = one_line(status.get_message());
+    }
+    for (std::size_t i = 0; i < tried_.size(); ++i) {
+      time_plan(i, measure);
+      if (tried_[i].seconds == 0) continue;
+      if (!found_ && candidates_[i].advised) {
+        heuristic_ = i;  // heuristics rank their lists, so the first that runs is their choice
+        found_ = true;
+        if (search == Search::heuristic) {
+          candidates_.resize(i + 1);
+          tried_.resize(i + 1);
+        }
+      }
+    }
+    if (!choose_best(measure)) {
+      for (const Plan& plan : tried_) {
+        if (refusal.empty()) refusal = plan.reason;
+      }
+      throw Failure(version_string() + " has no plan that runs: " + refusal);
+    }
+    if (!found_) heuristic_ = best_;
+  }
+
+  std::string library() const override { return version_string(); }
+  void launch(Stream stream) override { execute(candidates_[best_], stream); }
+  void launch_heuristic(Stream stream) override { execute(candidates_[heuristic_], stream); }
+  const Plan& best() const override { return tried_[best_]; }
+  const Plan& heuristic() const override { return tried_[heuristic_]; }
+  const std::vector<Plan>& tried() const override { return tried_; }
+  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(candidates_[best_].workspace_bytes); }
+
+  void finish() override {
+    backend::synchronize();
+    if (launched_ && launched_->finish) launched_->finish();
+  }
+
+ private:
+  struct Candidate {
+    CudnnGraph* graph = nullptr;
+    std::int64_t index = 0;  // of the plan in its graph
+    bool advised = false;    // by heuristic mode A
+    std::int64_t workspace_bytes = 0;
+  };
+
+  // Appends a candidate for each distinct configuration of the graph, those of heuristic mode A first.
+  fe::error_t list_plans(CudnnGraph& g, Dtype dtype, Search search) {
+    fe::graph::Graph& graph = *g.graph;
+    if (auto status = graph.validate(); status.is_bad()) return status;
+    if (auto status = graph.build_operation_graph(handle_); status.is_bad()) return status;
+    fe::error_t advice = graph.create_execution_plans({fe::HeurMode_t::A});
+    const std::int64_t num_advised = advice.is_good() ? graph.get_execution_plan_count() : 0;
+    if (search == Search::all) {
+      // A mode or an engine that cannot serve the problem is no error: the others are still there.
+      (void)graph.create_execution_plans({fe::HeurMode_t::B});
+      (void)graph.create_execution_plans({fe::HeurMode_t::FALLBACK});
+      std::int64_t num_engines = 0;
+      (void)graph.get_engine_count(num_engines);
+      for (std::int64_t engine = 0; engine < num_engines; ++engine) {
+        for (const auto& knobs : knob_choices(graph, engine)) (void)graph.create_execution_plan(engine, knobs);
+      }
+    }
+    graph.deselect_numeric_notes(forbidden(dtype));
+
+    std::set<std::string> names;
+    for (std::int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
+      std::string name;
+      if (graph.get_plan_name_at_index(i, name).is_bad() || !names.insert(name).second) continue;
+      candidates_.push_back({.graph = &g, .index = i, .advised = i < num_advised});
+      tried_.push_back({.name = name + " " + g.layout});
+    }
+    return graph.get_execution_plan_count() > 0 ? fe::error_t{fe::error_code_t::OK, ""} : advice;
+  }
+
+  // What an engine may not do to be a fair opponent of kernels that accumulate in fp32: sum in less, and, unless the
+  // problem says tf32, round its inputs.
+  static std::vector<fe::NumericalNote_t> forbidden(Dtype dtype) {
+    std::vector<fe::NumericalNote_t> notes = {fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION};
+    if (dtype != Dtype::tf32) notes.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
+    if (dtype == Dtype::f32) notes.push_back(fe::NumericalNote_t::TENSOR_CORE);
+    return notes;
+  }
+
+  void time_plan(std::size_t i, const Measure& measure) {
+    Candidate& candidate = candidates_[i];
+    try {
+      require(candidate.graph->graph->build_plan_at_index(candidate.index));
+      require(candidate.graph->graph->get_workspace_size_plan_at_index(candidate.index, candidate.workspace_bytes));
+      if (candidate.workspace_bytes > kMostWorkspaceBytes) {
+        throw Failure(fmt::format("skipped: wants {:.1f} GiB of workspace",
+                                  static_cast<double>(candidate.workspace_bytes) / (1 << 30)));
+      }
+      reserve_workspace(candidate.workspace_bytes);
+      tried_[i].seconds = measure([&](Stream stream) { execute(candidate, stream); });
+    } catch (const std::exception& error) {
+      tried_[i].reason = one_line(error.what());
+    }
+  }
+
+  bool choose_best(const Measure& measure) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < tried_.size(); ++i) {
+      if (tried_[i].seconds > 0) order.push_back(i);
+    }
+    if (order.empty()) return false;
+    const auto faster = [&](std::size_t a, std::size_t b) { return tried_[a].seconds < tried_[b].seconds; };
+    std::sort(order.begin(), order.end(), faster);
+    order.resize(std::min(order.size(), kFinalists));
+    if (order.size() > 1) {
+      for (std::size_t i : order) time_plan(i, measure);
+    }
+    std::erase_if(order, [&](std::size_t i) { return tried_[i].seconds == 0; });
+    if (order.empty()) return false;
+    best_ = *std::min_element(order.begin(), order.end(), faster);
+    return true;
+  }
+
+  void execute(Candidate& candidate, Stream stream) {
+    if (const cudnnStatus_t status = cudnnSetStream(handle_, stream); status != CUDNN_STATUS_SUCCESS) {
+      throw Failure(std::string("cudnnSetStream: ") + cudnnGetErrorString(status));
+    }
+    require(candidate.graph->graph->execute_plan_at_index(handle_, candidate.graph->pointers, workspace_.get(),
+                                                          candidate.index));
+    launched_ = candidate.graph;
+  }
+
+  void reserve_workspace(std::int64_t bytes) {
+    if (bytes <= reserved_bytes_) return;
+    workspace_ = device_buffer(static_cast<std::size_t>(bytes));
+    reserved_bytes_ = bytes;
+  }
+
+  Handle handle_;  // outlives the graphs' plans
+  std::vector<CudnnGraph> graphs_;
+  std::vector<Candidate> candidates_;  // in step with tried_
+  std::vector<Plan> tried_;
+  std::size_t best_ = 0;
+  std::size_t heuristic_ = 0;
+  bool found_ = false;  // heuristic_ is set
+  std::shared_ptr<void> workspace_;
+  std::int64_t reserved_bytes_ = 0;
+  CudnnGraph* launched_ = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<void> device_buffer(std::size_t bytes) {
+  std::shared_ptr<void> buffer(backend::allocate(bytes), backend::release);
+  backend::set_bytes(buffer.get(), 0xFF, bytes);
+  return buffer;
+}
+
+fe::DataType_t cudnn_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bf16: return fe::DataType_t::BFLOAT16;
+    case Dtype::f16: return fe::DataType_t::HALF;
+    case Dtype::f32:
+    case Dtype::tf32: break;
+  }
+  return fe::DataType_t::FLOAT;
+}
+
+std::unique_ptr<Opponent> make_cudnn_opponent(Dtype dtype, std::vector<CudnnGraph> graphs, Search search,
+                                              const Measure& measure) {
+  return std::make_unique<CudnnOpponent>(dtype, std::move(graphs), search, measure);
+}
+
+}  // namespace ladder
