@@ -69,6 +69,6 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, Stream, A... args)
 
 #endif
 
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace ladder

@@ -1,0 +1,182 @@
+// Idea:   implicit GEMM. Pixels are one flat dimension; each thread keeps, for the pixels it fetches, a base offset and a
+//         nine-bit mask of the taps inside the image, and the next K step's operands travel in registers meanwhile.
+// Parent: v04.
+// Why:    v04's tiles follow the image, which idles half the threads at 8x8, and it waits for every chunk. Flat pixel
+//         tiles fill the card at any shape, the K loop has no division and no bounds arithmetic, and fetching overlaps
+//         multiplying. Limiter left: the FMA pipe, which the tensor cores of the next versions leave behind.
+// Needs:  nothing; 16-byte loads where c is a multiple of 4.
+
+#include "dev/conv3x3/implicit_gemm.h"
+
+namespace ladder::conv3x3 {
+namespace {
+
+// A tile of kBlockM pixels x kBlockN output channels; a thread holds kThreadM x kThreadN of it, in runs of four that lie
+// a quarter-warp apart, so that 16-byte shared-memory loads meet no bank twice.
+template <int kBlockM_, int kBlockN_, int kThreadM_, int kThreadN_>
+struct Tile {
+  static constexpr int kBlockM = kBlockM_, kBlockN = kBlockN_, kThreadM = kThreadM_, kThreadN = kThreadN_;
+  static constexpr int kThreadsN = kBlockN / kThreadN;
+  static constexpr int kThreads = kBlockM / kThreadM * kThreadsN;
+  static_assert(kThreadM % 4 == 0 && kThreadN % 4 == 0, "operands are read as float4");
+};
+
+// Channels in a K step. Single-element loads keep an index per element, so they take a shorter step.
+template <int kVec>
+constexpr int kChunk = kVec == 4 ? 16 : 8;
+
+template <class Tile, int kVec>
+__global__ void __launch_bounds__(Tile::kThreads)
+    conv3x3_fprop_v05_kernel(Problem p, const float* x, const float* w, const float* bias, float* y) {
+  constexpr int kBlockM = Tile::kBlockM, kBlockN = Tile::kBlockN;
+  constexpr int kThreads = Tile::kThreads, kThreadM = Tile::kThreadM, kThreadN = Tile::kThreadN;
+  constexpr int kChunkC = kChunk<kVec>;
+  constexpr int kPitchM = kBlockM + 4;  // transposing stores of a warp: at most two to a bank
+  constexpr int kPitchN = kBlockN + 4;
+  constexpr int kLoadsPerRow = kChunkC / kVec;
+  constexpr int kLoadsA = kBlockM * kLoadsPerRow / kThreads;
+  constexpr int kLoadsB = kBlockN * kLoadsPerRow / kThreads;
+  static_assert(kThreads % kLoadsPerRow == 0, "a thread keeps its channel column");
+  static_assert(kLoadsA * kThreads == kBlockM * kLoadsPerRow && kLoadsB * kThreads == kBlockN * kLoadsPerRow,
+                "loads divide evenly");
+  LADDER_SHARED(float4, as4, [2][kChunkC * kPitchM / 4]);  // [stage][c][pixel]
+  LADDER_SHARED(float4, bs4, [2][kChunkC * kPitchN / 4]);  // [stage][c][k]
+
+  const int blocks_k = ceil_div(p.k, kBlockN);
+  const int k0 = blockIdx.x % blocks_k * kBlockN;
+  const int m0 = blockIdx.x / blocks_k * kBlockM;
+
+  // The index table: what this thread fetches is fixed but for the tap and the chunk.
+  const int load_c = threadIdx.x % kLoadsPerRow * kVec;
+  const int load_row = threadIdx.x / kLoadsPerRow;
+  constexpr int kRowStep = kThreads / kLoadsPerRow;
+  PixelRow rows[kLoadsA];
+#pragma unroll
+  for (int i = 0; i < kLoadsA; ++i) rows[i] = pixel_row(p, m0 + load_row + i * kRowStep);
+
+  float a_next[kLoadsA][kVec];
+  float b_next[kLoadsB][kVec];
+  auto fetch_run = [](float(&to)[kVec], const float* from, bool valid) {
+    if constexpr (kVec == 4) {
+      const float4 v = valid ? *reinterpret_cast<const float4*>(from) : float4{0, 0, 0, 0};
+      to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else {
+      to[0] = valid ? *from : 0.0f;
+    }
+  };
+  auto fetch = [&](const KStep& step) {
+    const int c = step.c0 + load_c;
+    const int offset = tap_offset(p, step.rs) + c;
+#pragma unroll
+    for (int i = 0; i < kLoadsA; ++i) {
+      fetch_run(a_next[i], x + (rows[i].base + offset), (rows[i].taps >> step.rs & 1) && c < p.c);
+    }
+#pragma unroll
+    for (int i = 0; i < kLoadsB; ++i) {
+      const int k = k0 + load_row + i * kRowStep;
+      fetch_run(b_next[i], w + (k * 9 + step.rs) * p.c + c, k < p.k && c < p.c);
+    }
+  };
+  auto put = [&](int stage) {
+    float* as = reinterpret_cast<float*>(as4[stage]);
+    float* bs = reinterpret_cast<float*>(bs4[stage]);
+#pragma unroll
+    for (int j = 0; j < kVec; ++j) {
+#pragma unroll
+      for (int i = 0; i < kLoadsA; ++i) as[(load_c + j) * kPitchM + load_row + i * kRowStep] = a_next[i][j];
+#pragma unroll
+      for (int i = 0; i < kLoadsB; ++i) bs[(load_c + j) * kPitchN + load_row + i * kRowStep] = b_next[i][j];
+    }
+  };
+
+  const int thread_n = threadIdx.x % Tile::kThreadsN * 4;
+  const int thread_m = threadIdx.x / Tile::kThreadsN * 4;
+  constexpr int kRunM = kBlockM / (kThreadM / 4);  // distance of a thread's runs of four
+  constexpr int kRunN = kBlockN / (kThreadN / 4);
+  float sum[kThreadM][kThreadN] = {};
+
+  const int num_steps = 9 * ceil_div(p.c, kChunkC);
+  KStep step;
+  fetch(step);
+  put(0);
+  __syncthreads();
+  for (int t = 0; t < num_steps; ++t) {
+    if (t + 1 < num_steps) {
+      step.advance(kChunkC);
+      fetch(step);
+    }
+    const float* as = reinterpret_cast<const float*>(as4[t % 2]);
+    const float* bs = reinterpret_cast<const float*>(bs4[t % 2]);
+#pragma unroll
+    for (int c = 0; c < kChunkC; ++c) {
+      float a[kThreadM], b[kThreadN];
+#pragma unroll
+      for (int i = 0; i < kThreadM; i += 4) {
+        const float4 v = *reinterpret_cast<const float4*>(as + c * kPitchM + thread_m + i / 4 * kRunM);
+        a[i] = v.x, a[i + 1] = v.y, a[i + 2] = v.z, a[i + 3] = v.w;
+      }
+#pragma unroll
+      for (int j = 0; j < kThreadN; j += 4) {
+        const float4 v = *reinterpret_cast<const float4*>(bs + c * kPitchN + thread_n + j / 4 * kRunN);
+        b[j] = v.x, b[j + 1] = v.y, b[j + 2] = v.z, b[j + 3] = v.w;
+      }
+#pragma unroll
+      for (int i = 0; i < kThreadM; ++i) {
+#pragma unroll
+        for (int j = 0; j < kThreadN; ++j) sum[i][j] += a[i] * b[j];
+      }
+    }
+    // The other stage was last read before the previous barrier, so it may be written without one more.
+    if (t + 1 < num_steps) put((t + 1) % 2);
+    __syncthreads();
+  }
+
+#pragma unroll
+  for (int i = 0; i < kThreadM; ++i) {
+    const int m = m0 + thread_m + i / 4 * kRunM + i % 4;
+    if (m >= p.n * p.h * p.w) continue;
+#pragma unroll
+    for (int j = 0; j < kThreadN; j += 4) {
+      const int k = k0 + thread_n + j / 4 * kRunN;
+      float* out = y + static_cast<long long>(m) * p.k + k;
+      if (p.k % 4 == 0 && k < p.k) {
+        const float4 b = bias ? float4{bias[k], bias[k + 1], bias[k + 2], bias[k + 3]} : float4{0, 0, 0, 0};
+        *reinterpret_cast<float4*>(out) = {sum[i][j] + b.x, sum[i][j + 1] + b.y, sum[i][j + 2] + b.z,
+                                           sum[i][j + 3] + b.w};
+      } else {
+#pragma unroll
+        for (int l = 0; l < 4; ++l) {
+          if (k + l < p.k) out[l] = sum[i][j + l] + (bias ? bias[k + l] : 0.0f);
+        }
+      }
+    }
+  }
+}
+
+template <class Tile>
+unsigned num_blocks(const Problem& p) {
+  return static_cast<unsigned>(ceil_div(static_cast<int>(p.pixels()), Tile::kBlockM)) * ceil_div(p.k, Tile::kBlockN);
+}
+
+template <class Tile>
+void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
+  auto kernel = p.c % 4 == 0 ? conv3x3_fprop_v05_kernel<Tile, 4> : conv3x3_fprop_v05_kernel<Tile, 1>;
+  ladder::launch(kernel, {.grid = num_blocks<Tile>(p), .block = Tile::kThreads}, stream, p,
+                 static_cast<const float*>(t.x), static_cast<const float*>(t.w), t.bias, static_cast<float*>(t.y));
+}
+
+// The largest tile that still gives every SM of a large card two blocks: bigger tiles read less, more blocks hide more.
+void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
+  using Large = Tile<128, 128, 8, 8>;
+  using Medium = Tile<128, 64, 8, 8>;
+  using Small = Tile<64, 64, 8, 4>;
+  constexpr unsigned kEnoughBlocks = 256;
+  if (p.k > 64 && num_blocks<Large>(p) >= kEnoughBlocks) return launch_tile<Large>(p, t, stream);
+  if (num_blocks<Medium>(p) >= kEnoughBlocks) return launch_tile<Medium>(p, t, stream);
+  launch_tile<Small>(p, t, stream);
+}
+
+}  // namespace
+}  // namespace ladder::conv3x3
+
+LADDER_VERSION(ladder::conv3x3::Fprop, {.launch = ladder::conv3x3::launch, .dtypes = {ladder::Dtype::f32}})
