@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/stream.h"
 
@@ -36,6 +38,22 @@ void release(void* pointer) noexcept;
 void copy_in(void* device_pointer, const void* host, std::size_t bytes);   // synchronous
 void copy_out(void* host, const void* device_pointer, std::size_t bytes);  // synchronous, after all work
 void set_bytes(void* device_pointer, int byte, std::size_t bytes);         // synchronous
+void peek(void* host, const void* device_pointer, std::size_t bytes);  // as copy_out, but waits for no work
 void synchronize();  // waits for all work; throws Failure with the launch error, if there was one
+
+// The stream that checks give to versions. It does not wait for the default stream, nor the default stream for it.
+Stream check_stream();
+
+// Keeps back what is enqueued on check_stream() from now on until let_go(): work that runs in between was not enqueued
+// there. False where launches run at once, which is the emulator.
+bool hold();
+// Returns false if something had to wait for the held stream, which then went ahead by itself.
+bool let_go();
+
+// The orders in which kernels' threads can be run: the emulator has several, a GPU only its own.
+std::vector<std::string> schedules();
+// For all launches until the next call. Throws UsageError naming the schedules for an unknown one; `seed` is for those
+// that draw.
+void set_schedule(const std::string& name, std::uint64_t seed);
 
 }  // namespace ladder::backend

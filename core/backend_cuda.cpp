@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 
 #include "core/backend.h"
@@ -35,6 +38,32 @@ std::string slug_of(std::string name) {
 }
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+Stream make_stream() {
+  Stream stream = nullptr;
+  LADDER_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
+// What a held stream waits at. It opens by itself in the end, or a launch that waits for the stream would never return.
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = true;
+  bool forced = false;
+
+  void wait() {
+    std::unique_lock lock(mutex);
+    forced = !changed.wait_for(lock, std::chrono::seconds(2), [&] { return open; });
+  }
+  bool release() {
+    const std::lock_guard lock(mutex);
+    open = true;
+    changed.notify_all();
+    return !forced;
+  }
+};
+Gate gate;
 
 DeviceInfo query() {
   if (const char* reason = unavailable()) throw Failure(reason);
@@ -108,6 +137,32 @@ void copy_out(void* host, const void* device_pointer, std::size_t bytes) {
 void set_bytes(void* device_pointer, int byte, std::size_t bytes) {
   LADDER_CUDA(cudaMemset(device_pointer, byte, bytes));
   LADDER_CUDA(cudaDeviceSynchronize());
+}
+
+void peek(void* host, const void* device_pointer, std::size_t bytes) {
+  static const Stream stream = make_stream();
+  LADDER_CUDA(cudaMemcpyAsync(host, device_pointer, bytes, cudaMemcpyDeviceToHost, stream));
+  LADDER_CUDA(cudaStreamSynchronize(stream));
+}
+
+Stream check_stream() {
+  static const Stream stream = make_stream();
+  return stream;
+}
+
+bool hold() {
+  gate.open = false;
+  gate.forced = false;
+  LADDER_CUDA(cudaLaunchHostFunc(check_stream(), [](void*) { gate.wait(); }, nullptr));
+  return true;
+}
+
+bool let_go() { return gate.release(); }
+
+std::vector<std::string> schedules() { return {"gpu"}; }
+
+void set_schedule(const std::string& name, std::uint64_t) {
+  if (name != "gpu") throw UsageError("no schedule '" + name + "'; a GPU has only its own: gpu");
 }
 
 void synchronize() {

@@ -34,11 +34,20 @@ struct Reference {
 using References = std::vector<Reference>;  // an entry for each output, in order
 using Judge = References (*)(const Case& c, const HostTensors& inputs);
 
+// Everything the checks of one case share: every version of it gets the same inputs and is judged by one computation.
+struct Judged {
+  HostTensors inputs;
+  References answers;
+  // Empty, or why this case cannot tell a right answer from a null one (all zeros, the mean, a copy of an input): no
+  // verdict on it can be trusted.
+  std::string null_answer;
+};
+
 // Registered by reference/<layer>_judge.cpp through LADDER_JUDGE.
 bool register_judge(const Pass& pass, Judge judge);
-// The judge's answer; the latest few are kept, so that every version of a case is judged by one computation.
-// Throws Failure where the pass has no judge.
-std::shared_ptr<const References> judge(const Case& c, Pattern pattern, std::uint64_t seed);
+// The latest few are kept. Throw Failure where the pass has no judge.
+std::shared_ptr<const Judged> judged(const Case& c, Pattern pattern, std::uint64_t seed);
+std::shared_ptr<const References> judge(const Case& c, Pattern pattern, std::uint64_t seed);  // its answers
 
 // One case's buffers on the device: inputs filled, outputs and workspace poisoned with NaN bytes, every buffer between
 // two guard bands of canaries.
@@ -52,7 +61,9 @@ class DeviceTensors {
   void* const* pointers() const;  // in the order of Case::tensors
   void* workspace() const;
 
+  void refill(const HostTensors& inputs);             // other inputs at the same addresses
   void poison();                                      // outputs and workspace become NaN again
+  bool untouched() const;                             // every output is still poison; waits for no stream
   std::vector<std::vector<float>> outputs() const;    // as fp32, in order; waits for the device
   std::string damage() const;                         // empty, or which guard band or input was overwritten, and where
 
@@ -73,6 +84,9 @@ struct Verdict {
   std::int64_t unwritten = 0;  // elements that are still poison
 };
 
+// The bound that compare() holds an element of `output` to, for Pattern::normal.
+double error_bound(const Case& c, const TensorSpec& output, double value, double magnitude);
+
 // Compares in pass form, so NaN fails: |y - ref| <= bound, with
 //     bound = u |ref| + 4 sqrt(K) 2^-23 magnitude + smallest subnormal,
 // u the output dtype's unit roundoff and K the case's reduction length: the probabilistic error bound of a sum in fp32
@@ -80,9 +94,21 @@ struct Verdict {
 // For Pattern::integer the outputs must equal the judge's value rounded once to the output's dtype.
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs);
 
-// Runs the version once and judges it: SKIP with the reason where it does not support the case, FAIL on a wrong value,
-// a launch error, an emulator fault, a damaged guard or a changed input.
+// Empty, or which null answer compare() would take for right in at least half of an output's elements.
+std::string accepted_null_answer(const Case& c, Pattern pattern, const HostTensors& inputs, const References& refs);
+
+// A pass stays one only if its error is at most twice the opponent's on the same inputs, one rounding of the output
+// granted on top: error <= 2 opponent_error + u.
+Verdict against_opponent(Verdict verdict, double opponent_error, Dtype output);
+
+// Runs the version and judges it: SKIP with the reason where it does not support the case or no device is there, FAIL on
+// a wrong value, a launch error, an emulator fault, a damaged guard, a changed input, or work outside the stream it was
+// given; UNTRUSTED where the case would pass a null answer.
 Verdict check(const Version& v, const Case& c, Pattern pattern, std::uint64_t seed);
+
+// Both patterns, one after the other in the same buffers, so that an answer remembered by address is stale. The verdict
+// is that of the first pattern that does not pass, else that of Pattern::normal, whose error is the telling one.
+Verdict check(const Version& v, const Case& c, std::uint64_t seed);
 
 // Null, or why the version cannot run the case on this device (dtype, architecture, supports()).
 std::string why_not(const Version& v, const Case& c);

@@ -1,0 +1,130 @@
+#include "core/check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "core/backend.h"
+#include "core/error.h"
+
+namespace ladder {
+namespace {
+
+Verdict failed(std::string reason) { return {.status = Status::fail, .reason = std::move(reason)}; }
+
+// Messages of libraries may span lines; a reason is one.
+std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos;) text.replace(at, 1, "; ");
+  return text;
+}
+
+// Runs `enqueue` and waits; an exception becomes a reason. It is the version's own: nothing else is running.
+std::string run(const std::function<void()>& enqueue) {
+  try {
+    enqueue();
+    backend::synchronize();
+    return {};
+  } catch (const std::exception& error) {
+    return one_line(error.what());
+  }
+}
+
+Verdict judge_outputs(const Case& c, Pattern pattern, const DeviceTensors& tensors, const References& answers) {
+  const std::string damage = tensors.damage();
+  Verdict verdict = compare(c, pattern, tensors.outputs(), answers);
+  if (damage.empty()) return verdict;
+  verdict.reason = damage + (verdict.reason.empty() ? "" : "; " + verdict.reason);
+  verdict.status = Status::fail;
+  return verdict;
+}
+
+// Once more on a stream that is kept back: whatever is written meanwhile was not enqueued there, and would escape a
+// timer that listens to the stream. Empty, or what was wrong. Runs after an ordinary launch, because the first one may
+// load the kernel, which waits for the device.
+std::string stream_fault(const std::function<void()>& enqueue, DeviceTensors& tensors) {
+  tensors.poison();
+  if (!backend::hold()) return {};
+  bool untouched = true;
+  bool waited = false;
+  const std::string error = run([&] {
+    enqueue();
+    constexpr std::chrono::milliseconds kTimeForStrays{1};
+    std::this_thread::sleep_for(kTimeForStrays);
+    untouched = tensors.untouched();
+    waited = !backend::let_go();
+  });
+  if (!error.empty()) {
+    backend::let_go();
+    return error;
+  }
+  if (waited) return "launch() waits for the device instead of enqueueing on its stream";
+  if (!untouched) return "work outside the stream that launch() was given";
+  return {};
+}
+
+Verdict run_and_judge(const Version& v, const Case& c, Pattern pattern, const Judged& judged, DeviceTensors& tensors) {
+  const auto enqueue = [&] { v.launch(c, tensors.pointers(), tensors.workspace(), backend::check_stream()); };
+  tensors.refill(judged.inputs);
+  tensors.poison();
+  if (std::string error = run(enqueue); !error.empty()) return failed(std::move(error));
+  const Verdict first = judge_outputs(c, pattern, tensors, judged.answers);
+  if (first.status != Status::pass || backend::kind() == backend::Kind::emulator) return first;
+
+  if (std::string error = stream_fault(enqueue, tensors); !error.empty()) return failed(std::move(error));
+  return judge_outputs(c, pattern, tensors, judged.answers);
+}
+
+Verdict check_patterns(const Version& v, const Case& c, const std::vector<Pattern>& patterns, std::uint64_t seed) {
+  if (std::string reason = why_not(v, c); !reason.empty()) return {.status = Status::skip, .reason = std::move(reason)};
+  std::unique_ptr<DeviceTensors> tensors;
+  Verdict verdict;
+  for (const Pattern pattern : patterns) {
+    const auto judged = ladder::judged(c, pattern, seed);
+    if (!judged->null_answer.empty()) return {.status = Status::untrusted, .reason = judged->null_answer};
+    if (!tensors) tensors = std::make_unique<DeviceTensors>(c, judged->inputs, v.workspace_bytes(c));
+    const Verdict one = run_and_judge(v, c, pattern, *judged, *tensors);
+    if (one.status != Status::pass) return one;
+    if (pattern == patterns.front()) verdict = one;
+  }
+  return verdict;
+}
+
+}  // namespace
+
+const char* name(Status status) {
+  switch (status) {
+    case Status::pass: return "PASS";
+    case Status::fail: return "FAIL";
+    case Status::skip: return "SKIP";
+    case Status::untrusted: return "UNTRUSTED";
+  }
+  return "?";
+}
+
+std::string why_not(const Version& v, const Case& c) {
+  if (!v.has(c.dtype)) {
+    std::vector<std::string> has;
+    for (const Dtype dtype : v.dtypes) has.push_back(name(dtype));
+    return fmt::format("{} has no {}; it has {}", v.label(), name(c.dtype), fmt::join(has, ", "));
+  }
+  if (const char* reason = v.supports(c)) return reason;
+  if (const char* reason = backend::unavailable()) return reason;
+  if (const int arch = backend::device().arch; arch < v.min_arch) {
+    return fmt::format("{} needs sm_{}; {} is sm_{}", v.label(), v.min_arch, backend::device().name, arch);
+  }
+  return {};
+}
+
+Verdict check(const Version& v, const Case& c, Pattern pattern, std::uint64_t seed) {
+  return check_patterns(v, c, {pattern}, seed);
+}
+
+Verdict check(const Version& v, const Case& c, std::uint64_t seed) {
+  return check_patterns(v, c, {Pattern::normal, Pattern::integer}, seed);
+}
+
+}  // namespace ladder

@@ -1,0 +1,212 @@
+// Comparison of outputs with the judge's answer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/parallel.h"
+
+namespace ladder {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kChunk = 1 << 14;
+
+double smallest_subnormal(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: return 0x1p-149;
+    case Dtype::tf32: return 0x1p-136;
+    case Dtype::bf16: return 0x1p-133;
+    case Dtype::f16: return 0x1p-24;
+  }
+  return 0;
+}
+
+// Poison keeps all mantissa bits on its way to fp32; a NaN that was computed has others.
+bool is_poison(Dtype dtype, float value) {
+  constexpr std::uint32_t kStored = 0xffffffffu;
+  float poison = 0;
+  decode(dtype, &kStored, 1, &poison);
+  return std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(poison);
+}
+
+// What one output tensor, or a part of it, adds up to.
+struct Tally {
+  std::int64_t wrong = 0;
+  std::int64_t unwritten = 0;
+  std::int64_t first_unwritten = -1;
+  std::int64_t worst_at = -1;
+  double worst = 0;
+  double squared_error = 0;
+  double squared_norm = 0;
+
+  void add(const Tally& other) {
+    wrong += other.wrong;
+    unwritten += other.unwritten;
+    if (first_unwritten < 0) first_unwritten = other.first_unwritten;
+    if (other.worst > worst) {
+      worst = other.worst;
+      worst_at = other.worst_at;
+    }
+    squared_error += other.squared_error;
+    squared_norm += other.squared_norm;
+  }
+};
+
+// How one tensor's elements are to be compared.
+struct Rule {
+  const Case& c;
+  const TensorSpec& output;
+  Pattern pattern;
+  const Reference& ref;
+
+  // |y - ref| in units of the bound: right up to 1. Infinite for everything that is not a number.
+  double excess(std::int64_t i, float y) const {
+    const double value = ref.value[i];
+    if (pattern == Pattern::integer) return y == round_to(output.dtype, static_cast<float>(value)) ? 0 : kInfinity;
+    const double ratio = std::abs(y - value) / error_bound(c, output, value, ref.magnitude[i]);
+    return ratio <= kInfinity ? ratio : kInfinity;
+  }
+
+  // Of answer(i) for every element i. Chunks are added in order: the sums do not depend on the number of threads.
+  Tally tally(const auto& answer) const {
+    const std::int64_t count = std::ssize(ref.value);
+    std::vector<Tally> chunks((count + kChunk - 1) / kChunk);
+    parallel_for(std::ssize(chunks), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t chunk = begin; chunk < end; ++chunk) {
+        Tally& t = chunks[chunk];
+        for (std::int64_t i = chunk * kChunk; i < std::min(count, (chunk + 1) * kChunk); ++i) {
+          const float y = answer(i);
+          const double excess = this->excess(i, y);
+          const double difference = std::isfinite(y) ? y - ref.value[i] : kInfinity;
+          t.squared_error += difference * difference;
+          t.squared_norm += ref.value[i] * ref.value[i];
+          if (!(excess <= 1)) ++t.wrong;
+          if (excess > t.worst) {
+            t.worst = excess;
+            t.worst_at = i;
+          }
+          if (is_poison(output.dtype, y)) {
+            ++t.unwritten;
+            if (t.first_unwritten < 0) t.first_unwritten = i;
+          }
+        }
+      }
+    });
+    Tally total;
+    for (const Tally& chunk : chunks) total.add(chunk);
+    return total;
+  }
+};
+
+std::vector<const TensorSpec*> outputs_of(const Case& c) {
+  std::vector<const TensorSpec*> outputs;
+  for (const TensorSpec& spec : c.tensors) {
+    if (spec.role == Role::output) outputs.push_back(&spec);
+  }
+  return outputs;
+}
+
+// "y[n0 h3 w1 k7]": the element's indices, each behind its dimension's letter.
+std::string element(const TensorSpec& spec, std::int64_t index) {
+  std::string where;
+  for (std::size_t d = spec.shape.size(); d-- > 0;) {
+    where = fmt::format("{}{}{}", spec.layout[d], index % spec.shape[d], where.empty() ? "" : " " + where);
+    index /= spec.shape[d];
+  }
+  return fmt::format("{}[{}]", spec.name, where);
+}
+
+std::string describe(const Rule& rule, const Tally& t, const std::vector<float>& y) {
+  const auto count = y.size();
+  if (t.unwritten > 0) {
+    return fmt::format("{} of {} elements were never written, {} the first", t.unwritten, count,
+                       element(rule.output, t.first_unwritten));
+  }
+  const std::string where = element(rule.output, t.worst_at);
+  const double value = rule.ref.value[t.worst_at];
+  if (rule.pattern == Pattern::integer) {
+    return fmt::format("{} = {} where exactly {} is right; {} of {} elements are wrong", where, y[t.worst_at],
+                       round_to(rule.output.dtype, static_cast<float>(value)), t.wrong, count);
+  }
+  const double bound = error_bound(rule.c, rule.output, value, rule.ref.magnitude[t.worst_at]);
+  return fmt::format("{} = {:.6g} where {:.6g} +- {:.2g} is right; {} of {} elements are wrong", where, y[t.worst_at],
+                     value, bound, t.wrong, count);
+}
+
+}  // namespace
+
+double error_bound(const Case& c, const TensorSpec& output, double value, double magnitude) {
+  const double sum = 4 * std::sqrt(static_cast<double>(c.reduction_length)) * 0x1p-23 * magnitude;
+  return unit_roundoff(output.dtype) * std::abs(value) + sum + smallest_subnormal(output.dtype);
+}
+
+Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs,
+                const References& refs) {
+  const auto specs = outputs_of(c);
+  LADDER_CHECK(outputs.size() == specs.size() && refs.size() == specs.size());
+  Verdict verdict;
+  double squared_error = 0;
+  double squared_norm = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const std::vector<float>& y = outputs[i];
+    LADDER_CHECK(y.size() == specs[i]->elements() && refs[i].value.size() == y.size() &&
+                 refs[i].magnitude.size() == y.size());
+    const Rule rule{c, *specs[i], pattern, refs[i]};
+    const Tally t = rule.tally([&](std::int64_t at) { return y[at]; });
+    if (t.wrong > 0 && verdict.status == Status::pass) {
+      verdict.status = Status::fail;
+      verdict.reason = describe(rule, t, y);
+    }
+    verdict.worst = std::max(verdict.worst, t.worst);
+    verdict.unwritten += t.unwritten;
+    squared_error += t.squared_error;
+    squared_norm += t.squared_norm;
+  }
+  verdict.error = squared_error == 0 ? 0 : std::sqrt(squared_error / squared_norm);
+  return verdict;
+}
+
+std::string accepted_null_answer(const Case& c, Pattern pattern, const HostTensors& inputs, const References& refs) {
+  const auto specs = outputs_of(c);
+  LADDER_CHECK(refs.size() == specs.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const Rule rule{c, *specs[i], pattern, refs[i]};
+    const std::int64_t count = std::ssize(refs[i].value);
+    const auto accepts = [&](const auto& answer) { return 2 * rule.tally(answer).wrong < count; };
+    const auto complaint = [&](const std::string& what) {
+      return fmt::format("{} would pass as {}: this case cannot tell", what, specs[i]->name);
+    };
+    if (accepts([](std::int64_t) { return 0.0f; })) return complaint("all zeros");
+
+    double mean = 0;
+    for (const double value : refs[i].value) mean += value / static_cast<double>(count);
+    const float constant = round_to(specs[i]->dtype, static_cast<float>(mean));
+    // A single element is its own mean.
+    if (count > 1 && accepts([&](std::int64_t) { return constant; })) return complaint("the constant mean");
+
+    for (std::size_t t = 0; t < inputs.values.size(); ++t) {
+      const std::vector<float>& values = inputs.values[t];
+      if (values.empty()) continue;
+      const auto copied = [&](std::int64_t at) { return round_to(specs[i]->dtype, values[at % values.size()]); };
+      if (accepts(copied)) return complaint(fmt::format("a copy of {}", c.tensors[t].name));
+    }
+  }
+  return {};
+}
+
+Verdict against_opponent(Verdict verdict, double opponent_error, Dtype output) {
+  const double most = 2 * opponent_error + unit_roundoff(output);
+  if (verdict.status == Status::pass && !(verdict.error <= most)) {
+    verdict.status = Status::fail;
+    verdict.reason = fmt::format("error {:.3g} is more than twice the opponent's {:.3g} and one rounding",
+                                 verdict.error, opponent_error);
+  }
+  return verdict;
+}
+
+}  // namespace ladder

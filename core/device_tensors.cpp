@@ -1,0 +1,182 @@
+// Guarded device buffers.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <span>
+
+#include "core/backend.h"
+#include "core/check.h"
+#include "core/parallel.h"
+
+namespace ladder {
+namespace {
+
+constexpr std::size_t kGuardBytes = 4096;
+constexpr int kPoison = 0xff;  // makes every dtype a NaN
+constexpr std::int64_t kGrain = 1 << 16;
+
+using Bytes = std::vector<unsigned char>;
+
+// Canaries are NaNs in every dtype, so that an element read from outside its tensor shows in the result, but none is
+// poison, and neighbours differ, so that a band which was copied over shows as well.
+Bytes make_guard() {
+  Bytes guard(kGuardBytes);
+  for (std::size_t i = 0; i < guard.size(); i += 2) {
+    guard[i] = static_cast<unsigned char>(0x81 + i / 2 % 0x7d);
+    guard[i + 1] = 0xff;
+  }
+  return guard;
+}
+
+const Bytes& guard() {
+  static const Bytes instance = make_guard();
+  return instance;
+}
+
+// The first byte where the two differ.
+std::optional<std::size_t> first_difference(std::span<const unsigned char> a, std::span<const unsigned char> b) {
+  const auto [at, _] = std::mismatch(a.begin(), a.end(), b.begin());
+  return at == a.end() ? std::nullopt : std::optional<std::size_t>(at - a.begin());
+}
+
+// A buffer between two guard bands; the second begins at the very byte behind the buffer.
+class Buffer {
+ public:
+  Buffer(std::string name, std::size_t bytes)
+      : name_(std::move(name)), bytes_(bytes), base_(backend::allocate(bytes + 2 * kGuardBytes), backend::release) {
+    backend::copy_in(base(), guard().data(), kGuardBytes);
+    backend::copy_in(base() + kGuardBytes + bytes_, guard().data(), kGuardBytes);
+  }
+
+  unsigned char* data() const { return base() + kGuardBytes; }
+  std::size_t bytes() const { return bytes_; }
+
+  // The buffer must hold `contents` from now on.
+  void expect(Bytes contents) {
+    expected_ = std::move(contents);
+    backend::copy_in(data(), expected_.data(), bytes_);
+  }
+
+  void poison() const { backend::set_bytes(data(), kPoison, bytes_); }
+
+  Bytes read() const {
+    Bytes contents(bytes_);
+    backend::copy_out(contents.data(), data(), bytes_);
+    return contents;
+  }
+
+  std::string damage(Dtype dtype) const {
+    Bytes band(kGuardBytes);
+    backend::copy_out(band.data(), base(), kGuardBytes);
+    if (const auto at = first_difference(band, guard())) {
+      return fmt::format("{}: overwritten {} bytes before its start", name_, kGuardBytes - *at);
+    }
+    backend::copy_out(band.data(), data() + bytes_, kGuardBytes);
+    if (const auto at = first_difference(band, guard())) {
+      return fmt::format("{}: overwritten {} bytes behind its end", name_, *at);
+    }
+    if (!expected_.empty()) {
+      if (const auto at = first_difference(read(), expected_)) {
+        return fmt::format("input {}: changed at element {}", name_, *at / size_of(dtype));
+      }
+    }
+    return {};
+  }
+
+ private:
+  unsigned char* base() const { return static_cast<unsigned char*>(base_.get()); }
+
+  std::string name_;
+  std::size_t bytes_;
+  std::unique_ptr<void, void (*)(void*) noexcept> base_;
+  Bytes expected_;  // of an input
+};
+
+Bytes encoded(const TensorSpec& spec, const std::vector<float>& values) {
+  Bytes stored(spec.bytes());
+  const std::size_t size = size_of(spec.dtype);
+  parallel_for(std::ssize(values), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    encode(spec.dtype, values.data() + begin, end - begin, stored.data() + begin * size);
+  });
+  return stored;
+}
+
+std::vector<float> decoded(const TensorSpec& spec, const Bytes& stored) {
+  std::vector<float> values(spec.elements());
+  const std::size_t size = size_of(spec.dtype);
+  parallel_for(std::ssize(values), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    decode(spec.dtype, stored.data() + begin * size, end - begin, values.data() + begin);
+  });
+  return values;
+}
+
+}  // namespace
+
+struct DeviceTensors::Impl {
+  std::vector<TensorSpec> specs;
+  std::vector<Buffer> buffers;  // one for each spec, then the workspace
+  std::vector<void*> pointers;
+
+  bool is_input(std::size_t i) const { return i < specs.size() && specs[i].role == Role::input; }
+  Dtype dtype(std::size_t i) const { return i < specs.size() ? specs[i].dtype : Dtype::f32; }
+};
+
+DeviceTensors::DeviceTensors(const Case& c, const HostTensors& inputs, std::size_t workspace_bytes)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->specs = c.tensors;
+  for (const TensorSpec& spec : c.tensors) {
+    impl_->buffers.emplace_back(spec.name, spec.bytes());
+    impl_->pointers.push_back(impl_->buffers.back().data());
+  }
+  impl_->buffers.emplace_back("workspace", workspace_bytes);
+  refill(inputs);
+  poison();
+}
+
+DeviceTensors::~DeviceTensors() = default;
+
+void* const* DeviceTensors::pointers() const { return impl_->pointers.data(); }
+
+void* DeviceTensors::workspace() const {
+  const Buffer& workspace = impl_->buffers.back();
+  return workspace.bytes() ? workspace.data() : nullptr;
+}
+
+void DeviceTensors::refill(const HostTensors& inputs) {
+  for (std::size_t i = 0; i < impl_->specs.size(); ++i) {
+    if (impl_->is_input(i)) impl_->buffers[i].expect(encoded(impl_->specs[i], inputs.values[i]));
+  }
+}
+
+void DeviceTensors::poison() {
+  for (std::size_t i = 0; i < impl_->buffers.size(); ++i) {
+    if (!impl_->is_input(i)) impl_->buffers[i].poison();
+  }
+}
+
+bool DeviceTensors::untouched() const {
+  for (std::size_t i = 0; i < impl_->specs.size(); ++i) {
+    if (impl_->is_input(i)) continue;
+    Bytes contents(impl_->buffers[i].bytes());
+    backend::peek(contents.data(), impl_->buffers[i].data(), contents.size());
+    if (std::any_of(contents.begin(), contents.end(), [](unsigned char byte) { return byte != kPoison; })) return false;
+  }
+  return true;
+}
+
+std::vector<std::vector<float>> DeviceTensors::outputs() const {
+  std::vector<std::vector<float>> outputs;
+  for (std::size_t i = 0; i < impl_->specs.size(); ++i) {
+    if (!impl_->is_input(i)) outputs.push_back(decoded(impl_->specs[i], impl_->buffers[i].read()));
+  }
+  return outputs;
+}
+
+std::string DeviceTensors::damage() const {
+  for (std::size_t i = 0; i < impl_->buffers.size(); ++i) {
+    if (std::string damage = impl_->buffers[i].damage(impl_->dtype(i)); !damage.empty()) return damage;
+  }
+  return {};
+}
+
+}  // namespace ladder

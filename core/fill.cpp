@@ -1,0 +1,69 @@
+// Inputs of a case: any element is computed from the seed and its own index alone, so that threads share the work and
+// the values do not depend on how.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/check.h"
+#include "core/parallel.h"
+
+namespace ladder {
+namespace {
+
+// SplitMix64's finaliser (Steele, Lea and Flood 2014): neighbouring counters give independent-looking words.
+std::uint64_t mix(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+std::uint64_t random_word(std::uint64_t key, std::int64_t index) {
+  return mix(key + 0x9e3779b97f4a7c15u * (static_cast<std::uint64_t>(index) + 1));
+}
+
+// Box and Muller 1958. The radius is at most sqrt(2 ln 2^32) = 6.7, so that N(0, 1) stays far inside every dtype.
+double normal(std::uint64_t word) {
+  const double u1 = (static_cast<double>(word >> 32) + 1) * 0x1p-32;  // (0, 1]
+  const double u2 = static_cast<double>(word & 0xffffffffu) * 0x1p-32;
+  return std::sqrt(-2 * std::log(u1)) * std::cos(2 * std::numbers::pi * u2);
+}
+
+// One of -most .. -1, 1 .. most: a zero would hide a term that a kernel forgets.
+double nonzero_integer(std::uint64_t word, int most) {
+  const int value = 1 + static_cast<int>((word >> 32) % static_cast<std::uint64_t>(most));
+  return word & 1 ? value : -value;
+}
+
+// Sums of K products of such integers stay within 2^24, up to which fp32 holds every integer. Values beyond 4 would
+// only take outputs out of the range where 16-bit formats still tell neighbours apart.
+int largest_integer(std::int64_t reduction_length) {
+  const double most = std::sqrt(0x1p24 / static_cast<double>(std::max<std::int64_t>(reduction_length, 1)));
+  return static_cast<int>(std::clamp(std::floor(most), 1.0, 4.0));
+}
+
+double largest_finite(Dtype dtype) { return dtype == Dtype::f16 ? 65504.0 : 3.0e38; }
+
+}  // namespace
+
+HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed) {
+  HostTensors tensors;
+  const int most = largest_integer(c.reduction_length);
+  std::uint64_t key = mix(seed);
+  for (const TensorSpec& spec : c.tensors) {
+    std::vector<float>& values = tensors.values.emplace_back();
+    key = mix(key + 1);
+    if (spec.role == Role::output) continue;
+    values.resize(spec.elements());
+    const double limit = largest_finite(spec.dtype);
+    parallel_for(std::ssize(values), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::uint64_t word = random_word(key, i);
+        const double value = pattern == Pattern::normal ? spec.stddev * normal(word) : nonzero_integer(word, most);
+        values[i] = round_to(spec.dtype, static_cast<float>(std::clamp(value, -limit, limit)));
+      }
+    });
+  }
+  return tensors;
+}
+
+}  // namespace ladder
