@@ -1,0 +1,1 @@
+"""What `./ladder` does: pick a backend, set up what is missing, build, and hand over to the programs."""

@@ -1,0 +1,202 @@
+"""`./ladder <verb> ...`"""
+
+import argparse
+import os
+import subprocess
+import sys
+
+from . import build, device, new, paths, say, setup, suite, tools
+from .errors import Failure, UsageError
+
+HELP = """\
+Ladder: CUDA kernels, climbed version by version, checked and timed.
+
+  ./ladder bench <layer> [flags]     build, check and time versions; flags are the benchmark's own:
+                                     ./ladder bench conv3x3 --version 7, ./ladder bench conv3x3 --help
+  ./ladder test [flags]              build and run every test; --preset NAME, --sanitize, and GoogleTest's own flags
+  ./ladder list                      layers, passes and versions
+  ./ladder new <layer>/<pass> <idea> --from N
+                                     the next version's file, made from version N
+  ./ladder build [--preset NAME] [--werror]
+                                     build only; presets: emulator, cuda, profile, sanitize, tsan
+  ./ladder setup [--preset NAME]     fetch what is missing, and nothing else
+  ./ladder table [--check]           the tables and pictures of the READMEs, from results/
+  ./ladder resources                 registers, shared memory and spills of every kernel
+  ./ladder format [--check]          clang-format over the tree
+
+The GPU build is used where there is a GPU, else the emulator; --device gpu|emulator decides otherwise.
+What is missing is fetched: with apt-get as root, else into .ladder/ (remove that folder to undo it)."""
+
+
+def main(arguments):
+    if not arguments:
+        print(HELP)
+        return 2
+    verb, rest = arguments[0], arguments[1:]
+    if verb in ("-h", "--help", "help"):
+        print(HELP)
+        return 0
+    if verb not in VERBS:
+        raise UsageError(f"no verb '{verb}'; there are: {', '.join(VERBS)}")
+    return VERBS[verb](rest)
+
+
+def bench(arguments):
+    layers = paths.layers()
+    if not arguments or arguments[0] not in layers:
+        wrong = f"no layer '{arguments[0]}'" if arguments else "bench needs a layer"
+        raise UsageError(f"{wrong}; there are: {', '.join(layers) or 'none yet'}")
+    layer, flags = arguments[0], arguments[1:]
+    choice = device.choose(_value_of("--device", flags))
+    say.line(choice)
+    program = _built(choice.preset, f"bench_{layer}")
+    os.execve(program, [str(program), *flags], tools.environment())
+
+
+def list_versions(arguments):
+    options = _parser("list", device=True).parse_args(arguments)
+    layers = paths.layers()
+    if not layers:
+        raise Failure("no layer yet: bench/ has no bench_<layer>.cpp")
+    choice = device.choose(options.device)
+    say.line(choice)
+    worst = 0
+    for layer in layers:
+        program = _built(choice.preset, f"bench_{layer}")
+        worst = max(worst, subprocess.run([program, "--list"], env=tools.environment()).returncode)
+    return worst
+
+
+def test(arguments):
+    parser = _parser("test", device=True)
+    parser.add_argument("--preset", choices=paths.PRESETS)
+    parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
+    parser.add_argument("--werror", action="store_true", help="warnings are errors")
+    options, gtest_flags = parser.parse_known_args(arguments)
+    for flag in gtest_flags:
+        if not flag.startswith("--gtest_"):
+            raise UsageError(f"test: unknown argument '{flag}'; GoogleTest's flags begin with --gtest_")
+    if options.preset:
+        say.line(f"{options.preset} build (--preset)")
+        preset = options.preset
+    else:
+        choice = device.choose(options.device)
+        say.line(choice)
+        preset = choice.preset
+
+    jobs = [(preset, gtest_flags)]
+    if options.sanitize:
+        jobs += [("sanitize", gtest_flags), ("tsan", gtest_flags)]
+    return suite.run(jobs, cmake_options=_cmake_options(options))
+
+
+def build_only(arguments):
+    parser = _parser("build", device=True)
+    parser.add_argument("--preset", choices=paths.PRESETS)
+    parser.add_argument("--werror", action="store_true", help="warnings are errors")
+    options = parser.parse_args(arguments)
+    preset = _preset(options)
+    _ready(preset)
+    build.build(preset, _cmake_options(options))
+    say.line(f"built: {build.folder(preset)}")
+    return 0
+
+
+def setup_only(arguments):
+    parser = _parser("setup", device=True)
+    parser.add_argument("--preset", choices=paths.PRESETS)
+    options = parser.parse_args(arguments)
+    preset = _preset(options)
+    setup.ensure(preset, again=True)
+    say.line(f"ready to build {preset}")
+    return 0
+
+
+def table(arguments):
+    from . import wheels  # matplotlib lives in the private environment
+
+    python = wheels.python_with(["matplotlib==3.9.4"], setup.LOG)
+    return subprocess.run([python, paths.ROOT / "tools" / "ladder_table.py", *arguments]).returncode
+
+
+def resources(arguments):
+    return subprocess.run([sys.executable, paths.ROOT / "tools" / "resources.py", *arguments]).returncode
+
+
+def format_tree(arguments):
+    return subprocess.run([sys.executable, paths.ROOT / "tools" / "format.py", *arguments]).returncode
+
+
+VERBS = {
+    "bench": bench,
+    "test": test,
+    "list": list_versions,
+    "new": new.main,
+    "build": build_only,
+    "setup": setup_only,
+    "table": table,
+    "resources": resources,
+    "format": format_tree,
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with the project's manners: one line, exit 2."""
+
+    def error(self, message):
+        raise UsageError(f"{self.prog}: {message}")
+
+
+def _parser(verb, device=False):
+    parser = _Parser(prog=f"./ladder {verb}", allow_abbrev=False)
+    if device:
+        parser.add_argument("--device", choices=("gpu", "emulator"))
+    return parser
+
+
+def _value_of(flag, arguments):
+    """The value of `--flag value` or `--flag=value` in another program's arguments."""
+    for at, word in enumerate(arguments):
+        if word == flag and at + 1 < len(arguments):
+            return arguments[at + 1]
+        if word.startswith(flag + "="):
+            return word[len(flag) + 1 :]
+    return None
+
+
+def _preset(options):
+    if options.preset:
+        say.line(f"{options.preset} build (--preset)")
+        return options.preset
+    choice = device.choose(options.device)
+    say.line(choice)
+    return choice.preset
+
+
+def _cmake_options(options):
+    return ["-DLADDER_WERROR=ON"] if options.werror else []
+
+
+def _ready(preset):
+    if setup.ensure(preset):
+        build.forget(preset)
+
+
+def _built(preset, program):
+    _ready(preset)
+    build.build(preset, targets=[program])
+    return build.folder(preset) / program
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except UsageError as error:
+        say.line(error)
+        sys.exit(2)
+    except Failure as error:
+        say.line(error)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        say.line("interrupted")
+        sys.exit(130)

@@ -1,0 +1,66 @@
+"""Which backend runs kernels here, and why."""
+
+import ctypes
+from dataclasses import dataclass
+
+from .errors import UsageError
+
+# Kernels are built by CUDA 13 for sm_80 and up, and a driver runs no toolkit of a later major version.
+_LEAST_DRIVER = 13000
+_LEAST_ARCH = 80
+
+_ATTRIBUTE_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+_ATTRIBUTE_MINOR = 76
+
+
+@dataclass
+class Choice:
+    preset: str  # "cuda" or "emulator"
+    why: str
+
+    def __str__(self):
+        return f"{'GPU' if self.preset == 'cuda' else 'emulator'} build ({self.why})"
+
+
+def gpu():
+    """(name of the first GPU, "") or (None, why there is none to use). Asks the driver, as CUDA itself does."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None, "no GPU: this machine has no NVIDIA driver (libcuda.so.1)"
+    if cuda.cuInit(0) != 0:
+        return None, "no GPU: the NVIDIA driver finds none (cuInit failed)"
+
+    count, device, driver = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    if cuda.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+        return None, "no GPU: the NVIDIA driver finds none"
+    cuda.cuDriverGetVersion(ctypes.byref(driver))
+    name = ctypes.create_string_buffer(256)
+    cuda.cuDeviceGet(ctypes.byref(device), 0)
+    cuda.cuDeviceGetName(name, len(name), device)
+    model = name.value.decode(errors="replace")
+
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    cuda.cuDeviceGetAttribute(ctypes.byref(major), _ATTRIBUTE_MAJOR, device)
+    cuda.cuDeviceGetAttribute(ctypes.byref(minor), _ATTRIBUTE_MINOR, device)
+    arch = 10 * major.value + minor.value
+    if arch < _LEAST_ARCH:
+        return None, f"the GPU is too old: {model} is sm_{arch}, kernels need sm_{_LEAST_ARCH}"
+    if driver.value < _LEAST_DRIVER:
+        has = f"{driver.value // 1000}.{driver.value % 1000 // 10}"
+        return None, f"the driver of the {model} is too old: it runs CUDA {has}, kernels need 13.0"
+    return model, ""
+
+
+def choose(wanted=None):
+    """`wanted` is "gpu", "emulator" or None for whatever there is. Throws UsageError for a GPU that is not there."""
+    if wanted == "emulator":
+        return Choice("emulator", "--device emulator")
+    model, why = gpu()
+    if wanted == "gpu" and model is None:
+        raise UsageError(f"--device gpu: {why}; --device emulator checks kernels on the CPU")
+    if wanted not in (None, "gpu"):
+        raise UsageError(f"--device {wanted}: gpu or emulator")
+    if model is None:
+        return Choice("emulator", f"{why}; kernels are checked on the CPU, times mean nothing")
+    return Choice("cuda", model)

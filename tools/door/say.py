@@ -1,0 +1,35 @@
+"""What the door prints, all of it on stderr: stdout belongs to the programs it starts."""
+
+import sys
+import time
+
+_QUIET_SECONDS = 15  # between progress lines where there is no terminal to overwrite
+
+_shown_at = 0.0
+_open_line = False
+
+
+def line(text):
+    close()
+    print(f"ladder: {text}", file=sys.stderr, flush=True)
+
+
+def progress(text):
+    """A line that the next one replaces; without a terminal only now and then."""
+    global _shown_at, _open_line
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[Kladder: {text}"[:160])
+        sys.stderr.flush()
+        _open_line = True
+    elif time.monotonic() - _shown_at > _QUIET_SECONDS:
+        print(f"ladder: {text}", file=sys.stderr, flush=True)
+        _shown_at = time.monotonic()
+
+
+def close():
+    """Removes a progress line that stands."""
+    global _open_line
+    if _open_line:
+        sys.stderr.write("\r\033[K")
+        sys.stderr.flush()
+        _open_line = False

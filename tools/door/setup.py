@@ -1,0 +1,176 @@
+"""Finds out what a build lacks on this machine and fetches just that. Touches no network when nothing is missing."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from . import debian, lock, say, tools, wheels
+from .errors import Failure
+from .paths import CUDA_PRESETS, PRIVATE
+
+LOG = PRIVATE / "setup.log"
+
+# A header that tells whether a library is there, and the Debian package that brings it.
+_LIBRARIES = {
+    "fmt/core.h": "libfmt-dev",
+    "nlohmann/json.hpp": "nlohmann-json3-dev",
+    "CLI/CLI.hpp": "libcli11-dev",
+    "gtest/gtest.h": "libgtest-dev",
+    "benchmark/benchmark.h": "libbenchmark-dev",
+    "boost/context/fiber.hpp": "libboost-context-dev",
+}
+
+_LEAST_NVCC = (12, 8)
+
+
+def ensure(preset, again=False):
+    """Fetches what building `preset` lacks. True if something was fetched. `again` looks even after a full set-up."""
+    kind = "cuda" if preset in CUDA_PRESETS else "emulator"
+    if not again and _stamp(kind).exists() and _stamp(kind).read_text() == _fingerprint(kind):
+        return False
+    with lock.held(PRIVATE / "setup.lock"):
+        # Not |=: every step has to run.
+        changed = [_tools_and_libraries(), _cuda(kind), kind == "cuda" and _opponent()]
+        tools.forget()
+        aside = _stamp(kind).with_suffix(".new")
+        aside.write_text(_fingerprint(kind))
+        aside.rename(_stamp(kind))
+    return any(changed)
+
+
+def _stamp(kind):
+    return PRIVATE / f"ready-{kind}"
+
+
+def _fingerprint(kind):
+    """Changes when the pins or the tools on PATH do."""
+    facts = [kind, wheels.TOOLS, wheels.CUDA, wheels.CUDNN_FRONTEND, sorted(_LIBRARIES), tools.cxx(),
+             shutil.which("cmake"), shutil.which("ninja"), shutil.which("nvcc"), _system_cuda_hidden()]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _tools_and_libraries():
+    missing = _missing_packages()
+    if not missing:
+        return False
+    if debian.present() and debian.rights() is not None:
+        debian.install(missing, LOG)
+    else:
+        _without_root(missing)
+    tools.forget()
+    if tools.cmake() is None or tools.ninja() is None:  # a distribution's CMake can be too old
+        wheels.install_tools(wheels.TOOLS, LOG)
+        tools.forget()
+    still = _missing_packages()
+    if still:
+        raise Failure(f"still missing after set-up: {' '.join(sorted(still))}; see {LOG}")
+    return True
+
+
+def _without_root(missing):
+    if "g++" in missing:
+        raise Failure("no C++ compiler, and no root to install one: ask for the package g++ (12 or newer)")
+    if missing & {"cmake", "ninja-build"}:
+        wheels.install_tools(wheels.TOOLS, LOG)
+    libraries = missing & set(_LIBRARIES.values())
+    if libraries and not debian.present():
+        raise Failure(f"install these with your package manager (Debian's names): {' '.join(sorted(libraries))}")
+    if libraries:
+        debian.unpack(libraries, LOG)
+
+
+def _missing_packages():
+    missing = set()
+    if tools.cxx() is None:
+        missing.add("g++")
+    if tools.cmake() is None:
+        missing.add("cmake")
+    if tools.ninja() is None:
+        missing.add("ninja-build")
+    missing |= _missing_libraries()
+    return missing
+
+
+def _missing_libraries():
+    """Asks the compiler which headers it can see."""
+    if tools.cxx() is None:
+        return set(_LIBRARIES.values())
+    probe = "".join(f"#if !__has_include(<{header}>)\nmissing {package}\n#endif\n"
+                    for header, package in _LIBRARIES.items())
+    done = subprocess.run(
+        [tools.cxx(), "-E", "-P", "-x", "c++", "-isystem", str(debian.UNPACKED / "usr/include"), "-"], input=probe,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    if done.returncode != 0:
+        raise Failure(f"the C++ compiler {tools.cxx()} does not work: {done.stderr.strip().splitlines()[-1]}")
+    return set(re.findall(r"^missing (.+)$", done.stdout, re.MULTILINE))
+
+
+def _cuda(kind):
+    """The toolkit, or for the emulator its headers."""
+    if (PRIVATE / "cuda").exists():
+        return False
+    if kind == "cuda":
+        if _system_nvcc():
+            return False
+        _needs_ensurepip()
+        wheels.install("NVIDIA's CUDA 13.0 compiler and libraries (1.5 GB)", wheels.CUDA, "cuda", LOG)
+        return True
+    if (PRIVATE / "cuda-headers").exists() or _system_cuda_file("include/cuda_bf16.h"):
+        return False
+    _needs_ensurepip()
+    wheels.install("NVIDIA's CUDA 13.0 headers", wheels.CUDA_HEADERS, "cuda-headers", LOG)
+    return True
+
+
+def _opponent():
+    """cuDNN and its C++ headers. Only the comparison needs them, so their lack is no failure."""
+    changed = False
+    try:
+        in_system = _system_cuda_file("include/cudnn.h") or _system_cuda_file("/usr/include/cudnn.h")
+        if not in_system and not (PRIVATE / "cuda").exists() and not (PRIVATE / "cudnn").exists():
+            _needs_ensurepip()
+            wheels.install("cuDNN (700 MB)", wheels.CUDNN, "cudnn", LOG)
+            changed = True
+        if not (PRIVATE / "include" / "cudnn_frontend.h").exists():
+            _needs_ensurepip()
+            wheels.unpack_headers(wheels.CUDNN_FRONTEND, LOG)
+            changed = True
+    except Failure as failure:
+        say.line(f"no cuDNN to compare with: {str(failure).splitlines()[0]} ({LOG})")
+    return changed
+
+
+def _needs_ensurepip():
+    """Debian splits pip off Python; without root wheels.py finds another way."""
+    have = subprocess.run([sys.executable, "-c", "import ensurepip"], stderr=subprocess.DEVNULL).returncode == 0
+    if not have and debian.present() and debian.rights() is not None:
+        debian.install({"python3-venv"}, LOG)
+
+
+def _system_cuda_hidden():
+    """For trying the wheels on a machine that has a toolkit."""
+    return os.environ.get("LADDER_NO_SYSTEM_CUDA", "") not in ("", "0")
+
+
+def _system_cuda_file(name):
+    if _system_cuda_hidden():
+        return None
+    nvcc = shutil.which("nvcc")
+    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), nvcc and os.path.dirname(os.path.dirname(nvcc)),
+             "/usr/local/cuda", "/opt/cuda"]
+    paths = [os.path.join(root, name) for root in roots if root]
+    return next((path for path in paths if os.path.exists(path)), None)
+
+
+def _system_nvcc():
+    path = os.environ.get("CUDACXX") or _system_cuda_file("bin/nvcc")
+    if not path or _system_cuda_hidden():
+        return None
+    done = subprocess.run([path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    found = re.search(r"release (\d+)\.(\d+)", done.stdout)
+    return path if found and (int(found[1]), int(found[2])) >= _LEAST_NVCC else None

@@ -1,0 +1,52 @@
+"""CMake, Ninja and the C++ compiler: the system's, or those that set-up put into the private folder."""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+
+from .paths import PRIVATE
+
+VENV = PRIVATE / "venv"
+LEAST_CMAKE = (3, 24)
+
+
+def cxx():
+    """The C++ compiler CMake will take, or None."""
+    wanted = os.environ.get("CXX")
+    return shutil.which(wanted) if wanted else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+
+
+@functools.cache
+def cmake():
+    """Path of a CMake that is new enough, or None."""
+    for path in (shutil.which("cmake"), shutil.which("cmake", path=VENV / "bin")):
+        if path and _version(path) >= LEAST_CMAKE:
+            return path
+    return None
+
+
+@functools.cache
+def ninja():
+    return shutil.which("ninja") or shutil.which("ninja", path=VENV / "bin")
+
+
+def forget():
+    """To be called when set-up has installed tools."""
+    cmake.cache_clear()
+    ninja.cache_clear()
+
+
+def environment():
+    """The caller's environment, without what belongs to the door itself."""
+    env = dict(os.environ)
+    env.pop("PYTHONPATH", None)
+    return env
+
+
+def _version(cmake_path):
+    done = subprocess.run([cmake_path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          env=environment())
+    found = re.search(r"version (\d+)\.(\d+)", done.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

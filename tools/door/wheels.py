@@ -1,0 +1,117 @@
+"""Packages from PyPI, pinned, into the private folder: NVIDIA's compiler and libraries, and CMake where it is old."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+
+from . import debian, run, tools
+from .errors import Failure
+from .paths import PRIVATE
+from .tools import VENV
+
+TOOLS = ["cmake==3.31.6", "ninja==1.11.1.4"]
+
+# One release of the toolkit. The emulator needs no more than the headers of it.
+CUDA_HEADERS = ["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85"]
+CUDNN = ["nvidia-cudnn-cu13==9.19.0.56"]
+CUDA = CUDA_HEADERS + CUDNN + [
+    "nvidia-cuda-nvcc==13.0.88",
+    "nvidia-nvvm==13.0.88",
+    "nvidia-cublas==13.1.0.3",
+    "nvidia-cuda-nvrtc==13.0.88",
+    "nvidia-nvtx==13.0.85",
+]
+CUDNN_FRONTEND = "nvidia-cudnn-frontend==1.32.0"
+
+
+def install(what, pins, folder, log):
+    """Installs `pins` and nothing that they ask for into PRIVATE/<folder>, all of them or none."""
+    fresh = PRIVATE / f"{folder}.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    run.logged(
+        f"fetching {what}", [*_pip(log), "install", "--no-deps", "--no-compile", "--target", str(fresh), *pins], log,
+        tools.environment(),
+    )
+    _complete(fresh / "nvidia" / "cu13")
+    shutil.rmtree(PRIVATE / folder, ignore_errors=True)
+    fresh.rename(PRIVATE / folder)
+
+
+def install_tools(pins, log):
+    """Installs programs into the virtual environment."""
+    run.logged(f"fetching {' '.join(pins)}", [*_pip(log), "install", *pins], log, tools.environment())
+
+
+def python_with(pins, log):
+    """A Python that has `pins` installed; fetches them on first use."""
+    ready = VENV / ("." + "-".join(pins))
+    if not ready.exists():
+        install_tools(pins, log)
+        ready.touch()
+    return VENV / "bin" / "python"
+
+
+def unpack_headers(pin, log):
+    """Puts the include/ folder of a wheel into PRIVATE/include."""
+    fresh = PRIVATE / "include.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    run.logged(
+        f"fetching the headers of {pin}", [*_pip(log), "download", "--no-deps", "--dest", str(fresh), pin], log,
+        tools.environment(),
+    )
+    for wheel in fresh.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                _, found, inside = name.partition("include/")
+                if found and inside and not name.endswith("/"):
+                    target = fresh / inside
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(archive.read(name))
+        wheel.unlink()
+    shutil.rmtree(PRIVATE / "include", ignore_errors=True)
+    fresh.rename(PRIVATE / "include")
+
+
+def _complete(toolkit):
+    """What an installed toolkit has and its wheels lack: lib64, and the names that a linker looks for."""
+    if not (toolkit / "lib").exists():
+        return
+    if not (toolkit / "lib64").exists():
+        (toolkit / "lib64").symlink_to("lib")
+    for library in (toolkit / "lib").glob("lib*.so.*"):
+        plain = library.with_name(library.name.split(".so.")[0] + ".so")
+        if not plain.exists():
+            plain.symlink_to(library.name)
+
+
+def _pip(log):
+    """A pip command of our own, never the system's: a virtual environment, made on first use."""
+    ready = VENV / ".ready"
+    if not ready.exists():
+        shutil.rmtree(VENV, ignore_errors=True)
+        without_pip = [] if _has_ensurepip() else ["--without-pip"]
+        run.logged("making a Python environment", [sys.executable, "-m", "venv", *without_pip, str(VENV)], log,
+                   tools.environment())
+        ready.touch()
+    python = str(VENV / "bin" / "python")
+    if (VENV / "bin" / "pip").exists():
+        return [python, "-m", "pip", "--disable-pip-version-check"]
+    return [python, f"{_pip_wheel(log)}/pip", "--disable-pip-version-check"]
+
+
+def _has_ensurepip():
+    return subprocess.run([sys.executable, "-c", "import ensurepip"], stderr=subprocess.DEVNULL).returncode == 0
+
+
+def _pip_wheel(log):
+    """pip itself, where Python comes without: Debian keeps it in a package of its own."""
+    def found():
+        return next(iter(sorted((debian.UNPACKED / "usr/share/python-wheels").glob("pip-*.whl"))), None)
+
+    if not found():
+        if not debian.present():
+            raise Failure("python3 has no pip and no ensurepip: install python3-venv (or python3-pip)")
+        debian.unpack(["python3-pip-whl"], log)
+    return found()

@@ -1,0 +1,21 @@
+"""Runs tests/test_*.py; the last line printed is the count of cases as JSON."""
+
+import json
+import sys
+import unittest
+from pathlib import Path
+
+
+def main():
+    root = Path(__file__).resolve().parents[1]
+    suite = unittest.defaultTestLoader.discover(str(root / "tests"), pattern="test_*.py")
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1).run(suite)
+    failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+    skipped = len(result.skipped)
+    counts = {"passed": result.testsRun - failed - skipped, "failed": failed, "skipped": skipped}
+    print(json.dumps(counts))
+    return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
