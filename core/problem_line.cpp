@@ -1,5 +1,7 @@
 #include "core/problem_line.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <utility>
@@ -44,7 +46,7 @@ std::optional<std::string_view> number_behind(std::string_view letter, std::stri
 ProblemLine::ProblemLine(std::string_view line, std::string usage) : line_(line), usage_(std::move(usage)) {
   for (std::string& word : split(line)) {
     if (std::any_of(words_.begin(), words_.end(), [&](const Word& w) { return w.text == word; })) {
-      fail("'" + printable(word) + "' stands in it twice");
+      fail(fmt::format("'{}' stands in it twice", printable(word)));
     }
     words_.push_back({.text = std::move(word)});
   }
@@ -56,13 +58,12 @@ std::optional<std::int64_t> ProblemLine::take(std::string_view letter, std::int6
   for (Word& word : words_) {
     const auto digits = number_behind(letter, word.text);
     if (!digits) continue;
-    if (found) fail("'" + std::string(letter) + "' stands in it twice");
+    if (found) fail(fmt::format("'{}' stands in it twice", letter));
     std::int64_t value = 0;
     const char* end = digits->data() + digits->size();
     const auto [rest, error] = std::from_chars(digits->data(), end, value);
     if (error != std::errc{} || rest != end || value < least || value > most) {
-      fail("'" + printable(word.text) + "' should be " + std::string(letter) + " and a whole number from " +
-           std::to_string(least) + " to " + std::to_string(most));
+      fail(fmt::format("'{}' should be {} and a whole number from {} to {}", printable(word.text), letter, least, most));
     }
     word.used = true;
     found = value;
@@ -72,7 +73,7 @@ std::optional<std::int64_t> ProblemLine::take(std::string_view letter, std::int6
 
 std::int64_t ProblemLine::size(std::string_view letter, std::int64_t least, std::int64_t most) {
   const auto value = take(letter, least, most);
-  if (!value) fail("it lacks '" + std::string(letter) + "'");
+  if (!value) fail(fmt::format("it lacks '{}'", letter));
   return *value;
 }
 
@@ -102,12 +103,12 @@ Dtype ProblemLine::dtype(Dtype otherwise) {
 
 void ProblemLine::finish() const {
   for (const Word& word : words_) {
-    if (!word.used) fail("unknown word '" + printable(word.text) + "'");
+    if (!word.used) fail(fmt::format("unknown word '{}'", printable(word.text)));
   }
 }
 
 void ProblemLine::fail(const std::string& what) const {
-  throw UsageError("problem '" + printable(line_) + "': " + what + "; a problem reads '" + usage_ + "'");
+  throw UsageError(fmt::format("problem '{}': {}; a problem reads '{}'", printable(line_), what, usage_));
 }
 
 std::string with_dtype(std::string_view line, Dtype dtype) {
@@ -119,8 +120,8 @@ std::string with_dtype(std::string_view line, Dtype dtype) {
     if (!out.empty()) out += ' ';
     out += is_dtype ? name(dtype) : word;
   }
-  if (!replaced) out += std::string(out.empty() ? "" : " ") + name(dtype);
-  return out;
+  if (replaced) return out;
+  return out.empty() ? name(dtype) : out + ' ' + name(dtype);
 }
 
 std::optional<Dtype> dtype_of(std::string_view line) {
