@@ -1,0 +1,47 @@
+"""clang-format over the tree: tools/format.py [--check] [files...], all C++ and CUDA sources by default.
+
+--check changes nothing and exits 1 naming the files that differ.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
+FOLDERS = ("core", "dev", "reference", "bench", "tests")
+
+
+def sources():
+    return sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES)
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("files", nargs="*", type=Path)
+    options = parser.parse_args(arguments)
+    program = shutil.which("clang-format")
+    if not program:
+        print("format: clang-format is missing: install the package clang-format (version 14)", file=sys.stderr)
+        return 1
+
+    files = options.files or sources()
+    if not options.check:
+        return subprocess.run([program, "-i", *files]).returncode
+    differ = []
+    for file in files:
+        done = subprocess.run([program, file], stdout=subprocess.PIPE)
+        if done.returncode != 0:
+            return 1
+        if done.stdout != file.read_bytes():
+            differ.append(str(file.relative_to(ROOT) if file.is_absolute() else file))
+    for name in differ:
+        print(f"format: {name} differs from clang-format's; run ./ladder format", file=sys.stderr)
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""Registers, shared memory and spills of every kernel of a CUDA build, from the ptxas reports beside its objects.
+
+    tools/resources.py [--build build/cuda] [--json FILE]
+
+Exits 1 if a kernel spills and its file's header comment has no line that begins with "Spills:", or if a version has no
+report. JSON: a list of {file, kernel, arch, registers, static_smem_bytes, stack_bytes, spill_store_bytes,
+spill_load_bytes}, an entry a kernel and architecture.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers")
+_SMEM = re.compile(r"(\d+) bytes smem")
+
+
+def parse(report, file):
+    """The kernels of one object's report."""
+    kernels = []
+    for line in report.splitlines():
+        entry = _ENTRY.search(line)
+        if entry:
+            kernels.append({"file": file, "kernel": entry[1], "arch": entry[2], "registers": 0, "static_smem_bytes": 0,
+                            "stack_bytes": 0, "spill_store_bytes": 0, "spill_load_bytes": 0})
+        elif kernels and (stack := _STACK.search(line)):
+            kernels[-1].update(stack_bytes=int(stack[1]), spill_store_bytes=int(stack[2]),
+                               spill_load_bytes=int(stack[3]))
+        elif kernels and (used := _USED.search(line)):
+            smem = _SMEM.search(line)
+            kernels[-1].update(registers=int(used[1]), static_smem_bytes=int(smem[1]) if smem else 0)
+    return kernels
+
+
+def admits_spills(source):
+    """True if the header comment says "Spills:"."""
+    for line in source.splitlines():
+        if not line.startswith("//"):
+            return False
+        if re.match(r"//\s*Spills:", line):
+            return True
+    return False
+
+
+def complaints(kernels, source_of):
+    """Lines about kernels that spill in silence; `source_of(file)` gives a file's text."""
+    lines = []
+    for kernel in kernels:
+        spilled = kernel["spill_store_bytes"] + kernel["spill_load_bytes"]
+        if spilled and not admits_spills(source_of(kernel["file"])):
+            lines.append(f"{kernel['file']}: {kernel['kernel']} spills on {kernel['arch']} "
+                         f"({kernel['spill_store_bytes']} bytes stored, {kernel['spill_load_bytes']} loaded); its "
+                         "header comment has no 'Spills:' line that says why")
+    return lines
+
+
+def demangle(names):
+    """Short readable names, template arguments kept: "conv3x3_fprop_v07_kernel<__half, 128, false>"."""
+    if not shutil.which("c++filt"):
+        return {name: name for name in names}
+    done = subprocess.run(["c++filt", "-p"], input="\n".join(names), stdout=subprocess.PIPE, text=True)
+    short = [re.sub(r"\(anonymous namespace\)::|\b_GLOBAL__N_\w+::|\bladder::(\w+::)?", "", line)
+             for line in done.stdout.splitlines()]
+    return dict(zip(names, short))
+
+
+def collect(build):
+    """Every kernel of the versions built there, and the versions that have no report."""
+    kernels, missing = [], []
+    for source in sorted(ROOT.glob("dev/*/*/v*.cu")):
+        file = str(source.relative_to(ROOT))
+        report = build / "CMakeFiles" / "ladder_dev.dir" / f"{file}.o.ptxas"
+        found = parse(report.read_text(encoding="utf-8"), file) if report.exists() else []
+        kernels += found
+        if not found:
+            missing.append(f"{file}: no ptxas report in {build}; build it first: ./ladder build --preset cuda")
+    names = demangle(sorted({kernel["kernel"] for kernel in kernels}))
+    for kernel in kernels:
+        kernel["kernel"] = names[kernel["kernel"]]
+    return kernels, missing
+
+
+def table(kernels):
+    """A line a version and architecture: its largest kernel's figures, and all spilled bytes."""
+    groups = {}
+    for kernel in kernels:
+        groups.setdefault((kernel["file"], kernel["arch"]), []).append(kernel)
+    rows = [("version", "arch", "kernels", "registers", "static smem", "spilled bytes")]
+    for (file, arch), group in groups.items():
+        spilled = sum(kernel["spill_store_bytes"] + kernel["spill_load_bytes"] for kernel in group)
+        rows.append((Path(file).stem, arch, str(len(group)), str(max(kernel["registers"] for kernel in group)),
+                     str(max(kernel["static_smem_bytes"] for kernel in group)), str(spilled)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(word.ljust(width) if column < 2 else word.rjust(width)
+                               for column, (word, width) in enumerate(zip(row, widths))) for row in rows)
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "cuda")
+    parser.add_argument("--json", type=Path, help="write the table there as well")
+    options = parser.parse_args(arguments)
+
+    kernels, missing = collect(options.build.resolve())
+    if not kernels and not missing:
+        missing = ["dev/ has no versions"]
+    print(table(kernels))
+    if options.json:
+        options.json.write_text(json.dumps(kernels, indent=1) + "\n", encoding="utf-8")
+    problems = missing + complaints(kernels, lambda file: (ROOT / file).read_text(encoding="utf-8"))
+    for line in problems:
+        print(line, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
