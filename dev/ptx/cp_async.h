@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/device.h"
+#include "dev/ptx/where.h"
 
 #if !defined(__CUDACC__)
 #include "core/simt/cp_async.h"
@@ -15,7 +16,7 @@ namespace ladder::ptx {
 // Copies kBytes from `global` to `shared`, both aligned to kBytes; with `valid` false writes zeros and reads nothing
 // (`global` must still be a mapped address). 16-byte copies bypass L1.
 template <int kBytes>
-__device__ __forceinline__ void cp_async(void* shared, const void* global, bool valid) {
+__device__ __forceinline__ void cp_async(void* shared, const void* global, bool valid LADDER_WHERE) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "the sizes that cp.async has");
 #if defined(__CUDACC__)
   const unsigned dst = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -27,7 +28,7 @@ __device__ __forceinline__ void cp_async(void* shared, const void* global, bool 
                  : "memory");
   }
 #else
-  simt::cp_async(shared, global, kBytes, valid);
+  simt::cp_async(shared, global, kBytes, valid, where);
 #endif
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/device.h"
+#include "dev/ptx/where.h"
 
 #if !defined(__CUDACC__)
 #include "core/simt/ldmatrix.h"
@@ -16,7 +17,7 @@
 
 namespace ladder::ptx {
 
-__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row LADDER_WHERE) {
 #if defined(__CUDACC__)
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -24,11 +25,11 @@ __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* r
                : "r"(address)
                : "memory");
 #else
-  simt::ldmatrix(r, 4, row, /*transposed=*/false);
+  simt::ldmatrix_x4(r, row, /*transposed=*/false, where);
 #endif
 }
 
-__device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
+__device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row LADDER_WHERE) {
 #if defined(__CUDACC__)
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -36,7 +37,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const v
                : "r"(address)
                : "memory");
 #else
-  simt::ldmatrix(r, 4, row, /*transposed=*/true);
+  simt::ldmatrix_x4(r, row, /*transposed=*/true, where);
 #endif
 }
 

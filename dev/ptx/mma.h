@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "core/device.h"
+#include "dev/ptx/where.h"
 
 #if !defined(__CUDACC__)
 #include "core/simt/mma.h"
@@ -19,11 +20,11 @@ namespace ladder::ptx {
 
 // T is __nv_bfloat16 or __half.
 template <class T>
-__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2] LADDER_WHERE);
 
 template <>
 __device__ __forceinline__ void mma_m16n8k16<__nv_bfloat16>(float (&d)[4], const std::uint32_t (&a)[4],
-                                                            const std::uint32_t (&b)[2]) {
+                                                            const std::uint32_t (&b)[2] LADDER_WHERE_IN) {
 #if defined(__CUDACC__)
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -31,13 +32,13 @@ __device__ __forceinline__ void mma_m16n8k16<__nv_bfloat16>(float (&d)[4], const
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-  simt::mma_m16n8k16<__nv_bfloat16>(d, a, b);
+  simt::mma_m16n8k16<__nv_bfloat16>(d, a, b, where);
 #endif
 }
 
 template <>
 __device__ __forceinline__ void mma_m16n8k16<__half>(float (&d)[4], const std::uint32_t (&a)[4],
-                                                     const std::uint32_t (&b)[2]) {
+                                                     const std::uint32_t (&b)[2] LADDER_WHERE_IN) {
 #if defined(__CUDACC__)
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -45,13 +46,13 @@ __device__ __forceinline__ void mma_m16n8k16<__half>(float (&d)[4], const std::u
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-  simt::mma_m16n8k16<__half>(d, a, b);
+  simt::mma_m16n8k16<__half>(d, a, b, where);
 #endif
 }
 
 // a and b hold fp32 bit patterns; the hardware reads their upper 19 bits.
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4],
-                                                 const std::uint32_t (&b)[2]) {
+                                                 const std::uint32_t (&b)[2] LADDER_WHERE) {
 #if defined(__CUDACC__)
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -59,7 +60,7 @@ __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const std::uint3
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-  simt::mma_m16n8k8_tf32(d, a, b);
+  simt::mma_m16n8k8_tf32(d, a, b, where);
 #endif
 }
 

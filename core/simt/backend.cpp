@@ -1,0 +1,61 @@
+// core/backend.h for the emulator. Device memory is host memory of exactly the size asked for, so that AddressSanitizer
+// sees the first byte beyond it.
+#include "core/backend.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/simt/options.h"
+
+namespace ladder::backend {
+
+Kind kind() { return Kind::emulator; }
+
+const char* unavailable() { return nullptr; }
+
+const DeviceInfo& device() {
+  static const DeviceInfo info = [] {
+    DeviceInfo emulator;
+    emulator.name = "emulator";
+    emulator.slug = "emulator";
+    emulator.arch = 90;
+    return emulator;
+  }();
+  return info;
+}
+
+void* allocate(std::size_t bytes) {
+  constexpr std::size_t kAlignment = 256;
+  void* pointer = nullptr;
+  if (posix_memalign(&pointer, kAlignment, bytes) != 0) {
+    throw Failure(fmt::format("no memory for a buffer of {} bytes", bytes));
+  }
+  return pointer;
+}
+
+void release(void* pointer) noexcept { std::free(pointer); }
+
+void copy_in(void* device_pointer, const void* host, std::size_t bytes) { std::memcpy(device_pointer, host, bytes); }
+
+void copy_out(void* host, const void* device_pointer, std::size_t bytes) { std::memcpy(host, device_pointer, bytes); }
+
+void set_bytes(void* device_pointer, int byte, std::size_t bytes) { std::memset(device_pointer, byte, bytes); }
+
+void peek(void* host, const void* device_pointer, std::size_t bytes) { copy_out(host, device_pointer, bytes); }
+
+Stream check_stream() { return nullptr; }
+
+bool hold() { return false; }
+
+bool let_go() { return true; }
+
+std::vector<std::string> schedules() { return {"asc", "desc", "random:1", "random:2", "greedy:1", "greedy:2"}; }
+
+void set_schedule(const std::string& schedule) { simt::options().set_schedule(schedule); }
+
+void synchronize() {}  // launches run at once and throw their own errors
+
+}  // namespace ladder::backend

@@ -1,0 +1,185 @@
+#include "core/simt/runtime.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/simt/block.h"
+#include "core/simt/sanitizer.h"
+
+namespace ladder::simt {
+
+namespace detail {
+
+constinit thread_local Thread* current = nullptr;
+
+namespace {
+
+// The block that the calling OS thread is running.
+constinit thread_local Block* active_block = nullptr;
+
+Block& active(const char* what, Where where) {
+  if (active_block == nullptr) {
+    throw Fault(fmt::format("{}:{}: {} outside a kernel", where.file, where.line, what));
+  }
+  return *active_block;
+}
+
+char fence;  // an address for ThreadSanitizer to order by
+
+}  // namespace
+
+void join(const Collective& collective, unsigned mask, void* operands, Where where) {
+  active(collective.name, where).join(collective, mask, operands, where);
+}
+
+int join_block(Reduction reduction, int predicate, Where where) {
+  return active("__syncthreads", where).join_block(reduction, predicate, where);
+}
+
+unsigned active_mask() { return active("__activemask", {}).active_mask(); }
+
+void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment) {
+  Block& block = active("a shared variable", {});
+  void* variable = block.shared().variable(key, bytes, alignment);
+  if (variable == nullptr) {
+    block.fault(fmt::format("no room for {} bytes of static shared memory: {} static bytes are allowed, {} in all", bytes,
+                            SharedMemory::kMostStaticBytes, SharedMemory::kMostBytes),
+                {});
+  }
+  return variable;
+}
+
+bool is_shared(const void* address, std::size_t bytes) {
+  return active("cp.async", {}).shared().contains(address, bytes);
+}
+
+void fault(const char* what, Where where) { active(what, where).fault(what, where); }
+
+void begin_copy(const Copy& copy, Where where) { active("cp.async", where).begin_copy(copy, where); }
+void commit_copies() { active("cp.async.commit_group", {}).commit_copies(); }
+const Copy* land_copy(int pending) { return active("cp.async.wait_group", {}).land_copy(pending); }
+
+void release_fence() { sanitizer::release(&fence); }
+void acquire_fence() { sanitizer::acquire(&fence); }
+
+}  // namespace detail
+
+namespace {
+
+// Blocks are dear (stacks, shared memory), so launches hand them on.
+class BlockPool {
+ public:
+  std::unique_ptr<Block> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<Block>();
+    auto block = std::move(free_.back());
+    free_.pop_back();
+    return block;
+  }
+  void give(std::unique_ptr<Block> block) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(block));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Block>> free_;
+};
+
+BlockPool& pool() {
+  static BlockPool blocks;
+  return blocks;
+}
+
+// The limits of compute capability 9.0 (CUDA C++ Programming Guide, table "Technical Specifications").
+void check(const Launch& launch) {
+  auto fail = [](const std::string& what) { throw Fault("invalid launch: " + what); };
+  const auto [grid, block, smem] = launch;
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > 1024 || block.x > 1024 || block.y > 1024 || block.z > 64) {
+    fail(fmt::format("a block of ({},{},{}) threads; 1 to 1024 are allowed, z at most 64", block.x, block.y, block.z));
+  }
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535) {
+    fail(fmt::format("a grid of ({},{},{}) blocks; at most (2147483647,65535,65535) are allowed, none is 0", grid.x,
+                     grid.y, grid.z));
+  }
+  if (smem > SharedMemory::kMostBytes) {
+    fail(fmt::format("{} bytes of dynamic shared memory; at most {} are allowed", smem, SharedMemory::kMostBytes));
+  }
+}
+
+// The order in which blocks begin: a GPU promises none.
+class BlockOrder {
+ public:
+  BlockOrder(std::uint64_t count, const Options& options) : count_(count), schedule_(options.schedule) {
+    if (schedule_ != Schedule::random && schedule_ != Schedule::greedy) return;
+    shuffled_.resize(count);
+    for (std::uint64_t i = 0; i < count; ++i) shuffled_[i] = i;
+    Random random(options.seed);
+    for (std::uint64_t i = count; i > 1; --i) std::swap(shuffled_[i - 1], shuffled_[random.next() % i]);
+  }
+  std::uint64_t operator[](std::uint64_t i) const {
+    if (!shuffled_.empty()) return shuffled_[i];
+    return schedule_ == Schedule::descending ? count_ - 1 - i : i;
+  }
+
+ private:
+  std::uint64_t count_;
+  Schedule schedule_;
+  std::vector<std::uint64_t> shuffled_;
+};
+
+}  // namespace
+
+void run(const Launch& launch, void (*body)(void*), void* context) {
+  LADDER_CHECK(detail::current == nullptr, "a kernel launched a kernel");
+  check(launch);
+  char end = 0;
+  const Block::Kernel kernel{.body = body, .context = context, .launch = launch, .options = options(), .end = &end};
+  const dim3 grid = launch.grid;
+  const std::uint64_t num_blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  const BlockOrder order(num_blocks, kernel.options);
+
+  std::atomic<std::uint64_t> next{0};
+  std::mutex error_mutex;
+  std::exception_ptr error;
+  std::uint64_t error_at = num_blocks;  // of several failing blocks the first in order is reported
+  auto work = [&] {
+    std::unique_ptr<Block> block = pool().take();
+    detail::active_block = block.get();
+    for (std::uint64_t i = next++; i < num_blocks; i = next++) {
+      const std::uint64_t b = order[i];
+      try {
+        block->run(kernel, {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
+                            static_cast<unsigned>(b / grid.x / grid.y)});
+      } catch (...) {
+        const std::lock_guard lock(error_mutex);
+        if (i < error_at) {
+          error_at = i;
+          error = std::current_exception();
+        }
+        next = num_blocks;
+      }
+    }
+    detail::active_block = nullptr;
+    pool().give(std::move(block));
+  };
+
+  const int wanted = kernel.options.threads > 0 ? kernel.options.threads
+                                                : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int num_workers = static_cast<int>(std::min<std::uint64_t>(wanted, num_blocks));
+  {
+    std::vector<std::jthread> helpers;
+    for (int i = 1; i < num_workers; ++i) helpers.emplace_back(work);
+    work();
+  }
+  sanitizer::acquire(&end);
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace ladder::simt

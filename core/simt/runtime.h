@@ -1,0 +1,103 @@
+// The emulator's core, as the headers that give CUDA's words a meaning see it: the running CUDA thread, and the ways it
+// can wait for others. Everything behind these declarations is compiled without sanitizers, so that they see the
+// kernel's accesses and never the emulator's own.
+#pragma once
+
+#include <vector_types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+#include "core/simt/fault.h"
+#include "core/simt/options.h"
+
+namespace ladder::simt {
+
+struct Launch {
+  dim3 grid;
+  dim3 block;
+  std::size_t dynamic_smem = 0;  // bytes
+};
+
+// Calls body(context) once for every CUDA thread of the grid, each on a fiber of its own. Returns when all have ended.
+// Throws Fault if the kernel breaks a rule, or what the kernel threw.
+void run(const Launch& launch, void (*body)(void*), void* context);
+
+template <class F>
+void run(const Launch& launch, F&& kernel) {
+  using Kernel = std::remove_reference_t<F>;
+  run(launch, [](void* f) { (*static_cast<Kernel*>(f))(); }, const_cast<void*>(static_cast<const void*>(std::addressof(kernel))));
+}
+
+namespace detail {
+
+inline constexpr int kWarpSize = 32;
+inline constexpr unsigned kFullMask = 0xffffffffu;
+
+struct Thread {
+  uint3 thread_idx;
+  uint3 block_idx;
+  dim3 block_dim;
+  dim3 grid_dim;
+  unsigned lane;
+  unsigned char* dynamic_smem;
+};
+
+// The CUDA thread that this OS thread is running; null outside kernels.
+extern constinit thread_local Thread* current;
+
+// A kind of warp collective: every lane of a mask hands in operands and waits until all lanes have.
+struct Collective {
+  const char* name;
+  bool aligned;       // as in PTX: all lanes must execute the same instruction
+  bool orders_memory;  // only __syncwarp makes one lane's stores visible to the others
+  // Combines the operands of the lanes in `mask`; operands[l] is what lane l handed in.
+  void (*complete)(void* const (&operands)[kWarpSize], unsigned mask);
+};
+
+// Takes part in a collective of the lanes in `mask`; returns when complete() has run. Operands that lie in shared memory
+// must have been read before: nothing orders them against the other lanes' stores.
+void join(const Collective& collective, unsigned mask, void* operands, Where where);
+
+enum class Reduction : std::uint8_t { none, count, all, any };
+
+// __syncthreads and its reducing forms.
+int join_block(Reduction reduction, int predicate, Where where);
+
+// Lanes of the calling thread's warp that have not ended.
+unsigned active_mask();
+
+// The block's static shared variable that `key`, a static object's address, stands for: `bytes` at exactly `alignment`
+// and no more, poisoned in every block.
+void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment);
+
+// True if [address, address + bytes) lies within the block's shared memory.
+bool is_shared(const void* address, std::size_t bytes);
+
+// Ends the kernel with a report.
+[[noreturn]] void fault(const char* what, Where where);
+
+// Throws Fault unless `address` is a multiple of `alignment`.
+inline void check_aligned(const void* address, std::size_t alignment, const char* what, Where where) {
+  if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) [[unlikely]] fault(what, where);
+}
+
+// Copies that cp.async has begun, in the order of issue. They belong to the calling thread.
+struct Copy {
+  void* destination;
+  std::uint32_t words[4];
+  unsigned num_words;
+};
+void begin_copy(const Copy& copy, Where where);
+void commit_copies();
+// The oldest copy of all groups but the latest `pending`, or null when there is none left; it is no longer in flight.
+const Copy* land_copy(int pending);
+
+// What __threadfence and atomics order, for ThreadSanitizer.
+void release_fence();
+void acquire_fence();
+
+}  // namespace detail
+}  // namespace ladder::simt

@@ -1,0 +1,61 @@
+// What AddressSanitizer and ThreadSanitizer must be told about fibers and reused memory. Empty without them.
+//
+// ThreadSanitizer sees every CUDA thread as a thread of its own, switched to without synchronisation: only barriers (and
+// the end of the launch) order accesses, so a missing barrier is a data race whatever the schedule.
+#pragma once
+
+#include <cstddef>
+
+#if defined(LADDER_ASAN)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(LADDER_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+#include <sys/mman.h>
+
+namespace ladder::simt::sanitizer {
+
+#if defined(LADDER_ASAN)
+inline constexpr std::size_t kStackBytes = 256 * 1024;
+inline void poison(void* p, std::size_t bytes) { __asan_poison_memory_region(p, bytes); }
+inline void unpoison(void* p, std::size_t bytes) { __asan_unpoison_memory_region(p, bytes); }
+// Around a jump: `fake` keeps the leaving side's fake stack (null: it never comes back), [bottom, size) is the stack
+// that is entered.
+inline void begin_switch(void** fake, const void* bottom, std::size_t size) {
+  __sanitizer_start_switch_fiber(fake, bottom, size);
+}
+inline void end_switch(void* fake, const void** left_bottom, std::size_t* left_size) {
+  __sanitizer_finish_switch_fiber(fake, left_bottom, left_size);
+}
+#else
+inline constexpr std::size_t kStackBytes = 64 * 1024;
+inline void poison(void*, std::size_t) {}
+inline void unpoison(void*, std::size_t) {}
+inline void begin_switch(void**, const void*, std::size_t) {}
+inline void end_switch(void*, const void**, std::size_t*) {}
+#endif
+
+#if defined(LADDER_TSAN)
+inline void* create_fiber() { return __tsan_create_fiber(0); }
+inline void destroy_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
+inline void* current_fiber() { return __tsan_get_current_fiber(); }
+inline void switch_to_fiber(void* fiber) { __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync); }
+inline void release(void* p) { __tsan_release(p); }
+inline void acquire(void* p) { __tsan_acquire(p); }
+// Makes the history of whole pages forgotten; their contents become zero.
+inline void forget(void* pages, std::size_t bytes) {
+  mmap(pages, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+#else
+inline void* create_fiber() { return nullptr; }
+inline void destroy_fiber(void*) {}
+inline void* current_fiber() { return nullptr; }
+inline void switch_to_fiber(void*) {}
+inline void release(void*) {}
+inline void acquire(void*) {}
+inline void forget(void*, std::size_t) {}
+#endif
+
+}  // namespace ladder::simt::sanitizer

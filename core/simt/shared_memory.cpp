@@ -1,0 +1,108 @@
+#include "core/simt/shared_memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "core/error.h"
+#include "core/simt/sanitizer.h"
+
+namespace ladder::simt {
+
+namespace {
+
+// Layout: red zone, static variables with red zones between them, red zone, dynamic part, red zone.
+constexpr std::size_t kVariableRedzone = 128;
+constexpr std::size_t kRedzone = 1024;
+constexpr std::size_t kDynamicBegin = 96 * 1024;
+constexpr std::size_t kBytes = kDynamicBegin + 256 * 1024;
+constexpr int kPoison = 0xff;
+
+constexpr std::size_t align_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+SharedMemory::SharedMemory() : static_end_(kRedzone) {
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  LADDER_CHECK(memory != MAP_FAILED, "no memory for a block's shared memory");
+  memory_ = static_cast<unsigned char*>(memory);
+  std::memset(memory_, kPoison, kDynamicBegin);
+}
+
+SharedMemory::~SharedMemory() {
+  sanitizer::unpoison(memory_, kBytes);
+  munmap(memory_, kBytes);
+}
+
+void SharedMemory::begin_block(std::size_t dynamic_bytes) {
+  sanitizer::unpoison(memory_, kBytes);
+  sanitizer::forget(memory_, kBytes);
+#if defined(LADDER_TSAN)
+  static_end_ = kDynamicBegin - kVariableRedzone;  // forget() cleared all of it
+#endif
+  std::memset(memory_, kPoison, static_end_ + kVariableRedzone);
+  std::memset(memory_ + kDynamicBegin - kRedzone, kPoison, dynamic_bytes + 2 * kRedzone);
+  sanitizer::poison(memory_, kBytes);
+  sanitizer::unpoison(memory_ + kDynamicBegin, dynamic_bytes);
+  dynamic_bytes_ = dynamic_bytes;
+  static_bytes_ = 0;
+  static_end_ = kRedzone;
+  num_variables_ = 0;
+}
+
+unsigned char* SharedMemory::dynamic() const { return memory_ + kDynamicBegin; }
+
+void* SharedMemory::variable(const void* key, std::size_t bytes, std::size_t alignment) {
+  for (int i = 0; i < num_variables_; ++i) {
+    if (variables_[i].key == key) return memory_ + variables_[i].begin;
+  }
+  static_bytes_ += bytes;
+  if (num_variables_ == kMostVariables || static_bytes_ > kMostStaticBytes ||
+      static_bytes_ + dynamic_bytes_ > kMostBytes) {
+    return nullptr;
+  }
+  const std::size_t begin = align_up(static_end_ + kVariableRedzone, 2 * alignment) + alignment;
+  if (begin + bytes + kRedzone > kDynamicBegin - kRedzone) return nullptr;
+  static_end_ = begin + bytes;
+  variables_[num_variables_++] = {key, begin, static_end_};
+  sanitizer::unpoison(memory_ + begin, bytes);
+  return memory_ + begin;
+}
+
+bool SharedMemory::contains(const void* address, std::size_t bytes) const {
+  const auto* byte = static_cast<const unsigned char*>(address);
+  if (byte < memory_ || byte >= memory_ + kBytes) return false;
+  const std::size_t begin = byte - memory_;
+  if (begin >= kDynamicBegin) return begin + bytes <= kDynamicBegin + dynamic_bytes_;
+  for (int i = 0; i < num_variables_; ++i) {
+    if (begin >= variables_[i].begin && begin + bytes <= variables_[i].end) return true;
+  }
+  return false;
+}
+
+std::string SharedMemory::damage(std::size_t begin, std::size_t end, const char* place) const {
+  for (std::size_t i = begin; i < end; ++i) {
+    if (memory_[i] != kPoison) return fmt::format("a write {} bytes {}", i - begin, place);
+  }
+  return {};
+}
+
+std::string SharedMemory::damage() const {
+#if defined(LADDER_ASAN)
+  return {};
+#endif
+  const std::size_t dynamic_end = kDynamicBegin + dynamic_bytes_;
+  std::string found = damage(dynamic_end, dynamic_end + kRedzone, "behind the end of dynamic shared memory");
+  if (found.empty()) {
+    found = damage(kDynamicBegin - kRedzone, kDynamicBegin, "into the 1024 before dynamic shared memory");
+  }
+  for (int i = 0; i < num_variables_ && found.empty(); ++i) {
+    const std::size_t end = variables_[i].end;
+    const std::size_t next = i + 1 < num_variables_ ? variables_[i + 1].begin : end + kVariableRedzone;
+    found = damage(end, next, "behind the end of a static shared variable");
+  }
+  return found;
+}
+
+}  // namespace ladder::simt
