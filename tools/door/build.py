@@ -38,7 +38,8 @@ def _configure(preset, options):
 
 def _ninja(preset, targets):
     """Shows compilers' words as they come, and Ninja's progress on one line."""
-    command = [tools.ninja(), "-C", str(folder(preset)), *targets]
+    jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
+    command = [tools.ninja(), "-C", str(folder(preset)), "-j", jobs, *targets]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         env={**tools.environment(), "NINJA_STATUS": "[%f/%t] "},

@@ -46,9 +46,8 @@ def passes():
 
 
 def renumber(text, parent_number, number, idea):
-    """The parent's source as a new version: own number in every name, header comment to be filled in."""
-    text = re.sub(rf"(?<![A-Za-z0-9])v{parent_number:02d}(?![0-9])", f"v{number:02d}", text)
-    text = text.replace(f"_v{parent_number:02d}_", f"_v{number:02d}_")
+    """The parent's source as a new version: own number in every symbol, header comment to be filled in."""
+    text = re.sub(rf"_v{parent_number:02d}(?![0-9A-Za-z])", f"_v{number:02d}", text)
 
     header = (
         f"// Idea:   {idea.replace('_', ' ')}.\n"

@@ -1,0 +1,180 @@
+"""The table tool on good, old, failed and corrupt records, and the resource tool on ptxas reports."""
+
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import ladder_table  # noqa: E402
+import resources  # noqa: E402
+
+README = """\
+# Title
+before
+<!-- ladder:begin toy/fprop summary -->
+old
+<!-- ladder:end -->
+between
+<!-- ladder:begin toy/fprop shapes -->
+<!-- ladder:end -->
+after
+"""
+
+
+def result(version, seconds, problem="n32 c64 bf16", opponent=100e-6, status="PASS"):
+    times = None if seconds is None else {"cold_seconds": {"median": seconds}, "warm_seconds": seconds / 2}
+    against = {"library": None, "reason": "no cuDNN"}
+    if opponent:
+        against = {"library": "cuDNN 9", "times": {"cold_seconds": {"median": opponent}, "warm_seconds": opponent}}
+    return {"layer": "toy", "pass": "fprop", "version": version, "idea": f"idea_{version}", "problem": problem,
+            "dtype": problem.split()[-1], "flops": 2e9, "verdict": {"status": status, "reason": ""}, "times": times,
+            "opponent": against, "roofline_seconds": 10e-6}
+
+
+class Table(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        (self.root / "dev" / "toy").mkdir(parents=True)
+        (self.root / "dev" / "toy" / "shapes.txt").write_text("[ci]\nsmall: n1 c8\n[unet]\ntop: n32 c64\nlow: n32 c8\n")
+        self.readme = self.root / "README.md"
+        self.readme.write_text(README)
+        (self.root / "results" / "h200").mkdir(parents=True)
+
+    def record(self, name, results, created="2026-01-01T00:00:00Z", kind="gpu", schema="ladder.record/1"):
+        record = {"schema": schema, "created": created, "results": results,
+                  "environment": {"device": {"kind": kind, "name": "H200"}, "commit": "abcdef0123456", "dirty": False}}
+        (self.root / "results" / "h200" / name).write_text(json.dumps(record))
+
+    def run_tool(self, *arguments):
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            status = ladder_table.main(["--root", str(self.root), *arguments])
+        return status, errors.getvalue()
+
+    def rendered(self):
+        """The README as the tool would write it; pictures need matplotlib, so they are not drawn here."""
+        rows = ladder_table.read(self.root / "results")
+        texts, pictures = ladder_table.render(self.root, rows)
+        return texts[self.readme], pictures
+
+    def test_figures_are_those_of_the_record(self):
+        self.record("a.json", [result(1, 200e-6), result(2, 50e-6), result(2, 25e-6, "n32 c8 bf16")])
+        text, pictures = self.rendered()
+        # v02: sqrt(50 * 25) us; ratios 100/50 and 100/25; 4e9 flops in 75 us; roofline sqrt(10/50 * 10/25)
+        self.assertIn("| v02 idea 2 | bf16 | 35.4 | 53.3 | 2.83 | 2.00 to 4.00 | 28 % | 2 PASS |", text)
+        self.assertIn("| v01 idea 1 | bf16 | 200 | 10.0 | 0.50 | 0.50 to 0.50 | 5 % | 1 PASS |", text)
+        self.assertIn("| top | `n32 c64` | 200 | 50.0 | 100 | 2.00 |", text)
+        self.assertNotIn("\nold\n", text)
+        for kept in ("# Title\nbefore\n", "\nbetween\n", "\nafter\n"):
+            self.assertIn(kept, text)
+        ((_, data),) = pictures.values()
+        self.assertEqual([(version, round(ratio, 3)) for version, _, ratio in data["bf16"]], [(1, 2.0), (2, 0.354)])
+
+    def test_the_newest_record_wins_whatever_the_file_name(self):
+        self.record("z.json", [result(1, 200e-6)], created="2026-01-01T00:00:00Z")
+        self.record("a.json", [result(1, 400e-6)], created="2026-01-02T00:00:00Z")
+        self.assertIn("| v01 idea 1 | bf16 | 400 |", self.rendered()[0])
+
+    def test_what_did_not_pass_has_no_figure(self):
+        self.record("a.json", [result(1, 1e-6, status="UNTRUSTED"), result(2, None, status="FAIL")])
+        text, _ = self.rendered()
+        self.assertIn("| v01 idea 1 | bf16 | | | | | | 1 UNTRUSTED |", text)
+        self.assertIn("| v02 idea 2 | bf16 | | | | | | 1 FAIL |", text)
+        self.assertIn("| UNTRUSTED | FAIL | 100 | - |", text)
+
+    def test_emulated_runs_and_other_sets_are_not_shown(self):
+        self.record("a.json", [result(1, 1e-6)], kind="emulator")
+        self.record("b.json", [result(2, 1e-6, "n1 c8 bf16")])
+        self.record("c.json", {"anything": 1}, schema="ladder.conformance/1")
+        text, pictures = self.rendered()
+        self.assertEqual(text.count("No record yet"), 2)
+        self.assertEqual(pictures, {})
+
+    def test_without_an_opponent_there_is_no_ratio(self):
+        self.record("a.json", [result(1, 200e-6, opponent=None)])
+        self.assertIn("| v01 idea 1 | bf16 | 200 | 10.0 | - | - | 5 % | 1 PASS |", self.rendered()[0])
+
+    def test_check_tells_a_stale_readme_from_a_fresh_one(self):
+        self.record("a.json", [result(1, 200e-6, opponent=None)])
+        status, errors = self.run_tool("--check")
+        self.assertEqual(status, 1)
+        self.assertEqual(errors.splitlines(),
+                         ["ladder table: README.md is not that of the newest records; run ./ladder table"])
+        self.assertEqual(self.readme.read_text(), README)
+        self.assertEqual(self.run_tool(), (0, ""))
+        self.assertEqual(self.run_tool("--check"), (0, ""))
+        self.record("b.json", [result(1, 300e-6, opponent=None)], created="2026-02-01T00:00:00Z")
+        self.assertEqual(self.run_tool("--check")[0], 1)
+
+    def test_check_misses_no_picture(self):
+        self.record("a.json", [result(1, 200e-6)])
+        text, pictures = self.rendered()
+        self.readme.write_text(text)
+        status, errors = self.run_tool("--check")
+        self.assertEqual((status, "ladder_toy_fprop.svg" in errors), (1, True))
+        ((path, (title, data)),) = pictures.items()
+        path.write_text(f"<svg><!-- figures {ladder_table.digest(title, data)} --></svg>")
+        self.assertEqual(self.run_tool("--check"), (0, ""))
+
+    def refused(self, text):
+        self.record("good.json", [result(1, 200e-6)])
+        (self.root / "results" / "h200" / "bad.json").write_text(text)
+        for arguments in ((), ("--check",)):
+            status, errors = self.run_tool(*arguments)
+            self.assertEqual(status, 1)
+            self.assertEqual(len(errors.splitlines()), 1, errors)
+            self.assertIn("bad.json", errors)
+            self.assertEqual(self.readme.read_text(), README)
+
+    def test_broken_records_are_one_line_and_change_nothing(self):
+        self.record("good.json", [result(1, 200e-6)])
+        whole = (self.root / "results" / "h200" / "good.json").read_text()
+        self.refused("")
+        self.refused("[]")
+        self.refused("not json")
+        self.refused(whole[: len(whole) // 2])
+        self.refused(whole.replace('"problem"', '"question"'))
+        self.refused(whole.replace('"median": 0.0002', '"median": "quick"'))
+        self.refused(whole.replace("ladder.record/1", "ladder.record/2"))
+
+
+REPORT = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z1av' for 'sm_80'
+ptxas info    : Function properties for _Z1av
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers, used 1 barriers, 17408 bytes smem, 408 bytes cmem[0]
+ptxas info    : Compiling entry function '_Z1bv' for 'sm_90a'
+ptxas info    : Function properties for _Z1bv
+    16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 255 registers, used 0 barriers
+"""
+
+
+class Resources(unittest.TestCase):
+    def test_a_report_is_read(self):
+        a, b = resources.parse(REPORT, "v01_x.cu")
+        self.assertEqual((a["kernel"], a["arch"], a["registers"], a["static_smem_bytes"], a["spill_store_bytes"]),
+                         ("_Z1av", "sm_80", 32, 17408, 0))
+        self.assertEqual((b["arch"], b["registers"], b["static_smem_bytes"], b["stack_bytes"], b["spill_store_bytes"],
+                          b["spill_load_bytes"]), ("sm_90a", 255, 0, 16, 12, 8))
+
+    def test_only_a_silent_spill_is_a_complaint(self):
+        kernels = resources.parse(REPORT, "v01_x.cu")
+        silent = "// Idea:   x.\n\nint Spills;\n// Spills: too late\n"
+        honest = "// Idea:   x.\n// Spills: 20 bytes on sm_90a; fewer registers would cost a stage.\n\nint x;\n"
+        self.assertEqual(len(resources.complaints(kernels, lambda _: silent)), 1)
+        self.assertIn("_Z1bv spills on sm_90a", resources.complaints(kernels, lambda _: silent)[0])
+        self.assertEqual(resources.complaints(kernels, lambda _: honest), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

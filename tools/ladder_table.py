@@ -1,0 +1,260 @@
+"""The ladder tables and pictures of the READMEs, made from the newest records of results/.
+
+    tools/ladder_table.py            rewrites what stands between the markers, and the pictures
+    tools/ladder_table.py --check    changes nothing; exits 1 if a README or picture is not that of the newest records
+
+A marker names a pass and what to show of it:
+
+    <!-- ladder:begin conv3x3/fprop summary -->     a line a version and dtype, over the U-Net's shapes
+    <!-- ladder:begin conv3x3/fprop shapes -->      a line a shape, a column a version, for each dtype
+    <!-- ladder:begin conv3x3/fprop picture -->     results/<device>/ladder_<layer>_<pass>.svg
+    <!-- ladder:end -->
+
+A record that cannot be read is one line naming the file, exit 1, and nothing is rewritten.
+"""
+
+import argparse
+import hashlib
+import math
+import os
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from ladder_records import BadRecord, geometric_mean, problems_of_set, read, without_dtype
+
+_BLOCK = re.compile(r"(<!-- ladder:begin (\S+)/(\S+) (\S+) -->\n)(.*?)(<!-- ladder:end -->)", re.DOTALL)
+_SET = "unet"
+_NOTHING = "*No record yet: `./ladder bench {layer} --version all --set unet --record results/<device>/<name>.json` " \
+           "on a GPU makes one.*\n"
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the tree to work on")
+    options = parser.parse_args(arguments)
+    try:
+        rows = read(options.root / "results")
+        texts, pictures = render(options.root, rows)
+    except BadRecord as error:
+        print(f"ladder table: {error}", file=sys.stderr)
+        return 1
+    return check(options.root, texts, pictures) if options.check else write(texts, pictures)
+
+
+def render(root, rows):
+    """({README: its new text}, {picture: the series it shows})."""
+    texts, pictures = {}, {}
+    for readme in [root / "README.md", *sorted(root.glob("dev/*/README.md"))]:
+        if not readme.exists():
+            continue
+
+        def fill(match, readme=readme):
+            begin, layer, pass_name, kind, _, end = match.groups()
+            if kind not in _KINDS:
+                raise BadRecord(f"{readme}: marker '{kind}': one of {', '.join(_KINDS)}")
+            chosen = [row for row in rows if row.path == f"{layer}/{pass_name}"]
+            shapes = problems_of_set(root, layer, _SET)
+            chosen = [row for row in chosen if without_dtype(row) in shapes]
+            if not chosen:
+                return begin + _NOTHING.format(layer=layer) + end
+            body = ""
+            for device in sorted({row.device for row in chosen}):
+                of_device = [row for row in chosen if row.device == device]
+                picture = root / "results" / device / f"ladder_{layer}_{pass_name}.svg"
+                pictures[picture] = (f"{layer}/{pass_name} on {of_device[0].device_name}", series(of_device))
+                body += _KINDS[kind](of_device, shapes, os.path.relpath(picture, readme.parent))
+            return begin + body + end
+
+        text = readme.read_text(encoding="utf-8")
+        texts[readme] = _BLOCK.sub(fill, text)
+    return texts, pictures
+
+
+def summary(rows, shapes, _):
+    """A line a version and dtype, best plan of the opponent below each dtype's versions."""
+    lines = [
+        f"**{rows[0].device_name}**, {len(shapes)} shapes of the U-Net at batch 32, {_sources(rows)}.",
+        "",
+        "| version | dtype | time, us | TFLOP/s | x opponent | worst to best | of roofline | checks |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for dtype in _dtypes(rows):
+        of_dtype = [row for row in rows if row.dtype == dtype]
+        for version in sorted({row.version for row in of_dtype}):
+            lines.append(_summary_line([row for row in of_dtype if row.version == version]))
+        against = {without_dtype(row): row for row in of_dtype if row.opponent_cold > 0}.values()
+        if against:
+            cold = geometric_mean(row.opponent_cold for row in against)
+            rate = sum(row.flops for row in against) / sum(row.opponent_cold for row in against)
+            name = next(iter(against)).opponent
+            lines.append(f"| *{name}, best plan* | {dtype} | {_us(cold)} | {rate / 1e12:.1f} | 1 | | | |")
+    lines += ["", "Time: geometric mean of the cold-cache medians. x opponent: geometric mean of opponent's time / version's "
+              "time, both measured in the same run; above 1 the version is faster.", ""]
+    return "\n".join(lines)
+
+
+def _summary_line(rows):
+    timed = [row for row in rows if row.status == "PASS" and row.cold > 0]
+    counts = {}
+    for row in rows:
+        counts[row.status] = counts.get(row.status, 0) + 1
+    checks = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    name = f"v{rows[0].version:02d} {rows[0].idea.replace('_', ' ')}"
+    if not timed:
+        return f"| {name} | {rows[0].dtype} | | | | | | {checks} |"
+    rate = sum(row.flops for row in timed) / sum(row.cold for row in timed)
+    ratios = [row.opponent_cold / row.cold for row in timed if row.opponent_cold > 0]
+    ratio = f"{geometric_mean(ratios):.2f}" if ratios else "-"
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "-"
+    roofline = geometric_mean(row.roofline / row.cold for row in timed if row.roofline > 0)
+    share = f"{100 * roofline:.0f} %" if roofline > 0 else "-"
+    return (f"| {name} | {rows[0].dtype} | {_us(geometric_mean(row.cold for row in timed))} | {rate / 1e12:.1f} | {ratio} "
+            f"| {spread} | {share} | {checks} |")
+
+
+def shape_table(rows, shapes, _):
+    """For each dtype: a line a shape, microseconds of every version, the opponent's, and the best ratio."""
+    lines = []
+    for dtype in _dtypes(rows):
+        of_dtype = [row for row in rows if row.dtype == dtype]
+        versions = sorted({row.version for row in of_dtype})
+        lines += [f"**{dtype}** on {rows[0].device_name}, cold-cache median in us", "",
+                  "| shape | problem | " + " | ".join(f"v{version:02d}" for version in versions)
+                  + " | opponent | best x |",
+                  "| --- | --- |" + " ---: |" * (len(versions) + 2)]
+        for problem, label in shapes.items():
+            here = {row.version: row for row in of_dtype if without_dtype(row) == problem}
+            if not here:
+                continue
+            cells = [_cell(here.get(version)) for version in versions]
+            opponent = next((row.opponent_cold for row in here.values() if row.opponent_cold > 0), math.nan)
+            ratios = [row.opponent_cold / row.cold for row in here.values() if row.status == "PASS" and
+                      row.cold > 0 and row.opponent_cold > 0]
+            lines.append(f"| {label} | `{problem}` | " + " | ".join(cells)
+                         + f" | {_us(opponent) if opponent > 0 else '-'} | {f'{max(ratios):.2f}' if ratios else '-'} |")
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row):
+    if row is None:
+        return ""
+    return _us(row.cold) if row.status == "PASS" and row.cold > 0 else row.status
+
+
+def picture_link(rows, _, path):
+    if not series(rows):
+        return "*No opponent was measured, so there is no picture.*\n\n"
+    return f"![{rows[0].path} on {rows[0].device_name}: time of each version against the opponent]({path})\n\n"
+
+
+_KINDS = {"summary": summary, "shapes": shape_table, "picture": picture_link}
+
+
+def series(rows):
+    """{dtype: [(version, idea, time / opponent's time)]} of the versions that were timed beside an opponent."""
+    out = {}
+    for dtype in _dtypes(rows):
+        points = []
+        for version in sorted({row.version for row in rows if row.dtype == dtype}):
+            timed = [row for row in rows if row.dtype == dtype and row.version == version and row.status == "PASS"
+                     and row.cold > 0 and row.opponent_cold > 0]
+            if timed:
+                points.append((version, timed[0].idea, geometric_mean(row.cold / row.opponent_cold for row in timed)))
+        if points:
+            out[dtype] = points
+    return out
+
+
+def digest(title, data):
+    """Tells whether a picture shows these figures."""
+    return hashlib.sha256(repr((title, sorted(data.items()))).encode()).hexdigest()[:16]
+
+
+def write(texts, pictures):
+    for path, (title, data) in pictures.items():
+        if data and f"figures {digest(title, data)}" not in _text(path):
+            _replace(path, draw(title, data))
+    for path, text in texts.items():
+        if text != _text(path):
+            _replace(path, text)
+    return 0
+
+
+def check(root, texts, pictures):
+    stale = [path for path, text in texts.items() if text != _text(path)]
+    stale += [path for path, (title, data) in pictures.items()
+              if data and f"figures {digest(title, data)}" not in _text(path)]
+    for path in stale:
+        print(f"ladder table: {path.relative_to(root)} is not that of the newest records; run ./ladder table",
+              file=sys.stderr)
+    return 1 if stale else 0
+
+
+def draw(title, data):
+    """The picture as SVG text: a point a version, height the time in units of the opponent's, on a log axis."""
+    import io
+
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    matplotlib.rcParams["svg.hashsalt"] = "ladder"  # the same figures give the same file
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    ideas = {version: idea for points in data.values() for version, idea, _ in points}
+    ticks = {version: at for at, version in enumerate(sorted(ideas))}
+    figure, axes = plt.subplots(figsize=(1.5 + 1.05 * max(len(ticks), 4), 4.4))
+    for marker, (dtype, points) in zip("osD^v", data.items()):
+        axes.plot([ticks[version] for version, _, _ in points], [ratio for _, _, ratio in points], marker=marker,
+                  label=dtype)
+        version, _, ratio = points[-1]
+        axes.annotate(f"{ratio:.2f}", (ticks[version], ratio), textcoords="offset points", xytext=(6, 4), fontsize=8)
+    axes.axhline(1, color="black", linewidth=1, linestyle="--")
+    axes.annotate("opponent's best plan", (0, 1), textcoords="offset points", xytext=(0, -11), fontsize=8)
+    axes.set_yscale("log")
+    axes.set_ylabel("time / opponent's time (lower is faster)")
+    axes.set_xticks(list(ticks.values()),
+                    [f"v{version:02d}\n" + ideas[version].replace("_", "\n") for version in ticks], fontsize=8)
+    axes.set_title(title, fontsize=10)
+    axes.grid(axis="y", which="major", alpha=0.3)
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Description": f"figures {digest(title, data)}"})
+    plt.close(figure)
+    return out.getvalue()
+
+
+def _dtypes(rows):
+    order = ["fp32", "tf32", "bf16", "fp16"]
+    return sorted({row.dtype for row in rows}, key=lambda dtype: (order + [dtype]).index(dtype))
+
+
+def _sources(rows):
+    commits = sorted({row.commit[:10] + ("+" if row.dirty else "") for row in rows})
+    return f"records of commit{'s' if len(commits) > 1 else ''} " + ", ".join(commits)
+
+
+def _us(seconds):
+    microseconds = 1e6 * seconds
+    return f"{microseconds:.0f}" if microseconds >= 100 else f"{microseconds:.1f}"
+
+
+def _text(path):
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _replace(path, text):
+    """Whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
