@@ -1,0 +1,236 @@
+#include "bench/bench.h"
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "bench/options.h"
+#include "bench/record.h"
+#include "bench/session.h"
+#include "bench/table.h"
+#include "core/backend.h"
+#include "core/error.h"
+#include "core/nvtx.h"
+
+namespace ladder {
+namespace {
+
+std::string device_line() {
+  if (backend::kind() == backend::Kind::emulator) return "device: emulator (no speeds: times come from a GPU)";
+  const backend::DeviceInfo& d = backend::device();
+  return fmt::format("device: {} (sm_{}, {} SMs, driver {}, CUDA {})", d.name, d.arch, d.num_sms, d.driver, d.runtime);
+}
+
+std::string utc_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+// One launch for each job, alone in a range that is named after it. The inputs are random, the outputs poison.
+void launch_once(const std::vector<Job>& jobs, std::uint64_t seed) {
+  for (const Job& job : jobs) {
+    const Version& v = *job.version;
+    const Case& c = job.problem;
+    if (const std::string reason = why_not(v, c); !reason.empty()) {
+      std::cout << fmt::format("{}  SKIP: {}\n", job.name(), reason);
+      continue;
+    }
+    DeviceTensors tensors(c, fill(c, Pattern::normal, seed), v.workspace_bytes(c));
+    backend::synchronize();
+    const std::string range = fmt::format("{}/v{:02}/{}", c.pass->path(), v.number, c.text);
+    {
+      const NvtxRange nvtx(range);
+      v.launch(c, tensors.pointers(), tensors.workspace(), backend::check_stream());
+      backend::synchronize();
+    }
+    std::cout << fmt::format("{}  launched once\n", range);
+  }
+}
+
+// What Google Benchmark's JSON says of a result. Its time is the cold median, so one iteration is a whole measurement.
+void report(benchmark::State& state, const Result& result) {
+  if (result.verdict.status == Status::fail || result.verdict.status == Status::skip) {
+    const std::string message = fmt::format("{}: {}", name(result.verdict.status), result.verdict.reason);
+    state.SkipWithError(message.c_str());
+    return;
+  }
+  for ([[maybe_unused]] auto _ : state) state.SetIterationTime(result.times ? result.times->cold_seconds.median : 0);
+  state.SetLabel(result.times ? name(result.verdict.status) : "PASS, not timed");
+  state.counters["error"] = result.verdict.error;
+  if (!result.times) return;
+  const double cold = result.times->cold_seconds.median;
+  state.counters["cold_us"] = 1e6 * cold;
+  state.counters["cold_low_us"] = 1e6 * result.times->cold_seconds.low;
+  state.counters["cold_high_us"] = 1e6 * result.times->cold_seconds.high;
+  state.counters["warm_us"] = 1e6 * result.times->warm_seconds;
+  state.counters["tflops"] = 1e-12 * result.problem.flops / cold;
+  state.counters["throttled_samples"] = result.times->throttled;
+  if (result.opponent.times) {
+    state.counters["opponent_cold_us"] = 1e6 * result.opponent.times->cold_seconds.median;
+    state.counters["x_opponent"] = result.opponent.times->cold_seconds.median / cold;
+  }
+}
+
+void add_context(const nlohmann::json& environment, const std::string& prefix = {}) {
+  for (const auto& [key, value] : environment.items()) {
+    if (value.is_object()) {
+      add_context(value, key + "_");
+    } else {
+      benchmark::AddCustomContext(prefix + key, value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  }
+}
+
+bool has_argument(const std::vector<std::string>& arguments, const std::string& prefix) {
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [&](const std::string& argument) { return argument.starts_with(prefix); });
+}
+
+void initialize_benchmark(const Options& options) {
+  std::vector<std::string> words = options.benchmark_arguments;
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  int argc = static_cast<int>(argv.size());
+  benchmark::Initialize(&argc, argv.data());
+  if (argc > 1) throw UsageError(fmt::format("Google Benchmark has no flag '{}'", argv[1]));
+}
+
+void print_calibration(std::ostream& out, const Calibration& calibration) {
+  out << fmt::format("timer: empty kernel {:.2f} us; spins", 1e6 * calibration.empty.seconds);
+  for (const Calibration::Spin& spin : calibration.spins) {
+    out << fmt::format(" {:.2f} read as {:.2f} us;", 1e6 * spin.expected_seconds, 1e6 * spin.seconds);
+  }
+  out << fmt::format(" device copy {:.0f} GB/s; SM clock up to {:.0f} MHz{}\n", 1e-9 * calibration.copy_bytes_per_s,
+                     1e-6 * calibration.sm_clock_hz,
+                     calibration.failure.empty() ? "" : "; UNTRUSTED: " + calibration.failure);
+}
+
+// Shows on a terminal what is being worked on, and takes it away again.
+class Progress {
+ public:
+  Progress(std::size_t index, std::size_t count, const std::string& name) : shown_(isatty(STDERR_FILENO) != 0) {
+    if (shown_) std::cerr << fmt::format("\r\033[K[{}/{}] {}", index + 1, count, name) << std::flush;
+  }
+  ~Progress() {
+    if (shown_) std::cerr << "\r\033[K" << std::flush;
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+ private:
+  bool shown_;
+};
+
+// Hands every job to Google Benchmark and lets it run those that its filter leaves. Returns how many those are.
+std::size_t run_benchmarks(const Options& options, const std::string& program, bool table, Session* session,
+                           std::vector<Result>& results) {
+  for (std::size_t i = 0; i < options.jobs.size(); ++i) {
+    const auto body = [&, i](benchmark::State& state) {
+      const Job& job = options.jobs[i];
+      {
+        const Progress progress(i, options.jobs.size(), job.name());
+        results.push_back(session->run(*job.version, job.problem));
+      }
+      results.back().command = command_of(program, job, options);
+      report(state, results.back());
+    };
+    // The harness decides how often a kernel runs; to Google Benchmark the whole measurement is one iteration.
+    benchmark::RegisterBenchmark(options.jobs[i].name().c_str(), body)
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(benchmark::kMicrosecond);
+  }
+  if (!table) return benchmark::RunSpecifiedBenchmarks();
+  TableReporter reporter(options.jobs, results);
+  return benchmark::RunSpecifiedBenchmarks(&reporter);
+}
+
+nlohmann::json record_of(const std::vector<Result>& results, const Session& session, const Options& options, int argc,
+                         char** argv) {
+  nlohmann::json record = {{"schema", kRecordSchema},
+                           {"created", utc_now()},
+                           {"command", std::vector<std::string>(argv, argv + argc)},
+                           {"seed", options.seed},
+                           {"environment", environment()},
+                           {"calibration", nullptr},
+                           {"results", nlohmann::json::array()}};
+  if (session.calibration()) record["calibration"] = to_json(*session.calibration());
+  for (const Result& result : results) record["results"].push_back(to_json(result));
+  return record;
+}
+
+int run(const char* layer, int argc, char** argv) {
+  (void)all_versions();  // throws if a version file is misnamed
+  const std::optional<Options> parsed = parse_options(layer, argc, argv);
+  if (!parsed) return 0;
+  const Options& options = *parsed;
+  if (options.list) {
+    std::cout << list_of(*options.pass);
+    return 0;
+  }
+  if (!options.record.empty()) require_writable(options.record);
+  initialize_benchmark(options);
+
+  // Where stdout is to be JSON or a bare list, what is for people goes to stderr.
+  const bool listing = has_argument(options.benchmark_arguments, "--benchmark_list_tests");
+  const bool table = !listing && !has_argument(options.benchmark_arguments, "--benchmark_format");
+  std::ostream& people = table ? std::cout : std::cerr;
+  people << device_line() << '\n' << fmt::format("seed: {}\n", options.seed);
+  for (const std::string& note : options.notes) people << note << '\n';
+  if (options.mode == Mode::once) {
+    launch_once(options.jobs, options.seed);
+    return 0;
+  }
+
+  std::unique_ptr<Session> session;
+  if (!listing) {
+    session = std::make_unique<Session>(
+        SessionOptions{.seed = options.seed,
+                       .timed = options.mode == Mode::check_and_time,
+                       .samples = options.samples,
+                       .search = options.quick_opponent ? Search::heuristic : Search::all});
+    if (session->calibration()) print_calibration(people, *session->calibration());
+  }
+  add_context(environment());
+  std::vector<Result> results;
+  if (run_benchmarks(options, argv[0], table, session.get(), results) == 0) {
+    throw UsageError("nothing matched --benchmark_filter; --benchmark_list_tests lists the names");
+  }
+  if (listing) return 0;
+
+  people << tally(results) << '\n';
+  if (!options.record.empty()) {
+    write_whole(options.record, record_of(results, *session, options, argc, argv).dump(1) + "\n");
+    people << "record: " << options.record << '\n';
+  }
+  const bool failed = std::any_of(results.begin(), results.end(),
+                                  [](const Result& result) { return result.verdict.status == Status::fail; });
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+
+int bench_main(const char* layer, int argc, char** argv) {
+  try {
+    return run(layer, argc, argv);
+  } catch (const UsageError& error) {
+    std::cerr << fmt::format("{}: {}\n", argv[0], error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << fmt::format("{}: {}\n", argv[0], error.what());
+    return 1;
+  }
+}
+
+}  // namespace ladder

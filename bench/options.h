@@ -1,0 +1,49 @@
+// The command line of a bench program.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder {
+
+enum class Mode {
+  check_and_time,
+  check,  // no times
+  once,   // one launch for a profiler, neither checked nor timed
+};
+
+// One line of the table to be: a version on a problem with its dtype.
+struct Job {
+  const Version* version = nullptr;
+  Case problem;
+  std::string name() const;  // "conv3x3/fprop/v07_wmma_cp_async/n32 h64 w64 c64 k64 bf16"
+};
+
+struct Options {
+  const Pass* pass = nullptr;
+  Mode mode = Mode::check;
+  bool list = false;
+  std::vector<Job> jobs;  // by problem, so that all versions of one share the judge's and the opponent's work
+  std::vector<std::string> notes;  // what was decided for the user, a line each
+  std::uint64_t seed = 0;
+  std::string schedule;  // of the emulator; empty for its default
+  std::string record;    // file; empty for none
+  int samples = 30;
+  bool quick_opponent = false;
+  std::vector<std::string> benchmark_arguments;  // Google Benchmark's, argv[0] first
+};
+
+// Empty if the command line asked for help, which was printed. Throws UsageError.
+std::optional<Options> parse_options(const std::string& layer, int argc, char** argv);
+
+// The command that runs exactly this job again.
+std::string command_of(const std::string& program, const Job& job, const Options& options);
+
+// What --list prints.
+std::string list_of(const Pass& pass);
+
+}  // namespace ladder

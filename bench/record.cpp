@@ -1,0 +1,202 @@
+#include "bench/record.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "bench/roofline.h"
+#include "build_info.h"
+#include "core/backend.h"
+#include "core/error.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+std::string aside(const std::string& path) { return fmt::format("{}.{}.part", path, ::getpid()); }
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+json to_json(const Sample& s) {
+  return {{"seconds", s.seconds},
+          {"stamp_seconds", s.stamp_seconds},
+          {"wall_seconds", s.wall_seconds},
+          {"sm_clock_hz", s.sm_clock_hz}};
+}
+
+// Samples as columns: shorter, and what a plot wants.
+json columns(const std::vector<Sample>& samples) {
+  std::vector<double> seconds, stamps, walls, clocks;
+  for (const Sample& s : samples) {
+    seconds.push_back(s.seconds);
+    stamps.push_back(s.stamp_seconds);
+    walls.push_back(s.wall_seconds);
+    clocks.push_back(s.sm_clock_hz);
+  }
+  return {{"seconds", seconds}, {"stamp_seconds", stamps}, {"wall_seconds", walls}, {"sm_clock_hz", clocks}};
+}
+
+json to_json(const std::optional<Times>& times) {
+  if (!times) return nullptr;
+  const MedianInterval& cold = times->cold_seconds;
+  return {{"cold_seconds", {{"median", cold.median}, {"low", cold.low}, {"high", cold.high}, {"coverage", cold.coverage}}},
+          {"warm_seconds", times->warm_seconds},
+          {"throttled_samples", times->throttled},
+          {"cold_samples", columns(times->cold)},
+          {"warm_samples", columns(times->warm)}};
+}
+
+json to_json(const Verdict& verdict) {
+  return {{"status", name(verdict.status)},
+          {"reason", verdict.reason},
+          {"error", verdict.error},
+          {"worst_over_bound", verdict.worst},
+          {"unwritten", verdict.unwritten}};
+}
+
+json to_json(const Plan& plan) { return {{"name", plan.name}, {"seconds", plan.seconds}, {"reason", plan.reason}}; }
+
+json to_json(const OpponentResult& opponent) {
+  if (opponent.library.empty()) return {{"library", nullptr}, {"reason", opponent.reason}};
+  json tried = json::array();
+  for (const Plan& plan : opponent.tried) tried.push_back(to_json(plan));
+  return {{"library", opponent.library},
+          {"best_plan", opponent.best.name},
+          {"heuristic_plan", opponent.heuristic.name},
+          {"tried_plans", tried},
+          {"workspace_bytes", opponent.workspace_bytes},
+          {"verdict", to_json(opponent.verdict)},
+          {"times", to_json(opponent.times)},
+          {"heuristic_times", to_json(opponent.heuristic_times)}};
+}
+
+}  // namespace
+
+json environment() {
+  json device = {{"kind", backend::kind() == backend::Kind::gpu ? "gpu" : "emulator"}};
+  if (!backend::unavailable()) {
+    const backend::DeviceInfo& info = backend::device();
+    device["name"] = info.name;
+    device["slug"] = info.slug;
+    device["arch"] = info.arch;
+    device["num_sms"] = info.num_sms;
+    device["max_sm_clock_hz"] = 1e3 * info.sm_clock_khz;
+    device["l2_bytes"] = info.l2_bytes;
+    device["dram_bytes_per_s"] = info.dram_bytes_per_s;
+    device["uuid"] = info.uuid;
+    device["driver"] = info.driver;
+    device["runtime"] = info.runtime;
+  }
+  return {{"device", device},
+          {"host", host_name()},
+          {"commit", build_info::kCommit},
+          {"dirty", build_info::kDirty},
+          {"build", build_info::kBuild},
+          {"compiler", build_info::kCompiler},
+          {"flags", build_info::kFlags}};
+}
+
+json to_json(const Calibration& calibration) {
+  json spins = json::array();
+  for (const Calibration::Spin& spin : calibration.spins) {
+    spins.push_back({{"expected_seconds", spin.expected_seconds}, {"seconds", spin.seconds}});
+  }
+  return {{"spins", spins},
+          {"empty", to_json(calibration.empty)},
+          {"copy_bytes_per_s", calibration.copy_bytes_per_s},
+          {"max_sm_clock_hz", calibration.sm_clock_hz},
+          {"failure", calibration.failure}};
+}
+
+json to_json(const Result& result) {
+  const Case& c = result.problem;
+  json out = {{"layer", c.pass->layer},
+              {"pass", c.pass->name},
+              {"version", result.version->number},
+              {"idea", result.version->idea},
+              {"problem", c.text},
+              {"dtype", name(c.dtype)},
+              {"flops", c.flops},
+              {"min_read_bytes", c.min_read_bytes()},
+              {"min_write_bytes", c.min_write_bytes()},
+              {"workspace_bytes", result.version->workspace_bytes(c)},
+              {"verdict", to_json(result.verdict)},
+              {"times", to_json(result.times)},
+              {"opponent", to_json(result.opponent)},
+              {"command", result.command}};
+  if (!backend::unavailable()) out["roofline_seconds"] = roofline_seconds(backend::device(), c);
+  return out;
+}
+
+void require_writable(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
+    throw UsageError(fmt::format("--record '{}' is no regular file: name one to be written", path));
+  }
+  const std::string probe = aside(path);
+  std::ofstream file(probe);
+  if (!file) {
+    throw UsageError(fmt::format("--record '{}' cannot be written ({}): its folder must exist and be writable", path,
+                                 std::strerror(errno)));
+  }
+  file.close();
+  fs::remove(probe, error);
+}
+
+void write_whole(const std::string& path, const std::string& text) {
+  const std::string part = aside(path);
+  std::error_code ignored;
+  errno = 0;
+  std::ofstream file(part, std::ios::binary);
+  file << text;
+  file.close();  // flushes: a full disk shows here at the latest
+  if (!file) {
+    const std::string reason = std::strerror(errno);
+    fs::remove(part, ignored);
+    throw Failure(fmt::format("'{}' was not written: {}", path, reason));
+  }
+  std::error_code error;
+  fs::rename(part, path, error);
+  if (error) {
+    fs::remove(part, ignored);
+    throw Failure(fmt::format("'{}' was not written: {}", path, error.message()));
+  }
+}
+
+int fastest_recorded(const std::string& folder, const Case& c) {
+  int fastest = 0;
+  double fastest_seconds = std::numeric_limits<double>::infinity();
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, error)) {
+    if (entry.path().extension() != ".json") continue;
+    std::ifstream file(entry.path());
+    const json record = json::parse(file, nullptr, false);
+    try {
+      if (record.at("schema") != kRecordSchema) continue;
+      if (record.at("environment").at("device").at("slug") != backend::device().slug) continue;
+      for (const json& row : record.at("results")) {
+        if (row.at("layer") != c.pass->layer || row.at("pass") != c.pass->name || row.at("problem") != c.text) continue;
+        if (row.at("verdict").at("status") != "PASS" || row.at("times").is_null()) continue;
+        const double seconds = row.at("times").at("cold_seconds").at("median").get<double>();
+        if (!(seconds < fastest_seconds)) continue;
+        fastest_seconds = seconds;
+        fastest = row.at("version").get<int>();
+      }
+    } catch (const json::exception&) {
+      continue;  // not a record, or a broken one
+    }
+  }
+  return fastest;
+}
+
+}  // namespace ladder

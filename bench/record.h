@@ -1,0 +1,32 @@
+// Records: what a run measured, as JSON that outlives it. results/SCHEMA.md describes every field.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/session.h"
+#include "bench/timer.h"
+
+namespace ladder {
+
+inline constexpr const char* kRecordSchema = "ladder.record/1";
+
+// Everything that a figure may depend on besides the source: device, driver, libraries, compiler, commit.
+nlohmann::json environment();
+
+nlohmann::json to_json(const Result& result);
+nlohmann::json to_json(const Calibration& calibration);
+
+// Throws UsageError if no file can be written at `path`: asked before any work is done.
+void require_writable(const std::string& path);
+
+// Writes the text beside `path` and renames it, so that a file already there stays whole until the new one is. Throws
+// Failure, the old file untouched, if that does not succeed.
+void write_whole(const std::string& path, const std::string& text);
+
+// The number of the version with the smallest cold median among the passing results for this case on this device, in
+// all records below `folder`; 0 if there is none. Files that are no records are passed over.
+int fastest_recorded(const std::string& folder, const Case& c);
+
+}  // namespace ladder

@@ -1,0 +1,21 @@
+// What the hardware cannot exceed: the floor under every time, and the roof that figures are percentages of.
+#pragma once
+
+#include "core/backend.h"
+#include "core/registry.h"
+
+namespace ladder {
+
+// Dense floating-point operations per second of the device at its highest clock, for arithmetic on `dtype` with fp32
+// accumulation; 0 for an architecture that is not in the table.
+double peak_flops(const backend::DeviceInfo& device, Dtype dtype);
+
+// Seconds below which no kernel can be that does the case's arithmetic as written and reads its inputs from DRAM; with
+// warm caches only the arithmetic counts. 0 if nothing is known.
+double cold_floor_seconds(const backend::DeviceInfo& device, const Case& c);
+double warm_floor_seconds(const backend::DeviceInfo& device, const Case& c);
+
+// The roofline's time: arithmetic at the peak, or every input read and every output written once, whichever is longer.
+double roofline_seconds(const backend::DeviceInfo& device, const Case& c);
+
+}  // namespace ladder

@@ -1,0 +1,280 @@
+#include "bench/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "bench/roofline.h"
+#include "core/backend.h"
+#include "core/error.h"
+
+namespace ladder {
+namespace {
+
+constexpr double kThrottledRatio = 0.75;
+
+// Warm samples, and the executions in each: enough to fill the pipe, but no more than a slow kernel's patience.
+constexpr int kWarmSamples = 7;
+constexpr int kWarmLaunches = 20;
+constexpr double kMostWarmSeconds = 20e-3;
+
+// Samples of one plan while the opponent looks for its best; a plan that is hopelessly slow gets one.
+constexpr int kPlanSamples = 5;
+constexpr double kSlowPlanSeconds = 10e-3;
+
+// The heuristic's plan is sampled every so many rounds: its figure is for orientation.
+constexpr int kHeuristicEvery = 3;
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+void finish(Times& times, double highest_clock_hz) {
+  std::vector<double> cold;
+  std::vector<double> warm;
+  for (const Sample& s : times.cold) {
+    cold.push_back(s.seconds);
+    if (s.sm_clock_hz < kThrottledRatio * highest_clock_hz) ++times.throttled;
+  }
+  for (const Sample& s : times.warm) warm.push_back(s.seconds);
+  times.cold_seconds = median_interval(cold);
+  if (!warm.empty()) times.warm_seconds = median(warm);
+}
+
+double median_of(const std::vector<Sample>& samples, double Sample::*figure) {
+  std::vector<double> values;
+  for (const Sample& s : samples) {
+    if (s.*figure > 0) values.push_back(s.*figure);
+  }
+  return values.empty() ? 0 : median(values);
+}
+
+// Device copies of a case's outputs as they were at one moment of the stream.
+class Snapshot {
+ public:
+  Snapshot(const Case& c, void* const* pointers) : case_(c) {
+    for (std::size_t i = 0; i < c.tensors.size(); ++i) {
+      if (c.tensors[i].role != Role::output) continue;
+      const std::size_t bytes = c.tensors[i].bytes();
+      std::shared_ptr<void> copy(backend::allocate(bytes), backend::release);
+      copies_.push_back({.spec = &case_.tensors[i], .memory = copy});
+      works_.push_back(Timer::copy(copy.get(), pointers[i], bytes));
+    }
+  }
+
+  Work take() const {
+    return [this](Stream stream) {
+      for (const Work& work : works_) work(stream);
+    };
+  }
+
+  std::vector<std::vector<float>> outputs() const {
+    std::vector<std::vector<float>> outputs;
+    for (const Copy& copy : copies_) {
+      std::vector<std::byte> stored(copy.spec->bytes());
+      backend::copy_out(stored.data(), copy.memory.get(), stored.size());
+      outputs.emplace_back(copy.spec->elements());
+      decode(copy.spec->dtype, stored.data(), outputs.back().size(), outputs.back().data());
+    }
+    return outputs;
+  }
+
+ private:
+  struct Copy {
+    const TensorSpec* spec;
+    std::shared_ptr<void> memory;
+  };
+  Case case_;
+  std::vector<Copy> copies_;
+  std::vector<Work> works_;
+};
+
+std::string impossible(const Case& c, const Times& times) {
+  const backend::DeviceInfo& device = backend::device();
+  const double cold_floor = cold_floor_seconds(device, c);
+  const double warm_floor = warm_floor_seconds(device, c);
+  if (times.cold_seconds.median < cold_floor) {
+    return fmt::format("{:.2f} us is below the {:.2f} us that arithmetic or memory need at their peak",
+                       1e6 * times.cold_seconds.median, 1e6 * cold_floor);
+  }
+  if (times.warm_seconds < warm_floor) {
+    return fmt::format("{:.2f} us warm is below the {:.2f} us that the arithmetic needs at its peak",
+                       1e6 * times.warm_seconds, 1e6 * warm_floor);
+  }
+  return {};
+}
+
+}  // namespace
+
+// The opponent of one case with tensors of its own, so that no kernel sees another's answer.
+struct Session::Rival {
+  Rival(const Case& c, std::uint64_t seed, Search search, const Measure& measure) : text(c.text), pass(c.pass) {
+    const OpponentFactory factory = opponent_of(*c.pass);
+    if (!factory) {
+      result.reason = backend::kind() == backend::Kind::gpu ? "no cuDNN in this build" : "none on the emulator";
+      return;
+    }
+    try {
+      const auto judged = ladder::judged(c, Pattern::normal, seed);
+      tensors = std::make_unique<DeviceTensors>(c, judged->inputs, 0);
+      opponent = factory(c, tensors->pointers(), search, measure);
+      result.library = opponent->library();
+      result.best = opponent->best();
+      result.heuristic = opponent->heuristic();
+      result.tried = opponent->tried();
+      result.workspace_bytes = opponent->workspace_bytes();
+      tensors->poison();
+      opponent->launch(backend::check_stream());
+      opponent->finish();
+      result.verdict = compare(c, Pattern::normal, tensors->outputs(), judged->answers);
+    } catch (const std::exception& error) {
+      opponent.reset();
+      result.library.clear();
+      result.reason = one_line(error.what());
+    }
+  }
+
+  std::string text;
+  const Pass* pass = nullptr;
+  std::unique_ptr<DeviceTensors> tensors;
+  std::unique_ptr<Opponent> opponent;  // null if there is none
+  OpponentResult result;               // without times
+};
+
+Session::Session(const SessionOptions& options) : options_(options) {
+  if (options_.timed) timer_ = std::make_unique<Timer>();
+}
+
+Session::~Session() = default;
+
+const Calibration* Session::calibration() const { return timer_ ? &timer_->calibration() : nullptr; }
+
+Session::Rival& Session::rival_for(const Case& c) {
+  if (rival_ && rival_->text == c.text && rival_->pass == c.pass) return *rival_;
+  rival_.reset();  // its memory first
+  const Measure measure = [this](const Work& work) {
+    if (!timer_) {
+      work(backend::check_stream());
+      backend::synchronize();
+      return 1.0;  // nothing is ranked in a session that is not timed
+    }
+    timer_->run(work);
+    std::vector<double> seconds = {timer_->cold(work).seconds};
+    while (seconds.size() < kPlanSamples && seconds.front() < kSlowPlanSeconds) {
+      seconds.push_back(timer_->cold(work).seconds);
+    }
+    return median(seconds);
+  };
+  rival_ = std::make_unique<Rival>(c, options_.seed, timer_ ? options_.search : Search::heuristic, measure);
+  return *rival_;
+}
+
+Result Session::run(const Version& v, const Case& c) {
+  Result result;
+  result.version = &v;
+  result.problem = c;
+  try {
+    result.verdict = check(v, c, options_.seed);
+    if (result.verdict.status != Status::pass) return result;
+    Rival& rival = rival_for(c);
+    result.opponent = rival.result;
+    if (rival.opponent && rival.result.verdict.status == Status::pass) {
+      for (const TensorSpec& spec : c.tensors) {
+        if (spec.role != Role::output) continue;
+        result.verdict = against_opponent(result.verdict, rival.result.verdict.error, spec.dtype);
+      }
+    }
+    if (timer_ && result.verdict.status == Status::pass) time(v, c, rival, result);
+  } catch (const std::exception& error) {
+    result.verdict.status = Status::fail;
+    result.verdict.reason = one_line(error.what());
+  }
+  if (result.verdict.status == Status::fail) result.times.reset();
+  return result;
+}
+
+void Session::time(const Version& v, const Case& c, Rival& rival, Result& result) {
+  const auto normal = judged(c, Pattern::normal, options_.seed);
+  const auto integer = judged(c, Pattern::integer, options_.seed);
+  DeviceTensors tensors(c, normal->inputs, v.workspace_bytes(c));
+  const Snapshot snapshot(c, tensors.pointers());
+  const Work version_work = [&](Stream stream) { v.launch(c, tensors.pointers(), tensors.workspace(), stream); };
+  const Work best_work = [&](Stream stream) { rival.opponent->launch(stream); };
+  const Work heuristic_work = [&](Stream stream) { rival.opponent->launch_heuristic(stream); };
+  timer_->run(version_work);
+
+  const auto judge_snapshot = [&](Pattern pattern, const References& answers, const char* which) {
+    const Verdict verdict = compare(c, pattern, snapshot.outputs(), answers);
+    if (verdict.status == Status::pass) return;
+    throw Failure(fmt::format("the output of the {} timed launch: {}", which, verdict.reason));
+  };
+
+  Times version_times, best_times, heuristic_times;
+  const auto sample_version = [&](bool checked, const char* which) {
+    tensors.poison();
+    version_times.cold.push_back(timer_->cold(version_work, checked ? snapshot.take() : Work()));
+    if (checked) judge_snapshot(Pattern::normal, normal->answers, which);
+  };
+  const auto sample_opponent = [&](int round) {
+    if (!rival.opponent) return;
+    best_times.cold.push_back(timer_->cold(best_work));
+    if (round % kHeuristicEvery == 0) heuristic_times.cold.push_back(timer_->cold(heuristic_work));
+  };
+
+  // At some round, nobody knows which, the inputs are others: an answer kept from an earlier launch is wrong then.
+  std::random_device random;
+  const int surprise = std::uniform_int_distribution<int>(0, options_.samples - 1)(random);
+  for (int round = 0; round < options_.samples; ++round) {
+    if (round == surprise) {
+      tensors.refill(integer->inputs);
+      tensors.poison();
+      timer_->cold(version_work, snapshot.take());
+      judge_snapshot(Pattern::integer, integer->answers, "surprise");
+      tensors.refill(normal->inputs);
+    }
+    const bool first = round == 0;
+    const bool last = round == options_.samples - 1;
+    // A B B A: whatever drifts, drifts for both.
+    if (round % 2 == 1) sample_opponent(round);
+    sample_version(first || last, first ? "first" : "last");
+    if (round % 2 == 0) sample_opponent(round);
+  }
+
+  const auto warm_launches = [](const Times& times) {
+    const double seconds = std::max(median_of(times.cold, &Sample::seconds), 1e-9);
+    return std::clamp(static_cast<int>(kMostWarmSeconds / seconds), 1, kWarmLaunches);
+  };
+  for (int i = 0; i < kWarmSamples; ++i) {
+    version_times.warm.push_back(timer_->warm(version_work, warm_launches(version_times)));
+    if (rival.opponent) best_times.warm.push_back(timer_->warm(best_work, warm_launches(best_times)));
+  }
+  if (const std::string damage = tensors.damage(); !damage.empty()) throw Failure("after timing: " + damage);
+
+  double highest_clock_hz = timer_->calibration().sm_clock_hz;
+  for (const Times* times : {&version_times, &best_times}) {
+    for (const Sample& s : times->cold) highest_clock_hz = std::max(highest_clock_hz, s.sm_clock_hz);
+  }
+  finish(version_times, highest_clock_hz);
+  if (rival.opponent) {
+    finish(best_times, highest_clock_hz);
+    finish(heuristic_times, highest_clock_hz);
+    result.opponent.times = best_times;
+    result.opponent.heuristic_times = heuristic_times;
+  }
+
+  const Sample typical{.seconds = median_of(version_times.cold, &Sample::seconds),
+                       .stamp_seconds = median_of(version_times.cold, &Sample::stamp_seconds),
+                       .wall_seconds = median_of(version_times.cold, &Sample::wall_seconds)};
+  for (const std::string& doubt : {timer_->calibration().failure, disagreement(timer_->calibration(), typical),
+                                   impossible(c, version_times)}) {
+    if (doubt.empty() || result.verdict.status != Status::pass) continue;
+    result.verdict.status = Status::untrusted;
+    result.verdict.reason = doubt;
+  }
+  result.times = std::move(version_times);
+}
+
+}  // namespace ladder

@@ -1,0 +1,77 @@
+// One run of the harness: every version is checked, then timed in turn with the opponent on the same inputs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/statistics.h"
+#include "bench/timer.h"
+#include "core/check.h"
+#include "core/registry.h"
+#include "reference/opponent.h"
+
+namespace ladder {
+
+struct Times {
+  std::vector<Sample> cold;
+  std::vector<Sample> warm;
+  MedianInterval cold_seconds;
+  double warm_seconds = 0;
+  int throttled = 0;  // cold samples whose SM clock was under 75 % of the highest seen; kept
+};
+
+// The opponent on one case. Times are those of the samples taken in turn with one version.
+struct OpponentResult {
+  std::string library;  // "cuDNN 9.19.0"; empty if there is none
+  std::string reason;   // why there is none
+  Plan best;
+  Plan heuristic;
+  std::vector<Plan> tried;
+  std::size_t workspace_bytes = 0;
+  Verdict verdict;      // of the best plan's output, by the judge
+  std::optional<Times> times;            // of the best plan
+  std::optional<Times> heuristic_times;  // of the plan an untuned user gets
+};
+
+struct Result {
+  const Version* version = nullptr;
+  Case problem;
+  Verdict verdict;
+  std::optional<Times> times;
+  OpponentResult opponent;
+  std::string command;  // reproduces this result
+};
+
+struct SessionOptions {
+  std::uint64_t seed = 0;
+  bool timed = true;  // else only checked
+  int samples = 30;
+  Search search = Search::all;
+};
+
+class Session {
+ public:
+  explicit Session(const SessionOptions& options);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Never throws for what a version or an opponent does wrong: that is the verdict's business.
+  Result run(const Version& v, const Case& c);
+
+  const Calibration* calibration() const;  // null in a session that is not timed
+
+ private:
+  struct Rival;
+  Rival& rival_for(const Case& c);
+  void time(const Version& v, const Case& c, Rival& rival, Result& result);
+
+  SessionOptions options_;
+  std::unique_ptr<Timer> timer_;
+  std::unique_ptr<Rival> rival_;  // of the latest case
+};
+
+}  // namespace ladder

@@ -1,0 +1,111 @@
+#include "bench/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+
+#include "bench/roofline.h"
+#include "core/backend.h"
+
+namespace ladder {
+namespace {
+
+std::string microseconds(double seconds) {
+  const double us = 1e6 * seconds;
+  return us < 99.95 ? fmt::format("{:.2f}", us) : us < 9999.5 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
+}
+
+struct Row {
+  std::string version, problem, cold, interval, warm, tflops, gbs, roofline, opponent, heuristic, error, status;
+};
+
+void print_row(const Row& row, int version_width, int problem_width) {
+  std::cout << fmt::format("{:<{}}  {:<{}}  {:>8} {:>17} {:>8} {:>8} {:>7} {:>6} {:>7} {:>7} {:>9}  {}\n", row.version,
+                           version_width, row.problem, problem_width, row.cold, row.interval, row.warm, row.tflops,
+                           row.gbs, row.roofline, row.opponent, row.heuristic, row.error, row.status)
+            << std::flush;
+}
+
+// "-" wherever there is no time.
+Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verdict) {
+  Row row{"", c.text, "-", "-", "-", "-", "-", "-", "-", "-", "-", name(verdict.status)};
+  if (verdict.status != Status::skip) row.error = fmt::format("{:.2e}", verdict.error);
+  if (!verdict.reason.empty()) row.status += ": " + verdict.reason;
+  if (!times) return row;
+  const MedianInterval& cold = times->cold_seconds;
+  row.cold = microseconds(cold.median);
+  row.interval = fmt::format("[{}, {}]", microseconds(cold.low), microseconds(cold.high));
+  row.warm = microseconds(times->warm_seconds);
+  row.tflops = fmt::format("{:.2f}", 1e-12 * c.flops / cold.median);
+  row.gbs = fmt::format("{:.0f}", 1e-9 * (c.min_read_bytes() + c.min_write_bytes()) / cold.median);
+  const double roofline = roofline_seconds(backend::device(), c);
+  if (roofline > 0) row.roofline = fmt::format("{:.1f}", 100 * roofline / cold.median);
+  if (times->throttled > 0) {
+    row.status += fmt::format(" (clock low in {} of {} samples)", times->throttled, times->cold.size());
+  }
+  return row;
+}
+
+std::string ratio(const std::optional<Times>& opponent, const Times& times) {
+  if (!opponent || opponent->cold.empty()) return "-";
+  return fmt::format("{:.2f}", opponent->cold_seconds.median / times.cold_seconds.median);
+}
+
+}  // namespace
+
+TableReporter::TableReporter(const std::vector<Job>& jobs, const std::vector<Result>& results) : results_(results) {
+  for (const Job& job : jobs) {
+    version_width_ = std::max(version_width_, static_cast<int>(job.version->label().size()));
+    problem_width_ = std::max(problem_width_, static_cast<int>(job.problem.text.size()));
+  }
+}
+
+bool TableReporter::ReportContext(const Context&) {
+  print_row({"version", "problem", "us cold", "[95 %]", "us warm", "TFLOP/s", "GB/s", "% roof", "x lib", "x heur",
+             "error", "status"},
+            version_width_, problem_width_);
+  return true;
+}
+
+void TableReporter::ReportRuns(const std::vector<Run>&) {
+  for (; printed_ < results_.size(); ++printed_) print(results_[printed_]);
+}
+
+void TableReporter::print(const Result& result) {
+  print_opponent(result);
+  Row row = row_of(result.problem, result.times, result.verdict);
+  row.version = result.version->label();
+  if (result.times) {
+    row.opponent = ratio(result.opponent.times, *result.times);
+    row.heuristic = ratio(result.opponent.heuristic_times, *result.times);
+  }
+  print_row(row, version_width_, problem_width_);
+  if (result.verdict.status == Status::fail || result.verdict.status == Status::untrusted) {
+    std::cout << "    again: " << result.command << std::endl;
+  }
+}
+
+// A row for the library, once a problem, above the versions that meet it.
+void TableReporter::print_opponent(const Result& result) {
+  const OpponentResult& opponent = result.opponent;
+  if (opponent.library.empty() || !opponent.times || opponent_problem_ == result.problem.text) return;
+  opponent_problem_ = result.problem.text;
+  Row row = row_of(result.problem, opponent.times, opponent.verdict);
+  row.version = opponent.library;
+  row.opponent = "1.00";
+  row.heuristic = ratio(opponent.heuristic_times, *opponent.times);
+  row.status += fmt::format("  {} (best of {})", opponent.best.name,
+                            std::count_if(opponent.tried.begin(), opponent.tried.end(),
+                                          [](const Plan& plan) { return plan.seconds > 0; }));
+  print_row(row, version_width_, problem_width_);
+}
+
+std::string tally(const std::vector<Result>& results) {
+  std::array<int, 4> counts{};
+  for (const Result& result : results) ++counts[static_cast<std::size_t>(result.verdict.status)];
+  return fmt::format("{} passed, {} failed, {} skipped, {} untrusted", counts[0], counts[1], counts[2], counts[3]);
+}
+
+}  // namespace ladder

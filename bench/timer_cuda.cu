@@ -1,0 +1,263 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "bench/statistics.h"
+#include "bench/timer.h"
+#include "core/backend.h"
+#include "core/cuda_check.h"
+
+namespace ladder {
+namespace {
+
+// After this the gate opens by itself, so that work which waits for the device cannot hang the run.
+constexpr unsigned long long kGateTimeoutNs = 5'000'000'000;
+
+// Lives in host memory that the device sees; times in nanoseconds of the GPU's global timer.
+struct Gate {
+  int waiting;
+  int open;
+  int timed_out;
+  unsigned long long opened_ns;
+  unsigned long long stamp_ns;
+  unsigned long long spun_ns;
+  unsigned long long clock_cycles;
+  unsigned long long clock_ns;
+};
+
+__device__ unsigned long long global_ns() {
+  unsigned long long ns;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+  return ns;
+}
+
+__global__ void gate_kernel(volatile Gate* gate) {
+  const unsigned long long start = global_ns();
+  gate->waiting = 1;
+  while (!gate->open) {
+    if (global_ns() - start > kGateTimeoutNs) {
+      gate->timed_out = 1;
+      break;
+    }
+  }
+  gate->opened_ns = global_ns();
+}
+
+__global__ void stamp_kernel(volatile Gate* gate) { gate->stamp_ns = global_ns(); }
+
+__global__ void empty_kernel() {}
+
+__global__ void spin_kernel(volatile Gate* gate, unsigned long long ns) {
+  const unsigned long long start = global_ns();
+  unsigned long long now = start;
+  while (now - start < ns) now = global_ns();
+  gate->spun_ns = now - start;
+}
+
+// Counts SM cycles between two ticks of the global timer, which may tick as seldom as every microsecond.
+__global__ void clock_kernel(volatile Gate* gate) {
+  constexpr unsigned long long kSpanNs = 20'000;
+  unsigned long long start = global_ns();
+  unsigned long long now = start;
+  while (now == start) now = global_ns();
+  start = now;
+  const long long cycles = clock64();
+  while (now - start < kSpanNs) now = global_ns();
+  gate->clock_cycles = static_cast<unsigned long long>(clock64() - cycles);
+  gate->clock_ns = now - start;
+}
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct DeviceBytes {
+  explicit DeviceBytes(std::size_t bytes) : pointer(backend::allocate(bytes)) {}
+  ~DeviceBytes() { backend::release(pointer); }
+  DeviceBytes(const DeviceBytes&) = delete;
+  DeviceBytes& operator=(const DeviceBytes&) = delete;
+  void* pointer;
+};
+
+}  // namespace
+
+struct Timer::Impl {
+  Impl() : flush_bytes(std::max<std::size_t>(backend::device().l2_bytes * 5 / 2, 1 << 20)), flush(flush_bytes) {
+    // Non-blocking: work that somebody puts on the default stream must not be ordered behind ours by accident.
+    LADDER_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    LADDER_CUDA(cudaEventCreate(&begin));
+    LADDER_CUDA(cudaEventCreate(&end));
+    LADDER_CUDA(cudaHostAlloc(&gate_memory, sizeof(Gate), cudaHostAllocMapped));
+    *gate_memory = {};
+    LADDER_CUDA(cudaHostGetDevicePointer(&device_gate, gate_memory, 0));
+  }
+
+  ~Impl() {
+    (void)cudaFreeHost(gate_memory);
+    (void)cudaEventDestroy(end);
+    (void)cudaEventDestroy(begin);
+    (void)cudaStreamDestroy(stream);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  volatile Gate& gate() { return *gate_memory; }
+
+  void flush_l2() {
+    // Lines that an access policy window pinned would survive the overwriting.
+    LADDER_CUDA(cudaCtxResetPersistingL2Cache());
+    LADDER_CUDA(cudaMemsetAsync(flush.pointer, flush_byte++ & 0xFF, flush_bytes, stream));
+  }
+
+  void close_gate() {
+    gate().waiting = 0;
+    gate().open = 0;
+    gate().timed_out = 0;
+    gate_kernel<<<1, 1, 0, stream>>>(device_gate);
+    LADDER_CUDA(cudaGetLastError());
+  }
+
+  Clock::time_point open_gate() {
+    const Clock::time_point start = Clock::now();
+    while (!gate().waiting && seconds_since(start) < 1e-9 * kGateTimeoutNs) {
+    }
+    const Clock::time_point opened = Clock::now();
+    gate().open = 1;
+    return opened;
+  }
+
+  void require_gate() {
+    if (gate().timed_out) throw Failure("a launch waited for the device, so it cannot be timed");
+  }
+
+  Sample sample(const Work& work, int launches, const Work& after) {
+    close_gate();
+    Clock::time_point opened;
+    try {
+      LADDER_CUDA(cudaEventRecord(begin, stream));
+      for (int i = 0; i < launches; ++i) work(stream);
+      LADDER_CUDA(cudaEventRecord(end, stream));
+      stamp_kernel<<<1, 1, 0, stream>>>(device_gate);
+      if (after) after(stream);
+      LADDER_CUDA(cudaGetLastError());
+    } catch (...) {
+      open_gate();
+      throw;
+    }
+    opened = open_gate();
+    LADDER_CUDA(cudaDeviceSynchronize());
+    const double wall_seconds = seconds_since(opened);
+    require_gate();
+    float milliseconds = 0;
+    LADDER_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
+    Sample s{.seconds = 1e-3 * milliseconds / launches,
+             .stamp_seconds = 1e-9 * static_cast<double>(gate().stamp_ns - gate().opened_ns) / launches,
+             .wall_seconds = after ? 0 : wall_seconds / launches};
+    clock_kernel<<<1, 1, 0, stream>>>(device_gate);
+    LADDER_CUDA(cudaStreamSynchronize(stream));
+    s.sm_clock_hz = 1e9 * static_cast<double>(gate().clock_cycles) / static_cast<double>(gate().clock_ns);
+    return s;
+  }
+
+  Sample cold(const Work& work, const Work& after) {
+    flush_l2();
+    return sample(work, 1, after);
+  }
+
+  // Medians, figure by figure.
+  Sample typical(const Work& work, int samples) {
+    std::vector<double> seconds, stamp, wall, clock;
+    for (int i = 0; i < samples; ++i) {
+      const Sample s = cold(work, {});
+      seconds.push_back(s.seconds);
+      stamp.push_back(s.stamp_seconds);
+      wall.push_back(s.wall_seconds);
+      clock.push_back(s.sm_clock_hz);
+      calibration.sm_clock_hz = std::max(calibration.sm_clock_hz, s.sm_clock_hz);
+    }
+    return {median(seconds), median(stamp), median(wall), median(clock)};
+  }
+
+  void calibrate() {
+    const Work empty = [](Stream s) { empty_kernel<<<1, 1, 0, s>>>(); };
+    // Loads every kernel of this file, and wakes an idle GPU up: its clock takes a while to rise.
+    const Clock::time_point start = Clock::now();
+    do {
+      flush_l2();
+      spin_kernel<<<1, 1, 0, stream>>>(device_gate, 1'000'000);
+      empty(stream);
+      stamp_kernel<<<1, 1, 0, stream>>>(device_gate);
+      clock_kernel<<<1, 1, 0, stream>>>(device_gate);
+      gate().open = 1;
+      gate_kernel<<<1, 1, 0, stream>>>(device_gate);
+      LADDER_CUDA(cudaStreamSynchronize(stream));
+    } while (seconds_since(start) < 0.3);
+
+    constexpr int kSamples = 15;
+    calibration.empty = typical(empty, kSamples);
+    for (const unsigned long long ns : {5'000ull, 50'000ull, 500'000ull}) {
+      std::vector<double> errors;
+      std::vector<double> expected;
+      for (int i = 0; i < kSamples; ++i) {
+        const Sample s = cold([&](Stream on) { spin_kernel<<<1, 1, 0, on>>>(device_gate, ns); }, {});
+        expected.push_back(1e-9 * static_cast<double>(gate().spun_ns));
+        errors.push_back(s.seconds - calibration.empty.seconds - expected.back());
+      }
+      calibration.spins.push_back(
+          {.expected_seconds = median(expected), .seconds = median(expected) + median(errors)});
+    }
+
+    const std::size_t copy_bytes = std::max<std::size_t>(4 * backend::device().l2_bytes, std::size_t{256} << 20);
+    const DeviceBytes from(copy_bytes);
+    const DeviceBytes to(copy_bytes);
+    LADDER_CUDA(cudaMemset(from.pointer, 1, copy_bytes));
+    const Work copy = [&](Stream on) {
+      LADDER_CUDA(cudaMemcpyAsync(to.pointer, from.pointer, copy_bytes, cudaMemcpyDeviceToDevice, on));
+    };
+    copy(stream);
+    LADDER_CUDA(cudaStreamSynchronize(stream));
+    calibration.copy_bytes_per_s = 2.0 * static_cast<double>(copy_bytes) / typical(copy, 7).seconds;
+    calibration.failure = fault_of(calibration, backend::device().dram_bytes_per_s);
+  }
+
+  std::size_t flush_bytes;
+  DeviceBytes flush;
+  int flush_byte = 0;
+  cudaStream_t stream = nullptr;
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  Gate* gate_memory = nullptr;
+  Gate* device_gate = nullptr;
+  Calibration calibration;
+};
+
+const char* Timer::unavailable() { return backend::unavailable(); }
+
+Timer::Timer() {
+  if (const char* reason = unavailable()) throw Failure(reason);
+  impl_ = std::make_unique<Impl>();
+  impl_->calibrate();
+}
+
+Timer::~Timer() = default;
+
+const Calibration& Timer::calibration() const { return impl_->calibration; }
+
+void Timer::run(const Work& work) {
+  work(impl_->stream);
+  backend::synchronize();
+}
+
+Work Timer::copy(void* to, const void* from, std::size_t bytes) {
+  return [=](Stream stream) { LADDER_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream)); };
+}
+
+Sample Timer::cold(const Work& work, const Work& after) { return impl_->cold(work, after); }
+
+Sample Timer::warm(const Work& work, int launches) {
+  work(impl_->stream);
+  return impl_->sample(work, launches, {});
+}
+
+}  // namespace ladder
