@@ -8,7 +8,7 @@ namespace ladder::simt {
 
 namespace context = boost::context::detail;
 
-struct Block::Fiber : detail::Thread {
+struct Block::Fiber : detail::Thread, Block::Side {
   struct InFlight {
     detail::Copy copy;
     unsigned group;
@@ -29,10 +29,6 @@ struct Block::Fiber : detail::Thread {
   unsigned first_copy = 0;
   unsigned end_copy = 0;
   unsigned num_groups = 0;
-
-  context::fcontext_t context = nullptr;
-  void* fake_stack = nullptr;
-  void* tsan = nullptr;
 };
 
 struct Block::Warp {
@@ -51,37 +47,39 @@ Block::Fiber& Block::running() const { return static_cast<Fiber&>(*detail::curre
 
 // --- Switching
 
+// Where a fiber begins. It never returns: the last thing it does is to go elsewhere for good.
 void Block::enter(context::transfer_t from) {
-  Fiber& fiber = *static_cast<Fiber*>(from.data);
-  Block& block = *fiber.block;
-  block.scheduler_ = from.fctx;
-  sanitizer::end_switch(nullptr, &block.scheduler_bottom_, &block.scheduler_size_);
+  Block& block = *static_cast<Block*>(from.data);
+  Fiber& self = block.running();
+  Side& left = *block.leaving_;
+  left.context = from.fctx;
+  sanitizer::end_switch(nullptr, &left.stack_bottom, &left.stack_bytes);
   try {
     block.kernel_->body(block.kernel_->context);
-    block.end(fiber);
+    block.end(self);
   } catch (...) {
     block.error_ = std::current_exception();
   }
-  sanitizer::begin_switch(nullptr, block.scheduler_bottom_, block.scheduler_size_);
-  sanitizer::switch_to_fiber(block.scheduler_tsan_);
-  context::jump_fcontext(block.scheduler_, nullptr);
+  self.over = true;
+  block.leave(self);
 }
 
-void Block::resume(Fiber& fiber) {
-  detail::current = &fiber;
-  sanitizer::begin_switch(&scheduler_fake_stack_, stacks_.bottom(fiber.index), stacks_.usable_bytes());
-  sanitizer::switch_to_fiber(fiber.tsan);
-  const context::transfer_t back = context::jump_fcontext(fiber.context, &fiber);
-  sanitizer::end_switch(scheduler_fake_stack_, nullptr, nullptr);
-  fiber.context = back.fctx;
+// Lets the next thread that can run go on, or the scheduler if there is none or the block has failed. Returns when it is
+// the caller's turn again.
+void Block::leave(Side& from) {
+  Fiber* const next = error_ ? nullptr : pick();
+  if (next == &from) return;
+  detail::current = next;
+  switch_sides(from, next ? static_cast<Side&>(*next) : scheduler_);
 }
 
-void Block::suspend(Fiber& fiber) {
-  sanitizer::begin_switch(&fiber.fake_stack, scheduler_bottom_, scheduler_size_);
-  sanitizer::switch_to_fiber(scheduler_tsan_);
-  const context::transfer_t back = context::jump_fcontext(scheduler_, nullptr);
-  scheduler_ = back.fctx;
-  sanitizer::end_switch(fiber.fake_stack, &scheduler_bottom_, &scheduler_size_);
+void Block::switch_sides(Side& from, Side& to) {
+  leaving_ = &from;
+  sanitizer::begin_switch(from.over ? nullptr : &from.fake_stack, to.stack_bottom, to.stack_bytes);
+  sanitizer::switch_to_fiber(to.tsan);
+  const context::transfer_t back = context::jump_fcontext(to.context, this);
+  leaving_->context = back.fctx;
+  sanitizer::end_switch(from.fake_stack, nullptr, nullptr);
 }
 
 // --- The schedule
@@ -139,7 +137,7 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
   if (!fibers_) fibers_.reset(new Fiber[kMostThreads]);
   num_threads_ = num_threads;
   num_warps_ = (num_threads + kWarpSize - 1) / kWarpSize;
-  scheduler_tsan_ = sanitizer::current_fiber();
+  scheduler_.tsan = sanitizer::current_fiber();
 
   ready_warps_ = num_warps_ == 32 ? detail::kFullMask : (1u << num_warps_) - 1;
   greedy_warp_ = static_cast<int>(random_.next() % num_warps_);
@@ -163,10 +161,13 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
     fiber.block = this;
     fiber.index = i;
     fiber.ended = false;
+    fiber.over = false;
     fiber.collective = nullptr;
     fiber.first_copy = fiber.end_copy = fiber.num_groups = 0;
     sanitizer::forget(stacks_.bottom(i), stacks_.usable_bytes());
     fiber.tsan = sanitizer::create_fiber();
+    fiber.stack_bottom = stacks_.bottom(i);
+    fiber.stack_bytes = stacks_.usable_bytes();
     fiber.context = context::make_fcontext(stacks_.top(i), stacks_.top(i) - stacks_.bottom(i), &Block::enter);
     if (++thread_idx.x == block.x) {
       thread_idx.x = 0;
@@ -177,16 +178,14 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
     }
   }
 
-  while (num_ended_ < num_threads_ && !error_) {
-    Fiber* next = pick();
-    if (next == nullptr) {
-      error_ = std::make_exception_ptr(Fault("deadlock: " + waiting() + replay()));
-      break;
-    }
-    resume(*next);
+  leave(scheduler_);
+  if (num_ended_ < num_threads_ && !error_) {
+    error_ = std::make_exception_ptr(Fault("deadlock: " + waiting() + replay()));
   }
-  detail::current = nullptr;
-  for (int i = 0; i < num_threads; ++i) sanitizer::destroy_fiber(fibers_[i].tsan);
+  for (int i = 0; i < num_threads; ++i) {
+    if (!fibers_[i].ended) sanitizer::release_as(fibers_[i].tsan, kernel.end);
+    sanitizer::destroy_fiber(fibers_[i].tsan);
+  }
   if (error_) {
     stacks_dirty_ = true;
     std::rethrow_exception(error_);
@@ -240,7 +239,7 @@ void Block::join(const Collective& collective, unsigned mask, void* operands, Wh
   char* sync = &warp.sync[warp.sync_parity >> leader & 1][leader];
   if (collective.orders_memory) sanitizer::release(sync);
   if ((warp.waiting & mask) == mask) try_complete(warp, self.lane);
-  suspend(self);
+  leave(self);
   if (collective.orders_memory) sanitizer::acquire(sync);
 }
 
@@ -296,7 +295,7 @@ int Block::join_block(detail::Reduction reduction, int predicate, Where where) {
     ++barrier_.generation;
     for (int w = 0; w < num_warps_; ++w) make_ready(warps_[w], warps_[w].existing);
   }
-  suspend(self);
+  leave(self);
   sanitizer::acquire(sync);
   return barrier_.result;
 }

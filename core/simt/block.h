@@ -68,6 +68,15 @@ class Block {
   static constexpr int kMostWarps = kMostThreads / kWarpSize;
   static constexpr unsigned kMostCopies = 1024;  // in flight, for one thread: more than any kernel's stages hold
 
+  // One end of a switch: a fiber, or the scheduler on the OS thread's own stack.
+  struct Side {
+    boost::context::detail::fcontext_t context = nullptr;  // where it goes on; set while it does not run
+    const void* stack_bottom = nullptr;
+    std::size_t stack_bytes = 0;
+    void* fake_stack = nullptr;  // AddressSanitizer's
+    void* tsan = nullptr;        // ThreadSanitizer's fiber
+    bool over = false;           // it never comes back
+  };
   struct Fiber;
   struct Warp;
   struct Barrier {
@@ -84,8 +93,8 @@ class Block {
   static void enter(boost::context::detail::transfer_t from);
   Fiber& running() const;
   Fiber* pick();
-  void resume(Fiber& fiber);
-  void suspend(Fiber& fiber);
+  void leave(Side& from);
+  void switch_sides(Side& from, Side& to);
   void end(Fiber& fiber);
   void try_complete(Warp& warp, unsigned lane);
   void make_ready(Warp& warp, unsigned lanes);
@@ -109,12 +118,8 @@ class Block {
   bool stacks_dirty_ = false;  // fibers were abandoned in the middle of their calls
   std::exception_ptr error_;
 
-  // The scheduler's own side of a switch.
-  void* scheduler_fake_stack_ = nullptr;
-  void* scheduler_tsan_ = nullptr;
-  const void* scheduler_bottom_ = nullptr;
-  std::size_t scheduler_size_ = 0;
-  boost::context::detail::fcontext_t scheduler_ = nullptr;
+  Side scheduler_;
+  Side* leaving_ = nullptr;  // the side that the switch in progress leaves
 };
 
 }  // namespace ladder::simt

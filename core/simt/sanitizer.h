@@ -44,6 +44,13 @@ inline void* current_fiber() { return __tsan_get_current_fiber(); }
 inline void switch_to_fiber(void* fiber) { __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync); }
 inline void release(void* p) { __tsan_release(p); }
 inline void acquire(void* p) { __tsan_acquire(p); }
+// release() on behalf of a fiber that was abandoned.
+inline void release_as(void* fiber, void* p) {
+  void* const self = current_fiber();
+  switch_to_fiber(fiber);
+  release(p);
+  switch_to_fiber(self);
+}
 // Makes the history of whole pages forgotten; their contents become zero.
 inline void forget(void* pages, std::size_t bytes) {
   mmap(pages, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -55,6 +62,7 @@ inline void* current_fiber() { return nullptr; }
 inline void switch_to_fiber(void*) {}
 inline void release(void*) {}
 inline void acquire(void*) {}
+inline void release_as(void*, void*) {}
 inline void forget(void*, std::size_t) {}
 #endif
 
