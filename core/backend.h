@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -50,10 +49,10 @@ bool hold();
 // Returns false if something had to wait for the held stream, which then went ahead by itself.
 bool let_go();
 
-// The orders in which kernels' threads can be run: the emulator has several, a GPU only its own.
+// The orders of running a kernel's threads that a test should try: "asc", "desc", "random:1", ... on the emulator, and
+// only its own, "gpu", on a GPU.
 std::vector<std::string> schedules();
-// For all launches until the next call. Throws UsageError naming the schedules for an unknown one; `seed` is for those
-// that draw.
-void set_schedule(const std::string& name, std::uint64_t seed);
+// For all launches until the next call; the emulator takes other seeds as well. Throws UsageError for an unknown one.
+void set_schedule(const std::string& schedule);
 
 }  // namespace ladder::backend

@@ -161,8 +161,8 @@ bool let_go() { return gate.release(); }
 
 std::vector<std::string> schedules() { return {"gpu"}; }
 
-void set_schedule(const std::string& name, std::uint64_t) {
-  if (name != "gpu") throw UsageError("no schedule '" + name + "'; a GPU has only its own: gpu");
+void set_schedule(const std::string& schedule) {
+  if (schedule != "gpu") throw UsageError(fmt::format("no schedule '{}'; a GPU has only its own, 'gpu'", schedule));
 }
 
 void synchronize() {

@@ -48,6 +48,7 @@ bool register_judge(const Pass& pass, Judge judge);
 // The latest few are kept. Throw Failure where the pass has no judge.
 std::shared_ptr<const Judged> judged(const Case& c, Pattern pattern, std::uint64_t seed);
 std::shared_ptr<const References> judge(const Case& c, Pattern pattern, std::uint64_t seed);  // its answers
+References judge(const Case& c, const HostTensors& inputs);                                    // on these, not kept
 
 // One case's buffers on the device: inputs filled, outputs and workspace poisoned with NaN bytes, every buffer between
 // two guard bands of canaries.
@@ -81,7 +82,7 @@ struct Verdict {
   std::string reason;        // empty for a pass; else one line: what, where, how much
   double error = 0;          // normalised L2: ||y - ref|| / ||ref|| over all outputs
   double worst = 0;          // largest |y - ref| / bound; above 1 fails
-  std::int64_t unwritten = 0;  // elements that are still poison
+  std::int64_t unwritten = 0;  // elements that are poison: never written, or computed from it
 };
 
 // The bound that compare() holds an element of `output` to, for Pattern::normal.

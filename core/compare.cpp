@@ -124,8 +124,8 @@ std::string element(const TensorSpec& spec, std::int64_t index) {
 std::string describe(const Rule& rule, const Tally& t, const std::vector<float>& y) {
   const auto count = y.size();
   if (t.unwritten > 0) {
-    return fmt::format("{} of {} elements were never written, {} the first", t.unwritten, count,
-                       element(rule.output, t.first_unwritten));
+    return fmt::format("{} of {} elements were never written or stem from unset memory, {} the first", t.unwritten,
+                       count, element(rule.output, t.first_unwritten));
   }
   const std::string where = element(rule.output, t.worst_at);
   const double value = rule.ref.value[t.worst_at];

@@ -1,5 +1,5 @@
-// The judge of conv3x3: the formula of dev/conv3x3/conv3x3.h in double precision. A product of two fp32 numbers is exact
-// in double, so the only rounding is that of the sum, 2^29 times finer than fp32's.
+// The judge of conv3x3: the formula of dev/conv3x3/conv3x3.h in double precision. A product of two fp32 numbers is
+// exact in double, so the only rounding is that of the sum, 2^29 times finer than fp32's.
 #include <algorithm>
 #include <cmath>
 
@@ -54,7 +54,7 @@ References fprop(const Case& c, const HostTensors& inputs) {
           for (int s = std::max(0, 1 - q); s < 3 && q + s - 1 < p.w; ++s) {
             const float* x_tap = &x[((row + r - 1) * p.w + q + s - 1) * p.c];
             const double* w_tap = &w[std::int64_t{r * 3 + s} * p.c * p.k];
-            for (int ch = 0; ch < p.c; ++ch) add_terms(x_tap[ch], w_tap + std::int64_t{ch} * p.k, p.k, value, magnitude);
+            for (int ch = 0; ch < p.c; ++ch, w_tap += p.k) add_terms(x_tap[ch], w_tap, p.k, value, magnitude);
           }
         }
       }

@@ -44,7 +44,8 @@ std::uint64_t seed() {
 
 std::string rerun_command() {
   const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
-  return fmt::format("LADDER_SEED={} {} --gtest_filter='{}.{}'", seed(), program, info->test_suite_name(), info->name());
+  return fmt::format("LADDER_SEED={} {} --gtest_filter='{}.{}'", seed(), program, info->test_suite_name(),
+                     info->name());
 }
 
 void set_program(const char* path) { program = path; }

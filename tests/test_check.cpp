@@ -1,0 +1,387 @@
+// What the checker accepts and rejects: fill(), compare(), the null-answer gate and guarded buffers.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "core/backend.h"
+#include "core/check.h"
+#include "core/problem_line.h"
+#include "core/shapes.h"
+#include "dev/conv3x3/conv3x3.h"
+#include "tests/support.h"
+
+namespace ladder {
+namespace {
+
+using Outputs = std::vector<std::vector<float>>;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+Case make(const std::string& line) { return pass_of<conv3x3::Fprop>().parse(line); }
+
+const TensorSpec& output_of(const Case& c) { return c.tensors.back(); }
+
+// The right answer, rounded once.
+Outputs rounded(const Case& c, const References& refs) {
+  Outputs y(1);
+  for (const double value : refs[0].value) {
+    y[0].push_back(round_to(output_of(c).dtype, static_cast<float>(value)));
+  }
+  return y;
+}
+
+float poison(Dtype dtype) {
+  const std::uint32_t stored = 0xffffffffu;
+  float value = 0;
+  decode(dtype, &stored, 1, &value);
+  return value;
+}
+
+class EveryDtype : public testing::TestWithParam<Dtype> {
+ protected:
+  const Case c_ = make(with_dtype("n1 h5 w7 c24 k16 bias", GetParam()));
+  const std::shared_ptr<const Judged> judged_ = judged(c_, Pattern::normal, test::seed());
+  const References& refs_ = judged_->answers;
+  const Outputs right_ = rounded(c_, refs_);
+
+  Verdict compare_with(std::size_t at, float value, Pattern pattern = Pattern::normal) const {
+    Outputs y = right_;
+    y[0][at] = value;
+    return compare(c_, pattern, y, refs_);
+  }
+  double bound(std::size_t at) const {
+    return error_bound(c_, output_of(c_), refs_[0].value[at], refs_[0].magnitude[at]);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Compare, EveryDtype, testing::ValuesIn(kAllDtypes),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+TEST_P(EveryDtype, AcceptsTheRoundedAnswer) {
+  const Verdict v = compare(c_, Pattern::normal, right_, refs_);
+  EXPECT_EQ(v.status, Status::pass) << v.reason;
+  EXPECT_LE(v.worst, 1);
+  EXPECT_LE(v.error, unit_roundoff(output_of(c_).dtype));
+  EXPECT_EQ(v.unwritten, 0);
+}
+
+TEST_P(EveryDtype, BoundIsWhereAnElementFails) {
+  for (const std::size_t at : {std::size_t{0}, right_[0].size() / 2, right_[0].size() - 1}) {
+    for (const double sign : {-1.0, 1.0}) {
+      const auto off_by = [&](double bounds) {
+        return static_cast<float>(refs_[0].value[at] + sign * bounds * bound(at));
+      };
+      EXPECT_EQ(compare_with(at, off_by(0.9)).status, Status::pass);
+      const Verdict v = compare_with(at, off_by(2));
+      EXPECT_EQ(v.status, Status::fail);
+      EXPECT_NEAR(v.worst, 2, 0.1);
+      EXPECT_NE(v.reason.find("1 of"), std::string::npos) << v.reason;
+    }
+  }
+}
+
+TEST_P(EveryDtype, RejectsWhatIsNotANumber) {
+  for (const float value : {kNan, kInf, -kInf}) {
+    const Verdict v = compare_with(3, value);
+    EXPECT_EQ(v.status, Status::fail);
+    EXPECT_EQ(v.unwritten, 0);
+    EXPECT_FALSE(v.error < 1) << "an error that is not a number must not look small";
+  }
+}
+
+TEST_P(EveryDtype, NamesTheElementThatWasNotWritten) {
+  // Row 1, column 2, channel 5 of [1, 5, 7, 16].
+  const Verdict v = compare_with((1 * 7 + 2) * 16 + 5, poison(output_of(c_).dtype));
+  EXPECT_EQ(v.status, Status::fail);
+  EXPECT_EQ(v.unwritten, 1);
+  EXPECT_NE(v.reason.find("y[n0 h1 w2 k5]"), std::string::npos) << v.reason;
+}
+
+TEST_P(EveryDtype, RejectsSwappedElements) {
+  Outputs y = right_;
+  std::swap(y[0][10], y[0][11]);
+  EXPECT_EQ(compare(c_, Pattern::normal, y, refs_).status, Status::fail);
+}
+
+TEST_P(EveryDtype, IntegersMustBeExact) {
+  const auto judged = ladder::judged(c_, Pattern::integer, test::seed());
+  const Outputs right = rounded(c_, judged->answers);
+  EXPECT_EQ(compare(c_, Pattern::integer, right, judged->answers).status, Status::pass);
+  for (const float direction : {-kInf, kInf}) {
+    Outputs y = right;
+    y[0][7] = std::nextafter(y[0][7], direction);
+    EXPECT_EQ(compare(c_, Pattern::integer, y, judged->answers).status, Status::fail);
+  }
+  Outputs y = right;
+  y[0][7] = kNan;
+  EXPECT_EQ(compare(c_, Pattern::integer, y, judged->answers).status, Status::fail);
+}
+
+TEST_P(EveryDtype, ErrorIsTheNormalisedDistance) {
+  Outputs y(1);
+  for (const double value : refs_[0].value) y[0].push_back(static_cast<float>(1.125 * value));
+  const Verdict v = compare(c_, Pattern::normal, y, refs_);
+  EXPECT_EQ(v.status, Status::fail);
+  EXPECT_NEAR(v.error, 0.125, 1e-6);
+}
+
+// Large enough for several threads: the verdict must find one element among many, and say which.
+TEST(Compare, FindsOneElementOfALargeTensor) {
+  const Case c = make("n4 h32 w32 c1 k64");
+  const auto judged = ladder::judged(c, Pattern::normal, test::seed());
+  Outputs y = rounded(c, judged->answers);
+  ASSERT_EQ(compare(c, Pattern::normal, y, judged->answers).status, Status::pass);
+  y[0].back() += 1;
+  const Verdict v = compare(c, Pattern::normal, y, judged->answers);
+  EXPECT_EQ(v.status, Status::fail);
+  EXPECT_NE(v.reason.find("y[n3 h31 w31 k63]"), std::string::npos) << v.reason;
+  EXPECT_NE(v.reason.find("1 of 262144"), std::string::npos) << v.reason;
+}
+
+TEST(Compare, JudgesEveryOutput) {
+  const TensorSpec dx{.name = "dx", .role = Role::output, .dtype = Dtype::f32, .shape = {2}, .layout = "c"};
+  TensorSpec dw = dx;
+  dw.name = "dw";
+  const Case c{.pass = &pass_of<conv3x3::Fprop>(), .text = "two outputs", .tensors = {dx, dw}};
+  const References refs = {{{1, 2}, {1, 2}}, {{3, 4}, {3, 4}}};
+  EXPECT_EQ(compare(c, Pattern::normal, {{1, 2}, {3, 4}}, refs).status, Status::pass);
+  const Verdict first = compare(c, Pattern::normal, {{1, 9}, {3, 4}}, refs);
+  EXPECT_EQ(first.status, Status::fail);
+  EXPECT_NE(first.reason.find("dx[c1] = 9"), std::string::npos) << first.reason;
+  const Verdict second = compare(c, Pattern::normal, {{1, 2}, {9, 4}}, refs);
+  EXPECT_EQ(second.status, Status::fail);
+  EXPECT_NE(second.reason.find("dw[c0] = 9"), std::string::npos) << second.reason;
+}
+
+TEST(Compare, OpponentMayBeHalfAsWrongAndNoLess) {
+  const double u = unit_roundoff(Dtype::f32);
+  const Verdict pass{.error = 1e-4};
+  EXPECT_EQ(against_opponent(pass, 0.5e-4, Dtype::f32).status, Status::pass);
+  EXPECT_EQ(against_opponent(pass, 0.49e-4, Dtype::f32).status, Status::fail);
+  EXPECT_EQ(against_opponent({.error = u}, 0, Dtype::f32).status, Status::pass) << "one rounding is granted";
+  EXPECT_EQ(against_opponent({.error = 1.1 * u}, 0, Dtype::f32).status, Status::fail);
+  EXPECT_EQ(against_opponent({.error = kNan}, 1, Dtype::f32).status, Status::fail);
+  const Verdict failed{.status = Status::fail, .reason = "earlier"};
+  EXPECT_EQ(against_opponent(failed, 1, Dtype::f32).reason, "earlier");
+}
+
+TEST(NullAnswers, NoNamedCaseAcceptsOne) {
+  for (const char* set : {"ci", "edge"}) {
+    for (const NamedCase& named : named_cases(pass_of<conv3x3::Fprop>(), set)) {
+      for (const Dtype dtype : kAllDtypes) {
+        for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
+          const Case c = make(with_dtype(named.problem, dtype));
+          EXPECT_EQ(judged(c, pattern, 1)->null_answer, "") << c.text;
+        }
+      }
+    }
+  }
+}
+
+TEST(NullAnswers, AreNamedWhereTheyWouldPass) {
+  const Case c = make("n1 h2 w2 c3 k3");
+  HostTensors inputs = fill(c, Pattern::normal, 1);
+  const std::vector<double> magnitude(12, 1.0);
+  const auto accepted = [&](std::vector<double> value) {
+    return accepted_null_answer(c, Pattern::normal, inputs, {{std::move(value), magnitude}});
+  };
+  EXPECT_NE(accepted(std::vector<double>(12, 0.0)).find("all zeros would pass as y"), std::string::npos);
+  EXPECT_NE(accepted(std::vector<double>(12, 1e-9)).find("all zeros"), std::string::npos) << "far below the bound";
+  EXPECT_NE(accepted(std::vector<double>(12, 0.5)).find("the constant mean"), std::string::npos);
+  const std::vector<float>& x = inputs.values[0];
+  EXPECT_NE(accepted({x.begin(), x.end()}).find("a copy of x"), std::string::npos);
+  EXPECT_EQ(accepted({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}), "");
+  // One element that tells is not enough where eleven do not.
+  std::vector<double> nearly_zero(12, 0.0);
+  nearly_zero[5] = 1;
+  EXPECT_NE(accepted(nearly_zero).find("all zeros"), std::string::npos);
+}
+
+TEST(Fill, IsReproducibleAndDependsOnTheSeed) {
+  const Case c = make("n2 h16 w16 c64 k64 bias bf16");
+  for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
+    EXPECT_EQ(fill(c, pattern, 1).values, fill(c, pattern, 1).values);
+    EXPECT_NE(fill(c, pattern, 1).values, fill(c, pattern, 2).values);
+  }
+}
+
+// Element i is a function of the seed and i, whatever the size and so the number of threads.
+TEST(Fill, ValuesDoNotDependOnTheSize) {
+  const auto few = fill(make("n1 h4 w4 c8 k8"), Pattern::normal, 3).values[0];
+  const auto many = fill(make("n64 h32 w32 c8 k8"), Pattern::normal, 3).values[0];
+  EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
+}
+
+TEST(Fill, NormalHasTheMomentsAndTheDtype) {
+  for (const Dtype dtype : kAllDtypes) {
+    const Case c = make(with_dtype("n4 h32 w32 c64 k64 bias", dtype));
+    const HostTensors tensors = fill(c, Pattern::normal, test::seed());
+    ASSERT_EQ(tensors.values.size(), c.tensors.size());
+    EXPECT_TRUE(tensors.values.back().empty()) << "an output has no values";
+    for (std::size_t t : {0, 1}) {
+      double sum = 0;
+      double squares = 0;
+      for (const float value : tensors.values[t]) {
+        ASSERT_EQ(value, round_to(dtype, value));
+        sum += value;
+        squares += double(value) * value;
+      }
+      const double count = static_cast<double>(tensors.values[t].size());
+      const double stddev = c.tensors[t].stddev;
+      // Six standard errors of mean and variance; one seed in 10^8 fails.
+      EXPECT_LT(std::abs(sum / count), 6 * stddev / std::sqrt(count)) << name(dtype);
+      EXPECT_NEAR(squares / count / (stddev * stddev), 1, 6 * std::sqrt(2 / count) + 2 * unit_roundoff(dtype));
+    }
+  }
+}
+
+TEST(Fill, NormalStaysFiniteInFp16) {
+  const TensorSpec x{.name = "x", .dtype = Dtype::f16, .shape = {10000}, .layout = "c", .stddev = 60000};
+  const Case c{.pass = &pass_of<conv3x3::Fprop>(), .tensors = {x}};
+  const HostTensors tensors = fill(c, Pattern::normal, test::seed());
+  for (const float value : tensors.values[0]) ASSERT_TRUE(std::isfinite(value));
+}
+
+TEST(Fill, IntegersAreSmallNonzeroAndAllThere) {
+  for (const char* line : {"n1 h8 w8 c64 k64 bias fp16", "n1 h1 w1 c1000000 k1"}) {
+    const Case c = make(line);
+    const HostTensors tensors = fill(c, Pattern::integer, test::seed());
+    const std::set<float> seen(tensors.values[0].begin(), tensors.values[0].end());
+    EXPECT_FALSE(seen.contains(0));
+    EXPECT_TRUE(seen.contains(1));
+    EXPECT_TRUE(seen.contains(-1));
+    const double most = *seen.rbegin();
+    EXPECT_EQ(*seen.begin(), -most);
+    EXPECT_EQ(static_cast<double>(seen.size()), 2 * most);
+    EXPECT_LE(most * most * static_cast<double>(c.reduction_length), 0x1p24) << "sums must be exact in fp32";
+  }
+}
+
+class Device : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+    inputs_ = fill(c_, Pattern::normal, 1);
+    tensors_ = std::make_unique<DeviceTensors>(c_, inputs_, 100);
+  }
+  // Overwrites one byte at `offset` from the start of a buffer.
+  static void scribble(void* start, std::ptrdiff_t offset) {
+    unsigned char byte = 0;
+    unsigned char* at = static_cast<unsigned char*>(start) + offset;
+    backend::copy_out(&byte, at, 1);
+    byte = static_cast<unsigned char>(~byte);
+    backend::copy_in(at, &byte, 1);
+  }
+
+  const Case c_ = make("n1 h3 w3 c5 k7 bias bf16");  // x 90 bytes, w 630, bias 28, y 126
+  HostTensors inputs_;
+  std::unique_ptr<DeviceTensors> tensors_;
+};
+
+TEST_F(Device, StartsPoisonedAndUndamaged) {
+  EXPECT_EQ(tensors_->damage(), "");
+  EXPECT_TRUE(tensors_->untouched());
+  const Outputs y = tensors_->outputs();
+  ASSERT_EQ(y.size(), 1u);
+  ASSERT_EQ(y[0].size(), 63u);
+  for (const float value : y[0]) EXPECT_TRUE(std::isnan(value));
+  unsigned char byte = 0;
+  for (std::size_t i = 0; i < 100; ++i) {
+    backend::copy_out(&byte, static_cast<unsigned char*>(tensors_->workspace()) + i, 1);
+    EXPECT_EQ(byte, 0xff);
+  }
+}
+
+TEST_F(Device, InputsArriveAndCanBeReplaced) {
+  for (const std::uint64_t seed : {1, 2}) {
+    const HostTensors inputs = fill(c_, Pattern::integer, seed);
+    tensors_->refill(inputs);
+    for (std::size_t t = 0; t < 3; ++t) {
+      std::vector<unsigned char> stored(c_.tensors[t].bytes());
+      backend::copy_out(stored.data(), tensors_->pointers()[t], stored.size());
+      std::vector<float> values(c_.tensors[t].elements());
+      decode(c_.tensors[t].dtype, stored.data(), values.size(), values.data());
+      EXPECT_EQ(values, inputs.values[t]) << c_.tensors[t].name;
+    }
+    EXPECT_EQ(tensors_->damage(), "");
+  }
+}
+
+TEST_F(Device, EveryGuardIsWatchedToItsEnds) {
+  const struct {
+    const char* name;
+    void* start;
+    std::ptrdiff_t bytes;
+  } buffers[] = {{"x", tensors_->pointers()[0], 90},
+                 {"w", tensors_->pointers()[1], 630},
+                 {"bias", tensors_->pointers()[2], 28},
+                 {"y", tensors_->pointers()[3], 126},
+                 {"workspace", tensors_->workspace(), 100}};
+  for (const auto& b : buffers) {
+    for (const std::ptrdiff_t offset : {std::ptrdiff_t{-1}, std::ptrdiff_t{-4096}, b.bytes, b.bytes + 4095}) {
+      scribble(b.start, offset);
+      const std::string where = offset < 0 ? fmt::format("{} bytes before its start", -offset)
+                                           : fmt::format("{} bytes behind its end", offset - b.bytes);
+      EXPECT_EQ(tensors_->damage(), fmt::format("{}: overwritten {}", b.name, where));
+      scribble(b.start, offset);
+      EXPECT_EQ(tensors_->damage(), "");
+    }
+  }
+}
+
+TEST_F(Device, EveryInputIsWatched) {
+  for (std::size_t t = 0; t < 3; ++t) {
+    const TensorSpec& spec = c_.tensors[t];
+    const auto last = static_cast<std::ptrdiff_t>(spec.bytes()) - 1;
+    scribble(tensors_->pointers()[t], last);
+    EXPECT_EQ(tensors_->damage(), fmt::format("input {}: changed at element {}", spec.name, spec.elements() - 1));
+    scribble(tensors_->pointers()[t], last);
+  }
+}
+
+TEST_F(Device, WritingAnOutputIsNoDamageAndPoisonUndoesIt) {
+  scribble(tensors_->pointers()[3], 125);
+  scribble(tensors_->workspace(), 99);
+  EXPECT_EQ(tensors_->damage(), "");
+  EXPECT_FALSE(tensors_->untouched());
+  tensors_->poison();
+  EXPECT_TRUE(tensors_->untouched());
+}
+
+TEST_F(Device, WorkspaceOfNoBytesIsNull) { EXPECT_EQ(DeviceTensors(c_, inputs_, 0).workspace(), nullptr); }
+
+TEST(Check, SkipsWithTheReason) {
+  const Version& v = find_version(pass_of<conv3x3::Fprop>(), 1);
+  Version picky = v;
+  picky.dtypes = {Dtype::f32};
+  picky.supports = [](const Case&) { return "too small"; };
+  const Verdict dtype = check(picky, make("n1 h1 w1 c1 k1 bf16"), 1);
+  EXPECT_EQ(dtype.status, Status::skip);
+  EXPECT_EQ(dtype.reason, v.label() + " has no bf16; it has fp32");
+  EXPECT_EQ(check(picky, make("n1 h1 w1 c1 k1"), 1).reason, "too small");
+}
+
+TEST(Check, NeedsTheArchitecture) {
+  if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+  Version newer = find_version(pass_of<conv3x3::Fprop>(), 1);
+  newer.min_arch = backend::device().arch + 10;
+  const Verdict v = check(newer, make("n1 h1 w1 c1 k1"), 1);
+  EXPECT_EQ(v.status, Status::skip);
+  EXPECT_NE(v.reason.find(fmt::format("needs sm_{}", newer.min_arch)), std::string::npos) << v.reason;
+}
+
+TEST(Check, AnExceptionOfTheLaunchIsAFailure) {
+  if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+  Version throws = find_version(pass_of<conv3x3::Fprop>(), 1);
+  throws.launch = [](const Case&, void* const*, void*, Stream) { throw std::runtime_error("refused\nfor a reason\n"); };
+  const Verdict v = check(throws, make("n1 h2 w2 c2 k2"), 1);
+  EXPECT_EQ(v.status, Status::fail);
+  EXPECT_EQ(v.reason, "refused; for a reason");
+}
+
+}  // namespace
+}  // namespace ladder

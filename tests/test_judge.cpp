@@ -1,0 +1,152 @@
+// The judge against formulas that share no code with it.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "core/check.h"
+#include "core/shapes.h"
+#include "dev/conv3x3/conv3x3.h"
+#include "tests/support.h"
+
+namespace ladder {
+namespace {
+
+using conv3x3::Problem;
+
+Case make(const std::string& line) { return pass_of<conv3x3::Fprop>().parse(line); }
+
+TEST(Conv3x3Judge, HandComputedImage) {
+  // x = 1 2    w = 1 2 3     bias 10, one channel
+  //     3 4        4 5 6
+  //                7 8 9
+  const HostTensors inputs{{{1, 2, 3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {10}, {}}};
+  const References y = judge(make("n1 h2 w2 c1 k1 bias"), inputs);
+  const std::vector<double> expected = {10 + 1 * 5 + 2 * 6 + 3 * 8 + 4 * 9, 10 + 1 * 4 + 2 * 5 + 3 * 7 + 4 * 8,
+                                        10 + 1 * 2 + 2 * 3 + 3 * 5 + 4 * 6, 10 + 1 * 1 + 2 * 2 + 3 * 4 + 4 * 5};
+  EXPECT_EQ(y.at(0).value, expected);
+  EXPECT_EQ(y.at(0).magnitude, y.at(0).value) << "all terms are positive";
+}
+
+TEST(Conv3x3Judge, MagnitudeAddsAbsoluteTerms) {
+  const HostTensors inputs{{{-1, 2}, {0, 0, 0, 0, -5, 3, 0, 0, 0}, {-7}, {}}};
+  const References y = judge(make("n1 h1 w2 c1 k1 bias"), inputs);
+  EXPECT_EQ(y.at(0).value, (std::vector<double>{-7 + 5 + 6, -7 - 10}));
+  EXPECT_EQ(y.at(0).magnitude, (std::vector<double>{7 + 5 + 6, 7 + 10}));
+}
+
+// A weight of 1 at tap (r, s) from channel j to channel j, and 0 elsewhere, moves the image by (1 - r, 1 - s).
+TEST(Conv3x3Judge, DeltaWeightsShiftTheImage) {
+  const Case c = make("n2 h4 w5 c3 k3");
+  const auto& p = detail::problem_of<conv3x3::Fprop>(c);
+  HostTensors inputs = fill(c, Pattern::normal, test::seed());
+  const std::vector<float>& x = inputs.values[0];
+  for (int r = 0; r < 3; ++r) {
+    for (int s = 0; s < 3; ++s) {
+      std::vector<float>& w = inputs.values[1];
+      std::fill(w.begin(), w.end(), 0.0f);
+      for (int j = 0; j < 3; ++j) w[((j * 3 + r) * 3 + s) * 3 + j] = 1;
+      const References y = judge(c, inputs);
+      std::size_t at = 0;
+      for (int n = 0; n < p.n; ++n) {
+        for (int row = 0; row < p.h; ++row) {
+          for (int col = 0; col < p.w; ++col) {
+            for (int j = 0; j < 3; ++j, ++at) {
+              const int from_row = row + r - 1;
+              const int from_col = col + s - 1;
+              const bool inside = from_row >= 0 && from_row < p.h && from_col >= 0 && from_col < p.w;
+              const double expected = inside ? x[((n * p.h + from_row) * p.w + from_col) * 3 + j] : 0;
+              ASSERT_EQ(y[0].value[at], expected) << fmt::format("tap {},{} at n{} h{} w{} c{}", r, s, n, row, col, j);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// The scatter form: every input element adds its products to the outputs that it reaches. Indices come from running
+// over inputs, in long double, by way of a padded output whose border is dropped.
+Reference scatter(const Problem& p, const HostTensors& inputs) {
+  const int padded_h = p.h + 2;
+  const int padded_w = p.w + 2;
+  std::vector<long double> value(std::size_t(p.n) * padded_h * padded_w * p.k);
+  std::vector<long double> magnitude(value.size());
+  const float* x = inputs.values[0].data();
+  for (int n = 0; n < p.n; ++n) {
+    for (int i = 0; i < p.h; ++i) {
+      for (int j = 0; j < p.w; ++j) {
+        for (int c = 0; c < p.c; ++c, ++x) {
+          const float* w = inputs.values[1].data();
+          for (int k = 0; k < p.k; ++k) {
+            for (int di = 2; di >= 0; --di) {
+              for (int dj = 2; dj >= 0; --dj, w += p.c) {
+                const std::size_t at = ((std::size_t(n) * padded_h + i + di) * padded_w + j + dj) * p.k + k;
+                const long double term = static_cast<long double>(*x) * w[c];
+                value[at] += term;
+                magnitude[at] += std::abs(term);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  Reference y;
+  for (int n = 0; n < p.n; ++n) {
+    for (int i = 1; i <= p.h; ++i) {
+      for (int j = 1; j <= p.w; ++j) {
+        for (int k = 0; k < p.k; ++k) {
+          const std::size_t at = ((std::size_t(n) * padded_h + i) * padded_w + j) * p.k + k;
+          const long double bias = p.bias ? inputs.values[2][k] : 0;
+          y.value.push_back(static_cast<double>(value[at] + bias));
+          y.magnitude.push_back(static_cast<double>(magnitude[at] + std::abs(bias)));
+        }
+      }
+    }
+  }
+  return y;
+}
+
+void expect_scatter_agrees(const Case& c, std::uint64_t seed) {
+  const HostTensors inputs = fill(c, Pattern::normal, seed);
+  const Reference judged = judge(c, inputs).at(0);
+  const Reference expected = scatter(detail::problem_of<conv3x3::Fprop>(c), inputs);
+  ASSERT_EQ(judged.value.size(), expected.value.size());
+  // Recursive summation in double (Higham 4.2): K roundings of at most 2^-53 of the magnitude each.
+  const double bound = static_cast<double>(c.reduction_length) * 0x1p-53;
+  for (std::size_t i = 0; i < judged.value.size(); ++i) {
+    ASSERT_LE(std::abs(judged.value[i] - expected.value[i]), bound * expected.magnitude[i]) << c.text << " at " << i;
+    ASSERT_LE(std::abs(judged.magnitude[i] - expected.magnitude[i]), bound * expected.magnitude[i]) << c.text;
+  }
+}
+
+TEST(Conv3x3Judge, AgreesWithTheScatterFormOnNamedShapes) {
+  for (const char* set : {"ci", "edge"}) {
+    for (const NamedCase& named : named_cases(pass_of<conv3x3::Fprop>(), set)) {
+      expect_scatter_agrees(make(named.problem), test::seed());
+    }
+  }
+}
+
+TEST(Conv3x3Judge, AgreesWithTheScatterFormOnRandomShapes) {
+  std::mt19937_64 random(test::seed());
+  const auto draw = [&](int most) { return static_cast<int>(1 + random() % most); };
+  for (int i = 0; i < 50; ++i) {
+    const Problem p{.n = draw(3), .h = draw(9), .w = draw(9), .c = draw(20), .k = draw(20), .bias = i % 2 == 0};
+    expect_scatter_agrees(make(p.str()), random());
+    if (HasFailure()) FAIL() << test::rerun_command();
+  }
+}
+
+TEST(Conv3x3Judge, IsKeptForTheNextVersion) {
+  const Case c = make("n1 h3 w3 c2 k2");
+  EXPECT_EQ(judged(c, Pattern::normal, 5), judged(c, Pattern::normal, 5));
+  EXPECT_NE(judged(c, Pattern::normal, 5), judged(c, Pattern::normal, 6));
+  EXPECT_NE(judged(c, Pattern::normal, 5), judged(c, Pattern::integer, 5));
+  EXPECT_NE(judged(c, Pattern::normal, 5), judged(make("n1 h3 w3 c2 k2 bf16"), Pattern::normal, 5));
+}
+
+}  // namespace
+}  // namespace ladder

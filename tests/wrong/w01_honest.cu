@@ -1,0 +1,18 @@
+// No cheat: the kernel that all others spoil. It must pass, or nothing is proven by their failing.
+#include "tests/wrong/wrong.h"
+
+namespace ladder::wrong {
+namespace {
+
+struct Cheat {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long index) const {
+    v.y[index] = from_float<T>(output(v, index));
+  }
+};
+
+}  // namespace
+
+LADDER_VERSION(Fprop, {.launch = launch_cheat<Cheat>, .dtypes = stored_dtypes()})
+
+}  // namespace ladder::wrong
