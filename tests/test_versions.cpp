@@ -1,0 +1,127 @@
+// Every registered version, on every problem of its layer's sets ci and edge and on random ones, in each of its dtypes,
+// under every schedule of the backend, with both patterns.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/backend.h"
+#include "core/check.h"
+#include "core/problem_line.h"
+#include "core/shapes.h"
+#include "dev/conv3x3/conv3x3.h"
+#include "tests/support.h"
+
+namespace ladder {
+namespace {
+
+// A seed from which neither pattern draws values that a null answer fits by chance, as one pixel times a weight of 1.
+std::uint64_t trusted_seed(const Case& c) {
+  constexpr int kTries = 20;
+  std::uint64_t seed = test::seed();
+  for (int i = 0; i < kTries; ++i, ++seed) {
+    const auto trusts = [&](Pattern pattern) { return judged(c, pattern, seed)->null_answer.empty(); };
+    if (trusts(Pattern::normal) && trusts(Pattern::integer)) break;
+  }
+  return seed;
+}
+
+// Runs checks of one version, and fails the current test for each that does not pass.
+class Checks {
+ public:
+  explicit Checks(const Version& v) : version_(v) {}
+  ~Checks() { backend::set_schedule(backend::schedules().front()); }
+
+  void run(const Case& c, const std::string& schedule) {
+    backend::set_schedule(schedule);
+    const std::uint64_t seed = trusted_seed(c);
+    const Verdict verdict = check(version_, c, seed);
+    if (verdict.status == Status::skip) {
+      skipped_ = verdict.reason;
+      return;
+    }
+    ++num_judged_;
+    if (verdict.status != Status::pass) {
+      ADD_FAILURE() << fmt::format("{} '{}' {}: {}: {}\n  schedule {}, seed {}\n  {}", version_.pass->path(), c.text,
+                                   version_.label(), name(verdict.status), verdict.reason, schedule, seed,
+                                   test::rerun_command());
+    }
+  }
+
+  // The reason for a skip where no check was possible, else empty.
+  std::string skipped() const { return num_judged_ == 0 ? skipped_ : ""; }
+
+ private:
+  const Version& version_;
+  int num_judged_ = 0;
+  std::string skipped_;
+};
+
+class VersionTest : public testing::Test {
+ public:
+  explicit VersionTest(std::function<void(Checks&)> body, const Version& v) : body_(std::move(body)), checks_(v) {}
+
+  void TestBody() override {
+    if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+    body_(checks_);
+    if (const std::string reason = checks_.skipped(); !reason.empty()) GTEST_SKIP() << reason;
+  }
+
+ private:
+  std::function<void(Checks&)> body_;
+  Checks checks_;
+};
+
+void add_test(const Version& v, const std::string& name, std::function<void(Checks&)> body) {
+  const std::string suite = fmt::format("{}_{}_{}", v.pass->layer, v.pass->name, v.label());
+  testing::RegisterTest(suite.c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                        [body = std::move(body), &v] { return new VersionTest(body, v); });
+}
+
+void add_named_tests(const Version& v, const std::string& set) {
+  for (const NamedCase& named : named_cases(*v.pass, set)) {
+    add_test(v, set + '_' + named.name, [&v, problem = named.problem](Checks& checks) {
+      for (const Dtype dtype : v.dtypes) {
+        const Case c = v.pass->parse(with_dtype(problem, dtype));
+        for (const std::string& schedule : backend::schedules()) checks.run(c, schedule);
+      }
+    });
+  }
+}
+
+std::string random_conv3x3(std::mt19937_64& random) {
+  // Small sizes are drawn as often as large ones: tails and borders live there.
+  const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
+  return conv3x3::Problem{.n = draw(4), .h = draw(16), .w = draw(16), .c = draw(96), .k = draw(96),
+                          .bias = random() % 2 == 0}
+      .str();
+}
+
+// The layer's own generator of problems, or null where it has none.
+using Generator = std::string (*)(std::mt19937_64&);
+Generator generator_of(const Pass& pass) { return pass.layer == "conv3x3" ? random_conv3x3 : nullptr; }
+
+void add_random_tests(const Version& v) {
+  constexpr int kProblems = 200;
+  add_test(v, fmt::format("random_{}", kProblems), [&v](Checks& checks) {
+    const Generator generate = generator_of(*v.pass);
+    if (!generate) FAIL() << "no generator of random problems for " << v.pass->layer;
+    std::mt19937_64 random(test::seed());
+    const auto schedules = backend::schedules();
+    for (int i = 0; i < kProblems && !testing::Test::HasFailure(); ++i) {
+      const std::string problem = with_dtype(generate(random), v.dtypes[random() % v.dtypes.size()]);
+      checks.run(v.pass->parse(problem), schedules[random() % schedules.size()]);
+    }
+  });
+}
+
+const bool registered = test::at_start([] {
+  for (const Version* v : all_versions()) {
+    add_named_tests(*v, "ci");
+    add_named_tests(*v, "edge");
+    add_random_tests(*v);
+  }
+});
+
+}  // namespace
+}  // namespace ladder
