@@ -10,6 +10,8 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
+#include <string_view>
 
 #include "bench/options.h"
 #include "bench/record.h"
@@ -97,10 +99,14 @@ bool has_argument(const std::vector<std::string>& arguments, const std::string& 
                      [&](const std::string& argument) { return argument.starts_with(prefix); });
 }
 
-void initialize_benchmark(const Options& options) {
-  std::vector<std::string> words = options.benchmark_arguments;
+// Google Benchmark keeps argv[0], so its words live as long as the options.
+void initialize_benchmark(Options& options) {
+  for (const std::string& word : options.benchmark_arguments) {
+    constexpr std::string_view kOut = "--benchmark_out=";
+    if (word.starts_with(kOut)) require_writable(word.substr(0, kOut.size() - 1), word.substr(kOut.size()));
+  }
   std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
+  for (std::string& word : options.benchmark_arguments) argv.push_back(word.data());
   int argc = static_cast<int>(argv.size());
   benchmark::Initialize(&argc, argv.data());
   if (argc > 1) throw UsageError(fmt::format("Google Benchmark has no flag '{}'", argv[1]));
@@ -153,7 +159,11 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
   }
   if (!table) return benchmark::RunSpecifiedBenchmarks();
   TableReporter reporter(options.jobs, results);
-  return benchmark::RunSpecifiedBenchmarks(&reporter);
+  std::ostringstream complaints;  // that nothing matched is said by us, in the words of our command line
+  reporter.SetErrorStream(&complaints);
+  const std::size_t count = benchmark::RunSpecifiedBenchmarks(&reporter);
+  if (count > 0) std::cerr << complaints.str();
+  return count;
 }
 
 nlohmann::json record_of(const std::vector<Result>& results, const Session& session, const Options& options, int argc,
@@ -172,14 +182,14 @@ nlohmann::json record_of(const std::vector<Result>& results, const Session& sess
 
 int run(const char* layer, int argc, char** argv) {
   (void)all_versions();  // throws if a version file is misnamed
-  const std::optional<Options> parsed = parse_options(layer, argc, argv);
+  std::optional<Options> parsed = parse_options(layer, argc, argv);
   if (!parsed) return 0;
-  const Options& options = *parsed;
+  Options& options = *parsed;
   if (options.list) {
     std::cout << list_of(*options.pass);
     return 0;
   }
-  if (!options.record.empty()) require_writable(options.record);
+  if (!options.record.empty()) require_writable("--record", options.record);
   initialize_benchmark(options);
 
   // Where stdout is to be JSON or a bare list, what is for people goes to stderr.
@@ -199,7 +209,7 @@ int run(const char* layer, int argc, char** argv) {
         SessionOptions{.seed = options.seed,
                        .timed = options.mode == Mode::check_and_time,
                        .samples = options.samples,
-                       .search = options.quick_opponent ? Search::heuristic : Search::all});
+                       .search = options.opponent_search});
     if (session->calibration()) print_calibration(people, *session->calibration());
   }
   add_context(environment());

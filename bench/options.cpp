@@ -43,7 +43,7 @@ struct Words {
   std::string schedule;
   std::string record;
   int samples = 30;
-  std::string opponent = "best";
+  std::string opponent = "all";
   std::string results;
 };
 
@@ -76,6 +76,16 @@ std::optional<Dtype> dtype_option(const Words& words) {
     throw UsageError(fmt::format("unknown dtype '{}': {}", words.dtype, fmt::join(names, ", ")));
   }
   return dtype;
+}
+
+constexpr std::pair<const char*, Search> kSearches[] = {
+    {"all", Search::all}, {"listed", Search::listed}, {"heuristic", Search::heuristic}};
+
+Search search_option(const Words& words) {
+  for (const auto& [word, search] : kSearches) {
+    if (words.opponent == word) return search;
+  }
+  throw UsageError("unknown --opponent '" + words.opponent + "': all, listed or heuristic");
 }
 
 std::vector<const Version*> versions_option(const Words& words, const Pass& pass) {
@@ -184,7 +194,7 @@ void add_options(CLI::App& app, Words& words) {
   app.add_option("--schedule", words.schedule, "in which order the emulator runs threads: asc, desc, random:7, greedy:7");
   app.add_option("--record", words.record, "write everything measured to this JSON file (results/SCHEMA.md)");
   app.add_option("--samples", words.samples, "cold samples a version")->capture_default_str()->check(CLI::Range(1, 100000));
-  app.add_option("--opponent", words.opponent, "best: every plan of the library is tried; heuristic: only its first choice")
+  app.add_option("--opponent", words.opponent, "how far to look for the library's best plan: all, listed (by its heuristics), heuristic (its first choice)")
       ->capture_default_str();
   app.add_option("--results", words.results, "where --version best looks for records")->capture_default_str();
 }
@@ -230,10 +240,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   options.pass = &find_pass(layer, words.pass);
   options.list = words.list;
   if (options.list) return options;
-  if (words.opponent != "best" && words.opponent != "heuristic") {
-    throw UsageError("unknown opponent '" + words.opponent + "': best or heuristic");
-  }
-  options.quick_opponent = words.opponent == "heuristic";
+  options.opponent_search = search_option(words);
   require_device(words);
   options.mode = mode_of(words);
   options.jobs = jobs_of(words, *options.pass, options.notes);
@@ -255,7 +262,9 @@ std::string command_of(const std::string& program, const Job& job, const Options
   if (!options.schedule.empty()) command += " --schedule " + options.schedule;
   if (options.mode == Mode::check) command += " --check";
   if (options.mode == Mode::check_and_time) command += fmt::format(" --samples {}", options.samples);
-  if (options.quick_opponent) command += " --opponent heuristic";
+  for (const auto& [word, search] : kSearches) {
+    if (search == options.opponent_search && search != Search::all) command += fmt::format(" --opponent {}", word);
+  }
   return command;
 }
 

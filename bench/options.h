@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/registry.h"
+#include "reference/opponent.h"
 
 namespace ladder {
 
@@ -33,7 +34,7 @@ struct Options {
   std::string schedule;  // of the emulator; empty for its default
   std::string record;    // file; empty for none
   int samples = 30;
-  bool quick_opponent = false;
+  Search opponent_search = Search::all;
   std::vector<std::string> benchmark_arguments;  // Google Benchmark's, argv[0] first
 };
 

@@ -138,15 +138,15 @@ json to_json(const Result& result) {
   return out;
 }
 
-void require_writable(const std::string& path) {
+void require_writable(const std::string& flag, const std::string& path) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
-    throw UsageError(fmt::format("--record '{}' is no regular file: name one to be written", path));
+    throw UsageError(fmt::format("{} '{}' is no regular file: name one to be written", flag, path));
   }
   const std::string probe = aside(path);
   std::ofstream file(probe);
   if (!file) {
-    throw UsageError(fmt::format("--record '{}' cannot be written ({}): its folder must exist and be writable", path,
+    throw UsageError(fmt::format("{} '{}' cannot be written ({}): its folder must exist and be writable", flag, path,
                                  std::strerror(errno)));
   }
   file.close();

@@ -18,8 +18,8 @@ nlohmann::json environment();
 nlohmann::json to_json(const Result& result);
 nlohmann::json to_json(const Calibration& calibration);
 
-// Throws UsageError if no file can be written at `path`: asked before any work is done.
-void require_writable(const std::string& path);
+// Throws UsageError, naming the flag, if no file can be written at `path`: asked before any work is done.
+void require_writable(const std::string& flag, const std::string& path);
 
 // Writes the text beside `path` and renames it, so that a file already there stays whole until the new one is. Throws
 // Failure, the old file untouched, if that does not succeed.

@@ -204,7 +204,10 @@ void Session::time(const Version& v, const Case& c, Rival& rival, Result& result
   const Work version_work = [&](Stream stream) { v.launch(c, tensors.pointers(), tensors.workspace(), stream); };
   const Work best_work = [&](Stream stream) { rival.opponent->launch(stream); };
   const Work heuristic_work = [&](Stream stream) { rival.opponent->launch_heuristic(stream); };
-  timer_->run(version_work);
+  for (const Work& work : {version_work, snapshot.take()}) timer_->run(work);
+  if (rival.opponent) {
+    for (const Work& work : {best_work, heuristic_work}) timer_->run(work);
+  }
 
   const auto judge_snapshot = [&](Pattern pattern, const References& answers, const char* which) {
     const Verdict verdict = compare(c, pattern, snapshot.outputs(), answers);

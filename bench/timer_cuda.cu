@@ -12,7 +12,7 @@ namespace ladder {
 namespace {
 
 // After this the gate opens by itself, so that work which waits for the device cannot hang the run.
-constexpr unsigned long long kGateTimeoutNs = 5'000'000'000;
+constexpr unsigned long long kGateTimeoutNs = 2'000'000'000;
 
 // Lives in host memory that the device sees; times in nanoseconds of the GPU's global timer.
 struct Gate {

@@ -21,7 +21,8 @@ using Measure = std::function<double(const std::function<void(Stream)>& work)>;
 
 // How far to look for the library's best plan.
 enum class Search {
-  all,        // every engine and every configuration that the heuristics know
+  all,        // every engine, and every configuration that the heuristics know
+  listed,     // the configurations that the heuristics know: a fraction of the time
   heuristic,  // only the heuristic's first choice: what an untuned user gets
 };
 

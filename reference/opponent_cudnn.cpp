@@ -134,10 +134,12 @@ class CudnnOpponent final : public Opponent {
     if (auto status = graph.build_operation_graph(handle_); status.is_bad()) return status;
     fe::error_t advice = graph.create_execution_plans({fe::HeurMode_t::A});
     const std::int64_t num_advised = advice.is_good() ? graph.get_execution_plan_count() : 0;
-    if (search == Search::all) {
-      // A mode or an engine that cannot serve the problem is no error: the others are still there.
+    // A mode or an engine that cannot serve the problem is no error: the others are still there.
+    if (search != Search::heuristic) {
       (void)graph.create_execution_plans({fe::HeurMode_t::B});
       (void)graph.create_execution_plans({fe::HeurMode_t::FALLBACK});
+    }
+    if (search == Search::all) {
       std::int64_t num_engines = 0;
       (void)graph.get_engine_count(num_engines);
       for (std::int64_t engine = 0; engine < num_engines; ++engine) {
