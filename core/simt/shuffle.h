@@ -54,7 +54,7 @@ inline constexpr Collective kMatchAll{"__match_all_sync", false, false, complete
 template <class T>
 std::uint64_t to_bits(const T& value) {
   std::uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(T));
+  std::memcpy(&bits, static_cast<const void*>(&value), sizeof(T));
   return bits;
 }
 
@@ -62,7 +62,7 @@ template <Shuffled T>
 T shuffle(const Collective& collective, unsigned mask, T value, unsigned source_lane, Where where) {
   Shuffle operands{to_bits(value), source_lane, where};
   join(collective, mask, &operands, where);
-  std::memcpy(&value, &operands.value, sizeof(T));
+  std::memcpy(static_cast<void*>(&value), &operands.value, sizeof(T));
   return value;
 }
 
