@@ -55,15 +55,17 @@ def bench(arguments):
 
 def list_versions(arguments):
     options = _parser("list", device=True).parse_args(arguments)
-    layers = paths.layers()
-    if not layers:
-        raise Failure("no layer yet: bench/ has no bench_<layer>.cpp")
+    passes = new.passes()
+    if not passes:
+        raise Failure("no version yet: dev/ has no <layer>/<pass>/vNN_<idea>.cu")
     choice = device.choose(options.device)
     say.line(choice)
     worst = 0
-    for layer in layers:
+    for layer, name in (path.split("/") for path in passes):
         program = _built(choice.preset, f"bench_{layer}")
-        worst = max(worst, subprocess.run([program, "--list"], env=tools.environment()).returncode)
+        print(f"{layer}/{name}", flush=True)
+        done = subprocess.run([program, "--pass", name, "--list"], env=tools.environment())
+        worst = max(worst, done.returncode)
     return worst
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from . import build, paths, say, setup, tools
 from .errors import Failure
@@ -14,8 +15,9 @@ from .errors import Failure
 # A program with many cases is cut into pieces (GoogleTest's sharding), so that the last one does not run alone.
 _SHARDS = 4
 
-# Under ThreadSanitizer only what is about threads: the emulator's machinery and its faults.
-_TSAN_PROGRAMS = ("test_simt", "test_faults")
+# Under ThreadSanitizer, which is slow, only what is about threads: the emulator's machinery, the planted faults, and a
+# problem or two of every version.
+_TSAN_FILTERS = {"test_simt": "*", "test_faults": "*", "test_versions": "*.ci_batch:*.edge_rgb_in_bias"}
 
 
 @dataclass
@@ -56,29 +58,49 @@ def run(jobs, cmake_options=()):
 
 
 def _run_preset(preset, flags):
-    programs = sorted((build.folder(preset) / "tests").glob("test_*"))
-    programs = [path for path in programs if path.is_file() and os.access(path, os.X_OK)]
-    if preset == "tsan":
-        programs = [path for path in programs if path.name.startswith(_TSAN_PROGRAMS)]
-    if not programs:
-        raise Failure(f"no test program in {build.folder(preset) / 'tests'}")
-    totals = Totals()
+    programs = _programs(preset)
     # A GPU is one machine: programs that share it disturb each other.
-    workers = 1 if preset in paths.CUDA_PRESETS else min(os.cpu_count() or 1, 8)
+    workers = 1 if preset in paths.CUDA_PRESETS else len(os.sched_getaffinity(0))
     shards = 1 if workers == 1 else _SHARDS
+    totals = Totals()
     with ThreadPoolExecutor(workers) as pool:
-        runs = [pool.submit(_run_shard, preset, program, flags, shard, shards)
-                for program in programs for shard in range(shards)]
-        for done in runs:
-            totals.add(done.result())
-    say.line(f"{preset}: {totals}")
+        runs = {program: [pool.submit(_run_shard, preset, program, flags, shard, shards) for shard in range(shards)]
+                for program in programs}
+        for program, parts in runs.items():
+            of_program, seconds = Totals(), 0.0
+            for part in parts:
+                counts, took = part.result()
+                of_program.add(counts)
+                seconds += took
+            if of_program.passed + of_program.failed + of_program.skipped:
+                say.line(f"{preset}/{program.name}: {of_program} in {seconds:.1f} s")
+            totals.add(of_program)
     return totals
 
 
+def _programs(preset):
+    """The test programs that CMake knows of, not those that an earlier build left behind."""
+    listing = subprocess.run(
+        [Path(tools.cmake()).with_name("ctest"), "--test-dir", build.folder(preset), "--show-only=json-v1"],
+        stdout=subprocess.PIPE, text=True, env=tools.environment(),
+    )
+    try:
+        programs = [Path(test["command"][0]) for test in json.loads(listing.stdout)["tests"]]
+    except (ValueError, KeyError):
+        raise Failure(f"ctest lists no tests of {build.folder(preset)}") from None
+    if preset == "tsan":
+        programs = [program for program in programs if program.name in _TSAN_FILTERS]
+    if not programs:
+        raise Failure(f"the {preset} build has no test program")
+    return programs
+
+
 def _run_shard(preset, program, flags, shard, shards):
-    """One program, or a part of its cases. Prints its output only where something failed."""
+    """One program, or a part of its cases: (Totals, seconds). Prints its output only where something failed."""
     report = program.with_name(f"{program.name}.{shard}.json")
     report.unlink(missing_ok=True)
+    if preset == "tsan" and not flags:
+        flags = [f"--gtest_filter={_TSAN_FILTERS[program.name]}"]
     env = {
         **tools.environment(),
         "GTEST_TOTAL_SHARDS": str(shards),
@@ -90,17 +112,16 @@ def _run_shard(preset, program, flags, shard, shards):
         [program, f"--gtest_output=json:{report}", "--gtest_brief=1", *flags], cwd=paths.ROOT, env=env,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
     )
+    seconds = time.monotonic() - started
     totals = _read(report)
-    name = f"{preset}/{program.name}" + (f" {shard + 1}/{shards}" if shards > 1 else "")
     if totals is None or (process.returncode != 0 and totals.failed == 0 and totals.passed + totals.skipped > 0):
-        say.line(f"{name}: exit status {process.returncode} and no complete report")
+        name = f"{preset}/{program.name}" + (f" {shard + 1}/{shards}" if shards > 1 else "")
+        say.line(f"{name}: exit status {process.returncode} without a failed test or a whole report; its output:")
         print(process.stdout, end="", flush=True)
-        return Totals(broken=[name], failed=1)
+        return Totals(failed=1, broken=[name]), seconds
     if totals.failed:
         print(process.stdout, end="", flush=True)
-    if totals.passed + totals.failed + totals.skipped:
-        say.line(f"{name}: {totals} in {time.monotonic() - started:.1f} s")
-    return totals
+    return totals, seconds
 
 
 def _read(report):
