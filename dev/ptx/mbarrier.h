@@ -1,0 +1,75 @@
+// mbarrier: a barrier object in shared memory that counts arrivals and, for asynchronous copies, bytes (PTX ISA
+// 9.7.13.15, here as sm_90 has it).
+//
+// A phase completes when the expected arrivals have come and all announced bytes have landed; then the next begins. A
+// waiter names the phase by its parity: waiting for parity p returns once the phase of that parity has completed. A fresh
+// barrier is in phase 0, so waiting for parity 1 returns at once.
+#pragma once
+
+#include <cstdint>
+
+#include "dev/ptx/sm90.h"
+
+#if !defined(__CUDACC__)
+#include "core/simt/mbarrier.h"
+#endif
+
+namespace ladder::ptx {
+
+using Mbarrier = std::uint64_t;  // in shared memory, 8-byte aligned
+
+// By one thread, before any other use; make it visible with mbarrier_fence_init() and a __syncthreads().
+__device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arrivals) {
+#if defined(__CUDACC__)
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
+  LADDER_SM90_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+#else
+  simt::mbarrier_init(barrier, arrivals);
+#endif
+}
+
+// Orders the inits before the copy engine's use of the barriers.
+__device__ __forceinline__ void mbarrier_fence_init() {
+#if defined(__CUDACC__)
+  LADDER_SM90_ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier) {
+#if defined(__CUDACC__)
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
+  LADDER_SM90_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+#else
+  simt::mbarrier_arrive(barrier);
+#endif
+}
+
+// Arrives, and announces `bytes` of asynchronous copies that will complete on this barrier in this phase.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, unsigned bytes) {
+#if defined(__CUDACC__)
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
+  LADDER_SM90_ASM("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
+#else
+  simt::mbarrier_arrive_expect_tx(barrier, bytes);
+#endif
+}
+
+// Waits until the phase of this parity has completed.
+__device__ __forceinline__ void mbarrier_wait(Mbarrier* barrier, unsigned parity) {
+#if defined(__CUDACC__)
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
+  LADDER_SM90_ASM(
+      "{\n"
+      ".reg .pred done;\n"
+      "wait_%=:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra wait_%=;\n"
+      "}\n" ::"r"(address),
+      "r"(parity)
+      : "memory");
+#else
+  simt::mbarrier_wait(barrier, parity);
+#endif
+}
+
+}  // namespace ladder::ptx

@@ -1,0 +1,11 @@
+// Guards code that only Hopper's feature set has (sm_90a). Compiled for anything older such a function traps: the
+// registry's min_arch keeps the kernel from running there, and the file still builds for every target.
+#pragma once
+
+#include "core/device.h"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define LADDER_SM90_ASM(...) asm volatile(__VA_ARGS__)
+#elif defined(__CUDACC__)
+#define LADDER_SM90_ASM(...) __trap()
+#endif
