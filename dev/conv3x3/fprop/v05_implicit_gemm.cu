@@ -6,6 +6,7 @@
 //         multiplying. Limiter left: the FMA pipe, which the tensor cores of the next versions leave behind.
 // Needs:  nothing; 16-byte loads where c is a multiple of 4.
 
+#include "core/backend.h"
 #include "dev/conv3x3/implicit_gemm.h"
 
 namespace ladder::conv3x3 {
@@ -165,14 +166,17 @@ void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
                  static_cast<const float*>(t.x), static_cast<const float*>(t.w), t.bias, static_cast<float*>(t.y));
 }
 
-// The largest tile that still gives every SM of a large card two blocks: bigger tiles read less, more blocks hide more.
+// Multiplications on the busiest SM's way, with kBlocksPerSm blocks side by side: a last wave costs as much as a full one.
+template <class Tile, int kBlocksPerSm>
+unsigned cost(const Problem& p) {
+  const unsigned slots = backend::device().num_sms * kBlocksPerSm;
+  return (num_blocks<Tile>(p) + slots - 1) / slots * kBlocksPerSm * Tile::kBlockM * Tile::kBlockN;
+}
+
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
-  using Large = Tile<128, 128, 8, 8>;
-  using Medium = Tile<128, 64, 8, 8>;
-  using Small = Tile<64, 64, 8, 4>;
-  constexpr unsigned kEnoughBlocks = 256;
-  if (p.k > 64 && num_blocks<Large>(p) >= kEnoughBlocks) return launch_tile<Large>(p, t, stream);
-  if (num_blocks<Medium>(p) >= kEnoughBlocks) return launch_tile<Medium>(p, t, stream);
+  using Large = Tile<128, 64, 8, 8>;  // 139 registers: three blocks an SM
+  using Small = Tile<64, 64, 8, 4>;   // 87 registers: five
+  if (cost<Large, 3>(p) <= cost<Small, 5>(p)) return launch_tile<Large>(p, t, stream);
   launch_tile<Small>(p, t, stream);
 }
 

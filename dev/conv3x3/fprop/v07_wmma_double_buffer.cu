@@ -1,8 +1,8 @@
 // Idea:   WMMA fed by cp.async into two buffers: the next K step's operands are on their way while this one multiplies.
 // Parent: v06.
 // Why:    v06 holds its tensor cores still for every load, and its loads pass through registers. cp.async goes straight
-//         to shared memory, zero-fills the halo for free, and a K step of 128 bytes halves the barriers. Limiter left:
-//         one step of look-ahead hides less than the latency of L2, and WMMA's loads are not ours to schedule.
+//         to shared memory and zero-fills the halo for free. Limiter left: one step of look-ahead hides less than the
+//         latency of L2, and WMMA's loads are not ours to schedule.
 // Needs:  nothing; cp.async where a channel row is a multiple of 16 bytes, else single elements, synchronously.
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr int kStages = 2;
 template <class T>
 struct Format {
   static constexpr int kVec = 16 / sizeof(T);
-  static constexpr int kChunkC = 128 / sizeof(T);
+  static constexpr int kChunkC = 64 / sizeof(T);
   static constexpr int kPitch = kChunkC + kVec;  // 16 bytes of padding: eight rows start in different banks
   static constexpr int kFragmentK = sizeof(T) == 4 ? 8 : 16;
   using Operand = std::conditional_t<sizeof(T) == 4, nvcuda::wmma::precision::tf32, T>;
@@ -153,11 +153,14 @@ void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
                  static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
 }
 
-// 128 output channels a block where they fill it, for each pixel is then fetched half as often.
+// 128 output channels a block where they fill it, for each pixel is then fetched half as often. Not in tf32, whose
+// fragments of that tile do not fit 128 registers.
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    if (p.k % 128 == 0 && p.pixels() >= 16384) return launch_tile<T, 128>(p, t, stream);
+    if constexpr (sizeof(T) == 2) {
+      if (p.k % 128 == 0 && p.pixels() >= 16384) return launch_tile<T, 128>(p, t, stream);
+    }
     launch_tile<T, 64>(p, t, stream);
   });
 }
