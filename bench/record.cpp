@@ -50,7 +50,7 @@ json to_json(const std::optional<Times>& times) {
   if (!times) return nullptr;
   const MedianInterval& cold = times->cold_seconds;
   return {{"cold_seconds", {{"median", cold.median}, {"low", cold.low}, {"high", cold.high}, {"coverage", cold.coverage}}},
-          {"warm_seconds", times->warm_seconds},
+          {"warm_seconds", times->warm.empty() ? json() : json(times->warm_seconds)},
           {"throttled_samples", times->throttled},
           {"cold_samples", columns(times->cold)},
           {"warm_samples", columns(times->warm)}};

@@ -1,0 +1,161 @@
+// bench_conv3x3 as a user meets it: what it prints, and how it ends.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/bench.h"
+#include "dev/conv3x3/conv3x3.h"
+#include "tests/subprocess.h"
+
+namespace ladder {
+namespace {
+
+using test::Ended;
+
+constexpr const char* kSmall = "n1 h8 w8 c16 k16 fp32";
+
+Ended bench(std::vector<std::string> words) {
+  words.insert(words.begin(), test::built_program("bench_conv3x3"));
+  return test::run_program(words);
+}
+
+// A build for GPUs on a machine without one can be asked for nothing but wrong usage.
+bool lacks_device(const Ended& ended) { return ended.err.find("no CUDA device") != std::string::npos; }
+
+#define SKIP_WITHOUT_DEVICE(ended) \
+  if (lacks_device(ended)) GTEST_SKIP() << "no CUDA device"
+
+// One line on stderr that has all the words, and exit code 2.
+void expect_usage_error(const std::vector<std::string>& command, const std::vector<std::string>& expected) {
+  const Ended ended = bench(command);
+  SCOPED_TRACE(testing::PrintToString(command));
+  EXPECT_EQ(ended.code, 2) << ended.err;
+  EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+  for (const std::string& word : expected) EXPECT_NE(ended.err.find(word), std::string::npos) << ended.err;
+}
+
+TEST(BenchCli, WrongUsageIsOneLineThatNamesWhatWouldBeRight) {
+  expect_usage_error({"--version", "99"}, {"99", "1, 2, 3"});
+  expect_usage_error({"--version", "seven"}, {"seven", "all", "best"});
+  expect_usage_error({"--problem", "n0 h-1"}, {"n0", "n32 h64 w64"});
+  expect_usage_error({"--problem", ""}, {"n32 h64 w64"});
+  expect_usage_error({"--set", "nowhere"}, {"nowhere", "unet", "edge", "ci", "perf"});
+  expect_usage_error({"--pass", "sideways"}, {"sideways", "conv3x3/fprop"});
+  expect_usage_error({"--dtype", "int8"}, {"int8", "fp32", "tf32", "bf16", "fp16"});
+  expect_usage_error({"--version", "3", "--dtype", "bf16"}, {"v03", "bf16", "fp32"});
+  expect_usage_error({"--version", "3", "--problem", "n1 h1 w1 c1 k1 bf16"}, {"v03", "bf16", "fp32"});
+  expect_usage_error({"--dtype", "fp16", "--problem", "n1 h1 w1 c1 k1 bf16"}, {"fp16", "contradicts"});
+  expect_usage_error({"--set", "ci", "--problem", kSmall}, {"--problem", "--set"});
+  expect_usage_error({"--check", "--once"}, {"--check", "--once"});
+  expect_usage_error({"--device", "tpu"}, {"tpu", "gpu", "emulator"});
+  expect_usage_error({"--opponent", "nobody"}, {"nobody", "heuristic"});
+  expect_usage_error({"--samples", "0", "--version", "1"}, {"samples"});
+  expect_usage_error({"--velocity", "1"}, {"--velocity", "--help"});
+  expect_usage_error({"stray"}, {"stray", "--help"});
+}
+
+TEST(BenchCli, TheOtherBackendIsRefused) {
+  const Ended gpu = bench({"--device", "gpu", "--version", "1", "--problem", kSmall, "--check"});
+  const Ended emulator = bench({"--device", "emulator", "--version", "1", "--problem", kSmall, "--check"});
+  EXPECT_TRUE(gpu.code == 2 || emulator.code == 2);
+  const Ended& refused = emulator.code == 2 ? emulator : gpu;
+  EXPECT_NE(refused.err.find("cmake --preset"), std::string::npos) << refused.err;
+}
+
+TEST(BenchCli, HelpAndListNeedNoDevice) {
+  const Ended help = bench({"--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_NE(help.out.find("Examples"), std::string::npos);
+  EXPECT_NE(help.out.find("--benchmark_filter"), std::string::npos);
+
+  const Ended list = bench({"--list"});
+  EXPECT_EQ(list.code, 0) << list.err;
+  for (const Version* v : all_versions()) {
+    if (v->pass == &pass_of<conv3x3::Fprop>() && v->number < 90) {
+      EXPECT_NE(list.out.find(v->label()), std::string::npos) << list.out;
+    }
+  }
+}
+
+TEST(BenchCli, ACheckPrintsDeviceSeedRowAndTally) {
+  const Ended ended = bench({"--version", "1", "--problem", kSmall, "--check", "--seed", "7"});
+  SKIP_WITHOUT_DEVICE(ended);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out.find("device: "), 0u) << ended.out;
+  EXPECT_NE(ended.out.find("seed: 7\n"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("PASS"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("1 passed, 0 failed, 0 skipped, 0 untrusted"), std::string::npos) << ended.out;
+}
+
+TEST(BenchCli, TheSeedIsDrawnAnewAndPrinted) {
+  const auto seed_of = [](const Ended& ended) {
+    const std::size_t at = ended.out.find("seed: ");
+    return at == std::string::npos ? std::string() : ended.out.substr(at, ended.out.find('\n', at) - at);
+  };
+  const std::vector<std::string> command = {"--version", "1", "--problem", kSmall, "--check"};
+  const Ended first = bench(command);
+  SKIP_WITHOUT_DEVICE(first);
+  const Ended second = bench(command);
+  EXPECT_FALSE(seed_of(first).empty());
+  EXPECT_NE(seed_of(first), seed_of(second));
+}
+
+TEST(BenchCli, OnceLaunchesEveryJobOnce) {
+  const Ended ended = bench({"--version", "1", "--problem", kSmall, "--once"});
+  SKIP_WITHOUT_DEVICE(ended);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("conv3x3/fprop/v01/n1 h8 w8 c16 k16 fp32  launched once"), std::string::npos) << ended.out;
+}
+
+TEST(BenchCli, GoogleBenchmarksFlagsWork) {
+  const std::filesystem::path out = std::filesystem::temp_directory_path() / ("ladder_gb_" + std::to_string(getpid()));
+  const Ended ended = bench({"--version", "1", "--set", "ci", "--dtype", "fp32", "--check", "--benchmark_filter=c24 k40",
+                             "--benchmark_out=" + out.string()});
+  SKIP_WITHOUT_DEVICE(ended);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("1 passed, 0 failed"), std::string::npos) << ended.out;
+  std::ifstream file(out);
+  const nlohmann::json json = nlohmann::json::parse(file);
+  EXPECT_EQ(json.at("benchmarks").size(), 1u);
+  for (const char* key : {"commit", "dirty", "compiler", "flags", "device_name"}) {
+    EXPECT_TRUE(json.at("context").contains(key)) << key;
+  }
+  std::filesystem::remove(out);
+
+  const Ended none = bench({"--version", "1", "--set", "ci", "--check", "--benchmark_filter=no such thing"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("nothing matched"), std::string::npos) << none.err;
+  expect_usage_error({"--version", "1", "--check", "--benchmark_velocity=1"}, {"--benchmark_velocity"});
+}
+
+// A version that leaves its output as it found it.
+void write_nothing(const conv3x3::Problem&, const conv3x3::Fprop::Tensors&, void*, Stream) {}
+
+TEST(BenchCli, AFailedCheckEndsWithOneAndTheCommandThatShowsItAgain) {
+  const Ended ended = test::run_function([] {
+    register_version<conv3x3::Fprop>("v90_writes_nothing.cu", {.launch = write_nothing, .dtypes = {Dtype::f32}});
+    std::vector<std::string> words = {"bench", "--version", "90", "--problem", kSmall, "--seed", "3"};
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    return bench_main("conv3x3", static_cast<int>(argv.size()), argv.data());
+  });
+  SKIP_WITHOUT_DEVICE(ended);
+  EXPECT_EQ(ended.code, 1) << ended.err;
+  EXPECT_NE(ended.out.find("FAIL"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("again: bench --version 90 --problem 'n1 h8 w8 c16 k16 fp32' --seed 3"), std::string::npos)
+      << ended.out;
+  // No time for it: its row has dashes where microseconds would be.
+  const std::size_t row = ended.out.find("v90_writes_nothing  ");
+  ASSERT_NE(row, std::string::npos) << ended.out;
+  const std::string line = ended.out.substr(row, ended.out.find('\n', row) - row);
+  EXPECT_EQ(line.find('['), std::string::npos) << line;
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,183 @@
+// Records: what is in them, that a result can be had again from its own command, and that none is lost in writing.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/record.h"
+#include "core/backend.h"
+#include "core/error.h"
+#include "dev/conv3x3/conv3x3.h"
+#include "tests/subprocess.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+using test::Ended;
+namespace fs = std::filesystem;
+
+class Record : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("ladder_record_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename());
+    return names;
+  }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
+  static std::string read(const std::string& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+
+  fs::path folder_;
+};
+
+Ended shell(const std::string& command) { return test::run_program({"bash", "-c", command}); }
+
+std::string checking(const std::string& record) {
+  return test::built_program("bench_conv3x3") + " --version 1 --set ci --dtype fp32 --check --seed 11 --record " + record;
+}
+
+#define SKIP_WITHOUT_DEVICE(ended) \
+  if (ended.err.find("no CUDA device") != std::string::npos) GTEST_SKIP() << "no CUDA device"
+
+void expect_keys(const json& object, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) EXPECT_TRUE(object.contains(key)) << key << " is missing in " << object.dump(1);
+  EXPECT_EQ(object.size(), keys.size()) << object.dump(1);
+}
+
+TEST_F(Record, HoldsWhatTheSchemaSays) {
+  const Ended ended = shell(checking(path("a.json")));
+  SKIP_WITHOUT_DEVICE(ended);
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const json record = json::parse(read(path("a.json")));
+  expect_keys(record, {"schema", "created", "command", "seed", "environment", "calibration", "results"});
+  EXPECT_EQ(record["schema"], kRecordSchema);
+  EXPECT_EQ(record["seed"], 11);
+  EXPECT_TRUE(record["calibration"].is_null());
+  expect_keys(record["environment"], {"device", "host", "commit", "dirty", "build", "compiler", "flags"});
+  EXPECT_TRUE(record["environment"]["dirty"].is_boolean());
+  ASSERT_FALSE(record["results"].empty());
+  for (const json& result : record["results"]) {
+    expect_keys(result, {"layer", "pass", "version", "idea", "problem", "dtype", "flops", "min_read_bytes",
+                         "min_write_bytes", "roofline_seconds", "workspace_bytes", "verdict", "times", "opponent",
+                         "command"});
+    expect_keys(result["verdict"], {"status", "reason", "error", "worst_over_bound", "unwritten"});
+    EXPECT_EQ(result["verdict"]["status"], "PASS");
+    EXPECT_GT(result["verdict"]["error"].get<double>(), 0);
+    EXPECT_TRUE(result["times"].is_null());
+  }
+}
+
+TEST_F(Record, ARowsCommandDoesTheRowAgain) {
+  const Ended ended = shell(checking(path("a.json")));
+  SKIP_WITHOUT_DEVICE(ended);
+  const json first = json::parse(read(path("a.json")))["results"].back();
+  const Ended again = shell(first["command"].get<std::string>() + " --record " + path("b.json"));
+  ASSERT_EQ(again.code, 0) << again.err;
+  const json second = json::parse(read(path("b.json")))["results"];
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0]["problem"], first["problem"]);
+  EXPECT_EQ(second[0]["verdict"]["error"], first["verdict"]["error"]);
+  EXPECT_EQ(second[0]["command"], first["command"]);
+}
+
+TEST_F(Record, TimesAndOpponentGoThroughJson) {
+  Result result;
+  const Case c = pass_of<conv3x3::Fprop>().parse("n1 h8 w8 c16 k16 bf16");
+  const std::vector<const Version*> versions = versions_of(pass_of<conv3x3::Fprop>());
+  ASSERT_FALSE(versions.empty());
+  result.version = versions.front();
+  result.problem = c;
+  result.verdict = {.status = Status::untrusted, .reason = "because", .error = 0.25, .worst = 0.5, .unwritten = 3};
+  Times times;
+  times.cold = {{1e-6, 2e-6, 3e-6, 1e9}, {2e-6, 3e-6, 0, 2e9}};
+  times.cold_seconds = median_interval({1e-6, 2e-6});
+  times.throttled = 1;
+  result.times = times;
+  result.opponent.library = "cuDNN 9";
+  result.opponent.best = {.name = "eng1 nhwc", .seconds = 1e-6};
+  result.opponent.tried = {result.opponent.best, {.name = "eng2 nhwc", .reason = "not supported"}};
+  result.opponent.times = times;
+
+  const json out = json::parse(to_json(result).dump());
+  EXPECT_EQ(out["verdict"]["status"], "UNTRUSTED");
+  EXPECT_EQ(out["verdict"]["unwritten"], 3);
+  expect_keys(out["times"], {"cold_seconds", "warm_seconds", "throttled_samples", "cold_samples", "warm_samples"});
+  EXPECT_EQ(out["times"]["cold_samples"]["seconds"], (std::vector<double>{1e-6, 2e-6}));
+  EXPECT_EQ(out["times"]["cold_samples"]["sm_clock_hz"], (std::vector<double>{1e9, 2e9}));
+  EXPECT_DOUBLE_EQ(out["times"]["cold_seconds"]["median"], 1.5e-6);
+  EXPECT_TRUE(out["times"]["warm_seconds"].is_null());
+  expect_keys(out["opponent"], {"library", "best_plan", "heuristic_plan", "tried_plans", "workspace_bytes", "verdict",
+                                "times", "heuristic_times"});
+  EXPECT_EQ(out["opponent"]["tried_plans"][1]["reason"], "not supported");
+  EXPECT_TRUE(out["opponent"]["heuristic_times"].is_null());
+}
+
+TEST_F(Record, AnUnwritablePathIsRefusedBeforeAnyWork) {
+  write("a_file", "");
+  for (const std::string& bad : {path("no_such_folder/r.json"), path("a_file/r.json"), folder_.string(),
+                                 std::string("/dev/full")}) {
+    const Ended ended = shell(checking(bad));
+    SKIP_WITHOUT_DEVICE(ended);
+    EXPECT_EQ(ended.code, 2) << bad;
+    EXPECT_EQ(ended.out, "") << "work was done before " << bad << " was refused";
+    EXPECT_NE(ended.err.find(bad), std::string::npos) << ended.err;
+  }
+}
+
+TEST_F(Record, AFullDiskLeavesTheOldRecordWhole) {
+  write("r.json", "the old one");
+  // The kernel refuses every byte of a file beyond the first 1024, as a full disk would.
+  const Ended ended = shell("trap '' XFSZ; ulimit -f 1; " + checking(path("r.json")));
+  SKIP_WITHOUT_DEVICE(ended);
+  EXPECT_EQ(ended.code, 1) << ended.out << ended.err;
+  EXPECT_NE(ended.err.find("was not written"), std::string::npos) << ended.err;
+  EXPECT_EQ(read(path("r.json")), "the old one");
+  EXPECT_EQ(files(), std::vector<std::string>{"r.json"}) << "something was left behind";
+}
+
+TEST_F(Record, BestIsTheFastestThatPassedOnThisDevice) {
+  if (backend::unavailable()) GTEST_SKIP() << backend::unavailable();
+  const Case c = pass_of<conv3x3::Fprop>().parse("n1 h8 w8 c16 k16 bf16");
+  const auto row = [&](int version, const std::string& status, double seconds, const std::string& problem) {
+    return json{{"layer", "conv3x3"},
+                {"pass", "fprop"},
+                {"version", version},
+                {"problem", problem},
+                {"verdict", {{"status", status}}},
+                {"times", {{"cold_seconds", {{"median", seconds}}}}}};
+  };
+  const auto record = [&](const std::string& slug, const json& rows) {
+    return json{{"schema", kRecordSchema}, {"environment", {{"device", {{"slug", slug}}}}}, {"results", rows}}.dump();
+  };
+  const std::string here = backend::device().slug;
+  EXPECT_EQ(fastest_recorded(folder_.string(), c), 0);
+  EXPECT_EQ(fastest_recorded(path("nowhere"), c), 0);
+  write("truncated.json", record(here, {row(1, "PASS", 1e-9, c.text)}).substr(0, 40));
+  write("other_schema.json", R"({"schema": "ladder.record/0", "results": []})");
+  write("other_device.json", record(here + "x", json::array({row(2, "PASS", 1e-9, c.text)})));
+  write("a.json", record(here, json::array({row(3, "PASS", 5e-6, c.text), row(4, "UNTRUSTED", 1e-9, c.text),
+                                            row(5, "PASS", 1e-9, "n1 h8 w8 c16 k16 fp16")})));
+  EXPECT_EQ(fastest_recorded(folder_.string(), c), 3);
+  fs::create_directories(path("deeper"));
+  write("deeper/b.json", record(here, json::array({row(6, "PASS", 4e-6, c.text)})));
+  EXPECT_EQ(fastest_recorded(folder_.string(), c), 6);
+}
+
+}  // namespace
+}  // namespace ladder

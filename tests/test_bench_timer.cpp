@@ -1,0 +1,206 @@
+// The stopwatch and its statistics. What needs no GPU is checked everywhere.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/roofline.h"
+#include "bench/statistics.h"
+#include "bench/timer.h"
+#include "core/backend.h"
+#include "core/error.h"
+#include "dev/conv3x3/conv3x3.h"
+#include "tests/support.h"
+
+namespace ladder {
+namespace {
+
+TEST(Statistics, MedianOfOddAndEvenCounts) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_EQ(median({7}), 7);
+  EXPECT_THROW(median({}), Failure);
+}
+
+// Every outcome of n fair coins, "this sample lies below the true median", counted one by one.
+double coverage_by_counting(int n, int l) {
+  std::uint32_t covered = 0;
+  for (std::uint32_t outcome = 0; outcome < (1u << n); ++outcome) {
+    const int below = std::popcount(outcome);
+    covered += below >= l && below <= n - l;
+  }
+  return static_cast<double>(covered) / (1u << n);
+}
+
+TEST(Statistics, MedianIntervalIsTheNarrowestThatCovers) {
+  for (int n = 1; n <= 18; ++n) {
+    std::vector<double> samples;
+    for (int i = 1; i <= n; ++i) samples.push_back(i);
+    std::mt19937_64 random(test::seed());
+    std::shuffle(samples.begin(), samples.end(), random);
+    int l = 1;
+    while (2 * (l + 1) <= n && coverage_by_counting(n, l + 1) >= 0.95) ++l;
+    const MedianInterval interval = median_interval(samples);
+    EXPECT_EQ(interval.low, l) << n << " samples";
+    EXPECT_EQ(interval.high, n + 1 - l) << n << " samples";
+    EXPECT_NEAR(interval.coverage, coverage_by_counting(n, l), 1e-9) << n << " samples";
+    EXPECT_LE(interval.low, interval.median);
+    EXPECT_GE(interval.high, interval.median);
+  }
+}
+
+TEST(Statistics, MedianIntervalOfManySamplesIsFinite) {
+  std::vector<double> samples;
+  for (int i = 0; i < 20000; ++i) samples.push_back(i);
+  const MedianInterval interval = median_interval(samples);
+  // Normal approximation: 1.96 sqrt(n) / 2 ranks to either side.
+  EXPECT_NEAR(interval.high - interval.low, 1.96 * std::sqrt(20000.0), 5);
+  EXPECT_GE(interval.coverage, 0.95);
+}
+
+Calibration good() {
+  Calibration c;
+  c.spins = {{5e-6, 5.4e-6}, {50e-6, 50.9e-6}, {500e-6, 505e-6}};
+  c.empty = {.seconds = 2e-6, .stamp_seconds = 5e-6, .wall_seconds = 20e-6, .sm_clock_hz = 1e9};
+  c.copy_bytes_per_s = 4e12;
+  return c;
+}
+
+TEST(Trust, ACalibrationIsBelievedWithinAMicrosecondAndAPercent) {
+  EXPECT_EQ(fault_of(good(), 4.8e12), "");
+  EXPECT_EQ(fault_of(good(), 0), "");
+  Calibration slow = good();
+  slow.spins[0].seconds = 6.2e-6;
+  EXPECT_NE(fault_of(slow, 0), "");
+  Calibration stretched = good();
+  stretched.spins[2].seconds = 507e-6;
+  EXPECT_NE(fault_of(stretched, 0), "");
+  Calibration broken = good();
+  broken.spins[1].seconds = std::nan("");
+  EXPECT_NE(fault_of(broken, 0), "");
+  EXPECT_NE(fault_of(good(), 3.9e12), "") << "a copy cannot be faster than the memory";
+}
+
+TEST(Trust, ClocksThatDisagreeAreNamed) {
+  const Calibration c = good();
+  EXPECT_EQ(disagreement(c, {.seconds = 102e-6, .stamp_seconds = 106e-6, .wall_seconds = 130e-6}), "");
+  EXPECT_EQ(disagreement(c, {.seconds = 102e-6, .stamp_seconds = 106e-6, .wall_seconds = 0}), "");
+  EXPECT_NE(disagreement(c, {.seconds = 3e-6, .stamp_seconds = 106e-6, .wall_seconds = 130e-6}).find("global timer"),
+            std::string::npos);
+  // Work on another stream: the events close at once, the device goes on.
+  EXPECT_NE(disagreement(c, {.seconds = 3e-6, .stamp_seconds = 6e-6, .wall_seconds = 130e-6}).find("busy"),
+            std::string::npos);
+}
+
+TEST(Roofline, FollowsTheWhitepapers) {
+  backend::DeviceInfo h100{.arch = 90, .num_sms = 132, .sm_clock_khz = 1'830'000, .dram_bytes_per_s = 3.35e12};
+  // H100 SXM: 989 dense bf16, 495 tf32, 67 fp32 TFLOP/s at its boost clock (NVIDIA's data sheet).
+  EXPECT_NEAR(peak_flops(h100, Dtype::bf16), 989e12, 5e12);
+  EXPECT_NEAR(peak_flops(h100, Dtype::tf32), 495e12, 3e12);
+  EXPECT_NEAR(peak_flops(h100, Dtype::f32), 67e12, 6e12);
+  backend::DeviceInfo a100{.arch = 80, .num_sms = 108, .sm_clock_khz = 1'410'000};
+  EXPECT_NEAR(peak_flops(a100, Dtype::f16), 312e12, 1e12);
+  EXPECT_NEAR(peak_flops(a100, Dtype::f32), 19.5e12, 0.1e12);
+
+  const Case compute = pass_of<conv3x3::Fprop>().parse("n32 h64 w64 c64 k64 fp32");
+  EXPECT_DOUBLE_EQ(cold_floor_seconds(h100, compute), compute.flops / peak_flops(h100, Dtype::f32));
+  const Case memory = pass_of<conv3x3::Fprop>().parse("n32 h64 w64 c64 k1 bf16");
+  EXPECT_DOUBLE_EQ(cold_floor_seconds(h100, memory), memory.min_read_bytes() / h100.dram_bytes_per_s);
+  EXPECT_LT(warm_floor_seconds(h100, memory), cold_floor_seconds(h100, memory));
+
+  h100.arch = 999;
+  EXPECT_EQ(warm_floor_seconds(h100, compute), 0) << "an unknown architecture has no arithmetic floor";
+}
+
+class OnGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* reason = Timer::unavailable()) GTEST_SKIP() << reason;
+  }
+};
+
+struct Buffers {
+  explicit Buffers(std::size_t bytes) : bytes(bytes), from(backend::allocate(bytes)), to(backend::allocate(bytes)) {
+    backend::set_bytes(from, 1, bytes);
+  }
+  ~Buffers() {
+    backend::release(to);
+    backend::release(from);
+  }
+  Work copy() const { return Timer::copy(to, from, bytes); }
+  std::size_t bytes;
+  void* from;
+  void* to;
+};
+
+TEST_F(OnGpu, TheStopwatchReadsKnownDurations) {
+  Timer timer;
+  const Calibration& c = timer.calibration();
+  EXPECT_EQ(c.failure, "");
+  ASSERT_EQ(c.spins.size(), 3u);
+  EXPECT_NEAR(c.spins[2].expected_seconds, 500e-6, 5e-6);
+  EXPECT_GT(c.copy_bytes_per_s, 0.3 * backend::device().dram_bytes_per_s);
+  EXPECT_LT(c.empty.seconds, 10e-6);
+  EXPECT_GT(c.sm_clock_hz, 0.3e3 * backend::device().sm_clock_khz);
+  EXPECT_LT(c.sm_clock_hz, 1.1e3 * backend::device().sm_clock_khz);
+}
+
+TEST_F(OnGpu, AColdCacheIsSlowerThanAWarmOne) {
+  Timer timer;
+  const Buffers buffers(backend::device().l2_bytes / 8);
+  timer.run(buffers.copy());
+  std::vector<double> cold, warm;
+  for (int i = 0; i < 9; ++i) {
+    cold.push_back(timer.cold(buffers.copy()).seconds);
+    warm.push_back(timer.warm(buffers.copy(), 20).seconds);
+  }
+  EXPECT_GT(median(cold), 1.1 * median(warm));
+}
+
+TEST_F(OnGpu, AnHonestCopyHasClocksThatAgree) {
+  Timer timer;
+  const Buffers buffers(std::size_t{64} << 20);
+  timer.run(buffers.copy());
+  std::vector<double> seconds, stamps, walls;
+  for (int i = 0; i < 9; ++i) {
+    const Sample s = timer.cold(buffers.copy());
+    seconds.push_back(s.seconds);
+    stamps.push_back(s.stamp_seconds);
+    walls.push_back(s.wall_seconds);
+  }
+  EXPECT_EQ(disagreement(timer.calibration(),
+                         {.seconds = median(seconds), .stamp_seconds = median(stamps), .wall_seconds = median(walls)}),
+            "");
+}
+
+TEST_F(OnGpu, WorkOnAnotherStreamIsNoticed) {
+  Timer timer;
+  const Buffers buffers(std::size_t{512} << 20);
+  const Work stray = [&](Stream) { buffers.copy()(backend::check_stream()); };
+  timer.run(stray);
+  std::vector<double> seconds, stamps, walls;
+  for (int i = 0; i < 5; ++i) {
+    const Sample s = timer.cold(stray);
+    seconds.push_back(s.seconds);
+    stamps.push_back(s.stamp_seconds);
+    walls.push_back(s.wall_seconds);
+  }
+  EXPECT_LT(median(seconds), 20e-6) << "the events were meant not to see it";
+  EXPECT_NE(disagreement(timer.calibration(),
+                         {.seconds = median(seconds), .stamp_seconds = median(stamps), .wall_seconds = median(walls)}),
+            "");
+}
+
+TEST_F(OnGpu, WorkThatWaitsForTheDeviceIsRefusedAndDoesNotHang) {
+  Timer timer;
+  EXPECT_THROW(timer.cold([](Stream) { backend::synchronize(); }), Failure);
+  EXPECT_GT(timer.cold([](Stream) {}).sm_clock_hz, 0) << "the next sample works again";
+}
+
+}  // namespace
+}  // namespace ladder
