@@ -143,6 +143,8 @@ void fill_fragment(fragment<Use, m, n, k, T, L>& f,
   for (auto& element : f.x) element = value;
 }
 
+// Lanes read when they arrive and write when they leave: what a lane may not rely on without __syncwarp is not there.
+//
 // Matrices start at 32-byte aligned addresses, and rows (columns, if col_major) are `ldm` elements apart, a multiple of
 // 16 bytes. All lanes give the same arguments.
 template <class Use, int m, int n, int k, class T, class L>
@@ -162,11 +164,11 @@ template <int m, int n, int k, class T>
 void store_matrix_sync(std::type_identity_t<T>* p, const fragment<accumulator, m, n, k, T>& f, unsigned ldm,
                        layout_t layout, ladder::simt::Where where = ladder::simt::Where::here()) {
   detail::check_access<T>(p, ldm, where);
+  detail::Access operands{p, ldm, where};
+  ladder::simt::detail::join(detail::kStore, ladder::simt::detail::kFullMask, &operands, where);
   detail::for_each_element(f, [&](int i, int row, int col) {
     p[layout == mem_row_major ? row * ldm + col : col * ldm + row] = f.x[i];
   });
-  detail::Access operands{p, ldm, where};
-  ladder::simt::detail::join(detail::kStore, ladder::simt::detail::kFullMask, &operands, where);
 }
 
 // d = a b + c

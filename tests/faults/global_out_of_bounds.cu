@@ -1,0 +1,28 @@
+#include "tests/faults/faults.h"
+
+namespace ladder::faults {
+namespace {
+
+constexpr int kThreads = 64;
+constexpr int kSize = 100;
+
+template <bool kBroken>
+__global__ void double_kernel(int* values) {
+  const unsigned i = blockIdx.x * kThreads + threadIdx.x;
+  if (kBroken || i < kSize) values[i] *= 2;
+}
+
+bool run(bool broken) {
+  Guarded<int> values(kSize);
+  for (int i = 0; i < kSize; ++i) values[i] = i;
+  launch(broken ? double_kernel<true> : double_kernel<false>, {2, kThreads}, nullptr, values.get());
+  bool right = values.intact();
+  for (int i = 0; i < kSize; ++i) right &= values[i] == 2 * i;
+  return right;
+}
+
+}  // namespace
+}  // namespace ladder::faults
+
+LADDER_FAULT("global_out_of_bounds", "no bounds check in the last block: writes behind a tensor's end",
+             ({.value = true, .asan = true}), ladder::faults::run);
