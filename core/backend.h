@@ -44,8 +44,8 @@ void synchronize();  // waits for all work; throws Failure with the launch error
 Stream check_stream();
 
 // Keeps back what is enqueued on check_stream() from now on until let_go(): work that runs in between was not enqueued
-// there. False where launches run at once, which is the emulator.
-bool hold();
+// there. Nothing can be kept back on the emulator, where launches run at once.
+void hold();
 // Returns false if something had to wait for the held stream, which then went ahead by itself.
 bool let_go();
 

@@ -52,9 +52,14 @@ struct Gate {
   bool open = true;
   bool forced = false;
 
+  void close() {
+    const std::lock_guard lock(mutex);
+    open = false;
+    forced = false;
+  }
   void wait() {
     std::unique_lock lock(mutex);
-    forced = !changed.wait_for(lock, std::chrono::seconds(2), [&] { return open; });
+    forced = !changed.wait_for(lock, std::chrono::seconds(1), [&] { return open; });
   }
   bool release() {
     const std::lock_guard lock(mutex);
@@ -150,11 +155,9 @@ Stream check_stream() {
   return stream;
 }
 
-bool hold() {
-  gate.open = false;
-  gate.forced = false;
+void hold() {
+  gate.close();
   LADDER_CUDA(cudaLaunchHostFunc(check_stream(), [](void*) { gate.wait(); }, nullptr));
-  return true;
 }
 
 bool let_go() { return gate.release(); }

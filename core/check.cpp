@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "core/backend.h"
@@ -43,11 +44,11 @@ Verdict judge_outputs(const Case& c, Pattern pattern, const DeviceTensors& tenso
 }
 
 // Once more on a stream that is kept back: whatever is written meanwhile was not enqueued there, and would escape a
-// timer that listens to the stream. Empty, or what was wrong. Runs after an ordinary launch, because the first one may
-// load the kernel, which waits for the device.
+// timer that listens to the stream. Empty, or what was wrong. Comes after ordinary launches, because the first one may
+// load the kernel, and that waits for the device.
 std::string stream_fault(const std::function<void()>& enqueue, DeviceTensors& tensors) {
   tensors.poison();
-  if (!backend::hold()) return {};
+  backend::hold();
   bool untouched = true;
   bool waited = false;
   const std::string error = run([&] {
@@ -66,31 +67,37 @@ std::string stream_fault(const std::function<void()>& enqueue, DeviceTensors& te
   return {};
 }
 
-Verdict run_and_judge(const Version& v, const Case& c, Pattern pattern, const Judged& judged, DeviceTensors& tensors) {
-  const auto enqueue = [&] { v.launch(c, tensors.pointers(), tensors.workspace(), backend::check_stream()); };
+Verdict run_and_judge(const std::function<void()>& enqueue, const Case& c, Pattern pattern, const Judged& judged,
+                      DeviceTensors& tensors) {
   tensors.refill(judged.inputs);
   tensors.poison();
   if (std::string error = run(enqueue); !error.empty()) return failed(std::move(error));
-  const Verdict first = judge_outputs(c, pattern, tensors, judged.answers);
-  if (first.status != Status::pass || backend::kind() == backend::Kind::emulator) return first;
-
-  if (std::string error = stream_fault(enqueue, tensors); !error.empty()) return failed(std::move(error));
   return judge_outputs(c, pattern, tensors, judged.answers);
 }
 
 Verdict check_patterns(const Version& v, const Case& c, const std::vector<Pattern>& patterns, std::uint64_t seed) {
   if (std::string reason = why_not(v, c); !reason.empty()) return {.status = Status::skip, .reason = std::move(reason)};
-  std::unique_ptr<DeviceTensors> tensors;
-  Verdict verdict;
+  std::vector<std::shared_ptr<const Judged>> judged;
   for (const Pattern pattern : patterns) {
-    const auto judged = ladder::judged(c, pattern, seed);
-    if (!judged->null_answer.empty()) return {.status = Status::untrusted, .reason = judged->null_answer};
-    if (!tensors) tensors = std::make_unique<DeviceTensors>(c, judged->inputs, v.workspace_bytes(c));
-    const Verdict one = run_and_judge(v, c, pattern, *judged, *tensors);
-    if (one.status != Status::pass) return one;
-    if (pattern == patterns.front()) verdict = one;
+    judged.push_back(ladder::judged(c, pattern, seed));
+    if (const std::string& null = judged.back()->null_answer; !null.empty()) {
+      return {.status = Status::untrusted, .reason = null};
+    }
   }
-  return verdict;
+  DeviceTensors tensors(c, judged.front()->inputs, v.workspace_bytes(c));
+  const auto enqueue = [&] { v.launch(c, tensors.pointers(), tensors.workspace(), backend::check_stream()); };
+
+  std::optional<Verdict> first;
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    const Verdict verdict = run_and_judge(enqueue, c, patterns[i], *judged[i], tensors);
+    if (verdict.status != Status::pass) return verdict;
+    if (!first) first = verdict;
+  }
+  if (backend::kind() == backend::Kind::emulator) return *first;
+
+  if (std::string error = stream_fault(enqueue, tensors); !error.empty()) return failed(std::move(error));
+  const Verdict held = judge_outputs(c, patterns.back(), tensors, judged.back()->answers);
+  return held.status == Status::pass ? *first : held;
 }
 
 }  // namespace

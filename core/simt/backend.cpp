@@ -48,7 +48,7 @@ void peek(void* host, const void* device_pointer, std::size_t bytes) { copy_out(
 
 Stream check_stream() { return nullptr; }
 
-bool hold() { return false; }
+void hold() {}
 
 bool let_go() { return true; }
 
