@@ -75,7 +75,8 @@ Verdict run_and_judge(const std::function<void()>& enqueue, const Case& c, Patte
   return judge_outputs(c, pattern, tensors, judged.answers);
 }
 
-Verdict check_patterns(const Version& v, const Case& c, const std::vector<Pattern>& patterns, std::uint64_t seed) {
+Verdict check_patterns(const Version& v, const Case& plain, const std::vector<Pattern>& patterns, std::uint64_t seed) {
+  const Case c = v.judged_as(plain);
   if (std::string reason = why_not(v, c); !reason.empty()) return {.status = Status::skip, .reason = std::move(reason)};
   std::vector<std::shared_ptr<const Judged>> judged;
   for (const Pattern pattern : patterns) {

@@ -89,10 +89,10 @@ struct Verdict {
 double error_bound(const Case& c, const TensorSpec& output, double value, double magnitude);
 
 // Compares in pass form, so NaN fails: |y - ref| <= bound, with
-//     bound = u |ref| + 4 sqrt(K) 2^-23 magnitude + smallest subnormal,
-// u the output dtype's unit roundoff and K the case's reduction length: the probabilistic error bound of a sum in fp32
+//     bound = u |ref| + g 4 sqrt(K) 2^-23 magnitude + smallest subnormal,
+// u the output dtype's unit roundoff, g the case's error growth (1 but for Winograd) and K its reduction length: the probabilistic error bound of a sum in fp32
 // (Higham and Mary 2019, theorem 2.4, lambda = 4), doubled because tensor cores truncate where IEEE addition rounds.
-// For Pattern::integer the outputs must equal the judge's value rounded once to the output's dtype.
+// For Pattern::integer and g = 1 the outputs must equal the judge's value rounded once to the output's dtype.
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs);
 
 // Empty, or which null answer compare() would take for right in at least half of an output's elements.

@@ -64,10 +64,12 @@ struct Rule {
   Pattern pattern;
   const Reference& ref;
 
+  bool exact() const { return pattern == Pattern::integer && c.error_growth == 1; }
+
   // |y - ref| in units of the bound: right up to 1. Infinite for everything that is not a number.
   double excess(std::int64_t i, float y) const {
     const double value = ref.value[i];
-    if (pattern == Pattern::integer) return y == round_to(output.dtype, static_cast<float>(value)) ? 0 : kInfinity;
+    if (exact()) return y == round_to(output.dtype, static_cast<float>(value)) ? 0 : kInfinity;
     const double ratio = std::abs(y - value) / error_bound(c, output, value, ref.magnitude[i]);
     return ratio <= kInfinity ? ratio : kInfinity;
   }
@@ -129,7 +131,7 @@ std::string describe(const Rule& rule, const Tally& t, const std::vector<float>&
   }
   const std::string where = element(rule.output, t.worst_at);
   const double value = rule.ref.value[t.worst_at];
-  if (rule.pattern == Pattern::integer) {
+  if (rule.exact()) {
     return fmt::format("{} = {} where exactly {} is right; {} of {} elements are wrong", where, y[t.worst_at],
                        round_to(rule.output.dtype, static_cast<float>(value)), t.wrong, count);
   }
@@ -141,7 +143,7 @@ std::string describe(const Rule& rule, const Tally& t, const std::vector<float>&
 }  // namespace
 
 double error_bound(const Case& c, const TensorSpec& output, double value, double magnitude) {
-  const double sum = 4 * std::sqrt(static_cast<double>(c.reduction_length)) * 0x1p-23 * magnitude;
+  const double sum = c.error_growth * 4 * std::sqrt(static_cast<double>(c.reduction_length)) * 0x1p-23 * magnitude;
   return unit_roundoff(output.dtype) * std::abs(value) + sum + smallest_subnormal(output.dtype);
 }
 

@@ -64,6 +64,11 @@ double Case::min_write_bytes() const { return bytes_of(tensors, Role::output); }
 
 bool Version::has(Dtype dtype) const { return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end(); }
 
+Case Version::judged_as(Case c) const {
+  c.error_growth = error_growth;
+  return c;
+}
+
 std::string Version::label() const {
   const std::string digits = std::to_string(number);
   return detail::parse_file_name(file)->letter + std::string(digits.size() < 2 ? "0" : "") + digits + '_' + idea;

@@ -59,6 +59,7 @@ struct Case {
   double flops = 0;
   std::int64_t reduction_length = 1;
   std::vector<TensorSpec> tensors;
+  double error_growth = 1;              // see VersionDef
   std::shared_ptr<const void> problem;  // the layer's own Problem
 
   double min_read_bytes() const;   // every input once
@@ -82,6 +83,7 @@ struct Version {
   std::string file;  // as the compiler was given it
   std::vector<Dtype> dtypes;
   int min_arch = 0;   // compute capability times ten (80, 90) below which it cannot run
+  double error_growth = 1;
   std::string needs;  // one phrase for --list, or empty
 
   // Why this version cannot run the case, or null. The harness has asked about dtype and architecture already.
@@ -91,7 +93,8 @@ struct Version {
   std::function<void(const Case&, void* const* pointers, void* workspace, Stream stream)> launch;
 
   bool has(Dtype dtype) const;
-  std::string label() const;  // "v03_smem_tile"
+  std::string label() const;       // "v03_smem_tile"
+  Case judged_as(Case c) const;    // the case, with this version's error growth
 };
 
 // What a version file says of itself; see LADDER_VERSION.
@@ -102,6 +105,9 @@ struct VersionDef {
   const char* (*supports)(const typename P::Problem&) = nullptr;
   std::size_t (*workspace_bytes)(const typename P::Problem&) = nullptr;
   int min_arch = 0;
+  // How much larger the algorithm's rounding errors may be than those of a plain sum of products. Above 1 its
+  // intermediates are no such sums (Winograd), so integer problems are held to the bound and not to the last bit.
+  double error_growth = 1;
   const char* needs = "";
 };
 
@@ -162,6 +168,7 @@ bool register_version(const char* file, VersionDef<P> def) {
   Version v{.pass = &pass_of<P>(),
             .dtypes = std::move(def.dtypes),
             .min_arch = def.min_arch,
+            .error_growth = def.error_growth,
             .needs = def.needs,
             .supports = [f = def.supports](const Case& c) { return f ? f(detail::problem_of<P>(c)) : nullptr; },
             .workspace_bytes = [f = def.workspace_bytes](

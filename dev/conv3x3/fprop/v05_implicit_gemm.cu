@@ -7,20 +7,11 @@
 // Needs:  nothing; 16-byte loads where c is a multiple of 4.
 
 #include "core/backend.h"
+#include "dev/conv3x3/ffma_tile.h"
 #include "dev/conv3x3/implicit_gemm.h"
 
 namespace ladder::conv3x3 {
 namespace {
-
-// A tile of kBlockM pixels x kBlockN output channels; a thread holds kThreadM x kThreadN of it, in runs of four that lie
-// a quarter-warp apart, so that 16-byte shared-memory loads meet no bank twice.
-template <int kBlockM_, int kBlockN_, int kThreadM_, int kThreadN_>
-struct Tile {
-  static constexpr int kBlockM = kBlockM_, kBlockN = kBlockN_, kThreadM = kThreadM_, kThreadN = kThreadN_;
-  static constexpr int kThreadsN = kBlockN / kThreadN;
-  static constexpr int kThreads = kBlockM / kThreadM * kThreadsN;
-  static_assert(kThreadM % 4 == 0 && kThreadN % 4 == 0, "operands are read as float4");
-};
 
 // Channels in a K step. Single-element loads keep an index per element, so they take a shorter step.
 template <int kVec>
@@ -31,9 +22,8 @@ __global__ void __launch_bounds__(Tile::kThreads)
     conv3x3_fprop_v05_kernel(Problem p, const float* x, const float* w, const float* bias, float* y) {
   constexpr int kBlockM = Tile::kBlockM, kBlockN = Tile::kBlockN;
   constexpr int kThreads = Tile::kThreads, kThreadM = Tile::kThreadM, kThreadN = Tile::kThreadN;
+  constexpr int kPitchM = Tile::kPitchM, kPitchN = Tile::kPitchN;
   constexpr int kChunkC = kChunk<kVec>;
-  constexpr int kPitchM = kBlockM + 4;  // transposing stores of a warp: at most two to a bank
-  constexpr int kPitchN = kBlockN + 4;
   constexpr int kLoadsPerRow = kChunkC / kVec;
   constexpr int kLoadsA = kBlockM * kLoadsPerRow / kThreads;
   constexpr int kLoadsB = kBlockN * kLoadsPerRow / kThreads;
@@ -57,14 +47,6 @@ __global__ void __launch_bounds__(Tile::kThreads)
 
   float a_next[kLoadsA][kVec];
   float b_next[kLoadsB][kVec];
-  auto fetch_run = [](float(&to)[kVec], const float* from, bool valid) {
-    if constexpr (kVec == 4) {
-      const float4 v = valid ? *reinterpret_cast<const float4*>(from) : float4{0, 0, 0, 0};
-      to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-    } else {
-      to[0] = valid ? *from : 0.0f;
-    }
-  };
   auto fetch = [&](const KStep& step) {
     const int c = step.c0 + load_c;
     const int offset = tap_offset(p, step.rs) + c;
@@ -90,10 +72,6 @@ __global__ void __launch_bounds__(Tile::kThreads)
     }
   };
 
-  const int thread_n = threadIdx.x % Tile::kThreadsN * 4;
-  const int thread_m = threadIdx.x / Tile::kThreadsN * 4;
-  constexpr int kRunM = kBlockM / (kThreadM / 4);  // distance of a thread's runs of four
-  constexpr int kRunN = kBlockN / (kThreadN / 4);
   float sum[kThreadM][kThreadN] = {};
 
   const int num_steps = 9 * ceil_div(p.c, kChunkC);
@@ -106,27 +84,8 @@ __global__ void __launch_bounds__(Tile::kThreads)
       step.advance(kChunkC);
       fetch(step);
     }
-    const float* as = reinterpret_cast<const float*>(as4[t % 2]);
-    const float* bs = reinterpret_cast<const float*>(bs4[t % 2]);
-#pragma unroll
-    for (int c = 0; c < kChunkC; ++c) {
-      float a[kThreadM], b[kThreadN];
-#pragma unroll
-      for (int i = 0; i < kThreadM; i += 4) {
-        const float4 v = *reinterpret_cast<const float4*>(as + c * kPitchM + thread_m + i / 4 * kRunM);
-        a[i] = v.x, a[i + 1] = v.y, a[i + 2] = v.z, a[i + 3] = v.w;
-      }
-#pragma unroll
-      for (int j = 0; j < kThreadN; j += 4) {
-        const float4 v = *reinterpret_cast<const float4*>(bs + c * kPitchN + thread_n + j / 4 * kRunN);
-        b[j] = v.x, b[j + 1] = v.y, b[j + 2] = v.z, b[j + 3] = v.w;
-      }
-#pragma unroll
-      for (int i = 0; i < kThreadM; ++i) {
-#pragma unroll
-        for (int j = 0; j < kThreadN; ++j) sum[i][j] += a[i] * b[j];
-      }
-    }
+    Tile::template multiply<kChunkC>(sum, reinterpret_cast<const float*>(as4[t % 2]),
+                                     reinterpret_cast<const float*>(bs4[t % 2]));
     // The other stage was last read before the previous barrier, so it may be written without one more.
     if (t + 1 < num_steps) put((t + 1) % 2);
     __syncthreads();
@@ -134,11 +93,11 @@ __global__ void __launch_bounds__(Tile::kThreads)
 
 #pragma unroll
   for (int i = 0; i < kThreadM; ++i) {
-    const int m = m0 + thread_m + i / 4 * kRunM + i % 4;
+    const int m = m0 + Tile::row(i);
     if (m >= p.n * p.h * p.w) continue;
 #pragma unroll
     for (int j = 0; j < kThreadN; j += 4) {
-      const int k = k0 + thread_n + j / 4 * kRunN;
+      const int k = k0 + Tile::col(j);
       float* out = y + static_cast<long long>(m) * p.k + k;
       if (p.k % 4 == 0 && k < p.k) {
         const float4 b = bias ? float4{bias[k], bias[k + 1], bias[k + 2], bias[k + 3]} : float4{0, 0, 0, 0};
@@ -174,8 +133,8 @@ unsigned cost(const Problem& p) {
 }
 
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
-  using Large = Tile<128, 64, 8, 8>;  // 139 registers: three blocks an SM
-  using Small = Tile<64, 64, 8, 4>;   // 87 registers: five
+  using Large = FfmaTile<128, 64, 8, 8>;  // 139 registers: three blocks an SM
+  using Small = FfmaTile<64, 64, 8, 4>;   // 87 registers: five
   if (cost<Large, 3>(p) <= cost<Small, 5>(p)) return launch_tile<Large>(p, t, stream);
   launch_tile<Small>(p, t, stream);
 }
