@@ -22,6 +22,10 @@ const DeviceInfo& device() {
     emulator.name = "emulator";
     emulator.slug = "emulator";
     emulator.arch = 90;
+    // A small card, so that kernels which size themselves by it (persistent blocks, slabs that fit L2) take several
+    // rounds even at the tests' sizes.
+    emulator.num_sms = 4;
+    emulator.l2_bytes = 256 * 1024;
     return emulator;
   }();
   return info;
