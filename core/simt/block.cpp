@@ -24,6 +24,10 @@ struct Block::Fiber : detail::Thread, Block::Side {
   void* operands = nullptr;
   Where where;
 
+  // The event it waits for, if any, and what it calls that.
+  const void* event = nullptr;
+  const char* event_name = nullptr;
+
   // Its cp.async copies: a ring of those in flight. The group that is still open has the number num_groups.
   std::unique_ptr<InFlight[]> copies{new InFlight[kMostCopies]};
   unsigned first_copy = 0;
@@ -35,6 +39,7 @@ struct Block::Warp {
   unsigned existing = 0;  // lanes that the block has
   unsigned ready = 0;     // can run
   unsigned waiting = 0;   // in a warp collective
+  unsigned blocked = 0;   // for an event
   unsigned ended = 0;
   unsigned sync_parity = 0;      // a bit for each lane that leads a mask, see join()
   char sync[2][kWarpSize] = {};  // what ThreadSanitizer orders by
@@ -85,7 +90,8 @@ void Block::switch_sides(Side& from, Side& to) {
 // --- The schedule
 
 Block::Fiber* Block::pick() {
-  if (ready_warps_ == 0) return nullptr;
+  if (hopper_.copies.busy()) let_copies_land();
+  if (ready_warps_ == 0 || error_) return nullptr;
   auto lowest = [](unsigned set) { return std::countr_zero(set); };
   auto highest = [](unsigned set) { return 31 - std::countl_zero(set); };
   auto any = [&](unsigned set) {  // the next member from a random place on: quick, and every member has its chance
@@ -116,6 +122,16 @@ Block::Fiber* Block::pick() {
   return &fibers_[warp * kWarpSize + lane];
 }
 
+void Block::let_copies_land() {
+  try {
+    while (hopper_.copies.busy() && num_ended_ < num_threads_ && hopper_.copies.due(ready_warps_ == 0)) {
+      hopper_.copies.land_one();
+    }
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
 void Block::run(const Kernel& kernel, uint3 block_idx) {
   const dim3 block = kernel.launch.block;
   const dim3 grid = kernel.launch.grid;
@@ -129,6 +145,7 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
   shared_.begin_block(kernel.launch.dynamic_smem);
 
   const int num_threads = static_cast<int>(block.x * block.y * block.z);
+  hopper_.begin_block(num_threads);
   if (stacks_dirty_ && num_threads_ > 0) {
     for (int i = 0; i < num_threads_; ++i) sanitizer::unpoison(stacks_.bottom(i), stacks_.usable_bytes());
     stacks_dirty_ = false;
@@ -147,6 +164,7 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
     warp.existing = lanes == kWarpSize ? detail::kFullMask : (1u << lanes) - 1;
     warp.ready = warp.existing;
     warp.waiting = 0;
+    warp.blocked = 0;
     warp.ended = 0;
   }
   uint3 thread_idx{0, 0, 0};
@@ -163,6 +181,7 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
     fiber.ended = false;
     fiber.over = false;
     fiber.collective = nullptr;
+    fiber.event = nullptr;
     fiber.first_copy = fiber.end_copy = fiber.num_groups = 0;
     sanitizer::forget(stacks_.bottom(i), stacks_.usable_bytes());
     fiber.tsan = sanitizer::create_fiber();
@@ -182,6 +201,7 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
   if (num_ended_ < num_threads_ && !error_) {
     error_ = std::make_exception_ptr(Fault("deadlock: " + waiting() + replay()));
   }
+  check_end();
   for (int i = 0; i < num_threads; ++i) {
     if (!fibers_[i].ended) sanitizer::release_as(fibers_[i].tsan, kernel.end);
     sanitizer::destroy_fiber(fibers_[i].tsan);
@@ -192,6 +212,16 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
   }
   if (const std::string damage = shared_.damage(); !damage.empty()) {
     throw Fault(fmt::format("{} of block ({},{},{}){}", damage, block_idx.x, block_idx.y, block_idx.z, replay()));
+  }
+}
+
+// What the threads left behind in the asynchronous units.
+void Block::check_end() {
+  if (error_) return;
+  try {
+    hopper_.check_end();
+  } catch (...) {
+    error_ = std::current_exception();
   }
 }
 
@@ -300,6 +330,39 @@ int Block::join_block(detail::Reduction reduction, int predicate, Where where) {
   return barrier_.result;
 }
 
+void Block::wait_for(const void* event, const char* what, Where where) {
+  Fiber& self = running();
+  Warp& warp = warps_[self.index / kWarpSize];
+  self.event = event;
+  self.event_name = what;
+  self.where = where;
+  warp.blocked |= 1u << self.lane;
+  warp.ready &= ~(1u << self.lane);
+  if (warp.ready == 0) ready_warps_ &= ~(1u << (self.index / kWarpSize));
+  leave(self);
+}
+
+void Block::wake(const void* event) {
+  for (int w = 0; w < num_warps_; ++w) {
+    Warp& warp = warps_[w];
+    unsigned woken = 0;
+    for (unsigned rest = warp.blocked; rest != 0; rest &= rest - 1) {
+      Fiber& fiber = fibers_[w * kWarpSize + std::countr_zero(rest)];
+      if (fiber.event != event) continue;
+      fiber.event = nullptr;
+      woken |= 1u << fiber.lane;
+    }
+    warp.blocked &= ~woken;
+    if (woken != 0) make_ready(warp, woken);
+  }
+}
+
+int Block::thread() const { return running().index; }
+
+bool Block::in_dynamic(const void* address, std::size_t bytes) const {
+  return address >= shared_.dynamic() && shared_.contains(address, bytes);
+}
+
 unsigned Block::active_mask() const {
   const Warp& warp = warps_[running().index / kWarpSize];
   return warp.existing & ~warp.ended;
@@ -334,9 +397,11 @@ std::string Block::describe(const Fiber& fiber) const {
 
 std::string Block::replay() const { return fmt::format(" [schedule {}]", kernel_->options.str()); }
 
-void Block::fault(const std::string& what, Where where) const {
+void Block::fault(const std::string& what, Where where) const { fault(what, where, running().index); }
+
+void Block::fault(const std::string& what, Where where, int thread) const {
   throw Fault(fmt::format("{}:{}: {}; thread {} of block ({},{},{}){}", where.file, where.line, what,
-                          describe(running()), block_idx_.x, block_idx_.y, block_idx_.z, replay()));
+                          describe(fibers_[thread]), block_idx_.x, block_idx_.y, block_idx_.z, replay()));
 }
 
 // "31 threads, first (0,0,0), wait in __shfl_sync with mask 0xffffffff at a.cu:7; ...; 1 thread has ended"
@@ -349,7 +414,8 @@ std::string Block::waiting() const {
   Group groups[kMostGroups];
   int num_groups = 0;
   auto same = [](const Fiber& a, const Fiber& b) {
-    if (a.collective != b.collective) return false;
+    if (a.collective != b.collective || a.event != b.event) return false;
+    if (a.event != nullptr) return a.where == b.where;
     return a.collective == nullptr || (a.mask == b.mask && a.where == b.where);
   };
   for (int i = 0; i < num_threads_; ++i) {
@@ -366,11 +432,15 @@ std::string Block::waiting() const {
   std::string text;
   for (int g = 0; g < num_groups; ++g) {
     const Fiber& fiber = *groups[g].first;
-    const Where& where = fiber.collective ? fiber.where : barrier_.where;
+    const Where& where = fiber.collective || fiber.event ? fiber.where : barrier_.where;
     text += fmt::format("{} threads, first {}, wait in {}", groups[g].count, describe(fiber),
-                        fiber.collective ? fiber.collective->name : "__syncthreads");
+                        fiber.collective ? fiber.collective->name
+                        : fiber.event    ? fiber.event_name
+                                         : "__syncthreads");
     if (fiber.collective) text += fmt::format(" with mask {:#x}", fiber.mask);
-    text += fmt::format(" at {}:{}; ", where.file, where.line);
+    text += fmt::format(" at {}:{}", where.file, where.line);
+    if (const std::string why = hopper_.mbarriers.outstanding(fiber.event); !why.empty()) text += " (" + why + ")";
+    text += "; ";
   }
   return text + fmt::format("{} threads have ended; block ({},{},{})", num_ended_, block_idx_.x, block_idx_.y,
                             block_idx_.z);

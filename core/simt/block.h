@@ -1,7 +1,7 @@
 // Runs the threads of one block as fibers on the calling OS thread, one at a time, in the order a Schedule asks for.
 //
-// A fiber runs until it waits: for a block barrier, for the other lanes of a warp collective, or for ever, because it
-// has ended. Then the scheduler picks another one that can run. If none can and some still wait, the kernel is
+// A fiber runs until it waits: for a block barrier, for the other lanes of a warp collective, for an event of the
+// asynchronous units, or for ever, because it has ended. Then the scheduler picks another one that can run. If none can and some still wait, the kernel is
 // deadlocked, and who waits where is the report.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "core/simt/hopper.h"
 #include "core/simt/options.h"
 #include "core/simt/runtime.h"
 #include "core/simt/shared_memory.h"
@@ -63,6 +64,18 @@ class Block {
   [[noreturn]] void fault(const std::string& what, Where where) const;
   SharedMemory& shared() { return shared_; }
 
+  // For the asynchronous units: the running thread waits until wake(event), called for other reasons or not.
+  void wait_for(const void* event, const char* what, Where where);
+  void wake(const void* event);
+  int thread() const;  // the running thread's linear index
+  const Options& options() const { return kernel_->options; }
+  Random& random() { return random_; }
+  Hopper& hopper() { return hopper_; }
+  // True if [address, address + bytes) lies within dynamic shared memory.
+  bool in_dynamic(const void* address, std::size_t bytes) const;
+  // On behalf of a thread that may no longer run.
+  [[noreturn]] void fault(const std::string& what, Where where, int thread) const;
+
  private:
   static constexpr int kMostThreads = 1024;
   static constexpr int kMostWarps = kMostThreads / kWarpSize;
@@ -93,6 +106,8 @@ class Block {
   static void enter(boost::context::detail::transfer_t from);
   Fiber& running() const;
   Fiber* pick();
+  void let_copies_land();
+  void check_end();
   void leave(Side& from);
   void switch_sides(Side& from, Side& to);
   void end(Fiber& fiber);
@@ -115,11 +130,19 @@ class Block {
   Barrier barrier_;
   SharedMemory shared_;
   Stacks stacks_;
+  Hopper hopper_{*this};
   bool stacks_dirty_ = false;  // fibers were abandoned in the middle of their calls
   std::exception_ptr error_;
 
   Side scheduler_;
   Side* leaving_ = nullptr;  // the side that the switch in progress leaves
 };
+
+namespace detail {
+
+// The block that the calling OS thread is running; throws Fault, naming `what`, outside kernels.
+Block& active(const char* what, Where where);
+
+}  // namespace detail
 
 }  // namespace ladder::simt

@@ -16,6 +16,8 @@
 #define __cluster_dims__(...)
 #undef __maxnreg__
 #define __maxnreg__(...)
+#undef __grid_constant__
+#define __grid_constant__
 
 #include "core/simt/atomics.h"
 #include "core/simt/intrinsics.h"

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/simt/formats.h"
 #include "core/simt/ldmatrix.h"
 #include "core/simt/mma.h"
 #include "core/simt/wmma.h"
@@ -12,20 +13,6 @@
 namespace ladder::simt::detail {
 
 namespace {
-
-float from_bf16_bits(std::uint32_t bits) { return std::bit_cast<float>(bits << 16); }
-
-// By rescaling instead of branches, so that loops over it vectorise: shifted into place, an fp16 is an fp32 that is
-// 2^112 too small, subnormals included.
-float from_f16_bits(std::uint32_t bits) {
-  const std::uint32_t magnitude = (bits & 0x7fff) << 13;
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
-  const std::uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0;  // infinity and NaN keep their exponent
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | special | (bits & 0x8000) << 16);
-}
-
-// The hardware ignores the 13 low bits.
-float from_tf32_bits(std::uint32_t bits) { return std::bit_cast<float>(bits & 0xffffe000u); }
 
 // d += a b
 template <int m, int n, int k>

@@ -22,16 +22,16 @@ namespace {
 // The block that the calling OS thread is running.
 constinit thread_local Block* active_block = nullptr;
 
+char fence;  // an address for ThreadSanitizer to order by
+
+}  // namespace
+
 Block& active(const char* what, Where where) {
   if (active_block == nullptr) {
     throw Fault(fmt::format("{}:{}: {} outside a kernel", where.file, where.line, what));
   }
   return *active_block;
 }
-
-char fence;  // an address for ThreadSanitizer to order by
-
-}  // namespace
 
 void join(const Collective& collective, unsigned mask, void* operands, Where where) {
   active(collective.name, where).join(collective, mask, operands, where);

@@ -12,6 +12,9 @@
 #endif
 #if defined(LADDER_TSAN)
 #include <sanitizer/tsan_interface.h>
+// Of the runtime library, though of no public header.
+extern "C" void __tsan_read_range(void* p, unsigned long bytes);
+extern "C" void __tsan_write_range(void* p, unsigned long bytes);
 #endif
 #include <sys/mman.h>
 
@@ -21,6 +24,9 @@ namespace ladder::simt::sanitizer {
 inline constexpr std::size_t kStackBytes = 256 * 1024;
 inline void poison(void* p, std::size_t bytes) { __asan_poison_memory_region(p, bytes); }
 inline void unpoison(void* p, std::size_t bytes) { __asan_unpoison_memory_region(p, bytes); }
+inline bool poisoned(const void* p, std::size_t bytes) {
+  return __asan_region_is_poisoned(const_cast<void*>(p), bytes) != nullptr;
+}
 // Around a jump: `fake` keeps the leaving side's fake stack (null: it never comes back), [bottom, size) is the stack
 // that is entered.
 inline void begin_switch(void** fake, const void* bottom, std::size_t size) {
@@ -33,6 +39,7 @@ inline void end_switch(void* fake, const void** left_bottom, std::size_t* left_s
 inline constexpr std::size_t kStackBytes = 64 * 1024;
 inline void poison(void*, std::size_t) {}
 inline void unpoison(void*, std::size_t) {}
+inline bool poisoned(const void*, std::size_t) { return false; }
 inline void begin_switch(void**, const void*, std::size_t) {}
 inline void end_switch(void*, const void**, std::size_t*) {}
 #endif
@@ -51,6 +58,10 @@ inline void release_as(void* fiber, void* p) {
   release(p);
   switch_to_fiber(self);
 }
+// Accesses of the copy engine and the tensor cores, on behalf of the thread that started them.
+inline constexpr bool kNotesAccesses = true;
+inline void did_read(const void* p, std::size_t bytes) { __tsan_read_range(const_cast<void*>(p), bytes); }
+inline void wrote(void* p, std::size_t bytes) { __tsan_write_range(p, bytes); }
 // Makes the history of whole pages forgotten; their contents become zero.
 inline void forget(void* pages, std::size_t bytes) {
   mmap(pages, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -63,6 +74,9 @@ inline void switch_to_fiber(void*) {}
 inline void release(void*) {}
 inline void acquire(void*) {}
 inline void release_as(void*, void*) {}
+inline constexpr bool kNotesAccesses = false;
+inline void did_read(const void*, std::size_t) {}
+inline void wrote(void*, std::size_t) {}
 inline void forget(void*, std::size_t) {}
 #endif
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "dev/ptx/sm90.h"
+#include "dev/ptx/where.h"
 
 #if !defined(__CUDACC__)
 #include "core/simt/mbarrier.h"
@@ -19,12 +20,12 @@ namespace ladder::ptx {
 using Mbarrier = std::uint64_t;  // in shared memory, 8-byte aligned
 
 // By one thread, before any other use; make it visible with mbarrier_fence_init() and a __syncthreads().
-__device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arrivals) {
+__device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arrivals LADDER_WHERE) {
 #if defined(__CUDACC__)
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
   LADDER_SM90_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
 #else
-  simt::mbarrier_init(barrier, arrivals);
+  simt::mbarrier_init(barrier, arrivals, where);
 #endif
 }
 
@@ -35,27 +36,27 @@ __device__ __forceinline__ void mbarrier_fence_init() {
 #endif
 }
 
-__device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier) {
+__device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier LADDER_WHERE) {
 #if defined(__CUDACC__)
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
   LADDER_SM90_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
 #else
-  simt::mbarrier_arrive(barrier);
+  simt::mbarrier_arrive(barrier, where);
 #endif
 }
 
 // Arrives, and announces `bytes` of asynchronous copies that will complete on this barrier in this phase.
-__device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, unsigned bytes) {
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, unsigned bytes LADDER_WHERE) {
 #if defined(__CUDACC__)
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
   LADDER_SM90_ASM("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
 #else
-  simt::mbarrier_arrive_expect_tx(barrier, bytes);
+  simt::mbarrier_arrive_expect_tx(barrier, bytes, where);
 #endif
 }
 
 // Waits until the phase of this parity has completed.
-__device__ __forceinline__ void mbarrier_wait(Mbarrier* barrier, unsigned parity) {
+__device__ __forceinline__ void mbarrier_wait(Mbarrier* barrier, unsigned parity LADDER_WHERE) {
 #if defined(__CUDACC__)
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
   LADDER_SM90_ASM(
@@ -68,7 +69,7 @@ __device__ __forceinline__ void mbarrier_wait(Mbarrier* barrier, unsigned parity
       "r"(parity)
       : "memory");
 #else
-  simt::mbarrier_wait(barrier, parity);
+  simt::mbarrier_wait(barrier, parity, where);
 #endif
 }
 

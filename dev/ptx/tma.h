@@ -60,8 +60,7 @@ inline TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer
   return map;
 }
 #else
-TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer_list<std::uint64_t> dims,
-                          std::initializer_list<std::uint32_t> box);
+using simt::make_tensor_map;
 #endif
 
 // Fetches a descriptor ahead of its first use.
@@ -75,7 +74,8 @@ __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
 
 // Starts the copy of the box at the given coordinates (innermost first) into `shared` (128-byte aligned), whose bytes
 // complete on `barrier`. By one thread.
-__device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mbarrier* barrier, int x0, int x1, int x2) {
+__device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mbarrier* barrier, int x0, int x1,
+                                         int x2 LADDER_WHERE) {
 #if defined(__CUDACC__)
   const auto target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   const auto on = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
@@ -85,12 +85,12 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mba
       "l"(&map), "r"(on), "r"(x0), "r"(x1), "r"(x2)
       : "memory");
 #else
-  simt::tma_load(shared, map, barrier, {x0, x1, x2});
+  simt::tma_load(shared, map, barrier, {x0, x1, x2}, where);
 #endif
 }
 
 __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mbarrier* barrier, int x0, int x1, int x2,
-                                         int x3) {
+                                         int x3 LADDER_WHERE) {
 #if defined(__CUDACC__)
   const auto target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   const auto on = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
@@ -100,7 +100,7 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mba
       "l"(&map), "r"(on), "r"(x0), "r"(x1), "r"(x2), "r"(x3)
       : "memory");
 #else
-  simt::tma_load(shared, map, barrier, {x0, x1, x2, x3});
+  simt::tma_load(shared, map, barrier, {x0, x1, x2, x3}, where);
 #endif
 }
 

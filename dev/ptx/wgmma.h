@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "dev/ptx/sm90.h"
+#include "dev/ptx/where.h"
 
 #if !defined(__CUDACC__)
 #include "core/simt/wgmma.h"
@@ -23,41 +24,41 @@ namespace ladder::ptx {
 // Describes a K-major operand that starts at `shared` (any 128-byte row of a swizzled tile, plus 32 bytes a K step) and
 // whose groups of eight rows lie `group_stride` bytes apart: 1024 where rows are dense. The start need not lie on a
 // swizzle pattern's start: the hardware XORs absolute address bits, with base_offset 0 (measured on an H200).
-__device__ __forceinline__ std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride) {
+__device__ __forceinline__ std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride LADDER_WHERE) {
 #if defined(__CUDACC__)
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   constexpr std::uint64_t kLeadingIgnored = std::uint64_t{1} << 16;
   return kSwizzle128 | std::uint64_t{group_stride >> 4} << 32 | kLeadingIgnored | (address & 0x3ffff) >> 4;
 #else
-  return simt::wgmma_descriptor(shared, group_stride);
+  return simt::wgmma_descriptor(shared, group_stride, where);
 #endif
 }
 
 // Before the first wgmma, and whenever accumulators were touched by other instructions since.
-__device__ __forceinline__ void wgmma_fence() {
+__device__ __forceinline__ void wgmma_fence(LADDER_WHERE_ALONE) {
 #if defined(__CUDACC__)
   LADDER_SM90_ASM("wgmma.fence.sync.aligned;" ::: "memory");
 #else
-  simt::wgmma_fence();
+  simt::wgmma_fence(where);
 #endif
 }
 
-__device__ __forceinline__ void wgmma_commit() {
+__device__ __forceinline__ void wgmma_commit(LADDER_WHERE_ALONE) {
 #if defined(__CUDACC__)
   LADDER_SM90_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
 #else
-  simt::wgmma_commit();
+  simt::wgmma_commit(where);
 #endif
 }
 
 // Waits until at most kPending of the latest groups are unfinished.
 template <int kPending>
-__device__ __forceinline__ void wgmma_wait() {
+__device__ __forceinline__ void wgmma_wait(LADDER_WHERE_ALONE) {
 #if defined(__CUDACC__)
   LADDER_SM90_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 #else
-  simt::wgmma_wait(kPending);
+  simt::wgmma_wait(kPending, where);
 #endif
 }
 
@@ -75,7 +76,8 @@ __device__ __forceinline__ void wgmma_keep(float (&d)[kCount]) {
 
 // d = A B, plus d where `accumulate`. T is __nv_bfloat16, __half or float (as tf32).
 template <class T, int kN>
-__device__ __forceinline__ void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate);
+__device__ __forceinline__ void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
+                                          bool accumulate LADDER_WHERE);
 
 // Moves registers between warpgroups: every warp of the group calls it, the kernel has __launch_bounds__(threads, 1).
 template <int kRegisters>
@@ -243,8 +245,9 @@ LADDER_WGMMA(256)
 #else
 
 template <class T, int kN>
-__device__ __forceinline__ void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate) {
-  simt::wgmma_m64<T, kN>(d, a, b, accumulate);
+__device__ __forceinline__ void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
+                                          bool accumulate LADDER_WHERE_IN) {
+  simt::wgmma_m64<T, kN>(d, a, b, accumulate, where);
 }
 
 #endif

@@ -4,9 +4,11 @@
 
 #if defined(__CUDACC__)
 #define LADDER_WHERE
+#define LADDER_WHERE_ALONE
 #define LADDER_WHERE_IN
 #else
 #include "core/simt/fault.h"
-#define LADDER_WHERE , ::ladder::simt::Where where = ::ladder::simt::Where::here()
+#define LADDER_WHERE_ALONE ::ladder::simt::Where where = ::ladder::simt::Where::here()  // the only parameter
+#define LADDER_WHERE , LADDER_WHERE_ALONE
 #define LADDER_WHERE_IN , ::ladder::simt::Where where  // in a specialisation: its primary template has the default
 #endif

@@ -1,0 +1,141 @@
+// What a block has on Hopper besides threads and memory: mbarriers, the copies that the Tensor Memory Accelerator has in
+// flight, and the tensor cores' queues of its warpgroups. Kernels see them through mbarrier.h, tma.h and wgmma.h.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/simt/tma.h"
+#include "core/simt/wgmma.h"
+
+namespace ladder::simt {
+
+class Block;
+
+// The 16-byte run of a shared address under the 128-byte swizzle: bits 4-6 are XORed with bits 7-9.
+constexpr std::uint32_t swizzle_128(std::uint32_t address) { return address ^ (address >> 3 & 0x70); }
+
+class Mbarriers {
+ public:
+  explicit Mbarriers(Block& block) : block_(block) {}
+
+  void begin_block() { live_.clear(); }
+
+  void init(std::uint64_t* barrier, unsigned arrivals, Where where);
+  void arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where);
+  void wait(std::uint64_t* barrier, unsigned parity, Where where);
+
+  // A copy that will complete on `barrier` was started by the running thread.
+  void begin_copy(std::uint64_t* barrier, Where where);
+  // It landed. Empty, or what is wrong.
+  std::string complete_copy(std::uint64_t* barrier, std::uint32_t bytes);
+
+  // What the barrier at `event` waits for, for reports; empty if there is none.
+  std::string outstanding(const void* event) const;
+
+ private:
+  struct State;
+
+  State checked(const std::uint64_t* barrier, Where where) const;
+  void store(std::uint64_t* barrier, State state);
+
+  Block& block_;
+  std::vector<const std::uint64_t*> live_;
+};
+
+class CopyEngine {
+ public:
+  explicit CopyEngine(Block& block) : block_(block) {}
+
+  void begin_block() { in_flight_.clear(); }
+
+  void load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
+            Where where);
+
+  bool busy() const { return !in_flight_.empty(); }
+  // True if the schedule wants a copy to land now. `idle`: no thread can run.
+  bool due(bool idle);
+  // Throws Fault.
+  void land_one();
+  // For a block whose threads have all ended. Throws Fault if copies are left over.
+  void check_end() const;
+
+ private:
+  struct Copy {
+    TensorMap map;
+    unsigned char* destination;
+    std::uint64_t* barrier;
+    std::int64_t coordinates[TensorMap::kMostDims];
+    Where where;
+    int thread;
+  };
+
+  void land(const Copy& copy);
+
+  Block& block_;
+  std::vector<Copy> in_flight_;
+};
+
+class TensorCores {
+ public:
+  explicit TensorCores(Block& block);
+  ~TensorCores();
+
+  void begin_block(int num_threads);
+
+  // By the last lane of a warp to arrive, for all of them.
+  void issue(void* const (&operands)[detail::kWarpSize]);
+  void fence(Where where);
+  void commit(Where where);
+  // Closes all groups but the latest `pending` to this warp's multiplications.
+  void begin_wait(int pending, Where where);
+  // By every lane, behind begin_wait().
+  void finish_wait(Where where);
+
+  // For a block whose threads have all ended. Throws Fault if a multiplication lacks warps.
+  void check_end() const;
+
+ private:
+  struct Slice;
+  struct Multiplication;
+  struct WarpQueue;
+  struct Warpgroup;
+
+  static constexpr int kMostWarpgroups = 8;
+
+  Warpgroup& own_group(Where where);
+  WarpQueue& own_queue(Where where);
+  std::unique_ptr<Slice> begin_slice(WarpQueue& queue, void* const (&operands)[detail::kWarpSize]);
+  void check_operand(std::uint64_t descriptor, int rows, const char* name, Where where) const;
+  void note_reads(std::uint64_t descriptor, int first_row, int rows) const;
+  void execute_until(Warpgroup& group, std::uint64_t end);
+  void write_back(Warpgroup& group, WarpQueue& queue, Where where);
+
+  Block& block_;
+  int num_threads_ = 0;
+  std::unique_ptr<Warpgroup[]> groups_;
+};
+
+struct Hopper {
+  explicit Hopper(Block& block) : mbarriers(block), copies(block), tensor_cores(block) {}
+
+  void begin_block(int num_threads) {
+    mbarriers.begin_block();
+    copies.begin_block();
+    tensor_cores.begin_block(num_threads);
+  }
+  void check_end() const {
+    copies.check_end();
+    tensor_cores.check_end();
+  }
+
+  Mbarriers mbarriers;
+  CopyEngine copies;
+  TensorCores tensor_cores;
+};
+
+}  // namespace ladder::simt

@@ -1,0 +1,151 @@
+// mbarriers, as mbarrier.h documents them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "core/simt/block.h"
+#include "core/simt/mbarrier.h"
+#include "core/simt/sanitizer.h"
+
+namespace ladder::simt {
+
+namespace {
+
+constexpr unsigned kMostArrivals = (1u << 20) - 1;
+constexpr int kMostBytes = (1 << 20) - 1;
+constexpr unsigned kTag = 0b10;  // neither poison nor zeros
+
+}  // namespace
+
+struct Mbarriers::State {
+  std::uint64_t expected : 20;     // arrivals in every phase
+  std::uint64_t outstanding : 20;  // arrivals in this one
+  std::int64_t bytes : 21;         // announced and not landed; negative where a copy was faster than its announcement
+  std::uint64_t parity : 1;        // of the phase under way
+  std::uint64_t tag : 2;
+
+  bool complete() const { return outstanding == 0 && bytes == 0; }
+  bool never_completes() const { return outstanding == 0 && bytes < 0; }
+};
+
+namespace {
+
+// What ThreadSanitizer orders a phase's arrivals and waits by: one of two, since the next phase begins at once.
+void* phase_sync(std::uint64_t* barrier, unsigned parity) { return reinterpret_cast<char*>(barrier) + parity; }
+
+}  // namespace
+
+Mbarriers::State Mbarriers::checked(const std::uint64_t* barrier, Where where) const {
+  detail::check_aligned(barrier, sizeof(*barrier), "mbarrier: not aligned to 8 bytes", where);
+  if (!block_.shared().contains(barrier, sizeof(*barrier))) {
+    block_.fault("mbarrier: not in the block's shared memory", where);
+  }
+  const auto state = std::bit_cast<State>(*barrier);
+  if (std::find(live_.begin(), live_.end(), barrier) == live_.end()) {
+    block_.fault("mbarrier: used before it was initialised", where);
+  }
+  if (state.tag != kTag) block_.fault("mbarrier: its bytes were overwritten", where);
+  return state;
+}
+
+void Mbarriers::init(std::uint64_t* barrier, unsigned arrivals, Where where) {
+  detail::check_aligned(barrier, sizeof(*barrier), "mbarrier: not aligned to 8 bytes", where);
+  if (!block_.shared().contains(barrier, sizeof(*barrier))) {
+    block_.fault("mbarrier: not in the block's shared memory", where);
+  }
+  if (arrivals == 0 || arrivals > kMostArrivals) {
+    block_.fault(fmt::format("mbarrier: {} arrivals a phase; 1 to {} are allowed", arrivals, kMostArrivals), where);
+  }
+  if (std::find(live_.begin(), live_.end(), barrier) != live_.end()) {
+    block_.fault("mbarrier: initialised twice", where);
+  }
+  live_.push_back(barrier);
+  *barrier = std::bit_cast<std::uint64_t>(
+      State{.expected = arrivals, .outstanding = arrivals, .bytes = 0, .parity = 0, .tag = kTag});
+}
+
+// Begins the next phase if this one is complete.
+void Mbarriers::store(std::uint64_t* barrier, State state) {
+  const bool complete = state.complete();
+  if (complete) {
+    state.parity ^= 1;
+    state.outstanding = state.expected;
+  }
+  *barrier = std::bit_cast<std::uint64_t>(state);
+  if (complete) block_.wake(barrier);
+}
+
+void Mbarriers::arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where) {
+  State state = checked(barrier, where);
+  if (state.outstanding == 0) {
+    block_.fault(fmt::format("mbarrier: one arrival more than the {} of this phase, whose copies still miss {} bytes",
+                             static_cast<unsigned>(state.expected), static_cast<int>(state.bytes)),
+                 where);
+  }
+  if (bytes > kMostBytes || state.bytes + static_cast<int>(bytes) > kMostBytes) {
+    block_.fault(fmt::format("mbarrier: more than {} bytes announced in a phase", kMostBytes), where);
+  }
+  sanitizer::release(phase_sync(barrier, state.parity));
+  --state.outstanding;
+  state.bytes += static_cast<int>(bytes);
+  if (state.never_completes()) {
+    block_.fault(fmt::format("mbarrier: {} bytes more have landed than were announced", -static_cast<int>(state.bytes)), where);
+  }
+  store(barrier, state);
+}
+
+void Mbarriers::wait(std::uint64_t* barrier, unsigned parity, Where where) {
+  if (parity > 1) block_.fault(fmt::format("mbarrier_wait: parity {} is neither 0 nor 1", parity), where);
+  if (checked(barrier, where).parity == parity) {
+    block_.wait_for(barrier, "mbarrier_wait", where);
+    if (checked(barrier, where).parity == parity) {
+      block_.fault("mbarrier_wait: the phase completed and the next one too, before this waiting thread could see it",
+                   where);
+    }
+  }
+  sanitizer::acquire(phase_sync(barrier, parity));
+}
+
+void Mbarriers::begin_copy(std::uint64_t* barrier, Where where) {
+  // Whoever waits for this phase waits for the copy as well, so its stores may count as the issuing thread's.
+  sanitizer::release(phase_sync(barrier, checked(barrier, where).parity));
+}
+
+std::string Mbarriers::complete_copy(std::uint64_t* barrier, std::uint32_t bytes) {
+  auto state = std::bit_cast<State>(*barrier);
+  if (state.tag != kTag) return "mbarrier: its bytes were overwritten while a copy was in flight";
+  if (state.bytes - static_cast<int>(bytes) < -kMostBytes) return "mbarrier: too many bytes landed unannounced";
+  state.bytes -= static_cast<int>(bytes);
+  if (state.never_completes()) {
+    return fmt::format("mbarrier: {} bytes more have landed than were announced", -static_cast<int>(state.bytes));
+  }
+  store(barrier, state);
+  return {};
+}
+
+std::string Mbarriers::outstanding(const void* event) const {
+  const auto barrier = std::find(live_.begin(), live_.end(), event);
+  if (barrier == live_.end()) return {};
+  const auto state = std::bit_cast<State>(**barrier);
+  return fmt::format("{} of {} arrivals and {} bytes outstanding", static_cast<unsigned>(state.outstanding), static_cast<unsigned>(state.expected),
+                     static_cast<int>(state.bytes));
+}
+
+namespace detail {
+
+void init_mbarrier(std::uint64_t* barrier, unsigned arrivals, Where where) {
+  active("mbarrier.init", where).hopper().mbarriers.init(barrier, arrivals, where);
+}
+
+void arrive_mbarrier(std::uint64_t* barrier, std::uint32_t bytes, Where where) {
+  active("mbarrier.arrive", where).hopper().mbarriers.arrive(barrier, bytes, where);
+}
+
+void wait_mbarrier(std::uint64_t* barrier, unsigned parity, Where where) {
+  active("mbarrier.try_wait", where).hopper().mbarriers.wait(barrier, parity, where);
+}
+
+}  // namespace detail
+
+}  // namespace ladder::simt

@@ -1,0 +1,165 @@
+// The Tensor Memory Accelerator, as tma.h documents it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/simt/block.h"
+#include "core/simt/sanitizer.h"
+
+namespace ladder::simt {
+
+namespace {
+
+constexpr int kPoison = 0xff;
+constexpr unsigned kRunBytes = 16;       // what the swizzle moves as one
+constexpr unsigned kMostRowBytes = 128;  // of a box, with this swizzle
+
+}  // namespace
+
+TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer_list<std::uint64_t> dims,
+                          std::initializer_list<std::uint32_t> box) {
+  auto refuse = [](const std::string& what) { throw Failure("tensor map refused: " + what); };
+  constexpr std::uint64_t kMostExtent = std::uint64_t{1} << 32;
+  constexpr std::uint64_t kMostStride = std::uint64_t{1} << 40;
+  constexpr std::uint32_t kMostBox = 256;
+
+  TensorMap map;
+  map.base = static_cast<const unsigned char*>(base);
+  map.element_bytes = static_cast<unsigned>(size_of(dtype));
+  map.rank = static_cast<unsigned>(dims.size());
+  if (map.rank == 0 || map.rank > TensorMap::kMostDims) {
+    refuse(fmt::format("{} dimensions; 1 to {} are allowed", map.rank, TensorMap::kMostDims));
+  }
+  if (box.size() != dims.size()) refuse(fmt::format("a box of {} dimensions for a tensor of {}", box.size(), map.rank));
+  if (reinterpret_cast<std::uintptr_t>(base) % 16 != 0 || base == nullptr) {
+    refuse("the tensor's address is not a multiple of 16");
+  }
+  std::uint64_t stride = map.element_bytes;
+  for (unsigned i = 0; i < map.rank; ++i) {
+    map.dims[i] = dims.begin()[i];
+    map.box[i] = box.begin()[i];
+    if (map.dims[i] == 0 || map.dims[i] > kMostExtent) {
+      refuse(fmt::format("dimension {} has {} elements; 1 to 2^32 are allowed", i, map.dims[i]));
+    }
+    if (map.box[i] == 0 || map.box[i] > kMostBox) {
+      refuse(fmt::format("dimension {} of the box has {} elements; 1 to {} are allowed", i, map.box[i], kMostBox));
+    }
+    if (i > 0 && (stride % 16 != 0 || stride >= kMostStride)) {
+      refuse(fmt::format("dimension {} has a stride of {} bytes; multiples of 16 below 2^40 are allowed", i, stride));
+    }
+    stride *= map.dims[i];
+  }
+  const unsigned row_bytes = map.box[0] * map.element_bytes;
+  if (row_bytes % kRunBytes != 0 || row_bytes > kMostRowBytes) {
+    refuse(fmt::format("the box's innermost dimension has {} bytes; multiples of 16 up to {} are allowed with the "
+                       "128-byte swizzle", row_bytes, kMostRowBytes));
+  }
+  return map;
+}
+
+void tma_load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
+              Where where) {
+  detail::active("tma_load", where).hopper().copies.load(shared, map, barrier, coordinates, where);
+}
+
+void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
+                      Where where) {
+  if (coordinates.size() != map.rank) {
+    block_.fault(fmt::format("tma_load: {} coordinates for a tensor map of {} dimensions", coordinates.size(), map.rank),
+                 where);
+  }
+  detail::check_aligned(shared, 128, "tma_load: destination is not aligned to 128 bytes", where);
+  const std::uint32_t bytes = map.box_bytes();
+  const std::uint32_t lines = (bytes + kMostRowBytes - 1) / kMostRowBytes;  // the swizzle stays within each
+  if (!block_.in_dynamic(shared, lines * kMostRowBytes)) {
+    block_.fault(fmt::format("tma_load: the {} bytes of the box are not within the block's dynamic shared memory", bytes),
+                 where);
+  }
+  Copy copy{.map = map,
+            .destination = static_cast<unsigned char*>(shared),
+            .barrier = barrier,
+            .coordinates = {},
+            .where = where,
+            .thread = block_.thread()};
+  std::copy(coordinates.begin(), coordinates.end(), copy.coordinates);
+  unsigned char* const base = block_.shared().dynamic();
+  const auto start = static_cast<std::uint32_t>(copy.destination - base);
+  for (std::uint32_t run = 0; run < bytes; run += kRunBytes) {
+    unsigned char* const place = base + swizzle_128(start + run);
+    std::memset(place, kPoison, kRunBytes);
+    sanitizer::wrote(place, kRunBytes);
+  }
+  block_.hopper().mbarriers.begin_copy(barrier, where);
+  in_flight_.push_back(copy);
+  if (block_.options().schedule == Schedule::ascending) land_one();
+}
+
+bool CopyEngine::due(bool idle) {
+  if (idle) return true;
+  if (block_.options().schedule == Schedule::descending) return false;
+  constexpr std::uint64_t kOneIn = 64;  // a warp is 32 turns
+  return block_.random().next() % kOneIn == 0;
+}
+
+void CopyEngine::land_one() {
+  const bool seeded =
+      block_.options().schedule == Schedule::random || block_.options().schedule == Schedule::greedy;
+  const std::size_t which = seeded ? block_.random().next() % in_flight_.size() : in_flight_.size() - 1;
+  const Copy copy = in_flight_[which];
+  in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(which));
+  land(copy);
+  const std::string wrong = block_.hopper().mbarriers.complete_copy(copy.barrier, copy.map.box_bytes());
+  if (!wrong.empty()) block_.fault(wrong, copy.where, copy.thread);
+}
+
+void CopyEngine::land(const Copy& copy) {
+  const TensorMap& map = copy.map;
+  const unsigned row_bytes = map.box[0] * map.element_bytes;
+  const std::uint32_t num_rows = map.box_bytes() / row_bytes;
+
+  // The part of every row that lies within the tensor, in bytes of the row.
+  const std::int64_t x = copy.coordinates[0];
+  const std::int64_t extent = static_cast<std::int64_t>(map.dims[0]);
+  const std::int64_t first = std::clamp<std::int64_t>(-x, 0, map.box[0]);
+  const std::int64_t last = std::clamp<std::int64_t>(extent - x, first, map.box[0]);
+  const std::size_t begin = static_cast<std::size_t>(first) * map.element_bytes;
+  const std::size_t bytes = static_cast<std::size_t>(last - first) * map.element_bytes;
+
+  unsigned char* const base = block_.shared().dynamic();
+  const auto start = static_cast<std::uint32_t>(copy.destination - base);
+  std::uint32_t at[TensorMap::kMostDims] = {};  // the row's place in the box
+  for (std::uint32_t r = 0; r < num_rows; ++r) {
+    unsigned char row[kMostRowBytes] = {};
+    bool inside = bytes > 0;
+    std::uint64_t offset = 0;  // in elements
+    std::uint64_t stride = map.dims[0];
+    for (unsigned i = 1; i < map.rank; ++i) {
+      const std::int64_t c = copy.coordinates[i] + at[i];
+      inside = inside && c >= 0 && c < static_cast<std::int64_t>(map.dims[i]);
+      offset += static_cast<std::uint64_t>(c) * stride;
+      stride *= map.dims[i];
+    }
+    if (inside) {
+      const std::uint64_t element = offset + static_cast<std::uint64_t>(x + first);
+      const unsigned char* source = map.base + element * map.element_bytes;
+      if (sanitizer::poisoned(source, bytes)) {
+        block_.fault("tma_load: the tensor map reaches beyond the memory behind it", copy.where, copy.thread);
+      }
+      std::memcpy(row + begin, source, bytes);
+    }
+    for (unsigned run = 0; run < row_bytes; run += kRunBytes) {
+      std::memcpy(base + swizzle_128(start + r * row_bytes + run), row + run, kRunBytes);
+    }
+    for (unsigned i = 1; i < map.rank && ++at[i] == map.box[i]; ++i) at[i] = 0;
+  }
+}
+
+void CopyEngine::check_end() const {
+  if (in_flight_.empty()) return;
+  const Copy& copy = in_flight_.front();
+  block_.fault("tma_load: the block ended while the copy was in flight", copy.where, copy.thread);
+}
+
+}  // namespace ladder::simt

@@ -1,0 +1,393 @@
+// wgmma, as wgmma.h documents it. A warpgroup's multiplications are a queue; each warp has its own view of how far it has
+// issued, committed and waited.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "core/simt/block.h"
+#include "core/simt/sanitizer.h"
+#include "core/simt/wgmma_multiply.h"
+
+namespace ladder::simt {
+
+using detail::Wgmma;
+
+namespace {
+
+constexpr int kWarps = 4;  // of a warpgroup
+constexpr int kWarpRows = 16;
+constexpr std::uint32_t kPoison = 0xffffffffu;
+constexpr std::uint32_t kStepBytes = 32;  // of a row, in one multiplication
+constexpr std::uint32_t kRunBytes = 16;
+
+std::uint32_t start_of(std::uint64_t descriptor) { return static_cast<std::uint32_t>(descriptor & 0x3fff) << 4; }
+std::uint32_t stride_of(std::uint64_t descriptor) { return static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4; }
+
+// Where row `row` of an operand lies before the swizzle.
+std::uint32_t row_address(std::uint64_t descriptor, int row) {
+  return start_of(descriptor) + static_cast<std::uint32_t>(row / 8) * stride_of(descriptor) +
+         static_cast<std::uint32_t>(row % 8) * 128;
+}
+
+bool poisoned(const float* registers, int count) {
+  return std::all_of(registers, registers + count,
+                     [](const float& x) { return std::bit_cast<std::uint32_t>(x) == kPoison; });
+}
+
+}  // namespace
+
+// A warp's 16 rows of an accumulator, while its registers hold nothing.
+struct TensorCores::Slice {
+  float* lanes[detail::kWarpSize];
+  int n;
+  int unfinished;  // multiplications that the warp has not waited for
+  float values[kWarpRows * 256];
+
+  // f(a lane's register, the element it holds): the layout of dev/ptx/wgmma.h.
+  template <class F>
+  void for_each(F f) {
+    for (int lane = 0; lane < detail::kWarpSize; ++lane) {
+      for (int i = 0; i < n / 2; ++i) {
+        const int row = lane / 4 + i / 2 % 2 * 8;
+        const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        f(lanes[lane][i], values[row * n + column]);
+      }
+    }
+  }
+};
+
+struct TensorCores::Multiplication {
+  Wgmma operands;
+  std::uint64_t wgmma_group;
+  int num_warps = 0;  // that have issued it
+  Slice* slices[kWarps] = {};
+};
+
+struct TensorCores::WarpQueue {
+  std::uint64_t num_issued = 0;
+  std::uint64_t num_waited = 0;  // multiplications that it has seen finished
+  std::uint64_t goal = 0;        // of the wait under way
+  std::uint64_t num_groups = 0;
+  std::deque<std::uint64_t> group_ends;  // for each group committed and not waited for, its end in multiplications
+  bool fenced = false;                   // since the last wait
+  std::vector<std::unique_ptr<Slice>> in_flight;
+  std::vector<std::unique_ptr<Slice>> finished;  // and kept: for their memory, and to see whether registers changed
+};
+
+struct TensorCores::Warpgroup {
+  std::deque<Multiplication> queue;
+  std::uint64_t first = 0;     // the number of queue.front()
+  std::uint64_t executed = 0;  // multiplications computed
+  WarpQueue warps[kWarps];
+  char sync = 0;  // what ThreadSanitizer orders operand reads and waits by
+};
+
+TensorCores::TensorCores(Block& block) : block_(block), groups_(new Warpgroup[kMostWarpgroups]) {}
+TensorCores::~TensorCores() = default;
+
+void TensorCores::begin_block(int num_threads) {
+  num_threads_ = num_threads;
+  for (int g = 0; g < kMostWarpgroups; ++g) {
+    Warpgroup& group = groups_[g];
+    group.queue.clear();
+    group.first = group.executed = 0;
+    for (WarpQueue& warp : group.warps) {
+      warp.num_issued = warp.num_waited = warp.goal = warp.num_groups = 0;
+      warp.group_ends.clear();
+      warp.fenced = false;
+      for (auto& slice : warp.in_flight) warp.finished.push_back(std::move(slice));
+      warp.in_flight.clear();
+      for (auto& slice : warp.finished) slice->lanes[0] = nullptr;
+    }
+  }
+}
+
+TensorCores::Warpgroup& TensorCores::own_group(Where where) {
+  const int g = block_.thread() / (kWarps * detail::kWarpSize);
+  if ((g + 1) * kWarps * detail::kWarpSize > num_threads_) {
+    block_.fault("wgmma: needs a warpgroup, four whole warps of which the first one's index is divisible by four", where);
+  }
+  return groups_[g];
+}
+
+TensorCores::WarpQueue& TensorCores::own_queue(Where where) {
+  return own_group(where).warps[block_.thread() / detail::kWarpSize % kWarps];
+}
+
+void TensorCores::check_operand(std::uint64_t descriptor, int rows, const char* name, Where where) const {
+  constexpr std::uint64_t kSwizzle128 = 1;
+  if (descriptor >> 62 != kSwizzle128 || (descriptor >> 49 & 7) != 0) {
+    block_.fault(fmt::format("wgmma: operand {} has no descriptor of a 128-byte swizzled tile", name), where);
+  }
+  if (start_of(descriptor) % kStepBytes != 0) {
+    block_.fault(fmt::format("wgmma: operand {} starts {} bytes into its 128-byte row; it must be a multiple of 32", name,
+                             start_of(descriptor) % 128),
+                 where);
+  }
+  for (int row = 7; row < rows; row += 8) {
+    const std::uint32_t line = row_address(descriptor, row) / 128 * 128;
+    if (!block_.in_dynamic(block_.shared().dynamic() + line, 128)) {
+      block_.fault(fmt::format("wgmma: row {} of operand {} is not within the block's dynamic shared memory", row, name),
+                   where);
+    }
+  }
+}
+
+void TensorCores::note_reads(std::uint64_t descriptor, int first_row, int rows) const {
+  if constexpr (!sanitizer::kNotesAccesses) return;
+  for (int row = first_row; row < first_row + rows; ++row) {
+    for (std::uint32_t run = 0; run < kStepBytes; run += kRunBytes) {
+      sanitizer::did_read(block_.shared().dynamic() + swizzle_128(row_address(descriptor, row) + run), kRunBytes);
+    }
+  }
+}
+
+// The registers become a slice: what they hold is the sum to add to.
+std::unique_ptr<TensorCores::Slice> TensorCores::begin_slice(WarpQueue& queue,
+                                                             void* const (&operands)[detail::kWarpSize]) {
+  const Wgmma& first = *static_cast<const Wgmma*>(operands[0]);
+  auto last = std::find_if(queue.finished.begin(), queue.finished.end(),
+                           [&](const auto& slice) { return slice->lanes[0] == first.d && slice->n == first.n; });
+  if (!queue.fenced) {
+    bool changed = last == queue.finished.end();
+    if (!changed) {
+      (*last)->for_each([&](const float& held, const float& value) {
+        changed = changed || std::bit_cast<std::uint32_t>(held) != std::bit_cast<std::uint32_t>(value);
+      });
+    }
+    if (changed) block_.fault("wgmma: no wgmma_fence since the accumulators were written", first.where);
+  }
+  if (last == queue.finished.end()) {
+    last = std::find_if(queue.finished.begin(), queue.finished.end(),
+                        [](const auto& slice) { return slice->lanes[0] == nullptr; });
+  }
+  std::unique_ptr<Slice> slice;
+  if (last == queue.finished.end()) {
+    slice = std::make_unique<Slice>();
+  } else {
+    slice = std::move(*last);
+    queue.finished.erase(last);
+  }
+  slice->n = first.n;
+  slice->unfinished = 0;
+  for (int lane = 0; lane < detail::kWarpSize; ++lane) slice->lanes[lane] = static_cast<const Wgmma*>(operands[lane])->d;
+  slice->for_each([](float& held, float& value) {
+    value = held;
+    held = std::bit_cast<float>(kPoison);
+  });
+  return slice;
+}
+
+void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
+  const Wgmma& own = *static_cast<const Wgmma*>(operands[0]);
+  for (void* lane : operands) {
+    const Wgmma& other = *static_cast<const Wgmma*>(lane);
+    if (other.a != own.a || other.b != own.b || other.accumulate != own.accumulate || other.n != own.n) {
+      block_.fault("wgmma: lanes gave different operands", own.where);
+    }
+  }
+  Warpgroup& group = own_group(own.where);
+  const int warp = block_.thread() / detail::kWarpSize % kWarps;
+  WarpQueue& queue = group.warps[warp];
+
+  // The same multiplication as the other warps'?
+  const std::uint64_t number = queue.num_issued;
+  if (number == group.first + group.queue.size()) {
+    check_operand(own.a, kWarps * kWarpRows, "A", own.where);
+    check_operand(own.b, own.n, "B", own.where);
+    group.queue.push_back({.operands = own, .wgmma_group = queue.num_groups});
+  }
+  Multiplication& multiplication = group.queue[number - group.first];
+  const Wgmma& theirs = multiplication.operands;
+  if (!(own.where == theirs.where) || own.a != theirs.a || own.b != theirs.b || own.n != theirs.n ||
+      own.format != theirs.format || own.accumulate != theirs.accumulate ||
+      queue.num_groups != multiplication.wgmma_group) {
+    block_.fault(fmt::format("wgmma: another warp of the warpgroup has a different multiplication in its place, at {}:{}",
+                             theirs.where.file, theirs.where.line),
+                 own.where);
+  }
+
+  // The warp's rows.
+  auto slice = std::find_if(queue.in_flight.begin(), queue.in_flight.end(),
+                            [&](const auto& candidate) { return candidate->lanes[0] == own.d; });
+  if (slice == queue.in_flight.end()) {
+    queue.in_flight.push_back(begin_slice(queue, operands));
+    slice = queue.in_flight.end() - 1;
+  } else {
+    if ((*slice)->n != own.n) block_.fault("wgmma: accumulators of another width are in flight here", own.where);
+    for (const float* lane : (*slice)->lanes) {
+      if (!poisoned(lane, own.n / 2)) block_.fault("wgmma: accumulators were written while in flight", own.where);
+    }
+  }
+  ++(*slice)->unfinished;
+  multiplication.slices[warp] = slice->get();
+  ++multiplication.num_warps;
+  ++queue.num_issued;
+
+  note_reads(own.a, warp * kWarpRows, kWarpRows);
+  note_reads(own.b, 0, own.n);
+  sanitizer::release(&group.sync);
+  if (multiplication.num_warps == kWarps) {
+    const Schedule schedule = block_.options().schedule;
+    const bool early = schedule == Schedule::ascending ||
+                       (schedule != Schedule::descending && block_.random().next() % 2 == 0);
+    if (early) execute_until(group, number + 1);
+    block_.wake(&group);
+  }
+}
+
+void TensorCores::execute_until(Warpgroup& group, std::uint64_t end) {
+  const unsigned char* const shared = block_.shared().dynamic();
+  for (; group.executed < end; ++group.executed) {
+    const Multiplication& multiplication = group.queue[group.executed - group.first];
+    const Wgmma& operands = multiplication.operands;
+    auto step_of = [&](std::uint64_t descriptor, int row, void* bytes) {
+      for (std::uint32_t run = 0; run < kStepBytes; run += kRunBytes) {
+        std::memcpy(static_cast<unsigned char*>(bytes) + run,
+                    shared + swizzle_128(row_address(descriptor, row) + run), kRunBytes);
+      }
+    };
+    detail::WgmmaRow a[kWarps * kWarpRows];
+    detail::WgmmaRow b[256];
+    for (int row = 0; row < kWarps * kWarpRows; ++row) step_of(operands.a, row, a[row].bytes);
+    for (int row = 0; row < operands.n; ++row) step_of(operands.b, row, b[row].bytes);
+    float* d[kWarps];
+    for (int warp = 0; warp < kWarps; ++warp) d[warp] = multiplication.slices[warp]->values;
+    detail::multiply_wgmma(operands.format, operands.n, a, b, operands.accumulate, d);
+  }
+}
+
+void TensorCores::fence(Where where) { own_queue(where).fenced = true; }
+
+void TensorCores::commit(Where where) {
+  WarpQueue& queue = own_queue(where);
+  ++queue.num_groups;
+  queue.group_ends.push_back(queue.num_issued);
+}
+
+void TensorCores::begin_wait(int pending, Where where) {
+  WarpQueue& queue = own_queue(where);
+  queue.goal = queue.num_waited;
+  for (; queue.group_ends.size() > static_cast<std::size_t>(pending); queue.group_ends.pop_front()) {
+    queue.goal = queue.group_ends.front();
+  }
+}
+
+// The first lane to come through does it for its warp.
+void TensorCores::finish_wait(Where where) {
+  Warpgroup& group = own_group(where);
+  WarpQueue& queue = own_queue(where);
+  auto issued_by_all = [&] {
+    return std::all_of(group.warps, group.warps + kWarps,
+                       [&](const WarpQueue& other) { return other.num_issued >= queue.goal; });
+  };
+  while (!issued_by_all()) block_.wait_for(&group, "wgmma_wait", where);
+  sanitizer::acquire(&group.sync);
+  if (queue.num_waited == queue.goal) return;
+  execute_until(group, queue.goal);
+  write_back(group, queue, where);
+}
+
+void TensorCores::write_back(Warpgroup& group, WarpQueue& queue, Where where) {
+  const auto warp = &queue - group.warps;
+  queue.fenced = false;
+  for (; queue.num_waited < queue.goal; ++queue.num_waited) {
+    --group.queue[queue.num_waited - group.first].slices[warp]->unfinished;
+  }
+  for (std::size_t i = 0; i < queue.in_flight.size();) {
+    Slice& slice = *queue.in_flight[i];
+    if (slice.unfinished > 0) {
+      ++i;
+      continue;
+    }
+    for (const float* lane : slice.lanes) {
+      if (!poisoned(lane, slice.n / 2)) block_.fault("wgmma: accumulators were written while in flight", where);
+    }
+    slice.for_each([](float& held, const float& value) { held = value; });
+    queue.finished.push_back(std::move(queue.in_flight[i]));
+    queue.in_flight.erase(queue.in_flight.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  auto waited_by_all = [&](std::uint64_t number) {
+    return std::all_of(group.warps, group.warps + kWarps,
+                       [&](const WarpQueue& other) { return other.num_waited > number; });
+  };
+  for (; !group.queue.empty() && waited_by_all(group.first); ++group.first) group.queue.pop_front();
+}
+
+void TensorCores::check_end() const {
+  for (int g = 0; g < kMostWarpgroups; ++g) {
+    for (const Multiplication& multiplication : groups_[g].queue) {
+      if (multiplication.num_warps < kWarps) {
+        block_.fault(fmt::format("wgmma: only {} of warpgroup {}'s four warps took part", multiplication.num_warps, g),
+                     multiplication.operands.where, g * kWarps * detail::kWarpSize);
+      }
+    }
+  }
+}
+
+// --- What the running thread calls
+
+namespace detail {
+
+namespace {
+
+TensorCores& tensor_cores() { return active("wgmma", {}).hopper().tensor_cores; }
+
+void complete_wgmma(void* const (&operands)[kWarpSize], unsigned mask) {
+  if (mask != kFullMask) fault("wgmma: needs all 32 lanes of the warp", static_cast<Wgmma*>(operands[0])->where);
+  tensor_cores().issue(operands);
+}
+void complete_fence(void* const (&operands)[kWarpSize], unsigned) {
+  tensor_cores().fence(*static_cast<const Where*>(operands[0]));
+}
+void complete_commit(void* const (&operands)[kWarpSize], unsigned) {
+  tensor_cores().commit(*static_cast<const Where*>(operands[0]));
+}
+
+struct Wait {
+  int pending;
+  Where where;
+};
+void complete_wait(void* const (&operands)[kWarpSize], unsigned) {
+  const Wait& wait = *static_cast<const Wait*>(operands[0]);
+  tensor_cores().begin_wait(wait.pending, wait.where);
+}
+
+constexpr Collective kWgmma{"wgmma", true, false, complete_wgmma};
+constexpr Collective kFence{"wgmma_fence", true, false, complete_fence};
+constexpr Collective kCommit{"wgmma_commit", true, false, complete_commit};
+constexpr Collective kWait{"wgmma_wait", true, false, complete_wait};
+
+}  // namespace
+
+void issue_wgmma(Wgmma& operands) { join(kWgmma, kFullMask, &operands, operands.where); }
+
+}  // namespace detail
+
+std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, Where where) {
+  Block& block = detail::active("wgmma_descriptor", where);
+  detail::check_aligned(shared, 16, "wgmma_descriptor: start is not aligned to 16 bytes", where);
+  if (!block.in_dynamic(shared, 16)) {
+    block.fault("wgmma_descriptor: start is not within the block's dynamic shared memory", where);
+  }
+  if (group_stride % 16 != 0 || group_stride >> 18 != 0) {
+    block.fault(fmt::format("wgmma_descriptor: a stride of {} bytes; multiples of 16 below 2^18 are allowed", group_stride),
+                where);
+  }
+  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
+  constexpr std::uint64_t kLeadingIgnored = std::uint64_t{1} << 16;
+  const auto start = static_cast<std::uint64_t>(static_cast<const unsigned char*>(shared) - block.shared().dynamic());
+  return kSwizzle128 | std::uint64_t{group_stride >> 4} << 32 | kLeadingIgnored | start >> 4;
+}
+
+void wgmma_fence(Where where) { detail::join(detail::kFence, detail::kFullMask, &where, where); }
+void wgmma_commit(Where where) { detail::join(detail::kCommit, detail::kFullMask, &where, where); }
+void wgmma_wait(int pending, Where where) {
+  detail::Wait wait{pending, where};
+  detail::join(detail::kWait, detail::kFullMask, &wait, where);
+  detail::tensor_cores().finish_wait(where);
+}
+
+}  // namespace ladder::simt

@@ -1,0 +1,57 @@
+// The emulated branch of dev/ptx/wgmma.h. Accumulators are NaN from the issue until the wait for their group. A
+// multiplication reads shared memory when its warpgroup's last warp issues it, on the ascending schedule; at the first
+// wait that covers it, on the descending one; on the seeded ones, the one or the other. It is finished once all four
+// warps have issued it, so one warp's wait speaks for the whole warpgroup's reads, as on the GPU.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/simt/runtime.h"
+
+namespace ladder::simt {
+
+namespace detail {
+
+enum class WgmmaFormat : std::uint8_t { bf16, f16, tf32 };
+
+// What one lane hands in.
+struct Wgmma {
+  float* d;  // [n / 2]
+  std::uint64_t a;
+  std::uint64_t b;
+  int n;
+  WgmmaFormat format;
+  bool accumulate;
+  Where where;
+};
+
+void issue_wgmma(Wgmma& operands);
+
+}  // namespace detail
+
+// As the hardware has it: bits 0-13 the start in units of 16 bytes, 16-29 unused with this layout, 32-45 the stride in
+// units of 16 bytes, 62-63 the swizzle. Shared addresses count from the dynamic part's start.
+std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, Where where = Where::here());
+
+void wgmma_fence(Where where = Where::here());
+void wgmma_commit(Where where = Where::here());
+void wgmma_wait(int pending, Where where = Where::here());
+
+template <class T, int kN>
+void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate, Where where = Where::here()) {
+  static_assert(kN % 8 == 0 && kN >= 8 && kN <= 256, "the widths that wgmma has");
+  static_assert(std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, __half> || std::is_same_v<T, float>,
+                "the element types that the emulator has");
+  using detail::WgmmaFormat;
+  constexpr WgmmaFormat kFormat = std::is_same_v<T, __nv_bfloat16> ? WgmmaFormat::bf16
+                                  : std::is_same_v<T, __half>      ? WgmmaFormat::f16
+                                                                   : WgmmaFormat::tf32;
+  detail::Wgmma operands{d, a, b, kN, kFormat, accumulate, where};
+  detail::issue_wgmma(operands);
+}
+
+}  // namespace ladder::simt
