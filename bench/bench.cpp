@@ -207,11 +207,10 @@ int run(const char* layer, int argc, char** argv) {
 
   std::unique_ptr<Session> session;
   if (!listing) {
-    session = std::make_unique<Session>(
-        SessionOptions{.seed = options.seed,
-                       .timed = options.mode == Mode::check_and_time,
-                       .samples = options.samples,
-                       .search = options.opponent_search});
+    session = std::make_unique<Session>(SessionOptions{.seed = options.seed,
+                                                       .timed = options.mode == Mode::check_and_time,
+                                                       .samples = options.samples,
+                                                       .search = options.opponent_search});
     if (session->calibration()) print_calibration(people, *session->calibration());
   }
   add_context(environment());

@@ -191,25 +191,26 @@ void add_options(CLI::App& app, Words& words) {
   app.add_flag("--once", words.once, "exactly one launch, in an NVTX range, for a profiler; not checked, not timed");
   app.add_flag("--list", words.list, "list the versions and leave");
   app.add_option("--seed", words.seed, "of the inputs (default: another one every run)");
-  app.add_option("--schedule", words.schedule, "in which order the emulator runs threads: asc, desc, random:7, greedy:7");
+  app.add_option("--schedule", words.schedule,
+                 "in which order the emulator runs threads: asc, desc, random:7, greedy:7");
   app.add_option("--record", words.record, "write everything measured to this JSON file (results/SCHEMA.md)");
-  app.add_option("--samples", words.samples, "cold samples a version")->capture_default_str()->check(CLI::Range(1, 100000));
-  app.add_option("--opponent", words.opponent, "how far to look for the library's best plan: all, listed (by its heuristics), heuristic (its first choice)")
+  app.add_option("--samples", words.samples, "cold samples a version")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app.add_option(
+         "--opponent", words.opponent,
+         "how far to look for the library's best plan: all, listed (by its heuristics), heuristic (its first choice)")
       ->capture_default_str();
   app.add_option("--results", words.results, "where --version best looks for records")->capture_default_str();
 }
 
 std::string base_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
-std::string quoted(const std::string& word) {
-  return word.find(' ') == std::string::npos ? word : "'" + word + "'";
-}
+std::string quoted(const std::string& word) { return word.find(' ') == std::string::npos ? word : "'" + word + "'"; }
 
 }  // namespace
 
-std::string Job::name() const {
-  return fmt::format("{}/{}/{}", version->pass->path(), version->label(), problem.text);
-}
+std::string Job::name() const { return fmt::format("{}/{}/{}", version->pass->path(), version->label(), problem.text); }
 
 std::optional<Options> parse_options(const std::string& layer, int argc, char** argv) {
   Options options;

@@ -28,7 +28,7 @@ struct Options {
   const Pass* pass = nullptr;
   Mode mode = Mode::check;
   bool list = false;
-  std::vector<Job> jobs;  // by problem, so that all versions of one share the judge's and the opponent's work
+  std::vector<Job> jobs;           // by problem, so that all versions of one share the judge's and the opponent's work
   std::vector<std::string> notes;  // what was decided for the user, a line each
   std::uint64_t seed = 0;
   std::string schedule;  // of the emulator; empty for its default

@@ -49,11 +49,12 @@ json columns(const std::vector<Sample>& samples) {
 json to_json(const std::optional<Times>& times) {
   if (!times) return nullptr;
   const MedianInterval& cold = times->cold_seconds;
-  return {{"cold_seconds", {{"median", cold.median}, {"low", cold.low}, {"high", cold.high}, {"coverage", cold.coverage}}},
-          {"warm_seconds", times->warm.empty() ? json() : json(times->warm_seconds)},
-          {"throttled_samples", times->throttled},
-          {"cold_samples", columns(times->cold)},
-          {"warm_samples", columns(times->warm)}};
+  return {
+      {"cold_seconds", {{"median", cold.median}, {"low", cold.low}, {"high", cold.high}, {"coverage", cold.coverage}}},
+      {"warm_seconds", times->warm.empty() ? json() : json(times->warm_seconds)},
+      {"throttled_samples", times->throttled},
+      {"cold_samples", columns(times->cold)},
+      {"warm_samples", columns(times->warm)}};
 }
 
 json to_json(const Verdict& verdict) {

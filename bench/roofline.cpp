@@ -24,10 +24,13 @@ constexpr Rates kRates[] = {
 
 int multiply_adds(const Rates& rates, Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return rates.fp32;
-    case Dtype::tf32: return rates.tf32;
+    case Dtype::f32:
+      return rates.fp32;
+    case Dtype::tf32:
+      return rates.tf32;
     case Dtype::bf16:
-    case Dtype::f16: break;
+    case Dtype::f16:
+      break;
   }
   return rates.half;
 }

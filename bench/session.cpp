@@ -271,8 +271,8 @@ void Session::time(const Version& v, const Case& c, Rival& rival, Result& result
   const Sample typical{.seconds = median_of(version_times.cold, &Sample::seconds),
                        .stamp_seconds = median_of(version_times.cold, &Sample::stamp_seconds),
                        .wall_seconds = median_of(version_times.cold, &Sample::wall_seconds)};
-  for (const std::string& doubt : {timer_->calibration().failure, disagreement(timer_->calibration(), typical),
-                                   impossible(c, version_times)}) {
+  for (const std::string& doubt :
+       {timer_->calibration().failure, disagreement(timer_->calibration(), typical), impossible(c, version_times)}) {
     if (doubt.empty() || result.verdict.status != Status::pass) continue;
     result.verdict.status = Status::untrusted;
     result.verdict.reason = doubt;

@@ -31,7 +31,7 @@ struct OpponentResult {
   Plan heuristic;
   std::vector<Plan> tried;
   std::size_t workspace_bytes = 0;
-  Verdict verdict;      // of the best plan's output, by the judge
+  Verdict verdict;                       // of the best plan's output, by the judge
   std::optional<Times> times;            // of the best plan
   std::optional<Times> heuristic_times;  // of the plan an untuned user gets
 };

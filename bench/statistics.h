@@ -7,8 +7,8 @@ namespace ladder {
 
 struct MedianInterval {
   double median = 0;
-  double low = 0;   // the median of what the samples were drawn from lies between these two
-  double high = 0;  // with the coverage asked for, or a little more
+  double low = 0;       // the median of what the samples were drawn from lies between these two
+  double high = 0;      // with the coverage asked for, or a little more
   double coverage = 0;  // the probability itself; less than asked for if the samples are too few
 };
 

@@ -90,15 +90,20 @@ void TableReporter::print(const Result& result) {
 // A row for the library, once a problem, above the versions that meet it.
 void TableReporter::print_opponent(const Result& result) {
   const OpponentResult& opponent = result.opponent;
+  // Said once for each reason, and not where nobody expects an opponent.
+  if (opponent.library.empty() && !opponent.reason.empty() && backend::kind() == backend::Kind::gpu &&
+      reasons_.insert(opponent.reason).second) {
+    std::cout << "no opponent: " << opponent.reason << std::endl;
+  }
   if (opponent.library.empty() || !opponent.times || opponent_problem_ == result.problem.text) return;
   opponent_problem_ = result.problem.text;
   Row row = row_of(result.problem, opponent.times, opponent.verdict);
   row.version = opponent.library;
   row.opponent = "1.00";
   row.heuristic = ratio(opponent.heuristic_times, *opponent.times);
-  row.status += fmt::format("  {} (best of {})", opponent.best.name,
-                            std::count_if(opponent.tried.begin(), opponent.tried.end(),
-                                          [](const Plan& plan) { return plan.seconds > 0; }));
+  row.status += fmt::format(
+      "  {} (best of {})", opponent.best.name,
+      std::count_if(opponent.tried.begin(), opponent.tried.end(), [](const Plan& plan) { return plan.seconds > 0; }));
   print_row(row, version_width_, problem_width_);
 }
 

@@ -3,7 +3,8 @@
 
 #include <benchmark/benchmark.h>
 
-#include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "bench/options.h"
@@ -27,7 +28,8 @@ class TableReporter : public benchmark::BenchmarkReporter {
   std::size_t printed_ = 0;
   int version_width_ = 7;
   int problem_width_ = 7;
-  std::string opponent_problem_;  // whose opponent has its row already
+  std::string opponent_problem_;   // whose opponent has its row already
+  std::set<std::string> reasons_;  // for which there was no opponent, as printed
 };
 
 // "12 passed, 1 failed, 3 skipped, 0 untrusted"

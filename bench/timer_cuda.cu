@@ -204,8 +204,7 @@ struct Timer::Impl {
         expected.push_back(1e-9 * static_cast<double>(gate().spun_ns));
         errors.push_back(s.seconds - calibration.empty.seconds - expected.back());
       }
-      calibration.spins.push_back(
-          {.expected_seconds = median(expected), .seconds = median(expected) + median(errors)});
+      calibration.spins.push_back({.expected_seconds = median(expected), .seconds = median(expected) + median(errors)});
     }
 
     const std::size_t copy_bytes = std::max<std::size_t>(4 * backend::device().l2_bytes, std::size_t{256} << 20);

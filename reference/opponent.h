@@ -30,9 +30,9 @@ enum class Search {
 class Opponent {
  public:
   virtual ~Opponent() = default;
-  virtual std::string library() const = 0;             // "cuDNN 9.19.0"
-  virtual void launch(Stream stream) = 0;              // the plan that measured fastest
-  virtual void launch_heuristic(Stream stream) = 0;    // what the library's heuristic picks first: an untuned user's plan
+  virtual std::string library() const = 0;           // "cuDNN 9.19.0"
+  virtual void launch(Stream stream) = 0;            // the plan that measured fastest
+  virtual void launch_heuristic(Stream stream) = 0;  // what the library's heuristic picks first: an untuned user's plan
   virtual const Plan& best() const = 0;
   virtual const Plan& heuristic() const = 0;
   virtual const std::vector<Plan>& tried() const = 0;  // every plan, the failed ones too
@@ -54,8 +54,8 @@ OpponentFactory opponent_of(const Pass& pass);
 
 }  // namespace ladder
 
-#define LADDER_OPPONENT(P, factory) \
-  namespace {                       \
-  [[maybe_unused]] const bool ladder_opponent_registered = \
+#define LADDER_OPPONENT(P, factory)                                 \
+  namespace {                                                       \
+  [[maybe_unused]] const bool ladder_opponent_registered =          \
       ::ladder::register_opponent(::ladder::pass_of<P>(), factory); \
   }

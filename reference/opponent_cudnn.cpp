@@ -53,7 +53,7 @@ std::string version_string() {
 
 // Every choice of an engine's knobs, if they are few; else its defaults alone.
 std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> knob_choices(fe::graph::Graph& graph,
-                                                                          std::int64_t engine) {
+                                                                           std::int64_t engine) {
   std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> choices = {{}};
   std::vector<fe::Knob> knobs;
   if (graph.get_knobs_for_engine(engine, knobs).is_bad()) return choices;
@@ -238,10 +238,13 @@ std::shared_ptr<void> device_buffer(std::size_t bytes) {
 
 fe::DataType_t cudnn_type(Dtype dtype) {
   switch (dtype) {
-    case Dtype::bf16: return fe::DataType_t::BFLOAT16;
-    case Dtype::f16: return fe::DataType_t::HALF;
+    case Dtype::bf16:
+      return fe::DataType_t::BFLOAT16;
+    case Dtype::f16:
+      return fe::DataType_t::HALF;
     case Dtype::f32:
-    case Dtype::tf32: break;
+    case Dtype::tf32:
+      break;
   }
   return fe::DataType_t::FLOAT;
 }

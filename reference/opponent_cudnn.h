@@ -17,11 +17,11 @@ namespace ladder {
 
 // One way of posing a case to cuDNN.
 struct CudnnGraph {
-  std::string layout = {};                                 // "nhwc": shown behind a plan's name
+  std::string layout = {};                                   // "nhwc": shown behind a plan's name
   std::shared_ptr<cudnn_frontend::graph::Graph> graph = {};  // operations and tensors, not yet validated
-  std::unordered_map<std::int64_t, void*> pointers = {};  // device memory of its tensors, by their uid
-  std::function<void()> finish = {};                       // see Opponent::finish; may be empty
-  std::vector<std::shared_ptr<void>> owned = {};           // device memory that lives as long as the graph
+  std::unordered_map<std::int64_t, void*> pointers = {};     // device memory of its tensors, by their uid
+  std::function<void()> finish = {};                         // see Opponent::finish; may be empty
+  std::vector<std::shared_ptr<void>> owned = {};             // device memory that lives as long as the graph
 };
 
 // Device memory that frees itself, filled with NaN bytes.

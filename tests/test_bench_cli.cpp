@@ -117,8 +117,8 @@ TEST(BenchCli, OnceLaunchesEveryJobOnce) {
 
 TEST(BenchCli, GoogleBenchmarksFlagsWork) {
   const std::filesystem::path out = std::filesystem::temp_directory_path() / ("ladder_gb_" + std::to_string(getpid()));
-  const Ended ended = bench({"--version", "1", "--set", "ci", "--dtype", "fp32", "--check", "--benchmark_filter=c24 k40",
-                             "--benchmark_out=" + out.string()});
+  const Ended ended = bench({"--version", "1", "--set", "ci", "--dtype", "fp32", "--check",
+                             "--benchmark_filter=c24 k40", "--benchmark_out=" + out.string()});
   SKIP_WITHOUT_DEVICE(ended);
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_NE(ended.out.find("1 passed, 0 failed"), std::string::npos) << ended.out;

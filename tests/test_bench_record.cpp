@@ -49,7 +49,8 @@ class Record : public testing::Test {
 Ended shell(const std::string& command) { return test::run_program({"bash", "-c", command}); }
 
 std::string checking(const std::string& record) {
-  return test::built_program("bench_conv3x3") + " --version 1 --set ci --dtype fp32 --check --seed 11 --record " + record;
+  return test::built_program("bench_conv3x3") + " --version 1 --set ci --dtype fp32 --check --seed 11 --record " +
+         record;
 }
 
 #define SKIP_WITHOUT_DEVICE(ended) \
@@ -73,9 +74,9 @@ TEST_F(Record, HoldsWhatTheSchemaSays) {
   EXPECT_TRUE(record["environment"]["dirty"].is_boolean());
   ASSERT_FALSE(record["results"].empty());
   for (const json& result : record["results"]) {
-    expect_keys(result, {"layer", "pass", "version", "idea", "problem", "dtype", "flops", "min_read_bytes",
-                         "min_write_bytes", "roofline_seconds", "workspace_bytes", "verdict", "times", "opponent",
-                         "command"});
+    expect_keys(result,
+                {"layer", "pass", "version", "idea", "problem", "dtype", "flops", "min_read_bytes", "min_write_bytes",
+                 "roofline_seconds", "workspace_bytes", "verdict", "times", "opponent", "command"});
     expect_keys(result["verdict"], {"status", "reason", "error", "worst_over_bound", "unwritten"});
     EXPECT_EQ(result["verdict"]["status"], "PASS");
     EXPECT_GT(result["verdict"]["error"].get<double>(), 0);
@@ -130,8 +131,8 @@ TEST_F(Record, TimesAndOpponentGoThroughJson) {
 
 TEST_F(Record, AnUnwritablePathIsRefusedBeforeAnyWork) {
   write("a_file", "");
-  for (const std::string& bad : {path("no_such_folder/r.json"), path("a_file/r.json"), folder_.string(),
-                                 std::string("/dev/full")}) {
+  for (const std::string& bad :
+       {path("no_such_folder/r.json"), path("a_file/r.json"), folder_.string(), std::string("/dev/full")}) {
     const Ended ended = shell(checking(bad));
     SKIP_WITHOUT_DEVICE(ended);
     EXPECT_EQ(ended.code, 2) << bad;
