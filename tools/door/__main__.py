@@ -17,9 +17,9 @@ Ladder: CUDA kernels, climbed version by version, checked and timed.
   ./ladder list                      layers, passes and versions
   ./ladder new <layer>/<pass> <idea> --from N
                                      the next version's file, made from version N
-  ./ladder build [--preset NAME] [--werror]
-                                     build only; presets: emulator, cuda, profile, sanitize, tsan
-  ./ladder setup [--preset NAME]     fetch what is missing, and nothing else
+  ./ladder build [--preset NAME] [--werror] [targets...]
+                                     build only; presets: emulator, clang, cuda, profile, sanitize, tsan
+  ./ladder setup [--preset NAME]     fetch what is missing, and nothing else; --dev: clang, clang-format, clang-tidy too
   ./ladder table [--check]           the tables and pictures of the READMEs, from results/
   ./ladder resources                 registers, shared memory and spills of every kernel
   ./ladder format [--check]          clang-format over the tree
@@ -96,10 +96,11 @@ def build_only(arguments):
     parser = _parser("build", device=True)
     parser.add_argument("--preset", choices=paths.PRESETS)
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
+    parser.add_argument("targets", nargs="*", help="all by default")
     options = parser.parse_args(arguments)
     preset = _preset(options)
     _ready(preset)
-    build.build(preset, _cmake_options(options))
+    build.build(preset, _cmake_options(options), options.targets)
     say.line(f"built: {build.folder(preset)}")
     return 0
 
@@ -107,9 +108,13 @@ def build_only(arguments):
 def setup_only(arguments):
     parser = _parser("setup", device=True)
     parser.add_argument("--preset", choices=paths.PRESETS)
+    parser.add_argument("--dev", action="store_true", help="what the checks of the sources need as well")
     options = parser.parse_args(arguments)
     preset = _preset(options)
-    setup.ensure(preset, again=True)
+    if setup.ensure(preset, again=True):
+        build.forget(preset)
+    if options.dev:
+        setup.ensure_dev_tools()
     say.line(f"ready to build {preset}")
     return 0
 

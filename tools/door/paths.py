@@ -7,7 +7,7 @@ PRIVATE = ROOT / ".ladder"
 BUILD = ROOT / "build"
 DEV = ROOT / "dev"
 
-PRESETS = ("emulator", "cuda", "profile", "sanitize", "tsan")
+PRESETS = ("emulator", "clang", "cuda", "profile", "sanitize", "tsan")
 CUDA_PRESETS = ("cuda", "profile")
 
 

@@ -42,6 +42,18 @@ def ensure(preset, again=False):
     return any(changed)
 
 
+def ensure_dev_tools():
+    """What the checks of the sources need: clang, clang-format and clang-tidy."""
+    programs = {"clang++": "clang", "clang-format": "clang-format", "clang-tidy": "clang-tidy"}
+    missing = {package for program, package in programs.items() if shutil.which(program) is None}
+    if not missing:
+        return
+    if not debian.present() or debian.rights() is None:
+        raise Failure(f"missing, and no root to install them: {' '.join(sorted(missing))}")
+    with lock.held(PRIVATE / "setup.lock"):
+        debian.install(missing, LOG)
+
+
 def _stamp(kind):
     return PRIVATE / f"ready-{kind}"
 

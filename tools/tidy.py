@@ -1,0 +1,47 @@
+"""clang-tidy over the host sources: tools/tidy.py [--build build/emulator] [files...]. Exits 1 on a finding."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("core", "dev", "reference", "bench")
+NOT_IN_THE_EMULATOR = ("_cuda.cpp", "_cudnn.cpp")
+
+
+def sources():
+    found = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.cpp"))
+    return [path for path in found if not path.name.endswith(NOT_IN_THE_EMULATOR)]
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "emulator")
+    parser.add_argument("files", nargs="*", type=Path)
+    options = parser.parse_args(arguments)
+    program = shutil.which("clang-tidy")
+    if not program:
+        print("tidy: clang-tidy is missing: ./ladder setup --dev installs it", file=sys.stderr)
+        return 1
+    if not (options.build / "compile_commands.json").exists():
+        print(f"tidy: no compile_commands.json in {options.build}: ./ladder build --preset emulator", file=sys.stderr)
+        return 1
+
+    def check(file):
+        return subprocess.run([program, "--quiet", "-p", options.build, file], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        results = list(pool.map(check, options.files or sources()))
+    for result in results:
+        if result.returncode != 0:
+            print(result.stdout, end="")
+    return 1 if any(result.returncode for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
