@@ -105,7 +105,9 @@ TEST(Registry, VersionsAreInOrderAndKnowTheirNames) {
   const auto versions = versions_of(fprop());
   ASSERT_FALSE(versions.empty());
   for (std::size_t i = 0; i < versions.size(); ++i) {
-    if (i > 0) EXPECT_LT(versions[i - 1]->number, versions[i]->number);
+    if (i > 0) {
+      EXPECT_LT(versions[i - 1]->number, versions[i]->number);
+    }
     EXPECT_EQ(&find_version(fprop(), versions[i]->number), versions[i]);
     EXPECT_TRUE(versions[i]->file.ends_with("/" + versions[i]->label() + ".cu")) << versions[i]->file;
   }
