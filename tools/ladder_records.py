@@ -87,11 +87,16 @@ def _row(file, record, device, result):
         reason=result["verdict"]["reason"],
         flops=float(result["flops"]),
         cold=float(times["cold_seconds"]["median"]) if times else math.nan,
-        warm=float(times["warm_seconds"]) if times else math.nan,
-        roofline=float(result.get("roofline_seconds", math.nan)),
+        warm=_number(times["warm_seconds"]) if times else math.nan,
+        roofline=_number(result["roofline_seconds"]),
         opponent=opponent["library"] or "",
         opponent_cold=float(opponent_times["cold_seconds"]["median"]) if opponent_times else math.nan,
     )
+
+
+def _number(value):
+    """null is no figure."""
+    return math.nan if value is None else float(value)
 
 
 def geometric_mean(values):

@@ -217,6 +217,7 @@ def draw(title, data):
     axes.axhline(1, color="black", linewidth=1, linestyle="--")
     axes.annotate("opponent's best plan", (0, 1), textcoords="offset points", xytext=(0, -11), fontsize=8)
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylabel("time / opponent's time (lower is faster)")
     axes.set_xticks(list(ticks.values()),
                     [f"v{version:02d}\n" + ideas[version].replace("_", "\n") for version in ticks], fontsize=8)
