@@ -32,7 +32,7 @@ def _configure(preset, options):
     # Ninja runs CMake again by itself when a CMake file has changed.
     if (folder(preset) / "build.ninja").exists() and not options:
         return
-    command = [tools.cmake(), "--preset", preset, f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}", *options]
+    command = [tools.cmake(), "-S", str(ROOT), "--preset", preset, f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}", *options]
     run.logged(f"configuring {preset}", command, PRIVATE / f"configure-{preset}.log", tools.environment())
 
 
