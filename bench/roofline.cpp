@@ -49,7 +49,7 @@ double peak_flops(const backend::DeviceInfo& device, Dtype dtype) {
 }
 
 double warm_floor_seconds(const backend::DeviceInfo& device, const Case& c) {
-  return seconds(c.flops, peak_flops(device, c.dtype));
+  return seconds(c.flops * c.least_arithmetic, peak_flops(device, c.dtype));
 }
 
 double cold_floor_seconds(const backend::DeviceInfo& device, const Case& c) {
@@ -57,7 +57,7 @@ double cold_floor_seconds(const backend::DeviceInfo& device, const Case& c) {
 }
 
 double roofline_seconds(const backend::DeviceInfo& device, const Case& c) {
-  return std::max(warm_floor_seconds(device, c),
+  return std::max(seconds(c.flops, peak_flops(device, c.dtype)),
                   seconds(c.min_read_bytes() + c.min_write_bytes(), device.dram_bytes_per_s));
 }
 

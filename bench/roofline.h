@@ -10,12 +10,12 @@ namespace ladder {
 // accumulation; 0 for an architecture that is not in the table.
 double peak_flops(const backend::DeviceInfo& device, Dtype dtype);
 
-// Seconds below which no kernel can be that does the case's arithmetic as written and reads its inputs from DRAM; with
-// warm caches only the arithmetic counts. 0 if nothing is known.
+// Seconds below which no kernel can be that does the case's least arithmetic and reads its inputs from DRAM; with warm
+// caches only the arithmetic counts. 0 if nothing is known.
 double cold_floor_seconds(const backend::DeviceInfo& device, const Case& c);
 double warm_floor_seconds(const backend::DeviceInfo& device, const Case& c);
 
-// The roofline's time: arithmetic at the peak, or every input read and every output written once, whichever is longer.
+// The roofline's time: the formula's arithmetic at the peak, or every input read and every output written once, whichever is longer.
 double roofline_seconds(const backend::DeviceInfo& device, const Case& c);
 
 }  // namespace ladder

@@ -196,7 +196,8 @@ Result Session::run(const Version& v, const Case& c) {
   return result;
 }
 
-void Session::time(const Version& v, const Case& c, Rival& rival, Result& result) {
+void Session::time(const Version& v, const Case& plain, Rival& rival, Result& result) {
+  const Case c = v.judged_as(plain);
   const auto normal = judged(c, Pattern::normal, options_.seed);
   const auto integer = judged(c, Pattern::integer, options_.seed);
   DeviceTensors tensors(c, normal->inputs, v.workspace_bytes(c));

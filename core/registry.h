@@ -59,7 +59,8 @@ struct Case {
   double flops = 0;
   std::int64_t reduction_length = 1;
   std::vector<TensorSpec> tensors;
-  double error_growth = 1;              // see VersionDef
+  double error_growth = 1;              // of the version at hand, see VersionDef
+  double least_arithmetic = 1;          // likewise
   std::shared_ptr<const void> problem;  // the layer's own Problem
 
   double min_read_bytes() const;   // every input once
@@ -84,6 +85,7 @@ struct Version {
   std::vector<Dtype> dtypes;
   int min_arch = 0;   // compute capability times ten (80, 90) below which it cannot run
   double error_growth = 1;
+  double least_arithmetic = 1;
   std::string needs;  // one phrase for --list, or empty
 
   // Why this version cannot run the case, or null. The harness has asked about dtype and architecture already.
@@ -94,7 +96,7 @@ struct Version {
 
   bool has(Dtype dtype) const;
   std::string label() const;       // "v03_smem_tile"
-  Case judged_as(Case c) const;    // the case, with this version's error growth
+  Case judged_as(Case c) const;    // the case, with what this version's algorithm changes about it
 };
 
 // What a version file says of itself; see LADDER_VERSION.
@@ -108,6 +110,9 @@ struct VersionDef {
   // How much larger the algorithm's rounding errors may be than those of a plain sum of products. Above 1 its
   // intermediates are no such sums (Winograd), so integer problems are held to the bound and not to the last bit.
   double error_growth = 1;
+  // The share of the formula's multiplications that the algorithm cannot do without: a time below that much arithmetic at
+  // the hardware's peak is not believed. 1/4 for Winograd's F(4x4, 3x3).
+  double least_arithmetic = 1;
   const char* needs = "";
 };
 
@@ -169,6 +174,7 @@ bool register_version(const char* file, VersionDef<P> def) {
             .dtypes = std::move(def.dtypes),
             .min_arch = def.min_arch,
             .error_growth = def.error_growth,
+            .least_arithmetic = def.least_arithmetic,
             .needs = def.needs,
             .supports = [f = def.supports](const Case& c) { return f ? f(detail::problem_of<P>(c)) : nullptr; },
             .workspace_bytes = [f = def.workspace_bytes](
