@@ -48,6 +48,8 @@ def _ninja(preset, targets):
     try:
         for line in process.stdout:
             step = _NINJA_PROGRESS.match(line)
+            if step and "globbed directories" in step[3]:
+                continue  # CMake's look at the folders before every build
             if step:
                 say.progress(f"building {preset}: {step[1]} of {step[2]}, {os.path.basename(step[3])}")
             elif line.strip() and not line.startswith(quiet):

@@ -5,7 +5,7 @@ import time
 
 _QUIET_SECONDS = 15  # between progress lines where there is no terminal to overwrite
 
-_shown_at = 0.0
+_shown_at = time.monotonic()
 _open_line = False
 
 
