@@ -6,10 +6,12 @@
 #if !defined(__CUDACC__)
 
 #include <algorithm>
-#include <chrono>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <random>
 
 #include "dev/ptx/tma.h"
@@ -94,7 +96,18 @@ TEST(Mbarrier, phases_order_producers_and_consumer) {
   }
 }
 
-enum class Misuse { uninitialised, misaligned, global, twice, no_arrivals, parity, never, too_many_bytes, missed_phase };
+enum class Misuse {
+  uninitialised,
+  misaligned,
+  global,
+  twice,
+  no_arrivals,
+  parity,
+  never,
+  too_many_bytes,
+  over_arrival,
+  missed_phase,
+};
 int line = 0;
 
 __global__ void misuse_kernel(Misuse misuse, ptx::Mbarrier* global) {
@@ -126,6 +139,10 @@ __global__ void misuse_kernel(Misuse misuse, ptx::Mbarrier* global) {
       ptx::mbarrier_wait(barrier, 0);
       return;
     case Misuse::too_many_bytes: ptx::mbarrier_init(barrier, 1); return ptx::mbarrier_arrive_expect_tx(barrier, 1 << 20);
+    case Misuse::over_arrival:
+      ptx::mbarrier_init(barrier, 1);
+      ptx::mbarrier_arrive_expect_tx(barrier, 64);
+      return ptx::mbarrier_arrive(barrier);
     case Misuse::missed_phase: return;
   }
 }
@@ -143,6 +160,7 @@ TEST(Mbarrier, misuse_is_reported) {
   EXPECT_TRUE(contains(report(Misuse::no_arrivals), "0 arrivals"));
   EXPECT_TRUE(contains(report(Misuse::parity), "parity 2"));
   EXPECT_TRUE(contains(report(Misuse::too_many_bytes), "announced"));
+  EXPECT_TRUE(contains(report(Misuse::over_arrival), "one arrival more than the 1"));
   EXPECT_TRUE(contains(report(Misuse::missed_phase), "and the next one too")) << report(Misuse::missed_phase);
   const std::string deadlock = report(Misuse::never);
   EXPECT_TRUE(contains(deadlock, "deadlock")) << deadlock;
@@ -343,6 +361,435 @@ TEST(Tma, destination_is_nan_until_the_copy_lands) {
     EXPECT_EQ(after, 3.0f);
   }
 }
+
+// --- wgmma
+
+// An operand in an image of 128-byte rows: its first row, and how many rows its groups of eight lie apart.
+struct Operand {
+  int first_row;
+  int group_rows;
+
+  int row(int i) const { return first_row + i / 8 * group_rows + i % 8; }
+};
+
+// d = a b, in `steps` K steps of 32 bytes, the last half of them in a second group; plus c, where there is one. The image
+// of all operands is laid out in shared memory by plain stores.
+template <class T, int kN>
+__global__ void multiply_kernel(const T* image, int num_rows, Operand a, Operand b, int steps, const float* c, float* out) {
+  constexpr int kRowElements = 128 / sizeof(T);
+  LADDER_DYN_SMEM(smem);
+  for (int i = static_cast<int>(threadIdx.x); i < num_rows * kRowElements; i += static_cast<int>(blockDim.x)) {
+    const int byte = i % kRowElements * static_cast<int>(sizeof(T));
+    *reinterpret_cast<T*>(smem + swizzled(0, i / kRowElements, byte)) = image[i];
+  }
+  __syncthreads();
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+  const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+  auto for_each = [&](auto f) {
+    for (int i = 0; i < kN / 2; ++i) f(i, (row + i / 2 % 2 * 8) * kN + column + i / 4 * 8 + i % 2);
+  };
+  float d[kN / 2];
+  if (c) for_each([&](int i, int at) { d[i] = c[at]; });
+  std::uint64_t desc_a = ptx::wgmma_descriptor(smem + a.first_row * 128, a.group_rows * 128);
+  std::uint64_t desc_b = ptx::wgmma_descriptor(smem + b.first_row * 128, b.group_rows * 128);
+  ptx::wgmma_fence();
+  for (int step = 0; step < steps; ++step) {
+    ptx::wgmma_m64<T, kN>(d, desc_a, desc_b, c != nullptr || step > 0);
+    desc_a += 2;
+    desc_b += 2;
+    if (step == steps / 2) ptx::wgmma_commit();
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  ptx::wgmma_keep(d);
+  for_each([&](int i, int at) { out[at] = d[i]; });
+}
+
+template <class T, int kN>
+void check_multiply(Operand a, Operand b, bool accumulate) {
+  constexpr int kRowElements = 128 / sizeof(T);
+  const int num_rows = std::max(a.row(63), b.row(kN - 1)) + 1;
+  const std::vector<T> image = integers<T>(static_cast<std::size_t>(num_rows) * kRowElements, kN);
+  std::vector<float> c(64 * kN);
+  for (int i = 0; i < 64 * kN; ++i) c[i] = static_cast<float>(i % 1000);
+  auto element = [&](int row, int k) {
+    if constexpr (std::is_same_v<T, float>) return image[row * kRowElements + k];
+    else return detail::to_float(image[row * kRowElements + k]);
+  };
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule);
+    std::vector<float> out(64 * kN, -1);
+    launch(multiply_kernel<T, kN>, {1, 128, static_cast<std::size_t>(num_rows) * 128}, nullptr, image.data(), num_rows, a,
+           b, 4, accumulate ? c.data() : nullptr, out.data());
+    for (int i = 0; i < 64; ++i) {
+      for (int j = 0; j < kN; ++j) {
+        float expected = accumulate ? c[i * kN + j] : 0;
+        for (int k = 0; k < kRowElements; ++k) expected += element(a.row(i), k) * element(b.row(j), k);
+        ASSERT_EQ(out[i * kN + j], expected) << schedule << " n" << kN << " row " << i << " column " << j;
+      }
+    }
+  }
+}
+
+template <class T, int kN>
+void check_operands() {
+  constexpr int kDense = 8;
+  constexpr int kHalo = 10;  // 1280 bytes
+  check_multiply<T, kN>({0, kDense}, {64, kDense}, false);
+  check_multiply<T, kN>({0, kDense}, {64, kDense}, true);
+  check_multiply<T, kN>({3, kDense}, {80 + 5, kDense}, true);
+  check_multiply<T, kN>({11, kHalo}, {96 + 2, kDense}, false);
+  check_multiply<T, kN>({kN > 64 ? 400 : 128, kDense}, {21, kHalo}, false);
+}
+
+TEST(Wgmma, every_format_width_stride_and_start) {
+  check_operands<__nv_bfloat16, 8>();
+  check_operands<__nv_bfloat16, 64>();
+  check_operands<__nv_bfloat16, 96>();
+  check_operands<__nv_bfloat16, 128>();
+  check_operands<__nv_bfloat16, 192>();
+  check_operands<__nv_bfloat16, 256>();
+  check_operands<__half, 64>();
+  check_operands<__half, 256>();
+  check_operands<float, 64>();
+  check_operands<float, 96>();
+  check_operands<float, 256>();
+}
+
+TEST(Wgmma, tf32_ignores_the_13_low_bits) {
+  std::vector<float> image(72 * 32, 0.0f);
+  image[0] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(1.0f) | 0x1fffu);
+  image[64 * 32] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(3.0f) | 0x3fffu);
+  std::vector<float> out(64 * 8);
+  launch(multiply_kernel<float, 8>, {1, 128, 72 * 128}, nullptr, static_cast<const float*>(image.data()), 72, Operand{0, 8},
+         Operand{64, 8}, 1, static_cast<const float*>(nullptr), out.data());
+  EXPECT_EQ(out[0], std::bit_cast<float>(std::bit_cast<std::uint32_t>(3.0f) | 0x2000u));
+}
+
+// What the accumulators hold at each step: two groups on d, one on e.
+__global__ void accumulator_steps_kernel(float* seen) {
+  LADDER_DYN_SMEM(smem);
+  for (unsigned i = threadIdx.x; i < 72 * 64; i += blockDim.x) {
+    reinterpret_cast<__nv_bfloat16*>(smem)[i] = __float2bfloat16_rn(1.0f);
+  }
+  __syncthreads();
+  const std::uint64_t a = ptx::wgmma_descriptor(smem, 1024);
+  const std::uint64_t b = ptx::wgmma_descriptor(smem + 64 * 128, 1024);
+  float d[4];
+  float e[4];
+  int step = 0;
+  auto look = [&] {
+    if (threadIdx.x == 77) {
+      seen[step] = d[2];
+      seen[step + 1] = e[3];
+    }
+    step += 2;
+  };
+  for (int i = 0; i < 4; ++i) d[i] = e[i] = 5;
+  ptx::wgmma_fence();
+  ptx::wgmma_m64<__nv_bfloat16, 8>(d, a, b, true);
+  look();  // d in flight
+  ptx::wgmma_commit();
+  ptx::wgmma_m64<__nv_bfloat16, 8>(e, a, b, false);
+  ptx::wgmma_commit();
+  look();
+  ptx::wgmma_wait<1>();
+  ptx::wgmma_keep(d);
+  look();  // d is there
+  ptx::wgmma_fence();
+  ptx::wgmma_m64<__nv_bfloat16, 8>(d, a, b, true);
+  ptx::wgmma_m64<__nv_bfloat16, 8>(e, a, b, true);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<1>();
+  look();  // e's first group is done, its second is not
+  ptx::wgmma_wait<0>();
+  ptx::wgmma_keep(d);
+  ptx::wgmma_keep(e);
+  look();
+}
+
+TEST(Wgmma, accumulators_are_nan_while_in_flight) {
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule);
+    float seen[10];
+    launch(accumulator_steps_kernel, {1, 128, 72 * 128}, nullptr, static_cast<float*>(seen));
+    EXPECT_TRUE(std::isnan(seen[0]));
+    EXPECT_EQ(seen[1], 5);
+    EXPECT_TRUE(std::isnan(seen[2]));
+    EXPECT_TRUE(std::isnan(seen[3]));
+    EXPECT_EQ(seen[4], 5 + 16);
+    EXPECT_TRUE(std::isnan(seen[5]));
+    EXPECT_TRUE(std::isnan(seen[6]));
+    EXPECT_TRUE(std::isnan(seen[7]));
+    EXPECT_EQ(seen[8], 5 + 32);
+    EXPECT_EQ(seen[9], 32);
+  }
+}
+
+enum class WgmmaMisuse {
+  none,
+  no_fence,
+  no_second_fence,
+  written,
+  lanes_differ,
+  warps_differ,
+  groups_differ,
+  warp_missing,
+  warp_missing_at_wait,
+  lane_missing,
+  start,
+  outside,
+  no_descriptor,
+};
+
+__global__ void wgmma_misuse_kernel(WgmmaMisuse misuse) {
+  LADDER_DYN_SMEM(smem);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const bool odd_one = threadIdx.x == 37;
+  std::uint64_t a = ptx::wgmma_descriptor(smem + (misuse == WgmmaMisuse::start ? 16 : 0), 1024);
+  std::uint64_t b = ptx::wgmma_descriptor(smem + (misuse == WgmmaMisuse::outside ? 66 : 64) * 128, 1024);
+  if (misuse == WgmmaMisuse::no_descriptor) b &= ~(std::uint64_t{1} << 62);
+  if (misuse == WgmmaMisuse::lanes_differ && odd_one) b += 2;
+  if (misuse == WgmmaMisuse::warps_differ && warp == 2) b += 2;
+  float d[4] = {};
+  if (misuse != WgmmaMisuse::no_fence) ptx::wgmma_fence();
+  if (misuse == WgmmaMisuse::groups_differ && warp == 1) ptx::wgmma_commit();
+  if (misuse == WgmmaMisuse::lane_missing && odd_one) return;
+  const bool missing = misuse == WgmmaMisuse::warp_missing || misuse == WgmmaMisuse::warp_missing_at_wait;
+  if (missing && warp == 3) return;
+  ptx::wgmma_m64<__nv_bfloat16, 8>(d, a, b, true);
+  if (misuse == WgmmaMisuse::written) d[1] = 0;
+  ptx::wgmma_commit();
+  if (misuse == WgmmaMisuse::warp_missing) return;
+  ptx::wgmma_wait<0>();
+  if (misuse == WgmmaMisuse::no_second_fence) d[0] = 1;
+  ptx::wgmma_m64<__nv_bfloat16, 8>(d, a, b, true);  // no fence needed: d is untouched
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+}
+
+TEST(Wgmma, misuse_is_reported) {
+  auto report = [](WgmmaMisuse misuse, unsigned threads = 128) {
+    return fault_of([&] { launch(wgmma_misuse_kernel, {1, threads, 72 * 128}, nullptr, misuse); });
+  };
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule);
+    EXPECT_EQ(report(WgmmaMisuse::none), "no fault");
+    EXPECT_TRUE(contains(report(WgmmaMisuse::none, 96), "needs a warpgroup"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::none, 224), "needs a warpgroup"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::none, 112), "warp"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::no_fence), "no wgmma_fence"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::no_second_fence), "no wgmma_fence"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::written), "written while in flight"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::lanes_differ), "lanes gave different operands"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::warps_differ), "different multiplication"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::groups_differ), "different multiplication"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::warp_missing), "only 3 of warpgroup 0's four warps"));
+    const std::string missing = report(WgmmaMisuse::warp_missing_at_wait);
+    EXPECT_TRUE(contains(missing, "deadlock") && contains(missing, "wgmma_wait")) << missing;
+    const std::string lane = report(WgmmaMisuse::lane_missing);
+    EXPECT_TRUE(contains(lane, "have ended") || contains(lane, "deadlock")) << lane;
+    EXPECT_TRUE(contains(report(WgmmaMisuse::start), "starts 16 bytes into"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::outside), "not within the block's dynamic shared memory"));
+    EXPECT_TRUE(contains(report(WgmmaMisuse::no_descriptor), "no descriptor"));
+  }
+}
+
+// --- All together: a 3x3 convolution of one image, 64 channels to 64, from one halo tile a patch. One warp copies, two
+// warpgroups multiply; a tile is 16 rows of 8 pixels, a warpgroup's pixels (8x8) are the rows of A, shifted for every tap.
+
+enum class Break {
+  none,
+  no_full_wait,
+  no_empty_wait,
+  half_bytes,
+  no_wgmma_wait,
+  wrong_parity,
+  over_arrival,
+  early_release,
+  no_weights_wait,
+};
+
+constexpr int kChannels = 64;
+constexpr int kStages = 2;
+constexpr int kHaloWidth = 10;
+constexpr int kHaloBytes = kHaloWidth * 18 * 128;
+constexpr int kStageBytes = (kHaloBytes + 1023) / 1024 * 1024;
+constexpr int kWeightBytes = 9 * kChannels * 128;
+constexpr int kConvSmem = kStages * kStageBytes + kWeightBytes;
+
+__global__ void conv_kernel(const __grid_constant__ ptx::TensorMap x_map, const __grid_constant__ ptx::TensorMap w_map,
+                            float* y, int h, int w, int num_tiles, Break broken) {
+  LADDER_DYN_SMEM(smem);
+  LADDER_SHARED(ptx::Mbarrier, full, [kStages]);
+  LADDER_SHARED(ptx::Mbarrier, empty, [kStages]);
+  LADDER_SHARED(ptx::Mbarrier, weights_full, );
+  unsigned char* const weights = smem + kStages * kStageBytes;
+  const int tiles_w = ceil_div(w, 8);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      ptx::mbarrier_init(&full[s], 1);
+      ptx::mbarrier_init(&empty[s], 2);
+    }
+    ptx::mbarrier_init(&weights_full, 1);
+    ptx::mbarrier_fence_init();
+  }
+  __syncthreads();
+
+  if (threadIdx.x >= 256) {
+    ptx::release_registers<40>();
+    if (threadIdx.x != 256) return;
+    ptx::mbarrier_arrive_expect_tx(&weights_full, kWeightBytes);
+    for (int tap = 0; tap < 9; ++tap) ptx::tma_load(weights + tap * 8192, w_map, &weights_full, 0, 0, tap);
+    for (int t = 0; t < num_tiles; ++t) {
+      const int s = t % kStages;
+      if (broken != Break::no_empty_wait) ptx::mbarrier_wait(&empty[s], (t / kStages + 1) % 2);
+      ptx::mbarrier_arrive_expect_tx(&full[s], broken == Break::half_bytes ? kHaloBytes / 2 : kHaloBytes);
+      ptx::tma_load(smem + s * kStageBytes, x_map, &full[s], 0, t % tiles_w * 8 - 1, t / tiles_w * 16 - 1, 0);
+    }
+    return;
+  }
+
+  ptx::claim_registers<232>();
+  const int group = static_cast<int>(threadIdx.x) / 128;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const std::uint64_t desc_w = ptx::wgmma_descriptor(weights, 1024);
+  if (broken != Break::no_weights_wait) ptx::mbarrier_wait(&weights_full, 0);
+  for (int t = 0; t < num_tiles; ++t) {
+    const int s = t % kStages;
+    const int parity = (t / kStages + (broken == Break::wrong_parity)) % 2;
+    if (broken != Break::no_full_wait) ptx::mbarrier_wait(&full[s], parity);
+    float d[kChannels / 2];
+    ptx::wgmma_fence();
+    for (int tap = 0; tap < 9; ++tap) {
+      const int row = (8 * group + tap / 3) * kHaloWidth + tap % 3;
+      const std::uint64_t desc_x = ptx::wgmma_descriptor(smem + s * kStageBytes + row * 128, kHaloWidth * 128);
+      for (int k = 0; k < 4; ++k) {
+        ptx::wgmma_m64<__nv_bfloat16, kChannels>(d, desc_x + 2 * k, desc_w + tap * (8192 >> 4) + 2 * k, tap + k > 0);
+      }
+    }
+    ptx::wgmma_commit();
+    if (broken == Break::early_release && thread == 0) ptx::mbarrier_arrive(&empty[s]);
+    if (broken != Break::no_wgmma_wait) ptx::wgmma_wait<0>();
+    ptx::wgmma_keep(d);
+    if (broken != Break::early_release && (thread == 0 || broken == Break::over_arrival)) ptx::mbarrier_arrive(&empty[s]);
+    for (int i = 0; i < kChannels / 2; ++i) {
+      const int pixel = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
+      const int py = t / tiles_w * 16 + group * 8 + pixel / 8;
+      const int px = t % tiles_w * 8 + pixel % 8;
+      if (py < h && px < w) y[(py * w + px) * kChannels + thread % 4 * 2 + i / 4 * 8 + i % 2] = d[i];
+    }
+  }
+}
+
+struct Convolution {
+  static constexpr int kH = 19;
+  static constexpr int kW = 13;
+  std::vector<__nv_bfloat16> x = integers<__nv_bfloat16>(kH * kW * kChannels, 1);
+  std::vector<__nv_bfloat16> w = integers<__nv_bfloat16>(9 * kChannels * kChannels, 2);  // [tap][k][c]
+  Device<__nv_bfloat16> device_x{x};
+  Device<__nv_bfloat16> device_w{w};
+  std::vector<float> expected = reference();
+
+  std::vector<float> reference() const {
+    std::vector<float> y(kH * kW * kChannels);
+    for (int py = 0; py < kH; ++py) {
+      for (int px = 0; px < kW; ++px) {
+        for (int tap = 0; tap < 9; ++tap) {
+          const int iy = py + tap / 3 - 1;
+          const int ix = px + tap % 3 - 1;
+          if (iy < 0 || iy >= kH || ix < 0 || ix >= kW) continue;
+          for (int k = 0; k < kChannels; ++k) {
+            for (int c = 0; c < kChannels; ++c) {
+              y[(py * kW + px) * kChannels + k] += detail::to_float(x[(iy * kW + ix) * kChannels + c]) *
+                                                   detail::to_float(w[(tap * kChannels + k) * kChannels + c]);
+            }
+          }
+        }
+      }
+    }
+    return y;
+  }
+
+  // "right", "wrong", or the fault.
+  std::string run(Break broken) const {
+    const auto x_map = ptx::make_tensor_map(Dtype::bf16, device_x.data(), {kChannels, kW, kH, 1}, {kChannels, 10, 18, 1});
+    const auto w_map = ptx::make_tensor_map(Dtype::bf16, device_w.data(), {kChannels, kChannels, 9}, {kChannels, kChannels, 1});
+    std::vector<float> y(expected.size(), NAN);
+    try {
+      launch(conv_kernel, {1, 288, kConvSmem}, nullptr, x_map, w_map, y.data(), kH, kW, 4, broken);
+    } catch (const Fault& fault) {
+      return fault.what();
+    }
+    return y == expected ? "right" : "wrong";
+  }
+};
+
+TEST(HopperPipeline, convolves_under_every_schedule) {
+  const Convolution convolution;
+  for (const std::string& schedule : schedules(8)) {
+    const Scoped scoped(schedule);
+    EXPECT_EQ(convolution.run(Break::none), "right") << schedule;
+  }
+}
+
+// Runs the broken kernel under asc, desc and four seeds each of random and greedy. It must be caught on `at_least` of them,
+// by a fault that holds one of `signs` or, for the sign "wrong", by its result.
+void expect_caught(Break broken, const std::vector<std::string>& signs, int at_least) {
+  static const Convolution convolution;
+  const std::vector<std::string> all = schedules(4);
+  int caught = 0;
+  for (const std::string& schedule : all) {
+    const Scoped scoped(schedule);
+    const std::string outcome = convolution.run(broken);
+    if (outcome == "right") continue;
+    ++caught;
+    EXPECT_TRUE(std::any_of(signs.begin(), signs.end(), [&](const auto& sign) { return contains(outcome, sign); }))
+        << schedule << ": " << outcome;
+    if (outcome != "wrong") {
+      EXPECT_TRUE(contains(outcome, "test_simt_hopper.cpp:")) << outcome;
+    }
+    std::cout << "  " << schedule << ": " << outcome.substr(0, outcome.find(';')) << "\n";
+  }
+  EXPECT_GE(caught, at_least) << "of " << all.size() << " schedules";
+}
+
+constexpr const char* kMissedPhase = "and the next one too";
+constexpr const char* kDeadlock = "deadlock";
+constexpr const char* kLeftInFlight = "ended while the copy was in flight";
+
+#if defined(LADDER_TSAN)  // which ends the process, whatever the schedule
+TEST(HopperFaultDeathTest, no_wait_for_the_data_is_a_race) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  constexpr int kRaceStatus = 66;
+  for (const std::string& schedule : schedules(1)) {
+    EXPECT_EXIT(
+        {
+          const Scoped scoped(schedule);
+          Convolution().run(Break::no_full_wait);
+          std::exit(0);
+        },
+        testing::ExitedWithCode(kRaceStatus), "data race");
+  }
+}
+#else
+TEST(HopperFault, no_wait_for_the_data) {
+  expect_caught(Break::no_full_wait, {"wrong", kMissedPhase, kLeftInFlight}, 10);
+}
+#endif
+TEST(HopperFault, no_wait_for_the_stage_to_be_empty) {
+  expect_caught(Break::no_empty_wait, {"one arrival more than the 1 of this phase", kDeadlock}, 10);
+}
+TEST(HopperFault, half_the_bytes_announced) {
+  expect_caught(Break::half_bytes, {"11520 bytes more have landed than were announced"}, 10);
+}
+TEST(HopperFault, no_wgmma_wait) { expect_caught(Break::no_wgmma_wait, {"wrong", kDeadlock}, 10); }
+TEST(HopperFault, wrong_parity) { expect_caught(Break::wrong_parity, {"wrong", kDeadlock}, 10); }
+TEST(HopperFault, over_arrival) { expect_caught(Break::over_arrival, {"wrong", kDeadlock, kMissedPhase}, 10); }
+TEST(HopperFault, stage_released_before_it_was_read) {
+  expect_caught(Break::early_release, {"wrong", kDeadlock, kMissedPhase}, 1);
+}
+TEST(HopperFault, no_wait_for_the_weights) { expect_caught(Break::no_weights_wait, {"wrong", kLeftInFlight}, 1); }
 
 }  // namespace
 }  // namespace ladder::simt::test

@@ -124,11 +124,12 @@ Block::Fiber* Block::pick() {
 
 void Block::let_copies_land() {
   try {
-    while (hopper_.copies.busy() && num_ended_ < num_threads_ && hopper_.copies.due(ready_warps_ == 0)) {
+    while (hopper_.copies.busy() && num_ended_ < num_threads_ && hopper_.copies.take_turn(ready_warps_ == 0)) {
       hopper_.copies.land_one();
     }
   } catch (...) {
     error_ = std::current_exception();
+    sanitizer::release(kernel_->end);  // by a thread that may have ended
   }
 }
 

@@ -51,15 +51,18 @@ class CopyEngine {
  public:
   explicit CopyEngine(Block& block) : block_(block) {}
 
-  void begin_block() { in_flight_.clear(); }
+  void begin_block() {
+    in_flight_.clear();
+    num_turns_ = 0;
+  }
 
   void load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
             Where where);
 
   bool busy() const { return !in_flight_.empty(); }
-  // True if the schedule wants a copy to land now. `idle`: no thread can run.
-  bool due(bool idle);
-  // Throws Fault.
+  // A turn of the scheduler passes: true if a copy is to land before it. `idle`: no thread can run.
+  bool take_turn(bool idle);
+  // The next one to land does. Throws Fault.
   void land_one();
   // For a block whose threads have all ended. Throws Fault if copies are left over.
   void check_end() const;
@@ -70,14 +73,18 @@ class CopyEngine {
     unsigned char* destination;
     std::uint64_t* barrier;
     std::int64_t coordinates[TensorMap::kMostDims];
+    std::uint64_t deadline;  // the turn by which it lands
     Where where;
     int thread;
   };
 
+  std::uint64_t draw_deadline();
+  std::vector<Copy>::iterator next();
   void land(const Copy& copy);
 
   Block& block_;
   std::vector<Copy> in_flight_;
+  std::uint64_t num_turns_ = 0;
 };
 
 class TensorCores {
@@ -89,6 +96,7 @@ class TensorCores {
 
   // By the last lane of a warp to arrive, for all of them.
   void issue(void* const (&operands)[detail::kWarpSize]);
+  void note_reads(const detail::Wgmma& operands);
   void fence(Where where);
   void commit(Where where);
   // Closes all groups but the latest `pending` to this warp's multiplications.

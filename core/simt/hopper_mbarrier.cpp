@@ -60,6 +60,7 @@ void Mbarriers::init(std::uint64_t* barrier, unsigned arrivals, Where where) {
   if (std::find(live_.begin(), live_.end(), barrier) != live_.end()) {
     block_.fault("mbarrier: initialised twice", where);
   }
+  const sanitizer::Unseen unseen;
   live_.push_back(barrier);
   *barrier = std::bit_cast<std::uint64_t>(
       State{.expected = arrivals, .outstanding = arrivals, .bytes = 0, .parity = 0, .tag = kTag});

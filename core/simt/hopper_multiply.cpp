@@ -1,5 +1,4 @@
 // The arithmetic of one wgmma, in loops that vectorise: converted to fp32 once, B as columns.
-#include <algorithm>
 #include <cstring>
 
 #include "core/simt/formats.h"
@@ -46,11 +45,10 @@ void multiply(int n, const WgmmaRow* a, const WgmmaRow* b, bool accumulate, floa
     float values[kK];
     convert<kFormat>(a[i], values);
     float* const out = d[i / 16] + i % 16 * n;
-    if (!accumulate) std::fill(out, out + n, 0.0f);
     constexpr int kTile = 8;  // sums that stay in registers
     for (int j = 0; j < n; j += kTile) {
       float sums[kTile];
-      for (int t = 0; t < kTile; ++t) sums[t] = out[j + t];
+      for (int t = 0; t < kTile; ++t) sums[t] = accumulate ? out[j + t] : 0.0f;
       for (int k = 0; k < kK; ++k) {
         for (int t = 0; t < kTile; ++t) sums[t] += values[k] * columns[k][j + t];
       }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "core/error.h"
 #include "core/simt/block.h"
@@ -81,6 +82,7 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
             .destination = static_cast<unsigned char*>(shared),
             .barrier = barrier,
             .coordinates = {},
+            .deadline = draw_deadline(),
             .where = where,
             .thread = block_.thread()};
   std::copy(coordinates.begin(), coordinates.end(), copy.coordinates);
@@ -92,23 +94,36 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
     sanitizer::wrote(place, kRunBytes);
   }
   block_.hopper().mbarriers.begin_copy(barrier, where);
+  const sanitizer::Unseen unseen;
   in_flight_.push_back(copy);
-  if (block_.options().schedule == Schedule::ascending) land_one();
+  if (copy.deadline <= num_turns_) land_one();
 }
 
-bool CopyEngine::due(bool idle) {
-  if (idle) return true;
-  if (block_.options().schedule == Schedule::descending) return false;
-  constexpr std::uint64_t kOneIn = 64;  // a warp is 32 turns
-  return block_.random().next() % kOneIn == 0;
+// When a copy lands, in turns of the scheduler. Random delays are spread over magnitudes: a warp takes 32 turns to reach
+// its next collective, a block 1024.
+std::uint64_t CopyEngine::draw_deadline() {
+  constexpr std::uint64_t kMagnitudes = 14;
+  switch (block_.options().schedule) {
+    case Schedule::ascending: return num_turns_;
+    case Schedule::descending: return std::numeric_limits<std::uint64_t>::max() - num_turns_++;
+    case Schedule::random:
+    case Schedule::greedy: break;
+  }
+  return num_turns_ + (std::uint64_t{1} << block_.random().next() % kMagnitudes);
 }
+
+std::vector<CopyEngine::Copy>::iterator CopyEngine::next() {
+  return std::min_element(in_flight_.begin(), in_flight_.end(),
+                          [](const Copy& a, const Copy& b) { return a.deadline < b.deadline; });
+}
+
+bool CopyEngine::take_turn(bool idle) { return idle || next()->deadline <= ++num_turns_; }
 
 void CopyEngine::land_one() {
-  const bool seeded =
-      block_.options().schedule == Schedule::random || block_.options().schedule == Schedule::greedy;
-  const std::size_t which = seeded ? block_.random().next() % in_flight_.size() : in_flight_.size() - 1;
-  const Copy copy = in_flight_[which];
-  in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(which));
+  const sanitizer::Unseen unseen;
+  const auto which = next();
+  const Copy copy = *which;
+  in_flight_.erase(which);
   land(copy);
   const std::string wrong = block_.hopper().mbarriers.complete_copy(copy.barrier, copy.map.box_bytes());
   if (!wrong.empty()) block_.fault(wrong, copy.where, copy.thread);

@@ -88,6 +88,7 @@ TensorCores::TensorCores(Block& block) : block_(block), groups_(new Warpgroup[kM
 TensorCores::~TensorCores() = default;
 
 void TensorCores::begin_block(int num_threads) {
+  const sanitizer::Unseen unseen;
   num_threads_ = num_threads;
   for (int g = 0; g < kMostWarpgroups; ++g) {
     Warpgroup& group = groups_[g];
@@ -135,8 +136,15 @@ void TensorCores::check_operand(std::uint64_t descriptor, int rows, const char* 
   }
 }
 
-void TensorCores::note_reads(std::uint64_t descriptor, int first_row, int rows) const {
+// For ThreadSanitizer: a warp reads its own rows of A and all of B, and is done when it has waited.
+void TensorCores::note_reads(const Wgmma& operands) {
   if constexpr (!sanitizer::kNotesAccesses) return;
+  note_reads(operands.a, block_.thread() / detail::kWarpSize % kWarps * kWarpRows, kWarpRows);
+  note_reads(operands.b, 0, operands.n);
+  sanitizer::release(&own_group(operands.where).sync);
+}
+
+void TensorCores::note_reads(std::uint64_t descriptor, int first_row, int rows) const {
   for (int row = first_row; row < first_row + rows; ++row) {
     for (std::uint32_t run = 0; run < kStepBytes; run += kRunBytes) {
       sanitizer::did_read(block_.shared().dynamic() + swizzle_128(row_address(descriptor, row) + run), kRunBytes);
@@ -181,6 +189,7 @@ std::unique_ptr<TensorCores::Slice> TensorCores::begin_slice(WarpQueue& queue,
 }
 
 void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
+  const sanitizer::Unseen unseen;
   const Wgmma& own = *static_cast<const Wgmma*>(operands[0]);
   for (void* lane : operands) {
     const Wgmma& other = *static_cast<const Wgmma*>(lane);
@@ -226,9 +235,6 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   ++multiplication.num_warps;
   ++queue.num_issued;
 
-  note_reads(own.a, warp * kWarpRows, kWarpRows);
-  note_reads(own.b, 0, own.n);
-  sanitizer::release(&group.sync);
   if (multiplication.num_warps == kWarps) {
     const Schedule schedule = block_.options().schedule;
     const bool early = schedule == Schedule::ascending ||
@@ -263,12 +269,14 @@ void TensorCores::fence(Where where) { own_queue(where).fenced = true; }
 
 void TensorCores::commit(Where where) {
   WarpQueue& queue = own_queue(where);
+  const sanitizer::Unseen unseen;
   ++queue.num_groups;
   queue.group_ends.push_back(queue.num_issued);
 }
 
 void TensorCores::begin_wait(int pending, Where where) {
   WarpQueue& queue = own_queue(where);
+  const sanitizer::Unseen unseen;
   queue.goal = queue.num_waited;
   for (; queue.group_ends.size() > static_cast<std::size_t>(pending); queue.group_ends.pop_front()) {
     queue.goal = queue.group_ends.front();
@@ -286,6 +294,7 @@ void TensorCores::finish_wait(Where where) {
   while (!issued_by_all()) block_.wait_for(&group, "wgmma_wait", where);
   sanitizer::acquire(&group.sync);
   if (queue.num_waited == queue.goal) return;
+  const sanitizer::Unseen unseen;
   execute_until(group, queue.goal);
   write_back(group, queue, where);
 }
@@ -336,8 +345,10 @@ namespace {
 TensorCores& tensor_cores() { return active("wgmma", {}).hopper().tensor_cores; }
 
 void complete_wgmma(void* const (&operands)[kWarpSize], unsigned mask) {
-  if (mask != kFullMask) fault("wgmma: needs all 32 lanes of the warp", static_cast<Wgmma*>(operands[0])->where);
+  const Wgmma& own = *static_cast<const Wgmma*>(operands[0]);
+  if (mask != kFullMask) fault("wgmma: needs all 32 lanes of the warp", own.where);
   tensor_cores().issue(operands);
+  tensor_cores().note_reads(own);
 }
 void complete_fence(void* const (&operands)[kWarpSize], unsigned) {
   tensor_cores().fence(*static_cast<const Where*>(operands[0]));

@@ -13,8 +13,12 @@
 #if defined(LADDER_TSAN)
 #include <sanitizer/tsan_interface.h>
 // Of the runtime library, though of no public header.
-extern "C" void __tsan_read_range(void* p, unsigned long bytes);
-extern "C" void __tsan_write_range(void* p, unsigned long bytes);
+extern "C" {
+void __tsan_read_range(void* p, unsigned long bytes);
+void __tsan_write_range(void* p, unsigned long bytes);
+void __tsan_ignore_thread_begin();
+void __tsan_ignore_thread_end();
+}
 #endif
 #include <sys/mman.h>
 
@@ -62,6 +66,12 @@ inline void release_as(void* fiber, void* p) {
 inline constexpr bool kNotesAccesses = true;
 inline void did_read(const void* p, std::size_t bytes) { __tsan_read_range(const_cast<void*>(p), bytes); }
 inline void wrote(void* p, std::size_t bytes) { __tsan_write_range(p, bytes); }
+// The emulator's own bookkeeping, until the end of the scope: the library's functions are seen wherever they are called
+// from, and this memory belongs to no thread in particular.
+struct Unseen {
+  Unseen() { __tsan_ignore_thread_begin(); }
+  ~Unseen() { __tsan_ignore_thread_end(); }
+};
 // Makes the history of whole pages forgotten; their contents become zero.
 inline void forget(void* pages, std::size_t bytes) {
   mmap(pages, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -77,6 +87,9 @@ inline void release_as(void*, void*) {}
 inline constexpr bool kNotesAccesses = false;
 inline void did_read(const void*, std::size_t) {}
 inline void wrote(void*, std::size_t) {}
+struct Unseen {
+  Unseen() {}
+};
 inline void forget(void*, std::size_t) {}
 #endif
 
