@@ -83,6 +83,13 @@ class Table(unittest.TestCase):
         self.record("a.json", [result(1, 400e-6)], created="2026-01-02T00:00:00Z")
         self.assertIn("| v01 idea 1 | bf16 | 400 |", self.rendered()[0])
 
+    def test_a_later_check_keeps_the_time_and_a_later_failure_does_not(self):
+        self.record("a.json", [result(1, 200e-6), result(2, 100e-6)], created="2026-01-01T00:00:00Z")
+        self.record("b.json", [result(1, None), result(2, None, status="FAIL")], created="2026-01-02T00:00:00Z")
+        text, _ = self.rendered()
+        self.assertIn("| v01 idea 1 | bf16 | 200 |", text)
+        self.assertIn("| v02 idea 2 | bf16 | | | | | | 1 FAIL |", text)
+
     def test_what_did_not_pass_has_no_figure(self):
         self.record("a.json", [result(1, 1e-6, status="UNTRUSTED"), result(2, None, status="FAIL")])
         text, _ = self.rendered()
