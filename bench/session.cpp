@@ -184,7 +184,7 @@ Result Session::run(const Version& v, const Case& c) {
     if (rival.opponent && rival.result.verdict.status == Status::pass) {
       for (const TensorSpec& spec : c.tensors) {
         if (spec.role != Role::output) continue;
-        result.verdict = against_opponent(result.verdict, rival.result.verdict.error, spec.dtype);
+        result.verdict = against_opponent(result.verdict, rival.result.verdict.error, v.judged_as(c), spec.dtype);
       }
     }
     if (timer_ && result.verdict.status == Status::pass) time(v, c, rival, result);

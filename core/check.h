@@ -90,17 +90,19 @@ double error_bound(const Case& c, const TensorSpec& output, double value, double
 
 // Compares in pass form, so NaN fails: |y - ref| <= bound, with
 //     bound = u |ref| + g 4 sqrt(K) 2^-23 magnitude + smallest subnormal,
-// u the output dtype's unit roundoff, g the case's error growth (1 but for Winograd) and K its reduction length: the probabilistic error bound of a sum in fp32
+// u the output dtype's unit roundoff, g the case's error growth (see VersionDef) and K its reduction length: the probabilistic error bound of a sum in fp32
 // (Higham and Mary 2019, theorem 2.4, lambda = 4), doubled because tensor cores truncate where IEEE addition rounds.
-// For Pattern::integer and g = 1 the outputs must equal the judge's value rounded once to the output's dtype.
+// For Pattern::integer the outputs must equal the judge's value rounded once to the output's dtype. A version that is not
+// exact is held to the bound there too, with no magnitude below the tensor's mean.
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs);
 
 // Empty, or which null answer compare() would take for right in at least half of an output's elements.
 std::string accepted_null_answer(const Case& c, Pattern pattern, const HostTensors& inputs, const References& refs);
 
-// A pass stays one only if its error is at most twice the opponent's on the same inputs, one rounding of the output
-// granted on top: error <= 2 opponent_error + u.
-Verdict against_opponent(Verdict verdict, double opponent_error, Dtype output);
+// A pass stays one only if its error is at most twice the opponent's on the same inputs, granted on top one rounding of the
+// output and what the version declared (g of compare(), 1 unless it says otherwise):
+//     error <= 2 opponent_error + u + (g - 1) sqrt(K) 2^-24.
+Verdict against_opponent(Verdict verdict, double opponent_error, const Case& c, Dtype output);
 
 // Runs the version and judges it: SKIP with the reason where it does not support the case or no device is there, FAIL on
 // a wrong value, a launch error, an emulator fault, a damaged guard, a changed input, or work outside the stream it was

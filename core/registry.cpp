@@ -66,6 +66,7 @@ bool Version::has(Dtype dtype) const { return std::find(dtypes.begin(), dtypes.e
 
 Case Version::judged_as(Case c) const {
   c.error_growth = error_growth;
+  c.exact = exact;
   c.least_arithmetic = least_arithmetic;
   return c;
 }

@@ -60,6 +60,7 @@ struct Case {
   std::int64_t reduction_length = 1;
   std::vector<TensorSpec> tensors;
   double error_growth = 1;              // of the version at hand, see VersionDef
+  bool exact = true;                    // likewise
   double least_arithmetic = 1;          // likewise
   std::shared_ptr<const void> problem;  // the layer's own Problem
 
@@ -85,6 +86,7 @@ struct Version {
   std::vector<Dtype> dtypes;
   int min_arch = 0;   // compute capability times ten (80, 90) below which it cannot run
   double error_growth = 1;
+  bool exact = true;
   double least_arithmetic = 1;
   std::string needs;  // one phrase for --list, or empty
 
@@ -107,9 +109,11 @@ struct VersionDef {
   const char* (*supports)(const typename P::Problem&) = nullptr;
   std::size_t (*workspace_bytes)(const typename P::Problem&) = nullptr;
   int min_arch = 0;
-  // How much larger the algorithm's rounding errors may be than those of a plain sum of products. Above 1 its
-  // intermediates are no such sums (Winograd), so integer problems are held to the bound and not to the last bit.
+  // How much larger the rounding errors of its sums may be than those of plain fp32 additions.
   double error_growth = 1;
+  // False where intermediates are no sums of products of the inputs (Winograd): integer problems are then held to the
+  // bound instead of the last bit.
+  bool exact = true;
   // The share of the formula's multiplications that the algorithm cannot do without: a time below that much arithmetic at
   // the hardware's peak is not believed. 1/4 for Winograd's F(4x4, 3x3).
   double least_arithmetic = 1;
@@ -174,6 +178,7 @@ bool register_version(const char* file, VersionDef<P> def) {
             .dtypes = std::move(def.dtypes),
             .min_arch = def.min_arch,
             .error_growth = def.error_growth,
+            .exact = def.exact,
             .least_arithmetic = def.least_arithmetic,
             .needs = def.needs,
             .supports = [f = def.supports](const Case& c) { return f ? f(detail::problem_of<P>(c)) : nullptr; },

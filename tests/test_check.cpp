@@ -160,13 +160,17 @@ TEST(Compare, JudgesEveryOutput) {
 TEST(Compare, OpponentMayBeHalfAsWrongAndNoLess) {
   const double u = unit_roundoff(Dtype::f32);
   const Verdict pass{.error = 1e-4};
-  EXPECT_EQ(against_opponent(pass, 0.5e-4, Dtype::f32).status, Status::pass);
-  EXPECT_EQ(against_opponent(pass, 0.49e-4, Dtype::f32).status, Status::fail);
-  EXPECT_EQ(against_opponent({.error = u}, 0, Dtype::f32).status, Status::pass) << "one rounding is granted";
-  EXPECT_EQ(against_opponent({.error = 1.1 * u}, 0, Dtype::f32).status, Status::fail);
-  EXPECT_EQ(against_opponent({.error = kNan}, 1, Dtype::f32).status, Status::fail);
+  Case c = pass_of<conv3x3::Fprop>().parse("n1 h4 w4 c4 k4 fp32");
+  EXPECT_EQ(against_opponent(pass, 0.5e-4, c, Dtype::f32).status, Status::pass);
+  EXPECT_EQ(against_opponent(pass, 0.49e-4, c, Dtype::f32).status, Status::fail);
+  EXPECT_EQ(against_opponent({.error = u}, 0, c, Dtype::f32).status, Status::pass) << "one rounding is granted";
+  EXPECT_EQ(against_opponent({.error = 1.1 * u}, 0, c, Dtype::f32).status, Status::fail);
+  c.error_growth = 3;
+  EXPECT_EQ(against_opponent({.error = u + 2 * 6 * u}, 0, c, Dtype::f32).status, Status::pass) << "K is 36";
+  EXPECT_EQ(against_opponent({.error = u + 2.1 * 6 * u}, 0, c, Dtype::f32).status, Status::fail);
+  EXPECT_EQ(against_opponent({.error = kNan}, 1, c, Dtype::f32).status, Status::fail);
   const Verdict failed{.status = Status::fail, .reason = "earlier"};
-  EXPECT_EQ(against_opponent(failed, 1, Dtype::f32).reason, "earlier");
+  EXPECT_EQ(against_opponent(failed, 1, c, Dtype::f32).reason, "earlier");
 }
 
 TEST(NullAnswers, NoNamedCaseAcceptsOne) {

@@ -330,5 +330,6 @@ LADDER_VERSION(ladder::conv3x3::Fprop,
                 .dtypes = {ladder::Dtype::f32},
                 .workspace_bytes = ladder::conv3x3::workspace_bytes,
                 .error_growth = 16,
+                .exact = false,
                 .least_arithmetic = 0.25,
                 .needs = "a workspace; Winograd, so rounding errors several times a plain sum's"})
