@@ -1,0 +1,133 @@
+// mbarrier, TMA and wgmma. One kernel moves a box to shared memory and dumps it as it lies there; another multiplies two
+// operands out of one copied tile. A GPU other than sm_90 has none of this: it dumps no values, which the comparison says.
+#include "dev/ptx/mbarrier.h"
+#include "dev/ptx/tma.h"
+#include "dev/ptx/wgmma.h"
+#include "tests/conformance/wrappers.h"
+
+namespace ladder::conformance {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kRowBytes = 128;
+
+template <class T>
+constexpr Dtype kDtype = sizeof(T) == 4 ? Dtype::tf32 : std::is_same_v<T, __half> ? Dtype::f16 : Dtype::bf16;
+
+bool unavailable() { return backend::device().arch != 90; }
+
+// --- TMA: boxes of a [3][4][6][kC] tensor from several corners, as they lie in shared memory
+
+constexpr int kBoxRows = 5 * 3 * 2;
+constexpr int kBoxWords = kBoxRows * kRowBytes / 4;
+
+__global__ void tma_kernel(const __grid_constant__ ptx::TensorMap map, int x0, int x1, int x2, int x3, int first_row,
+                           std::uint32_t* out) {
+  LADDER_DYN_SMEM(smem);
+  LADDER_SHARED(ptx::Mbarrier, full, );
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::mbarrier_fence_init();
+    ptx::tma_prefetch(map);
+    ptx::mbarrier_arrive_expect_tx(&full, kBoxRows * kRowBytes);
+    ptx::tma_load(smem + first_row * kRowBytes, map, &full, x0, x1, x2, x3);
+  }
+  __syncthreads();
+  ptx::mbarrier_wait(&full, 0);
+  const auto* words = reinterpret_cast<const std::uint32_t*>(smem + first_row * kRowBytes);
+  for (int i = threadIdx.x; i < kBoxWords; i += kThreads) out[i] = words[i];
+}
+
+template <class T>
+Output tma() {
+  constexpr unsigned kC = kRowBytes / sizeof(T);
+  if (unavailable()) return {.words = {}, .shape = {0}};
+  DeviceArray<std::uint32_t> in(Inputs().words(3 * 4 * 6 * (2 * kC - 8) * static_cast<int>(sizeof(T)) / 4));
+  const auto map = ptx::make_tensor_map(kDtype<T>, in.get(), {2 * kC - 8, 6, 4, 3}, {kC, 5, 3, 2});
+  const int corners[][4] = {{0, 0, 0, 0}, {-3, -1, -1, -1}, {kC, 4, 3, 2}, {8, 1, 1, 1}, {0, 0, 0, 5}, {-int{kC}, 0, 0, 0}};
+  Output output{.words = {}, .shape = {12, kBoxRows, kRowBytes / 4}};
+  for (const auto& corner : corners) {
+    for (const int first_row : {0, 3}) {
+      DeviceArray<std::uint32_t> out(kBoxWords);
+      launch(tma_kernel, {1, kThreads, 2 * kBoxRows * kRowBytes}, nullptr, map, corner[0], corner[1], corner[2], corner[3],
+             first_row, out.get());
+      for (const std::uint32_t word : out.to_host()) output.words.push_back(word);
+    }
+  }
+  return output;
+}
+
+LADDER_CONFORMS(tma_bf16, tma<__nv_bfloat16>)
+LADDER_CONFORMS(tma_tf32, tma<float>)
+
+// --- wgmma: one tile of rows, copied in boxes of 128; A and B are windows into it
+
+struct Window {
+  int first_row;
+  int group_rows;  // 8: dense; 10: a halo of 1280 bytes a group
+};
+
+template <class T, int kN>
+__global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int boxes, Window a, Window b, float* out) {
+  LADDER_DYN_SMEM(smem);
+  LADDER_SHARED(ptx::Mbarrier, full, );
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::mbarrier_fence_init();
+    ptx::mbarrier_arrive_expect_tx(&full, boxes * 128 * kRowBytes);
+    for (int i = 0; i < boxes; ++i) ptx::tma_load(smem + i * 128 * kRowBytes, map, &full, 0, i * 128, 0);
+  }
+  __syncthreads();
+  ptx::mbarrier_wait(&full, 0);
+  const std::uint64_t desc_a = ptx::wgmma_descriptor(smem + a.first_row * kRowBytes, a.group_rows * kRowBytes);
+  const std::uint64_t desc_b = ptx::wgmma_descriptor(smem + b.first_row * kRowBytes, b.group_rows * kRowBytes);
+  float d[kN / 2];
+#pragma unroll
+  for (int i = 0; i < kN / 2; ++i) d[i] = static_cast<float>(i) * 0.125f - 4.0f;
+  ptx::wgmma_keep(d);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) ptx::wgmma_m64<T, kN>(d, desc_a + 2 * k, desc_b + 2 * k, true);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  ptx::wgmma_keep(d);
+#pragma unroll
+  for (int i = 0; i < kN / 2; ++i) out[threadIdx.x * (kN / 2) + i] = d[i];
+}
+
+template <class T, int kN>
+Output wgmma() {
+  constexpr int kC = kRowBytes / sizeof(T);
+  constexpr int kBoxes = 4;
+  constexpr int kRows = kBoxes * 128;
+  if (unavailable()) return {.words = {}, .shape = {0}};
+  const std::vector<float> values = Inputs().uniforms(kRows * kC, -1, 1);
+  std::vector<unsigned char> stored(kRows * kRowBytes);
+  // As fp32 for tf32: the hardware drops the low bits itself.
+  encode(sizeof(T) == 4 ? Dtype::f32 : kDtype<T>, values.data(), values.size(), stored.data());
+  DeviceArray<unsigned char> in(stored);
+  const auto map = ptx::make_tensor_map(kDtype<T>, in.get(), {kC, kRows, 1}, {kC, 128, 1});
+  const Window windows[][2] = {
+      {{0, 8}, {128, 8}}, {{3, 8}, {133, 8}}, {{11, 10}, {130, 8}}, {{400, 8}, {21, 10}}, {{23, 10}, {26, 10}}};
+  // Sums of up to 64 products below 1: fp32 in any order, with the tensor cores' truncation.
+  Output output{.words = {}, .shape = {5, kThreads, kN / 2}, .absolute = 1e-4, .relative = 0};
+  for (const auto& window : windows) {
+    DeviceArray<float> out(kThreads * kN / 2);
+    launch(wgmma_kernel<T, kN>, {1, kThreads, kRows * kRowBytes}, nullptr, map, kBoxes, window[0], window[1], out.get());
+    for (const std::uint32_t word : patterns(out.to_host())) output.words.push_back(word);
+  }
+  return output;
+}
+
+LADDER_CONFORMS(wgmma_bf16_n64, (wgmma<__nv_bfloat16, 64>))
+LADDER_CONFORMS(wgmma_bf16_n96, (wgmma<__nv_bfloat16, 96>))
+LADDER_CONFORMS(wgmma_bf16_n128, (wgmma<__nv_bfloat16, 128>))
+LADDER_CONFORMS(wgmma_bf16_n192, (wgmma<__nv_bfloat16, 192>))
+LADDER_CONFORMS(wgmma_bf16_n256, (wgmma<__nv_bfloat16, 256>))
+LADDER_CONFORMS(wgmma_f16_n64, (wgmma<__half, 64>))
+LADDER_CONFORMS(wgmma_f16_n256, (wgmma<__half, 256>))
+LADDER_CONFORMS(wgmma_tf32_n64, (wgmma<float, 64>))
+LADDER_CONFORMS(wgmma_tf32_n256, (wgmma<float, 256>))
+
+}  // namespace
+}  // namespace ladder::conformance
