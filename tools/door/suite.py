@@ -43,7 +43,7 @@ def run(jobs, cmake_options=()):
     for preset, flags in jobs:
         if setup.ensure(preset):
             build.forget(preset)
-        build.build(preset, cmake_options)
+        build.build(preset, cmake_options, _TSAN_FILTERS if preset == "tsan" else ())
         totals.add(_run_preset(preset, flags))
     if not any(flags for _, flags in jobs):
         totals.add(_run_python_tests())
