@@ -222,7 +222,7 @@ int run(const char* layer, int argc, char** argv) {
 
   people << tally(results) << '\n';
   if (!options.record.empty()) {
-    write_whole(options.record, record_of(results, *session, options, argc, argv).dump(1) + "\n");
+    write_whole(options.record, record_text(record_of(results, *session, options, argc, argv)));
     people << "record: " << options.record << '\n';
   }
   const bool failed = std::any_of(results.begin(), results.end(),

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -34,14 +35,14 @@ json to_json(const Sample& s) {
           {"sm_clock_hz", s.sm_clock_hz}};
 }
 
-// Samples as columns: shorter, and what a plot wants.
+// Samples as columns: shorter, and what a plot wants. Rounded to what the clocks can tell: 0.1 ns and 1 kHz.
 json columns(const std::vector<Sample>& samples) {
   std::vector<double> seconds, stamps, walls, clocks;
   for (const Sample& s : samples) {
-    seconds.push_back(s.seconds);
-    stamps.push_back(s.stamp_seconds);
-    walls.push_back(s.wall_seconds);
-    clocks.push_back(s.sm_clock_hz);
+    seconds.push_back(std::round(1e10 * s.seconds) / 1e10);
+    stamps.push_back(std::round(1e10 * s.stamp_seconds) / 1e10);
+    walls.push_back(std::round(1e10 * s.wall_seconds) / 1e10);
+    clocks.push_back(1e3 * std::round(1e-3 * s.sm_clock_hz));
   }
   return {{"seconds", seconds}, {"stamp_seconds", stamps}, {"wall_seconds", walls}, {"sm_clock_hz", clocks}};
 }
@@ -137,6 +138,21 @@ json to_json(const Result& result) {
               {"command", result.command}};
   if (!backend::unavailable()) out["roofline_seconds"] = roofline_seconds(backend::device(), c);
   return out;
+}
+
+std::string record_text(const json& record) {
+  std::string text = "{";
+  for (const auto& [key, value] : record.items()) {
+    text += fmt::format("{}\n{}: ", text.size() > 1 ? "," : "", json(key).dump());
+    if (key != "results") {
+      text += value.dump();
+      continue;
+    }
+    text += '[';
+    for (const json& result : value) text += (text.back() == '[' ? "\n" : ",\n") + result.dump();
+    text += ']';
+  }
+  return text + "\n}\n";
 }
 
 void require_writable(const std::string& flag, const std::string& path) {

@@ -25,6 +25,9 @@ void require_writable(const std::string& flag, const std::string& path);
 // Failure, the old file untouched, if that does not succeed.
 void write_whole(const std::string& path, const std::string& text);
 
+// The record as a file: a line for each of its fields, and for each result.
+std::string record_text(const nlohmann::json& record);
+
 // The number of the version with the smallest cold median among the passing results for this case on this device, in
 // all records below `folder`; 0 if there is none. Files that are no records are passed over.
 int fastest_recorded(const std::string& folder, const Case& c);

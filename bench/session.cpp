@@ -181,6 +181,7 @@ Result Session::run(const Version& v, const Case& c) {
     if (result.verdict.status != Status::pass) return result;
     Rival& rival = rival_for(c);
     result.opponent = rival.result;
+    rival.result.tried.clear();  // once is enough for a record
     if (rival.opponent && rival.result.verdict.status == Status::pass) {
       for (const TensorSpec& spec : c.tensors) {
         if (spec.role != Role::output) continue;
