@@ -25,12 +25,16 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 template <class T>
 T from_float(float x) {
-  if constexpr (std::is_same_v<T, float>) return x;
-  else return detail::from_float<T>(x);
+  if constexpr (std::is_same_v<T, float>)
+    return x;
+  else
+    return detail::from_float<T>(x);
 }
 
 template <class T>
-constexpr Dtype kDtype = std::is_same_v<T, __nv_bfloat16> ? Dtype::bf16 : std::is_same_v<T, __half> ? Dtype::f16 : Dtype::tf32;
+constexpr Dtype kDtype = std::is_same_v<T, __nv_bfloat16> ? Dtype::bf16
+                         : std::is_same_v<T, __half>      ? Dtype::f16
+                                                          : Dtype::tf32;
 
 // Small integers, exact in every format, so that sums are exact in any order.
 template <class T>
@@ -125,25 +129,36 @@ __global__ void misuse_kernel(Misuse misuse, ptx::Mbarrier* global) {
   }
   if (threadIdx.x != 0) return;
   switch (misuse) {
-    case Misuse::uninitialised: line = __LINE__; return ptx::mbarrier_arrive(barrier);
+    case Misuse::uninitialised:
+      line = __LINE__;
+      return ptx::mbarrier_arrive(barrier);
     case Misuse::misaligned:
       return ptx::mbarrier_init(reinterpret_cast<ptx::Mbarrier*>(reinterpret_cast<char*>(barrier) + 4), 1);
-    case Misuse::global: return ptx::mbarrier_init(global, 1);
-    case Misuse::twice: ptx::mbarrier_init(barrier, 1); return ptx::mbarrier_init(barrier, 1);
-    case Misuse::no_arrivals: return ptx::mbarrier_init(barrier, 0);
-    case Misuse::parity: ptx::mbarrier_init(barrier, 1); return ptx::mbarrier_wait(barrier, 2);
+    case Misuse::global:
+      return ptx::mbarrier_init(global, 1);
+    case Misuse::twice:
+      ptx::mbarrier_init(barrier, 1);
+      return ptx::mbarrier_init(barrier, 1);
+    case Misuse::no_arrivals:
+      return ptx::mbarrier_init(barrier, 0);
+    case Misuse::parity:
+      ptx::mbarrier_init(barrier, 1);
+      return ptx::mbarrier_wait(barrier, 2);
     case Misuse::never:
       ptx::mbarrier_init(barrier, 2);
       ptx::mbarrier_arrive(barrier);
       line = __LINE__ + 1;
       ptx::mbarrier_wait(barrier, 0);
       return;
-    case Misuse::too_many_bytes: ptx::mbarrier_init(barrier, 1); return ptx::mbarrier_arrive_expect_tx(barrier, 1 << 20);
+    case Misuse::too_many_bytes:
+      ptx::mbarrier_init(barrier, 1);
+      return ptx::mbarrier_arrive_expect_tx(barrier, 1 << 20);
     case Misuse::over_arrival:
       ptx::mbarrier_init(barrier, 1);
       ptx::mbarrier_arrive_expect_tx(barrier, 64);
       return ptx::mbarrier_arrive(barrier);
-    case Misuse::missed_phase: return;
+    case Misuse::missed_phase:
+      return;
   }
 }
 
@@ -213,8 +228,8 @@ void check_boxes() {
                                         {kBox[0], kBox[1], kBox[2], kBox[3]});
   constexpr int kRows = kBox[1] * kBox[2] * kBox[3];
   constexpr int kBytes = kRows * 128;
-  const Corner corners[] = {{{0, 0, 0, 0}},         {{8, 3, 2, 1}},   {{-3, -1, -1, -1}}, {{kC, 6, 5, 2}},
-                            {{-kC, 0, 0, 0}},       {{0, 0, 0, 3}},   {{0, -5, 0, 0}},    {{2 * kC - 9, 8, 6, 2}},
+  const Corner corners[] = {{{0, 0, 0, 0}},           {{8, 3, 2, 1}},  {{-3, -1, -1, -1}}, {{kC, 6, 5, 2}},
+                            {{-kC, 0, 0, 0}},         {{0, 0, 0, 3}},  {{0, -5, 0, 0}},    {{2 * kC - 9, 8, 6, 2}},
                             {{-(kC - 1), -4, -3, 0}}, {{5, 100, 0, 0}}};
   for (const std::string& schedule : schedules(1)) {
     const Scoped scoped(schedule);
@@ -231,8 +246,8 @@ void check_boxes() {
             T expected = from_float<T>(0);
             if (inside) expected = values[((y[2] * kDims[2] + y[1]) * kDims[1] + y[0]) * kDims[0] + x];
             ASSERT_EQ(std::memcmp(&out[swizzled(first, row, c * static_cast<int>(sizeof(T)))], &expected, sizeof(T)), 0)
-                << schedule << " corner " << corner.x[0] << "," << corner.x[1] << "," << corner.x[2] << "," << corner.x[3]
-                << " start row " << first << " row " << row << " element " << c;
+                << schedule << " corner " << corner.x[0] << "," << corner.x[1] << "," << corner.x[2] << ","
+                << corner.x[3] << " start row " << first << " row " << row << " element " << c;
           }
         }
       }
@@ -263,7 +278,8 @@ TEST(Tma, three_dimensions) {
   }
 }
 
-std::string refusal(std::initializer_list<std::uint64_t> dims, std::initializer_list<std::uint32_t> box, int offset = 0) {
+std::string refusal(std::initializer_list<std::uint64_t> dims, std::initializer_list<std::uint32_t> box,
+                    int offset = 0) {
   alignas(16) static char memory[64];
   try {
     ptx::make_tensor_map(Dtype::bf16, memory + offset, dims, box);
@@ -294,14 +310,21 @@ __global__ void tma_misuse_kernel(const __grid_constant__ ptx::TensorMap map, Tm
   LADDER_SHARED(alignas(128) unsigned char, elsewhere, [1024]);
   auto* full = reinterpret_cast<ptx::Mbarrier*>(smem + 2048);
   ptx::mbarrier_init(full, 1);
-  const unsigned announced = misuse == TmaMisuse::unannounced ? 512 : misuse == TmaMisuse::twice_announced ? 2048 : 1024;
+  const unsigned announced = misuse == TmaMisuse::unannounced       ? 512
+                             : misuse == TmaMisuse::twice_announced ? 2048
+                                                                    : 1024;
   ptx::mbarrier_arrive_expect_tx(full, announced);
   switch (misuse) {
-    case TmaMisuse::aligned: return ptx::tma_load(smem + 64, map, full, 0, 0, 0);
-    case TmaMisuse::outside: return ptx::tma_load(smem + 1280, map, full, 0, 0, 0);
-    case TmaMisuse::rank: return ptx::tma_load(smem, map, full, 0, 0, 0, 0);
-    case TmaMisuse::static_memory: return ptx::tma_load(elsewhere, map, full, 0, 0, 0);
-    default: break;
+    case TmaMisuse::aligned:
+      return ptx::tma_load(smem + 64, map, full, 0, 0, 0);
+    case TmaMisuse::outside:
+      return ptx::tma_load(smem + 1280, map, full, 0, 0, 0);
+    case TmaMisuse::rank:
+      return ptx::tma_load(smem, map, full, 0, 0, 0, 0);
+    case TmaMisuse::static_memory:
+      return ptx::tma_load(elsewhere, map, full, 0, 0, 0);
+    default:
+      break;
   }
   line = __LINE__ + 1;
   ptx::tma_load(smem, map, full, 0, 0, 0);
@@ -375,7 +398,8 @@ struct Operand {
 // d = a b, in `steps` K steps of 32 bytes, the last half of them in a second group; plus c, where there is one. The image
 // of all operands is laid out in shared memory by plain stores.
 template <class T, int kN>
-__global__ void multiply_kernel(const T* image, int num_rows, Operand a, Operand b, int steps, const float* c, float* out) {
+__global__ void multiply_kernel(const T* image, int num_rows, Operand a, Operand b, int steps, const float* c,
+                                float* out) {
   constexpr int kRowElements = 128 / sizeof(T);
   LADDER_DYN_SMEM(smem);
   for (int i = static_cast<int>(threadIdx.x); i < num_rows * kRowElements; i += static_cast<int>(blockDim.x)) {
@@ -413,14 +437,16 @@ void check_multiply(Operand a, Operand b, bool accumulate) {
   std::vector<float> c(64 * kN);
   for (int i = 0; i < 64 * kN; ++i) c[i] = static_cast<float>(i % 1000);
   auto element = [&](int row, int k) {
-    if constexpr (std::is_same_v<T, float>) return image[row * kRowElements + k];
-    else return detail::to_float(image[row * kRowElements + k]);
+    if constexpr (std::is_same_v<T, float>)
+      return image[row * kRowElements + k];
+    else
+      return detail::to_float(image[row * kRowElements + k]);
   };
   for (const std::string& schedule : schedules(2)) {
     const Scoped scoped(schedule);
     std::vector<float> out(64 * kN, -1);
-    launch(multiply_kernel<T, kN>, {1, 128, static_cast<std::size_t>(num_rows) * 128}, nullptr, image.data(), num_rows, a,
-           b, 4, accumulate ? c.data() : nullptr, out.data());
+    launch(multiply_kernel<T, kN>, {1, 128, static_cast<std::size_t>(num_rows) * 128}, nullptr, image.data(), num_rows,
+           a, b, 4, accumulate ? c.data() : nullptr, out.data());
     for (int i = 0; i < 64; ++i) {
       for (int j = 0; j < kN; ++j) {
         float expected = accumulate ? c[i * kN + j] : 0;
@@ -461,8 +487,8 @@ TEST(Wgmma, tf32_ignores_the_13_low_bits) {
   image[0] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(1.0f) | 0x1fffu);
   image[64 * 32] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(3.0f) | 0x3fffu);
   std::vector<float> out(64 * 8);
-  launch(multiply_kernel<float, 8>, {1, 128, 72 * 128}, nullptr, static_cast<const float*>(image.data()), 72, Operand{0, 8},
-         Operand{64, 8}, 1, static_cast<const float*>(nullptr), out.data());
+  launch(multiply_kernel<float, 8>, {1, 128, 72 * 128}, nullptr, static_cast<const float*>(image.data()), 72,
+         Operand{0, 8}, Operand{64, 8}, 1, static_cast<const float*>(nullptr), out.data());
   EXPECT_EQ(out[0], std::bit_cast<float>(std::bit_cast<std::uint32_t>(3.0f) | 0x2000u));
 }
 
@@ -672,7 +698,8 @@ __global__ void conv_kernel(const __grid_constant__ ptx::TensorMap x_map, const 
     if (broken == Break::early_release && thread == 0) ptx::mbarrier_arrive(&empty[s]);
     if (broken != Break::no_wgmma_wait) ptx::wgmma_wait<0>();
     ptx::wgmma_keep(d);
-    if (broken != Break::early_release && (thread == 0 || broken == Break::over_arrival)) ptx::mbarrier_arrive(&empty[s]);
+    if (broken != Break::early_release && (thread == 0 || broken == Break::over_arrival))
+      ptx::mbarrier_arrive(&empty[s]);
     for (int i = 0; i < kChannels / 2; ++i) {
       const int pixel = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
       const int py = t / tiles_w * 16 + group * 8 + pixel / 8;
@@ -713,8 +740,10 @@ struct Convolution {
 
   // "right", "wrong", or the fault.
   std::string run(Break broken) const {
-    const auto x_map = ptx::make_tensor_map(Dtype::bf16, device_x.data(), {kChannels, kW, kH, 1}, {kChannels, 10, 18, 1});
-    const auto w_map = ptx::make_tensor_map(Dtype::bf16, device_w.data(), {kChannels, kChannels, 9}, {kChannels, kChannels, 1});
+    const auto x_map =
+        ptx::make_tensor_map(Dtype::bf16, device_x.data(), {kChannels, kW, kH, 1}, {kChannels, 10, 18, 1});
+    const auto w_map =
+        ptx::make_tensor_map(Dtype::bf16, device_w.data(), {kChannels, kChannels, 9}, {kChannels, kChannels, 1});
     std::vector<float> y(expected.size(), NAN);
     try {
       launch(conv_kernel, {1, 288, kConvSmem}, nullptr, x_map, w_map, y.data(), kH, kW, 4, broken);

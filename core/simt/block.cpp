@@ -141,7 +141,8 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
   num_ended_ = 0;
   error_ = nullptr;
   barrier_ = {};
-  const std::uint64_t linear_block = block_idx.x + std::uint64_t{grid.x} * (block_idx.y + std::uint64_t{grid.y} * block_idx.z);
+  const std::uint64_t linear_block =
+      block_idx.x + std::uint64_t{grid.x} * (block_idx.y + std::uint64_t{grid.y} * block_idx.z);
   random_ = Random(Random(kernel.options.seed).next() + linear_block);
   shared_.begin_block(kernel.launch.dynamic_smem);
 
@@ -251,7 +252,8 @@ void Block::join(const Collective& collective, unsigned mask, void* operands, Wh
   Fiber& self = running();
   Warp& warp = warps_[self.index / kWarpSize];
   const unsigned bit = 1u << self.lane;
-  if ((mask & bit) == 0) fault(fmt::format("{}: mask {:#x} does not name the calling lane", collective.name, mask), where);
+  if ((mask & bit) == 0)
+    fault(fmt::format("{}: mask {:#x} does not name the calling lane", collective.name, mask), where);
   mask &= warp.existing;
   if ((mask & warp.ended) != 0) {
     fault(fmt::format("{}: mask names lanes {:#x}, which have ended", collective.name, mask & warp.ended), where);
@@ -317,10 +319,18 @@ int Block::join_block(detail::Reduction reduction, int predicate, Where where) {
   if (own.ready == 0) ready_warps_ &= ~(1u << (self.index / kWarpSize));
   if (++barrier_.arrived == num_threads_) {
     switch (reduction) {
-      case detail::Reduction::none: barrier_.result = 0; break;
-      case detail::Reduction::count: barrier_.result = barrier_.count; break;
-      case detail::Reduction::all: barrier_.result = barrier_.count == num_threads_; break;
-      case detail::Reduction::any: barrier_.result = barrier_.count > 0; break;
+      case detail::Reduction::none:
+        barrier_.result = 0;
+        break;
+      case detail::Reduction::count:
+        barrier_.result = barrier_.count;
+        break;
+      case detail::Reduction::all:
+        barrier_.result = barrier_.count == num_threads_;
+        break;
+      case detail::Reduction::any:
+        barrier_.result = barrier_.count > 0;
+        break;
     }
     barrier_.arrived = 0;
     ++barrier_.generation;
@@ -443,8 +453,8 @@ std::string Block::waiting() const {
     if (const std::string why = hopper_.mbarriers.outstanding(fiber.event); !why.empty()) text += " (" + why + ")";
     text += "; ";
   }
-  return text + fmt::format("{} threads have ended; block ({},{},{})", num_ended_, block_idx_.x, block_idx_.y,
-                            block_idx_.z);
+  return text +
+         fmt::format("{} threads have ended; block ({},{},{})", num_ended_, block_idx_.x, block_idx_.y, block_idx_.z);
 }
 
 }  // namespace ladder::simt

@@ -5,8 +5,8 @@
 // deadlocked, and who waits where is the report.
 #pragma once
 
-#include <boost/context/detail/fcontext.hpp>
 #include <bit>
+#include <boost/context/detail/fcontext.hpp>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -64,7 +64,7 @@ class Block {
   [[noreturn]] void fault(const std::string& what, Where where) const;
   SharedMemory& shared() { return shared_; }
 
-  // For the asynchronous units: the running thread waits until wake(event), called for other reasons or not.
+  // For the asynchronous units: the running thread waits until wake(event), and then looks whether that was for it.
   void wait_for(const void* event, const char* what, Where where);
   void wake(const void* event);
   int thread() const;  // the running thread's linear index
@@ -98,9 +98,9 @@ class Block {
     detail::Reduction reduction = detail::Reduction::none;
     Where where;
     const Fiber* first = nullptr;
-    int count = 0;   // of true predicates
+    int count = 0;  // of true predicates
     int result = 0;
-    char sync[2];    // what ThreadSanitizer orders by, one of two, since the next barrier may begin before all left this
+    char sync[2];  // what ThreadSanitizer orders by, one of two, since the next barrier may begin before all left this
   };
 
   static void enter(boost::context::detail::transfer_t from);

@@ -91,7 +91,8 @@ void Mbarriers::arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where)
   --state.outstanding;
   state.bytes += static_cast<int>(bytes);
   if (state.never_completes()) {
-    block_.fault(fmt::format("mbarrier: {} bytes more have landed than were announced", -static_cast<int>(state.bytes)), where);
+    block_.fault(fmt::format("mbarrier: {} bytes more have landed than were announced", -static_cast<int>(state.bytes)),
+                 where);
   }
   store(barrier, state);
 }
@@ -129,8 +130,8 @@ std::string Mbarriers::outstanding(const void* event) const {
   const auto barrier = std::find(live_.begin(), live_.end(), event);
   if (barrier == live_.end()) return {};
   const auto state = std::bit_cast<State>(**barrier);
-  return fmt::format("{} of {} arrivals and {} bytes outstanding", static_cast<unsigned>(state.outstanding), static_cast<unsigned>(state.expected),
-                     static_cast<int>(state.bytes));
+  return fmt::format("{} of {} arrivals and {} bytes outstanding", static_cast<unsigned>(state.outstanding),
+                     static_cast<unsigned>(state.expected), static_cast<int>(state.bytes));
 }
 
 namespace detail {

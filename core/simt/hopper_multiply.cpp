@@ -62,9 +62,12 @@ void multiply(int n, const WgmmaRow* a, const WgmmaRow* b, bool accumulate, floa
 void multiply_wgmma(WgmmaFormat format, int n, const WgmmaRow* a, const WgmmaRow* b, bool accumulate,
                     float* const (&d)[4]) {
   switch (format) {
-    case WgmmaFormat::bf16: return multiply<WgmmaFormat::bf16>(n, a, b, accumulate, d);
-    case WgmmaFormat::f16: return multiply<WgmmaFormat::f16>(n, a, b, accumulate, d);
-    case WgmmaFormat::tf32: return multiply<WgmmaFormat::tf32>(n, a, b, accumulate, d);
+    case WgmmaFormat::bf16:
+      return multiply<WgmmaFormat::bf16>(n, a, b, accumulate, d);
+    case WgmmaFormat::f16:
+      return multiply<WgmmaFormat::f16>(n, a, b, accumulate, d);
+    case WgmmaFormat::tf32:
+      return multiply<WgmmaFormat::tf32>(n, a, b, accumulate, d);
   }
 }
 

@@ -54,8 +54,10 @@ TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer_list<s
   }
   const unsigned row_bytes = map.box[0] * map.element_bytes;
   if (row_bytes % kRunBytes != 0 || row_bytes > kMostRowBytes) {
-    refuse(fmt::format("the box's innermost dimension has {} bytes; multiples of 16 up to {} are allowed with the "
-                       "128-byte swizzle", row_bytes, kMostRowBytes));
+    refuse(
+        fmt::format("the box's innermost dimension has {} bytes; multiples of 16 up to {} are allowed with the "
+                    "128-byte swizzle",
+                    row_bytes, kMostRowBytes));
   }
   return map;
 }
@@ -65,18 +67,19 @@ void tma_load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::i
   detail::active("tma_load", where).hopper().copies.load(shared, map, barrier, coordinates, where);
 }
 
-void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
-                      Where where) {
+void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier,
+                      std::initializer_list<int> coordinates, Where where) {
   if (coordinates.size() != map.rank) {
-    block_.fault(fmt::format("tma_load: {} coordinates for a tensor map of {} dimensions", coordinates.size(), map.rank),
-                 where);
+    block_.fault(
+        fmt::format("tma_load: {} coordinates for a tensor map of {} dimensions", coordinates.size(), map.rank), where);
   }
   detail::check_aligned(shared, 128, "tma_load: destination is not aligned to 128 bytes", where);
   const std::uint32_t bytes = map.box_bytes();
   const std::uint32_t lines = (bytes + kMostRowBytes - 1) / kMostRowBytes;  // the swizzle stays within each
   if (!block_.in_dynamic(shared, lines * kMostRowBytes)) {
-    block_.fault(fmt::format("tma_load: the {} bytes of the box are not within the block's dynamic shared memory", bytes),
-                 where);
+    block_.fault(
+        fmt::format("tma_load: the {} bytes of the box are not within the block's dynamic shared memory", bytes),
+        where);
   }
   Copy copy{.map = map,
             .destination = static_cast<unsigned char*>(shared),
@@ -104,10 +107,13 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
 std::uint64_t CopyEngine::draw_deadline() {
   constexpr std::uint64_t kMagnitudes = 14;
   switch (block_.options().schedule) {
-    case Schedule::ascending: return num_turns_;
-    case Schedule::descending: return std::numeric_limits<std::uint64_t>::max() - num_turns_++;
+    case Schedule::ascending:
+      return num_turns_;
+    case Schedule::descending:
+      return std::numeric_limits<std::uint64_t>::max() - num_turns_++;
     case Schedule::random:
-    case Schedule::greedy: break;
+    case Schedule::greedy:
+      break;
   }
   return num_turns_ + (std::uint64_t{1} << block_.random().next() % kMagnitudes);
 }

@@ -108,7 +108,8 @@ void TensorCores::begin_block(int num_threads) {
 TensorCores::Warpgroup& TensorCores::own_group(Where where) {
   const int g = block_.thread() / (kWarps * detail::kWarpSize);
   if ((g + 1) * kWarps * detail::kWarpSize > num_threads_) {
-    block_.fault("wgmma: needs a warpgroup, four whole warps of which the first one's index is divisible by four", where);
+    block_.fault("wgmma: needs a warpgroup, four whole warps of which the first one's index is divisible by four",
+                 where);
   }
   return groups_[g];
 }
@@ -123,15 +124,15 @@ void TensorCores::check_operand(std::uint64_t descriptor, int rows, const char* 
     block_.fault(fmt::format("wgmma: operand {} has no descriptor of a 128-byte swizzled tile", name), where);
   }
   if (start_of(descriptor) % kStepBytes != 0) {
-    block_.fault(fmt::format("wgmma: operand {} starts {} bytes into its 128-byte row; it must be a multiple of 32", name,
-                             start_of(descriptor) % 128),
+    block_.fault(fmt::format("wgmma: operand {} starts {} bytes into its 128-byte row; it must be a multiple of 32",
+                             name, start_of(descriptor) % 128),
                  where);
   }
   for (int row = 7; row < rows; row += 8) {
     const std::uint32_t line = row_address(descriptor, row) / 128 * 128;
     if (!block_.in_dynamic(block_.shared().dynamic() + line, 128)) {
-      block_.fault(fmt::format("wgmma: row {} of operand {} is not within the block's dynamic shared memory", row, name),
-                   where);
+      block_.fault(
+          fmt::format("wgmma: row {} of operand {} is not within the block's dynamic shared memory", row, name), where);
     }
   }
 }
@@ -180,7 +181,8 @@ std::unique_ptr<TensorCores::Slice> TensorCores::begin_slice(WarpQueue& queue,
   }
   slice->n = first.n;
   slice->unfinished = 0;
-  for (int lane = 0; lane < detail::kWarpSize; ++lane) slice->lanes[lane] = static_cast<const Wgmma*>(operands[lane])->d;
+  for (int lane = 0; lane < detail::kWarpSize; ++lane)
+    slice->lanes[lane] = static_cast<const Wgmma*>(operands[lane])->d;
   slice->for_each([](float& held, float& value) {
     value = held;
     held = std::bit_cast<float>(kPoison);
@@ -213,9 +215,10 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   if (!(own.where == theirs.where) || own.a != theirs.a || own.b != theirs.b || own.n != theirs.n ||
       own.format != theirs.format || own.accumulate != theirs.accumulate ||
       queue.num_groups != multiplication.wgmma_group) {
-    block_.fault(fmt::format("wgmma: another warp of the warpgroup has a different multiplication in its place, at {}:{}",
-                             theirs.where.file, theirs.where.line),
-                 own.where);
+    block_.fault(
+        fmt::format("wgmma: another warp of the warpgroup has a different multiplication in its place, at {}:{}",
+                    theirs.where.file, theirs.where.line),
+        own.where);
   }
 
   // The warp's rows.
@@ -237,8 +240,8 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
 
   if (multiplication.num_warps == kWarps) {
     const Schedule schedule = block_.options().schedule;
-    const bool early = schedule == Schedule::ascending ||
-                       (schedule != Schedule::descending && block_.random().next() % 2 == 0);
+    const bool early =
+        schedule == Schedule::ascending || (schedule != Schedule::descending && block_.random().next() % 2 == 0);
     if (early) execute_until(group, number + 1);
     block_.wake(&group);
   }
@@ -251,8 +254,8 @@ void TensorCores::execute_until(Warpgroup& group, std::uint64_t end) {
     const Wgmma& operands = multiplication.operands;
     auto step_of = [&](std::uint64_t descriptor, int row, void* bytes) {
       for (std::uint32_t run = 0; run < kStepBytes; run += kRunBytes) {
-        std::memcpy(static_cast<unsigned char*>(bytes) + run,
-                    shared + swizzle_128(row_address(descriptor, row) + run), kRunBytes);
+        std::memcpy(static_cast<unsigned char*>(bytes) + run, shared + swizzle_128(row_address(descriptor, row) + run),
+                    kRunBytes);
       }
     };
     detail::WgmmaRow a[kWarps * kWarpRows];
@@ -384,8 +387,9 @@ std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, Where 
     block.fault("wgmma_descriptor: start is not within the block's dynamic shared memory", where);
   }
   if (group_stride % 16 != 0 || group_stride >> 18 != 0) {
-    block.fault(fmt::format("wgmma_descriptor: a stride of {} bytes; multiples of 16 below 2^18 are allowed", group_stride),
-                where);
+    block.fault(
+        fmt::format("wgmma_descriptor: a stride of {} bytes; multiples of 16 below 2^18 are allowed", group_stride),
+        where);
   }
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   constexpr std::uint64_t kLeadingIgnored = std::uint64_t{1} << 16;

@@ -151,19 +151,20 @@ void complete_mma(void* const (&operands)[kWarpSize], unsigned) {
   for (int lane = 0; lane < kWarpSize; ++lane) {
     D* out = static_cast<D*>(static_cast<const Mma*>(operands[lane])->d);
     for (int i = 0; i < kRun; ++i) {
-      if constexpr (std::is_same_v<D, __half>) out[i] = __float2half_rn(flat[lane * kRun + i]);
-      else out[i] = flat[lane * kRun + i];
+      if constexpr (std::is_same_v<D, __half>)
+        out[i] = __float2half_rn(flat[lane * kRun + i]);
+      else
+        out[i] = flat[lane * kRun + i];
     }
   }
 }
 
-#define LADDER_WMMA(m, n, k, T, D, C) \
-  template void complete_mma<m, n, k, T, D, C>(void* const (&)[kWarpSize], unsigned);
-#define LADDER_WMMA_SHAPE(m, n)                          \
-  LADDER_WMMA(m, n, 16, __nv_bfloat16, float, float)     \
-  LADDER_WMMA(m, n, 16, __half, float, float)            \
-  LADDER_WMMA(m, n, 16, __half, __half, __half)          \
-  LADDER_WMMA(m, n, 16, __half, float, __half)           \
+#define LADDER_WMMA(m, n, k, T, D, C) template void complete_mma<m, n, k, T, D, C>(void* const(&)[kWarpSize], unsigned);
+#define LADDER_WMMA_SHAPE(m, n)                      \
+  LADDER_WMMA(m, n, 16, __nv_bfloat16, float, float) \
+  LADDER_WMMA(m, n, 16, __half, float, float)        \
+  LADDER_WMMA(m, n, 16, __half, __half, __half)      \
+  LADDER_WMMA(m, n, 16, __half, float, __half)       \
   LADDER_WMMA(m, n, 16, __half, __half, float)
 LADDER_WMMA_SHAPE(16, 16)
 LADDER_WMMA_SHAPE(32, 8)

@@ -47,8 +47,8 @@ void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment)
   Block& block = active("a shared variable", {});
   void* variable = block.shared().variable(key, bytes, alignment);
   if (variable == nullptr) {
-    block.fault(fmt::format("no room for {} bytes of static shared memory: {} static bytes are allowed, {} in all", bytes,
-                            SharedMemory::kMostStaticBytes, SharedMemory::kMostBytes),
+    block.fault(fmt::format("no room for {} bytes of static shared memory: {} static bytes are allowed, {} in all",
+                            bytes, SharedMemory::kMostStaticBytes, SharedMemory::kMostBytes),
                 {});
   }
   return variable;

@@ -53,8 +53,8 @@ inline TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer
                                    : dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                          : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   TensorMap map{};
-  const CUresult status = encode(&map, type, rank, const_cast<void*>(base), dims.begin(), strides + 1, box.begin(), steps,
-                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+  const CUresult status = encode(&map, type, rank, const_cast<void*>(base), dims.begin(), strides + 1, box.begin(),
+                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   LADDER_CHECK(status == CUDA_SUCCESS, "cuTensorMapEncodeTiled refused the tensor, error " + std::to_string(status));
   return map;
@@ -80,8 +80,8 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mba
   const auto target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   const auto on = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
   LADDER_SM90_ASM(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
-          "r"(target),
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(target),
       "l"(&map), "r"(on), "r"(x0), "r"(x1), "r"(x2)
       : "memory");
 #else

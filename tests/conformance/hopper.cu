@@ -12,7 +12,9 @@ constexpr int kThreads = 128;
 constexpr int kRowBytes = 128;
 
 template <class T>
-constexpr Dtype kDtype = sizeof(T) == 4 ? Dtype::tf32 : std::is_same_v<T, __half> ? Dtype::f16 : Dtype::bf16;
+constexpr Dtype kDtype = sizeof(T) == 4              ? Dtype::tf32
+                         : std::is_same_v<T, __half> ? Dtype::f16
+                                                     : Dtype::bf16;
 
 bool unavailable() { return backend::device().arch != 90; }
 
@@ -44,13 +46,14 @@ Output tma() {
   if (unavailable()) return {.words = {}, .shape = {0}};
   DeviceArray<std::uint32_t> in(Inputs().words(3 * 4 * 6 * (2 * kC - 8) * static_cast<int>(sizeof(T)) / 4));
   const auto map = ptx::make_tensor_map(kDtype<T>, in.get(), {2 * kC - 8, 6, 4, 3}, {kC, 5, 3, 2});
-  const int corners[][4] = {{0, 0, 0, 0}, {-3, -1, -1, -1}, {kC, 4, 3, 2}, {8, 1, 1, 1}, {0, 0, 0, 5}, {-int{kC}, 0, 0, 0}};
+  const int corners[][4] = {{0, 0, 0, 0}, {-3, -1, -1, -1}, {kC, 4, 3, 2},
+                            {8, 1, 1, 1}, {0, 0, 0, 5},     {-int{kC}, 0, 0, 0}};
   Output output{.words = {}, .shape = {12, kBoxRows, kRowBytes / 4}};
   for (const auto& corner : corners) {
     for (const int first_row : {0, 3}) {
       DeviceArray<std::uint32_t> out(kBoxWords);
-      launch(tma_kernel, {1, kThreads, 2 * kBoxRows * kRowBytes}, nullptr, map, corner[0], corner[1], corner[2], corner[3],
-             first_row, out.get());
+      launch(tma_kernel, {1, kThreads, 2 * kBoxRows * kRowBytes}, nullptr, map, corner[0], corner[1], corner[2],
+             corner[3], first_row, out.get());
       for (const std::uint32_t word : out.to_host()) output.words.push_back(word);
     }
   }
@@ -113,7 +116,8 @@ Output wgmma() {
   Output output{.words = {}, .shape = {5, kThreads, kN / 2}, .absolute = 1e-4, .relative = 0};
   for (const auto& window : windows) {
     DeviceArray<float> out(kThreads * kN / 2);
-    launch(wgmma_kernel<T, kN>, {1, kThreads, kRows * kRowBytes}, nullptr, map, kBoxes, window[0], window[1], out.get());
+    launch(wgmma_kernel<T, kN>, {1, kThreads, kRows * kRowBytes}, nullptr, map, kBoxes, window[0], window[1],
+           out.get());
     for (const std::uint32_t word : patterns(out.to_host())) output.words.push_back(word);
   }
   return output;
