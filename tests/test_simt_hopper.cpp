@@ -130,7 +130,7 @@ __global__ void misuse_kernel(Misuse misuse, ptx::Mbarrier* global) {
   if (threadIdx.x != 0) return;
   switch (misuse) {
     case Misuse::uninitialised:
-      line = __LINE__;
+      line = __LINE__ + 1;
       return ptx::mbarrier_arrive(barrier);
     case Misuse::misaligned:
       return ptx::mbarrier_init(reinterpret_cast<ptx::Mbarrier*>(reinterpret_cast<char*>(barrier) + 4), 1);
