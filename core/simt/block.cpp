@@ -15,6 +15,7 @@ struct Block::Fiber : detail::Thread, Block::Side {
   };
 
   Block* block = nullptr;
+  void* tsan_in_turn[2] = {};
   int index = 0;  // linear thread index
   bool ended = false;
 
@@ -59,6 +60,7 @@ void Block::enter(context::transfer_t from) {
   Side& left = *block.leaving_;
   left.context = from.fctx;
   sanitizer::end_switch(nullptr, &left.stack_bottom, &left.stack_bytes);
+  sanitizer::acquire(&block.start_);
   try {
     block.kernel_->body(block.kernel_->context);
     block.end(self);
@@ -157,6 +159,7 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
   num_threads_ = num_threads;
   num_warps_ = (num_threads + kWarpSize - 1) / kWarpSize;
   scheduler_.tsan = sanitizer::current_fiber();
+  turn_ ^= 1;
 
   ready_warps_ = num_warps_ == 32 ? detail::kFullMask : (1u << num_warps_) - 1;
   greedy_warp_ = static_cast<int>(random_.next() % num_warps_);
@@ -186,7 +189,11 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
     fiber.event = nullptr;
     fiber.first_copy = fiber.end_copy = fiber.num_groups = 0;
     sanitizer::forget(stacks_.bottom(i), stacks_.usable_bytes());
-    fiber.tsan = sanitizer::create_fiber();
+    // Two sets of ThreadSanitizer's fibers, used in turn: creating one is dear, and blocks that follow each other must not
+    // seem to be the work of the same threads, or no race between blocks would show.
+    void*& tsan = fiber.tsan_in_turn[turn_];
+    if (tsan == nullptr) tsan = sanitizer::create_fiber();
+    fiber.tsan = tsan;
     fiber.stack_bottom = stacks_.bottom(i);
     fiber.stack_bytes = stacks_.usable_bytes();
     fiber.context = context::make_fcontext(stacks_.top(i), stacks_.top(i) - stacks_.bottom(i), &Block::enter);
@@ -199,14 +206,18 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
     }
   }
 
+  sanitizer::release(&start_);
   leave(scheduler_);
   if (num_ended_ < num_threads_ && !error_) {
     error_ = std::make_exception_ptr(Fault("deadlock: " + waiting() + replay()));
   }
   check_end();
   for (int i = 0; i < num_threads; ++i) {
-    if (!fibers_[i].ended) sanitizer::release_as(fibers_[i].tsan, kernel.end);
-    sanitizer::destroy_fiber(fibers_[i].tsan);
+    Fiber& fiber = fibers_[i];
+    if (fiber.ended) continue;
+    sanitizer::release_as(fiber.tsan, kernel.end);
+    sanitizer::destroy_fiber(fiber.tsan);
+    fiber.tsan_in_turn[turn_] = nullptr;
   }
   if (error_) {
     stacks_dirty_ = true;

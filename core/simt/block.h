@@ -135,6 +135,8 @@ class Block {
   std::exception_ptr error_;
 
   Side scheduler_;
+  int turn_ = 0;             // which of every fiber's ThreadSanitizer fibers this block uses
+  char start_ = 0;           // ThreadSanitizer: a block's beginning is ordered before all its threads
   Side* leaving_ = nullptr;  // the side that the switch in progress leaves
 };
 

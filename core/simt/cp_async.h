@@ -20,7 +20,8 @@ inline void cp_async(void* shared, const void* global, int bytes, bool valid, Wh
   constexpr std::uint32_t kPoison = 0xffffffffu;
   detail::check_aligned(shared, bytes, "cp.async: destination is not aligned to the copy's size", where);
   detail::check_aligned(global, bytes, "cp.async: source is not aligned to the copy's size", where);
-  if (!detail::is_shared(shared, bytes)) detail::fault("cp.async: destination is not in the block's shared memory", where);
+  if (!detail::is_shared(shared, bytes))
+    detail::fault("cp.async: destination is not in the block's shared memory", where);
   auto* const to = static_cast<detail::Word*>(shared);
   const auto* const from = static_cast<const detail::Word*>(global);
   detail::Copy copy{.destination = shared, .words = {}, .num_words = static_cast<unsigned>(bytes) / 4};

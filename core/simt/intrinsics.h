@@ -18,37 +18,53 @@
 // --- min and max, for mixed operands as nvcc's
 
 template <class A, class B>
-  requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
-constexpr std::common_type_t<A, B> min(A a, B b) {
+requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>) constexpr std::common_type_t<A, B> min(A a, B b) {
   using T = std::common_type_t<A, B>;
-  if constexpr (std::is_floating_point_v<T>) return std::fmin(static_cast<T>(a), static_cast<T>(b));
-  else return static_cast<T>(b) < static_cast<T>(a) ? static_cast<T>(b) : static_cast<T>(a);
+  if constexpr (std::is_floating_point_v<T>)
+    return std::fmin(static_cast<T>(a), static_cast<T>(b));
+  else
+    return static_cast<T>(b) < static_cast<T>(a) ? static_cast<T>(b) : static_cast<T>(a);
 }
 
 template <class A, class B>
-  requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
-constexpr std::common_type_t<A, B> max(A a, B b) {
+requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>) constexpr std::common_type_t<A, B> max(A a, B b) {
   using T = std::common_type_t<A, B>;
-  if constexpr (std::is_floating_point_v<T>) return std::fmax(static_cast<T>(a), static_cast<T>(b));
-  else return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(b) : static_cast<T>(a);
+  if constexpr (std::is_floating_point_v<T>)
+    return std::fmax(static_cast<T>(a), static_cast<T>(b));
+  else
+    return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(b) : static_cast<T>(a);
 }
 
 // --- Loads and stores with cache hints
 
 template <class T>
-T __ldg(const T* p) { return *p; }
+T __ldg(const T* p) {
+  return *p;
+}
 template <class T>
-T __ldca(const T* p) { return *p; }
+T __ldca(const T* p) {
+  return *p;
+}
 template <class T>
-T __ldcg(const T* p) { return *p; }
+T __ldcg(const T* p) {
+  return *p;
+}
 template <class T>
-T __ldcs(const T* p) { return *p; }
+T __ldcs(const T* p) {
+  return *p;
+}
 template <class T>
-void __stwb(T* p, std::type_identity_t<T> value) { *p = value; }
+void __stwb(T* p, std::type_identity_t<T> value) {
+  *p = value;
+}
 template <class T>
-void __stcg(T* p, std::type_identity_t<T> value) { *p = value; }
+void __stcg(T* p, std::type_identity_t<T> value) {
+  *p = value;
+}
 template <class T>
-void __stcs(T* p, std::type_identity_t<T> value) { *p = value; }
+void __stcs(T* p, std::type_identity_t<T> value) {
+  *p = value;
+}
 
 // --- Bits
 
@@ -63,9 +79,7 @@ inline unsigned __brev(unsigned x) {
   for (int i = 0; i < 32; ++i) reversed |= (x >> i & 1u) << (31 - i);
   return reversed;
 }
-inline unsigned __umulhi(unsigned a, unsigned b) {
-  return static_cast<unsigned>(std::uint64_t{a} * b >> 32);
-}
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(std::uint64_t{a} * b >> 32); }
 inline int __mulhi(int a, int b) { return static_cast<int>(std::int64_t{a} * b >> 32); }
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
   return static_cast<unsigned>((std::uint64_t{high} << 32 | low) << (shift & 31) >> 32);
@@ -137,18 +151,24 @@ concept Float16 = std::same_as<T, __half> || std::same_as<T, __nv_bfloat16>;
 
 template <Float16 T>
 float to_float(T x) {
-  if constexpr (std::same_as<T, __half>) return __half2float(x);
-  else return __bfloat162float(x);
+  if constexpr (std::same_as<T, __half>)
+    return __half2float(x);
+  else
+    return __bfloat162float(x);
 }
 template <Float16 T>
 T from_double(double x) {
-  if constexpr (std::same_as<T, __half>) return __double2half(x);
-  else return __double2bfloat16(x);
+  if constexpr (std::same_as<T, __half>)
+    return __double2half(x);
+  else
+    return __double2bfloat16(x);
 }
 template <Float16 T>
 T from_float(float x) {
-  if constexpr (std::same_as<T, __half>) return __float2half_rn(x);
-  else return __float2bfloat16_rn(x);
+  if constexpr (std::same_as<T, __half>)
+    return __float2half_rn(x);
+  else
+    return __float2bfloat16_rn(x);
 }
 
 // a * b + c rounded to odd: a second rounding, to fewer bits, then gives what one rounding of the exact value would
@@ -176,14 +196,26 @@ inline __nv_bfloat162 __hfma2(__nv_bfloat162 a, __nv_bfloat162 b, __nv_bfloat162
 }
 
 template <ladder::simt::detail::Float16 T>
-T hexp(T x) { return ladder::simt::detail::from_float<T>(std::exp(ladder::simt::detail::to_float(x))); }
+T hexp(T x) {
+  return ladder::simt::detail::from_float<T>(std::exp(ladder::simt::detail::to_float(x)));
+}
 template <ladder::simt::detail::Float16 T>
-T hlog(T x) { return ladder::simt::detail::from_float<T>(std::log(ladder::simt::detail::to_float(x))); }
+T hlog(T x) {
+  return ladder::simt::detail::from_float<T>(std::log(ladder::simt::detail::to_float(x)));
+}
 template <ladder::simt::detail::Float16 T>
-T hsqrt(T x) { return ladder::simt::detail::from_float<T>(std::sqrt(ladder::simt::detail::to_float(x))); }
+T hsqrt(T x) {
+  return ladder::simt::detail::from_float<T>(std::sqrt(ladder::simt::detail::to_float(x)));
+}
 template <ladder::simt::detail::Float16 T>
-T hrsqrt(T x) { return ladder::simt::detail::from_float<T>(rsqrtf(ladder::simt::detail::to_float(x))); }
+T hrsqrt(T x) {
+  return ladder::simt::detail::from_float<T>(rsqrtf(ladder::simt::detail::to_float(x)));
+}
 template <ladder::simt::detail::Float16 T>
-T hrcp(T x) { return ladder::simt::detail::from_float<T>(1.0f / ladder::simt::detail::to_float(x)); }
+T hrcp(T x) {
+  return ladder::simt::detail::from_float<T>(1.0f / ladder::simt::detail::to_float(x));
+}
 template <ladder::simt::detail::Float16 T>
-T htanh(T x) { return ladder::simt::detail::from_float<T>(std::tanh(ladder::simt::detail::to_float(x))); }
+T htanh(T x) {
+  return ladder::simt::detail::from_float<T>(std::tanh(ladder::simt::detail::to_float(x)));
+}

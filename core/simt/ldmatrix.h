@@ -12,7 +12,7 @@ namespace ladder::simt {
 namespace detail {
 
 struct MatrixRow {
-  std::uint32_t words[4];   // in: the row this lane points at, eight 16-bit elements
+  std::uint32_t words[4];    // in: the row this lane points at, eight 16-bit elements
   std::uint32_t* registers;  // out
 };
 

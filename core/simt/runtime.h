@@ -28,7 +28,9 @@ void run(const Launch& launch, void (*body)(void*), void* context);
 template <class F>
 void run(const Launch& launch, F&& kernel) {
   using Kernel = std::remove_reference_t<F>;
-  run(launch, [](void* f) { (*static_cast<Kernel*>(f))(); }, const_cast<void*>(static_cast<const void*>(std::addressof(kernel))));
+  run(
+      launch, [](void* f) { (*static_cast<Kernel*>(f))(); },
+      const_cast<void*>(static_cast<const void*>(std::addressof(kernel))));
 }
 
 namespace detail {
@@ -51,7 +53,7 @@ extern constinit thread_local Thread* current;
 // A kind of warp collective: every lane of a mask hands in operands and waits until all lanes have.
 struct Collective {
   const char* name;
-  bool aligned;       // as in PTX: all lanes must execute the same instruction
+  bool aligned;        // as in PTX: all lanes must execute the same instruction
   bool orders_memory;  // only __syncwarp makes one lane's stores visible to the others
   // Combines the operands of the lanes in `mask`; operands[l] is what lane l handed in.
   void (*complete)(void* const (&operands)[kWarpSize], unsigned mask);
@@ -81,7 +83,8 @@ bool is_shared(const void* address, std::size_t bytes);
 
 // Throws Fault unless `address` is a multiple of `alignment`.
 inline void check_aligned(const void* address, std::size_t alignment, const char* what, Where where) {
-  if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) [[unlikely]] fault(what, where);
+  if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) [[unlikely]]
+    fault(what, where);
 }
 
 // Copies that cp.async has begun, in the order of issue. They belong to the calling thread.

@@ -9,9 +9,9 @@
     type value extents;                                                                                        \
   };                                                                                                           \
   static constinit char name##_key = 0;                                                                        \
-  [[maybe_unused]] auto& name = static_cast<name##_shared*>(::ladder::simt::detail::shared_variable(           \
-                                                                &name##_key, sizeof(name##_shared),            \
-                                                                alignof(name##_shared)))                       \
-                                    ->value
+  [[maybe_unused]] auto& name =                                                                                \
+      static_cast<name##_shared*>(                                                                             \
+          ::ladder::simt::detail::shared_variable(&name##_key, sizeof(name##_shared), alignof(name##_shared))) \
+          ->value
 
 #define LADDER_DYN_SMEM(name) unsigned char* const name = ::ladder::simt::detail::current->dynamic_smem

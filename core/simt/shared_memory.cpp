@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/error.h"
@@ -15,11 +16,14 @@ namespace {
 // Layout: red zone, static variables with red zones between them, red zone, dynamic part, red zone.
 constexpr std::size_t kVariableRedzone = 128;
 constexpr std::size_t kRedzone = 1024;
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kDynamicBegin = 96 * 1024;
 constexpr std::size_t kBytes = kDynamicBegin + 256 * 1024;
 constexpr int kPoison = 0xff;
 
-constexpr std::size_t align_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) / alignment * alignment; }
+constexpr std::size_t align_up(std::size_t n, std::size_t alignment) {
+  return (n + alignment - 1) / alignment * alignment;
+}
 
 }  // namespace
 
@@ -37,12 +41,13 @@ SharedMemory::~SharedMemory() {
 
 void SharedMemory::begin_block(std::size_t dynamic_bytes) {
   sanitizer::unpoison(memory_, kBytes);
-  sanitizer::forget(memory_, kBytes);
-#if defined(LADDER_TSAN)
-  static_end_ = kDynamicBegin - kVariableRedzone;  // forget() cleared all of it
-#endif
-  std::memset(memory_, kPoison, static_end_ + kVariableRedzone);
-  std::memset(memory_ + kDynamicBegin - kRedzone, kPoison, dynamic_bytes + 2 * kRedzone);
+  // In whole pages, what the last block can have touched; then what it or this one has need of.
+  const std::size_t static_pages = align_up(static_end_ + kVariableRedzone, kPage);
+  unsigned char* const dynamic_pages = memory_ + kDynamicBegin - kPage;
+  sanitizer::forget(memory_, static_pages);
+  sanitizer::forget(dynamic_pages, kPage + align_up(dynamic_bytes_ + kRedzone, kPage));
+  std::memset(memory_, kPoison, static_pages);
+  std::memset(dynamic_pages, kPoison, kPage + align_up(std::max(dynamic_bytes, dynamic_bytes_) + kRedzone, kPage));
   sanitizer::poison(memory_, kBytes);
   sanitizer::unpoison(memory_ + kDynamicBegin, dynamic_bytes);
   dynamic_bytes_ = dynamic_bytes;

@@ -9,7 +9,7 @@ namespace ladder::simt {
 
 class SharedMemory {
  public:
-  static constexpr std::size_t kMostBytes = 227 * 1024;      // a block's, on compute capability 9.0
+  static constexpr std::size_t kMostBytes = 227 * 1024;       // a block's, on compute capability 9.0
   static constexpr std::size_t kMostStaticBytes = 48 * 1024;  // nvcc refuses more
 
   SharedMemory();

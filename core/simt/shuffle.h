@@ -142,14 +142,14 @@ inline int __any_sync(unsigned mask, int predicate, ladder::simt::Where where = 
 }
 
 template <class T>
-  requires(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8))
-unsigned __match_any_sync(unsigned mask, T value, ladder::simt::Where where = ladder::simt::Where::here()) {
+requires(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8)) unsigned __match_any_sync(
+    unsigned mask, T value, ladder::simt::Where where = ladder::simt::Where::here()) {
   return ladder::simt::detail::match(ladder::simt::detail::kMatchAny, mask, value, where).equal;
 }
 // The mask if all its lanes hold the same value, else 0; `*same` says which.
 template <class T>
-  requires(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8))
-unsigned __match_all_sync(unsigned mask, T value, int* same, ladder::simt::Where where = ladder::simt::Where::here()) {
+requires(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8)) unsigned __match_all_sync(
+    unsigned mask, T value, int* same, ladder::simt::Where where = ladder::simt::Where::here()) {
   const auto match = ladder::simt::detail::match(ladder::simt::detail::kMatchAll, mask, value, where);
   *same = match.equal == match.members;
   return *same ? match.members : 0;

@@ -17,7 +17,8 @@ inline int __syncthreads_or(int predicate, ladder::simt::Where where = ladder::s
 }
 
 namespace ladder::simt::detail {
-inline constexpr Collective kSyncWarp{.name = "__syncwarp", .aligned = false, .orders_memory = true, .complete = nullptr};
+inline constexpr Collective kSyncWarp{
+    .name = "__syncwarp", .aligned = false, .orders_memory = true, .complete = nullptr};
 }
 
 inline void __syncwarp(unsigned mask = ladder::simt::detail::kFullMask,

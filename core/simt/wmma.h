@@ -38,10 +38,10 @@ inline float __float_to_tf32(float x) {
 namespace detail {
 
 template <int m, int n, int k, class T>
-inline constexpr bool kHasShape =
-    std::is_same_v<T, precision::tf32>
-        ? (m == 16 && n == 16 && k == 8)
-        : (k == 16 && ((m == 16 && n == 16) || (m == 32 && n == 8) || (m == 8 && n == 32)));
+inline constexpr bool kHasShape = std::is_same_v<T, precision::tf32>
+                                      ? (m == 16 && n == 16 && k == 8)
+                                      : (k == 16 &&
+                                         ((m == 16 && n == 16) || (m == 32 && n == 8) || (m == 8 && n == 32)));
 
 template <class T>
 struct Storage {
@@ -58,9 +58,9 @@ template <class Use, int m, int n, int k>
 inline constexpr int kCols = std::is_same_v<Use, matrix_a> ? k : n;
 
 template <class Use, int m, int n, int k, class T>
-inline constexpr int kNumElements = std::is_same_v<T, __half> && !std::is_same_v<Use, accumulator>
-                                        ? 16
-                                        : kRows<Use, m, n, k> * kCols<Use, m, n, k> / 32;
+inline constexpr int kNumElements =
+    std::is_same_v<T, __half> && !std::is_same_v<Use, accumulator> ? 16
+                                                                   : kRows<Use, m, n, k> * kCols<Use, m, n, k> / 32;
 
 }  // namespace detail
 
@@ -148,9 +148,9 @@ void fill_fragment(fragment<Use, m, n, k, T, L>& f,
 // Matrices start at 32-byte aligned addresses, and rows (columns, if col_major) are `ldm` elements apart, a multiple of
 // 16 bytes. All lanes give the same arguments.
 template <class Use, int m, int n, int k, class T, class L>
-  requires(!std::is_same_v<Use, accumulator>)
-void load_matrix_sync(fragment<Use, m, n, k, T, L>& f, const typename detail::Storage<T>::type* p, unsigned ldm,
-                      ladder::simt::Where where = ladder::simt::Where::here()) {
+requires(!std::is_same_v<Use, accumulator>) void load_matrix_sync(
+    fragment<Use, m, n, k, T, L>& f, const typename detail::Storage<T>::type* p, unsigned ldm,
+    ladder::simt::Where where = ladder::simt::Where::here()) {
   detail::load(f, p, ldm, std::is_same_v<L, row_major>, where);
 }
 
@@ -166,9 +166,8 @@ void store_matrix_sync(std::type_identity_t<T>* p, const fragment<accumulator, m
   detail::check_access<T>(p, ldm, where);
   detail::Access operands{p, ldm, where};
   ladder::simt::detail::join(detail::kStore, ladder::simt::detail::kFullMask, &operands, where);
-  detail::for_each_element(f, [&](int i, int row, int col) {
-    p[layout == mem_row_major ? row * ldm + col : col * ldm + row] = f.x[i];
-  });
+  detail::for_each_element(
+      f, [&](int i, int row, int col) { p[layout == mem_row_major ? row * ldm + col : col * ldm + row] = f.x[i]; });
 }
 
 // d = a b + c

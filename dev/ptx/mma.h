@@ -20,7 +20,8 @@ namespace ladder::ptx {
 
 // T is __nv_bfloat16 or __half.
 template <class T>
-__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2] LADDER_WHERE);
+__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
+                                             const std::uint32_t (&b)[2] LADDER_WHERE);
 
 template <>
 __device__ __forceinline__ void mma_m16n8k16<__nv_bfloat16>(float (&d)[4], const std::uint32_t (&a)[4],

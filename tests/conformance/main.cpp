@@ -106,10 +106,11 @@ bool compare_one(const std::string& name, const json& a, const json& b) {
   const Difference d = difference(words_a, words_b, absolute, relative);
   const bool bitwise = absolute == 0 && relative == 0;
   std::string words = fmt::format("{:6} values, ", words_a.size());
-  words += bitwise ? "bit for bit" : fmt::format("worst {:.2e}, allowed {:.2e} + {:.2e} |x|", d.worst, absolute, relative);
+  words +=
+      bitwise ? "bit for bit" : fmt::format("worst {:.2e}, allowed {:.2e} + {:.2e} |x|", d.worst, absolute, relative);
   if (d.count > 0) {
-    words += fmt::format("; {} differ, first [{}]: {:08x} and {:08x}", d.count, d.first, words_a[d.first],
-                         words_b[d.first]);
+    words +=
+        fmt::format("; {} differ, first [{}]: {:08x} and {:08x}", d.count, d.first, words_a[d.first], words_b[d.first]);
   }
   line(d.count == 0 ? "PASS" : "FAIL", words);
   return d.count == 0;

@@ -18,8 +18,10 @@ template <class T>
 std::uint32_t pair_of(Inputs& inputs) {
   auto element = [&] {
     const float x = inputs.uniform(-1, 1);
-    if constexpr (std::is_same_v<T, __half>) return std::bit_cast<std::uint16_t>(__float2half(x));
-    else return std::bit_cast<std::uint16_t>(__float2bfloat16(x));
+    if constexpr (std::is_same_v<T, __half>)
+      return std::bit_cast<std::uint16_t>(__float2half(x));
+    else
+      return std::bit_cast<std::uint16_t>(__float2bfloat16(x));
   };
   const std::uint32_t low = element();
   return low | static_cast<std::uint32_t>(element()) << 16;
@@ -82,9 +84,12 @@ LADDER_CONFORMS(mma_m16n8k8_tf32, mma<Tf32>)
 
 template <class E>
 __device__ E from_float(float x) {
-  if constexpr (std::is_same_v<E, __half>) return __float2half(x);
-  else if constexpr (std::is_same_v<E, __nv_bfloat16>) return __float2bfloat16(x);
-  else return x;
+  if constexpr (std::is_same_v<E, __half>)
+    return __float2half(x);
+  else if constexpr (std::is_same_v<E, __nv_bfloat16>)
+    return __float2bfloat16(x);
+  else
+    return x;
 }
 __device__ float to_float(float x) { return x; }
 __device__ float to_float(__half x) { return __half2float(x); }
@@ -122,7 +127,8 @@ __global__ void wmma_kernel(const float* a, const float* b, const float* c, floa
 template <int m, int n, int k, class T, class D, class LA, class LB, wmma::layout_t kLayout>
 void append_wmma(std::vector<std::uint32_t>& words) {
   Inputs inputs;
-  DeviceArray<float> a(inputs.uniforms(m * k, -1, 1)), b(inputs.uniforms(k * n, -1, 1)), c(inputs.uniforms(m * n, -1, 1));
+  DeviceArray<float> a(inputs.uniforms(m * k, -1, 1)), b(inputs.uniforms(k * n, -1, 1)),
+      c(inputs.uniforms(m * n, -1, 1));
   DeviceArray<float> out(m * n);
   launch(wmma_kernel<m, n, k, T, D, LA, LB, kLayout>, {1, 32}, nullptr, a.get(), b.get(), c.get(), out.get());
   for (const std::uint32_t word : patterns(out.to_host())) words.push_back(word);

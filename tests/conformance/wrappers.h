@@ -37,9 +37,7 @@ class Inputs {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  float uniform(float low, float high) {
-    return low + (high - low) * static_cast<float>(bits() >> 40) * 0x1p-24f;
-  }
+  float uniform(float low, float high) { return low + (high - low) * static_cast<float>(bits() >> 40) * 0x1p-24f; }
   std::vector<float> uniforms(int count, float low, float high) {
     std::vector<float> values(count);
     for (float& value : values) value = uniform(low, high);

@@ -33,7 +33,8 @@ const std::vector<Entry>& all();  // by name
 template <class T>
 class Guarded {
  public:
-  explicit Guarded(std::size_t count, T value = T{}) : count_(count), data_(static_cast<T*>(backend::allocate(bytes()))) {
+  explicit Guarded(std::size_t count, T value = T{})
+      : count_(count), data_(static_cast<T*>(backend::allocate(bytes()))) {
     std::memset(static_cast<void*>(data_), kGuard, bytes());
     for (std::size_t i = 0; i < count; ++i) data_[i] = value;
   }
@@ -66,8 +67,8 @@ class Guarded {
 
 }  // namespace ladder::faults
 
-#define LADDER_FAULT(name, words, detectors, run)                                                         \
-  namespace {                                                                                             \
-  [[maybe_unused]] const bool ladder_fault_added =                                                        \
-      ::ladder::faults::add({name, words, ::ladder::faults::Detectors detectors, run});                   \
+#define LADDER_FAULT(name, words, detectors, run)                                       \
+  namespace {                                                                           \
+  [[maybe_unused]] const bool ladder_fault_added =                                      \
+      ::ladder::faults::add({name, words, ::ladder::faults::Detectors detectors, run}); \
   }

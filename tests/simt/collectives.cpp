@@ -294,9 +294,7 @@ TEST(Report, mask_that_names_a_lane_that_has_ended) {
   EXPECT_TRUE(says(report, "__syncwarp"));
 }
 
-__global__ void foreign_mask_kernel() {
-  NOTED(line_a) __ballot_sync(0xffu, 1);
-}
+__global__ void foreign_mask_kernel() { NOTED(line_a) __ballot_sync(0xffu, 1); }
 
 TEST(Report, mask_without_the_caller) {
   const Scoped scoped("desc");
@@ -336,9 +334,7 @@ TEST(Report, shuffle_from_a_lane_outside_the_mask) {
   EXPECT_TRUE(names(report, line_a));
 }
 
-__global__ void trap_kernel() {
-  NOTED(line_a) if (threadIdx.x == 1) __trap();
-}
+__global__ void trap_kernel() { NOTED(line_a) if (threadIdx.x == 1) __trap(); }
 
 TEST(Report, trap) {
   const std::string report = fault_of([] { launch(trap_kernel, {1, 2}, nullptr); });

@@ -17,9 +17,12 @@ namespace wmma = nvcuda::wmma;
 
 template <class T>
 T make(float x) {
-  if constexpr (std::is_same_v<T, __half>) return __float2half(x);
-  else if constexpr (std::is_same_v<T, __nv_bfloat16>) return __float2bfloat16(x);
-  else return x;
+  if constexpr (std::is_same_v<T, __half>)
+    return __float2half(x);
+  else if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return __float2bfloat16(x);
+  else
+    return x;
 }
 float value(float x) { return x; }
 float value(__half x) { return __half2float(x); }
@@ -114,8 +117,10 @@ TEST(Wmma, tf32) { check_layouts<16, 16, 8, wmma::precision::tf32, float>(); }
 
 template <class Use, int m, int n, int k, class T>
 constexpr int num_elements() {
-  if constexpr (std::is_same_v<Use, wmma::accumulator>) return wmma::fragment<Use, m, n, k, T>::num_elements;
-  else return wmma::fragment<Use, m, n, k, T, wmma::row_major>::num_elements;
+  if constexpr (std::is_same_v<Use, wmma::accumulator>)
+    return wmma::fragment<Use, m, n, k, T>::num_elements;
+  else
+    return wmma::fragment<Use, m, n, k, T, wmma::row_major>::num_elements;
 }
 
 // Figures of NVIDIA's crt/mma.h.
@@ -163,7 +168,8 @@ TEST(Wmma, misaligned_and_non_uniform_loads_are_reported) {
 __global__ void tf32_kernel(const float* in, float* out) { out[threadIdx.x] = wmma::__float_to_tf32(in[threadIdx.x]); }
 
 TEST(Wmma, rounding_to_tf32_is_to_nearest_ties_away) {
-  const std::vector<float> in = {1.0f, 1.0f + 0x1p-11f, 1.0f + 0x1.fp-12f, -1.0f - 0x1p-11f, 1.0f + 0x3p-11f, 0x1.fffffep127f};
+  const std::vector<float> in = {1.0f,           1.0f + 0x1p-11f, 1.0f + 0x1.fp-12f, -1.0f - 0x1p-11f, 1.0f + 0x3p-11f,
+                                 0x1.fffffep127f};
   std::vector<float> out(in.size());
   launch(tf32_kernel, {1, static_cast<unsigned>(in.size())}, nullptr, in.data(), out.data());
   EXPECT_EQ(out[0], 1.0f);
@@ -278,7 +284,8 @@ TEST(Ldmatrix, deals_rows_and_columns) {
     const Scoped scoped(schedule);
     constexpr unsigned kStride = 24;
     std::vector<std::uint32_t> plain(128), transposed(128);
-    launch(ldmatrix_kernel, {1, 32, 32 * kStride * 2}, nullptr, plain.data(), transposed.data(), static_cast<int>(kStride));
+    launch(ldmatrix_kernel, {1, 32, 32 * kStride * 2}, nullptr, plain.data(), transposed.data(),
+           static_cast<int>(kStride));
     for (unsigned lane = 0; lane < 32; ++lane) {
       for (unsigned j = 0; j < 4; ++j) {
         auto element = [&](unsigned row, unsigned col) { return (8 * j + row) * 100 + col; };
@@ -302,8 +309,9 @@ __global__ void half_warp_ldmatrix_kernel() {
 
 TEST(Ldmatrix, misaligned_global_and_half_warp_uses_are_reported) {
   std::vector<std::uint32_t> out(128);
-  EXPECT_NE(fault_of([&] { launch(ldmatrix_kernel, {1, 32, 4096}, nullptr, out.data(), out.data(), 9); })
-                .find("not aligned to 16 bytes"),
+  EXPECT_NE(fault_of([&] {
+              launch(ldmatrix_kernel, {1, 32, 4096}, nullptr, out.data(), out.data(), 9);
+            }).find("not aligned to 16 bytes"),
             std::string::npos);
   const std::string report = fault_of([] { launch(half_warp_ldmatrix_kernel, {1, 32, 512}, nullptr); });
   EXPECT_NE(report.find("deadlock"), std::string::npos);

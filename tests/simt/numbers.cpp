@@ -94,8 +94,8 @@ TEST(Numbers, float_functions) {
   launch(math_kernel, {1, 4}, nullptr, x.data(), y.data());
   for (int i = 0; i < 4; ++i) {
     const double v = x[i];
-    const double expected[] = {std::exp(v), std::log(v), 1 / std::sqrt(v), v * v + v, v / 3, std::min(v, 1.0),
-                               std::pow(v, 1.5), v};
+    const double expected[] = {std::exp(v), std::log(v),      1 / std::sqrt(v), v * v + v,
+                               v / 3,       std::min(v, 1.0), std::pow(v, 1.5), v};
     for (int f = 0; f < 8; ++f) EXPECT_NEAR(y[8 * i + f], expected[f], 1e-6 * (1 + std::fabs(expected[f]))) << f;
   }
 }
