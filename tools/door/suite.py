@@ -12,8 +12,8 @@ from pathlib import Path
 from . import build, paths, say, setup, tools
 from .errors import Failure
 
-# A program with many cases is cut into pieces (GoogleTest's sharding), so that the last one does not run alone.
-_SHARDS = 4
+# The program that outlasts all others is cut into pieces (GoogleTest's sharding, which children would inherit).
+_SHARDS = {"test_versions": 8}
 
 # Under ThreadSanitizer, which is slow, only what is about threads: the emulator's machinery, the planted faults, and a
 # problem or two of every version.
@@ -61,11 +61,13 @@ def _run_preset(preset, flags):
     programs = _programs(preset)
     # A GPU is one machine: programs that share it disturb each other.
     workers = 1 if preset in paths.CUDA_PRESETS else len(os.sched_getaffinity(0))
-    shards = 1 if workers == 1 else _SHARDS
+    programs.sort(key=lambda program: program.name not in _SHARDS)  # the longest first
     totals = Totals()
     with ThreadPoolExecutor(workers) as pool:
-        runs = {program: [pool.submit(_run_shard, preset, program, flags, shard, shards) for shard in range(shards)]
-                for program in programs}
+        runs = {}
+        for program in programs:
+            shards = 1 if workers == 1 else _SHARDS.get(program.name, 1)
+            runs[program] = [pool.submit(_run_shard, preset, program, flags, shard, shards) for shard in range(shards)]
         for program, parts in runs.items():
             of_program, seconds = Totals(), 0.0
             for part in parts:
@@ -101,12 +103,9 @@ def _run_shard(preset, program, flags, shard, shards):
     report.unlink(missing_ok=True)
     if preset == "tsan" and not flags:
         flags = [f"--gtest_filter={_TSAN_FILTERS[program.name]}"]
-    env = {
-        **tools.environment(),
-        "GTEST_TOTAL_SHARDS": str(shards),
-        "GTEST_SHARD_INDEX": str(shard),
-        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    }
+    env = {**tools.environment(), "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+    if shards > 1:
+        env.update(GTEST_TOTAL_SHARDS=str(shards), GTEST_SHARD_INDEX=str(shard))
     started = time.monotonic()
     process = subprocess.run(
         [program, f"--gtest_output=json:{report}", "--gtest_brief=1", *flags], cwd=paths.ROOT, env=env,
