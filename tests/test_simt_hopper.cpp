@@ -228,9 +228,9 @@ void check_boxes() {
                                         {kBox[0], kBox[1], kBox[2], kBox[3]});
   constexpr int kRows = kBox[1] * kBox[2] * kBox[3];
   constexpr int kBytes = kRows * 128;
-  const Corner corners[] = {{{0, 0, 0, 0}},           {{8, 3, 2, 1}},  {{-3, -1, -1, -1}}, {{kC, 6, 5, 2}},
-                            {{-kC, 0, 0, 0}},         {{0, 0, 0, 3}},  {{0, -5, 0, 0}},    {{2 * kC - 9, 8, 6, 2}},
-                            {{-(kC - 1), -4, -3, 0}}, {{5, 100, 0, 0}}};
+  const Corner corners[] = {{{0, 0, 0, 0}},           {{8, 3, 2, 1}},  {{-8, -1, -1, -1}}, {{kC, 6, 5, 2}},
+                            {{-kC, 0, 0, 0}},         {{0, 0, 0, 3}},  {{0, -5, 0, 0}},    {{2 * kC - 16, 8, 6, 2}},
+                            {{8 - kC, -4, -3, 0}},    {{8, 100, 0, 0}}};
   for (const std::string& schedule : schedules(1)) {
     const Scoped scoped(schedule);
     for (const Corner& corner : corners) {
@@ -274,6 +274,21 @@ TEST(Tma, three_dimensions) {
       float held;
       std::memcpy(&held, &out[swizzled(0, row, c * 4)], 4);
       ASSERT_EQ(held, y < 4 ? values[(z * 4 + y) * 32 + c] : 0.0f) << row << " " << c;
+    }
+  }
+}
+
+// As an H200 does it, in its way: an illegal instruction.
+TEST(Tma, innermost_coordinates_off_16_bytes_are_refused) {
+  const Device<__nv_bfloat16> tensor(std::vector<__nv_bfloat16>(64 * 4));
+  const auto map = ptx::make_tensor_map(Dtype::bf16, tensor.data(), {64, 4, 1}, {64, 2, 1});
+  std::vector<unsigned char> out(256);
+  for (const int x : {-4, -1, 1, 4, 12}) {
+    try {
+      launch(fetch_kernel<3>, {1, 32, 1024}, nullptr, map, Corner{{x, 0, 0, 0}}, 0, 256, out.data());
+      FAIL() << x << " was accepted";
+    } catch (const simt::Fault& fault) {
+      EXPECT_TRUE(contains(fault.what(), "multiple of 16 bytes")) << fault.what();
     }
   }
 }

@@ -87,14 +87,13 @@ inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   return static_cast<unsigned>((std::uint64_t{high} << 32 | low) >> (shift & 31));
 }
-// Byte i of the result is the byte of b:a that nibble i of `selector` names (its bit 3 spreads the byte's sign instead).
+// Byte i of the result is the byte of b:a that the lower three bits of nibble i of `selector` name. The PTX instruction
+// has a meaning for bit 3; the intrinsic masks it.
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
   unsigned result = 0;
   for (int i = 0; i < 4; ++i) {
-    const unsigned nibble = selector >> 4 * i & 15;
-    unsigned byte = bytes >> 8 * (nibble & 7) & 0xff;
-    if (nibble & 8) byte = byte & 0x80 ? 0xff : 0;
+    const unsigned byte = bytes >> 8 * (selector >> 4 * i & 7) & 0xff;
     result |= byte << 8 * i;
   }
   return result;

@@ -31,7 +31,8 @@ enum layout_t { mem_row_major, mem_col_major };
 inline float __float_to_tf32(float x) {
   constexpr std::uint32_t kDropped = 0x1fff;
   const auto bits = std::bit_cast<std::uint32_t>(x);
-  if ((bits & 0x7f800000u) == 0x7f800000u) return std::bit_cast<float>(bits & 0x007fffffu ? 0x7fffffffu : bits);
+  // NaN and infinity lose the low bits unrounded, as an H200 does it: a NaN that has only those becomes infinity.
+  if ((bits & 0x7f800000u) == 0x7f800000u) return std::bit_cast<float>(bits & ~kDropped);
   return std::bit_cast<float>((bits + 0x1000u) & ~kDropped);
 }
 

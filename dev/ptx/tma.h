@@ -72,6 +72,8 @@ __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
 #endif
 }
 
+// NOTE: the innermost coordinate must be a multiple of 16 bytes; an H200 answers any other with an illegal instruction.
+//
 // Starts the copy of the box at the given coordinates (innermost first) into `shared` (128-byte aligned), whose bytes
 // complete on `barrier`. By one thread.
 __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mbarrier* barrier, int x0, int x1,

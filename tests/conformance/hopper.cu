@@ -46,7 +46,7 @@ Output tma() {
   if (unavailable()) return {.words = {}, .shape = {0}};
   DeviceArray<std::uint32_t> in(Inputs().words(3 * 4 * 6 * (2 * kC - 8) * static_cast<int>(sizeof(T)) / 4));
   const auto map = ptx::make_tensor_map(kDtype<T>, in.get(), {2 * kC - 8, 6, 4, 3}, {kC, 5, 3, 2});
-  const int corners[][4] = {{0, 0, 0, 0}, {-3, -1, -1, -1}, {kC, 4, 3, 2},
+  const int corners[][4] = {{0, 0, 0, 0}, {-8, -1, -1, -1}, {kC, 4, 3, 2},
                             {8, 1, 1, 1}, {0, 0, 0, 5},     {-int{kC}, 0, 0, 0}};
   Output output{.words = {}, .shape = {12, kBoxRows, kRowBytes / 4}};
   for (const auto& corner : corners) {
