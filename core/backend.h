@@ -18,15 +18,15 @@ Kind kind();
 const char* unavailable();
 
 struct DeviceInfo {
-  std::string name;           // "NVIDIA H200", "emulator"
-  std::string slug;           // "h200", "emulator": for file names
-  int arch = 0;               // compute capability times ten: 90; the emulator answers 90
+  std::string name;  // "NVIDIA H200", "emulator"
+  std::string slug;  // "h200", "emulator": for file names
+  int arch = 0;      // compute capability times ten: 90; the emulator answers 90
   int num_sms = 0;
-  int sm_clock_khz = 0;       // highest SM clock the device announces
+  int sm_clock_khz = 0;  // highest SM clock the device announces
   std::size_t l2_bytes = 0;
   double dram_bytes_per_s = 0;  // bus width times data rate: no kernel can be faster
   std::string uuid;
-  std::string driver;         // "13.0" as cudaDriverGetVersion has it
+  std::string driver;  // "13.0" as cudaDriverGetVersion has it
   std::string runtime;
 };
 const DeviceInfo& device();
@@ -37,7 +37,7 @@ void release(void* pointer) noexcept;
 void copy_in(void* device_pointer, const void* host, std::size_t bytes);   // synchronous
 void copy_out(void* host, const void* device_pointer, std::size_t bytes);  // synchronous, after all work
 void set_bytes(void* device_pointer, int byte, std::size_t bytes);         // synchronous
-void peek(void* host, const void* device_pointer, std::size_t bytes);  // as copy_out, but waits for no work
+void peek(void* host, const void* device_pointer, std::size_t bytes);      // as copy_out, but waits for no work
 void synchronize();  // waits for all work; throws Failure with the launch error, if there was one
 
 // The stream that checks give to versions. It does not wait for the default stream, nor the default stream for it.

@@ -157,7 +157,8 @@ Stream check_stream() {
 
 void hold() {
   gate.close();
-  LADDER_CUDA(cudaLaunchHostFunc(check_stream(), [](void*) { gate.wait(); }, nullptr));
+  LADDER_CUDA(cudaLaunchHostFunc(
+      check_stream(), [](void*) { gate.wait(); }, nullptr));
 }
 
 bool let_go() { return gate.release(); }

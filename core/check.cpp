@@ -105,10 +105,14 @@ Verdict check_patterns(const Version& v, const Case& plain, const std::vector<Pa
 
 const char* name(Status status) {
   switch (status) {
-    case Status::pass: return "PASS";
-    case Status::fail: return "FAIL";
-    case Status::skip: return "SKIP";
-    case Status::untrusted: return "UNTRUSTED";
+    case Status::pass:
+      return "PASS";
+    case Status::fail:
+      return "FAIL";
+    case Status::skip:
+      return "SKIP";
+    case Status::untrusted:
+      return "UNTRUSTED";
   }
   return "?";
 }

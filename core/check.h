@@ -48,7 +48,7 @@ bool register_judge(const Pass& pass, Judge judge);
 // The latest few are kept. Throw Failure where the pass has no judge.
 std::shared_ptr<const Judged> judged(const Case& c, Pattern pattern, std::uint64_t seed);
 std::shared_ptr<const References> judge(const Case& c, Pattern pattern, std::uint64_t seed);  // its answers
-References judge(const Case& c, const HostTensors& inputs);                                    // on these, not kept
+References judge(const Case& c, const HostTensors& inputs);                                   // on these, not kept
 
 // One case's buffers on the device: inputs filled, outputs and workspace poisoned with NaN bytes, every buffer between
 // two guard bands of canaries.
@@ -62,11 +62,11 @@ class DeviceTensors {
   void* const* pointers() const;  // in the order of Case::tensors
   void* workspace() const;
 
-  void refill(const HostTensors& inputs);             // other inputs at the same addresses
-  void poison();                                      // outputs and workspace become NaN again
-  bool untouched() const;                             // every output is still poison; waits for no stream
-  std::vector<std::vector<float>> outputs() const;    // as fp32, in order; waits for the device
-  std::string damage() const;                         // empty, or which guard band or input was overwritten, and where
+  void refill(const HostTensors& inputs);           // other inputs at the same addresses
+  void poison();                                    // outputs and workspace become NaN again
+  bool untouched() const;                           // every output is still poison; waits for no stream
+  std::vector<std::vector<float>> outputs() const;  // as fp32, in order; waits for the device
+  std::string damage() const;                       // empty, or which guard band or input was overwritten, and where
 
  private:
   struct Impl;
@@ -79,9 +79,9 @@ const char* name(Status status);  // "PASS", "FAIL", "SKIP", "UNTRUSTED"
 // How far outputs are from the judge.
 struct Verdict {
   Status status = Status::pass;
-  std::string reason;        // empty for a pass; else one line: what, where, how much
-  double error = 0;          // normalised L2: ||y - ref|| / ||ref|| over all outputs
-  double worst = 0;          // largest |y - ref| / bound; above 1 fails
+  std::string reason;          // empty for a pass; else one line: what, where, how much
+  double error = 0;            // normalised L2: ||y - ref|| / ||ref|| over all outputs
+  double worst = 0;            // largest |y - ref| / bound; above 1 fails
   std::int64_t unwritten = 0;  // elements that are poison: never written, or computed from it
 };
 
@@ -118,7 +118,7 @@ std::string why_not(const Version& v, const Case& c);
 
 }  // namespace ladder
 
-#define LADDER_JUDGE(P, function) \
-  namespace {                     \
+#define LADDER_JUDGE(P, function)                                                                                   \
+  namespace {                                                                                                       \
   [[maybe_unused]] const bool ladder_judge_registered = ::ladder::register_judge(::ladder::pass_of<P>(), function); \
   }

@@ -18,10 +18,14 @@ constexpr std::int64_t kChunk = 1 << 14;
 
 double smallest_subnormal(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return 0x1p-149;
-    case Dtype::tf32: return 0x1p-136;
-    case Dtype::bf16: return 0x1p-133;
-    case Dtype::f16: return 0x1p-24;
+    case Dtype::f32:
+      return 0x1p-149;
+    case Dtype::tf32:
+      return 0x1p-136;
+    case Dtype::bf16:
+      return 0x1p-133;
+    case Dtype::f16:
+      return 0x1p-24;
   }
   return 0;
 }
@@ -215,8 +219,9 @@ Verdict against_opponent(Verdict verdict, double opponent_error, const Case& c, 
   const double most = 2 * opponent_error + unit_roundoff(output) + declared;
   if (verdict.status == Status::pass && !(verdict.error <= most)) {
     verdict.status = Status::fail;
-    verdict.reason = fmt::format("error {:.3g} is above {:.3g}: twice the opponent's {:.3g}, one rounding{}", verdict.error,
-                                 most, opponent_error, declared > 0 ? " and the error growth declared" : "");
+    verdict.reason =
+        fmt::format("error {:.3g} is above {:.3g}: twice the opponent's {:.3g}, one rounding{}", verdict.error, most,
+                    opponent_error, declared > 0 ? " and the error growth declared" : "");
   }
   return verdict;
 }

@@ -71,10 +71,14 @@ void convert(const From* from, std::size_t count, To* to) {
 
 const char* name(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return "fp32";
-    case Dtype::tf32: return "tf32";
-    case Dtype::bf16: return "bf16";
-    case Dtype::f16: return "fp16";
+    case Dtype::f32:
+      return "fp32";
+    case Dtype::tf32:
+      return "tf32";
+    case Dtype::bf16:
+      return "bf16";
+    case Dtype::f16:
+      return "fp16";
   }
   return "?";
 }
@@ -90,39 +94,61 @@ std::size_t size_of(Dtype dtype) { return dtype == Dtype::bf16 || dtype == Dtype
 
 double unit_roundoff(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return 0x1p-24;
-    case Dtype::tf32: return 0x1p-11;
-    case Dtype::bf16: return 0x1p-8;
-    case Dtype::f16: return 0x1p-11;
+    case Dtype::f32:
+      return 0x1p-24;
+    case Dtype::tf32:
+      return 0x1p-11;
+    case Dtype::bf16:
+      return 0x1p-8;
+    case Dtype::f16:
+      return 0x1p-11;
   }
   return 0;
 }
 
 float round_to(Dtype dtype, float value) {
   switch (dtype) {
-    case Dtype::f32: return value;
-    case Dtype::tf32: return to_tf32(value);
-    case Dtype::bf16: return from_bf16(to_bf16(value));
-    case Dtype::f16: return from_f16(to_f16(value));
+    case Dtype::f32:
+      return value;
+    case Dtype::tf32:
+      return to_tf32(value);
+    case Dtype::bf16:
+      return from_bf16(to_bf16(value));
+    case Dtype::f16:
+      return from_f16(to_f16(value));
   }
   return value;
 }
 
 void encode(Dtype dtype, const float* values, std::size_t count, void* stored) {
   switch (dtype) {
-    case Dtype::f32: std::memcpy(stored, values, count * sizeof(float)); break;
-    case Dtype::tf32: convert<to_tf32>(values, count, static_cast<float*>(stored)); break;
-    case Dtype::bf16: convert<to_bf16>(values, count, static_cast<std::uint16_t*>(stored)); break;
-    case Dtype::f16: convert<to_f16>(values, count, static_cast<std::uint16_t*>(stored)); break;
+    case Dtype::f32:
+      std::memcpy(stored, values, count * sizeof(float));
+      break;
+    case Dtype::tf32:
+      convert<to_tf32>(values, count, static_cast<float*>(stored));
+      break;
+    case Dtype::bf16:
+      convert<to_bf16>(values, count, static_cast<std::uint16_t*>(stored));
+      break;
+    case Dtype::f16:
+      convert<to_f16>(values, count, static_cast<std::uint16_t*>(stored));
+      break;
   }
 }
 
 void decode(Dtype dtype, const void* stored, std::size_t count, float* values) {
   switch (dtype) {
     case Dtype::f32:
-    case Dtype::tf32: std::memcpy(values, stored, count * sizeof(float)); break;
-    case Dtype::bf16: convert<from_bf16>(static_cast<const std::uint16_t*>(stored), count, values); break;
-    case Dtype::f16: convert<from_f16>(static_cast<const std::uint16_t*>(stored), count, values); break;
+    case Dtype::tf32:
+      std::memcpy(values, stored, count * sizeof(float));
+      break;
+    case Dtype::bf16:
+      convert<from_bf16>(static_cast<const std::uint16_t*>(stored), count, values);
+      break;
+    case Dtype::f16:
+      convert<from_f16>(static_cast<const std::uint16_t*>(stored), count, values);
+      break;
   }
 }
 

@@ -21,7 +21,7 @@ struct Failure : std::runtime_error {
 }  // namespace ladder
 
 // Checks an invariant of ours; a broken one is a bug here, not a usage error.
-#define LADDER_CHECK(condition, ...)                                                             \
-  do {                                                                                           \
+#define LADDER_CHECK(condition, ...)                                                                      \
+  do {                                                                                                    \
     if (!(condition)) ::ladder::throw_failure(__FILE__, __LINE__, #condition __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)

@@ -63,8 +63,8 @@ std::optional<std::int64_t> ProblemLine::take(std::string_view letter, std::int6
     const char* end = digits->data() + digits->size();
     const auto [rest, error] = std::from_chars(digits->data(), end, value);
     if (error != std::errc{} || rest != end || value < least || value > most) {
-      fail(fmt::format("'{}' should be {} and a whole number from {} to {}", printable(word.text), letter, least,
-                       most));
+      fail(
+          fmt::format("'{}' should be {} and a whole number from {} to {}", printable(word.text), letter, least, most));
     }
     word.used = true;
     found = value;

@@ -87,8 +87,8 @@ const Pass& find_pass(std::string_view layer, std::string_view name) {
   for (const Pass* pass : all_passes()) {
     if (pass->layer == layer && pass->name == name) return *pass;
   }
-  throw UsageError("no pass '" + std::string(layer) + '/' + std::string(name) + "'; there are: " +
-                   joined(all_passes(), [](const Pass* p) { return p->path(); }));
+  throw UsageError("no pass '" + std::string(layer) + '/' + std::string(name) +
+                   "'; there are: " + joined(all_passes(), [](const Pass* p) { return p->path(); }));
 }
 
 const Version& find_version(const Pass& pass, int number) {
@@ -96,8 +96,8 @@ const Version& find_version(const Pass& pass, int number) {
   for (const Version* v : versions) {
     if (v->number == number) return *v;
   }
-  throw UsageError(pass.path() + " has no version " + std::to_string(number) + "; it has: " +
-                   joined(versions, [](const Version* v) { return std::to_string(v->number); }));
+  throw UsageError(pass.path() + " has no version " + std::to_string(number) +
+                   "; it has: " + joined(versions, [](const Version* v) { return std::to_string(v->number); }));
 }
 
 std::vector<const Version*> versions_of(const Pass& pass) {
@@ -122,8 +122,8 @@ std::optional<FileName> parse_file_name(std::string_view file) {
     return std::nullopt;
   }
   const std::string_view idea = base.substr(4);
-  const bool is_words = std::all_of(idea.begin(), idea.end(),
-                                    [&](char c) { return is_lower(c) || is_digit(c) || c == '_'; });
+  const bool is_words =
+      std::all_of(idea.begin(), idea.end(), [&](char c) { return is_lower(c) || is_digit(c) || c == '_'; });
   if (!is_lower(idea[0]) || !is_words) return std::nullopt;
   return FileName{.letter = base[0], .number = (base[1] - '0') * 10 + (base[2] - '0'), .idea = std::string(idea)};
 }

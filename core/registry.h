@@ -38,7 +38,7 @@ namespace ladder {
 enum class Role : std::uint8_t { input, output };
 
 struct TensorSpec {
-  std::string name;                 // the paper's letter: "x", "w", "dy"
+  std::string name;  // the paper's letter: "x", "w", "dy"
   Role role = Role::input;
   Dtype dtype = Dtype::f32;         // how it is stored and rounded
   std::vector<std::int64_t> shape;  // outermost dimension first
@@ -84,7 +84,7 @@ struct Version {
   std::string idea;  // "smem_tile"
   std::string file;  // as the compiler was given it
   std::vector<Dtype> dtypes;
-  int min_arch = 0;   // compute capability times ten (80, 90) below which it cannot run
+  int min_arch = 0;  // compute capability times ten (80, 90) below which it cannot run
   double error_growth = 1;
   bool exact = true;
   double least_arithmetic = 1;
@@ -97,8 +97,8 @@ struct Version {
   std::function<void(const Case&, void* const* pointers, void* workspace, Stream stream)> launch;
 
   bool has(Dtype dtype) const;
-  std::string label() const;       // "v03_smem_tile"
-  Case judged_as(Case c) const;    // the case, with what this version's algorithm changes about it
+  std::string label() const;     // "v03_smem_tile"
+  Case judged_as(Case c) const;  // the case, with what this version's algorithm changes about it
 };
 
 // What a version file says of itself; see LADDER_VERSION.
@@ -165,10 +165,10 @@ const typename P::Problem& problem_of(const Case& c) {
 // The pass's entry in the registry, made on first use.
 template <class P>
 const Pass& pass_of() {
-  static const Pass& pass = detail::add_pass(
-      {.layer = P::kLayer, .name = P::kName, .parser = [](const Pass& self, std::string_view line) {
-         return detail::make_case<P>(self, P::Problem::parse(line));
-       }});
+  static const Pass& pass =
+      detail::add_pass({.layer = P::kLayer, .name = P::kName, .parser = [](const Pass& self, std::string_view line) {
+                          return detail::make_case<P>(self, P::Problem::parse(line));
+                        }});
   return pass;
 }
 
@@ -182,8 +182,8 @@ bool register_version(const char* file, VersionDef<P> def) {
             .least_arithmetic = def.least_arithmetic,
             .needs = def.needs,
             .supports = [f = def.supports](const Case& c) { return f ? f(detail::problem_of<P>(c)) : nullptr; },
-            .workspace_bytes = [f = def.workspace_bytes](
-                                   const Case& c) { return f ? f(detail::problem_of<P>(c)) : std::size_t{0}; },
+            .workspace_bytes =
+                [f = def.workspace_bytes](const Case& c) { return f ? f(detail::problem_of<P>(c)) : std::size_t{0}; },
             .launch =
                 [f = def.launch](const Case& c, void* const* pointers, void* workspace, Stream stream) {
                   const auto& problem = detail::problem_of<P>(c);
@@ -194,8 +194,8 @@ bool register_version(const char* file, VersionDef<P> def) {
 
 }  // namespace ladder
 
-#define LADDER_VERSION(pass, ...)                                                                        \
-  namespace {                                                                                            \
-  [[maybe_unused]] const bool ladder_registered =                                                        \
-      ::ladder::register_version<pass>(__FILE__, ::ladder::VersionDef<pass> __VA_ARGS__);                \
+#define LADDER_VERSION(pass, ...)                                                         \
+  namespace {                                                                             \
+  [[maybe_unused]] const bool ladder_registered =                                         \
+      ::ladder::register_version<pass>(__FILE__, ::ladder::VersionDef<pass> __VA_ARGS__); \
   }

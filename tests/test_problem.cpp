@@ -102,8 +102,13 @@ TEST(Problem, RandomProblemsRoundTrip) {
   std::mt19937_64 random(test::seed());
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % most); };
   for (int i = 0; i < 2000; ++i) {
-    const Problem p{.n = draw(64), .h = draw(128), .w = draw(128), .c = draw(512), .k = draw(512),
-                    .bias = random() % 2 == 0, .dtype = kAllDtypes[random() % std::size(kAllDtypes)]};
+    const Problem p{.n = draw(64),
+                    .h = draw(128),
+                    .w = draw(128),
+                    .c = draw(512),
+                    .k = draw(512),
+                    .bias = random() % 2 == 0,
+                    .dtype = kAllDtypes[random() % std::size(kAllDtypes)]};
     ASSERT_EQ(Problem::parse(p.str()), p) << p.str() << "\n  " << test::rerun_command();
   }
 }
@@ -121,9 +126,15 @@ TEST(Problem, ParserSurvivesDamagedLines) {
       const std::size_t at = random() % line.size();
       const char letter = alphabet[random() % alphabet.size()];
       switch (random() % 3) {
-        case 0: line[at] = letter; break;
-        case 1: line.insert(at, 1, letter); break;
-        default: line.erase(at, 1 + random() % 3); break;
+        case 0:
+          line[at] = letter;
+          break;
+        case 1:
+          line.insert(at, 1, letter);
+          break;
+        default:
+          line.erase(at, 1 + random() % 3);
+          break;
       }
     }
     try {

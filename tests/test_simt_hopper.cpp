@@ -228,9 +228,9 @@ void check_boxes() {
                                         {kBox[0], kBox[1], kBox[2], kBox[3]});
   constexpr int kRows = kBox[1] * kBox[2] * kBox[3];
   constexpr int kBytes = kRows * 128;
-  const Corner corners[] = {{{0, 0, 0, 0}},           {{8, 3, 2, 1}},  {{-8, -1, -1, -1}}, {{kC, 6, 5, 2}},
-                            {{-kC, 0, 0, 0}},         {{0, 0, 0, 3}},  {{0, -5, 0, 0}},    {{2 * kC - 16, 8, 6, 2}},
-                            {{8 - kC, -4, -3, 0}},    {{8, 100, 0, 0}}};
+  const Corner corners[] = {{{0, 0, 0, 0}},        {{8, 3, 2, 1}},  {{-8, -1, -1, -1}}, {{kC, 6, 5, 2}},
+                            {{-kC, 0, 0, 0}},      {{0, 0, 0, 3}},  {{0, -5, 0, 0}},    {{2 * kC - 16, 8, 6, 2}},
+                            {{8 - kC, -4, -3, 0}}, {{8, 100, 0, 0}}};
   for (const std::string& schedule : schedules(1)) {
     const Scoped scoped(schedule);
     for (const Corner& corner : corners) {

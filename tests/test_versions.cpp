@@ -92,8 +92,8 @@ void add_named_tests(const Version& v, const std::string& set) {
 std::string random_conv3x3(std::mt19937_64& random) {
   // Small sizes are drawn as often as large ones: tails and borders live there.
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
-  return conv3x3::Problem{.n = draw(4), .h = draw(16), .w = draw(16), .c = draw(96), .k = draw(96),
-                          .bias = random() % 2 == 0}
+  return conv3x3::Problem{
+      .n = draw(4), .h = draw(16), .w = draw(16), .c = draw(96), .k = draw(96), .bias = random() % 2 == 0}
       .str();
 }
 

@@ -75,9 +75,9 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
   }
   // An H200 answers this with an illegal instruction.
   if (*coordinates.begin() * static_cast<int>(map.element_bytes) % 16 != 0) {
-    block_.fault(fmt::format("tma_load: the innermost coordinate {} is not at a multiple of 16 bytes",
-                             *coordinates.begin()),
-                 where);
+    block_.fault(
+        fmt::format("tma_load: the innermost coordinate {} is not at a multiple of 16 bytes", *coordinates.begin()),
+        where);
   }
   detail::check_aligned(shared, 128, "tma_load: destination is not aligned to 128 bytes", where);
   const std::uint32_t bytes = map.box_bytes();

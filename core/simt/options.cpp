@@ -15,10 +15,14 @@ Options& options() {
 
 std::string Options::str() const {
   switch (schedule) {
-    case Schedule::ascending: return "asc";
-    case Schedule::descending: return "desc";
-    case Schedule::random: return fmt::format("random:{}", seed);
-    case Schedule::greedy: return fmt::format("greedy:{}", seed);
+    case Schedule::ascending:
+      return "asc";
+    case Schedule::descending:
+      return "desc";
+    case Schedule::random:
+      return fmt::format("random:{}", seed);
+    case Schedule::greedy:
+      return fmt::format("greedy:{}", seed);
   }
   return "";
 }

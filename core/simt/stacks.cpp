@@ -23,8 +23,8 @@ void Stacks::reserve(int count) {
   if (memory_) munmap(memory_, count_ * kStride);
   memory_ = nullptr;
   count_ = 0;
-  void* memory = mmap(nullptr, count * kStride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                      -1, 0);
+  void* memory =
+      mmap(nullptr, count * kStride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   LADDER_CHECK(memory != MAP_FAILED, "no memory for the emulator's stacks");
   memory_ = static_cast<unsigned char*>(memory);
   count_ = count;

@@ -8,8 +8,7 @@ namespace ladder::conv3x3 {
 
 std::string Problem::str() const {
   auto word = [](char letter, int value) { return letter + std::to_string(value) + ' '; };
-  return word('n', n) + word('h', h) + word('w', w) + word('c', c) + word('k', k) + (bias ? "bias " : "") +
-         name(dtype);
+  return word('n', n) + word('h', h) + word('w', w) + word('c', c) + word('k', k) + (bias ? "bias " : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
@@ -39,12 +38,17 @@ std::vector<TensorSpec> Fprop::tensors(const Problem& p) {
   const double w_stddev = 1.0 / std::sqrt(9.0 * p.c);
   std::vector<TensorSpec> specs = {
       {.name = "x", .role = Role::input, .dtype = p.dtype, .shape = {p.n, p.h, p.w, p.c}, .layout = "nhwc"},
-      {.name = "w", .role = Role::input, .dtype = p.dtype, .shape = {p.k, 3, 3, p.c}, .layout = "krsc",
+      {.name = "w",
+       .role = Role::input,
+       .dtype = p.dtype,
+       .shape = {p.k, 3, 3, p.c},
+       .layout = "krsc",
        .stddev = w_stddev}};
   if (p.bias) {
     specs.push_back({.name = "bias", .role = Role::input, .dtype = Dtype::f32, .shape = {p.k}, .layout = "k"});
   }
-  specs.push_back({.name = "y", .role = Role::output, .dtype = output, .shape = {p.n, p.h, p.w, p.k}, .layout = "nhwk"});
+  specs.push_back(
+      {.name = "y", .role = Role::output, .dtype = output, .shape = {p.n, p.h, p.w, p.k}, .layout = "nhwk"});
   return specs;
 }
 

@@ -14,8 +14,7 @@ struct Cheat {
 
 }  // namespace
 
-LADDER_VERSION(Fprop, {.launch = launch_cheat<Cheat>,
-                       .dtypes = stored_dtypes(),
-                       .workspace_bytes = a_float_for_each_output})
+LADDER_VERSION(Fprop,
+               {.launch = launch_cheat<Cheat>, .dtypes = stored_dtypes(), .workspace_bytes = a_float_for_each_output})
 
 }  // namespace ladder::wrong

@@ -47,6 +47,5 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Fprop,
-               {.launch = ladder::conv3x3::launch,
-                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::conv3x3::Fprop, {.launch = ladder::conv3x3::launch,
+                                        .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

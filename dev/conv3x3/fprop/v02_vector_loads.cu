@@ -12,7 +12,7 @@ namespace ladder::conv3x3 {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLanesK = 8;                     // 8 x 4 bytes of output: a full 32-byte sector a pixel
+constexpr int kLanesK = 8;  // 8 x 4 bytes of output: a full 32-byte sector a pixel
 constexpr int kLanesPixel = 32 / kLanesK;
 constexpr int kBlockPixels = kLanesPixel * (kThreads / 32);
 

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads)
     conv3x3_fprop_v04_kernel(Problem p, const float* x, const float* w, const float* bias, float* y) {
   constexpr int kTileH = kBlockPixels / kTileW;
   constexpr int kHaloW = kTileW + 2;
-  constexpr int kPitch = (kHaloW + 3) / 4 * 4;                   // rows start on 16 bytes
+  constexpr int kPitch = (kHaloW + 3) / 4 * 4;                     // rows start on 16 bytes
   constexpr int kPlane = ((kTileH + 2) * kPitch + 7) / 8 * 8 + 4;  // four planes apart is 16 banks apart
   constexpr int kHaloPixels = (kTileH + 2) * kHaloW;
   LADDER_SHARED(float4, xs4, [kChunkC * kPlane / 4]);

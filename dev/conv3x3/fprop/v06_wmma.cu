@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 constexpr int kBlockM = 128;
 constexpr int kBlockN = 64;
 constexpr int kWarpsM = 4;
-constexpr int kWarpM = kBlockM / kWarpsM;             // 32: two fragments
+constexpr int kWarpM = kBlockM / kWarpsM;                    // 32: two fragments
 constexpr int kWarpN = kBlockN / (kThreads / 32 / kWarpsM);  // 32: two fragments
 constexpr int kFragments = 2;
 static_assert(kWarpM == 16 * kFragments && kWarpN == 16 * kFragments, "a warp holds 2 x 2 fragments");
@@ -34,7 +34,7 @@ struct Format {
 constexpr int kPitchC = kBlockN + 4;
 template <class T>
 constexpr std::size_t kSmemBytes = std::max((kBlockM + kBlockN) * Format<T>::kPitch * sizeof(T),
-                                            kBlockM * kPitchC * sizeof(float));
+                                            kBlockM* kPitchC * sizeof(float));
 
 template <class T, bool kVectors>
 __global__ void __launch_bounds__(kThreads, 2)

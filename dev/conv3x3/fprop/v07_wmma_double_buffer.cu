@@ -30,8 +30,8 @@ struct Format {
 };
 
 template <class T, int kBlockN>
-constexpr std::size_t kSmemBytes = std::max(kStages * (kBlockM + kBlockN) * Format<T>::kPitch * sizeof(T),
-                                            kBlockM * (kBlockN + 4) * sizeof(float));
+constexpr std::size_t kSmemBytes = std::max(kStages*(kBlockM + kBlockN) * Format<T>::kPitch * sizeof(T),
+                                            kBlockM*(kBlockN + 4) * sizeof(float));
 
 template <class T, int kBlockN, bool kVectors>
 __global__ void __launch_bounds__(kThreads, 2)

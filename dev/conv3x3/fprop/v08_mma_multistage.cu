@@ -174,11 +174,10 @@ template <class T, class Tile>
 void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
   auto kernel = p.c * sizeof(T) % kRunBytes == 0 ? conv3x3_fprop_v08_kernel<T, Tile, true>
                                                  : conv3x3_fprop_v08_kernel<T, Tile, false>;
-  ladder::launch(kernel,
-                 {.grid = static_cast<unsigned>(num_blocks<Tile>(p)),
-                  .block = Tile::kThreads,
-                  .dynamic_smem = Tile::kSmemBytes},
-                 stream, p, static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
+  ladder::launch(
+      kernel,
+      {.grid = static_cast<unsigned>(num_blocks<Tile>(p)), .block = Tile::kThreads, .dynamic_smem = Tile::kSmemBytes},
+      stream, p, static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
 }
 
 // Larger tiles fetch less from L2; smaller ones keep all SMs busy when pixels are few.
@@ -204,7 +203,6 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Fprop,
-               {.launch = ladder::conv3x3::launch,
-                .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .min_arch = 80})
+LADDER_VERSION(ladder::conv3x3::Fprop, {.launch = ladder::conv3x3::launch,
+                                        .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                        .min_arch = 80})

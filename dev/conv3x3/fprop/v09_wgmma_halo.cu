@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kRowBytes = 128;  // of channels, in a chunk: 64 of 16 bits or 32 of tf32
 constexpr int kMmaSteps = kRowBytes / 32;
-constexpr int kPatch = 8;       // 8 x 8 pixels are the 64 rows of a wgmma
+constexpr int kPatch = 8;  // 8 x 8 pixels are the 64 rows of a wgmma
 constexpr int kHalo = kPatch + 2;
 constexpr int kHaloBytes = kHalo * kHalo * kRowBytes;
 constexpr int kPatchBytes = (kHaloBytes + 1023) / 1024 * 1024;  // a whole number of swizzle patterns
@@ -49,9 +49,8 @@ struct Tile {
   static constexpr int kStageBytesB = kBlockN * kRowBytes;
   static constexpr int kReduceBytes = kSplitK ? kPatch * kPatch * kBlockN * 4 : 0;
   static constexpr int kBarriers = 2 * kStagesA + 2 * kStagesB + 2;
-  static constexpr std::size_t kSmemBytes =
-      kStagesA * kStageBytesA + kStagesB * kStageBytesB + kReduceBytes + kConsumerWarps * kStagingBytes +
-      kBarriers * sizeof(ptx::Mbarrier);
+  static constexpr std::size_t kSmemBytes = kStagesA * kStageBytesA + kStagesB * kStageBytesB + kReduceBytes +
+                                            kConsumerWarps * kStagingBytes + kBarriers * sizeof(ptx::Mbarrier);
   static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
 };
 
@@ -139,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   LADDER_DYN_SMEM(smem);
   unsigned char* const as = smem;                                      // [stage][patch][10 x 10 pixels][128 bytes]
   unsigned char* const bs = as + Tile::kStagesA * Tile::kStageBytesA;  // [stage][k][128 bytes]
-  float* const reduce = reinterpret_cast<float*>(bs + Tile::kStagesB * Tile::kStageBytesB);  // [sum][thread]
+  float* const reduce = reinterpret_cast<float*>(bs + Tile::kStagesB * Tile::kStageBytesB);      // [sum][thread]
   unsigned char* const staging = reinterpret_cast<unsigned char*>(reduce) + Tile::kReduceBytes;  // [warp]
   auto* const full_a = reinterpret_cast<ptx::Mbarrier*>(staging + kConsumerWarps * kStagingBytes);
   ptx::Mbarrier* const empty_a = full_a + Tile::kStagesA;
@@ -212,8 +211,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     int busy_b = -1;
     for (int chunk = 0; chunk < chunks; ++chunk) {
       ptx::mbarrier_wait(full_a + a.stage, a.parity);
-      const unsigned char* const halo = as + a.stage * Tile::kStageBytesA + (Tile::kSplitK ? 0 : group) *
-                                                                                Tile::kGroupPatches * kPatchBytes;
+      const unsigned char* const halo =
+          as + a.stage * Tile::kStageBytesA + (Tile::kSplitK ? 0 : group) * Tile::kGroupPatches * kPatchBytes;
 #pragma unroll
       for (int rs = 0; rs < 9; ++rs) {
         ptx::mbarrier_wait(full_b + b.stage, b.parity);
@@ -292,13 +291,13 @@ template <class T, class Tile>
 void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
   constexpr std::uint32_t kChunkC = kRowBytes / sizeof(T);
   const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
-  const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.c), size(p.w), size(p.h), size(p.n)},
-                                          {kChunkC, kHalo, kHalo, 1});
+  const auto x_map =
+      ptx::make_tensor_map(p.dtype, t.x, {size(p.c), size(p.w), size(p.h), size(p.n)}, {kChunkC, kHalo, kHalo, 1});
   const auto w_map = ptx::make_tensor_map(p.dtype, t.w, {size(p.c), 9, size(p.k)}, {kChunkC, 1, Tile::kBlockN});
   const int blocks = std::min(num_tiles<Tile>(p), backend::device().num_sms);
   ladder::launch(conv3x3_fprop_v09_kernel<T, Tile>,
-                 {.grid = static_cast<unsigned>(blocks), .block = kThreads, .dynamic_smem = Tile::kSmemBytes}, stream, p,
-                 x_map, w_map, t.bias, static_cast<T*>(t.y));
+                 {.grid = static_cast<unsigned>(blocks), .block = kThreads, .dynamic_smem = Tile::kSmemBytes}, stream,
+                 p, x_map, w_map, t.bias, static_cast<T*>(t.y));
 }
 
 template <class T>
@@ -326,9 +325,8 @@ const char* supports(const Problem& p) {
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Fprop,
-               {.launch = ladder::conv3x3::launch,
-                .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::conv3x3::supports,
-                .min_arch = 90,
-                .needs = "sm_90a; c a multiple of 16 bytes"})
+LADDER_VERSION(ladder::conv3x3::Fprop, {.launch = ladder::conv3x3::launch,
+                                        .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                        .supports = ladder::conv3x3::supports,
+                                        .min_arch = 90,
+                                        .needs = "sm_90a; c a multiple of 16 bytes"})

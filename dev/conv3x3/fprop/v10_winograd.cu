@@ -16,10 +16,10 @@
 namespace ladder::conv3x3 {
 namespace {
 
-constexpr int kOut = 4;              // a patch of outputs is 4 x 4
-constexpr int kIn = kOut + 2;        // of inputs 6 x 6
-constexpr int kPoints = kIn * kIn;   // products a patch and channel
-constexpr int kThreads = 256;        // of the transforms
+constexpr int kOut = 4;             // a patch of outputs is 4 x 4
+constexpr int kIn = kOut + 2;       // of inputs 6 x 6
+constexpr int kPoints = kIn * kIn;  // products a patch and channel
+constexpr int kThreads = 256;       // of the transforms
 
 // One slab's patches, numbered (image, row, column) from its first image.
 struct Slab {
@@ -290,8 +290,8 @@ unsigned blocks_for(long long threads) { return static_cast<unsigned>((threads +
 template <class Tile>
 void launch_product(const Problem& p, int patches, const float* v, const float* u, float* m, Stream stream) {
   auto kernel = p.c % 4 == 0 ? conv3x3_fprop_v10_product_kernel<Tile, 4> : conv3x3_fprop_v10_product_kernel<Tile, 1>;
-  ladder::launch(kernel, {.grid = num_blocks<Tile>(patches, p), .block = Tile::kThreads}, stream, patches, p.c, p.k, v, u,
-                 m);
+  ladder::launch(kernel, {.grid = num_blocks<Tile>(patches, p), .block = Tile::kThreads}, stream, patches, p.c, p.k, v,
+                 u, m);
 }
 
 void launch(const Problem& p, const Fprop::Tensors& t, void* workspace, Stream stream) {
@@ -310,7 +310,8 @@ void launch(const Problem& p, const Fprop::Tensors& t, void* workspace, Stream s
     const Slab slab{image, std::min(slab_images, p.n - image), ceil_div(p.h, kOut), ceil_div(p.w, kOut)};
     const int patches = slab.patches();
     ladder::launch(conv3x3_fprop_v10_input_kernel,
-                   {.grid = blocks_for(static_cast<long long>(patches) * p.c), .block = kThreads}, stream, p, slab, x, v);
+                   {.grid = blocks_for(static_cast<long long>(patches) * p.c), .block = kThreads}, stream, p, slab, x,
+                   v);
     if (large_cost(p, patches) <= small_cost(p, patches)) {
       launch_product<Large>(p, patches, v, u, m, stream);
     } else {
