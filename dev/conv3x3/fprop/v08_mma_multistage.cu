@@ -3,8 +3,8 @@
 // Why:    WMMA hides its layout, so v07 pads its rows and loads fragments when the compiler likes. With the layout known,
 //         rows of exactly 128 bytes keep all eight rows of a matrix in different banks without padding, fragments load
 //         one instruction for four matrices, and sums go from registers to y in one staging step. More stages cover
-//         L2's latency, and one barrier a K step is enough. Limiter left: mma.sync reaches about two thirds of Hopper's
-//         tensor rate, and every pixel is still fetched nine times from L2.
+//         L2's latency, and one barrier a K step is enough. Limiter left: eight warps an SM do not
+//         hide one another's latencies, and behind that every pixel is still fetched nine times from L2.
 // Needs:  nothing; cp.async where a channel row is a multiple of 16 bytes, else single elements, synchronously.
 
 #include <algorithm>
