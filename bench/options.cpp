@@ -275,7 +275,9 @@ std::string list_of(const Pass& pass) {
     std::vector<std::string> dtypes;
     for (const Dtype d : v->dtypes) dtypes.push_back(name(d));
     std::string needs = v->needs;
-    if (v->min_arch > 0) needs += fmt::format("{}sm_{} or later", needs.empty() ? "" : "; ", v->min_arch);
+    if (v->min_arch > 0) {
+      needs += fmt::format("{}sm_{}{}", needs.empty() ? "" : "; ", v->min_arch, v->arch_specific ? "a" : " or later");
+    }
     text += fmt::format("{:<28} {:<18} {}\n", v->label(), fmt::format("{}", fmt::join(dtypes, " ")), needs);
   }
   return text;

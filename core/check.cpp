@@ -125,8 +125,9 @@ std::string why_not(const Version& v, const Case& c) {
   }
   if (const char* reason = v.supports(c)) return reason;
   if (const char* reason = backend::unavailable()) return reason;
-  if (const int arch = backend::device().arch; arch < v.min_arch) {
-    return fmt::format("{} needs sm_{}; {} is sm_{}", v.label(), v.min_arch, backend::device().name, arch);
+  if (const int arch = backend::device().arch; v.arch_specific ? arch != v.min_arch : arch < v.min_arch) {
+    return fmt::format("{} needs sm_{}{}; {} is sm_{}", v.label(), v.min_arch, v.arch_specific ? "a" : "",
+                       backend::device().name, arch);
   }
   return {};
 }

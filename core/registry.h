@@ -109,6 +109,8 @@ struct VersionDef {
   const char* (*supports)(const typename P::Problem&) = nullptr;
   std::size_t (*workspace_bytes)(const typename P::Problem&) = nullptr;
   int min_arch = 0;
+  // True for instructions that later architectures dropped, such as sm_90a's wgmma: it runs on min_arch alone.
+  bool arch_specific = false;
   // How much larger the rounding errors of its sums may be than those of plain fp32 additions.
   double error_growth = 1;
   // False where intermediates are no sums of products of the inputs (Winograd): integer problems are then held to the
@@ -177,6 +179,7 @@ bool register_version(const char* file, VersionDef<P> def) {
   Version v{.pass = &pass_of<P>(),
             .dtypes = std::move(def.dtypes),
             .min_arch = def.min_arch,
+            .arch_specific = def.arch_specific,
             .error_growth = def.error_growth,
             .exact = def.exact,
             .least_arithmetic = def.least_arithmetic,
