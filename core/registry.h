@@ -84,7 +84,8 @@ struct Version {
   std::string idea;  // "smem_tile"
   std::string file;  // as the compiler was given it
   std::vector<Dtype> dtypes;
-  int min_arch = 0;  // compute capability times ten (80, 90) below which it cannot run
+  int min_arch = 0;            // compute capability times ten (80, 90) below which it cannot run
+  bool arch_specific = false;  // runs on min_arch alone: sm_90a
   double error_growth = 1;
   bool exact = true;
   double least_arithmetic = 1;

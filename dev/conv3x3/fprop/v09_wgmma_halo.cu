@@ -329,5 +329,5 @@ LADDER_VERSION(ladder::conv3x3::Fprop, {.launch = ladder::conv3x3::launch,
                                         .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
                                         .supports = ladder::conv3x3::supports,
                                         .min_arch = 90,
-                .arch_specific = true,
+                                        .arch_specific = true,
                                         .needs = "c a multiple of 16 bytes"})
