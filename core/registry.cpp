@@ -128,14 +128,14 @@ std::optional<FileName> parse_file_name(std::string_view file) {
   return FileName{.letter = base[0], .number = (base[1] - '0') * 10 + (base[2] - '0'), .idea = std::string(idea)};
 }
 
-const Pass& add_pass(Pass pass) {
+const Pass* add_pass(Pass pass) {
   Registry& r = registry();
   for (const Pass& known : r.passes) {
-    if (known.layer == pass.layer && known.name == pass.name) return known;
+    if (known.layer == pass.layer && known.name == pass.name) return &known;
   }
   r.passes.push_back(std::move(pass));
   insert_sorted<Pass>(r.sorted_passes, &r.passes.back());
-  return r.passes.back();
+  return &r.passes.back();
 }
 
 bool add_version(Version version, std::string_view file) {

@@ -144,7 +144,7 @@ struct FileName {
 };
 std::optional<FileName> parse_file_name(std::string_view file);
 
-const Pass& add_pass(Pass pass);  // returns the one already there, if any
+const Pass* add_pass(Pass pass);  // returns the one already there, if any
 bool add_version(Version version, std::string_view file);
 
 template <class P>
@@ -168,11 +168,11 @@ const typename P::Problem& problem_of(const Case& c) {
 // The pass's entry in the registry, made on first use.
 template <class P>
 const Pass& pass_of() {
-  static const Pass& pass =
+  static const Pass* const pass =
       detail::add_pass({.layer = P::kLayer, .name = P::kName, .parser = [](const Pass& self, std::string_view line) {
                           return detail::make_case<P>(self, P::Problem::parse(line));
                         }});
-  return pass;
+  return *pass;
 }
 
 template <class P>

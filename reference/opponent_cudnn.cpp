@@ -191,7 +191,7 @@ class CudnnOpponent final : public Opponent {
     if (order.empty()) return false;
     const auto faster = [&](std::size_t a, std::size_t b) { return tried_[a].seconds < tried_[b].seconds; };
     std::sort(order.begin(), order.end(), faster);
-    order.resize(std::min(order.size(), kFinalists));
+    if (order.size() > kFinalists) order.erase(order.begin() + kFinalists, order.end());
     if (order.size() > 1) {
       for (std::size_t i : order) time_plan(i, measure);
     }
