@@ -79,13 +79,13 @@ std::optional<Dtype> dtype_option(const Words& words) {
 }
 
 constexpr std::pair<const char*, Search> kSearches[] = {
-    {"all", Search::all}, {"listed", Search::listed}, {"heuristic", Search::heuristic}};
+    {"all", Search::all}, {"listed", Search::listed}, {"heuristic", Search::heuristic}, {"none", Search::none}};
 
 Search search_option(const Words& words) {
   for (const auto& [word, search] : kSearches) {
     if (words.opponent == word) return search;
   }
-  throw UsageError("unknown --opponent '" + words.opponent + "': all, listed or heuristic");
+  throw UsageError("unknown --opponent '" + words.opponent + "': all, listed, heuristic or none");
 }
 
 std::vector<const Version*> versions_option(const Words& words, const Pass& pass) {
@@ -197,9 +197,9 @@ void add_options(CLI::App& app, Words& words) {
   app.add_option("--samples", words.samples, "cold samples a version")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
-  app.add_option(
-         "--opponent", words.opponent,
-         "how far to look for the library's best plan: all, listed (by its heuristics), heuristic (its first choice)")
+  app.add_option("--opponent", words.opponent,
+                 "how far to look for the library's best plan: all, listed (by its heuristics), heuristic (its first "
+                 "choice), none")
       ->capture_default_str();
   app.add_option("--results", words.results, "where --version best looks for records")->capture_default_str();
 }

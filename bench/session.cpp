@@ -112,6 +112,10 @@ std::string impossible(const Case& c, const Times& times) {
 // The opponent of one case with tensors of its own, so that no kernel sees another's answer.
 struct Session::Rival {
   Rival(const Case& c, std::uint64_t seed, Search search, const Measure& measure) : text(c.text), pass(c.pass) {
+    if (search == Search::none) {
+      result.reason = "not asked for";
+      return;
+    }
     const OpponentFactory factory = opponent_of(*c.pass);
     if (!factory) {
       result.reason = backend::kind() == backend::Kind::gpu ? "no cuDNN in this build" : "none on the emulator";
@@ -168,7 +172,8 @@ Session::Rival& Session::rival_for(const Case& c) {
     }
     return median(seconds);
   };
-  rival_ = std::make_unique<Rival>(c, options_.seed, timer_ ? options_.search : Search::heuristic, measure);
+  rival_ = std::make_unique<Rival>(
+      c, options_.seed, timer_ || options_.search == Search::none ? options_.search : Search::heuristic, measure);
   return *rival_;
 }
 

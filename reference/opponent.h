@@ -24,6 +24,7 @@ enum class Search {
   all,        // every engine, and every configuration that the heuristics know
   listed,     // the configurations that the heuristics know: a fraction of the time
   heuristic,  // only the heuristic's first choice: what an untuned user gets
+  none,       // no opponent at all: for tools that would look into the library's kernels, too
 };
 
 // A library's best plan for one case on given tensors. Launching enqueues exactly that plan on the stream.
