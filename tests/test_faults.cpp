@@ -169,12 +169,24 @@ std::string summary(const std::string& output, const std::string& sanitizer) {
   return line;
 }
 
+// The same of UndefinedBehaviorSanitizer, which shares the build with AddressSanitizer and may come first.
+std::string undefined_behaviour(const std::string& output) {
+  const std::string key = "runtime error: ";
+  const std::size_t at = output.find(key);
+  if (at == std::string::npos) return {};
+  const std::size_t line = output.rfind('\n', at) + 1;
+  const std::size_t file = output.rfind('/', at);
+  const std::string where = output.substr(std::max(line, file + 1), at - std::max(line, file + 1));
+  return where + output.substr(at + key.size(), output.find('\n', at) - at - key.size());
+}
+
 class SanitizerFaults : public testing::TestWithParam<Entry> {};
 
 TEST_P(SanitizerFaults, are_reported_with_the_kernels_line) {
   const Entry& entry = GetParam();
   const Child child = run_child(entry, true);
-  const std::string found = summary(child.output, kSanitizer);
+  std::string found = summary(child.output, kSanitizer);
+  if (found.empty()) found = undefined_behaviour(child.output);
   table()[entry.name]["sanitizer"] = found.empty() ? "-" : found;
   EXPECT_FALSE(found.empty()) << child.output;
   EXPECT_NE(child.status, 0);
