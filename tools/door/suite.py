@@ -41,10 +41,14 @@ def run(jobs, cmake_options=()):
     """Builds and tests each (preset, GoogleTest flags). The last line printed is the totals; returns the exit code."""
     totals = Totals()
     for preset, flags in jobs:
-        if setup.ensure(preset):
-            build.forget(preset)
-        build.build(preset, cmake_options, _TSAN_FILTERS if preset == "tsan" else ())
-        totals.add(_run_preset(preset, flags))
+        try:
+            if setup.ensure(preset):
+                build.forget(preset)
+            build.build(preset, cmake_options, _TSAN_FILTERS if preset == "tsan" else ())
+            totals.add(_run_preset(preset, flags))
+        except Failure as failure:  # the other builds still count
+            say.line(failure)
+            totals.add(Totals(failed=1, broken=[preset]))
     if not any(flags for _, flags in jobs):
         totals.add(_run_python_tests())
 
@@ -95,6 +99,8 @@ def _programs(preset):
         programs = [program for program in programs if program.name in _TSAN_FILTERS]
     if not programs:
         raise Failure(f"the {preset} build has no test program")
+    if preset == "tsan" and len(programs) < len(_TSAN_FILTERS):
+        raise Failure(f"the tsan build lacks one of {', '.join(_TSAN_FILTERS)}")
     return programs
 
 
