@@ -177,7 +177,7 @@ __global__ void atomics_kernel(int* i, unsigned* u, unsigned long long* l, float
   atomicAdd(f, 0.5f);
   atomicAdd(d, 0.25);
   if (atomicExch(&i[4], 1) == 0) atomicAdd(&i[5], 1);
-  int seen = i[6];
+  int seen = atomicAdd(&i[6], 0);
   for (int expected = seen + 1; expected != seen;) {
     expected = seen;
     seen = atomicCAS(&i[6], expected, expected + 3);
