@@ -1,6 +1,7 @@
 """`./ladder <verb> ...`"""
 
 import argparse
+import importlib
 import os
 import subprocess
 import sys
@@ -21,6 +22,12 @@ Ladder: CUDA kernels, climbed version by version, checked and timed.
                                      build only; presets: emulator, clang, cuda, profile, sanitize, tsan
   ./ladder setup [--preset NAME]     fetch what is missing, and nothing else; --dev: clang, clang-format, clang-tidy too
   ./ladder table [--check]           the tables and pictures of the READMEs, from results/
+  ./ladder record [layers...]        check and time every version, into results/<device>/<date>_<commit>.json
+  ./ladder compare [A [B]]           which kernels became slower or faster; --fail-on slow, --live REF
+  ./ladder dashboard                 results/index.html, made of the records
+  ./ladder profile <layer> --version N
+                                     Nsight Compute on one launch, the dozen figures that matter
+  ./ladder sanitize [layers...]      compute-sanitizer's four tools, each first shown a fault that it must find
   ./ladder resources                 registers, shared memory and spills of every kernel
   ./ladder format [--check]          clang-format over the tree
 
@@ -134,6 +141,11 @@ def format_tree(arguments):
     return subprocess.run([sys.executable, paths.ROOT / "tools" / "format.py", *arguments]).returncode
 
 
+def _lazily(module):
+    """A verb that lives in a module of its own, loaded when asked for."""
+    return lambda arguments: importlib.import_module(module).main(arguments)
+
+
 VERBS = {
     "bench": bench,
     "test": test,
@@ -142,6 +154,11 @@ VERBS = {
     "build": build_only,
     "setup": setup_only,
     "table": table,
+    "record": _lazily("door.record"),
+    "compare": _lazily("compare.main"),
+    "dashboard": _lazily("dashboard.main"),
+    "profile": _lazily("profiling.profile"),
+    "sanitize": _lazily("profiling.sanitize"),
     "resources": resources,
     "format": format_tree,
 }

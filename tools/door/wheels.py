@@ -1,9 +1,11 @@
 """Packages from PyPI, pinned, into the private folder: NVIDIA's compiler and libraries, and CMake where it is old."""
 
+import importlib.util
 import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 from . import debian, run, tools
 from .errors import Failure
@@ -50,6 +52,13 @@ def python_with(pins, log):
         install_tools(pins, log)
         ready.touch()
     return VENV / "bin" / "python"
+
+
+def python_having(pins, log):
+    """A Python that can import what `pins` names ({"numpy": "numpy==2.0.2"}): this one if it can, else python_with()."""
+    if all(importlib.util.find_spec(module) for module in pins):
+        return Path(sys.executable)
+    return python_with(list(pins.values()), log)
 
 
 def unpack_headers(pin, log):
