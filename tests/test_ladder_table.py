@@ -9,9 +9,10 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 import ladder_table  # noqa: E402
+import made_records  # noqa: E402
 import resources  # noqa: E402
 
 README = """\
@@ -28,13 +29,7 @@ after
 
 
 def result(version, seconds, problem="n32 c64 bf16", opponent=100e-6, status="PASS"):
-    times = None if seconds is None else {"cold_seconds": {"median": seconds}, "warm_seconds": seconds / 2}
-    against = {"library": None, "reason": "no cuDNN"}
-    if opponent:
-        against = {"library": "cuDNN 9", "times": {"cold_seconds": {"median": opponent}, "warm_seconds": opponent}}
-    return {"layer": "toy", "pass": "fprop", "version": version, "idea": f"idea_{version}", "problem": problem,
-            "dtype": problem.split()[-1], "flops": 2e9, "verdict": {"status": status, "reason": ""}, "times": times,
-            "opponent": against, "roofline_seconds": 10e-6}
+    return made_records.result(version, seconds, problem, opponent, status)
 
 
 class Table(unittest.TestCase):
@@ -49,9 +44,8 @@ class Table(unittest.TestCase):
         (self.root / "results" / "h200").mkdir(parents=True)
 
     def record(self, name, results, created="2026-01-01T00:00:00Z", kind="gpu", schema="ladder.record/1"):
-        record = {"schema": schema, "created": created, "results": results,
-                  "environment": {"device": {"kind": kind, "name": "H200"}, "commit": "abcdef0123456", "dirty": False}}
-        (self.root / "results" / "h200" / name).write_text(json.dumps(record))
+        made = made_records.record(results, created, "abcdef0123456", kind=kind, schema=schema)
+        made_records.write(self.root / "results" / "h200" / name, made)
 
     def run_tool(self, *arguments):
         errors = io.StringIO()

@@ -1,11 +1,22 @@
-"""Reads the records of results/ (results/SCHEMA.md) and answers what the tables ask of them."""
+"""Reads the records of results/ (results/SCHEMA.md), believes none that contradicts itself, and answers what the tables,
+the comparisons and the dashboard ask of them."""
 
+import hashlib
 import json
 import math
-from dataclasses import dataclass
+import re
+import statistics
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 SCHEMA = "ladder.record/1"
+STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED", "UNCHECKED")
+
+# Samples are written to 0.1 ns, the median before that rounding.
+_ROUNDING = 1.1e-10
+
+_CHECKSUM_LINE = re.compile(r'^"sha256": "([0-9a-f]{64})",\n', re.MULTILINE)
 
 
 class BadRecord(Exception):
@@ -13,16 +24,259 @@ class BadRecord(Exception):
 
 
 @dataclass
-class Row:
-    """The newest result of one version on one problem on one device."""
+class Times:
+    """Of a version, or of the opponent's plan that was sampled in turn with it. Seconds and hertz."""
 
+    seconds: list  # cold samples in the order taken
+    clocks: list  # the SM clock right after each
+    warm: list
+    median: float  # of the cold samples, with its 95 % interval
+    low: float
+    high: float
+    warm_median: float  # nan if there are no warm samples
+    throttled: int
+
+    @property
+    def cycles(self):
+        return [seconds * clock for seconds, clock in zip(self.seconds, self.clocks)]
+
+
+@dataclass
+class Result:
+    """One version on one problem in one record."""
+
+    record: "Record" = field(repr=False)
+    path: str  # "conv3x3/fprop"
+    version: int
+    idea: str
+    problem: str  # its line, dtype included
+    dtype: str
+    status: str  # one of STATUSES
+    reason: str
+    error: float  # ||y - ref|| / ||ref||; nan if it was not judged
+    worst_over_bound: float
+    digest: str  # of the outputs; "" in older records
+    command: str
+    flops: float
+    min_bytes: float
+    roofline: float  # seconds; nan if the device's peak is unknown
+    times: "Times | None"
+    opponent: str  # "cuDNN 9.19.0", or "" where there was none
+    opponent_reason: str
+    best_plan: str
+    opponent_error: float
+    opponent_times: "Times | None"
+    heuristic_times: "Times | None"
+
+    @property
+    def key(self):
+        return (self.record.device, self.path, self.version, self.problem)
+
+    @property
+    def label(self):
+        return f"{self.path} v{self.version:02d} {self.problem}"
+
+
+@dataclass
+class Record:
+    file: Path
     device: str  # slug, the folder's name: "h200"
+    device_name: str
+    created: str  # ISO 8601
+    commit: str
+    dirty: bool
+    environment: dict
+    calibration: "dict | None"
+    programs: dict  # {"conv3x3/fprop": how that program was run} where `./ladder record` wrote the file
+    machine: "dict | None"  # what nvidia-smi said before and after
+    kernels: list  # registers, shared memory and spills of every kernel of the build
+    results: list
+
+    @property
+    def short(self):
+        return self.commit[:7] + ("+" if self.dirty else "")
+
+    @cached_property
+    def fingerprint(self):
+        """What a time depends on besides the source."""
+        device = self.environment["device"]
+        libraries = sorted({result.opponent for result in self.results if result.opponent})
+        return {
+            "device": self.device_name, "uuid": device.get("uuid"), "driver": device.get("driver"),
+            "CUDA": device.get("runtime"), "SM clock": device.get("max_sm_clock_hz"),
+            "compiler": self.environment.get("compiler"), "flags": self.environment.get("flags"),
+            "library": ", ".join(libraries),
+        }
+
+
+def load(file):
+    """The Record in `file`, or None if the file is JSON of another kind. Throws BadRecord."""
+    file = Path(file)
+    try:
+        text = file.read_text(encoding="utf-8")
+        raw = json.loads(text)
+        schema = raw["schema"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadRecord(f"{file}: not a record: {type(error).__name__}: {error}") from None
+    if schema != SCHEMA:
+        if isinstance(schema, str) and schema.startswith("ladder.record/"):
+            raise BadRecord(f"{file}: schema {schema}, this tool reads {SCHEMA}")
+        return None
+    if "sha256" in raw and raw["sha256"] != checksum(text):
+        raise BadRecord(f"{file}: changed since it was written: its checksum is that of another text")
+    try:
+        return _record(file, raw)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadRecord(f"{file}: broken record: {type(error).__name__}: {error}") from None
+
+
+def load_all(results):
+    """([Record of every GPU, the oldest first], [BadRecord])."""
+    records, bad = [], []
+    for file in sorted(Path(results).glob("*/*.json")):
+        try:
+            record = load(file)
+        except BadRecord as error:
+            bad.append(error)
+            continue
+        if record and record.environment["device"]["kind"] == "gpu":  # an emulated time is no speed
+            records.append(record)
+    return sorted(records, key=lambda record: (record.created, record.file.name)), bad
+
+
+def checksum(text):
+    """Of a record's text without the line that holds it."""
+    return hashlib.sha256(_CHECKSUM_LINE.sub("", text, count=1).encode()).hexdigest()
+
+
+def text_of(raw):
+    """A record as the text of its file: a line a field, a line a result, sealed with its checksum."""
+    fields = []
+    for key, value in raw.items():
+        if key == "sha256":
+            continue
+        if key == "results":
+            lines = ",\n".join(json.dumps(result, sort_keys=True, separators=(",", ":")) for result in value)
+            fields.append(f'"results": [\n{lines}]')
+        else:
+            fields.append(f"{json.dumps(key)}: {json.dumps(value, sort_keys=True, separators=(',', ':'))}")
+    text = "{\n" + ",\n".join(fields) + "\n}\n"
+    return '{\n"sha256": "' + checksum(text) + '",\n' + text[2:]
+
+
+def _record(file, raw):
+    environment = raw["environment"]
+    device = environment["device"]
+    record = Record(
+        file=file,
+        device=file.parent.name,
+        device_name=device.get("name", device["kind"]),
+        created=_text(raw["created"]),
+        commit=_text(environment["commit"]),
+        dirty=bool(environment["dirty"]),
+        environment=environment,
+        calibration=raw["calibration"],
+        programs=raw.get("programs", {}),
+        machine=raw.get("machine"),
+        kernels=raw.get("kernels", []),
+        results=[],
+    )
+    record.results = [_result(record, result) for result in raw["results"]]
+    return record
+
+
+def _result(record, raw):
+    verdict, opponent = raw["verdict"], raw["opponent"]
+    name = f"v{raw['version']:02d} {raw['problem']}"
+    if verdict["status"] not in STATUSES:
+        raise ValueError(f"{name}: status {verdict['status']!r}")
+    opponent_verdict = opponent.get("verdict") or {}
+    return Result(
+        record=record,
+        path=f"{_text(raw['layer'])}/{_text(raw['pass'])}",
+        version=int(raw["version"]),
+        idea=_text(raw["idea"]),
+        problem=_text(raw["problem"]),
+        dtype=_text(raw["dtype"]),
+        status=verdict["status"],
+        reason=_text(verdict["reason"]),
+        error=_number(verdict["error"]),
+        worst_over_bound=_number(verdict["worst_over_bound"]),
+        digest=_text(raw.get("digest", "")),
+        command=_text(raw["command"]),
+        flops=float(raw["flops"]),
+        min_bytes=float(raw["min_read_bytes"]) + float(raw["min_write_bytes"]),
+        roofline=_number(raw["roofline_seconds"]) or math.nan,
+        times=_times(raw["times"], name),
+        opponent=opponent["library"] or "",
+        opponent_reason=_text(opponent.get("reason", "")),
+        best_plan=_text(opponent.get("best_plan", "")),
+        opponent_error=_number(opponent_verdict.get("error")),
+        opponent_times=_times(opponent.get("times"), f"the opponent of {name}"),
+        heuristic_times=_times(opponent.get("heuristic_times"), f"the heuristic's plan of {name}"),
+    )
+
+
+def _times(raw, name):
+    if not raw:
+        return None
+    cold, warm = raw["cold_samples"], raw["warm_samples"]["seconds"]
+    stated = raw["cold_seconds"]
+    times = Times(
+        seconds=_samples(cold["seconds"], name),
+        clocks=_samples(cold["sm_clock_hz"], name),
+        warm=_samples(warm, name) if warm else [],
+        median=float(stated["median"]),
+        low=float(stated["low"]),
+        high=float(stated["high"]),
+        warm_median=_number(raw["warm_seconds"]),
+        throttled=int(raw["throttled_samples"]),
+    )
+    if len(times.clocks) != len(times.seconds):
+        raise ValueError(f"{name}: {len(times.seconds)} cold samples with {len(times.clocks)} clocks")
+    _agree(times.median, times.seconds, name)
+    if times.warm:
+        _agree(times.warm_median, times.warm, name)
+    if not times.low <= times.median <= times.high:
+        raise ValueError(f"{name}: the interval {times.low} .. {times.high} leaves out the median {times.median}")
+    return times
+
+
+def _agree(stated, samples, name):
+    median = statistics.median(samples)
+    if not abs(stated - median) <= _ROUNDING:
+        raise ValueError(f"{name}: the median is said to be {stated} s, its samples say {median} s")
+
+
+def _samples(values, name):
+    values = [float(value) for value in values]
+    if not values or not all(0 < value < math.inf for value in values):
+        raise ValueError(f"{name}: samples must be positive numbers")
+    return values
+
+
+def _number(value):
+    """null is no figure."""
+    return math.nan if value is None else float(value)
+
+
+def _text(value):
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+@dataclass
+class Row:
+    """The newest result of one version on one problem on one device, as the tables want it."""
+
+    device: str
     device_name: str
     file: str
     created: str
     commit: str
     dirty: bool
-    path: str  # "conv3x3/fprop"
+    path: str
     version: int
     idea: str
     problem: str
@@ -33,74 +287,52 @@ class Row:
     cold: float  # median seconds, or nan where the version got no time
     warm: float
     roofline: float
-    opponent: str  # "cuDNN 9.19.0", or "" where there was none
+    opponent: str
     opponent_cold: float  # its best plan's median in the same run, or nan
 
 
 def read(results):
     """Rows of every GPU record below `results`, the newest of each version and problem. Throws BadRecord.
 
-    A later check without times does not take away a time; a later failure does.
+    A later check without times does not take away a time, nor does a time that nobody checked; a later failure does.
     """
-    rows = [row for file in sorted(Path(results).glob("*/*.json")) for row in _read_file(file)]
+    records, bad = load_all(results)
+    if bad:
+        raise bad[0]
     newest = {}
-    for row in sorted(rows, key=lambda row: (row.created, row.file)):
-        key = (row.device, row.path, row.version, row.problem)
-        only_checked = row.status == "PASS" and math.isnan(row.cold)
-        if key not in newest or not only_checked:
-            newest[key] = row
-    return sorted(newest.values(), key=lambda row: (row.device, row.path, row.version, row.problem))
+    for record in records:
+        for result in record.results:
+            if result.status == "UNCHECKED":
+                continue
+            only_checked = result.status == "PASS" and not result.times
+            if result.key not in newest or not only_checked:
+                newest[result.key] = result
+    return [_row(newest[key]) for key in sorted(newest)]
 
 
-def _read_file(file):
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        schema = record["schema"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadRecord(f"{file}: not a record: {type(error).__name__}: {error}") from None
-    if schema != SCHEMA:
-        if isinstance(schema, str) and schema.startswith("ladder.record/"):
-            raise BadRecord(f"{file}: schema {schema}, this tool reads {SCHEMA}")
-        return []  # of another kind: conformance, profiles
-    try:
-        device = record["environment"]["device"]
-        if device["kind"] != "gpu":
-            return []  # an emulated time is no speed
-        return [_row(file, record, device, result) for result in record["results"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadRecord(f"{file}: broken record: {type(error).__name__}: {error}") from None
-
-
-def _row(file, record, device, result):
-    times = result["times"]
-    opponent = result["opponent"]
-    opponent_times = opponent.get("times")
+def _row(result):
+    record, times, opponent_times = result.record, result.times, result.opponent_times
     return Row(
-        device=file.parent.name,
-        device_name=device["name"],
-        file=file.name,
-        created=record["created"],
-        commit=record["environment"]["commit"],
-        dirty=bool(record["environment"]["dirty"]),
-        path=f"{result['layer']}/{result['pass']}",
-        version=int(result["version"]),
-        idea=result["idea"],
-        problem=result["problem"],
-        dtype=result["dtype"],
-        status=result["verdict"]["status"],
-        reason=result["verdict"]["reason"],
-        flops=float(result["flops"]),
-        cold=float(times["cold_seconds"]["median"]) if times else math.nan,
-        warm=_number(times["warm_seconds"]) if times else math.nan,
-        roofline=_number(result["roofline_seconds"]),
-        opponent=opponent["library"] or "",
-        opponent_cold=float(opponent_times["cold_seconds"]["median"]) if opponent_times else math.nan,
+        device=record.device,
+        device_name=record.device_name,
+        file=record.file.name,
+        created=record.created,
+        commit=record.commit,
+        dirty=record.dirty,
+        path=result.path,
+        version=result.version,
+        idea=result.idea,
+        problem=result.problem,
+        dtype=result.dtype,
+        status=result.status,
+        reason=result.reason,
+        flops=result.flops,
+        cold=times.median if times else math.nan,
+        warm=times.warm_median if times else math.nan,
+        roofline=result.roofline,
+        opponent=result.opponent,
+        opponent_cold=opponent_times.median if opponent_times else math.nan,
     )
-
-
-def _number(value):
-    """null is no figure."""
-    return math.nan if value is None else float(value)
 
 
 def geometric_mean(values):

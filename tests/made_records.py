@@ -1,0 +1,66 @@
+"""Records made for tests: whole and consistent ones, which a test then spoils as it likes."""
+
+import json
+import statistics
+
+
+def times(seconds, clock=1.98e9, warm=0.9):
+    """As in a record. `seconds` is a list of cold samples, or one number that all samples are."""
+    cold = list(seconds) if isinstance(seconds, (list, tuple)) else [seconds] * 3
+    cold = [round(1e10 * sample) / 1e10 for sample in cold]
+    clocks = list(clock) if isinstance(clock, (list, tuple)) else [clock] * len(cold)
+    hot = [round(1e10 * warm * statistics.median(cold)) / 1e10] * 3
+    return {
+        "cold_seconds": {"median": statistics.median(cold), "low": min(cold), "high": max(cold), "coverage": 0.95},
+        "warm_seconds": statistics.median(hot),
+        "throttled_samples": 0,
+        "cold_samples": _columns(cold, clocks),
+        "warm_samples": _columns(hot, clocks[:1] * len(hot)),
+    }
+
+
+def _columns(seconds, clocks):
+    return {"seconds": seconds, "stamp_seconds": seconds, "wall_seconds": seconds, "sm_clock_hz": clocks}
+
+
+def verdict(status="PASS", reason="", error=0.001):
+    return {"status": status, "reason": reason, "error": error, "worst_over_bound": 0.5, "unwritten": 0}
+
+
+def opponent(seconds, library="cuDNN 9", plan="eng1", clock=1.98e9):
+    if not seconds:
+        return {"library": None, "reason": "no cuDNN"}
+    return {"library": library, "best_plan": plan, "heuristic_plan": plan, "tried_plans": [], "workspace_bytes": 0,
+            "verdict": verdict(), "times": times(seconds, clock), "heuristic_times": times(seconds, clock)}
+
+
+def result(version, seconds, problem="n32 c64 bf16", against=100e-6, status="PASS", reason="", clock=1.98e9, **fields):
+    """`seconds` and `against` as in times(); None for no time, no opponent."""
+    made = {
+        "layer": "toy", "pass": "fprop", "version": version, "idea": f"idea_{version}", "problem": problem,
+        "dtype": problem.split()[-1], "flops": 2e9, "min_read_bytes": 1e6, "min_write_bytes": 1e6,
+        "workspace_bytes": 0, "roofline_seconds": 10e-6, "verdict": verdict(status, reason),
+        "times": None if seconds is None else times(seconds, clock), "opponent": opponent(against, clock=clock),
+        "command": f"build/cuda/bench_toy --version {version} --problem '{problem}' --seed 1",
+    }
+    return {**made, **fields}
+
+
+def record(results, created="2026-01-01T00:00:00Z", commit="abcdef0123456789", dirty=False, kind="gpu", **fields):
+    device = {"kind": kind, "name": "NVIDIA H200", "slug": "h200", "uuid": "GPU-1", "driver": "13.0", "runtime": "13.0",
+              "arch": 90, "num_sms": 132, "l2_bytes": 60e6, "max_sm_clock_hz": 1.98e9, "dram_bytes_per_s": 4.8e12}
+    made = {
+        "schema": "ladder.record/1", "created": created, "command": ["build/cuda/bench_toy"], "seed": 1,
+        "environment": {"device": device, "host": "box", "commit": commit, "dirty": dirty, "build": "cuda",
+                        "compiler": "nvcc 13", "flags": "-O3"},
+        "calibration": {"spins": [], "empty": {"seconds": 3e-6}, "copy_bytes_per_s": 4.1e12, "max_sm_clock_hz": 1.98e9,
+                        "failure": ""},
+        "results": results,
+    }
+    return {**made, **fields}
+
+
+def write(file, made):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(made))
+    return file
