@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "bench/options.h"
+#include "bench/partial_record.h"
 #include "bench/record.h"
 #include "bench/session.h"
 #include "bench/table.h"
@@ -40,15 +41,18 @@ std::string utc_now() {
 }
 
 // One launch for each job, alone in a range that is named after it. The inputs are random, the outputs poison.
-void launch_once(const std::vector<Job>& jobs, std::uint64_t seed) {
-  for (const Job& job : jobs) {
+void launch_once(const Options& options, const std::string& program, PartialRecord& record) {
+  for (const Job& job : options.jobs) {
     const Version& v = *job.version;
     const Case& c = job.problem;
+    Result result{.version = &v, .problem = c, .command = command_of(program, job, options)};
     if (const std::string reason = why_not(v, c); !reason.empty()) {
       std::cout << fmt::format("{}  SKIP: {}\n", job.name(), reason);
+      result.verdict = {.status = Status::skip, .reason = reason};
+      record.add(to_json(result));
       continue;
     }
-    DeviceTensors tensors(c, fill(c, Pattern::normal, seed), v.workspace_bytes(c));
+    DeviceTensors tensors(c, fill(c, Pattern::normal, options.seed), v.workspace_bytes(c));
     backend::synchronize();
     const std::string range = fmt::format("{}/v{:02}/{}", c.pass->path(), v.number, c.text);
     {
@@ -57,6 +61,9 @@ void launch_once(const std::vector<Job>& jobs, std::uint64_t seed) {
       backend::synchronize();
     }
     std::cout << fmt::format("{}  launched once\n", range);
+    result.verdict.status = Status::unchecked;
+    result.opponent.reason = "not asked for";
+    record.add(to_json(result));
   }
 }
 
@@ -68,8 +75,8 @@ void report(benchmark::State& state, const Result& result) {
     return;
   }
   for ([[maybe_unused]] auto _ : state) state.SetIterationTime(result.times ? result.times->cold_seconds.median : 0);
-  state.SetLabel(result.times ? name(result.verdict.status) : "PASS, not timed");
-  state.counters["error"] = result.verdict.error;
+  state.SetLabel(fmt::format("{}{}", name(result.verdict.status), result.times ? "" : ", not timed"));
+  if (result.verdict.status != Status::unchecked) state.counters["error"] = result.verdict.error;
   if (!result.times) return;
   const double cold = result.times->cold_seconds.median;
   state.counters["cold_us"] = 1e6 * cold;
@@ -124,11 +131,21 @@ void print_calibration(std::ostream& out, const Calibration& calibration) {
                      calibration.failure.empty() ? "" : "; UNTRUSTED: " + calibration.failure);
 }
 
-// Shows on a terminal what is being worked on, and takes it away again.
+using Clock = std::chrono::steady_clock;
+
+// Shows on a terminal what is being worked on and how long the rest may take, and takes it away again.
 class Progress {
  public:
-  Progress(std::size_t index, std::size_t count, const std::string& name) : shown_(isatty(STDERR_FILENO) != 0) {
-    if (shown_) std::cerr << fmt::format("\r\033[K[{}/{}] {}", index + 1, count, name) << std::flush;
+  Progress(std::size_t index, std::size_t count, const std::string& name, Clock::time_point started)
+      : shown_(isatty(STDERR_FILENO) != 0) {
+    if (!shown_) return;
+    std::string left;
+    if (index > 0) {
+      const double spent = std::chrono::duration<double>(Clock::now() - started).count();
+      const int seconds = static_cast<int>(spent / static_cast<double>(index) * static_cast<double>(count - index));
+      left = fmt::format(", about {}:{:02} left", seconds / 60, seconds % 60);
+    }
+    std::cerr << fmt::format("\r\033[K[{}/{}{}] {}", index + 1, count, left, name) << std::flush;
   }
   ~Progress() {
     if (shown_) std::cerr << "\r\033[K" << std::flush;
@@ -142,15 +159,17 @@ class Progress {
 
 // Hands every job to Google Benchmark and lets it run those that its filter leaves. Returns how many those are.
 std::size_t run_benchmarks(const Options& options, const std::string& program, bool table, Session* session,
-                           std::vector<Result>& results) {
+                           std::vector<Result>& results, PartialRecord& record) {
+  const Clock::time_point started = Clock::now();
   for (std::size_t i = 0; i < options.jobs.size(); ++i) {
     const auto body = [&, i](benchmark::State& state) {
       const Job& job = options.jobs[i];
       {
-        const Progress progress(i, options.jobs.size(), job.name());
+        const Progress progress(i, options.jobs.size(), job.name(), started);
         results.push_back(session->run(*job.version, job.problem));
       }
       results.back().command = command_of(program, job, options);
+      record.add(to_json(results.back()));
       report(state, results.back());
     };
     // The harness decides how often a kernel runs; to Google Benchmark the whole measurement is one iteration.
@@ -168,18 +187,16 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
   return count;
 }
 
-nlohmann::json record_of(const std::vector<Result>& results, const Session& session, const Options& options, int argc,
-                         char** argv) {
-  nlohmann::json record = {{"schema", kRecordSchema},
+// A record without its results.
+nlohmann::json header_of(const Calibration* calibration, const Options& options, int argc, char** argv) {
+  nlohmann::json header = {{"schema", kRecordSchema},
                            {"created", utc_now()},
                            {"command", std::vector<std::string>(argv, argv + argc)},
                            {"seed", options.seed},
                            {"environment", environment()},
-                           {"calibration", nullptr},
-                           {"results", nlohmann::json::array()}};
-  if (session.calibration()) record["calibration"] = to_json(*session.calibration());
-  for (const Result& result : results) record["results"].push_back(to_json(result));
-  return record;
+                           {"calibration", nullptr}};
+  if (calibration) header["calibration"] = to_json(*calibration);
+  return header;
 }
 
 int run(const char* layer, int argc, char** argv) {
@@ -200,34 +217,40 @@ int run(const char* layer, int argc, char** argv) {
   std::ostream& people = table ? std::cout : std::cerr;
   people << device_line() << '\n' << fmt::format("seed: {}\n", options.seed);
   for (const std::string& note : options.notes) people << note << '\n';
+  PartialRecord record(listing ? "" : options.record, options.resume);
+  if (record.kept() > 0) {
+    people << fmt::format("resumed: {} results kept\n", record.kept());
+    std::erase_if(options.jobs, [&](const Job& job) { return record.holds(*job.version, job.problem); });
+  }
   if (options.mode == Mode::once) {
-    launch_once(options.jobs, options.seed);
+    launch_once(options, argv[0], record);
+    record.finish(header_of(nullptr, options, argc, argv));
     return 0;
   }
 
   std::unique_ptr<Session> session;
   if (!listing) {
     session = std::make_unique<Session>(SessionOptions{.seed = options.seed,
-                                                       .timed = options.mode == Mode::check_and_time,
+                                                       .judged = options.mode != Mode::unchecked,
+                                                       .timed = options.mode != Mode::check && !Timer::unavailable(),
                                                        .samples = options.samples,
                                                        .search = options.opponent_search});
     if (session->calibration()) print_calibration(people, *session->calibration());
   }
   add_context(environment());
   std::vector<Result> results;
-  if (run_benchmarks(options, argv[0], table, session.get(), results) == 0) {
+  const bool done = options.jobs.empty();  // all of them before the interruption
+  if (!done && run_benchmarks(options, argv[0], table, session.get(), results, record) == 0) {
     throw UsageError("nothing matched --benchmark_filter; --benchmark_list_tests lists the names");
   }
   if (listing) return 0;
 
   people << tally(results) << '\n';
   if (!options.record.empty()) {
-    write_whole(options.record, record_text(record_of(results, *session, options, argc, argv)));
+    record.finish(header_of(session->calibration(), options, argc, argv));
     people << "record: " << options.record << '\n';
   }
-  const bool failed = std::any_of(results.begin(), results.end(),
-                                  [](const Result& result) { return result.verdict.status == Status::fail; });
-  return failed ? 1 : 0;
+  return record.failed() ? 1 : 0;
 }
 
 }  // namespace

@@ -37,11 +37,13 @@ struct Words {
   std::string device;
   bool check = false;
   bool time = false;
+  bool unchecked = false;
   bool once = false;
   bool list = false;
   std::optional<std::uint64_t> seed;
   std::string schedule;
   std::string record;
+  bool resume = false;
   int samples = 30;
   std::string opponent = "all";
   std::string results;
@@ -60,10 +62,13 @@ void require_device(const Words& words) {
 }
 
 Mode mode_of(const Words& words) {
-  if (words.check + words.time + words.once > 1) throw UsageError("--check, --time and --once exclude each other");
+  if (words.check + words.time + words.unchecked + words.once > 1) {
+    throw UsageError("--check, --time, --unchecked and --once exclude each other");
+  }
   const bool gpu = backend::kind() == backend::Kind::gpu;
   if (words.time && !gpu) throw UsageError("--time: times come from a GPU only; --check works on the emulator");
   if (words.once) return Mode::once;
+  if (words.unchecked) return Mode::unchecked;
   return words.check || !gpu ? Mode::check : Mode::check_and_time;
 }
 
@@ -188,12 +193,15 @@ void add_options(CLI::App& app, Words& words) {
   app.add_option("--device", words.device, "gpu or emulator; a build has one of them");
   app.add_flag("--check", words.check, "check only");
   app.add_flag("--time", words.time, "check and time: the default on a GPU");
+  app.add_flag("--unchecked", words.unchecked,
+               "cold samples and a digest of the output, without judge or opponent: for comparing two builds");
   app.add_flag("--once", words.once, "exactly one launch, in an NVTX range, for a profiler; not checked, not timed");
   app.add_flag("--list", words.list, "list the versions and leave");
   app.add_option("--seed", words.seed, "of the inputs (default: another one every run)");
   app.add_option("--schedule", words.schedule,
                  "in which order the emulator runs threads: asc, desc, random:7, greedy:7");
   app.add_option("--record", words.record, "write everything measured to this JSON file (results/SCHEMA.md)");
+  app.add_flag("--resume", words.resume, "go on with the --record that was interrupted");
   app.add_option("--samples", words.samples, "cold samples a version")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
@@ -241,7 +249,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   options.pass = &find_pass(layer, words.pass);
   options.list = words.list;
   if (options.list) return options;
-  options.opponent_search = search_option(words);
+  options.opponent_search = words.unchecked ? Search::none : search_option(words);
   require_device(words);
   options.mode = mode_of(words);
   options.jobs = jobs_of(words, *options.pass, options.notes);
@@ -251,6 +259,8 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   options.seed = words.seed.value_or(std::random_device{}());
   options.schedule = words.schedule;
   options.record = words.record;
+  options.resume = words.resume;
+  if (options.resume && options.record.empty()) throw UsageError("--resume needs the --record FILE to go on with");
   options.samples = words.samples;
   if (!options.schedule.empty()) backend::set_schedule(options.schedule);
   return options;
@@ -262,9 +272,13 @@ std::string command_of(const std::string& program, const Job& job, const Options
   if (job.version->pass->name != "fprop") command += " --pass " + job.version->pass->name;
   if (!options.schedule.empty()) command += " --schedule " + options.schedule;
   if (options.mode == Mode::check) command += " --check";
-  if (options.mode == Mode::check_and_time) command += fmt::format(" --samples {}", options.samples);
+  if (options.mode == Mode::unchecked) command += " --unchecked";
+  if (options.mode == Mode::check_and_time || options.mode == Mode::unchecked) {
+    command += fmt::format(" --samples {}", options.samples);
+  }
   for (const auto& [word, search] : kSearches) {
-    if (search == options.opponent_search && search != Search::all) command += fmt::format(" --opponent {}", word);
+    if (options.mode != Mode::unchecked && search == options.opponent_search && search != Search::all)
+      command += fmt::format(" --opponent {}", word);
   }
   return command;
 }

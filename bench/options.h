@@ -13,8 +13,9 @@ namespace ladder {
 
 enum class Mode {
   check_and_time,
-  check,  // no times
-  once,   // one launch for a profiler, neither checked nor timed
+  check,      // no times
+  unchecked,  // times and digests of outputs that nobody judges; no opponent
+  once,       // one launch for a profiler, neither checked nor timed
 };
 
 // One line of the table to be: a version on a problem with its dtype.
@@ -33,6 +34,7 @@ struct Options {
   std::uint64_t seed = 0;
   std::string schedule;  // of the emulator; empty for its default
   std::string record;    // file; empty for none
+  bool resume = false;   // an interrupted recording
   int samples = 30;
   Search opponent_search = Search::all;
   std::vector<std::string> benchmark_arguments;  // Google Benchmark's, argv[0] first

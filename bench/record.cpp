@@ -10,6 +10,7 @@
 #include <fstream>
 #include <limits>
 
+#include "bench/build_id.h"
 #include "bench/roofline.h"
 #include "build_info.h"
 #include "core/backend.h"
@@ -103,6 +104,7 @@ json environment() {
           {"host", host_name()},
           {"commit", build_info::kCommit},
           {"dirty", build_info::kDirty},
+          {"binary", build_id()},
           {"build", build_info::kBuild},
           {"compiler", build_info::kCompiler},
           {"flags", build_info::kFlags}};
@@ -135,7 +137,9 @@ json to_json(const Result& result) {
               {"verdict", to_json(result.verdict)},
               {"times", to_json(result.times)},
               {"opponent", to_json(result.opponent)},
-              {"command", result.command}};
+              {"digest", result.digest},
+              {"command", result.command},
+              {"seconds_spent", std::round(1e3 * result.seconds_spent) / 1e3}};
   if (!backend::unavailable()) out["roofline_seconds"] = roofline_seconds(backend::device(), c);
   return out;
 }

@@ -42,12 +42,15 @@ struct Result {
   Verdict verdict;
   std::optional<Times> times;
   OpponentResult opponent;
-  std::string command;  // reproduces this result
+  std::string digest;        // of the outputs of the first timed launch: equal for equal kernels, inputs and devices
+  std::string command;       // reproduces this result
+  double seconds_spent = 0;  // on all of this
 };
 
 struct SessionOptions {
   std::uint64_t seed = 0;
-  bool timed = true;  // else only checked
+  bool judged = true;  // else nothing is compared with anything, and nothing passes
+  bool timed = true;   // else only checked
   int samples = 30;
   Search search = Search::all;
 };
@@ -66,12 +69,17 @@ class Session {
 
  private:
   struct Rival;
+  void run_judged(const Version& v, const Case& c, Result& result);
+  void run_unjudged(const Version& v, const Case& c, Result& result);
+  std::shared_ptr<const Judged> unjudged(const Case& c);
   Rival& rival_for(const Case& c);
   void time(const Version& v, const Case& c, Rival& rival, Result& result);
 
   SessionOptions options_;
   std::unique_ptr<Timer> timer_;
-  std::unique_ptr<Rival> rival_;  // of the latest case
+  std::unique_ptr<Rival> rival_;            // of the latest case
+  std::shared_ptr<const Judged> unjudged_;  // the latest case's inputs, without answers
+  std::string unjudged_case_;
 };
 
 }  // namespace ladder

@@ -31,13 +31,15 @@ void print_row(const Row& row, int version_width, int problem_width) {
 // "-" wherever there is no time.
 Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verdict) {
   Row row{"", c.text, "-", "-", "-", "-", "-", "-", "-", "-", "-", name(verdict.status)};
-  if (verdict.status != Status::skip) row.error = fmt::format("{:.2e}", verdict.error);
+  if (verdict.status != Status::skip && verdict.status != Status::unchecked) {
+    row.error = fmt::format("{:.2e}", verdict.error);
+  }
   if (!verdict.reason.empty()) row.status += ": " + verdict.reason;
   if (!times) return row;
   const MedianInterval& cold = times->cold_seconds;
   row.cold = microseconds(cold.median);
   row.interval = fmt::format("[{}, {}]", microseconds(cold.low), microseconds(cold.high));
-  row.warm = microseconds(times->warm_seconds);
+  if (!times->warm.empty()) row.warm = microseconds(times->warm_seconds);
   row.tflops = fmt::format("{:.2f}", 1e-12 * c.flops / cold.median);
   row.gbs = fmt::format("{:.0f}", 1e-9 * (c.min_read_bytes() + c.min_write_bytes()) / cold.median);
   const double roofline = roofline_seconds(backend::device(), c);
@@ -108,9 +110,11 @@ void TableReporter::print_opponent(const Result& result) {
 }
 
 std::string tally(const std::vector<Result>& results) {
-  std::array<int, 4> counts{};
+  std::array<int, 5> counts{};
   for (const Result& result : results) ++counts[static_cast<std::size_t>(result.verdict.status)];
-  return fmt::format("{} passed, {} failed, {} skipped, {} untrusted", counts[0], counts[1], counts[2], counts[3]);
+  const std::string judged =
+      fmt::format("{} passed, {} failed, {} skipped, {} untrusted", counts[0], counts[1], counts[2], counts[3]);
+  return counts[4] > 0 ? fmt::format("{}, {} not checked", judged, counts[4]) : judged;
 }
 
 }  // namespace ladder

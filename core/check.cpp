@@ -113,6 +113,8 @@ const char* name(Status status) {
       return "SKIP";
     case Status::untrusted:
       return "UNTRUSTED";
+    case Status::unchecked:
+      return "UNCHECKED";
   }
   return "?";
 }

@@ -73,8 +73,8 @@ class DeviceTensors {
   std::unique_ptr<Impl> impl_;
 };
 
-enum class Status : std::uint8_t { pass, fail, skip, untrusted };
-const char* name(Status status);  // "PASS", "FAIL", "SKIP", "UNTRUSTED"
+enum class Status : std::uint8_t { pass, fail, skip, untrusted, unchecked };  // unchecked: nobody judged it
+const char* name(Status status);  // "PASS", "FAIL", "SKIP", "UNTRUSTED", "UNCHECKED"
 
 // How far outputs are from the judge.
 struct Verdict {

@@ -68,15 +68,16 @@ TEST_F(Record, HoldsWhatTheSchemaSays) {
   const json record = json::parse(read(path("a.json")));
   expect_keys(record, {"schema", "created", "command", "seed", "environment", "calibration", "results"});
   EXPECT_EQ(record["schema"], kRecordSchema);
+  EXPECT_EQ(record["environment"]["binary"].get<std::string>().size(), 40u) << "no SHA-1 build id";
   EXPECT_EQ(record["seed"], 11);
   EXPECT_TRUE(record["calibration"].is_null());
-  expect_keys(record["environment"], {"device", "host", "commit", "dirty", "build", "compiler", "flags"});
+  expect_keys(record["environment"], {"device", "host", "commit", "dirty", "binary", "build", "compiler", "flags"});
   EXPECT_TRUE(record["environment"]["dirty"].is_boolean());
   ASSERT_FALSE(record["results"].empty());
   for (const json& result : record["results"]) {
-    expect_keys(result,
-                {"layer", "pass", "version", "idea", "problem", "dtype", "flops", "min_read_bytes", "min_write_bytes",
-                 "roofline_seconds", "workspace_bytes", "verdict", "times", "opponent", "command"});
+    expect_keys(result, {"layer", "pass", "version", "idea", "problem", "dtype", "flops", "min_read_bytes",
+                         "min_write_bytes", "roofline_seconds", "workspace_bytes", "verdict", "times", "opponent",
+                         "digest", "command", "seconds_spent"});
     expect_keys(result["verdict"], {"status", "reason", "error", "worst_over_bound", "unwritten"});
     EXPECT_EQ(result["verdict"]["status"], "PASS");
     EXPECT_GT(result["verdict"]["error"].get<double>(), 0);
@@ -149,7 +150,108 @@ TEST_F(Record, AFullDiskLeavesTheOldRecordWhole) {
   EXPECT_EQ(ended.code, 1) << ended.out << ended.err;
   EXPECT_NE(ended.err.find("was not written"), std::string::npos) << ended.err;
   EXPECT_EQ(read(path("r.json")), "the old one");
-  EXPECT_EQ(files(), std::vector<std::string>{"r.json"}) << "something was left behind";
+  EXPECT_TRUE(fs::exists(path("r.json.partial"))) << "what was measured is lost";
+  EXPECT_EQ(files().size(), 2u) << "something else was left behind";
+}
+
+// A partial record as an interruption would leave it: the first results of `whole`, and the next one cut off.
+std::string interrupted(const json& whole, std::size_t results) {
+  std::string text = json{{"schema", kRecordSchema}, {"environment", whole["environment"]}}.dump() + "\n";
+  for (std::size_t i = 0; i < results; ++i) text += whole["results"][i].dump() + "\n";
+  return text + whole["results"][results].dump().substr(0, 40);
+}
+
+TEST_F(Record, AnInterruptedRunGoesOnWhereItWas) {
+  const Ended first = shell(checking(path("a.json")));
+  SKIP_WITHOUT_DEVICE(first);
+  const json whole = json::parse(read(path("a.json")));
+  ASSERT_GE(whole["results"].size(), 4u);
+  json marked = whole;
+  marked["results"][0]["digest"] = "kept";
+  write("b.json.partial", interrupted(marked, 2));
+
+  const Ended refused = shell(checking(path("b.json")));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("--resume"), std::string::npos) << refused.err;
+
+  const Ended resumed = shell(checking(path("b.json")) + " --resume");
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("resumed: 2 results kept"), std::string::npos) << resumed.out;
+  EXPECT_FALSE(fs::exists(path("b.json.partial")));
+  const json record = json::parse(read(path("b.json")));
+  ASSERT_EQ(record["results"].size(), whole["results"].size());
+  EXPECT_EQ(record["results"][0]["digest"], "kept") << "what was there was measured again";
+  for (std::size_t i = 0; i < record["results"].size(); ++i) {
+    EXPECT_EQ(record["results"][i]["problem"], whole["results"][i]["problem"]);
+    EXPECT_EQ(record["results"][i]["verdict"]["status"], "PASS");
+  }
+}
+
+TEST_F(Record, NothingLeftToDoIsStillARecord) {
+  const Ended first = shell(checking(path("a.json")));
+  SKIP_WITHOUT_DEVICE(first);
+  json whole = json::parse(read(path("a.json")));
+  whole["results"].push_back(whole["results"][0]);
+  write("b.json.partial", interrupted(whole, whole["results"].size() - 1));
+  EXPECT_EQ(shell(checking(path("b.json")) + " --resume").code, 0);
+  EXPECT_EQ(json::parse(read(path("b.json")))["results"].size(), whole["results"].size() - 1);
+}
+
+TEST_F(Record, AFailureBeforeTheInterruptionStillCounts) {
+  const Ended first = shell(checking(path("a.json")));
+  SKIP_WITHOUT_DEVICE(first);
+  json whole = json::parse(read(path("a.json")));
+  whole["results"][0]["verdict"]["status"] = "FAIL";
+  write("b.json.partial", interrupted(whole, 1));
+  EXPECT_EQ(shell(checking(path("b.json")) + " --resume").code, 1);
+}
+
+TEST_F(Record, AnotherBuildsResultsAreNotMixedIn) {
+  const Ended first = shell(checking(path("a.json")));
+  SKIP_WITHOUT_DEVICE(first);
+  json whole = json::parse(read(path("a.json")));
+  whole["environment"]["binary"] = "another";
+  write("b.json.partial", interrupted(whole, 1));
+  const std::string before = read(path("b.json.partial"));
+  const Ended refused = shell(checking(path("b.json")) + " --resume");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("binary \"another\", now"), std::string::npos) << refused.err;
+  EXPECT_EQ(read(path("b.json.partial")), before);
+
+  write("b.json.partial", "not a record\n");
+  EXPECT_EQ(shell(checking(path("b.json")) + " --resume").code, 2);
+  EXPECT_EQ(shell(test::built_program("bench_conv3x3") + " --check --resume").code, 2);
+}
+
+TEST_F(Record, WhatNobodyJudgedIsMarkedAndItsDigestRepeats) {
+  const auto unchecked = [&](int seed, const std::string& record) {
+    return shell(test::built_program("bench_conv3x3") +
+                 " --version 1 --problem 'n1 h8 w8 c16 k16 fp32' --unchecked --samples 3 --seed " +
+                 std::to_string(seed) + " --record " + path(record));
+  };
+  const Ended ended = unchecked(11, "a.json");
+  SKIP_WITHOUT_DEVICE(ended);
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("0 passed, 0 failed, 0 skipped, 0 untrusted, 1 not checked"), std::string::npos);
+  unchecked(11, "b.json");
+  unchecked(12, "c.json");
+  const auto result = [&](const std::string& name) { return json::parse(read(path(name)))["results"][0]; };
+  EXPECT_EQ(result("a.json")["verdict"]["status"], "UNCHECKED");
+  EXPECT_EQ(result("a.json")["digest"].get<std::string>().size(), 16u);
+  EXPECT_EQ(result("a.json")["digest"], result("b.json")["digest"]);
+  EXPECT_NE(result("a.json")["digest"], result("c.json")["digest"]);
+}
+
+TEST_F(Record, ALaunchForAProfilerLeavesWhereItRanAndTheFloor) {
+  const Ended ended = shell(test::built_program("bench_conv3x3") +
+                            " --version 1 --problem 'n1 h8 w8 c16 k16 fp32' --once --record " + path("a.json"));
+  SKIP_WITHOUT_DEVICE(ended);
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const json record = json::parse(read(path("a.json")));
+  ASSERT_EQ(record["results"].size(), 1u);
+  EXPECT_EQ(record["results"][0]["verdict"]["status"], "UNCHECKED");
+  EXPECT_TRUE(record["results"][0]["times"].is_null());
+  EXPECT_TRUE(record["results"][0].contains("roofline_seconds"));
 }
 
 TEST_F(Record, BestIsTheFastestThatPassedOnThisDevice) {

@@ -1,0 +1,97 @@
+#include "bench/partial_record.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "bench/record.h"
+#include "core/error.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+// The first field in which two environments differ, as "driver 13.0, now 13.1"; empty if they are equal.
+std::string difference(const json& then, const json& now) {
+  for (const auto& [key, value] : now.items()) {
+    const json before = then.value(key, json());
+    if (before == value) continue;
+    if (value.is_object() && before.is_object()) return difference(before, value);
+    return fmt::format("{} {}, now {}", key, before.dump(), value.dump());
+  }
+  return {};
+}
+
+}  // namespace
+
+PartialRecord::PartialRecord(const std::string& record, bool resume) : record_(record), path_(record + ".partial") {
+  if (record.empty()) return;
+  if (fs::exists(path_)) {
+    if (!resume) {
+      throw UsageError(
+          fmt::format("'{}' holds the results of an interrupted run: go on with --resume, or remove it", path_));
+    }
+    read();
+    return;
+  }
+  file_.open(path_, std::ios::binary | std::ios::app);
+  append({{"schema", kRecordSchema}, {"environment", environment()}});
+}
+
+void PartialRecord::read() {
+  std::ifstream in(path_, std::ios::binary);
+  std::string line;
+  std::getline(in, line);
+  const json first = json::parse(line, nullptr, false);
+  if (!first.is_object() || !first.contains("environment")) {
+    throw UsageError(fmt::format("'{}' is no partial record: remove it and begin anew", path_));
+  }
+  if (const std::string other = difference(first["environment"], environment()); !other.empty()) {
+    throw UsageError(fmt::format("'{}' was begun elsewhere ({}): remove it and begin anew", path_, other));
+  }
+  std::size_t whole_bytes = line.size() + 1;
+  while (std::getline(in, line)) {
+    const json result = json::parse(line, nullptr, false);
+    if (in.eof() || !result.is_object()) break;  // the line that the interruption cut off
+    take(result);
+    whole_bytes += line.size() + 1;
+  }
+  in.close();
+  fs::resize_file(path_, whole_bytes);
+  kept_ = results_.size();
+  file_.open(path_, std::ios::binary | std::ios::app);
+}
+
+bool PartialRecord::holds(const Version& v, const Case& c) const { return held_.contains({v.number, c.text}); }
+
+void PartialRecord::add(const json& result) {
+  take(result);
+  if (!record_.empty()) append(result);
+}
+
+void PartialRecord::take(const json& result) {
+  held_.insert({result.at("version").get<int>(), result.at("problem").get<std::string>()});
+  if (result.at("verdict").at("status") == "FAIL") failed_ = true;
+  results_.push_back(result);
+}
+
+void PartialRecord::append(const json& line) {
+  errno = 0;
+  file_ << line.dump() << '\n' << std::flush;
+  if (!file_) throw Failure(fmt::format("'{}' was not written: {}", path_, std::strerror(errno)));
+}
+
+void PartialRecord::finish(json header) {
+  if (record_.empty()) return;
+  header["results"] = results_;
+  write_whole(record_, record_text(header));
+  file_.close();
+  std::error_code ignored;
+  fs::remove(path_, ignored);
+}
+
+}  // namespace ladder
