@@ -1,0 +1,139 @@
+"""What a kernel's figures say: one line for each, and which limit is the nearest."""
+
+# A unit above the first share of its peak is at its roof; above the second it begins to matter.
+AT_ROOF = 80
+NEAR_ROOF = 60
+
+_ROOFS = {"tensor": "the tensor pipe", "fma": "the FMA pipe", "dram": "DRAM", "l2": "L2", "l1": "L1 and shared memory",
+          "issue": "the issue slots"}
+
+_STALLS = {
+    "long scoreboard": "loads from global or local memory",
+    "short scoreboard": "shared memory or special functions",
+    "lg throttle": "the queue of global and local memory: too many loads, or too scattered",
+    "mio throttle": "the queue of shared memory: too many instructions to it",
+    "tex throttle": "the texture queue",
+    "math pipe throttle": "a busy arithmetic pipe, which is good",
+    "barrier": "other warps at a barrier",
+    "membar": "a memory fence",
+    "wait": "the fixed latency of the instruction before",
+    "not selected": "their turn: enough warps are ready, which is good",
+    "gmma": "warpgroup MMA to finish, which is good if the tensor pipe is busy",
+    "warpgroup arrive": "warpgroup MMA to finish, which is good if the tensor pipe is busy",
+    "no instruction": "instructions: a cold instruction cache, or much code",
+    "no instructions": "instructions: a cold instruction cache, or much code",
+    "branch resolving": "branches",
+    "dispatch stall": "the dispatcher",
+    "drain": "stores to leave at the end",
+    "imc miss": "constants that are not cached",
+    "sleeping": "their own nanosleep",
+}
+
+
+def stall_meaning(reason):
+    return "warps wait for " + _STALLS[reason] if reason in _STALLS else ""
+
+
+def nearest_roof(figures):
+    """(figure, percent) of the busiest unit, or (None, None)."""
+    known = [(figures.get(roof), roof) for roof in _ROOFS if figures.get(roof) is not None]
+    percent, roof = max(known, default=(None, None))
+    return roof, percent
+
+
+def meanings(figures, limiter, floor):
+    """{figure: one line}. `floor` in seconds or None."""
+    said = {figure: "" for figure in figures}
+
+    def note(figure, words):
+        if figures.get(figure) is not None:
+            said[figure] = words(figures[figure])
+
+    note("duration", lambda value: _against_floor(value, floor))
+    note("sm", lambda value: _busy(value, "the SMs", "idle or waiting"))
+    for roof, name in _ROOFS.items():
+        note(roof, lambda value, name=name: _busy(value, name, "not what limits"))
+    note("occupancy", lambda value: _occupancy(value, figures.get("theoretical_occupancy")))
+    note("theoretical_occupancy", lambda value: _limited(value, limiter))
+    note("spill_bytes", lambda value: "registers are spilled" if value > 0 else "nothing is spilled")
+    note("conflict_share", lambda value: f"{value:.0f} % of shared memory's time is conflicts"
+         + (": another layout would pay" if value > 10 else ": fine" if value < 3 else ""))
+    note("waves", _waves)
+    note("l2_hit", lambda value: "of what L1 asked for; the rest came from DRAM")
+    note("l1_hit", lambda value: "loads bypass L1 or never come back" if value < 5 else "of what the loads asked for")
+    return said
+
+
+def _against_floor(duration, floor):
+    if not floor:
+        return "under the profiler; no floor is known"
+    return f"under the profiler, {duration / floor:.2f} x the floor of {1e6 * floor:.2f} us"
+
+
+def _busy(percent, name, else_words):
+    if percent >= AT_ROOF:
+        return f"{name}: at the roof"
+    return f"{name}: near the roof" if percent >= NEAR_ROOF else else_words
+
+
+def _occupancy(achieved, theoretical):
+    if theoretical and achieved < 0.75 * theoretical:
+        return "well below the theoretical: an uneven grid, or warps that leave early"
+    return "warps resident while an SM is active"
+
+
+def _limited(percent, limiter):
+    if percent >= 99:
+        return "as many warps as the SM can hold"
+    return f"limited by {limiter}" if limiter else "the limiter is unknown"
+
+
+def _waves(waves):
+    if waves < 0.99:
+        return f"the grid is too small: {100 * waves:.0f} % of the blocks that fit at once"
+    tail = waves % 1
+    if 0.01 < tail < 0.5 and waves < 8:
+        return f"the last wave is {100 * tail:.0f} % full: a tail"
+    return "the grid fills the GPU"
+
+
+def advice(kernel, floor, whole=None):
+    """Lines, the most important first: the limit that is nearest, then what else stands out.
+
+    `whole` is the duration of all the launch's kernels where this one is not alone.
+    """
+    figures = kernel.figures
+    lines = [_limit(kernel)]
+    if figures.get("spill_bytes"):
+        lines.append(f"registers are spilled: {figures['spill_bytes']:.3g} bytes through local memory")
+    if (figures.get("conflict_share") or 0) > 10:
+        lines.append(f"shared-memory bank conflicts: {figures['conflict_share']:.0f} % of its wavefronts")
+    waves = figures.get("waves")
+    if waves is not None and not _waves(waves).startswith("the grid fills"):
+        lines.append(_waves(waves))
+    duration = whole if whole is not None else figures.get("duration")
+    if floor and duration:
+        lines.append(f"{duration / floor:.2f} x the floor: " + (
+            "little is left" if duration < 1.25 * floor else f"at most {duration / floor:.1f} times faster"))
+    return lines
+
+
+def _limit(kernel):
+    roof, percent = nearest_roof(kernel.figures)
+    waiting = ""
+    if kernel.stalls:
+        reason, part = kernel.stalls[0]
+        waiting = f"; {100 * part:.0f} % of a warp's time is {reason}"
+        if stall_meaning(reason):
+            waiting += f" ({stall_meaning(reason)})"
+    if roof is None:
+        return "no unit's load was measured" + waiting
+    if percent >= AT_ROOF:
+        return f"limited by {_ROOFS[roof]}: {percent:.0f} % of the peak"
+    if percent >= NEAR_ROOF:
+        return f"nearest limit: {_ROOFS[roof]}, {percent:.0f} % of the peak" + waiting
+    occupancy, limiter = kernel.figures.get("occupancy"), kernel.limiter
+    few = ""
+    if occupancy is not None and occupancy < 50:
+        few = f"; {occupancy:.0f} % occupancy" + (f", limited by {limiter}" if limiter else "")
+    return f"latency: the busiest unit, {_ROOFS[roof]}, reaches {percent:.0f} %" + waiting + few

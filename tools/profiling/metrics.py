@@ -1,0 +1,194 @@
+"""What Nsight Compute measured, as the figures that this project speaks of.
+
+Read from `ncu --import F --page raw --csv --print-units base`: a row of metric names, a row of units, a row a kernel.
+Metrics are named differently by architecture and release, so a figure lists its sources in order of preference. What
+none of them holds is None, never 0.
+"""
+
+import csv
+import math
+import re
+from dataclasses import dataclass, field
+
+_ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
+_ACTIVE = ".avg.pct_of_peak_sustained_active"
+
+# figure: (unit, sources). A source is a metric, or a tuple of metrics that are added up where the first is there.
+SOURCES = {
+    "duration": ("s", ["gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_duration.max"]),
+    "sm": ("%", ["sm__throughput" + _ELAPSED]),
+    "dram": ("%", ["gpu__dram_throughput" + _ELAPSED, "dram__throughput" + _ELAPSED]),
+    "l2": ("%", ["lts__throughput" + _ELAPSED]),
+    "l1": ("%", ["l1tex__throughput" + _ACTIVE, "l1tex__throughput" + _ELAPSED]),
+    "tensor": ("%", [
+        "sm__pipe_tensor_cycles_active" + _ELAPSED, "sm__inst_executed_pipe_tensor" + _ELAPSED,
+        "sm__pipe_tensor_op_hmma_cycles_active" + _ELAPSED, "sm__pipe_tensor_cycles_active" + _ACTIVE,
+        "sm__pipe_tensor_op_hmma_cycles_active" + _ACTIVE, "sm__inst_executed_pipe_tensor_op_hmma" + _ACTIVE]),
+    "fma": ("%", [
+        "sm__pipe_fma_cycles_active" + _ELAPSED, "sm__inst_executed_pipe_fma" + _ELAPSED,
+        "sm__pipe_fma_cycles_active" + _ACTIVE, "sm__inst_executed_pipe_fma" + _ACTIVE]),
+    "issue": ("%", [
+        "sm__inst_issued.avg.pct_of_peak_sustained_elapsed", "sm__issue_active" + _ELAPSED,
+        "smsp__issue_active" + _ELAPSED, "sm__inst_issued" + _ACTIVE, "smsp__issue_active" + _ACTIVE]),
+    "occupancy": ("%", ["sm__warps_active" + _ACTIVE]),
+    "theoretical_occupancy": ("%", ["sm__maximum_warps_per_active_cycle_pct"]),
+    "registers": ("registers/thread", ["launch__registers_per_thread"]),
+    "shared_memory": ("bytes/block", [
+        ("launch__shared_mem_per_block_dynamic", "launch__shared_mem_per_block_static"),
+        "launch__shared_mem_per_block"]),
+    "waves": ("waves", ["launch__waves_per_multiprocessor"]),
+    # A sector is 32 bytes; local memory is where spilled registers live.
+    "local_sectors": ("sectors", [
+        ("l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum")]),
+    "spill_requests": ("requests", [
+        "derived__local_spilling_requests", "sass__inst_executed_register_spilling_mem_local",
+        "sass__inst_executed_register_spilling"]),
+    "bank_conflicts": ("wavefronts", [
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+        ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts.sum")]),
+    "shared_wavefronts": ("wavefronts", [
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+        ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+         "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum")]),
+    "l2_hit": ("%", ["lts__t_sector_hit_rate.pct"]),
+    "l1_hit": ("%", ["l1tex__t_sector_hit_rate.pct"]),
+    "dram_bytes": ("bytes", ["dram__bytes.sum", ("dram__bytes_read.sum", "dram__bytes_write.sum")]),
+    "sm_clock": ("Hz", [
+        "gpc__cycles_elapsed.avg.per_second", "smsp__cycles_elapsed.avg.per_second",
+        "sm__cycles_elapsed.avg.per_second"]),
+}
+
+# What the blocks of an SM run out of first. The metric counts blocks, so the smallest is the limiter.
+_LIMITS = {
+    "registers": "launch__occupancy_limit_registers",
+    "shared memory": "launch__occupancy_limit_shared_mem",
+    "warps": "launch__occupancy_limit_warps",
+    "blocks": "launch__occupancy_limit_blocks",
+    "barriers": "launch__occupancy_limit_barriers",
+}
+
+# ncu's base units, and those that it prints where they were not asked for: factor to the unit of SOURCES.
+_SCALES = {
+    "ns": 1e-9, "nsecond": 1e-9, "us": 1e-6, "usecond": 1e-6, "ms": 1e-3, "msecond": 1e-3, "s": 1, "second": 1,
+    "byte": 1, "byte/block": 1, "kbyte": 1e3, "kbyte/block": 1e3, "mbyte": 1e6, "mbyte/block": 1e6, "gbyte": 1e9,
+    "hz": 1, "khz": 1e3, "mhz": 1e6, "ghz": 1e9, "cycle/second": 1, "cycle/nsecond": 1e9, "cycle/ns": 1e9,
+    "cycle/usecond": 1e6, "cycle/us": 1e6, "cycle/s": 1,
+}
+_NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d+)?$")
+_STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio$")
+_SAMPLED_STALL = re.compile(r"smsp__pcsamp_warps_issue_stalled_(\w+)$")
+_SECTOR_BYTES = 32
+
+
+class BadReport(Exception):
+    """One line: what is wrong with ncu's words."""
+
+
+@dataclass
+class Kernel:
+    name: str
+    grid: list  # [x, y, z]
+    block: list
+    figures: dict  # {figure: number or None}, in the units of SOURCES
+    limiter: str  # "registers", "registers, shared memory", or "" where unknown
+    stalls: list  # [(reason, share of a warp's time between two instructions)], the largest first, "selected" left out
+    raw: dict = field(default_factory=dict)  # {metric: (text, unit)}: everything that ncu has said
+
+
+def kernels(text):
+    """Kernels of ncu's raw page, in the order of their launches. Throws BadReport."""
+    rows = list(csv.reader(_table(text)))
+    if len(rows) < 2:
+        raise BadReport("ncu wrote no table of metrics")
+    header, units, launches = rows[0], rows[1], rows[2:]
+    if "Kernel Name" not in header or len(units) != len(header):
+        raise BadReport("ncu wrote a table that is none of its raw page")
+    short = [row for row in launches if len(row) != len(header)]
+    if short:
+        raise BadReport(f"ncu's table breaks off: {len(short[0])} of {len(header)} columns")
+    return [_kernel(dict(zip(header, zip(row, units)))) for row in launches]
+
+
+def _table(text):
+    """The lines from the header on: ncu and the program may have said something before."""
+    lines = text.splitlines()
+    begin = next((at for at, line in enumerate(lines) if line.startswith('"ID"') or line.startswith("ID,")), len(lines))
+    return [line for line in lines[begin:] if line.strip() and not line.startswith("==")]
+
+
+def _kernel(raw):
+    figures = {figure: _first(raw, sources) for figure, (_, sources) in SOURCES.items()}
+    sectors = figures.pop("local_sectors")
+    figures["spill_bytes"] = None if sectors is None else sectors * _SECTOR_BYTES
+    figures["conflict_share"] = share(figures["bank_conflicts"], figures["shared_wavefronts"])
+    return Kernel(
+        name=_short_name(raw["Kernel Name"][0]), grid=_triple(raw, "Grid Size"), block=_triple(raw, "Block Size"),
+        figures=figures, limiter=_limiter(raw), stalls=_stalls(raw), raw=raw,
+    )
+
+
+def share(part, whole):
+    """Percent, or None where there is nothing to divide."""
+    if part is None or whole is None:
+        return None
+    return 100 * part / whole if whole > 0 else 0.0
+
+
+def _first(raw, sources):
+    for source in sources:
+        names = source if isinstance(source, tuple) else (source,)
+        values = [number(*raw[name]) for name in names if name in raw]
+        if names[0] in raw and values[0] is not None:
+            return sum(value for value in values if value is not None)
+    return None
+
+
+def number(text, unit=""):
+    """A cell as a number in seconds, bytes or hertz; None for what is none ("", "n/a", "no data", "nan")."""
+    text = text.strip()
+    if not _NUMBER.match(text):
+        return None
+    value = float(text.replace(",", "")) * _SCALES.get(unit.strip().lower(), 1)
+    return value if math.isfinite(value) else None
+
+
+def _limiter(raw):
+    limits = {name: number(*raw[metric]) for name, metric in _LIMITS.items() if metric in raw}
+    limits = {name: blocks for name, blocks in limits.items() if blocks is not None and blocks > 0}
+    least = min(limits.values(), default=None)
+    return ", ".join(name for name, blocks in limits.items() if blocks == least)
+
+
+def _stalls(raw):
+    """By warp states measured in hardware; where those are missing, by samples of the program counter."""
+    for pattern in (_STALL, _SAMPLED_STALL):
+        found = {}
+        for metric, cell in raw.items():
+            reason = pattern.match(metric)
+            value = number(*cell) if reason and not reason[1].endswith("_not_issued") else None
+            if value is not None:
+                found[reason[1].replace("_", " ")] = value
+        total = sum(found.values())
+        if total > 0:
+            found.pop("selected", None)  # a warp that issues waits for nothing
+            return sorted(((reason, value / total) for reason, value in found.items() if value > 0),
+                          key=lambda stall: (-stall[1], stall[0]))
+    return []
+
+
+def _triple(raw, column):
+    return [int(word) for word in re.findall(r"\d+", raw[column][0])] if column in raw else []
+
+
+def _short_name(name):
+    """Without its arguments, its namespaces' placeholders and its return type."""
+    name = re.sub(r"(\(anonymous namespace\)|<unnamed>|unnamed>)::", "", name)
+    depth = 0
+    for at, letter in enumerate(name):
+        depth += {"<": 1, ">": -1}.get(letter, 0)
+        if letter == "(" and depth == 0:
+            name = name[:at]
+            break
+    return re.sub(r"^void ", "", name).replace("ladder::", "").strip()

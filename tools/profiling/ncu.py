@@ -1,0 +1,89 @@
+"""Runs Nsight Compute on one launch, and says in one line what stops it."""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+
+from door import run, tools
+from door.errors import Failure, UsageError
+
+_INSTALL = ("no Nsight Compute (ncu) on PATH, in CUDA_HOME/bin, /usr/local/cuda*/bin or /opt/nvidia/nsight-compute: it "
+            "is part of the CUDA toolkit; alone it is the package nsight-compute of NVIDIA's apt and dnf repositories "
+            "(developer.nvidia.com/nsight-compute)")
+_PERMISSION = ("Nsight Compute may not read this GPU's counters (ERR_NVGPUCTRPERM): load the driver with "
+               "NVreg_RestrictProfilingToAdminUsers=0 (`options nvidia NVreg_RestrictProfilingToAdminUsers=0` in "
+               "/etc/modprobe.d/, then reboot), or run as root; a container needs --cap-add SYS_ADMIN")
+
+
+def find():
+    """Path of ncu, the newest of several. Throws Failure with what to install."""
+    path = shutil.which("ncu")
+    if path:
+        return path
+    homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    patterns = [os.path.join(home, "bin", "ncu") for home in homes]
+    patterns += ["/usr/local/cuda*/bin/ncu", "/opt/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu"]
+    for pattern in patterns:
+        for path in sorted(glob.glob(pattern), key=_numbers, reverse=True):
+            if os.access(path, os.X_OK):
+                return path
+    raise Failure(_INSTALL)
+
+
+def _numbers(path):
+    return [int(digits) for digits in re.findall(r"\d+", path)]
+
+
+def version(ncu):
+    """ "2025.3.1.0", or "" where it does not say."""
+    done = subprocess.run([ncu, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env=tools.environment())
+    found = re.search(r"Version (\d+(\.\d+)+)", done.stdout)
+    return found[1] if found else ""
+
+
+def profile(ncu, layer, program, report, log):
+    """Profiles `program` (a command that launches once, in a range named after `layer`) into the file `report`.
+
+    Clocks stay as they are: base clocks, ncu's habit, are not what the benchmark runs at. Caches are flushed, as there.
+    """
+    command = [ncu, "--clock-control", "none", "--nvtx", "--nvtx-include", f"regex:{layer}.*/", "--set", "full",
+               "--import-source", "yes", "--force-overwrite", "--export", str(report), *program]
+    try:
+        run.logged("profiling, each kernel many times over", command, log, tools.environment())
+    except Failure as failure:
+        raise diagnosis(log.read_text(errors="replace"), os.path.basename(program[0])) or failure from None
+    said = log.read_text(errors="replace")
+    if not report.exists():
+        raise diagnosis(said, os.path.basename(program[0])) or Failure(f"ncu wrote no report; see {log}")
+
+
+def diagnosis(said, program):
+    """What `said` (ncu's words and the program's) tells of a failure, as an error to raise; None if nothing."""
+    if "ERR_NVGPUCTRPERM" in said:
+        return Failure(_PERMISSION)
+    own = [line for line in said.splitlines() if re.match(rf"\S*{re.escape(program)}: ", line)]
+    code = re.search(r"returned an error code \((\d+)\)", said)
+    if own:
+        return UsageError(own[-1]) if code and code[1] == "2" else Failure(own[-1])
+    skipped = [line for line in said.splitlines() if "  SKIP: " in line]
+    if skipped:
+        return UsageError(" ".join(skipped[-1].split()))
+    errors = [line for line in said.splitlines() if line.startswith("==ERROR==")]
+    if errors:
+        return Failure(f"ncu: {errors[-1][len('==ERROR=='):].strip()}")
+    if "No kernels were profiled" in said:
+        return Failure("ncu saw no launch in the range of its name: is the program built with NVTX (nvtx3/nvToolsExt.h)?")
+    return None
+
+
+def raw_page(ncu, report):
+    """Every metric of `report` as CSV, in base units. Throws Failure."""
+    done = subprocess.run([ncu, "--import", str(report), "--page", "raw", "--csv", "--print-units", "base"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=tools.environment())
+    if done.returncode != 0:
+        last = (done.stderr or done.stdout).strip().splitlines()
+        raise Failure(f"ncu --import failed: {last[-1] if last else 'it said nothing'}")
+    return done.stdout
