@@ -208,6 +208,10 @@ int run(const char* layer, int argc, char** argv) {
     std::cout << list_of(*options.pass);
     return 0;
   }
+  if (options.environment) {
+    std::cout << environment().dump(1) << '\n';
+    return 0;
+  }
   if (!options.record.empty()) require_writable("--record", options.record);
   initialize_benchmark(options);
 

@@ -40,6 +40,7 @@ struct Words {
   bool unchecked = false;
   bool once = false;
   bool list = false;
+  bool environment = false;
   std::optional<std::uint64_t> seed;
   std::string schedule;
   std::string record;
@@ -197,6 +198,7 @@ void add_options(CLI::App& app, Words& words) {
                "cold samples and a digest of the output, without judge or opponent: for comparing two builds");
   app.add_flag("--once", words.once, "exactly one launch, in an NVTX range, for a profiler; not checked, not timed");
   app.add_flag("--list", words.list, "list the versions and leave");
+  app.add_flag("--environment", words.environment, "print what a record would say of this machine and build");
   app.add_option("--seed", words.seed, "of the inputs (default: another one every run)");
   app.add_option("--schedule", words.schedule,
                  "in which order the emulator runs threads: asc, desc, random:7, greedy:7");
@@ -248,7 +250,8 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
 
   options.pass = &find_pass(layer, words.pass);
   options.list = words.list;
-  if (options.list) return options;
+  options.environment = words.environment;
+  if (options.list || options.environment) return options;
   options.opponent_search = words.unchecked ? Search::none : search_option(words);
   require_device(words);
   options.mode = mode_of(words);

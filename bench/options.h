@@ -29,6 +29,7 @@ struct Options {
   const Pass* pass = nullptr;
   Mode mode = Mode::check;
   bool list = false;
+  bool environment = false;        // print it and leave
   std::vector<Job> jobs;           // by problem, so that all versions of one share the judge's and the opponent's work
   std::vector<std::string> notes;  // what was decided for the user, a line each
   std::uint64_t seed = 0;

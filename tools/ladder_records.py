@@ -57,6 +57,7 @@ class Result:
     worst_over_bound: float
     digest: str  # of the outputs; "" in older records
     command: str
+    seconds_spent: float  # on the result, the opponent's search included; nan in older records
     flops: float
     min_bytes: float
     roofline: float  # seconds; nan if the device's peak is unknown
@@ -204,6 +205,7 @@ def _result(record, raw):
         worst_over_bound=_number(verdict["worst_over_bound"]),
         digest=_text(raw.get("digest", "")),
         command=_text(raw["command"]),
+        seconds_spent=_number(raw.get("seconds_spent")),
         flops=float(raw["flops"]),
         min_bytes=float(raw["min_read_bytes"]) + float(raw["min_write_bytes"]),
         roofline=_number(raw["roofline_seconds"]) or math.nan,

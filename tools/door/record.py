@@ -1,0 +1,372 @@
+"""`./ladder record`: every version checked and timed on the GPU, into one new file of results/.
+
+The results of each bench program lie in <name>.partial/ until all are there, so an interrupted recording goes on with
+--resume. A record that exists is never written again.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import ladder_records
+import resources
+
+from . import build, device, new, paths, say, setup, tools
+from .errors import Failure, UsageError
+
+DTYPES = ("fp32", "tf32", "bf16", "fp16")
+_BAR = 24
+_SMI = ("timestamp", "temperature.gpu", "power.draw", "power.limit", "clocks.sm", "clocks.mem", "clocks.max.sm",
+        "clocks_event_reasons.active", "utilization.gpu")
+
+
+def main(arguments):
+    options = _parse(arguments)
+    passes = _passes(options.layers)
+    model, why = device.gpu()
+    if model is None:
+        raise Failure(f"record needs a GPU: {why}; ./ladder bench checks kernels without one")
+    say.line(f"GPU build ({model})")
+    if setup.ensure("cuda"):
+        build.forget("cuda")
+    programs = {path: build.folder("cuda") / f"bench_{path.split('/')[0]}" for path in passes}
+    build.build("cuda", targets=sorted({program.name for program in programs.values()}))
+    kernels, _ = resources.collect(build.folder("cuda"))
+    return Recording(options, programs, options.results, kernels, read_machine).run()
+
+
+class Recording:
+    """One recording from its first program to its file. `programs` are the bench programs of each "layer/pass"."""
+
+    def __init__(self, options, programs, results, kernels, machine):
+        self.options, self.programs, self.kernels, self.machine = options, programs, kernels, machine
+        self.environment = _environment(next(iter(programs.values())))
+        folder = results / self.environment["device"]["slug"]
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = self._name()
+        self.estimates = _seconds_spent(results, folder.name)
+        self.folder = folder
+
+    def run(self):
+        parts, plan = self._begin()
+        names = {part.name: part.jobs(self.programs) for part in parts}
+        total = sum(len(jobs) for jobs in names.values())
+        progress = Progress(names, self.estimates)
+        say.line(f"{total} results, {progress.forecast()}, into {_shown(self.file)}")
+        try:
+            for part in parts:
+                part.run(self.programs, plan, progress)
+        except KeyboardInterrupt:
+            say.close()
+            say.line(f"interrupted with {progress.done} of {total} results kept; go on with {self._again()}")
+            return 130
+        except Failure as failure:
+            raise Failure(f"{failure}; {progress.done} of {total} results kept, go on with {self._again()}") from None
+        finally:
+            say.close()
+        return self._finish(parts, plan)
+
+    def _name(self):
+        short = self.environment["commit"][:7] + ("_dirty" if self.environment["dirty"] else "")
+        return f"{short}_{self.options.tag}" if self.options.tag else short
+
+    def _again(self):
+        return "./ladder record --resume" + (f" --tag {self.options.tag}" if self.options.tag else "")
+
+    def _begin(self):
+        """Parts and plan, of a new recording or of the one that was interrupted."""
+        partial = sorted(self.folder.glob(f"????-??-??_{self.name}.partial"))
+        if self.options.resume:
+            if not partial:
+                raise UsageError(f"record --resume: {_shown(self.folder)} has no interrupted recording of {self.name}")
+            self.partial = partial[0]
+            plan = json.loads((self.partial / "plan.json").read_text(encoding="utf-8"))
+        else:
+            if partial:
+                raise UsageError(f"{_shown(partial[0])} is an interrupted recording: go on with {self._again()}, or "
+                                 "remove it")
+            self.partial = self.folder / f"{datetime.date.today().isoformat()}_{self.name}.partial"
+        self.file = self.partial.with_suffix(".json")
+        if self.file.exists():
+            raise UsageError(f"{_shown(self.file)} exists, and records are never changed: --tag NAME makes another of "
+                             "the same commit")
+        if not self.options.resume:
+            self.partial.mkdir()
+            plan = {
+                "created": _utc_now(),
+                "arguments": _bench_arguments(self.options),
+                "parts": [[path, dtype] for path in self.programs for dtype in self.options.dtype or [None]],
+                "machine": self.machine(),
+            }
+            (self.partial / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+        unknown = {path for path, _ in plan["parts"]} - set(self.programs)
+        self.programs.update({path: next(iter(self.programs.values())).with_name(f"bench_{path.split('/')[0]}")
+                              for path in unknown})
+        return [Part(path, dtype, plan["arguments"], self.partial) for path, dtype in plan["parts"]], plan
+
+    def _finish(self, parts, plan):
+        pieces = [json.loads(part.file.read_text(encoding="utf-8")) for part in parts]
+        record = joined([part.path for part in parts], pieces)
+        record["created"] = plan["created"]
+        record["machine"] = {"before": plan["machine"], "after": self.machine()}
+        record["kernels"] = self.kernels
+        write_new(self.file, ladder_records.text_of(record))
+        shutil.rmtree(self.partial)
+        counts = {}
+        for result in record["results"]:
+            status = result["verdict"]["status"]
+            counts[status] = counts.get(status, 0) + 1
+        for line in standings(ladder_records.load(self.file)):
+            print(line)
+        print(f"{', '.join(f'{count} {status}' for status, count in sorted(counts.items()))}")
+        print(f"record: {_shown(self.file)}", flush=True)
+        say.line("next: ./ladder compare, ./ladder dashboard, ./ladder table")
+        return 1 if counts.get("FAIL") else 0
+
+
+class Part:
+    """What one run of one bench program measures."""
+
+    def __init__(self, path, dtype, arguments, folder):
+        self.path = path
+        self.name = path.replace("/", "_") + (f"_{dtype}" if dtype else "")
+        self.file = folder / f"{self.name}.json"
+        self.partial = folder / f"{self.name}.json.partial"
+        self.log = folder / f"{self.name}.log"
+        self.arguments = ["--pass", path.split("/")[1], *arguments, *(["--dtype", dtype] if dtype else [])]
+
+    def jobs(self, programs):
+        """Names of the results to come, in order."""
+        done = subprocess.run([programs[self.path], *self.arguments, "--benchmark_list_tests"], cwd=paths.ROOT,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=tools.environment())
+        if done.returncode != 0:
+            wrong = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise (UsageError if done.returncode == 2 else Failure)(wrong)
+        return [line for line in done.stdout.splitlines() if line.startswith(self.path + "/")]
+
+    def run(self, programs, plan, progress):
+        progress.start(self.name)
+        if self.file.exists():  # done before the interruption
+            progress.show(self.name, len(json.loads(self.file.read_text(encoding="utf-8"))["results"]))
+            return
+        resume = ["--resume"] if self.partial.exists() else []
+        command = [programs[self.path], *self.arguments, "--record", self.file, *resume]
+        with open(self.log, "a", encoding="utf-8") as log:
+            process = subprocess.Popen(command, cwd=paths.ROOT, stdin=subprocess.DEVNULL, stdout=log,
+                                       stderr=subprocess.STDOUT, env=tools.environment())
+            try:
+                while process.poll() is None:
+                    progress.show(self.name, _results_in(self.partial))
+                    time.sleep(0.25)
+            except KeyboardInterrupt:
+                process.terminate()
+                process.wait()
+                progress.show(self.name, _results_in(self.partial))
+                raise
+        progress.show(self.name, _results_in(self.partial))
+        if not self.file.exists():
+            words = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise Failure(f"{programs[self.path].name} ended with status {process.returncode}: "
+                          f"{words[-1] if words else 'it said nothing'}")
+        progress.show(self.name, len(progress.names[self.name]))
+
+
+class Progress:
+    """How far a recording is, and how long the rest may take: as long as the same results took last time."""
+
+    def __init__(self, names, estimates):
+        self.names, self.finished = names, {}
+        known = [estimates[name] for jobs in names.values() for name in jobs if name in estimates]
+        self.typical = sum(known) / len(known) if known else None
+        self.estimates = estimates
+        self.started, self.seen_before = time.monotonic(), None
+
+    @property
+    def done(self):
+        return sum(self.finished.values())
+
+    def forecast(self):
+        return f"about {_minutes(self._expected(0))} by the last record" if self.typical else "no estimate yet"
+
+    def start(self, part):
+        self.finished.setdefault(part, 0)
+
+    def show(self, part, done):
+        self.finished[part] = max(self.finished[part], done)
+        if self.seen_before is None:
+            self.seen_before = self.done  # by the interrupted run: nothing that we can measure our pace by
+        total = sum(len(jobs) for jobs in self.names.values())
+        filled = _BAR * self.done // max(total, 1)
+        left = self._left()
+        about = f", about {_minutes(left)} left" if left is not None else ""
+        at = self.names[part][done] if done < len(self.names[part]) else part
+        say.progress(f"[{'#' * filled}{'.' * (_BAR - filled)}] {self.done} of {total}{about}  {at}")
+
+    def _left(self):
+        spent, new_ones = time.monotonic() - self.started, self.done - (self.seen_before or 0)
+        if self.typical:
+            expected_so_far = self._expected(self.seen_before or 0) - self._expected(self.done)
+            pace = spent / expected_so_far if new_ones >= 3 and expected_so_far > 0 else 1
+            return pace * self._expected(self.done)
+        if new_ones < 1:
+            return None
+        total = sum(len(jobs) for jobs in self.names.values())
+        return spent / new_ones * (total - self.done)
+
+    def _expected(self, done):
+        """Seconds that the results after the first `done` took last time."""
+        jobs = [name for part in self.names.values() for name in part]
+        return sum(self.estimates.get(name, self.typical) for name in jobs[done:])
+
+
+def joined(part_paths, pieces):
+    """One record of several programs' records. Throws Failure where they were not made in one place."""
+    first = pieces[0]
+    for piece in pieces[1:]:
+        for key in ("commit", "dirty", "device"):
+            if piece["environment"][key] != first["environment"][key]:
+                raise Failure(f"the parts differ in {key}: {first['environment'][key]} and {piece['environment'][key]}")
+    programs = {}
+    for path, piece in zip(part_paths, pieces):
+        programs.setdefault(path, []).append({
+            "command": piece["command"], "created": piece["created"], "seed": piece["seed"],
+            "calibration": piece["calibration"], "binary": piece["environment"].get("binary"),
+        })
+    return {**{key: first[key] for key in ("schema", "created", "command", "seed", "environment", "calibration")},
+            "programs": programs, "results": [result for piece in pieces for result in piece["results"]]}
+
+
+def standings(record):
+    """For each pass and dtype a line: how every version stands against the opponent, over the problems both did."""
+    groups = {}
+    for result in record.results:
+        if result.status == "PASS" and result.times and result.opponent_times:
+            ratio = result.opponent_times.median / result.times.median
+            groups.setdefault((result.path, result.dtype), {}).setdefault(result.version, []).append(ratio)
+    for (path, dtype), versions in sorted(groups.items()):
+        stand = ", ".join(f"v{version:02d} {ladder_records.geometric_mean(ratios):.2f}"
+                          for version, ratios in sorted(versions.items()))
+        yield f"{path} {dtype}, x opponent: {stand}"
+
+
+def write_new(file, text):
+    """Writes a file that must not exist yet; nothing half-written ever bears its name."""
+    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        os.link(aside, file)
+    except FileExistsError:
+        raise Failure(f"{_shown(file)} exists, and records are never changed") from None
+    except OSError as error:
+        raise Failure(f"{_shown(file)} was not written: {error.strerror}") from None
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def read_machine():
+    """What nvidia-smi says of the first GPU, or None."""
+    smi = shutil.which("nvidia-smi")
+    if not smi:
+        return None
+    done = subprocess.run([smi, "-i", "0", f"--query-gpu={','.join(_SMI)}", "--format=csv,noheader,nounits"],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    values = [value.strip() for value in done.stdout.strip().split(",")]
+    return dict(zip(_SMI, values)) if done.returncode == 0 and len(values) == len(_SMI) else None
+
+
+def _parse(arguments):
+    parser = _Parser(prog="./ladder record", allow_abbrev=False, description="Checks and times versions on the GPU, "
+                     "beside the opponent, into results/<device>/<date>_<commit>.json.")
+    parser.add_argument("layers", nargs="*", help="layers or layer/pass; all by default")
+    parser.add_argument("--set", default="unet", help="of problems, from dev/<layer>/shapes.txt (default: unet)")
+    parser.add_argument("--dtype", type=_dtypes, help=f"of {', '.join(DTYPES)}, with commas between; all by default")
+    parser.add_argument("--version", default="all", help="all, best (the fastest recorded ones), or numbers: 6,7")
+    parser.add_argument("--samples", type=int, default=30, help="cold samples a version (default: 30)")
+    parser.add_argument("--seed", type=int, help="of the inputs (default: another one every run)")
+    parser.add_argument("--opponent", default="all", help="how far to look for the library's best plan: all, listed, "
+                        "heuristic, none (default: all)")
+    parser.add_argument("--tag", type=_tag, help="a word for the file's name, for a second record of the same commit")
+    parser.add_argument("--results", type=Path, default=paths.ROOT / "results", help="folder of the records")
+    parser.add_argument("--resume", action="store_true", help="go on with the recording that was interrupted")
+    return parser.parse_args(arguments)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UsageError(f"{self.prog}: {message}")
+
+
+def _dtypes(text):
+    words = text.split(",")
+    for word in words:
+        if word not in DTYPES:
+            raise argparse.ArgumentTypeError(f"no dtype '{word}': {', '.join(DTYPES)}")
+    return words
+
+
+def _tag(text):
+    if not re.fullmatch(r"[A-Za-z0-9-]+", text):
+        raise argparse.ArgumentTypeError(f"'{text}': letters, digits and dashes")
+    return text
+
+
+def _passes(wanted):
+    have = new.passes()
+    chosen = [path for path in have if not wanted or path in wanted or path.split("/")[0] in wanted]
+    for word in wanted:
+        if not any(word in (path, path.split("/")[0]) for path in have):
+            raise UsageError(f"no layer '{word}'; there are: {', '.join(have)}")
+    return chosen
+
+
+def _bench_arguments(options):
+    arguments = ["--version", options.version, "--set", options.set, "--samples", str(options.samples), "--opponent",
+                 options.opponent]
+    return arguments + (["--seed", str(options.seed)] if options.seed is not None else [])
+
+
+def _environment(program):
+    done = subprocess.run([program, "--environment"], cwd=paths.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, env=tools.environment())
+    try:
+        environment = json.loads(done.stdout)
+        environment["device"]["slug"]
+        return environment
+    except (ValueError, KeyError):
+        raise Failure(f"{program.name} does not say where it runs: {done.stderr.strip()}") from None
+
+
+def _seconds_spent(results, slug):
+    """{"layer/pass/vNN_idea/problem": seconds} of the newest record of each on this device."""
+    spent = {}
+    for record in ladder_records.load_all(results)[0]:
+        if record.device == slug:
+            spent.update({f"{result.path}/v{result.version:02d}_{result.idea}/{result.problem}": result.seconds_spent
+                          for result in record.results if result.seconds_spent > 0})
+    return spent
+
+
+def _results_in(partial):
+    """Whole lines after the first."""
+    try:
+        return max(partial.read_bytes().count(b"\n") - 1, 0)
+    except OSError:
+        return 0
+
+
+def _minutes(seconds):
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def _utc_now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _shown(path):
+    return os.path.relpath(path, Path.cwd()) if str(path).startswith(str(Path.cwd())) else str(path)
