@@ -7,6 +7,8 @@ NEAR_ROOF = 60
 _ROOFS = {"tensor": "the tensor pipe", "fma": "the FMA pipe", "dram": "DRAM", "l2": "L2", "l1": "L1 and shared memory",
           "issue": "the issue slots"}
 
+_FILLED = "the grid fills the GPU"
+
 _STALLS = {
     "long scoreboard": "loads from global or local memory",
     "short scoreboard": "shared memory or special functions",
@@ -17,21 +19,21 @@ _STALLS = {
     "barrier": "other warps at a barrier",
     "membar": "a memory fence",
     "wait": "the fixed latency of the instruction before",
-    "not selected": "their turn: enough warps are ready, which is good",
-    "gmma": "warpgroup MMA to finish, which is good if the tensor pipe is busy",
-    "warpgroup arrive": "warpgroup MMA to finish, which is good if the tensor pipe is busy",
+    "not selected": "its turn: enough warps are ready, which is good",
+    "gmma": "warpgroup MMA to finish",
+    "warpgroup arrive": "warpgroup MMA to finish",
     "no instruction": "instructions: a cold instruction cache, or much code",
     "no instructions": "instructions: a cold instruction cache, or much code",
     "branch resolving": "branches",
     "dispatch stall": "the dispatcher",
     "drain": "stores to leave at the end",
     "imc miss": "constants that are not cached",
-    "sleeping": "their own nanosleep",
+    "sleeping": "its own nanosleep",
 }
 
 
 def stall_meaning(reason):
-    return "warps wait for " + _STALLS[reason] if reason in _STALLS else ""
+    return "waits for " + _STALLS[reason] if reason in _STALLS else "is in this state (see the manual of Nsight Compute)"
 
 
 def nearest_roof(figures):
@@ -94,7 +96,7 @@ def _waves(waves):
     tail = waves % 1
     if 0.01 < tail < 0.5 and waves < 8:
         return f"the last wave is {100 * tail:.0f} % full: a tail"
-    return "the grid fills the GPU"
+    return _FILLED
 
 
 def advice(kernel, floor, whole=None):
@@ -103,13 +105,13 @@ def advice(kernel, floor, whole=None):
     `whole` is the duration of all the launch's kernels where this one is not alone.
     """
     figures = kernel.figures
-    lines = [_limit(kernel)]
+    lines = _limit(kernel)
     if figures.get("spill_bytes"):
-        lines.append(f"registers are spilled: {figures['spill_bytes']:.3g} bytes through local memory")
+        lines.append(f"registers are spilled: {figures['spill_bytes']:,.0f} bytes through local memory")
     if (figures.get("conflict_share") or 0) > 10:
         lines.append(f"shared-memory bank conflicts: {figures['conflict_share']:.0f} % of its wavefronts")
     waves = figures.get("waves")
-    if waves is not None and not _waves(waves).startswith("the grid fills"):
+    if waves is not None and _waves(waves) != _FILLED:
         lines.append(_waves(waves))
     duration = whole if whole is not None else figures.get("duration")
     if floor and duration:
@@ -120,20 +122,22 @@ def advice(kernel, floor, whole=None):
 
 def _limit(kernel):
     roof, percent = nearest_roof(kernel.figures)
-    waiting = ""
-    if kernel.stalls:
-        reason, part = kernel.stalls[0]
-        waiting = f"; {100 * part:.0f} % of a warp's time is {reason}"
-        if stall_meaning(reason):
-            waiting += f" ({stall_meaning(reason)})"
     if roof is None:
-        return "no unit's load was measured" + waiting
+        return ["no unit's load was measured"] + _waiting(kernel)
     if percent >= AT_ROOF:
-        return f"limited by {_ROOFS[roof]}: {percent:.0f} % of the peak"
+        return [f"limited by {_ROOFS[roof]}: {percent:.0f} % of its peak"]
     if percent >= NEAR_ROOF:
-        return f"nearest limit: {_ROOFS[roof]}, {percent:.0f} % of the peak" + waiting
-    occupancy, limiter = kernel.figures.get("occupancy"), kernel.limiter
-    few = ""
+        return [f"nearest limit: {_ROOFS[roof]}, {percent:.0f} % of its peak"] + _waiting(kernel)
+    lines = [f"latency: the busiest unit, {_ROOFS[roof]}, reaches {percent:.0f} % of its peak"] + _waiting(kernel)
+    occupancy = kernel.figures.get("occupancy")
     if occupancy is not None and occupancy < 50:
-        few = f"; {occupancy:.0f} % occupancy" + (f", limited by {limiter}" if limiter else "")
-    return f"latency: the busiest unit, {_ROOFS[roof]}, reaches {percent:.0f} %" + waiting + few
+        limiter = f", limited by {kernel.limiter}" if kernel.limiter else ""
+        lines.append(f"few warps to hide it: {occupancy:.0f} % occupancy{limiter}")
+    return lines
+
+
+def _waiting(kernel):
+    if not kernel.stalls:
+        return []
+    reason, part = kernel.stalls[0]
+    return [f"{100 * part:.0f} % of a warp's time is {reason}: it {stall_meaning(reason)}"]

@@ -57,7 +57,11 @@ def profile(ncu, layer, program, report, log):
         raise diagnosis(log.read_text(errors="replace"), os.path.basename(program[0])) or failure from None
     said = log.read_text(errors="replace")
     if not report.exists():
-        raise diagnosis(said, os.path.basename(program[0])) or Failure(f"ncu wrote no report; see {log}")
+        raise diagnosis(said, os.path.basename(program[0])) or Failure(f"ncu wrote no report; it said: {_last(said)}")
+
+
+def _last(said):
+    return next((line for line in reversed(said.splitlines()) if line.strip()), "nothing")
 
 
 def diagnosis(said, program):
@@ -84,6 +88,5 @@ def raw_page(ncu, report):
     done = subprocess.run([ncu, "--import", str(report), "--page", "raw", "--csv", "--print-units", "base"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=tools.environment())
     if done.returncode != 0:
-        last = (done.stderr or done.stdout).strip().splitlines()
-        raise Failure(f"ncu --import failed: {last[-1] if last else 'it said nothing'}")
+        raise Failure(f"ncu --import failed: {_last(done.stderr or done.stdout)}")
     return done.stdout

@@ -73,7 +73,7 @@ def _stalls(stalls):
     if not stalls:
         return [f"  {'top stalls':<24} {'-':>14}"]
     return [f"  {'stall ' + str(at + 1):<24} {100 * stall['share']:>12.1f} %   "
-            f"{stall['reason']}: {advice.stall_meaning(stall['reason']) or 'see the Nsight Compute manual'}"
+            f"{stall['reason']}: a warp {advice.stall_meaning(stall['reason'])}"
             for at, stall in enumerate(stalls[:_TOP_STALLS])]
 
 

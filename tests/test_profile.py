@@ -1,0 +1,536 @@
+"""`./ladder profile` without a GPU: ncu's table, what is made of it, and every way that it can end."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from door.errors import Failure, UsageError  # noqa: E402
+from profiling import advice, keep, metrics, ncu, profile, record, show  # noqa: E402
+
+ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
+STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+NAME = ("void <unnamed>::conv3x3_fprop_v09_kernel<__nv_bfloat16, <unnamed>::Tile<4, 64, 2, 8>>"
+        "(Problem, CUtensorMap_st, const float *, T1 *)")
+
+# Units as `--print-units base` has them; cells as they come, with thousands separators.
+CELLS = {
+    "ID": ("0", ""), "Process ID": ("15652", ""), "Process Name": ("bench_conv3x3", ""), "Host Name": ("a,b", ""),
+    "Kernel Name": (NAME, ""), "Context": ("1", ""), "Stream": ("13", ""), "Block Size": ("(384, 1, 1)", ""),
+    "Grid Size": ("(132, 1, 1)", ""), "Device": ("0", ""), "CC": ("9.0", ""),
+    "gpu__time_duration.sum": ("21,408", "ns"),
+    "sm__throughput" + ELAPSED: ("48.25", "%"),
+    "gpu__dram_throughput" + ELAPSED: ("17.15", "%"),
+    "lts__throughput" + ELAPSED: ("37.93", "%"),
+    "l1tex__throughput.avg.pct_of_peak_sustained_active": ("56.59", "%"),
+    "sm__pipe_tensor_cycles_active" + ELAPSED: ("48.30", "%"),
+    "sm__warps_active.avg.pct_of_peak_sustained_active": ("14.06", "%"),
+    "sm__maximum_warps_per_active_cycle_pct": ("18.75", "%"),
+    "launch__registers_per_thread": ("168", "register/thread"),
+    "launch__shared_mem_per_block_dynamic": ("190,640", "byte/block"),
+    "launch__shared_mem_per_block_static": ("0", "byte/block"),
+    "launch__waves_per_multiprocessor": ("1", ""),
+    "launch__occupancy_limit_registers": ("1", "block"), "launch__occupancy_limit_shared_mem": ("1", "block"),
+    "launch__occupancy_limit_warps": ("5", "block"), "launch__occupancy_limit_blocks": ("32", "block"),
+    "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum": ("0", "sector"),
+    "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum": ("0", "sector"),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": ("124,220", ""),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": ("1,242,200", ""),
+    "lts__t_sector_hit_rate.pct": ("66.37", "%"), "l1tex__t_sector_hit_rate.pct": ("0", "%"),
+    "dram__bytes_read.sum": ("16,777,216", "byte"), "dram__bytes_write.sum": ("1,000", "byte"),
+    "gpc__cycles_elapsed.avg.per_second": ("1,730,000,000", "hz"),
+    STALL.format("long_scoreboard"): ("1.05", "inst"), STALL.format("gmma"): ("2.10", "inst"),
+    STALL.format("selected"): ("1.00", "inst"), STALL.format("barrier"): ("0.85", "inst"),
+    STALL.format("membar"): ("0", "inst"), STALL.format("sleeping"): ("no data", "inst"),
+}
+
+
+def cells(**changes):
+    """CELLS with others of its short names' values; None takes the metric away."""
+    changed = dict(CELLS)
+    for name, text in changes.items():
+        metric = next(key for key in changed if key.startswith(name))
+        if text is None:
+            del changed[metric]
+        else:
+            changed[metric] = (text, changed[metric][1])
+    return changed
+
+
+def table(*launches, before=""):
+    """As `ncu --page raw --csv`: names, units, a row a launch."""
+    text = io.StringIO()
+    rows = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    rows.writerow(launches[0])
+    rows.writerow([unit for _, unit in launches[0].values()])
+    for launch in launches:
+        rows.writerow([value for value, _ in launch.values()])
+    return before + text.getvalue()
+
+
+def launch(version=9, problem="n32 h64 w64 c64 k64 bf16", idea="wgmma_halo", floor=12.2e-6, name="NVIDIA H200"):
+    """The record of `bench --once --record`."""
+    return {
+        "schema": "ladder.record/1", "created": "2026-11-20T21:00:00Z", "seed": 1, "command": ["bench_conv3x3"],
+        "environment": {"device": {"kind": "gpu", "name": name, "slug": "h200"}, "commit": "9e0a464abc",
+                        "dirty": False},
+        "results": [{"layer": "conv3x3", "pass": "fprop", "version": version, "idea": idea, "problem": problem,
+                     "dtype": problem.split()[-1], "roofline_seconds": floor, "min_read_bytes": 16e6,
+                     "min_write_bytes": 16e6, "times": None, "verdict": {"status": "UNCHECKED"}}],
+    }
+
+
+def made(*launches, **record_changes):
+    return record.make(launch(**record_changes), metrics.kernels(table(*launches)), "2025.3.1.0", "./ladder profile")
+
+
+class Table(unittest.TestCase):
+    def only(self, **changes):
+        found = metrics.kernels(table(cells(**changes)))
+        self.assertEqual(len(found), 1)
+        return found[0]
+
+    def test_figures_are_in_base_units(self):
+        kernel = self.only()
+        self.assertEqual(kernel.name, "conv3x3_fprop_v09_kernel<__nv_bfloat16, Tile<4, 64, 2, 8>>")
+        self.assertEqual((kernel.grid, kernel.block), ([132, 1, 1], [384, 1, 1]))
+        expected = {"duration": 21.408e-6, "sm": 48.25, "dram": 17.15, "tensor": 48.3, "occupancy": 14.06,
+                    "theoretical_occupancy": 18.75, "registers": 168, "shared_memory": 190640, "spill_bytes": 0,
+                    "bank_conflicts": 124220, "conflict_share": 10.0, "l2_hit": 66.37, "l1_hit": 0,
+                    "dram_bytes": 16778216, "sm_clock": 1.73e9, "waves": 1}
+        for figure, value in expected.items():
+            self.assertAlmostEqual(kernel.figures[figure], value, msg=figure, delta=abs(value) * 1e-9)
+
+    def test_times_in_other_units_are_seconds_as_well(self):
+        for text, unit, seconds in (("21.41", "us", 21.41e-6), ("19.33", "msecond", 19.33e-3), ("2", "second", 2.0),
+                                    ("1,500", "nsecond", 1.5e-6)):
+            changed = {**CELLS, "gpu__time_duration.sum": (text, unit)}
+            self.assertAlmostEqual(metrics.kernels(table(changed))[0].figures["duration"], seconds)
+
+    def test_what_was_not_measured_is_none_and_never_zero(self):
+        kernel = self.only(sm__pipe_tensor=None, lts__t_sector_hit_rate="n/a", l1tex__data_bank="no data",
+                           gpu__dram="", launch__registers="nan")
+        for figure in ("tensor", "fma", "l2_hit", "bank_conflicts", "conflict_share", "dram", "registers"):
+            self.assertIsNone(kernel.figures[figure], figure)
+
+    def test_spills_are_the_bytes_of_local_memory(self):
+        kernel = self.only(l1tex__t_sectors_pipe_lsu_mem_local_op_ld="1,000", l1tex__t_sectors_pipe_lsu_mem_local_op_st="24")
+        self.assertEqual(kernel.figures["spill_bytes"], 1024 * 32)
+        self.assertIsNone(self.only(l1tex__t_sectors_pipe_lsu_mem_local_op_ld=None).figures["spill_bytes"])
+
+    def test_conflicts_by_kind_are_added_where_no_sum_was_collected(self):
+        changed = cells(l1tex__data_bank_conflicts=None)
+        changed["l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"] = ("100", "")
+        changed["l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"] = ("20", "")
+        self.assertEqual(metrics.kernels(table(changed))[0].figures["bank_conflicts"], 120)
+
+    def test_no_shared_memory_traffic_is_no_conflict(self):
+        kernel = self.only(l1tex__data_bank_conflicts="0", l1tex__data_pipe_lsu_wavefronts="0")
+        self.assertEqual(kernel.figures["conflict_share"], 0)
+
+    def test_the_limiter_is_what_allows_the_fewest_blocks(self):
+        self.assertEqual(self.only().limiter, "registers, shared memory")
+        self.assertEqual(self.only(launch__occupancy_limit_shared_mem="2").limiter, "registers")
+        self.assertEqual(self.only(launch__occupancy_limit_registers="9", launch__occupancy_limit_shared_mem="9",
+                                   launch__occupancy_limit_warps="8").limiter, "warps")
+        gone = {key: cell for key, cell in CELLS.items() if "occupancy_limit" not in key}
+        self.assertEqual(metrics.kernels(table(gone))[0].limiter, "")
+
+    def test_stalls_are_shares_of_a_warps_time_without_selected(self):
+        self.assertEqual([reason for reason, _ in self.only().stalls], ["gmma", "long scoreboard", "barrier"])
+        self.assertAlmostEqual(self.only().stalls[0][1], 2.1 / 5.0)
+
+    def test_stalls_of_samples_where_no_state_was_measured(self):
+        changed = {key: cell for key, cell in CELLS.items() if "issue_stalled" not in key}
+        for reason, count in (("wait", "30"), ("barrier", "50"), ("barrier_not_issued", "49"), ("selected", "20")):
+            changed["smsp__pcsamp_warps_issue_stalled_" + reason] = (count, "warp")
+        self.assertEqual(metrics.kernels(table(changed))[0].stalls, [("barrier", 0.5), ("wait", 0.3)])
+
+    def test_words_before_the_table_are_passed_over(self):
+        text = table(CELLS, before="==PROF== Connected to process 1\nseed: 1\n\n")
+        self.assertEqual(len(metrics.kernels(text)), 1)
+
+    def test_no_table_or_half_of_one_is_an_error(self):
+        for text in ("", "==ERROR== nothing\n", table(CELLS).splitlines()[0] + "\n", '"ID","Name"\n"",""\n"1","k"\n'):
+            with self.assertRaises(metrics.BadReport):
+                metrics.kernels(text)
+        broken = table(CELLS).rstrip("\n")
+        with self.assertRaises(metrics.BadReport):
+            metrics.kernels(broken[: broken.rindex(",")])
+
+
+class Advice(unittest.TestCase):
+    def first_line(self, **changes):
+        return advice.advice(metrics.kernels(table(cells(**changes)))[0], 12.2e-6)[0]
+
+    def test_a_unit_at_its_roof_is_named(self):
+        self.assertEqual(self.first_line(gpu__dram="93.4"), "limited by DRAM: 93 % of its peak")
+        self.assertEqual(self.first_line(sm__pipe_tensor="88"), "limited by the tensor pipe: 88 % of its peak")
+        self.assertEqual(self.first_line(l1tex__throughput="97.01", gpu__dram="93"),
+                         "limited by L1 and shared memory: 97 % of its peak")
+
+    def test_near_a_roof_the_wait_is_named_as_well(self):
+        said = advice.advice(metrics.kernels(table(cells(l1tex__throughput="66.6")))[0], 12.2e-6)
+        self.assertEqual(said[0], "nearest limit: L1 and shared memory, 67 % of its peak")
+        self.assertIn("gmma", said[1])
+
+    def test_at_a_roof_the_wait_is_no_news(self):
+        self.assertNotIn("gmma", "\n".join(advice.advice(metrics.kernels(table(cells(gpu__dram="93")))[0], 12.2e-6)))
+
+    def test_latency_names_the_wait_and_the_occupancy(self):
+        line = self.first_line()
+        self.assertEqual(line, "latency: the busiest unit, L1 and shared memory, reaches 57 % of its peak")
+        said = advice.advice(metrics.kernels(table(CELLS))[0], 12.2e-6)
+        self.assertTrue(said[1].startswith("42 % of a warp's time is gmma: it waits for warpgroup MMA"), said)
+        self.assertEqual(said[2], "few warps to hide it: 14 % occupancy, limited by registers, shared memory")
+
+    def test_nothing_measured_is_said(self):
+        bare = {key: CELLS[key] for key in list(CELLS)[:12]}
+        self.assertIn("no unit's load was measured", advice.advice(metrics.kernels(table(bare))[0], None)[0])
+
+    def test_spills_conflicts_and_small_grids_are_said_only_where_they_are(self):
+        calm = "\n".join(advice.advice(metrics.kernels(table(CELLS))[0], 12.2e-6))
+        for word in ("spilled", "conflicts", "grid"):
+            self.assertNotIn(word, calm)
+        bad = cells(l1tex__t_sectors_pipe_lsu_mem_local_op_ld="9", l1tex__data_bank="900,000", launch__waves="0.25")
+        said = "\n".join(advice.advice(metrics.kernels(table(bad))[0], 12.2e-6))
+        for words in ("registers are spilled: 288 bytes", "conflicts: 72 %", "grid is too small: 25 %", "1.75 x the floor"):
+            self.assertIn(words, said)
+
+
+class Record(unittest.TestCase):
+    def test_a_profile_holds_the_contract(self):
+        data = json.loads(json.dumps(made(CELLS)))
+        self.assertEqual(data["schema"], "ladder.profile/1")
+        for key in ("created", "command", "environment", "layer", "pass", "version", "idea", "problem", "dtype",
+                    "floor_seconds", "kernels", "total", "ncu", "advice"):
+            self.assertIn(key, data)
+        figure = data["kernels"][0]["figures"]["duration"]
+        self.assertAlmostEqual(figure.pop("value"), 21.408e-6)
+        self.assertEqual(figure, {"unit": "s", "text": "under the profiler, 1.75 x the floor of 12.20 us"})
+        self.assertEqual(data["kernels"][0]["stalls"][0]["reason"], "gmma")
+        self.assertIsNone(data["kernels"][0]["figures"]["fma"]["value"])
+        self.assertEqual(data["total"]["theoretical_occupancy"]["text"], "limited by registers, shared memory")
+
+    def test_an_unknown_floor_is_null(self):
+        for floor in (0, None):
+            data = made(CELLS, floor=floor)
+            self.assertIsNone(data["floor_seconds"])
+            self.assertNotIn("floor:", "\n".join(data["advice"]))
+
+    def test_several_kernels_have_a_total(self):
+        filter_kernel = cells(gpu__time="2,000", sm__pipe_tensor="0", launch__registers="40", dram__bytes_read="0",
+                              dram__bytes_write="8")
+        data = made(filter_kernel, cells(gpu__time="6,000", sm__pipe_tensor="80"), floor=4e-6)
+        total = {figure: cell["value"] for figure, cell in data["total"].items()}
+        self.assertAlmostEqual(total["duration"], 8e-6)
+        self.assertAlmostEqual(total["tensor"], 60)
+        self.assertEqual((total["registers"], total["dram_bytes"]), (168, 16778216 + 8))
+        self.assertIn("75 % of the time", data["advice"][0])
+        self.assertIn("2.00 x the floor", data["advice"][-1])
+        self.assertIn("no floor", data["kernels"][0]["figures"]["duration"]["text"])
+        text = show.profile(data)
+        self.assertIn("kernel 1 of 2", text)
+        self.assertIn("all 2 kernels", text)
+
+    def test_a_total_with_a_gap_is_unknown(self):
+        data = made(CELLS, cells(lts__t_sector="n/a"))
+        self.assertIsNone(data["total"]["l2_hit"]["value"])
+
+    def test_the_files_name(self):
+        self.assertEqual(record.name(made(CELLS)),
+                         "2026-11-20_9e0a464_conv3x3_fprop_v09_bf16_n32-h64-w64-c64-k64")
+
+    def test_a_broken_launch_record_is_one_line(self):
+        for broken in ({}, {"results": []}, {**launch(), "results": [{}]}):
+            with self.assertRaisesRegex(Failure, "the launch's record is broken"):
+                record.make(broken, metrics.kernels(table(CELLS)), "", "")
+
+
+class Text(unittest.TestCase):
+    def test_every_figure_is_shown_with_its_meaning(self):
+        text = show.profile(made(CELLS))
+        for words in ("conv3x3/fprop v09 wgmma_halo, n32 h64 w64 c64 k64 bf16", "NVIDIA H200, commit 9e0a464, ",
+                      "clocks untouched (SM at 1.73 GHz)", "no benchmark time", "21.41 us", "1.75 x the floor",
+                      "48.3 %", "limited by registers, shared memory", "190.6 kB", "nothing is spilled", "124,220",
+                      "66.4 %", "0.52 x the least possible", "gmma: a warp waits for warpgroup MMA", "What this says"):
+            self.assertIn(words, text)
+        self.assertTrue(all(len(line) < 125 for line in text.splitlines()), text)
+
+    def test_a_missing_figure_is_a_dash(self):
+        row = next(line for line in show.profile(made(cells(lts__t_sector="n/a"))).splitlines() if "L2 hit" in line)
+        self.assertEqual(row.split(), ["L2", "hit", "rate", "-"])
+
+    def test_the_fma_pipe_stands_where_no_tensor_works(self):
+        fp32 = cells(sm__pipe_tensor="0")
+        fp32["sm__pipe_fma_cycles_active" + ELAPSED] = ("71.5", "%")
+        self.assertIn("FMA pipe", show.profile(made(fp32)))
+        self.assertNotIn("FMA pipe", show.profile(made(CELLS)))
+
+
+class Difference(unittest.TestCase):
+    def rows(self, a, b):
+        text = show.difference(record.side(a), record.side(b), record.UNITS)
+        return text, {line[:28].strip(): line for line in text.splitlines()}
+
+    def test_changes_stand_in_a_column_and_the_biggest_are_marked(self):
+        other = cells(gpu__time="42,816", sm__pipe_tensor="12.3", launch__registers="168", lts__t_sector="n/a")
+        text, rows = self.rows(made(CELLS), made(other, version=8, idea="mma_multistage"))
+        self.assertIn("A: v09 wgmma_halo", text)
+        self.assertIn("B: v08 mma_multistage", text)
+        self.assertIn("x 2.00   <--", rows["duration"])
+        self.assertIn("-36.0 points   <--", rows["tensor pipe"])
+        self.assertTrue(rows["registers a thread"].endswith("="), rows["registers a thread"])
+        self.assertTrue(rows["L2 hit rate"].endswith("-"), rows["L2 hit rate"])
+        self.assertLessEqual(text.count("<--"), 3)
+
+    def test_the_same_twice_marks_nothing(self):
+        self.assertNotIn("<--", self.rows(made(CELLS), made(CELLS))[0])
+
+    def test_none_and_some_have_no_ratio(self):
+        _, rows = self.rows(made(CELLS), made(cells(l1tex__t_sectors_pipe_lsu_mem_local_op_ld="9")))
+        self.assertIn("from none   <--", rows["spills"])
+
+    def test_other_devices_are_named(self):
+        self.assertIn("times do not compare", self.rows(made(CELLS), made(CELLS, name="NVIDIA A100"))[0])
+        self.assertNotIn("times do not compare", self.rows(made(CELLS), made(CELLS))[0])
+
+
+class Keep(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name) / "profiles"
+
+    def test_it_never_writes_over_a_file(self):
+        names = [keep.publish(self.folder, "x", {".json": text, ".ncu-rep": "r" + text})[".json"].name
+                 for text in ("one", "two", "three")]
+        self.assertEqual(names, ["x.json", "x_2.json", "x_3.json"])
+        self.assertEqual((self.folder / "x.json").read_text(), "one")
+        self.assertEqual((self.folder / "x_2.ncu-rep").read_text(), "rtwo")
+
+    def test_two_files_keep_one_name(self):
+        self.folder.mkdir()
+        (self.folder / "x.json").write_text("mine")
+        kept = keep.publish(self.folder, "x", {".ncu-rep": "report", ".json": "new"})
+        self.assertEqual(kept[".ncu-rep"].name, "x_2.ncu-rep")
+        self.assertEqual((self.folder / "x.json").read_text(), "mine")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["x.json", "x_2.json", "x_2.ncu-rep"])
+
+
+# A bench that lists its versions, and an ncu that runs nothing but does what ncu does to files and words.
+BENCH = """\
+#!/bin/sh
+echo "version                      dtypes             needs"
+echo "v05_implicit_gemm            fp32"
+echo "v07_wmma_double_buffer       tf32 bf16 fp16     sm_80 or later"
+echo "v09_wgmma_halo               tf32 bf16 fp16     c a multiple of 16 bytes; sm_90a"
+"""
+NCU = """\
+#!{python}
+import json, pathlib, sys
+if sys.argv[1] == "--version":
+    print("NVIDIA (R) Nsight Compute Command Line Profiler\\nVersion 2025.3.1.0 (build 36400000) (public-release)")
+    sys.exit(0)
+here = pathlib.Path(__file__).parent
+if sys.argv[1] == "--import":
+    print((here / "raw.csv").read_text(), end="")
+    sys.exit(0)
+(here / "arguments.json").write_text(json.dumps(sys.argv[1:]))
+said = here / "says"
+if said.exists():
+    code, _, words = said.read_text().partition("\\n")
+    print(words)
+    sys.exit(int(code))
+value = lambda flag: sys.argv[sys.argv.index(flag) + 1]
+pathlib.Path(value("--export")).write_bytes(b"report")
+launch = json.loads((here / "launch.json").read_text())
+result = launch["results"][0]
+result["version"], result["problem"] = int(value("--version")), value("--problem")
+result["dtype"] = result["problem"].split()[-1]
+pathlib.Path(value("--record")).write_text(json.dumps(launch))
+"""
+
+
+class Run(unittest.TestCase):
+    """The verb from its arguments to its files, on a GPU and an ncu that are not there."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.bench = self._program("bench_conv3x3", BENCH)
+        self._program("ncu", NCU.format(python=sys.executable))
+        (self.folder / "raw.csv").write_text(table(CELLS))
+        (self.folder / "launch.json").write_text(json.dumps(launch()))
+        self.out = self.folder / "out"
+        for patch in (mock.patch.object(profile.device, "gpu", lambda: ("NVIDIA H200", "")),
+                      mock.patch.object(profile, "_built", lambda program: self.bench),
+                      mock.patch.dict(os.environ, {"PATH": str(self.folder)})):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def _program(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+    def profile(self, *arguments):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(profile.main(["conv3x3", "--out", str(self.out), *arguments]), 0)
+        return text.getvalue()
+
+    def fails(self, kind, words, *arguments):
+        with self.assertRaisesRegex(kind, words) as caught:
+            self.profile(*arguments)
+        self.assertEqual(len(str(caught.exception).splitlines()), 1)
+        self.assertFalse(self.out.exists())
+
+    def ncu_says(self, code, words):
+        (self.folder / "says").write_text(f"{code}\n{words}")
+
+    def arguments(self):
+        return json.loads((self.folder / "arguments.json").read_text())
+
+    def test_it_measures_prints_and_keeps(self):
+        text = self.profile("--version", "v07")
+        stem = "2026-11-20_9e0a464_conv3x3_fprop_v07_bf16_n32-h64-w64-c64-k64"
+        self.assertIn("conv3x3/fprop v07", text)
+        self.assertIn(f"kept: {self.out / stem}.json", text)
+        self.assertEqual((self.out / f"{stem}.ncu-rep").read_bytes(), b"report")
+        data = record.read(self.out / f"{stem}.json")
+        self.assertEqual((data["version"], data["ncu"]), (7, "2025.3.1.0"))
+        self.profile("--version", "7")
+        self.assertTrue((self.out / f"{stem}_2.json").exists())
+
+    def test_ncu_sees_one_launch_and_touches_no_clock(self):
+        self.profile("--version", "7")
+        said = self.arguments()
+        for flag, value in (("--clock-control", "none"), ("--nvtx-include", "regex:conv3x3.*/"), ("--version", "7"),
+                            ("--problem", "n32 h64 w64 c64 k64 bf16"), ("--pass", "fprop")):
+            self.assertEqual(said[said.index(flag) + 1], value)
+        self.assertIn("--nvtx", said)
+        self.assertIn("--once", said)
+        self.assertLess(said.index("--export"), said.index(str(self.bench)))
+
+    def test_problem_and_dtype_are_passed_on(self):
+        self.profile("--version", "5")
+        self.assertIn("n32 h64 w64 c64 k64 fp32", self.arguments())
+        self.profile("--version", "7", "--problem", "n1 h8 w8 c16 k16 tf32")
+        self.assertIn("n1 h8 w8 c16 k16 tf32", self.arguments())
+        self.profile("--version", "7", "--problem", "n1 h8 w8 c16 k16", "--dtype", "fp16")
+        said = self.arguments()
+        self.assertEqual(said[said.index("--dtype") + 1], "fp16")
+
+    def test_full_lists_every_metric(self):
+        self.assertNotIn("launch__occupancy_limit_blocks", self.profile("--version", "7"))
+        self.assertIn("launch__occupancy_limit_blocks", self.profile("--version", "7", "--full"))
+
+    def test_a_difference_of_two_versions_and_of_two_files(self):
+        text = self.profile("--diff", "v9", "7")
+        self.assertIn("A: v09", text)
+        self.assertIn("B: v07", text)
+        files = sorted(map(str, self.out.glob("*.json")))
+        with mock.patch.object(profile.device, "gpu", lambda: (None, "no GPU")):
+            self.assertIn("A: v07", self.profile("--diff", *files))
+            with contextlib.redirect_stdout(io.StringIO()) as bare:
+                self.assertEqual(profile.main(["--diff", *files]), 0)
+        self.assertIn("B: v09", bare.getvalue())
+
+    def test_no_gpu(self):
+        with mock.patch.object(profile.device, "gpu", lambda: (None, "no GPU: none here")):
+            self.fails(Failure, "profile needs a GPU: no GPU: none here", "--version", "7")
+
+    def test_no_ncu(self):
+        (self.folder / "ncu").unlink()
+        with mock.patch.object(ncu.glob, "glob", lambda pattern: []):
+            self.fails(Failure, "no Nsight Compute .* package nsight-compute", "--version", "7")
+
+    def test_ncu_is_found_beside_the_toolkit_the_newest_first(self):
+        (self.folder / "ncu").unlink()
+        for number in ("9.1", "13.0", "12.8"):
+            (self.folder / f"cuda-{number}" / "bin").mkdir(parents=True)
+            path = self._program(f"cuda-{number}/bin/ncu", "")
+        real = ncu.glob.glob
+        moved = lambda pattern: real(pattern.replace("/usr/local", str(self.folder)))  # noqa: E731
+        with mock.patch.object(ncu.glob, "glob", moved):
+            self.assertEqual(ncu.find(), str(self.folder / "cuda-13.0/bin/ncu"))
+            with mock.patch.dict(os.environ, {"CUDA_HOME": str(path.parents[1])}):
+                self.assertEqual(ncu.find(), str(path))
+
+    def test_no_permission(self):
+        self.ncu_says(1, "==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access")
+        self.fails(Failure, "NVreg_RestrictProfilingToAdminUsers=0", "--version", "7")
+
+    def test_the_benchs_own_line_and_status_come_through(self):
+        self.ncu_says(2, f"{self.bench}: conv3x3/fprop has no version 77; there are: 5, 7, 9\n"
+                         "==ERROR== The application returned an error code (2).")
+        self.fails(UsageError, "has no version 77", "--version", "77")
+        self.ncu_says(1, f"{self.bench}: out of memory\n==ERROR== The application returned an error code (1).")
+        self.fails(Failure, "out of memory", "--version", "7")
+
+    def test_a_case_that_the_version_cannot_do(self):
+        self.ncu_says(0, "conv3x3/fprop/v09_wgmma_halo/n1 c3 bf16  SKIP: c is no multiple of 8\n"
+                         "==WARNING== No kernels were profiled.")
+        self.fails(UsageError, "SKIP: c is no multiple of 8", "--version", "9")
+
+    def test_no_launch_in_the_range(self):
+        self.ncu_says(0, "==WARNING== No kernels were profiled.")
+        self.fails(Failure, "saw no launch in the range", "--version", "9")
+
+    def test_ncus_other_errors(self):
+        self.ncu_says(1, "==ERROR== Failed to prepare kernel for profiling")
+        self.fails(Failure, "ncu: Failed to prepare kernel", "--version", "9")
+
+    def test_a_report_without_metrics(self):
+        (self.folder / "raw.csv").write_text("==ERROR== broken\n")
+        self.fails(Failure, "no table of metrics", "--version", "9")
+
+
+class Usage(unittest.TestCase):
+    def wrong(self, words, *arguments, status=2):
+        done = subprocess.run([ROOT / "ladder", "profile", *arguments], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_wrong_usage_is_one_line_and_exit_2(self):
+        self.wrong("one of --version N and --diff A B", "conv3x3")
+        self.wrong("one of --version N and --diff A B", "conv3x3", "--version", "7", "--diff", "7", "8")
+        self.wrong("no layer 'conv4x4'; there are: conv3x3", "conv4x4", "--version", "7")
+        self.wrong("profile needs a layer", "--version", "7")
+        self.wrong("version 'seven': a number", "conv3x3", "--version", "seven")
+        self.wrong("expected 2 arguments", "conv3x3", "--diff", "7")
+
+    def test_without_a_gpu_it_says_so_and_exits_1(self):
+        if profile.device.gpu()[0] is not None:
+            self.skipTest("this machine has a GPU")
+        self.wrong("profile needs a GPU: no GPU", "conv3x3", "--version", "7", status=1)
+
+    def test_a_profile_that_is_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "a.json"
+            self.wrong("No such file", "--diff", str(file), str(file), status=1)
+            for text in ("{", "[]", '{"schema": "ladder.profile/1"}', '{"schema": "ladder.profile/1", "kernels": []}'):
+                file.write_text(text)
+                self.wrong("not a profile", "--diff", str(file), str(file), status=1)
+            file.write_text('{"schema": "ladder.record/1"}')
+            self.wrong("this tool reads ladder.profile/1", "--diff", str(file), str(file), status=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
