@@ -1,0 +1,430 @@
+"""`./ladder compare --live REF`: two programs, built from two commits, run in turn on one GPU.
+
+A repetition is a process of each side, A B then B A then A B, so whatever drifts drifts for both, and memory placement, the
+part of noise that lasts as long as a process, is drawn anew every time. A is REF, B this tree; with --handicap A is this
+tree and B a slowed REF, so that the slowed side is the newer one.
+"""
+
+import hashlib
+import json
+import re
+import shlex
+import shutil
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import ladder_records
+from door import build, device, paths, run, say, setup, tools
+from door.errors import Failure, UsageError
+
+from . import records, report, rule, trees
+
+LOG = paths.PRIVATE / "compare.log"
+
+# What both builds must have in common; read from this tree's.
+_SHARED_SETTINGS = ("CMAKE_BUILD_TYPE", "CMAKE_CUDA_ARCHITECTURES", "CMAKE_CUDA_COMPILER", "CMAKE_CUDA_FLAGS",
+                    "CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CUDAToolkit_ROOT")
+
+
+@dataclass(frozen=True)
+class Side:
+    name: str  # for people
+    commit: str
+    dirty: bool
+    tree: Path
+    programs: dict  # layer -> its benchmark
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command line of a benchmark: a pass, and what of it."""
+
+    path: str  # "conv3x3/fprop"
+    versions: tuple  # empty for all
+    arguments: tuple
+
+
+@dataclass
+class LiveComparison(records.Comparison):
+    repetitions: dict = field(default_factory=dict)  # {"a": [...], "b": [...]}: raw samples, for --keep
+
+
+def compare(options):
+    """A Report. UsageError, or Failure where there is no GPU or a program fails."""
+    layers = _layers(options.words, options.layer)
+    sha = trees.commit_of(paths.ROOT, options.live)
+    model, why = device.gpu()
+    if model is None:
+        raise Failure(f"--live needs a GPU: {why}; records compare without one: ./ladder compare")
+    sides = _built(sha, layers, options)
+    jobs = jobs_of([path for path in _passes(sides[1].tree) if path.split("/")[0] in layers], options)
+    return measure(sides, jobs, options, _folder(sides, options))
+
+
+def measure(sides, jobs, options, folder):
+    """Runs `jobs` of both sides in turn and judges. Finished repetitions stay in `folder` until the Report is made."""
+    for side in sides:
+        _require_new_enough(side)
+    programs = {(at, layer): _private_copy(path, folder, at) for at, side in enumerate(sides)
+                for layer, path in side.programs.items()}
+    plan = _Plan(sides, programs, options, folder)
+    try:
+        failed = {} if options.no_check else plan.check(jobs)
+        comparisons = _judged(plan.repetitions("first", jobs), failed)
+        calls = [comparison for comparison in comparisons if comparison.verdict.status in (rule.SLOW, rule.FAST)]
+        if calls:
+            again = {comparison.key: comparison for comparison in _judged(
+                plan.repetitions("second", jobs if 2 * len(calls) > len(comparisons) else _jobs_again(calls, options)), {})}
+            for comparison in calls:
+                _confirm(comparison, again.get(comparison.key))
+    except BaseException:
+        say.close()
+        say.line(f"finished repetitions are kept; to go on: --resume {_shown(folder)}")
+        raise
+    say.close()
+    notes = plan.notes + _notes(sides, comparisons, len(calls), options)
+    shutil.rmtree(folder)
+    a, b = ({"name": side.name, "commit": side.commit, "dirty": side.dirty} for side in sides)
+    ref = options.live + (f" --handicap {options.handicap:g}" if options.handicap else "")
+    return report.Report("live", a, b, records.worst_first(comparisons), notes,
+                         lambda comparison: command_of(ref, comparison.key))
+
+
+def raw(comparison):
+    """The samples behind a verdict."""
+    return comparison.repetitions
+
+
+def command_of(ref, key):
+    """The command that compares one kernel with commit `ref`."""
+    _, path, version, problem = key
+    layer, _, a_pass = path.partition("/")
+    return f"./ladder compare --live {ref} {layer} --pass {a_pass} --version {version} --problem {shlex.quote(problem)}"
+
+
+def jobs_of(passes, options):
+    """A Job for each pass that the options leave."""
+    arguments = []
+    for flag, value in (("--set", options.set_name), ("--dtype", options.dtype), ("--problem", options.problem)):
+        if value:
+            arguments += [flag, value]
+    chosen = [path for path in passes if not options.pass_name or path.endswith("/" + options.pass_name)]
+    if not chosen:
+        raise UsageError(f"no pass '{options.pass_name}' there; there are: {', '.join(passes) or 'none'}")
+    return [Job(path, tuple(sorted(options.version or ())), tuple(arguments)) for path in chosen]
+
+
+class _Plan:
+    """Runs processes, keeps what they measured, shows how far it is."""
+
+    def __init__(self, sides, programs, options, folder):
+        self.sides = sides
+        self.programs = programs
+        self.options = options
+        self.folder = folder
+        self.notes = []
+        self.done = 0
+        self.total = 0
+        self.seconds = 0.0
+        self.ran = 0
+
+    def check(self, jobs):
+        """{key: why it failed its check}, of both sides."""
+        self.total += 2 * len(jobs)
+        failed = {}
+        for number, job in enumerate(jobs):
+            for at in (0, 1):
+                file = self.folder / f"check-{number:02d}-{'AB'[at]}.json"
+                self._run(at, job, ["--check"], file, "checking", allowed=(0, 1))
+                for result in _results(file):
+                    if result.status == "FAIL":
+                        failed.setdefault(result.key, f"FAIL in {'AB'[at]}: {result.reason}")
+        return failed
+
+    def repetitions(self, stage, jobs):
+        """{key: ([Result of A or None, a repetition], [of B])}."""
+        count = self.options.repetitions
+        self.total += 2 * len(jobs) * count
+        found = {}
+        for repetition in range(count):
+            for number, job in enumerate(jobs):
+                files = [self.folder / f"{stage}-{number:02d}-{repetition + 1:03d}-{side}.json" for side in "AB"]
+                whole = all(file.exists() for file in files)
+                for at in (0, 1) if repetition % 2 == 0 else (1, 0):
+                    what = f"{stage} run, repetition {repetition + 1} of {count}"
+                    if whole:
+                        self._step(what, 0.0)
+                        continue
+                    self._run(at, job, ["--unchecked", "--samples", str(self.options.samples)], files[at], what)
+                for at, file in enumerate(files):
+                    for result in _results(file):
+                        sides = found.setdefault(result.key, ([None] * count, [None] * count))
+                        sides[at][repetition] = result
+        return found
+
+    def _run(self, at, job, flags, file, what, allowed=(0,)):
+        side, (layer, a_pass) = self.sides[at], job.path.split("/")
+        versions = [number for number in job.versions if number in _versions(side.tree, job.path)]
+        started = time.monotonic()
+        if not _versions(side.tree, job.path) or (job.versions and not versions):
+            file.write_text("null", encoding="utf-8")  # nothing of it on this side
+        elif not (file.exists() and what == "checking"):
+            aside = file.with_suffix(".new")
+            command = [str(self.programs[at, layer]), "--pass", a_pass,
+                       "--version", ",".join(map(str, versions)) or "all", *job.arguments, *flags,
+                       "--opponent", "none", "--seed", str(self.options.seed), "--record", str(aside)]
+            _process(command, side, LOG if self.folder.is_relative_to(paths.PRIVATE) else self.folder / "log", allowed)
+            if not aside.exists():
+                raise Failure(f"{side.name}: no record from {shlex.join(command)}")
+            aside.replace(file)
+        self._step(what, time.monotonic() - started)
+
+    def _step(self, what, seconds):
+        self.done += 1
+        if seconds > 0:
+            self.ran += 1
+            self.seconds += seconds
+        left = ""
+        if self.ran:
+            minutes = self.seconds / self.ran * (self.total - self.done) / 60
+            left = f", {minutes:.0f} min left" if minutes >= 1 else f", {60 * minutes:.0f} s left"
+        filled = 24 * self.done // self.total
+        say.progress(f"[{'#' * filled}{'.' * (24 - filled)}] {what}, process {self.done} of {self.total}{left}")
+
+
+def _process(command, side, log, allowed):
+    """One run of a benchmark; Failure with its last line."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(command, cwd=side.tree, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, errors="replace", env=tools.environment())
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"\n$ {shlex.join(command)}\n{done.stdout}{done.stderr}")
+    if done.returncode not in allowed:
+        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no word"]
+        raise Failure(f"{side.name}: {Path(command[0]).name} exit {done.returncode}: "
+                      f"{(done.stderr.strip().splitlines() or lines)[-1]}")
+
+
+def _results(file):
+    """Results of one process; their device is what the program found, not the folder's name."""
+    if file.read_text(encoding="utf-8") == "null":
+        return []
+    try:
+        record = ladder_records.load(file)
+    except ladder_records.BadRecord as error:
+        raise Failure(str(error)) from None
+    if record is None:
+        raise Failure(f"{file} is no record")
+    record.device = record.environment["device"].get("slug", record.device)
+    return record.results
+
+
+def _judged(found, failed):
+    """[LiveComparison] of {key: repetitions of both sides}."""
+    comparisons = []
+    for key, (a, b) in sorted(found.items()):
+        if all(result is None or result.status == "SKIP" for result in a + b):
+            continue
+        verdict = _verdict(key, a, b, failed)
+        comparisons.append(LiveComparison(key, next(result for result in b + a if result).label, verdict, _pooled(a),
+                                          _pooled(b), {"a": _raw(a), "b": _raw(b)}))
+    return comparisons
+
+
+def _verdict(key, a, b, failed):
+    if key in failed:
+        return rule.Verdict(rule.UNTRUSTED, failed[key])
+    missing, untrusted = [], []
+    for name, side in (("A", a), ("B", b)):
+        there = [result for result in side if result]
+        bad = next((result for result in there if result.status in ("UNTRUSTED", "FAIL")), None)
+        skipped = next((result for result in there if result.status == "SKIP"), None)
+        if not there:
+            missing.append(f"not in {name}")
+        elif skipped:
+            missing.append(f"SKIP in {name}: {skipped.reason}")
+        elif bad:
+            untrusted.append(f"{bad.status} in {name}: {bad.reason}")
+        elif len(there) < len(side) or not all(result.times for result in there):
+            missing.append(f"not timed in every repetition of {name}")
+        elif len({result.digest for result in there}) > 1:
+            untrusted.append(f"its output differs between repetitions of {name}")
+    if missing:
+        return rule.Verdict(rule.MISSING, "; ".join(missing))
+    if untrusted:
+        return rule.Verdict(rule.UNTRUSTED, "; ".join(untrusted))
+    return rule.judge(_repetitions(a), _repetitions(b))
+
+
+def _repetitions(results):
+    return rule.Repetitions([statistics.median(result.times.seconds) for result in results],
+                            [statistics.median(result.times.cycles) for result in results])
+
+
+def _pooled(results):
+    """One Result for a side, its median that of the repetitions."""
+    timed = [result for result in results if result and result.times]
+    if not timed:
+        return next((result for result in results if result), None)
+    median = statistics.median(result.times.median for result in timed)
+    return replace(timed[-1], times=replace(timed[-1].times, median=median))
+
+
+def _raw(results):
+    return [{"seconds": result.times.seconds, "sm_clock_hz": result.times.clocks, "digest": result.digest}
+            if result and result.times else None for result in results]
+
+
+def _confirm(comparison, second):
+    if second is None:
+        raise Failure(f"the second run did not measure {comparison.label}")
+    comparison.repetitions["second_run"] = second.repetitions
+    comparison.verdict = rule.confirmed(comparison.verdict, second.verdict)
+
+
+def _jobs_again(calls, options):
+    """Jobs that run at least `calls`: a process a pass and dtype, as not every version has every dtype."""
+    groups = {}
+    for comparison in calls:
+        _, path, version, problem = comparison.key
+        group = groups.setdefault((path, comparison.b.dtype), (set(), []))
+        group[0].add(version)
+        if problem not in group[1]:
+            group[1].append(problem)
+    return [Job(path, tuple(sorted(versions)), tuple(word for problem in problems for word in ("--problem", problem)))
+            for (path, _), (versions, problems) in sorted(groups.items())]
+
+
+def _notes(sides, comparisons, first_calls, options):
+    calls = sum(comparison.verdict.status in (rule.SLOW, rule.FAST) for comparison in comparisons)
+    notes = []
+    if options.no_check:
+        notes.append("note: values were not checked (--no-check)")
+    if options.handicap:
+        slow = sum(comparison.verdict.status == rule.SLOW for comparison in comparisons)
+        notes.append(f"handicap: B was slowed by {options.handicap:g} % on purpose; {slow} of {len(comparisons)} kernels "
+                     "are called SLOW")
+    elif sides[0].commit == sides[1].commit and not sides[1].dirty:
+        judged = sum(comparison.verdict.ratio == comparison.verdict.ratio for comparison in comparisons)
+        notes.append(f"A/A: a commit against itself, {judged} comparisons, {calls} false calls "
+                     f"({first_calls} before the second run)")
+    else:
+        changed = sum(bool(comparison.a and comparison.b and comparison.a.digest != comparison.b.digest)
+                      for comparison in comparisons)
+        if changed:
+            notes.append(f"note: the outputs of {changed} kernels differ from A's in some bit")
+    return notes
+
+
+def _layers(words, layer_flags):
+    there = paths.layers()
+    wanted = list(dict.fromkeys([*words, *(layer_flags or ())])) or there
+    for layer in wanted:
+        if layer not in there:
+            raise UsageError(f"no layer '{layer}'; there are: {', '.join(there) or 'none yet'}")
+    return wanted
+
+
+def _built(sha, layers, options):
+    """Both Sides, their benchmarks built with the same compilers and flags."""
+    head, dirty = trees.head(paths.ROOT)
+    other = trees.checkout(paths.ROOT, paths.PRIVATE, sha, options.handicap)
+    shared = [layer for layer in layers if (other / "bench" / f"bench_{layer}.cpp").exists()]
+    if not shared:
+        raise UsageError(f"commit {sha[:10]} has no benchmark of {', '.join(layers)}")
+    for layer in sorted(set(layers) - set(shared)):
+        say.line(f"{layer} is left out: commit {sha[:10]} has none")
+    targets = [f"bench_{layer}" for layer in shared]
+
+    if setup.ensure("cuda"):
+        build.forget("cuda")
+    build.build("cuda", targets=targets)
+    _build_other(other, sha, targets)
+
+    def side(name, commit, changed, tree):
+        return Side(name, commit, changed, tree,
+                    {layer: tree / "build" / "cuda" / f"bench_{layer}" for layer in shared})
+
+    here = f"this tree, {head[:10]}{' with uncommitted changes' if dirty else ''}"
+    if options.handicap:
+        return (side(here, head, dirty, paths.ROOT),
+                side(f"{options.live} ({sha[:10]}), slowed by {options.handicap:g} % on purpose", sha, True, other))
+    return side(f"{options.live} ({sha[:10]})", sha, False, other), side(here, head, dirty, paths.ROOT)
+
+
+def _build_other(tree, sha, targets):
+    folder = tree / "build" / "cuda"
+    settings = [f"-D{name}={value}" for name, value in _settings(build.folder("cuda") / "CMakeCache.txt").items()]
+    run.logged(f"configuring {sha[:10]}",
+               [tools.cmake(), "-S", str(tree), "-B", str(folder), "--preset", "cuda", "-DLADDER_TESTS=OFF",
+                f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}", *settings], LOG, tools.environment())
+    run.logged(f"building {sha[:10]}", [tools.cmake(), "--build", str(folder), "--target", *targets], LOG,
+               tools.environment())
+
+
+def _settings(cache):
+    """{name: value} of _SHARED_SETTINGS as this tree's build has them."""
+    found = re.findall(r"^(\w+):\w+=(.+)$", cache.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name: value for name, value in found if name in _SHARED_SETTINGS}
+
+
+def _passes(tree):
+    return sorted({f"{file.parent.parent.name}/{file.parent.name}" for file in (tree / "dev").glob("*/*/v[0-9][0-9]_*.cu")})
+
+
+def _versions(tree, path):
+    return {int(file.name[1:3]) for file in (tree / "dev" / path).glob("v[0-9][0-9]_*.cu")}
+
+
+def _require_new_enough(side):
+    for program in side.programs.values():
+        try:
+            done = subprocess.run([str(program), "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  env=tools.environment())
+        except OSError as error:
+            raise Failure(f"{side.name}: cannot run {program}: {error.strerror}") from None
+        if "--unchecked" not in done.stdout:
+            raise Failure(f"{side.name} is too old to be compared live: its {program.name} has no --unchecked")
+
+
+def _private_copy(program, folder, at):
+    """A copy that a build in the meantime does not change; the same one when a run goes on."""
+    copy = folder / f"{'AB'[at]}_{program.name}"
+    if copy.exists():
+        if _hash(copy) != _hash(program):
+            raise UsageError(f"--resume {_shown(folder)}: {program} is no longer the program that it began with")
+    else:
+        shutil.copy2(program, copy)
+    return copy
+
+
+def _hash(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _folder(sides, options):
+    """The folder of this run, new or to be gone on with."""
+    wanted = {"commits": [side.commit for side in sides], "layers": sorted(sides[0].programs),
+              "options": [options.pass_name, sorted(options.version or ()), options.dtype, options.problem,
+                          options.set_name, options.repetitions, options.samples, options.seed, options.handicap]}
+    if options.resume:
+        folder = Path(options.resume).absolute()
+        try:
+            begun = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise UsageError(f"--resume {options.resume}: no interrupted comparison there") from None
+        if begun != wanted:
+            raise UsageError(f"--resume {options.resume}: begun with other commits or options")
+        return folder
+    stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
+    folder = paths.PRIVATE / "comparisons" / f"{stamp}_{sides[0].commit[:7]}_{sides[1].commit[:7]}"
+    folder.mkdir(parents=True)
+    report.write_aside(folder / "plan.json", json.dumps(wanted))
+    return folder
+
+
+def _shown(path):
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,203 @@
+"""`./ladder compare`: did a commit make any kernel slower? Between records, or live."""
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import ladder_records
+from door import paths, say
+from door.errors import Failure, UsageError
+
+from . import live, records, report, rule
+
+EXIT_FAILED_ON = 3
+
+_DESCRIPTION = """\
+Says of every kernel whether B is SLOW, FAST or the SAME as A. A and B are a record's file, a commit (sha, branch, tag,
+HEAD), 'last' (the newest measurement) or 'previous'; by default previous against last.
+
+--live REF builds REF beside this tree and runs both programs in turn (A B B A ...), a process each time: what two records
+leave AMBIGUOUS, this decides. It needs a GPU."""
+
+_EPILOG = """\
+SLOW and FAST need all of: the 99 % bootstrap interval of the median ratio leaves out 1, over at least 9 repetitions; the
+change exceeds 1 % and 3 standard errors of that kernel; cycles say the same; between records, the time in units of the
+opponent's plan says the same, live, a second run does. AMBIGUOUS comes with its reason, MISSING and UNTRUSTED as well.
+Exit status: 0, 3 if --fail-on finds something, 1 for a failure, 2 for wrong usage."""
+
+
+def main(arguments):
+    options = _options(arguments)
+    made = live.compare(options) if options.live else _of_records(options)
+    if not made.comparisons:
+        raise UsageError("nothing to compare: no kernel in A or B is left by the filters")
+    command = shlex.join(["./ladder", "compare", *arguments])
+    failed = made.failures(options.fail_on)
+
+    text = made.text(options.all, colour=options.json != "-" and sys.stdout.isatty())
+    if options.json == "-":
+        sys.stderr.write(text)
+        sys.stdout.write(made.json(command))
+    else:
+        sys.stdout.write(text)
+    if options.json not in (None, "-"):
+        report.write_aside(Path(options.json), made.json(command))
+    if options.keep:
+        report.write_aside(Path(options.keep), made.json(command, raw=live.raw))
+    if options.junit:
+        report.write_aside(Path(options.junit), made.junit(options.fail_on))
+    return EXIT_FAILED_ON if failed else 0
+
+
+def _of_records(options):
+    there, bad = ladder_records.load_all(paths.ROOT / "results")
+    for error in bad:
+        say.line(f"passed over: {error}")
+    words = options.words
+    if len(words) > 2:
+        raise UsageError(f"compare takes A and B, not {len(words)} words; layers go to --layer")
+    if not words:
+        words = ["previous", "last"]
+    elif len(words) == 1:
+        words = [words[0], "last"]
+    (a, b), files = records.resolve(words, there, options.device, commit_of)
+    notes = [f"note: {name} {old or 'unknown'} in A, {new or 'unknown'} in B"
+             for name, old, new in _differences(a, b)]
+    chosen = [comparison for comparison in records.compare(a, b) if _wanted(comparison, options)]
+
+    def reproduce(comparison):
+        """Records are no longer there to be measured again, but the commits are."""
+        return live.command_of(a.commit[:10], comparison.key)
+
+    return report.Report("records", _side(a, files[0]), _side(b, files[1]), chosen, notes, reproduce)
+
+
+def _side(record, files):
+    names = ", ".join(_shown(file) for file in files)
+    return {
+        "name": f"{record.short} on {record.device_name}, {record.created} ({names})", "commit": record.commit,
+        "dirty": record.dirty, "device": record.device, "created": record.created,
+        "files": [_shown(file) for file in files],
+    }
+
+
+def _shown(file):
+    return str(file.relative_to(paths.ROOT)) if file.is_relative_to(paths.ROOT) else str(file)
+
+
+def _differences(a, b):
+    for name in a.fingerprint:
+        old, new = a.fingerprint[name], b.fingerprint.get(name)
+        if old != new:
+            yield name, old, new
+
+
+def _wanted(comparison, options):
+    _, path, version, problem = comparison.key
+    layer, _, a_pass = path.partition("/")
+    return ((not options.layer or layer in options.layer)
+            and (not options.pass_name or a_pass == options.pass_name)
+            and (not options.version or version in options.version)
+            and (not options.dtype or options.dtype in problem.split())
+            and (not options.problem or problem.startswith(options.problem)))
+
+
+def commit_of(word):
+    """The full name of the commit that git knows by `word`, or None."""
+    if word.startswith("-"):
+        return None
+    try:
+        done = subprocess.run(["git", "-C", str(paths.ROOT), "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UsageError(f"./ladder compare: {message}")
+
+
+def _options(arguments):
+    parser = _Parser(prog="./ladder compare", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False,
+                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="A B", help="records to compare; with --live: layers")
+    parser.add_argument("--device", help="of the records, as in results/<device>")
+    parser.add_argument("--layer", action="append", help="only this layer")
+    parser.add_argument("--pass", dest="pass_name", metavar="PASS", help="only this pass")
+    parser.add_argument("--version", type=_versions, help="only these: 7 or 6,7")
+    parser.add_argument("--dtype", help="only this one")
+    parser.add_argument("--problem", help="only this problem; of records, those that begin so")
+    parser.add_argument("--all", action="store_true", help="show what is the SAME too")
+    parser.add_argument("--json", metavar="FILE", help="the comparison as JSON; - for stdout")
+    parser.add_argument("--junit", metavar="FILE", help="a test case for each kernel")
+    parser.add_argument("--fail-on", type=_statuses, default=set(), metavar="WHAT",
+                        help="exit with 3 if there is any: slow,missing,untrusted,ambiguous")
+    group = parser.add_argument_group("live")
+    group.add_argument("--live", metavar="REF", help="build this commit beside this tree and run both in turn")
+    group.add_argument("--set", dest="set_name", metavar="SET", help="of problems (default: the benchmark's)")
+    group.add_argument("--repetitions", type=_at_least(1), default=rule.LEAST_REPETITIONS, metavar="N",
+                       help="processes a side (default: 9, the fewest that give a verdict)")
+    group.add_argument("--samples", type=_at_least(1), default=15, metavar="N", help="cold samples in each (default: 15)")
+    group.add_argument("--seed", type=_at_least(0), default=20261120, help="of the inputs, the same for both sides")
+    group.add_argument("--handicap", type=_percent, metavar="PERCENT",
+                       help="slow REF's kernels by so much and let it be B: shows what this tool can see")
+    group.add_argument("--no-check", action="store_true", help="do not check values first")
+    group.add_argument("--keep", metavar="FILE", help="every sample with the verdicts, as JSON")
+    group.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run")
+    options = parser.parse_args(arguments)
+    _check(options)
+    return options
+
+
+def _check(options):
+    only_live = {"--set": options.set_name, "--handicap": options.handicap, "--keep": options.keep,
+                 "--resume": options.resume, "--no-check": options.no_check or None}
+    if not options.live:
+        for flag, value in only_live.items():
+            if value is not None:
+                raise UsageError(f"./ladder compare: {flag} belongs to --live REF")
+    elif options.device:
+        raise UsageError("./ladder compare: --device is of records; --live runs on the GPU that is there")
+    elif options.set_name and options.problem:
+        raise UsageError("./ladder compare: --set and --problem exclude each other")
+    for path in (options.json, options.junit, options.keep):
+        if path and path != "-" and not Path(path).absolute().parent.is_dir():
+            raise Failure(f"cannot write {path}: its folder does not exist")
+
+
+def _versions(word):
+    if not re.fullmatch(r"\d+(,\d+)*", word):
+        raise argparse.ArgumentTypeError(f"'{word}': a number, or several: 6,7")
+    return {int(number) for number in word.split(",")}
+
+
+def _statuses(word):
+    there = {"slow", "missing", "untrusted", "ambiguous"}
+    words = set(word.split(","))
+    if words - there:
+        raise argparse.ArgumentTypeError(f"'{', '.join(sorted(words - there))}': slow, missing, untrusted or ambiguous")
+    return {name.upper() for name in words}
+
+
+def _at_least(least):
+    def number(word):
+        if not word.isascii() or not word.isdigit() or int(word) < least:
+            raise argparse.ArgumentTypeError(f"'{word}': a whole number of at least {least}")
+        return int(word)
+
+    return number
+
+
+def _percent(word):
+    try:
+        value = float(word)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1000:
+        raise argparse.ArgumentTypeError(f"'{word}': percent, above 0 and up to 1000")
+    return value

@@ -1,0 +1,220 @@
+"""Which records A and B are, and the verdict on every kernel that they hold.
+
+Records are not interleaved with each other. But each samples its versions in turn (A B B A) with the opponent's best plan
+on the same inputs, and a plan of one library is the same program in both: a standard candle. So a repetition is a block of
+consecutive rounds, and a change must show in plain time, in cycles and in units of the candle.
+"""
+
+import re
+import statistics
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import ladder_records
+from door.errors import Failure, UsageError
+
+from . import rule
+
+# Times of every version and of its candle fall into so many blocks of consecutive rounds.
+_BLOCKS = rule.LEAST_REPETITIONS
+
+_SHA = re.compile(r"[0-9a-f]{4,40}")
+
+
+@dataclass
+class Comparison:
+    key: tuple  # (device, path, version, problem)
+    label: str
+    verdict: rule.Verdict
+    a: "ladder_records.Result | None"
+    b: "ladder_records.Result | None"
+
+
+def compare(a, b):
+    """A Comparison for each kernel that A or B timed, the worst first. UsageError for records of different devices."""
+    if a.device != b.device:
+        raise UsageError(f"times of different devices do not compare: A is of {a.device}, B of {b.device}")
+    sides = [{result.key: result for result in record.results} for record in (a, b)]
+    comparisons = []
+    for key in sorted(set(sides[0]) | set(sides[1])):
+        old, new = (side.get(key) for side in sides)
+        if _untimed(old) and _untimed(new):
+            continue
+        comparisons.append(Comparison(key, (new or old).label, verdict_of(old, new), old, new))
+    return worst_first(comparisons)
+
+
+def worst_first(comparisons):
+    def order(comparison):
+        ratio = comparison.verdict.ratio
+        return rule.STATUSES.index(comparison.verdict.status), -ratio if ratio == ratio else 0, comparison.key
+
+    return sorted(comparisons, key=order)
+
+
+def verdict_of(a, b):
+    """The verdict on one kernel's Results in two records; either may be None."""
+    for status, why in ((rule.MISSING, _missing), (rule.UNTRUSTED, _untrusted)):
+        reasons = [reason for reason in (why("A", a), why("B", b)) if reason]
+        if reasons:
+            return rule.Verdict(status, "; ".join(reasons))
+    candle_a, candle_b, no_candle = _candles(a, b)
+    return rule.judge(repetitions(a.times, candle_a), repetitions(b.times, candle_b), interleaved=False,
+                      between=rule.BETWEEN_RECORDS, no_candle=no_candle)
+
+
+def repetitions(times, candle=None):
+    """Blocks of consecutive rounds, the median of each. `candle` has as many rounds as `times`, or None."""
+    count = min(_BLOCKS, len(times.seconds))
+    return rule.Repetitions(_blocks(times.seconds, count), _blocks(times.cycles, count),
+                            _blocks(candle.seconds, count) if candle else None)
+
+
+def merge(records):
+    """One Record of several of one commit and device: of each kernel the newest result."""
+    records = sorted(records, key=lambda record: (record.created, record.file.name))
+    newest = {}
+    for record in records:
+        for result in record.results:
+            newest[result.key] = result
+    return replace(records[-1], results=list(newest.values()))
+
+
+def measurements(records):
+    """`records` (the oldest first) as lists that belong together: neighbours of one commit and device, as long as none
+    times again what another has, as where each dtype has a file of its own."""
+    groups = []
+    for record in records:
+        keys = {result.key for result in record.results}
+        for group, seen in groups:
+            same = (group[0].device, group[0].commit, group[0].dirty) == (record.device, record.commit, record.dirty)
+            if same and not keys & seen:
+                group.append(record)
+                seen |= keys
+                break
+        else:
+            groups.append(([record], set(keys)))
+    groups = [group for group, _ in groups]
+    return sorted(groups, key=lambda group: group[-1].created)
+
+
+def resolve(words, records, device, resolve_commit):
+    """The two Records that `words` (two of: file, 'last', 'previous', commit) name, each merged, and files of both.
+
+    resolve_commit(word) is the commit's full name, or None. Throws UsageError, and Failure for a file that is no record.
+    """
+    loaded = [_file(word) for word in words]
+    device = device or _device(words, loaded, records, resolve_commit)
+    records = [record for record in records if record.device == device]
+    sides = [[record] if record else _named(word, records, device, resolve_commit)
+             for word, record in zip(words, loaded)]
+    return [merge(group) for group in sides], [[record.file for record in group] for group in sides]
+
+
+def _untimed(result):
+    """Not there, or left out for a reason that concerns no time: a version that cannot do the case, a mere check."""
+    return result is None or result.status == "SKIP" or (result.status in ("PASS", "UNCHECKED") and not result.times)
+
+
+def _missing(name, result):
+    if result is None:
+        return f"not in {name}"
+    if result.status in ("SKIP", "FAIL"):
+        return f"{result.status} in {name}: {result.reason}"
+    return "" if result.times or result.status == "UNTRUSTED" else f"not timed in {name}"
+
+
+def _untrusted(name, result):
+    if result.status == "PASS":
+        return ""
+    return f"{result.status} in {name}" + (f": {result.reason}" if result.reason else "")
+
+
+def _candles(a, b):
+    """The Times of the standard candle in both records, or why there is none."""
+    for result in (a, b):
+        if not result.opponent_times:
+            return None, None, "there is no opponent beside it"
+        if len(result.opponent_times.seconds) != len(result.times.seconds):
+            return None, None, "the opponent was not sampled in every round"
+    if a.opponent != b.opponent:
+        return None, None, f"the opponents differ ({a.opponent}, {b.opponent})"
+    if a.best_plan != b.best_plan:
+        return None, None, f"the opponent's plans differ ({a.best_plan}, {b.best_plan})"
+    return a.opponent_times, b.opponent_times, ""
+
+
+def _blocks(values, count):
+    bounds = [at * len(values) // count for at in range(count + 1)]
+    return [statistics.median(values[low:high]) for low, high in zip(bounds, bounds[1:])]
+
+
+def _file(word):
+    path = Path(word)
+    if not path.is_file():
+        if path.suffix == ".json":
+            raise UsageError(f"no file {word}")
+        return None
+    try:
+        record = ladder_records.load(path.resolve())
+    except ladder_records.BadRecord as error:
+        raise Failure(str(error)) from None
+    if record is None:
+        raise UsageError(f"{word} is JSON of another kind, no record")
+    if record.environment["device"]["kind"] != "gpu":
+        raise UsageError(f"{word} was made by the emulator: no times to compare")
+    return record
+
+
+def _device(words, loaded, records, resolve_commit):
+    """The device to compare on: that of the files, else the only one that has both sides."""
+    of_files = sorted({record.device for record in loaded if record})
+    if len(of_files) == 2:
+        raise UsageError(f"times of different devices do not compare: A is of {loaded[0].device}, B of {loaded[1].device}")
+    if of_files:
+        return of_files[0]
+    devices = sorted({record.device for record in records})
+    if not devices:
+        raise UsageError("no record in results/: ./ladder record makes one")
+    if len(devices) == 1:
+        return devices[0]
+    having = [_devices_having(word, records, devices, resolve_commit) for word in words]
+    both = sorted(having[0] & having[1])
+    if len(both) == 1:
+        return both[0]
+    if both:
+        raise UsageError(f"records of several devices ({', '.join(both)}): choose with --device")
+    if having[0] and having[1]:
+        raise UsageError(f"times of different devices do not compare: A is of {', '.join(sorted(having[0]))}, "
+                         f"B of {', '.join(sorted(having[1]))}")
+    return devices[0]  # where the search for the commit will say what is missing
+
+
+def _devices_having(word, records, devices, resolve_commit):
+    if word in ("last", "previous"):
+        return set(devices)
+    sha = resolve_commit(word) or word
+    return {record.device for record in records if record.commit.startswith(sha)}
+
+
+def _named(word, records, device, resolve_commit):
+    if word in ("last", "previous"):
+        groups = measurements(records)
+        back = 1 if word == "last" else 2
+        if len(groups) < back:
+            raise UsageError(f"{len(groups)} measurement{'s' * (len(groups) != 1)} of {device} in results/, so there is no "
+                             f"'{word}'; ./ladder record makes one, --live REF needs none")
+        return groups[-back]
+    sha = resolve_commit(word) or (word if _SHA.fullmatch(word) else None)
+    if sha is None:
+        raise UsageError(f"'{word}' is no file, no commit, and neither 'last' nor 'previous'")
+    found = [record for record in records if record.commit.startswith(sha)]
+    commits = sorted({record.commit for record in found})
+    if len(commits) > 1:
+        raise UsageError(f"'{word}' is the beginning of {len(commits)} commits: "
+                         f"{', '.join(commit[:10] for commit in commits)}")
+    if not found:
+        there = ", ".join(dict.fromkeys(record.short for record in reversed(records))) or "none"
+        raise UsageError(f"no record of commit {sha[:10]} on {device}; there are: {there}; --live {word} measures it")
+    clean = [record for record in found if not record.dirty]
+    return clean or found  # a dirty tree's record only where the commit itself has none

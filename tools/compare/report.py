@@ -1,0 +1,196 @@
+"""What a comparison says: text for people, JSON (ladder.comparison/1, results/SCHEMA.md) and JUnit for programs."""
+
+import json
+import math
+import os
+from collections import Counter
+from xml.etree import ElementTree
+
+import ladder_records
+from door.errors import Failure
+
+from . import rule
+
+SCHEMA = "ladder.comparison/1"
+
+# Words say everything; colour only repeats it.
+_COLOURS = {rule.SLOW: "31;1", rule.UNTRUSTED: "35", rule.MISSING: "35", rule.AMBIGUOUS: "33", rule.FAST: "32"}
+
+_HEADINGS = ("verdict", "kernel", "A, us", "B, us", "B / A", "99 %", "cycles", "vs lib")
+
+
+class Report:
+    """comparisons: Comparison, the worst first; a, b: {"name": ..., ...} of the sides; notes: lines for people;
+    reproduce(comparison): the command that does it again."""
+
+    def __init__(self, mode, a, b, comparisons, notes, reproduce):
+        self.mode = mode
+        self.a = a
+        self.b = b
+        self.comparisons = comparisons
+        self.notes = notes
+        self.reproduce = reproduce
+        self.counts = Counter(comparison.verdict.status for comparison in comparisons)
+
+    def failures(self, fail_on):
+        return [comparison for comparison in self.comparisons if comparison.verdict.status in fail_on]
+
+    def geomean(self):
+        """Of B / A over the kernels with a trusted ratio; nan if there is none."""
+        return ladder_records.geometric_mean([comparison.verdict.ratio for comparison in self.comparisons])
+
+    def text(self, everything=False, colour=False):
+        lines = [f"A: {self.a['name']}", f"B: {self.b['name']}", *self.notes, ""]
+        lines += self._table(everything, colour)
+        ratio = self.geomean()
+        compared = sum(math.isfinite(comparison.verdict.ratio) for comparison in self.comparisons)
+        if compared:
+            lines.append(f"geometric mean of B / A over {compared} kernels: {ratio:.4f} ({rule.percent(ratio)})")
+        counts = ", ".join(f"{self.counts[status]} {status}" for status in rule.STATUSES if self.counts[status])
+        lines.append(f"{len(self.comparisons)} kernels: {counts or 'none to compare'}")
+        return "\n".join(lines) + "\n"
+
+    def json(self, command, raw=None):
+        """raw(comparison): its repetitions, kept in full by --keep."""
+        entries = [self._entry(comparison, raw) for comparison in self.comparisons]
+        report = {
+            "schema": SCHEMA,
+            "mode": self.mode,
+            "command": command,
+            "a": self.a,
+            "b": self.b,
+            "notes": self.notes,
+            "rule": {
+                "least_repetitions": rule.LEAST_REPETITIONS, "confidence": rule.CONFIDENCE,
+                "least_change": rule.LEAST_CHANGE, "noise_factor": rule.NOISE_FACTOR,
+                "between_records": rule.BETWEEN_RECORDS,
+            },
+            "counts": {status: self.counts[status] for status in rule.STATUSES},
+            "geomean": _or_null(self.geomean()),
+            "comparisons": entries,
+        }
+        return json.dumps(report, indent=1, allow_nan=False) + "\n"
+
+    def junit(self, fail_on):
+        """SLOW, and what else the caller fails on, is a failure; what got no verdict is skipped, with the reason."""
+        failing = {rule.SLOW, *fail_on}
+        unsure = {rule.AMBIGUOUS, rule.MISSING, rule.UNTRUSTED} - failing
+        failures = sum(self.counts[status] for status in failing)
+        skipped = sum(self.counts[status] for status in unsure)
+        counts = {"tests": str(len(self.comparisons)), "failures": str(failures), "errors": "0", "skipped": str(skipped),
+                  "time": "0"}
+        suites = ElementTree.Element("testsuites", counts)
+        suite = ElementTree.SubElement(suites, "testsuite", {"name": f"ladder compare, {self.mode}", **counts})
+        for comparison in self.comparisons:
+            device, path, version, problem = comparison.key
+            seconds = _median(comparison.b)
+            case = ElementTree.SubElement(suite, "testcase", {
+                "classname": f"{device}.{path.replace('/', '.')}.v{version:02d}", "name": problem,
+                "time": f"{0 if math.isnan(seconds) else seconds:.9f}",
+            })
+            status = comparison.verdict.status
+            if status in failing:
+                element = ElementTree.SubElement(case, "failure", {"type": status, "message": self._message(comparison)})
+                element.text = self.reproduce(comparison)
+            elif status in unsure:
+                ElementTree.SubElement(case, "skipped", {"message": f"{status}: {self._message(comparison)}"})
+        ElementTree.indent(suites)
+        return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+    def _message(self, comparison):
+        verdict = comparison.verdict
+        if math.isnan(verdict.ratio):
+            return verdict.reason
+        change = f"{rule.percent(verdict.ratio)} [{rule.percent(verdict.low)} .. {rule.percent(verdict.high)}]"
+        return f"{change} {verdict.reason}".strip()
+
+    def _entry(self, comparison, raw):
+        device, path, version, problem = comparison.key
+        verdict = comparison.verdict
+        entry = {"device": device, "path": path, "version": version, "problem": problem}
+        entry.update({name: _or_null(value) if isinstance(value, float) else value
+                      for name, value in verdict.__dict__.items()})
+        entry["a_seconds"] = _or_null(_median(comparison.a))
+        entry["b_seconds"] = _or_null(_median(comparison.b))
+        entry["reproduce"] = self.reproduce(comparison)
+        if raw:
+            entry["repetitions"] = raw(comparison)
+        return entry
+
+    def _table(self, everything, colour):
+        rows, after = [_HEADINGS], [""]
+        for comparison, others in _folded(self.comparisons):
+            verdict = comparison.verdict
+            if verdict.status == rule.SAME and not everything:
+                continue
+            rows.append((verdict.status, _kernel(comparison, others), _us(comparison.a), _us(comparison.b),
+                         _ratio(verdict.ratio), _interval(verdict), _ratio(verdict.cycles_ratio),
+                         _ratio(verdict.candle_ratio)))
+            after.append(self.reproduce(comparison) if verdict.status == rule.SLOW else verdict.reason)
+        if len(rows) == 1:
+            return []
+        shown = [at for at in range(len(_HEADINGS)) if any(row[at] for row in rows[1:])]
+        widths = {at: max(len(row[at]) for row in rows) for at in shown}
+        lines = []
+        for row, last in zip(rows, after):
+            cells = [row[at].ljust(widths[at]) if at < 2 else row[at].rjust(widths[at]) for at in shown]
+            if colour and row[0] in _COLOURS:
+                cells[0] = f"\033[{_COLOURS[row[0]]}m{cells[0]}\033[0m"
+            lines.append("  ".join([*cells, last]).rstrip())
+        return [*lines, ""]
+
+
+def write_aside(path, text):
+    """Writes beside `path` and renames, so that nobody sees half of it."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise Failure(f"cannot write {path}: {error.strerror}") from None
+
+
+def _folded(comparisons):
+    """(comparison, how many problems more it stands for): what is missing for one reason is one line a version."""
+    counts = Counter(_family(comparison) for comparison in comparisons)
+    seen = set()
+    for comparison in comparisons:
+        family = _family(comparison)
+        if comparison.verdict.status != rule.MISSING:
+            yield comparison, 0
+        elif family not in seen:
+            seen.add(family)
+            yield comparison, counts[family] - 1
+
+
+def _family(comparison):
+    result = comparison.b or comparison.a
+    return (comparison.verdict.status, comparison.key[:3], result.dtype if result else "", comparison.verdict.reason)
+
+
+def _kernel(comparison, others):
+    if not others:
+        return comparison.label
+    return f"{comparison.key[1]} v{comparison.key[2]:02d} {(comparison.b or comparison.a).dtype}, {others + 1} problems"
+
+
+def _median(result):
+    return result.times.median if result and result.times else math.nan
+
+
+def _us(result):
+    seconds = _median(result)
+    return "" if math.isnan(seconds) else f"{1e6 * seconds:.2f}"
+
+
+def _ratio(ratio):
+    return "" if math.isnan(ratio) else f"{ratio:.4f}"
+
+
+def _interval(verdict):
+    return "" if math.isnan(verdict.low) else f"{verdict.low:.4f} .. {verdict.high:.4f}"
+
+
+def _or_null(value):
+    return value if math.isfinite(value) else None
