@@ -65,6 +65,7 @@ class Result:
     opponent: str  # "cuDNN 9.19.0", or "" where there was none
     opponent_reason: str
     best_plan: str
+    heuristic_plan: str
     opponent_error: float
     opponent_times: "Times | None"
     heuristic_times: "Times | None"
@@ -213,6 +214,7 @@ def _result(record, raw):
         opponent=opponent["library"] or "",
         opponent_reason=_text(opponent.get("reason", "")),
         best_plan=_text(opponent.get("best_plan", "")),
+        heuristic_plan=_text(opponent.get("heuristic_plan", "")),
         opponent_error=_number(opponent_verdict.get("error")),
         opponent_times=_times(opponent.get("times"), f"the opponent of {name}"),
         heuristic_times=_times(opponent.get("heuristic_times"), f"the heuristic's plan of {name}"),

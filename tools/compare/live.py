@@ -24,6 +24,12 @@ from . import records, report, rule, trees
 
 LOG = paths.PRIVATE / "compare.log"
 
+# A process whose stopwatch failed its own test is run again, so often in all.
+_TRIES = 3
+
+# Stands in the place of a record where a side has nothing of what is to be run.
+_NOTHING = "null"
+
 # What both builds must have in common; read from this tree's.
 _SHARED_SETTINGS = ("CMAKE_BUILD_TYPE", "CMAKE_CUDA_ARCHITECTURES", "CMAKE_CUDA_COMPILER", "CMAKE_CUDA_FLAGS",
                     "CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CUDAToolkit_ROOT")
@@ -170,16 +176,15 @@ class _Plan:
         versions = [number for number in job.versions if number in _versions(side.tree, job.path)]
         started = time.monotonic()
         if not _versions(side.tree, job.path) or (job.versions and not versions):
-            file.write_text("null", encoding="utf-8")  # nothing of it on this side
+            file.write_text(_NOTHING, encoding="utf-8")
         elif not (file.exists() and what == "checking"):
-            aside = file.with_suffix(".new")
             command = [str(self.programs[at, layer]), "--pass", a_pass,
                        "--version", ",".join(map(str, versions)) or "all", *job.arguments, *flags,
-                       "--opponent", "none", "--seed", str(self.options.seed), "--record", str(aside)]
-            _process(command, side, LOG if self.folder.is_relative_to(paths.PRIVATE) else self.folder / "log", allowed)
-            if not aside.exists():
-                raise Failure(f"{side.name}: no record from {shlex.join(command)}")
-            aside.replace(file)
+                       "--opponent", "none", "--seed", str(self.options.seed)]
+            for _ in range(_TRIES):
+                _process(command, side, file, self.folder / "log", allowed)
+                if not (_record(file).calibration or {}).get("failure"):
+                    break
         self._step(what, time.monotonic() - started)
 
     def _step(self, what, seconds):
@@ -195,23 +200,25 @@ class _Plan:
         say.progress(f"[{'#' * filled}{'.' * (24 - filled)}] {what}, process {self.done} of {self.total}{left}")
 
 
-def _process(command, side, log, allowed):
-    """One run of a benchmark; Failure with its last line."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+def _process(command, side, file, log, allowed):
+    """One run of a benchmark, its record renamed to `file` once it is whole; Failure with the program's last line."""
+    aside = file.with_suffix(".new")
+    for left_over in (aside, aside.with_name(aside.name + ".partial")):
+        left_over.unlink(missing_ok=True)
+    command = [*command, "--record", str(aside)]
     done = subprocess.run(command, cwd=side.tree, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, errors="replace", env=tools.environment())
-    with open(log, "a", encoding="utf-8") as file:
-        file.write(f"\n$ {shlex.join(command)}\n{done.stdout}{done.stderr}")
-    if done.returncode not in allowed:
-        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no word"]
-        raise Failure(f"{side.name}: {Path(command[0]).name} exit {done.returncode}: "
-                      f"{(done.stderr.strip().splitlines() or lines)[-1]}")
+    with open(log, "a", encoding="utf-8") as out:
+        out.write(f"\n$ {shlex.join(command)}\n{done.stdout}{done.stderr}")
+    if done.returncode not in allowed or not aside.exists():
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise Failure(f"{side.name}: {Path(command[0]).name}, exit status {done.returncode}: "
+                      f"{lines[-1] if lines else 'no word'}")
+    aside.replace(file)
 
 
-def _results(file):
-    """Results of one process; their device is what the program found, not the folder's name."""
-    if file.read_text(encoding="utf-8") == "null":
-        return []
+def _record(file):
+    """Of one process; its device is what the program found, not the folder's name."""
     try:
         record = ladder_records.load(file)
     except ladder_records.BadRecord as error:
@@ -219,7 +226,11 @@ def _results(file):
     if record is None:
         raise Failure(f"{file} is no record")
     record.device = record.environment["device"].get("slug", record.device)
-    return record.results
+    return record
+
+
+def _results(file):
+    return [] if file.read_text(encoding="utf-8") == _NOTHING else _record(file).results
 
 
 def _judged(found, failed):

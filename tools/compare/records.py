@@ -64,10 +64,10 @@ def verdict_of(a, b):
 
 
 def repetitions(times, candle=None):
-    """Blocks of consecutive rounds, the median of each. `candle` has as many rounds as `times`, or None."""
+    """Blocks of consecutive rounds, the median of each. `candle`: seconds over the same rounds, or None."""
     count = min(_BLOCKS, len(times.seconds))
     return rule.Repetitions(_blocks(times.seconds, count), _blocks(times.cycles, count),
-                            _blocks(candle.seconds, count) if candle else None)
+                            _blocks(candle, count) if candle else None)
 
 
 def merge(records):
@@ -131,17 +131,24 @@ def _untrusted(name, result):
 
 
 def _candles(a, b):
-    """The Times of the standard candle in both records, or why there is none."""
-    for result in (a, b):
-        if not result.opponent_times:
-            return None, None, "there is no opponent beside it"
-        if len(result.opponent_times.seconds) != len(result.times.seconds):
-            return None, None, "the opponent was not sampled in every round"
+    """The seconds of the standard candle beside each of both results' rounds, or why there is none.
+
+    Best is the opponent's best plan. Which of many nearly equal plans is best is a matter of luck, so where it differs the
+    plan that the library's heuristic picks, sampled in every third round, takes its place.
+    """
+    if not a.opponent_times or not b.opponent_times:
+        return None, None, "there is no opponent beside it"
     if a.opponent != b.opponent:
         return None, None, f"the opponents differ ({a.opponent}, {b.opponent})"
-    if a.best_plan != b.best_plan:
+    if a.best_plan == b.best_plan:
+        candles = (a.opponent_times, b.opponent_times)
+    elif a.heuristic_plan == b.heuristic_plan and a.heuristic_times and b.heuristic_times:
+        candles = (a.heuristic_times, b.heuristic_times)
+    else:
         return None, None, f"the opponent's plans differ ({a.best_plan}, {b.best_plan})"
-    return a.opponent_times, b.opponent_times, ""
+    if min(len(times.seconds) for times in candles) < _BLOCKS:
+        return None, None, "the opponent was sampled too few times"
+    return *(times.seconds for times in candles), ""
 
 
 def _blocks(values, count):

@@ -123,9 +123,9 @@ class Report:
             verdict = comparison.verdict
             if verdict.status == rule.SAME and not everything:
                 continue
-            rows.append((verdict.status, _kernel(comparison, others), _us(comparison.a), _us(comparison.b),
-                         _ratio(verdict.ratio), _interval(verdict), _ratio(verdict.cycles_ratio),
-                         _ratio(verdict.candle_ratio)))
+            times = ("", "") if others else (_us(comparison.a), _us(comparison.b))
+            rows.append((verdict.status, _kernel(comparison, others), *times, _ratio(verdict.ratio),
+                         _interval(verdict), _ratio(verdict.cycles_ratio), _ratio(verdict.candle_ratio)))
             after.append(self.reproduce(comparison) if verdict.status == rule.SLOW else verdict.reason)
         if len(rows) == 1:
             return []
