@@ -79,19 +79,21 @@ def measure(sides, jobs, options, folder):
     plan = _Plan(sides, programs, options, folder)
     try:
         failed = {} if options.no_check else plan.check(jobs)
-        comparisons = _judged(plan.repetitions("first", jobs), failed)
-        calls = [comparison for comparison in comparisons if comparison.verdict.status in (rule.SLOW, rule.FAST)]
-        if calls:
-            again = {comparison.key: comparison for comparison in _judged(
-                plan.repetitions("second", jobs if 2 * len(calls) > len(comparisons) else _jobs_again(calls, options)), {})}
-            for comparison in calls:
-                _confirm(comparison, again.get(comparison.key))
+        first = plan.repetitions("first", jobs)
+        comparisons = _judged(first, failed)
+        calls = sum(_called(comparison) for comparison in comparisons)
+        unsettled = [comparison for comparison in comparisons
+                     if _called(comparison) or comparison.verdict.status == rule.AMBIGUOUS]
+        if unsettled:
+            second = plan.repetitions("second", jobs if 2 * len(unsettled) > len(comparisons) else _jobs_again(unsettled))
+            for comparison in unsettled:
+                _settle(comparison, first[comparison.key], second.get(comparison.key))
     except BaseException:
         say.close()
         say.line(f"finished repetitions are kept; to go on: --resume {_shown(folder)}")
         raise
     say.close()
-    notes = plan.notes + _notes(sides, comparisons, len(calls), options)
+    notes = plan.notes + _notes(sides, comparisons, calls, options)
     shutil.rmtree(folder)
     a, b = ({"name": side.name, "commit": side.commit, "dirty": side.dirty} for side in sides)
     ref = options.live + (f" --handicap {options.handicap:g}" if options.handicap else "")
@@ -289,17 +291,25 @@ def _raw(results):
             if result and result.times else None for result in results]
 
 
-def _confirm(comparison, second):
+def _called(comparison):
+    return comparison.verdict.status in (rule.SLOW, rule.FAST)
+
+
+def _settle(comparison, first, second):
+    """The second run decides, alone over a call and together with the first over what that left open."""
     if second is None:
         raise Failure(f"the second run did not measure {comparison.label}")
-    comparison.repetitions["second_run"] = second.repetitions
-    comparison.verdict = rule.confirmed(comparison.verdict, second.verdict)
+    a, b = first[0] + second[0], first[1] + second[1]
+    comparison.verdict = rule.settled(comparison.verdict, _verdict(comparison.key, *second, {}),
+                                      _verdict(comparison.key, a, b, {}))
+    comparison.a, comparison.b = _pooled(a), _pooled(b)
+    comparison.repetitions = {"a": _raw(a), "b": _raw(b)}
 
 
-def _jobs_again(calls, options):
-    """Jobs that run at least `calls`: a process a pass and dtype, as not every version has every dtype."""
+def _jobs_again(unsettled):
+    """Jobs that run at least `unsettled`: a process a pass and dtype, as not every version has every dtype."""
     groups = {}
-    for comparison in calls:
+    for comparison in unsettled:
         _, path, version, problem = comparison.key
         group = groups.setdefault((path, comparison.b.dtype), (set(), []))
         group[0].add(version)
@@ -310,7 +320,7 @@ def _jobs_again(calls, options):
 
 
 def _notes(sides, comparisons, first_calls, options):
-    calls = sum(comparison.verdict.status in (rule.SLOW, rule.FAST) for comparison in comparisons)
+    calls = sum(_called(comparison) for comparison in comparisons)
     notes = []
     if options.no_check:
         notes.append("note: values were not checked (--no-check)")

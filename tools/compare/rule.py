@@ -7,7 +7,7 @@ few consecutive rounds between records. A is the older side, B the newer, a rati
 import math
 import statistics
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 SLOW, FAST, SAME, AMBIGUOUS, MISSING, UNTRUSTED = "SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED"
@@ -86,16 +86,27 @@ def judge(a, b, interleaved=True, between=0.0, no_candle=""):
                    candle.ratio if candle else math.nan)
 
 
-def confirmed(first, second):
-    """A call that a second run bears out; otherwise AMBIGUOUS. The second run need not clear 3 x its own noise again: two
-    independent runs that both leave 1 behind, by 1 % and on the same side, are no coincidence."""
-    if first.status not in (SLOW, FAST):
-        return first
-    again = second.low > 1 if first.status == SLOW else second.high < 1
-    if again and side_of(second.ratio, LEAST_CHANGE) == side_of(second.cycles_ratio, LEAST_CHANGE) == first.status:
-        return first
-    seen = percent(second.ratio) if math.isfinite(second.ratio) else second.reason
-    return _with(first, AMBIGUOUS, f"not confirmed: {percent(first.ratio)}, in a second run {seen}")
+def settled(first, second, both):
+    """The verdict after a second run: `first` and `second` are the runs' own, `both` is that on all their repetitions.
+
+    A call stands if the second run bears it out; it need not clear 3 x its own noise again, as two independent runs that
+    both leave 1 behind, by 1 % and on the same side, are no coincidence. What the first run left open is decided by all
+    repetitions together, and is SLOW or FAST only if each run by itself points there.
+    """
+    called = first.status if first.status in (SLOW, FAST) else both.status
+    if called not in (SLOW, FAST) or both.status in (MISSING, UNTRUSTED):
+        return both
+    excludes_1 = second.low > 1 if called == SLOW else second.high < 1
+    points = {side_of(ratio, LEAST_CHANGE) for run in (first, second) for ratio in (run.ratio, run.cycles_ratio)}
+    if excludes_1 and points == {called}:
+        return both if both.status == called else first
+    reason = f"not confirmed: {percent(first.ratio)}, in a second run {percent(second.ratio)}"
+    return replace(both, status=AMBIGUOUS, reason=reason)
+
+
+def pooled(first, second):
+    """Repetitions of two runs as one."""
+    return Repetitions(first.seconds + second.seconds, first.cycles + second.cycles)
 
 
 def side_of(ratio, threshold):
@@ -228,10 +239,6 @@ def _call(time, cycles, candle, interleaved, no_candle):
         return AMBIGUOUS, (f"{percent(time.ratio)}, but against the opponent's plan, sampled in turn, {candle}: "
                            "--live decides")
     return time.side, ""
-
-
-def _with(verdict, status, reason):
-    return Verdict(**{**verdict.__dict__, "status": status, "reason": reason})
 
 
 def _over(values, candle):
