@@ -39,7 +39,7 @@ dtype = words[words.index("--dtype") + 1] if "--dtype" in words else None
 results = [r for r in made["results"] if dtype in (None, r["dtype"])]
 if "--benchmark_list_tests" in words:
     for r in results:
-        print(f"toy/fprop/v{{r['version']:02d}}_{{r['idea']}}/{{r['problem']}}")
+        print(f"toy/fprop/v{{r['version']:02d}}_{{r['idea']}}/{{r['problem']}}/iterations:1/manual_time")
     sys.exit(0)
 file = Path(words[words.index("--record") + 1])
 partial = Path(str(file) + ".partial")

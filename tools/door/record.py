@@ -35,7 +35,9 @@ def main(arguments):
     say.line(f"GPU build ({model})")
     if setup.ensure("cuda"):
         build.forget("cuda")
-    programs = {path: build.folder("cuda") / f"bench_{path.split('/')[0]}" for path in passes}
+    # Programs run in ROOT and are named from there, so that the commands in a record work in anybody's checkout.
+    folder = build.folder("cuda").relative_to(paths.ROOT)
+    programs = {path: folder / f"bench_{path.split('/')[0]}" for path in passes}
     build.build("cuda", targets=sorted({program.name for program in programs.values()}))
     kernels, _ = resources.collect(build.folder("cuda"))
     return Recording(options, programs, options.results, kernels, read_machine).run()
@@ -148,7 +150,8 @@ class Part:
         if done.returncode != 0:
             wrong = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             raise (UsageError if done.returncode == 2 else Failure)(wrong)
-        return [line for line in done.stdout.splitlines() if line.startswith(self.path + "/")]
+        # Google Benchmark adds how it counts and times: ".../iterations:1/manual_time".
+        return [line.split("/iterations:")[0] for line in done.stdout.splitlines() if line.startswith(self.path + "/")]
 
     def run(self, programs, plan, progress):
         progress.start(self.name)
@@ -156,7 +159,8 @@ class Part:
             progress.show(self.name, len(json.loads(self.file.read_text(encoding="utf-8"))["results"]))
             return
         resume = ["--resume"] if self.partial.exists() else []
-        command = [programs[self.path], *self.arguments, "--record", self.file, *resume]
+        file = os.path.relpath(self.file, paths.ROOT) if self.file.is_relative_to(paths.ROOT) else self.file
+        command = [programs[self.path], *self.arguments, "--record", file, *resume]
         with open(self.log, "a", encoding="utf-8") as log:
             process = subprocess.Popen(command, cwd=paths.ROOT, stdin=subprocess.DEVNULL, stdout=log,
                                        stderr=subprocess.STDOUT, env=tools.environment())
