@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from door.errors import Failure, UsageError  # noqa: E402
-from profiling import advice, keep, metrics, ncu, profile, record, show  # noqa: E402
+from profiling import advice, keep, metrics, ncu, profile, record, show, where  # noqa: E402
 
 ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -456,7 +456,7 @@ class Run(unittest.TestCase):
 
     def test_no_ncu(self):
         (self.folder / "ncu").unlink()
-        with mock.patch.object(ncu.glob, "glob", lambda pattern: []):
+        with mock.patch.object(where.glob, "glob", lambda pattern: []):
             self.fails(Failure, "no Nsight Compute .* package nsight-compute", "--version", "7")
 
     def test_ncu_is_found_beside_the_toolkit_the_newest_first(self):
@@ -464,9 +464,9 @@ class Run(unittest.TestCase):
         for number in ("9.1", "13.0", "12.8"):
             (self.folder / f"cuda-{number}" / "bin").mkdir(parents=True)
             path = self._program(f"cuda-{number}/bin/ncu", "")
-        real = ncu.glob.glob
+        real = where.glob.glob
         moved = lambda pattern: real(pattern.replace("/usr/local", str(self.folder)))  # noqa: E731
-        with mock.patch.object(ncu.glob, "glob", moved):
+        with mock.patch.object(where.glob, "glob", moved):
             self.assertEqual(ncu.find(), str(self.folder / "cuda-13.0/bin/ncu"))
             with mock.patch.dict(os.environ, {"CUDA_HOME": str(path.parents[1])}):
                 self.assertEqual(ncu.find(), str(path))

@@ -1,13 +1,13 @@
 """Runs Nsight Compute on one launch, and says in one line what stops it."""
 
-import glob
 import os
 import re
-import shutil
 import subprocess
 
 from door import run, tools
 from door.errors import Failure, UsageError
+
+from . import where
 
 _INSTALL = ("no Nsight Compute (ncu) on PATH, in CUDA_HOME/bin, /usr/local/cuda*/bin or /opt/nvidia/nsight-compute: it "
             "is part of the CUDA toolkit; alone it is the package nsight-compute of NVIDIA's apt and dnf repositories "
@@ -18,22 +18,11 @@ _PERMISSION = ("Nsight Compute may not read this GPU's counters (ERR_NVGPUCTRPER
 
 
 def find():
-    """Path of ncu, the newest of several. Throws Failure with what to install."""
-    path = shutil.which("ncu")
-    if path:
-        return path
-    homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    patterns = [os.path.join(home, "bin", "ncu") for home in homes]
-    patterns += ["/usr/local/cuda*/bin/ncu", "/opt/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu"]
-    for pattern in patterns:
-        for path in sorted(glob.glob(pattern), key=_numbers, reverse=True):
-            if os.access(path, os.X_OK):
-                return path
-    raise Failure(_INSTALL)
-
-
-def _numbers(path):
-    return [int(digits) for digits in re.findall(r"\d+", path)]
+    """Path of ncu. Throws Failure with what to install."""
+    path = where.find("ncu", "/opt/nvidia/nsight-compute/*/ncu")
+    if path is None:
+        raise Failure(_INSTALL)
+    return path
 
 
 def version(ncu):

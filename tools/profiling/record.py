@@ -122,6 +122,6 @@ def name(profile):
     """<date>_<sha>_<layer>_<pass>_vNN_<dtype>_<problem's words>: the file's stem."""
     environment = profile["environment"]
     words = [word for word in profile["problem"].split() if word != profile["dtype"]]
-    sha = (environment.get("commit") or "unknown")[:7]
+    sha = (environment.get("commit") or "unknown")[:7] + ("_dirty" if environment.get("dirty") else "")
     return "_".join([profile["created"][:10], sha, profile["layer"], profile["pass"], f"v{profile['version']:02d}",
                      profile["dtype"], "-".join(words)])

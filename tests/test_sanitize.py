@@ -1,0 +1,302 @@
+"""`./ladder sanitize` without a GPU: what counts as proven, clean and found, and every way that a run can end."""
+
+import contextlib
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from door.errors import Failure, UsageError  # noqa: E402
+from profiling import sanitize, sanitizer, where  # noqa: E402
+
+# What the tools print of their planted faults.
+FAULTS = {
+    "memcheck": "========= COMPUTE-SANITIZER\n========= Invalid __global__ write of size 4 bytes\n"
+                "=========     at void planted_memcheck_kernel<(bool)1>(int *)+0x70\n"
+                "=========     by thread (0,0,0) in block (0,0,0)\n"
+                "=========     Saved host backtrace up to driver entry point at kernel launch time\n"
+                "=========         Host Frame: main [0x1] in planted\nplanted: unspecified launch failure\n"
+                "========= ERROR SUMMARY: 129 errors\n",
+    "racecheck": "========= Error: Race reported between Write access at void planted_racecheck_kernel<(bool)1>(int *)"
+                 "+0x80\n=========     and Read access at planted_racecheck_kernel+0xa0 [384 hazards]\n"
+                 "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n",
+    "synccheck": "========= Barrier error detected. Divergent thread(s) in block\n"
+                 "=========     at void planted_synccheck_kernel<(bool)1>(int *, int)+0x90\n"
+                 "========= ERROR SUMMARY: 16 errors\n",
+    "initcheck": "========= Uninitialized __global__ memory read of size 4 bytes\n"
+                 "=========     at void planted_initcheck_kernel<(bool)1>(const int *, int *)+0x50\n"
+                 "========= ERROR SUMMARY: 128 errors\n",
+}
+
+
+def silence(tool):
+    if tool == "racecheck":
+        return "========= COMPUTE-SANITIZER\n========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"
+    return "========= COMPUTE-SANITIZER\nall well\n========= ERROR SUMMARY: 0 errors\n"
+
+
+class Outcomes(unittest.TestCase):
+    def test_silence_is_clean(self):
+        for tool in sanitizer.TOOLS:
+            self.assertEqual(sanitizer.outcome(silence(tool), 0), sanitizer.Outcome("clean", 0))
+
+    def test_findings_are_counted_whatever_the_exit_status(self):
+        for tool, count in (("memcheck", 129), ("racecheck", 1), ("synccheck", 16), ("initcheck", 128)):
+            for code in (0, 1, 9):
+                got = sanitizer.outcome(FAULTS[tool], code)
+                self.assertEqual((got.status, got.findings), ("findings", count))
+                self.assertTrue(got.report)
+        report = sanitizer.outcome(FAULTS["memcheck"], 9).report
+        self.assertEqual(report[0], "Invalid __global__ write of size 4 bytes")
+        self.assertFalse([line for line in report if "Host Frame" in line])
+
+    def test_the_tools_exit_status_alone_is_a_finding(self):
+        self.assertEqual(sanitizer.outcome(silence("memcheck"), 9).status, "findings")
+
+    def test_a_program_that_fails_by_itself(self):
+        got = sanitizer.outcome("bench: 3 failed\n" + silence("memcheck").replace("all well\n", ""), 1)
+        self.assertEqual((got.status, got.reason), ("failed", "the program's exit status was 1: bench: 3 failed"))
+
+    def test_no_summary_is_broken_and_never_clean(self):
+        for code in (0, 1, 255):
+            got = sanitizer.outcome("========= Error: couldn't find exit code.", code)
+            self.assertEqual(got.status, "broken")
+            self.assertIn("couldn't find exit code", got.reason)
+        self.assertEqual(sanitizer.outcome(silence("memcheck"), None).status, "broken")
+        self.assertEqual(sanitizer.outcome("", 0).status, "broken")
+
+
+class Proof(unittest.TestCase):
+    def proof(self, tool, fault=None, fault_code=9, clean=None, clean_code=0):
+        fault = FAULTS[tool] if fault is None else fault
+        clean = silence(tool) if clean is None else clean
+        return sanitizer.proof(tool, sanitizer.outcome(fault, fault_code), fault, sanitizer.outcome(clean, clean_code))
+
+    def test_every_tool_is_proven_by_its_own_fault(self):
+        for tool in sanitizer.TOOLS:
+            self.assertEqual(self.proof(tool), "")
+
+    def test_a_tool_that_does_not_fire_is_not_proven(self):
+        for tool in sanitizer.TOOLS:
+            self.assertIn("did not fire", self.proof(tool, fault=silence(tool), fault_code=0))
+            self.assertIn("did not fire", self.proof(tool, fault="crashed", fault_code=1))
+            self.assertIn("did not fire", self.proof(tool, fault=silence(tool), fault_code=9))
+
+    def test_another_fault_proves_nothing(self):
+        for tool in sanitizer.TOOLS:
+            for other in set(sanitizer.TOOLS) - {tool}:
+                self.assertIn("something else", self.proof(tool, fault=FAULTS[other]))
+        elsewhere = FAULTS["memcheck"].replace("planted_memcheck_kernel", "another_kernel")
+        self.assertIn("something else", self.proof("memcheck", fault=elsewhere))
+
+    def test_a_tool_that_cries_at_the_clean_twin_is_not_proven(self):
+        for tool in sanitizer.TOOLS:
+            self.assertIn("not silent", self.proof(tool, clean=FAULTS[tool], clean_code=9))
+            self.assertIn("not silent", self.proof(tool, clean="", clean_code=0))
+        self.assertIn("not silent", self.proof("memcheck", clean=silence("memcheck"), clean_code=1))
+
+
+class Planted(unittest.TestCase):
+    def test_every_tool_has_a_fault_and_a_twin_in_the_sources(self):
+        source = (ROOT / "tests" / "planted" / "planted.cu").read_text()
+        for tool in sanitizer.TOOLS:
+            self.assertIn(f"planted_{tool}_kernel<true>", source)
+            self.assertIn(f"planted_{tool}_kernel<false>", source)
+
+    def test_the_clean_twins_compute_what_they_should(self):
+        program = ROOT / "build" / "emulator" / "tests" / "planted"
+        if not program.exists():
+            self.skipTest(f"{program.relative_to(ROOT)} is not built")
+        for tool in sanitizer.TOOLS:
+            done = subprocess.run([program, tool, "clean"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout)
+        for wrong in (["memcheck", "fault"], ["valgrind", "clean"], ["memcheck", "both"], []):
+            self.assertEqual(subprocess.run([program, *wrong], stderr=subprocess.DEVNULL).returncode, 2)
+
+
+# A bench that writes its record, a planted program, and a compute-sanitizer that runs its program and then says what
+# the file <tool>.<fault|clean|bench> tells it to.
+BENCH = """\
+#!{python}
+import json, pathlib, sys
+if "--dtype" in sys.argv and "fp32" in sys.argv:
+    print("bench_conv3x3: nothing matched: no version of conv3x3/fprop has what was asked for", file=sys.stderr)
+    sys.exit(2)
+if "--benchmark_list_tests" in sys.argv:
+    sys.exit(0)
+checks = pathlib.Path(__file__).parent / "checks"
+results = [{{"verdict": {{"status": word}}}} for word in checks.read_text().split()]
+environment = {{"device": {{"name": "NVIDIA H200", "slug": "h200"}}, "commit": "9e0a464abc", "dirty": False}}
+pathlib.Path(sys.argv[sys.argv.index("--record") + 1]).write_text(
+    json.dumps({{"environment": environment, "results": results}}))
+"""
+PLANTED = "#!/bin/sh\nexit 0\n"
+SANITIZER = """\
+#!{python}
+import pathlib, subprocess, sys
+if sys.argv[1] == "--version":
+    print("NVIDIA (R) Compute Sanitizer\\nVersion 2025.3.1.0 (build 36400806) (public-release)")
+    sys.exit(0)
+here = pathlib.Path(__file__).parent
+tool = sys.argv[sys.argv.index("--tool") + 1]
+assert ("--num-cuda-barriers" in sys.argv) == (tool == "synccheck")
+at = next(i for i, word in enumerate(sys.argv) if i > 0 and word.startswith("/"))
+subprocess.run(sys.argv[at:], check=True)
+kind = sys.argv[-1] if sys.argv[-1] in ("fault", "clean") else "bench"
+code, _, words = (here / f"{{tool}}.{{kind}}").read_text().partition("\\n")
+print(words, end="")
+sys.exit(int(code))
+"""
+
+
+class Run(unittest.TestCase):
+    """The verb from its arguments to its record, on a GPU and a compute-sanitizer that are not there."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "tests").mkdir()
+        for name, text in (("bench_conv3x3", BENCH), ("tests/planted", PLANTED), ("compute-sanitizer", SANITIZER)):
+            path = self.folder / name
+            path.write_text(text.format(python=sys.executable))
+            path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        (self.folder / "checks").write_text("PASS PASS SKIP")
+        for tool in sanitizer.TOOLS:
+            self.says(tool, "fault", 9, FAULTS[tool])
+            self.says(tool, "clean", 0, silence(tool))
+            self.says(tool, "bench", 0, silence(tool))
+        for patch in (mock.patch.object(sanitize.device, "gpu", lambda: ("NVIDIA H200", "")),
+                      mock.patch.object(sanitize, "_built", lambda programs: self.folder),
+                      mock.patch.object(sanitize.new, "passes", lambda: ["conv3x3/fprop"]),
+                      mock.patch.object(sanitize.paths, "ROOT", self.folder),
+                      mock.patch.object(sanitize.paths, "layers", lambda: ["conv3x3"]),
+                      mock.patch.dict(os.environ, {"PATH": str(self.folder)})):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def says(self, tool, kind, code, words):
+        (self.folder / f"{tool}.{kind}").write_text(f"{code}\n{words}")
+
+    def sanitize(self, *arguments):
+        """(exit status, stdout, stderr)"""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = sanitize.main(list(arguments))
+        return status, out.getvalue(), err.getvalue()
+
+    def test_four_clean_tools(self):
+        status, out, _ = self.sanitize("--record")
+        self.assertEqual(status, 0, out)
+        for tool in sanitizer.TOOLS:
+            self.assertIn(f"{tool} ".ljust(11) + "proven", out)
+            self.assertRegex(out, rf"{tool} +yes +clean, 3 checks")
+        stem = self.folder / "results" / "h200"
+        data = json.loads(next(stem.glob("*_9e0a464_sanitizer.json")).read_text())
+        self.assertEqual((data["schema"], data["sanitizer"]), ("ladder.sanitizer/1", "2025.3.1.0"))
+        run = data["tools"]["synccheck"]["runs"][0]
+        self.assertEqual((run["status"], run["checks"]), ("clean", {"PASS": 2, "SKIP": 1}))
+        self.assertIn("--num-cuda-barriers 65536", run["command"])
+        self.assertIn("bench_conv3x3 --pass fprop --version all --set ci --check --opponent none", run["command"])
+        text = next(stem.glob("*_sanitizer.txt")).read_text()
+        self.assertIn("memcheck: reports its planted fault, not the clean twin", text)
+        self.assertIn("clean; 2 PASS, 1 SKIP", text)
+        self.sanitize("--record")
+        self.assertEqual(len(list(stem.glob("*_sanitizer_2.*"))), 2)
+
+    def test_a_finding_fails_and_is_shown(self):
+        self.says("racecheck", "bench", 9, FAULTS["racecheck"].replace("planted_racecheck", "conv3x3_fprop_v08"))
+        status, out, err = self.sanitize("conv3x3")
+        self.assertEqual(status, 1)
+        self.assertIn("conv3x3_fprop_v08_kernel", out)
+        self.assertRegex(out, r"racecheck +yes +findings")
+        self.assertIn("racecheck conv3x3/fprop: 1 finding", err)
+
+    def test_a_tool_that_does_not_fire_fails_and_is_not_used(self):
+        self.says("synccheck", "fault", 0, silence("synccheck"))
+        status, out, err = self.sanitize()
+        self.assertEqual(status, 1)
+        self.assertIn("synccheck  NOT PROVEN: it did not fire", out)
+        self.assertRegex(out, r"synccheck +NO +not run")
+        self.assertRegex(out, r"initcheck +yes +clean")
+        self.assertIn("synccheck is not proven", err)
+
+    def test_a_failed_check_under_a_silent_tool_fails(self):
+        self.says("memcheck", "bench", 1, "1 failed\n" + silence("memcheck"))
+        status, _, err = self.sanitize("--tool", "memcheck")
+        self.assertEqual(status, 1)
+        self.assertIn("exit status was 1", err)
+
+    def test_a_bench_that_checked_nothing_is_not_clean(self):
+        (self.folder / "checks").write_text("")
+        status, _, err = self.sanitize("--tool", "memcheck")
+        self.assertEqual(status, 1)
+        self.assertIn("nothing was checked", err)
+
+    def test_only_the_asked_tools_run(self):
+        _, out, _ = self.sanitize("conv3x3/fprop", "--tool", "memcheck,initcheck")
+        self.assertIn("memcheck", out)
+        self.assertNotIn("racecheck", out)
+
+    def test_the_benchs_own_line_comes_before_any_tool(self):
+        (self.folder / "memcheck.fault").unlink()  # whoever runs a tool would miss it
+        with self.assertRaisesRegex(UsageError, "bench_conv3x3: nothing matched"):
+            self.sanitize("--dtype", "fp32")
+
+    def test_no_gpu(self):
+        with mock.patch.object(sanitize.device, "gpu", lambda: (None, "no GPU: none here")):
+            with self.assertRaisesRegex(Failure, "sanitize needs a GPU: no GPU: none here"):
+                self.sanitize()
+
+    def test_a_missing_tool_is_fetched_else_one_line(self):
+        (self.folder / "compute-sanitizer").unlink()
+        asked = []
+
+        def fail(what, pins, folder, log):
+            asked.append((pins, folder))
+            raise Failure("no network\nat all")
+
+        with mock.patch.object(where.glob, "glob", lambda pattern: []), \
+                mock.patch.object(sanitize.wheels, "install", fail), \
+                self.assertRaisesRegex(Failure, "no compute-sanitizer .* could not be fetched") as caught:
+            self.sanitize()
+        self.assertEqual(len(str(caught.exception).splitlines()), 1)
+        self.assertRegex(asked[0][0][0], r"^nvidia-cuda-sanitizer-api==\d")
+
+    def test_a_run_that_hangs_is_stopped(self):
+        process = subprocess.Popen(["/bin/sleep", "60"])
+        with mock.patch.object(sanitize.say, "progress", lambda text: None):
+            self.assertIsNone(sanitize._wait(process, "hanging", limit=0.1))
+        self.assertIsNotNone(process.poll())
+
+
+class Usage(unittest.TestCase):
+    def wrong(self, words, *arguments, status=2):
+        done = subprocess.run([ROOT / "ladder", "sanitize", *arguments], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_wrong_usage_is_one_line_and_exit_2(self):
+        self.wrong("no layer 'conv4x4'; there are: conv3x3/fprop", "conv4x4")
+        self.wrong("no tool 'valgrind'; there are: memcheck, racecheck, synccheck, initcheck", "--tool", "valgrind")
+        self.wrong("unrecognized arguments: --fast", "--fast")
+
+    def test_without_a_gpu_it_says_so_and_exits_1(self):
+        if sanitize.device.gpu()[0] is not None:
+            self.skipTest("this machine has a GPU")
+        self.wrong("sanitize needs a GPU: no GPU", status=1)
+
+
+if __name__ == "__main__":
+    unittest.main()

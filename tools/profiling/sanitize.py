@@ -1,0 +1,258 @@
+"""`./ladder sanitize [layers...]`: compute-sanitizer's four tools over every version, each proven able to fire first."""
+
+import argparse
+import datetime
+import json
+import shlex
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from door import build, device, new, paths, say, setup, tools, wheels
+from door.errors import Failure, UsageError
+
+from . import keep, sanitizer, where
+
+SCHEMA = "ladder.sanitizer/1"
+PRESET = "cuda"
+_PIN = "nvidia-cuda-sanitizer-api==13.5.25"  # releases before 13.4 lack a program that the tool starts
+_PLANTED = "planted"
+_PLANTED_SECONDS = 180
+_INSTALL = ("no compute-sanitizer on PATH, in CUDA_HOME/bin or /usr/local/cuda*/bin, and it could not be fetched: it is "
+            f"part of the CUDA toolkit, alone the package cuda-sanitizer-13-0 or, from PyPI, {_PIN}")
+
+
+def main(arguments):
+    options = _parse(arguments)
+    chosen = _passes(options)
+    model, why = device.gpu()
+    if model is None:
+        raise Failure(f"sanitize needs a GPU: {why}; ./ladder test --sanitize checks kernels on the emulator")
+    program = _tool()
+    say.line(f"{PRESET} build ({model}), {program}")
+    folder = _built(sorted({f"bench_{path.split('/')[0]}" for path in chosen}))
+    with tempfile.TemporaryDirectory(prefix="ladder-sanitize-") as scratch:
+        session = _Session(options, program, folder, Path(scratch))
+        for path in chosen:
+            session.refuse_what_the_bench_refuses(path)
+        for tool in options.tool:
+            session.use(tool, chosen)
+        return session.finish(arguments)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UsageError(f"{self.prog}: {message}")
+
+
+def _parse(arguments):
+    parser = _Parser(prog="./ladder sanitize", allow_abbrev=False, description=__doc__)
+    parser.add_argument("layers", nargs="*", help="all by default; <layer> or <layer>/<pass>")
+    parser.add_argument("--tool", type=lambda words: words.split(","), default=list(sanitizer.TOOLS),
+                        help="some of " + ",".join(sanitizer.TOOLS))
+    parser.add_argument("--version", default="all", help="as the benchmark's (default: all)")
+    parser.add_argument("--dtype", help="as the benchmark's (default: all that a version has)")
+    parser.add_argument("--set", default="ci", help="of problems (default: ci)")
+    parser.add_argument("--record", action="store_true", help="keep the outcome as results/<device>/..._sanitizer.json")
+    options = parser.parse_args(arguments)
+    unknown = [tool for tool in options.tool if tool not in sanitizer.TOOLS]
+    if unknown:
+        raise UsageError(f"no tool '{unknown[0]}'; there are: {', '.join(sanitizer.TOOLS)}")
+    return options
+
+
+def _passes(options):
+    """The asked layers' passes, as <layer>/<pass>."""
+    known = [path for path in new.passes() if path.split("/")[0] in paths.layers()]
+    chosen = [path for path in known
+              if not options.layers or path in options.layers or path.split("/")[0] in options.layers]
+    for layer in options.layers:
+        if not any(layer in (path, path.split("/")[0]) for path in known):
+            raise UsageError(f"no layer '{layer}'; there are: {', '.join(known) or 'none yet'}")
+    if not chosen:
+        raise Failure("nothing to sanitize: dev/ has no versions")
+    return chosen
+
+
+def _tool():
+    """Path of compute-sanitizer, fetched where it is missing. Throws Failure."""
+    found = where.find("compute-sanitizer")
+    if found:
+        return found
+    try:
+        wheels.install("compute-sanitizer (18 MB)", [_PIN], "sanitizer", setup.LOG)
+    except Failure:
+        raise Failure(f"{_INSTALL} ({setup.LOG})") from None
+    return where.find("compute-sanitizer")
+
+
+def _built(programs):
+    if setup.ensure(PRESET):
+        build.forget(PRESET)
+    build.build(PRESET, targets=[*programs, _PLANTED])
+    return build.folder(PRESET)
+
+
+class _Session:
+    """The tools one after the other, and what they said."""
+
+    def __init__(self, options, program, folder, scratch):
+        self.options, self.program, self.folder, self.scratch = options, program, folder, scratch
+        self.tools = {}  # {tool: {"proven", "reason", "fault", "clean", "runs"}}, as in the record
+        self.environment = None
+
+    def use(self, tool, chosen):
+        """Proves `tool` and, if that went well, runs it over the benchmarks."""
+        planted = self.folder / "tests" / _PLANTED
+        fault, fault_said = self._run(tool, f"{tool}: its planted fault", [planted, tool, "fault"], _PLANTED_SECONDS)
+        clean, _ = self._run(tool, f"{tool}: the clean twin", [planted, tool, "clean"], _PLANTED_SECONDS)
+        reason = sanitizer.proof(tool, fault, fault_said, clean)
+        entry = {"proven": not reason, "reason": reason, "fault": fault.json(), "clean": clean.json(), "runs": []}
+        self.tools[tool] = entry
+        if reason:
+            print(f"{tool:<10} NOT PROVEN: it {reason}", flush=True)
+            return
+        print(f"{tool:<10} proven: it reports its planted fault ({fault.findings}) and nothing of the clean twin",
+              flush=True)
+        for path in chosen:
+            entry["runs"].append(self._sanitize(tool, path))
+
+    def refuse_what_the_bench_refuses(self, path):
+        """Throws UsageError with the bench's own line, before any tool has run for minutes."""
+        done = subprocess.run([*map(str, self._bench(path)), "--benchmark_list_tests"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=paths.ROOT,
+                              env=tools.environment())
+        if done.returncode != 0:
+            said = (done.stderr.strip() or done.stdout.strip() or "bench --benchmark_list_tests failed").splitlines()
+            raise (UsageError if done.returncode == 2 else Failure)(said[-1])
+
+    def _bench(self, path):
+        layer, pass_ = path.split("/")
+        dtype = ["--dtype", self.options.dtype] if self.options.dtype else []
+        return [self.folder / f"bench_{layer}", "--pass", pass_, "--version", self.options.version, "--set",
+                self.options.set, *dtype, "--check", "--opponent", "none", "--seed", "1"]
+
+    def _sanitize(self, tool, path):
+        file = self.scratch / f"{tool}_{path.replace('/', '_')}.json"
+        command = self._bench(path)
+        started = time.monotonic()
+        outcome, _ = self._run(tool, f"{tool}: {path}", [*command, "--record", file])
+        counts = self._counts(file)
+        if outcome.status == "clean" and not counts:
+            outcome = sanitizer.Outcome("broken", 0, "nothing was checked")
+        seconds = time.monotonic() - started
+        checks = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "no checks"
+        print(f"{tool:<10} {path}: {outcome.reason or 'clean'} ({checks}; {seconds:.0f} s)", flush=True)
+        for line in outcome.report:
+            print(f"           | {line}")
+        return {"path": path, "command": self._words(tool, command), "checks": counts, "seconds": seconds,
+                **outcome.json()}
+
+    def _counts(self, file):
+        """{status: how many} of the checks that the bench recorded."""
+        try:
+            recorded = json.loads(file.read_text(encoding="utf-8"))
+            self.environment = recorded["environment"]
+            counts = {}
+            for result in recorded["results"]:
+                status = result["verdict"]["status"]
+                counts[status] = counts.get(status, 0) + 1
+            return counts
+        except (OSError, ValueError, KeyError):
+            return {}
+
+    def _run(self, tool, what, command, limit=None):
+        """(Outcome, what was said): `command` under `tool`."""
+        log = self.scratch / "log"
+        with open(log, "w", encoding="utf-8") as file:
+            process = subprocess.Popen(
+                [self.program, "--tool", tool, *sanitizer.FLAGS.get(tool, []), "--error-exitcode",
+                 str(sanitizer.EXIT_ON_FINDING), *map(str, command)],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, cwd=paths.ROOT, env=tools.environment())
+            code = _wait(process, what, limit)
+        said = log.read_text(encoding="utf-8", errors="replace")
+        return sanitizer.outcome(said, code), said
+
+    def _words(self, tool, command):
+        shown = [str(word).replace(f"{paths.ROOT}/", "") for word in command]
+        return shlex.join(["compute-sanitizer", "--tool", tool, *sanitizer.FLAGS.get(tool, []), "--error-exitcode",
+                           str(sanitizer.EXIT_ON_FINDING), *shown])
+
+    def finish(self, arguments):
+        bad = [f"{tool} is not proven" for tool, entry in self.tools.items() if not entry["proven"]]
+        bad += [f"{tool} {run['path']}: {run['reason']}" for tool, entry in self.tools.items() for run in entry["runs"]
+                if run["status"] != "clean"]
+        print("\n" + table(self.tools))
+        if self.options.record:
+            self._record(arguments)
+        for line in bad:
+            say.line(line)
+        return 1 if bad else 0
+
+    def _record(self, arguments):
+        if self.environment is None:
+            raise Failure("sanitize --record: no run got as far as to name its device; nothing was kept")
+        created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        data = {"schema": SCHEMA, "created": created, "command": ["./ladder", "sanitize", *arguments],
+                "environment": self.environment, "sanitizer": _version(self.program), "tools": self.tools}
+        sha = self.environment["commit"][:7] + ("_dirty" if self.environment["dirty"] else "")
+        kept = keep.publish(paths.ROOT / "results" / self.environment["device"]["slug"],
+                            f"{created[:10]}_{sha}_sanitizer",
+                            {".json": json.dumps(data, indent=1) + "\n", ".txt": text(data)})
+        for path in kept.values():
+            print(f"record: {path}")
+
+
+def _wait(process, what, limit):
+    """The exit status, with the time on the screen; None after `limit` seconds."""
+    started = time.monotonic()
+    try:
+        while True:
+            try:
+                return process.wait(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                say.progress(f"{what} ... {time.monotonic() - started:.0f} s")
+            if limit and time.monotonic() - started > limit:
+                return None
+    finally:
+        say.close()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _version(program):
+    done = subprocess.run([program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env=tools.environment())
+    lines = [line for line in done.stdout.splitlines() if line.startswith("Version")]
+    return lines[0][len("Version ") :].split()[0] if lines else ""
+
+
+def table(entries):
+    """A row a tool, a column a pass."""
+    columns = sorted({run["path"] for entry in entries.values() for run in entry["runs"]})
+    rows = [["tool", "proven", *columns]]
+    for tool, entry in entries.items():
+        runs = {run["path"]: run for run in entry["runs"]}
+        cells = [f"{runs[path]['status']}, {sum(runs[path]['checks'].values())} checks" if path in runs else "not run"
+                 for path in columns]
+        rows.append([tool, "yes" if entry["proven"] else "NO", *cells])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip() for row in rows)
+
+
+def text(data):
+    """The record for reading."""
+    environment = data["environment"]
+    lines = [f"# compute-sanitizer {data['sanitizer']} on {environment['device']['name']}, {data['created']}, "
+             f"commit {environment['commit'][:7]}{'+' if environment['dirty'] else ''}", "", table(data["tools"])]
+    for tool, entry in data["tools"].items():
+        lines += ["", f"{tool}: " + ("reports its planted fault, not the clean twin" if entry["proven"]
+                                     else f"NOT PROVEN, it {entry['reason']}")]
+        lines += [f"    | {line}" for line in entry["fault"]["report"]]
+        for run in entry["runs"]:
+            checks = ", ".join(f"{count} {status}" for status, count in sorted(run["checks"].items()))
+            lines += ["", f"$ {run['command']}", f"{run['reason'] or 'clean'}; {checks or 'no checks'}"]
+            lines += [f"    | {line}" for line in run["report"]]
+    return "\n".join(lines) + "\n"

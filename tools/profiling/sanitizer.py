@@ -1,0 +1,80 @@
+"""What a run of compute-sanitizer says: clean, findings, or neither."""
+
+import re
+from dataclasses import asdict, dataclass, field
+
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+
+# synccheck follows no more mbarriers than the compiler counts, which is fewer than a kernel with a ring of them has.
+FLAGS = {"synccheck": ["--num-cuda-barriers", "65536"]}
+EXIT_ON_FINDING = 9
+
+# How each tool begins the report of its planted fault (tests/planted).
+MARKS = {
+    "memcheck": "Invalid __global__ write",
+    "racecheck": "Race reported",
+    "synccheck": "Barrier error detected",
+    "initcheck": "Uninitialized __global__ memory read",
+}
+
+_SUMMARY = re.compile(r"^=+ (?:ERROR SUMMARY: (\d+) errors?|RACECHECK SUMMARY: (\d+) hazards? displayed)", re.MULTILINE)
+_LINES_OF_FINDINGS = 12
+
+
+@dataclass
+class Outcome:
+    status: str  # "clean", "findings", "failed" (the program did, the tool had nothing to say) or "broken"
+    findings: int  # as the tool counts them
+    reason: str = ""  # one line; empty for clean
+    report: list = field(default_factory=list)  # the first lines of the findings
+
+    def json(self):
+        return asdict(self)
+
+
+def outcome(said, code):
+    """Of the tool's words and its exit status; None for a run that was killed for taking too long."""
+    found = _SUMMARY.findall(said)
+    if code is None:
+        return Outcome("broken", 0, "it took too long and was stopped")
+    if not found:
+        return Outcome("broken", 0, f"no summary, exit status {code}: {_last(said)}")
+    count = sum(int(errors or hazards) for errors, hazards in found)
+    if count:
+        return Outcome("findings", count, f"{count} finding{'s' if count > 1 else ''}", _report(said))
+    if code == EXIT_ON_FINDING:
+        return Outcome("findings", 0, f"exit status {code} without a finding in the summary", _report(said))
+    if code != 0:
+        return Outcome("failed", 0, f"the program's exit status was {code}: {_last(_own(said))}")
+    return Outcome("clean", 0)
+
+
+def proof(tool, fault, fault_said, clean):
+    """Why `tool` is not to be believed; empty if it reported its planted fault, by kind and kernel, and not the twin.
+
+    `fault`, `clean`: Outcomes of tests/planted; `fault_said`: the words of the former.
+    """
+    kernel = f"planted_{tool}_kernel"
+    if fault.status != "findings" or fault.findings == 0:
+        return f"did not fire on its planted fault: {fault.reason or 'it found nothing'}"
+    if MARKS[tool] not in fault_said or kernel not in fault_said:
+        return f"reported something else than its planted fault: {(fault.report or ['nothing'])[0]}"
+    if clean.status != "clean":
+        return f"is not silent on the clean twin: {clean.reason}"
+    return ""
+
+
+def _report(said):
+    lines = [re.sub(r"^=+ ?", "", line).rstrip() for line in said.splitlines() if line.startswith("=====")]
+    lines = [line for line in lines if line and not line.startswith("COMPUTE-SANITIZER") and "Host Frame" not in line
+             and "Saved host backtrace" not in line and "SUMMARY" not in line]
+    return lines[:_LINES_OF_FINDINGS]
+
+
+def _own(said):
+    return "\n".join(line for line in said.splitlines() if not line.startswith("====="))
+
+
+def _last(said):
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
