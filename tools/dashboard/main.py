@@ -1,0 +1,54 @@
+"""`./ladder dashboard`: writes results/index.html from the records, or says whether it is theirs."""
+
+import argparse
+import os
+from pathlib import Path
+
+from door import paths, say
+from door.errors import UsageError
+
+from . import library, model, page, sources
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UsageError(f"{self.prog}: {message}")
+
+
+def main(arguments):
+    parser = _Parser(prog="./ladder dashboard", allow_abbrev=False, description="One page of every record, for a browser.")
+    parser.add_argument("--out", type=Path, help="results/index.html by default")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is not that of the records")
+    parser.add_argument("--strict", action="store_true", help="exit 1 if a record cannot be shown")
+    parser.add_argument("--root", type=Path, default=paths.ROOT, help="the tree whose results/ and dev/ are shown")
+    options = parser.parse_args(arguments)
+    out = options.out or options.root / "results" / "index.html"
+    return check(options.root, out) if options.check else write(options.root, out, options.strict)
+
+
+def check(root, out):
+    if out.exists() and page.digest_of(out.read_text(encoding="utf-8")) == sources.digest(root):
+        return 0
+    say.line(f"{out} is not that of the present records; run ./ladder dashboard")
+    return 1
+
+
+def write(root, out, strict=False):
+    from compare.records import compare
+
+    digest = sources.digest(root)
+    records, bad, profiles = sources.read(root)
+    for entry in bad:
+        say.line(f"not shown: {entry['file']}: {entry['reason']}")
+    data = model.build(root, records, bad, profiles, compare)
+    text = page.render(data, digest, library.source())
+    aside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(out)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {out}: {error.strerror}") from None
+    say.line(f"{out}: {len(data['series'])} kernels in {len(records)} records, {len(text.encode()) / 1e3:.0f} kB"
+             + (f"; {len(bad)} not shown" if bad else ""))
+    return 1 if bad and strict else 0

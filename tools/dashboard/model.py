@@ -1,0 +1,207 @@
+"""What the page shows, as plain dicts and lists: series of results, the newest of each judged against the one before.
+
+A series is one kernel on one problem and device: (device, path, version, problem). Times are seconds with seven digits,
+missing figures None. Nothing here knows HTML.
+"""
+
+import math
+from pathlib import Path
+
+import ladder_records
+
+from . import history, ideas
+
+VERDICTS = ("SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED")
+FIRST = "FIRST"  # a series with one record has nothing to be compared with
+UNTIMED = "UNTIMED"  # without a time in either of the two
+_FIGURES = ("ratio", "low", "high", "noise", "threshold", "cycles_ratio")
+STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED")  # a point's code in the packed history is its place here
+
+
+def build(root, records, bad, profiles, compare):
+    """The page's data but for its long columns, which are in "histories" and "samples" for page.py to pack.
+
+    `records` as of ladder_records.load_all, oldest first; `bad` and `profiles` as of sources.py; `compare(a, b)` gives the
+    Comparisons of two records.
+    """
+    numbers = {id(record): number for number, record in enumerate(records)}
+    all_points = _points(records)
+    verdicts = _verdicts(all_points, compare)
+    series, histories, samples = [], [], []
+    for key in sorted(all_points):
+        points = all_points[key]
+        series.append(_series(key, points, numbers, verdicts.get(key)))
+        histories.append([_packed_point(result, numbers) for result in points])
+        samples.append([_samples(result) for result in _newest_timed(points)])
+    paths = sorted({entry["path"] for entry in series})
+    return {
+        "records": [_record(record) for record in records],
+        "series": series,
+        "ladders": {path: ideas.of_ladder(root, path) for path in paths},
+        "shapes": {layer: _shapes(root, layer) for layer in sorted({path.split("/")[0] for path in paths})},
+        "profiles": profiles,
+        "bad": bad,
+        "histories": histories,
+        "samples": samples,
+    }
+
+
+def _points(records):
+    """{key: its Results that say something, oldest first}.
+
+    What was not judged is no figure of merit, and a later check without times takes no time away.
+    """
+    points = {}
+    for record in records:
+        for result in record.results:
+            if result.status == "UNCHECKED" or (result.status == "PASS" and result.times is None):
+                continue
+            points.setdefault(result.key, []).append(result)
+    return points
+
+
+def _verdicts(all_points, compare):
+    """{key: Verdict} of the newest against the one before. Records are compared once a pair, not once a series."""
+    pairs = {}
+    for key, points in all_points.items():
+        if len(points) > 1:
+            before, newest = points[-2].record, points[-1].record
+            pairs.setdefault((id(before), id(newest)), (before, newest, set()))[2].add(key)
+    verdicts = {}
+    for before, newest, keys in pairs.values():
+        for comparison in compare(before, newest):
+            if comparison.key in keys:
+                verdicts[comparison.key] = comparison.verdict
+    return verdicts
+
+
+def _series(key, points, numbers, verdict):
+    device, path, version, problem = key
+    newest = points[-1]
+    timed = _newest_timed(points)
+    entry = {
+        "device": device, "path": path, "version": version, "problem": problem, "dtype": newest.dtype,
+        "shape": " ".join(word for word in problem.split() if word != newest.dtype),
+        "idea": newest.idea, "status": newest.status, "reason": newest.reason, "record": numbers[id(newest.record)],
+        "command": newest.command, "flops": number(newest.flops), "bytes": number(newest.min_bytes),
+        "roofline": number(newest.roofline), "error": number(newest.error), "worst": number(newest.worst_over_bound),
+        "opponent": newest.opponent, "opponentReason": newest.opponent_reason, "plan": newest.best_plan,
+        "opponentError": number(newest.opponent_error),
+        "times": _times(newest.times), "opponentTimes": _times(newest.opponent_times),
+        "heuristic": number(newest.heuristic_times.median) if newest.heuristic_times else None,
+        "verdict": _verdict(points, verdict), "breaks": _breaks(points, numbers), "steps": _steps(points, numbers),
+        "timed": [numbers[id(result.record)] for result in timed],
+        "kernels": _kernels(newest),
+    }
+    return entry
+
+
+def _times(times):
+    if times is None:
+        return None
+    return {"median": number(times.median), "low": number(times.low), "high": number(times.high),
+            "warm": number(times.warm_median), "throttled": times.throttled}
+
+
+def _verdict(points, verdict):
+    if verdict is None and points[-1].status == "UNTRUSTED":
+        return {"status": "UNTRUSTED", "reason": points[-1].reason}
+    if verdict is None and len(points) > 1:
+        return {"status": UNTIMED, "reason": "no time in either record"}
+    if verdict is None:
+        return {"status": FIRST, "reason": "the only record of it"}
+    figures = {name: number(getattr(verdict, name)) for name in _FIGURES}
+    return {"status": verdict.status, "reason": verdict.reason, **figures}
+
+
+def _kernels(result):
+    """Registers, shared memory and spills of the version's kernels, or None in a record from before they were kept."""
+    stem = f"dev/{result.path}/v{result.version:02d}_"
+    arch = str(result.record.environment["device"].get("arch", ""))
+    mine = [kernel for kernel in result.record.kernels if str(kernel.get("file", "")).startswith(stem)]
+    mine = [kernel for kernel in mine if arch in str(kernel.get("arch", ""))] or mine
+    if not mine:
+        return None
+    return {
+        "registers": max(kernel["registers"] for kernel in mine),
+        "smem": max(kernel["static_smem_bytes"] for kernel in mine),
+        "spills": sum(kernel["spill_store_bytes"] + kernel["spill_load_bytes"] for kernel in mine),
+    }
+
+
+def _breaks(points, numbers):
+    """Where what a time depends on besides the source has changed: [[record, "driver 13.0 -> 13.1, ..."]]."""
+    found = []
+    for before, after in zip(points, points[1:]):
+        old, new = before.record.fingerprint, after.record.fingerprint
+        changed = [f"{name} {old.get(name)} → {new.get(name)}" for name in sorted({*old, *new})
+                   if name != "library" and old.get(name) != new.get(name)]
+        if before.opponent and after.opponent and before.opponent != after.opponent:
+            changed.append(f"library {before.opponent} → {after.opponent}")
+        if changed:
+            found.append([numbers[id(after.record)], ", ".join(changed)])
+    return found
+
+
+def _steps(points, numbers):
+    """[[record, seconds before, seconds after]]; across a change of machine or driver no step is looked for."""
+    timed = [result for result in points if _is_timed(result)]
+    starts = {at for at in range(1, len(timed)) if timed[at].record.fingerprint != timed[at - 1].record.fingerprint}
+    found, begin = [], 0
+    for end in [*sorted(starts), len(timed)]:
+        run = timed[begin:end]
+        for at, before, after in history.steps([result.times.median for result in run]):
+            found.append([numbers[id(run[at].record)], number(before), number(after)])
+        begin = end
+    return found
+
+
+def _packed_point(result, numbers):
+    times = result.times if _is_timed(result) else None
+    opponent = result.opponent_times.median if result.opponent_times else None
+    return (numbers[id(result.record)], times and times.median, times and times.low, times and times.high, opponent,
+            STATUSES.index(result.status))
+
+
+def _samples(result):
+    return result.times.seconds, result.times.clocks
+
+
+def _newest_timed(points):
+    """The newest two Results with times, the older first."""
+    return [result for result in points if _is_timed(result)][-2:]
+
+
+def _is_timed(result):
+    return result.times is not None and result.status == "PASS"
+
+
+def _record(record):
+    device = record.environment["device"]
+    calibration = record.calibration or {}
+    return {
+        "file": f"{record.device}/{record.file.name}", "device": record.device, "name": record.device_name,
+        "created": record.created, "commit": record.short, "results": len(record.results),
+        "driver": device.get("driver"), "runtime": device.get("runtime"), "compiler": record.environment.get("compiler"),
+        "flags": record.environment.get("flags"), "library": record.fingerprint.get("library"),
+        "clock": number(device.get("max_sm_clock_hz")), "clockSeen": number(calibration.get("max_sm_clock_hz")),
+        "copy": number(calibration.get("copy_bytes_per_s")), "dram": number(device.get("dram_bytes_per_s")),
+        "sms": device.get("num_sms"), "failure": calibration.get("failure", ""),
+    }
+
+
+def _shapes(root, layer):
+    """{set: {problem without its dtype: name}} of the layer's shapes.txt."""
+    file = Path(root) / "dev" / layer / "shapes.txt"
+    if not file.exists():
+        return {}
+    lines = (line.split("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines())
+    sets = [line.strip("[]") for line in lines if line.startswith("[")]
+    return {name: ladder_records.problems_of_set(root, layer, name) for name in sets}
+
+
+def number(value):
+    """Seven digits are more than any figure here is good for; None for what JSON has no word for."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.7g}")

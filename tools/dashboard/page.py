@@ -1,0 +1,246 @@
+"""Puts the page together: the model as packed data for the scripts, and as plain HTML for whoever has none.
+
+Every word that comes from a record goes through escape() here and through textContent in the scripts.
+"""
+
+import html
+import re
+from pathlib import Path
+
+from ladder_records import geometric_mean
+
+from . import library, model, pack
+
+_HERE = Path(__file__).resolve().parent
+_SCRIPTS = ["unpack", "words", "state", "plots", "strip", "heat", "rungs", "kernel", "roofline", "accuracy", "profiles",
+            "results", "main"]
+_SLOT = re.compile(r"\{\{(\w+)\}\}")
+
+_DIGEST = re.compile(r'<meta name="ladder-inputs" content="([0-9a-f]{64})">')
+
+_VERDICT_WORDS = {
+    "SLOW": ("▲", "slower than before"),
+    "FAST": ("▼", "faster than before"),
+    "SAME": ("=", "no change that counts"),
+    "AMBIGUOUS": ("≈", "too noisy to tell"),
+    "MISSING": ("–", "timed before, not now"),
+    "UNTRUSTED": ("!", "a time that cannot be"),
+}
+
+
+def render(data, digest, chart_js):
+    """The page's text."""
+    packed = {key: value for key, value in data.items() if key not in ("histories", "samples")}
+    packed["points"] = [len(points) for points in data["histories"]]
+    packed["sampleCounts"] = [[len(seconds) for seconds, _ in of_series] for of_series in data["samples"]]
+    columns = [column for of_series in data["samples"] for column in of_series]
+    samples = [value for seconds, _ in columns for value in seconds] + [value for _, clocks in columns for value in clocks]
+    slots = {
+        "digest": digest,
+        "css": _read("page.css"),
+        "title": escape(_title(data)),
+        "dateline": _dateline(data),
+        "headline": escape(headline(data["series"])),
+        "strip": _strip(data["series"]),
+        "standing": _standing(data["series"], data["records"]),
+        "rows": "\n".join(_row(series, data["records"]) for series in data["series"]),
+        "records": "\n".join(_record(record) for record in reversed(data["records"])),
+        "bad": _bad(data["bad"]),
+        "empty": "" if data["series"] else _read("empty.html"),
+        "state": "full" if data["series"] else "bare",
+        "data": pack.text(packed),
+        "histories": pack.columns(data["histories"]),
+        "samples": pack.floats(samples),
+        "library": library.embedded(chart_js),
+        "license": escape(library.LICENSE),
+        "scripts": "\n".join(_read(f"{name}.js") for name in _SCRIPTS),
+    }
+    return _SLOT.sub(lambda found: slots[found[1]], _read("page.html"))
+
+
+def digest_of(page):
+    """The inputs' digest that a page was made of, or None."""
+    found = _DIGEST.search(page)
+    return found[1] if found else None
+
+
+def headline(series):
+    """The page's first sentence."""
+    counts = _counts(series)
+    if not series:
+        return "Nothing has been measured yet."
+    compared = sum(counts.values())
+    if not compared:
+        return f"Nothing to compare yet: each of the {len(series)} kernels has one record."
+    if counts["SLOW"]:
+        return f"{_kernels(counts['SLOW'])} became slower."
+    suffix = f", {_kernels(counts['UNTRUSTED'])} cannot be trusted" if counts["UNTRUSTED"] else ""
+    return f"No kernel became slower{suffix}."
+
+
+def escape(value):
+    return html.escape(str(value), quote=True)
+
+
+def ratio(series):
+    """The opponent's time over the version's, or None."""
+    if series["status"] != "PASS" or not series["times"] or not series["opponentTimes"]:
+        return None
+    return series["opponentTimes"]["median"] / series["times"]["median"]
+
+
+def _title(data):
+    names = sorted({record["name"] for record in data["records"]})
+    return "Ladder" + (f": kernels on {', '.join(names)}" if names else "")
+
+
+def _dateline(data):
+    """One line a device: when, which commit, which machine."""
+    lines = []
+    for device in sorted({record["device"] for record in data["records"]}):
+        newest = [record for record in data["records"] if record["device"] == device][-1]
+        facts = [newest["name"], f"newest record {_day(newest['created'])}", f"commit {newest['commit']}",
+                 f"driver for CUDA {newest['driver']}", _clock(newest), newest["library"]]
+        lines.append(f'<p class="dateline" data-device="{escape(device)}">'
+                     + " · ".join(escape(fact) for fact in facts if fact) + "</p>")
+    return "\n".join(lines)
+
+
+def _clock(record):
+    if not record["clock"]:
+        return ""
+    seen = f", {record['clockSeen'] / 1e6:.0f} MHz seen" if record["clockSeen"] else ""
+    return f"SM clock up to {record['clock'] / 1e6:.0f} MHz{seen}"
+
+
+def _strip(series):
+    counts = _counts(series)
+    tiles = []
+    for verdict in model.VERDICTS:
+        sign, words = _VERDICT_WORDS[verdict]
+        tiles.append(f'<li><a class="tile {verdict.lower()}" data-verdict="{verdict}" href="#results">'
+                     f'<span class="sign" aria-hidden="true">{sign}</span> <b>{counts[verdict]}</b> '
+                     f'<span class="name">{verdict}</span> <span class="words">{words}</span></a></li>')
+    return "\n".join(tiles)
+
+
+def _counts(series):
+    return {verdict: sum(entry["verdict"]["status"] == verdict for entry in series) for verdict in model.VERDICTS}
+
+
+def _standing(series, records):
+    """A row a ladder and dtype: its fastest version over the shapes it was timed on."""
+    names = {record["device"]: record["name"] for record in records}
+    rows = []
+    for key in sorted({(entry["device"], entry["path"], entry["dtype"]) for entry in series}, key=_dtype_order):
+        of_key = [entry for entry in series if (entry["device"], entry["path"], entry["dtype"]) == key]
+        best = _best_version(of_key)
+        if not best:
+            continue
+        version, idea, ratios = best
+        shapes = len({entry["shape"] for entry in of_key})
+        rows.append(
+            f'<tr data-device="{escape(key[0])}" data-path="{escape(key[1])}" data-dtype="{escape(key[2])}">'
+            f"<th scope=row>{escape(key[1])} <span class=dtype>{escape(key[2])}</span></th>"
+            f"<td>v{version:02d} {escape(idea.replace('_', ' '))}</td>"
+            f"<td class=n><b>{geometric_mean(ratios):.2f}</b> ×</td><td class=n>{min(ratios):.2f} to {max(ratios):.2f}</td>"
+            f"<td class=n>{len(ratios)} of {shapes}</td><td>{escape(names[key[0]])}</td></tr>")
+    return "\n".join(rows)
+
+
+def _best_version(series):
+    """(version, idea, ratios) of the version with the largest geometric mean; None if none was timed beside an opponent."""
+    found = []
+    for version in {entry["version"] for entry in series}:
+        mine = [entry for entry in series if entry["version"] == version]
+        ratios = [value for value in map(ratio, mine) if value]
+        if ratios:
+            found.append((geometric_mean(ratios), version, mine[0]["idea"], ratios))
+    return max(found)[1:] if found else None
+
+
+def _dtype_order(key):
+    order = ["fp32", "tf32", "bf16", "fp16"]
+    return key[0], key[1], (order + [key[2]]).index(key[2])
+
+
+def _row(series, records):
+    times = series["times"] if series["status"] == "PASS" else None
+    cells = [
+        f'<th scope=row>{escape(series["path"])} v{series["version"]:02d} '
+        f'<span class=idea>{escape(series["idea"].replace("_", " "))}</span></th>',
+        f'<td class=problem>{escape(series["shape"])}</td>',
+        f'<td>{escape(series["dtype"])}</td>',
+        _figure(times and times["median"] * 1e6),
+        f"<td class=n>{_interval(times)}</td>",
+        _figure(times and times["warm"] and times["warm"] * 1e6),
+        _figure(times and series["flops"] and series["flops"] / times["median"] * 1e-12),
+        _figure(ratio(series)),
+        _figure(times and series["roofline"] and 100 * series["roofline"] / times["median"]),
+        f'<td class=n>{_tiny(series["error"])}</td>',
+        f'<td title="{escape(series["reason"])}">{escape(series["status"])}</td>',
+        f'<td title="{escape(series["verdict"]["reason"])}">{_against_previous(series["verdict"])}</td>',
+        f'<td>{escape(records[series["record"]]["commit"])}</td>',
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _figure(value):
+    return f"<td class=n>{figure(value)}</td>"
+
+
+def figure(value):
+    """Three digits or more, nothing where there is nothing."""
+    if value is None:
+        return ""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _interval(times):
+    if not times or times["low"] is None or times["high"] is None:
+        return ""
+    return f"{figure(times['low'] * 1e6)} to {figure(times['high'] * 1e6)}"
+
+
+def _tiny(value):
+    return "" if value is None else f"{value:.1e}"
+
+
+def _against_previous(verdict):
+    if verdict["status"] == model.FIRST:
+        return "first"
+    change = verdict.get("ratio")
+    return escape(verdict["status"]) + (f" {100 * (change - 1):+.1f} %" if change else "")
+
+
+def _record(record):
+    cells = [record["created"].replace("T", " ").rstrip("Z"), record["commit"], record["name"], record["results"],
+             record["library"], f"{record['driver']} / {record['runtime']}", _megahertz(record["clock"]),
+             f"{record['copy'] / 1e12:.2f}" if record["copy"] else "", record["file"]]
+    failure = f'<tr class=failure><td colspan=9>{escape(record["failure"])}</td></tr>' if record["failure"] else ""
+    return "<tr>" + "".join(f"<td>{escape('' if cell is None else cell)}</td>" for cell in cells) + "</tr>" + failure
+
+
+def _bad(bad):
+    if not bad:
+        return ""
+    items = "\n".join(f"<li><code>{escape(entry['file'])}</code> {escape(entry['reason'])}</li>" for entry in bad)
+    count = "1 record is" if len(bad) == 1 else f"{len(bad)} records are"
+    return (f'<aside class="bad" id="bad" role="note"><h2>{count} not shown</h2><p>They contradict themselves or cannot be '
+            f"read, so nothing of them is drawn or counted.</p><ul>{items}</ul></aside>")
+
+
+def _megahertz(hertz):
+    return f"{hertz / 1e6:.0f}" if hertz else ""
+
+
+def _day(created):
+    return created[:16].replace("T", " ") + " UTC"
+
+
+def _kernels(count):
+    return "1 kernel" if count == 1 else f"{count} kernels"
+
+
+def _read(name):
+    return (_HERE / name).read_text(encoding="utf-8")

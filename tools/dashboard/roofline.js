@@ -1,0 +1,89 @@
+// The roofline: each shape is a column at its arithmetic intensity, climbed from the first version to the last.
+
+function drawRoofline(data) {
+  const at = focus(data);
+  const all = at ? chosen(data).filter((series) => inFocus(series, at) && passed(series) && series.flops && series.bytes) : [];
+  byId("limits-plot").hidden = !all.length;
+  if (!all.length) {
+    byId("limits-lead").textContent = "Nothing passes the filters.";
+    noPlot("limits-plot");
+    fill(byId("limits-legend"));
+    return;
+  }
+  const roofs = roofsOf(data, at, all);
+  const intensity = (series) => series.flops / series.bytes;
+  const rate = (series, seconds = series.times.median) => series.flops / seconds / 1e12;
+  const shapes = unique(all.map((series) => series.shape)).sort(shapeOrder(data, at.path));
+  const kernel = kernelOf(data);
+  const bold = shapes.includes(kernel?.shape) ? kernel.shape : shapes[0];
+  const column = (shape) => all.filter((series) => series.shape === shape).sort((one, other) => one.version - other.version);
+  const point = (series, word) => ({x: intensity(series), y: rate(series), series, word});
+  const newest = Math.max(...all.map((series) => series.version));
+  const opponents = all.filter((series) => series.opponentTimes && series.version === column(series.shape).at(-1).version);
+
+  const xs = all.map(intensity);
+  const left = Math.min(...xs) / 3, right = Math.max(...xs) * 3;
+  const roofLine = (bandwidth, peak) => [left, ...(peak ? [peak / bandwidth] : []), right]
+    .filter((x) => x >= left && x <= right).map((x) => ({x, y: Math.min(bandwidth * x, peak || Infinity) / 1e12}));
+  const datasets = [
+    {label: `versions of ${bold}`, data: column(bold).map((series) => point(series, versionName(series.version))),
+      borderColor: colour("ink"), backgroundColor: colour("fast"), borderWidth: 1.5, pointRadius: 5, showLine: true},
+    ...shapes.filter((shape) => shape !== bold).map((shape) => ({
+      label: "", data: column(shape).map((series) => point(series)), borderColor: faded("soft", 0.35), borderWidth: 1,
+      backgroundColor: column(shape).map((series) => faded("fast", series.version === newest ? 0.9 : 0.3)),
+      pointBorderWidth: 0, pointRadius: column(shape).map((series) => series.version === newest ? 4 : 2.5), showLine: true})),
+    {label: opponents[0]?.opponent || "", data: opponents.map((series) =>
+      ({x: intensity(series), y: rate(series, series.opponentTimes.median), series, opponent: true})),
+    borderColor: colour("slow"), backgroundColor: "transparent", borderWidth: 1.5, pointStyle: "triangle", pointRadius: 5.5},
+    roofs.copy && {label: "measured copy bandwidth", data: roofLine(roofs.copy, roofs.peak), borderColor: colour("ink"),
+      borderWidth: 2, pointRadius: 0, pointHitRadius: 0, showLine: true},
+    roofs.dram && {label: "announced bandwidth", data: roofLine(roofs.dram, roofs.peak), borderColor: colour("soft"),
+      borderWidth: 1, borderDash: [3, 3], pointRadius: 0, pointHitRadius: 0, showLine: true},
+  ].filter(Boolean);
+  byId("limits-lead").textContent = `${at.path} in ${at.dtype}. Up is faster; a column is one shape, climbed from the first `
+    + "version to the last. What lies under the slanted roof waits for memory, what lies under the flat one for arithmetic.";
+  plot("limits-plot", `Roofline of ${at.path} ${at.dtype}: ${shapes.length} shapes, the fastest ${figure(roofs.best / 1e12)} TFLOP/s`, {
+    type: "scatter",
+    data: {datasets},
+    options: {
+      scales: {
+        x: axis("floating-point operations a byte of least traffic", {type: "logarithmic", min: left, max: right, ticks: {callback: plainTick}}),
+        y: axis("TFLOP/s, cold", {type: "logarithmic", ticks: {callback: plainTick}}),
+      },
+      plugins: {
+        legend: {align: "start", labels: {boxWidth: 18, boxHeight: 6, usePointStyle: false, filter: (item) => item.text}},
+        marks: {lines: [{y: roofs.best / 1e12, label: `fastest measured, ${figure(roofs.best / 1e12)} TFLOP/s`, dash: [2, 3], colour: colour("soft")}]},
+        tooltip: {filter: (item) => item.raw.series, callbacks: {label: rooflineLabel}},
+      },
+    },
+  });
+  drawRoofLegend(roofs, at);
+}
+
+// Ceilings in FLOP/s and bytes/s. The peak follows from a result whose roofline is arithmetic, not traffic.
+function roofsOf(data, at, all) {
+  const record = data.records.filter((one) => one.device === at.device && one.copy).at(-1);
+  const dram = data.records.filter((one) => one.device === at.device && one.dram).at(-1)?.dram;
+  const bound = all.find((series) => series.roofline && dram && series.roofline > 1.001 * series.bytes / dram);
+  const rates = all.flatMap((series) => [series.flops / series.times.median,
+    series.opponentTimes ? series.flops / series.opponentTimes.median : 0]);
+  return {copy: record?.copy, dram, peak: bound ? bound.flops / bound.roofline : null, best: Math.max(...rates)};
+}
+
+function rooflineLabel(item) {
+  const {series, opponent} = item.raw;
+  const who = opponent ? series.opponent : versionName(series.version);
+  return `${who} ${series.shape}: ${figure(item.parsed.y)} TFLOP/s at ${figure(item.parsed.x)} FLOP/B`;
+}
+
+function drawRoofLegend(roofs, at) {
+  fill(byId("limits-legend"),
+    roofs.copy ? el("span", {}, `Copy bandwidth, measured by the stopwatch's calibration: ${figure(roofs.copy / 1e12)} TB/s.`) : "",
+    roofs.dram ? el("span", {}, `Announced by the driver: ${figure(roofs.dram / 1e12)} TB/s.`) : "",
+    roofs.peak ? el("span", {}, `Peak in ${at.dtype}, from the SMs' rates at the highest clock: ${figure(roofs.peak / 1e12)} TFLOP/s.`) : "");
+}
+
+function plainTick(value) {
+  const digit = Number(value.toPrecision(1)) / 10 ** Math.floor(Math.log10(value) + 1e-9);
+  return [1, 2, 5].includes(Math.round(digit)) ? String(Number(value.toPrecision(2))) : "";
+}

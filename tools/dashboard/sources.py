@@ -1,0 +1,91 @@
+"""What the page is made of: records, profiles, the ladders' own words and the page's code, and one digest of them all."""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+
+import ladder_records
+
+from . import ideas
+
+PROFILE_SCHEMA = "ladder.profile/1"
+_CODE = Path(__file__).resolve().parent
+
+
+def read(root):
+    """(records, bad, profiles): bad is a list of {"file", "reason"} for whatever cannot be believed."""
+    results = Path(root) / "results"
+    records, wrong = ladder_records.load_all(results)
+    bad = [_split(error, results) for error in wrong]
+    profiles = []
+    for file in sorted(results.glob("*/profiles/*.json")):
+        try:
+            profiles.append(_profile(file, results))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            bad.append({"file": str(file.relative_to(results)), "reason": f"not a profile: {_one_line(error)}"})
+    return records, bad, profiles
+
+
+def digest(root):
+    """Tells whether a page was made of what is there now, without making it again."""
+    results = Path(root) / "results"
+    total = hashlib.sha256()
+    for file in sorted([*results.glob("*/*.json"), *results.glob("*/profiles/*.json")]):
+        total.update(f"{file.relative_to(results)}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    for folder in sorted(path.parent for path in Path(root).glob("dev/*/shapes.txt")):
+        total.update((folder / "shapes.txt").read_bytes())
+        for ladder in sorted(path for path in folder.iterdir() if path.is_dir()):
+            words = ideas.of_ladder(root, f"{folder.name}/{ladder.name}")
+            total.update(json.dumps([folder.name, ladder.name, words], sort_keys=True).encode())
+    for file in sorted(path for path in _CODE.iterdir() if path.suffix in (".py", ".js", ".css", ".html")):
+        total.update(file.name.encode() + file.read_bytes())
+    return total.hexdigest()
+
+
+def _profile(file, results):
+    raw = json.loads(file.read_text(encoding="utf-8"))
+    if raw["schema"] != PROFILE_SCHEMA:
+        raise ValueError(f"schema {raw['schema']}, this tool reads {PROFILE_SCHEMA}")
+    report = file.with_suffix(".ncu-rep")
+    environment = raw["environment"]
+    return {
+        "file": str(file.relative_to(results)), "device": file.relative_to(results).parts[0],
+        "report": str(report.relative_to(results)) if report.exists() else None,
+        "created": str(raw["created"]), "commit": str(environment["commit"])[:7] + ("+" if environment["dirty"] else ""),
+        "path": f"{raw['layer']}/{raw['pass']}", "version": int(raw["version"]), "idea": str(raw["idea"]),
+        "problem": str(raw["problem"]), "dtype": str(raw["dtype"]), "floor": _finite(raw["floor_seconds"]),
+        "ncu": str(raw.get("ncu", "")), "command": _command(raw["command"]),
+        "advice": [str(line) for line in raw.get("advice", [])],
+        "kernels": [_kernel(kernel) for kernel in raw["kernels"]],
+    }
+
+
+def _kernel(raw):
+    figures = {str(name): {"value": _finite(figure.get("value")), "unit": str(figure.get("unit") or ""),
+                           "text": str(figure.get("text") or "")} for name, figure in raw["figures"].items()}
+    stalls = [{"reason": str(stall["reason"]), "share": _finite(stall["share"])} for stall in raw.get("stalls", [])]
+    return {"name": str(raw["name"]), "grid": str(raw.get("grid", "")), "block": str(raw.get("block", "")),
+            "figures": figures, "stalls": stalls}
+
+
+def _command(command):
+    return command if isinstance(command, str) else " ".join(map(str, command))
+
+
+def _finite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return value
+
+
+def _split(error, results):
+    """A BadRecord's line as file and reason, the file as seen from results/."""
+    line = _one_line(error).replace(f"{results}/", "")
+    file, _, reason = line.partition(": ")
+    return {"file": file, "reason": reason}
+
+
+def _one_line(error):
+    text = " ".join(str(error).split())
+    return text if isinstance(error, ladder_records.BadRecord) else f"{type(error).__name__}: {text}"
