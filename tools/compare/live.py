@@ -7,6 +7,7 @@ tree and B a slowed REF, so that the slowed side is the newer one.
 
 import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -66,14 +67,14 @@ def compare(options):
     if model is None:
         raise Failure(f"--live needs a GPU: {why}; records compare without one: ./ladder compare")
     sides = _built(sha, layers, options)
+    for side in sides:
+        _require_new_enough(side)
     jobs = jobs_of([path for path in _passes(sides[1].tree) if path.split("/")[0] in layers], options)
     return measure(sides, jobs, options, _folder(sides, options))
 
 
 def measure(sides, jobs, options, folder):
-    """Runs `jobs` of both sides in turn and judges. Finished repetitions stay in `folder` until the Report is made."""
-    for side in sides:
-        _require_new_enough(side)
+    """Runs `jobs` of both sides in turn and judges. What is finished stays in `folder` until the Report is made."""
     programs = {(at, layer): _private_copy(path, folder, at) for at, side in enumerate(sides)
                 for layer, path in side.programs.items()}
     plan = _Plan(sides, programs, options, folder)
@@ -90,7 +91,10 @@ def measure(sides, jobs, options, folder):
                 _settle(comparison, first[comparison.key], second.get(comparison.key))
     except BaseException:
         say.close()
-        say.line(f"finished repetitions are kept; to go on: --resume {_shown(folder)}")
+        if any(folder.glob("first-*.json")):
+            say.line(f"finished repetitions are kept; to go on: --resume {_shown(folder)}")
+        else:
+            shutil.rmtree(folder)
         raise
     say.close()
     notes = plan.notes + _notes(sides, comparisons, calls, options)
@@ -382,8 +386,8 @@ def _build_other(tree, sha, targets):
     run.logged(f"configuring {sha[:10]}",
                [tools.cmake(), "-S", str(tree), "-B", str(folder), "--preset", "cuda", "-DLADDER_TESTS=OFF",
                 f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}", *settings], LOG, tools.environment())
-    run.logged(f"building {sha[:10]}", [tools.cmake(), "--build", str(folder), "--target", *targets], LOG,
-               tools.environment())
+    jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
+    run.logged(f"building {sha[:10]}", [tools.ninja(), "-C", str(folder), "-j", jobs, *targets], LOG, tools.environment())
 
 
 def _settings(cache):

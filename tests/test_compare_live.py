@@ -1,0 +1,368 @@
+"""./ladder compare --live: interleaving, confirmation, interruption and worktrees with a fake benchmark; the handicap's text."""
+
+import contextlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
+
+import comparison_fixtures as fixtures  # noqa: E402
+from compare import handicap, live, trees  # noqa: E402
+from compare import main as compare_main  # noqa: E402
+from door import device, paths, say  # noqa: E402
+from door.errors import Failure, UsageError  # noqa: E402
+
+PROBLEMS = ["n32 c64 bf16", "n32 c8 bf16"]
+
+
+class Live(unittest.TestCase):
+    """Both sides are folders with a fake benchmark; what builds them in earnest is replaced."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        self.sides = [self.side("A", "a" * 40, seed=1), self.side("B", "b" * 40, seed=2)]
+        self.words = []
+        for patch in (mock.patch.object(paths, "ROOT", self.root), mock.patch.object(paths, "PRIVATE", self.root / "private"),
+                      mock.patch.object(paths, "layers", lambda: ["toy"]),
+                      mock.patch.object(trees, "commit_of", lambda root, ref: "a" * 40),
+                      mock.patch.object(device, "gpu", lambda: ("NVIDIA H200", "")),
+                      mock.patch.object(say, "progress", self.words.append),
+                      mock.patch.object(live, "_built", lambda sha, layers, options: tuple(self.sides))):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def side(self, name, commit, seed):
+        tree = self.root / name
+        for version in (1, 2):
+            file = tree / "dev" / "toy" / "fprop" / f"v{version:02d}_naive.cu"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("")
+        program = tree / "bench_toy"
+        program.write_text(fixtures.BENCH.format(python=sys.executable, folder=str(tree),
+                                                 path=str(ROOT / "tests")))
+        program.chmod(0o755)
+        (tree / "behaviour.json").write_text(json.dumps(
+            {"seed": seed, "seconds": {"1": 20e-6, "2": 50e-6}, "problems": PROBLEMS}))
+        return live.Side(name, commit, False, tree, {"toy": program})
+
+    def behave(self, at, **more):
+        file = self.sides[at].tree / "behaviour.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **more}))
+
+    def calls(self, at):
+        file = self.sides[at].tree / "calls"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def run_tool(self, *arguments):
+        out, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            try:
+                status = compare_main.main(["--live", "REF", *arguments])
+            finally:
+                self.errors = errors.getvalue()
+        return status, out.getvalue()
+
+    def compare(self, *arguments):
+        """{(version, problem): (status, reason)} and the report."""
+        file = self.root / "out.json"
+        self.status, self.text = self.run_tool("--json", str(file), *arguments)
+        report = json.loads(file.read_text())
+        return {(entry["version"], entry["problem"]): (entry["status"], entry["reason"])
+                for entry in report["comparisons"]}, report
+
+    def test_a_slowed_version_is_slow_and_the_other_the_same(self):
+        self.behave(1, factor={"2": 1.03})
+        verdicts, report = self.compare("--fail-on", "slow")
+        self.assertEqual([status for status, _ in verdicts.values()], ["SLOW", "SLOW", "SAME", "SAME"])
+        self.assertEqual({version for version, _ in list(verdicts)[:2]}, {2})
+        self.assertEqual((self.status, report["mode"]), (3, "live"))
+        self.assertIn("./ladder compare --live REF toy --pass fprop --version 2 --problem 'n32 c64 bf16'", self.text)
+
+    def test_the_flags_and_the_order_of_the_processes(self):
+        self.compare("--no-check", "--set", "ci", "--samples", "7", "--seed", "3")
+        a, b = self.calls(0), self.calls(1)
+        self.assertEqual((len(a), len(b)), (9, 9))
+        self.assertEqual(a[0][:-1], ["--pass", "fprop", "--version", "all", "--set", "ci", "--unchecked", "--samples", "7",
+                                     "--opponent", "none", "--seed", "3", "--record"])
+        self.assertEqual("".join((self.root / "order").read_text()[:8]), "ABBAABBA")
+
+    def test_checks_come_first_and_a_failed_one_is_untrusted(self):
+        self.behave(1, fails=["1"])
+        verdicts, _ = self.compare()
+        self.assertEqual(verdicts[1, PROBLEMS[0]], ("UNTRUSTED", "FAIL in B: 3 elements are wrong"))
+        self.assertEqual(verdicts[2, PROBLEMS[0]][0], "SAME")
+        self.assertIn("--check", self.calls(0)[0])
+        self.assertEqual(sum("--check" in call for call in self.calls(1)), 1)
+
+    def test_an_output_that_changes_is_untrusted(self):
+        self.behave(0, unsteady=["2"])
+        verdicts, _ = self.compare()
+        self.assertEqual(verdicts[2, PROBLEMS[0]], ("UNTRUSTED", "its output differs between repetitions of A"))
+
+    def test_a_version_of_one_side_only_is_missing(self):
+        (self.sides[0].tree / "dev/toy/fprop/v02_naive.cu").unlink()
+        self.behave(0, seconds={"1": 20e-6})
+        verdicts, _ = self.compare()
+        self.assertEqual(verdicts[2, PROBLEMS[0]], ("MISSING", "not in A"))
+        self.assertEqual(verdicts[1, PROBLEMS[0]][0], "SAME")
+        only_new, _ = self.compare("--version", "2")
+        self.assertEqual({status for status, _ in only_new.values()}, {"MISSING"})
+
+    def test_what_neither_side_can_do_is_not_compared(self):
+        for at in (0, 1):
+            self.behave(at, skips=["2"])
+        verdicts, _ = self.compare()
+        self.assertEqual({version for version, _ in verdicts}, {1})
+        self.behave(0, skips=[])
+        verdicts, _ = self.compare()
+        self.assertEqual(verdicts[2, PROBLEMS[0]], ("MISSING", "SKIP in B: too wide"))
+
+    def test_a_call_that_a_second_run_does_not_confirm_is_ambiguous(self):
+        self.behave(1, slow_at=list(range(2, 11)))  # the first run's nine processes, after the check
+        verdicts, _ = self.compare()
+        for status, reason in verdicts.values():
+            self.assertEqual(status, "AMBIGUOUS")
+            self.assertIn("not confirmed: +", reason)
+
+    def test_the_second_run_is_only_of_what_is_open(self):
+        self.behave(1, factor={"2": 1.05}, problems=PROBLEMS[:1], seconds={"1": 20e-6, "2": 50e-6, "3": 1e-5})
+        self.behave(0, problems=PROBLEMS[:1], seconds={"1": 20e-6, "2": 50e-6, "3": 1e-5})
+        self.compare("--no-check")
+        self.assertEqual(len(self.calls(1)), 18)
+        again = self.calls(1)[-1]
+        self.assertEqual(again[2:6], ["--version", "2", "--problem", PROBLEMS[0]])
+
+    def test_an_a_a_run_counts_its_false_calls(self):
+        self.sides[1] = live.Side("B", "a" * 40, False, self.sides[1].tree, self.sides[1].programs)
+        _, report = self.compare()
+        self.assertEqual(report["notes"], ["A/A: a commit against itself, 4 comparisons, 0 false calls (0 before the second run)"])
+        self.assertIn("4 comparisons, 0 false calls", self.text)
+
+    def test_a_handicap_counts_what_was_seen(self):
+        self.behave(1, factor={"1": 1.05, "2": 1.05})
+        _, report = self.compare("--handicap", "5")
+        self.assertEqual(report["notes"],
+                         ["handicap: B was slowed by 5 % on purpose; 4 of 4 kernels are called SLOW"])
+        self.assertIn("--live REF --handicap 5 toy", report["comparisons"][0]["reproduce"])
+
+    def test_keep_holds_every_sample(self):
+        file = self.root / "kept.json"
+        self.run_tool("--keep", str(file))
+        kept = json.loads(file.read_text())
+        for entry in kept["comparisons"]:
+            for side in "ab":
+                samples = [len(repetition["seconds"]) for repetition in entry["repetitions"][side]]
+                self.assertEqual(samples, [15] * 9)
+
+    def test_too_few_repetitions_are_ambiguous(self):
+        verdicts, _ = self.compare("--repetitions", "3")
+        self.assertIn("too few repetitions", verdicts[1, PROBLEMS[0]][1])
+
+    def test_a_process_whose_stopwatch_failed_runs_again(self):
+        self.behave(0, stopwatch_fails_at=[3])
+        verdicts, _ = self.compare("--no-check")
+        self.assertEqual((len(self.calls(0)), len(self.calls(1))), (10, 9))
+        self.assertEqual({status for status, _ in verdicts.values()}, {"SAME"})
+
+    def test_progress_has_a_bar_and_an_estimate(self):
+        self.compare("--no-check")
+        self.assertEqual(len(self.words), 18)
+        self.assertRegex(self.words[8], r"\[#{12}\.{12}\] first run, repetition 5 of 9, process 9 of 18, \d+ s left")
+
+    def test_an_interrupted_run_keeps_what_it_has_and_goes_on(self):
+        self.behave(1, dies_at=[5])
+        with self.assertRaises(Failure) as caught:
+            self.run_tool("--no-check")
+        self.assertEqual(str(caught.exception), "B: B_bench_toy, exit status 1: bench_toy: out of memory")
+        (folder,) = (self.root / "private" / "comparisons").iterdir()
+        self.assertIn(f"--resume {folder}", self.errors)
+        before = len(self.calls(0)), len(self.calls(1))
+        self.behave(1, dies_at=[])
+        with self.assertRaises(UsageError):
+            self.run_tool("--no-check", "--resume", str(folder), "--samples", "3")
+        verdicts, _ = self.compare("--no-check", "--resume", str(folder))
+        self.assertEqual({status for status, _ in verdicts.values()}, {"SAME"})
+        self.assertEqual(before, (5, 5))
+        self.assertEqual((len(self.calls(0)), len(self.calls(1))), (10, 10))  # four whole pairs were kept
+        self.assertFalse(folder.exists())
+
+    def test_a_rebuilt_program_does_not_go_on_with_another_ones_run(self):
+        self.behave(1, dies_at=[5])
+        with self.assertRaises(Failure):
+            self.run_tool("--no-check")
+        (folder,) = (self.root / "private" / "comparisons").iterdir()
+        with open(self.sides[1].programs["toy"], "a") as file:
+            file.write("# rebuilt\n")
+        with self.assertRaisesRegex(UsageError, "no longer the program"):
+            self.run_tool("--no-check", "--resume", str(folder))
+
+    def test_a_commit_that_is_too_old_is_one_line(self):
+        self.behave(0, old=True)
+        with self.assertRaisesRegex(Failure, "^A is too old to be compared live: its bench_toy has no --unchecked$"):
+            self.run_tool()
+
+    def test_without_a_gpu(self):
+        with mock.patch.object(device, "gpu", lambda: (None, "no GPU: none")):
+            with self.assertRaisesRegex(Failure, "^--live needs a GPU: no GPU: none"):
+                self.run_tool()
+
+    def test_wrong_words(self):
+        for arguments in (("other_layer",), ("--pass", "dgrad"), ("--resume", str(self.root)), ("--device", "h200")):
+            with self.assertRaises(UsageError):
+                self.run_tool(*arguments)
+
+
+class Trees(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name) / "checkout"
+        self.private = self.root / ".ladder"
+        (self.root / "dev" / "toy").mkdir(parents=True)
+        (self.root / "results").mkdir()
+        (self.private / "cuda").mkdir(parents=True)
+        (self.private / "cuda" / "nvcc").write_text("a download")
+        (self.root / ".gitignore").write_text("/.ladder/\n/build/\n")
+        self.kernel = self.root / "dev" / "toy" / "v01.cu"
+        self.kernel.write_text("__global__ void k() { old(); }\n")
+        self.git("init", "-q", "-b", "main")
+        self.first = self.commit()
+        self.kernel.write_text("__global__ void k() { new(); }\n")
+        self.second = self.commit()
+
+    def git(self, *words):
+        done = subprocess.run(["git", "-C", str(self.root), "-c", "user.name=n", "-c", "user.email=e", *words], check=True,
+                              stdout=subprocess.PIPE, text=True)
+        return done.stdout.strip()
+
+    def commit(self):
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "one")
+        return self.git("rev-parse", "HEAD")
+
+    def test_a_tree_is_that_commit_and_the_checkout_stays_as_it_is(self):
+        self.kernel.write_text("edited")
+        before = self.git("status", "--porcelain"), self.git("branch", "-a")
+        tree = trees.checkout(self.root, self.private, self.first)
+        self.assertIn("old()", (tree / "dev/toy/v01.cu").read_text())
+        self.assertEqual((tree / ".ladder/cuda/nvcc").read_text(), "a download")
+        self.assertEqual((self.git("status", "--porcelain"), self.git("branch", "-a")), before)
+        self.assertEqual(self.kernel.read_text(), "edited")
+        self.assertEqual(trees.head(self.root), (self.second, True))
+        self.assertEqual(trees.head(tree), (self.first, False))  # links to downloads do not make it dirty
+
+    def test_a_tree_is_used_again_and_one_that_was_touched_is_made_anew(self):
+        tree = trees.checkout(self.root, self.private, self.first)
+        (tree / "build").mkdir()
+        self.assertEqual(trees.checkout(self.root, self.private, self.first), tree)
+        self.assertTrue((tree / "build").exists())
+        (tree / "dev/toy/v01.cu").write_text("touched")
+        trees.checkout(self.root, self.private, self.first)
+        self.assertIn("old()", (tree / "dev/toy/v01.cu").read_text())
+        self.assertEqual((self.private / "cuda" / "nvcc").read_text(), "a download")  # removal follows no link
+
+    def test_a_tree_whose_folder_was_removed_by_hand_comes_back(self):
+        shutil.rmtree(trees.checkout(self.root, self.private, self.first))
+        self.assertTrue((trees.checkout(self.root, self.private, self.first) / "dev").exists())
+
+    def test_what_is_in_the_way_is_not_removed(self):
+        stranger = self.private / "trees" / self.first[:12]
+        stranger.mkdir(parents=True)
+        (stranger / "precious").write_text("")
+        with self.assertRaisesRegex(Failure, "in the way"):
+            trees.checkout(self.root, self.private, self.first)
+        self.assertTrue((stranger / "precious").exists())
+
+    def test_a_handicapped_tree_is_another_one(self):
+        slow = trees.checkout(self.root, self.private, self.first, 2.5)
+        text = (slow / "dev/toy/v01.cu").read_text()
+        self.assertIn("LadderHandicap", text)
+        self.assertIn("* 250 / 10000", text)
+        self.assertNotIn("LadderHandicap", (trees.checkout(self.root, self.private, self.first) / "dev/toy/v01.cu").read_text())
+        stamp = (slow / "dev/toy/v01.cu").stat().st_mtime_ns
+        self.assertEqual(trees.checkout(self.root, self.private, self.first, 2.5), slow)
+        self.assertEqual((slow / "dev/toy/v01.cu").stat().st_mtime_ns, stamp)  # nothing is compiled again
+
+    def test_names_of_commits(self):
+        self.assertEqual(trees.commit_of(self.root, "HEAD~1"), self.first)
+        for wrong in ("nowhere", "--help"):
+            with self.assertRaises(UsageError):
+                trees.commit_of(self.root, wrong)
+        with self.assertRaisesRegex(UsageError, "none"):
+            trees.commit_of(self.root.parent, "HEAD")
+
+
+TRICKY = """\
+// __global__ void in_a_comment() {
+/* __global__ void in_another() { */
+#define KERNEL __global__ void in_a_macro() { \\
+  more(); }
+const char* text = "__global__ void in_a_string() {";
+const char* raw = R"x(__global__ void in_a_raw_string() { )")x";
+constexpr int kBig = 1'000'000;
+__global__ void declared(int n);
+template <class T, int kN = sizeof(T{})>
+__global__ void __launch_bounds__(kThreads, (kN > 2 ? 2 : 1))
+    defined(const T* x,  // a comment with a {
+            Problem p = {1, 2}, void (*f)(int) = nullptr) {
+  if (threadIdx.x > 3) return;
+}
+template __global__ void defined<float>(const float*, Problem, void (*)(int));
+static __global__ void
+second(char c = '{')
+{
+}
+__device__ void no_kernel() {}
+"""
+
+
+class Handicap(unittest.TestCase):
+    def test_only_bodies_of_kernels_are_changed(self):
+        slowed, count = handicap.insert(TRICKY, 2)
+        self.assertEqual(count, 2)
+        self.assertEqual(slowed.count("LadderHandicap {"), 2)
+        added = handicap._statement(2)
+        self.assertIn("void (*f)(int) = nullptr) { " + added, slowed)
+        self.assertIn("second(char c = '{')\n{ " + added, slowed)
+        self.assertEqual(slowed.replace(" " + added, ""), TRICKY)
+
+    def test_every_kernel_of_the_tree_is_found(self):
+        files = [path for path in (ROOT / "dev").rglob("v[0-9][0-9]_*.cu")]
+        self.assertGreater(len(files), 5)
+        for path in files:
+            text = path.read_text()
+            slowed, count = handicap.insert(text, 3)
+            self.assertEqual(count, text.count("__global__"), path)
+            self.assertEqual(slowed.count("ladder_handicap;"), count)
+
+    def test_a_tree_without_kernels(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(Failure, "no __global__ function"):
+                handicap.apply(Path(folder), 2)
+
+    def test_the_compiler_takes_it(self):
+        nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+        if not nvcc:
+            self.skipTest("no nvcc")
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "v01.cu"
+            slowed, _ = handicap.insert((ROOT / "dev/conv3x3/fprop/v01_naive.cu").read_text(), 2)
+            source.write_text(slowed)
+            done = subprocess.run([nvcc, "-std=c++20", "-arch=sm_90a", f"-I{ROOT}", "-ptx", str(source), "-o", f"{source}.ptx"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertIn("%clock64", Path(f"{source}.ptx").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
