@@ -43,8 +43,8 @@ def nearest_roof(figures):
     return roof, percent
 
 
-def meanings(figures, limiter, floor):
-    """{figure: one line}. `floor` in seconds or None."""
+def meanings(figures, limits, floor):
+    """{figure: one line}. `limits` as metrics.Kernel has them, `floor` in seconds or None."""
     said = {figure: "" for figure in figures}
 
     def note(figure, words):
@@ -52,14 +52,15 @@ def meanings(figures, limiter, floor):
             said[figure] = words(figures[figure])
 
     note("duration", lambda value: _against_floor(value, floor))
-    note("sm", lambda value: _busy(value, "the SMs", "idle or waiting"))
+    note("sm", lambda value: _busy(value, "an arithmetic or issue unit", "all of its units wait or idle in between"))
     for roof, name in _ROOFS.items():
         note(roof, lambda value, name=name: _busy(value, name, "not what limits"))
     note("occupancy", lambda value: _occupancy(value, figures.get("theoretical_occupancy")))
-    note("theoretical_occupancy", lambda value: _limited(value, limiter))
+    note("theoretical_occupancy", lambda value: _limited(value, limits))
+    note("registers", lambda value: _blocks(limits.get("registers")))
+    note("shared_memory", lambda value: _blocks(limits.get("shared memory")) if value > 0 else "none")
     note("spill_bytes", lambda value: "registers are spilled" if value > 0 else "nothing is spilled")
-    note("conflict_share", lambda value: f"{value:.0f} % of shared memory's time is conflicts"
-         + (": another layout would pay" if value > 10 else ": fine" if value < 3 else ""))
+    note("bank_conflicts", lambda value: _conflicts(figures.get("conflict_share")))
     note("waves", _waves)
     note("l2_hit", lambda value: "of what L1 asked for; the rest came from DRAM")
     note("l1_hit", lambda value: "loads bypass L1 or never come back" if value < 5 else "of what the loads asked for")
@@ -68,7 +69,7 @@ def meanings(figures, limiter, floor):
 
 def _against_floor(duration, floor):
     if not floor:
-        return "under the profiler; no floor is known"
+        return "under the profiler"
     return f"under the profiler, {duration / floor:.2f} x the floor of {1e6 * floor:.2f} us"
 
 
@@ -84,10 +85,23 @@ def _occupancy(achieved, theoretical):
     return "warps resident while an SM is active"
 
 
-def _limited(percent, limiter):
+def _limited(percent, limits):
     if percent >= 99:
         return "as many warps as the SM can hold"
-    return f"limited by {limiter}" if limiter else "the limiter is unknown"
+    least = min(limits.values(), default=None)
+    names = ", ".join(name for name, blocks in limits.items() if blocks == least)
+    return f"limited by {names}" if names else "the limiter is unknown"
+
+
+def _blocks(count):
+    """How many fit an SM by one resource."""
+    return "" if count is None else f"{count} block{'s' if count > 1 else ''} of an SM by this"
+
+
+def _conflicts(share):
+    if share is None:
+        return ""
+    return f"{share:.1f} % of shared memory's wavefronts" + (": another layout would pay" if share > 10 else "")
 
 
 def _waves(waves):
@@ -99,13 +113,16 @@ def _waves(waves):
     return _FILLED
 
 
-def advice(kernel, floor, whole=None):
-    """Lines, the most important first: the limit that is nearest, then what else stands out.
+def advice(kernels, floor):
+    """Lines on a launch, the most important first: the limit that is nearest, then what else stands out.
 
-    `whole` is the duration of all the launch's kernels where this one is not alone.
+    Of several kernels the one that takes the most time, all its runs together, is judged.
     """
+    kernel, part = _heaviest(kernels)
     figures = kernel.figures
     lines = _limit(kernel)
+    if len(kernels) > 1:
+        lines.insert(0, f"of {kernel.name.split('<')[0]}" + (f", {100 * part:.0f} % of the time" if part else "") + ":")
     if figures.get("spill_bytes"):
         lines.append(f"registers are spilled: {figures['spill_bytes']:,.0f} bytes through local memory")
     if (figures.get("conflict_share") or 0) > 10:
@@ -113,11 +130,24 @@ def advice(kernel, floor, whole=None):
     waves = figures.get("waves")
     if waves is not None and _waves(waves) != _FILLED:
         lines.append(_waves(waves))
-    duration = whole if whole is not None else figures.get("duration")
-    if floor and duration:
+    durations = [each.figures.get("duration") for each in kernels]
+    if floor and all(durations):
+        duration = sum(durations)
         lines.append(f"{duration / floor:.2f} x the floor: " + (
-            "little is left" if duration < 1.25 * floor else f"at most {duration / floor:.1f} times faster"))
+            "close to it" if duration < 1.25 * floor else f"at most {duration / floor:.1f} times faster"))
     return lines
+
+
+def _heaviest(kernels):
+    """(the longest run of the kernel that takes the most time, its share of all time or None)."""
+    spent = {}
+    for kernel in kernels:
+        spent[kernel.name] = spent.get(kernel.name, 0) + (kernel.figures.get("duration") or 0)
+    name = max(spent, key=spent.get)
+    longest = max((kernel for kernel in kernels if kernel.name == name),
+                  key=lambda kernel: kernel.figures.get("duration") or 0)
+    whole = sum(spent.values())
+    return longest, spent[name] / whole if whole else None
 
 
 def _limit(kernel):
@@ -137,7 +167,9 @@ def _limit(kernel):
 
 
 def _waiting(kernel):
-    if not kernel.stalls:
+    """The first reason to wait that is none to be glad of."""
+    worse = [stall for stall in kernel.stalls if stall[0] != "not selected"]
+    if not worse:
         return []
-    reason, part = kernel.stalls[0]
+    reason, part = worse[0]
     return [f"{100 * part:.0f} % of a warp's time is {reason}: it {stall_meaning(reason)}"]

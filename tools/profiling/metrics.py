@@ -19,7 +19,7 @@ SOURCES = {
     "sm": ("%", ["sm__throughput" + _ELAPSED]),
     "dram": ("%", ["gpu__dram_throughput" + _ELAPSED, "dram__throughput" + _ELAPSED]),
     "l2": ("%", ["lts__throughput" + _ELAPSED]),
-    "l1": ("%", ["l1tex__throughput" + _ACTIVE, "l1tex__throughput" + _ELAPSED]),
+    "l1": ("%", ["l1tex__throughput" + _ELAPSED, "l1tex__throughput" + _ACTIVE]),
     "tensor": ("%", [
         "sm__pipe_tensor_cycles_active" + _ELAPSED, "sm__inst_executed_pipe_tensor" + _ELAPSED,
         "sm__pipe_tensor_op_hmma_cycles_active" + _ELAPSED, "sm__pipe_tensor_cycles_active" + _ACTIVE,
@@ -60,7 +60,7 @@ SOURCES = {
         "sm__cycles_elapsed.avg.per_second"]),
 }
 
-# What the blocks of an SM run out of first. The metric counts blocks, so the smallest is the limiter.
+# How many blocks an SM can hold by each resource; the smallest is the limiter.
 _LIMITS = {
     "registers": "launch__occupancy_limit_registers",
     "shared memory": "launch__occupancy_limit_shared_mem",
@@ -92,9 +92,15 @@ class Kernel:
     grid: list  # [x, y, z]
     block: list
     figures: dict  # {figure: number or None}, in the units of SOURCES
-    limiter: str  # "registers", "registers, shared memory", or "" where unknown
+    limits: dict  # {"registers": blocks that an SM can hold by that resource}
     stalls: list  # [(reason, share of a warp's time between two instructions)], the largest first, "selected" left out
     raw: dict = field(default_factory=dict)  # {metric: (text, unit)}: everything that ncu has said
+
+    @property
+    def limiter(self):
+        """What an SM's blocks run out of first: "registers", "registers, shared memory", or "" where unknown."""
+        least = min(self.limits.values(), default=None)
+        return ", ".join(name for name, blocks in self.limits.items() if blocks == least)
 
 
 def kernels(text):
@@ -125,7 +131,7 @@ def _kernel(raw):
     figures["conflict_share"] = share(figures["bank_conflicts"], figures["shared_wavefronts"])
     return Kernel(
         name=_short_name(raw["Kernel Name"][0]), grid=_triple(raw, "Grid Size"), block=_triple(raw, "Block Size"),
-        figures=figures, limiter=_limiter(raw), stalls=_stalls(raw), raw=raw,
+        figures=figures, limits=_limits(raw), stalls=_stalls(raw), raw=raw,
     )
 
 
@@ -154,11 +160,9 @@ def number(text, unit=""):
     return value if math.isfinite(value) else None
 
 
-def _limiter(raw):
+def _limits(raw):
     limits = {name: number(*raw[metric]) for name, metric in _LIMITS.items() if metric in raw}
-    limits = {name: blocks for name, blocks in limits.items() if blocks is not None and blocks > 0}
-    least = min(limits.values(), default=None)
-    return ", ".join(name for name, blocks in limits.items() if blocks == least)
+    return {name: int(blocks) for name, blocks in limits.items() if blocks is not None and blocks > 0}
 
 
 def _stalls(raw):

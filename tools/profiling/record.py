@@ -12,7 +12,8 @@ UNITS = {**{figure: unit for figure, (unit, _) in metrics.SOURCES.items() if fig
          "spill_bytes": "bytes", "conflict_share": "%"}
 
 _SUMS = ("duration", "spill_bytes", "spill_requests", "bank_conflicts", "shared_wavefronts", "dram_bytes")
-_LARGEST = ("registers", "shared_memory", "theoretical_occupancy", "waves")
+_LARGEST = ("registers", "shared_memory")
+_OF_ONE = ("occupancy", "theoretical_occupancy", "waves", "conflict_share")  # say nothing of several kernels
 
 
 def make(launch, kernels, ncu_version, command):
@@ -28,17 +29,11 @@ def make(launch, kernels, ncu_version, command):
         }
     except (KeyError, IndexError, TypeError) as error:
         raise Failure(f"the launch's record is broken: {type(error).__name__}: {error}") from None
-    whole = total(kernels)["duration"]
     alone = len(kernels) == 1
     profile["kernels"] = [_kernel_json(kernel, floor if alone else None) for kernel in kernels]
-    profile["total"] = _figures_json(total(kernels), kernels[0].limiter if alone else "", floor)
+    profile["total"] = _figures_json(total(kernels), kernels[0].limits if alone else {}, floor)
     profile["ncu"] = ncu_version
-    longest = max(kernels, key=lambda kernel: kernel.figures["duration"] or 0)
-    lines = advice.advice(longest, floor, whole)
-    if not alone and whole:
-        part = 100 * (longest.figures["duration"] or 0) / whole
-        lines[0] = f"{longest.name.split('<')[0]}, {part:.0f} % of the time: {lines[0]}"
-    profile["advice"] = lines
+    profile["advice"] = advice.advice(kernels, floor)
     return profile
 
 
@@ -51,7 +46,7 @@ def total(kernels):
     for figure in UNITS:
         values = [(kernel.figures.get(figure), kernel.figures.get("duration")) for kernel in kernels]
         values = [(value, duration) for value, duration in values if value is not None]
-        if len(values) < len(kernels):
+        if figure in _OF_ONE or len(values) < len(kernels):
             combined[figure] = None
         elif figure in _SUMS:
             combined[figure] = sum(value for value, _ in values)
@@ -71,13 +66,13 @@ def _mean(values):
 
 
 def _kernel_json(kernel, floor):
-    return {"name": kernel.name, "grid": kernel.grid, "block": kernel.block, "limiter": kernel.limiter,
-            "figures": _figures_json(kernel.figures, kernel.limiter, floor),
+    return {"name": kernel.name, "grid": kernel.grid, "block": kernel.block, "limiter": kernel.limiter, "limits": kernel.limits,
+            "figures": _figures_json(kernel.figures, kernel.limits, floor),
             "stalls": [{"reason": reason, "share": part} for reason, part in kernel.stalls]}
 
 
-def _figures_json(figures, limiter, floor):
-    said = advice.meanings(figures, limiter, floor)
+def _figures_json(figures, limits, floor):
+    said = advice.meanings(figures, limits, floor)
     return {figure: {"value": figures.get(figure), "unit": unit, "text": said.get(figure, "")}
             for figure, unit in UNITS.items()}
 
@@ -93,9 +88,13 @@ class Side:
     stalls: dict  # {reason: share}: of the longest kernel
 
 
+def heaviest(profile):
+    """The kernel of a profile that took the longest."""
+    return max(profile["kernels"], key=lambda kernel: kernel["figures"]["duration"]["value"] or 0)
+
+
 def side(profile):
-    kernels = profile["kernels"]
-    longest = max(kernels, key=lambda kernel: kernel["figures"]["duration"]["value"] or 0)
+    longest = heaviest(profile)
     return Side(
         title=f"v{profile['version']:02d} {profile['idea']}, {profile['problem']}",
         device=profile["environment"]["device"]["name"],

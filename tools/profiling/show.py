@@ -2,7 +2,7 @@
 
 import math
 
-from . import advice
+from . import advice, record
 
 _ROWS = [
     ("duration", "duration"),
@@ -20,31 +20,35 @@ _ROWS = [
     ("waves", "waves"),
     ("spill_bytes", "spills"),
     ("bank_conflicts", "bank conflicts"),
-    ("conflict_share", "... of its wavefronts"),
     ("l2_hit", "L2 hit rate"),
     ("l1_hit", "L1 hit rate"),
     ("dram_bytes", "DRAM traffic"),
 ]
 _TOP_STALLS = 3
-_MARKED = 3  # changes that a comparison points at
+_MARKED = 6  # changes that a comparison points at
+_CONSEQUENCES = ("... over the floor", "... of its wavefronts", "waves")  # of what another row says, so not pointed at
 NOT_A_TIME = "a duration under ncu is no benchmark time: each kernel runs alone, many times over, its caches flushed"
 
 
 def profile(data, files=(), raw=()):
-    """The text of a profile. `raw` is [(kernel, {metric: (text, unit)})] to be listed as well."""
+    """The text of a profile: of several kernels the table and the longest, with `raw` all of them.
+
+    `raw` is [(kernel's name, {metric: (text, unit)})] to be listed as well.
+    """
     device = data["environment"]["device"]["name"]
     lines = [f"{data['layer']}/{data['pass']} v{data['version']:02d} {data['idea']}, {data['problem']}",
              f"{device}, commit {_commit(data['environment'])}, Nsight Compute {data['ncu'] or 'of unknown version'}, "
              f"clocks untouched{_clock(data)}", f"({NOT_A_TIME})"]
     kernels = data["kernels"]
-    for at, kernel in enumerate(kernels):
-        count = f"kernel {at + 1} of {len(kernels)}: " if len(kernels) > 1 else ""
-        lines += ["", f"{count}{kernel['name']}  grid {_extent(kernel['grid'])}  block {_extent(kernel['block'])}"]
-        lines += _figures(kernel["figures"], data)
-        lines += _stalls(kernel["stalls"])
-    if len(kernels) > 1:
-        lines += ["", f"all {len(kernels)} kernels: sums of times and counts, means over the time of the rest"]
-        lines += _figures(data["total"], data)
+    if len(kernels) == 1:
+        lines += _kernel(kernels[0], data)
+    else:
+        lines += ["", f"{len(kernels)} kernels"] + _table(kernels)
+        lines += ["", "all of them: sums of times and counts, the largest of a block's wants, else means over the time"]
+        lines += _figures(data["total"], data, "total")
+        chosen = kernels if raw else [record.heaviest(data)]
+        for kernel in chosen:
+            lines += _kernel(kernel, data)
     lines += ["", "What this says"] + [f"  - {line}" for line in data["advice"]]
     for kernel, cells in raw:
         lines += ["", f"every metric of {kernel}"]
@@ -54,19 +58,46 @@ def profile(data, files=(), raw=()):
     return "\n".join(lines)
 
 
-def _figures(figures, data):
-    """Rows of figures. A pipe that is idle is left out where the other one works."""
-    tensor = figures["tensor"]["value"] or 0
+def _kernel(kernel, data):
+    title = f"{kernel['name']}  grid {_extent(kernel['grid'])}  block {_extent(kernel['block'])}"
+    whole = "total" if len(data["kernels"]) == 1 else "part"
+    return ["", title] + _figures(kernel["figures"], data, whole) + _stalls(kernel["stalls"])
+
+
+def _figures(figures, data, of):
+    """Rows of figures, `of` "total" or "part" of the launch. An idle pipe is left out where the other one works."""
+    cells = {figure: cell["value"] for figure, cell in figures.items()}
     lines = []
     for figure, title in _ROWS:
-        if figure not in figures or (figure == "fma" and tensor > 1):
+        if figure == "fma" and (cells["tensor"] or 0) > max(5, cells["fma"] or 0):
             continue
-        cell = figures[figure]
-        text = cell["text"]
-        if figure == "dram_bytes" and cell["value"] is not None and data.get("min_bytes"):
-            text = f"{cell['value'] / data['min_bytes']:.2f} x the least possible"
-        lines.append(f"  {title:<24} {value(cell['value'], cell['unit']):>14}   {text}".rstrip())
+        number, unit, text = cells[figure], figures[figure]["unit"], figures[figure]["text"]
+        if number is None and of == "total" and len(data["kernels"]) > 1:
+            continue
+        if figure == "dram_bytes" and number is not None and of == "total" and data.get("min_bytes"):
+            ratio = number / data["min_bytes"]
+            text = f"{ratio:.2f} x the least possible" + (": the rest stays in L2" if ratio < 1 else "")
+        lines.append(f"  {title:<24} {value(number, unit):>14}   {text}".rstrip())
     return lines
+
+
+def _table(kernels):
+    """A row a kernel, runs of one name together."""
+    names = list(dict.fromkeys(kernel["name"] for kernel in kernels))
+    whole = sum(kernel["figures"]["duration"]["value"] or 0 for kernel in kernels)
+    rows = [("kernel", "runs", "time", "share", "SM", "DRAM", "L2", "tensor", "FMA", "occupancy", "top stall")]
+    for name in names:
+        runs = [kernel for kernel in kernels if kernel["name"] == name]
+        longest = max(runs, key=lambda kernel: kernel["figures"]["duration"]["value"] or 0)
+        time = sum(kernel["figures"]["duration"]["value"] or 0 for kernel in runs)
+        percents = (value(longest["figures"][figure]["value"], "%")
+                    for figure in ("sm", "dram", "l2", "tensor", "fma", "occupancy"))
+        stall = longest["stalls"][0]["reason"] if longest["stalls"] else "-"
+        rows.append((name.split("<")[0], str(len(runs)), value(time, "s"),
+                     value(100 * time / whole if whole else None, "%"), *percents, stall))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  " + "  ".join(word.ljust(width) if column in (0, len(row) - 1) else word.rjust(width)
+                             for column, (word, width) in enumerate(zip(row, widths))).rstrip() for row in rows]
 
 
 def _stalls(stalls):
@@ -114,11 +145,13 @@ def difference(a, b, units):
     floors = [side.figures["duration"] / side.floor if side.floor and side.figures.get("duration") else None
               for side in (a, b)]
     rows.insert(1, ("... over the floor", "x", *floors))
+    rows.insert(1 + next(at for at, row in enumerate(rows) if row[0] == "bank conflicts"),
+                ("... of its wavefronts", "%", *(side.figures.get("conflict_share") for side in (a, b))))
     reasons = sorted(set(a.stalls) | set(b.stalls),
                      key=lambda reason: (-max(a.stalls.get(reason, 0), b.stalls.get(reason, 0)), reason))
     for reason in reasons[: _TOP_STALLS + 2]:
         rows.append((f"stall: {reason}", "%", *(_percent(side.stalls, reason) for side in (a, b))))
-    marked = sorted((row for row in rows if _weight(row) >= 0.25), key=_weight, reverse=True)[:_MARKED]
+    marked = sorted((row for row in rows if _weight(row) >= 0.5), key=_weight, reverse=True)[:_MARKED]
 
     lines = [f"A: {a.title}", f"B: {b.title}"]
     if a.device != b.device:
@@ -150,10 +183,10 @@ def change(first, second, unit):
 
 
 def _weight(row):
-    """How much a change stands out: doublings, or steps of 25 points."""
-    _, unit, first, second = row
-    if first is None or second is None or first == second:
+    """How much a change stands out: doublings, or steps of 10 points."""
+    title, unit, first, second = row
+    if first is None or second is None or first == second or title in _CONSEQUENCES:
         return 0
     if unit == "%":
-        return abs(second - first) / 25
+        return abs(second - first) / 10
     return abs(math.log2(second / first)) if first > 0 and second > 0 else 4
