@@ -1,12 +1,12 @@
 // The table of versions, coloured by their speed beside the library. A cell is a link to the kernel it stands for.
 
-const FULL = Math.log(4);  // four times as fast, or as slow, has the full colour
+const FULL = Math.log(2);  // twice as fast, or half, has the full colour
 
 function drawHeat(data) {
   const at = focus(data);
   const byShape = state.rows === "shapes";
   const tab = (rows, text) => el("button",
-    {type: "button", "aria-pressed": String((rows === "shapes") === byShape), onclick: () => go({rows, at: ""})}, text);
+    {type: "button", "aria-pressed": String((rows === "shapes") === byShape), onclick: () => go({rows})}, text);
   fill(byId("heat-view"), tab("", "every ladder"), tab("shapes", at ? `shapes of ${at.path}, ${at.dtype}` : "shapes"));
   const series = chosen(data).filter((one) => !at || one.device === at.device);
   if (!at || !series.length) {
@@ -54,7 +54,7 @@ function heatCell(row, version, series) {
   const one = failed[0] || ambiguous[0] || series.find(ratioOf) || series[0];
   if (!ratios.length && !failed.length) {
     const word = series.every((each) => each.status === "SKIP") ? "skipped" : "no time";
-    return el("td", {}, el("span", {class: "empty", title: one.reason || one.opponentReason}, word));
+    return el("td", {}, el("span", {class: "blank", title: one.reason || one.opponentReason}, word));
   }
   const ratio = geomean(ratios);
   const text = (ratio ? figure(ratio) : "") + (failed.length ? ` ✕${failed.length > 1 ? failed.length : ""}` : "")
@@ -83,9 +83,9 @@ function drawHeatLegend() {
     return el("span", {}, box, text);
   };
   fill(byId("heat-legend"),
-    swatch({background: tint(-1)}, "a quarter of the library's speed, or less"),
+    swatch({background: tint(-1)}, "half the library's speed, or less"),
     swatch({background: tint(0)}, "as fast"),
-    swatch({background: tint(1)}, "four times as fast"),
+    swatch({background: tint(1)}, "twice as fast, or more"),
     swatch({"background-image": "repeating-linear-gradient(135deg, var(--hatch) 0 2px, transparent 2px 7px)"},
       "≈ a shape is too noisy to compare with its last record"),
     swatch({border: "2px solid var(--ink)"}, "✕ a check failed, or a time cannot be"));

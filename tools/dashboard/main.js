@@ -7,9 +7,9 @@ function prepareFilters(data) {
   const form = byId("filters");
   form.addEventListener("submit", (event) => event.preventDefault());
   for (const key of FILTERS) {
-    form.elements[key].addEventListener("change", (event) => go({[key]: event.target.value || (key === "device" ? "" : ""), at: ""}));
+    form.elements[key].addEventListener("change", (event) => go({[key]: event.target.value}));
   }
-  byId("clear").addEventListener("click", () => go({path: "", dtype: "", shape: "", version: "", verdict: "", kernel: "", at: ""}));
+  byId("clear").addEventListener("click", () => go({path: "", dtype: "", shape: "", version: "", verdict: "", kernel: ""}));
 }
 
 function drawFilters(data) {

@@ -14,6 +14,12 @@ from . import history, ideas
 VERDICTS = ("SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED")
 FIRST = "FIRST"  # a series with one record has nothing to be compared with
 UNTIMED = "UNTIMED"  # without a time in either of the two
+
+# Of a record's fingerprint: times before and after a change of these say nothing about the source. A change of compiler,
+# flags, library or of the card for another of the same kind is marked, and a step there is a step.
+_BREAKING = {"device", "driver", "CUDA", "SM clock"}
+_CHANGE_WORDS = {"uuid": "card"}
+
 _FIGURES = ("ratio", "low", "high", "noise", "threshold", "cycles_ratio")
 STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED")  # a point's code in the packed history is its place here
 
@@ -89,7 +95,7 @@ def _series(key, points, numbers, verdict):
         "opponentError": number(newest.opponent_error),
         "times": _times(newest.times), "opponentTimes": _times(newest.opponent_times),
         "heuristic": number(newest.heuristic_times.median) if newest.heuristic_times else None,
-        "verdict": _verdict(points, verdict), "breaks": _breaks(points, numbers), "steps": _steps(points, numbers),
+        "verdict": _verdict(points, verdict), "changes": _changes(points, numbers), "steps": _steps(points, numbers),
         "timed": [numbers[id(result.record)] for result in timed],
         "kernels": _kernels(newest),
     }
@@ -129,26 +135,38 @@ def _kernels(result):
     }
 
 
-def _breaks(points, numbers):
-    """Where what a time depends on besides the source has changed: [[record, "driver 13.0 -> 13.1, ..."]]."""
+def _changes(points, numbers):
+    """Where what a time depends on besides the source has changed: [[record, breaks the series, "driver", "driver 13.0 → 13.1"]].
+    """
     found = []
     for before, after in zip(points, points[1:]):
-        old, new = before.record.fingerprint, after.record.fingerprint
-        changed = [f"{name} {old.get(name)} → {new.get(name)}" for name in sorted({*old, *new})
-                   if name != "library" and old.get(name) != new.get(name)]
+        changed = [(name, old, new) for name, old, new in _differences(before.record, after.record) if name != "library"]
         if before.opponent and after.opponent and before.opponent != after.opponent:
-            changed.append(f"library {before.opponent} → {after.opponent}")
+            changed.append(("library", before.opponent, after.opponent))
         if changed:
-            found.append([numbers[id(after.record)], ", ".join(changed)])
+            names = ", ".join(_CHANGE_WORDS.get(name, name) for name, _, _ in changed)
+            text = ", ".join(f"{_CHANGE_WORDS.get(name, name)} {old} → {new}" for name, old, new in changed)
+            found.append([numbers[id(after.record)], _breaks(before.record, after.record), names, text])
     return found
 
 
+def _differences(before, after):
+    old, new = before.fingerprint, after.fingerprint
+    if old == new:
+        return []
+    return [(name, old.get(name), new.get(name)) for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+
+
+def _breaks(before, after):
+    return any(name in _BREAKING for name, _, _ in _differences(before, after))
+
+
 def _steps(points, numbers):
-    """[[record, seconds before, seconds after]]; across a change of machine or driver no step is looked for."""
+    """[[record, seconds before, seconds after]]; across a break of the series no step is looked for."""
     timed = [result for result in points if _is_timed(result)]
-    starts = {at for at in range(1, len(timed)) if timed[at].record.fingerprint != timed[at - 1].record.fingerprint}
+    starts = [at for at in range(1, len(timed)) if _breaks(timed[at - 1].record, timed[at].record)]
     found, begin = [], 0
-    for end in [*sorted(starts), len(timed)]:
+    for end in [*starts, len(timed)]:
         run = timed[begin:end]
         for at, before, after in history.steps([result.times.median for result in run]):
             found.append([numbers[id(run[at].record)], number(before), number(after)])

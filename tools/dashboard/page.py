@@ -190,16 +190,18 @@ def _figure(value):
 
 
 def figure(value):
-    """Three digits or more, nothing where there is nothing."""
+    """Two or three digits that say something, nothing where there is nothing."""
     if value is None:
         return ""
+    if 0 < value < 0.1:
+        return f"{value:.2g}"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def _interval(times):
     if not times or times["low"] is None or times["high"] is None:
         return ""
-    return f"{figure(times['low'] * 1e6)} to {figure(times['high'] * 1e6)}"
+    return f"{figure(times['low'] * 1e6)}–{figure(times['high'] * 1e6)}"
 
 
 def _tiny(value):

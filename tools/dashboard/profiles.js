@@ -12,7 +12,7 @@ function drawProfiles(data) {
   const pick = (key, fallback) => list.find((profile) => profile.file === state[key]) || list[fallback] || list.at(-1);
   const left = pick("left", 0), right = pick("right", list.length - 1);
   const choose = (key, name, value) => {
-    const select = el("select", {onchange: () => go({[key]: select.value, at: ""})}, list.map((profile) =>
+    const select = el("select", {onchange: () => go({[key]: select.value})}, list.map((profile) =>
       el("option", {value: profile.file, selected: profile === value}, profileName(profile))));
     return el("label", {}, name, select);
   };
@@ -29,7 +29,7 @@ function profileTable(profiles) {
   for (let at = 0; at < count; ++at) {
     const kernels = profiles.map((profile) => profile.kernels[at]);
     rows.push([el("b", {}, count > 1 ? `kernel ${at + 1}` : "kernel"),
-      ...kernels.map((kernel) => ({n: kernel ? el("code", {title: kernel.name}, shortened(kernel.name)) : ""}))]);
+      ...kernels.map((kernel) => ({n: kernel ? el("code", {title: kernel.name}, kernel.name.length > 40 ? `${kernel.name.slice(0, 39)}…` : kernel.name) : ""}))]);
     rows.push(["grid, block", ...kernels.map((kernel) => ({n: kernel ? `${kernel.grid}, ${kernel.block}` : ""}))]);
     for (const name of unique(kernels.flatMap((kernel) => Object.keys(kernel?.figures || {})))) {
       rows.push([spaced(name), ...kernels.map((kernel) => ({n: profileFigure(kernel?.figures[name])}))]);

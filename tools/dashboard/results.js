@@ -14,14 +14,14 @@ function prepareTable(data) {
   document.querySelectorAll("#table thead th").forEach((head, column) => {
     const button = el("button", {type: "button", onclick: () => {
       const [sorted, direction] = (state.sort || "").split(":");
-      go({sort: `${column}:${Number(sorted) === column && direction === "up" ? "down" : "up"}`, at: ""});
+      go({sort: `${column}:${Number(sorted) === column && direction === "up" ? "down" : "up"}`});
     }}, head.textContent);
     fill(head, button);
   });
   const verdicts = unique(data.series.map((series) => series.verdict.status)).sort();
   fill(byId("verdict-filter"), el("option", {value: ""}, "all"),
     verdicts.map((verdict) => el("option", {value: verdict}, verdict)));
-  byId("verdict-filter").addEventListener("change", (event) => go({verdict: event.target.value, at: ""}));
+  byId("verdict-filter").addEventListener("change", (event) => go({verdict: event.target.value}));
   byId("csv").addEventListener("click", () => download("ladder.csv", "text/csv", csvOf(data)));
   byId("json").addEventListener("click", () =>
     download("ladder.json", "application/json", JSON.stringify(inTable(data).map((series) => plain(data, series)), null, 1)));
@@ -62,7 +62,7 @@ function sortTable(data) {
   });
 }
 
-const sortKey = (text) => /^[-+]?\d+(\.\d+)?(e[-+]?\d+)?( to .*)?$/.test(text) ? parseFloat(text) : text;
+const sortKey = (text) => /^[-+]?\d+(\.\d+)?(e[-+]?\d+)?(–.*)?$/.test(text) ? parseFloat(text) : text;
 
 function plain(data, series) {
   const {times, opponentTimes, verdict} = series;

@@ -21,10 +21,12 @@ function drawRoofline(data) {
   const newest = Math.max(...all.map((series) => series.version));
   const opponents = all.filter((series) => series.opponentTimes && series.version === column(series.shape).at(-1).version);
 
+  const lowest = Math.min(...all.map((series) => rate(series)));
   const xs = all.map(intensity);
   const left = Math.min(...xs) / 3, right = Math.max(...xs) * 3;
-  const roofLine = (bandwidth, peak) => [left, ...(peak ? [peak / bandwidth] : []), right]
-    .filter((x) => x >= left && x <= right).map((x) => ({x, y: Math.min(bandwidth * x, peak || Infinity) / 1e12}));
+  const ridge = (bandwidth) => roofs.peak ? Math.min(right, roofs.peak / bandwidth) : right;
+  const slope = (bandwidth) => [left, ridge(bandwidth)].map((x) => ({x, y: bandwidth * x / 1e12}));
+  const line = {pointRadius: 0, pointHitRadius: 0, showLine: true, pointStyle: "line"};
   const datasets = [
     {label: `versions of ${bold}`, data: column(bold).map((series) => point(series, versionName(series.version))),
       borderColor: colour("ink"), backgroundColor: colour("fast"), borderWidth: 1.5, pointRadius: 5, showLine: true},
@@ -35,10 +37,11 @@ function drawRoofline(data) {
     {label: opponents[0]?.opponent || "", data: opponents.map((series) =>
       ({x: intensity(series), y: rate(series, series.opponentTimes.median), series, opponent: true})),
     borderColor: colour("slow"), backgroundColor: "transparent", borderWidth: 1.5, pointStyle: "triangle", pointRadius: 5.5},
-    roofs.copy && {label: "measured copy bandwidth", data: roofLine(roofs.copy, roofs.peak), borderColor: colour("ink"),
-      borderWidth: 2, pointRadius: 0, pointHitRadius: 0, showLine: true},
-    roofs.dram && {label: "announced bandwidth", data: roofLine(roofs.dram, roofs.peak), borderColor: colour("soft"),
-      borderWidth: 1, borderDash: [3, 3], pointRadius: 0, pointHitRadius: 0, showLine: true},
+    roofs.copy && {label: "memory, measured", data: slope(roofs.copy), borderColor: colour("ink"), borderWidth: 2, ...line},
+    roofs.dram && {label: "memory, announced", data: slope(roofs.dram), borderColor: colour("soft"), borderWidth: 1,
+      borderDash: [3, 3], ...line},
+    roofs.peak && {label: "arithmetic, announced", borderColor: colour("soft"), borderWidth: 2, borderDash: [8, 4], ...line,
+      data: [ridge(roofs.dram || roofs.copy), right].map((x) => ({x, y: roofs.peak / 1e12}))},
   ].filter(Boolean);
   byId("limits-lead").textContent = `${at.path} in ${at.dtype}. Up is faster; a column is one shape, climbed from the first `
     + "version to the last. What lies under the slanted roof waits for memory, what lies under the flat one for arithmetic.";
@@ -48,10 +51,10 @@ function drawRoofline(data) {
     options: {
       scales: {
         x: axis("floating-point operations a byte of least traffic", {type: "logarithmic", min: left, max: right, ticks: {callback: plainTick}}),
-        y: axis("TFLOP/s, cold", {type: "logarithmic", ticks: {callback: plainTick}}),
+        y: axis("TFLOP/s, cold", {type: "logarithmic", min: lowest / 1.6, ticks: {callback: plainTick}}),
       },
       plugins: {
-        legend: {align: "start", labels: {boxWidth: 18, boxHeight: 6, usePointStyle: false, filter: (item) => item.text}},
+        legend: {align: "start", labels: {usePointStyle: true, pointStyleWidth: 14, boxHeight: 6, filter: (item) => item.text}},
         marks: {lines: [{y: roofs.best / 1e12, label: `fastest measured, ${figure(roofs.best / 1e12)} TFLOP/s`, dash: [2, 3], colour: colour("soft")}]},
         tooltip: {filter: (item) => item.raw.series, callbacks: {label: rooflineLabel}},
       },

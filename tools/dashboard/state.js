@@ -17,7 +17,7 @@ function stateOf(hash) {
 
 let state = {};
 
-// The address with some of the state changed.
+// The address with some of the state changed; the place on the page is not kept.
 function link(changes) {
   const next = {...state, at: "", ...changes};
   return hashText(next);
@@ -77,7 +77,8 @@ function kernelOf(data) {
   const candidates = chosen(data);
   const worth = ["SLOW", "UNTRUSTED", "MISSING", "FAST"];
   const called = worth.map((verdict) => candidates.find((series) => series.verdict.status === verdict && passed(series)));
-  const fastest = candidates.filter(ratioOf).sort((one, other) => ratioOf(other) - ratioOf(one))[0];
+  const rate = (series) => series.flops / series.times.median;
+  const fastest = candidates.filter(passed).sort((one, other) => rate(other) - rate(one))[0];
   return called.find(Boolean) || fastest || candidates[0] || null;
 }
 

@@ -29,10 +29,11 @@ function table(heads, rows, attributes = {}) {
 
 const has = (value) => value !== null && value !== undefined && Number.isFinite(value);
 
+// Two or three digits that say something.
 function figure(value) {
   if (!has(value)) return "–";
   const size = Math.abs(value);
-  return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
+  return size < 0.1 && size > 0 ? String(Number(value.toPrecision(2))) : value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
 }
 
 const micros = (seconds) => has(seconds) ? figure(seconds * 1e6) : "–";

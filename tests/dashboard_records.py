@@ -1,0 +1,146 @@
+"""Synthetic records for the dashboard's tests: true to the schema, of any size, with the same figures every time."""
+
+import random
+import statistics
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+import ladder_records  # noqa: E402
+
+IDEAS = {1: "naive", 2: "tiled", 3: "wgmma"}
+PROBLEMS = ("n32 h64 w64 c64 k64 bf16", "n32 h8 w8 c256 k256 bf16", "n32 h8 w8 c256 k256 fp32")
+KERNELS = [{"file": f"dev/toy/fprop/v{version:02d}_{idea}.cu", "kernel": f"toy_fprop_v{version:02d}_kernel", "arch": "sm_90a",
+            "registers": 60 + version, "static_smem_bytes": 1024 * version, "spill_store_bytes": 0, "spill_load_bytes": 0}
+           for version, idea in IDEAS.items()]
+
+
+def times(seconds, rng, noise=0.003, samples=20, clock=1.98e9):
+    cold = [round(seconds * (1 + rng.gauss(0, noise)), 10) for _ in range(samples)]
+    warm = [round(0.9 * seconds * (1 + rng.gauss(0, noise)), 11) for _ in range(5)]
+    order = sorted(cold)
+
+    def columns(values):
+        return {"seconds": values, "stamp_seconds": values, "wall_seconds": values, "sm_clock_hz": [clock] * len(values)}
+
+    return {
+        "cold_seconds": {"median": statistics.median(cold), "low": order[samples // 4], "high": order[-1 - samples // 4],
+                         "coverage": 0.95},
+        "warm_seconds": statistics.median(warm), "throttled_samples": 0,
+        "cold_samples": columns(cold), "warm_samples": columns(warm),
+    }
+
+
+def result(version, problem, seconds, rng, path="toy/fprop", opponent=20e-6, status="PASS", reason="", **more):
+    layer, pass_name = path.split("/")
+    timed = status in ("PASS", "UNTRUSTED")
+    against = {"library": None, "reason": "there is none"}
+    if opponent and timed:
+        against = {"library": "cuDNN 9.19.0", "best_plan": "eng1", "heuristic_plan": "eng2", "tried_plans": [],
+                   "workspace_bytes": 0, "verdict": {"status": "PASS", "reason": "", "error": 1e-3, "worst_over_bound": 0.5},
+                   "times": times(opponent, rng), "heuristic_times": None}
+    made = {
+        "layer": layer, "pass": pass_name, "version": version, "idea": IDEAS.get(version, f"idea_{version}"),
+        "problem": problem, "dtype": problem.split()[-1], "flops": 9.6e9, "min_read_bytes": 2.0e7, "min_write_bytes": 1.7e7,
+        "roofline_seconds": 9e-6, "workspace_bytes": 0,
+        "verdict": {"status": status, "reason": reason, "error": 1.2e-3, "worst_over_bound": 0.6, "unwritten": 0},
+        "times": times(seconds, rng) if timed else None, "opponent": against,
+        "command": f"build/cuda/bench_{layer} --version {version} --problem '{problem}'", "digest": "ab12", "seconds_spent": 1.0,
+    }
+    return {**made, **more}
+
+
+def record(created, commit, results, driver="13.0", dirty=False, kind="gpu", clock=1.98e9):
+    return {
+        "schema": ladder_records.SCHEMA, "created": created, "command": ["bench_toy"], "seed": 1,
+        "environment": {
+            "device": {"kind": kind, "name": "NVIDIA H200", "slug": "h200", "uuid": "GPU-1", "arch": 90, "num_sms": 132,
+                       "l2_bytes": 62914560, "max_sm_clock_hz": clock, "dram_bytes_per_s": 4.8e12, "driver": driver,
+                       "runtime": "13.0"},
+            "host": "vm", "commit": commit, "dirty": dirty, "build": "cuda", "compiler": "nvcc 13.0.88",
+            "flags": "Release -O3",
+        },
+        "calibration": {"spins": [], "empty": {}, "copy_bytes_per_s": 4.1e12, "max_sm_clock_hz": 1.98e9, "failure": ""},
+        "kernels": KERNELS, "results": results,
+    }
+
+
+def write(root, name, raw, device="h200"):
+    folder = Path(root) / "results" / device
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    file.write_text(ladder_records.text_of(raw), encoding="utf-8")
+    return file
+
+
+def tree(root, count=6):
+    """A toy ladder with `count` records, one a day: v02's first shape becomes 30 % slower half-way, the driver changes before
+    the record after that, and the newest record makes v03's second shape 8 % slower."""
+    root = Path(root)
+    ladder = root / "dev" / "toy" / "fprop"
+    ladder.mkdir(parents=True)
+    (root / "results").mkdir()
+    (root / "dev" / "toy" / "shapes.txt").write_text("[unet]\ntop: n32 h64 w64 c64 k64\nlow: n32 h8 w8 c256 k256\n")
+    for version, idea in IDEAS.items():
+        (ladder / f"v{version:02d}_{idea}.cu").write_text(
+            f"// Idea:   the {idea} one,\n//         on two lines.\n// Parent: {f'v{version - 1:02d}' if version > 1 else 'none'}.\n"
+            f"// Why:    it should help.\n// Needs:  nothing.\n\n#include <x>\n")
+    for day in range(count):
+        write(root, f"2026-01-{day + 1:02d}_{day:07x}.json", of_day(day, count))
+    return root
+
+
+def of_day(day, count):
+    rng = random.Random(day)
+    results = []
+    for version in IDEAS:
+        for problem in PROBLEMS:
+            if version == 3 and problem.endswith("fp32"):
+                results.append(result(version, problem, 0, rng, status="SKIP", reason="fp32 has no tensor cores"))
+                continue
+            seconds = {1: 100e-6, 2: 40e-6, 3: 15e-6}[version]
+            if version == 2 and problem == PROBLEMS[0] and day >= count // 2:
+                seconds *= 1.3
+            if version == 3 and problem == PROBLEMS[1] and day == count - 1:
+                seconds *= 1.08
+            results.append(result(version, problem, seconds, rng))
+    driver = "13.0" if day <= count // 2 + 1 else "13.1"
+    return record(f"2026-01-{day + 1:02d}T12:00:00Z", f"{day:07x}" + "0" * 33, results, driver=driver)
+
+
+def large(folder, num_series, num_records):
+    """Records in memory, with noise, outliers and steps: what the page's size is promised for. `folder` is for one file."""
+    rng = random.Random(1)
+    template = ladder_records.load(write(folder, "template.json", of_day(0, 1)))
+    levels = [10 ** rng.uniform(-5.5, -3) for _ in range(num_series)]
+    records = []
+    for day in range(num_records):
+        created = f"2024-01-01T{day // 3600:02d}:{day // 60 % 60:02d}:{day % 60:02d}Z"
+        raw = record(created, f"{rng.getrandbits(160):040x}", [], driver="13.0" if day < num_records // 2 else "13.1")
+        made = replace(template, file=Path(f"h200/{day}.json"), created=created, commit=raw["environment"]["commit"],
+                       environment=raw["environment"], results=[])
+        for at in range(num_series):
+            if rng.random() < 1 / 2000:
+                levels[at] *= rng.choice((0.8, 1.25))
+            made.results.append(_large_result(made, template.results[0], at, levels[at], rng, day >= num_records - 2))
+        records.append(made)
+    return records
+
+
+def _large_result(made, template, at, level, rng, newest):
+    median = level * (1 + rng.gauss(0, 0.005)) * (1.5 if rng.random() < 0.002 else 1)
+    spread = abs(rng.gauss(0, 0.003)) * median
+    # Only the newest two of a series are looked into.
+    samples = [median * (1 + rng.gauss(0, 0.005)) for _ in range(20)] if newest else [median]
+    timed = replace(template.times, seconds=samples, clocks=[1.98e9] * len(samples), median=median, low=median - spread,
+                    high=median + 2 * spread, warm=[], warm_median=0.9 * median)
+    against = replace(timed, median=level * (1 + rng.gauss(0, 0.005)))
+    version, shape = at % 10 + 1, at // 10
+    dtype = ("fp32", "tf32", "bf16", "fp16")[shape % 4]
+    problem = f"n32 h{8 + shape} w64 c{64 + shape} k64 {dtype}"
+    return replace(
+        template, record=made, path=f"layer{at % 8}/fprop", version=version, idea=f"idea_number_{version}", problem=problem,
+        dtype=dtype, error=1.7e-3 + 1e-6 * at, flops=1e9 + at, min_bytes=1e7 + at, times=timed, opponent_times=against,
+        command=f"build/cuda/bench_layer{at % 8} --version {version} --problem '{problem}' --seed 20261120 --samples 20")
