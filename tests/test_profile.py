@@ -125,7 +125,8 @@ class Table(unittest.TestCase):
             self.assertIsNone(kernel.figures[figure], figure)
 
     def test_spills_are_the_bytes_of_local_memory(self):
-        kernel = self.only(l1tex__t_sectors_pipe_lsu_mem_local_op_ld="1,000", l1tex__t_sectors_pipe_lsu_mem_local_op_st="24")
+        kernel = self.only(l1tex__t_sectors_pipe_lsu_mem_local_op_ld="1,000",
+                           l1tex__t_sectors_pipe_lsu_mem_local_op_st="24")
         self.assertEqual(kernel.figures["spill_bytes"], 1024 * 32)
         self.assertIsNone(self.only(l1tex__t_sectors_pipe_lsu_mem_local_op_ld=None).figures["spill_bytes"])
 
@@ -205,7 +206,8 @@ class Advice(unittest.TestCase):
             self.assertNotIn(word, calm)
         bad = cells(l1tex__t_sectors_pipe_lsu_mem_local_op_ld="9", l1tex__data_bank="900,000", launch__waves="0.25")
         said = "\n".join(advice.advice(metrics.kernels(table(bad)), 12.2e-6))
-        for words in ("registers are spilled: 288 bytes", "conflicts: 72 %", "grid is too small: 25 %", "1.75 x the floor"):
+        for words in ("registers are spilled: 288 bytes", "conflicts: 72 %", "grid is too small: 25 %",
+                      "1.75 x the floor"):
             self.assertIn(words, said)
 
 
@@ -476,7 +478,7 @@ class Run(unittest.TestCase):
     def test_no_ncu(self):
         (self.folder / "ncu").unlink()
         with mock.patch.object(where.glob, "glob", lambda pattern: []):
-            self.fails(Failure, "no Nsight Compute .* package nsight-compute", "--version", "7")
+            self.fails(Failure, "no Nsight Compute .* package cuda-nsight-compute-13-0", "--version", "7")
 
     def test_ncu_is_found_beside_the_toolkit_the_newest_first(self):
         (self.folder / "ncu").unlink()
@@ -508,7 +510,7 @@ class Run(unittest.TestCase):
 
     def test_no_launch_in_the_range(self):
         self.ncu_says(0, "==WARNING== No kernels were profiled.")
-        self.fails(Failure, "saw no launch in the range", "--version", "9")
+        self.fails(Failure, "saw no launch in its range", "--version", "9")
 
     def test_ncus_other_errors(self):
         self.ncu_says(1, "==ERROR== Failed to prepare kernel for profiling")

@@ -273,7 +273,7 @@ class Run(unittest.TestCase):
         self.assertRegex(asked[0][0][0], r"^nvidia-cuda-sanitizer-api==\d")
 
     def test_a_run_that_hangs_is_stopped(self):
-        process = subprocess.Popen(["/bin/sleep", "60"])
+        process = subprocess.Popen(["/bin/sleep", "60"], start_new_session=True)
         with mock.patch.object(sanitize.say, "progress", lambda text: None):
             self.assertIsNone(sanitize._wait(process, "hanging", limit=0.1))
         self.assertIsNotNone(process.poll())

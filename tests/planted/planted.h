@@ -1,5 +1,5 @@
-// Planted faults: for each of compute-sanitizer's tools one kernel that it must report, and a clean twin that it must not.
-// A tool that stays silent on its fault proves nothing by staying silent on a version.
+// Planted faults: for each of compute-sanitizer's tools one kernel that it must report, and a clean twin that it must
+// not. A tool that stays silent on its fault proves nothing by staying silent on a version.
 #pragma once
 
 #include <string>

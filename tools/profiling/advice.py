@@ -33,7 +33,7 @@ _STALLS = {
 
 
 def stall_meaning(reason):
-    return "waits for " + _STALLS[reason] if reason in _STALLS else "is in this state (see the manual of Nsight Compute)"
+    return "waits for " + _STALLS[reason] if reason in _STALLS else "is in a state that Nsight Compute's manual names"
 
 
 def nearest_roof(figures):

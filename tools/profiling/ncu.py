@@ -10,8 +10,8 @@ from door.errors import Failure, UsageError
 from . import where
 
 _INSTALL = ("no Nsight Compute (ncu) on PATH, in CUDA_HOME/bin, /usr/local/cuda*/bin or /opt/nvidia/nsight-compute: it "
-            "is part of the CUDA toolkit; alone it is the package nsight-compute of NVIDIA's apt and dnf repositories "
-            "(developer.nvidia.com/nsight-compute)")
+            "is part of the CUDA toolkit, alone the package cuda-nsight-compute-13-0 of NVIDIA's apt and dnf "
+            "repositories, and without root conda's `nvidia::nsight-compute`")
 _PERMISSION = ("Nsight Compute may not read this GPU's counters (ERR_NVGPUCTRPERM): load the driver with "
                "NVreg_RestrictProfilingToAdminUsers=0 (`options nvidia NVreg_RestrictProfilingToAdminUsers=0` in "
                "/etc/modprobe.d/, then reboot), or run as root; a container needs --cap-add SYS_ADMIN")
@@ -68,7 +68,7 @@ def diagnosis(said, program):
     if errors:
         return Failure(f"ncu: {errors[-1][len('==ERROR=='):].strip()}")
     if "No kernels were profiled" in said:
-        return Failure("ncu saw no launch in the range of its name: is the program built with NVTX (nvtx3/nvToolsExt.h)?")
+        return Failure("ncu saw no launch in its range: was the program built with NVTX (nvtx3/nvToolsExt.h)?")
     return None
 
 

@@ -66,7 +66,8 @@ def _mean(values):
 
 
 def _kernel_json(kernel, floor):
-    return {"name": kernel.name, "grid": kernel.grid, "block": kernel.block, "limiter": kernel.limiter, "limits": kernel.limits,
+    return {"name": kernel.name, "grid": kernel.grid, "block": kernel.block, "limiter": kernel.limiter,
+            "limits": kernel.limits,
             "figures": _figures_json(kernel.figures, kernel.limits, floor),
             "stalls": [{"reason": reason, "share": part} for reason, part in kernel.stalls]}
 

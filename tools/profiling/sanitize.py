@@ -1,9 +1,11 @@
-"""`./ladder sanitize [layers...]`: compute-sanitizer's four tools over every version, each proven able to fire first."""
+"""`./ladder sanitize [layers...]`: compute-sanitizer's four tools on every version, each proven able to fire."""
 
 import argparse
 import datetime
 import json
+import os
 import shlex
+import signal
 import subprocess
 import tempfile
 import time
@@ -19,8 +21,8 @@ PRESET = "cuda"
 _PIN = "nvidia-cuda-sanitizer-api==13.5.25"  # releases before 13.4 lack a program that the tool starts
 _PLANTED = "planted"
 _PLANTED_SECONDS = 180
-_INSTALL = ("no compute-sanitizer on PATH, in CUDA_HOME/bin or /usr/local/cuda*/bin, and it could not be fetched: it is "
-            f"part of the CUDA toolkit, alone the package cuda-sanitizer-13-0 or, from PyPI, {_PIN}")
+_INSTALL = ("no compute-sanitizer on PATH, in CUDA_HOME/bin or /usr/local/cuda*/bin, and it could not be fetched: it "
+            f"is part of the CUDA toolkit, alone the package cuda-sanitizer-13-0 or, from PyPI, {_PIN}")
 
 
 def main(arguments):
@@ -33,7 +35,7 @@ def main(arguments):
     say.line(f"{PRESET} build ({model}), {program}")
     folder = _built(sorted({f"bench_{path.split('/')[0]}" for path in chosen}))
     with tempfile.TemporaryDirectory(prefix="ladder-sanitize-") as scratch:
-        session = _Session(options, program, folder, Path(scratch))
+        session = _Session(options, program, folder, Path(scratch), len(options.tool) * (2 + len(chosen)))
         for path in chosen:
             session.refuse_what_the_bench_refuses(path)
         for tool in options.tool:
@@ -97,8 +99,9 @@ def _built(programs):
 class _Session:
     """The tools one after the other, and what they said."""
 
-    def __init__(self, options, program, folder, scratch):
+    def __init__(self, options, program, folder, scratch, steps):
         self.options, self.program, self.folder, self.scratch = options, program, folder, scratch
+        self.steps, self.step = steps, 0
         self.tools = {}  # {tool: {"proven", "reason", "fault", "clean", "runs"}}, as in the record
         self.environment = None
 
@@ -164,13 +167,14 @@ class _Session:
 
     def _run(self, tool, what, command, limit=None):
         """(Outcome, what was said): `command` under `tool`."""
+        self.step += 1
         log = self.scratch / "log"
+        whole = [self.program, "--tool", tool, *sanitizer.FLAGS.get(tool, []), "--error-exitcode",
+                 str(sanitizer.EXIT_ON_FINDING), *map(str, command)]
         with open(log, "w", encoding="utf-8") as file:
-            process = subprocess.Popen(
-                [self.program, "--tool", tool, *sanitizer.FLAGS.get(tool, []), "--error-exitcode",
-                 str(sanitizer.EXIT_ON_FINDING), *map(str, command)],
-                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, cwd=paths.ROOT, env=tools.environment())
-            code = _wait(process, what, limit)
+            process = subprocess.Popen(whole, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                                       cwd=paths.ROOT, env=tools.environment(), start_new_session=True)
+            code = _wait(process, f"{self.step} of {self.steps}, {what}", limit)
         said = log.read_text(encoding="utf-8", errors="replace")
         return sanitizer.outcome(said, code), said
 
@@ -218,7 +222,7 @@ def _wait(process, what, limit):
     finally:
         say.close()
         if process.poll() is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # the tool and the program that it has started
             process.wait()
 
 

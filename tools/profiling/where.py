@@ -15,7 +15,8 @@ def find(program, *more):
         return path
     homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     patterns = [os.path.join(home, "bin", program) for home in homes]
-    patterns += [f"/usr/local/cuda*/bin/{program}", f"/opt/cuda/bin/{program}", f"{PRIVATE}/*/nvidia/cu13/bin/{program}"]
+    patterns += [f"/usr/local/cuda*/bin/{program}", f"/opt/cuda/bin/{program}"]
+    patterns += [f"{PRIVATE}/*/nvidia/cu13/bin/{program}"]
     for pattern in [*patterns, *more]:
         for path in sorted(glob.glob(pattern), key=_numbers, reverse=True):
             if os.access(path, os.X_OK):
