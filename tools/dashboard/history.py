@@ -19,7 +19,7 @@ def steps(times, threshold=THRESHOLD):
     if len(times) < 2 * LEAST_POINTS:
         return []
     logs = [math.log(time) for time in times]
-    segments = _without_short(_fit(logs, _price(logs)))
+    segments = [(begin, end) for begin, end in _fit(logs, _price(logs)) if end - begin >= LEAST_POINTS]
     segments = _without_small(segments, logs, math.log1p(threshold))
     levels = [math.exp(statistics.median(logs[begin:end])) for begin, end in segments]
     return [(segments[at][0], levels[at - 1], levels[at]) for at in range(1, len(segments))]
@@ -62,19 +62,6 @@ def _candidates(logs):
     if len(values) <= _LEVELS:
         return values
     return [values[round(at * (len(values) - 1) / (_LEVELS - 1))] for at in range(_LEVELS)]
-
-
-def _without_short(segments):
-    """A level of a single point belongs to the level before it, or at the very beginning to the one after it."""
-    kept = []
-    for begin, end in segments:
-        if kept and end - begin < LEAST_POINTS:
-            kept[-1] = (kept[-1][0], end)
-        elif len(kept) == 1 and kept[0][1] - kept[0][0] < LEAST_POINTS:
-            kept[0] = (kept[0][0], end)
-        else:
-            kept.append((begin, end))
-    return kept
 
 
 def _without_small(segments, logs, least):

@@ -72,12 +72,14 @@ async function start() {
     document.documentElement.classList.add("on");
     return;
   }
+  window.ladder = data;  // for whoever opens the console
   const newestDevice = data.records.at(-1).device;
   const draw = () => {
     state = {device: newestDevice, ...stateOf(location.hash)};
     drawFilters(data);
     for (const section of SECTIONS) section(data);
     if (state.at) byId(state.at)?.scrollIntoView();
+    document.body.dataset.drawn = Math.round(performance.now());  // milliseconds since the page was asked for
   };
   document.documentElement.classList.add("on");
   prepareTheme(() => SECTIONS.forEach((section) => section(data)));

@@ -43,15 +43,17 @@ def ensure(preset, again=False):
 
 
 def ensure_dev_tools():
-    """What the checks of the sources need: clang, clang-format and clang-tidy."""
-    programs = {"clang++": "clang", "clang-format": "clang-format", "clang-tidy": "clang-tidy"}
+    """What the checks of the sources need: clang, clang-format and clang-tidy; a browser, and what drives it."""
+    programs = {"clang++": "clang", "clang-format": "clang-format", "clang-tidy": "clang-tidy", "chromium": "chromium",
+                "chromedriver": "chromium-driver"}
     missing = {package for program, package in programs.items() if shutil.which(program) is None}
-    if not missing:
-        return
-    if not debian.present() or debian.rights() is None:
+    if missing and (not debian.present() or debian.rights() is None):
         raise Failure(f"missing, and no root to install them: {' '.join(sorted(missing))}")
     with lock.held(PRIVATE / "setup.lock"):
-        debian.install(missing, LOG)
+        if missing:
+            debian.install(missing, LOG)
+        _needs_ensurepip()
+        wheels.python_with(wheels.BROWSER_DRIVER, LOG)
 
 
 def _stamp(kind):

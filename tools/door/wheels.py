@@ -24,6 +24,8 @@ CUDA = CUDA_HEADERS + CUDNN + [
     "nvidia-cuda-nvrtc==13.0.88",
     "nvidia-nvtx==13.0.85",
 ]
+# The last that runs on Python 3.9.
+BROWSER_DRIVER = ["selenium==4.32.0"]
 CUDNN_FRONTEND = "nvidia-cudnn-frontend==1.32.0"
 
 

@@ -1,0 +1,366 @@
+"""The dashboard without a browser: steps, packing, what is shown of good and bad records, and the command line."""
+
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
+
+import dashboard_records  # noqa: E402
+import ladder_records  # noqa: E402
+from compare.records import compare  # noqa: E402
+from dashboard import history, ideas, library, main, model, pack, page, sources  # noqa: E402
+from door.errors import Failure, UsageError  # noqa: E402
+
+MOST_BYTES = 2_000_000
+PROFILE = {
+    "schema": "ladder.profile/1", "created": "2026-01-09T12:00:00Z", "command": ["./ladder", "profile"],
+    "environment": {"commit": "1234567890", "dirty": False}, "layer": "toy", "pass": "fprop", "version": 3, "idea": "wgmma",
+    "problem": "n32 h8 w8 c256 k256 bf16", "dtype": "bf16", "floor_seconds": 9e-6, "ncu": "2025.3", "advice": ["more stages"],
+    "kernels": [{"name": "toy_fprop_v03_kernel", "grid": [132, 1, 1], "block": [384, 1, 1],
+                 "figures": {"duration": {"value": 16.25, "unit": "us", "text": ""}},
+                 "stalls": [{"reason": "long scoreboard", "share": 0.42}]}],
+}
+
+
+class Tree(unittest.TestCase):
+    """A project of a toy ladder in a folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+
+    def grown(self, count=6):
+        return dashboard_records.tree(self.root, count)
+
+    def built(self):
+        records, bad, profiles = sources.read(self.root)
+        return model.build(self.root, records, bad, profiles, compare)
+
+    def series(self, version, problem, data=None):
+        data = data or self.built()
+        return next(one for one in data["series"] if (one["version"], one["problem"]) == (version, problem))
+
+    def run_tool(self, *arguments):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            status = main.main(["--root", str(self.root), *arguments])
+        return status, said.getvalue()
+
+
+class Steps(unittest.TestCase):
+    def noisy(self, *levels, noise=0.004, seed=1):
+        rng = random.Random(seed)
+        return [level * (1 + rng.gauss(0, noise)) for level, count in levels for _ in range(count)]
+
+    def test_steps_are_found_where_they_are(self):
+        found = history.steps(self.noisy((1e-5, 40), (1.3e-5, 25), (1.17e-5, 30)))
+        self.assertEqual([at for at, _, _ in found], [40, 65])
+        self.assertAlmostEqual(found[0][1] / 1e-5, 1, delta=0.01)
+        self.assertAlmostEqual(found[0][2] / 1.3e-5, 1, delta=0.01)
+
+    def test_two_records_make_a_level(self):
+        self.assertEqual([at for at, _, _ in history.steps([1.0, 1.0, 1.2, 1.2])], [2])
+        self.assertEqual(history.steps([1.0, 1.0, 1.0, 1.0, 1.0, 1.2]), [])
+
+    def test_an_outlier_is_no_step(self):
+        for at in (0, 1, 30, 58, 59):
+            times = self.noisy((1e-5, 60))
+            times[at] *= 2
+            self.assertEqual(history.steps(times), [], at)
+
+    def test_noise_is_no_step(self):
+        found = [history.steps(self.noisy((1e-5, 100), noise=0.03, seed=seed)) for seed in range(100)]
+        self.assertEqual([steps for steps in found if steps], [])
+
+    def test_a_small_change_is_no_step(self):
+        self.assertEqual(history.steps(self.noisy((1e-5, 50), (1.04e-5, 50), noise=0.001)), [])
+        self.assertEqual(len(history.steps(self.noisy((1e-5, 50), (1.06e-5, 50), noise=0.001))), 1)
+
+    def test_the_fit_is_the_cheapest(self):
+        """Against every way to cut a short history into two."""
+        for seed in range(20):
+            logs = [random.Random(seed).gauss(0, 1) for _ in range(9)]
+            logs[5:] = [value + 4 * (seed % 3) for value in logs[5:]]
+            price = 2.0
+
+            def cost(begin, end):
+                part = sorted(logs[begin:end])
+                return sum(abs(value - part[len(part) // 2]) for value in part)
+
+            def total(segments):
+                return sum(cost(*segment) for segment in segments) + price * (len(segments) - 1)
+
+            best_of_two = min([total([(0, 9)])] + [total([(0, cut), (cut, 9)]) for cut in range(1, 9)])
+            self.assertLessEqual(total(history._fit(logs, price)), best_of_two + 1e-9)
+
+    def test_short_histories(self):
+        for times in ([], [1.0], [1.0, 2.0], [1.0, 2.0, 3.0]):
+            self.assertEqual(history.steps(times), [])
+
+
+class Pack(unittest.TestCase):
+    def test_times_are_within_the_promise(self):
+        rng = random.Random(1)
+        for _ in range(2000):
+            time = 10 ** rng.uniform(-9, 2)
+            self.assertLess(abs(pack.seconds(pack.step(time)) / time - 1), 0.00025)
+        self.assertIsNone(pack.seconds(pack.step(None)))
+
+    def test_json_has_no_word_for_nan(self):
+        with self.assertRaises(ValueError):
+            pack.text({"time": float("nan")})
+
+
+class Ideas(unittest.TestCase):
+    def test_header(self):
+        fields = ideas.header("// Idea:   one thing\n//         and more.\n// Parent: v05.\n// Why:    it helps.\n\n// Idea: not this\n")
+        self.assertEqual(fields, {"idea": "one thing and more.", "parent": 5, "why": "it helps."})
+        self.assertEqual(ideas.header("// Parent: none.\n"), {"parent": None})
+
+    def test_every_version_says_its_idea(self):
+        for file in ROOT.glob("dev/*/*/v*.cu"):
+            fields = ideas.header(file.read_text(encoding="utf-8"))
+            self.assertTrue(fields.get("idea") and fields.get("why") and "parent" in fields, file)
+
+
+class Model(Tree):
+    def test_newest_against_the_one_before(self):
+        self.grown()
+        data = self.built()
+        slow = self.series(3, dashboard_records.PROBLEMS[1], data)
+        self.assertEqual(slow["verdict"]["status"], "SLOW")
+        self.assertAlmostEqual(slow["verdict"]["ratio"], 1.08, delta=0.01)
+        self.assertEqual(self.series(2, dashboard_records.PROBLEMS[0], data)["verdict"]["status"], "SAME")
+        self.assertEqual(self.series(3, dashboard_records.PROBLEMS[2], data)["verdict"]["status"], model.UNTIMED)
+        self.assertEqual(page.headline(data["series"]), "1 kernel became slower.")
+
+    def test_one_record_is_compared_with_nothing(self):
+        self.grown(1)
+        data = self.built()
+        self.assertEqual({one["verdict"]["status"] for one in data["series"]}, {model.FIRST})
+        self.assertIn("Nothing to compare yet", page.headline(data["series"]))
+
+    def test_steps_and_changes(self):
+        self.grown(10)
+        stepped = self.series(2, dashboard_records.PROBLEMS[0])
+        self.assertEqual([record for record, _, _ in stepped["steps"]], [5])
+        self.assertEqual([(record, breaks, names) for record, breaks, names, _ in stepped["changes"]], [(7, True, "driver")])
+        self.assertEqual(stepped["changes"][0][3], "driver 13.0 → 13.1")
+
+    def test_no_step_across_another_driver(self):
+        self.grown(0)
+        for day in range(8):
+            raw = dashboard_records.record(f"2026-01-0{day + 1}T00:00:00Z", f"{day:040x}", [dashboard_records.result(
+                1, dashboard_records.PROBLEMS[0], 1e-5 if day < 4 else 2e-5, random.Random(day))],
+                driver="13.0" if day < 4 else "13.1")
+            dashboard_records.write(self.root, f"{day}.json", raw)
+        self.assertEqual(self.built()["series"][0]["steps"], [])
+
+    def test_what_was_not_judged_is_not_shown(self):
+        self.grown(2)
+        problem, rng = dashboard_records.PROBLEMS[0], random.Random(1)
+        unchecked = dashboard_records.result(1, problem, 1e-9, rng)
+        unchecked["verdict"]["status"] = "UNCHECKED"
+        only_checked = dashboard_records.result(2, problem, 1e-5, rng, times=None)
+        raw = dashboard_records.record("2026-02-01T00:00:00Z", "f" * 40, [unchecked, only_checked])
+        dashboard_records.write(self.root, "later.json", raw)
+        data = self.built()
+        for version in (1, 2):
+            self.assertEqual(self.series(version, problem, data)["record"], 1)
+            self.assertIsNotNone(self.series(version, problem, data)["times"])
+
+    def test_a_later_failure_takes_the_time_away(self):
+        self.grown(2)
+        failed = dashboard_records.result(1, dashboard_records.PROBLEMS[0], 0, random.Random(1), status="FAIL", reason="wrong")
+        dashboard_records.write(self.root, "later.json", dashboard_records.record("2026-02-01T00:00:00Z", "f" * 40, [failed]))
+        series = self.series(1, dashboard_records.PROBLEMS[0])
+        self.assertEqual((series["status"], series["times"], series["verdict"]["status"]), ("FAIL", None, "MISSING"))
+
+    def test_registers_come_from_the_record(self):
+        self.grown(1)
+        self.assertEqual(self.series(2, dashboard_records.PROBLEMS[0])["kernels"], {"registers": 62, "smem": 2048, "spills": 0})
+
+    def test_profiles(self):
+        self.grown(1)
+        folder = self.root / "results" / "h200" / "profiles"
+        folder.mkdir()
+        (folder / "good.json").write_text(json.dumps(PROFILE))
+        (folder / "cut.json").write_text(json.dumps(PROFILE)[:200])
+        (folder / "other.json").write_text(json.dumps({**PROFILE, "schema": "ladder.profile/9"}))
+        data = self.built()
+        self.assertEqual([profile["path"] for profile in data["profiles"]], ["toy/fprop"])
+        self.assertEqual(data["profiles"][0]["kernels"][0]["figures"]["duration"]["value"], 16.25)
+        self.assertEqual([entry["file"] for entry in data["bad"]], ["h200/profiles/cut.json", "h200/profiles/other.json"])
+
+
+class BadRecords(Tree):
+    def setUp(self):
+        super().setUp()
+        self.grown(3)
+        self.newest = sorted((self.root / "results" / "h200").glob("*.json"))[-1]
+
+    def reasons(self):
+        data = self.built()
+        self.assertEqual({one["record"] for one in data["series"]}, {1})  # the one before the broken one
+        return [(entry["file"], entry["reason"]) for entry in data["bad"]]
+
+    def test_truncated(self):
+        self.newest.write_text(self.newest.read_text()[:5000])
+        ((file, reason),) = self.reasons()
+        self.assertEqual(file, f"h200/{self.newest.name}")
+        self.assertIn("not a record", reason)
+
+    def test_tampered(self):
+        self.newest.write_text(self.newest.read_text().replace('"dirty":false', '"dirty":true'))
+        ((_, reason),) = self.reasons()
+        self.assertIn("checksum", reason)
+
+    def test_a_median_of_other_samples(self):
+        raw = json.loads(self.newest.read_text())
+        raw["results"][0]["times"]["cold_seconds"]["median"] *= 0.5
+        self.newest.write_text(ladder_records.text_of(raw))  # with a checksum that fits
+        ((_, reason),) = self.reasons()
+        self.assertIn("samples say", reason)
+
+    def test_it_is_said_and_shown(self):
+        self.newest.write_text("{")
+        status, said = self.run_tool()
+        self.assertEqual(status, 0)
+        self.assertIn(f"not shown: h200/{self.newest.name}: ", said)
+        text = (self.root / "results" / "index.html").read_text()
+        self.assertIn('<aside class="bad"', text)
+        self.assertIn("1 record is not shown", text)
+        self.assertEqual(self.run_tool("--strict")[0], 1)
+
+
+class Page(Tree):
+    def text(self):
+        self.assertEqual(self.run_tool()[0], 0)
+        return (self.root / "results" / "index.html").read_text()
+
+    def test_the_same_records_give_the_same_page(self):
+        self.grown(3)
+        first = self.text()
+        for file in (self.root / "results").glob("*/*.json"):
+            os.utime(file, (1, 1))
+        self.assertEqual(self.text(), first)
+
+    def test_nothing_is_loaded_from_outside(self):
+        self.grown(2)
+        text = self.text()
+        own = text.replace(library.source(), "")
+        self.assertEqual(re.findall(r'(?:src|action)\s*=|@import|url\(|<iframe|<object|import\(', own), [])
+        self.assertEqual([target for target in re.findall(r'href="([^"]*)"', own) if not target.startswith(("#", "data:,"))], [])
+        self.assertIn("default-src 'none'", own)
+
+    def test_the_table_is_there_without_scripts(self):
+        self.grown(2)
+        text = self.text()
+        rows = re.search(r'<table id="table">.*?<tbody>(.*?)</tbody>', text, re.DOTALL)[1]
+        self.assertEqual(rows.count("<tr>"), 9)
+        self.assertIn("<noscript>", text)
+        self.assertIn("SKIP", rows)
+        self.assertRegex(rows, r"<td class=n>6\.\d\d</td>|<td class=n>15\.\d</td>")
+
+    def test_the_license_stays(self):
+        self.grown(1)
+        self.assertIn("Permission is hereby granted", self.text())
+
+    def test_words_of_records_are_inert(self):
+        self.grown(0)
+        evil = "<script>alert(1)</script>"
+        made = dashboard_records.result(1, f"n1 {evil} fp32", 1e-5, random.Random(1), idea=evil, command=evil)
+        raw = dashboard_records.record("2026-01-01T00:00:00Z", evil, [made])
+        raw["environment"]["device"]["name"] = evil
+        dashboard_records.write(self.root, "a.json", raw)
+        dashboard_records.write(self.root, f"{evil.replace('/', '')}.json", {"schema": "ladder.record/9"})
+        text = self.text()
+        self.assertNotIn("alert(1)</", text)
+        self.assertIn("&lt;script&gt;", text)
+
+    def test_without_records_it_says_how_to_make_one(self):
+        self.grown(0)
+        text = self.text()
+        self.assertIn("No record yet", text)
+        self.assertIn("./ladder record", text)
+
+    def test_size_of_500_series_by_500_records(self):
+        records = dashboard_records.large(self.root, 500, 500)
+        data = model.build(self.root, records, [], [], lambda a, b: [])
+        text = page.render(data, "0" * 64, library.source())
+        self.assertEqual(sum(len(points) for points in data["histories"]), 250_000)
+        self.assertLess(len(text.encode()), MOST_BYTES)
+
+
+class CommandLine(Tree):
+    def test_check(self):
+        self.grown(2)
+        self.assertEqual(self.run_tool("--check")[0], 1)
+        self.run_tool()
+        self.assertEqual(self.run_tool("--check"), (0, ""))
+        with self.subTest("another idea"):
+            file = next((self.root / "dev").glob("*/*/v02*.cu"))
+            before = file.read_text()
+            file.write_text(before.replace("tiled", "other"))
+            self.assertEqual(self.run_tool("--check")[0], 1)
+            file.write_text(before + "// a comment below\n")
+            self.assertEqual(self.run_tool("--check")[0], 0)
+        with self.subTest("another record"):
+            dashboard_records.write(self.root, "later.json", dashboard_records.of_day(2, 3))
+            status, said = self.run_tool("--check")
+            self.assertEqual(status, 1)
+            self.assertIn("run ./ladder dashboard", said)
+        self.assertIn("ladder-inputs", (self.root / "results" / "index.html").read_text())
+
+    def test_wrong_usage(self):
+        self.grown(1)
+        for arguments in (["--frobnicate"], ["--out", str(self.root / "no" / "such" / "folder.html")]):
+            with self.assertRaises(UsageError) as raised:
+                self.run_tool(*arguments)
+            self.assertEqual(len(str(raised.exception).splitlines()), 1)
+
+    def test_an_unfinished_page_replaces_nothing(self):
+        self.grown(1)
+        self.run_tool()
+        out = self.root / "results" / "index.html"
+        before = out.read_text()
+        kept, library.source = library.source, self.no_library
+        try:
+            with self.assertRaises(Failure):
+                self.run_tool()
+        finally:
+            library.source = kept
+        self.assertEqual(out.read_text(), before)
+        self.assertEqual([file.name for file in out.parent.iterdir() if file.name.startswith(".")], [])
+
+    @staticmethod
+    def no_library():
+        raise Failure("no network")
+
+
+class Library(unittest.TestCase):
+    def test_only_the_pinned_file_is_taken(self):
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertIsNone(library._checked(b"alert(1)"))
+        self.assertIn("checksum", said.getvalue())
+
+    def test_an_earlier_page_holds_it(self):
+        text = library.source()
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "index.html"
+            file.write_text(f"<html>{library.embedded(text)}<script>more</script>", encoding="utf-8")
+            self.assertEqual(library._out_of(file), text)
+
+
+if __name__ == "__main__":
+    unittest.main()
