@@ -26,7 +26,9 @@ NAME = ("void <unnamed>::conv3x3_fprop_v09_kernel<__nv_bfloat16, <unnamed>::Tile
 
 # Units as `--print-units base` has them; cells as they come, with thousands separators.
 CELLS = {
-    "ID": ("0", ""), "Process ID": ("15652", ""), "Process Name": ("bench_conv3x3", ""), "Host Name": ("a,b", ""),
+    "ID": ("0", ""), "Process ID": ("15652", ""), "Process Name": ("bench_conv3x3", ""), "Host Name": ("127.0.0.1", ""),
+    "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg":
+        ('15652  "<default domain>:conv3x3/fprop/v09/n32 h64, w64 bf16:none:none:none:none:none:none"', ""),
     "Kernel Name": (NAME, ""), "Context": ("1", ""), "Stream": ("13", ""), "Block Size": ("(384, 1, 1)", ""),
     "Grid Size": ("(132, 1, 1)", ""), "Device": ("0", ""), "CC": ("9.0", ""),
     "gpu__time_duration.sum": ("21,408", "ns"),
@@ -263,7 +265,12 @@ class Record(unittest.TestCase):
         self.assertEqual(rows["conv3x3_fprop_v10_filter_kernel"][1:4], ["1", "3.00", "us"])
         self.assertEqual(text.count("top stall"), 1)
         self.assertEqual(text.count("registers a thread"), 2)  # of all, and of the longest run
-        self.assertNotIn("waves", text.split("longest")[0].split("grid")[0])
+        self.assertNotIn("waves", text.split("  grid ")[0])
+
+    def test_with_every_metric_every_kernel_is_shown(self):
+        text = show.profile(self.several(), raw=[("k", {"gpu__x": ("1", "ns")})])
+        self.assertEqual(text.count("registers a thread"), 4)
+        self.assertRegex(text, r"every metric of k\n  gpu__x +1 ns")
 
     def test_a_total_with_a_gap_is_unknown(self):
         data = made(CELLS, cells(lts__t_sector="n/a"))
@@ -452,9 +459,12 @@ class Run(unittest.TestCase):
         self.assertIn("n32 h64 w64 c64 k64 fp32", self.arguments())
         self.profile("--version", "7", "--problem", "n1 h8 w8 c16 k16 tf32")
         self.assertIn("n1 h8 w8 c16 k16 tf32", self.arguments())
-        self.profile("--version", "7", "--problem", "n1 h8 w8 c16 k16", "--dtype", "fp16")
+        self.profile("--version", "7", "--problem", "n1 h8 w8 c16 k16", "--dtype", "fp16", "--seed", "5")
         said = self.arguments()
         self.assertEqual(said[said.index("--dtype") + 1], "fp16")
+        data = record.read(next(self.out.glob("*_fp16_n1-h8-w8-c16-k16.json")))
+        self.assertEqual(data["command"], "./ladder profile conv3x3 --version 7 "
+                                          "--problem 'n1 h8 w8 c16 k16 fp16' --seed 5")
 
     def test_full_lists_every_metric(self):
         self.assertNotIn("launch__occupancy_limit_blocks", self.profile("--version", "7"))
@@ -531,15 +541,12 @@ class Bench(unittest.TestCase):
             self.skipTest(f"{self.PROGRAM.relative_to(ROOT)} is not built")
 
     def test_its_list_names_every_version_with_its_dtypes(self):
-        lister = profile._Profiler.__new__(profile._Profiler)
-        lister.options, lister.program = profile._parse(["conv3x3", "--version", "7"]), self.PROGRAM
-        listed = lister._listed()
+        listed = profile.listed(self.PROGRAM, "fprop")
         self.assertEqual(sorted(listed), [int(path.name[1:3]) for path in
                                           sorted((ROOT / "dev" / "conv3x3" / "fprop").glob("v*.cu"))])
         self.assertEqual(listed[7], ["tf32", "bf16", "fp16"])
-        lister.options.pass_ = "sideways"
         with self.assertRaisesRegex(UsageError, "sideways"):
-            lister._listed()
+            profile.listed(self.PROGRAM, "sideways")
 
     def test_the_record_of_one_launch_makes_a_profile(self):
         with tempfile.TemporaryDirectory() as folder:

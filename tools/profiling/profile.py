@@ -99,7 +99,7 @@ class _Profiler:
         self.ncu_version = ncu.version(self.ncu)
         say.line(f"{PRESET} build ({name}), ncu {self.ncu_version or '(unknown version)'}: {self.ncu}")
         self.program = _built(f"bench_{options.layer}")
-        self.dtypes = self._listed()
+        self.dtypes = listed(self.program, options.pass_)
 
     def profile(self, version):
         """Measures and keeps one version: (profile, files, [(kernel's name, raw metrics)])."""
@@ -132,21 +132,11 @@ class _Profiler:
 
     def _command(self, version, problem):
         command = f"./ladder profile {self.options.layer} --version {version} --problem {shlex.quote(problem)}"
-        return command + (f" --pass {self.options.pass_}" if self.options.pass_ != "fprop" else "")
-
-    def _listed(self):
-        """{version: [dtypes]} as `bench --list` says."""
-        command = [self.program, "--pass", self.options.pass_, "--list"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              env=tools.environment())
-        if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip().splitlines() or [f"{self.program} --list failed"]
-            raise (UsageError if done.returncode == 2 else Failure)(said[-1])
-        rows = re.findall(r"^v(\d+)_\w+ +(\w+(?: \w+)*)", done.stdout, re.MULTILINE)
-        return {int(number): [word for word in words.split() if word in _DTYPES] for number, words in rows}
+        command += f" --pass {self.options.pass_}" if self.options.pass_ != "fprop" else ""
+        return command + (f" --seed {self.options.seed}" if self.options.seed != "1" else "")
 
     def _problem(self, version):
-        """The asked one, else the first of the layer's set perf; with the version's dtype where it names none.
+        """The asked one, else the first of the layer's set perf; with --dtype or the version's where it names none.
 
         What the bench does not know (a version, a word of the problem) is left to the bench to say.
         """
@@ -156,10 +146,11 @@ class _Profiler:
             if not problems:
                 raise UsageError(f"dev/{self.options.layer}/shapes.txt has no set perf; name one with --problem")
             problem = next(iter(problems))
+        if set(problem.split()) & set(_DTYPES):
+            return problem
         has = self.dtypes.get(version, [])
-        if not self.options.dtype and has and not set(problem.split()) & set(_DTYPES):
-            problem += " " + next(dtype for dtype in self._preferred(has))
-        return problem
+        dtype = self.options.dtype or (self._preferred(has)[0] if has else "")
+        return f"{problem} {dtype}".strip()
 
     def _preferred(self, has):
         """Dtypes in order; in a comparison those that both versions have come first."""
@@ -168,6 +159,17 @@ class _Profiler:
             if isinstance(side, int):
                 shared &= set(self.dtypes.get(side, []))
         return sorted(has, key=lambda dtype: (dtype not in shared, _DTYPES.index(dtype)))
+
+
+def listed(program, pass_):
+    """{version: [dtypes]} as `bench --list` says. Throws the bench's own line."""
+    done = subprocess.run([program, "--pass", pass_, "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, env=tools.environment())
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines() or [f"{program} --list failed"]
+        raise (UsageError if done.returncode == 2 else Failure)(said[-1])
+    rows = re.findall(r"^v(\d+)_\w+ +(\w+(?: \w+)*)", done.stdout, re.MULTILINE)
+    return {int(number): [word for word in words.split() if word in _DTYPES] for number, words in rows}
 
 
 def _built(program):
