@@ -80,7 +80,7 @@ const char* name(Status status);  // "PASS", "FAIL", "SKIP", "UNTRUSTED", "UNCHE
 struct Verdict {
   Status status = Status::pass;
   std::string reason;          // empty for a pass; else one line: what, where, how much
-  double error = 0;            // normalised L2: ||y - ref|| / ||ref|| over all outputs
+  double error = 0;            // normalised L2, ||y - ref|| / ||ref||, of the output for which it is largest
   double worst = 0;            // largest |y - ref| / bound; above 1 fails
   std::int64_t unwritten = 0;  // elements that are poison: never written, or computed from it
 };
@@ -118,7 +118,8 @@ std::string why_not(const Version& v, const Case& c);
 
 }  // namespace ladder
 
-#define LADDER_JUDGE(P, function)                                                                                   \
-  namespace {                                                                                                       \
-  [[maybe_unused]] const bool ladder_judge_registered = ::ladder::register_judge(::ladder::pass_of<P>(), function); \
+#define LADDER_JUDGE(P, function)                                                                             \
+  namespace {                                                                                                 \
+  [[maybe_unused]] const bool LADDER_UNIQUE(ladder_judge_) = ::ladder::register_judge(::ladder::pass_of<P>(), \
+                                                                                      function);              \
   }

@@ -167,8 +167,6 @@ Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<fl
   const auto specs = outputs_of(c);
   LADDER_CHECK(outputs.size() == specs.size() && refs.size() == specs.size());
   Verdict verdict;
-  double squared_error = 0;
-  double squared_norm = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const std::vector<float>& y = outputs[i];
     LADDER_CHECK(y.size() == specs[i]->elements() && refs[i].value.size() == y.size() &&
@@ -181,10 +179,8 @@ Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<fl
     }
     verdict.worst = std::max(verdict.worst, t.worst);
     verdict.unwritten += t.unwritten;
-    squared_error += t.squared_error;
-    squared_norm += t.squared_norm;
+    if (t.squared_error > 0) verdict.error = std::max(verdict.error, std::sqrt(t.squared_error / t.squared_norm));
   }
-  verdict.error = squared_error == 0 ? 0 : std::sqrt(squared_error / squared_norm);
   return verdict;
 }
 

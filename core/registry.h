@@ -6,7 +6,8 @@
 //     struct Fprop {
 //       static constexpr const char* kLayer = "conv3x3";
 //       static constexpr const char* kName = "fprop";
-//       using Problem = ...;   // plain fields, one of them `Dtype dtype`; str(), static parse(line) throwing UsageError
+//       using Problem = ...;   // plain fields, one of them `Dtype dtype`; str(), static parse(line) throwing UsageError,
+//                              // static random(seed): any small problem, for the tests
 //       struct Tensors {...};  // typed views: const inputs, outputs
 //       static std::vector<TensorSpec> tensors(const Problem&);              // in the order that bind() takes them
 //       static Tensors bind(const Problem&, void* const* pointers);          // a null pointer for an absent tensor
@@ -72,6 +73,7 @@ struct Pass {
   std::string layer;
   std::string name;
   Case (*parser)(const Pass& self, std::string_view line) = nullptr;
+  std::string (*random_problem)(std::uint64_t seed) = nullptr;  // a line, fp32
 
   Case parse(std::string_view line) const { return parser(*this, line); }  // throws UsageError
   std::string path() const { return layer + "/" + name; }
@@ -168,10 +170,12 @@ const typename P::Problem& problem_of(const Case& c) {
 // The pass's entry in the registry, made on first use.
 template <class P>
 const Pass& pass_of() {
-  static const Pass* const pass =
-      detail::add_pass({.layer = P::kLayer, .name = P::kName, .parser = [](const Pass& self, std::string_view line) {
-                          return detail::make_case<P>(self, P::Problem::parse(line));
-                        }});
+  static const Pass* const pass = detail::add_pass(
+      {.layer = P::kLayer,
+       .name = P::kName,
+       .parser = [](const Pass& self,
+                    std::string_view line) { return detail::make_case<P>(self, P::Problem::parse(line)); },
+       .random_problem = [](std::uint64_t seed) { return P::Problem::random(seed).str(); }});
   return *pass;
 }
 
@@ -197,6 +201,11 @@ bool register_version(const char* file, VersionDef<P> def) {
 }
 
 }  // namespace ladder
+
+// A name of its own for each line of a file.
+#define LADDER_NAME_OF_LINE_(prefix, line) prefix##line
+#define LADDER_NAME_OF_LINE(prefix, line) LADDER_NAME_OF_LINE_(prefix, line)
+#define LADDER_UNIQUE(prefix) LADDER_NAME_OF_LINE(prefix, __LINE__)
 
 #define LADDER_VERSION(pass, ...)                                                         \
   namespace {                                                                             \

@@ -1,5 +1,6 @@
-// cuDNN's forward 3x3 convolution with padding 1 and stride 1, bias added in the same graph.
+// cuDNN's 3x3 convolution with padding 1 and stride 1: forward with the bias added in the same graph, and both gradients.
 #include "core/backend.h"
+#include "core/error.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "reference/opponent_cudnn.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
-enum Uid : std::int64_t { kX = 1, kW, kBias, kY };
+enum Uid : std::int64_t { kFirst = 1, kSecond, kBias, kOutput };  // the two factors, fprop's bias, the result
 
 // Strides of an (outer, channels, rows, columns) tensor, which is the order cuDNN gives dimensions in.
 std::vector<std::int64_t> strides(std::int64_t c, std::int64_t h, std::int64_t w, bool channels_last) {
@@ -16,27 +17,73 @@ std::vector<std::int64_t> strides(std::int64_t c, std::int64_t h, std::int64_t w
   return {c * h * w, h * w, w, 1};
 }
 
-CudnnGraph make_graph(const Problem& p, bool channels_last) {
+// One tensor as cuDNN sees it, and as ours lies in memory.
+struct Shape {
+  const char* name;
+  std::int64_t outer;  // n, or k of weights
+  std::int64_t channels;
+  std::int64_t rows;
+  std::int64_t columns;
+
+  std::vector<std::int64_t> dim() const { return {outer, channels, rows, columns}; }
+  std::vector<std::int64_t> stride(bool channels_last) const { return strides(channels, rows, columns, channels_last); }
+  std::int64_t elements() const { return outer * channels * rows * columns; }
+};
+
+Shape images(const char* name, const Problem& p, int channels) { return {name, p.n, channels, p.h, p.w}; }
+Shape weights(const char* name, const Problem& p) { return {name, p.k, p.c, 3, 3}; }
+
+enum class Operation { fprop, dgrad, wgrad };
+
+// A pass as cuDNN's operation on two tensors, with our memory for each.
+struct Posed {
+  Operation operation;
+  Problem p;
+  Shape first, second, output;
+  const void* first_memory;
+  const void* second_memory;
+  const float* bias;
+  void* output_memory;
+};
+
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+// All three attribute types of the frontend have the same setters.
+template <class Attributes>
+Attributes same_padding() {
+  return Attributes().set_padding({1, 1}).set_stride({1, 1}).set_dilation({1, 1});
+}
+
+Tensor operate(fe::graph::Graph& graph, Operation operation, const Tensor& first, const Tensor& second) {
+  switch (operation) {
+    case Operation::fprop:
+      return graph.conv_fprop(first, second, same_padding<fe::graph::Conv_fprop_attributes>());
+    case Operation::dgrad:
+      return graph.conv_dgrad(first, second, same_padding<fe::graph::Conv_dgrad_attributes>());
+    case Operation::wgrad:
+      break;
+  }
+  return graph.conv_wgrad(first, second, same_padding<fe::graph::Conv_wgrad_attributes>());
+}
+
+CudnnGraph make_graph(const Posed& posed, bool channels_last) {
+  const Problem& p = posed.p;
   auto graph = std::make_shared<fe::graph::Graph>();
   graph->set_io_data_type(cudnn_type(p.dtype))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
-  auto x = graph->tensor(fe::graph::Tensor_attributes()
-                             .set_name("x")
-                             .set_uid(kX)
-                             .set_dim({p.n, p.c, p.h, p.w})
-                             .set_stride(strides(p.c, p.h, p.w, channels_last)));
-  auto w = graph->tensor(fe::graph::Tensor_attributes()
-                             .set_name("w")
-                             .set_uid(kW)
-                             .set_dim({p.k, p.c, 3, 3})
-                             .set_stride(strides(p.c, 3, 3, channels_last)));
-  auto y = graph->conv_fprop(
-      x, w, fe::graph::Conv_fprop_attributes().set_padding({1, 1}).set_stride({1, 1}).set_dilation({1, 1}));
-  const std::vector<std::int64_t> y_dim = {p.n, p.k, p.h, p.w};
-  const std::vector<std::int64_t> y_stride = strides(p.k, p.h, p.w, channels_last);
-  y->set_dim(y_dim).set_stride(y_stride);
-  if (p.bias) {
+  const auto input = [&](const Shape& shape, Uid uid) {
+    return graph->tensor(fe::graph::Tensor_attributes()
+                             .set_name(shape.name)
+                             .set_uid(uid)
+                             .set_dim(shape.dim())
+                             .set_stride(shape.stride(channels_last)));
+  };
+  Tensor first = input(posed.first, kFirst);
+  Tensor second = input(posed.second, kSecond);
+  Tensor y = operate(*graph, posed.operation, first, second);
+  y->set_dim(posed.output.dim()).set_stride(posed.output.stride(channels_last));
+  if (posed.bias) {
     auto bias = graph->tensor(fe::graph::Tensor_attributes()
                                   .set_name("bias")
                                   .set_uid(kBias)
@@ -44,9 +91,9 @@ CudnnGraph make_graph(const Problem& p, bool channels_last) {
                                   .set_dim({1, p.k, 1, 1})
                                   .set_stride({p.k, 1, p.k, p.k}));
     y = graph->pointwise(y, bias, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
-    y->set_dim(y_dim).set_stride(y_stride);
+    y->set_dim(posed.output.dim()).set_stride(posed.output.stride(channels_last));
   }
-  y->set_output(true).set_uid(kY).set_data_type(cudnn_type(p.dtype));
+  y->set_output(true).set_uid(kOutput).set_data_type(cudnn_type(p.dtype));
   return {.layout = channels_last ? "nhwc" : "nchw", .graph = graph};
 }
 
@@ -70,45 +117,72 @@ std::vector<float> read_floats(const void* device_pointer, std::int64_t count) {
   return values;
 }
 
-std::shared_ptr<void> transposed_copy(const void* device_pointer, std::int64_t n, std::int64_t rows,
-                                      std::int64_t columns) {
-  const std::vector<float> values = transposed(read_floats(device_pointer, n * rows * columns), n, rows, columns);
+std::shared_ptr<void> transposed_copy(const void* device_pointer, const Shape& shape) {
+  const std::vector<float> values = transposed(read_floats(device_pointer, shape.elements()), shape.outer,
+                                               shape.rows * shape.columns, shape.channels);
   std::shared_ptr<void> copy = device_buffer(values.size() * sizeof(float));
   backend::copy_in(copy.get(), values.data(), values.size() * sizeof(float));
   return copy;
 }
 
-// The graph on NCHW copies of x and w, made here and never timed; y is brought back to NHWC by finish().
-CudnnGraph make_nchw_graph(const Problem& p, const Fprop::Tensors& t) {
-  CudnnGraph g = make_graph(p, false);
-  const std::int64_t pixels = std::int64_t{p.h} * p.w;
-  std::shared_ptr<void> x = transposed_copy(t.x, p.n, pixels, p.c);
-  std::shared_ptr<void> w = transposed_copy(t.w, p.k, 9, p.c);
-  std::shared_ptr<void> y = device_buffer(static_cast<std::size_t>(p.pixels() * p.k) * sizeof(float));
-  g.pointers = {{kX, x.get()}, {kW, w.get()}, {kY, y.get()}};
-  g.owned = {x, w, y};
-  g.finish = [p, pixels, from = y.get(), to = t.y] {
-    const std::vector<float> values = transposed(read_floats(from, p.pixels() * p.k), p.n, p.k, pixels);
+// The graph on NCHW copies of the inputs, made here and never timed; the output is brought back to NHWC by finish().
+CudnnGraph make_nchw_graph(const Posed& posed) {
+  CudnnGraph g = make_graph(posed, false);
+  std::shared_ptr<void> first = transposed_copy(posed.first_memory, posed.first);
+  std::shared_ptr<void> second = transposed_copy(posed.second_memory, posed.second);
+  std::shared_ptr<void> output = device_buffer(static_cast<std::size_t>(posed.output.elements()) * sizeof(float));
+  g.pointers = {{kFirst, first.get()}, {kSecond, second.get()}, {kOutput, output.get()}};
+  g.owned = {first, second, output};
+  g.finish = [shape = posed.output, from = output.get(), to = posed.output_memory] {
+    const std::vector<float> values =
+        transposed(read_floats(from, shape.elements()), shape.outer, shape.channels, shape.rows * shape.columns);
     backend::copy_in(to, values.data(), values.size() * sizeof(float));
   };
   return g;
 }
 
-std::unique_ptr<Opponent> make_opponent(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+std::unique_ptr<Opponent> make_opponent(const Posed& posed, Search search, const Measure& measure) {
+  std::vector<CudnnGraph> graphs;
+  graphs.push_back(make_graph(posed, true));
+  graphs[0].pointers = {{kFirst, const_cast<void*>(posed.first_memory)},
+                        {kSecond, const_cast<void*>(posed.second_memory)},
+                        {kOutput, posed.output_memory}};
+  // Without tensor cores most of cuDNN's kernels want NCHW, which is what an FP32 framework gives them.
+  if (posed.p.dtype == Dtype::f32) graphs.push_back(make_nchw_graph(posed));
+  if (posed.bias) {
+    for (CudnnGraph& g : graphs) g.pointers[kBias] = const_cast<float*>(posed.bias);
+  }
+  return make_cudnn_opponent(posed.p.dtype, std::move(graphs), search, measure);
+}
+
+std::unique_ptr<Opponent> fprop(const Case& c, void* const* pointers, Search search, const Measure& measure) {
   const Problem& p = detail::problem_of<Fprop>(c);
   const Fprop::Tensors t = Fprop::bind(p, pointers);
-  std::vector<CudnnGraph> graphs;
-  graphs.push_back(make_graph(p, true));
-  graphs[0].pointers = {{kX, const_cast<void*>(t.x)}, {kW, const_cast<void*>(t.w)}, {kY, t.y}};
-  // Without tensor cores most of cuDNN's kernels want NCHW, which is what an FP32 framework gives them.
-  if (p.dtype == Dtype::f32) graphs.push_back(make_nchw_graph(p, t));
-  if (p.bias) {
-    for (CudnnGraph& g : graphs) g.pointers[kBias] = const_cast<float*>(t.bias);
-  }
-  return make_cudnn_opponent(p.dtype, std::move(graphs), search, measure);
+  return make_opponent(
+      {Operation::fprop, p, images("x", p, p.c), weights("w", p), images("y", p, p.k), t.x, t.w, t.bias, t.y}, search,
+      measure);
+}
+
+std::unique_ptr<Opponent> dgrad(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+  const Problem& p = detail::problem_of<Dgrad>(c);
+  const Dgrad::Tensors t = Dgrad::bind(p, pointers);
+  return make_opponent(
+      {Operation::dgrad, p, images("dy", p, p.k), weights("w", p), images("dx", p, p.c), t.dy, t.w, nullptr, t.dx},
+      search, measure);
+}
+
+std::unique_ptr<Opponent> wgrad(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+  const Problem& p = detail::problem_of<Wgrad>(c);
+  if (p.bias) throw Failure("cuDNN has no operation for dw and dbias together: compare without bias");
+  const Wgrad::Tensors t = Wgrad::bind(p, pointers);
+  return make_opponent(
+      {Operation::wgrad, p, images("dy", p, p.k), images("x", p, p.c), weights("dw", p), t.dy, t.x, nullptr, t.dw},
+      search, measure);
 }
 
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_OPPONENT(ladder::conv3x3::Fprop, ladder::conv3x3::make_opponent)
+LADDER_OPPONENT(ladder::conv3x3::Fprop, ladder::conv3x3::fprop)
+LADDER_OPPONENT(ladder::conv3x3::Dgrad, ladder::conv3x3::dgrad)
+LADDER_OPPONENT(ladder::conv3x3::Wgrad, ladder::conv3x3::wgrad)

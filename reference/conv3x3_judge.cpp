@@ -10,60 +10,120 @@
 namespace ladder::conv3x3 {
 namespace {
 
-// Weights as [r][s][c][k]: the innermost loop runs over output channels, which are contiguous in y as well.
-std::vector<double> channels_last(const Problem& p, const std::vector<float>& w) {
-  std::vector<double> rsck(w.size());
-  for (int k = 0; k < p.k; ++k) {
-    for (int tap = 0; tap < 9; ++tap) {
-      for (int c = 0; c < p.c; ++c) {
-        const std::int64_t from = (std::int64_t{k} * 9 + tap) * p.c + c;
-        const std::int64_t to = (std::int64_t{tap} * p.c + c) * p.k + k;
-        rsck[to] = w[from];
-      }
+// Taps outermost, then the channels that are summed over: [r][s][in][out]. The innermost loop runs over output channels,
+// which are contiguous in the output as well.
+struct Weights {
+  int in = 0;
+  int out = 0;
+  std::vector<double> values;
+};
+
+Weights fprop_weights(const Problem& p, const std::vector<float>& krsc) {
+  Weights w{.in = p.c, .out = p.k, .values = std::vector<double>(krsc.size())};
+  for (std::int64_t k = 0, from = 0; k < p.k; ++k) {
+    for (std::int64_t tap = 0; tap < 9; ++tap) {
+      for (std::int64_t c = 0; c < p.c; ++c) w.values[(tap * p.c + c) * p.k + k] = krsc[from++];
     }
   }
-  return rsck;
+  return w;
 }
 
-void add_terms(double x, const double* w, int k, double* value, double* magnitude) {
-  for (int i = 0; i < k; ++i) {
-    const double term = x * w[i];
+// Of the convolution that takes dy to dx: taps flipped, channels exchanged.
+Weights dgrad_weights(const Problem& p, const std::vector<float>& krsc) {
+  Weights w{.in = p.k, .out = p.c, .values = std::vector<double>(krsc.size())};
+  for (std::int64_t k = 0, from = 0; k < p.k; ++k) {
+    for (std::int64_t tap = 0; tap < 9; ++tap) {
+      for (std::int64_t c = 0; c < p.c; ++c) w.values[((8 - tap) * p.k + k) * p.c + c] = krsc[from++];
+    }
+  }
+  return w;
+}
+
+void add_terms(double factor, const auto* others, int count, double* value, double* magnitude) {
+  for (int i = 0; i < count; ++i) {
+    const double term = factor * others[i];
     value[i] += term;
     magnitude[i] += std::abs(term);
   }
 }
 
-References fprop(const Case& c, const HostTensors& inputs) {
-  const auto& p = detail::problem_of<Fprop>(c);
-  const std::vector<float>& x = inputs.values[0];
-  const std::vector<double> w = channels_last(p, inputs.values[1]);
-  Reference y{.value = std::vector<double>(p.pixels() * p.k), .magnitude = std::vector<double>(p.pixels() * p.k)};
+// Calls body(tap, index of the pixel under that tap) for every tap that lies inside the image.
+void for_each_tap(const Problem& p, std::int64_t row, int col, const auto& body) {
+  const auto row_in_image = static_cast<int>(row % p.h);
+  for (int r = std::max(0, 1 - row_in_image); r < 3 && row_in_image + r - 1 < p.h; ++r) {
+    for (int s = std::max(0, 1 - col); s < 3 && col + s - 1 < p.w; ++s) {
+      body(r * 3 + s, (row + r - 1) * p.w + col + s - 1);
+    }
+  }
+}
 
+// `images` [n, h, w, in] convolved with w, plus `bias` [out] unless that is null: [n, h, w, out].
+Reference convolve(const Problem& p, const std::vector<float>& images, const Weights& w, const float* bias) {
+  const std::size_t count = static_cast<std::size_t>(p.pixels()) * w.out;
+  Reference y{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
   parallel_for(std::int64_t{p.n} * p.h, 1, [&](std::int64_t first_row, std::int64_t last_row) {
     for (std::int64_t row = first_row; row < last_row; ++row) {
-      for (int q = 0; q < p.w; ++q) {
-        const std::int64_t at = (row * p.w + q) * p.k;
-        double* value = &y.value[at];
-        double* magnitude = &y.magnitude[at];
-        for (int k = 0; p.bias && k < p.k; ++k) {
-          value[k] = inputs.values[2][k];
-          magnitude[k] = std::abs(value[k]);
+      for (int col = 0; col < p.w; ++col) {
+        double* value = &y.value[(row * p.w + col) * w.out];
+        double* magnitude = &y.magnitude[(row * p.w + col) * w.out];
+        for (int i = 0; bias && i < w.out; ++i) {
+          value[i] = bias[i];
+          magnitude[i] = std::abs(value[i]);
         }
-        const auto row_in_image = static_cast<int>(row % p.h);
-        for (int r = std::max(0, 1 - row_in_image); r < 3 && row_in_image + r - 1 < p.h; ++r) {
-          for (int s = std::max(0, 1 - q); s < 3 && q + s - 1 < p.w; ++s) {
-            const float* x_tap = &x[((row + r - 1) * p.w + q + s - 1) * p.c];
-            const double* w_tap = &w[std::int64_t{r * 3 + s} * p.c * p.k];
-            for (int ch = 0; ch < p.c; ++ch, w_tap += p.k) add_terms(x_tap[ch], w_tap, p.k, value, magnitude);
+        for_each_tap(p, row, col, [&](int tap, std::int64_t pixel) {
+          const double* w_row = &w.values[std::int64_t{tap} * w.in * w.out];
+          for (int c = 0; c < w.in; ++c, w_row += w.out) {
+            add_terms(images[pixel * w.in + c], w_row, w.out, value, magnitude);
           }
-        }
+        });
       }
     }
   });
-  return {std::move(y)};
+  return y;
+}
+
+References fprop(const Case& c, const HostTensors& inputs) {
+  const auto& p = detail::problem_of<Fprop>(c);
+  return {
+      convolve(p, inputs.values[0], fprop_weights(p, inputs.values[1]), p.bias ? inputs.values[2].data() : nullptr)};
+}
+
+References dgrad(const Case& c, const HostTensors& inputs) {
+  const auto& p = detail::problem_of<Dgrad>(c);
+  return {convolve(p, inputs.values[0], dgrad_weights(p, inputs.values[1]), nullptr)};
+}
+
+References wgrad(const Case& c, const HostTensors& inputs) {
+  const auto& p = detail::problem_of<Wgrad>(c);
+  const std::vector<float>& x = inputs.values[0];
+  const std::vector<float>& dy = inputs.values[1];
+  const std::size_t count = std::size_t{9} * p.k * p.c;
+  Reference dw{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
+  Reference dbias{.value = std::vector<double>(p.k), .magnitude = std::vector<double>(p.k)};
+  parallel_for(p.k, 1, [&](std::int64_t first_k, std::int64_t last_k) {
+    for (std::int64_t row = 0; row < std::int64_t{p.n} * p.h; ++row) {
+      for (int col = 0; col < p.w; ++col) {
+        const float* dy_pixel = &dy[(row * p.w + col) * p.k];
+        for (std::int64_t k = first_k; k < last_k; ++k) {
+          dbias.value[k] += dy_pixel[k];
+          dbias.magnitude[k] += std::abs(dy_pixel[k]);
+        }
+        for_each_tap(p, row, col, [&](int tap, std::int64_t pixel) {
+          for (std::int64_t k = first_k; k < last_k; ++k) {
+            const std::int64_t at = (k * 9 + tap) * p.c;
+            add_terms(dy_pixel[k], &x[pixel * p.c], p.c, &dw.value[at], &dw.magnitude[at]);
+          }
+        });
+      }
+    }
+  });
+  if (!p.bias) return {std::move(dw)};
+  return {std::move(dw), std::move(dbias)};
 }
 
 }  // namespace
 }  // namespace ladder::conv3x3
 
 LADDER_JUDGE(ladder::conv3x3::Fprop, ladder::conv3x3::fprop)
+LADDER_JUDGE(ladder::conv3x3::Dgrad, ladder::conv3x3::dgrad)
+LADDER_JUDGE(ladder::conv3x3::Wgrad, ladder::conv3x3::wgrad)

@@ -55,8 +55,8 @@ OpponentFactory opponent_of(const Pass& pass);
 
 }  // namespace ladder
 
-#define LADDER_OPPONENT(P, factory)                                 \
-  namespace {                                                       \
-  [[maybe_unused]] const bool ladder_opponent_registered =          \
-      ::ladder::register_opponent(::ladder::pass_of<P>(), factory); \
+#define LADDER_OPPONENT(P, factory)                                                                                 \
+  namespace {                                                                                                       \
+  [[maybe_unused]] const bool LADDER_UNIQUE(ladder_opponent_) = ::ladder::register_opponent(::ladder::pass_of<P>(), \
+                                                                                            factory);               \
   }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <type_traits>
 
 #include "core/check.h"
 #include "core/shapes.h"
@@ -138,6 +139,64 @@ TEST(Conv3x3Judge, AgreesWithTheScatterFormOnRandomShapes) {
     expect_scatter_agrees(make(p.str()), random());
     if (HasFailure()) FAIL() << test::rerun_command();
   }
+}
+
+double dot(const std::vector<double>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// y is linear in each of x, w and bias, so the gradient of <dy, y> with respect to one element of them is the change when
+// that element grows by 1: <dy, y(unit vector)>, with the other factor as it is and no bias.
+template <class Pass>
+void expect_gradients(const Problem& p, std::uint64_t seed, const std::vector<int>& elements_of) {
+  const Case backward = pass_of<Pass>().parse(p.str());
+  const HostTensors given = fill(backward, Pattern::normal, seed);
+  const bool to_x = std::is_same_v<Pass, conv3x3::Dgrad>;
+  const std::vector<float>& dy = given.values[to_x ? 0 : 1];
+  const std::vector<float>& other = given.values[to_x ? 1 : 0];
+  const References gradients = judge(backward, given);
+  ASSERT_EQ(gradients.size(), elements_of.size());
+  for (std::size_t g = 0; g < gradients.size(); ++g) {
+    for (int i = 0; i < std::ssize(gradients[g].value); ++i) {
+      Problem forward = p;
+      forward.bias = true;
+      HostTensors inputs{{std::vector<float>(p.pixels() * p.c),
+                          std::vector<float>(std::size_t{9} * p.k * p.c),
+                          std::vector<float>(p.k),
+                          {}}};
+      inputs.values[elements_of[g]][i] = 1;
+      if (elements_of[g] == 0) inputs.values[1] = other;
+      if (elements_of[g] == 1) inputs.values[0] = other;
+      const double expected = dot(judge(make(forward.str()), inputs).at(0).value, dy);
+      const double bound = static_cast<double>(backward.reduction_length) * 0x1p-52 * gradients[g].magnitude[i];
+      ASSERT_LE(std::abs(gradients[g].value[i] - expected), bound) << backward.text << " output " << g << " at " << i;
+    }
+  }
+}
+
+TEST(Conv3x3Judge, GradientsAreThoseOfTheForwardFormula) {
+  std::mt19937_64 random(test::seed());
+  const auto draw = [&](int most) { return static_cast<int>(1 + random() % most); };
+  for (int i = 0; i < 12; ++i) {
+    const Problem p{.n = draw(2), .h = draw(5), .w = draw(5), .c = draw(5), .k = draw(5), .bias = i % 2 == 0};
+    expect_gradients<conv3x3::Dgrad>(p, random(), {0});
+    expect_gradients<conv3x3::Wgrad>(p, random(), p.bias ? std::vector<int>{1, 2} : std::vector<int>{1});
+    if (HasFailure()) FAIL() << test::rerun_command();
+  }
+}
+
+TEST(Conv3x3Judge, GradientsOfAHandComputedImage) {
+  // dy = 1 2 in a row, weights 1 .. 9: dx[j] = sum over s of dy[j + 1 - s] w[1][s]; dw[1][s] = sum over q of
+  // dy[q] x[q + s - 1]; the rows above and below are outside.
+  const HostTensors to_x{{{1, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {}}};
+  EXPECT_EQ(judge(pass_of<conv3x3::Dgrad>().parse("n1 h1 w2 c1 k1"), to_x).at(0).value,
+            (std::vector<double>{1 * 5 + 2 * 4, 1 * 6 + 2 * 5}));
+  const HostTensors to_w{{{10, 20}, {1, 2}, {}, {}}};
+  const References w = judge(pass_of<conv3x3::Wgrad>().parse("n1 h1 w2 c1 k1 bias"), to_w);
+  EXPECT_EQ(w.at(0).value, (std::vector<double>{0, 0, 0, 2 * 10, 1 * 10 + 2 * 20, 1 * 20, 0, 0, 0}));
+  EXPECT_EQ(w.at(1).value, (std::vector<double>{3}));
 }
 
 TEST(Conv3x3Judge, IsKeptForTheNextVersion) {

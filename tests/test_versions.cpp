@@ -9,7 +9,6 @@
 #include "core/check.h"
 #include "core/problem_line.h"
 #include "core/shapes.h"
-#include "dev/conv3x3/conv3x3.h"
 #include "tests/support.h"
 
 namespace ladder {
@@ -89,27 +88,13 @@ void add_named_tests(const Version& v, const std::string& set) {
   }
 }
 
-std::string random_conv3x3(std::mt19937_64& random) {
-  // Small sizes are drawn as often as large ones: tails and borders live there.
-  const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
-  return conv3x3::Problem{
-      .n = draw(4), .h = draw(16), .w = draw(16), .c = draw(96), .k = draw(96), .bias = random() % 2 == 0}
-      .str();
-}
-
-// The layer's own generator of problems, or null where it has none.
-using Generator = std::string (*)(std::mt19937_64&);
-Generator generator_of(const Pass& pass) { return pass.layer == "conv3x3" ? random_conv3x3 : nullptr; }
-
 void add_random_tests(const Version& v) {
   constexpr int kProblems = 200;
   add_test(v, fmt::format("random_{}", kProblems), [&v](Checks& checks) {
-    const Generator generate = generator_of(*v.pass);
-    if (!generate) FAIL() << "no generator of random problems for " << v.pass->layer;
     std::mt19937_64 random(test::seed());
     const auto schedules = backend::schedules();
     for (int i = 0; i < kProblems && !testing::Test::HasFailure(); ++i) {
-      const std::string problem = with_dtype(generate(random), v.dtypes[random() % v.dtypes.size()]);
+      const std::string problem = with_dtype(v.pass->random_problem(random()), v.dtypes[random() % v.dtypes.size()]);
       checks.run(v.pass->parse(problem), schedules[random() % schedules.size()]);
     }
   });

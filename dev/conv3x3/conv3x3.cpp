@@ -1,6 +1,7 @@
 #include "dev/conv3x3/conv3x3.h"
 
 #include <cmath>
+#include <random>
 
 #include "core/problem_line.h"
 
@@ -32,23 +33,45 @@ Problem Problem::parse(std::string_view text) {
   return p;
 }
 
+Problem Problem::random(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  // Small sizes are drawn as often as large ones.
+  const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
+  return {.n = draw(4), .h = draw(16), .w = draw(16), .c = draw(96), .k = draw(96), .bias = random() % 2 == 0};
+}
+
+namespace {
+
+Dtype output_dtype(const Problem& p) { return p.dtype == Dtype::tf32 ? Dtype::f32 : p.dtype; }
+
+// Inputs and weights are drawn such that sums of `terms` products have unit variance: He et al. 2015, eq. 10 without the
+// factor 2.
+double unit_variance(double terms) { return 1.0 / std::sqrt(terms); }
+
+TensorSpec image(const char* name, Role role, const Problem& p, Dtype dtype, int channels, char letter) {
+  return {.name = name,
+          .role = role,
+          .dtype = dtype,
+          .shape = {p.n, p.h, p.w, channels},
+          .layout = std::string("nhw") + letter};
+}
+
+TensorSpec weights(const char* name, Role role, const Problem& p, Dtype dtype) {
+  return {.name = name, .role = role, .dtype = dtype, .shape = {p.k, 3, 3, p.c}, .layout = "krsc"};
+}
+
+TensorSpec per_channel(const char* name, Role role, const Problem& p) {
+  return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.k}, .layout = "k"};
+}
+
+}  // namespace
+
 std::vector<TensorSpec> Fprop::tensors(const Problem& p) {
-  const Dtype output = p.dtype == Dtype::tf32 ? Dtype::f32 : p.dtype;
-  // He et al. 2015, eq. 10 without the factor 2: outputs of unit variance from inputs of unit variance.
-  const double w_stddev = 1.0 / std::sqrt(9.0 * p.c);
-  std::vector<TensorSpec> specs = {
-      {.name = "x", .role = Role::input, .dtype = p.dtype, .shape = {p.n, p.h, p.w, p.c}, .layout = "nhwc"},
-      {.name = "w",
-       .role = Role::input,
-       .dtype = p.dtype,
-       .shape = {p.k, 3, 3, p.c},
-       .layout = "krsc",
-       .stddev = w_stddev}};
-  if (p.bias) {
-    specs.push_back({.name = "bias", .role = Role::input, .dtype = Dtype::f32, .shape = {p.k}, .layout = "k"});
-  }
-  specs.push_back(
-      {.name = "y", .role = Role::output, .dtype = output, .shape = {p.n, p.h, p.w, p.k}, .layout = "nhwk"});
+  std::vector<TensorSpec> specs = {image("x", Role::input, p, p.dtype, p.c, 'c'),
+                                   weights("w", Role::input, p, p.dtype)};
+  specs[1].stddev = unit_variance(9.0 * p.c);
+  if (p.bias) specs.push_back(per_channel("bias", Role::input, p));
+  specs.push_back(image("y", Role::output, p, output_dtype(p), p.k, 'k'));
   return specs;
 }
 
@@ -62,5 +85,41 @@ Fprop::Tensors Fprop::bind(const Problem& p, void* const* pointers) {
 double Fprop::flops(const Problem& p) { return 2.0 * 9.0 * p.c * p.k * static_cast<double>(p.pixels()); }
 
 std::int64_t Fprop::reduction_length(const Problem& p) { return std::int64_t{9} * p.c + (p.bias ? 1 : 0); }
+
+std::vector<TensorSpec> Dgrad::tensors(const Problem& p) {
+  std::vector<TensorSpec> specs = {image("dy", Role::input, p, p.dtype, p.k, 'k'),
+                                   weights("w", Role::input, p, p.dtype),
+                                   image("dx", Role::output, p, output_dtype(p), p.c, 'c')};
+  specs[1].stddev = unit_variance(9.0 * p.k);
+  return specs;
+}
+
+Dgrad::Tensors Dgrad::bind(const Problem&, void* const* pointers) {
+  return {.dy = pointers[0], .w = pointers[1], .dx = pointers[2]};
+}
+
+double Dgrad::flops(const Problem& p) { return Fprop::flops(p); }
+
+std::int64_t Dgrad::reduction_length(const Problem& p) { return std::int64_t{9} * p.k; }
+
+std::vector<TensorSpec> Wgrad::tensors(const Problem& p) {
+  std::vector<TensorSpec> specs = {image("x", Role::input, p, p.dtype, p.c, 'c'),
+                                   image("dy", Role::input, p, p.dtype, p.k, 'k'),
+                                   weights("dw", Role::output, p, output_dtype(p))};
+  specs[1].stddev = unit_variance(static_cast<double>(p.pixels()));
+  if (p.bias) specs.push_back(per_channel("dbias", Role::output, p));
+  return specs;
+}
+
+Wgrad::Tensors Wgrad::bind(const Problem& p, void* const* pointers) {
+  return {.x = pointers[0],
+          .dy = pointers[1],
+          .dw = pointers[2],
+          .dbias = p.bias ? static_cast<float*>(pointers[3]) : nullptr};
+}
+
+double Wgrad::flops(const Problem& p) { return Fprop::flops(p); }
+
+std::int64_t Wgrad::reduction_length(const Problem& p) { return p.pixels(); }
 
 }  // namespace ladder::conv3x3

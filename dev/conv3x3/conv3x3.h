@@ -10,6 +10,15 @@
 //     w     [k, 3, 3, c]  KRSC          bias  [k]  fp32, optional
 //
 // Seen as a matrix product (implicit GEMM): M = n*h*w pixels, N = k, K = 9*c ordered (r, s, c).
+//
+// Backward, with dy the gradient of a loss with respect to y; dy and x read as zero outside the image:
+//
+//     dgrad   dx[n][i][j][c] = sum over r, s, k of  dy[n][i+1-r][j+1-s][k] * w[k][r][s][c]
+//     wgrad   dw[k][r][s][c] = sum over n, p, q of  dy[n][p][q][k] * x[n][p+r-1][q+s-1][c]
+//             dbias[k]       = sum over n, p, q of  dy[n][p][q][k]
+//
+// dgrad is the convolution of dy with weights whose taps are flipped and whose channels are exchanged: M = n*h*w, N = c,
+// K = 9*k. wgrad: M = k, N = 9*c, K = n*h*w pixels.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +31,12 @@
 namespace ladder::conv3x3 {
 
 struct Problem {
-  int n = 1;  // images
-  int h = 1;  // rows, of the input and of the output
-  int w = 1;  // columns
-  int c = 1;  // input channels
-  int k = 1;  // output channels
-  bool bias = false;
+  int n = 1;                 // images
+  int h = 1;                 // rows, of the input and of the output
+  int w = 1;                 // columns
+  int c = 1;                 // input channels
+  int k = 1;                 // output channels
+  bool bias = false;         // wgrad: whether dbias is asked for; dgrad does not care
   Dtype dtype = Dtype::f32;  // of x, w and y; sums are fp32; tf32 has fp32 outputs
 
   // "n32 h64 w64 c64 k64 bf16", "n1 h5 w7 c3 k64 bias fp32": parse(str()) is the same problem.
@@ -37,6 +46,9 @@ struct Problem {
 
   std::int64_t pixels() const { return std::int64_t{n} * h * w; }
   bool operator==(const Problem&) const = default;
+
+  // Any small problem, tails and borders as likely as whole tiles; fp32.
+  static Problem random(std::uint64_t seed);
 };
 
 struct Fprop {
@@ -55,6 +67,41 @@ struct Fprop {
   static Tensors bind(const Problem& p, void* const* pointers);
   // Two per multiply-add of the formula above, borders counted as if they were inside (the convention of all papers).
   static double flops(const Problem& p);
+  static std::int64_t reduction_length(const Problem& p);
+};
+
+struct Dgrad {
+  static constexpr const char* kLayer = "conv3x3";
+  static constexpr const char* kName = "dgrad";
+  using Problem = conv3x3::Problem;
+
+  struct Tensors {
+    const void* dy;  // [n, h, w, k] dtype
+    const void* w;   // [k, 3, 3, c] dtype
+    void* dx;        // [n, h, w, c] dtype (fp32 for tf32)
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Problem& p, void* const* pointers);
+  static double flops(const Problem& p);  // as fprop's
+  static std::int64_t reduction_length(const Problem& p);
+};
+
+struct Wgrad {
+  static constexpr const char* kLayer = "conv3x3";
+  static constexpr const char* kName = "wgrad";
+  using Problem = conv3x3::Problem;
+
+  struct Tensors {
+    const void* x;   // [n, h, w, c] dtype
+    const void* dy;  // [n, h, w, k] dtype
+    void* dw;        // [k, 3, 3, c] dtype (fp32 for tf32)
+    float* dbias;    // [k] fp32, or null
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Problem& p, void* const* pointers);
+  static double flops(const Problem& p);  // of dw: as fprop's
   static std::int64_t reduction_length(const Problem& p);
 };
 
