@@ -3,8 +3,8 @@
 import json
 
 ENVIRONMENT = {
-    "device": {"kind": "gpu", "name": "NVIDIA H200", "slug": "h200", "uuid": "GPU-1", "driver": "13.0", "runtime": "13.0",
-               "max_sm_clock_hz": 1.98e9},
+    "device": {"kind": "gpu", "name": "NVIDIA H200", "slug": "h200", "uuid": "GPU-1", "driver": "13.0",
+               "runtime": "13.0", "max_sm_clock_hz": 1.98e9},
     "commit": "a" * 40, "dirty": False, "compiler": "nvcc 13", "flags": "-O3", "build": "cuda", "host": "here",
 }
 
@@ -52,8 +52,8 @@ def _median(values):
     return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
 
 
-# What a side's benchmark does: `behaviour.json` beside the tree says how fast it is and what goes wrong. The noise comes
-# from the number of the call, so a test gives the same every time.
+# What a side's benchmark does: `behaviour.json` beside the tree says how fast it is and what goes wrong. The noise
+# comes from the number of the call, so a test gives the same every time.
 BENCH = '''#!{python} -SE
 import json, pathlib, random, sys
 sys.path.insert(0, {path!r})
@@ -93,8 +93,9 @@ for version, seconds in behaviour["seconds"].items():
         skips = version in behaviour.get("skips", [])
         status = "SKIP" if skips else ("FAIL" if fails else "PASS") if checked else "UNCHECKED"
         digest = f"d{{call}}" if version in behaviour.get("unsteady", []) else "d1"
-        results.append(fixtures.result(int(version), None if checked or skips else fixtures.times(samples), problem, status,
-                                       "too wide" if skips else "3 elements are wrong" if fails else "", digest=digest))
+        reason = "too wide" if skips else "3 elements are wrong" if fails else ""
+        times = None if checked or skips else fixtures.times(samples)
+        results.append(fixtures.result(int(version), times, problem, status, reason, digest=digest))
 failure = "a spin is read wrongly" if call in behaviour.get("stopwatch_fails_at", []) else ""
 pathlib.Path(value("--record")).write_text(json.dumps(fixtures.record(results, calibration={{"failure": failure}})))
 sys.exit(1 if failed and checked else 0)

@@ -31,7 +31,8 @@ def noisy(seconds, seed=1, clock=1.98e9, noise=0.001):
 
 def timed(version, seconds, problem="n32 c64 bf16", candle=30e-6, seed=1, **more):
     """A result beside an opponent."""
-    return fixtures.result(version, noisy(seconds, seed), problem, opponent=noisy(candle, seed) if candle else None, **more)
+    opponent = noisy(candle, seed) if candle else None
+    return fixtures.result(version, noisy(seconds, seed), problem, opponent=opponent, **more)
 
 
 class Records(unittest.TestCase):
@@ -61,7 +62,8 @@ class Records(unittest.TestCase):
 
     def verdicts(self, *arguments):
         report = json.loads(self.run_tool("--json", "-", *arguments)[1])
-        return {(entry["version"], entry["problem"]): (entry["status"], entry["reason"]) for entry in report["comparisons"]}
+        return {(entry["version"], entry["problem"]): (entry["status"], entry["reason"])
+                for entry in report["comparisons"]}
 
     def refused(self, error, *arguments):
         with self.assertRaises(error) as caught:
@@ -96,7 +98,8 @@ class Verdicts(Records):
 
     def test_without_a_candle_a_change_is_ambiguous_and_no_change_is_the_same(self):
         for candle in (dict(candle=None), dict(plan="eng9"), dict(library="cuDNN 10")):
-            self.two([timed(1, 20e-6), timed(2, 20e-6)], [timed(1, 22e-6, seed=2, **candle), timed(2, 20e-6, seed=2, **candle)])
+            self.two([timed(1, 20e-6), timed(2, 20e-6)],
+                     [timed(1, 22e-6, seed=2, **candle), timed(2, 20e-6, seed=2, **candle)])
             (changed, reason), (unchanged, _) = self.verdicts().values()
             self.assertEqual((changed, unchanged), ("AMBIGUOUS", "SAME"))
             self.assertIn("not interleaved", reason)
@@ -104,7 +107,8 @@ class Verdicts(Records):
 
     def test_the_heuristics_plan_stands_in_where_the_best_plan_differs(self):
         candle = fixtures.times([40e-6 * random.Random(seed).gauss(1, 0.001) for seed in range(10)])
-        self.two([timed(1, 20e-6, plan="eng7", heuristic=candle)], [timed(1, 22e-6, seed=2, plan="eng9", heuristic=candle)])
+        self.two([timed(1, 20e-6, plan="eng7", heuristic=candle)],
+                 [timed(1, 22e-6, seed=2, plan="eng9", heuristic=candle)])
         self.assertEqual(self.only()[0], "SLOW")
 
     def test_too_few_samples(self):
@@ -241,8 +245,10 @@ class Output(Records):
         file = self.root / "out.json"
         self.run_tool("--json", str(file))
         report = json.loads(file.read_text())
-        self.assertEqual((report["schema"], report["mode"], report["a"]["commit"]), ("ladder.comparison/1", "records", OLD))
-        self.assertEqual(report["counts"], {"SLOW": 2, "UNTRUSTED": 0, "MISSING": 1, "AMBIGUOUS": 0, "FAST": 0, "SAME": 1})
+        self.assertEqual((report["schema"], report["mode"], report["a"]["commit"]),
+                         ("ladder.comparison/1", "records", OLD))
+        self.assertEqual(report["counts"],
+                         {"SLOW": 2, "UNTRUSTED": 0, "MISSING": 1, "AMBIGUOUS": 0, "FAST": 0, "SAME": 1})
         worst, missing = report["comparisons"][0], report["comparisons"][2]
         self.assertAlmostEqual(worst["ratio"], 1.2, delta=0.002)
         self.assertEqual((missing["ratio"], missing["b_seconds"], missing["reason"]), (None, None, "not in B"))
@@ -266,8 +272,9 @@ class Output(Records):
         self.assertEqual(ElementTree.parse(file).getroot().get("failures"), "3")
 
     def test_wrong_usage_is_one_line(self):
-        for arguments in (("--fail-on", "fast"), ("--version", "x"), ("--nonsense",), ("--handicap", "2"), ("--keep", "x"),
-                          ("--live", "HEAD", "--set", "a", "--problem", "b"), ("--live", "HEAD", "--repetitions", "0")):
+        live = ("--live", "HEAD")
+        for arguments in (("--fail-on", "fast"), ("--version", "x"), ("--nonsense",), ("--handicap", "2"),
+                          ("--keep", "x"), (*live, "--set", "a", "--problem", "b"), (*live, "--repetitions", "0")):
             self.refused(UsageError, *arguments)
         self.assertIn("folder does not exist", self.refused(Failure, "--json", str(self.root / "no" / "x.json")))
 
@@ -284,7 +291,8 @@ class RealRecords(unittest.TestCase):
         whole = records.merge([record for record in there if record.device == there[-1].device])
         comparisons = records.compare(whole, whole)
         self.assertGreater(len(comparisons), 100)
-        called = [comparison.label for comparison in comparisons if comparison.verdict.status not in ("SAME", "AMBIGUOUS")]
+        called = [comparison.label for comparison in comparisons
+                  if comparison.verdict.status not in ("SAME", "AMBIGUOUS")]
         self.assertEqual(called, [])
 
 

@@ -1,4 +1,4 @@
-"""The rule of ./ladder compare: its statistics against simulations, and its verdicts on noise resampled from records."""
+"""The rule of ./ladder compare: its statistics against simulations, its verdicts on noise resampled from records."""
 
 import math
 import random
@@ -66,7 +66,15 @@ class Statistics(unittest.TestCase):
         rng = random.Random(7)
         samples = [[math.exp(rng.gauss(0, 0.02)) for _ in range(9)] for _ in range(3000)]
         true = statistics.stdev(math.log(statistics.median(sample)) for sample in samples)
-        self.assertAlmostEqual(statistics.mean(map(rule.standard_error, samples)) / true, 1.05, delta=0.06)  # a little too large is safe
+        estimated = statistics.mean(map(rule.standard_error, samples))
+        self.assertAlmostEqual(estimated / true, 1.05, delta=0.06)  # of nine values a little too large, which is safe
+
+
+    def test_the_figure_of_a_process_ignores_outliers_and_does_not_jump_between_modes(self):
+        self.assertAlmostEqual(rule.typical([1.0] * 13 + [0.1, 9.0]), 1.0)
+        self.assertEqual(rule.typical([3.0]), 3.0)
+        seven, eight = [1.0] * 8 + [1.1] * 7, [1.0] * 7 + [1.1] * 8  # their medians are 10 % apart
+        self.assertLess(rule.typical(eight) / rule.typical(seven), 1.01)
 
 
 class Judge(unittest.TestCase):
@@ -132,8 +140,11 @@ class Judge(unittest.TestCase):
 
     def test_without_interleaving_the_candle_decides(self):
         a, b, steady = around(20e-6), around(20.8e-6, seed=2), around(30e-6, seed=3)
-        judge = lambda candle, **more: rule.judge(repetitions(a, candle=steady), repetitions(b, candle=candle),  # noqa: E731
-                                                  interleaved=False, between=rule.BETWEEN_RECORDS, **more)
+
+        def judge(candle, **more):
+            return rule.judge(repetitions(a, candle=steady), repetitions(b, candle=candle), interleaved=False,
+                              between=rule.BETWEEN_RECORDS, **more)
+
         self.assertEqual(judge(around(30e-6, seed=4)).status, rule.SLOW)
         both = judge(around(31.2e-6, seed=4))
         self.assertEqual(both.status, rule.AMBIGUOUS)
@@ -172,7 +183,8 @@ class RealNoise(unittest.TestCase):
     def setUpClass(cls):
         there, bad = ladder_records.load_all(ROOT / "results")
         assert not bad, bad
-        cls.results = [result for record in there for result in record.results if result.times and result.opponent_times]
+        cls.results = [result for record in there for result in record.results
+                       if result.times and result.opponent_times]
         cls.results = cls.results[:: max(1, len(cls.results) // 400)]
 
     def live(self, result, rng, factor=1.0, samples=15):
@@ -180,8 +192,8 @@ class RealNoise(unittest.TestCase):
         for _ in range(9):
             process = factor * math.exp(rng.gauss(0, BETWEEN_PROCESSES))
             drawn = rng.choices(range(len(times.seconds)), k=samples)
-            seconds.append(process * statistics.median(times.seconds[at] for at in drawn))
-            cycles.append(process * statistics.median(times.seconds[at] * times.clocks[at] for at in drawn))
+            seconds.append(process * rule.typical(times.seconds[at] for at in drawn))
+            cycles.append(process * rule.typical(times.seconds[at] * times.clocks[at] for at in drawn))
         return rule.Repetitions(seconds, cycles)
 
     def counts(self, factor, rounds, seed):

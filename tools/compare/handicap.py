@@ -1,8 +1,8 @@
 """Slows kernels on purpose, to show what a comparison can see: text is inserted into a copy of the sources.
 
-Every thread of a __global__ function first makes an object whose destructor, on whatever way the thread leaves, spins until
-it has lived so many percent longer. Where several blocks share an SM, the others use part of that time, so a kernel becomes
-slower by up to that many percent.
+Every thread of a __global__ function first makes an object whose destructor, on whatever way the thread leaves, spins
+until it has lived so many percent longer. Where several blocks share an SM, the others use part of that time, so a
+kernel becomes slower by up to that many percent.
 """
 
 import re
@@ -43,8 +43,8 @@ def insert(text, percent):
 
 
 def _body(code, at):
-    """Where the body of the function declared around `at` begins, or None for one without. Attributes, launch bounds and
-    parameters are in parentheses, so the first brace or semicolon outside of them decides."""
+    """Where the body of the function declared around `at` begins, or None for one without. Attributes, launch bounds
+    and parameters are in parentheses, so the first brace or semicolon outside of them decides."""
     depth = 0
     for index in range(at, len(code)):
         if code[index] == "(":

@@ -1,12 +1,13 @@
 """`./ladder compare --live REF`: two programs, built from two commits, run in turn on one GPU.
 
-A repetition is a process of each side, A B then B A then A B, so whatever drifts drifts for both, and memory placement, the
-part of noise that lasts as long as a process, is drawn anew every time. A is REF, B this tree; with --handicap A is this
-tree and B a slowed REF, so that the slowed side is the newer one.
+A repetition is a process of each side, A B then B A then A B, so whatever drifts drifts for both, and memory placement,
+the part of noise that lasts as long as a process, is drawn anew every time. A is REF, B this tree; with --handicap A is
+this tree and B a slowed REF, so that the slowed side is the newer one.
 """
 
 import hashlib
 import json
+import math
 import os
 import re
 import shlex
@@ -86,7 +87,8 @@ def measure(sides, jobs, options, folder):
         unsettled = [comparison for comparison in comparisons
                      if _called(comparison) or comparison.verdict.status == rule.AMBIGUOUS]
         if unsettled:
-            second = plan.repetitions("second", jobs if 2 * len(unsettled) > len(comparisons) else _jobs_again(unsettled))
+            most = 2 * len(unsettled) > len(comparisons)
+            second = plan.repetitions("second", jobs if most else _jobs_again(unsettled))
             for comparison in unsettled:
                 _settle(comparison, first[comparison.key], second.get(comparison.key))
     except BaseException:
@@ -97,10 +99,11 @@ def measure(sides, jobs, options, folder):
             shutil.rmtree(folder)
         raise
     say.close()
-    notes = plan.notes + _notes(sides, comparisons, calls, options)
+    notes = _notes(sides, comparisons, calls, options)
     shutil.rmtree(folder)
     a, b = ({"name": side.name, "commit": side.commit, "dirty": side.dirty} for side in sides)
-    ref = options.live + (f" --handicap {options.handicap:g}" if options.handicap else "")
+    # By its name: what HEAD is changes.
+    ref = f"{sides[1].commit[:10]} --handicap {options.handicap:g}" if options.handicap else sides[0].commit[:10]
     return report.Report("live", a, b, records.worst_first(comparisons), notes,
                          lambda comparison: command_of(ref, comparison.key))
 
@@ -137,7 +140,6 @@ class _Plan:
         self.programs = programs
         self.options = options
         self.folder = folder
-        self.notes = []
         self.done = 0
         self.total = 0
         self.seconds = 0.0
@@ -277,8 +279,8 @@ def _verdict(key, a, b, failed):
 
 
 def _repetitions(results):
-    return rule.Repetitions([statistics.median(result.times.seconds) for result in results],
-                            [statistics.median(result.times.cycles) for result in results])
+    return rule.Repetitions([rule.typical(result.times.seconds) for result in results],
+                            [rule.typical(result.times.cycles) for result in results])
 
 
 def _pooled(results):
@@ -325,16 +327,17 @@ def _jobs_again(unsettled):
 
 def _notes(sides, comparisons, first_calls, options):
     calls = sum(_called(comparison) for comparison in comparisons)
+    ratios = [comparison.verdict.ratio for comparison in comparisons if math.isfinite(comparison.verdict.ratio)]
     notes = []
     if options.no_check:
         notes.append("note: values were not checked (--no-check)")
     if options.handicap:
         slow = sum(comparison.verdict.status == rule.SLOW for comparison in comparisons)
-        notes.append(f"handicap: B was slowed by {options.handicap:g} % on purpose; {slow} of {len(comparisons)} kernels "
-                     "are called SLOW")
+        middle = rule.percent(statistics.median(ratios)) if ratios else "none"
+        notes.append(f"handicap: B was slowed by {options.handicap:g} % on purpose (the middle of what was measured: "
+                     f"{middle}); {slow} of {len(ratios)} kernels are called SLOW")
     elif sides[0].commit == sides[1].commit and not sides[1].dirty:
-        judged = sum(comparison.verdict.ratio == comparison.verdict.ratio for comparison in comparisons)
-        notes.append(f"A/A: a commit against itself, {judged} comparisons, {calls} false calls "
+        notes.append(f"A/A: a commit against itself, {len(ratios)} comparisons, {calls} false calls "
                      f"({first_calls} before the second run)")
     else:
         changed = sum(bool(comparison.a and comparison.b and comparison.a.digest != comparison.b.digest)
@@ -387,7 +390,8 @@ def _build_other(tree, sha, targets):
                [tools.cmake(), "-S", str(tree), "-B", str(folder), "--preset", "cuda", "-DLADDER_TESTS=OFF",
                 f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}", *settings], LOG, tools.environment())
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
-    run.logged(f"building {sha[:10]}", [tools.ninja(), "-C", str(folder), "-j", jobs, *targets], LOG, tools.environment())
+    run.logged(f"building {sha[:10]}", [tools.ninja(), "-C", str(folder), "-j", jobs, *targets], LOG,
+               tools.environment())
 
 
 def _settings(cache):
@@ -397,7 +401,8 @@ def _settings(cache):
 
 
 def _passes(tree):
-    return sorted({f"{file.parent.parent.name}/{file.parent.name}" for file in (tree / "dev").glob("*/*/v[0-9][0-9]_*.cu")})
+    folders = {file.parent for file in (tree / "dev").glob("*/*/v[0-9][0-9]_*.cu")}
+    return sorted(f"{folder.parent.name}/{folder.name}" for folder in folders)
 
 
 def _versions(tree, path):

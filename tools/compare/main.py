@@ -19,13 +19,13 @@ _DESCRIPTION = """\
 Says of every kernel whether B is SLOW, FAST or the SAME as A. A and B are a record's file, a commit (sha, branch, tag,
 HEAD), 'last' (the newest measurement) or 'previous'; by default previous against last.
 
---live REF builds REF beside this tree and runs both programs in turn (A B B A ...), a process each time: what two records
-leave AMBIGUOUS, this decides. It needs a GPU."""
+--live REF builds REF beside this tree and runs both programs in turn (A B B A ...), a process each time: what two
+records leave AMBIGUOUS, this decides. It needs a GPU."""
 
 _EPILOG = """\
-SLOW and FAST need all of: the 99 % bootstrap interval of the median ratio leaves out 1, over at least 9 repetitions; the
-change exceeds 1 % and 3 standard errors of that kernel; cycles say the same; between records, the time in units of the
-opponent's plan says the same, live, a second run does. AMBIGUOUS comes with its reason, MISSING and UNTRUSTED as well.
+SLOW and FAST need all of: the 99 % bootstrap interval of the median ratio leaves out 1, over at least 9 repetitions;
+the change exceeds 1 % and 3 standard errors of that kernel; cycles say the same; between records, the time in units of
+the opponent's plan says the same, live, a second run does. AMBIGUOUS, MISSING and UNTRUSTED come with their reasons.
 Exit status: 0, 3 if --fail-on finds something, 1 for a failure, 2 for wrong usage."""
 
 
@@ -142,7 +142,8 @@ def _options(arguments):
     group.add_argument("--set", dest="set_name", metavar="SET", help="of problems (default: the benchmark's)")
     group.add_argument("--repetitions", type=_at_least(1), default=rule.LEAST_REPETITIONS, metavar="N",
                        help="processes a side (default: 9, the fewest that give a verdict)")
-    group.add_argument("--samples", type=_at_least(1), default=15, metavar="N", help="cold samples in each (default: 15)")
+    group.add_argument("--samples", type=_at_least(1), default=15, metavar="N",
+                       help="cold samples in each (default: 15)")
     group.add_argument("--seed", type=_at_least(0), default=20261120, help="of the inputs, the same for both sides")
     group.add_argument("--handicap", type=_percent, metavar="PERCENT",
                        help="slow REF's kernels by so much and let it be B: shows what this tool can see")

@@ -1,8 +1,8 @@
 """Which records A and B are, and the verdict on every kernel that they hold.
 
-Records are not interleaved with each other. But each samples its versions in turn (A B B A) with the opponent's best plan
-on the same inputs, and a plan of one library is the same program in both: a standard candle. So a repetition is a block of
-consecutive rounds, and a change must show in plain time, in cycles and in units of the candle.
+Records are not interleaved with each other. But each samples its versions in turn (A B B A) with the opponent's best
+plan on the same inputs, and a plan of one library is the same program in both: a standard candle. So a repetition is a
+block of consecutive rounds, and a change must show in plain time, in cycles and in units of the candle.
 """
 
 import re
@@ -101,7 +101,8 @@ def measurements(records):
 def resolve(words, records, device, resolve_commit):
     """The two Records that `words` (two of: file, 'last', 'previous', commit) name, each merged, and files of both.
 
-    resolve_commit(word) is the commit's full name, or None. Throws UsageError, and Failure for a file that is no record.
+    resolve_commit(word) is the commit's full name, or None. Throws UsageError, and Failure for a file that is no
+    record.
     """
     loaded = [_file(word) for word in words]
     device = device or _device(words, loaded, records, resolve_commit)
@@ -133,8 +134,8 @@ def _untrusted(name, result):
 def _candles(a, b):
     """The seconds of the standard candle beside each of both results' rounds, or why there is none.
 
-    Best is the opponent's best plan. Which of many nearly equal plans is best is a matter of luck, so where it differs the
-    plan that the library's heuristic picks, sampled in every third round, takes its place.
+    Best is the opponent's best plan. Which of many nearly equal plans is best is a matter of luck, so where it differs
+    the plan that the library's heuristic picks, sampled in every third round, takes its place.
     """
     if not a.opponent_times or not b.opponent_times:
         return None, None, "there is no opponent beside it"
@@ -177,7 +178,8 @@ def _device(words, loaded, records, resolve_commit):
     """The device to compare on: that of the files, else the only one that has both sides."""
     of_files = sorted({record.device for record in loaded if record})
     if len(of_files) == 2:
-        raise UsageError(f"times of different devices do not compare: A is of {loaded[0].device}, B of {loaded[1].device}")
+        raise UsageError(f"times of different devices do not compare: A is of {loaded[0].device}, "
+                         f"B of {loaded[1].device}")
     if of_files:
         return of_files[0]
     devices = sorted({record.device for record in records})
@@ -209,8 +211,9 @@ def _named(word, records, device, resolve_commit):
         groups = measurements(records)
         back = 1 if word == "last" else 2
         if len(groups) < back:
-            raise UsageError(f"{len(groups)} measurement{'s' * (len(groups) != 1)} of {device} in results/, so there is no "
-                             f"'{word}'; ./ladder record makes one, --live REF needs none")
+            count = f"{len(groups)} measurement{'s' * (len(groups) != 1)}"
+            raise UsageError(f"{count} of {device} in results/, so there is no '{word}'; ./ladder record makes one, "
+                             "--live REF needs none")
         return groups[-back]
     sha = resolve_commit(word) or (word if _SHA.fullmatch(word) else None)
     if sha is None:

@@ -77,8 +77,8 @@ class Report:
         unsure = {rule.AMBIGUOUS, rule.MISSING, rule.UNTRUSTED} - failing
         failures = sum(self.counts[status] for status in failing)
         skipped = sum(self.counts[status] for status in unsure)
-        counts = {"tests": str(len(self.comparisons)), "failures": str(failures), "errors": "0", "skipped": str(skipped),
-                  "time": "0"}
+        counts = {"tests": str(len(self.comparisons)), "failures": str(failures), "errors": "0",
+                  "skipped": str(skipped), "time": "0"}
         suites = ElementTree.Element("testsuites", counts)
         suite = ElementTree.SubElement(suites, "testsuite", {"name": f"ladder compare, {self.mode}", **counts})
         for comparison in self.comparisons:
@@ -90,7 +90,8 @@ class Report:
             })
             status = comparison.verdict.status
             if status in failing:
-                element = ElementTree.SubElement(case, "failure", {"type": status, "message": self._message(comparison)})
+                words = {"type": status, "message": self._message(comparison)}
+                element = ElementTree.SubElement(case, "failure", words)
                 element.text = self.reproduce(comparison)
             elif status in unsure:
                 ElementTree.SubElement(case, "skipped", {"message": f"{status}: {self._message(comparison)}"})

@@ -1,7 +1,7 @@
 """Another commit's sources beside this tree: a git worktree in .ladder/trees, which shares what .ladder holds.
 
-The user's checkout, its index and its branches stay as they are. A tree is kept, as the next comparison with that commit
-then builds in a moment; removing .ladder removes it, and `git worktree prune` makes git forget it.
+The user's checkout, its index and its branches stay as they are. A tree is kept, as the next comparison with that
+commit then builds in a moment; removing .ladder removes it, and `git worktree prune` makes git forget it.
 """
 
 import subprocess
@@ -90,7 +90,8 @@ def _share(private, inside):
 
 def _git(root, *words, wrong=None):
     try:
-        done = subprocess.run(["git", "-C", str(root), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(["git", "-C", str(root), "-c", "core.hooksPath=/dev/null", *words],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except OSError as error:
         raise Failure(f"git: {error.strerror}") from None
     if done.returncode != 0:
