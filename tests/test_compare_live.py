@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -15,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 import comparison_fixtures as fixtures  # noqa: E402
-from compare import handicap, live, trees  # noqa: E402
+from compare import handicap, live, sides, trees  # noqa: E402
 from compare import main as compare_main  # noqa: E402
 from door import device, paths, say  # noqa: E402
 from door.errors import Failure, UsageError  # noqa: E402
@@ -35,10 +36,10 @@ class Live(unittest.TestCase):
         for patch in (mock.patch.object(paths, "ROOT", self.root),
                       mock.patch.object(paths, "PRIVATE", self.root / "private"),
                       mock.patch.object(paths, "layers", lambda: ["toy"]),
-                      mock.patch.object(trees, "commit_of", lambda root, ref: "a" * 40),
+                      mock.patch.object(trees, "find", lambda root, ref: trees.Source(ref, ref, "a" * 40, False)),
                       mock.patch.object(device, "gpu", lambda: ("NVIDIA H200", "")),
                       mock.patch.object(say, "progress", self.words.append),
-                      mock.patch.object(live, "_built", lambda sha, layers, options: tuple(self.sides))):
+                      mock.patch.object(sides, "built", lambda source, layers, percent: tuple(self.sides))):
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -54,7 +55,7 @@ class Live(unittest.TestCase):
         program.chmod(0o755)
         (tree / "behaviour.json").write_text(json.dumps(
             {"seed": seed, "seconds": {"1": 20e-6, "2": 50e-6}, "problems": PROBLEMS}))
-        return live.Side(name, commit, False, tree, {"toy": program})
+        return sides.Side(name, commit[:10], commit, False, f"sources of {name}", tree, {"toy": program})
 
     def behave(self, at, **more):
         file = self.sides[at].tree / "behaviour.json"
@@ -145,9 +146,9 @@ class Live(unittest.TestCase):
         self.assertEqual(again[2:6], ["--version", "2", "--problem", PROBLEMS[0]])
 
     def test_an_a_a_run_counts_its_false_calls(self):
-        self.sides[1] = live.Side("B", "a" * 40, False, self.sides[1].tree, self.sides[1].programs)
+        self.sides[1] = replace(self.sides[1], fingerprint=self.sides[0].fingerprint)
         _, report = self.compare()
-        self.assertEqual(report["notes"], ["A/A: a commit against itself, 4 comparisons, 0 false calls "
+        self.assertEqual(report["notes"], ["A/A: the same sources on both sides, 4 comparisons, 0 false calls "
                                            "(0 before the second run)"])
         self.assertIn("4 comparisons, 0 false calls", self.text)
 
@@ -236,6 +237,7 @@ class Trees(unittest.TestCase):
         (self.root / "results").mkdir()
         (self.private / "cuda").mkdir(parents=True)
         (self.private / "cuda" / "nvcc").write_text("a download")
+        (self.root / "CMakePresets.json").write_text("{}")
         (self.root / ".gitignore").write_text("/.ladder/\n/build/\n")
         self.kernel = self.root / "dev" / "toy" / "v01.cu"
         self.kernel.write_text("__global__ void k() { old(); }\n")
@@ -255,57 +257,93 @@ class Trees(unittest.TestCase):
         self.git("commit", "-q", "-m", "one")
         return self.git("rev-parse", "HEAD")
 
+    def checkout(self, ref, percent=None):
+        return trees.checkout(self.root, self.private, trees.find(self.root, ref), percent)
+
     def test_a_tree_is_that_commit_and_the_checkout_stays_as_it_is(self):
         self.kernel.write_text("edited")
         before = self.git("status", "--porcelain"), self.git("branch", "-a")
-        tree = trees.checkout(self.root, self.private, self.first)
+        tree = self.checkout(self.first)
         self.assertIn("old()", (tree / "dev/toy/v01.cu").read_text())
         self.assertEqual((tree / ".ladder/cuda/nvcc").read_text(), "a download")
         self.assertEqual((self.git("status", "--porcelain"), self.git("branch", "-a")), before)
         self.assertEqual(self.kernel.read_text(), "edited")
-        self.assertEqual(trees.head(self.root), (self.second, True))
-        self.assertEqual(trees.head(tree), (self.first, False))  # links to downloads do not make it dirty
+        self.assertEqual(self.state(self.root), (self.second, True))
+        self.assertEqual(self.state(tree), (self.first, False))  # links to downloads do not make it dirty
 
     def test_a_tree_is_used_again_and_one_that_was_touched_is_made_anew(self):
-        tree = trees.checkout(self.root, self.private, self.first)
+        tree = self.checkout(self.first)
         (tree / "build").mkdir()
-        self.assertEqual(trees.checkout(self.root, self.private, self.first), tree)
+        self.assertEqual(self.checkout(self.first), tree)
         self.assertTrue((tree / "build").exists())
         (tree / "dev/toy/v01.cu").write_text("touched")
-        trees.checkout(self.root, self.private, self.first)
+        self.checkout(self.first)
         self.assertIn("old()", (tree / "dev/toy/v01.cu").read_text())
         self.assertEqual((self.private / "cuda" / "nvcc").read_text(), "a download")  # removal follows no link
 
     def test_a_tree_whose_folder_was_removed_by_hand_comes_back(self):
-        shutil.rmtree(trees.checkout(self.root, self.private, self.first))
-        self.assertTrue((trees.checkout(self.root, self.private, self.first) / "dev").exists())
+        shutil.rmtree(self.checkout(self.first))
+        self.assertTrue((self.checkout(self.first) / "dev").exists())
 
     def test_what_is_in_the_way_is_not_removed(self):
         stranger = self.private / "trees" / self.first[:12]
         stranger.mkdir(parents=True)
         (stranger / "precious").write_text("")
         with self.assertRaisesRegex(Failure, "in the way"):
-            trees.checkout(self.root, self.private, self.first)
+            self.checkout(self.first)
         self.assertTrue((stranger / "precious").exists())
 
     def test_a_handicapped_tree_is_another_one(self):
-        slow = trees.checkout(self.root, self.private, self.first, 2.5)
+        slow = self.checkout(self.first, 2.5)
         text = (slow / "dev/toy/v01.cu").read_text()
         self.assertIn("LadderHandicap", text)
         self.assertIn("* 250 / 10000", text)
-        plain = trees.checkout(self.root, self.private, self.first)
+        plain = self.checkout(self.first)
         self.assertNotIn("LadderHandicap", (plain / "dev/toy/v01.cu").read_text())
         stamp = (slow / "dev/toy/v01.cu").stat().st_mtime_ns
-        self.assertEqual(trees.checkout(self.root, self.private, self.first, 2.5), slow)
+        self.assertEqual(self.checkout(self.first, 2.5), slow)
         self.assertEqual((slow / "dev/toy/v01.cu").stat().st_mtime_ns, stamp)  # nothing is compiled again
 
-    def test_names_of_commits(self):
-        self.assertEqual(trees.commit_of(self.root, "HEAD~1"), self.first)
+    def state(self, folder):
+        source = trees.find(self.root, str(folder))
+        return source.commit, source.dirty
+
+    def test_a_folder_is_copied_and_what_stays_the_same_keeps_its_date(self):
+        other = self.root.parent / "other"
+        shutil.copytree(self.root, other, ignore=shutil.ignore_patterns(".git", ".ladder"))
+        (other / "core").mkdir()
+        (other / "core" / "a.h").write_text("old")
+        source = trees.find(self.root, str(other))
+        self.assertEqual((source.commit, source.dirty), ("unknown", True))
+        tree = self.checkout(str(other))
+        self.assertEqual(trees.fingerprint(tree), trees.fingerprint(other))
+        self.assertEqual((tree / ".ladder/cuda/nvcc").read_text(), "a download")
+        stamp = (tree / "dev/toy/v01.cu").stat().st_mtime_ns
+        (other / "core" / "a.h").unlink()
+        (other / "core" / "b.h").write_text("new")
+        self.assertEqual(self.checkout(str(other)), tree)
+        self.assertEqual(sorted(path.name for path in (tree / "core").iterdir()), ["b.h"])
+        self.assertEqual((tree / "dev/toy/v01.cu").stat().st_mtime_ns, stamp)
+        slow = self.checkout(str(other), 2)
+        self.assertIn("LadderHandicap", (slow / "dev/toy/v01.cu").read_text())
+        self.assertNotEqual(trees.fingerprint(slow), trees.fingerprint(tree))
+        self.assertNotIn("LadderHandicap", (other / "dev/toy/v01.cu").read_text())
+
+    def test_this_very_tree_can_be_the_other_side(self):
+        self.assertEqual(trees.fingerprint(self.checkout(str(self.root))), trees.fingerprint(self.root))
+
+    def test_a_commit_has_the_fingerprint_of_its_sources(self):
+        self.assertEqual(trees.fingerprint(self.checkout("HEAD")), trees.fingerprint(self.root))
+        self.assertNotEqual(trees.fingerprint(self.checkout("HEAD~1")), trees.fingerprint(self.root))
+
+    def test_names(self):
+        source = trees.find(self.root, "HEAD~1")
+        self.assertEqual((source.commit, source.ref), (self.first, self.first[:10]))
         for wrong in ("nowhere", "--help"):
             with self.assertRaises(UsageError):
-                trees.commit_of(self.root, wrong)
-        with self.assertRaisesRegex(UsageError, "none"):
-            trees.commit_of(self.root.parent, "HEAD")
+                trees.find(self.root, wrong)
+        with self.assertRaisesRegex(UsageError, "no git"):
+            trees.find(self.root.parent, "HEAD")
 
 
 TRICKY = """\

@@ -14,6 +14,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 import ladder_records  # noqa: E402
 from compare import records, rule  # noqa: E402
 
+# Commits whose records the noise is taken from, so that new records do not change what is tested.
+NOISE_OF = ("aac72fd", "aea50fc")
+
 # Standard deviation between processes, as BETWEEN_RECORDS has it for a ratio of two.
 BETWEEN_PROCESSES = rule.BETWEEN_RECORDS / math.sqrt(2)
 
@@ -183,9 +186,9 @@ class RealNoise(unittest.TestCase):
     def setUpClass(cls):
         there, bad = ladder_records.load_all(ROOT / "results")
         assert not bad, bad
-        cls.results = [result for record in there for result in record.results
+        cls.results = [result for record in there if record.commit.startswith(NOISE_OF) for result in record.results
                        if result.times and result.opponent_times]
-        cls.results = cls.results[:: max(1, len(cls.results) // 400)]
+        assert len(cls.results) > 350, len(cls.results)
 
     def live(self, result, rng, factor=1.0, samples=15):
         times, seconds, cycles = result.times, [], []

@@ -8,8 +8,6 @@ this tree and B a slowed REF, so that the slowed side is the newer one.
 import hashlib
 import json
 import math
-import os
-import re
 import shlex
 import shutil
 import statistics
@@ -19,31 +17,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import ladder_records
-from door import build, device, paths, run, say, setup, tools
+from door import device, paths, say, tools
 from door.errors import Failure, UsageError
 
-from . import records, report, rule, trees
-
-LOG = paths.PRIVATE / "compare.log"
+from . import records, report, rule, sides, trees
 
 # A process whose stopwatch failed its own test is run again, so often in all.
 _TRIES = 3
 
 # Stands in the place of a record where a side has nothing of what is to be run.
 _NOTHING = "null"
-
-# What both builds must have in common; read from this tree's.
-_SHARED_SETTINGS = ("CMAKE_BUILD_TYPE", "CMAKE_CUDA_ARCHITECTURES", "CMAKE_CUDA_COMPILER", "CMAKE_CUDA_FLAGS",
-                    "CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CUDAToolkit_ROOT")
-
-
-@dataclass(frozen=True)
-class Side:
-    name: str  # for people
-    commit: str
-    dirty: bool
-    tree: Path
-    programs: dict  # layer -> its benchmark
 
 
 @dataclass(frozen=True)
@@ -63,22 +46,22 @@ class LiveComparison(records.Comparison):
 def compare(options):
     """A Report. UsageError, or Failure where there is no GPU or a program fails."""
     layers = _layers(options.words, options.layer)
-    sha = trees.commit_of(paths.ROOT, options.live)
+    source = trees.find(paths.ROOT, options.live)
     model, why = device.gpu()
     if model is None:
         raise Failure(f"--live needs a GPU: {why}; records compare without one: ./ladder compare")
-    sides = _built(sha, layers, options)
-    for side in sides:
-        _require_new_enough(side)
-    jobs = jobs_of([path for path in _passes(sides[1].tree) if path.split("/")[0] in layers], options)
-    return measure(sides, jobs, options, _folder(sides, options))
+    both = sides.built(source, layers, options.handicap)
+    for side in both:
+        sides.require_new_enough(side)
+    jobs = jobs_of([path for path in sides.passes(both[1].tree) if path.split("/")[0] in layers], options)
+    return measure(both, jobs, options, _folder(both, options))
 
 
-def measure(sides, jobs, options, folder):
+def measure(both, jobs, options, folder):
     """Runs `jobs` of both sides in turn and judges. What is finished stays in `folder` until the Report is made."""
-    programs = {(at, layer): _private_copy(path, folder, at) for at, side in enumerate(sides)
+    programs = {(at, layer): _private_copy(path, folder, at) for at, side in enumerate(both)
                 for layer, path in side.programs.items()}
-    plan = _Plan(sides, programs, options, folder)
+    plan = _Plan(both, programs, options, folder)
     try:
         failed = {} if options.no_check else plan.check(jobs)
         first = plan.repetitions("first", jobs)
@@ -99,11 +82,11 @@ def measure(sides, jobs, options, folder):
             shutil.rmtree(folder)
         raise
     say.close()
-    notes = _notes(sides, comparisons, calls, options)
+    notes = _notes(both, comparisons, calls, options)
     shutil.rmtree(folder)
-    a, b = ({"name": side.name, "commit": side.commit, "dirty": side.dirty} for side in sides)
-    # By its name: what HEAD is changes.
-    ref = f"{sides[1].commit[:10]} --handicap {options.handicap:g}" if options.handicap else sides[0].commit[:10]
+    a, b = ({"name": side.name, "commit": side.commit, "dirty": side.dirty} for side in both)
+    handicap = f" --handicap {options.handicap:g}" if options.handicap else ""
+    ref = both[1 if options.handicap else 0].ref + handicap
     return report.Report("live", a, b, records.worst_first(comparisons), notes,
                          lambda comparison: command_of(ref, comparison.key))
 
@@ -135,8 +118,8 @@ def jobs_of(passes, options):
 class _Plan:
     """Runs processes, keeps what they measured, shows how far it is."""
 
-    def __init__(self, sides, programs, options, folder):
-        self.sides = sides
+    def __init__(self, both, programs, options, folder):
+        self.sides = both
         self.programs = programs
         self.options = options
         self.folder = folder
@@ -175,15 +158,14 @@ class _Plan:
                     self._run(at, job, ["--unchecked", "--samples", str(self.options.samples)], files[at], what)
                 for at, file in enumerate(files):
                     for result in _results(file):
-                        sides = found.setdefault(result.key, ([None] * count, [None] * count))
-                        sides[at][repetition] = result
+                        found.setdefault(result.key, ([None] * count, [None] * count))[at][repetition] = result
         return found
 
     def _run(self, at, job, flags, file, what, allowed=(0,)):
         side, (layer, a_pass) = self.sides[at], job.path.split("/")
-        versions = [number for number in job.versions if number in _versions(side.tree, job.path)]
+        versions = [number for number in job.versions if number in sides.versions(side.tree, job.path)]
         started = time.monotonic()
-        if not _versions(side.tree, job.path) or (job.versions and not versions):
+        if not sides.versions(side.tree, job.path) or (job.versions and not versions):
             file.write_text(_NOTHING, encoding="utf-8")
         elif not (file.exists() and what == "checking"):
             command = [str(self.programs[at, layer]), "--pass", a_pass,
@@ -325,7 +307,7 @@ def _jobs_again(unsettled):
             for (path, _), (versions, problems) in sorted(groups.items())]
 
 
-def _notes(sides, comparisons, first_calls, options):
+def _notes(both, comparisons, first_calls, options):
     calls = sum(_called(comparison) for comparison in comparisons)
     ratios = [comparison.verdict.ratio for comparison in comparisons if math.isfinite(comparison.verdict.ratio)]
     notes = []
@@ -336,8 +318,8 @@ def _notes(sides, comparisons, first_calls, options):
         middle = rule.percent(statistics.median(ratios)) if ratios else "none"
         notes.append(f"handicap: B was slowed by {options.handicap:g} % on purpose (the middle of what was measured: "
                      f"{middle}); {slow} of {len(ratios)} kernels are called SLOW")
-    elif sides[0].commit == sides[1].commit and not sides[1].dirty:
-        notes.append(f"A/A: a commit against itself, {len(ratios)} comparisons, {calls} false calls "
+    elif both[0].fingerprint == both[1].fingerprint:
+        notes.append(f"A/A: the same sources on both sides, {len(ratios)} comparisons, {calls} false calls "
                      f"({first_calls} before the second run)")
     else:
         changed = sum(bool(comparison.a and comparison.b and comparison.a.digest != comparison.b.digest)
@@ -356,70 +338,6 @@ def _layers(words, layer_flags):
     return wanted
 
 
-def _built(sha, layers, options):
-    """Both Sides, their benchmarks built with the same compilers and flags."""
-    head, dirty = trees.head(paths.ROOT)
-    other = trees.checkout(paths.ROOT, paths.PRIVATE, sha, options.handicap)
-    shared = [layer for layer in layers if (other / "bench" / f"bench_{layer}.cpp").exists()]
-    if not shared:
-        raise UsageError(f"commit {sha[:10]} has no benchmark of {', '.join(layers)}")
-    for layer in sorted(set(layers) - set(shared)):
-        say.line(f"{layer} is left out: commit {sha[:10]} has none")
-    targets = [f"bench_{layer}" for layer in shared]
-
-    if setup.ensure("cuda"):
-        build.forget("cuda")
-    build.build("cuda", targets=targets)
-    _build_other(other, sha, targets)
-
-    def side(name, commit, changed, tree):
-        return Side(name, commit, changed, tree,
-                    {layer: tree / "build" / "cuda" / f"bench_{layer}" for layer in shared})
-
-    here = f"this tree, {head[:10]}{' with uncommitted changes' if dirty else ''}"
-    if options.handicap:
-        return (side(here, head, dirty, paths.ROOT),
-                side(f"{options.live} ({sha[:10]}), slowed by {options.handicap:g} % on purpose", sha, True, other))
-    return side(f"{options.live} ({sha[:10]})", sha, False, other), side(here, head, dirty, paths.ROOT)
-
-
-def _build_other(tree, sha, targets):
-    folder = tree / "build" / "cuda"
-    settings = [f"-D{name}={value}" for name, value in _settings(build.folder("cuda") / "CMakeCache.txt").items()]
-    run.logged(f"configuring {sha[:10]}",
-               [tools.cmake(), "-S", str(tree), "-B", str(folder), "--preset", "cuda", "-DLADDER_TESTS=OFF",
-                f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}", *settings], LOG, tools.environment())
-    jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
-    run.logged(f"building {sha[:10]}", [tools.ninja(), "-C", str(folder), "-j", jobs, *targets], LOG,
-               tools.environment())
-
-
-def _settings(cache):
-    """{name: value} of _SHARED_SETTINGS as this tree's build has them."""
-    found = re.findall(r"^(\w+):\w+=(.+)$", cache.read_text(encoding="utf-8"), re.MULTILINE)
-    return {name: value for name, value in found if name in _SHARED_SETTINGS}
-
-
-def _passes(tree):
-    folders = {file.parent for file in (tree / "dev").glob("*/*/v[0-9][0-9]_*.cu")}
-    return sorted(f"{folder.parent.name}/{folder.name}" for folder in folders)
-
-
-def _versions(tree, path):
-    return {int(file.name[1:3]) for file in (tree / "dev" / path).glob("v[0-9][0-9]_*.cu")}
-
-
-def _require_new_enough(side):
-    for program in side.programs.values():
-        try:
-            done = subprocess.run([str(program), "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  env=tools.environment())
-        except OSError as error:
-            raise Failure(f"{side.name}: cannot run {program}: {error.strerror}") from None
-        if "--unchecked" not in done.stdout:
-            raise Failure(f"{side.name} is too old to be compared live: its {program.name} has no --unchecked")
-
-
 def _private_copy(program, folder, at):
     """A copy that a build in the meantime does not change; the same one when a run goes on."""
     copy = folder / f"{'AB'[at]}_{program.name}"
@@ -435,9 +353,9 @@ def _hash(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _folder(sides, options):
+def _folder(both, options):
     """The folder of this run, new or to be gone on with."""
-    wanted = {"commits": [side.commit for side in sides], "layers": sorted(sides[0].programs),
+    wanted = {"sources": [side.fingerprint for side in both], "layers": sorted(both[0].programs),
               "options": [options.pass_name, sorted(options.version or ()), options.dtype, options.problem,
                           options.set_name, options.repetitions, options.samples, options.seed, options.handicap]}
     if options.resume:
@@ -447,10 +365,10 @@ def _folder(sides, options):
         except (OSError, ValueError):
             raise UsageError(f"--resume {options.resume}: no interrupted comparison there") from None
         if begun != wanted:
-            raise UsageError(f"--resume {options.resume}: begun with other commits or options")
+            raise UsageError(f"--resume {options.resume}: begun with other sources or options")
         return folder
     stamp = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
-    folder = paths.PRIVATE / "comparisons" / f"{stamp}_{sides[0].commit[:7]}_{sides[1].commit[:7]}"
+    folder = paths.PRIVATE / "comparisons" / f"{stamp}_{both[0].commit[:7]}_{both[1].commit[:7]}"
     folder.mkdir(parents=True)
     report.write_aside(folder / "plan.json", json.dumps(wanted))
     return folder

@@ -138,7 +138,8 @@ def _options(arguments):
     parser.add_argument("--fail-on", type=_statuses, default=set(), metavar="WHAT",
                         help="exit with 3 if there is any: slow,missing,untrusted,ambiguous")
     group = parser.add_argument_group("live")
-    group.add_argument("--live", metavar="REF", help="build this commit beside this tree and run both in turn")
+    group.add_argument("--live", metavar="REF", help="build this commit beside this tree and run both in turn; "
+                            "a folder with sources of its own does as well")
     group.add_argument("--set", dest="set_name", metavar="SET", help="of problems (default: the benchmark's)")
     group.add_argument("--repetitions", type=_at_least(1), default=rule.LEAST_REPETITIONS, metavar="N",
                        help="processes a side (default: 9, the fewest that give a verdict)")

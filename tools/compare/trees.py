@@ -1,10 +1,15 @@
-"""Another commit's sources beside this tree: a git worktree in .ladder/trees, which shares what .ladder holds.
+"""Other sources beside this tree, in .ladder/trees: a git worktree of a commit, or a copy of a folder.
 
-The user's checkout, its index and its branches stay as they are. A tree is kept, as the next comparison with that
-commit then builds in a moment; removing .ladder removes it, and `git worktree prune` makes git forget it.
+The user's checkout, its index and its branches stay as they are. A tree is kept, as the next comparison with it then
+builds in a moment; removing .ladder removes it, and `git worktree prune` makes git forget it.
 """
 
+import hashlib
+import os
+import shutil
 import subprocess
+from dataclasses import dataclass
+from pathlib import Path
 
 from door import lock, paths
 from door.errors import Failure, UsageError
@@ -14,37 +19,70 @@ from . import handicap
 # What .ladder holds of its own at run time; all the rest is downloads.
 _NOT_SHARED = ("trees", "comparisons")
 
+# What a benchmark is built of; the rest of a folder stays behind when it is copied.
+_SOURCES = ("CMakeLists.txt", "CMakePresets.json", "bench", "cmake", "core", "dev", "reference", "tools")
 
-def commit_of(root, ref):
-    """The full name of the commit that `ref` names. Throws UsageError."""
+
+@dataclass(frozen=True)
+class Source:
+    name: str  # for people
+    ref: str  # what --live takes for it, as long as it exists
+    commit: str  # "unknown" without git
+    dirty: bool
+    folder: "Path | None" = None  # None for a commit of this checkout
+
+
+def find(root, ref):
+    """The Source that `ref` names: a folder with sources of this project, or a commit. Throws UsageError."""
+    folder = Path(ref).absolute()
+    if (folder / "CMakePresets.json").is_file():
+        commit, dirty = _state(folder)
+        return Source(f"{ref} ({commit[:10]})", ref, commit, dirty, folder)
     if ref.startswith("-"):
         raise UsageError(f"--live {ref}: no commit of that name")
-    _git(root, "rev-parse", "--git-dir", wrong=UsageError("--live needs a git checkout, and this is none"))
-    return _git(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}",
-                wrong=UsageError(f"--live {ref}: no commit of that name"))
+    no_git = UsageError(f"--live {ref}: no folder with sources, and here is no git to know commits")
+    _git(root, "rev-parse", "--git-dir", wrong=no_git)
+    sha = _git(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}",
+               wrong=UsageError(f"--live {ref}: no commit of that name, and no folder with sources"))
+    return Source(f"{ref} ({sha[:10]})", sha[:10], sha, False)
 
 
-def head(root):
-    """(full name of the commit checked out in `root`, whether its sources differ from that commit)."""
-    return (_git(root, "rev-parse", "HEAD"),
-            bool(_git(root, "status", "--porcelain", "--untracked-files=normal", "--", ".", ":!results")))
-
-
-def checkout(root, private, sha, percent=None):
-    """The folder with the sources of commit `sha`, slowed by `percent` if that is given."""
-    name = sha[:12] if percent is None else f"{sha[:12]}-{percent:g}-percent-slower"
-    tree = private / "trees" / name
+def checkout(root, private, source, percent=None):
+    """A folder with the sources of `source`, slowed by `percent` if that is given."""
+    name = source.commit[:12] if source.folder is None else f"copy-{_hash(str(source.folder).encode())[:12]}"
+    tree = private / "trees" / (name if percent is None else f"{name}-{percent:g}-percent-slower")
     with lock.held(private / "trees.lock"):
-        if not _is_fresh(tree, sha, percent):
-            _remove(root, tree)
-            _git(root, "worktree", "prune")
-            _git(root, "worktree", "add", "--detach", "--force", str(tree), sha)
-            if percent is not None:
-                handicap.apply(tree / paths.DEV.name, percent)
-                _mark(tree).parent.mkdir()
-                _mark(tree).write_text(_changes(tree), encoding="utf-8")
+        if source.folder is not None:
+            _copy(source.folder, tree, percent)
+        elif not _is_fresh(tree, source.commit, percent):
+            _worktree(root, tree, source.commit, percent)
         _share(private, tree / private.name)
     return tree
+
+
+def fingerprint(tree):
+    """Of all that a benchmark is built of: equal for equal sources."""
+    names = [name for name in _files(tree) if name.parts[0] != "tools" and name.suffix != ".md"]
+    return _hash("".join(f"{name} {_hash((tree / name).read_bytes())}\n" for name in names).encode())
+
+
+def _state(folder):
+    """(commit, whether the sources differ from it). Without git the environment decides, as it does in the build."""
+    try:
+        changes = _git(folder, "status", "--porcelain", "--untracked-files=normal", "--", ".", ":!results")
+        return _git(folder, "rev-parse", "HEAD"), bool(changes)
+    except Failure:
+        return os.environ.get("LADDER_COMMIT") or "unknown", os.environ.get("LADDER_DIRTY", "1") != "0"
+
+
+def _worktree(root, tree, sha, percent):
+    _remove(root, tree)
+    _git(root, "worktree", "prune")
+    _git(root, "worktree", "add", "--detach", "--force", str(tree), sha)
+    if percent is not None:
+        handicap.apply(tree / paths.DEV.name, percent)
+        _mark(tree).parent.mkdir()
+        _mark(tree).write_text(_changes(tree), encoding="utf-8")
 
 
 def _is_fresh(tree, sha, percent):
@@ -79,6 +117,36 @@ def _remove(root, tree):
         raise Failure(f"{tree} is in the way and git does not know it as a worktree: remove it") from None
 
 
+def _copy(folder, tree, percent):
+    """Makes `tree` a copy of the sources in `folder`; what stays the same keeps its date, so builds are short."""
+    fresh = tree.with_name(tree.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    for name in _files(folder):
+        (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / name, fresh / name)
+        shutil.copymode(folder / name, fresh / name)
+    if percent is not None:
+        handicap.apply(fresh / paths.DEV.name, percent)
+    wanted = set(_files(fresh))
+    for name in wanted | (set(_files(tree)) if tree.exists() else set()):
+        if name not in wanted:
+            (tree / name).unlink()
+        elif not (tree / name).exists() or (tree / name).read_bytes() != (fresh / name).read_bytes():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (fresh / name).replace(tree / name)
+    shutil.rmtree(fresh)
+
+
+def _files(folder):
+    """Relative paths of all sources."""
+    found = []
+    for name in _SOURCES:
+        top = folder / name
+        inside = [top] if top.is_file() else top.rglob("*")
+        found += [path.relative_to(folder) for path in inside if path.is_file() and "__pycache__" not in path.parts]
+    return sorted(found)
+
+
 def _share(private, inside):
     """Links to all that was fetched. A folder of links, because .gitignore's `/.ladder/` is a folder and not a link."""
     inside.mkdir(exist_ok=True)
@@ -88,12 +156,16 @@ def _share(private, inside):
             link.symlink_to(entry.resolve())
 
 
+def _hash(data):
+    return hashlib.sha256(data).hexdigest()
+
+
 def _git(root, *words, wrong=None):
     try:
         done = subprocess.run(["git", "-C", str(root), "-c", "core.hooksPath=/dev/null", *words],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except OSError as error:
-        raise Failure(f"git: {error.strerror}") from None
+        raise wrong or Failure(f"git: {error.strerror}") from None
     if done.returncode != 0:
         raise wrong or Failure(f"git {' '.join(words[:2])}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
     return done.stdout.strip()

@@ -1,0 +1,92 @@
+"""The two sides of a live comparison: their sources, and benchmarks built of them with the same compilers and flags."""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from door import build, paths, run, say, setup, tools
+from door.errors import Failure, UsageError
+
+from . import trees
+
+LOG = paths.PRIVATE / "compare.log"
+
+# What both builds must have in common; read from this tree's.
+_SHARED_SETTINGS = ("CMAKE_BUILD_TYPE", "CMAKE_CUDA_ARCHITECTURES", "CMAKE_CUDA_COMPILER", "CMAKE_CUDA_FLAGS",
+                    "CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CUDAToolkit_ROOT")
+
+
+@dataclass(frozen=True)
+class Side:
+    name: str  # for people
+    ref: str  # what --live takes for it
+    commit: str
+    dirty: bool
+    fingerprint: str  # of the sources
+    tree: Path
+    programs: dict  # layer -> its benchmark
+
+
+def built(source, layers, percent):
+    """A and B: `source` (a trees.Source) and this tree; with a handicap of `percent`, this tree and the slowed one."""
+    here = trees.find(paths.ROOT, str(paths.ROOT))
+    other = trees.checkout(paths.ROOT, paths.PRIVATE, source, percent)
+    shared = [layer for layer in layers if (other / "bench" / f"bench_{layer}.cpp").exists()]
+    if not shared:
+        raise UsageError(f"{source.name} has no benchmark of {', '.join(layers)}")
+    for layer in sorted(set(layers) - set(shared)):
+        say.line(f"{layer} is left out: {source.name} has none")
+    targets = [f"bench_{layer}" for layer in shared]
+
+    if setup.ensure("cuda"):
+        build.forget("cuda")
+    build.build("cuda", targets=targets)
+    _build_other(other, source.name, targets)
+
+    def side(name, which, tree):
+        programs = {layer: tree / "build" / "cuda" / f"bench_{layer}" for layer in shared}
+        return Side(name, which.ref, which.commit, which.dirty, trees.fingerprint(tree), tree, programs)
+
+    ours = side(f"this tree, {here.commit[:10]}{' with uncommitted changes' if here.dirty else ''}", here, paths.ROOT)
+    if percent is None:
+        return side(source.name, source, other), ours
+    return ours, side(f"{source.name}, slowed by {percent:g} % on purpose", source, other)
+
+
+def passes(tree):
+    """["conv3x3/fprop", ...]: those that have versions."""
+    folders = {file.parent for file in (tree / "dev").glob("*/*/v[0-9][0-9]_*.cu")}
+    return sorted(f"{folder.parent.name}/{folder.name}" for folder in folders)
+
+
+def versions(tree, path):
+    return {int(file.name[1:3]) for file in (tree / "dev" / path).glob("v[0-9][0-9]_*.cu")}
+
+
+def require_new_enough(side):
+    for program in side.programs.values():
+        try:
+            done = subprocess.run([str(program), "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  env=tools.environment())
+        except OSError as error:
+            raise Failure(f"{side.name}: cannot run {program}: {error.strerror}") from None
+        if "--unchecked" not in done.stdout:
+            raise Failure(f"{side.name} is too old to be compared live: its {program.name} has no --unchecked")
+
+
+def _build_other(tree, name, targets):
+    folder = tree / "build" / "cuda"
+    settings = [f"-D{key}={value}" for key, value in _settings(build.folder("cuda") / "CMakeCache.txt").items()]
+    run.logged(f"configuring {name}",
+               [tools.cmake(), "-S", str(tree), "-B", str(folder), "--preset", "cuda", "-DLADDER_TESTS=OFF",
+                f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}", *settings], LOG, tools.environment())
+    jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
+    run.logged(f"building {name}", [tools.ninja(), "-C", str(folder), "-j", jobs, *targets], LOG, tools.environment())
+
+
+def _settings(cache):
+    """{name: value} of _SHARED_SETTINGS as this tree's build has them."""
+    found = re.findall(r"^(\w+):\w+=(.+)$", cache.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name: value for name, value in found if name in _SHARED_SETTINGS}
