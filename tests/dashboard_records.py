@@ -16,6 +16,15 @@ KERNELS = [{"file": f"dev/toy/fprop/v{version:02d}_{idea}.cu", "kernel": f"toy_f
             "registers": 60 + version, "static_smem_bytes": 1024 * version, "spill_store_bytes": 0, "spill_load_bytes": 0}
            for version, idea in IDEAS.items()]
 
+PROFILE = {
+    "schema": "ladder.profile/1", "created": "2026-01-09T12:00:00Z", "command": ["./ladder", "profile"],
+    "environment": {"commit": "1234567890", "dirty": False}, "layer": "toy", "pass": "fprop", "version": 3, "idea": "wgmma",
+    "problem": "n32 h8 w8 c256 k256 bf16", "dtype": "bf16", "floor_seconds": 9e-6, "ncu": "2025.3", "advice": ["more stages"],
+    "kernels": [{"name": "toy_fprop_v03_kernel", "grid": [132, 1, 1], "block": [384, 1, 1],
+                 "figures": {"duration": {"value": 16.25, "unit": "us", "text": ""}},
+                 "stalls": [{"reason": "long scoreboard", "share": 0.42}]}],
+}
+
 
 def times(seconds, rng, noise=0.003, samples=20, clock=1.98e9):
     cold = [round(seconds * (1 + rng.gauss(0, noise)), 10) for _ in range(samples)]

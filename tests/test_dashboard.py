@@ -21,14 +21,6 @@ from dashboard import history, ideas, library, main, model, pack, page, sources 
 from door.errors import Failure, UsageError  # noqa: E402
 
 MOST_BYTES = 2_000_000
-PROFILE = {
-    "schema": "ladder.profile/1", "created": "2026-01-09T12:00:00Z", "command": ["./ladder", "profile"],
-    "environment": {"commit": "1234567890", "dirty": False}, "layer": "toy", "pass": "fprop", "version": 3, "idea": "wgmma",
-    "problem": "n32 h8 w8 c256 k256 bf16", "dtype": "bf16", "floor_seconds": 9e-6, "ncu": "2025.3", "advice": ["more stages"],
-    "kernels": [{"name": "toy_fprop_v03_kernel", "grid": [132, 1, 1], "block": [384, 1, 1],
-                 "figures": {"duration": {"value": 16.25, "unit": "us", "text": ""}},
-                 "stalls": [{"reason": "long scoreboard", "share": 0.42}]}],
-}
 
 
 class Tree(unittest.TestCase):
@@ -194,9 +186,9 @@ class Model(Tree):
         self.grown(1)
         folder = self.root / "results" / "h200" / "profiles"
         folder.mkdir()
-        (folder / "good.json").write_text(json.dumps(PROFILE))
-        (folder / "cut.json").write_text(json.dumps(PROFILE)[:200])
-        (folder / "other.json").write_text(json.dumps({**PROFILE, "schema": "ladder.profile/9"}))
+        (folder / "good.json").write_text(json.dumps(dashboard_records.PROFILE))
+        (folder / "cut.json").write_text(json.dumps(dashboard_records.PROFILE)[:200])
+        (folder / "other.json").write_text(json.dumps({**dashboard_records.PROFILE, "schema": "ladder.profile/9"}))
         data = self.built()
         self.assertEqual([profile["path"] for profile in data["profiles"]], ["toy/fprop"])
         self.assertEqual(data["profiles"][0]["kernels"][0]["figures"]["duration"]["value"], 16.25)

@@ -79,6 +79,7 @@ async function start() {
     drawFilters(data);
     for (const section of SECTIONS) section(data);
     if (state.at) byId(state.at)?.scrollIntoView();
+    document.body.dataset.shown = location.hash;
     document.body.dataset.drawn = Math.round(performance.now());  // milliseconds since the page was asked for
   };
   document.documentElement.classList.add("on");
