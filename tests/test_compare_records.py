@@ -168,6 +168,11 @@ class Naming(Records):
         self.two([timed(1, 20e-6)], [timed(1, 20e-6, seed=2)], commit=OLD)
         self.assertEqual([status for status, _ in self.verdicts().values()], ["SAME"])
 
+    def test_previous_is_one_that_has_some_of_the_kernels_of_last(self):
+        self.two([timed(1, 20e-6)], [timed(1, 20e-6, "n32 c64 fp32")])
+        self.record("newest.json", [timed(1, 22e-6, seed=2)], day=3, commit="c" * 40)
+        self.assertEqual([status for status, _ in self.verdicts().values()], ["SLOW"])
+
     def test_a_dirty_record_is_used_only_where_there_is_no_clean_one(self):
         self.two([timed(1, 20e-6)], [timed(1, 20e-6, seed=2)])
         self.record("dirty.json", [timed(1, 40e-6)], day=3, commit=NEW, dirty=True)

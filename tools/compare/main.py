@@ -17,7 +17,8 @@ EXIT_FAILED_ON = 3
 
 _DESCRIPTION = """\
 Says of every kernel whether B is SLOW, FAST or the SAME as A. A and B are a record's file, a commit (sha, branch, tag,
-HEAD), 'last' (the newest measurement) or 'previous'; by default previous against last.
+HEAD), 'last' (the newest measurement) or 'previous' (the one before it that has some of its kernels); by default
+previous against last.
 
 --live REF builds REF beside this tree and runs both programs in turn (A B B A ...), a process each time: what two
 records leave AMBIGUOUS, this decides. It needs a GPU."""

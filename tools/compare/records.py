@@ -85,7 +85,7 @@ def measurements(records):
     times again what another has, as where each dtype has a file of its own."""
     groups = []
     for record in records:
-        keys = {result.key for result in record.results}
+        keys = _keys([record])
         for group, seen in groups:
             same = (group[0].device, group[0].commit, group[0].dirty) == (record.device, record.commit, record.dirty)
             if same and not keys & seen:
@@ -206,6 +206,10 @@ def _devices_having(word, records, devices, resolve_commit):
     return {record.device for record in records if record.commit.startswith(sha)}
 
 
+def _keys(group):
+    return {result.key for record in group for result in record.results}
+
+
 def _named(word, records, device, resolve_commit):
     if word in ("last", "previous"):
         groups = measurements(records)
@@ -214,7 +218,10 @@ def _named(word, records, device, resolve_commit):
             count = f"{len(groups)} measurement{'s' * (len(groups) != 1)}"
             raise UsageError(f"{count} of {device} in results/, so there is no '{word}'; ./ladder record makes one, "
                              "--live REF needs none")
-        return groups[-back]
+        if word == "last":
+            return groups[-1]
+        newest = _keys(groups[-1])
+        return next((group for group in reversed(groups[:-1]) if _keys(group) & newest), groups[-2])
     sha = resolve_commit(word) or (word if _SHA.fullmatch(word) else None)
     if sha is None:
         raise UsageError(f"'{word}' is no file, no commit, and neither 'last' nor 'previous'")
