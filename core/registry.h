@@ -98,6 +98,7 @@ struct Version {
   std::function<std::size_t(const Case&)> workspace_bytes;
   // Enqueues the version on `stream`. `pointers` are device pointers in the order of Case::tensors.
   std::function<void(const Case&, void* const* pointers, void* workspace, Stream stream)> launch;
+  std::shared_ptr<const void> definition;  // what its file said, see definition_of()
 
   bool has(Dtype dtype) const;
   std::string label() const;     // "v03_smem_tile"
@@ -179,10 +180,17 @@ const Pass& pass_of() {
   return *pass;
 }
 
+// What the file of version `number` says of itself: for a version of another pass that hands its work on to it. Not to be
+// called before main(). Throws UsageError if there is none.
+template <class P>
+const VersionDef<P>& definition_of(int number) {
+  return *static_cast<const VersionDef<P>*>(find_version(pass_of<P>(), number).definition.get());
+}
+
 template <class P>
 bool register_version(const char* file, VersionDef<P> def) {
   Version v{.pass = &pass_of<P>(),
-            .dtypes = std::move(def.dtypes),
+            .dtypes = def.dtypes,
             .min_arch = def.min_arch,
             .arch_specific = def.arch_specific,
             .error_growth = def.error_growth,
@@ -196,7 +204,8 @@ bool register_version(const char* file, VersionDef<P> def) {
                 [f = def.launch](const Case& c, void* const* pointers, void* workspace, Stream stream) {
                   const auto& problem = detail::problem_of<P>(c);
                   f(problem, P::bind(problem, pointers), workspace, stream);
-                }};
+                },
+            .definition = std::make_shared<const VersionDef<P>>(def)};
   return detail::add_version(std::move(v), file);
 }
 

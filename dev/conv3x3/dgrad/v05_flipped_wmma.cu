@@ -1,0 +1,23 @@
+// Idea:   flipped weights, then fprop v07: WMMA on tiles that cp.async fetches two at a time.
+// Parent: v04; fprop v07.
+// Why:    tensor cores do in a few microseconds what FFMA takes a hundred for. Limiter: fprop v07's, the way from L2
+//         through shared memory into fragments; and the flip's launch, 2 to 3 us, now shows at 8x8.
+// Needs:  sm_80; a workspace for the flipped weights.
+
+#include "dev/conv3x3/flipped.h"
+
+namespace ladder::conv3x3 {
+namespace {
+
+using Rung = Flipped<7>;
+
+}  // namespace
+}  // namespace ladder::conv3x3
+
+LADDER_VERSION(ladder::conv3x3::Dgrad, {.launch = ladder::conv3x3::Rung::launch,
+                                        .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                        .supports = ladder::conv3x3::Rung::supports,
+                                        .workspace_bytes = ladder::conv3x3::Rung::workspace_bytes,
+                                        .min_arch = 80,
+                                        .error_growth = 4,  // in tf32, as fprop v07's
+                                        .needs = "a workspace for the flipped weights"})

@@ -1,0 +1,80 @@
+// dgrad handed to a rung of the forward ladder: it is the convolution of dy with weights whose taps are flipped and whose
+// channels are exchanged.
+//
+//     dx = fprop(dy, w'),  w'[c][r][s][k] = w[k][2-r][2-s][c]
+//
+// w' is made anew at every launch, as weights change at every step of training.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "core/numeric.h"
+#include "dev/conv3x3/conv3x3.h"
+
+namespace ladder::conv3x3 {
+
+// The forward problem that a dgrad problem is: what was k is summed over.
+inline Problem mirrored(Problem p) {
+  std::swap(p.c, p.k);
+  p.bias = false;
+  return p;
+}
+
+constexpr int kFlipTile = 32;
+constexpr int kFlipRows = 8;  // of threads
+
+// A block exchanges a tile of k x c of one tap through shared memory, so that reads run along c and writes along k.
+template <class T>
+__global__ void conv3x3_dgrad_flip_kernel(Problem p, const T* w, T* flipped) {
+  LADDER_SHARED(T, tile, [kFlipTile][kFlipTile + 1]);
+  const int tiles_c = ceil_div(p.c, kFlipTile);
+  const int tiles_k = ceil_div(p.k, kFlipTile);
+  const int c0 = blockIdx.x % tiles_c * kFlipTile;
+  const int k0 = blockIdx.x / tiles_c % tiles_k * kFlipTile;
+  const int tap = blockIdx.x / tiles_c / tiles_k;
+  const int column = threadIdx.x % kFlipTile;
+  for (int row = threadIdx.x / kFlipTile; row < kFlipTile; row += kFlipRows) {
+    if (k0 + row < p.k && c0 + column < p.c) tile[row][column] = w[((k0 + row) * 9 + tap) * p.c + c0 + column];
+  }
+  __syncthreads();
+  for (int row = threadIdx.x / kFlipTile; row < kFlipTile; row += kFlipRows) {
+    if (c0 + row < p.c && k0 + column < p.k)
+      flipped[((c0 + row) * 9 + 8 - tap) * p.k + k0 + column] = tile[column][row];
+  }
+}
+
+// What a dgrad version says of itself whose work is done by version kRung of fprop.
+template <int kRung>
+struct Flipped {
+  static const VersionDef<Fprop>& rung() {
+    static const VersionDef<Fprop>& definition = definition_of<Fprop>(kRung);
+    return definition;
+  }
+
+  static const char* supports(const Problem& p) { return rung().supports ? rung().supports(mirrored(p)) : nullptr; }
+
+  // w', then what the rung asks for.
+  static std::size_t flipped_bytes(const Problem& p) {
+    constexpr std::size_t kAlignment = 256;
+    const std::size_t element = p.dtype == Dtype::bf16 || p.dtype == Dtype::f16 ? 2 : 4;
+    return (std::size_t{9} * p.k * p.c * element + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  static std::size_t workspace_bytes(const Problem& p) {
+    return flipped_bytes(p) + (rung().workspace_bytes ? rung().workspace_bytes(mirrored(p)) : 0);
+  }
+
+  static void launch(const Problem& p, const Dgrad::Tensors& t, void* workspace, Stream stream) {
+    with_storage_type(p.dtype, [&](auto element) {
+      using T = decltype(element);
+      const auto blocks = static_cast<unsigned>(9 * ceil_div(p.k, kFlipTile) * ceil_div(p.c, kFlipTile));
+      ladder::launch(conv3x3_dgrad_flip_kernel<T>, {.grid = blocks, .block = kFlipTile * kFlipRows}, stream, p,
+                     static_cast<const T*>(t.w), static_cast<T*>(workspace));
+    });
+    rung().launch(mirrored(p), {.x = t.dy, .w = workspace, .bias = nullptr, .y = t.dx},
+                  static_cast<std::byte*>(workspace) + flipped_bytes(p), stream);
+  }
+};
+
+}  // namespace ladder::conv3x3
