@@ -29,9 +29,9 @@ NOISE_FACTOR = 3.0
 MOST_THRESHOLD = 0.05
 
 # What a ratio of two records varies by that no scatter inside either of them shows: processes place memory differently
-# and follow other kernels. In records of an H200 one plan of cuDNN was timed anew beside each version: the ratio of two
-# such medians is 0.3 % off in the middle, which sampling alone explains, but 1.2 % in one case of ten and 1.9 % in one
-# of fifty (376 pairs of 94 plans). With this floor the threshold of a typical kernel is those 1.9 %.
+# and follow other kernels. Two records of one set of kernels on two H200s (94 of bf16, aac72fd and 6322ce0): ratios
+# scatter by 0.36 %, 0.25 % of it seen inside the records, so 0.26 % remains; doubled, because cards differ, and because
+# the tails are long: of 376 pairs of medians of one cuDNN plan within one record, one in fifty is 1.9 % apart.
 BETWEEN_RECORDS = 0.005
 
 # A side is bimodal if its repetitions fall into two groups, the smaller with at least this share, further apart than
