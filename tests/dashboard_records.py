@@ -1,14 +1,18 @@
 """Synthetic records for the dashboard's tests: true to the schema, of any size, with the same figures every time."""
 
+import functools
 import random
 import statistics
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
 import ladder_records  # noqa: E402
+from compare.records import compare  # noqa: E402
+from dashboard import library, model, page  # noqa: E402
 
 IDEAS = {1: "naive", 2: "tiled", 3: "wgmma"}
 PROBLEMS = ("n32 h64 w64 c64 k64 bf16", "n32 h8 w8 c256 k256 bf16", "n32 h8 w8 c256 k256 fp32")
@@ -20,8 +24,12 @@ PROFILE = {
     "schema": "ladder.profile/1", "created": "2026-01-09T12:00:00Z", "command": ["./ladder", "profile"],
     "environment": {"commit": "1234567890", "dirty": False}, "layer": "toy", "pass": "fprop", "version": 3, "idea": "wgmma",
     "problem": "n32 h8 w8 c256 k256 bf16", "dtype": "bf16", "floor_seconds": 9e-6, "ncu": "2025.3", "advice": ["more stages"],
+    "total": {"duration": {"value": 16.25e-6, "unit": "s", "text": "1.81 x the floor"},
+              "tensor": {"value": 63.2, "unit": "%", "text": "the tensor pipe: near the roof"},
+              "shared_memory": {"value": 101376, "unit": "bytes/block", "text": ""},
+              "waves": {"value": None, "unit": "waves", "text": ""}},
     "kernels": [{"name": "toy_fprop_v03_kernel", "grid": [132, 1, 1], "block": [384, 1, 1],
-                 "figures": {"duration": {"value": 16.25, "unit": "us", "text": ""}},
+                 "figures": {"duration": {"value": 16.25e-6, "unit": "s", "text": ""}},
                  "stalls": [{"reason": "long scoreboard", "share": 0.42}]}],
 }
 
@@ -136,6 +144,15 @@ def large(folder, num_series, num_records):
             made.results.append(_large_result(made, template.results[0], at, levels[at], rng, day >= num_records - 2))
         records.append(made)
     return records
+
+
+@functools.cache
+def large_page():
+    """The page of 500 series by 500 records; both test files look at it, and it takes ten seconds to make."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = model.build(folder, large(folder, 500, 500), [], [], compare)
+    assert sum(len(points) for points in data["histories"]) == 250_000
+    return page.render(data, "0" * 64, library.source())
 
 
 def _large_result(made, template, at, level, rng, newest):

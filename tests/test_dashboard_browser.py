@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 import dashboard_records  # noqa: E402
-from dashboard import library, main, model, page, sources  # noqa: E402
+from dashboard import main, model, sources  # noqa: E402
 from compare.records import compare  # noqa: E402
 from door import tools  # noqa: E402
 
@@ -142,7 +142,8 @@ class Loading(Browser):
         self.assertIn("× 1.20", self.one("#accuracy-table").text)
         self.assertIn("fp32 has no tensor cores", self.one("#accuracy-table").text)
         self.assertIn("long scoreboard 42 %", self.one("#profile-panel").text)
-        self.assertEqual(self.one("#profile-panel").text.count("16.3 us"), 2)
+        self.assertEqual(self.one("#profile-panel").text.count("16.3 µs"), 4)
+        self.assertIn("99.0 KiB 99.0 KiB × 1.00", self.one("#profile-panel").text)
 
     def test_what_was_packed_comes_out(self):
         records, bad, profiles = sources.read(self.root)
@@ -181,10 +182,8 @@ class Loading(Browser):
 
     def test_500_series_by_500_records(self):
         with tempfile.TemporaryDirectory() as folder:
-            records = dashboard_records.large(folder, 500, 500)
-            text = page.render(model.build(folder, records, [], [], compare), "0" * 64, library.source())
             file = Path(folder) / "large.html"
-            file.write_text(text, encoding="utf-8")
+            file.write_text(dashboard_records.large_page(), encoding="utf-8")
             self.open(file=file)
             self.assertLess(int(self.one("body").get_attribute("data-drawn")), MOST_MILLISECONDS)
             self.assertEqual(len(self.rows()), 500)
@@ -376,9 +375,9 @@ class BadRecords(Browser):
             (root / "dev" / "toy" / "shapes.txt").write_text(f"[{evil}]\n{evil.replace(':', '')}: n1 {evil}\n")
             profiles = root / "results" / "h200" / "profiles"
             profiles.mkdir()
-            kernel = {**dashboard_records.PROFILE["kernels"][0], "name": evil, "figures": {evil: {"value": 1, "unit": evil, "text": evil}},
-                      "stalls": [{"reason": evil, "share": 0.5}]}
-            (profiles / "a.json").write_text(json.dumps({**dashboard_records.PROFILE, "advice": [evil], "kernels": [kernel], "problem": evil}))
+            kernel = {**dashboard_records.PROFILE["kernels"][0], "name": evil, "stalls": [{"reason": evil, "share": 0.5}]}
+            (profiles / "a.json").write_text(json.dumps({**dashboard_records.PROFILE, "advice": [evil], "ncu": evil,
+                "total": {evil: {"value": 1, "unit": evil, "text": evil}}, "kernels": [kernel], "problem": evil}))
             (files[0].parent / "bad.json").write_text(json.dumps({"schema": "ladder.record/" + evil}))
 
         file = self.page_of(change)

@@ -145,9 +145,17 @@ def _changes(points, numbers):
             changed.append(("library", before.opponent, after.opponent))
         if changed:
             names = ", ".join(_CHANGE_WORDS.get(name, name) for name, _, _ in changed)
-            text = ", ".join(f"{_CHANGE_WORDS.get(name, name)} {old} → {new}" for name, old, new in changed)
+            text = ", ".join(f"{_CHANGE_WORDS.get(name, name)} {_short(old)} → {_short(new)}" for name, old, new in changed)
             found.append([numbers[id(after.record)], _breaks(before.record, after.record), names, text])
     return found
+
+
+def _short(value):
+    """A card's number by its first digits, a clock in MHz."""
+    text = str(value)
+    if text.startswith("GPU-"):
+        return text[:12]
+    return f"{value / 1e6:.0f} MHz" if isinstance(value, (int, float)) else text
 
 
 def _differences(before, after):

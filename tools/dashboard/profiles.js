@@ -22,30 +22,50 @@ function drawProfiles(data) {
 
 const profileName = (profile) => `${profile.path} ${versionName(profile.version)} ${profile.problem}, ${profile.commit}`;
 
-// Kernel by kernel in the order they ran; a version may launch several.
+const FIGURE_NAMES = {
+  duration: "duration under the profiler", sm: "SM", dram: "DRAM", l2: "L2", l1: "L1 and shared memory",
+  tensor: "tensor pipe", fma: "FMA pipe", issue: "issue slots", occupancy: "occupancy, achieved",
+  theoretical_occupancy: "occupancy, theoretical", registers: "registers a thread", shared_memory: "shared memory a block",
+  spill_bytes: "spilled bytes moved", l2_hit: "L2 hit rate", l1_hit: "L1 hit rate", dram_bytes: "DRAM traffic",
+  conflict_share: "bank conflicts, share of wavefronts",
+};
+
+// A launch may be several kernels: figures are of them all, stalls of the longest.
 function profileTable(profiles) {
-  const count = Math.max(...profiles.map((profile) => profile.kernels.length));
-  const rows = [["floor, µs", ...profiles.map((profile) => ({n: micros(profile.floor)}))]];
-  for (let at = 0; at < count; ++at) {
-    const kernels = profiles.map((profile) => profile.kernels[at]);
-    rows.push([el("b", {}, count > 1 ? `kernel ${at + 1}` : "kernel"),
-      ...kernels.map((kernel) => ({n: kernel ? el("code", {title: kernel.name}, kernel.name.length > 40 ? `${kernel.name.slice(0, 39)}…` : kernel.name) : ""}))]);
-    rows.push(["grid, block", ...kernels.map((kernel) => ({n: kernel ? `${kernel.grid}, ${kernel.block}` : ""}))]);
-    for (const name of unique(kernels.flatMap((kernel) => Object.keys(kernel?.figures || {})))) {
-      rows.push([spaced(name), ...kernels.map((kernel) => ({n: profileFigure(kernel?.figures[name])}))]);
-    }
-    rows.push(["stalls", ...kernels.map((kernel) => ({n: (kernel?.stalls || []).slice(0, 4)
-      .map((stall) => `${stall.reason} ${percent(stall.share)}`).join(", ")}))]);
+  const two = profiles.length === 2;
+  const last = profiles.at(-1);
+  const row = (name, cell) => [name, ...profiles.map((profile) => ({n: cell(profile)})), ...(two ? [""] : []), ""];
+  const rows = [row("floor", (profile) => has(profile.floor) ? `${micros(profile.floor)} µs` : "–")];
+  for (const name of unique(profiles.flatMap((profile) => Object.keys(profile.total)))) {
+    const figures = profiles.map((profile) => profile.total[name]);
+    if (!figures.some((one) => has(one?.value))) continue;
+    const [one, other] = figures.map((figure) => figure?.value);
+    rows.push([FIGURE_NAMES[name] || spaced(name), ...figures.map((figure) => ({n: profileFigure(figure)})),
+      ...(two ? [{n: one && has(other) ? `× ${figure(other / one)}` : ""}] : []), last.total[name]?.text || ""]);
   }
-  rows.push(["advice", ...profiles.map((profile) => profile.advice.join(" "))]);
-  rows.push(["report", ...profiles.map((profile) => profile.report
-    ? el("a", {href: encodeURI(profile.report)}, profile.report.split("/").at(-1)) : profile.file)]);
-  return table(["", ...profiles.map((profile) => ({n: `${versionName(profile.version)} ${spaced(profile.idea)}`}))], rows,
-    {style: "width:auto"});
+  const longest = (profile) => profile.kernels.slice().sort((one, other) => other.duration - one.duration)[0];
+  rows.push(row("most frequent stalls", (profile) => stacked((longest(profile)?.stalls || []).slice(0, 3)
+    .map((stall) => `${spaced(stall.reason)} ${percent(stall.share)}`))));
+  rows.push(row("kernels", (profile) => stacked(profile.kernels.map((kernel) => el("span", {title: kernel.name},
+    `${shortName(kernel.name)}, ${micros(kernel.duration)} µs, grid ${kernel.grid}, block ${kernel.block}`)))));
+  rows.push(row("report", (profile) => profile.report
+    ? el("a", {href: encodeURI(profile.report)}, profile.report.split("/").at(-1)) : profile.file));
+  const heads = ["", ...profiles.map((profile) => ({n: `${versionName(profile.version)} ${spaced(profile.idea)}`})),
+    ...(two ? [{n: "change"}] : []), two ? `what ${versionName(last.version)}'s says` : "what it says"];
+  return [table(heads, rows), profiles.map((profile) => profile.advice.length ? el("div", {},
+    el("h3", {}, `What ${versionName(profile.version)}'s profile suggests`),
+    el("ul", {class: "lead"}, profile.advice.map((line) => el("li", {}, line)))) : "")].flat();
 }
 
+const stacked = (lines) => el("div", {}, lines.map((line) => el("div", {}, line)));
+const shortName = (name) => name.length > 48 ? `${name.slice(0, 47)}…` : name;
+
 function profileFigure(found) {
-  if (!found) return "–";
-  if (found.text) return found.text;
-  return has(found.value) ? `${figure(found.value)} ${found.unit}`.trim() : "–";
+  if (!has(found?.value)) return "–";
+  const {value, unit} = found;
+  if (unit === "s") return `${micros(value)} µs`;
+  if (unit === "%") return `${figure(value)} %`;
+  if (unit === "Hz") return `${(value / 1e6).toFixed(0)} MHz`;
+  if (unit.startsWith("bytes")) return value < 1e6 ? bytes(value) : `${figure(value / 1e6)} MB`;
+  return Number.isInteger(value) ? value.toLocaleString("en") : figure(value);
 }

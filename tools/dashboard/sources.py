@@ -57,16 +57,27 @@ def _profile(file, results):
         "problem": str(raw["problem"]), "dtype": str(raw["dtype"]), "floor": _finite(raw["floor_seconds"]),
         "ncu": str(raw.get("ncu", "")), "command": _command(raw["command"]),
         "advice": [str(line) for line in raw.get("advice", [])],
-        "kernels": [_kernel(kernel) for kernel in raw["kernels"]],
+        "total": _figures(raw["total"]), "kernels": [_kernel(kernel) for kernel in raw["kernels"]],
     }
 
 
+def _figures(raw):
+    return {str(name): {"value": _finite(figure["value"]), "unit": str(figure["unit"]), "text": str(figure.get("text") or "")}
+            for name, figure in raw.items()}
+
+
 def _kernel(raw):
-    figures = {str(name): {"value": _finite(figure.get("value")), "unit": str(figure.get("unit") or ""),
-                           "text": str(figure.get("text") or "")} for name, figure in raw["figures"].items()}
     stalls = [{"reason": str(stall["reason"]), "share": _finite(stall["share"])} for stall in raw.get("stalls", [])]
-    return {"name": str(raw["name"]), "grid": str(raw.get("grid", "")), "block": str(raw.get("block", "")),
-            "figures": figures, "stalls": stalls}
+    return {"name": str(raw["name"]), "grid": _extent(raw["grid"]), "block": _extent(raw["block"]),
+            "duration": _finite(raw["figures"]["duration"]["value"]), "stalls": stalls}
+
+
+def _extent(sizes):
+    """[132, 1, 1] as "132", [8, 4, 1] as "8 × 4"."""
+    sizes = [int(size) for size in sizes]
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return " × ".join(map(str, sizes))
 
 
 def _command(command):

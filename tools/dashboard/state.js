@@ -49,10 +49,10 @@ function shapesOfSet(data, name) {
     Object.keys(sets[name] || {}).map((problem) => `${layer} ${problem}`)));
 }
 
-// The name that shapes.txt gives a problem, or nothing.
+// The name that shapes.txt gives a problem, or nothing; of several the last.
 function shapeName(data, series) {
   const sets = Object.values(data.shapes[layerOf(series)] || {});
-  return sets.map((problems) => problems[series.shape]).find(Boolean) || "";
+  return sets.map((problems) => problems[series.shape]).filter(Boolean).at(-1) || "";
 }
 
 const byDtype = (one, other) => DTYPES.indexOf(one) - DTYPES.indexOf(other) || one.localeCompare(other);
