@@ -199,6 +199,13 @@ class Loading(Browser):
             self.assertEqual(self.errors(), [])
 
 
+    def test_its_picture(self):
+        png = self.root / "page.png"
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(main.main(["--root", str(self.root), "--picture", str(png)]), 0)
+        self.assertEqual(png.read_bytes()[:4], b"\x89PNG")
+
+
 class Using(Browser):
     def test_filters(self):
         self.open()

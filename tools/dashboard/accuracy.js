@@ -17,8 +17,9 @@ function drawAccuracy(data) {
 
 function accuracyRow(series) {
   const largest = (values) => values.filter(has).length ? Math.max(...values.filter(has)) : null;
-  const worst = largest(series.map((one) => one.error));
-  const library = largest(series.map((one) => one.opponentError));
+  const judged = series.filter((one) => one.status !== "SKIP");
+  const worst = largest(judged.map((one) => one.error));
+  const library = largest(judged.map((one) => one.opponentError));
   const ratio = has(worst) && library ? worst / library : null;
   const meter = el("span", {class: "meter", "aria-hidden": "true"});
   meter.style.width = `${Math.min(2, ratio || 0) * 3}rem`;
@@ -26,5 +27,5 @@ function accuracyRow(series) {
   const others = unique(series.filter((one) => one.status !== "PASS").map((one) => `${one.status}: ${one.reason}`));
   return [`${series[0].path} ${versionName(series[0].version)} ${spaced(series[0].idea)}`, series[0].dtype, {n: tiny(worst)},
     {n: tiny(library)}, {n: has(ratio) ? `× ${figure(ratio)}` : "–"}, ratio ? meter : "",
-    {n: percent(largest(series.map((one) => one.worst)))}, {n: `${passes} of ${series.length}`}, others.join("; ")];
+    {n: percent(largest(judged.map((one) => one.worst)))}, {n: `${passes} of ${series.length}`}, others.join("; ")];
 }

@@ -58,7 +58,7 @@ function heatCell(row, version, series) {
   }
   const ratio = geomean(ratios);
   const text = (ratio ? figure(ratio) : "") + (failed.length ? ` ✕${failed.length > 1 ? failed.length : ""}` : "")
-    + (ambiguous.length ? " ≈" : "");
+    + (ambiguous.length ? ` ≈${ambiguous.length > 1 ? ambiguous.length : ""}` : "");
   const share = ratio ? Math.max(-1, Math.min(1, Math.log(ratio) / FULL)) : 0;
   const spoken = [`${row.spoken} ${versionName(version)}`, ratio && `${figure(ratio)} times the library's speed`,
     `over ${many(ratios.length, "shape")}`, failed.length && `${many(failed.length, "check")} failed`,
@@ -87,6 +87,6 @@ function drawHeatLegend() {
     swatch({background: tint(0)}, "as fast"),
     swatch({background: tint(1)}, "twice as fast, or more"),
     swatch({"background-image": "repeating-linear-gradient(135deg, var(--hatch) 0 2px, transparent 2px 7px)"},
-      "≈ a shape is too noisy to compare with its last record"),
+      "≈ so many shapes are too noisy to compare with their last record"),
     swatch({border: "2px solid var(--ink)"}, "✕ a check failed, or a time cannot be"));
 }

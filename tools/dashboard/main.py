@@ -2,12 +2,16 @@
 
 import argparse
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
-from door import paths, say
-from door.errors import UsageError
+from door import paths, run, say
+from door.errors import Failure, UsageError
 
 from . import library, model, page, sources
+
+_PICTURE = "1400,1650"  # width and height: down to the ladder's bars
 
 
 class _Parser(argparse.ArgumentParser):
@@ -20,10 +24,16 @@ def main(arguments):
     parser.add_argument("--out", type=Path, help="results/index.html by default")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is not that of the records")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a record cannot be shown")
+    parser.add_argument("--picture", type=Path, help="also the top of the page as a PNG, by chromium")
     parser.add_argument("--root", type=Path, default=paths.ROOT, help="the tree whose results/ and dev/ are shown")
     options = parser.parse_args(arguments)
     out = options.out or options.root / "results" / "index.html"
-    return check(options.root, out) if options.check else write(options.root, out, options.strict)
+    if options.check:
+        return check(options.root, out)
+    status = write(options.root, out, options.strict)
+    if options.picture:
+        picture(out, options.picture)
+    return status
 
 
 def check(root, out):
@@ -52,3 +62,14 @@ def write(root, out, strict=False):
     say.line(f"{out}: {len(data['series'])} kernels in {len(records)} records, {len(text.encode()) / 1e3:.0f} kB"
              + (f"; {len(bad)} not shown" if bad else ""))
     return 1 if bad and strict else 0
+
+
+def picture(out, png):
+    chromium = shutil.which("chromium")
+    if not chromium:
+        raise Failure("--picture needs chromium: ./ladder setup --dev")
+    with tempfile.TemporaryDirectory() as profile:
+        run.logged("drawing the page", [
+            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
+            f"--window-size={_PICTURE}", "--virtual-time-budget=5000", f"--screenshot={png.resolve()}",
+            out.resolve().as_uri()], paths.PRIVATE / "setup.log")

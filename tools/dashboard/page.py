@@ -41,6 +41,7 @@ def render(data, digest, chart_js):
         "title": escape(_title(data)),
         "dateline": _dateline(data),
         "headline": escape(headline(data["series"])),
+        "compared": _compared(data["series"]),
         "strip": _strip(data["series"]),
         "standing": _standing(data["series"], data["records"]),
         "rows": "\n".join(_row(series, data["records"]) for series in data["series"]),
@@ -76,6 +77,12 @@ def headline(series):
         return f"{_kernels(counts['SLOW'])} became slower."
     suffix = f", {_kernels(counts['UNTRUSTED'])} cannot be trusted" if counts["UNTRUSTED"] else ""
     return f"No kernel became slower{suffix}."
+
+
+def _compared(series):
+    """Silence about a kernel that was measured once must not read as praise."""
+    compared = sum(_counts(series).values())
+    return f"{compared} of {len(series)} can be compared so far" if compared < len(series) else "all of them can be compared"
 
 
 def escape(value):
@@ -177,7 +184,7 @@ def _row(series, records):
         _figure(times and series["flops"] and series["flops"] / times["median"] * 1e-12),
         _figure(ratio(series)),
         _figure(times and series["roofline"] and 100 * series["roofline"] / times["median"]),
-        f'<td class=n>{_tiny(series["error"])}</td>',
+        f'<td class=n>{_tiny(series["error"] if series["status"] != "SKIP" else None)}</td>',
         f'<td title="{escape(series["reason"])}">{escape(series["status"])}</td>',
         f'<td title="{escape(series["verdict"]["reason"])}">{_against_previous(series["verdict"])}</td>',
         f'<td>{escape(records[series["record"]]["commit"])}</td>',

@@ -46,8 +46,9 @@ function profileTable(profiles) {
   const longest = (profile) => profile.kernels.slice().sort((one, other) => other.duration - one.duration)[0];
   rows.push(row("most frequent stalls", (profile) => stacked((longest(profile)?.stalls || []).slice(0, 3)
     .map((stall) => `${spaced(stall.reason)} ${percent(stall.share)}`))));
-  rows.push(row("kernels", (profile) => stacked(profile.kernels.map((kernel) => el("span", {title: kernel.name},
-    `${shortName(kernel.name)}, ${micros(kernel.duration)} µs, grid ${kernel.grid}, block ${kernel.block}`)))));
+  rows.push(row("kernels", (profile) => stacked(profile.kernels.flatMap((kernel) => [
+    el("code", {title: kernel.name}, shortName(kernel.name)),
+    el("small", {}, `${micros(kernel.duration)} µs, grid ${kernel.grid}, block ${kernel.block}`)]))));
   rows.push(row("report", (profile) => profile.report
     ? el("a", {href: encodeURI(profile.report)}, profile.report.split("/").at(-1)) : profile.file));
   const heads = ["", ...profiles.map((profile) => ({n: `${versionName(profile.version)} ${spaced(profile.idea)}`})),
