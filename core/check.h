@@ -96,7 +96,8 @@ double error_bound(const Case& c, const TensorSpec& output, double value, double
 // exact is held to the bound there too, with no magnitude below the tensor's mean.
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs);
 
-// Empty, or which null answer compare() would take for right in at least half of an output's elements.
+// Empty, or which null answer compare() would take for right in at least half of an output's elements, of those that
+// are a sum of any terms.
 std::string accepted_null_answer(const Case& c, Pattern pattern, const HostTensors& inputs, const References& refs);
 
 // A pass stays one only if its error is at most twice the opponent's on the same inputs, granted on top one rounding of the

@@ -205,6 +205,21 @@ TEST(NullAnswers, AreNamedWhereTheyWouldPass) {
   EXPECT_NE(accepted(nearly_zero).find("all zeros"), std::string::npos);
 }
 
+TEST(NullAnswers, ElementsWithoutTermsDoNotCount) {
+  const Case c = make("n1 h2 w2 c3 k3");
+  const HostTensors inputs = fill(c, Pattern::normal, 1);
+  std::vector<double> value(12, 0.0);
+  std::vector<double> magnitude(12, 0.0);
+  value[2] = magnitude[2] = 1;
+  value[7] = magnitude[7] = 2;
+  const auto accepted = [&] { return accepted_null_answer(c, Pattern::normal, inputs, {{value, magnitude}}); };
+  EXPECT_EQ(accepted(), "") << "two elements have terms, and zero is wrong for both";
+  value[2] = value[7] = 0;
+  EXPECT_NE(accepted().find("all zeros"), std::string::npos);
+  magnitude[2] = magnitude[7] = 0;
+  EXPECT_NE(accepted().find("all zeros"), std::string::npos) << "no element has terms";
+}
+
 TEST(Fill, IsReproducibleAndDependsOnTheSeed) {
   const Case c = make("n2 h16 w16 c64 k64 bias bf16");
   for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
