@@ -1,0 +1,107 @@
+// wgrad's reduction runs over all pixels, far more than a block should add up, while its outputs are few: what its
+// versions share to split the pixels over blocks and to add the blocks' partial sums in a fixed order.
+//
+// A block owns a tile of outputs and a share of the pixels. It writes its sums as fp32 into the workspace, row `split` of
+// [splits][partial_row(p)]: dw [k][3][3][c], then dbias [k], each padded to 16 bytes. A second kernel adds the rows. No
+// atomics: the same sums in the same order every time, so results are equal bit for bit.
+#pragma once
+
+#include <algorithm>
+
+#include "core/backend.h"
+#include "core/numeric.h"
+#include "dev/conv3x3/conv3x3.h"
+
+namespace ladder::conv3x3 {
+
+__host__ __device__ constexpr int padded(int count) { return ceil_div(count, 4) * 4; }
+__host__ __device__ inline int bias_offset(const Problem& p) { return padded(9 * p.c * p.k); }
+__host__ __device__ inline int partial_row(const Problem& p) { return bias_offset(p) + padded(p.k); }
+
+// Split i has units i * each to (i + 1) * each - 1, a unit being whatever the version shares out: pixels, patches.
+struct Split {
+  int splits = 1;
+  int each = 1;
+};
+
+// What a version's block costs, roughly, to weigh idle SMs against more partial sums.
+struct BlockCost {
+  double unit_ns;   // a unit's multiplications and loads, with blocks_per_sm blocks side by side
+  double start_ns;  // before its first multiplication and after its last
+  int blocks_per_sm;
+};
+
+// The split of `units` among the blocks of each of `tiles` tiles that takes the least time: whole waves of blocks, and
+// every split's row of partial sums written and read once more.
+inline Split choose_split(const Problem& p, int units, int tiles, const BlockCost& cost) {
+  constexpr double kBytesPerNs = 3000;  // of partial sums through L2
+  constexpr int kMostWaves = 3;
+  const int slots = backend::device().num_sms * cost.blocks_per_sm;
+  const double row_ns = 8.0 * partial_row(p) / kBytesPerNs;
+  Split best;
+  double least = 0;
+  for (int splits = 1; splits <= units && (splits == 1 || (splits - 1) * tiles < kMostWaves * slots); ++splits) {
+    const int each = ceil_div(units, splits);
+    if (ceil_div(units, each) != splits) continue;  // a split would be empty
+    const double ns = ceil_div(splits * tiles, slots) * (cost.start_ns + each * cost.unit_ns) + splits * row_ns;
+    if (splits == 1 || ns < least) {
+      least = ns;
+      best = {splits, each};
+    }
+  }
+  return best;
+}
+
+inline std::size_t partial_bytes(const Problem& p, const Split& split) {
+  return sizeof(float) * split.splits * partial_row(p);
+}
+
+// Adds the partial sums: a block has 32 runs of four outputs and eight threads for each, which add every eighth split
+// and then each other's sums, in order.
+constexpr int kReduceRuns = 32;
+constexpr int kReduceGroups = 8;
+
+template <class T>
+__global__ void __launch_bounds__(kReduceRuns* kReduceGroups)
+    conv3x3_wgrad_reduce_kernel(Problem p, int splits, const float* partial, T* dw, float* dbias) {
+  LADDER_SHARED(float4, sums, [kReduceGroups][kReduceRuns]);
+  const int run = threadIdx.x % kReduceRuns;
+  const int group = threadIdx.x / kReduceRuns;
+  const int row = partial_row(p);
+  const int index = (blockIdx.x * kReduceRuns + run) * 4;
+
+  float4 sum{0, 0, 0, 0};
+  if (index < row) {
+#pragma unroll 8
+    for (int split = group; split < splits; split += kReduceGroups) {
+      const float4 v = *reinterpret_cast<const float4*>(partial + static_cast<long long>(split) * row + index);
+      sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+    }
+  }
+  sums[group][run] = sum;
+  __syncthreads();
+  if (group > 0 || index >= row) return;
+#pragma unroll
+  for (int g = 1; g < kReduceGroups; ++g) {
+    const float4 v = sums[g][run];
+    sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+  }
+
+  const float values[4] = {sum.x, sum.y, sum.z, sum.w};
+  const int weights = 9 * p.c * p.k;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int bias_index = index + i - bias_offset(p);
+    if (index + i < weights) dw[index + i] = from_float<T>(values[i]);
+    if (dbias && bias_index >= 0 && bias_index < p.k) dbias[bias_index] = values[i];
+  }
+}
+
+template <class T>
+void launch_reduce(const Problem& p, const Split& split, const float* partial, const Wgrad::Tensors& t, Stream stream) {
+  const auto blocks = static_cast<unsigned>(ceil_div(partial_row(p), 4 * kReduceRuns));
+  ladder::launch(conv3x3_wgrad_reduce_kernel<T>, {.grid = blocks, .block = kReduceRuns * kReduceGroups}, stream, p,
+                 split.splits, partial, static_cast<T*>(t.dw), t.dbias);
+}
+
+}  // namespace ladder::conv3x3
