@@ -223,6 +223,13 @@ class Using(Browser):
         self.choose("shape", "n32 h64 w64 c64 k64")
         self.assertEqual(set(self.rows(1)), {"n32 h64 w64 c64 k64"})
 
+    def test_the_headline_is_about_what_is_shown(self):
+        self.open()
+        self.assertEqual(self.one("h1").text, "1 kernel became slower.")
+        self.choose("dtype", "fp32")
+        self.assertEqual(self.one("h1").text, "No kernel became slower.")
+        self.assertEqual(self.one(".tile.slow b").text, "0")
+
     def test_a_link_restores_what_was_seen(self):
         self.open()
         self.choose("dtype", "bf16")
@@ -327,13 +334,42 @@ class Using(Browser):
         self.assertTrue(self.one("#table").is_displayed())
 
 
-class BadRecords(Browser):
+class OtherRecords(Browser):
     def page_of(self, change):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         root = dashboard_records.tree(folder.name, 3)
         change(sorted((root / "results" / "h200").glob("*.json")))
         return make_page(root)
+
+    def test_without_an_opponent(self):
+        def change(files):
+            for day, file in enumerate(files):
+                rng = random.Random(day)
+                raw = dashboard_records.record(f"2026-01-0{day + 1}T00:00:00Z", "ab" * 20, [
+                    dashboard_records.result(version, dashboard_records.PROBLEMS[0], 3e-5 / version, rng, opponent=None)
+                    for version in (1, 2)])
+                dashboard_records.write(files[0].parents[2], file.name, raw)
+
+        self.open(file=self.page_of(change))
+        self.assertEqual([cell.text for cell in self.all("#heat a")], ["30 % of limit", "60 % of limit"])
+        self.assertIn("share of the card's limit", self.one("#ladder-plot canvas").get_attribute("aria-label"))
+        self.assertEqual(self.errors(), [])
+
+    def test_two_devices_are_never_in_one_table(self):
+        def change(files):
+            root = files[0].parents[2]
+            raw = dashboard_records.of_day(2, 3)
+            raw["environment"]["device"].update(name="NVIDIA A100", slug="a100")
+            dashboard_records.write(root, "2026-03-01_abc.json", {**raw, "created": "2026-03-01T00:00:00Z"}, device="a100")
+
+        self.open(file=self.page_of(change))
+        self.assertIn("Nothing to compare yet", self.one("h1").text)  # the newest record's device is shown first
+        self.assertEqual(len(self.rows()), 9)
+        self.choose("device", "h200")
+        self.assertEqual(self.one("h1").text, "1 kernel became slower.")
+        self.assertEqual(len(self.rows()), 9)
+        self.assertEqual(len([line for line in self.all(".dateline[data-device]") if line.is_displayed()]), 1)
 
     def test_a_truncated_record_is_named_and_not_drawn(self):
         self.check(lambda files: files[-1].write_text(files[-1].read_text()[:3000]), "not a record")

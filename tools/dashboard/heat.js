@@ -14,6 +14,8 @@ function drawHeat(data) {
     return;
   }
   fill(byId("heat"), byShape ? shapeHeat(data, at, series.filter((one) => inFocus(one, at))) : ladderHeat(series));
+  const current = kernelLink(kernelOf(data));
+  for (const cell of byId("heat").querySelectorAll("a")) mark(cell, cell.hash === new URL(current, location).hash);
   drawHeatLegend();
 }
 
@@ -52,10 +54,7 @@ function heatCell(row, version, series) {
   const failed = series.filter((one) => one.status === "FAIL" || one.status === "UNTRUSTED");
   const ambiguous = series.filter((one) => one.verdict.status === "AMBIGUOUS");
   const one = failed[0] || ambiguous[0] || series.find(ratioOf) || series[0];
-  if (!ratios.length && !failed.length) {
-    const word = series.every((each) => each.status === "SKIP") ? "skipped" : "no time";
-    return el("td", {}, el("span", {class: "blank", title: one.reason || one.opponentReason}, word));
-  }
+  if (!ratios.length && !failed.length) return el("td", {}, unopposed(series, one));
   const ratio = geomean(ratios);
   const text = (ratio ? figure(ratio) : "") + (failed.length ? ` ✕${failed.length > 1 ? failed.length : ""}` : "")
     + (ambiguous.length ? ` ≈${ambiguous.length > 1 ? ambiguous.length : ""}` : "");
@@ -69,6 +68,20 @@ function heatCell(row, version, series) {
   }, text);
   cell.style.setProperty("--tint", tint(share));
   return el("td", {}, cell);
+}
+
+// Without an opponent the card's limit is what is left to measure by.
+function unopposed(series, one) {
+  const timed = series.filter(passed);
+  if (!timed.length) {
+    const word = series.every((each) => each.status === "SKIP") ? "skipped" : "no time";
+    return el("span", {class: "blank", title: one.reason}, word);
+  }
+  const share = geomean(timed.map((each) => each.roofline / each.times.median));
+  const cell = el("a", {href: kernelLink(timed[0]), title: `no opponent: ${one.opponentReason}`},
+    share ? `${percent(share)} of limit` : "timed");
+  cell.style.setProperty("--tint", tint(0));
+  return cell;
 }
 
 function tint(share) {

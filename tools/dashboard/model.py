@@ -5,6 +5,7 @@ missing figures None. Nothing here knows HTML.
 """
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import ladder_records
@@ -75,10 +76,13 @@ def _verdicts(all_points, compare):
             pairs.setdefault((id(before), id(newest)), (before, newest, set()))[2].add(key)
     verdicts = {}
     for before, newest, keys in pairs.values():
-        for comparison in compare(before, newest):
-            if comparison.key in keys:
-                verdicts[comparison.key] = comparison.verdict
+        for comparison in compare(_only(before, keys), _only(newest, keys)):
+            verdicts[comparison.key] = comparison.verdict
     return verdicts
+
+
+def _only(record, keys):
+    return replace(record, results=[result for result in record.results if result.key in keys])
 
 
 def _series(key, points, numbers, verdict):

@@ -10,13 +10,23 @@ function drawStrip(data) {
     tile.querySelector("b").textContent = count;
     tile.classList.toggle("none", count === 0);
     tile.href = link({verdict: state.verdict === verdict ? "" : verdict, at: "results"});
-    tile.toggleAttribute("aria-current", state.verdict === verdict);
+    mark(tile, state.verdict === verdict);
   }
   for (const element of document.querySelectorAll("#standing tbody tr, .dateline")) {
     element.hidden = ["device", "path", "dtype"].some((key) =>
       state[key] && element.dataset[key] && element.dataset[key] !== state[key]);
   }
+  document.querySelector("#verdict h1").textContent = headline(shown);
   drawCalled(shown);
+}
+
+// As page.py says it of everything, here of what the filters let through.
+function headline(shown) {
+  const count = (...verdicts) => shown.filter((series) => verdicts.includes(series.verdict.status)).length;
+  if (!shown.length) return "Nothing passes the filters.";
+  if (count("FIRST", "UNTIMED") === shown.length) return `Nothing to compare yet: each of the ${many(shown.length, "kernel")} has one record.`;
+  if (count("SLOW")) return `${many(count("SLOW"), "kernel")} became slower.`;
+  return `No kernel became slower${count("UNTRUSTED") ? `, ${many(count("UNTRUSTED"), "kernel")} cannot be trusted` : ""}.`;
 }
 
 function drawCalled(shown) {

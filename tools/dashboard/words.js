@@ -57,6 +57,11 @@ function geomean(values) {
 
 const when = (record) => record.created.slice(0, 16).replace("T", " ");
 
+function mark(element, current) {
+  if (current) element.setAttribute("aria-current", "true");
+  else element.removeAttribute("aria-current");
+}
+
 // For a moment, in a corner; read out by screen readers.
 function say(text) {
   const said = byId("said");
