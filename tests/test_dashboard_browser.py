@@ -172,7 +172,7 @@ class Loading(Browser):
             self.open(drawn=False)
             shown = [row for row in self.all("#table tbody tr") if row.is_displayed()]
             self.assertEqual(len(shown), 9)
-            self.assertIn("toy/fprop v03 wgmma", shown[-1].text)
+            self.assertIn("toy/fprop v03 wgmma", shown[0].text)
             self.assertTrue(self.one("noscript p").is_displayed())
             self.assertFalse(self.one("#filters").is_displayed())
             self.assertFalse(self.one("#kernel").is_displayed())
@@ -292,8 +292,8 @@ class Using(Browser):
         self.one("#json").click()
         csv, listed = self.driver.execute_async_script("Promise.all(saved).then(arguments[0])")
         self.assertEqual(len(csv.strip().split("\r\n")), 4)
-        self.assertEqual([entry["version"] for entry in json.loads(listed)], [1, 2, 3])
-        self.assertEqual(json.loads(listed)[2]["status"], "SKIP")
+        self.assertEqual([entry["version"] for entry in json.loads(listed)], [3, 2, 1])
+        self.assertEqual(json.loads(listed)[0]["status"], "SKIP")
 
     def test_dark_and_light(self):
         paper = "return getComputedStyle(document.body).backgroundColor"

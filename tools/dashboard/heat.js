@@ -100,6 +100,6 @@ function drawHeatLegend() {
     swatch({background: tint(0)}, "as fast"),
     swatch({background: tint(1)}, "twice as fast, or more"),
     swatch({"background-image": "repeating-linear-gradient(135deg, var(--hatch) 0 2px, transparent 2px 7px)"},
-      "≈ so many shapes are too noisy to compare with their last record"),
+      "≈ as many shapes are too noisy to compare with their last record"),
     swatch({border: "2px solid var(--ink)"}, "✕ a check failed, or a time cannot be"));
 }

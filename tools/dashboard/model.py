@@ -35,7 +35,7 @@ def build(root, records, bad, profiles, compare):
     all_points = _points(records)
     verdicts = _verdicts(all_points, compare)
     series, histories, samples = [], [], []
-    for key in sorted(all_points):
+    for key in sorted(all_points, key=_newest_version_first):
         points = all_points[key]
         series.append(_series(key, points, numbers, verdicts.get(key)))
         histories.append([_packed_point(result, numbers) for result in points])
@@ -51,6 +51,11 @@ def build(root, records, bad, profiles, compare):
         "histories": histories,
         "samples": samples,
     }
+
+
+def _newest_version_first(key):
+    device, path, version, problem = key
+    return device, path, -version, problem
 
 
 def _points(records):

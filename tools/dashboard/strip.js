@@ -45,8 +45,10 @@ function drawCalled(shown) {
 function verdictSentence(series) {
   const {status, ratio, low, high, reason} = series.verdict;
   if (status === "FIRST") return "One record so far: there is nothing to compare it with yet.";
-  if (!ratio) return `${status}: ${reason}.`;
+  if (!ratio) return `${status}: ${ended(reason)}`;
   const range = has(low) && has(high) ? ` (99 % interval ${signed(low - 1)} to ${signed(high - 1)})` : "";
   const cycles = series.verdict.cycles_ratio ? `, in cycles ${signed(series.verdict.cycles_ratio - 1)}` : "";
-  return `${status}: time ${signed(ratio - 1)}${range}${cycles}. ${reason}`;
+  return `${status}: time ${signed(ratio - 1)}${range}${cycles}. ${ended(reason)}`;
 }
+
+const ended = (words) => words && `${words[0].toUpperCase()}${words.slice(1)}.`;
