@@ -119,6 +119,11 @@ class Ideas(unittest.TestCase):
         self.assertEqual(fields, {"idea": "one thing and more.", "parent": 5, "why": "it helps."})
         self.assertEqual(ideas.header("// Parent: none.\n"), {"parent": None})
 
+    def test_a_path_is_a_layer_and_a_pass(self):
+        for path in ("../../etc", "a/../../b", "/etc/x", "conv3x3"):
+            self.assertEqual(ideas.of_ladder(ROOT, path), {})
+            self.assertEqual(ideas.shapes(ROOT, path.rsplit("/", 1)[0] if path.count("/") > 1 else ".."), {})
+
     def test_every_version_says_its_idea(self):
         for file in ROOT.glob("dev/*/*/v*.cu"):
             fields = ideas.header(file.read_text(encoding="utf-8"))
@@ -304,6 +309,15 @@ class CommandLine(Tree):
             self.assertEqual(self.run_tool("--check")[0], 1)
             file.write_text(before + "// a comment below\n")
             self.assertEqual(self.run_tool("--check")[0], 0)
+        with self.subTest("a version without a record"):
+            (self.root / "dev" / "toy" / "fprop" / "v04_new.cu").write_text("// Idea: a new one\n")
+            self.assertEqual(self.run_tool("--check")[0], 0)
+        with self.subTest("another name of a shape"):
+            file = self.root / "dev" / "toy" / "shapes.txt"
+            before = file.read_text()
+            file.write_text(before.replace("low:", "bottom:"))
+            self.assertEqual(self.run_tool("--check")[0], 1)
+            file.write_text(before)
         with self.subTest("another record"):
             dashboard_records.write(self.root, "later.json", dashboard_records.of_day(2, 3))
             status, said = self.run_tool("--check")

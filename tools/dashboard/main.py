@@ -37,8 +37,10 @@ def main(arguments):
 
 
 def check(root, out):
-    if out.exists() and page.digest_of(out.read_text(encoding="utf-8")) == sources.digest(root):
-        return 0
+    if out.exists():
+        inputs, shown = page.made_of(out.read_text(encoding="utf-8"))
+        if inputs == sources.digest(root, shown):
+            return 0
     say.line(f"{out} is not that of the present records; run ./ladder dashboard")
     return 1
 
@@ -46,12 +48,12 @@ def check(root, out):
 def write(root, out, strict=False):
     from compare.records import compare
 
-    digest = sources.digest(root)
     records, bad, profiles = sources.read(root)
+    shown = sources.shown(records)
     for entry in bad:
         say.line(f"not shown: {entry['file']}: {entry['reason']}")
     data = model.build(root, records, bad, profiles, compare)
-    text = page.render(data, digest, library.source())
+    text = page.render(data, sources.digest(root, shown), shown, library.source())
     aside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         aside.write_text(text, encoding="utf-8")

@@ -6,9 +6,6 @@ missing figures None. Nothing here knows HTML.
 
 import math
 from dataclasses import replace
-from pathlib import Path
-
-import ladder_records
 
 from . import history, ideas
 
@@ -45,7 +42,7 @@ def build(root, records, bad, profiles, compare):
         "records": [_record(record) for record in records],
         "series": series,
         "ladders": {path: ideas.of_ladder(root, path) for path in paths},
-        "shapes": {layer: _shapes(root, layer) for layer in sorted({path.split("/")[0] for path in paths})},
+        "shapes": {layer: ideas.shapes(root, layer) for layer in sorted({path.split("/")[0] for path in paths})},
         "profiles": profiles,
         "bad": bad,
         "histories": histories,
@@ -223,16 +220,6 @@ def _record(record):
         "copy": number(calibration.get("copy_bytes_per_s")), "dram": number(device.get("dram_bytes_per_s")),
         "sms": device.get("num_sms"), "failure": calibration.get("failure", ""),
     }
-
-
-def _shapes(root, layer):
-    """{set: {problem without its dtype: name}} of the layer's shapes.txt."""
-    file = Path(root) / "dev" / layer / "shapes.txt"
-    if not file.exists():
-        return {}
-    lines = (line.split("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines())
-    sets = [line.strip("[]") for line in lines if line.startswith("[")]
-    return {name: ladder_records.problems_of_set(root, layer, name) for name in sets}
 
 
 def number(value):

@@ -4,6 +4,7 @@ Every word that comes from a record goes through escape() here and through textC
 """
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -16,7 +17,7 @@ _SCRIPTS = ["unpack", "words", "state", "plots", "strip", "heat", "rungs", "kern
             "results", "main"]
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
-_DIGEST = re.compile(r'<meta name="ladder-inputs" content="([0-9a-f]{64})">')
+_INPUTS = re.compile(r'<meta name="ladder-inputs" content="([0-9a-f]{64})">\n<meta name="ladder-shown" content="([^"]*)">')
 
 _VERDICT_WORDS = {
     "SLOW": ("▲", "slower than before"),
@@ -28,15 +29,16 @@ _VERDICT_WORDS = {
 }
 
 
-def render(data, digest, chart_js):
-    """The page's text."""
+def render(data, inputs, shown, chart_js):
+    """The page's text. `inputs` is the digest of what it is made of, `shown` what sources.shown() says is on it."""
     packed = {key: value for key, value in data.items() if key not in ("histories", "samples")}
     packed["points"] = [len(points) for points in data["histories"]]
     packed["sampleCounts"] = [[len(seconds) for seconds, _ in of_series] for of_series in data["samples"]]
     columns = [column for of_series in data["samples"] for column in of_series]
     samples = [value for seconds, _ in columns for value in seconds] + [value for _, clocks in columns for value in clocks]
     slots = {
-        "digest": digest,
+        "digest": inputs,
+        "shown": escape(json.dumps(shown)),
         "css": _read("page.css"),
         "title": escape(_title(data)),
         "dateline": _dateline(data),
@@ -59,10 +61,13 @@ def render(data, digest, chart_js):
     return _SLOT.sub(lambda found: slots[found[1]], _read("page.html"))
 
 
-def digest_of(page):
-    """The inputs' digest that a page was made of, or None."""
-    found = _DIGEST.search(page)
-    return found[1] if found else None
+def made_of(page):
+    """(digest of the inputs, what is shown) of a page, as render() was given them; ("", {}) if it is none of ours."""
+    found = _INPUTS.search(page)
+    try:
+        return (found[1], json.loads(html.unescape(found[2]))) if found else ("", {})
+    except ValueError:
+        return "", {}
 
 
 def headline(series):

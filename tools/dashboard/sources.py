@@ -27,17 +27,26 @@ def read(root):
     return records, bad, profiles
 
 
-def digest(root):
-    """Tells whether a page was made of what is there now, without making it again."""
+def shown(records):
+    """{path: versions} that have results, and so are on the page; a version without a record changes nothing there."""
+    found = {}
+    for record in records:
+        for result in record.results:
+            found.setdefault(result.path, set()).add(result.version)
+    return {path: sorted(versions) for path, versions in sorted(found.items())}
+
+
+def digest(root, versions):
+    """Tells whether a page that shows `versions` (as shown() gives them) was made of what is there now, without making it
+    again."""
     results = Path(root) / "results"
     total = hashlib.sha256()
     for file in sorted([*results.glob("*/*.json"), *results.glob("*/profiles/*.json")]):
         total.update(f"{file.relative_to(results)}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-    for folder in sorted(path.parent for path in Path(root).glob("dev/*/shapes.txt")):
-        total.update((folder / "shapes.txt").read_bytes())
-        for ladder in sorted(path for path in folder.iterdir() if path.is_dir()):
-            words = ideas.of_ladder(root, f"{folder.name}/{ladder.name}")
-            total.update(json.dumps([folder.name, ladder.name, words], sort_keys=True).encode())
+    for path, numbers in versions.items():
+        words = ideas.of_ladder(root, path)
+        words = {number: words[number] for number in numbers if number in words}
+        total.update(json.dumps([path, words, ideas.shapes(root, path.split("/")[0])], sort_keys=True).encode())
     for file in sorted(path for path in _CODE.iterdir() if path.suffix in (".py", ".js", ".css", ".html")):
         total.update(file.name.encode() + file.read_bytes())
     return total.hexdigest()
