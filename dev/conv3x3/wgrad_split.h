@@ -31,23 +31,24 @@ struct BlockCost {
   int blocks_per_sm;
 };
 
+struct SplitPlan {
+  Split split;
+  double ns;  // estimated
+};
+
 // The split of `units` among the blocks of each of `tiles` tiles that takes the least time: whole waves of blocks, and
 // every split's row of partial sums written and read once more.
-inline Split choose_split(const Problem& p, int units, int tiles, const BlockCost& cost) {
+inline SplitPlan plan_split(const Problem& p, int units, int tiles, const BlockCost& cost) {
   constexpr double kBytesPerNs = 3000;  // of partial sums through L2
   constexpr int kMostWaves = 3;
   const int slots = backend::device().num_sms * cost.blocks_per_sm;
   const double row_ns = 8.0 * partial_row(p) / kBytesPerNs;
-  Split best;
-  double least = 0;
+  SplitPlan best{};
   for (int splits = 1; splits <= units && (splits == 1 || (splits - 1) * tiles < kMostWaves * slots); ++splits) {
     const int each = ceil_div(units, splits);
     if (ceil_div(units, each) != splits) continue;  // a split would be empty
     const double ns = ceil_div(splits * tiles, slots) * (cost.start_ns + each * cost.unit_ns) + splits * row_ns;
-    if (splits == 1 || ns < least) {
-      least = ns;
-      best = {splits, each};
-    }
+    if (splits == 1 || ns < best.ns) best = {{splits, each}, ns};
   }
   return best;
 }
