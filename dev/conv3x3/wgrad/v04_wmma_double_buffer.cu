@@ -39,7 +39,9 @@ struct Format {
 
 // What the register file has room for.
 template <class T, bool kVectors>
-constexpr int kBlocksPerSm = !kVectors ? 1 : sizeof(T) == 2 ? 3 : 2;
+constexpr int kBlocksPerSm = !kVectors        ? 1
+                             : sizeof(T) == 2 ? 3
+                                              : 2;
 
 template <class T, bool kVectors>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T, kVectors>)
