@@ -16,14 +16,16 @@ from dashboard import library, model, page  # noqa: E402
 
 IDEAS = {1: "naive", 2: "tiled", 3: "wgmma"}
 PROBLEMS = ("n32 h64 w64 c64 k64 bf16", "n32 h8 w8 c256 k256 bf16", "n32 h8 w8 c256 k256 fp32")
-KERNELS = [{"file": f"dev/toy/fprop/v{version:02d}_{idea}.cu", "kernel": f"toy_fprop_v{version:02d}_kernel", "arch": "sm_90a",
-            "registers": 60 + version, "static_smem_bytes": 1024 * version, "spill_store_bytes": 0, "spill_load_bytes": 0}
+KERNELS = [{"file": f"dev/toy/fprop/v{version:02d}_{idea}.cu", "kernel": f"toy_fprop_v{version:02d}_kernel",
+            "arch": "sm_90a", "registers": 60 + version, "static_smem_bytes": 1024 * version, "spill_store_bytes": 0,
+            "spill_load_bytes": 0}
            for version, idea in IDEAS.items()]
 
 PROFILE = {
     "schema": "ladder.profile/1", "created": "2026-01-09T12:00:00Z", "command": ["./ladder", "profile"],
-    "environment": {"commit": "1234567890", "dirty": False}, "layer": "toy", "pass": "fprop", "version": 3, "idea": "wgmma",
-    "problem": "n32 h8 w8 c256 k256 bf16", "dtype": "bf16", "floor_seconds": 9e-6, "ncu": "2025.3", "advice": ["more stages"],
+    "environment": {"commit": "1234567890", "dirty": False},
+    "layer": "toy", "pass": "fprop", "version": 3, "idea": "wgmma", "problem": "n32 h8 w8 c256 k256 bf16",
+    "dtype": "bf16", "floor_seconds": 9e-6, "ncu": "2025.3", "advice": ["more stages"],
     "total": {"duration": {"value": 16.25e-6, "unit": "s", "text": "1.81 x the floor"},
               "tensor": {"value": 63.2, "unit": "%", "text": "the tensor pipe: near the roof"},
               "shared_memory": {"value": 101376, "unit": "bytes/block", "text": ""},
@@ -40,11 +42,12 @@ def times(seconds, rng, noise=0.003, samples=20, clock=1.98e9):
     order = sorted(cold)
 
     def columns(values):
-        return {"seconds": values, "stamp_seconds": values, "wall_seconds": values, "sm_clock_hz": [clock] * len(values)}
+        return {"seconds": values, "stamp_seconds": values, "wall_seconds": values,
+                "sm_clock_hz": [clock] * len(values)}
 
     return {
-        "cold_seconds": {"median": statistics.median(cold), "low": order[samples // 4], "high": order[-1 - samples // 4],
-                         "coverage": 0.95},
+        "cold_seconds": {"median": statistics.median(cold), "low": order[samples // 4],
+                         "high": order[-1 - samples // 4], "coverage": 0.95},
         "warm_seconds": statistics.median(warm), "throttled_samples": 0,
         "cold_samples": columns(cold), "warm_samples": columns(warm),
     }
@@ -56,15 +59,17 @@ def result(version, problem, seconds, rng, path="toy/fprop", opponent=20e-6, sta
     against = {"library": None, "reason": "there is none"}
     if opponent and timed:
         against = {"library": "cuDNN 9.19.0", "best_plan": "eng1", "heuristic_plan": "eng2", "tried_plans": [],
-                   "workspace_bytes": 0, "verdict": {"status": "PASS", "reason": "", "error": 1e-3, "worst_over_bound": 0.5},
+                   "workspace_bytes": 0, "verdict": {"status": "PASS", "reason": "", "error": 1e-3,
+                                                   "worst_over_bound": 0.5},
                    "times": times(opponent, rng), "heuristic_times": None}
     made = {
         "layer": layer, "pass": pass_name, "version": version, "idea": IDEAS.get(version, f"idea_{version}"),
-        "problem": problem, "dtype": problem.split()[-1], "flops": 9.6e9, "min_read_bytes": 2.0e7, "min_write_bytes": 1.7e7,
-        "roofline_seconds": 9e-6, "workspace_bytes": 0,
+        "problem": problem, "dtype": problem.split()[-1], "flops": 9.6e9, "min_read_bytes": 2.0e7,
+        "min_write_bytes": 1.7e7, "roofline_seconds": 9e-6, "workspace_bytes": 0,
         "verdict": {"status": status, "reason": reason, "error": 1.2e-3, "worst_over_bound": 0.6, "unwritten": 0},
         "times": times(seconds, rng) if timed else None, "opponent": against,
-        "command": f"build/cuda/bench_{layer} --version {version} --problem '{problem}'", "digest": "ab12", "seconds_spent": 1.0,
+        "command": f"build/cuda/bench_{layer} --version {version} --problem '{problem}'", "digest": "ab12",
+        "seconds_spent": 1.0,
     }
     return {**made, **more}
 
@@ -93,8 +98,8 @@ def write(root, name, raw, device="h200"):
 
 
 def tree(root, count=6):
-    """A toy ladder with `count` records, one a day: v02's first shape becomes 30 % slower half-way, the driver changes before
-    the record after that, and the newest record makes v03's second shape 8 % slower."""
+    """A toy ladder with `count` records, one a day: v02's first shape becomes 30 % slower half-way, the driver changes
+    soon after that, and the newest record makes v03's second shape 8 % slower."""
     root = Path(root)
     ladder = root / "dev" / "toy" / "fprop"
     ladder.mkdir(parents=True)
@@ -102,7 +107,8 @@ def tree(root, count=6):
     (root / "dev" / "toy" / "shapes.txt").write_text("[unet]\ntop: n32 h64 w64 c64 k64\nlow: n32 h8 w8 c256 k256\n")
     for version, idea in IDEAS.items():
         (ladder / f"v{version:02d}_{idea}.cu").write_text(
-            f"// Idea:   the {idea} one,\n//         on two lines.\n// Parent: {f'v{version - 1:02d}' if version > 1 else 'none'}.\n"
+            f"// Idea:   the {idea} one,\n//         on two lines.\n"
+            f"// Parent: {f'v{version - 1:02d}' if version > 1 else 'none'}.\n"
             f"// Why:    it should help.\n// Needs:  nothing.\n\n#include <x>\n")
     for day in range(count):
         write(root, f"2026-01-{day + 1:02d}_{day:07x}.json", of_day(day, count))
@@ -128,7 +134,7 @@ def of_day(day, count):
 
 
 def large(folder, num_series, num_records):
-    """Records in memory, with noise, outliers and steps: what the page's size is promised for. `folder` is for one file."""
+    """Records in memory, with noise, outliers and steps: what the page's size is promised for. `folder` is scratch."""
     rng = random.Random(1)
     template = ladder_records.load(write(folder, "template.json", of_day(0, 1)))
     levels = [10 ** rng.uniform(-5.5, -3) for _ in range(num_series)]
@@ -167,6 +173,7 @@ def _large_result(made, template, at, level, rng, newest):
     dtype = ("fp32", "tf32", "bf16", "fp16")[shape % 4]
     problem = f"n32 h{8 + shape} w64 c{64 + shape} k64 {dtype}"
     return replace(
-        template, record=made, path=f"layer{at % 8}/fprop", version=version, idea=f"idea_number_{version}", problem=problem,
-        dtype=dtype, error=1.7e-3 + 1e-6 * at, flops=1e9 + at, min_bytes=1e7 + at, times=timed, opponent_times=against,
-        command=f"build/cuda/bench_layer{at % 8} --version {version} --problem '{problem}' --seed 20261120 --samples 20")
+        template, record=made, path=f"layer{at % 8}/fprop", version=version, idea=f"idea_number_{version}",
+        problem=problem, dtype=dtype, error=1.7e-3 + 1e-6 * at, flops=1e9 + at, min_bytes=1e7 + at, times=timed,
+        opponent_times=against,
+        command=f"build/cuda/bench_layer{at % 8} --version {version} --problem '{problem}' --seed 1 --samples 20")

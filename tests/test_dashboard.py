@@ -115,7 +115,8 @@ class Pack(unittest.TestCase):
 
 class Ideas(unittest.TestCase):
     def test_header(self):
-        fields = ideas.header("// Idea:   one thing\n//         and more.\n// Parent: v05.\n// Why:    it helps.\n\n// Idea: not this\n")
+        fields = ideas.header("// Idea:   one thing\n//         and more.\n// Parent: v05.\n// Why:    it helps.\n"
+                              "\n// Idea: not this\n")
         self.assertEqual(fields, {"idea": "one thing and more.", "parent": 5, "why": "it helps."})
         self.assertEqual(ideas.header("// Parent: none.\n"), {"parent": None})
 
@@ -151,7 +152,8 @@ class Model(Tree):
         self.grown(10)
         stepped = self.series(2, dashboard_records.PROBLEMS[0])
         self.assertEqual([record for record, _, _ in stepped["steps"]], [5])
-        self.assertEqual([(record, breaks, names) for record, breaks, names, _ in stepped["changes"]], [(7, True, "driver")])
+        self.assertEqual([(record, breaks, names) for record, breaks, names, _ in stepped["changes"]],
+                         [(7, True, "driver")])
         self.assertEqual(stepped["changes"][0][3], "driver 13.0 → 13.1")
 
     def test_no_step_across_another_driver(self):
@@ -178,14 +180,17 @@ class Model(Tree):
 
     def test_a_later_failure_takes_the_time_away(self):
         self.grown(2)
-        failed = dashboard_records.result(1, dashboard_records.PROBLEMS[0], 0, random.Random(1), status="FAIL", reason="wrong")
-        dashboard_records.write(self.root, "later.json", dashboard_records.record("2026-02-01T00:00:00Z", "f" * 40, [failed]))
+        failed = dashboard_records.result(1, dashboard_records.PROBLEMS[0], 0, random.Random(1), status="FAIL",
+                                          reason="wrong")
+        dashboard_records.write(self.root, "later.json",
+                                dashboard_records.record("2026-02-01T00:00:00Z", "f" * 40, [failed]))
         series = self.series(1, dashboard_records.PROBLEMS[0])
         self.assertEqual((series["status"], series["times"], series["verdict"]["status"]), ("FAIL", None, "MISSING"))
 
     def test_registers_come_from_the_record(self):
         self.grown(1)
-        self.assertEqual(self.series(2, dashboard_records.PROBLEMS[0])["kernels"], {"registers": 62, "smem": 2048, "spills": 0})
+        self.assertEqual(self.series(2, dashboard_records.PROBLEMS[0])["kernels"],
+                         {"registers": 62, "smem": 2048, "spills": 0})
 
     def test_profiles(self):
         self.grown(1)
@@ -198,7 +203,8 @@ class Model(Tree):
         self.assertEqual([profile["path"] for profile in data["profiles"]], ["toy/fprop"])
         self.assertEqual(data["profiles"][0]["total"]["duration"]["value"], 16.25e-6)
         self.assertEqual(data["profiles"][0]["kernels"][0]["grid"], "132")
-        self.assertEqual([entry["file"] for entry in data["bad"]], ["h200/profiles/cut.json", "h200/profiles/other.json"])
+        self.assertEqual([entry["file"] for entry in data["bad"]],
+                         ["h200/profiles/cut.json", "h200/profiles/other.json"])
 
 
 class BadRecords(Tree):
@@ -258,7 +264,8 @@ class Page(Tree):
         text = self.text()
         own = text.replace(library.source(), "")
         self.assertEqual(re.findall(r'(?:src|action)\s*=|@import|url\(|<iframe|<object|import\(', own), [])
-        self.assertEqual([target for target in re.findall(r'href="([^"]*)"', own) if not target.startswith(("#", "data:,"))], [])
+        targets = re.findall(r'href="([^"]*)"', own)
+        self.assertEqual([target for target in targets if not target.startswith(("#", "data:,"))], [])
         self.assertIn("default-src 'none'", own)
 
     def test_the_table_is_there_without_scripts(self):

@@ -1,4 +1,4 @@
-"""The dashboard in a real Chromium without a window: what loads, what the filters and links do, what a record's words may."""
+"""The dashboard in a real Chromium without a window: what loads, what filters and links do, what records' words do."""
 
 import contextlib
 import io
@@ -41,7 +41,8 @@ V02_TOP = "toy/fprop|2|n32 h64 w64 c64 k64 bf16"
 def browser():
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,1000"):
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                 "--window-size=1400,1000"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
@@ -102,7 +103,8 @@ class Browser(unittest.TestCase):
         self.settle()
         return self.driver.execute_script(
             "return [...document.querySelectorAll('#table tbody tr')].filter((row) => !row.hidden)"
-            ".map((row) => [...row.cells].map((cell) => cell.textContent))" + (f".map((row) => row[{column}])" if column is not None else ""))
+            ".map((row) => [...row.cells].map((cell) => cell.textContent))"
+            + (f".map((row) => row[{column}])" if column is not None else ""))
 
     def choose(self, name, value):
         Select(self.one(f"#filters [name={name}]")).select_by_value(value)
@@ -121,7 +123,8 @@ class Loading(Browser):
         self.choose("dtype", "bf16")
         self.one("#theme").click()
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        asked = [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+        asked = [message["params"]["request"]["url"] for message in messages
+                 if message["method"] == "Network.requestWillBeSent"]
         self.assertIn(f"file://{self.page}", asked)  # so requests are seen at all
         self.assertEqual([url for url in asked if not url.startswith((f"file://{self.page}", "data:", "about:"))], [])
         self.assertEqual(self.errors(), [])
@@ -131,7 +134,8 @@ class Loading(Browser):
         for plot in ("ladder", "history", "ab", "limits"):
             drawn = self.driver.execute_script(
                 "const canvas = document.querySelector(arguments[0]);"
-                "return canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value)",
+                "const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
+                "return data.some((value) => value)",
                 f"#{plot}-plot canvas")
             self.assertTrue(drawn, plot)
         self.assertEqual(self.one(".tile.slow b").text, "1")
@@ -149,8 +153,9 @@ class Loading(Browser):
         records, bad, profiles = sources.read(self.root)
         data = model.build(self.root, records, bad, profiles, compare)
         self.open()
-        unpacked = self.driver.execute_script("return ladder.series.map((one) => [one.history, one.samples.map((side) => "
-                                              "[Array.from(side.seconds), Array.from(side.clocks)])])")
+        unpacked = self.driver.execute_script(
+            "return ladder.series.map((one) => [one.history, one.samples.map((side) => "
+            "[Array.from(side.seconds), Array.from(side.clocks)])])")
         self.assertEqual(len(unpacked), len(data["series"]))
         for (points, samples), expected, sides in zip(unpacked, data["histories"], data["samples"]):
             self.assertEqual(len(points), len(expected))
@@ -276,10 +281,12 @@ class Using(Browser):
 
     def test_the_reproducer_is_copied(self):
         self.open("#kernel=" + V02_TOP.replace(" ", "+"))
-        self.driver.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+        self.driver.execute_cdp_cmd("Browser.grantPermissions",
+                                    {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
         self.one("#copy").click()
         WebDriverWait(self.driver, 5).until(lambda _: self.one("#said").text == "Copied")
-        copied = self.driver.execute_async_script("navigator.clipboard.readText().then(arguments[0], (error) => arguments[0](String(error)))")
+        copied = self.driver.execute_async_script(
+            "navigator.clipboard.readText().then(arguments[0], (error) => arguments[0](String(error)))")
         self.assertEqual(copied, "build/cuda/bench_toy --version 2 --problem 'n32 h64 w64 c64 k64 bf16'")
 
     def test_downloads_hold_what_is_shown(self):
@@ -361,7 +368,8 @@ class OtherRecords(Browser):
             root = files[0].parents[2]
             raw = dashboard_records.of_day(2, 3)
             raw["environment"]["device"].update(name="NVIDIA A100", slug="a100")
-            dashboard_records.write(root, "2026-03-01_abc.json", {**raw, "created": "2026-03-01T00:00:00Z"}, device="a100")
+            dashboard_records.write(root, "2026-03-01_abc.json", {**raw, "created": "2026-03-01T00:00:00Z"},
+                                    device="a100")
 
         self.open(file=self.page_of(change))
         self.assertIn("Nothing to compare yet", self.one("h1").text)  # the newest record's device is shown first
@@ -383,7 +391,8 @@ class OtherRecords(Browser):
         self.assertIn("2026-01-03_0000002.json", self.one("#bad").text)
         self.assertIn(reason, self.one("#bad").text)
         self.assertEqual(self.driver.execute_script("return ladder.records.length"), 2)
-        self.assertEqual(self.driver.execute_script("return Math.max(...ladder.series.map((one) => one.history.length))"), 2)
+        longest = self.driver.execute_script("return Math.max(...ladder.series.map((one) => one.history.length))")
+        self.assertEqual(longest, 2)
         self.assertNotIn("faster", self.one("#rungs").text)
 
     def test_failures_have_a_border_and_a_sign(self):
@@ -410,7 +419,8 @@ class OtherRecords(Browser):
                            for version, status in ((1, "PASS"), (2, "FAIL"), (3, "SKIP"))]
                 for made in results:
                     made["opponent"].update(library=evil if made["opponent"]["library"] else None, best_plan=evil)
-                raw = dashboard_records.record(f"2026-01-0{day + 1}T00:00:00Z{evil}", evil, results, driver=evil + str(day))
+                raw = dashboard_records.record(f"2026-01-0{day + 1}T00:00:00Z{evil}", evil, results,
+                                               driver=evil + str(day))
                 raw["environment"]["device"]["name"] = evil
                 raw["calibration"]["failure"] = evil
                 dashboard_records.write(root, file.name, raw)
@@ -418,7 +428,8 @@ class OtherRecords(Browser):
             (root / "dev" / "toy" / "shapes.txt").write_text(f"[{evil}]\n{evil.replace(':', '')}: n1 {evil}\n")
             profiles = root / "results" / "h200" / "profiles"
             profiles.mkdir()
-            kernel = {**dashboard_records.PROFILE["kernels"][0], "name": evil, "stalls": [{"reason": evil, "share": 0.5}]}
+            kernel = {**dashboard_records.PROFILE["kernels"][0], "name": evil,
+                      "stalls": [{"reason": evil, "share": 0.5}]}
             (profiles / "a.json").write_text(json.dumps({**dashboard_records.PROFILE, "advice": [evil], "ncu": evil,
                 "total": {evil: {"value": 1, "unit": evil, "text": evil}}, "kernels": [kernel], "problem": evil}))
             (files[0].parent / "bad.json").write_text(json.dumps({"schema": "ladder.record/" + evil}))

@@ -1,5 +1,5 @@
-"""What each version changed, in the words of its file's header comment: Idea, Parent, Why it should help, Needs; and the
-names that shapes.txt gives the problems."""
+"""What each version changed, in the words of its file's header comment: Idea, Parent, Why it should help, Needs; and
+the names that shapes.txt gives the problems."""
 
 import re
 from pathlib import Path

@@ -42,7 +42,8 @@ function drawPick(data, series) {
 
 function kernelHead(data, series) {
   const {times, opponentTimes} = series;
-  const fact = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : ""));
+  const fact = (name, value, small) => el("div", {}, el("dt", {}, name),
+      el("dd", {}, value, small ? el("small", {}, small) : ""));
   const good = passed(series);
   const ratio = ratioOf(series);
   const facts = [
@@ -62,11 +63,13 @@ function kernelHead(data, series) {
   ].filter(Boolean);
   const record = data.records[series.record];
   return [
-    el("p", {class: "sentence"}, `${series.path} ${versionName(series.version)} ${spaced(series.idea)}: `, verdictSentence(series)),
+    el("p", {class: "sentence"}, `${series.path} ${versionName(series.version)} ${spaced(series.idea)}: `,
+        verdictSentence(series)),
     el("dl", {class: "facts"}, facts),
     el("div", {class: "command"}, el("pre", {}, el("code", {id: "reproducer"}, series.command)),
       el("button", {type: "button", id: "copy", onclick: () => copy(series.command)}, "Copy")),
-    el("p", {class: "dateline"}, `Does exactly this again, built from commit ${record.commit}. Measured ${when(record)} UTC.`),
+    el("p", {class: "dateline"},
+        `Does exactly this again, built from commit ${record.commit}. Measured ${when(record)} UTC.`),
   ];
 }
 
@@ -87,24 +90,28 @@ function drawHistory(data, series) {
   const few = points.length <= 40;
   const plain = {pointRadius: 0, borderWidth: 0, pointHitRadius: 0};
   const steps = series.steps.map(([record, before, after]) =>
-    ({x: place.get(record) - 0.5, label: signed(after / before - 1), dash: [6, 4], colour: colour(after > before ? "slow" : "fast")}));
+    ({x: place.get(record) - 0.5, label: signed(after / before - 1), dash: [6, 4],
+        colour: colour(after > before ? "slow" : "fast")}));
   plot("history-plot", `${points.length} records of ${series.path} ${versionName(series.version)} ${series.problem}, ` +
     `the newest ${micros(series.times?.median)} microseconds, ${many(steps.length, "step")}`, {
     type: "line",
     data: {datasets: [
       {label: "interval", data: line((point) => point.low), ...plain, fill: false},
-      {label: "95 % interval", data: line((point) => point.high), ...plain, fill: "-1", backgroundColor: faded("fast", 0.2)},
+      {label: "95 % interval", data: line((point) => point.high), ...plain, fill: "-1",
+          backgroundColor: faded("fast", 0.2)},
       {label: "median, cold", data: line((point) => point.median), borderColor: colour("fast"),
         backgroundColor: colour("fast"), borderWidth: 2, pointRadius: few ? 3.5 : 0, pointHitRadius: 8},
       {label: series.opponent || "library", data: line((point) => point.opponent), borderColor: colour("soft"),
-        backgroundColor: colour("soft"), borderWidth: 1, borderDash: [2, 2], pointRadius: few ? 2 : 0, pointStyle: "rectRot",
+        backgroundColor: colour("soft"), borderWidth: 1, borderDash: [2, 2], pointRadius: few ? 2 : 0,
+        pointStyle: "rectRot",
         hidden: !comparable(points)},
     ]},
     options: {
       interaction: {mode: "x", intersect: false},
       scales: {
-        x: axis("", {type: "linear", min: -0.5, max: points.length - 0.5, afterBuildTicks: (scale) => wholeTicks(scale, points.length),
-          ticks: {autoSkip: true, maxRotation: 0, callback: (at) => points[at] ? recordTick(data.records[points[at].record]) : ""}}),
+        x: axis("", {type: "linear", min: -0.5, max: points.length - 0.5, 
+          afterBuildTicks: (scale) => wholeTicks(scale, points.length),
+          ticks: {maxRotation: 0, callback: (at) => points[at] ? recordTick(data.records[points[at].record]) : ""}}),
         y: axis("µs, cold", {grace: "15%"}),
       },
       plugins: {
@@ -130,9 +137,11 @@ function drawHistoryNotes(data, series) {
   const statuses = ["PASS", "FAIL", "SKIP", "UNTRUSTED"];
   const untimed = series.history.filter((point) => statuses[point.status] !== "PASS");
   const notes = [
-    ...series.steps.map(([record, before, after]) => `Step at ${data.records[record].commit} (${when(data.records[record])}): `
+    ...series.steps.map(([record, before, after]) =>
+        `Step at ${data.records[record].commit} (${when(data.records[record])}): `
       + `${micros(before)} to ${micros(after)} µs, ${signed(after / before - 1)}.`),
-    ...series.changes.map(([record, , , text]) => `Before ${data.records[record].commit} (${when(data.records[record])}): ${text}.`),
+    ...series.changes.map(([record, , , text]) =>
+        `Before ${data.records[record].commit} (${when(data.records[record])}): ${text}.`),
     ...untimed.map((point) => `${statuses[point.status]} at ${data.records[point.record].commit}.`),
   ];
   const only = series.history.length === 1 ? ["One record so far; each further ./ladder record adds a point."] : [];
@@ -170,12 +179,13 @@ function drawAb(data, series) {
     return;
   }
   byId("ab-plot").hidden = false;
+  const two = sides.length === 2;
   const style = [
     {borderColor: colour("soft"), borderDash: [5, 3], borderWidth: 2}, {borderColor: colour("fast"), borderWidth: 2.5}];
   plot("ab-plot", `Distribution of the cold samples of ${sides.map((side) => side.record.commit).join(" and ")}`, {
     type: "line",
     data: {datasets: sides.map((side, at) => ({
-      label: `${sides.length === 2 ? (at ? "B, newest: " : "A, before: ") : ""}${side.record.commit}, ${when(side.record)}`,
+      label: `${two ? ["A, before: ", "B, newest: "][at] : ""}${side.record.commit}, ${when(side.record)}`,
       data: ecdf(side.samples.seconds), pointRadius: 0, pointHitRadius: 6, ...style[at + 2 - sides.length]}))},
     options: {
       scales: {x: axis("µs, cold", {type: "linear", grace: "5%"}), y: axis("share of samples", {min: 0, max: 1})},
@@ -208,7 +218,8 @@ function abTable(series, sides) {
       row("SM clock, MHz", (side) => (median(side.samples.clocks) / 1e6).toFixed(0), ""),
       row("cold samples", (side) => side.samples.seconds.length, ""),
     ], {style: "width:auto"}),
-    two && has(verdict.threshold) ? el("p", {class: "lead"}, `A change counts from ${percent1(verdict.threshold)} on: the `
+    two && has(verdict.threshold) ? el("p", {class: "lead"},
+        `A change counts from ${percent1(verdict.threshold)} on: the `
       + "larger of 1 % and three times this kernel's own noise.") : "",
   ];
 }

@@ -9,7 +9,8 @@ function prepareFilters(data) {
   for (const key of FILTERS) {
     form.elements[key].addEventListener("change", (event) => go({[key]: event.target.value}));
   }
-  byId("clear").addEventListener("click", () => go({path: "", dtype: "", shape: "", version: "", verdict: "", kernel: ""}));
+  byId("clear").addEventListener("click", () => 
+    go({path: "", dtype: "", shape: "", version: "", verdict: "", kernel: ""}));
 }
 
 function drawFilters(data) {
@@ -19,7 +20,8 @@ function drawFilters(data) {
     device: values("device").map((slug) => [slug, data.records.find((record) => record.device === slug).name]),
     path: [["", "all"], ...values("path").map((path) => [path, path])],
     dtype: [["", "all"], ...values("dtype").sort(byDtype).map((dtype) => [dtype, dtype])],
-    version: [["", "all"], ...values("version").sort((one, other) => one - other).map((version) => [version, versionName(version)])],
+    version: [["", "all"],
+      ...values("version").sort((one, other) => one - other).map((version) => [version, versionName(version)])],
     shape: shapeOptions(data),
   };
   for (const key of FILTERS) {
@@ -41,7 +43,8 @@ function shapeOptions(data) {
   const shapes = unique(here.map((series) => series.shape));
   const sorted = here.length ? shapes.sort(shapeOrder(data, here[0].path)) : shapes;
   return [["", "all"], ...sets.map((name) => [`set:${name}`, `set ${name}`]),
-    ...sorted.map((shape) => [shape, `${shapeName(data, here.find((series) => series.shape === shape))} ${shape}`.trim()])];
+    ...sorted.map((shape) =>
+        [shape, `${shapeName(data, here.find((series) => series.shape === shape))} ${shape}`.trim()])];
 }
 
 function prepareTheme(redraw) {

@@ -20,9 +20,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments):
-    parser = _Parser(prog="./ladder dashboard", allow_abbrev=False, description="One page of every record, for a browser.")
+    parser = _Parser(prog="./ladder dashboard", allow_abbrev=False,
+                     description="One page of every record, for a browser.")
     parser.add_argument("--out", type=Path, help="results/index.html by default")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is not that of the records")
+    parser.add_argument("--check", action="store_true",
+                        help="write nothing; exit 1 if the page is not that of the records")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a record cannot be shown")
     parser.add_argument("--picture", type=Path, help="also the top of the page as a PNG, by chromium")
     parser.add_argument("--root", type=Path, default=paths.ROOT, help="the tree whose results/ and dev/ are shown")
@@ -72,6 +74,6 @@ def picture(out, png):
         raise Failure("--picture needs chromium: ./ladder setup --dev")
     with tempfile.TemporaryDirectory() as profile:
         run.logged("drawing the page", [
-            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
-            f"--window-size={_PICTURE}", "--virtual-time-budget=5000", f"--screenshot={png.resolve()}",
-            out.resolve().as_uri()], paths.PRIVATE / "setup.log")
+            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            f"--user-data-dir={profile}", f"--window-size={_PICTURE}", "--virtual-time-budget=5000",
+            f"--screenshot={png.resolve()}", out.resolve().as_uri()], paths.PRIVATE / "setup.log")

@@ -13,8 +13,8 @@ VERDICTS = ("SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED")
 FIRST = "FIRST"  # a series with one record has nothing to be compared with
 UNTIMED = "UNTIMED"  # without a time in either of the two
 
-# Of a record's fingerprint: times before and after a change of these say nothing about the source. A change of compiler,
-# flags, library or of the card for another of the same kind is marked, and a step there is a step.
+# Of a record's fingerprint: times before and after a change of these say nothing about the source. A change of
+# compiler, flags, library or of the card for another of the same kind is marked, and a step there is a step.
 _BREAKING = {"device", "driver", "CUDA", "SM clock"}
 _CHANGE_WORDS = {"uuid": "card"}
 
@@ -25,8 +25,8 @@ STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED")  # a point's code in the packed
 def build(root, records, bad, profiles, compare):
     """The page's data but for its long columns, which are in "histories" and "samples" for page.py to pack.
 
-    `records` as of ladder_records.load_all, oldest first; `bad` and `profiles` as of sources.py; `compare(a, b)` gives the
-    Comparisons of two records.
+    `records` as of ladder_records.load_all, oldest first; `bad` and `profiles` as of sources.py; `compare(a, b)` gives
+    the Comparisons of two records.
     """
     numbers = {id(record): number for number, record in enumerate(records)}
     all_points = _points(records)
@@ -142,16 +142,17 @@ def _kernels(result):
 
 
 def _changes(points, numbers):
-    """Where what a time depends on besides the source has changed: [[record, breaks the series, "driver", "driver 13.0 → 13.1"]].
-    """
+    """[[record, breaks the series, "driver", "driver 13.0 → 13.1"]] where anything but the source changed."""
     found = []
     for before, after in zip(points, points[1:]):
-        changed = [(name, old, new) for name, old, new in _differences(before.record, after.record) if name != "library"]
+        changed = [(name, old, new) for name, old, new in _differences(before.record, after.record)
+                   if name != "library"]
         if before.opponent and after.opponent and before.opponent != after.opponent:
             changed.append(("library", before.opponent, after.opponent))
         if changed:
             names = ", ".join(_CHANGE_WORDS.get(name, name) for name, _, _ in changed)
-            text = ", ".join(f"{_CHANGE_WORDS.get(name, name)} {_short(old)} → {_short(new)}" for name, old, new in changed)
+            text = ", ".join(f"{_CHANGE_WORDS.get(name, name)} {_short(old)} → {_short(new)}"
+                             for name, old, new in changed)
             found.append([numbers[id(after.record)], _breaks(before.record, after.record), names, text])
     return found
 
@@ -214,8 +215,7 @@ def _record(record):
     return {
         "file": f"{record.device}/{record.file.name}", "device": record.device, "name": record.device_name,
         "created": record.created, "commit": record.short, "results": len(record.results),
-        "driver": device.get("driver"), "runtime": device.get("runtime"), "compiler": record.environment.get("compiler"),
-        "flags": record.environment.get("flags"), "library": record.fingerprint.get("library"),
+        "driver": device.get("driver"), "runtime": device.get("runtime"), "library": record.fingerprint.get("library"),
         "clock": number(device.get("max_sm_clock_hz")), "clockSeen": number(calibration.get("max_sm_clock_hz")),
         "copy": number(calibration.get("copy_bytes_per_s")), "dram": number(device.get("dram_bytes_per_s")),
         "sms": device.get("num_sms"), "failure": calibration.get("failure", ""),

@@ -31,7 +31,7 @@ def columns(histories):
     """Histories as byte planes; each is a list of points (record, median, low, high, opponent, status code).
 
     A record's number and the two medians are kept as differences to the point before, in 16 bits that wrap around; the
-    interval's ends as steps below and above the median. Low bytes first, then high bytes: the latter deflate to nothing.
+    interval's ends as steps below and above the median. Low bytes first, then high bytes, which deflate to nothing.
     """
     planes = [[] for _ in range(5)]
     codes = bytearray()

@@ -17,7 +17,8 @@ _SCRIPTS = ["unpack", "words", "state", "plots", "strip", "heat", "rungs", "kern
             "results", "main"]
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
-_INPUTS = re.compile(r'<meta name="ladder-inputs" content="([0-9a-f]{64})">\n<meta name="ladder-shown" content="([^"]*)">')
+_INPUTS = re.compile(r'<meta name="ladder-inputs" content="([0-9a-f]{64})">\n'
+                     r'<meta name="ladder-shown" content="([^"]*)">')
 
 _VERDICT_WORDS = {
     "SLOW": ("▲", "slower than before"),
@@ -35,7 +36,8 @@ def render(data, inputs, shown, chart_js):
     packed["points"] = [len(points) for points in data["histories"]]
     packed["sampleCounts"] = [[len(seconds) for seconds, _ in of_series] for of_series in data["samples"]]
     columns = [column for of_series in data["samples"] for column in of_series]
-    samples = [value for seconds, _ in columns for value in seconds] + [value for _, clocks in columns for value in clocks]
+    samples = [value for seconds, _ in columns for value in seconds]
+    samples += [value for _, clocks in columns for value in clocks]
     slots = {
         "digest": inputs,
         "shown": escape(json.dumps(shown)),
@@ -87,7 +89,9 @@ def headline(series):
 def _compared(series):
     """Silence about a kernel that was measured once must not read as praise."""
     compared = sum(_counts(series).values())
-    return f"{compared} of {len(series)} can be compared so far" if compared < len(series) else "all of them can be compared"
+    if compared == len(series):
+        return "all of them can be compared"
+    return f"{compared} of {len(series)} can be compared so far"
 
 
 def escape(value):
@@ -155,13 +159,14 @@ def _standing(series, records):
             f'<tr data-device="{escape(key[0])}" data-path="{escape(key[1])}" data-dtype="{escape(key[2])}">'
             f"<th scope=row>{escape(key[1])} <span class=dtype>{escape(key[2])}</span></th>"
             f"<td>v{version:02d} {escape(idea.replace('_', ' '))}</td>"
-            f"<td class=n><b>{geometric_mean(ratios):.2f}</b> ×</td><td class=n>{min(ratios):.2f} to {max(ratios):.2f}</td>"
+            f"<td class=n><b>{geometric_mean(ratios):.2f}</b> ×</td>"
+            f"<td class=n>{min(ratios):.2f} to {max(ratios):.2f}</td>"
             f"<td class=n>{len(ratios)} of {shapes}</td><td>{escape(names[key[0]])}</td></tr>")
     return "\n".join(rows)
 
 
 def _best_version(series):
-    """(version, idea, ratios) of the version with the largest geometric mean; None if none was timed beside an opponent."""
+    """(version, idea, ratios) of the largest geometric mean; None if no version was timed beside an opponent."""
     found = []
     for version in {entry["version"] for entry in series}:
         mine = [entry for entry in series if entry["version"] == version]
@@ -240,8 +245,8 @@ def _bad(bad):
         return ""
     items = "\n".join(f"<li><code>{escape(entry['file'])}</code> {escape(entry['reason'])}</li>" for entry in bad)
     count = "1 record is" if len(bad) == 1 else f"{len(bad)} records are"
-    return (f'<aside class="bad" id="bad" role="note"><h2>{count} not shown</h2><p>They contradict themselves or cannot be '
-            f"read, so nothing of them is drawn or counted.</p><ul>{items}</ul></aside>")
+    return (f'<aside class="bad" id="bad" role="note"><h2>{count} not shown</h2><p>They contradict themselves or '
+            f"cannot be read, so nothing of them is drawn or counted.</p><ul>{items}</ul></aside>")
 
 
 def _megahertz(hertz):

@@ -5,7 +5,8 @@ function drawProfiles(data) {
     (!state.device || profile.device === state.device) && (!state.path || profile.path === state.path) &&
     (!state.dtype || profile.dtype === state.dtype));
   if (!list.length) {
-    fill(byId("profile-panel"), el("p", {}, data.profiles.length ? "No profile passes the filters. " : "No profile yet. ",
+    fill(byId("profile-panel"), el("p", {},
+      data.profiles.length ? "No profile passes the filters. " : "No profile yet. ",
       el("code", {}, "./ladder profile conv3x3 --version 9"), " makes one."));
     return;
   }
@@ -16,16 +17,19 @@ function drawProfiles(data) {
       el("option", {value: profile.file, selected: profile === value}, profileName(profile))));
     return el("label", {}, name, select);
   };
-  fill(byId("profile-panel"), el("div", {class: "pick"}, choose("left", "Profile", left), choose("right", "beside", right)),
+  fill(byId("profile-panel"), el("div", {class: "pick"}, choose("left", "Profile", left),
+      choose("right", "beside", right)),
     el("div", {class: "scroll"}, profileTable(unique([left, right]))));
 }
 
-const profileName = (profile) => `${profile.path} ${versionName(profile.version)} ${profile.problem}, ${profile.commit}`;
+const profileName = (profile) =>
+    `${profile.path} ${versionName(profile.version)} ${profile.problem}, ${profile.commit}`;
 
 const FIGURE_NAMES = {
   duration: "duration under the profiler", sm: "SM", dram: "DRAM", l2: "L2", l1: "L1 and shared memory",
   tensor: "tensor pipe", fma: "FMA pipe", issue: "issue slots", occupancy: "occupancy, achieved",
-  theoretical_occupancy: "occupancy, theoretical", registers: "registers a thread", shared_memory: "shared memory a block",
+  theoretical_occupancy: "occupancy, theoretical", registers: "registers a thread",
+  shared_memory: "shared memory a block",
   spill_bytes: "spilled bytes moved", l2_hit: "L2 hit rate", l1_hit: "L1 hit rate", dram_bytes: "DRAM traffic",
   conflict_share: "bank conflicts, share of wavefronts",
 };

@@ -24,7 +24,8 @@ function prepareTable(data) {
   byId("verdict-filter").addEventListener("change", (event) => go({verdict: event.target.value}));
   byId("csv").addEventListener("click", () => download("ladder.csv", "text/csv", csvOf(data)));
   byId("json").addEventListener("click", () =>
-    download("ladder.json", "application/json", JSON.stringify(inTable(data).map((series) => plain(data, series)), null, 1)));
+    download("ladder.json", "application/json",
+      JSON.stringify(inTable(data).map((series) => plain(data, series)), null, 1)));
 }
 
 const inTable = (data) => chosen(data).filter((series) => !state.verdict || series.verdict.status === state.verdict);
@@ -70,9 +71,11 @@ function plain(data, series) {
   return {
     device: series.device, path: series.path, version: series.version, idea: series.idea, problem: series.problem,
     dtype: series.dtype, status: series.status, reason: series.reason, cold_seconds: times?.median ?? null,
-    cold_low: times?.low ?? null, cold_high: times?.high ?? null, warm_seconds: times?.warm ?? null, flops: series.flops,
+    cold_low: times?.low ?? null, cold_high: times?.high ?? null, warm_seconds: times?.warm ?? null,
+    flops: series.flops,
     opponent: series.opponent, opponent_seconds: opponentTimes?.median ?? null, times_library: ratioOf(series),
-    roofline_seconds: series.roofline, error: series.error, opponent_error: series.opponentError, verdict: verdict.status,
+    roofline_seconds: series.roofline, error: series.error, opponent_error: series.opponentError,
+    verdict: verdict.status,
     ratio_to_previous: verdict.ratio ?? null, commit: record.commit, created: record.created, command: series.command,
   };
 }

@@ -2,7 +2,8 @@
 
 function drawRoofline(data) {
   const at = focus(data);
-  const all = at ? chosen(data).filter((series) => inFocus(series, at) && passed(series) && series.flops && series.bytes) : [];
+  const drawn = (series) => inFocus(series, at) && passed(series) && series.flops && series.bytes;
+  const all = at ? chosen(data).filter(drawn) : [];
   byId("limits-plot").hidden = !all.length;
   if (!all.length) {
     byId("limits-lead").textContent = "Nothing passes the filters.";
@@ -16,10 +17,12 @@ function drawRoofline(data) {
   const shapes = unique(all.map((series) => series.shape)).sort(shapeOrder(data, at.path));
   const kernel = kernelOf(data);
   const bold = shapes.includes(kernel?.shape) ? kernel.shape : shapes[0];
-  const column = (shape) => all.filter((series) => series.shape === shape).sort((one, other) => one.version - other.version);
+  const column = (shape) =>
+    all.filter((series) => series.shape === shape).sort((one, other) => one.version - other.version);
   const point = (series, word) => ({x: intensity(series), y: rate(series), series, word});
   const newest = Math.max(...all.map((series) => series.version));
-  const opponents = all.filter((series) => series.opponentTimes && series.version === column(series.shape).at(-1).version);
+  const opponents = all.filter((series) => series.opponentTimes
+      && series.version === column(series.shape).at(-1).version);
 
   const lowest = Math.min(...all.map((series) => rate(series)));
   const xs = all.map(intensity);
@@ -33,29 +36,37 @@ function drawRoofline(data) {
     ...shapes.filter((shape) => shape !== bold).map((shape) => ({
       label: "", data: column(shape).map((series) => point(series)), borderColor: faded("soft", 0.35), borderWidth: 1,
       backgroundColor: column(shape).map((series) => faded("fast", series.version === newest ? 0.9 : 0.3)),
-      pointBorderWidth: 0, pointRadius: column(shape).map((series) => series.version === newest ? 4 : 2.5), showLine: true})),
+      pointBorderWidth: 0, pointRadius: column(shape).map((series) => series.version === newest ? 4 : 2.5),
+      showLine: true})),
     {label: opponents[0]?.opponent || "", data: opponents.map((series) =>
       ({x: intensity(series), y: rate(series, series.opponentTimes.median), series, opponent: true})),
-    borderColor: colour("slow"), backgroundColor: "transparent", borderWidth: 1.5, pointStyle: "triangle", pointRadius: 5.5},
-    roofs.copy && {label: "memory, measured", data: slope(roofs.copy), borderColor: colour("ink"), borderWidth: 2, ...line},
+    borderColor: colour("slow"), backgroundColor: "transparent", borderWidth: 1.5, pointStyle: "triangle",
+      pointRadius: 5.5},
+    roofs.copy && {label: "memory, measured", data: slope(roofs.copy), borderColor: colour("ink"), borderWidth: 2,
+      ...line},
     roofs.dram && {label: "memory, announced", data: slope(roofs.dram), borderColor: colour("soft"), borderWidth: 1,
       borderDash: [3, 3], ...line},
-    roofs.peak && {label: "arithmetic, announced", borderColor: colour("soft"), borderWidth: 2, borderDash: [8, 4], ...line,
-      data: [ridge(roofs.dram || roofs.copy), right].map((x) => ({x, y: roofs.peak / 1e12}))},
+    roofs.peak && {label: "arithmetic, announced", borderColor: colour("soft"), borderWidth: 2, borderDash: [8, 4],
+      ...line, data: [ridge(roofs.dram || roofs.copy), right].map((x) => ({x, y: roofs.peak / 1e12}))},
   ].filter(Boolean);
-  byId("limits-lead").textContent = `${at.path} in ${at.dtype}. Up is faster; a column is one shape, climbed from the first `
-    + "version to the last. What lies under the slanted roof waits for memory, what lies under the flat one for arithmetic.";
-  plot("limits-plot", `Roofline of ${at.path} ${at.dtype}: ${shapes.length} shapes, the fastest ${figure(roofs.best / 1e12)} TFLOP/s`, {
+  const fastest = `${figure(roofs.best / 1e12)} TFLOP/s`;
+  byId("limits-lead").textContent = `${at.path} in ${at.dtype}. Up is faster; a column is one shape, climbed from the `
+    + "first version to the last. What lies under the slanted roof waits for memory, what lies under the flat one for "
+    + "arithmetic.";
+  plot("limits-plot", `Roofline of ${at.path} ${at.dtype}: ${shapes.length} shapes, the fastest ${fastest}`, {
     type: "scatter",
     data: {datasets},
     options: {
       scales: {
-        x: axis("floating-point operations a byte of least traffic", {type: "logarithmic", min: left, max: right, ticks: {callback: plainTick}}),
+        x: axis("floating-point operations a byte of least traffic",
+          {type: "logarithmic", min: left, max: right, ticks: {callback: plainTick}}),
         y: axis("TFLOP/s, cold", {type: "logarithmic", min: lowest / 1.6, ticks: {callback: plainTick}}),
       },
       plugins: {
-        legend: {align: "start", labels: {usePointStyle: true, pointStyleWidth: 14, boxHeight: 6, filter: (item) => item.text}},
-        marks: {lines: [{y: roofs.best / 1e12, label: `fastest measured, ${figure(roofs.best / 1e12)} TFLOP/s`, dash: [2, 3], colour: colour("soft")}]},
+        legend: {align: "start", 
+          labels: {usePointStyle: true, pointStyleWidth: 14, boxHeight: 6, filter: (item) => item.text}},
+        marks: {lines: [{y: roofs.best / 1e12, label: `fastest measured, ${fastest}`, dash: [2, 3],
+          colour: colour("soft")}]},
         tooltip: {filter: (item) => item.raw.series, callbacks: {label: rooflineLabel}},
       },
     },
@@ -80,10 +91,11 @@ function rooflineLabel(item) {
 }
 
 function drawRoofLegend(roofs, at) {
+  const said = (known, words) => known ? el("span", {}, words) : "";
   fill(byId("limits-legend"),
-    roofs.copy ? el("span", {}, `Copy bandwidth, measured by the stopwatch's calibration: ${figure(roofs.copy / 1e12)} TB/s.`) : "",
-    roofs.dram ? el("span", {}, `Announced by the driver: ${figure(roofs.dram / 1e12)} TB/s.`) : "",
-    roofs.peak ? el("span", {}, `Peak in ${at.dtype}, from the SMs' rates at the highest clock: ${figure(roofs.peak / 1e12)} TFLOP/s.`) : "");
+    said(roofs.copy, `Copy bandwidth, measured by the stopwatch's calibration: ${figure(roofs.copy / 1e12)} TB/s.`),
+    said(roofs.dram, `Announced by the driver: ${figure(roofs.dram / 1e12)} TB/s.`),
+    said(roofs.peak, `Peak in ${at.dtype} at the highest clock, announced: ${figure(roofs.peak / 1e12)} TFLOP/s.`));
 }
 
 function plainTick(value) {

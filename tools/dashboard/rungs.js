@@ -12,8 +12,9 @@ function drawLadder(data) {
     return;
   }
   const opponent = all.find((series) => series.opponent)?.opponent;
-  byId("ladder-lead").textContent = `${at.path} in ${at.dtype}, over ${many(unique(all.map((series) => series.shape)).length,
-    "shape")}. ` + (opponent ? `A bar that crosses the line at 1 beats ${opponent}'s best plan. ` : "")
+  const shapes = unique(all.map((series) => series.shape)).length;
+  byId("ladder-lead").textContent = `${at.path} in ${at.dtype}, over ${many(shapes, "shape")}. `
+    + (opponent ? `A bar that crosses the line at 1 beats ${opponent}'s best plan. ` : "")
     + "Cold: the L2 was overwritten before each launch. Warm: launches back to back.";
   drawRungBars(rungs, opponent);
   fill(byId("rungs"), rungTable(rungs));
@@ -39,7 +40,8 @@ const sum = (series, value) => series.reduce((total, one) => total + (value(one)
 function drawRungBars(rungs, opponent) {
   const label = opponent ? "times the library's speed" : "share of the card's limit";
   const bar = (name, values, background) =>
-    ({label: name, data: values, backgroundColor: background, borderColor: colour("ink"), borderWidth: 0, maxBarThickness: 14});
+    ({label: name, data: values, backgroundColor: background, borderColor: colour("ink"), borderWidth: 0,
+        maxBarThickness: 14});
   const datasets = opponent
     ? [bar("cold", rungs.map((rung) => rung.coldRatio), colour("fast")),
       bar("warm", rungs.map((rung) => rung.warmRatio), faded("fast", 0.38))]

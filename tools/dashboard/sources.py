@@ -1,4 +1,4 @@
-"""What the page is made of: records, profiles, the ladders' own words and the page's code, and one digest of them all."""
+"""What the page is made of: records, profiles, the ladders' own words, the page's code; and one digest of them all."""
 
 import hashlib
 import json
@@ -37,8 +37,8 @@ def shown(records):
 
 
 def digest(root, versions):
-    """Tells whether a page that shows `versions` (as shown() gives them) was made of what is there now, without making it
-    again."""
+    """Tells whether a page that shows `versions` (as shown() gives them) was made of what is there now, without making
+    it again."""
     results = Path(root) / "results"
     total = hashlib.sha256()
     for file in sorted([*results.glob("*/*.json"), *results.glob("*/profiles/*.json")]):
@@ -61,7 +61,8 @@ def _profile(file, results):
     return {
         "file": str(file.relative_to(results)), "device": file.relative_to(results).parts[0],
         "report": str(report.relative_to(results)) if report.exists() else None,
-        "created": str(raw["created"]), "commit": str(environment["commit"])[:7] + ("+" if environment["dirty"] else ""),
+        "created": str(raw["created"]),
+        "commit": str(environment["commit"])[:7] + ("+" if environment["dirty"] else ""),
         "path": f"{raw['layer']}/{raw['pass']}", "version": int(raw["version"]), "idea": str(raw["idea"]),
         "problem": str(raw["problem"]), "dtype": str(raw["dtype"]), "floor": _finite(raw["floor_seconds"]),
         "ncu": str(raw.get("ncu", "")), "command": _command(raw["command"]),
@@ -71,7 +72,8 @@ def _profile(file, results):
 
 
 def _figures(raw):
-    return {str(name): {"value": _finite(figure["value"]), "unit": str(figure["unit"]), "text": str(figure.get("text") or "")}
+    return {str(name): {"value": _finite(figure["value"]), "unit": str(figure["unit"]),
+                        "text": str(figure.get("text") or "")}
             for name, figure in raw.items()}
 
 

@@ -76,7 +76,8 @@ function kernelOf(data) {
   if (asked) return asked;
   const candidates = chosen(data);
   const worth = ["SLOW", "UNTRUSTED", "MISSING", "FAST"];
-  const called = worth.map((verdict) => candidates.find((series) => series.verdict.status === verdict && passed(series)));
+  const called = worth.map((verdict) =>
+    candidates.find((series) => series.verdict.status === verdict && passed(series)));
   const rate = (series) => series.flops / series.times.median;
   const fastest = candidates.filter(passed).sort((one, other) => rate(other) - rate(one))[0];
   return called.find(Boolean) || fastest || candidates[0] || null;

@@ -24,9 +24,12 @@ function drawStrip(data) {
 function headline(shown) {
   const count = (...verdicts) => shown.filter((series) => verdicts.includes(series.verdict.status)).length;
   if (!shown.length) return "Nothing passes the filters.";
-  if (count("FIRST", "UNTIMED") === shown.length) return `Nothing to compare yet: each of the ${many(shown.length, "kernel")} has one record.`;
-  if (count("SLOW")) return `${many(count("SLOW"), "kernel")} became slower.`;
-  return `No kernel became slower${count("UNTRUSTED") ? `, ${many(count("UNTRUSTED"), "kernel")} cannot be trusted` : ""}.`;
+  const [slow, untrusted] = [count("SLOW"), count("UNTRUSTED")];
+  if (count("FIRST", "UNTIMED") === shown.length) {
+    return `Nothing to compare yet: each of the ${many(shown.length, "kernel")} has one record.`;
+  }
+  if (slow) return `${many(slow, "kernel")} became slower.`;
+  return `No kernel became slower${untrusted ? `, ${many(untrusted, "kernel")} cannot be trusted` : ""}.`;
 }
 
 function drawCalled(shown) {

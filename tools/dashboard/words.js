@@ -4,7 +4,7 @@ function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
+    else if (![null, undefined, false].includes(value)) element.setAttribute(key, value === true ? "" : value);
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
   return element;
@@ -33,7 +33,8 @@ const has = (value) => value !== null && value !== undefined && Number.isFinite(
 function figure(value) {
   if (!has(value)) return "–";
   const size = Math.abs(value);
-  return size < 0.1 && size > 0 ? String(Number(value.toPrecision(2))) : value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
+  return size < 0.1 && size > 0 ? String(Number(value.toPrecision(2)))
+      : value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
 }
 
 const micros = (seconds) => has(seconds) ? figure(seconds * 1e6) : "–";

