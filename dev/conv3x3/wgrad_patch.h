@@ -12,9 +12,19 @@ constexpr int kHalo = kPatch + 2;
 constexpr int kHaloPixels = kHalo * kHalo;
 constexpr int kTileChannels = 64;  // of k, and of c
 
-// Where patch number `index` lies; images outermost.
+// Where a patch lies; they are numbered columns fastest, then rows, then images.
 struct PatchPosition {
   int image, row, col;
+
+  __device__ __forceinline__ void advance(const Problem& p) {
+    col += kPatch;
+    if (col < p.w) return;
+    col = 0;
+    row += kPatch;
+    if (row < p.h) return;
+    row = 0;
+    ++image;
+  }
 };
 __device__ __forceinline__ PatchPosition patch_position(const Problem& p, int index) {
   const int patches_w = ceil_div(p.w, kPatch);

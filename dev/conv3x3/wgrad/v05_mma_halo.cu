@@ -122,28 +122,27 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   };
+  // A patch is fetched in rounds of one run a thread: pixels of dy first, then those of x.
+  constexpr int kPixelStep = kThreads / F::kRunsPerRow;
+  constexpr int kRounds = ceil_div(kPatchPixels + kHaloPixels, kPixelStep);
+  static_assert(kPatchPixels % kPixelStep == 0, "a round is all dy or all x");
   const int run = threadIdx.x % F::kRunsPerRow;
   const int first_pixel = threadIdx.x / F::kRunsPerRow;
-  constexpr int kPixelStep = kThreads / F::kRunsPerRow;
-  auto fetch = [&](int patch, int stage) {
-    unsigned char* const dys = smem + stage * F::kStageBytes + run * kRunBytes;
-    unsigned char* const xs = dys + kPatchPixels * F::kPitch;
-    const PatchPosition at = patch_position(p, patch);
-    const int origin = (at.image * p.h + at.row) * p.w + at.col;
-#pragma unroll
-    for (int i = first_pixel; i < kPatchPixels; i += kPixelStep) {
-      const int row = i / kPatch, col = i % kPatch;
-      const bool inside = at.row + row < p.h && at.col + col < p.w;
-      const int pixel = inside ? origin + row * p.w + col : 0;
-      copy_run(dys + i * F::kPitch, dy + pixel * p.k, k0 + run * F::kRun, p.k, inside);
-    }
-#pragma unroll
-    for (int i = first_pixel; i < kHaloPixels; i += kPixelStep) {
-      const int row = i / kHalo - 1, col = i % kHalo - 1;
-      const bool inside = static_cast<unsigned>(at.row + row) < static_cast<unsigned>(p.h) &&
-                          static_cast<unsigned>(at.col + col) < static_cast<unsigned>(p.w);
-      const int pixel = inside ? origin + row * p.w + col : 0;
-      copy_run(xs + i * F::kPitch, x + pixel * p.c, c0 + run * F::kRun, p.c, inside);
+  auto fetch_round = [&](const PatchPosition& at, int stage, int round) {
+    const int line = round * kPixelStep + first_pixel;
+    if (round == kRounds - 1 && line >= kPatchPixels + kHaloPixels) return;
+    const bool is_dy = round < kPatchPixels / kPixelStep;
+    const int place = is_dy ? line : line - kPatchPixels;
+    const int row = at.row + (is_dy ? place / kPatch : place / kHalo - 1);
+    const int col = at.col + (is_dy ? place % kPatch : place % kHalo - 1);
+    const bool inside = static_cast<unsigned>(row) < static_cast<unsigned>(p.h) &&
+                        static_cast<unsigned>(col) < static_cast<unsigned>(p.w);
+    const int pixel = inside ? (at.image * p.h + row) * p.w + col : 0;
+    unsigned char* const to = smem + stage * F::kStageBytes + line * F::kPitch + run * kRunBytes;
+    if (is_dy) {
+      copy_run(to, dy + pixel * p.k, k0 + run * F::kRun, p.k, inside);
+    } else {
+      copy_run(to, x + pixel * p.c, c0 + run * F::kRun, p.c, inside);
     }
   };
 
@@ -153,30 +152,43 @@ __global__ void __launch_bounds__(kThreads, 1)
   const bool sums_bias = p.bias && c0 == 0 && threadIdx.x < kTileChannels;
   float bias_sum = 0;
 
-#pragma unroll
+  PatchPosition next = patch_position(p, begin);  // to be fetched
   for (int s = 0; s < kStages - 1; ++s) {
-    if (s < count) fetch(begin + s, s);
+    if (s < count) {
+#pragma unroll
+      for (int round = 0; round < kRounds; ++round) fetch_round(next, s, round);
+    }
+    next.advance(p);
     ptx::cp_async_commit();  // one group a patch, empty or not, so that the count of pending groups tells the patch
   }
   for (int i = 0; i < count; ++i) {
     ptx::cp_async_wait<kStages - 2>();
     // One barrier a patch: its copies are visible to all, and all have left the stage that is filled next.
     __syncthreads();
-    if (i + kStages - 1 < count) fetch(begin + i + kStages - 1, (i + kStages - 1) % kStages);
-    ptx::cp_async_commit();
+    const bool more = i + kStages - 1 < count;
 
+    constexpr int kSteps = kPatchPixels / F::kPixelsPerMma;
     const unsigned char* const dys = smem + i % kStages * F::kStageBytes;
     const unsigned char* const xs = dys + kPatchPixels * F::kPitch;
 #pragma unroll
-    for (int step = 0; step < kPatchPixels / F::kPixelsPerMma; ++step) {
+    for (int step = 0; step < kSteps; ++step) {
       Fragments<T> fragments;
       fragments.load(dys, xs, step * F::kPixelsPerMma / kPatch, warp * 8);
+      // The fetch is spread over the steps, so that its address arithmetic runs under multiplications.
+      if (more) {
+#pragma unroll
+        for (int round = step; round < kRounds; round += kSteps) {
+          fetch_round(next, (i + kStages - 1) % kStages, round);
+        }
+      }
 #pragma unroll
       for (int tap = 0; tap < 9; ++tap) {
 #pragma unroll
         for (int m = 0; m < kFragmentsM; ++m) multiply<T>(sum[m][tap], fragments.a[m], fragments.b[tap]);
       }
     }
+    next.advance(p);
+    ptx::cp_async_commit();
     if (sums_bias) {
       for (int j = 0; j < kPatchPixels; ++j) {
         bias_sum += to_float(reinterpret_cast<const T*>(dys + j * F::kPitch)[threadIdx.x]);
