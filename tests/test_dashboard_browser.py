@@ -261,9 +261,11 @@ class Using(Browser):
         WebDriverWait(self.driver, 5).until(lambda _: self.one("#kernel-head").text == before)
 
     def test_a_stale_link_shows_something(self):
-        self.open("#kernel=gone|99|n1&dtype=fp8&sort=77:up&at=nowhere&left=x")
-        self.assertEqual(self.rows(), [])
-        self.assertEqual(self.errors(), [])
+        for fragment, rows in (("#kernel=gone|99|n1&dtype=fp8&sort=77:up&at=nowhere&left=x", 0),
+                               ("#device=none&rows=shapes", 0), ("#=&&%", 9)):
+            self.open(fragment)
+            self.assertEqual(len(self.rows()), rows)
+            self.assertEqual(self.errors(), [])
 
     def test_the_table_is_sorted(self):
         self.open()

@@ -1,5 +1,7 @@
 // One kernel on one problem: its figures, its history, and its newest two records beside each other.
 
+const MOST_MARKS = 12;  // beyond that, one card after another of the same kind is no news
+
 function drawKernel(data) {
   const series = kernelOf(data);
   if (!series) {
@@ -56,7 +58,7 @@ function kernelHead(data, series) {
       `at least ${micros(series.roofline)} µs`),
     opponentTimes && fact(series.opponent, `${micros(opponentTimes.median)} µs`,
       series.heuristic ? `untuned ${micros(series.heuristic)} µs` : ""),
-    ratio && fact("× library", figure(ratio), ratio > 1 ? "we are faster" : "the library is faster"),
+    ratio && fact("× library", figure(ratio), whoIsFaster(ratio)),
     has(series.error) && fact("error", tiny(series.error),
       has(series.opponentError) ? `library ${tiny(series.opponentError)}` : "library's is unknown"),
     good && times.throttled > 0 && fact("throttled", `${times.throttled} samples`, "the clock had fallen under 75 %"),
@@ -73,6 +75,11 @@ function kernelHead(data, series) {
   ];
 }
 
+function whoIsFaster(ratio) {
+  if (Math.abs(ratio - 1) < 0.01) return "the same";
+  return ratio > 1 ? "we are faster" : "the library is faster";
+}
+
 function drawHistory(data, series) {
   const points = series.history;
   byId("history-plot").hidden = points.length === 1;
@@ -82,12 +89,14 @@ function drawHistory(data, series) {
     return;
   }
   const place = new Map(points.map((point, at) => [point.record, at]));
-  const changes = series.changes.map(([record, breaks, names]) => ({x: place.get(record) - 0.5, breaks, names}));
+  const changes = series.changes.map(([record, breaks, names]) => ({x: place.get(record) - 0.5, breaks, names}))
+    .filter((one) => series.changes.length <= MOST_MARKS || one.names !== "card");
   const line = (value) => points.flatMap((point, at) => [
     ...(changes.some((one) => one.breaks && one.x === at - 0.5) ? [{x: at - 0.5, y: NaN}] : []),
     {x: at, y: value(point) === null ? NaN : value(point) * 1e6, point},
   ]);
   const few = points.length <= 40;
+  const named = (change) => change.breaks || changes.length <= MOST_MARKS;
   const plain = {pointRadius: 0, borderWidth: 0, pointHitRadius: 0};
   const steps = series.steps.map(([record, before, after]) =>
     ({x: place.get(record) - 0.5, label: signed(after / before - 1), dash: [6, 4],
@@ -117,7 +126,7 @@ function drawHistory(data, series) {
       plugins: {
         legend: {align: "start", labels: {boxWidth: 14, boxHeight: 10, filter: (item) => item.text !== "interval"}},
         marks: {lines: [...steps, ...changes.map((one) =>
-          ({x: one.x, label: one.names, dash: [1, 3], colour: colour("soft")}))]},
+          ({x: one.x, label: named(one) ? one.names : "", dash: [1, 3], colour: colour("soft")}))]},
         tooltip: {filter: (item) => item.datasetIndex >= 2 && has(item.parsed.y), callbacks: {
           title: (items) => items.length ? recordTitle(data.records[items[0].raw.point.record]) : "",
           label: (item) => historyLabel(item),
@@ -136,14 +145,16 @@ function comparable(points) {
 function drawHistoryNotes(data, series) {
   const statuses = ["PASS", "FAIL", "SKIP", "UNTRUSTED"];
   const untimed = series.history.filter((point) => statuses[point.status] !== "PASS");
-  const notes = [
+  const all = [
     ...series.steps.map(([record, before, after]) =>
-        `Step at ${data.records[record].commit} (${when(data.records[record])}): `
+      `Step at ${data.records[record].commit} (${when(data.records[record])}): `
       + `${micros(before)} to ${micros(after)} µs, ${signed(after / before - 1)}.`),
     ...series.changes.map(([record, , , text]) =>
-        `Before ${data.records[record].commit} (${when(data.records[record])}): ${text}.`),
+      `Before ${data.records[record].commit} (${when(data.records[record])}): ${text}.`),
     ...untimed.map((point) => `${statuses[point.status]} at ${data.records[point.record].commit}.`),
   ];
+  const notes = all.slice(0, MOST_MARKS);
+  if (all.length > notes.length) notes.push(`And ${all.length - notes.length} more.`);
   const only = series.history.length === 1 ? ["One record so far; each further ./ladder record adds a point."] : [];
   fill(byId("history-notes"), el("ul", {class: "lead"}, [...only, ...notes].map((note) => el("li", {}, note))));
 }
