@@ -497,6 +497,90 @@ TEST(Wgmma, every_format_width_stride_and_start) {
   check_operands<float, 256>();
 }
 
+// An MN-major operand in an image of 128-byte rows, each 64 of M or N at one k.
+struct MnOperand {
+  int first_row;
+  int group_rows;  // between groups of eight k
+  int chunk_rows;  // from 64 of M or N to the next
+
+  int row(int mn, int k) const { return first_row + k / 8 * group_rows + k % 8 + mn / 64 * chunk_rows; }
+};
+
+// d = a b, in two K steps of 16, each in a group of its own.
+template <class T, int kN>
+__global__ void multiply_mn_kernel(const T* image, int num_rows, MnOperand a, MnOperand b, float* out) {
+  LADDER_DYN_SMEM(smem);
+  for (int i = static_cast<int>(threadIdx.x); i < num_rows * 64; i += static_cast<int>(blockDim.x)) {
+    *reinterpret_cast<T*>(smem + swizzled(0, i / 64, i % 64 * 2)) = image[i];
+  }
+  __syncthreads();
+  float d[kN / 2];
+  ptx::wgmma_fence();
+  for (int step = 0; step < 2; ++step) {
+    const auto desc_a =
+        ptx::wgmma_descriptor_mn(smem + a.row(0, 16 * step) * 128, a.group_rows * 128, a.chunk_rows * 128);
+    const auto desc_b =
+        ptx::wgmma_descriptor_mn(smem + b.row(0, 16 * step) * 128, b.group_rows * 128, b.chunk_rows * 128);
+    ptx::wgmma_m64_mn<T, kN>(d, desc_a, desc_b, step > 0);
+    ptx::wgmma_commit();
+  }
+  ptx::wgmma_wait<0>();
+  ptx::wgmma_keep(d);
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+  const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+  for (int i = 0; i < kN / 2; ++i) out[(row + i / 2 % 2 * 8) * kN + column + i / 4 * 8 + i % 2] = d[i];
+}
+
+template <class T, int kN>
+void check_mn_operands(MnOperand a, MnOperand b) {
+  const int num_rows = std::max(a.row(63, 31), b.row(kN - 1, 31)) + 1;
+  const std::vector<T> image = integers<T>(static_cast<std::size_t>(num_rows) * 64, kN);
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule);
+    std::vector<float> out(64 * kN, -1);
+    launch(multiply_mn_kernel<T, kN>, {1, 128, static_cast<std::size_t>(num_rows) * 128}, nullptr, image.data(),
+           num_rows, a, b, out.data());
+    for (int i = 0; i < 64; ++i) {
+      for (int j = 0; j < kN; ++j) {
+        float expected = 0;
+        for (int k = 0; k < 32; ++k) {
+          expected +=
+              detail::to_float(image[a.row(i, k) * 64 + i]) * detail::to_float(image[b.row(j, k) * 64 + j % 64]);
+        }
+        ASSERT_EQ(out[i * kN + j], expected) << schedule << " n" << kN << " row " << i << " column " << j;
+      }
+    }
+  }
+}
+
+TEST(Wgmma, mn_major_operands) {
+  check_mn_operands<__nv_bfloat16, 64>({0, 8, 1}, {32, 8, 1});
+  check_mn_operands<__half, 128>({3, 10, 1}, {40, 8, 32});
+  check_mn_operands<__nv_bfloat16, 192>({0, 8, 1}, {37, 10, 1});  // three horizontal taps of a halo tile
+  check_mn_operands<__nv_bfloat16, 192>({5, 8, 1}, {37, 8, 66});  // three vertical ones
+}
+
+// The same operands outside of what there is, or off a row's start.
+__global__ void mn_misuse_kernel(int a_offset, int b_group_stride) {
+  LADDER_DYN_SMEM(smem);
+  float d[32] = {};
+  ptx::wgmma_fence();
+  ptx::wgmma_m64_mn<__half, 64>(d, ptx::wgmma_descriptor_mn(smem + a_offset, 1024, 128),
+                                ptx::wgmma_descriptor_mn(smem + 16 * 128, b_group_stride, 128), true);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+}
+
+TEST(Wgmma, mn_major_misuse_is_reported) {
+  auto report = [](int a_offset, int b_group_stride) {
+    return fault_of([&] { launch(mn_misuse_kernel, {1, 128, 32 * 128}, nullptr, a_offset, b_group_stride); });
+  };
+  EXPECT_EQ(report(0, 1024), "no fault");
+  EXPECT_TRUE(contains(report(32, 1024), "MN-major operand A starts 32 bytes into"));
+  EXPECT_TRUE(contains(report(0, 1152), "operand B is not within the block's dynamic shared memory"));
+  EXPECT_TRUE(contains(report(0, 1000), "a stride of 1000 bytes"));
+}
+
 TEST(Wgmma, tf32_ignores_the_13_low_bits) {
   std::vector<float> image(72 * 32, 0.0f);
   image[0] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(1.0f) | 0x1fffu);

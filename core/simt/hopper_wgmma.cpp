@@ -24,11 +24,34 @@ constexpr std::uint32_t kRunBytes = 16;
 
 std::uint32_t start_of(std::uint64_t descriptor) { return static_cast<std::uint32_t>(descriptor & 0x3fff) << 4; }
 std::uint32_t stride_of(std::uint64_t descriptor) { return static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4; }
+std::uint32_t chunk_stride_of(std::uint64_t descriptor) {
+  return static_cast<std::uint32_t>(descriptor >> 16 & 0x3fff) << 4;
+}
 
-// Where row `row` of an operand lies before the swizzle.
+// Where row `row` of a K-major operand lies before the swizzle.
 std::uint32_t row_address(std::uint64_t descriptor, int row) {
   return start_of(descriptor) + static_cast<std::uint32_t>(row / 8) * stride_of(descriptor) +
          static_cast<std::uint32_t>(row % 8) * 128;
+}
+
+// An MN-major operand has the elements of one k side by side, 64 to a line of 128 bytes: where the line of `k` and of the
+// 64 rows from 64 * chunk lies before the swizzle.
+constexpr int kChunkRows = 64;
+constexpr int kDepth = 16;
+std::uint32_t line_address(std::uint64_t descriptor, int k, int chunk) {
+  return start_of(descriptor) + static_cast<std::uint32_t>(k / 8) * stride_of(descriptor) +
+         static_cast<std::uint32_t>(k % 8) * 128 + static_cast<std::uint32_t>(chunk) * chunk_stride_of(descriptor);
+}
+
+// Calls f(shared address, row, k) for every run of eight rows of one k, rows first_row to first_row + rows - 1.
+template <class F>
+void for_each_mn_run(std::uint64_t descriptor, int first_row, int rows, F f) {
+  for (int k = 0; k < kDepth; ++k) {
+    for (int row = first_row; row < first_row + rows; row += 8) {
+      const auto offset = static_cast<std::uint32_t>(row % kChunkRows) * 2;
+      f(swizzle_128(line_address(descriptor, k, row / kChunkRows) + offset), row, k);
+    }
+  }
 }
 
 bool poisoned(const float* registers, int count) {
@@ -118,37 +141,55 @@ TensorCores::WarpQueue& TensorCores::own_queue(Where where) {
   return own_group(where).warps[block_.thread() / detail::kWarpSize % kWarps];
 }
 
-void TensorCores::check_operand(std::uint64_t descriptor, int rows, const char* name, Where where) const {
+void TensorCores::check_operand(const Wgmma& operands, std::uint64_t descriptor, int rows, const char* name) const {
+  const Where where = operands.where;
   constexpr std::uint64_t kSwizzle128 = 1;
   if (descriptor >> 62 != kSwizzle128 || (descriptor >> 49 & 7) != 0) {
     block_.fault(fmt::format("wgmma: operand {} has no descriptor of a 128-byte swizzled tile", name), where);
+  }
+  auto check_line = [&](std::uint32_t address, int row) {
+    if (!block_.in_dynamic(block_.shared().dynamic() + address / 128 * 128, 128)) {
+      block_.fault(
+          fmt::format("wgmma: row {} of operand {} is not within the block's dynamic shared memory", row, name), where);
+    }
+  };
+  if (operands.mn_major) {
+    if (start_of(descriptor) % 128 != 0) {
+      block_.fault(fmt::format("wgmma: MN-major operand {} starts {} bytes into a 128-byte row", name,
+                               start_of(descriptor) % 128),
+                   where);
+    }
+    for (int row = 0; row < rows; row += kChunkRows) {
+      for (int k = 7; k < kDepth; k += 8) check_line(line_address(descriptor, k, row / kChunkRows), row);
+    }
+    return;
   }
   if (start_of(descriptor) % kStepBytes != 0) {
     block_.fault(fmt::format("wgmma: operand {} starts {} bytes into its 128-byte row; it must be a multiple of 32",
                              name, start_of(descriptor) % 128),
                  where);
   }
-  for (int row = 7; row < rows; row += 8) {
-    const std::uint32_t line = row_address(descriptor, row) / 128 * 128;
-    if (!block_.in_dynamic(block_.shared().dynamic() + line, 128)) {
-      block_.fault(
-          fmt::format("wgmma: row {} of operand {} is not within the block's dynamic shared memory", row, name), where);
-    }
-  }
+  for (int row = 7; row < rows; row += 8) check_line(row_address(descriptor, row), row);
 }
 
 // For ThreadSanitizer: a warp reads its own rows of A and all of B, and is done when it has waited.
 void TensorCores::note_reads(const Wgmma& operands) {
   if constexpr (!sanitizer::kNotesAccesses) return;
-  note_reads(operands.a, block_.thread() / detail::kWarpSize % kWarps * kWarpRows, kWarpRows);
-  note_reads(operands.b, 0, operands.n);
+  note_reads(operands.mn_major, operands.a, block_.thread() / detail::kWarpSize % kWarps * kWarpRows, kWarpRows);
+  note_reads(operands.mn_major, operands.b, 0, operands.n);
   sanitizer::release(&own_group(operands.where).sync);
 }
 
-void TensorCores::note_reads(std::uint64_t descriptor, int first_row, int rows) const {
+void TensorCores::note_reads(bool mn_major, std::uint64_t descriptor, int first_row, int rows) const {
+  const unsigned char* const shared = block_.shared().dynamic();
+  if (mn_major) {
+    for_each_mn_run(descriptor, first_row, rows,
+                    [&](std::uint32_t address, int, int) { sanitizer::did_read(shared + address, kRunBytes); });
+    return;
+  }
   for (int row = first_row; row < first_row + rows; ++row) {
     for (std::uint32_t run = 0; run < kStepBytes; run += kRunBytes) {
-      sanitizer::did_read(block_.shared().dynamic() + swizzle_128(row_address(descriptor, row) + run), kRunBytes);
+      sanitizer::did_read(shared + swizzle_128(row_address(descriptor, row) + run), kRunBytes);
     }
   }
 }
@@ -195,7 +236,8 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   const Wgmma& own = *static_cast<const Wgmma*>(operands[0]);
   for (void* lane : operands) {
     const Wgmma& other = *static_cast<const Wgmma*>(lane);
-    if (other.a != own.a || other.b != own.b || other.accumulate != own.accumulate || other.n != own.n) {
+    if (other.a != own.a || other.b != own.b || other.accumulate != own.accumulate || other.n != own.n ||
+        other.mn_major != own.mn_major) {
       block_.fault("wgmma: lanes gave different operands", own.where);
     }
   }
@@ -206,14 +248,14 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   // The same multiplication as the other warps'?
   const std::uint64_t number = queue.num_issued;
   if (number == group.first + group.queue.size()) {
-    check_operand(own.a, kWarps * kWarpRows, "A", own.where);
-    check_operand(own.b, own.n, "B", own.where);
+    check_operand(own, own.a, kWarps * kWarpRows, "A");
+    check_operand(own, own.b, own.n, "B");
     group.queue.push_back({.operands = own, .wgmma_group = queue.num_groups});
   }
   Multiplication& multiplication = group.queue[number - group.first];
   const Wgmma& theirs = multiplication.operands;
   if (!(own.where == theirs.where) || own.a != theirs.a || own.b != theirs.b || own.n != theirs.n ||
-      own.format != theirs.format || own.accumulate != theirs.accumulate ||
+      own.format != theirs.format || own.mn_major != theirs.mn_major || own.accumulate != theirs.accumulate ||
       queue.num_groups != multiplication.wgmma_group) {
     block_.fault(
         fmt::format("wgmma: another warp of the warpgroup has a different multiplication in its place, at {}:{}",
@@ -252,16 +294,23 @@ void TensorCores::execute_until(Warpgroup& group, std::uint64_t end) {
   for (; group.executed < end; ++group.executed) {
     const Multiplication& multiplication = group.queue[group.executed - group.first];
     const Wgmma& operands = multiplication.operands;
-    auto step_of = [&](std::uint64_t descriptor, int row, void* bytes) {
-      for (std::uint32_t run = 0; run < kStepBytes; run += kRunBytes) {
-        std::memcpy(static_cast<unsigned char*>(bytes) + run, shared + swizzle_128(row_address(descriptor, row) + run),
-                    kRunBytes);
+    auto gather = [&](std::uint64_t descriptor, int rows, detail::WgmmaRow* to) {
+      if (operands.mn_major) {
+        for_each_mn_run(descriptor, 0, rows, [&](std::uint32_t address, int row, int k) {
+          for (int i = 0; i < 8; ++i) std::memcpy(to[row + i].bytes + 2 * k, shared + address + 2 * i, 2);
+        });
+        return;
+      }
+      for (int row = 0; row < rows; ++row) {
+        for (std::uint32_t run = 0; run < kStepBytes; run += kRunBytes) {
+          std::memcpy(to[row].bytes + run, shared + swizzle_128(row_address(descriptor, row) + run), kRunBytes);
+        }
       }
     };
     detail::WgmmaRow a[kWarps * kWarpRows];
     detail::WgmmaRow b[256];
-    for (int row = 0; row < kWarps * kWarpRows; ++row) step_of(operands.a, row, a[row].bytes);
-    for (int row = 0; row < operands.n; ++row) step_of(operands.b, row, b[row].bytes);
+    gather(operands.a, kWarps * kWarpRows, a);
+    gather(operands.b, operands.n, b);
     float* d[kWarps];
     for (int warp = 0; warp < kWarps; ++warp) d[warp] = multiplication.slices[warp]->values;
     detail::multiply_wgmma(operands.format, operands.n, a, b, operands.accumulate, d);
@@ -380,21 +429,33 @@ void issue_wgmma(Wgmma& operands) { join(kWgmma, kFullMask, &operands, operands.
 
 }  // namespace detail
 
-std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, Where where) {
+namespace {
+
+std::uint64_t describe(const void* shared, unsigned group_stride, unsigned chunk_stride, Where where) {
   Block& block = detail::active("wgmma_descriptor", where);
   detail::check_aligned(shared, 16, "wgmma_descriptor: start is not aligned to 16 bytes", where);
   if (!block.in_dynamic(shared, 16)) {
     block.fault("wgmma_descriptor: start is not within the block's dynamic shared memory", where);
   }
-  if (group_stride % 16 != 0 || group_stride >> 18 != 0) {
-    block.fault(
-        fmt::format("wgmma_descriptor: a stride of {} bytes; multiples of 16 below 2^18 are allowed", group_stride),
-        where);
+  for (const unsigned stride : {group_stride, chunk_stride}) {
+    if (stride % 16 != 0 || stride >> 18 != 0) {
+      block.fault(fmt::format("wgmma_descriptor: a stride of {} bytes; multiples of 16 below 2^18 are allowed", stride),
+                  where);
+    }
   }
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
-  constexpr std::uint64_t kLeadingIgnored = std::uint64_t{1} << 16;
   const auto start = static_cast<std::uint64_t>(static_cast<const unsigned char*>(shared) - block.shared().dynamic());
-  return kSwizzle128 | std::uint64_t{group_stride >> 4} << 32 | kLeadingIgnored | start >> 4;
+  return kSwizzle128 | std::uint64_t{group_stride >> 4} << 32 | std::uint64_t{chunk_stride >> 4} << 16 | start >> 4;
+}
+
+}  // namespace
+
+std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, Where where) {
+  constexpr unsigned kChunkIgnored = 16;
+  return describe(shared, group_stride, kChunkIgnored, where);
+}
+std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride, unsigned chunk_stride, Where where) {
+  return describe(shared, group_stride, chunk_stride, where);
 }
 
 void wgmma_fence(Where where) { detail::join(detail::kFence, detail::kFullMask, &where, where); }

@@ -25,6 +25,7 @@ struct Wgmma {
   std::uint64_t b;
   int n;
   WgmmaFormat format;
+  bool mn_major;  // both operands
   bool accumulate;
   Where where;
 };
@@ -33,25 +34,41 @@ void issue_wgmma(Wgmma& operands);
 
 }  // namespace detail
 
-// As the hardware has it: bits 0-13 the start in units of 16 bytes, 16-29 unused with this layout, 32-45 the stride in
-// units of 16 bytes, 62-63 the swizzle. Shared addresses count from the dynamic part's start.
+// As the hardware has it, in units of 16 bytes: bits 0-13 the start, 16-29 the stride of chunks (MN-major only), 32-45 the
+// stride of groups; 62-63 the swizzle. Shared addresses count from the dynamic part's start.
 std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, Where where = Where::here());
+std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride, unsigned chunk_stride,
+                                  Where where = Where::here());
 
 void wgmma_fence(Where where = Where::here());
 void wgmma_commit(Where where = Where::here());
 void wgmma_wait(int pending, Where where = Where::here());
 
+namespace detail {
+
 template <class T, int kN>
-void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate, Where where = Where::here()) {
+void multiply_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool mn_major, bool accumulate, Where where) {
   static_assert(kN % 8 == 0 && kN >= 8 && kN <= 256, "the widths that wgmma has");
   static_assert(std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, __half> || std::is_same_v<T, float>,
                 "the element types that the emulator has");
-  using detail::WgmmaFormat;
   constexpr WgmmaFormat kFormat = std::is_same_v<T, __nv_bfloat16> ? WgmmaFormat::bf16
                                   : std::is_same_v<T, __half>      ? WgmmaFormat::f16
                                                                    : WgmmaFormat::tf32;
-  detail::Wgmma operands{d, a, b, kN, kFormat, accumulate, where};
-  detail::issue_wgmma(operands);
+  Wgmma operands{d, a, b, kN, kFormat, mn_major, accumulate, where};
+  issue_wgmma(operands);
+}
+
+}  // namespace detail
+
+template <class T, int kN>
+void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate, Where where = Where::here()) {
+  detail::multiply_m64<T, kN>(d, a, b, /*mn_major=*/false, accumulate, where);
+}
+
+template <class T, int kN>
+void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate, Where where = Where::here()) {
+  static_assert(sizeof(T) == 2, "MN-major operands have 16-bit elements");
+  detail::multiply_m64<T, kN>(d, a, b, /*mn_major=*/true, accumulate, where);
 }
 
 }  // namespace ladder::simt

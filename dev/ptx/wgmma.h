@@ -3,8 +3,9 @@
 //
 //     D [64 x N]  fp32 in registers: warp i of the group holds rows 16i + lane/4 (d[4j], d[4j+1]) and + 8 (d[4j+2],
 //                 d[4j+3]), columns 8j + 2(lane%4) and the next
-//     A [64 x K], B [N x K]  in shared memory, K-major, rows of 128 bytes under the 128-byte swizzle (dev/ptx/tma.h);
-//                 K is 32 bytes: 16 elements of 16 bits, 8 of tf32
+//     A [64 x K], B [N x K]  in shared memory, rows of 128 bytes under the 128-byte swizzle (dev/ptx/tma.h). K-major: a row
+//                 of memory is along K, of which an instruction takes 32 bytes: 16 elements of 16 bits, 8 of tf32.
+//                 MN-major (16-bit elements only): a row of memory is 64 rows of A or B at one of 16 k.
 //
 // Asynchronous: between the first wgmma and the wait for its group, nobody may touch the accumulators or the shared
 // memory that it reads. Order: fence, multiplications, commit, wait, keep.
@@ -32,6 +33,21 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor(const void* shared, un
   return kSwizzle128 | std::uint64_t{group_stride >> 4} << 32 | kLeadingIgnored | (address & 0x3ffff) >> 4;
 #else
   return simt::wgmma_descriptor(shared, group_stride, where);
+#endif
+}
+
+// Describes an MN-major operand that starts at `shared`, any 128-byte row of a swizzled tile: the rows of the next k follow
+// each other, groups of eight k lie `group_stride` bytes apart, and the next 64 of M or N `chunk_stride` bytes. Chunks may
+// overlap: a stride of one row makes the neighbouring k the next 64 of N (measured on an H200).
+__device__ __forceinline__ std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride,
+                                                             unsigned chunk_stride LADDER_WHERE) {
+#if defined(__CUDACC__)
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
+  return kSwizzle128 | std::uint64_t{group_stride >> 4} << 32 | std::uint64_t{chunk_stride >> 4} << 16 |
+         (address & 0x3ffff) >> 4;
+#else
+  return simt::wgmma_descriptor_mn(shared, group_stride, chunk_stride, where);
 #endif
 }
 
@@ -79,6 +95,11 @@ template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                           bool accumulate LADDER_WHERE);
 
+// The same with both operands MN-major. T is __nv_bfloat16 or __half, kN 192.
+template <class T, int kN>
+__device__ __forceinline__ void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
+                                             bool accumulate LADDER_WHERE);
+
 // Moves registers between warpgroups: every warp of the group calls it, the kernel has __launch_bounds__(threads, 1).
 template <int kRegisters>
 __device__ __forceinline__ void release_registers() {
@@ -97,47 +118,46 @@ __device__ __forceinline__ void claim_registers() {
 #if defined(__CUDACC__)
 
 // One specialisation for each N and type: the instruction names its registers one by one.
-#define LADDER_WGMMA_N64(T, types, k, transpose)                                                                       \
-  template <>                                                                                                          \
-  __device__ __forceinline__ void wgmma_m64<T, 64>(float(&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) { \
-    LADDER_SM90_ASM(                                                                                                   \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                                                   \
-        "wgmma.mma_async.sync.aligned.m64n64" k ".f32." types                                                          \
-        " {"                                                                                                           \
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "                   \
-        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"                                                   \
-        "}, %32, %33, p, 1, 1" transpose ";\n}\n"                                                                      \
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),  \
-          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),       \
-          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),      \
-          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                    \
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                                          \
-  }
-
-#define LADDER_WGMMA_N96(T, types, k, transpose)                                                                       \
-  template <>                                                                                                          \
-  __device__ __forceinline__ void wgmma_m64<T, 96>(float(&d)[48], std::uint64_t a, std::uint64_t b, bool accumulate) { \
-    LADDER_SM90_ASM(                                                                                                   \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %50, 0;\n"                                                                   \
-        "wgmma.mma_async.sync.aligned.m64n96" k ".f32." types                                                          \
-        " {"                                                                                                           \
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "                   \
-        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "                   \
-        "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47"                                                             \
-        "}, %48, %49, p, 1, 1" transpose ";\n}\n"                                                                      \
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),  \
-          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),       \
-          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),      \
-          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),      \
-          "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),      \
-          "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])                    \
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                                          \
-  }
-
-#define LADDER_WGMMA_N128(T, types, k, transpose)                                                                     \
+#define LADDER_WGMMA_N64(name, T, types, k, transpose)                                                                \
   template <>                                                                                                         \
-  __device__ __forceinline__ void wgmma_m64<T, 128>(float(&d)[64], std::uint64_t a, std::uint64_t b,                  \
-                                                    bool accumulate) {                                                \
+  __device__ __forceinline__ void name<T, 64>(float(&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) {     \
+    LADDER_SM90_ASM(                                                                                                  \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                                                  \
+        "wgmma.mma_async.sync.aligned.m64n64" k ".f32." types                                                         \
+        " {"                                                                                                          \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "                  \
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"                                                  \
+        "}, %32, %33, p, 1, 1" transpose ";\n}\n"                                                                     \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),      \
+          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),     \
+          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                   \
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                                         \
+  }
+
+#define LADDER_WGMMA_N96(name, T, types, k, transpose)                                                                \
+  template <>                                                                                                         \
+  __device__ __forceinline__ void name<T, 96>(float(&d)[48], std::uint64_t a, std::uint64_t b, bool accumulate) {     \
+    LADDER_SM90_ASM(                                                                                                  \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %50, 0;\n"                                                                  \
+        "wgmma.mma_async.sync.aligned.m64n96" k ".f32." types                                                         \
+        " {"                                                                                                          \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "                  \
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "                  \
+        "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47"                                                            \
+        "}, %48, %49, p, 1, 1" transpose ";\n}\n"                                                                     \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),      \
+          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),     \
+          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),     \
+          "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),     \
+          "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])                   \
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                                         \
+  }
+
+#define LADDER_WGMMA_N128(name, T, types, k, transpose)                                                               \
+  template <>                                                                                                         \
+  __device__ __forceinline__ void name<T, 128>(float(&d)[64], std::uint64_t a, std::uint64_t b, bool accumulate) {    \
     LADDER_SM90_ASM(                                                                                                  \
         "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                                                  \
         "wgmma.mma_async.sync.aligned.m64n128" k ".f32." types                                                        \
@@ -158,10 +178,9 @@ __device__ __forceinline__ void claim_registers() {
         : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                                         \
   }
 
-#define LADDER_WGMMA_N192(T, types, k, transpose)                                                                     \
+#define LADDER_WGMMA_N192(name, T, types, k, transpose)                                                               \
   template <>                                                                                                         \
-  __device__ __forceinline__ void wgmma_m64<T, 192>(float(&d)[96], std::uint64_t a, std::uint64_t b,                  \
-                                                    bool accumulate) {                                                \
+  __device__ __forceinline__ void name<T, 192>(float(&d)[96], std::uint64_t a, std::uint64_t b, bool accumulate) {    \
     LADDER_SM90_ASM(                                                                                                  \
         "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"                                                                  \
         "wgmma.mma_async.sync.aligned.m64n192" k ".f32." types                                                        \
@@ -188,10 +207,9 @@ __device__ __forceinline__ void claim_registers() {
         : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                                         \
   }
 
-#define LADDER_WGMMA_N256(T, types, k, transpose)                                                                      \
+#define LADDER_WGMMA_N256(name, T, types, k, transpose)                                                                \
   template <>                                                                                                          \
-  __device__ __forceinline__ void wgmma_m64<T, 256>(float(&d)[128], std::uint64_t a, std::uint64_t b,                  \
-                                                    bool accumulate) {                                                 \
+  __device__ __forceinline__ void name<T, 256>(float(&d)[128], std::uint64_t a, std::uint64_t b, bool accumulate) {    \
     LADDER_SM90_ASM(                                                                                                   \
         "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"                                                                  \
         "wgmma.mma_async.sync.aligned.m64n256" k ".f32." types                                                         \
@@ -225,15 +243,17 @@ __device__ __forceinline__ void claim_registers() {
         : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                                          \
   }
 
-#define LADDER_WGMMA(n)                                                                                                \
-  LADDER_WGMMA_N##n(__nv_bfloat16, "bf16.bf16", "k16", ", 0, 0") LADDER_WGMMA_N##n(__half, "f16.f16", "k16", ", 0, 0") \
-      LADDER_WGMMA_N##n(float, "tf32.tf32", "k8", "")
+#define LADDER_WGMMA(n)                                                                        \
+  LADDER_WGMMA_N##n(wgmma_m64, __nv_bfloat16, "bf16.bf16", "k16", ", 0, 0") LADDER_WGMMA_N##n( \
+      wgmma_m64, __half, "f16.f16", "k16", ", 0, 0") LADDER_WGMMA_N##n(wgmma_m64, float, "tf32.tf32", "k8", "")
 
 LADDER_WGMMA(64)
 LADDER_WGMMA(96)
 LADDER_WGMMA(128)
 LADDER_WGMMA(192)
 LADDER_WGMMA(256)
+LADDER_WGMMA_N192(wgmma_m64_mn, __nv_bfloat16, "bf16.bf16", "k16", ", 1, 1")
+LADDER_WGMMA_N192(wgmma_m64_mn, __half, "f16.f16", "k16", ", 1, 1")
 
 #undef LADDER_WGMMA
 #undef LADDER_WGMMA_N64
@@ -248,6 +268,12 @@ template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                           bool accumulate LADDER_WHERE_IN) {
   simt::wgmma_m64<T, kN>(d, a, b, accumulate, where);
+}
+
+template <class T, int kN>
+__device__ __forceinline__ void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
+                                             bool accumulate LADDER_WHERE_IN) {
+  simt::wgmma_m64_mn<T, kN>(d, a, b, accumulate, where);
 }
 
 #endif
