@@ -12,6 +12,8 @@
 
 #include <cstddef>
 
+#include "core/cluster_shape.h"
+#include "core/error.h"
 #include "core/stream.h"
 
 #if defined(__CUDACC__)
@@ -38,6 +40,9 @@ struct LaunchConfig {
   dim3 grid;
   dim3 block;
   std::size_t dynamic_smem = 0;  // bytes
+  // Blocks of a thread-block cluster (dev/ptx/cluster.h); the grid must be a multiple of it in every dimension. More than
+  // 8 are not portable: a card may have no room for them, and the launch is then refused.
+  dim3 cluster = 1;
 };
 
 #if defined(__CUDACC__)
@@ -55,6 +60,19 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A..
   c.blockDim = config.block;
   c.dynamicSmemBytes = config.dynamic_smem;
   c.stream = stream;
+  const unsigned cluster_blocks = config.cluster.x * config.cluster.y * config.cluster.z;
+  cudaLaunchAttribute attribute{};
+  if (cluster_blocks != 1) {
+    const std::string refusal = cluster_refusal(config.grid, config.cluster);
+    LADDER_CHECK(refusal.empty(), "invalid launch: " + refusal);
+    if (cluster_blocks > kMostPortableClusterBlocks) {
+      LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+    }
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {config.cluster.x, config.cluster.y, config.cluster.z};
+    c.attrs = &attribute;
+    c.numAttrs = 1;
+  }
   LADDER_CUDA(cudaLaunchKernelEx(&c, kernel, static_cast<P>(args)...));
 }
 
@@ -63,8 +81,9 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A..
 // Runs `kernel` to its end on the emulator; throws simt::Fault naming source line, block and thread if it misbehaves.
 template <class... P, class... A>
 void launch(void (*kernel)(P...), const LaunchConfig& config, Stream, A... args) {
-  simt::run({.grid = config.grid, .block = config.block, .dynamic_smem = config.dynamic_smem},
-            [&] { kernel(static_cast<P>(args)...); });
+  simt::run(
+      {.grid = config.grid, .block = config.block, .dynamic_smem = config.dynamic_smem, .cluster = config.cluster},
+      [&] { kernel(static_cast<P>(args)...); });
 }
 
 #endif

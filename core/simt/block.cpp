@@ -2,151 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/simt/sanitizer.h"
 
 namespace ladder::simt {
 
-namespace context = boost::context::detail;
-
-struct Block::Fiber : detail::Thread, Block::Side {
-  struct InFlight {
-    detail::Copy copy;
-    unsigned group;
-  };
-
-  Block* block = nullptr;
-  void* tsan_in_turn[2] = {};
-  int index = 0;  // linear thread index
-  bool ended = false;
-
-  // The warp collective it waits in, if any.
-  const Collective* collective = nullptr;
-  unsigned mask = 0;
-  void* operands = nullptr;
-  Where where;
-
-  // The event it waits for, if any, and what it calls that.
-  const void* event = nullptr;
-  const char* event_name = nullptr;
-
-  // Its cp.async copies: a ring of those in flight. The group that is still open has the number num_groups.
-  std::unique_ptr<InFlight[]> copies{new InFlight[kMostCopies]};
-  unsigned first_copy = 0;
-  unsigned end_copy = 0;
-  unsigned num_groups = 0;
-};
-
-struct Block::Warp {
-  unsigned existing = 0;  // lanes that the block has
-  unsigned ready = 0;     // can run
-  unsigned waiting = 0;   // in a warp collective
-  unsigned blocked = 0;   // for an event
-  unsigned ended = 0;
-  unsigned sync_parity = 0;      // a bit for each lane that leads a mask, see join()
-  char sync[2][kWarpSize] = {};  // what ThreadSanitizer orders by
-};
-
-Block::Block() : warps_(new Warp[kMostWarps]) {}
+Block::Block(BlockCluster& cluster) : cluster_(cluster), warps_(new Warp[kMostWarps]) {}
 Block::~Block() = default;
 
-Block::Fiber& Block::running() const { return static_cast<Fiber&>(*detail::current); }
+// --- Beginning and end
 
-// --- Switching
-
-// Where a fiber begins. It never returns: the last thing it does is to go elsewhere for good.
-void Block::enter(context::transfer_t from) {
-  Block& block = *static_cast<Block*>(from.data);
-  Fiber& self = block.running();
-  Side& left = *block.leaving_;
-  left.context = from.fctx;
-  sanitizer::end_switch(nullptr, &left.stack_bottom, &left.stack_bytes);
-  sanitizer::acquire(&block.start_);
-  try {
-    block.kernel_->body(block.kernel_->context);
-    block.end(self);
-  } catch (...) {
-    block.error_ = std::current_exception();
-  }
-  self.over = true;
-  block.leave(self);
-}
-
-// Lets the next thread that can run go on, or the scheduler if there is none or the block has failed. Returns when it is
-// the caller's turn again.
-void Block::leave(Side& from) {
-  Fiber* const next = error_ ? nullptr : pick();
-  if (next == &from) return;
-  detail::current = next;
-  switch_sides(from, next ? static_cast<Side&>(*next) : scheduler_);
-}
-
-void Block::switch_sides(Side& from, Side& to) {
-  leaving_ = &from;
-  sanitizer::begin_switch(from.over ? nullptr : &from.fake_stack, to.stack_bottom, to.stack_bytes);
-  sanitizer::switch_to_fiber(to.tsan);
-  const context::transfer_t back = context::jump_fcontext(to.context, this);
-  leaving_->context = back.fctx;
-  sanitizer::end_switch(from.fake_stack, nullptr, nullptr);
-}
-
-// --- The schedule
-
-Block::Fiber* Block::pick() {
-  if (hopper_.copies.busy()) let_copies_land();
-  if (ready_warps_ == 0 || error_) return nullptr;
-  auto lowest = [](unsigned set) { return std::countr_zero(set); };
-  auto highest = [](unsigned set) { return 31 - std::countl_zero(set); };
-  auto any = [&](unsigned set) {  // the next member from a random place on: quick, and every member has its chance
-    const int start = static_cast<int>(random_.next() >> 59);
-    return (std::countr_zero(std::rotr(set, start)) + start) % 32;
-  };
-  int warp = 0;
-  int lane = 0;
-  switch (kernel_->options.schedule) {
-    case Schedule::ascending:
-      warp = lowest(ready_warps_);
-      lane = lowest(warps_[warp].ready);
-      break;
-    case Schedule::descending:
-      warp = highest(ready_warps_);
-      lane = highest(warps_[warp].ready);
-      break;
-    case Schedule::random:
-      warp = any(ready_warps_);
-      lane = any(warps_[warp].ready);
-      break;
-    case Schedule::greedy:
-      if ((ready_warps_ >> greedy_warp_ & 1) == 0) greedy_warp_ = any(ready_warps_);
-      warp = greedy_warp_;
-      lane = any(warps_[warp].ready);
-      break;
-  }
-  return &fibers_[warp * kWarpSize + lane];
-}
-
-void Block::let_copies_land() {
-  try {
-    while (hopper_.copies.busy() && num_ended_ < num_threads_ && hopper_.copies.take_turn(ready_warps_ == 0)) {
-      hopper_.copies.land_one();
-    }
-  } catch (...) {
-    error_ = std::current_exception();
-    sanitizer::release(kernel_->end);  // by a thread that may have ended
-  }
-}
-
-void Block::run(const Kernel& kernel, uint3 block_idx) {
-  const dim3 block = kernel.launch.block;
-  const dim3 grid = kernel.launch.grid;
-  kernel_ = &kernel;
+void Block::begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::context::detail::transfer_t)) {
+  const Launch& launch = cluster_.kernel().launch;
+  const dim3 block = launch.block;
+  const dim3 grid = launch.grid;
+  schedule_ = options().schedule;
+  rank_ = rank;
   block_idx_ = block_idx;
   num_ended_ = 0;
-  error_ = nullptr;
   barrier_ = {};
+  clock_ = {};
+  clock_.of[rank] = 1;
+  std::fill(std::begin(accesses_), std::end(accesses_), Access{});
   const std::uint64_t linear_block =
       block_idx.x + std::uint64_t{grid.x} * (block_idx.y + std::uint64_t{grid.y} * block_idx.z);
-  random_ = Random(Random(kernel.options.seed).next() + linear_block);
-  shared_.begin_block(kernel.launch.dynamic_smem);
+  random_ = Random(Random(options().seed).next() + linear_block);
+  shared_.begin_block(launch.dynamic_smem);
 
   const int num_threads = static_cast<int>(block.x * block.y * block.z);
   hopper_.begin_block(num_threads);
@@ -158,8 +40,6 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
   if (!fibers_) fibers_.reset(new Fiber[kMostThreads]);
   num_threads_ = num_threads;
   num_warps_ = (num_threads + kWarpSize - 1) / kWarpSize;
-  scheduler_.tsan = sanitizer::current_fiber();
-  turn_ ^= 1;
 
   ready_warps_ = num_warps_ == 32 ? detail::kFullMask : (1u << num_warps_) - 1;
   greedy_warp_ = static_cast<int>(random_.next() % num_warps_);
@@ -179,6 +59,8 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
     fiber.block_idx = block_idx;
     fiber.block_dim = block;
     fiber.grid_dim = grid;
+    fiber.cluster_rank = static_cast<unsigned>(rank);
+    fiber.cluster_size = static_cast<unsigned>(cluster_.size());
     fiber.lane = i % kWarpSize;
     fiber.dynamic_smem = shared_.dynamic();
     fiber.block = this;
@@ -187,16 +69,17 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
     fiber.over = false;
     fiber.collective = nullptr;
     fiber.event = nullptr;
+    fiber.arrived = false;
     fiber.first_copy = fiber.end_copy = fiber.num_groups = 0;
     sanitizer::forget(stacks_.bottom(i), stacks_.usable_bytes());
     // Two sets of ThreadSanitizer's fibers, used in turn: creating one is dear, and blocks that follow each other must not
     // seem to be the work of the same threads, or no race between blocks would show.
-    void*& tsan = fiber.tsan_in_turn[turn_];
+    void*& tsan = fiber.tsan_in_turn[turn];
     if (tsan == nullptr) tsan = sanitizer::create_fiber();
     fiber.tsan = tsan;
     fiber.stack_bottom = stacks_.bottom(i);
     fiber.stack_bytes = stacks_.usable_bytes();
-    fiber.context = context::make_fcontext(stacks_.top(i), stacks_.top(i) - stacks_.bottom(i), &Block::enter);
+    fiber.context = boost::context::detail::make_fcontext(stacks_.top(i), stacks_.top(i) - stacks_.bottom(i), enter);
     if (++thread_idx.x == block.x) {
       thread_idx.x = 0;
       if (++thread_idx.y == block.y) {
@@ -205,37 +88,6 @@ void Block::run(const Kernel& kernel, uint3 block_idx) {
       }
     }
   }
-
-  sanitizer::release(&start_);
-  leave(scheduler_);
-  if (num_ended_ < num_threads_ && !error_) {
-    error_ = std::make_exception_ptr(Fault("deadlock: " + waiting() + replay()));
-  }
-  check_end();
-  for (int i = 0; i < num_threads; ++i) {
-    Fiber& fiber = fibers_[i];
-    if (fiber.ended) continue;
-    sanitizer::release_as(fiber.tsan, kernel.end);
-    sanitizer::destroy_fiber(fiber.tsan);
-    fiber.tsan_in_turn[turn_] = nullptr;
-  }
-  if (error_) {
-    stacks_dirty_ = true;
-    std::rethrow_exception(error_);
-  }
-  if (const std::string damage = shared_.damage(); !damage.empty()) {
-    throw Fault(fmt::format("{} of block ({},{},{}){}", damage, block_idx.x, block_idx.y, block_idx.z, replay()));
-  }
-}
-
-// What the threads left behind in the asynchronous units.
-void Block::check_end() {
-  if (error_) return;
-  try {
-    hopper_.check_end();
-  } catch (...) {
-    error_ = std::current_exception();
-  }
 }
 
 void Block::end(Fiber& fiber) {
@@ -243,13 +95,44 @@ void Block::end(Fiber& fiber) {
     fault(fmt::format("__syncthreads: thread {} ended while {} threads wait here", describe(fiber), barrier_.arrived),
           barrier_.where);
   }
+  stop(warps_[fiber.index / kWarpSize], fiber.lane);
+  warps_[fiber.index / kWarpSize].ended |= 1u << fiber.lane;
   fiber.ended = true;
   ++num_ended_;
-  Warp& warp = warps_[fiber.index / kWarpSize];
-  warp.ended |= 1u << fiber.lane;
-  warp.ready &= ~(1u << fiber.lane);
-  if (warp.ready == 0) ready_warps_ &= ~(1u << (fiber.index / kWarpSize));
-  sanitizer::release(kernel_->end);
+  sanitizer::release(cluster_.kernel().end);
+  cluster_.note_end(fiber);
+  if (over()) check_end();
+}
+
+// What the block left undone, in its asynchronous units and towards the others of its cluster.
+void Block::check_end() const {
+  hopper_.check_end();
+  for (int other = 0; other < cluster_.size(); ++other) {
+    const Access& access = accesses_[other];
+    if (clock_.of[other] >= access.time) continue;
+    fault(
+        fmt::format("{}: block {} ended, and nothing orders this access of block {} to its shared memory before that; "
+                    "both need a cluster barrier behind it",
+                    access.what, name(), cluster_.block(other).name()),
+        access.where);
+  }
+}
+
+void Block::finish(int turn, bool broken) {
+  for (int i = 0; i < num_threads_; ++i) {
+    Fiber& fiber = fibers_[i];
+    if (fiber.ended) continue;
+    sanitizer::release_as(fiber.tsan, cluster_.kernel().end);
+    sanitizer::destroy_fiber(fiber.tsan);
+    fiber.tsan_in_turn[turn] = nullptr;
+  }
+  stacks_dirty_ = stacks_dirty_ || broken;
+}
+
+// A lane that can run, or runs, will not until make_ready().
+void Block::stop(Warp& warp, unsigned lane) {
+  warp.ready &= ~(1u << lane);
+  if (warp.ready == 0) ready_warps_ &= ~(1u << (&warp - warps_.get()));
 }
 
 void Block::make_ready(Warp& warp, unsigned lanes) {
@@ -274,8 +157,7 @@ void Block::join(const Collective& collective, unsigned mask, void* operands, Wh
   self.operands = operands;
   self.where = where;
   warp.waiting |= bit;
-  warp.ready &= ~bit;
-  if (warp.ready == 0) ready_warps_ &= ~(1u << (&warp - warps_.get()));
+  stop(warp, self.lane);
 
   // Lanes of one mask agree on its lowest lane, so its name serves as the place to meet. Two places, used in turn: a lane
   // may reach the next collective before the others have left this one.
@@ -283,7 +165,7 @@ void Block::join(const Collective& collective, unsigned mask, void* operands, Wh
   char* sync = &warp.sync[warp.sync_parity >> leader & 1][leader];
   if (collective.orders_memory) sanitizer::release(sync);
   if ((warp.waiting & mask) == mask) try_complete(warp, self.lane);
-  leave(self);
+  cluster_.leave(self);
   if (collective.orders_memory) sanitizer::acquire(sync);
 }
 
@@ -325,9 +207,7 @@ int Block::join_block(detail::Reduction reduction, int predicate, Where where) {
   barrier_.count += predicate != 0;
   char* sync = &barrier_.sync[barrier_.generation % 2];
   sanitizer::release(sync);
-  Warp& own = warps_[self.index / kWarpSize];
-  own.ready &= ~(1u << self.lane);
-  if (own.ready == 0) ready_warps_ &= ~(1u << (self.index / kWarpSize));
+  stop(warps_[self.index / kWarpSize], self.lane);
   if (++barrier_.arrived == num_threads_) {
     switch (reduction) {
       case detail::Reduction::none:
@@ -347,7 +227,7 @@ int Block::join_block(detail::Reduction reduction, int predicate, Where where) {
     ++barrier_.generation;
     for (int w = 0; w < num_warps_; ++w) make_ready(warps_[w], warps_[w].existing);
   }
-  leave(self);
+  cluster_.leave(self);
   sanitizer::acquire(sync);
   return barrier_.result;
 }
@@ -359,9 +239,8 @@ void Block::wait_for(const void* event, const char* what, Where where) {
   self.event_name = what;
   self.where = where;
   warp.blocked |= 1u << self.lane;
-  warp.ready &= ~(1u << self.lane);
-  if (warp.ready == 0) ready_warps_ &= ~(1u << (self.index / kWarpSize));
-  leave(self);
+  stop(warp, self.lane);
+  cluster_.leave(self);
 }
 
 void Block::wake(const void* event) {
@@ -390,14 +269,19 @@ unsigned Block::active_mask() const {
   return warp.existing & ~warp.ended;
 }
 
+void Block::let_copies_land() {
+  while (hopper_.copies.busy() && !over() && hopper_.copies.take_turn(cluster_.idle())) hopper_.copies.land_one();
+}
+
 // --- cp.async
 
 void Block::begin_copy(const detail::Copy& copy, Where where) {
   Fiber& self = running();
-  if (self.end_copy - self.first_copy == kMostCopies) {
-    fault(fmt::format("cp.async: {} copies in flight and none was ever waited for", kMostCopies), where);
+  if (self.end_copy - self.first_copy == Fiber::kMostCopies) {
+    fault(fmt::format("cp.async: {} copies in flight and none was ever waited for", Fiber::kMostCopies), where);
   }
-  self.copies[self.end_copy++ % kMostCopies] = {copy, self.num_groups};
+  if (!self.copies) self.copies.reset(new Fiber::InFlight[Fiber::kMostCopies]);
+  self.copies[self.end_copy++ % Fiber::kMostCopies] = {copy, self.num_groups};
 }
 
 void Block::commit_copies() { ++running().num_groups; }
@@ -405,25 +289,56 @@ void Block::commit_copies() { ++running().num_groups; }
 const detail::Copy* Block::land_copy(int pending) {
   Fiber& self = running();
   if (self.first_copy == self.end_copy) return nullptr;
-  const Fiber::InFlight& oldest = self.copies[self.first_copy % kMostCopies];
+  const Fiber::InFlight& oldest = self.copies[self.first_copy % Fiber::kMostCopies];
   if (oldest.group + pending >= self.num_groups) return nullptr;
   ++self.first_copy;
   return &oldest.copy;
 }
 
+// --- The other blocks of the cluster
+
+void* Block::shared_variable(const void* key, std::size_t bytes, std::size_t alignment) {
+  if (void* known = shared_.find(key)) return known;
+  // All blocks get it at once: a variable has one place in a cluster, whichever block comes upon it first.
+  for (int r = 0; r < cluster_.size(); ++r) cluster_.block(r).shared_.add(key, bytes, alignment);
+  return shared_.find(key);
+}
+
+void Block::note_access(const char* what, Where where) {
+  Block& by = *running().block;
+  if (&by == this) return;
+  if (over()) {
+    by.fault(fmt::format("{}: block {} of the cluster has ended, and with it its shared memory", what, name()), where);
+  }
+  if (by.clock_.of[rank_] == 0) {
+    by.fault(fmt::format("{}: block {} is not known to have started; that takes a cluster barrier first", what, name()),
+             where);
+  }
+  accesses_[by.rank_] = {.time = by.clock_.of[by.rank_], .what = what, .where = where};
+}
+
+void Block::release(ClusterClock& clock) {
+  clock.merge(clock_);
+  ++clock_.of[rank_];
+}
+
 // --- Reports
+
+std::string Block::name() const { return fmt::format("({},{},{})", block_idx_.x, block_idx_.y, block_idx_.z); }
 
 std::string Block::describe(const Fiber& fiber) const {
   return fmt::format("({},{},{})", fiber.thread_idx.x, fiber.thread_idx.y, fiber.thread_idx.z);
 }
 
-std::string Block::replay() const { return fmt::format(" [schedule {}]", kernel_->options.str()); }
-
-void Block::fault(const std::string& what, Where where) const { fault(what, where, running().index); }
+// The running thread's fault, even if this is about another block's barrier.
+void Block::fault(const std::string& what, Where where) const {
+  const Fiber& self = running();
+  self.block->fault(what, where, self.index);
+}
 
 void Block::fault(const std::string& what, Where where, int thread) const {
-  throw Fault(fmt::format("{}:{}: {}; thread {} of block ({},{},{}){}", where.file, where.line, what,
-                          describe(fibers_[thread]), block_idx_.x, block_idx_.y, block_idx_.z, replay()));
+  throw Fault(fmt::format("{}:{}: {}; thread {} of block {}{}", where.file, where.line, what, describe(fibers_[thread]),
+                          name(), cluster_.replay()));
 }
 
 // "31 threads, first (0,0,0), wait in __shfl_sync with mask 0xffffffff at a.cu:7; ...; 1 thread has ended"
@@ -461,11 +376,12 @@ std::string Block::waiting() const {
                                          : "__syncthreads");
     if (fiber.collective) text += fmt::format(" with mask {:#x}", fiber.mask);
     text += fmt::format(" at {}:{}", where.file, where.line);
-    if (const std::string why = hopper_.mbarriers.outstanding(fiber.event); !why.empty()) text += " (" + why + ")";
+    std::string why = hopper_.mbarriers.outstanding(fiber.event);
+    if (why.empty()) why = cluster_.outstanding(fiber.event);
+    if (!why.empty()) text += " (" + why + ")";
     text += "; ";
   }
-  return text +
-         fmt::format("{} threads have ended; block ({},{},{})", num_ended_, block_idx_.x, block_idx_.y, block_idx_.z);
+  return text + fmt::format("{} threads have ended", num_ended_);
 }
 
 }  // namespace ladder::simt

@@ -1,58 +1,42 @@
-// Runs the threads of one block as fibers on the calling OS thread, one at a time, in the order a Schedule asks for.
-//
-// A fiber runs until it waits: for a block barrier, for the other lanes of a warp collective, for an event of the
-// asynchronous units, or for ever, because it has ended. Then the scheduler picks another one that can run. If none can and some still wait, the kernel is
-// deadlocked, and who waits where is the report.
+// One block: its threads and warps, its barrier and shared memory, and its asynchronous units. Who runs when is its
+// cluster's business (block_cluster.h), which of its own threads that is, the block's.
 #pragma once
 
-#include <bit>
-#include <boost/context/detail/fcontext.hpp>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <string>
 
+#include "core/simt/block_cluster.h"
+#include "core/simt/fiber.h"
 #include "core/simt/hopper.h"
-#include "core/simt/options.h"
-#include "core/simt/runtime.h"
+#include "core/simt/random.h"
 #include "core/simt/shared_memory.h"
 #include "core/simt/stacks.h"
 
 namespace ladder::simt {
 
-using detail::Collective;
-using detail::kWarpSize;
-
-// Sebastiano Vigna's splitmix64: every seed gives an independent stream.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-
- private:
-  std::uint64_t state_;
-};
-
 class Block {
  public:
-  struct Kernel {
-    void (*body)(void*);
-    void* context;
-    Launch launch;
-    Options options;
-    void* end;  // ThreadSanitizer: every thread's end is ordered before whoever acquires this
-  };
-
-  Block();
+  explicit Block(BlockCluster& cluster);
   ~Block();
 
-  // Runs the whole block; throws what its first failing thread threw.
-  void run(const Kernel& kernel, uint3 block_idx);
+  // For the cluster. Gets ready to run: every thread is to begin with `enter`.
+  void begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::context::detail::transfer_t));
+  bool can_run() const { return ready_warps_ != 0; }
+  bool can_stay() const { return (ready_warps_ >> greedy_warp_ & 1) != 0; }  // the warp that the greedy schedule is at
+  Fiber* pick();                                                             // of a block that can run
+  bool copies_in_flight() const { return hopper_.copies.busy(); }
+  void let_copies_land();
+  void end(Fiber& fiber);
+  bool over() const { return num_ended_ == num_threads_; }
+  // The threads will run no more. `broken`: some were left in the middle of their calls.
+  void finish(int turn, bool broken);
+  std::string waiting() const;  // who waits where
+  // "(1,0,0)"
+  std::string name() const;
+  int num_threads() const { return num_threads_; }
+  int num_ended() const { return num_ended_; }
+  int num_stacks() const { return stacks_.count(); }
 
   // The calls of the running thread, see runtime.h.
   void join(const Collective& collective, unsigned mask, void* operands, Where where);
@@ -63,12 +47,15 @@ class Block {
   const detail::Copy* land_copy(int pending);
   [[noreturn]] void fault(const std::string& what, Where where) const;
   SharedMemory& shared() { return shared_; }
+  void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment);
+  BlockCluster& cluster() const { return cluster_; }
+  int rank() const { return rank_; }
 
   // For the asynchronous units: the running thread waits until wake(event), and then looks whether that was for it.
   void wait_for(const void* event, const char* what, Where where);
   void wake(const void* event);
   int thread() const;  // the running thread's linear index
-  const Options& options() const { return kernel_->options; }
+  const Options& options() const { return cluster_.kernel().options; }
   Random& random() { return random_; }
   Hopper& hopper() { return hopper_; }
   // True if [address, address + bytes) lies within dynamic shared memory.
@@ -76,22 +63,16 @@ class Block {
   // On behalf of a thread that may no longer run.
   [[noreturn]] void fault(const std::string& what, Where where, int thread) const;
 
+  // The running thread's block reads or writes this one's shared memory, or uses an mbarrier in it. Throws Fault if this
+  // block is not known to have started or has ended, and notes the access: the block may only end behind it.
+  void note_access(const char* what, Where where);
+  // What this block did up to now is ordered before whatever acquires `clock`.
+  void release(ClusterClock& clock);
+  void acquire(const ClusterClock& clock) { clock_.merge(clock); }
+
  private:
   static constexpr int kMostThreads = 1024;
   static constexpr int kMostWarps = kMostThreads / kWarpSize;
-  static constexpr unsigned kMostCopies = 1024;  // in flight, for one thread: more than any kernel's stages hold
-
-  // One end of a switch: a fiber, or the scheduler on the OS thread's own stack.
-  struct Side {
-    boost::context::detail::fcontext_t context = nullptr;  // where it goes on; set while it does not run
-    const void* stack_bottom = nullptr;
-    std::size_t stack_bytes = 0;
-    void* fake_stack = nullptr;  // AddressSanitizer's
-    void* tsan = nullptr;        // ThreadSanitizer's fiber
-    bool over = false;           // it never comes back
-  };
-  struct Fiber;
-  struct Warp;
   struct Barrier {
     int arrived = 0;
     unsigned generation = 0;
@@ -103,22 +84,25 @@ class Block {
     char sync[2];  // what ThreadSanitizer orders by, one of two, since the next barrier may begin before all left this
   };
 
-  static void enter(boost::context::detail::transfer_t from);
-  Fiber& running() const;
-  Fiber* pick();
-  void let_copies_land();
-  void check_end();
-  void leave(Side& from);
-  void switch_sides(Side& from, Side& to);
-  void end(Fiber& fiber);
   void try_complete(Warp& warp, unsigned lane);
   void make_ready(Warp& warp, unsigned lanes);
-  std::string waiting() const;
+  void stop(Warp& warp, unsigned lane);
+  void check_end() const;
   std::string describe(const Fiber& fiber) const;
-  std::string replay() const;
 
-  const Kernel* kernel_ = nullptr;
+  // The latest access of another block to this one's shared memory.
+  struct Access {
+    std::uint32_t time = 0;  // on its own clock; 0: none
+    const char* what = nullptr;
+    Where where;
+  };
+
+  BlockCluster& cluster_;
+  Schedule schedule_ = Schedule::ascending;
+  int rank_ = 0;
   uint3 block_idx_{};
+  ClusterClock clock_;
+  Access accesses_[kMostClusterBlocks];
   int num_threads_ = 0;
   int num_warps_ = 0;
   int num_ended_ = 0;
@@ -132,12 +116,6 @@ class Block {
   Stacks stacks_;
   Hopper hopper_{*this};
   bool stacks_dirty_ = false;  // fibers were abandoned in the middle of their calls
-  std::exception_ptr error_;
-
-  Side scheduler_;
-  int turn_ = 0;             // which of every fiber's ThreadSanitizer fibers this block uses
-  char start_ = 0;           // ThreadSanitizer: a block's beginning is ordered before all its threads
-  Side* leaving_ = nullptr;  // the side that the switch in progress leaves
 };
 
 namespace detail {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/simt/cluster_clock.h"
 #include "core/simt/tma.h"
 #include "core/simt/wgmma.h"
 
@@ -27,7 +28,10 @@ class Mbarriers {
 
   void init(std::uint64_t* barrier, unsigned arrivals, Where where);
   void arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where);
-  void wait(std::uint64_t* barrier, unsigned parity, Where where);
+  // The running thread may be another block's; waiters must then have acquired at the scope of the cluster.
+  void arrive_from_cluster(std::uint64_t* barrier, Where where);
+  enum class Scope : std::uint8_t { block, cluster };
+  void wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where where);
 
   // A copy that will complete on `barrier` was started by the running thread.
   void begin_copy(std::uint64_t* barrier, Where where);
@@ -39,12 +43,18 @@ class Mbarriers {
 
  private:
   struct State;
+  struct Live {
+    const std::uint64_t* address;
+    bool remote = false;    // another block arrived
+    ClusterClock released;  // by those that did
+  };
 
-  State checked(const std::uint64_t* barrier, Where where) const;
+  Live* find(const void* barrier);
+  State checked(const std::uint64_t* barrier, Where where);
   void store(std::uint64_t* barrier, State state);
 
   Block& block_;
-  std::vector<const std::uint64_t*> live_;
+  std::vector<Live> live_;
 };
 
 class CopyEngine {

@@ -36,15 +36,18 @@ void* phase_sync(std::uint64_t* barrier, unsigned parity) { return reinterpret_c
 
 }  // namespace
 
-Mbarriers::State Mbarriers::checked(const std::uint64_t* barrier, Where where) const {
+Mbarriers::Live* Mbarriers::find(const void* barrier) {
+  const auto live = std::find_if(live_.begin(), live_.end(), [=](const Live& l) { return l.address == barrier; });
+  return live == live_.end() ? nullptr : &*live;
+}
+
+Mbarriers::State Mbarriers::checked(const std::uint64_t* barrier, Where where) {
   detail::check_aligned(barrier, sizeof(*barrier), "mbarrier: not aligned to 8 bytes", where);
   if (!block_.shared().contains(barrier, sizeof(*barrier))) {
     block_.fault("mbarrier: not in the block's shared memory", where);
   }
   const auto state = std::bit_cast<State>(*barrier);
-  if (std::find(live_.begin(), live_.end(), barrier) == live_.end()) {
-    block_.fault("mbarrier: used before it was initialised", where);
-  }
+  if (find(barrier) == nullptr) block_.fault("mbarrier: used before it was initialised", where);
   if (state.tag != kTag) block_.fault("mbarrier: its bytes were overwritten", where);
   return state;
 }
@@ -57,11 +60,9 @@ void Mbarriers::init(std::uint64_t* barrier, unsigned arrivals, Where where) {
   if (arrivals == 0 || arrivals > kMostArrivals) {
     block_.fault(fmt::format("mbarrier: {} arrivals a phase; 1 to {} are allowed", arrivals, kMostArrivals), where);
   }
-  if (std::find(live_.begin(), live_.end(), barrier) != live_.end()) {
-    block_.fault("mbarrier: initialised twice", where);
-  }
+  if (find(barrier) != nullptr) block_.fault("mbarrier: initialised twice", where);
   const sanitizer::Unseen unseen;
-  live_.push_back(barrier);
+  live_.push_back({.address = barrier});
   *barrier = std::bit_cast<std::uint64_t>(
       State{.expected = arrivals, .outstanding = arrivals, .bytes = 0, .parity = 0, .tag = kTag});
 }
@@ -97,7 +98,17 @@ void Mbarriers::arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where)
   store(barrier, state);
 }
 
-void Mbarriers::wait(std::uint64_t* barrier, unsigned parity, Where where) {
+void Mbarriers::arrive_from_cluster(std::uint64_t* barrier, Where where) {
+  block_.note_access("mbarrier.arrive.shared::cluster", where);
+  checked(barrier, where);
+  Live& live = *find(barrier);
+  Block& by = *running().block;
+  live.remote = live.remote || &by != &block_;
+  by.release(live.released);
+  arrive(barrier, 0, where);
+}
+
+void Mbarriers::wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where where) {
   if (parity > 1) block_.fault(fmt::format("mbarrier_wait: parity {} is neither 0 nor 1", parity), where);
   if (checked(barrier, where).parity == parity) {
     block_.wait_for(barrier, "mbarrier_wait", where);
@@ -106,6 +117,11 @@ void Mbarriers::wait(std::uint64_t* barrier, unsigned parity, Where where) {
                    where);
     }
   }
+  const Live& live = *find(barrier);
+  if (live.remote && scope == Scope::block) {
+    block_.fault("mbarrier_wait: other blocks arrive here, so it must acquire at the scope of the cluster", where);
+  }
+  block_.acquire(live.released);
   sanitizer::acquire(phase_sync(barrier, parity));
 }
 
@@ -127,9 +143,9 @@ std::string Mbarriers::complete_copy(std::uint64_t* barrier, std::uint32_t bytes
 }
 
 std::string Mbarriers::outstanding(const void* event) const {
-  const auto barrier = std::find(live_.begin(), live_.end(), event);
+  const auto barrier = std::find_if(live_.begin(), live_.end(), [=](const Live& l) { return l.address == event; });
   if (barrier == live_.end()) return {};
-  const auto state = std::bit_cast<State>(**barrier);
+  const auto state = std::bit_cast<State>(*barrier->address);
   return fmt::format("{} of {} arrivals and {} bytes outstanding", static_cast<unsigned>(state.outstanding),
                      static_cast<unsigned>(state.expected), static_cast<int>(state.bytes));
 }
@@ -144,8 +160,16 @@ void arrive_mbarrier(std::uint64_t* barrier, std::uint32_t bytes, Where where) {
   active("mbarrier.arrive", where).hopper().mbarriers.arrive(barrier, bytes, where);
 }
 
-void wait_mbarrier(std::uint64_t* barrier, unsigned parity, Where where) {
-  active("mbarrier.try_wait", where).hopper().mbarriers.wait(barrier, parity, where);
+void wait_mbarrier(std::uint64_t* barrier, unsigned parity, bool cluster_scope, Where where) {
+  const auto scope = cluster_scope ? Mbarriers::Scope::cluster : Mbarriers::Scope::block;
+  active("mbarrier.try_wait", where).hopper().mbarriers.wait(barrier, parity, scope, where);
+}
+
+void arrive_mbarrier_from_cluster(std::uint64_t* barrier, Where where) {
+  Block& block = active("mbarrier.arrive.shared::cluster", where);
+  Block* const owner = block.cluster().owner(barrier);
+  if (owner == nullptr) block.fault("mbarrier: not in the cluster's shared memory", where);
+  owner->hopper().mbarriers.arrive_from_cluster(barrier, where);
 }
 
 }  // namespace detail

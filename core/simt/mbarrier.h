@@ -14,7 +14,9 @@ namespace detail {
 void init_mbarrier(std::uint64_t* barrier, unsigned arrivals, Where where);
 // One arrival; announces `bytes` of copies first.
 void arrive_mbarrier(std::uint64_t* barrier, std::uint32_t bytes, Where where);
-void wait_mbarrier(std::uint64_t* barrier, unsigned parity, Where where);
+void wait_mbarrier(std::uint64_t* barrier, unsigned parity, bool cluster_scope, Where where);
+// One arrival at a barrier of any block of the cluster.
+void arrive_mbarrier_from_cluster(std::uint64_t* barrier, Where where);
 
 // NOTE: a load that sanitizers see: the barrier must have been made visible by whoever initialised it.
 inline void touch(const std::uint64_t* barrier) {
@@ -42,7 +44,16 @@ inline void mbarrier_arrive_expect_tx(std::uint64_t* barrier, std::uint32_t byte
 
 inline void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Where where = Where::here()) {
   detail::touch(barrier);
-  detail::wait_mbarrier(barrier, parity, where);
+  detail::wait_mbarrier(barrier, parity, /*cluster_scope=*/false, where);
+}
+
+inline void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Where where = Where::here()) {
+  detail::touch(barrier);
+  detail::wait_mbarrier(barrier, parity, /*cluster_scope=*/true, where);
+}
+
+inline void mbarrier_arrive_cluster(std::uint64_t* barrier, Where where = Where::here()) {
+  detail::arrive_mbarrier_from_cluster(barrier, where);
 }
 
 }  // namespace ladder::simt

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/cluster_shape.h"
 #include "core/simt/block.h"
 #include "core/simt/sanitizer.h"
 
@@ -19,18 +20,13 @@ constinit thread_local Thread* current = nullptr;
 
 namespace {
 
-// The block that the calling OS thread is running.
-constinit thread_local Block* active_block = nullptr;
-
 char fence;  // an address for ThreadSanitizer to order by
 
 }  // namespace
 
 Block& active(const char* what, Where where) {
-  if (active_block == nullptr) {
-    throw Fault(fmt::format("{}:{}: {} outside a kernel", where.file, where.line, what));
-  }
-  return *active_block;
+  if (current == nullptr) throw Fault(fmt::format("{}:{}: {} outside a kernel", where.file, where.line, what));
+  return *running().block;
 }
 
 void join(const Collective& collective, unsigned mask, void* operands, Where where) {
@@ -45,7 +41,7 @@ unsigned active_mask() { return active("__activemask", {}).active_mask(); }
 
 void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment) {
   Block& block = active("a shared variable", {});
-  void* variable = block.shared().variable(key, bytes, alignment);
+  void* variable = block.shared_variable(key, bytes, alignment);
   if (variable == nullptr) {
     block.fault(fmt::format("no room for {} bytes of static shared memory: {} static bytes are allowed, {} in all",
                             bytes, SharedMemory::kMostStaticBytes, SharedMemory::kMostBytes),
@@ -71,35 +67,39 @@ void acquire_fence() { sanitizer::acquire(&fence); }
 
 namespace {
 
-// Blocks are dear (stacks, shared memory), so launches hand them on.
-class BlockPool {
+// Blocks are dear (stacks, shared memory), so launches hand them on, the largest cluster first: then what all of them
+// hold together stays near what one launch ever needed.
+class ClusterPool {
  public:
-  std::unique_ptr<Block> take() {
+  std::unique_ptr<BlockCluster> take() {
     const std::lock_guard lock(mutex_);
-    if (free_.empty()) return std::make_unique<Block>();
-    auto block = std::move(free_.back());
+    if (free_.empty()) return std::make_unique<BlockCluster>();
+    const auto largest = std::max_element(
+        free_.begin(), free_.end(), [](const auto& a, const auto& b) { return a->num_stacks() < b->num_stacks(); });
+    std::swap(*largest, free_.back());
+    auto cluster = std::move(free_.back());
     free_.pop_back();
-    return block;
+    return cluster;
   }
-  void give(std::unique_ptr<Block> block) {
+  void give(std::unique_ptr<BlockCluster> cluster) {
     const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(block));
+    free_.push_back(std::move(cluster));
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Block>> free_;
+  std::vector<std::unique_ptr<BlockCluster>> free_;
 };
 
-BlockPool& pool() {
-  static BlockPool blocks;
-  return blocks;
+ClusterPool& pool() {
+  static ClusterPool clusters;
+  return clusters;
 }
 
 // The limits of compute capability 9.0 (CUDA C++ Programming Guide, table "Technical Specifications").
 void check(const Launch& launch) {
   auto fail = [](const std::string& what) { throw Fault("invalid launch: " + what); };
-  const auto [grid, block, smem] = launch;
+  const auto [grid, block, smem, cluster] = launch;
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
   if (threads == 0 || threads > 1024 || block.x > 1024 || block.y > 1024 || block.z > 64) {
     fail(fmt::format("a block of ({},{},{}) threads; 1 to 1024 are allowed, z at most 64", block.x, block.y, block.z));
@@ -111,12 +111,13 @@ void check(const Launch& launch) {
   if (smem > SharedMemory::kMostBytes) {
     fail(fmt::format("{} bytes of dynamic shared memory; at most {} are allowed", smem, SharedMemory::kMostBytes));
   }
+  if (const std::string refusal = cluster_refusal(grid, cluster); !refusal.empty()) fail(refusal);
 }
 
-// The order in which blocks begin: a GPU promises none.
-class BlockOrder {
+// The order in which clusters begin: a GPU promises none.
+class ClusterOrder {
  public:
-  BlockOrder(std::uint64_t count, const Options& options) : count_(count), schedule_(options.schedule) {
+  ClusterOrder(std::uint64_t count, const Options& options) : count_(count), schedule_(options.schedule) {
     if (schedule_ != Schedule::random && schedule_ != Schedule::greedy) return;
     shuffled_.resize(count);
     for (std::uint64_t i = 0; i < count; ++i) shuffled_[i] = i;
@@ -134,45 +135,52 @@ class BlockOrder {
   std::vector<std::uint64_t> shuffled_;
 };
 
+// How many OS threads can run clusters of this launch at once. Every fiber's stack takes two of the mappings of which
+// Linux allows a process 65530.
+std::uint64_t most_workers(const Launch& launch) {
+  constexpr std::uint64_t kMostFibers = 16 * 1024;
+  auto count = [](dim3 d) { return std::uint64_t{d.x} * d.y * d.z; };
+  return std::max<std::uint64_t>(1, kMostFibers / (count(launch.cluster) * count(launch.block)));
+}
+
 }  // namespace
 
 void run(const Launch& launch, void (*body)(void*), void* context) {
   LADDER_CHECK(detail::current == nullptr, "a kernel launched a kernel");
   check(launch);
   char end = 0;
-  const Block::Kernel kernel{.body = body, .context = context, .launch = launch, .options = options(), .end = &end};
-  const dim3 grid = launch.grid;
-  const std::uint64_t num_blocks = std::uint64_t{grid.x} * grid.y * grid.z;
-  const BlockOrder order(num_blocks, kernel.options);
+  const BlockCluster::Kernel kernel{
+      .body = body, .context = context, .launch = launch, .options = options(), .end = &end};
+  const dim3 grid(launch.grid.x / launch.cluster.x, launch.grid.y / launch.cluster.y, launch.grid.z / launch.cluster.z);
+  const std::uint64_t num_clusters = std::uint64_t{grid.x} * grid.y * grid.z;
+  const ClusterOrder order(num_clusters, kernel.options);
 
   std::atomic<std::uint64_t> next{0};
   std::mutex error_mutex;
   std::exception_ptr error;
-  std::uint64_t error_at = num_blocks;  // of several failing blocks the first in order is reported
+  std::uint64_t error_at = num_clusters;  // of several failing ones the first in order is reported
   auto work = [&] {
-    std::unique_ptr<Block> block = pool().take();
-    detail::active_block = block.get();
-    for (std::uint64_t i = next++; i < num_blocks; i = next++) {
-      const std::uint64_t b = order[i];
+    std::unique_ptr<BlockCluster> cluster = pool().take();
+    for (std::uint64_t i = next++; i < num_clusters; i = next++) {
+      const std::uint64_t c = order[i];
       try {
-        block->run(kernel, {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
-                            static_cast<unsigned>(b / grid.x / grid.y)});
+        cluster->run(kernel, {static_cast<unsigned>(c % grid.x), static_cast<unsigned>(c / grid.x % grid.y),
+                              static_cast<unsigned>(c / grid.x / grid.y)});
       } catch (...) {
         const std::lock_guard lock(error_mutex);
         if (i < error_at) {
           error_at = i;
           error = std::current_exception();
         }
-        next = num_blocks;
+        next = num_clusters;
       }
     }
-    detail::active_block = nullptr;
-    pool().give(std::move(block));
+    pool().give(std::move(cluster));
   };
 
   const int wanted = kernel.options.threads > 0 ? kernel.options.threads
                                                 : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const int num_workers = static_cast<int>(std::min<std::uint64_t>(wanted, num_blocks));
+  const int num_workers = static_cast<int>(std::min({std::uint64_t(wanted), num_clusters, most_workers(launch)}));
   {
     std::vector<std::jthread> helpers;
     for (int i = 1; i < num_workers; ++i) helpers.emplace_back(work);

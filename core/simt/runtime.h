@@ -19,6 +19,7 @@ struct Launch {
   dim3 grid;
   dim3 block;
   std::size_t dynamic_smem = 0;  // bytes
+  dim3 cluster = 1;              // blocks
 };
 
 // Calls body(context) once for every CUDA thread of the grid, each on a fiber of its own. Returns when all have ended.
@@ -43,6 +44,8 @@ struct Thread {
   uint3 block_idx;
   dim3 block_dim;
   dim3 grid_dim;
+  unsigned cluster_rank;  // of the block, in its cluster
+  unsigned cluster_size;  // in blocks
   unsigned lane;
   unsigned char* dynamic_smem;
 };

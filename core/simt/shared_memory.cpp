@@ -58,26 +58,38 @@ void SharedMemory::begin_block(std::size_t dynamic_bytes) {
 
 unsigned char* SharedMemory::dynamic() const { return memory_ + kDynamicBegin; }
 
-void* SharedMemory::variable(const void* key, std::size_t bytes, std::size_t alignment) {
+void* SharedMemory::find(const void* key) const {
   for (int i = 0; i < num_variables_; ++i) {
     if (variables_[i].key == key) return memory_ + variables_[i].begin;
   }
+  return nullptr;
+}
+
+void SharedMemory::add(const void* key, std::size_t bytes, std::size_t alignment) {
   static_bytes_ += bytes;
   if (num_variables_ == kMostVariables || static_bytes_ > kMostStaticBytes ||
       static_bytes_ + dynamic_bytes_ > kMostBytes) {
-    return nullptr;
+    return;
   }
   const std::size_t begin = align_up(static_end_ + kVariableRedzone, 2 * alignment) + alignment;
-  if (begin + bytes + kRedzone > kDynamicBegin - kRedzone) return nullptr;
+  if (begin + bytes + kRedzone > kDynamicBegin - kRedzone) return;
   static_end_ = begin + bytes;
   variables_[num_variables_++] = {key, begin, static_end_};
   sanitizer::unpoison(memory_ + begin, bytes);
-  return memory_ + begin;
+}
+
+void* SharedMemory::same_place(const void* address, const SharedMemory& other) const {
+  return memory_ + (static_cast<const unsigned char*>(address) - other.memory_);
+}
+
+bool SharedMemory::owns(const void* address) const {
+  const auto* byte = static_cast<const unsigned char*>(address);
+  return byte >= memory_ && byte < memory_ + kBytes;
 }
 
 bool SharedMemory::contains(const void* address, std::size_t bytes) const {
   const auto* byte = static_cast<const unsigned char*>(address);
-  if (byte < memory_ || byte >= memory_ + kBytes) return false;
+  if (!owns(address)) return false;
   const std::size_t begin = byte - memory_;
   if (begin >= kDynamicBegin) return begin + bytes <= kDynamicBegin + dynamic_bytes_;
   for (int i = 0; i < num_variables_; ++i) {

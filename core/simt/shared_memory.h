@@ -20,9 +20,14 @@ class SharedMemory {
   void begin_block(std::size_t dynamic_bytes);
 
   unsigned char* dynamic() const;  // 1024-byte aligned
-  // The variable that `key` stands for, made on first use. Aligned to `alignment` and deliberately not to more, so that
-  // a kernel that needs more than it declared is found out. Null if there is no room for it.
-  void* variable(const void* key, std::size_t bytes, std::size_t alignment);
+  // The variable that `key` stands for; null if there is none.
+  void* find(const void* key) const;
+  // Makes it, if there is room. Aligned to `alignment` and deliberately not to more, so that a kernel that needs more than
+  // it declared is found out.
+  void add(const void* key, std::size_t bytes, std::size_t alignment);
+  // Where this has what `other` has at `address`.
+  void* same_place(const void* address, const SharedMemory& other) const;
+  bool owns(const void* address) const;  // red zones included
   bool contains(const void* address, std::size_t bytes) const;
 
   // Empty, or where a write fell into a red zone. AddressSanitizer reports the write itself instead.

@@ -14,6 +14,7 @@ class Stacks {
   Stacks& operator=(const Stacks&) = delete;
 
   void reserve(int count);  // keeps at least `count`; invalidates the stacks there are if it has to grow
+  int count() const { return count_; }
 
   unsigned char* bottom(int index) const;
   std::size_t usable_bytes() const;

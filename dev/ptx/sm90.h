@@ -5,7 +5,8 @@
 #include "core/device.h"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define LADDER_SM90_ASM(...) asm volatile(__VA_ARGS__)
+#define LADDER_SM90(...) __VA_ARGS__
 #elif defined(__CUDACC__)
-#define LADDER_SM90_ASM(...) __trap()
+#define LADDER_SM90(...) __trap()
 #endif
+#define LADDER_SM90_ASM(...) LADDER_SM90(asm volatile(__VA_ARGS__))

@@ -1,0 +1,204 @@
+#include "core/simt/block_cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "core/simt/block.h"
+#include "core/simt/sanitizer.h"
+
+namespace ladder::simt {
+
+namespace context = boost::context::detail;
+
+BlockCluster::BlockCluster() = default;
+BlockCluster::~BlockCluster() = default;
+
+int BlockCluster::num_stacks() const {
+  int count = 0;
+  for (const auto& block : blocks_) count += block->num_stacks();
+  return count;
+}
+
+int BlockCluster::num_threads() const { return size_ * blocks_[0]->num_threads(); }
+
+// --- The schedule
+
+bool BlockCluster::idle() const {
+  return std::none_of(blocks_.begin(), blocks_.begin() + size_, [](const auto& block) { return block->can_run(); });
+}
+
+bool BlockCluster::let_copies_land(Block& block) {
+  try {
+    block.let_copies_land();
+    return true;
+  } catch (...) {
+    fail(std::current_exception());
+    sanitizer::release(kernel_->end);  // by a thread that may have ended
+    return false;
+  }
+}
+
+// NOTE: inlined, because every switch comes through it.
+[[gnu::always_inline]] inline Fiber* Block::pick() {
+  auto lowest = [](unsigned set) { return std::countr_zero(set); };
+  auto highest = [](unsigned set) { return 31 - std::countl_zero(set); };
+  auto any = [&](unsigned set) {  // the next member from a random place on: quick, and every member has its chance
+    const int start = static_cast<int>(random_.next() >> 59);
+    return (std::countr_zero(std::rotr(set, start)) + start) % 32;
+  };
+  int warp = 0;
+  int lane = 0;
+  switch (schedule_) {
+    case Schedule::ascending:
+      warp = lowest(ready_warps_);
+      lane = lowest(warps_[warp].ready);
+      break;
+    case Schedule::descending:
+      warp = highest(ready_warps_);
+      lane = highest(warps_[warp].ready);
+      break;
+    case Schedule::random:
+      warp = any(ready_warps_);
+      lane = any(warps_[warp].ready);
+      break;
+    case Schedule::greedy:
+      if ((ready_warps_ >> greedy_warp_ & 1) == 0) greedy_warp_ = any(ready_warps_);
+      warp = greedy_warp_;
+      lane = any(warps_[warp].ready);
+      break;
+  }
+  return &fibers_[warp * kWarpSize + lane];
+}
+
+// Of a cluster of several; null if none can run.
+Block* BlockCluster::pick_block() {
+  int ready[kMostClusterBlocks];
+  int num_ready = 0;
+  for (int r = 0; r < size_; ++r) {
+    if (blocks_[r]->can_run()) ready[num_ready++] = r;
+  }
+  if (num_ready == 0) return nullptr;
+  auto any = [&] { return ready[random_.next() % num_ready]; };
+  int rank = 0;
+  switch (kernel_->options.schedule) {
+    case Schedule::ascending:
+      rank = ready[0];
+      break;
+    case Schedule::descending:
+      rank = ready[num_ready - 1];
+      break;
+    case Schedule::random:
+      rank = any();
+      break;
+    case Schedule::greedy: {
+      // The warp runs as far as it can. Then its block does, or another warp of the cluster, each half of the time: some
+      // faults take a block that is far ahead, others a warp that is far ahead of its own block.
+      const Block& block = *blocks_[greedy_block_];
+      const bool stay = block.can_stay() || (block.can_run() && random_.next() % 2 == 0);
+      rank = greedy_block_ = stay ? greedy_block_ : any();
+      break;
+    }
+  }
+  return blocks_[rank].get();
+}
+
+Fiber* BlockCluster::pick() {
+  for (int r = 0; r < size_; ++r) {
+    if (blocks_[r]->copies_in_flight() && !let_copies_land(*blocks_[r])) return nullptr;
+  }
+  Block* const block = size_ == 1 ? blocks_[0].get() : pick_block();
+  return block && block->can_run() ? block->pick() : nullptr;
+}
+
+// --- Switching
+
+// Where a fiber begins. It never returns: the last thing it does is to go elsewhere for good.
+void BlockCluster::enter(context::transfer_t from) {
+  BlockCluster& cluster = *static_cast<BlockCluster*>(from.data);
+  Fiber& self = running();
+  Side& left = *cluster.leaving_;
+  left.context = from.fctx;
+  sanitizer::end_switch(nullptr, &left.stack_bottom, &left.stack_bytes);
+  sanitizer::acquire(&cluster.start_);
+  try {
+    cluster.kernel_->body(cluster.kernel_->context);
+    self.block->end(self);
+  } catch (...) {
+    cluster.fail(std::current_exception());
+  }
+  self.over = true;
+  cluster.leave(self);
+}
+
+void BlockCluster::leave(Side& from) {
+  Fiber* const next = error_ ? nullptr : pick();
+  if (next == &from) return;
+  detail::current = next;
+  switch_sides(from, next ? static_cast<Side&>(*next) : scheduler_);
+}
+
+void BlockCluster::switch_sides(Side& from, Side& to) {
+  leaving_ = &from;
+  sanitizer::begin_switch(from.over ? nullptr : &from.fake_stack, to.stack_bottom, to.stack_bytes);
+  sanitizer::switch_to_fiber(to.tsan);
+  const context::transfer_t back = context::jump_fcontext(to.context, this);
+  leaving_->context = back.fctx;
+  sanitizer::end_switch(from.fake_stack, nullptr, nullptr);
+}
+
+// --- A cluster from beginning to end
+
+void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx) {
+  const dim3 shape = kernel.launch.cluster;
+  kernel_ = &kernel;
+  error_ = nullptr;
+  size_ = static_cast<int>(shape.x * shape.y * shape.z);
+  barrier_ = {};
+  scheduler_.tsan = sanitizer::current_fiber();
+  turn_ ^= 1;
+  while (static_cast<int>(blocks_.size()) < size_) blocks_.push_back(std::make_unique<Block>(*this));
+  for (int r = 0; r < size_; ++r) {
+    const unsigned rank = static_cast<unsigned>(r);
+    const uint3 block_idx{cluster_idx.x * shape.x + rank % shape.x, cluster_idx.y * shape.y + rank / shape.x % shape.y,
+                          cluster_idx.z * shape.z + rank / shape.x / shape.y};
+    blocks_[r]->begin(r, block_idx, turn_, &BlockCluster::enter);
+  }
+  if (size_ > 1) {
+    random_ = Random(blocks_[0]->random().next());
+    greedy_block_ = static_cast<int>(random_.next() % size_);
+  }
+
+  sanitizer::release(&start_);
+  leave(scheduler_);
+  const bool over = std::all_of(blocks_.begin(), blocks_.begin() + size_, [](const auto& b) { return b->over(); });
+  if (!over && !error_) error_ = std::make_exception_ptr(Fault("deadlock: " + waiting() + replay()));
+  for (int r = 0; r < size_; ++r) blocks_[r]->finish(turn_, error_ != nullptr);
+  if (error_) std::rethrow_exception(error_);
+  for (int r = 0; r < size_; ++r) {
+    const std::string damage = blocks_[r]->shared().damage();
+    if (!damage.empty()) throw Fault(fmt::format("{} of block {}{}", damage, blocks_[r]->name(), replay()));
+  }
+}
+
+// --- Reports
+
+std::string BlockCluster::replay() const { return fmt::format(" [schedule {}]", kernel_->options.str()); }
+
+// "32 threads, first (0,0,0), wait in ...; 0 threads have ended; block (0,0,0) | ...": blocks that wait alike together.
+std::string BlockCluster::waiting() const {
+  std::map<std::string, std::string> blocks;
+  for (int r = 0; r < size_; ++r) {
+    std::string& names = blocks[blocks_[r]->waiting()];
+    names += (names.empty() ? "" : " ") + blocks_[r]->name();
+  }
+  std::string text;
+  for (const auto& [what, names] : blocks) {
+    text += fmt::format("{}{}; block {}", text.empty() ? "" : " | ", what, names);
+  }
+  return text;
+}
+
+}  // namespace ladder::simt

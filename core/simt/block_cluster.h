@@ -1,0 +1,95 @@
+// Runs the threads of one thread-block cluster as fibers on the calling OS thread, one at a time, in the order a Schedule
+// asks for. A block that was launched without a cluster is a cluster of one.
+//
+// A fiber runs until it waits: for a block barrier, for the other lanes of a warp collective, for an event of the
+// asynchronous units or of the cluster's barrier, or for ever, because it has ended. Then the scheduler picks another one
+// that can run. If none can and some still wait, the kernel is deadlocked, and who waits where is the report.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/simt/cluster_clock.h"
+#include "core/simt/fiber.h"
+#include "core/simt/options.h"
+#include "core/simt/random.h"
+
+namespace ladder::simt {
+
+class BlockCluster {
+ public:
+  struct Kernel {
+    void (*body)(void*);
+    void* context;
+    Launch launch;
+    Options options;
+    void* end;  // ThreadSanitizer: every thread's end is ordered before whoever acquires this
+  };
+
+  BlockCluster();
+  ~BlockCluster();
+
+  // Runs the whole cluster; throws what its first failing thread threw.
+  void run(const Kernel& kernel, uint3 cluster_idx);
+
+  int size() const { return size_; }
+  Block& block(int rank) const { return *blocks_[rank]; }
+  int num_stacks() const;  // that it holds
+
+  // For the blocks.
+  const Kernel& kernel() const { return *kernel_; }
+  // Lets the next thread that can run go on, or the scheduler if there is none or the cluster has failed. Returns when it
+  // is the caller's turn again.
+  void leave(Side& from);
+  bool idle() const;  // no thread can run
+  void fail(std::exception_ptr error) { error_ = std::move(error); }
+  std::string replay() const;
+
+  // barrier.cluster, by the running thread.
+  void arrive(Where where);
+  void wait(Where where);
+  // A thread of the cluster ends.
+  void note_end(const Fiber& fiber);
+  // What the barrier waits for if `event` is it, for reports; else empty.
+  std::string outstanding(const void* event) const;
+
+  // The block in whose shared memory `address` lies; null if in none's.
+  Block* owner(const void* address) const;
+
+ private:
+  // All threads arrive once in a phase; then the next begins.
+  struct Barrier {
+    unsigned phase = 0;
+    int num_arrived = 0;
+    int num_absent = 0;        // threads that ended and did not arrive in this phase
+    Where where;               // of the latest arrival
+    ClusterClock released[2];  // of this phase and the last one, which some may not have left yet
+    char sync[2];              // the same for ThreadSanitizer
+  };
+
+  static void enter(boost::context::detail::transfer_t from);
+  void switch_sides(Side& from, Side& to);
+  Fiber* pick();
+  Block* pick_block();
+  bool let_copies_land(Block& block);  // false if that failed
+  int num_threads() const;
+  std::string waiting() const;
+
+  const Kernel* kernel_ = nullptr;
+  std::vector<std::unique_ptr<Block>> blocks_;  // the first size_ of them are the cluster
+  int size_ = 0;
+  int greedy_block_ = 0;
+  Random random_{0};  // which block is next; each block draws for its own threads
+  Barrier barrier_;
+  std::exception_ptr error_;
+
+  Side scheduler_;
+  int turn_ = 0;             // which of every fiber's ThreadSanitizer fibers this cluster uses
+  char start_ = 0;           // ThreadSanitizer: a cluster's beginning is ordered before all its threads
+  Side* leaving_ = nullptr;  // the side that the switch in progress leaves
+};
+
+}  // namespace ladder::simt
