@@ -238,6 +238,7 @@ int run(const char* layer, int argc, char** argv) {
                                                        .judged = options.mode != Mode::unchecked,
                                                        .timed = options.mode != Mode::check && !Timer::unavailable(),
                                                        .samples = options.samples,
+                                                       .handicap = options.handicap,
                                                        .search = options.opponent_search});
     if (session->calibration()) print_calibration(people, *session->calibration());
   }

@@ -46,6 +46,7 @@ struct Words {
   std::string record;
   bool resume = false;
   int samples = 30;
+  std::optional<double> handicap_percent;
   std::string opponent = "all";
   std::string results;
 };
@@ -196,6 +197,10 @@ void add_options(CLI::App& app, Words& words) {
   app.add_flag("--time", words.time, "check and time: the default on a GPU");
   app.add_flag("--unchecked", words.unchecked,
                "cold samples and a digest of the output, without judge or opponent: for comparing two builds");
+  app.add_option("--handicap", words.handicap_percent,
+                 "with --unchecked: a kernel behind each sample's own spins for so many percent of it, to show what a "
+                 "comparison can see")
+      ->check(CLI::Range(0.0, 1000.0));
   app.add_flag("--once", words.once, "exactly one launch, in an NVTX range, for a profiler; not checked, not timed");
   app.add_flag("--list", words.list, "list the versions and leave");
   app.add_flag("--environment", words.environment, "print what a record would say of this machine and build");
@@ -265,6 +270,10 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   options.resume = words.resume;
   if (options.resume && options.record.empty()) throw UsageError("--resume needs the --record FILE to go on with");
   options.samples = words.samples;
+  if (words.handicap_percent) {
+    if (!words.unchecked) throw UsageError("--handicap makes no figure: it needs --unchecked");
+    options.handicap = *words.handicap_percent / 100;
+  }
   if (!options.schedule.empty()) backend::set_schedule(options.schedule);
   return options;
 }

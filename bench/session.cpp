@@ -244,13 +244,28 @@ std::shared_ptr<const Judged> Session::unjudged(const Case& c) {
   return unjudged_;
 }
 
+Work Session::handicapped(const Work& work) {
+  const auto delayed = [&](double seconds) -> Work {
+    return [work, delay = timer_->delay(seconds)](Stream stream) {
+      work(stream);
+      delay(stream);
+    };
+  };
+  constexpr int kSamples = 15;
+  timer_->run(delayed(0));
+  std::vector<double> seconds;
+  for (int i = 0; i < kSamples; ++i) seconds.push_back(timer_->cold(delayed(0)).seconds);
+  return delayed(*options_.handicap * median(seconds));
+}
+
 void Session::time(const Version& v, const Case& plain, Rival& rival, Result& result) {
   const Case c = v.judged_as(plain);
   const auto normal = options_.judged ? judged(c, Pattern::normal, options_.seed) : unjudged(plain);
   const auto integer = options_.judged ? judged(c, Pattern::integer, options_.seed) : nullptr;
   DeviceTensors tensors(c, normal->inputs, v.workspace_bytes(c));
   const Snapshot snapshot(c, tensors.pointers());
-  const Work version_work = [&](Stream stream) { v.launch(c, tensors.pointers(), tensors.workspace(), stream); };
+  const Work plain_work = [&](Stream stream) { v.launch(c, tensors.pointers(), tensors.workspace(), stream); };
+  const Work version_work = options_.handicap ? handicapped(plain_work) : plain_work;
   const Work best_work = [&](Stream stream) { rival.opponent->launch(stream); };
   const Work heuristic_work = [&](Stream stream) { rival.opponent->launch_heuristic(stream); };
   for (const Work& work : {version_work, snapshot.take()}) timer_->run(work);

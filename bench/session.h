@@ -52,6 +52,9 @@ struct SessionOptions {
   bool judged = true;  // else nothing is compared with anything, and nothing passes
   bool timed = true;   // else only checked
   int samples = 30;
+  // Not to be judged: every cold sample of a version is made to last this share longer by a spinning kernel behind its own,
+  // which at 0 spins for no time.
+  std::optional<double> handicap = {};
   Search search = Search::all;
 };
 
@@ -72,6 +75,7 @@ class Session {
   void run_judged(const Version& v, const Case& c, Result& result);
   void run_unjudged(const Version& v, const Case& c, Result& result);
   std::shared_ptr<const Judged> unjudged(const Case& c);
+  Work handicapped(const Work& work);
   Rival& rival_for(const Case& c);
   void time(const Version& v, const Case& c, Rival& rival, Result& result);
 

@@ -65,6 +65,9 @@ class Timer {
   // copies is what the work had written by then.
   Sample cold(const Work& work, const Work& after = {});
 
+  // A kernel that spins for so long at the highest clock seen.
+  Work delay(double seconds) const;
+
   // A device copy, to be used as `after`.
   static Work copy(void* to, const void* from, std::size_t bytes);
 

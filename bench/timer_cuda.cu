@@ -55,6 +55,12 @@ __global__ void spin_kernel(volatile Gate* gate, unsigned long long ns) {
   gate->spun_ns = now - start;
 }
 
+__global__ void delay_kernel(long long cycles) {
+  const long long start = clock64();
+  while (clock64() - start < cycles) {
+  }
+}
+
 // Counts SM cycles between two ticks of the global timer, which may tick as seldom as every microsecond.
 __global__ void clock_kernel(volatile Gate* gate) {
   constexpr unsigned long long kSpanNs = 20'000;
@@ -246,6 +252,11 @@ const Calibration& Timer::calibration() const { return impl_->calibration; }
 void Timer::run(const Work& work) {
   work(impl_->stream);
   backend::synchronize();
+}
+
+Work Timer::delay(double seconds) const {
+  const auto cycles = static_cast<long long>(seconds * impl_->calibration.sm_clock_hz);
+  return [cycles](Stream stream) { delay_kernel<<<1, 1, 0, stream>>>(cycles); };
 }
 
 Work Timer::copy(void* to, const void* from, std::size_t bytes) {

@@ -63,7 +63,7 @@ arguments = sys.argv[1:]
 here = pathlib.Path({folder!r})
 behaviour = json.loads((here / "behaviour.json").read_text())
 if "--help" in arguments:
-    print("--check --once" + ("" if behaviour.get("old") else " --unchecked"))
+    print("--check --once" + ("" if behaviour.get("old") else " --unchecked --handicap"))
     sys.exit(0)
 calls = here / "calls"
 with open(calls, "a") as file:

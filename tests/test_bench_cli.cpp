@@ -55,6 +55,7 @@ TEST(BenchCli, WrongUsageIsOneLineThatNamesWhatWouldBeRight) {
   expect_usage_error({"--dtype", "fp16", "--problem", "n1 h1 w1 c1 k1 bf16"}, {"fp16", "contradicts"});
   expect_usage_error({"--set", "ci", "--problem", kSmall}, {"--problem", "--set"});
   expect_usage_error({"--check", "--once"}, {"--check", "--once"});
+  expect_usage_error({"--handicap", "2", "--version", "1"}, {"--handicap", "--unchecked"});
   expect_usage_error({"--unchecked", "--once"}, {"--unchecked", "--once"});
   expect_usage_error({"--device", "tpu"}, {"tpu", "gpu", "emulator"});
   expect_usage_error({"--opponent", "nobody"}, {"nobody", "heuristic"});

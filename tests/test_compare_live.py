@@ -1,4 +1,4 @@
-"""./ladder compare --live with a fake benchmark: interleaving, confirmation, interruption; worktrees; the handicap."""
+"""./ladder compare --live with a fake benchmark: interleaving, confirmation, interruption; worktrees."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 import comparison_fixtures as fixtures  # noqa: E402
-from compare import handicap, live, sides, trees  # noqa: E402
+from compare import live, sides, trees  # noqa: E402
 from compare import main as compare_main  # noqa: E402
 from door import device, paths, say  # noqa: E402
 from door.errors import Failure, UsageError  # noqa: E402
@@ -156,9 +156,11 @@ class Live(unittest.TestCase):
         self.behave(1, factor={"1": 1.05, "2": 1.05})
         _, report = self.compare("--handicap", "5")
         (note,) = report["notes"]
-        self.assertRegex(note, r"^handicap: B was slowed by 5 % on purpose \(the middle of what was measured: "
-                               r"\+(4\.9|5\.0|5\.1) %\); 4 of 4 kernels are called SLOW$")
-        self.assertIn("--live bbbbbbbbbb --handicap 5 toy", report["comparisons"][0]["reproduce"])
+        self.assertRegex(note, r"^handicap: every sample of B lasts 5 % longer on purpose \(the middle of what was "
+                               r"measured: \+(4\.9|5\.0|5\.1) %\); 4 of 4 kernels are called SLOW$")
+        self.assertEqual([calls[-1][calls[-1].index("--handicap") + 1] for calls in (self.calls(0), self.calls(1))],
+                         ["0", "5"])
+        self.assertIn("--live aaaaaaaaaa --handicap 5 toy", report["comparisons"][0]["reproduce"])
 
     def test_keep_holds_every_sample(self):
         file = self.root / "kept.json"
@@ -257,8 +259,8 @@ class Trees(unittest.TestCase):
         self.git("commit", "-q", "-m", "one")
         return self.git("rev-parse", "HEAD")
 
-    def checkout(self, ref, percent=None):
-        return trees.checkout(self.root, self.private, trees.find(self.root, ref), percent)
+    def checkout(self, ref):
+        return trees.checkout(self.root, self.private, trees.find(self.root, ref))
 
     def test_a_tree_is_that_commit_and_the_checkout_stays_as_it_is(self):
         self.kernel.write_text("edited")
@@ -293,17 +295,6 @@ class Trees(unittest.TestCase):
             self.checkout(self.first)
         self.assertTrue((stranger / "precious").exists())
 
-    def test_a_handicapped_tree_is_another_one(self):
-        slow = self.checkout(self.first, 2.5)
-        text = (slow / "dev/toy/v01.cu").read_text()
-        self.assertIn("LadderHandicap", text)
-        self.assertIn("* 250 / 10000", text)
-        plain = self.checkout(self.first)
-        self.assertNotIn("LadderHandicap", (plain / "dev/toy/v01.cu").read_text())
-        stamp = (slow / "dev/toy/v01.cu").stat().st_mtime_ns
-        self.assertEqual(self.checkout(self.first, 2.5), slow)
-        self.assertEqual((slow / "dev/toy/v01.cu").stat().st_mtime_ns, stamp)  # nothing is compiled again
-
     def state(self, folder):
         source = trees.find(self.root, str(folder))
         return source.commit, source.dirty
@@ -324,10 +315,6 @@ class Trees(unittest.TestCase):
         self.assertEqual(self.checkout(str(other)), tree)
         self.assertEqual(sorted(path.name for path in (tree / "core").iterdir()), ["b.h"])
         self.assertEqual((tree / "dev/toy/v01.cu").stat().st_mtime_ns, stamp)
-        slow = self.checkout(str(other), 2)
-        self.assertIn("LadderHandicap", (slow / "dev/toy/v01.cu").read_text())
-        self.assertNotEqual(trees.fingerprint(slow), trees.fingerprint(tree))
-        self.assertNotIn("LadderHandicap", (other / "dev/toy/v01.cu").read_text())
 
     def test_this_very_tree_can_be_the_other_side(self):
         self.assertEqual(trees.fingerprint(self.checkout(str(self.root))), trees.fingerprint(self.root))
@@ -344,68 +331,6 @@ class Trees(unittest.TestCase):
                 trees.find(self.root, wrong)
         with self.assertRaisesRegex(UsageError, "no git"):
             trees.find(self.root.parent, "HEAD")
-
-
-TRICKY = """\
-// __global__ void in_a_comment() {
-/* __global__ void in_another() { */
-#define KERNEL __global__ void in_a_macro() { \\
-  more(); }
-const char* text = "__global__ void in_a_string() {";
-const char* raw = R"x(__global__ void in_a_raw_string() { )")x";
-constexpr int kBig = 1'000'000;
-__global__ void declared(int n);
-template <class T, int kN = sizeof(T{})>
-__global__ void __launch_bounds__(kThreads, (kN > 2 ? 2 : 1))
-    defined(const T* x,  // a comment with a {
-            Problem p = {1, 2}, void (*f)(int) = nullptr) {
-  if (threadIdx.x > 3) return;
-}
-template __global__ void defined<float>(const float*, Problem, void (*)(int));
-static __global__ void
-second(char c = '{')
-{
-}
-__device__ void no_kernel() {}
-"""
-
-
-class Handicap(unittest.TestCase):
-    def test_only_bodies_of_kernels_are_changed(self):
-        slowed, count = handicap.insert(TRICKY, 2)
-        self.assertEqual(count, 2)
-        self.assertEqual(slowed.count("LadderHandicap {"), 2)
-        added = handicap._statement(2)
-        self.assertIn("void (*f)(int) = nullptr) { " + added, slowed)
-        self.assertIn("second(char c = '{')\n{ " + added, slowed)
-        self.assertEqual(slowed.replace(" " + added, ""), TRICKY)
-
-    def test_every_kernel_of_the_tree_is_found(self):
-        files = [path for path in (ROOT / "dev").rglob("v[0-9][0-9]_*.cu")]
-        self.assertGreater(len(files), 5)
-        for path in files:
-            text = path.read_text()
-            slowed, count = handicap.insert(text, 3)
-            self.assertEqual(count, text.count("__global__"), path)
-            self.assertEqual(slowed.count("ladder_handicap;"), count)
-
-    def test_a_tree_without_kernels(self):
-        with tempfile.TemporaryDirectory() as folder:
-            with self.assertRaisesRegex(Failure, "no __global__ function"):
-                handicap.apply(Path(folder), 2)
-
-    def test_the_compiler_takes_it(self):
-        nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
-        if not nvcc:
-            self.skipTest("no nvcc")
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "v01.cu"
-            slowed, _ = handicap.insert((ROOT / "dev/conv3x3/fprop/v01_naive.cu").read_text(), 2)
-            source.write_text(slowed)
-            command = [nvcc, "-std=c++20", "-arch=sm_90a", f"-I{ROOT}", "-ptx", str(source), "-o", f"{source}.ptx"]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            self.assertEqual(done.returncode, 0, done.stdout)
-            self.assertIn("%clock64", Path(f"{source}.ptx").read_text())
 
 
 if __name__ == "__main__":

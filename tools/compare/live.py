@@ -1,8 +1,8 @@
 """`./ladder compare --live REF`: two programs, built from two commits, run in turn on one GPU.
 
 A repetition is a process of each side, A B then B A then A B, so whatever drifts drifts for both, and memory placement,
-the part of noise that lasts as long as a process, is drawn anew every time. A is REF, B this tree; with --handicap A is
-this tree and B a slowed REF, so that the slowed side is the newer one.
+the part of noise that lasts as long as a process, is drawn anew every time. A is REF, B this tree. With --handicap both
+sides launch a kernel behind each sample's own that spins: A's for no time, B's for so many percent of the sample.
 """
 
 import hashlib
@@ -86,7 +86,7 @@ def measure(both, jobs, options, folder):
     shutil.rmtree(folder)
     a, b = ({"name": side.name, "commit": side.commit, "dirty": side.dirty} for side in both)
     handicap = f" --handicap {options.handicap:g}" if options.handicap else ""
-    ref = both[1 if options.handicap else 0].ref + handicap
+    ref = both[0].ref + handicap
     return report.Report("live", a, b, records.worst_first(comparisons), notes,
                          lambda comparison: command_of(ref, comparison.key))
 
@@ -110,6 +110,8 @@ def jobs_of(passes, options):
         if value:
             arguments += [flag, value]
     chosen = [path for path in passes if not options.pass_name or path.endswith("/" + options.pass_name)]
+    if options.version and len(chosen) > 1:
+        raise UsageError(f"--version needs --pass, as each numbers its own: {', '.join(chosen)}")
     if not chosen:
         raise UsageError(f"no pass '{options.pass_name}' there; there are: {', '.join(passes) or 'none'}")
     return [Job(path, tuple(sorted(options.version or ())), tuple(arguments)) for path in chosen]
@@ -155,7 +157,10 @@ class _Plan:
                     if whole:
                         self._step(what, 0.0)
                         continue
-                    self._run(at, job, ["--unchecked", "--samples", str(self.options.samples)], files[at], what)
+                    flags = ["--unchecked", "--samples", str(self.options.samples)]
+                    if self.options.handicap is not None:
+                        flags += ["--handicap", f"{(0, self.options.handicap)[at]:g}"]
+                    self._run(at, job, flags, files[at], what)
                 for at, file in enumerate(files):
                     for result in _results(file):
                         found.setdefault(result.key, ([None] * count, [None] * count))[at][repetition] = result
@@ -316,8 +321,8 @@ def _notes(both, comparisons, first_calls, options):
     if options.handicap:
         slow = sum(comparison.verdict.status == rule.SLOW for comparison in comparisons)
         middle = rule.percent(statistics.median(ratios)) if ratios else "none"
-        notes.append(f"handicap: B was slowed by {options.handicap:g} % on purpose (the middle of what was measured: "
-                     f"{middle}); {slow} of {len(ratios)} kernels are called SLOW")
+        notes.append(f"handicap: every sample of B lasts {options.handicap:g} % longer on purpose (the middle of what was "
+                     f"measured: {middle}); {slow} of {len(ratios)} kernels are called SLOW")
     elif both[0].fingerprint == both[1].fingerprint:
         notes.append(f"A/A: the same sources on both sides, {len(ratios)} comparisons, {calls} false calls "
                      f"({first_calls} before the second run)")

@@ -144,11 +144,11 @@ def _options(arguments):
     group.add_argument("--set", dest="set_name", metavar="SET", help="of problems (default: the benchmark's)")
     group.add_argument("--repetitions", type=_at_least(1), default=rule.LEAST_REPETITIONS, metavar="N",
                        help="processes a side (default: 9, the fewest that give a verdict)")
-    group.add_argument("--samples", type=_at_least(1), default=15, metavar="N",
-                       help="cold samples in each (default: 15)")
+    group.add_argument("--samples", type=_at_least(1), default=30, metavar="N",
+                       help="cold samples in each (default: 30)")
     group.add_argument("--seed", type=_at_least(0), default=20261120, help="of the inputs, the same for both sides")
     group.add_argument("--handicap", type=_percent, metavar="PERCENT",
-                       help="slow REF's kernels by so much and let it be B: shows what this tool can see")
+                       help="make every sample of this tree's last so much longer: shows what this tool can see")
     group.add_argument("--no-check", action="store_true", help="do not check values first")
     group.add_argument("--keep", metavar="FILE", help="every sample with the verdicts, as JSON")
     group.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run")

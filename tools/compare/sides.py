@@ -30,9 +30,9 @@ class Side:
 
 
 def built(source, layers, percent):
-    """A and B: `source` (a trees.Source) and this tree; with a handicap of `percent`, this tree and the slowed one."""
+    """A and B: `source` (a trees.Source) and this tree, which is to be slowed by `percent` if that is given."""
     here = trees.find(paths.ROOT, str(paths.ROOT))
-    other = trees.checkout(paths.ROOT, paths.PRIVATE, source, percent)
+    other = trees.checkout(paths.ROOT, paths.PRIVATE, source)
     shared = [layer for layer in layers if (other / "bench" / f"bench_{layer}.cpp").exists()]
     if not shared:
         raise UsageError(f"{source.name} has no benchmark of {', '.join(layers)}")
@@ -49,10 +49,9 @@ def built(source, layers, percent):
         programs = {layer: tree / "build" / "cuda" / f"bench_{layer}" for layer in shared}
         return Side(name, which.ref, which.commit, which.dirty, trees.fingerprint(tree), tree, programs)
 
-    ours = side(f"this tree, {here.commit[:10]}{' with uncommitted changes' if here.dirty else ''}", here, paths.ROOT)
-    if percent is None:
-        return side(source.name, source, other), ours
-    return ours, side(f"{source.name}, slowed by {percent:g} % on purpose", source, other)
+    state = " with uncommitted changes" if here.dirty else ""
+    slowed = f", slowed by {percent:g} % on purpose" if percent is not None else ""
+    return side(source.name, source, other), side(f"this tree, {here.commit[:10]}{state}{slowed}", here, paths.ROOT)
 
 
 def passes(tree):
@@ -72,8 +71,9 @@ def require_new_enough(side):
                                   env=tools.environment())
         except OSError as error:
             raise Failure(f"{side.name}: cannot run {program}: {error.strerror}") from None
-        if "--unchecked" not in done.stdout:
-            raise Failure(f"{side.name} is too old to be compared live: its {program.name} has no --unchecked")
+        for flag in ("--unchecked", "--handicap"):
+            if flag not in done.stdout:
+                raise Failure(f"{side.name} is too old to be compared live: its {program.name} has no {flag}")
 
 
 def _build_other(tree, name, targets):

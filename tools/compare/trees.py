@@ -11,10 +11,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from door import lock, paths
+from door import lock
 from door.errors import Failure, UsageError
-
-from . import handicap
 
 # What .ladder holds of its own at run time; all the rest is downloads.
 _NOT_SHARED = ("trees", "comparisons")
@@ -47,15 +45,15 @@ def find(root, ref):
     return Source(f"{ref} ({sha[:10]})", sha[:10], sha, False)
 
 
-def checkout(root, private, source, percent=None):
-    """A folder with the sources of `source`, slowed by `percent` if that is given."""
+def checkout(root, private, source):
+    """A folder with the sources of `source`."""
     name = source.commit[:12] if source.folder is None else f"copy-{_hash(str(source.folder).encode())[:12]}"
-    tree = private / "trees" / (name if percent is None else f"{name}-{percent:g}-percent-slower")
+    tree = private / "trees" / name
     with lock.held(private / "trees.lock"):
         if source.folder is not None:
-            _copy(source.folder, tree, percent)
-        elif not _is_fresh(tree, source.commit, percent):
-            _worktree(root, tree, source.commit, percent)
+            _copy(source.folder, tree)
+        elif not _is_fresh(tree, source.commit):
+            _worktree(root, tree, source.commit)
         _share(private, tree / private.name)
     return tree
 
@@ -75,37 +73,20 @@ def _state(folder):
         return os.environ.get("LADDER_COMMIT") or "unknown", os.environ.get("LADDER_DIRTY", "1") != "0"
 
 
-def _worktree(root, tree, sha, percent):
+def _worktree(root, tree, sha):
     _remove(root, tree)
     _git(root, "worktree", "prune")
     _git(root, "worktree", "add", "--detach", "--force", str(tree), sha)
-    if percent is not None:
-        handicap.apply(tree / paths.DEV.name, percent)
-        _mark(tree).parent.mkdir()
-        _mark(tree).write_text(_changes(tree), encoding="utf-8")
 
 
-def _is_fresh(tree, sha, percent):
+def _is_fresh(tree, sha):
     """Whether `tree` is what an earlier run left, untouched since."""
     if not (tree / ".git").exists():
         return False
     try:
-        if _git(tree, "rev-parse", "HEAD") != sha:
-            return False
-        if percent is None:
-            return _git(tree, "status", "--porcelain") == ""
-        return _mark(tree).exists() and _mark(tree).read_text(encoding="utf-8") == _changes(tree)
+        return _git(tree, "rev-parse", "HEAD") == sha and _git(tree, "status", "--porcelain") == ""
     except Failure:
         return False
-
-
-def _mark(tree):
-    """Holds what the handicap changed, written when it was complete."""
-    return tree / ".ladder" / "handicap.diff"
-
-
-def _changes(tree):
-    return _git(tree, "diff", "HEAD")
 
 
 def _remove(root, tree):
@@ -117,7 +98,7 @@ def _remove(root, tree):
         raise Failure(f"{tree} is in the way and git does not know it as a worktree: remove it") from None
 
 
-def _copy(folder, tree, percent):
+def _copy(folder, tree):
     """Makes `tree` a copy of the sources in `folder`; what stays the same keeps its date, so builds are short."""
     fresh = tree.with_name(tree.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -125,8 +106,6 @@ def _copy(folder, tree, percent):
         (fresh / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / name, fresh / name)
         shutil.copymode(folder / name, fresh / name)
-    if percent is not None:
-        handicap.apply(fresh / paths.DEV.name, percent)
     wanted = set(_files(fresh))
     for name in wanted | (set(_files(tree)) if tree.exists() else set()):
         if name not in wanted:
