@@ -64,7 +64,7 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A..
   cudaLaunchAttribute attribute{};
   if (cluster_blocks != 1) {
     const std::string refusal = cluster_refusal(config.grid, config.cluster);
-    LADDER_CHECK(refusal.empty(), "invalid launch: " + refusal);
+    if (!refusal.empty()) throw Failure(refusal);
     if (cluster_blocks > kMostPortableClusterBlocks) {
       LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     }

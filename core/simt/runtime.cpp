@@ -111,7 +111,7 @@ void check(const Launch& launch) {
   if (smem > SharedMemory::kMostBytes) {
     fail(fmt::format("{} bytes of dynamic shared memory; at most {} are allowed", smem, SharedMemory::kMostBytes));
   }
-  if (const std::string refusal = cluster_refusal(grid, cluster); !refusal.empty()) fail(refusal);
+  if (const std::string refusal = cluster_refusal(grid, cluster); !refusal.empty()) throw Fault(refusal);
 }
 
 // The order in which clusters begin: a GPU promises none.

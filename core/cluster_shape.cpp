@@ -1,0 +1,23 @@
+#include "core/cluster_shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ladder {
+
+std::string cluster_refusal(dim3 grid, dim3 cluster) {
+  constexpr unsigned kMostBlocks = 16;  // compute capability 9.0, opted in
+  const auto [low, high] = std::minmax({cluster.x, cluster.y, cluster.z});
+  if (low == 0 || high > kMostBlocks || cluster.x * cluster.y * cluster.z > kMostBlocks) {
+    return fmt::format("invalid launch: a cluster of ({},{},{}) blocks; 1 to {} are allowed", cluster.x, cluster.y,
+                       cluster.z, kMostBlocks);
+  }
+  if (grid.x % cluster.x != 0 || grid.y % cluster.y != 0 || grid.z % cluster.z != 0) {
+    return fmt::format("invalid launch: a grid of ({},{},{}) blocks is not a multiple of its clusters of ({},{},{})",
+                       grid.x, grid.y, grid.z, cluster.x, cluster.y, cluster.z);
+  }
+  return {};
+}
+
+}  // namespace ladder
