@@ -37,12 +37,12 @@ struct SplitPlan {
 };
 
 // The split of `units` among the blocks of each of `tiles` tiles that takes the least time: whole waves of blocks, and
-// every split's row of partial sums written and read once more.
-inline SplitPlan plan_split(const Problem& p, int units, int tiles, const BlockCost& cost) {
+// every split's row of `row` partial sums written and read once more.
+inline SplitPlan plan_split(int row, int units, int tiles, const BlockCost& cost) {
   constexpr double kBytesPerNs = 3000;  // of partial sums through L2
   constexpr int kMostWaves = 3;
   const int slots = backend::device().num_sms * cost.blocks_per_sm;
-  const double row_ns = 8.0 * partial_row(p) / kBytesPerNs;
+  const double row_ns = 8.0 * row / kBytesPerNs;
   SplitPlan best{};
   for (int splits = 1; splits <= units && (splits == 1 || (splits - 1) * tiles < kMostWaves * slots); ++splits) {
     const int each = ceil_div(units, splits);
@@ -57,37 +57,60 @@ inline std::size_t partial_bytes(const Problem& p, const Split& split) {
   return sizeof(float) * split.splits * partial_row(p);
 }
 
-// Adds the partial sums: a block has 32 runs of four outputs and eight threads for each, which add every eighth split
-// and then each other's sums, in order.
+// kVec elements to shared memory as they came, for what has the reduction outermost needs no transposing.
+template <int kVec>
+__device__ __forceinline__ void put_run(float* to, const float (&run)[kVec]) {
+  if constexpr (kVec == 4) {
+    *reinterpret_cast<float4*>(to) = {run[0], run[1], run[2], run[3]};
+  } else {
+    *to = run[0];
+  }
+}
+
+// Adds rows of partial sums: a block of 256 threads takes 32 runs of four sums, with eight threads for each, which add
+// every eighth row and then each other's sums, in order. Only the threads of group 0 return the run's sums.
 constexpr int kReduceRuns = 32;
 constexpr int kReduceGroups = 8;
+constexpr int kReduceThreads = kReduceRuns * kReduceGroups;
 
-template <class T>
-__global__ void __launch_bounds__(kReduceRuns* kReduceGroups)
-    conv3x3_wgrad_reduce_kernel(Problem p, int splits, const float* partial, T* dw, float* dbias) {
+struct RowSums {
+  int index;    // of the first sum in its row
+  bool holder;  // whether this thread has them
+  float4 sum;
+};
+
+__device__ __forceinline__ RowSums sum_rows(const float* partial, int rows, int row) {
   LADDER_SHARED(float4, sums, [kReduceGroups][kReduceRuns]);
   const int run = threadIdx.x % kReduceRuns;
   const int group = threadIdx.x / kReduceRuns;
-  const int row = partial_row(p);
   const int index = (blockIdx.x * kReduceRuns + run) * 4;
 
   float4 sum{0, 0, 0, 0};
   if (index < row) {
 #pragma unroll 8
-    for (int split = group; split < splits; split += kReduceGroups) {
-      const float4 v = *reinterpret_cast<const float4*>(partial + static_cast<long long>(split) * row + index);
+    for (int i = group; i < rows; i += kReduceGroups) {
+      const float4 v = *reinterpret_cast<const float4*>(partial + static_cast<long long>(i) * row + index);
       sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
     }
   }
   sums[group][run] = sum;
   __syncthreads();
-  if (group > 0 || index >= row) return;
+  if (group > 0 || index >= row) return {index, false, sum};
 #pragma unroll
   for (int g = 1; g < kReduceGroups; ++g) {
     const float4 v = sums[g][run];
     sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
   }
+  return {index, true, sum};
+}
 
+inline unsigned reduce_blocks(int row) { return static_cast<unsigned>(ceil_div(row, 4 * kReduceRuns)); }
+
+template <class T>
+__global__ void __launch_bounds__(kReduceThreads)
+    conv3x3_wgrad_reduce_kernel(Problem p, int splits, const float* partial, T* dw, float* dbias) {
+  const auto [index, holder, sum] = sum_rows(partial, splits, partial_row(p));
+  if (!holder) return;
   const float values[4] = {sum.x, sum.y, sum.z, sum.w};
   const int weights = 9 * p.c * p.k;
 #pragma unroll
@@ -100,9 +123,8 @@ __global__ void __launch_bounds__(kReduceRuns* kReduceGroups)
 
 template <class T>
 void launch_reduce(const Problem& p, const Split& split, const float* partial, const Wgrad::Tensors& t, Stream stream) {
-  const auto blocks = static_cast<unsigned>(ceil_div(partial_row(p), 4 * kReduceRuns));
-  ladder::launch(conv3x3_wgrad_reduce_kernel<T>, {.grid = blocks, .block = kReduceRuns * kReduceGroups}, stream, p,
-                 split.splits, partial, static_cast<T*>(t.dw), t.dbias);
+  ladder::launch(conv3x3_wgrad_reduce_kernel<T>, {.grid = reduce_blocks(partial_row(p)), .block = kReduceThreads},
+                 stream, p, split.splits, partial, static_cast<T*>(t.dw), t.dbias);
 }
 
 }  // namespace ladder::conv3x3

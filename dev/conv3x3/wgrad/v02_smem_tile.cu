@@ -80,7 +80,7 @@ int num_tiles(const Problem& p) { return ceil_div(p.k, kBlockM) * ceil_div(9 * p
 Split split_of(const Problem& p) {
   const int chunks = ceil_div(static_cast<int>(p.pixels()), kChunk);
   const BlockCost cost{.unit_ns = 4600, .start_ns = 2000, .blocks_per_sm = 8};
-  const Split split = plan_split(p, chunks, num_tiles(p), cost).split;
+  const Split split = plan_split(partial_row(p), chunks, num_tiles(p), cost).split;
   return {split.splits, split.each * kChunk};
 }
 

@@ -70,13 +70,6 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   auto put = [&](int stage) {
     float* const as = reinterpret_cast<float*>(as4[stage]) + row_a * kPitchM + load_m;
     float* const bs = reinterpret_cast<float*>(bs4[stage]) + row_b * kPitchN + load_n;
-    const auto put_run = [](float* to, const float(&run)[kVec]) {
-      if constexpr (Tile::kVec == 4) {
-        *reinterpret_cast<float4*>(to) = {run[0], run[1], run[2], run[3]};
-      } else {
-        *to = run[0];
-      }
-    };
 #pragma unroll
     for (int i = 0; i < kLoadsA; ++i) put_run(as + i * kRowStepA * kPitchM, a_next[i]);
 #pragma unroll
@@ -137,7 +130,7 @@ SplitPlan plan_of(const Problem& p) {
   constexpr double kFlopPerNs = 380;  // of an SM: 50 TFLOP/s over 132
   const double unit_ns = 2.0 * Tile::kBlockM * Tile::kBlockN * Tile::kChunk * Tile::kBlocksPerSm / kFlopPerNs;
   const int chunks = ceil_div(static_cast<int>(p.pixels()), Tile::kChunk);
-  SplitPlan plan = plan_split(p, chunks, num_tiles<Tile>(p),
+  SplitPlan plan = plan_split(partial_row(p), chunks, num_tiles<Tile>(p),
                               {.unit_ns = unit_ns, .start_ns = 3000, .blocks_per_sm = Tile::kBlocksPerSm});
   plan.split.each *= Tile::kChunk;
   return plan;

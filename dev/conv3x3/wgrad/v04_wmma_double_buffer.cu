@@ -187,7 +187,7 @@ Split split_of(const Problem& p) {
   constexpr int kChunk = Format<T>::kChunk;
   const int chunks = ceil_div(static_cast<int>(p.pixels()), kChunk);
   const BlockCost cost{.unit_ns = 2000, .start_ns = 4000, .blocks_per_sm = kBlocksPerSm<T, true>};
-  const Split split = plan_split(p, chunks, num_tiles(p), cost).split;
+  const Split split = plan_split(partial_row(p), chunks, num_tiles(p), cost).split;
   return {split.splits, split.each * kChunk};
 }
 

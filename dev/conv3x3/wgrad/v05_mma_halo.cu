@@ -224,7 +224,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 Split split_of(const Problem& p) {
   // A patch is 4.7 MFLOP in a block; an SM does about 2.5 MFLOP a microsecond in bf16, half in tf32.
   const double unit_ns = p.dtype == Dtype::tf32 ? 3600 : 1800;
-  return plan_split(p, num_patches(p), num_patch_tiles(p), {.unit_ns = unit_ns, .start_ns = 5000, .blocks_per_sm = 1})
+  return plan_split(partial_row(p), num_patches(p), num_patch_tiles(p),
+                    {.unit_ns = unit_ns, .start_ns = 5000, .blocks_per_sm = 1})
       .split;
 }
 

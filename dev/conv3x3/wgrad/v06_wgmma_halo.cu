@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 // A patch takes 3 x 4 wgmmas of 96 clocks at some 1.6 GHz.
 Split split_of(const Problem& p) {
   const BlockCost cost{.unit_ns = 720, .start_ns = 4000, .blocks_per_sm = 1};
-  return plan_split(p, num_patches(p), num_patch_tiles(p), cost).split;
+  return plan_split(partial_row(p), num_patches(p), num_patch_tiles(p), cost).split;
 }
 
 std::size_t workspace_bytes(const Problem& p) { return partial_bytes(p, split_of(p)); }

@@ -151,7 +151,7 @@ int num_tiles(const Problem& p) { return 3 * num_patch_tiles(p); }
 // A patch takes 4 wgmmas of 96 clocks, and 18 KB from L2 of which all SMs together get some 9 TB/s.
 Split split_of(const Problem& p) {
   const BlockCost cost{.unit_ns = 280, .start_ns = 4000, .blocks_per_sm = 1};
-  return plan_split(p, num_patches(p), num_tiles(p), cost).split;
+  return plan_split(partial_row(p), num_patches(p), num_tiles(p), cost).split;
 }
 
 std::size_t workspace_bytes(const Problem& p) { return partial_bytes(p, split_of(p)); }
