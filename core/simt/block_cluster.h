@@ -48,8 +48,8 @@ class BlockCluster {
   void fail(std::exception_ptr error) { error_ = std::move(error); }
   std::string replay() const;
 
-  // barrier.cluster, by the running thread.
-  void arrive(Where where);
+  // barrier.cluster, by the running thread. Without `release` it orders when blocks begin and end, and no accesses.
+  void arrive(bool release, Where where);
   void wait(Where where);
   // A thread of the cluster ends.
   void note_end(const Fiber& fiber);

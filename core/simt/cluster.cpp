@@ -12,7 +12,7 @@ namespace ladder::simt {
 
 // A GPU does not wait for threads that have ended (PTX ISA 9.7.13.4), so the barrier would order nothing for them; here it
 // is against the rules, as it is for __syncthreads.
-void BlockCluster::arrive(Where where) {
+void BlockCluster::arrive(bool release, Where where) {
   Fiber& self = running();
   Block& block = *self.block;
   if (self.arrived) block.fault("barrier.cluster.arrive: the thread arrived before and did not wait since", where);
@@ -24,7 +24,7 @@ void BlockCluster::arrive(Where where) {
   self.arrived = true;
   self.arrived_phase = barrier_.phase;
   barrier_.where = where;
-  sanitizer::release(&barrier_.sync[barrier_.phase % 2]);
+  if (release) sanitizer::release(&barrier_.sync[barrier_.phase % 2]);
   block.release(barrier_.released[barrier_.phase % 2]);
   if (++barrier_.num_arrived < num_threads()) return;
   ++barrier_.phase;
@@ -70,7 +70,10 @@ Block* BlockCluster::owner(const void* address) const {
   return nullptr;
 }
 
-void cluster_arrive(Where where) { detail::active("barrier.cluster.arrive", where).cluster().arrive(where); }
+void cluster_arrive(Where where) { detail::active("barrier.cluster.arrive", where).cluster().arrive(true, where); }
+void cluster_arrive_relaxed(Where where) {
+  detail::active("barrier.cluster.arrive", where).cluster().arrive(false, where);
+}
 void cluster_wait(Where where) { detail::active("barrier.cluster.wait", where).cluster().wait(where); }
 
 namespace detail {

@@ -59,6 +59,16 @@ __device__ __forceinline__ void cluster_arrive(LADDER_WHERE_ALONE) {
 #endif
 }
 
+// Arrives without making anything visible, which spares a wait for all of the thread's stores: where the barrier is only
+// to say that all blocks have started, or that all are done with each other's memory and may end.
+__device__ __forceinline__ void cluster_arrive_relaxed(LADDER_WHERE_ALONE) {
+#if defined(__CUDACC__)
+  LADDER_SM90(cuda::ptx::barrier_cluster_arrive(cuda::ptx::sem_relaxed));
+#else
+  simt::cluster_arrive_relaxed(where);
+#endif
+}
+
 __device__ __forceinline__ void cluster_wait(LADDER_WHERE_ALONE) {
 #if defined(__CUDACC__)
   LADDER_SM90(cuda::ptx::barrier_cluster_wait(cuda::ptx::sem_acquire));

@@ -152,6 +152,29 @@ TEST(Cluster, rings_exchange_4_8_and_16_bytes) {
   check_ring<uint4>();
 }
 
+// Barriers that only say who has started and who is done may be relaxed.
+__global__ void relaxed_kernel(int* out) {
+  LADDER_SHARED(int, inbox, [32]);
+  const unsigned i = threadIdx.x;
+  ptx::cluster_arrive_relaxed();
+  ptx::cluster_wait();
+  const unsigned other = ptx::cluster_size() - 1 - ptx::cluster_rank();
+  ptx::st_shared_cluster(ptx::mapa(&inbox[i], other), static_cast<int>(100 * blockIdx.x + i));
+  ptx::cluster_sync();
+  out[blockIdx.x * 32 + i] = ptx::ld_shared_cluster(ptx::mapa(&inbox[31 - i], other));
+  ptx::cluster_arrive_relaxed();
+  ptx::cluster_wait();
+}
+
+TEST(Cluster, relaxed_barriers_frame_the_accesses) {
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule, 2);
+    std::vector<int> out(8 * 32);
+    launch(relaxed_kernel, {8, 32, 0, 4}, nullptr, out.data());
+    for (int i = 0; i < 8 * 32; ++i) ASSERT_EQ(out[i], 100 * (i / 32) + 31 - i % 32) << schedule;
+  }
+}
+
 // All count in block 0's memory; every number is drawn once.
 __global__ void tickets_kernel(int* tickets, int* totals, float* sums) {
   LADDER_SHARED(int, next, );
