@@ -1,0 +1,153 @@
+// Clusters: ranks, distributed shared memory in every width, atomics, and mbarriers of other blocks. A GPU other than sm_90
+// has none of this: it dumps no values, which the comparison says.
+#include "dev/ptx/cluster.h"
+#include "tests/conformance/wrappers.h"
+
+namespace ladder::conformance {
+namespace {
+
+bool unavailable() { return backend::device().arch != 90; }
+
+// --- Ranks, in one to three dimensions
+
+__global__ void ranks_kernel(std::uint32_t* out) {
+  const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  if (threadIdx.x != 0) return;
+  out[2 * block] = ptx::cluster_rank();
+  out[2 * block + 1] = ptx::cluster_size();
+}
+
+Output ranks() {
+  if (unavailable()) return {.words = {}, .shape = {0}};
+  constexpr int kBlocks = 4 * 4 * 2;
+  const dim3 clusters[] = {1, 2, 4, dim3(2, 2), dim3(1, 4), dim3(2, 2, 2), dim3(1, 1, 2), dim3(4, 2)};
+  Output output{.words = {}, .shape = {8, kBlocks, 2}};
+  for (const dim3 cluster : clusters) {
+    DeviceArray<std::uint32_t> out(2 * kBlocks);
+    launch(ranks_kernel, {dim3(4, 4, 2), 32, 0, cluster}, nullptr, out.get());
+    for (const std::uint32_t word : out.to_host()) output.words.push_back(word);
+  }
+  return output;
+}
+
+LADDER_CONFORMS(cluster_ranks, ranks)
+
+// --- Every block reads all blocks' rows and stores its own into its right neighbour's memory
+
+constexpr int kThreads = 64;
+
+template <class T>
+__global__ void exchange_kernel(const T* in, T* out) {
+  LADDER_SHARED(T, row, [kThreads]);
+  LADDER_DYN_SMEM(smem);
+  T* const inbox = reinterpret_cast<T*>(smem);
+  const unsigned rank = ptx::cluster_rank();
+  const unsigned size = ptx::cluster_size();
+  const unsigned i = threadIdx.x;
+  const T own = in[blockIdx.x * kThreads + i];
+  row[i] = own;
+  ptx::cluster_sync();
+  ptx::st_shared_cluster(ptx::mapa(inbox, (rank + 1) % size) + static_cast<int>(kThreads - 1 - i), own);
+  ptx::cluster_arrive();
+  for (unsigned r = 0; r < size; ++r) {
+    out[(blockIdx.x * (size + 1) + r) * kThreads + i] = ptx::ld_shared_cluster(ptx::mapa(&row[(i + r) % kThreads], r));
+  }
+  ptx::cluster_wait();
+  out[(blockIdx.x * (size + 1) + size) * kThreads + i] = inbox[i];
+  ptx::cluster_arrive_relaxed();
+  ptx::cluster_wait();
+}
+
+template <class T, int kSize>
+Output exchange() {
+  if (unavailable()) return {.words = {}, .shape = {0}};
+  constexpr int kBlocks = 2 * kSize;
+  constexpr int kWords = sizeof(T) / 4;
+  DeviceArray<std::uint32_t> in(Inputs().words(kBlocks * kThreads * kWords));
+  DeviceArray<std::uint32_t> out(kBlocks * (kSize + 1) * kThreads * kWords);
+  launch(exchange_kernel<T>, {kBlocks, kThreads, kThreads * sizeof(T), kSize}, nullptr,
+         reinterpret_cast<const T*>(in.get()), reinterpret_cast<T*>(out.get()));
+  return {.words = out.to_host(), .shape = {kBlocks, kSize + 1, kThreads, kWords}};
+}
+
+LADDER_CONFORMS(cluster_exchange_4, (exchange<std::uint32_t, 8>))
+LADDER_CONFORMS(cluster_exchange_8, (exchange<uint2, 4>))
+LADDER_CONFORMS(cluster_exchange_16, (exchange<uint4, 2>))
+LADDER_CONFORMS(cluster_exchange_of_16_blocks, (exchange<std::uint32_t, 16>))
+
+// --- Atomics whose totals depend on no order; sums of floats are of small integers, hence exact
+
+__global__ void cluster_atomics_kernel(const std::uint32_t* in, std::uint32_t* out) {
+  LADDER_SHARED(unsigned, count, );
+  LADDER_SHARED(int, sum, );
+  LADDER_SHARED(float, total, );
+  if (threadIdx.x == 0) {
+    count = 0;
+    sum = 0;
+    total = 0;
+  }
+  ptx::cluster_sync();
+  const std::uint32_t x = in[blockIdx.x * kThreads + threadIdx.x];
+  const unsigned to = x % ptx::cluster_size();
+  ptx::atomic_add_shared_cluster(ptx::mapa(&count, to), 1u);
+  ptx::atomic_add_shared_cluster(ptx::mapa(&sum, to), static_cast<int>(x % 1000) - 500);
+  ptx::atomic_add_shared_cluster(ptx::mapa(&total, to), static_cast<float>(x % 64));
+  ptx::cluster_sync();
+  if (threadIdx.x == 0) {
+    out[3 * blockIdx.x] = count;
+    out[3 * blockIdx.x + 1] = static_cast<std::uint32_t>(sum);
+    out[3 * blockIdx.x + 2] = __float_as_uint(total);
+  }
+}
+
+Output cluster_atomics() {
+  if (unavailable()) return {.words = {}, .shape = {0}};
+  constexpr int kBlocks = 8;
+  DeviceArray<std::uint32_t> in(Inputs().words(kBlocks * kThreads)), out(3 * kBlocks);
+  launch(cluster_atomics_kernel, {kBlocks, kThreads, 0, 4}, nullptr, in.get(), out.get());
+  return {.words = out.to_host(), .shape = {kBlocks, 3}};
+}
+
+LADDER_CONFORMS(cluster_atomics, cluster_atomics)
+
+// --- Rows handed round the ring of blocks, ordered by mbarriers alone
+
+__global__ void mbarrier_ring_kernel(const std::uint32_t* in, int turns, std::uint32_t* out) {
+  LADDER_SHARED(ptx::Mbarrier, full, );   // the left neighbour has filled the slot
+  LADDER_SHARED(ptx::Mbarrier, empty, );  // the right neighbour's slot may be filled
+  LADDER_SHARED(std::uint32_t, slot, [kThreads]);
+  const unsigned size = ptx::cluster_size();
+  const unsigned right = (ptx::cluster_rank() + 1) % size;
+  const unsigned left = (ptx::cluster_rank() + size - 1) % size;
+  const unsigned i = threadIdx.x;
+  if (i == 0) {
+    ptx::mbarrier_init(&full, kThreads);
+    ptx::mbarrier_init(&empty, kThreads);
+    ptx::mbarrier_fence_init();
+  }
+  ptx::cluster_sync();
+  std::uint32_t value = in[blockIdx.x * kThreads + i];
+  for (int turn = 0; turn < turns; ++turn) {
+    ptx::mbarrier_wait_cluster(&empty, (turn + 1) % 2);
+    ptx::st_shared_cluster(ptx::mapa(slot, right) + static_cast<int>((i + 1) % kThreads), value);
+    ptx::mbarrier_arrive_cluster(ptx::mapa(&full, right));
+    ptx::mbarrier_wait_cluster(&full, turn % 2);
+    value = 3 * slot[i] + 1;
+    ptx::mbarrier_arrive_cluster(ptx::mapa(&empty, left));
+  }
+  out[blockIdx.x * kThreads + i] = value;
+  ptx::cluster_sync();
+}
+
+Output mbarrier_ring() {
+  if (unavailable()) return {.words = {}, .shape = {0}};
+  constexpr int kBlocks = 8;
+  DeviceArray<std::uint32_t> in(Inputs().words(kBlocks * kThreads)), out(kBlocks * kThreads);
+  launch(mbarrier_ring_kernel, {kBlocks, kThreads, 0, 4}, nullptr, in.get(), 13, out.get());
+  return {.words = out.to_host(), .shape = {kBlocks, kThreads}};
+}
+
+LADDER_CONFORMS(cluster_mbarrier_ring, mbarrier_ring)
+
+}  // namespace
+}  // namespace ladder::conformance
