@@ -1,5 +1,5 @@
 // Idea:   mma.sync with ldmatrix.trans on patches of 8 x 8 pixels: a block holds the sums of all nine taps, 64 output x 64
-//         input channels, and multiplies each patch of dy with nine shifted views of one halo of x, four stages ahead.
+//         input channels, and multiplies each patch of dy with nine shifted views of one halo of x, stages ahead.
 // Parent: v04.
 // Why:    v04 fetches each pixel of x nine times and reads each fragment of dy once a tap. Here a halo is fetched once, a
 //         fragment of dy meets nine of x, and a tap is a constant offset: with rows padded by 16 bytes instead of
@@ -18,7 +18,6 @@ namespace {
 
 constexpr int kWarps = 8;  // each: 64 output channels x 8 input channels x 9 taps
 constexpr int kThreads = kWarps * 32;
-constexpr int kStages = 4;
 constexpr int kRunBytes = 16;
 constexpr int kFragmentsM = kTileChannels / 16;
 
@@ -30,6 +29,7 @@ struct Format {
   // four pixels are 72 banks apart and its eight channels adjacent.
   static constexpr int kPitch = sizeof(T) == 4 ? 288 : 144;
   static constexpr int kStageBytes = (kPatchPixels + kHaloPixels) * kPitch;
+  static constexpr int kStages = sizeof(T) == 4 ? 2 : 4;  // 94 KB in either: GPUs with 99 KB a block can run it
   static constexpr std::size_t kSmemBytes = std::size_t{kStages} * kStageBytes;
   static constexpr int kPixelsPerMma = sizeof(T) == 4 ? 8 : 16;  // whole rows of the patch
 };
@@ -101,6 +101,7 @@ template <class T, bool kVectors>
 __global__ void __launch_bounds__(kThreads, 1)
     conv3x3_wgrad_v05_kernel(Problem p, Split split, const T* x, const T* dy, float* partial) {
   using F = Format<T>;
+  constexpr int kStages = F::kStages;
   LADDER_DYN_SMEM(smem);  // kStages times: dy [64 pixels][kPitch], then x [100 pixels][kPitch]
 
   const int tiles_c = ceil_div(p.c, kTileChannels);
@@ -174,10 +175,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int step = 0; step < kSteps; ++step) {
       Fragments<T> fragments;
       fragments.load(dys, xs, step * F::kPixelsPerMma / kPatch, warp * 8);
-      // The fetch is spread over the steps, so that its address arithmetic runs under multiplications.
+      // The fetch is spread over the first steps, so that its address arithmetic runs under multiplications.
+      constexpr int kRoundsPerStep = ceil_div(kRounds, kSteps);
       if (more) {
 #pragma unroll
-        for (int round = step; round < kRounds; round += kSteps) {
+        for (int round = step * kRoundsPerStep; round < min((step + 1) * kRoundsPerStep, kRounds); ++round) {
           fetch_round(next, (i + kStages - 1) % kStages, round);
         }
       }
