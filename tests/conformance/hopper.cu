@@ -67,10 +67,11 @@ LADDER_CONFORMS(tma_tf32, tma<float>)
 
 struct Window {
   int first_row;
-  int group_rows;  // 8: dense; 10: a halo of 1280 bytes a group
+  int group_rows;      // 8: dense; 10: a halo of 1280 bytes a group
+  int chunk_rows = 1;  // of an MN-major operand: 1: the next pixel
 };
 
-template <class T, int kN>
+template <class T, int kN, bool kMnMajor>
 __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int boxes, Window a, Window b, float* out) {
   LADDER_DYN_SMEM(smem);
   LADDER_SHARED(ptx::Mbarrier, full, );
@@ -82,15 +83,28 @@ __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int box
   }
   __syncthreads();
   ptx::mbarrier_wait(&full, 0);
-  const std::uint64_t desc_a = ptx::wgmma_descriptor(smem + a.first_row * kRowBytes, a.group_rows * kRowBytes);
-  const std::uint64_t desc_b = ptx::wgmma_descriptor(smem + b.first_row * kRowBytes, b.group_rows * kRowBytes);
+  const auto describe = [&](const Window& window, int step) {
+    const unsigned char* const first = smem + window.first_row * kRowBytes;
+    const unsigned group_bytes = window.group_rows * kRowBytes;
+    if constexpr (kMnMajor) {
+      return ptx::wgmma_descriptor_mn(first + 2 * step * group_bytes, group_bytes, window.chunk_rows * kRowBytes);
+    } else {
+      return ptx::wgmma_descriptor(first + 32 * step, group_bytes);
+    }
+  };
   float d[kN / 2];
 #pragma unroll
   for (int i = 0; i < kN / 2; ++i) d[i] = static_cast<float>(i) * 0.125f - 4.0f;
   ptx::wgmma_keep(d);
   ptx::wgmma_fence();
 #pragma unroll
-  for (int k = 0; k < 4; ++k) ptx::wgmma_m64<T, kN>(d, desc_a + 2 * k, desc_b + 2 * k, true);
+  for (int step = 0; step < 4; ++step) {
+    if constexpr (kMnMajor) {
+      ptx::wgmma_m64_mn<T, kN>(d, describe(a, step), describe(b, step), true);
+    } else {
+      ptx::wgmma_m64<T, kN>(d, describe(a, step), describe(b, step), true);
+    }
+  }
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
   ptx::wgmma_keep(d);
@@ -98,7 +112,7 @@ __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int box
   for (int i = 0; i < kN / 2; ++i) out[threadIdx.x * (kN / 2) + i] = d[i];
 }
 
-template <class T, int kN>
+template <class T, int kN, bool kMnMajor = false>
 Output wgmma() {
   constexpr int kC = kRowBytes / sizeof(T);
   constexpr int kBoxes = 4;
@@ -111,12 +125,12 @@ Output wgmma() {
   DeviceArray<unsigned char> in(stored);
   const auto map = ptx::make_tensor_map(kDtype<T>, in.get(), {kC, kRows, 1}, {kC, 128, 1});
   const Window windows[][2] = {
-      {{0, 8}, {128, 8}}, {{3, 8}, {133, 8}}, {{11, 10}, {130, 8}}, {{400, 8}, {21, 10}}, {{23, 10}, {26, 10}}};
+      {{0, 8}, {128, 8, 66}}, {{3, 8}, {133, 8}}, {{11, 10}, {130, 8}}, {{400, 8}, {21, 10}}, {{23, 10}, {26, 10}}};
   // Sums of up to 64 products below 1: fp32 in any order, with the tensor cores' truncation.
   Output output{.words = {}, .shape = {5, kThreads, kN / 2}, .absolute = 1e-4, .relative = 0};
   for (const auto& window : windows) {
     DeviceArray<float> out(kThreads * kN / 2);
-    launch(wgmma_kernel<T, kN>, {1, kThreads, kRows * kRowBytes}, nullptr, map, kBoxes, window[0], window[1],
+    launch(wgmma_kernel<T, kN, kMnMajor>, {1, kThreads, kRows * kRowBytes}, nullptr, map, kBoxes, window[0], window[1],
            out.get());
     for (const std::uint32_t word : patterns(out.to_host())) output.words.push_back(word);
   }
@@ -132,6 +146,8 @@ LADDER_CONFORMS(wgmma_f16_n64, (wgmma<__half, 64>))
 LADDER_CONFORMS(wgmma_f16_n256, (wgmma<__half, 256>))
 LADDER_CONFORMS(wgmma_tf32_n64, (wgmma<float, 64>))
 LADDER_CONFORMS(wgmma_tf32_n256, (wgmma<float, 256>))
+LADDER_CONFORMS(wgmma_mn_bf16_n192, (wgmma<__nv_bfloat16, 192, true>))
+LADDER_CONFORMS(wgmma_mn_f16_n192, (wgmma<__half, 192, true>))
 
 }  // namespace
 }  // namespace ladder::conformance
