@@ -169,7 +169,7 @@ class Live(unittest.TestCase):
         for entry in kept["comparisons"]:
             for side in "ab":
                 samples = [len(repetition["seconds"]) for repetition in entry["repetitions"][side]]
-                self.assertEqual(samples, [15] * 9)
+                self.assertEqual(samples, [30] * 9)
 
     def test_too_few_repetitions_are_ambiguous(self):
         verdicts, _ = self.compare("--repetitions", "3")
