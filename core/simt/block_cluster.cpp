@@ -128,6 +128,7 @@ void BlockCluster::enter(context::transfer_t from) {
     self.block->end(self);
   } catch (...) {
     cluster.fail(std::current_exception());
+    sanitizer::release(cluster.kernel_->end);
   }
   self.over = true;
   cluster.leave(self);

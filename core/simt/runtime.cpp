@@ -135,12 +135,10 @@ class ClusterOrder {
   std::vector<std::uint64_t> shuffled_;
 };
 
-// How many OS threads can run clusters of this launch at once. Every fiber's stack takes two of the mappings of which
-// Linux allows a process 65530.
+// How many OS threads can run clusters of this launch at once.
 std::uint64_t most_workers(const Launch& launch) {
-  constexpr std::uint64_t kMostFibers = 16 * 1024;
   auto count = [](dim3 d) { return std::uint64_t{d.x} * d.y * d.z; };
-  return std::max<std::uint64_t>(1, kMostFibers / (count(launch.cluster) * count(launch.block)));
+  return std::max<std::uint64_t>(1, sanitizer::kMostFibers / (count(launch.cluster) * count(launch.block)));
 }
 
 }  // namespace

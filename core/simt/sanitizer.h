@@ -49,6 +49,8 @@ inline void end_switch(void*, const void**, std::size_t*) {}
 #endif
 
 #if defined(LADDER_TSAN)
+// At once, in all: the library dies of more than 8128 threads, and every CUDA thread is two of them, see Block::begin().
+inline constexpr unsigned kMostFibers = 1024;
 inline void* create_fiber() { return __tsan_create_fiber(0); }
 inline void destroy_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
 inline void* current_fiber() { return __tsan_get_current_fiber(); }
@@ -89,6 +91,8 @@ inline void forget(void* pages, std::size_t bytes) {
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 #else
+// Every fiber's stack takes two of the mappings of which Linux allows a process 65530.
+inline constexpr unsigned kMostFibers = 16 * 1024;
 inline void* create_fiber() { return nullptr; }
 inline void destroy_fiber(void*) {}
 inline void* current_fiber() { return nullptr; }

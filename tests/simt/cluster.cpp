@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include "dev/ptx/cluster.h"
@@ -350,7 +351,7 @@ enum class Misuse {
   narrow_wait,
   global_barrier,
 };
-int line = 0;
+std::atomic<int> line = 0;
 
 __global__ void misuse_kernel(Misuse misuse, ptx::Mbarrier* global) {
   LADDER_SHARED(int, part, [4]);
@@ -504,6 +505,7 @@ TEST(Cluster, a_fault_leaves_nothing_behind) {
   }
 }
 
+#if !defined(LADDER_TSAN)  // which has room for 8128 threads
 // The largest there is: it needs more stacks than any other launch.
 TEST(Cluster, sixteen_blocks_of_1024_threads_run) {
   const Scoped scoped("greedy:1");
@@ -512,6 +514,7 @@ TEST(Cluster, sixteen_blocks_of_1024_threads_run) {
   launch(ranks_kernel, {16, 1024, 0, 16}, nullptr, ranks.data(), sizes.data());
   for (int b = 0; b < 16; ++b) EXPECT_EQ(ranks[b], b);
 }
+#endif
 
 }  // namespace
 }  // namespace ladder::simt::test
