@@ -189,8 +189,10 @@ __global__ void tickets_kernel(int* tickets, int* totals, float* sums) {
   ptx::atomic_add_shared_cluster(ptx::mapa(&sum, ptx::cluster_size() - 1), 0.5f);
   tickets[blockIdx.x * blockDim.x + threadIdx.x] = ticket;
   ptx::cluster_sync();
-  totals[blockIdx.x] = next;
-  sums[blockIdx.x] = sum;
+  if (threadIdx.x == 0) {
+    totals[blockIdx.x] = next;
+    sums[blockIdx.x] = sum;
+  }
 }
 
 TEST(Cluster, atomics_reach_other_blocks) {
@@ -359,7 +361,7 @@ __global__ void misuse_kernel(Misuse misuse, ptx::Mbarrier* global) {
   LADDER_DYN_SMEM(smem);
   const unsigned rank = ptx::cluster_rank();
   const unsigned other = 1 - rank;
-  part[threadIdx.x % 4] = 1;
+  if (threadIdx.x < 4) part[threadIdx.x] = 1;
   if (threadIdx.x == 0) {
     ptx::mbarrier_init(&full, 1);
     ptx::mbarrier_fence_init();
