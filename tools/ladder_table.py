@@ -48,7 +48,7 @@ def main(arguments):
 def render(root, rows):
     """({README: its new text}, {picture: the series it shows})."""
     texts, pictures = {}, {}
-    for readme in [root / "README.md", *sorted(root.glob("dev/*/README.md"))]:
+    for readme in [root / "README.md", *sorted(root.glob("dev/**/README.md"))]:
         if not readme.exists():
             continue
 
