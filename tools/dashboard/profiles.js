@@ -31,7 +31,7 @@ const FIGURE_NAMES = {
   theoretical_occupancy: "occupancy, theoretical", registers: "registers a thread",
   shared_memory: "shared memory a block",
   spill_bytes: "spilled bytes moved", l2_hit: "L2 hit rate", l1_hit: "L1 hit rate", dram_bytes: "DRAM traffic",
-  conflict_share: "bank conflicts, share of wavefronts",
+  sm_clock: "SM clock under the profiler", conflict_share: "bank conflicts, share of wavefronts",
 };
 
 // A launch may be several kernels: figures are of them all, stalls of the longest.
@@ -54,7 +54,8 @@ function profileTable(profiles) {
     el("code", {title: kernel.name}, shortName(kernel.name)),
     el("small", {}, `${micros(kernel.duration)} µs, grid ${kernel.grid}, block ${kernel.block}`)]))));
   rows.push(row("report", (profile) => profile.report
-    ? el("a", {href: encodeURI(profile.report)}, profile.report.split("/").at(-1)) : profile.file));
+    ? el("a", {href: encodeURI(profile.report), title: profile.report}, "for Nsight Compute")
+    : el("span", {title: profile.file}, "figures only")));
   const heads = ["", ...profiles.map((profile) => ({n: `${versionName(profile.version)} ${spaced(profile.idea)}`})),
     ...(two ? [{n: "change"}] : []), two ? `what ${versionName(last.version)}'s says` : "what it says"];
   return [table(heads, rows), profiles.map((profile) => profile.advice.length ? el("div", {},
