@@ -32,6 +32,7 @@ int read_first_object(dl_phdr_info* object, std::size_t, void* id) {
   for (int i = 0; i < object->dlpi_phnum; ++i) {
     const auto& segment = object->dlpi_phdr[i];
     if (segment.p_type != PT_NOTE) continue;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader gives addresses as numbers
     const char* begin = reinterpret_cast<const char*>(object->dlpi_addr + segment.p_vaddr);
     read_notes(begin, begin + segment.p_memsz, *static_cast<std::string*>(id));
   }

@@ -253,8 +253,8 @@ Work Session::handicapped(const Work& work) {
   };
   constexpr int kSamples = 15;
   timer_->run(delayed(0));
-  std::vector<double> seconds;
-  for (int i = 0; i < kSamples; ++i) seconds.push_back(timer_->cold(delayed(0)).seconds);
+  std::vector<double> seconds(kSamples);
+  for (double& sample : seconds) sample = timer_->cold(delayed(0)).seconds;
   return delayed(*options_.handicap * median(seconds));
 }
 
