@@ -143,8 +143,9 @@ class New(Tree):
         self.assertTrue(sources)
         for source in sources:
             number = int(source.name[1:3])
-            text = new.renumber(source.read_text(), number, 99, "other_idea")
-            self.assertIn("_v99_", text, source)
+            before = source.read_text()
+            text = new.renumber(before, number, 99, "other_idea")
+            self.assertEqual("_v99_" in text, f"_v{number:02d}_" in before, source)  # a file without kernels names none
             self.assertNotIn(f"_v{number:02d}_", text, source)
 
 

@@ -288,7 +288,7 @@ class Usage(unittest.TestCase):
         self.assertIn(words, done.stderr)
 
     def test_wrong_usage_is_one_line_and_exit_2(self):
-        self.wrong("no layer 'conv4x4'; there are: conv3x3/fprop", "conv4x4")
+        self.wrong("no layer 'conv4x4'; there are: conv3x3/", "conv4x4")
         self.wrong("no tool 'valgrind'; there are: memcheck, racecheck, synccheck, initcheck", "--tool", "valgrind")
         self.wrong("unrecognized arguments: --fast", "--fast")
 
