@@ -280,7 +280,10 @@ void Block::begin_copy(const detail::Copy& copy, Where where) {
   if (self.end_copy - self.first_copy == Fiber::kMostCopies) {
     fault(fmt::format("cp.async: {} copies in flight and none was ever waited for", Fiber::kMostCopies), where);
   }
-  if (!self.copies) self.copies.reset(new Fiber::InFlight[Fiber::kMostCopies]);
+  if (!self.copies) {
+    const sanitizer::Unseen unseen;  // the ring outlives the thread that made it: the next block's reads it
+    self.copies.reset(new Fiber::InFlight[Fiber::kMostCopies]);
+  }
   self.copies[self.end_copy++ % Fiber::kMostCopies] = {copy, self.num_groups};
 }
 
