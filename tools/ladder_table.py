@@ -23,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from door import files
 from ladder_records import BadRecord, geometric_mean, problems_of_set, read, without_dtype
 
 _BLOCK = re.compile(r"(<!-- ladder:begin (\S+)/(\S+) (\S+) -->\n)(.*?)(<!-- ladder:end -->)", re.DOTALL)
@@ -178,10 +179,10 @@ def digest(title, data):
 def write(texts, pictures):
     for path, (title, data) in pictures.items():
         if data and f"figures {digest(title, data)}" not in _text(path):
-            _replace(path, draw(title, data))
+            files.replace(path, draw(title, data))
     for path, text in texts.items():
         if text != _text(path):
-            _replace(path, text)
+            files.replace(path, text)
     return 0
 
 
@@ -248,14 +249,6 @@ def _us(seconds):
 
 def _text(path):
     return path.read_text(encoding="utf-8") if path.exists() else ""
-
-
-def _replace(path, text):
-    """Whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
-
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -19,6 +19,7 @@ from pathlib import Path
 import ladder_records
 from door import device, paths, say, tools
 from door.errors import Failure, UsageError
+from door.files import shown
 
 from . import records, report, rule, sides, trees
 
@@ -77,7 +78,7 @@ def measure(both, jobs, options, folder):
     except BaseException:
         say.close()
         if any(folder.glob("first-*.json")):
-            say.line(f"finished repetitions are kept; to go on: --resume {_shown(folder)}")
+            say.line(f"finished repetitions are kept; to go on: --resume {shown(folder)}")
         else:
             shutil.rmtree(folder)
         raise
@@ -348,7 +349,7 @@ def _private_copy(program, folder, at):
     copy = folder / f"{'AB'[at]}_{program.name}"
     if copy.exists():
         if _hash(copy) != _hash(program):
-            raise UsageError(f"--resume {_shown(folder)}: {program} is no longer the program that it began with")
+            raise UsageError(f"--resume {shown(folder)}: {program} is no longer the program that it began with")
     else:
         shutil.copy2(program, copy)
     return copy
@@ -377,7 +378,3 @@ def _folder(both, options):
     folder.mkdir(parents=True)
     report.write_aside(folder / "plan.json", json.dumps(wanted))
     return folder
-
-
-def _shown(path):
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -10,6 +10,7 @@ from pathlib import Path
 import ladder_records
 from door import paths, say
 from door.errors import Failure, UsageError
+from door.options import Parser
 
 from . import live, records, report, rule
 
@@ -118,14 +119,9 @@ def commit_of(word):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UsageError(f"./ladder compare: {message}")
-
-
 def _options(arguments):
-    parser = _Parser(prog="./ladder compare", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False,
-                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="./ladder compare", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="A B", help="records to compare; with --live: layers")
     parser.add_argument("--device", help="of the records, as in results/<device>")
     parser.add_argument("--layer", action="append", help="only this layer")

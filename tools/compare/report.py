@@ -2,11 +2,11 @@
 
 import json
 import math
-import os
 from collections import Counter
 from xml.etree import ElementTree
 
 import ladder_records
+from door import files
 from door.errors import Failure
 
 from . import rule
@@ -143,12 +143,9 @@ class Report:
 
 def write_aside(path, text):
     """Writes beside `path` and renames, so that nobody sees half of it."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        files.replace(path, text)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise Failure(f"cannot write {path}: {error.strerror}") from None
 
 

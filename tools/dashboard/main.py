@@ -1,27 +1,21 @@
 """`./ladder dashboard`: writes results/index.html from the records, or says whether it is theirs."""
 
-import argparse
-import os
 import shutil
 import tempfile
 from pathlib import Path
 
-from door import paths, run, say
+from door import files, paths, run, say
 from door.errors import Failure, UsageError
+from door.options import Parser
 
 from . import library, model, page, sources
 
 _PICTURE = "1400,1650"  # width and height: down to the ladder's bars
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UsageError(f"{self.prog}: {message}")
-
-
 def main(arguments):
-    parser = _Parser(prog="./ladder dashboard", allow_abbrev=False,
-                     description="One page of every record, for a browser.")
+    parser = Parser(prog="./ladder dashboard", allow_abbrev=False,
+                    description="One page of every record, for a browser.")
     parser.add_argument("--out", type=Path, help="results/index.html by default")
     parser.add_argument("--check", action="store_true",
                         help="write nothing; exit 1 if the page is not that of the records")
@@ -56,12 +50,9 @@ def write(root, out, strict=False):
         say.line(f"not shown: {entry['file']}: {entry['reason']}")
     data = model.build(root, records, bad, profiles, compare)
     text = page.render(data, sources.digest(root, shown), shown, library.source())
-    aside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(out)
+        files.replace(out, text)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise UsageError(f"cannot write {out}: {error.strerror}") from None
     say.line(f"{out}: {len(data['series'])} kernels in {len(records)} records, {len(text.encode()) / 1e3:.0f} kB"
              + (f"; {len(bad)} not shown" if bad else ""))

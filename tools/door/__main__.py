@@ -1,6 +1,5 @@
 """`./ladder <verb> ...`"""
 
-import argparse
 import importlib
 import os
 import subprocess
@@ -8,6 +7,7 @@ import sys
 
 from . import build, device, new, paths, say, setup, suite, tools
 from .errors import Failure, UsageError
+from .options import Parser
 
 HELP = """\
 Ladder: CUDA kernels, climbed version by version, checked and timed.
@@ -164,15 +164,8 @@ VERBS = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse with the project's manners: one line, exit 2."""
-
-    def error(self, message):
-        raise UsageError(f"{self.prog}: {message}")
-
-
 def _parser(verb, device=False):
-    parser = _Parser(prog=f"./ladder {verb}", allow_abbrev=False)
+    parser = Parser(prog=f"./ladder {verb}", allow_abbrev=False)
     if device:
         parser.add_argument("--device", choices=("gpu", "emulator"))
     return parser

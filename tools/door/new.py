@@ -1,9 +1,8 @@
 """`./ladder new <layer>/<pass> <idea> --from N`: the next version's file, made from its parent."""
 
-import os
 import re
 
-from . import paths, say
+from . import files, paths, say
 from .errors import UsageError
 
 USAGE = "./ladder new <layer>/<pass> <idea> --from N, for instance ./ladder new conv3x3/fprop split_k --from 8"
@@ -98,11 +97,7 @@ def _versions(folder):
 
 def _write_new(path, text):
     """Whole or not at all, and never over another file."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(text, encoding="utf-8")
     try:
-        os.link(aside, path)
+        files.create(path, text)
     except FileExistsError:
         raise UsageError(f"{path} exists") from None
-    finally:
-        aside.unlink()

@@ -17,8 +17,9 @@ from pathlib import Path
 import ladder_records
 import resources
 
-from . import build, device, new, paths, say, setup, tools
+from . import build, device, files, new, paths, say, setup, tools
 from .errors import Failure, UsageError
+from .options import Parser
 
 DTYPES = ("fp32", "tf32", "bf16", "fp16")
 _BAR = 24
@@ -60,7 +61,7 @@ class Recording:
         names = {part.name: part.jobs(self.programs) for part in parts}
         total = sum(len(jobs) for jobs in names.values())
         progress = Progress(names, self.estimates)
-        say.line(f"{total} results, {progress.forecast()}, into {_shown(self.file)}")
+        say.line(f"{total} results, {progress.forecast()}, into {files.shown(self.file)}")
         try:
             for part in parts:
                 part.run(self.programs, plan, progress)
@@ -86,17 +87,17 @@ class Recording:
         partial = sorted(self.folder.glob(f"????-??-??_{self.name}.partial"))
         if self.options.resume:
             if not partial:
-                raise UsageError(f"record --resume: {_shown(self.folder)} has no interrupted recording of {self.name}")
+                raise UsageError(f"record --resume: {files.shown(self.folder)} has no interrupted recording of {self.name}")
             self.partial = partial[0]
             plan = json.loads((self.partial / "plan.json").read_text(encoding="utf-8"))
         else:
             if partial:
-                raise UsageError(f"{_shown(partial[0])} is an interrupted recording: go on with {self._again()}, or "
+                raise UsageError(f"{files.shown(partial[0])} is an interrupted recording: go on with {self._again()}, or "
                                  "remove it")
             self.partial = self.folder / f"{datetime.date.today().isoformat()}_{self.name}.partial"
         self.file = self.partial.with_suffix(".json")
         if self.file.exists():
-            raise UsageError(f"{_shown(self.file)} exists, and records are never changed: --tag NAME makes another of "
+            raise UsageError(f"{files.shown(self.file)} exists, and records are never changed: --tag NAME makes another of "
                              "the same commit")
         if not self.options.resume:
             self.partial.mkdir()
@@ -127,7 +128,7 @@ class Recording:
         for line in standings(ladder_records.load(self.file)):
             print(line)
         print(f"{', '.join(f'{count} {status}' for status, count in sorted(counts.items()))}")
-        print(f"record: {_shown(self.file)}", flush=True)
+        print(f"record: {files.shown(self.file)}", flush=True)
         say.line("next: ./ladder compare, ./ladder dashboard, ./ladder table")
         return 1 if counts.get("FAIL") else 0
 
@@ -261,16 +262,12 @@ def standings(record):
 
 def write_new(file, text):
     """Writes a file that must not exist yet; nothing half-written ever bears its name."""
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        aside.write_text(text, encoding="utf-8")
-        os.link(aside, file)
+        files.create(file, text)
     except FileExistsError:
-        raise Failure(f"{_shown(file)} exists, and records are never changed") from None
+        raise Failure(f"{files.shown(file)} exists, and records are never changed") from None
     except OSError as error:
-        raise Failure(f"{_shown(file)} was not written: {error.strerror}") from None
-    finally:
-        aside.unlink(missing_ok=True)
+        raise Failure(f"{files.shown(file)} was not written: {error.strerror}") from None
 
 
 def read_machine():
@@ -285,8 +282,8 @@ def read_machine():
 
 
 def _parse(arguments):
-    parser = _Parser(prog="./ladder record", allow_abbrev=False, description="Checks and times versions on the GPU, "
-                     "beside the opponent, into results/<device>/<date>_<commit>.json.")
+    parser = Parser(prog="./ladder record", allow_abbrev=False, description="Checks and times versions on the GPU, "
+                    "beside the opponent, into results/<device>/<date>_<commit>.json.")
     parser.add_argument("layers", nargs="*", help="layers or layer/pass; all by default")
     parser.add_argument("--set", default="unet", help="of problems, from dev/<layer>/shapes.txt (default: unet)")
     parser.add_argument("--dtype", type=_dtypes, help=f"of {', '.join(DTYPES)}, with commas between; all by default")
@@ -299,11 +296,6 @@ def _parse(arguments):
     parser.add_argument("--results", type=Path, default=paths.ROOT / "results", help="folder of the records")
     parser.add_argument("--resume", action="store_true", help="go on with the recording that was interrupted")
     return parser.parse_args(arguments)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UsageError(f"{self.prog}: {message}")
 
 
 def _dtypes(text):
@@ -370,7 +362,3 @@ def _minutes(seconds):
 
 def _utc_now():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _shown(path):
-    return os.path.relpath(path, Path.cwd()) if str(path).startswith(str(Path.cwd())) else str(path)

@@ -1,6 +1,5 @@
 """`./ladder profile <layer> --version N`: Nsight Compute on exactly that launch, and what its figures say."""
 
-import argparse
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 import ladder_records
 from door import build, device, paths, say, setup, tools
 from door.errors import Failure, UsageError
+from door.options import Parser
 
 from . import keep, metrics, ncu, record, show
 
@@ -45,13 +45,8 @@ def _print_difference(profiles):
     print(show.difference(*(record.side(profile) for profile in profiles), record.UNITS))
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UsageError(f"{self.prog}: {message}")
-
-
 def _parse(arguments):
-    parser = _Parser(prog="./ladder profile", allow_abbrev=False, description=__doc__)
+    parser = Parser(prog="./ladder profile", allow_abbrev=False, description=__doc__)
     parser.add_argument("layer", nargs="?", help="as in ./ladder list")
     parser.add_argument("--version", help="its number")
     parser.add_argument("--diff", nargs=2, metavar=("A", "B"),

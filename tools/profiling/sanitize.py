@@ -1,6 +1,5 @@
 """`./ladder sanitize [layers...]`: compute-sanitizer's four tools on every version, each proven able to fire."""
 
-import argparse
 import datetime
 import json
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from door import build, device, new, paths, say, setup, tools, wheels
 from door.errors import Failure, UsageError
+from door.options import Parser
 
 from . import keep, sanitizer, where
 
@@ -43,13 +43,8 @@ def main(arguments):
         return session.finish(arguments)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UsageError(f"{self.prog}: {message}")
-
-
 def _parse(arguments):
-    parser = _Parser(prog="./ladder sanitize", allow_abbrev=False, description=__doc__)
+    parser = Parser(prog="./ladder sanitize", allow_abbrev=False, description=__doc__)
     parser.add_argument("layers", nargs="*", help="all by default; <layer> or <layer>/<pass>")
     parser.add_argument("--tool", type=lambda words: words.split(","), default=list(sanitizer.TOOLS),
                         help="some of " + ",".join(sanitizer.TOOLS))

@@ -1,0 +1,32 @@
+"""Files that are whole or not there: written beside their name, which they get when they are complete."""
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def replace(path, text):
+    """Instead of what bears the name `path`, if anything does. Throws OSError, and leaves that as it was."""
+    with _aside(path, text) as aside:
+        aside.replace(path)
+
+
+def create(path, text):
+    """Never over another file: throws FileExistsError for a name that is taken, or another OSError."""
+    with _aside(path, text) as aside:
+        os.link(aside, path)  # a link, unlike a rename, never replaces
+
+
+def shown(path):
+    """How to name `path` to somebody who stands in the current folder."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+@contextlib.contextmanager
+def _aside(path, text):
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        yield aside
+    finally:
+        aside.unlink(missing_ok=True)
