@@ -12,31 +12,16 @@
 #include "core/backend.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "dev/conv3x3/ffma_tile.h"
+#include "dev/conv3x3/winograd.h"
 
 namespace ladder::conv3x3 {
 namespace {
 
-constexpr int kOut = 4;             // a patch of outputs is 4 x 4
-constexpr int kIn = kOut + 2;       // of inputs 6 x 6
-constexpr int kPoints = kIn * kIn;  // products a patch and channel
-constexpr int kThreads = 256;       // of the transforms
+using namespace winograd;
 
-// One slab's patches, numbered (image, row, column) from its first image.
-struct Slab {
-  int image0, images;
-  int patches_h, patches_w;
-  __host__ __device__ int patches() const { return images * patches_h * patches_w; }
-};
+constexpr int kThreads = 256;  // of the transforms
 
-// B^T d, G g and A^T m of Lavin and Gray, along one dimension.
-__device__ __forceinline__ void transform_input(const float (&d)[kIn], float (&t)[kIn]) {
-  t[0] = 4 * d[0] - 5 * d[2] + d[4];
-  t[1] = -4 * (d[1] + d[2]) + d[3] + d[4];
-  t[2] = 4 * (d[1] - d[2]) - d[3] + d[4];
-  t[3] = 2 * (d[3] - d[1]) - d[2] + d[4];
-  t[4] = 2 * (d[1] - d[3]) - d[2] + d[4];
-  t[5] = 4 * d[1] - 5 * d[3] + d[5];
-}
+// G g and A^T m of Lavin and Gray, along one dimension.
 __device__ __forceinline__ void transform_filter(const float (&g)[3], float (&t)[kIn]) {
   const float even = g[0] + g[2];
   const float mixed = g[0] * (1.0f / 24) + g[2] * (1.0f / 6);
@@ -237,8 +222,6 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
 }
-
-int patches_per_image(const Problem& p) { return ceil_div(p.h, kOut) * ceil_div(p.w, kOut); }
 
 template <class Tile>
 unsigned num_blocks(int patches, const Problem& p) {

@@ -12,32 +12,17 @@
 
 #include "dev/conv3x3/ffma_tile.h"
 #include "dev/conv3x3/wgrad_split.h"
+#include "dev/conv3x3/winograd.h"
 
 namespace ladder::conv3x3 {
 namespace {
 
-constexpr int kOut = 4;             // a patch of dy is 4 x 4
-constexpr int kIn = kOut + 2;       // of x 6 x 6
-constexpr int kPoints = kIn * kIn;  // products a patch and pair of channels
+using namespace winograd;
+
 constexpr int kSumPoint = kIn + 1;  // row 1 of A is all ones: this point of A dy A^T is the patch's sum, hence dbias
 constexpr int kThreads = 256;       // of the transforms
 
-// One slab's patches, numbered (image, row, column) from its first image.
-struct Slab {
-  int image0, images;
-  int patches_h, patches_w;
-  __host__ __device__ int patches() const { return images * patches_h * patches_w; }
-};
-
-// B^T x, A dy and G^T m, along one dimension.
-__device__ __forceinline__ void transform_input(const float (&d)[kIn], float (&t)[kIn]) {
-  t[0] = 4 * d[0] - 5 * d[2] + d[4];
-  t[1] = -4 * (d[1] + d[2]) + d[3] + d[4];
-  t[2] = 4 * (d[1] - d[2]) - d[3] + d[4];
-  t[3] = 2 * (d[3] - d[1]) - d[2] + d[4];
-  t[4] = 2 * (d[1] - d[3]) - d[2] + d[4];
-  t[5] = 4 * d[1] - 5 * d[3] + d[5];
-}
+// A dy and G^T m, along one dimension.
 __device__ __forceinline__ void transform_gradient(const float (&d)[kOut], float (&t)[kIn]) {
   const float even = d[0] + d[2], odd = d[1] + d[3];
   const float even4 = d[0] + 4 * d[2], odd4 = 2 * d[1] + 8 * d[3];
@@ -238,8 +223,6 @@ __global__ void __launch_bounds__(kThreads)
     for (int s = 0; s < 3; ++s) out[(r * 3 + s) * p.c] = t[s];
   }
 }
-
-int patches_per_image(const Problem& p) { return ceil_div(p.h, kOut) * ceil_div(p.w, kOut); }
 
 using Large = FfmaTile<128, 64, 8, 8>;  // 157 registers: three blocks an SM
 using Small = FfmaTile<64, 64, 8, 4>;   // 83 registers: five
