@@ -30,7 +30,7 @@ Google Benchmark's own flags (--benchmark_filter, --benchmark_repetitions, --ben
 
 struct Words {
   std::string version = "all";
-  std::string pass = "fprop";
+  std::string pass;
   std::vector<std::string> problems;
   std::string set;
   std::string dtype;
@@ -93,6 +93,14 @@ Search search_option(const Words& words) {
     if (words.opponent == word) return search;
   }
   throw UsageError("unknown --opponent '" + words.opponent + "': all, listed, heuristic or none");
+}
+
+// The layer's forward pass, which goes by the name that its field gave it.
+std::string default_pass(const std::string& layer) {
+  for (const Pass* pass : all_passes()) {
+    if (pass->layer == layer && (pass->name == "fprop" || pass->name == "forward")) return pass->name;
+  }
+  throw UsageError("no layer '" + layer + "'");
 }
 
 std::vector<const Version*> versions_option(const Words& words, const Pass& pass) {
@@ -238,6 +246,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   }
 
   Words words;
+  words.pass = default_pass(layer);
   words.results = source_dir() + "/results";
   CLI::App app(fmt::format("Checks and times the versions of {} against the judge and the opponent.", layer),
                base_name(argv[0]));
@@ -281,7 +290,8 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
 std::string command_of(const std::string& program, const Job& job, const Options& options) {
   std::string command = fmt::format("{} --version {} --problem '{}' --seed {}", quoted(program), job.version->number,
                                     job.problem.text, options.seed);
-  if (job.version->pass->name != "fprop") command += " --pass " + job.version->pass->name;
+  if (job.version->pass->name != default_pass(job.version->pass->layer))
+    command += " --pass " + job.version->pass->name;
   if (!options.schedule.empty()) command += " --schedule " + options.schedule;
   if (options.mode == Mode::check) command += " --check";
   if (options.mode == Mode::unchecked) command += " --unchecked";

@@ -30,6 +30,9 @@ HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed);
 struct Reference {
   std::vector<double> value;
   std::vector<double> magnitude;
+  // False where the right answer to this problem is a null answer, a constant or a copy of an input, by the formula
+  // itself: another output has to tell right from wrong then.
+  bool telling = true;
 };
 using References = std::vector<Reference>;  // an entry for each output, in order
 using Judge = References (*)(const Case& c, const HostTensors& inputs);
@@ -92,12 +95,12 @@ double error_bound(const Case& c, const TensorSpec& output, double value, double
 //     bound = u |ref| + g 4 sqrt(K) 2^-23 magnitude + smallest subnormal,
 // u the output dtype's unit roundoff, g the case's error growth (see VersionDef) and K its reduction length: the probabilistic error bound of a sum in fp32
 // (Higham and Mary 2019, theorem 2.4, lambda = 4), doubled because tensor cores truncate where IEEE addition rounds.
-// For Pattern::integer the outputs must equal the judge's value rounded once to the output's dtype. A version that is not
-// exact is held to the bound there too, with no magnitude below the tensor's mean.
+// For Pattern::integer the outputs must equal the judge's value rounded once to the output's dtype, unless the pass has
+// no exact answers. A version that is not exact is held to the bound there too, with no magnitude below the tensor's mean.
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs);
 
-// Empty, or which null answer compare() would take for right in at least half of an output's elements, of those that
-// are a sum of any terms.
+// Empty, or which null answer compare() would take for right in at least half of a telling output's elements, of those
+// that are a sum of any terms.
 std::string accepted_null_answer(const Case& c, Pattern pattern, const HostTensors& inputs, const References& refs);
 
 // A pass stays one only if its error is at most twice the opponent's on the same inputs, granted on top one rounding of the

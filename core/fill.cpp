@@ -58,11 +58,14 @@ HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed) {
     parallel_for(std::ssize(values), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::uint64_t word = random_word(key, i);
-        const double value = pattern == Pattern::normal ? spec.stddev * normal(word) : nonzero_integer(word, most);
-        values[i] = round_to(spec.dtype, static_cast<float>(std::clamp(value, -limit, limit)));
+        const double drawn =
+            pattern == Pattern::normal ? spec.mean + spec.stddev * normal(word) : nonzero_integer(word, most);
+        const auto value = static_cast<float>(std::clamp(drawn, -limit, limit));
+        values[i] = round_to(spec.dtype, spec.drawn ? round_to(*spec.drawn, value) : value);
       }
     });
   }
+  if (c.pass->derive) c.pass->derive(c, tensors.values);
   return tensors;
 }
 

@@ -13,6 +13,9 @@
 //       static Tensors bind(const Problem&, void* const* pointers);          // a null pointer for an absent tensor
 //       static double flops(const Problem&);
 //       static std::int64_t reduction_length(const Problem&);                // longest sum behind one output element
+//       // and, where it applies:
+//       static constexpr bool kExact = false;                                // outputs are no sums of products of inputs
+//       static void derive(const Problem&, std::vector<std::vector<float>>& inputs);  // inputs that follow from others
 //     };
 //
 // and a version file ends with
@@ -44,7 +47,9 @@ struct TensorSpec {
   Dtype dtype = Dtype::f32;         // how it is stored and rounded
   std::vector<std::int64_t> shape;  // outermost dimension first
   std::string layout;               // a letter a dimension: "nhwc", "krsc"
-  double stddev = 1.0;              // of the values that fill() draws for an input
+  double mean = 0.0;                // of the normal values that fill() draws for an input
+  double stddev = 1.0;              // likewise
+  std::optional<Dtype> drawn = {};  // a dtype to which those values are rounded besides
 
   std::size_t elements() const;
   std::size_t bytes() const;
@@ -63,6 +68,7 @@ struct Case {
   double error_growth = 1;              // of the version at hand, see VersionDef
   bool exact = true;                    // likewise
   double least_arithmetic = 1;          // likewise
+  bool integers_exact = true;           // of the pass: integer inputs have integer answers
   std::shared_ptr<const void> problem;  // the layer's own Problem
 
   double min_read_bytes() const;   // every input once
@@ -74,6 +80,8 @@ struct Pass {
   std::string name;
   Case (*parser)(const Pass& self, std::string_view line) = nullptr;
   std::string (*random_problem)(std::uint64_t seed) = nullptr;  // a line, fp32
+  // Fills in inputs that follow from other inputs; null where there are none. `values` as in HostTensors.
+  void (*derive)(const Case& c, std::vector<std::vector<float>>& values) = nullptr;
 
   Case parse(std::string_view line) const { return parser(*this, line); }  // throws UsageError
   std::string path() const { return layer + "/" + name; }
@@ -151,6 +159,12 @@ const Pass* add_pass(Pass pass);  // returns the one already there, if any
 bool add_version(Version version, std::string_view file);
 
 template <class P>
+constexpr bool integers_exact() {
+  if constexpr (requires { P::kExact; }) return P::kExact;
+  return true;
+}
+
+template <class P>
 Case make_case(const Pass& pass, const typename P::Problem& problem) {
   return {.pass = &pass,
           .text = problem.str(),
@@ -158,12 +172,21 @@ Case make_case(const Pass& pass, const typename P::Problem& problem) {
           .flops = P::flops(problem),
           .reduction_length = P::reduction_length(problem),
           .tensors = P::tensors(problem),
+          .integers_exact = integers_exact<P>(),
           .problem = std::make_shared<const typename P::Problem>(problem)};
 }
 
 template <class P>
 const typename P::Problem& problem_of(const Case& c) {
   return *static_cast<const typename P::Problem*>(c.problem.get());
+}
+
+template <class P>
+constexpr auto derivation() -> void (*)(const Case&, std::vector<std::vector<float>>&) {
+  if constexpr (requires { &P::derive; }) {
+    return [](const Case& c, std::vector<std::vector<float>>& values) { P::derive(problem_of<P>(c), values); };
+  }
+  return nullptr;
 }
 
 }  // namespace detail
@@ -176,7 +199,8 @@ const Pass& pass_of() {
        .name = P::kName,
        .parser = [](const Pass& self,
                     std::string_view line) { return detail::make_case<P>(self, P::Problem::parse(line)); },
-       .random_problem = [](std::uint64_t seed) { return P::Problem::random(seed).str(); }});
+       .random_problem = [](std::uint64_t seed) { return P::Problem::random(seed).str(); },
+       .derive = detail::derivation<P>()});
   return *pass;
 }
 

@@ -1,0 +1,95 @@
+// The activations of groupnorm in fp32: value and derivative, each from exponentials and divisions of about two units in
+// the last place. dispatch() picks one at compile time, so that a kernel's loop carries no branch.
+#pragma once
+
+#include "core/device.h"
+#include "dev/groupnorm/groupnorm.h"
+
+namespace ladder::groupnorm {
+
+// 1 / (1 + e^-z); e^-z may overflow to infinity, of which the quotient is 0.
+__device__ __forceinline__ float sigmoid(float z) { return __fdividef(1.0f, 1.0f + __expf(-z)); }
+
+struct Identity {
+  static __device__ __forceinline__ float value(float z) { return z; }
+  static __device__ __forceinline__ float derivative(float) { return 1.0f; }
+};
+
+struct Relu {
+  static __device__ __forceinline__ float value(float z) { return z > 0.0f ? z : 0.0f; }
+  static __device__ __forceinline__ float derivative(float z) { return z > 0.0f ? 1.0f : 0.0f; }
+};
+
+// z sigmoid(z): Elfwing et al. 2017.
+struct Silu {
+  static __device__ __forceinline__ float value(float z) { return z * sigmoid(z); }
+  static __device__ __forceinline__ float derivative(float z) {
+    const float s = sigmoid(z);
+    return s + z * s * (1.0f - s);
+  }
+};
+
+// z Phi(z), Phi the normal distribution's cumulative function: Hendrycks and Gimpel 2016.
+struct Gelu {
+  static __device__ __forceinline__ float phi(float z) {
+    constexpr float kSqrtHalf = 0.707106781186547524f;
+    return 0.5f * erfcf(-kSqrtHalf * z);  // no cancellation where z is far below zero
+  }
+  static __device__ __forceinline__ float value(float z) { return z * phi(z); }
+  static __device__ __forceinline__ float derivative(float z) {
+    constexpr float kInverseSqrtTwoPi = 0.398942280401432678f;
+    return phi(z) + z * kInverseSqrtTwoPi * __expf(-0.5f * z * z);
+  }
+};
+
+// The same with Phi(z) replaced by (1 + tanh(u)) / 2 = sigmoid(2 u), u = sqrt(2 / pi) (z + 0.044715 z^3).
+struct GeluTanh {
+  static constexpr float kTwoSqrtTwoOverPi = 1.59576912160573072f;
+  static constexpr float kCubic = 0.044715f;
+  static __device__ __forceinline__ float value(float z) {
+    return z * sigmoid(kTwoSqrtTwoOverPi * z * (1.0f + kCubic * z * z));
+  }
+  static __device__ __forceinline__ float derivative(float z) {
+    const float s = sigmoid(kTwoSqrtTwoOverPi * z * (1.0f + kCubic * z * z));
+    return s + z * s * (1.0f - s) * kTwoSqrtTwoOverPi * (1.0f + 3.0f * kCubic * z * z);
+  }
+};
+
+// z tanh(softplus(z)): Misra 2019. With e = e^z, tanh(log(1 + e)) = q / (q + 2), q = e (e + 2).
+struct Mish {
+  // Beyond it the quotient is 1 in fp32, and e^2 still far from infinity.
+  static constexpr float kSaturated = 20.0f;
+  static __device__ __forceinline__ float value(float z) {
+    const float e = __expf(fminf(z, kSaturated));
+    const float q = e * (e + 2.0f);
+    return z * __fdividef(q, q + 2.0f);
+  }
+  // t + z (1 - t^2) sigmoid(z), where 1 - t^2 = 4 (q + 1) / (q + 2)^2 and q + 1 = (e + 1)^2.
+  static __device__ __forceinline__ float derivative(float z) {
+    const float e = __expf(fminf(z, kSaturated));
+    const float q = e * (e + 2.0f);
+    const float inverse = __fdividef(1.0f, q + 2.0f);
+    return inverse * (q + z * 4.0f * e * (e + 1.0f) * inverse);
+  }
+};
+
+// Calls f with a value of the activation's type.
+template <class F>
+void dispatch(Activation activation, F&& f) {
+  switch (activation) {
+    case Activation::identity:
+      return f(Identity{});
+    case Activation::relu:
+      return f(Relu{});
+    case Activation::silu:
+      return f(Silu{});
+    case Activation::gelu:
+      return f(Gelu{});
+    case Activation::gelu_tanh:
+      return f(GeluTanh{});
+    case Activation::mish:
+      return f(Mish{});
+  }
+}
+
+}  // namespace ladder::groupnorm

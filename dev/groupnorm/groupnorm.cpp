@@ -1,0 +1,195 @@
+#include "dev/groupnorm/groupnorm.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "core/parallel.h"
+#include "core/problem_line.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+// The words of problem lines; the identity has none.
+constexpr std::array<std::pair<Activation, const char*>, 5> kActivations = {{{Activation::relu, "relu"},
+                                                                             {Activation::silu, "silu"},
+                                                                             {Activation::gelu, "gelu"},
+                                                                             {Activation::gelu_tanh, "gelu-tanh"},
+                                                                             {Activation::mish, "mish"}}};
+
+TensorSpec image(const char* name, Role role, const Problem& p) {
+  return {.name = name, .role = role, .dtype = p.dtype, .shape = {p.n, p.h, p.w, p.c}, .layout = "nhwc"};
+}
+
+// A deviation of 1 would make x its own answer. Around a large mean it is at least four units of rounding.
+TensorSpec normalised_image(const Problem& p) {
+  TensorSpec x = image("x", Role::input, p);
+  x.mean = p.mean;
+  x.stddev = std::max(2.0, 4 * unit_roundoff(p.dtype) * p.mean);
+  return x;
+}
+
+TensorSpec per_channel(const char* name, Role role, const Problem& p) {
+  return {.name = name,
+          .role = role,
+          .dtype = Dtype::f32,
+          .shape = {p.c},
+          .layout = "c",
+          .drawn = p.dtype};  // so that a library whose parameters have x's type can be compared
+}
+
+TensorSpec per_group(const char* name, Role role, const Problem& p) {
+  return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.n, p.g}, .layout = "ng"};
+}
+
+}  // namespace
+
+std::string Problem::str() const {
+  auto word = [](const std::string& name, int value) { return name + std::to_string(value) + ' '; };
+  std::string line = word("n", n) + word("h", h) + word("w", w) + word("c", c) + word("g", g);
+  for (const auto& [known, text] : kActivations) {
+    if (known == activation) line += std::string(text) + ' ';
+  }
+  return line + (affine ? "" : "no-affine ") + (mean != 0 ? word("mean", mean) : "") + name(dtype);
+}
+
+Problem Problem::parse(std::string_view text) {
+  ProblemLine line(text,
+                   "n32 h64 w64 c64 g32 [relu|silu|gelu|gelu-tanh|mish] [no-affine] [mean20000] [fp32|bf16|fp16]");
+  constexpr int kMost = 1 << 20;
+  constexpr int kMostMean = 30000;  // fp16 ends at 65504
+  Problem p;
+  p.n = static_cast<int>(line.size("n", 1, kMost));
+  p.h = static_cast<int>(line.size("h", 1, kMost));
+  p.w = static_cast<int>(line.size("w", 1, kMost));
+  p.c = static_cast<int>(line.size("c", 1, kMost));
+  p.g = static_cast<int>(line.size("g", 1, kMost));
+  if (p.c % p.g != 0) line.fail("g must divide c");
+  for (const auto& [activation, word] : kActivations) {
+    if (!line.flag(word)) continue;
+    if (p.activation != Activation::identity) line.fail("it names two activations");
+    p.activation = activation;
+  }
+  p.affine = !line.flag("no-affine");
+  p.mean = static_cast<int>(line.size_or("mean", 0, 0, kMostMean));
+  p.dtype = line.dtype(Dtype::f32);
+  line.finish();
+  // Kernels index elements with 32-bit signed integers.
+  constexpr double kMostElements = 2147483647.0;
+  if (double(p.n) * p.h * p.w * p.c > kMostElements) line.fail("a tensor of more than 2^31 - 1 elements");
+  return p;
+}
+
+Problem Problem::random(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  // Small sizes are drawn as often as large ones.
+  const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
+  Problem p{.n = draw(4), .h = draw(16), .w = draw(16), .g = draw(24)};
+  p.c = p.g * draw(12);
+  p.activation = static_cast<Activation>(random() % (kActivations.size() + 1));
+  p.affine = random() % 4 != 0;
+  if (random() % 8 == 0) p.mean = 20000;
+  // Of one or two elements all normalised values and dx are constants: only what gamma and beta make of them tells.
+  if (p.group_size() <= 2) {
+    p.affine = true;
+    p.activation = Activation::silu;
+  }
+  return p;
+}
+
+std::vector<TensorSpec> Forward::tensors(const Problem& p) {
+  std::vector<TensorSpec> specs = {normalised_image(p)};
+  if (p.affine) {
+    specs.push_back(per_channel("gamma", Role::input, p));
+    specs.push_back(per_channel("beta", Role::input, p));
+  }
+  specs.push_back(image("y", Role::output, p));
+  specs.push_back(per_group("mean", Role::output, p));
+  specs.push_back(per_group("rstd", Role::output, p));
+  return specs;
+}
+
+Forward::Tensors Forward::bind(const Problem& p, void* const* pointers) {
+  const int outputs = p.affine ? 3 : 1;
+  return {.x = pointers[0],
+          .gamma = p.affine ? static_cast<const float*>(pointers[1]) : nullptr,
+          .beta = p.affine ? static_cast<const float*>(pointers[2]) : nullptr,
+          .y = pointers[outputs],
+          .mean = static_cast<float*>(pointers[outputs + 1]),
+          .rstd = static_cast<float*>(pointers[outputs + 2])};
+}
+
+double Forward::flops(const Problem& p) { return 10.0 * static_cast<double>(p.elements()); }
+
+std::int64_t Forward::reduction_length(const Problem& p) { return p.group_size(); }
+
+std::vector<TensorSpec> Backward::tensors(const Problem& p) {
+  std::vector<TensorSpec> specs = {normalised_image(p), image("dy", Role::input, p)};
+  if (p.affine) {
+    specs.push_back(per_channel("gamma", Role::input, p));
+    specs.push_back(per_channel("beta", Role::input, p));
+  }
+  specs.push_back(per_group("mean", Role::input, p));
+  specs.push_back(per_group("rstd", Role::input, p));
+  specs.push_back(image("dx", Role::output, p));
+  if (p.affine) {
+    specs.push_back(per_channel("dgamma", Role::output, p));
+    specs.push_back(per_channel("dbeta", Role::output, p));
+  }
+  return specs;
+}
+
+Backward::Tensors Backward::bind(const Problem& p, void* const* pointers) {
+  const int groups = p.affine ? 4 : 2;
+  return {.x = pointers[0],
+          .dy = pointers[1],
+          .gamma = p.affine ? static_cast<const float*>(pointers[2]) : nullptr,
+          .beta = p.affine ? static_cast<const float*>(pointers[3]) : nullptr,
+          .mean = static_cast<const float*>(pointers[groups]),
+          .rstd = static_cast<const float*>(pointers[groups + 1]),
+          .dx = pointers[groups + 2],
+          .dgamma = p.affine ? static_cast<float*>(pointers[groups + 3]) : nullptr,
+          .dbeta = p.affine ? static_cast<float*>(pointers[groups + 4]) : nullptr};
+}
+
+double Backward::flops(const Problem& p) { return 21.0 * static_cast<double>(p.elements()); }
+
+// dgamma and dbeta sum over pixels, dx over groups; the judge's magnitudes know which of the two is shorter.
+std::int64_t Backward::reduction_length(const Problem& p) {
+  return p.affine ? std::max(std::int64_t{p.n} * p.pixels(), p.group_size()) : p.group_size();
+}
+
+void Backward::derive(const Problem& p, Values& inputs) {
+  const Statistics s = statistics(p, inputs[0]);
+  const std::size_t groups = p.affine ? 4 : 2;
+  inputs[groups].assign(s.mean.begin(), s.mean.end());
+  inputs[groups + 1].assign(s.rstd.begin(), s.rstd.end());
+}
+
+Statistics statistics(const Problem& p, const std::vector<float>& x) {
+  const std::int64_t groups = std::int64_t{p.n} * p.g;
+  const auto m = static_cast<double>(p.group_size());
+  Statistics s{.mean = std::vector<double>(groups), .rstd = std::vector<double>(groups)};
+  parallel_for(groups, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t group = begin; group < end; ++group) {
+      const int width = p.channels_per_group();
+      const float* first = &x[(group / p.g) * p.pixels() * p.c + (group % p.g) * width];
+      const auto sum_of = [&](const auto& term) {
+        double sum = 0;
+        for (std::int64_t pixel = 0; pixel < p.pixels(); ++pixel) {
+          for (int i = 0; i < width; ++i) sum += term(first[pixel * p.c + i]);
+        }
+        return sum;
+      };
+      const double mean = sum_of([](double value) { return value; }) / m;
+      const double squares = sum_of([&](double value) { return (value - mean) * (value - mean); });
+      s.mean[group] = mean;
+      s.rstd[group] = 1 / std::sqrt(squares / m + static_cast<double>(kEpsilon));
+    }
+  });
+  return s;
+}
+
+}  // namespace ladder::groupnorm

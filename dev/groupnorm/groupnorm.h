@@ -1,0 +1,120 @@
+// groupnorm: group normalisation (Wu and He 2018) of an NHWC image, with its activation, as the residual blocks of a
+// diffusion U-Net use it.
+//
+// Forward, for every image n and group of channels j, of m = h * w * c/g elements:
+//
+//     mean[n][j] = sum of x / m          rstd[n][j] = 1 / sqrt(sum of (x - mean)^2 / m + 1e-5)
+//     y[n][p][q][c] = act(z),   z = gamma[c] * xhat + beta[c],   xhat = (x[n][p][q][c] - mean[n][j]) * rstd[n][j]
+//
+//     x, y  [n, h, w, c]  NHWC          gamma, beta  [c]  fp32, optional          mean, rstd  [n, g]  fp32
+//
+// Backward, with dy the gradient of a loss with respect to y, dz = dy * act'(z), and mean and rstd as the forward pass
+// left them:
+//
+//     dx      = rstd * (gamma[c] * dz - (A + xhat * B) / m),   A = sum of gamma * dz,  B = sum of gamma * dz * xhat
+//     dgamma[c] = sum over n, p, q of dz * xhat                        over the group's m elements
+//     dbeta[c]  = sum over n, p, q of dz
+//
+// (PyTorch's group_norm(x, g, gamma, beta, eps=1e-5) followed by the activation, and their gradients.)
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder::groupnorm {
+
+inline constexpr float kEpsilon = 1e-5f;
+
+enum class Activation : std::uint8_t { identity, relu, silu, gelu, gelu_tanh, mish };
+
+struct Problem {
+  int n = 1;  // images
+  int h = 1;  // rows
+  int w = 1;  // columns
+  int c = 1;  // channels
+  int g = 1;  // groups, a divisor of c
+  Activation activation = Activation::identity;
+  bool affine = true;        // whether there are gamma and beta; without, they count as 1 and 0
+  int mean = 0;              // of the values that x is filled with; their deviation is 2, or what dtype can tell apart
+  Dtype dtype = Dtype::f32;  // of x, y, dx and dy; everything else is fp32
+
+  // "n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 no-affine mean20000 fp32": parse(str()) is the same problem.
+  std::string str() const;
+  // Throws UsageError. A line without a dtype word is fp32, one without an activation has none.
+  static Problem parse(std::string_view line);
+
+  int pixels() const { return h * w; }  // of an image
+  int channels_per_group() const { return c / g; }
+  std::int64_t elements() const { return std::int64_t{n} * h * w * c; }
+  std::int64_t group_size() const { return std::int64_t{h} * w * (c / g); }
+  bool operator==(const Problem&) const = default;
+
+  // Any small problem whose answers are no constants; fp32.
+  static Problem random(std::uint64_t seed);
+};
+
+// The inputs of a pass in the order that fill() and the judge know them by.
+using Values = std::vector<std::vector<float>>;
+
+struct Forward {
+  static constexpr const char* kLayer = "groupnorm";
+  static constexpr const char* kName = "forward";
+  static constexpr bool kExact = false;
+  using Problem = groupnorm::Problem;
+
+  struct Tensors {
+    const void* x;       // [n, h, w, c] dtype
+    const float* gamma;  // [c], or null
+    const float* beta;   // [c], or null together with gamma
+    void* y;             // [n, h, w, c] dtype
+    float* mean;         // [n, g]
+    float* rstd;         // [n, g]
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Problem& p, void* const* pointers);
+  // Two additions for mean and variance, four operations for z, four for the activation: a convention, as all of it hides
+  // behind the memory's traffic.
+  static double flops(const Problem& p);
+  static std::int64_t reduction_length(const Problem& p);
+};
+
+struct Backward {
+  static constexpr const char* kLayer = "groupnorm";
+  static constexpr const char* kName = "backward";
+  static constexpr bool kExact = false;
+  using Problem = groupnorm::Problem;
+
+  struct Tensors {
+    const void* x;       // [n, h, w, c] dtype
+    const void* dy;      // [n, h, w, c] dtype
+    const float* gamma;  // [c], or null
+    const float* beta;   // [c], or null together with gamma
+    const float* mean;   // [n, g], of x
+    const float* rstd;   // [n, g], of x
+    void* dx;            // [n, h, w, c] dtype
+    float* dgamma;       // [c], or null together with gamma
+    float* dbeta;        // [c], or null together with gamma
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Problem& p, void* const* pointers);
+  // Of an element: z and xhat 4, the derivative 8, two sums 4, dx 5: a convention likewise.
+  static double flops(const Problem& p);
+  static std::int64_t reduction_length(const Problem& p);
+  // Fills in mean and rstd, which follow from x.
+  static void derive(const Problem& p, Values& inputs);
+};
+
+// Mean and rstd of every group [n, g] in double precision.
+struct Statistics {
+  std::vector<double> mean;
+  std::vector<double> rstd;
+};
+Statistics statistics(const Problem& p, const std::vector<float>& x);
+
+}  // namespace ladder::groupnorm

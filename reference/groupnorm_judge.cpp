@@ -1,0 +1,203 @@
+// The judge of groupnorm: the formulas of dev/groupnorm/groupnorm.h in double precision.
+//
+// Magnitudes. A kernel computes each output in fp32 from statistics that are themselves sums, so its error is not that of
+// one sum of terms. What compare() allows, about sqrt(K) 2^-21 of the magnitude, is meant for the sum of K terms; an output
+// behind shorter sums, of m terms, gets its magnitude times sqrt(m / K).
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/check.h"
+#include "core/parallel.h"
+#include "dev/groupnorm/groupnorm.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+double sigmoid(double z) { return 1 / (1 + std::exp(-z)); }
+double normal_cdf(double z) { return 0.5 * std::erfc(-z * std::numbers::sqrt2 / 2); }
+double tanh_argument(double z) { return std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z); }
+
+double value(Activation activation, double z) {
+  switch (activation) {
+    case Activation::identity:
+      return z;
+    case Activation::relu:
+      return std::max(z, 0.0);
+    case Activation::silu:
+      return z * sigmoid(z);
+    case Activation::gelu:
+      return z * normal_cdf(z);
+    case Activation::gelu_tanh:
+      return 0.5 * z * (1 + std::tanh(tanh_argument(z)));
+    case Activation::mish:
+      return z * std::tanh(std::log1p(std::exp(z)));
+  }
+  return 0;
+}
+
+double derivative(Activation activation, double z) {
+  switch (activation) {
+    case Activation::identity:
+      return 1;
+    case Activation::relu:
+      return z > 0 ? 1 : 0;
+    case Activation::silu:
+      return sigmoid(z) * (1 + z * (1 - sigmoid(z)));
+    case Activation::gelu:
+      return normal_cdf(z) + z * std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
+    case Activation::gelu_tanh: {
+      const double t = std::tanh(tanh_argument(z));
+      const double slope = std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * z * z);
+      return 0.5 * (1 + t) + 0.5 * z * (1 - t * t) * slope;
+    }
+    case Activation::mish: {
+      const double t = std::tanh(std::log1p(std::exp(z)));
+      return t + z * (1 - t * t) * sigmoid(z);
+    }
+  }
+  return 0;
+}
+
+// Which group an element belongs to, and what the affine step makes of it.
+class Elements {
+ public:
+  // gamma and beta may be null.
+  Elements(const Problem& p, const std::vector<float>* gamma, const std::vector<float>* beta)
+      : p_(p), gamma_(gamma), beta_(beta) {}
+
+  std::int64_t group(std::int64_t element) const {
+    const std::int64_t image = element / p_.c / p_.pixels();
+    return image * p_.g + element % p_.c / p_.channels_per_group();
+  }
+  double gamma(std::int64_t element) const { return gamma_ ? (*gamma_)[element % p_.c] : 1; }
+  double beta(std::int64_t element) const { return beta_ ? (*beta_)[element % p_.c] : 0; }
+
+  // Calls body(element) for all, from several threads: those of one channel, and of one group, from the same.
+  void for_each(const auto& body) const {
+    parallel_for(p_.g, 1, [&](std::int64_t first_group, std::int64_t last_group) {
+      const std::int64_t first_channel = first_group * p_.channels_per_group();
+      const std::int64_t last_channel = last_group * p_.channels_per_group();
+      for (std::int64_t pixel = 0; pixel < std::int64_t{p_.n} * p_.pixels(); ++pixel) {
+        for (std::int64_t c = first_channel; c < last_channel; ++c) body(pixel * p_.c + c);
+      }
+    });
+  }
+
+ private:
+  const Problem& p_;
+  const std::vector<float>* gamma_;
+  const std::vector<float>* beta_;
+};
+
+Reference of_size(std::int64_t count) {
+  return {.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
+}
+
+References forward(const Case& c, const HostTensors& inputs) {
+  const auto& p = detail::problem_of<Forward>(c);
+  const std::vector<float>& x = inputs.values[0];
+  const Elements at(p, p.affine ? &inputs.values[1] : nullptr, p.affine ? &inputs.values[2] : nullptr);
+  const Statistics s = statistics(p, x);
+  const std::int64_t groups = std::ssize(s.mean);
+
+  Reference mean{.value = s.mean, .magnitude = std::vector<double>(groups)};
+  at.for_each([&](std::int64_t i) { mean.magnitude[at.group(i)] += std::abs(x[i]) / double(p.group_size()); });
+  // The variance's relative error is that of a sum of positive terms; one over its root has half of it.
+  Reference rstd{.value = s.rstd, .magnitude = s.rstd};
+
+  Reference y = of_size(p.elements());
+  at.for_each([&](std::int64_t i) {
+    const std::int64_t group = at.group(i);
+    const double xhat = (x[i] - s.mean[group]) * s.rstd[group];
+    const double z = at.gamma(i) * xhat + at.beta(i);
+    y.value[i] = value(p.activation, z);
+    // The mean's error is a rounding of the mean of |x - pivot|, for a pivot out of the group: about two deviations.
+    y.magnitude[i] = std::abs(at.gamma(i)) * (std::abs(xhat) + 2) + std::abs(at.beta(i));
+    // Where surely nothing comes through, nothing may.
+    if (p.activation == Activation::relu && z < -error_bound(c, c.tensors.front(), 0, y.magnitude[i])) {
+      y.magnitude[i] = 0;
+    }
+  });
+
+  // A single element is its own mean, and normalised it is zero.
+  if (p.group_size() == 1) {
+    mean.telling = false;
+    rstd.telling = false;
+    y.telling = p.affine && p.activation != Activation::identity;
+  }
+  return {std::move(y), std::move(mean), std::move(rstd)};
+}
+
+// What one element contributes to the sums of the backward pass, each with its magnitude.
+struct Terms {
+  double xhat = 0;
+  double dz = 0;
+  double dz_magnitude = 0;
+};
+
+References backward(const Case& c, const HostTensors& inputs) {
+  const auto& p = detail::problem_of<Backward>(c);
+  const std::vector<float>& x = inputs.values[0];
+  const std::vector<float>& dy = inputs.values[1];
+  const std::size_t after_parameters = p.affine ? 4 : 2;
+  const std::vector<float>& mean = inputs.values[after_parameters];
+  const std::vector<float>& rstd = inputs.values[after_parameters + 1];
+  const Elements at(p, p.affine ? &inputs.values[2] : nullptr, p.affine ? &inputs.values[3] : nullptr);
+  const double allowed = error_bound(c, c.tensors.back(), 0, 1);  // of a magnitude of 1
+
+  const auto terms = [&](std::int64_t i) {
+    const std::int64_t group = at.group(i);
+    Terms t{.xhat = (double(x[i]) - mean[group]) * rstd[group]};
+    const double scaled = at.gamma(i) * t.xhat;
+    const double z = scaled + at.beta(i);
+    t.dz = dy[i] * derivative(p.activation, z);
+    t.dz_magnitude =
+        std::abs(dy[i]) * (std::abs(derivative(p.activation, z)) + std::abs(scaled) + std::abs(at.beta(i)));
+    // At the kink, within 16 roundings of fp32, either side is right.
+    if (p.activation == Activation::relu && std::abs(z) <= 0x1p-20 * (std::abs(scaled) + std::abs(at.beta(i)))) {
+      t.dz_magnitude += std::abs(dy[i]) / allowed;
+    }
+    return t;
+  };
+
+  const std::int64_t groups = std::int64_t{p.n} * p.g;
+  Reference sum_a = of_size(groups);
+  Reference sum_b = of_size(groups);
+  Reference dgamma = of_size(p.c);
+  Reference dbeta = of_size(p.c);
+  at.for_each([&](std::int64_t i) {
+    const Terms t = terms(i);
+    const auto add = [](Reference& sum, std::int64_t to, double term, double magnitude) {
+      sum.value[to] += term;
+      sum.magnitude[to] += magnitude;
+    };
+    add(sum_a, at.group(i), at.gamma(i) * t.dz, std::abs(at.gamma(i)) * t.dz_magnitude);
+    add(sum_b, at.group(i), at.gamma(i) * t.dz * t.xhat, std::abs(at.gamma(i) * t.xhat) * t.dz_magnitude);
+    add(dbeta, i % p.c, t.dz, t.dz_magnitude);
+    add(dgamma, i % p.c, t.dz * t.xhat, std::abs(t.xhat) * t.dz_magnitude);
+  });
+
+  const auto m = static_cast<double>(p.group_size());
+  const double shorter = std::sqrt(m / static_cast<double>(c.reduction_length));
+  Reference dx = of_size(p.elements());
+  at.for_each([&](std::int64_t i) {
+    const std::int64_t group = at.group(i);
+    const Terms t = terms(i);
+    dx.value[i] = rstd[group] * (at.gamma(i) * t.dz - (sum_a.value[group] + t.xhat * sum_b.value[group]) / m);
+    const double sums = sum_a.magnitude[group] + std::abs(t.xhat) * sum_b.magnitude[group];
+    dx.magnitude[i] = rstd[group] * (std::abs(at.gamma(i)) * t.dz_magnitude + sums / m) * shorter;
+  });
+
+  // One element does not change with x, and two only by what epsilon leaves of them.
+  dx.telling = p.group_size() > 2;
+  dgamma.telling = p.group_size() > 1;
+  if (!p.affine) return {std::move(dx)};
+  return {std::move(dx), std::move(dgamma), std::move(dbeta)};
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_JUDGE(ladder::groupnorm::Forward, ladder::groupnorm::forward)
+LADDER_JUDGE(ladder::groupnorm::Backward, ladder::groupnorm::backward)
