@@ -1,0 +1,53 @@
+// Sixteen bytes of a tensor at a time, unpacked to fp32: the widest load and store a thread has.
+#pragma once
+
+#include "core/device.h"
+#include "core/numeric.h"
+#include "dev/groupnorm/groupnorm.h"
+
+namespace ladder::groupnorm {
+
+// Elements of T in one vector.
+template <class T>
+inline constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+
+template <class T>
+__device__ __forceinline__ void unpack(const uint4& bits, float (&values)[kVector<T>]) {
+  const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (std::is_same_v<T, float>) {
+      values[i] = __uint_as_float(words[i]);
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {  // a bf16 is the upper half of an fp32
+      values[2 * i] = __uint_as_float(words[i] << 16);
+      values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    } else {
+      values[2 * i] = __half2float(__ushort_as_half(static_cast<unsigned short>(words[i] & 0xffffu)));
+      values[2 * i + 1] = __half2float(__ushort_as_half(static_cast<unsigned short>(words[i] >> 16)));
+    }
+  }
+}
+
+// Rounds to nearest even.
+template <class T>
+__device__ __forceinline__ uint4 pack(const float (&values)[kVector<T>]) {
+  unsigned words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (std::is_same_v<T, float>) {
+      words[i] = __float_as_uint(values[i]);
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
+      words[i] = __bfloat16_as_ushort(pair.x) | static_cast<unsigned>(__bfloat16_as_ushort(pair.y)) << 16;
+    } else {
+      const __half2 pair = __floats2half2_rn(values[2 * i], values[2 * i + 1]);
+      words[i] = __half_as_ushort(pair.x) | static_cast<unsigned>(__half_as_ushort(pair.y)) << 16;
+    }
+  }
+  return {words[0], words[1], words[2], words[3]};
+}
+
+// Whether every pixel begins at a multiple of sixteen bytes.
+inline bool whole_vectors(const Problem& p) { return p.c * size_of(p.dtype) % 16 == 0; }
+
+}  // namespace ladder::groupnorm
