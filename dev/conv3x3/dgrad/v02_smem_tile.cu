@@ -55,14 +55,18 @@ __global__ void conv3x3_dgrad_v02_kernel(Problem p, const float* dy, const float
     }
     __syncthreads();
 
+    // A chunk is summed apart: one chain of 9k additions loses more than the opponent's plan.
+    float chunk_sum[kBlockC] = {};
     for (int k = 0; k < kChunkK; ++k) {
 #pragma unroll
       for (int rs = 0; rs < 9; ++rs) {
         const float a = dys[k][(ty + rs / 3) * kHaloW + tx + rs % 3];
 #pragma unroll
-        for (int c = 0; c < kBlockC; ++c) sum[c] += a * ws[k][8 - rs][c];
+        for (int c = 0; c < kBlockC; ++c) chunk_sum[c] += a * ws[k][8 - rs][c];
       }
     }
+#pragma unroll
+    for (int c = 0; c < kBlockC; ++c) sum[c] += chunk_sum[c];
     __syncthreads();
   }
 

@@ -17,8 +17,12 @@ namespace {
 template <int kVec>
 constexpr int kChunk = kVec == 4 ? 16 : 8;
 
-template <class Tile, int kVec>
-__global__ void __launch_bounds__(Tile::kThreads)
+// K steps whose products are one chain of additions: 18 taps of a chunk, 288 products of whole 16-byte loads. A chain over
+// all 9c would lose more digits than the opponent's plan from c = 64 on. Runs are added up in y, for registers are full.
+constexpr int kRun = 18;
+
+template <class Tile, int kVec, int kBlocksPerSm>
+__global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
     conv3x3_fprop_v05_kernel(Problem p, const float* x, const float* w, const float* bias, float* y) {
   constexpr int kBlockM = Tile::kBlockM, kBlockN = Tile::kBlockN;
   constexpr int kThreads = Tile::kThreads, kThreadM = Tile::kThreadM, kThreadN = Tile::kThreadN;
@@ -74,6 +78,38 @@ __global__ void __launch_bounds__(Tile::kThreads)
 
   float sum[kThreadM][kThreadN] = {};
 
+  // y = bias + sum, or y += sum.
+  auto add_to_y = [&](bool first) {
+    // NOTE: as an unknown number, or the compiler holds all addresses below in registers from the start.
+    int m_first = m0;
+    asm volatile("" : "+r"(m_first));
+#pragma unroll
+    for (int i = 0; i < kThreadM; ++i) {
+      const int m = m_first + Tile::row(i);
+      if (m >= p.n * p.h * p.w) continue;
+#pragma unroll
+      for (int j = 0; j < kThreadN; j += 4) {
+        const int k = k0 + Tile::col(j);
+        float* out = y + static_cast<long long>(m) * p.k + k;
+        if (p.k % 4 == 0 && k < p.k) {
+          float4 v{0, 0, 0, 0};
+          if (!first) {
+            v = *reinterpret_cast<const float4*>(out);
+          } else if (bias) {
+            v = {bias[k], bias[k + 1], bias[k + 2], bias[k + 3]};
+          }
+          *reinterpret_cast<float4*>(out) = {sum[i][j] + v.x, sum[i][j + 1] + v.y, sum[i][j + 2] + v.z,
+                                             sum[i][j + 3] + v.w};
+        } else {
+#pragma unroll
+          for (int l = 0; l < 4; ++l) {
+            if (k + l < p.k) out[l] = sum[i][j + l] + (!first ? out[l] : bias ? bias[k + l] : 0.0f);
+          }
+        }
+      }
+    }
+  };
+
   const int num_steps = 9 * ceil_div(p.c, kChunkC);
   KStep step;
   fetch(step);
@@ -88,28 +124,15 @@ __global__ void __launch_bounds__(Tile::kThreads)
                                      reinterpret_cast<const float*>(bs4[t % 2]));
     // The other stage was last read before the previous barrier, so it may be written without one more.
     if (t + 1 < num_steps) put((t + 1) % 2);
-    __syncthreads();
-  }
-
+    if ((t + 1) % kRun == 0 || t + 1 == num_steps) {
+      add_to_y(t < kRun);
 #pragma unroll
-  for (int i = 0; i < kThreadM; ++i) {
-    const int m = m0 + Tile::row(i);
-    if (m >= p.n * p.h * p.w) continue;
+      for (int i = 0; i < kThreadM; ++i) {
 #pragma unroll
-    for (int j = 0; j < kThreadN; j += 4) {
-      const int k = k0 + Tile::col(j);
-      float* out = y + static_cast<long long>(m) * p.k + k;
-      if (p.k % 4 == 0 && k < p.k) {
-        const float4 b = bias ? float4{bias[k], bias[k + 1], bias[k + 2], bias[k + 3]} : float4{0, 0, 0, 0};
-        *reinterpret_cast<float4*>(out) = {sum[i][j] + b.x, sum[i][j + 1] + b.y, sum[i][j + 2] + b.z,
-                                           sum[i][j + 3] + b.w};
-      } else {
-#pragma unroll
-        for (int l = 0; l < 4; ++l) {
-          if (k + l < p.k) out[l] = sum[i][j + l] + (bias ? bias[k + l] : 0.0f);
-        }
+        for (int j = 0; j < kThreadN; ++j) sum[i][j] = 0;
       }
     }
+    __syncthreads();
   }
 }
 
@@ -118,9 +141,10 @@ unsigned num_blocks(const Problem& p) {
   return static_cast<unsigned>(ceil_div(static_cast<int>(p.pixels()), Tile::kBlockM)) * ceil_div(p.k, Tile::kBlockN);
 }
 
-template <class Tile>
+template <class Tile, int kBlocksPerSm>
 void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
-  auto kernel = p.c % 4 == 0 ? conv3x3_fprop_v05_kernel<Tile, 4> : conv3x3_fprop_v05_kernel<Tile, 1>;
+  auto kernel =
+      p.c % 4 == 0 ? conv3x3_fprop_v05_kernel<Tile, 4, kBlocksPerSm> : conv3x3_fprop_v05_kernel<Tile, 1, kBlocksPerSm>;
   ladder::launch(kernel, {.grid = num_blocks<Tile>(p), .block = Tile::kThreads}, stream, p,
                  static_cast<const float*>(t.x), static_cast<const float*>(t.w), t.bias, static_cast<float*>(t.y));
 }
@@ -133,10 +157,12 @@ unsigned cost(const Problem& p) {
 }
 
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
-  using Large = FfmaTile<128, 64, 8, 8>;  // 139 registers: three blocks an SM
-  using Small = FfmaTile<64, 64, 8, 4>;   // 87 registers: five
-  if (cost<Large, 3>(p) <= cost<Small, 5>(p)) return launch_tile<Large>(p, t, stream);
-  launch_tile<Small>(p, t, stream);
+  using Large = FfmaTile<128, 64, 8, 8>;
+  using Small = FfmaTile<64, 64, 8, 4>;
+  constexpr int kLargePerSm = 3;
+  constexpr int kSmallPerSm = 5;
+  if (cost<Large, kLargePerSm>(p) <= cost<Small, kSmallPerSm>(p)) return launch_tile<Large, kLargePerSm>(p, t, stream);
+  launch_tile<Small, kSmallPerSm>(p, t, stream);
 }
 
 }  // namespace
