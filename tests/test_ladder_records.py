@@ -47,6 +47,16 @@ class Records(unittest.TestCase):
         self.assertEqual(result.times.cycles, [90e-6 * 1e9, 100e-6 * 2e9, 130e-6 * 2e9])
         self.assertEqual((result.times.median, result.opponent_times.median), (100e-6, 100e-6))
 
+    def test_the_time_of_moving_the_bytes(self):
+        (result,) = self.load(self.made).results
+        self.assertTrue(math.isnan(result.traffic))
+        made = self.spoiled(lambda result: result.update(traffic={"seconds": 20e-6, "samples": [19e-6, 20e-6, 30e-6]}))
+        self.assertEqual(self.load(made).results[0].traffic, 20e-6)
+        made["results"][0]["traffic"]["seconds"] = 18e-6
+        self.refused(made, "the traffic of v01 n32 c64 bf16: the median")
+        made["results"][0]["traffic"] = {"seconds": 0, "samples": [0]}
+        self.refused(made, "positive")
+
     def test_the_records_of_this_tree_are_whole(self):
         records, bad = ladder_records.load_all(ROOT / "results")
         self.assertEqual(bad, [])

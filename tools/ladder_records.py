@@ -69,6 +69,7 @@ class Result:
     opponent_error: float
     opponent_times: "Times | None"
     heuristic_times: "Times | None"
+    traffic: float  # seconds of a kernel that only moves the case's bytes; nan if none was timed
 
     @property
     def key(self):
@@ -218,7 +219,15 @@ def _result(record, raw):
         opponent_error=_number(opponent_verdict.get("error")),
         opponent_times=_times(opponent.get("times"), f"the opponent of {name}"),
         heuristic_times=_times(opponent.get("heuristic_times"), f"the heuristic's plan of {name}"),
+        traffic=_traffic(raw.get("traffic"), name),
     )
+
+
+def _traffic(raw, name):
+    if not raw:
+        return math.nan
+    _agree(float(raw["seconds"]), _samples(raw["samples"], f"the traffic of {name}"), f"the traffic of {name}")
+    return float(raw["seconds"])
 
 
 def _times(raw, name):
