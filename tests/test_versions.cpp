@@ -1,5 +1,5 @@
 // Every registered version, on every problem of its layer's sets ci and edge and on random ones, in each of its dtypes,
-// under every schedule of the backend, with both patterns.
+// under every schedule of the backend, with both patterns. On those of ci also whether it gives the same bits every time.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/problem_line.h"
 #include "core/shapes.h"
+#include "tests/repeats.h"
 #include "tests/support.h"
 
 namespace ladder {
@@ -47,6 +48,19 @@ class Checks {
     }
   }
 
+  void repeat(const Case& c) {
+    if (const std::string reason = why_not(version_, c); !reason.empty()) {
+      skipped_ = reason;
+      return;
+    }
+    ++num_judged_;
+    const std::string difference = test::difference_between_launches(version_, c, test::seed());
+    if (!difference.empty()) {
+      ADD_FAILURE() << fmt::format("{} '{}' {}: {}\n  {}", version_.pass->path(), c.text, version_.label(), difference,
+                                   test::rerun_command());
+    }
+  }
+
   // The reason for a skip where no check was possible, else empty.
   std::string skipped() const { return num_judged_ == 0 ? skipped_ : ""; }
 
@@ -77,32 +91,30 @@ void add_test(const Version& v, const std::string& name, std::function<void(Chec
                         [body = std::move(body), &v] { return new VersionTest(body, v); });
 }
 
-// A sanitizer makes every launch several times as slow, and looks at addresses and values of threads rather than at their
-// order: the first and the last schedule are enough for it.
-std::vector<std::string> schedules() {
-  std::vector<std::string> all = backend::schedules();
-#ifdef __SANITIZE_ADDRESS__
-  if (all.size() > 2) all.erase(all.begin() + 1, all.end() - 1);
-#endif
-  return all;
-}
-
 void add_named_tests(const Version& v, const std::string& set) {
   for (const NamedCase& named : named_cases(*v.pass, set)) {
     add_test(v, set + '_' + named.name, [&v, problem = named.problem](Checks& checks) {
       for (const Dtype dtype : v.dtypes) {
         const Case c = v.pass->parse(with_dtype(problem, dtype));
-        for (const std::string& schedule : schedules()) checks.run(c, schedule);
+        for (const std::string& schedule : test::schedules()) checks.run(c, schedule);
       }
     });
   }
+}
+
+void add_repeat_test(const Version& v) {
+  add_test(v, "repeats", [&v](Checks& checks) {
+    for (const NamedCase& named : named_cases(*v.pass, "ci")) {
+      for (const Dtype dtype : v.dtypes) checks.repeat(v.pass->parse(with_dtype(named.problem, dtype)));
+    }
+  });
 }
 
 void add_random_tests(const Version& v) {
   constexpr int kProblems = 200;
   add_test(v, fmt::format("random_{}", kProblems), [&v](Checks& checks) {
     std::mt19937_64 random(test::seed());
-    const auto orders = schedules();
+    const auto orders = test::schedules();
     for (int i = 0; i < kProblems && !testing::Test::HasFailure(); ++i) {
       const std::string problem = with_dtype(v.pass->random_problem(random()), v.dtypes[random() % v.dtypes.size()]);
       checks.run(v.pass->parse(problem), orders[random() % orders.size()]);
@@ -114,6 +126,7 @@ const bool registered = test::at_start([] {
   for (const Version* v : all_versions()) {
     add_named_tests(*v, "ci");
     add_named_tests(*v, "edge");
+    add_repeat_test(*v);
     add_random_tests(*v);
   }
 });

@@ -1,28 +1,18 @@
-// The cheats of tests/wrong: a checker that lets one of them pass is broken, and so is one that fails the honest
-// kernel.
+// The cheats of tests/wrong: checks that let one of them pass are broken, and so are those that fail the honest kernel.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "core/backend.h"
 #include "core/check.h"
 #include "core/problem_line.h"
+#include "tests/repeats.h"
 #include "tests/support.h"
 #include "tests/wrong/wrong.h"
 
 namespace ladder {
 namespace {
-
-// Judged as the pass that they pretend to implement.
-References judge_wrong(const Case& c, const HostTensors& inputs) {
-  Case honest = c;
-  honest.pass = &pass_of<conv3x3::Fprop>();
-  return judge(honest, inputs);
-}
-
-// A square and benign one, then odd sizes and channels, an image that is not square, the first and last layers' three
-// channels.
-constexpr const char* kProblems[] = {"n1 h8 w8 c16 k16",     "n2 h8 w8 c16 k32 bias", "n1 h7 w9 c21 k13 bias",
-                                     "n1 h4 w12 c8 k8 bias", "n2 h5 w5 c3 k24",       "n1 h6 w5 c24 k3"};
 
 struct Findings {
   int passed = 0;
@@ -31,27 +21,31 @@ struct Findings {
   std::string first;    // the first rejection: by what, and on which problem
 };
 
-Findings findings(const Version& v) {
+Findings findings(const Version& v, const std::vector<std::string>& problems) {
   Findings f;
-  for (const char* problem : kProblems) {
+  for (const std::string& problem : problems) {
     for (const Dtype dtype : v.dtypes) {
       const Case c = v.pass->parse(with_dtype(problem, dtype));
       const Verdict verdict = check(v, c, test::seed());
       if (verdict.status == Status::skip) {
         f.skipped = verdict.reason;
-      } else if (verdict.status == Status::pass) {
+        continue;
+      }
+      std::string fault = verdict.reason;
+      if (verdict.status == Status::pass) fault = test::difference_between_launches(v, c, test::seed());
+      if (fault.empty()) {
         ++f.passed;
       } else if (f.rejected++ == 0) {
-        f.first = fmt::format("{}  [{}]", verdict.reason, c.text);
+        f.first = fmt::format("{}  [{}]", fault, c.text);
       }
     }
   }
   return f;
 }
 
-void run(const Version& v) {
+void run(const Version& v, const std::vector<std::string>& problems) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
-  const Findings f = findings(v);
+  const Findings f = findings(v, problems);
   if (f.passed + f.rejected == 0) GTEST_SKIP() << f.skipped;
   const bool honest = v.idea == "honest";
   fmt::print("{:<26} {}\n", v.label(),
@@ -64,29 +58,43 @@ void run(const Version& v) {
   }
 }
 
-class Wrong : public testing::Test {
+class WrongTest : public testing::Test {
  public:
-  explicit Wrong(const Version& v) : version_(v) {}
-  void TestBody() override { run(version_); }
+  WrongTest(const Version& v, const wrong::Corpus& corpus) : version_(v), corpus_(corpus) {}
+  void TestBody() override { run(version_, corpus_.problems); }
 
  private:
   const Version& version_;
+  const wrong::Corpus& corpus_;
 };
 
 const bool registered = test::at_start([] {
-  for (const Version* v : versions_of(pass_of<wrong::Fprop>())) {
-    testing::RegisterTest("Wrong", v->label().c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [v] { return new Wrong(*v); });
+  for (const wrong::Corpus& corpus : wrong::corpora()) {
+    const std::string suite = fmt::format("Wrong_{}_{}", corpus.pass->layer, corpus.pass->name);
+    for (const Version* v : versions_of(*corpus.pass)) {
+      testing::RegisterTest(suite.c_str(), v->label().c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                            [v, &corpus] { return new WrongTest(*v, corpus); });
+    }
   }
 });
 
-TEST(WrongCorpus, HasAnHonestVersionAndManyCheats) {
-  const auto versions = versions_of(pass_of<wrong::Fprop>());
-  EXPECT_EQ(find_version(pass_of<wrong::Fprop>(), 1).idea, "honest");
-  EXPECT_GE(versions.size(), 15u);
+TEST(WrongCorpora, have_an_honest_version_and_cheats) {
+  EXPECT_GE(wrong::corpora().size(), 3u);
+  for (const wrong::Corpus& corpus : wrong::corpora()) {
+    EXPECT_EQ(find_version(*corpus.pass, 1).idea, "honest") << corpus.pass->path();
+    EXPECT_GE(versions_of(*corpus.pass).size(), 5u) << corpus.pass->path();
+  }
+}
+
+// One of dev/ would be measured, one without a corpus not be tried.
+TEST(WrongCorpora, hold_every_cheat) {
+  for (const Version* v : all_versions()) {
+    const bool cheats = v->file.find("tests/wrong/") != std::string::npos;
+    const bool tried = std::any_of(wrong::corpora().begin(), wrong::corpora().end(),
+                                   [v](const wrong::Corpus& corpus) { return corpus.pass == v->pass; });
+    EXPECT_EQ(cheats, tried) << v->file;
+  }
 }
 
 }  // namespace
 }  // namespace ladder
-
-LADDER_JUDGE(ladder::wrong::Fprop, ladder::judge_wrong)
