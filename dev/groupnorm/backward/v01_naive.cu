@@ -1,0 +1,93 @@
+// Idea:   a block a group of an image sums A and B, then writes its dx; a second kernel has a block a channel for dgamma
+//         and dbeta. One element at a time.
+// Parent: none.
+// Why:    the formulas as they stand. Limiter: a group's elements are runs of c/g channels, a few bytes of each 32-byte
+//         sector, fetched anew for the sums, for dx and for the channels, each time with its exponential.
+// Needs:  nothing.
+
+#include "dev/groupnorm/gradient.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+constexpr int kThreads = 256;
+
+// The block's sum, in every thread: halves are added to halves.
+__device__ __forceinline__ float2 block_sum(float2 value) {
+  LADDER_SHARED(float2, sums, [kThreads]);
+  sums[threadIdx.x] = value;
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) < half) {
+      sums[threadIdx.x].x += sums[threadIdx.x + half].x;
+      sums[threadIdx.x].y += sums[threadIdx.x + half].y;
+    }
+  }
+  __syncthreads();
+  return sums[0];
+}
+
+template <class T, class Act>
+__global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_dx_kernel(Problem p, Backward::Tensors t) {
+  const auto* const x = static_cast<const T*>(t.x);
+  const auto* const dy = static_cast<const T*>(t.dy);
+  const int image = blockIdx.x / p.g;
+  const int group = blockIdx.x % p.g;
+  const int width = p.c / p.g;
+  const int m = p.h * p.w * width;
+
+  float2 ab{0, 0};
+  for (int i = threadIdx.x; i < m; i += kThreads) {
+    const int c = group * width + i % width;
+    const int at = (image * p.h * p.w + i / width) * p.c + c;
+    const Channel channel = channel_of(p, t, image, c);
+    float2 term{0, 0};
+    add_terms<Act>(channel, to_float(x[at]), to_float(dy[at]), term);
+    ab.x = fmaf(gamma_of(t, c), term.x, ab.x);
+    ab.y = fmaf(channel.scale, term.y, ab.y);
+  }
+  const Correction correction = correction_of(t.rstd[blockIdx.x], block_sum(ab), 1.0f / static_cast<float>(m));
+
+  for (int i = threadIdx.x; i < m; i += kThreads) {
+    const int c = group * width + i % width;
+    const int at = (image * p.h * p.w + i / width) * p.c + c;
+    const Channel channel = channel_of(p, t, image, c);
+    static_cast<T*>(t.dx)[at] = from_float<T>(dx_of(channel, correction, to_float(x[at]), to_float(dy[at]), Act{}));
+  }
+}
+
+template <class T, class Act>
+__global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_parameters_kernel(Problem p, Backward::Tensors t) {
+  const int c = blockIdx.x;
+  float2 sums{0, 0};
+  for (int pixel = threadIdx.x; pixel < p.n * p.h * p.w; pixel += kThreads) {
+    const Channel channel = channel_of(p, t, pixel / (p.h * p.w), c);
+    const int at = pixel * p.c + c;
+    float2 term{0, 0};
+    add_terms<Act>(channel, to_float(static_cast<const T*>(t.x)[at]), to_float(static_cast<const T*>(t.dy)[at]), term);
+    sums.x += term.x;
+    sums.y = fmaf(channel.rstd, term.y, sums.y);
+  }
+  sums = block_sum(sums);
+  if (threadIdx.x > 0) return;
+  t.dbeta[c] = sums.x;
+  t.dgamma[c] = sums.y;
+}
+
+void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) {
+  dispatch_types(p, [&](auto element, auto act) {
+    using T = decltype(element);
+    using Act = decltype(act);
+    ladder::launch(groupnorm_backward_v01_dx_kernel<T, Act>,
+                   {.grid = static_cast<unsigned>(p.n) * p.g, .block = kThreads}, stream, p, t);
+    if (!p.affine) return;
+    ladder::launch(groupnorm_backward_v01_parameters_kernel<T, Act>,
+                   {.grid = static_cast<unsigned>(p.c), .block = kThreads}, stream, p, t);
+  });
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_VERSION(ladder::groupnorm::Backward, {.launch = ladder::groupnorm::launch,
+                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
