@@ -91,8 +91,9 @@ Problem Problem::random(std::uint64_t seed) {
   p.activation = static_cast<Activation>(random() % (kActivations.size() + 1));
   p.affine = random() % 4 != 0;
   if (random() % 8 == 0) p.mean = 20000;
-  // Of one or two elements all normalised values and dx are constants: only what gamma and beta make of them tells.
-  if (p.group_size() <= 2) {
+  // Of one or two elements all normalised values and dx are constants: only what gamma and beta make of them tells. And of
+  // a single pixel without an activation, dbeta is a copy of dy.
+  if (p.group_size() <= 2 || p.n * p.pixels() == 1) {
     p.affine = true;
     p.activation = Activation::silu;
   }
