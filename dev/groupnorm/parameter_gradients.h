@@ -1,0 +1,59 @@
+// The end of dgamma and dbeta: a version leaves sums of a channel over some of the pixels, rows [rows][c] of (sum of dz,
+// sum of dz * xhat), an image's pixels being one row or several. These are added up here, over the rows in a fixed order:
+// the same sums every time, so results are equal bit for bit.
+#pragma once
+
+#include "core/device.h"
+#include "dev/groupnorm/groupnorm.h"
+
+namespace ladder::groupnorm {
+
+// A block takes 32 channels, eight threads for each, which add every eighth row and then each other's sums.
+inline constexpr int kParameterChannels = 32;
+inline constexpr int kParameterGroups = 8;
+inline constexpr int kParameterThreads = kParameterChannels * kParameterGroups;
+
+__host__ __device__ constexpr int parameter_blocks(int c) { return ceil_div(c, kParameterChannels); }
+
+// By all threads of block `tile` of parameter_blocks().
+__device__ __forceinline__ void sum_parameters(const float2* sums, int rows, int c, int tile, float* dgamma,
+                                               float* dbeta) {
+  LADDER_SHARED(float2, partial, [kParameterGroups][kParameterChannels]);
+  const int column = threadIdx.x % kParameterChannels;
+  const int group = threadIdx.x / kParameterChannels;
+  const int channel = tile * kParameterChannels + column;
+
+  float2 sum{0, 0};
+  if (channel < c) {
+#pragma unroll 4
+    for (int row = group; row < rows; row += kParameterGroups) {
+      const float2 v = sums[static_cast<long long>(row) * c + channel];
+      sum.x += v.x, sum.y += v.y;
+    }
+  }
+  partial[group][column] = sum;
+  __syncthreads();
+  if (group > 0 || channel >= c) return;
+#pragma unroll
+  for (int g = 1; g < kParameterGroups; ++g) {
+    sum.x += partial[g][column].x;
+    sum.y += partial[g][column].y;
+  }
+  dbeta[channel] = sum.x;
+  dgamma[channel] = sum.y;
+}
+
+inline __global__ void __launch_bounds__(kParameterThreads)
+    groupnorm_backward_parameters_kernel(const float2* sums, int rows, int c, float* dgamma, float* dbeta) {
+  sum_parameters(sums, rows, c, blockIdx.x, dgamma, dbeta);
+}
+
+inline void launch_parameters(const Problem& p, const float2* sums, int rows, const Backward::Tensors& t,
+                              Stream stream) {
+  if (!p.affine) return;
+  ladder::launch(groupnorm_backward_parameters_kernel,
+                 {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads}, stream, sums, rows,
+                 p.c, t.dgamma, t.dbeta);
+}
+
+}  // namespace ladder::groupnorm
