@@ -3,6 +3,9 @@
 // every so many pixels. Where pixels do not begin at multiples of sixteen bytes a column is one element.
 #pragma once
 
+#include <algorithm>
+
+#include "core/backend.h"
 #include "dev/groupnorm/gradient.h"
 #include "dev/groupnorm/vectors.h"
 
@@ -63,6 +66,21 @@ struct Place {
 template <class T, int kWidth>
 unsigned column_blocks(const Problem& p, const PixelSplit& split) {
   return static_cast<unsigned>(p.n) * split.parts * ceil_div(p.c, Tile<T, kWidth>::kChannels);
+}
+
+// Blocks an SM, of which two are there at a time.
+inline constexpr int kSumBlocks = 4;
+inline constexpr int kDxBlocks = 8;
+
+// As many parts as make `blocks_per_sm` blocks an SM, as long as a thread has four pixels to have on their way at once.
+template <class T, int kWidth>
+PixelSplit split_pixels(const Problem& p, int blocks_per_sm) {
+  constexpr int kLeast = 4;
+  using Extent = Tile<T, kWidth>;
+  const auto tiles = static_cast<int>(column_blocks<T, kWidth>(p, PixelSplit{}));
+  const int wanted = ceil_div(backend::device().num_sms * blocks_per_sm, tiles);
+  const int each = std::max(ceil_div(p.h * p.w, wanted), kLeast * Extent::kRows);
+  return {.parts = ceil_div(p.h * p.w, each), .each = each};
 }
 
 // Writes the sums of every channel of the block's tile over its pixels to row image * parts + part of [rows][c].
@@ -175,6 +193,15 @@ void dispatch_columns(const Problem& p, F&& f) {
       f(element, std::integral_constant<int, 1>{}, act);
     }
   });
+}
+
+// Of the kernel that sums, whatever its dtype.
+inline PixelSplit sum_split(const Problem& p) {
+  PixelSplit split;
+  dispatch_columns(p, [&](auto element, auto width, auto) {
+    split = split_pixels<decltype(element), decltype(width)::value>(p, kSumBlocks);
+  });
+  return split;
 }
 
 }  // namespace ladder::groupnorm
