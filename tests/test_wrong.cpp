@@ -9,7 +9,7 @@
 #include "core/problem_line.h"
 #include "tests/repeats.h"
 #include "tests/support.h"
-#include "tests/wrong/wrong.h"
+#include "tests/wrong/corpora.h"
 
 namespace ladder {
 namespace {

@@ -1,4 +1,6 @@
-#include "tests/wrong/wrong.h"
+#include "tests/wrong/corpora.h"
+
+#include <utility>
 
 namespace ladder::wrong {
 

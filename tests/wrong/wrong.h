@@ -4,21 +4,15 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/backend.h"
 #include "core/check.h"
 #include "core/numeric.h"
+#include "tests/wrong/corpora.h"
 
 namespace ladder::wrong {
-
-struct Corpus {
-  const Pass* pass;                   // that the cheats are registered under
-  std::vector<std::string> problems;  // without a dtype
-};
-
-const std::vector<Corpus>& corpora();
-bool add(Corpus corpus);
 
 // W is P under another name, so that no benchmark or trainer ever meets its versions. They are judged as P's.
 template <class W, class P>
