@@ -21,6 +21,13 @@ KERNELS = [{"file": f"dev/toy/fprop/v{version:02d}_{idea}.cu", "kernel": f"toy_f
             "spill_load_bytes": 0}
            for version, idea in IDEAS.items()]
 
+# Of a layer that waits for memory: {problem: bytes read and written}. PyTorch is beside it, with what it calls.
+NORM = "groupnorm/forward"
+NORM_IDEAS = {1: "naive", 2: "one_pass"}
+NORM_BYTES = {"n32 h64 w64 c64 g32 silu bf16": 33.6e6, "n32 h16 w16 c192 g32 bf16": 6.3e6,
+              "n32 h8 w8 c256 g32 silu bf16": 2.1e6}
+PYTORCH = "PyTorch 2.11.0, cuDNN 9.19.0"
+
 PROFILE = {
     "schema": "ladder.profile/1", "created": "2026-01-09T12:00:00Z", "command": ["./ladder", "profile"],
     "environment": {"commit": "1234567890", "dirty": False},
@@ -74,6 +81,19 @@ def result(version, problem, seconds, rng, path="toy/fprop", opponent=20e-6, sta
     return {**made, **more}
 
 
+def moving(version, problem, rate, rng, size=None, traffic=3.5e12, **more):
+    """As result(), of a kernel that waits for memory: `rate` is its bytes a second, `traffic` that of moving alone."""
+    size = size or NORM_BYTES[problem]
+    made = result(version, problem, size / rate, rng, path=NORM, opponent=size / 2e12, idea=NORM_IDEAS[version],
+                  flops=size, min_read_bytes=size / 2, min_write_bytes=size / 2, roofline_seconds=size / 4.8e12)
+    if made["opponent"]["library"]:
+        made["opponent"].update(library=PYTORCH, best_plan="torch.compile channels_last")
+    if traffic:
+        seconds = round(size / traffic, 10)
+        made["traffic"] = {"seconds": seconds, "samples": [seconds] * 3}
+    return {**made, **more}
+
+
 def record(created, commit, results, driver="13.0", dirty=False, kind="gpu", clock=1.98e9):
     return {
         "schema": ladder_records.SCHEMA, "created": created, "command": ["bench_toy"], "seed": 1,
@@ -112,6 +132,23 @@ def tree(root, count=6):
             f"// Why:    it should help.\n// Needs:  nothing.\n\n#include <x>\n")
     for day in range(count):
         write(root, f"2026-01-{day + 1:02d}_{day:07x}.json", of_day(day, count))
+    return root
+
+
+def with_norm(root, **more):
+    """Adds a ladder that waits for memory to a tree(): v01 moves a quarter of what a copy does, v02 three quarters."""
+    root, rng = Path(root), random.Random(1)
+    ladder = root / "dev" / NORM
+    ladder.mkdir(parents=True)
+    (ladder.parent / "shapes.txt").write_text("[unet]\nbottom: n32 h8 w8 c256 g32 silu\nmiddle: n32 h16 w16 c192 g32\n"
+                                              "top: n32 h64 w64 c64 g32 silu\n")
+    for version, idea in NORM_IDEAS.items():
+        (ladder / f"v{version:02d}_{idea}.cu").write_text(f"// Idea: the {idea} one.\n// Parent: none.\n")
+    results = [moving(version, problem, rate, rng, **more) for version, rate in ((1, 1.025e12), (2, 3.075e12))
+               for problem in NORM_BYTES]
+    made = record("2026-02-01T00:00:00Z", "c" * 40, results)
+    made["calibration"]["empty"] = {"seconds": 3e-6}
+    write(root, "2026-02-01_norm.json", made)
     return root
 
 

@@ -192,6 +192,38 @@ class Model(Tree):
         self.assertEqual(self.series(2, dashboard_records.PROBLEMS[0])["kernels"],
                          {"registers": 62, "smem": 2048, "spills": 0})
 
+    def test_a_pass_waits_for_memory_by_its_arithmetic(self):
+        """Never by its name, and not for a few of its shapes."""
+        problems = [f"n{at} c64 bf16" for at in range(1, 11)]
+        moving, size, rng = 4.8e6 / 4.8e12, {"min_read_bytes": 2.4e6, "min_write_bytes": 2.4e6}, random.Random(1)
+        for path, rooflines, bound in ((dashboard_records.NORM, 10 * [2 * moving], False),
+                                       ("conv3x3/fprop", 10 * [moving], True),
+                                       ("conv3x3/fprop", 9 * [moving] + [2 * moving], True),
+                                       ("conv3x3/fprop", 8 * [moving] + 2 * [2 * moving], False),
+                                       ("conv3x3/fprop", 10 * [0], False),
+                                       ("conv3x3/fprop", [moving] + 9 * [0], True)):
+            with self.subTest(path=path, rooflines=rooflines):
+                raw = dashboard_records.record("2026-01-01T00:00:00Z", "a" * 40, [
+                    dashboard_records.result(1, problem, 1e-5, rng, path=path, roofline_seconds=roofline, **size)
+                    for problem, roofline in zip(problems, rooflines)])
+                dashboard_records.write(self.root, "a.json", raw)
+                self.assertEqual({one["memoryBound"] for one in self.built()["series"]}, {bound})
+
+    def test_passes_are_judged_one_by_one(self):
+        dashboard_records.with_norm(self.grown(2))
+        data = self.built()
+        self.assertEqual({one["path"] for one in data["series"] if one["memoryBound"]}, {dashboard_records.NORM})
+        self.assertEqual(self.series(2, next(iter(dashboard_records.NORM_BYTES)), data)["traffic"], 9.6e-6)
+
+    def test_libraries_are_named_once(self):
+        self.grown(0)
+        rng = random.Random(1)
+        results = [dashboard_records.moving(1, next(iter(dashboard_records.NORM_BYTES)), 1e12, rng),
+                   dashboard_records.result(1, dashboard_records.PROBLEMS[0], 1e-5, rng)]
+        dashboard_records.write(self.root, "a.json",
+                                dashboard_records.record("2026-01-01T00:00:00Z", "a" * 40, results))
+        self.assertEqual(self.built()["records"][0]["library"], "PyTorch 2.11.0, cuDNN 9.19.0")
+
     def test_profiles(self):
         self.grown(1)
         folder = self.root / "results" / "h200" / "profiles"
@@ -276,6 +308,54 @@ class Page(Tree):
         self.assertIn("<noscript>", text)
         self.assertIn("SKIP", rows)
         self.assertRegex(rows, r"<td class=n>6\.\d\d</td>|<td class=n>15\.\d</td>")
+
+    def table(self):
+        """[{heading: text}] of the table of results."""
+        heads, rows = re.search(r'<table id="table">.*?<thead>(.*?)</thead>.*?<tbody>(.*?)</tbody>', self.text(),
+                                re.DOTALL).groups()
+        names = re.findall(r"<th[^>]*>(.*?)</th>", heads)
+        found = []
+        for row in re.findall(r"<tr>(.*?)</tr>", rows):
+            cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+            self.assertEqual(len(cells), len(names))
+            found.append(dict(zip(names, cells)))
+        return found
+
+    def test_what_waits_for_memory_has_its_rate_in_bytes(self):
+        dashboard_records.with_norm(self.grown(2))
+        rows = self.table()
+        norm = [row for row in rows if row["kernel"].startswith(dashboard_records.NORM)]
+        conv = [row for row in rows if row not in norm]
+        self.assertEqual([len(norm), len(conv)], [6, 9])
+        for row in norm:
+            v02 = "v02" in row["kernel"]
+            self.assertAlmostEqual(float(row["GB/s"]), 3075 if v02 else 1025, delta=6)
+            self.assertIn(row["copy, %"], ("74.9", "75.0", "75.1") if v02 else ("25.0", "25.1"))
+            self.assertAlmostEqual(float(row["moved, %"]), 100 * (3.075 if v02 else 1.025) / 3.5, delta=0.2)
+            self.assertEqual(row["TFLOP/s"], "")
+        for row in conv:
+            self.assertEqual((row["GB/s"], row["copy, %"], row["moved, %"]), ("", "", ""))
+            self.assertEqual(row["TFLOP/s"] == "", row["check"] == "SKIP")
+
+    def test_a_rate_that_no_kernel_has_is_no_column(self):
+        self.grown(2)
+        self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "moved, %"} & set(self.table()[0]), {"TFLOP/s"})
+        self.assertNotIn("Moved:", self.text())
+        for file in (self.root / "results").glob("*/*.json"):
+            file.unlink()
+        dashboard_records.with_norm(self.root, traffic=None)  # as in an older record
+        self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "moved, %"} & set(self.table()[0]), {"GB/s", "copy, %"})
+        (file,) = (self.root / "results").glob("*/*.json")
+        file.write_text(ladder_records.text_of({**json.loads(file.read_text()), "calibration": None}))
+        self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "moved, %"} & set(self.table()[0]), {"GB/s"})
+
+    def test_whom_a_ladder_stands_beside(self):
+        dashboard_records.with_norm(self.grown(2))
+        rows = re.search(r'<table id="standing">.*?<tbody>(.*?)</tbody>', self.text(), re.DOTALL)[1].split("\n")
+        (norm,) = [row for row in rows if dashboard_records.NORM in row]
+        self.assertIn(f"<td>{dashboard_records.PYTORCH}</td>", norm)
+        self.assertIn("v02 one pass", norm)
+        self.assertTrue(all("<td>cuDNN 9.19.0</td>" in row for row in rows if "toy/fprop" in row))
 
     def test_the_license_stays(self):
         self.grown(1)

@@ -343,6 +343,158 @@ class Using(Browser):
         self.assertTrue(self.one("#table").is_displayed())
 
 
+class MemoryBound(Browser):
+    """A ladder that waits for memory beside one that waits for arithmetic."""
+
+    V02_TOP = f"#kernel={dashboard_records.NORM}|2|n32+h64+w64+c64+g32+silu+bf16"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.both = make_page(dashboard_records.with_norm(dashboard_records.tree(folder.name, 3)))
+
+    def plain_page(self, **more):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return make_page(dashboard_records.with_norm(dashboard_records.tree(folder.name, 3), **more))
+
+    def heads(self):
+        self.settle()
+        return self.driver.execute_script("return [...document.querySelectorAll('#table thead th')]"
+                                          ".filter((head) => !head.hidden).map((head) => head.textContent)")
+
+    def datasets(self):
+        self.settle()
+        made = self.driver.execute_script(
+            "return Chart.getChart(document.querySelector('#limits-plot canvas')).data.datasets.map("
+            "(set) => [set.label, set.data.map(({x, y, word}) => [x, y, word])])")
+        return [(label, points) for label, points in made]
+
+    def labels_of_limits(self):
+        return self.driver.execute_script(
+            "const chart = Chart.getChart(document.querySelector('#limits-plot canvas'));"
+            "const {label} = chart.options.plugins.tooltip.callbacks;"
+            "return chart.data.datasets.flatMap((set) => set.data).filter((raw) => raw.series).map("
+            "(raw) => label({raw, parsed: raw}))")
+
+    def test_the_kernel_is_told_in_bytes(self):
+        self.open(self.V02_TOP, file=self.both)
+        facts = self.one("#kernel-head .facts").text
+        self.assertRegex(facts, r"rate\n30[67]\d GB/s\n75 % of a copy's 4100 GB/s")
+        self.assertIn("of what moving its bytes takes\n88 %\na kernel that only moves them: 9.60 µs", facts)
+        self.assertNotIn("TFLOP", facts)
+        self.assertIn(f"{dashboard_records.PYTORCH}\n16.8 µs\ntorch.compile channels_last", facts)
+        self.assertIn("we are faster", facts)
+        self.open(self.V02_TOP.replace("|2|", "|1|"), file=self.both)
+        self.assertIn("PyTorch 2.11.0 is faster", self.one("#kernel-head .facts").text)
+        self.open("#kernel=" + V02_TOP.replace(" ", "+"), file=self.both)
+        self.assertIn("TFLOP/s", self.one("#kernel-head .facts").text)
+        self.assertIn("cuDNN 9.19.0 is faster", self.one("#kernel-head .facts").text)
+        self.assertNotIn("GB/s", self.one("#kernel-head .facts").text)
+        self.assertEqual(self.errors(), [])
+
+    def test_the_steps_are_told_in_bytes(self):
+        self.open(self.V02_TOP, file=self.both)
+        self.assertIn("beats PyTorch 2.11.0's best plan", self.one("#ladder-lead").text)
+        heads = [head.text for head in self.all("#rungs thead th")]
+        self.assertEqual(heads[4:8], ["GB/s", "of copy", "of moving its bytes", "step"])
+        self.assertRegex(self.all("#rungs tbody tr")[1].text, r"30[67]\d 75 % 88 % × 3\.")
+        self.open("#path=toy/fprop", file=self.both)
+        self.assertEqual([head.text for head in self.all("#rungs thead th")][4:6], ["TFLOP/s", "step"])
+
+    def test_the_picture_is_bandwidth_against_size(self):
+        self.open(self.V02_TOP, file=self.both)
+        drawn = dict(self.datasets())
+        self.assertEqual([round(x, 1) for x, _, _ in drawn["v02 one pass"]], [2.1, 6.3, 33.6])
+        for _, rate, _ in drawn["v02 one pass"]:
+            self.assertAlmostEqual(rate, 3075, delta=6)
+        self.assertEqual([word for _, _, word in drawn["v02 one pass"]], [None, None, "v02"])
+        self.assertEqual({rate for _, rate, _ in drawn["copy bandwidth, measured"]}, {4100})
+        self.assertEqual([round(rate / 100) for _, rate, _ in drawn["only moving the bytes"]], [35, 35, 35])
+        self.assertEqual(len(drawn["PyTorch 2.11.0"]), 3)
+        bound = drawn["with an empty kernel's time on top"]
+        for size, rate, _ in bound:
+            self.assertAlmostEqual(rate, size / (3e-6 + size / 4.1e6) / 1e3, delta=1)
+        self.assertLess(bound[0][1], 350)  # a megabyte goes by in less than an empty kernel's time
+        self.assertIn("v02 n32 h64 w64 c64 g32 silu: 3", "".join(self.labels_of_limits()))
+        said = [label for label in self.labels_of_limits() if "h64" in label]
+        self.assertTrue(any("GB/s, 75 % of a copy, 88 % of moving its bytes" in label for label in said), said)
+        self.assertTrue(any(label.startswith(dashboard_records.PYTORCH) for label in said), said)
+        self.assertIn("waits for memory", self.one("#limits-lead").text)
+        legend = self.one("#limits-legend").text
+        self.assertIn("Copy bandwidth, measured by the stopwatch's calibration: 4100 GB/s", legend)
+        self.assertIn("An empty kernel takes 3.00 µs", legend)
+        self.open("#path=toy/fprop", file=self.both)
+        self.assertIn("memory, measured", dict(self.datasets()))
+        self.assertIn("TFLOP/s", self.labels_of_limits()[0])
+
+    def test_the_table_shows_the_rates_that_it_has(self):
+        self.open(file=self.both)
+        rates = ["TFLOP/s", "GB/s", "copy, %", "moved, %"]
+        self.assertEqual([head for head in self.heads() if head in rates], rates)
+        self.choose("path", dashboard_records.NORM)
+        self.assertEqual([head for head in self.heads() if head in rates], rates[1:])
+        shown = self.driver.execute_script("return [...document.querySelectorAll('#table tbody tr')].filter("
+                                           "(row) => !row.hidden).map((row) => [...row.cells].filter("
+                                           "(cell) => !cell.hidden).length)")
+        self.assertEqual(shown, [len(self.heads())] * 6)
+        self.choose("path", "toy/fprop")
+        self.assertEqual([head for head in self.heads() if head in rates], rates[:1])
+
+    def test_downloads_hold_the_bytes(self):
+        self.open(f"#path={dashboard_records.NORM}", file=self.both)
+        self.driver.execute_script(
+            "window.saved = []; const make = URL.createObjectURL;"
+            "URL.createObjectURL = (blob) => { saved.push(blob.text()); return make(blob); };")
+        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "deny"})
+        self.one("#json").click()
+        (text,) = self.driver.execute_async_script("Promise.all(saved).then(arguments[0])")
+        entry = next(entry for entry in json.loads(text) if entry["problem"].startswith("n32 h64"))
+        self.assertEqual([entry[name] for name in ("bytes", "copy_bytes_per_s", "traffic_seconds")],
+                         [33.6e6, 4.1e12, 9.6e-6])
+
+    def test_words_of_another_layer(self):
+        """Sets, names and the order of shapes come from the layer's own shapes.txt."""
+        self.open("#shape=set:unet&rows=shapes&path=" + dashboard_records.NORM, file=self.both)
+        self.assertEqual(len(self.rows()), 6)
+        self.assertEqual([row.text.split()[0] for row in self.all("#heat tbody th")], ["bottom", "middle", "top"])
+        self.open(file=self.both)
+        shapes = [option.text for option in self.all("#filters [name=shape] option")]
+        self.assertEqual(shapes[2:], ["bottom n32 h8 w8 c256 g32 silu", "middle n32 h16 w16 c192 g32",
+                                      "top n32 h64 w64 c64 g32 silu", "top n32 h64 w64 c64 k64",
+                                      "low n32 h8 w8 c256 k256"])
+        labels = {cell.get_attribute("aria-label").split(",")[1] for cell in self.all("#heat a")}
+        self.assertEqual({label.split("(")[1] for label in labels}, {"PyTorch 2.11.0)", "cuDNN 9.19.0)"})
+
+    def test_a_look_is_first_at_arithmetic(self):
+        """3000 GB/s are no more than 500 TFLOP/s."""
+        self.open(file=self.both)
+        self.assertIn("toy/fprop", self.one("#kernel-head").text)
+
+    def test_the_profile_to_make_is_of_the_kernel_in_sight(self):
+        self.open(self.V02_TOP, file=self.both)
+        self.assertIn("./ladder profile groupnorm --pass forward --version 2", self.one("#profile-panel").text)
+
+    def test_an_older_record_has_no_time_of_moving_its_bytes(self):
+        self.open(self.V02_TOP, file=self.plain_page(traffic=None))
+        self.assertIn("75 % of a copy's", self.one("#kernel-head .facts").text)
+        self.assertNotIn("moving", self.one("#kernel-head .facts").text)
+        self.assertEqual([head.text for head in self.all("#rungs thead th")][4:7], ["GB/s", "of copy", "step"])
+        self.assertNotIn("only moving the bytes", dict(self.datasets()))
+        self.assertNotIn("moving its bytes", "".join(self.labels_of_limits()))
+        self.assertEqual(self.errors(), [])
+
+    def test_without_an_opponent_it_stands_beside_a_copy(self):
+        nobody = {"library": None, "reason": "there is none"}
+        self.open(self.V02_TOP, file=self.plain_page(opponent=nobody))
+        cells = [cell.text for cell in self.all("#heat a") if "copy" in cell.text]
+        self.assertEqual(cells, ["25 % of copy", "75 % of copy"])
+        self.assertIn("share of the copy bandwidth", self.one("#ladder-plot canvas").get_attribute("aria-label"))
+        self.assertEqual(self.errors(), [])
+
+
 class OtherRecords(Browser):
     def page_of(self, change):
         folder = tempfile.TemporaryDirectory()

@@ -59,7 +59,9 @@ function heatCell(row, version, series) {
   const text = (ratio ? figure(ratio) : "") + (failed.length ? ` ✕${failed.length > 1 ? failed.length : ""}` : "")
     + (ambiguous.length ? ` ≈${ambiguous.length > 1 ? ambiguous.length : ""}` : "");
   const share = ratio ? Math.max(-1, Math.min(1, Math.log(ratio) / FULL)) : 0;
-  const spoken = [`${row.spoken} ${versionName(version)}`, ratio && `${figure(ratio)} times the library's speed`,
+  const spoken = [`${row.spoken} ${versionName(version)}`, 
+    ratio && `${figure(ratio)} times the library's speed (${unique(series.filter(ratioOf)
+      .map((one) => libraryName(one.opponent))).join(" or ")})`,
     `over ${many(ratios.length, "shape")}`, failed.length && `${many(failed.length, "check")} failed`,
     ambiguous.length && `${ambiguous.length} ambiguous`].filter(Boolean).join(", ");
   const cell = el("a", {
@@ -70,16 +72,16 @@ function heatCell(row, version, series) {
   return el("td", {}, cell);
 }
 
-// Without an opponent the card's limit is what is left to measure by.
+// Without an opponent the card's limit, or a copy's bandwidth, is what is left to measure by.
 function unopposed(series, one) {
   const timed = series.filter(passed);
   if (!timed.length) {
     const word = series.every((each) => each.status === "SKIP") ? "skipped" : "no time";
     return el("span", {class: "blank", title: one.reason}, word);
   }
-  const share = geomean(timed.map((each) => each.roofline / each.times.median));
+  const share = geomean(timed.map(shareOfLimit));
   const cell = el("a", {href: kernelLink(timed[0]), title: `no opponent: ${one.opponentReason}`},
-    share ? `${percent(share)} of limit` : "timed");
+    share ? `${percent(share)} of ${shareOfCopy(timed[0]) ? "copy" : "limit"}` : "timed");
   cell.style.setProperty("--tint", tint(0));
   return cell;
 }

@@ -52,13 +52,16 @@ function kernelHead(data, series) {
     fact("check", series.status, series.reason),
     good && fact("cold", `${micros(times.median)} µs`, `95 %: ${micros(times.low)} to ${micros(times.high)} µs`),
     good && fact("warm", `${micros(times.warm)} µs`, "launches back to back"),
-    good && series.flops && fact("rate", `${figure(series.flops / times.median / 1e12)} TFLOP/s`,
-      `${figure(series.bytes / times.median / 1e12)} TB/s of least traffic`),
+    good && workOf(series) && fact("rate", `${figure(rateOf(series))} ${rateUnit(series)}`, series.memoryBound
+      ? series.copy && `${percent(shareOfCopy(series))} of a copy's ${figure(series.copy / 1e9)} GB/s`
+      : `${figure(series.bytes / times.median / 1e12)} TB/s of least traffic`),
+    good && has(shareOfTraffic(series)) && fact("of what moving its bytes takes", percent(shareOfTraffic(series)),
+      `a kernel that only moves them: ${micros(series.traffic)} µs`),
     good && series.roofline && fact("of the card's limit", percent(series.roofline / times.median),
       `at least ${micros(series.roofline)} µs`),
     opponentTimes && fact(series.opponent, `${micros(opponentTimes.median)} µs`,
-      series.heuristic ? `untuned ${micros(series.heuristic)} µs` : ""),
-    ratio && fact("× library", figure(ratio), whoIsFaster(ratio)),
+      [series.plan, series.heuristic && `untuned ${micros(series.heuristic)} µs`].filter(Boolean).join(", ")),
+    ratio && fact("× library", figure(ratio), whoIsFaster(ratio, series)),
     has(series.error) && fact("error", tiny(series.error),
       has(series.opponentError) ? `library ${tiny(series.opponentError)}` : "library's is unknown"),
     good && times.throttled > 0 && fact("throttled", `${times.throttled} samples`, "the clock had fallen under 75 %"),
@@ -75,9 +78,9 @@ function kernelHead(data, series) {
   ];
 }
 
-function whoIsFaster(ratio) {
+function whoIsFaster(ratio, series) {
   if (Math.abs(ratio - 1) < 0.01) return "the same";
-  return ratio > 1 ? "we are faster" : "the library is faster";
+  return ratio > 1 ? "we are faster" : `${libraryName(series.opponent)} is faster`;
 }
 
 function drawHistory(data, series) {

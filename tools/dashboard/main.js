@@ -40,10 +40,11 @@ function shapeOptions(data) {
   const present = new Set(here.map((series) => `${layerOf(series)} ${series.shape}`));
   const sets = unique(Object.values(data.shapes).flatMap((layer) => Object.keys(layer)))
     .filter((name) => [...shapesOfSet(data, name)].some((shape) => present.has(shape)));
-  const shapes = unique(here.map((series) => series.shape));
-  const sorted = here.length ? shapes.sort(shapeOrder(data, here[0].path)) : shapes;
+  const layers = unique(here.map(layerOf));
+  const sorted = layers.flatMap((layer) => unique(here.filter((series) => layerOf(series) === layer)
+    .map((series) => series.shape)).sort(shapeOrder(data, layer)));
   return [["", "all"], ...sets.map((name) => [`set:${name}`, `set ${name}`]),
-    ...sorted.map((shape) =>
+    ...unique(sorted).map((shape) =>
         [shape, `${shapeName(data, here.find((series) => series.shape === shape))} ${shape}`.trim()])];
 }
 

@@ -21,6 +21,9 @@ _CHANGE_WORDS = {"uuid": "card"}
 _FIGURES = ("ratio", "low", "high", "noise", "threshold", "cycles_ratio")
 STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED")  # a point's code in the packed history is its place here
 
+# A pass is told in bytes where this share of its problems needs longer for the least traffic than for its arithmetic.
+_MEMORY_BOUND = 0.9
+
 
 def build(root, records, bad, profiles, compare):
     """The page's data but for its long columns, which are in "histories" and "samples" for page.py to pack.
@@ -31,12 +34,15 @@ def build(root, records, bad, profiles, compare):
     numbers = {id(record): number for number, record in enumerate(records)}
     all_points = _points(records)
     verdicts = _verdicts(all_points, compare)
+    memory_bound = _memory_bound([points[-1] for points in all_points.values()])
     series, histories, samples = [], [], []
     for key in sorted(all_points, key=_newest_version_first):
         points = all_points[key]
         series.append(_series(key, points, numbers, verdicts.get(key)))
         histories.append([_packed_point(result, numbers) for result in points])
         samples.append([_samples(result) for result in _newest_timed(points)])
+    for entry in series:
+        entry["memoryBound"] = (entry["device"], entry["path"]) in memory_bound
     paths = sorted({entry["path"] for entry in series})
     return {
         "records": [_record(record) for record in records],
@@ -69,6 +75,17 @@ def _points(records):
     return points
 
 
+def _memory_bound(results):
+    """{(device, path)} whose floor is the time of the least traffic; where the peak is unknown, nothing is decided."""
+    votes = {}
+    for result in results:
+        dram = result.record.environment["device"].get("dram_bytes_per_s")
+        if dram and result.min_bytes and math.isfinite(result.roofline):
+            of_pass = votes.setdefault((result.record.device, result.path), [])
+            of_pass.append(result.roofline <= 1.001 * result.min_bytes / dram)
+    return {key for key, of_pass in votes.items() if sum(of_pass) >= _MEMORY_BOUND * len(of_pass)}
+
+
 def _verdicts(all_points, compare):
     """{key: Verdict} of the newest against the one before. Records are compared once a pair, not once a series."""
     pairs = {}
@@ -98,7 +115,7 @@ def _series(key, points, numbers, verdict):
         "command": newest.command, "flops": number(newest.flops), "bytes": number(newest.min_bytes),
         "roofline": number(newest.roofline), "error": number(newest.error), "worst": number(newest.worst_over_bound),
         "opponent": newest.opponent, "opponentReason": newest.opponent_reason, "plan": newest.best_plan,
-        "opponentError": number(newest.opponent_error),
+        "opponentError": number(newest.opponent_error), "traffic": number(newest.traffic),
         "times": _times(newest.times), "opponentTimes": _times(newest.opponent_times),
         "heuristic": number(newest.heuristic_times.median) if newest.heuristic_times else None,
         "verdict": _verdict(points, verdict), "changes": _changes(points, numbers), "steps": _steps(points, numbers),
@@ -212,12 +229,14 @@ def _is_timed(result):
 def _record(record):
     device = record.environment["device"]
     calibration = record.calibration or {}
+    libraries = [library for result in record.results for library in result.opponent.split(", ") if library]
     return {
         "file": f"{record.device}/{record.file.name}", "device": record.device, "name": record.device_name,
         "created": record.created, "commit": record.short, "results": len(record.results),
-        "driver": device.get("driver"), "runtime": device.get("runtime"), "library": record.fingerprint.get("library"),
+        "driver": device.get("driver"), "runtime": device.get("runtime"), "library": ", ".join(sorted(set(libraries))),
         "clock": number(device.get("max_sm_clock_hz")), "clockSeen": number(calibration.get("max_sm_clock_hz")),
         "copy": number(calibration.get("copy_bytes_per_s")), "dram": number(device.get("dram_bytes_per_s")),
+        "empty": number((calibration.get("empty") or {}).get("seconds")),
         "sms": device.get("num_sms"), "failure": calibration.get("failure", ""),
     }
 

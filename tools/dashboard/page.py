@@ -13,12 +13,21 @@ from ladder_records import geometric_mean
 from . import library, model, pack
 
 _HERE = Path(__file__).resolve().parent
-_SCRIPTS = ["unpack", "words", "state", "plots", "strip", "heat", "rungs", "kernel", "roofline", "accuracy", "profiles",
-            "results", "main"]
+_SCRIPTS = ["unpack", "words", "state", "plots", "strip", "heat", "rungs", "kernel", "roofline", "bandwidth",
+            "accuracy", "profiles", "results", "main"]
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 _INPUTS = re.compile(r'<meta name="ladder-inputs" content="([0-9a-f]{64})">\n'
                      r'<meta name="ladder-shown" content="([^"]*)">')
+
+# What a rate is told in, and what page.html does not say of it: of a pass that waits for arithmetic the first, of one
+# that waits for memory the others. A column that no kernel fills is left out.
+_RATES = {
+    "TFLOP/s": "",
+    "GB/s": "GB/s: every input read and every output written once.",
+    "copy, %": "Copy: that rate beside the bandwidth of a large device copy, measured in the same record.",
+    "moved, %": "Moved: time of a kernel that only moves the same bytes, in the same run, as a share of this one's.",
+}
 
 _VERDICT_WORDS = {
     "SLOW": ("▲", "slower than before"),
@@ -38,6 +47,7 @@ def render(data, inputs, shown, chart_js):
     columns = [column for of_series in data["samples"] for column in of_series]
     samples = [value for seconds, _ in columns for value in seconds]
     samples += [value for _, clocks in columns for value in clocks]
+    headings = _rate_headings(data["series"], data["records"])
     slots = {
         "digest": inputs,
         "shown": escape(json.dumps(shown)),
@@ -48,7 +58,9 @@ def render(data, inputs, shown, chart_js):
         "compared": _compared(data["series"]),
         "strip": _strip(data["series"]),
         "standing": _standing(data["series"], data["records"]),
-        "rows": "\n".join(_row(series, data["records"]) for series in data["series"]),
+        "rateHeads": "".join(f'<th scope="col" class="n rate">{heading}</th>' for heading in headings),
+        "rates": " ".join(_RATES[heading] for heading in headings),
+        "rows": "\n".join(_row(series, data["records"], headings) for series in data["series"]),
         "records": "\n".join(_record(record) for record in reversed(data["records"])),
         "bad": _bad(data["bad"]),
         "empty": "" if data["series"] else _read("empty.html"),
@@ -103,6 +115,27 @@ def ratio(series):
     if series["status"] != "PASS" or not series["times"] or not series["opponentTimes"]:
         return None
     return series["opponentTimes"]["median"] / series["times"]["median"]
+
+
+def rates(series, record):
+    """{one of _RATES: its figure} of a kernel's newest result; {} without a time."""
+    if series["status"] != "PASS" or not series["times"]:
+        return {}
+    seconds = series["times"]["median"]
+    if not series["memoryBound"]:
+        return {"TFLOP/s": series["flops"] / seconds * 1e-12} if series["flops"] else {}
+    rate = series["bytes"] / seconds
+    found = {"GB/s": rate * 1e-9}
+    if record["copy"]:
+        found["copy, %"] = 100 * rate / record["copy"]
+    if series["traffic"]:
+        found["moved, %"] = 100 * series["traffic"] / seconds
+    return found
+
+
+def _rate_headings(series, records):
+    filled = {heading for entry in series for heading in rates(entry, records[entry["record"]])}
+    return [heading for heading in _RATES if heading in filled]
 
 
 def _title(data):
@@ -161,7 +194,8 @@ def _standing(series, records):
             f"<td>v{version:02d} {escape(idea.replace('_', ' '))}</td>"
             f"<td class=n><b>{geometric_mean(ratios):.2f}</b> ×</td>"
             f"<td class=n>{min(ratios):.2f} to {max(ratios):.2f}</td>"
-            f"<td class=n>{len(ratios)} of {shapes}</td><td>{escape(names[key[0]])}</td></tr>")
+            f"<td class=n>{len(ratios)} of {shapes}</td><td>{escape(_opponents(of_key, version))}</td>"
+            f"<td>{escape(names[key[0]])}</td></tr>")
     return "\n".join(rows)
 
 
@@ -176,13 +210,18 @@ def _best_version(series):
     return max(found)[1:] if found else None
 
 
+def _opponents(series, version):
+    return " or ".join(sorted({entry["opponent"] for entry in series if entry["version"] == version and ratio(entry)}))
+
+
 def _dtype_order(key):
     order = ["fp32", "tf32", "bf16", "fp16"]
     return key[0], key[1], (order + [key[2]]).index(key[2])
 
 
-def _row(series, records):
+def _row(series, records, headings):
     times = series["times"] if series["status"] == "PASS" else None
+    found = rates(series, records[series["record"]])
     cells = [
         f'<th scope=row>{escape(series["path"])} v{series["version"]:02d} '
         f'<span class=idea>{escape(series["idea"].replace("_", " "))}</span></th>',
@@ -191,7 +230,7 @@ def _row(series, records):
         _figure(times and times["median"] * 1e6),
         f"<td class=n>{_interval(times)}</td>",
         _figure(times and times["warm"] and times["warm"] * 1e6),
-        _figure(times and series["flops"] and series["flops"] / times["median"] * 1e-12),
+        *(_figure(found.get(heading)) for heading in headings),
         _figure(ratio(series)),
         _figure(times and series["roofline"] and 100 * series["roofline"] / times["median"]),
         f'<td class=n>{_tiny(series["error"] if series["status"] != "SKIP" else None)}</td>',

@@ -7,7 +7,7 @@ function drawProfiles(data) {
   if (!list.length) {
     fill(byId("profile-panel"), el("p", {},
       data.profiles.length ? "No profile passes the filters. " : "No profile yet. ",
-      el("code", {}, "./ladder profile conv3x3 --version 9"), " makes one."));
+      el("code", {}, profileCommand(kernelOf(data))), " makes one."));
     return;
   }
   const pick = (key, fallback) => list.find((profile) => profile.file === state[key]) || list[fallback] || list.at(-1);
@@ -20,6 +20,11 @@ function drawProfiles(data) {
   fill(byId("profile-panel"), el("div", {class: "pick"}, choose("left", "Profile", left),
       choose("right", "beside", right)),
     el("div", {class: "scroll"}, profileTable(unique([left, right]))));
+}
+
+function profileCommand(series) {
+  const [layer, pass] = series ? series.path.split("/") : ["conv3x3", "fprop"];
+  return `./ladder profile ${layer} --pass ${pass} --version ${series ? series.version : 9}`;
 }
 
 const profileName = (profile) =>

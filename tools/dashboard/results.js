@@ -36,9 +36,18 @@ function drawTable(data) {
     series.row.hidden = !shown.has(series);
     series.row.cells[0].firstChild.href = kernelLink(series);
   }
+  hideEmptyRates(shown);
   byId("counted").textContent = `${shown.size} of ${data.series.length} results`;
   byId("verdict-filter").value = state.verdict || "";
   sortTable(data);
+}
+
+// TFLOP/s where everything shown waits for memory, GB/s where nothing does.
+function hideEmptyRates(shown) {
+  for (const head of document.querySelectorAll("#table th.rate")) {
+    head.hidden = ![...shown].some((series) => series.row.cells[head.cellIndex].textContent);
+    for (const row of body().rows) row.cells[head.cellIndex].hidden = head.hidden;
+  }
 }
 
 // Figures by size, words by letters; empty cells last either way.
@@ -72,7 +81,7 @@ function plain(data, series) {
     device: series.device, path: series.path, version: series.version, idea: series.idea, problem: series.problem,
     dtype: series.dtype, status: series.status, reason: series.reason, cold_seconds: times?.median ?? null,
     cold_low: times?.low ?? null, cold_high: times?.high ?? null, warm_seconds: times?.warm ?? null,
-    flops: series.flops,
+    flops: series.flops, bytes: series.bytes, copy_bytes_per_s: series.copy, traffic_seconds: series.traffic,
     opponent: series.opponent, opponent_seconds: opponentTimes?.median ?? null, times_library: ratioOf(series),
     roofline_seconds: series.roofline, error: series.error, opponent_error: series.opponentError,
     verdict: verdict.status,

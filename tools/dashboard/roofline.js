@@ -2,7 +2,8 @@
 
 function drawRoofline(data) {
   const at = focus(data);
-  const drawn = (series) => inFocus(series, at) && passed(series) && series.flops && series.bytes;
+  const drawn = (series) =>
+    inFocus(series, at) && passed(series) && (series.flops || series.memoryBound) && series.bytes;
   const all = at ? chosen(data).filter(drawn) : [];
   byId("limits-plot").hidden = !all.length;
   if (!all.length) {
@@ -12,6 +13,10 @@ function drawRoofline(data) {
     return;
   }
   const roofs = roofsOf(data, at, all);
+  if (all[0].memoryBound) {
+    drawBandwidth(data, at, all, roofs);
+    return;
+  }
   const intensity = (series) => series.flops / series.bytes;
   const rate = (series, seconds = series.times.median) => series.flops / seconds / 1e12;
   const shapes = unique(all.map((series) => series.shape)).sort(shapeOrder(data, at.path));
@@ -74,14 +79,16 @@ function drawRoofline(data) {
   drawRoofLegend(roofs, at);
 }
 
-// Ceilings in FLOP/s and bytes/s. The peak follows from a result whose roofline is arithmetic, not traffic.
+// Ceilings in FLOP/s and bytes/s, and the seconds of an empty kernel. The peak follows from a result whose roofline is
+// arithmetic, not traffic.
 function roofsOf(data, at, all) {
   const record = data.records.filter((one) => one.device === at.device && one.copy).at(-1);
   const dram = data.records.filter((one) => one.device === at.device && one.dram).at(-1)?.dram;
   const bound = all.find((series) => series.roofline && dram && series.roofline > 1.001 * series.bytes / dram);
   const rates = all.flatMap((series) => [series.flops / series.times.median,
     series.opponentTimes ? series.flops / series.opponentTimes.median : 0]);
-  return {copy: record?.copy, dram, peak: bound ? bound.flops / bound.roofline : null, best: Math.max(...rates)};
+  return {copy: record?.copy, empty: record?.empty, dram, peak: bound ? bound.flops / bound.roofline : null,
+    best: Math.max(...rates)};
 }
 
 function rooflineLabel(item) {

@@ -14,7 +14,7 @@ function drawLadder(data) {
   const opponent = all.find((series) => series.opponent)?.opponent;
   const shapes = unique(all.map((series) => series.shape)).length;
   byId("ladder-lead").textContent = `${at.path} in ${at.dtype}, over ${many(shapes, "shape")}. `
-    + (opponent ? `A bar that crosses the line at 1 beats ${opponent}'s best plan. ` : "")
+    + (opponent ? `A bar that crosses the line at 1 beats ${libraryName(opponent)}'s best plan. ` : "")
     + "Cold: the L2 was overwritten before each launch. Warm: launches back to back.";
   drawRungBars(rungs, opponent);
   fill(byId("rungs"), rungTable(rungs));
@@ -27,28 +27,36 @@ function rungOf(data, at, version, all) {
   return {
     version, series, timed, words, idea: series[0].idea, kernels: series.map((one) => one.kernels).find(Boolean),
     cold: geomean(timed.map((one) => one.times.median)), warm: geomean(timed.map((one) => one.times.warm)),
-    rate: sum(timed, (one) => one.flops) / sum(timed, (one) => one.times.median),
+    rate: sum(timed, workOf) / sum(timed, (one) => one.times.median), unit: rateUnit(series[0]),
+    copy: shareOfSum(timed, shareOfCopy), traffic: shareOfSum(timed, shareOfTraffic),
     coldRatio: geomean(timed.map(ratioOf)),
     warmRatio: geomean(timed.map((one) => one.times.warm && one.opponentTimes?.warm / one.times.warm)),
-    roof: geomean(timed.map((one) => one.roofline / one.times.median)),
+    limit: geomean(timed.map(shareOfLimit)), limitName: limitName(series[0]),
   };
 }
 
 const sum = (series, value) => series.reduce((total, one) => total + (value(one) || 0), 0);
 
-// Beside the opponent where there is one; else beside the card's limit.
+// A share of all their times together, of those that have one.
+function shareOfSum(series, share) {
+  const those = series.filter((one) => has(share(one)));
+  if (!those.length) return null;
+  return sum(those, (one) => share(one) * one.times.median) / sum(those, (one) => one.times.median);
+}
+
+// Beside the opponent where there is one; else beside the card's limit or a copy's bandwidth.
 function drawRungBars(rungs, opponent) {
-  const label = opponent ? "times the library's speed" : "share of the card's limit";
+  const label = opponent ? "times the library's speed" : `share of the ${rungs[0].limitName}`;
   const bar = (name, values, background) =>
     ({label: name, data: values, backgroundColor: background, borderColor: colour("ink"), borderWidth: 0,
         maxBarThickness: 14});
   const datasets = opponent
     ? [bar("cold", rungs.map((rung) => rung.coldRatio), colour("fast")),
       bar("warm", rungs.map((rung) => rung.warmRatio), faded("fast", 0.38))]
-    : [bar("cold", rungs.map((rung) => rung.roof), colour("fast"))];
+    : [bar("cold", rungs.map((rung) => rung.limit), colour("fast"))];
   byId("ladder-plot").style.height = `${4.5 + 2.3 * rungs.length}rem`;
   plot("ladder-plot", `Speed of versions ${rungs.map((rung) =>
-    `${versionName(rung.version)} ${figure(rung.coldRatio ?? rung.roof)}`).join(", ")}: ${label}`, {
+    `${versionName(rung.version)} ${figure(rung.coldRatio ?? rung.limit)}`).join(", ")}: ${label}`, {
     type: "bar",
     data: {labels: rungs.map((rung) => `${versionName(rung.version)} ${spaced(rung.idea)}`), datasets},
     options: {
@@ -57,7 +65,7 @@ function drawRungBars(rungs, opponent) {
       plugins: {
         legend: {position: "top", align: "start", labels: {boxWidth: 14, boxHeight: 10}},
         tooltip: {callbacks: {label: (item) => `${item.dataset.label}: ${figure(item.raw)}`}},
-        marks: {lines: opponent ? [{x: 1, label: opponent, colour: colour("ink"), dash: [5, 3]}] : []},
+        marks: {lines: opponent ? [{x: 1, label: libraryName(opponent), colour: colour("ink"), dash: [5, 3]}] : []},
       },
     },
   });
@@ -65,6 +73,8 @@ function drawRungBars(rungs, opponent) {
 
 function rungTable(rungs) {
   const best = Math.max(...rungs.map((rung) => rung.coldRatio || 0));
+  const shares = [["of copy", "copy"], ["of moving its bytes", "traffic"]]
+    .filter(([, key]) => rungs.some((rung) => has(rung[key])));
   const rows = rungs.map((rung, at) => {
     const parent = rungs.find((one) => one.version === rung.words.parent) || rungs[at - 1];
     const step = parent && stepOver(parent, rung);
@@ -72,7 +82,8 @@ function rungTable(rungs) {
       el("a", {href: rung.timed.length ? kernelLink(rung.timed[0]) : kernelLink(rung.series[0]),
         class: best > 0 && rung.coldRatio === best ? "best" : ""}, versionName(rung.version)),
       whatChanged(rung),
-      {n: micros(rung.cold)}, {n: micros(rung.warm)}, {n: rung.rate ? figure(rung.rate / 1e12) : "–"},
+      {n: micros(rung.cold)}, {n: micros(rung.warm)}, {n: rung.rate ? figure(rung.rate) : "–"},
+      ...shares.map(([, key]) => ({n: percent(rung[key])})),
       {n: step ? el("span", {title: `over ${versionName(parent.version)}`,
         class: step > 1.02 ? "fast-word" : step < 0.98 ? "slow-word" : ""}, `× ${figure(step)}`) : ""},
       {n: rung.kernels ? rung.kernels.registers : "–"}, {n: rung.kernels ? bytes(rung.kernels.smem) : "–"},
@@ -80,7 +91,8 @@ function rungTable(rungs) {
     ];
   });
   return [
-    table(["", "what changed", {n: "cold, µs"}, {n: "warm, µs"}, {n: "TFLOP/s"}, {n: "step"}, {n: "registers"},
+    table(["", "what changed", {n: "cold, µs"}, {n: "warm, µs"}, {n: rungs[0].unit},
+      ...shares.map(([name]) => ({n: name})), {n: "step"}, {n: "registers"},
       {n: "static smem"}, {n: "spills"}], rows, {class: "rungs"}),
     rungs.some((rung) => rung.kernels) ? "" : el("p", {class: "lead"},
       "Registers, shared memory and spills are in records made by ./ladder record; these are older."),

@@ -68,6 +68,23 @@ const passed = (series) => series.status === "PASS" && series.times;
 const ratioOf = (series) =>
   passed(series) && series.opponentTimes ? series.opponentTimes.median / series.times.median : null;
 
+// What a rate counts: the bytes that must move where the whole pass waits for memory, else arithmetic.
+const rateUnit = (series) => series.memoryBound ? "GB/s" : "TFLOP/s";
+const workOf = (series) => series.memoryBound ? series.bytes / 1e9 : series.flops / 1e12;
+const rateOf = (series, seconds = series.times.median) => workOf(series) / seconds;
+
+// Shares of a time: beside the copy bandwidth of the same record, beside only moving the bytes in the same run, beside
+// what the card is announced to do.
+const shareOfCopy = (series, seconds = series.times.median) =>
+  series.memoryBound && series.copy ? series.bytes / series.copy / seconds : null;
+const shareOfTraffic = (series, seconds = series.times.median) =>
+  series.memoryBound && series.traffic ? series.traffic / seconds : null;
+const shareOfLimit = (series) => shareOfCopy(series) ?? series.roofline / series.times.median;
+const limitName = (series) => series.memoryBound && series.copy ? "copy bandwidth" : "card's limit";
+
+// "PyTorch 2.11.0, cuDNN 9.19.0" is PyTorch, with what it calls.
+const libraryName = (opponent) => opponent.split(",")[0];
+
 // The kernel that is looked at closely: the one asked for, else the one most worth a look.
 function kernelOf(data) {
   const device = state.device;
@@ -78,8 +95,8 @@ function kernelOf(data) {
   const worth = ["SLOW", "UNTRUSTED", "MISSING", "FAST"];
   const called = worth.map((verdict) =>
     candidates.find((series) => series.verdict.status === verdict && passed(series)));
-  const rate = (series) => series.flops / series.times.median;
-  const fastest = candidates.filter(passed).sort((one, other) => rate(other) - rate(one))[0];
+  const fastest = candidates.filter(passed)  // no rate in bytes beats one in arithmetic, or the reverse
+    .sort((one, other) => one.memoryBound - other.memoryBound || rateOf(other) - rateOf(one))[0];
   return called.find(Boolean) || fastest || candidates[0] || null;
 }
 

@@ -11,7 +11,7 @@ async function inflated(id) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// The model with each series' `history` and `samples` put back in place.
+// The model with each series' `history` and `samples` put back in place, and its record's copy bandwidth.
 async function unpack() {
   const [text, planes, floats] = await Promise.all(
     ["packed-data", "packed-histories", "packed-samples"].map(inflated));
@@ -22,6 +22,7 @@ async function unpack() {
     series.at = at;
     series.history = histories[at];
     series.samples = samples[at];
+    series.copy = data.records[series.record].copy;
   });
   return data;
 }
