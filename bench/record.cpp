@@ -36,14 +36,16 @@ json to_json(const Sample& s) {
           {"sm_clock_hz", s.sm_clock_hz}};
 }
 
-// Samples as columns: shorter, and what a plot wants. Rounded to what the clocks can tell: 0.1 ns and 1 kHz.
+// Samples as columns: shorter, and what a plot wants. Rounded to what the clocks can tell: 0.1 ns and 1 kHz. A worker's
+// stopwatch has neither clock nor stamps.
 json columns(const std::vector<Sample>& samples) {
-  std::vector<double> seconds, stamps, walls, clocks;
+  std::vector<json> seconds, stamps, walls, clocks;
   for (const Sample& s : samples) {
+    const auto if_known = [&](double figure) { return s.sm_clock_hz > 0 ? json(figure) : json(); };
     seconds.push_back(std::round(1e10 * s.seconds) / 1e10);
-    stamps.push_back(std::round(1e10 * s.stamp_seconds) / 1e10);
-    walls.push_back(std::round(1e10 * s.wall_seconds) / 1e10);
-    clocks.push_back(1e3 * std::round(1e-3 * s.sm_clock_hz));
+    stamps.push_back(if_known(std::round(1e10 * s.stamp_seconds) / 1e10));
+    walls.push_back(if_known(std::round(1e10 * s.wall_seconds) / 1e10));
+    clocks.push_back(if_known(1e3 * std::round(1e-3 * s.sm_clock_hz)));
   }
   return {{"seconds", seconds}, {"stamp_seconds", stamps}, {"wall_seconds", walls}, {"sm_clock_hz", clocks}};
 }
@@ -60,9 +62,12 @@ json to_json(const std::optional<Times>& times) {
 }
 
 json to_json(const Verdict& verdict) {
+  json errors = json::array();
+  for (const std::optional<double>& error : verdict.errors) errors.push_back(error ? json(*error) : json());
   return {{"status", name(verdict.status)},
           {"reason", verdict.reason},
           {"error", verdict.error},
+          {"errors", errors},
           {"worst_over_bound", verdict.worst},
           {"unwritten", verdict.unwritten}};
 }
@@ -74,10 +79,12 @@ json to_json(const OpponentResult& opponent) {
   json tried = json::array();
   for (const Plan& plan : opponent.tried) tried.push_back(to_json(plan));
   return {{"library", opponent.library},
+          {"reason", opponent.reason},
           {"best_plan", opponent.best.name},
           {"heuristic_plan", opponent.heuristic.name},
           {"tried_plans", tried},
           {"workspace_bytes", opponent.workspace_bytes},
+          {"empty_seconds", opponent.empty_seconds > 0 ? json(opponent.empty_seconds) : json()},
           {"verdict", to_json(opponent.verdict)},
           {"times", to_json(opponent.times)},
           {"heuristic_times", to_json(opponent.heuristic_times)}};

@@ -39,7 +39,7 @@ void finish(Times& times, double highest_clock_hz) {
   std::vector<double> warm;
   for (const Sample& s : times.cold) {
     cold.push_back(s.seconds);
-    if (s.sm_clock_hz < kThrottledRatio * highest_clock_hz) ++times.throttled;
+    if (s.sm_clock_hz > 0 && s.sm_clock_hz < kThrottledRatio * highest_clock_hz) ++times.throttled;  // 0 is unknown
   }
   for (const Sample& s : times.warm) warm.push_back(s.seconds);
   times.cold_seconds = median_interval(cold);
@@ -127,29 +127,37 @@ struct Session::Rival {
       result.reason = "not asked for";
       return;
     }
-    const OpponentFactory factory = opponent_of(*c.pass);
-    if (!factory) {
-      result.reason = backend::kind() == backend::Kind::gpu ? "no cuDNN in this build" : "none on the emulator";
+    if (backend::kind() == backend::Kind::emulator) {
+      result.reason = "none on the emulator";
       return;
     }
     try {
       const auto judged = ladder::judged(c, Pattern::normal, seed);
       tensors = std::make_unique<DeviceTensors>(c, judged->inputs, 0);
-      opponent = factory(c, tensors->pointers(), search, measure);
+      opponent = make_opponent(c, tensors->pointers(), search, measure);
       result.library = opponent->library();
-      result.best = opponent->best();
-      result.heuristic = opponent->heuristic();
+      result.reason = opponent->missing();
+      result.best = opponent->plan(Choice::best);
+      result.heuristic = opponent->plan(Choice::heuristic);
       result.tried = opponent->tried();
       result.workspace_bytes = opponent->workspace_bytes();
+      result.empty_seconds = opponent->empty_seconds();
       tensors->poison();
-      opponent->launch(backend::check_stream());
-      opponent->finish();
-      result.verdict = compare(c, Pattern::normal, tensors->outputs(), judged->answers);
+      opponent->answer();
+      std::vector<bool> makes;
+      for (const TensorSpec& spec : c.tensors) {
+        if (spec.role == Role::output) makes.push_back(opponent->makes(spec));
+      }
+      result.verdict = compare(c, Pattern::normal, tensors->outputs(), judged->answers, makes);
     } catch (const std::exception& error) {
-      opponent.reset();
-      result.library.clear();
-      result.reason = one_line(error.what());
+      lose(error.what());
     }
+  }
+
+  void lose(const std::string& reason) {
+    opponent.reset();
+    result = {};
+    result.reason = one_line(reason);
   }
 
   std::string text;
@@ -211,10 +219,7 @@ void Session::run_judged(const Version& v, const Case& c, Result& result) {
   result.opponent = rival.result;
   rival.result.tried.clear();  // once is enough for a record
   if (rival.opponent && rival.result.verdict.status == Status::pass) {
-    for (const TensorSpec& spec : c.tensors) {
-      if (spec.role != Role::output) continue;
-      result.verdict = against_opponent(result.verdict, rival.result.verdict.error, v.judged_as(c), spec.dtype);
-    }
+    result.verdict = against_opponent(result.verdict, rival.result.verdict, v.judged_as(c));
   }
   if (timer_ && result.verdict.status == Status::pass) time(v, c, rival, result);
 }
@@ -258,6 +263,11 @@ Work Session::handicapped(const Work& work) {
   return delayed(*options_.handicap * median(seconds));
 }
 
+Sample Session::cold(Opponent& opponent, Choice choice) {
+  if (const Work work = opponent.work(choice)) return timer_->cold(work);
+  return {.seconds = opponent.sample(choice)};
+}
+
 void Session::time(const Version& v, const Case& plain, Rival& rival, Result& result) {
   const Case c = v.judged_as(plain);
   const auto normal = options_.judged ? judged(c, Pattern::normal, options_.seed) : unjudged(plain);
@@ -266,11 +276,10 @@ void Session::time(const Version& v, const Case& plain, Rival& rival, Result& re
   const Snapshot snapshot(c, tensors.pointers());
   const Work plain_work = [&](Stream stream) { v.launch(c, tensors.pointers(), tensors.workspace(), stream); };
   const Work version_work = options_.handicap ? handicapped(plain_work) : plain_work;
-  const Work best_work = [&](Stream stream) { rival.opponent->launch(stream); };
-  const Work heuristic_work = [&](Stream stream) { rival.opponent->launch_heuristic(stream); };
   for (const Work& work : {version_work, snapshot.take()}) timer_->run(work);
-  if (rival.opponent) {
-    for (const Work& work : {best_work, heuristic_work}) timer_->run(work);
+  for (const Choice choice : {Choice::best, Choice::heuristic}) {
+    const Work work = rival.opponent ? rival.opponent->work(choice) : Work();
+    if (work) timer_->run(work);
   }
 
   const auto judge_snapshot = [&](Pattern pattern, const References& answers, const char* which) {
@@ -290,8 +299,13 @@ void Session::time(const Version& v, const Case& plain, Rival& rival, Result& re
   };
   const auto sample_opponent = [&](int round) {
     if (!rival.opponent) return;
-    best_times.cold.push_back(timer_->cold(best_work));
-    if (round % kHeuristicEvery == 0) heuristic_times.cold.push_back(timer_->cold(heuristic_work));
+    try {
+      best_times.cold.push_back(cold(*rival.opponent, Choice::best));
+      if (round % kHeuristicEvery == 0) heuristic_times.cold.push_back(cold(*rival.opponent, Choice::heuristic));
+    } catch (const std::exception& error) {  // no fault of the version, which goes on alone
+      rival.lose(error.what());
+      result.opponent = rival.result;
+    }
   };
 
   // At some round, nobody knows which, the inputs are others: an answer kept from an earlier launch is wrong then.
@@ -319,7 +333,8 @@ void Session::time(const Version& v, const Case& plain, Rival& rival, Result& re
   };
   for (int i = 0; i < (options_.judged ? kWarmSamples : 0); ++i) {
     version_times.warm.push_back(timer_->warm(version_work, warm_launches(version_times)));
-    if (rival.opponent) best_times.warm.push_back(timer_->warm(best_work, warm_launches(best_times)));
+    const Work best = rival.opponent ? rival.opponent->work(Choice::best) : Work();
+    if (best) best_times.warm.push_back(timer_->warm(best, warm_launches(best_times)));
   }
   if (const std::string damage = tensors.damage(); !damage.empty()) throw Failure("after timing: " + damage);
 

@@ -25,13 +25,14 @@ struct Times {
 
 // The opponent on one case. Times are those of the samples taken in turn with one version.
 struct OpponentResult {
-  std::string library;  // "cuDNN 9.19.0"; empty if there is none
-  std::string reason;   // why there is none
+  std::string library;  // "PyTorch 2.11.0, cuDNN 9.19.0"; empty if there is none
+  std::string reason;   // why there is none, or beside one, which libraries are missing and why
   Plan best;
   Plan heuristic;
   std::vector<Plan> tried;
   std::size_t workspace_bytes = 0;
-  Verdict verdict;                       // of the best plan's output, by the judge
+  double empty_seconds = 0;              // an empty kernel by the best plan's own stopwatch; 0 where it is ours
+  Verdict verdict;                       // of the best plan's outputs, by the judge
   std::optional<Times> times;            // of the best plan
   std::optional<Times> heuristic_times;  // of the plan an untuned user gets
 };
@@ -77,6 +78,7 @@ class Session {
   std::shared_ptr<const Judged> unjudged(const Case& c);
   Work handicapped(const Work& work);
   Rival& rival_for(const Case& c);
+  Sample cold(Opponent& opponent, Choice choice);
   void time(const Version& v, const Case& c, Rival& rival, Result& result);
 
   SessionOptions options_;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,7 @@ struct Verdict {
   double error = 0;            // normalised L2, ||y - ref|| / ||ref||, of the output for which it is largest
   double worst = 0;            // largest |y - ref| / bound; above 1 fails
   std::int64_t unwritten = 0;  // elements that are poison: never written, or computed from it
+  std::vector<std::optional<double>> errors = {};  // of each output in order; none of one that was not judged
 };
 
 // The bound that compare() holds an element of `output` to, for Pattern::normal.
@@ -97,16 +99,19 @@ double error_bound(const Case& c, const TensorSpec& output, double value, double
 // (Higham and Mary 2019, theorem 2.4, lambda = 4), doubled because tensor cores truncate where IEEE addition rounds.
 // For Pattern::integer the outputs must equal the judge's value rounded once to the output's dtype, unless the pass has
 // no exact answers. A version that is not exact is held to the bound there too, with no magnitude below the tensor's mean.
-Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs);
+// `judged` says of each output whether it is looked at; empty: all are.
+Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs,
+                const std::vector<bool>& judged = {});
 
 // Empty, or which null answer compare() would take for right in at least half of a telling output's elements, of those
 // that are a sum of any terms.
 std::string accepted_null_answer(const Case& c, Pattern pattern, const HostTensors& inputs, const References& refs);
 
-// A pass stays one only if its error is at most twice the opponent's on the same inputs, granted on top one rounding of the
-// output and what the version declared (g of compare(), 1 unless it says otherwise):
+// A pass stays one only if the error of each output that the opponent makes is at most twice the opponent's on the same
+// inputs, granted on top one rounding of the output and what the version declared (g of compare(), 1 unless it says
+// otherwise):
 //     error <= 2 opponent_error + u + (g - 1) sqrt(K) 2^-24.
-Verdict against_opponent(Verdict verdict, double opponent_error, const Case& c, Dtype output);
+Verdict against_opponent(Verdict verdict, const Verdict& opponent, const Case& c);
 
 // Runs the version and judges it: SKIP with the reason where it does not support the case or no device is there, FAIL on
 // a wrong value, a launch error, an emulator fault, a damaged guard, a changed input, or work outside the stream it was

@@ -162,12 +162,15 @@ double error_bound(const Case& c, const TensorSpec& output, double value, double
   return unit_roundoff(output.dtype) * std::abs(value) + sum + smallest_subnormal(output.dtype);
 }
 
-Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs,
-                const References& refs) {
+Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs,
+                const std::vector<bool>& judged) {
   const auto specs = outputs_of(c);
   LADDER_CHECK(outputs.size() == specs.size() && refs.size() == specs.size());
+  LADDER_CHECK(judged.empty() || judged.size() == specs.size());
   Verdict verdict;
+  verdict.errors.resize(specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (!judged.empty() && !judged[i]) continue;
     const std::vector<float>& y = outputs[i];
     LADDER_CHECK(y.size() == specs[i]->elements() && refs[i].value.size() == y.size() &&
                  refs[i].magnitude.size() == y.size());
@@ -179,7 +182,9 @@ Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<fl
     }
     verdict.worst = std::max(verdict.worst, t.worst);
     verdict.unwritten += t.unwritten;
-    if (t.squared_error > 0) verdict.error = std::max(verdict.error, std::sqrt(t.squared_error / t.squared_norm));
+    const double error = t.squared_error > 0 ? std::sqrt(t.squared_error / t.squared_norm) : 0;
+    verdict.errors[i] = error;
+    verdict.error = std::max(verdict.error, error);
   }
   return verdict;
 }
@@ -219,14 +224,19 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const HostTenso
   return {};
 }
 
-Verdict against_opponent(Verdict verdict, double opponent_error, const Case& c, Dtype output) {
+Verdict against_opponent(Verdict verdict, const Verdict& opponent, const Case& c) {
+  const auto specs = outputs_of(c);
   const double declared = (c.error_growth - 1) * std::sqrt(static_cast<double>(c.reduction_length)) * 0x1p-24;
-  const double most = 2 * opponent_error + unit_roundoff(output) + declared;
-  if (verdict.status == Status::pass && !(verdict.error <= most)) {
+  for (std::size_t i = 0; i < specs.size() && verdict.status == Status::pass; ++i) {
+    const std::optional<double> theirs = opponent.errors.at(i);
+    if (!theirs) continue;
+    const double ours = verdict.errors.at(i).value();
+    const double most = 2 * *theirs + unit_roundoff(specs[i]->dtype) + declared;
+    if (ours <= most) continue;
     verdict.status = Status::fail;
     verdict.reason =
-        fmt::format("error {:.3g} is above {:.3g}: twice the opponent's {:.3g}, one rounding{}", verdict.error, most,
-                    opponent_error, declared > 0 ? " and the error growth declared" : "");
+        fmt::format("error {:.3g} of {} is above {:.3g}: twice the opponent's {:.3g}, one rounding{}", ours,
+                    specs[i]->name, most, *theirs, declared > 0 ? " and the error growth declared" : "");
   }
   return verdict;
 }

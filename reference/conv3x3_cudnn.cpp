@@ -183,6 +183,6 @@ std::unique_ptr<Opponent> wgrad(const Case& c, void* const* pointers, Search sea
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_OPPONENT(ladder::conv3x3::Fprop, ladder::conv3x3::fprop)
-LADDER_OPPONENT(ladder::conv3x3::Dgrad, ladder::conv3x3::dgrad)
-LADDER_OPPONENT(ladder::conv3x3::Wgrad, ladder::conv3x3::wgrad)
+LADDER_OPPONENT(ladder::conv3x3::Fprop, ladder::Library::cudnn, ladder::conv3x3::fprop)
+LADDER_OPPONENT(ladder::conv3x3::Dgrad, ladder::Library::cudnn, ladder::conv3x3::dgrad)
+LADDER_OPPONENT(ladder::conv3x3::Wgrad, ladder::Library::cudnn, ladder::conv3x3::wgrad)

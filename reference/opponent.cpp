@@ -1,22 +1,85 @@
 #include "reference/opponent.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
+#include <utility>
+
+#include "core/error.h"
 
 namespace ladder {
 namespace {
 
-std::map<const Pass*, OpponentFactory>& factories() {
-  static std::map<const Pass*, OpponentFactory> factories;
+std::map<std::pair<const Pass*, Library>, OpponentFactory>& factories() {
+  static std::map<std::pair<const Pass*, Library>, OpponentFactory> factories;
   return factories;
 }
 
+class MergedOpponent final : public Opponent {
+ public:
+  MergedOpponent(std::vector<std::unique_ptr<Opponent>> opponents, std::string missing)
+      : opponents_(std::move(opponents)), missing_(std::move(missing)) {
+    LADDER_CHECK(!opponents_.empty());
+    best_ = opponents_.front().get();
+    for (const auto& opponent : opponents_) {
+      library_ += (library_.empty() ? "" : ", ") + opponent->library();
+      if (const std::string more = opponent->missing(); !more.empty())
+        missing_ += (missing_.empty() ? "" : "; ") + more;
+      tried_.insert(tried_.end(), opponent->tried().begin(), opponent->tried().end());
+      if (opponent->plan(Choice::best).seconds < best_->plan(Choice::best).seconds) best_ = opponent.get();
+    }
+  }
+
+  std::string library() const override { return library_; }
+  std::string missing() const override { return missing_; }
+  const std::vector<Plan>& tried() const override { return tried_; }
+  const Plan& plan(Choice choice) const override { return of(choice).plan(choice); }
+  std::size_t workspace_bytes() const override { return best_->workspace_bytes(); }
+  bool makes(const TensorSpec& output) const override { return best_->makes(output); }
+  std::function<void(Stream)> work(Choice choice) override { return of(choice).work(choice); }
+  double sample(Choice choice) override { return of(choice).sample(choice); }
+  double empty_seconds() const override { return best_->empty_seconds(); }
+  void answer() override { best_->answer(); }
+
+ private:
+  Opponent& of(Choice choice) const { return choice == Choice::best ? *best_ : *opponents_.front(); }
+
+  std::vector<std::unique_ptr<Opponent>> opponents_;
+  std::string missing_;
+  std::string library_;
+  std::vector<Plan> tried_;
+  Opponent* best_ = nullptr;
+};
+
 }  // namespace
 
-bool register_opponent(const Pass& pass, OpponentFactory factory) { return factories().emplace(&pass, factory).second; }
+double Opponent::sample(Choice) { throw Failure(library() + " has no stopwatch of its own"); }
 
-OpponentFactory opponent_of(const Pass& pass) {
-  const auto found = factories().find(&pass);
-  return found == factories().end() ? nullptr : found->second;
+bool register_opponent(const Pass& pass, Library library, OpponentFactory factory) {
+  return factories().emplace(std::pair(&pass, library), factory).second;
+}
+
+std::unique_ptr<Opponent> merged(std::vector<std::unique_ptr<Opponent>> opponents, std::string missing) {
+  return std::make_unique<MergedOpponent>(std::move(opponents), std::move(missing));
+}
+
+std::unique_ptr<Opponent> make_opponent(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+  std::vector<std::unique_ptr<Opponent>> opponents;
+  std::string missing;
+  for (const auto& [key, factory] : factories()) {
+    if (key.first != c.pass) continue;
+    try {
+      opponents.push_back(factory(c, pointers, search, measure));
+    } catch (const std::exception& error) {
+      missing += (missing.empty() ? "" : "; ") + std::string(error.what());
+    }
+  }
+#ifndef LADDER_CUDNN
+  missing += std::string(missing.empty() ? "" : "; ") + "no cuDNN in this build";
+#endif
+  if (opponents.empty()) throw Failure(missing.empty() ? "no library has " + c.pass->path() : missing);
+  return merged(std::move(opponents), missing);
 }
 
 }  // namespace ladder

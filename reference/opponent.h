@@ -1,6 +1,8 @@
-// Opponents: what a kernel has to beat. One for a pass, registered by reference/<layer>_<library>.cpp.
+// Opponents: what a kernel has to beat. A pass has one for each library that knows it, registered by
+// reference/<layer>_<library>.cpp; the harness sees them as one, whose best plan is the fastest of all.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,20 +29,30 @@ enum class Search {
   none,       // no opponent at all: for tools that would look into the library's kernels, too
 };
 
-// A library's best plan for one case on given tensors. Launching enqueues exactly that plan on the stream.
+enum class Choice : std::uint8_t {
+  best,       // the plan that measured fastest
+  heuristic,  // what the library picks first: an untuned user's plan
+};
+
+// The plans that libraries have for one case on given tensors.
 class Opponent {
  public:
   virtual ~Opponent() = default;
-  virtual std::string library() const = 0;           // "cuDNN 9.19.0"
-  virtual void launch(Stream stream) = 0;            // the plan that measured fastest
-  virtual void launch_heuristic(Stream stream) = 0;  // what the library's heuristic picks first: an untuned user's plan
-  virtual const Plan& best() const = 0;
-  virtual const Plan& heuristic() const = 0;
-  virtual const std::vector<Plan>& tried() const = 0;  // every plan, the failed ones too
-  virtual std::size_t workspace_bytes() const = 0;
-  // Brings the latest launch's result into the case's output tensor, where the plan works on copies in another layout.
-  // Waits for the device. Not part of what is timed.
-  virtual void finish() = 0;
+  virtual std::string library() const = 0;                      // "cuDNN 9.19.0"
+  virtual std::string missing() const { return {}; }            // which libraries have no plan, and why; or empty
+  virtual const std::vector<Plan>& tried() const = 0;           // every plan, the failed ones too
+  virtual const Plan& plan(Choice choice) const = 0;            // one of them
+  virtual std::size_t workspace_bytes() const = 0;              // of the best
+  virtual bool makes(const TensorSpec&) const { return true; }  // whether its best plan has this output
+
+  // What enqueues exactly that plan on a stream. Empty for a plan that runs in a process of its own, which has its own
+  // stopwatch: sample() then takes one cold sample there, in seconds, empty_seconds() of which are the stopwatch's.
+  virtual std::function<void(Stream)> work(Choice choice) = 0;
+  virtual double sample(Choice choice);
+  virtual double empty_seconds() const { return 0; }
+
+  // Runs the best plan once more and brings what it makes into the case's output tensors, in our layout; waits.
+  virtual void answer() = 0;
 };
 
 // Makes the opponent for a case. `pointers` are device tensors in the order of Case::tensors, the output its own. Throws
@@ -48,15 +60,21 @@ class Opponent {
 using OpponentFactory = std::unique_ptr<Opponent> (*)(const Case& c, void* const* pointers, Search search,
                                                       const Measure& measure);
 
-bool register_opponent(const Pass& pass, OpponentFactory factory);
+// In the order in which their heuristic counts as an untuned user's plan.
+enum class Library : std::uint8_t { pytorch, cudnn };
 
-// Null where the pass has no opponent in this build (the emulator, or a build without cuDNN).
-OpponentFactory opponent_of(const Pass& pass);
+bool register_opponent(const Pass& pass, Library library, OpponentFactory factory);
+
+// All libraries' opponents of the case as one. Throws Failure naming the reason of each where none has a plan.
+std::unique_ptr<Opponent> make_opponent(const Case& c, void* const* pointers, Search search, const Measure& measure);
+
+// Several opponents, at least one, as one. `missing` says which others have no plan, and why.
+std::unique_ptr<Opponent> merged(std::vector<std::unique_ptr<Opponent>> opponents, std::string missing);
 
 }  // namespace ladder
 
-#define LADDER_OPPONENT(P, factory)                                                                                 \
+#define LADDER_OPPONENT(P, library, factory)                                                                        \
   namespace {                                                                                                       \
   [[maybe_unused]] const bool LADDER_UNIQUE(ladder_opponent_) = ::ladder::register_opponent(::ladder::pass_of<P>(), \
-                                                                                            factory);               \
+                                                                                            library, factory);      \
   }

@@ -107,16 +107,23 @@ class CudnnOpponent final : public Opponent {
   }
 
   std::string library() const override { return version_string(); }
-  void launch(Stream stream) override { execute(candidates_[best_], stream); }
-  void launch_heuristic(Stream stream) override { execute(candidates_[heuristic_], stream); }
-  const Plan& best() const override { return tried_[best_]; }
-  const Plan& heuristic() const override { return tried_[heuristic_]; }
   const std::vector<Plan>& tried() const override { return tried_; }
+  const Plan& plan(Choice choice) const override { return tried_[index(choice)]; }
   std::size_t workspace_bytes() const override { return static_cast<std::size_t>(candidates_[best_].workspace_bytes); }
 
-  void finish() override {
+  bool makes(const TensorSpec& output) const override {
+    const CudnnGraph& graph = *candidates_[best_].graph;
+    return graph.outputs.empty() || graph.outputs.contains(output.name);
+  }
+
+  std::function<void(Stream)> work(Choice choice) override {
+    return [this, i = index(choice)](Stream stream) { execute(candidates_[i], stream); };
+  }
+
+  void answer() override {
+    execute(candidates_[best_], backend::check_stream());
     backend::synchronize();
-    if (launched_ && launched_->finish) launched_->finish();
+    if (const CudnnGraph& graph = *candidates_[best_].graph; graph.finish) graph.finish();
   }
 
  private:
@@ -126,6 +133,8 @@ class CudnnOpponent final : public Opponent {
     bool advised = false;    // by heuristic mode A
     std::int64_t workspace_bytes = 0;
   };
+
+  std::size_t index(Choice choice) const { return choice == Choice::best ? best_ : heuristic_; }
 
   // Appends a candidate for each distinct configuration of the graph, those of heuristic mode A first.
   fe::error_t list_plans(CudnnGraph& g, Dtype dtype, Search search) {
@@ -207,7 +216,6 @@ class CudnnOpponent final : public Opponent {
     }
     require(candidate.graph->graph->execute_plan_at_index(handle_, candidate.graph->pointers, workspace_.get(),
                                                           candidate.index));
-    launched_ = candidate.graph;
   }
 
   void reserve_workspace(std::int64_t bytes) {
@@ -225,7 +233,6 @@ class CudnnOpponent final : public Opponent {
   bool found_ = false;  // heuristic_ is set
   std::shared_ptr<void> workspace_;
   std::int64_t reserved_bytes_ = 0;
-  CudnnGraph* launched_ = nullptr;
 };
 
 }  // namespace

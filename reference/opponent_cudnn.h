@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -20,7 +21,8 @@ struct CudnnGraph {
   std::string layout = {};                                   // "nhwc": shown behind a plan's name
   std::shared_ptr<cudnn_frontend::graph::Graph> graph = {};  // operations and tensors, not yet validated
   std::unordered_map<std::int64_t, void*> pointers = {};     // device memory of its tensors, by their uid
-  std::function<void()> finish = {};                         // see Opponent::finish; may be empty
+  std::function<void()> finish = {};                         // brings outputs to ours; empty where they are ours
+  std::set<std::string> outputs = {};                        // names of the tensors it makes; empty for all
   std::vector<std::shared_ptr<void>> owned = {};             // device memory that lives as long as the graph
 };
 

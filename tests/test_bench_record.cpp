@@ -78,7 +78,7 @@ TEST_F(Record, HoldsWhatTheSchemaSays) {
     expect_keys(result, {"layer", "pass", "version", "idea", "problem", "dtype", "flops", "min_read_bytes",
                          "min_write_bytes", "roofline_seconds", "workspace_bytes", "verdict", "times", "opponent",
                          "digest", "command", "seconds_spent"});
-    expect_keys(result["verdict"], {"status", "reason", "error", "worst_over_bound", "unwritten"});
+    expect_keys(result["verdict"], {"status", "reason", "error", "errors", "worst_over_bound", "unwritten"});
     EXPECT_EQ(result["verdict"]["status"], "PASS");
     EXPECT_GT(result["verdict"]["error"].get<double>(), 0);
     EXPECT_TRUE(result["times"].is_null());
@@ -114,7 +114,11 @@ TEST_F(Record, TimesAndOpponentGoThroughJson) {
   result.opponent.library = "cuDNN 9";
   result.opponent.best = {.name = "eng1 nhwc", .seconds = 1e-6};
   result.opponent.tried = {result.opponent.best, {.name = "eng2 nhwc", .reason = "not supported"}};
+  times.cold = {{.seconds = 1e-6}, {.seconds = 2e-6}};  // of a stopwatch that knows no more
   result.opponent.times = times;
+  result.opponent.reason = "no PyTorch";
+  result.opponent.empty_seconds = 3e-6;
+  result.opponent.verdict.errors = {0.5, {}};
 
   const json out = json::parse(to_json(result).dump());
   EXPECT_EQ(out["verdict"]["status"], "UNTRUSTED");
@@ -124,8 +128,13 @@ TEST_F(Record, TimesAndOpponentGoThroughJson) {
   EXPECT_EQ(out["times"]["cold_samples"]["sm_clock_hz"], (std::vector<double>{1e9, 2e9}));
   EXPECT_DOUBLE_EQ(out["times"]["cold_seconds"]["median"], 1.5e-6);
   EXPECT_TRUE(out["times"]["warm_seconds"].is_null());
-  expect_keys(out["opponent"], {"library", "best_plan", "heuristic_plan", "tried_plans", "workspace_bytes", "verdict",
-                                "times", "heuristic_times"});
+  expect_keys(out["opponent"], {"library", "reason", "best_plan", "heuristic_plan", "tried_plans", "workspace_bytes",
+                                "empty_seconds", "verdict", "times", "heuristic_times"});
+  EXPECT_EQ(out["opponent"]["reason"], "no PyTorch");
+  EXPECT_EQ(out["opponent"]["empty_seconds"], 3e-6);
+  EXPECT_EQ(out["opponent"]["verdict"]["errors"], json({0.5, nullptr}));
+  EXPECT_EQ(out["opponent"]["times"]["cold_samples"]["seconds"], (std::vector<double>{1e-6, 2e-6}));
+  EXPECT_EQ(out["opponent"]["times"]["cold_samples"]["sm_clock_hz"], json({nullptr, nullptr}));
   EXPECT_EQ(out["opponent"]["tried_plans"][1]["reason"], "not supported");
   EXPECT_TRUE(out["opponent"]["heuristic_times"].is_null());
 }

@@ -157,20 +157,62 @@ TEST(Compare, JudgesEveryOutput) {
   EXPECT_NE(second.reason.find("dw[c0] = 9"), std::string::npos) << second.reason;
 }
 
+// A pass with these errors of its outputs.
+Verdict with_errors(std::vector<std::optional<double>> errors) { return {.errors = std::move(errors)}; }
+
 TEST(Compare, OpponentMayBeHalfAsWrongAndNoLess) {
   const double u = unit_roundoff(Dtype::f32);
-  const Verdict pass{.error = 1e-4};
+  const Verdict pass = with_errors({1e-4});
   Case c = pass_of<conv3x3::Fprop>().parse("n1 h4 w4 c4 k4 fp32");
-  EXPECT_EQ(against_opponent(pass, 0.5e-4, c, Dtype::f32).status, Status::pass);
-  EXPECT_EQ(against_opponent(pass, 0.49e-4, c, Dtype::f32).status, Status::fail);
-  EXPECT_EQ(against_opponent({.error = u}, 0, c, Dtype::f32).status, Status::pass) << "one rounding is granted";
-  EXPECT_EQ(against_opponent({.error = 1.1 * u}, 0, c, Dtype::f32).status, Status::fail);
+  EXPECT_EQ(against_opponent(pass, with_errors({0.5e-4}), c).status, Status::pass);
+  EXPECT_EQ(against_opponent(pass, with_errors({0.49e-4}), c).status, Status::fail);
+  EXPECT_EQ(against_opponent(with_errors({u}), with_errors({0}), c).status, Status::pass) << "one rounding is granted";
+  EXPECT_EQ(against_opponent(with_errors({1.1 * u}), with_errors({0}), c).status, Status::fail);
   c.error_growth = 3;
-  EXPECT_EQ(against_opponent({.error = u + 2 * 6 * u}, 0, c, Dtype::f32).status, Status::pass) << "K is 36";
-  EXPECT_EQ(against_opponent({.error = u + 2.1 * 6 * u}, 0, c, Dtype::f32).status, Status::fail);
-  EXPECT_EQ(against_opponent({.error = kNan}, 1, c, Dtype::f32).status, Status::fail);
+  EXPECT_EQ(against_opponent(with_errors({u + 2 * 6 * u}), with_errors({0}), c).status, Status::pass) << "K is 36";
+  EXPECT_EQ(against_opponent(with_errors({u + 2.1 * 6 * u}), with_errors({0}), c).status, Status::fail);
+  EXPECT_EQ(against_opponent(with_errors({kNan}), with_errors({1}), c).status, Status::fail);
   const Verdict failed{.status = Status::fail, .reason = "earlier"};
-  EXPECT_EQ(against_opponent(failed, 1, c, Dtype::f32).reason, "earlier");
+  EXPECT_EQ(against_opponent(failed, with_errors({1}), c).reason, "earlier");
+}
+
+// Two outputs of two elements each, one of them in bf16.
+struct TwoOutputs {
+  TensorSpec dx{.name = "dx", .role = Role::output, .dtype = Dtype::bf16, .shape = {2}, .layout = "c"};
+  TensorSpec dw{.name = "dw", .role = Role::output, .dtype = Dtype::f32, .shape = {2}, .layout = "c"};
+  Case c{.pass = &pass_of<conv3x3::Fprop>(), .text = "two outputs", .tensors = {dx, dw}};
+  References refs = {{{1, 2}, {1, 2}}, {{3, 4}, {3, 4}}};
+};
+
+TEST(Compare, EveryOutputHasItsError) {
+  const TwoOutputs two;
+  const Verdict v = compare(two.c, Pattern::normal, {{1, 2}, {6, 8}}, two.refs);
+  ASSERT_EQ(v.errors.size(), 2u);
+  EXPECT_EQ(v.errors[0], 0.0);
+  EXPECT_EQ(v.errors[1], 1.0);
+  EXPECT_EQ(v.error, 1);
+}
+
+TEST(Compare, WhatIsNotToBeJudgedIsNotLookedAt) {
+  const TwoOutputs two;
+  const Outputs y = {{1, 2}, {kNan, poison(Dtype::f32)}};
+  EXPECT_EQ(compare(two.c, Pattern::normal, y, two.refs).status, Status::fail);
+  const Verdict v = compare(two.c, Pattern::normal, y, two.refs, {true, false});
+  EXPECT_EQ(v.status, Status::pass) << v.reason;
+  EXPECT_EQ(v.unwritten, 0);
+  ASSERT_EQ(v.errors.size(), 2u);
+  EXPECT_TRUE(v.errors[0].has_value());
+  EXPECT_FALSE(v.errors[1].has_value());
+}
+
+TEST(Compare, EachOutputMeetsTheOpponentsOwn) {
+  const Case c = TwoOutputs().c;
+  const Verdict ours = with_errors({1e-3, 1e-4});
+  EXPECT_EQ(against_opponent(ours, with_errors({1e-3, 1e-4}), c).status, Status::pass);
+  const Verdict second = against_opponent(ours, with_errors({1e-3, 1e-5}), c);
+  EXPECT_EQ(second.status, Status::fail) << "the first output's rounding must not excuse the second's error";
+  EXPECT_NE(second.reason.find("of dw"), std::string::npos) << second.reason;
+  EXPECT_EQ(against_opponent(ours, with_errors({1e-3, {}}), c).status, Status::pass) << "nothing to compare dw with";
 }
 
 TEST(NullAnswers, NoNamedCaseAcceptsOne) {

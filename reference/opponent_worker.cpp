@@ -1,0 +1,387 @@
+#include "reference/opponent_worker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "core/backend.h"
+#include "core/error.h"
+#include "core/shapes.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kLongestAnswerBytes = std::size_t{1} << 20;
+constexpr int kMostLosses = 3;
+
+// As many as the session takes of a plan on its own stream.
+constexpr int kPlanSamples = 5;
+constexpr double kSlowPlanSeconds = 10e-3;
+
+std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' '; }, ' ');
+  constexpr std::size_t kMost = 300;
+  return text.size() > kMost ? text.substr(0, kMost) + "..." : text;
+}
+
+// In memory if that has room for the tensors of a large case.
+fs::path make_folder() {
+  constexpr std::uintmax_t kRoomBytes = std::uintmax_t{4} << 30;
+  std::error_code error;
+  const fs::space_info memory = fs::space("/dev/shm", error);
+  for (const fs::path& parent : {fs::path("/dev/shm"), fs::temp_directory_path()}) {
+    if (parent == "/dev/shm" && (error || memory.available < kRoomBytes)) continue;
+    std::string path = (parent / "ladder-XXXXXX").string();
+    if (mkdtemp(path.data())) return path;
+  }
+  throw Failure(std::string("no folder for a worker's tensors: ") + std::strerror(errno));
+}
+
+std::string last_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string last;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) last = line;
+  }
+  return one_line(last);
+}
+
+struct SpawnSetup {
+  SpawnSetup() {
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+  }
+  ~SpawnSetup() {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnSetup(const SpawnSetup&) = delete;
+  SpawnSetup& operator=(const SpawnSetup&) = delete;
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+};
+
+void write_file(const fs::path& path, const std::vector<char>& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (!file) throw Failure(fmt::format("'{}' was not written: {}", path.string(), std::strerror(errno)));
+}
+
+std::string complaint(const json& answer) {
+  const json& error = answer["error"];
+  return one_line(error.is_string() ? error.get<std::string>() : error.dump());
+}
+
+double positive(const json& figure) {
+  const double value = figure.get<double>();
+  if (!(value > 0 && std::isfinite(value))) throw Failure("a time of " + figure.dump() + " s");
+  return value;
+}
+
+}  // namespace
+
+Worker::Worker(WorkerProgram program) : program_(std::move(program)), folder_(make_folder()) {
+  try {
+    start();
+    const json hello = answer(program_.start_seconds);
+    if (hello.contains("error")) throw Failure(complaint(hello));
+    library_ = hello.at("library").get<std::string>();
+    empty_seconds_ = positive(hello.at("empty_seconds"));
+  } catch (const std::exception& error) {
+    end(0);
+    throw Failure(fmt::format("no {}: {}", program_.library, one_line(error.what())));
+  }
+}
+
+Worker::~Worker() { end(program_.leave_seconds); }
+
+void Worker::start() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw Failure(std::string("socketpair: ") + std::strerror(errno));
+  }
+  std::vector<std::string> words = program_.command;
+  words.push_back(folder_.string());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  SpawnSetup setup;
+  posix_spawn_file_actions_adddup2(&setup.actions, ends[1], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&setup.actions, ends[1], STDOUT_FILENO);
+  const std::string log = (folder_ / "log").string();
+  posix_spawn_file_actions_addopen(&setup.actions, STDERR_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  // A group of its own, so that what it starts ends with it.
+  posix_spawnattr_setflags(&setup.attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&setup.attributes, 0);
+  const int error = posix_spawnp(&pid_, argv[0], &setup.actions, &setup.attributes, argv.data(), environ);
+  close(ends[1]);
+  socket_ = ends[0];
+  if (error != 0) {
+    pid_ = -1;
+    throw Failure(fmt::format("'{}' cannot be started: {}", argv[0], std::strerror(error)));
+  }
+}
+
+json Worker::ask(const json& request, double most_seconds) {
+  if (!running()) throw Failure("the worker of " + program_.library + " is gone");
+  const std::string line = request.dump() + '\n';
+  for (std::size_t sent = 0; sent < line.size();) {
+    const ssize_t more = send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    if (more < 0 && errno == EINTR) continue;
+    if (more < 0) break;  // nobody listens any more: what it said last tells why
+    sent += static_cast<std::size_t>(more);
+  }
+  json answer = this->answer(most_seconds);
+  if (answer.contains("error")) throw Failure(program_.library + ": " + complaint(answer));
+  return answer;
+}
+
+json Worker::answer(double most_seconds) {
+  const Clock::time_point deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(most_seconds));
+  std::size_t end_of_line = 0;
+  while ((end_of_line = received_.find('\n')) == std::string::npos) {
+    if (received_.size() > kLongestAnswerBytes) give_up("answered more than a line can hold");
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) give_up(fmt::format("was silent for {:g} s", most_seconds));
+    pollfd source{.fd = socket_, .events = POLLIN, .revents = 0};
+    if (poll(&source, 1, static_cast<int>(std::min<long long>(left + 1, 1'000'000))) <= 0) continue;
+    char buffer[4096];
+    const ssize_t got = recv(socket_, buffer, sizeof(buffer), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) give_up("ended");
+    received_.append(buffer, static_cast<std::size_t>(got));
+  }
+  const std::string line = received_.substr(0, end_of_line);
+  received_.erase(0, end_of_line + 1);
+  json answer = json::parse(line, nullptr, false);
+  if (!answer.is_object()) give_up("answered '" + one_line(line) + "'");
+  return answer;
+}
+
+void Worker::give_up(const std::string& what) {
+  end(what == "ended" ? program_.leave_seconds : 0);  // one that ended has a code to be heard
+  std::string reason = fmt::format("the worker of {} {}", program_.library, what);
+  if (what == "ended") {
+    reason += WIFSIGNALED(status_) ? fmt::format(" by signal {}", WTERMSIG(status_))
+                                   : fmt::format(" with code {}", WEXITSTATUS(status_));
+  }
+  throw Failure(reason + log_);
+}
+
+void Worker::end(double patience_seconds) {
+  if (socket_ >= 0) close(socket_);
+  socket_ = -1;
+  if (pid_ > 0) {
+    const Clock::time_point start = Clock::now();
+    pid_t ended = 0;
+    while ((ended = waitpid(pid_, &status_, WNOHANG)) == 0 &&
+           std::chrono::duration<double>(Clock::now() - start).count() < patience_seconds) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    kill(-pid_, SIGKILL);
+    if (ended == 0) waitpid(pid_, &status_, 0);
+    pid_ = -1;
+  }
+  if (const std::string line = last_line(folder_ / "log"); !line.empty()) log_ = ": " + line;
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+std::shared_ptr<Worker> shared_worker(const WorkerProgram& program) {
+  struct Known {
+    std::shared_ptr<Worker> worker;
+    std::string reason;  // why it did not start
+    int starts = 0;
+  };
+  static std::map<std::vector<std::string>, Known> all;
+  Known& known = all[program.command];
+  if (known.worker && known.worker->running()) return known.worker;
+  if (!known.reason.empty()) throw Failure(known.reason);
+  if (known.starts == kMostLosses) {
+    throw Failure(fmt::format("no {}: its worker was lost {} times", program.library, kMostLosses));
+  }
+  ++known.starts;
+  known.worker.reset();
+  try {
+    known.worker = std::make_shared<Worker>(program);
+  } catch (const Failure& error) {
+    known.reason = error.what();
+    throw;
+  }
+  return known.worker;
+}
+
+namespace {
+
+const char* name(Search search) {
+  switch (search) {
+    case Search::all:
+      return "all";
+    case Search::listed:
+      return "listed";
+    case Search::heuristic:
+      return "heuristic";
+    case Search::none:
+      break;
+  }
+  return "none";
+}
+
+class WorkerOpponent final : public Opponent {
+ public:
+  WorkerOpponent(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers, Search search)
+      : worker_(std::move(worker)), case_(c), pointers_(pointers, pointers + c.tensors.size()) {
+    try {
+      prepare(search);
+    } catch (const json::exception&) {
+      throw Failure("the worker of " + worker_->program().library + " answered what is no list of plans");
+    }
+    for (std::size_t i = 0; i < tried_.size(); ++i) rank(i);
+    const auto slower = [](const Plan& a, const Plan& b) {
+      return a.seconds > 0 && (b.seconds == 0 || a.seconds < b.seconds);
+    };
+    best_ = static_cast<std::size_t>(std::min_element(tried_.begin(), tried_.end(), slower) - tried_.begin());
+    if (tried_.empty() || tried_[best_].seconds == 0) {
+      throw Failure(library() + " has no plan that runs" + (tried_.empty() ? "" : ": " + tried_.front().reason));
+    }
+    if (tried_[heuristic_].seconds == 0) heuristic_ = best_;
+  }
+
+  std::string library() const override { return worker_->library(); }
+  const std::vector<Plan>& tried() const override { return tried_; }
+  const Plan& plan(Choice choice) const override { return tried_[index(choice)]; }
+  std::size_t workspace_bytes() const override { return 0; }  // unknown
+  bool makes(const TensorSpec& output) const override {
+    return std::find(makes_.begin(), makes_.end(), output.name) != makes_.end();
+  }
+  std::function<void(Stream)> work(Choice) override { return {}; }
+  double sample(Choice choice) override { return sample(index(choice)); }
+  double empty_seconds() const override { return worker_->empty_seconds(); }
+
+  void answer() override {
+    worker_->ask({{"answer", tried_[best_].name}}, worker_->program().sample_seconds);
+    for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
+      const TensorSpec& spec = case_.tensors[i];
+      if (spec.role != Role::output || !makes(spec)) continue;
+      const fs::path path = file(spec);
+      std::error_code error;
+      const std::uintmax_t size = fs::file_size(path, error);
+      if (error || size != spec.bytes()) {
+        throw Failure(fmt::format("the worker of {} wrote {} bytes of {}, which has {}", worker_->program().library,
+                                  error ? 0 : size, spec.name, spec.bytes()));
+      }
+      std::vector<char> bytes(spec.bytes());
+      std::ifstream(path, std::ios::binary).read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+      backend::copy_in(pointers_[i], bytes.data(), bytes.size());
+      fs::remove(path, error);
+    }
+  }
+
+ private:
+  std::size_t index(Choice choice) const { return choice == Choice::best ? best_ : heuristic_; }
+  fs::path file(const TensorSpec& spec) const { return worker_->folder() / spec.name; }
+
+  // Hands over the inputs and hears which plans there are.
+  void prepare(Search search) {
+    json tensors = json::array();
+    for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
+      const TensorSpec& spec = case_.tensors[i];
+      tensors.push_back({{"name", spec.name},
+                         {"role", spec.role == Role::input ? "input" : "output"},
+                         {"dtype", ladder::name(spec.dtype)},
+                         {"shape", spec.shape},
+                         {"file", file(spec).string()}});
+      if (spec.role != Role::input) continue;
+      std::vector<char> bytes(spec.bytes());
+      backend::copy_out(bytes.data(), pointers_[i], bytes.size());
+      write_file(file(spec), bytes);
+    }
+    const json answer = worker_->ask({{"prepare",
+                                       {{"layer", case_.pass->layer},
+                                        {"pass", case_.pass->name},
+                                        {"problem", case_.text},
+                                        {"search", name(search)},
+                                        {"tensors", tensors}}}},
+                                     worker_->program().prepare_seconds);
+    for (const TensorSpec& spec : case_.tensors) {
+      std::error_code ignored;
+      fs::remove(file(spec), ignored);
+    }
+    for (const json& plan : answer.at("plans")) {
+      tried_.push_back(
+          {.name = plan.at("name").get<std::string>(), .reason = one_line(plan.at("reason").get<std::string>())});
+      if (tried_.back().name == answer.at("heuristic").get<std::string>()) heuristic_ = tried_.size() - 1;
+    }
+    makes_ = answer.at("makes").get<std::vector<std::string>>();
+  }
+
+  double sample(std::size_t i) {
+    const json answer = worker_->ask({{"sample", tried_[i].name}}, worker_->program().sample_seconds);
+    try {
+      return positive(answer.at("seconds"));
+    } catch (const json::exception&) {
+      throw Failure("the worker of " + worker_->program().library + " answered no time");
+    }
+  }
+
+  void rank(std::size_t i) {
+    if (!tried_[i].reason.empty()) return;
+    try {
+      std::vector<double> seconds = {sample(i)};
+      while (seconds.size() < kPlanSamples && seconds.front() < kSlowPlanSeconds) seconds.push_back(sample(i));
+      std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
+                       seconds.end());
+      tried_[i].seconds = seconds[seconds.size() / 2];
+    } catch (const Failure& error) {
+      if (!worker_->running()) throw;
+      tried_[i].reason = error.what();
+    }
+  }
+
+  std::shared_ptr<Worker> worker_;
+  Case case_;
+  std::vector<void*> pointers_;
+  std::vector<Plan> tried_;
+  std::vector<std::string> makes_;
+  std::size_t best_ = 0;
+  std::size_t heuristic_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Opponent> make_worker_opponent(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers,
+                                               Search search) {
+  return std::make_unique<WorkerOpponent>(std::move(worker), c, pointers, search);
+}
+
+WorkerProgram pytorch_program(const std::string& layer) {
+  const char* python = std::getenv("LADDER_PYTHON");
+  const fs::path script = fs::path(source_dir()) / "reference" / "pytorch" / (layer + ".py");
+  return {.library = "PyTorch", .command = {python && *python ? python : "python3", script.string()}};
+}
+
+}  // namespace ladder

@@ -1,0 +1,232 @@
+// Opponents in processes of their own, played by shell scripts, good and bad; and several opponents as one.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "dev/groupnorm/groupnorm.h"
+#include "reference/opponent_worker.h"
+#include "tests/support.h"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* const kHello = R"(echo '{"library": "Fake 1.2", "empty_seconds": 2e-6}'; )";
+const char* const kPlans =
+    R"(read prepare; echo '{"plans": [{"name": "slow", "reason": ""}, {"name": "quick", "reason": ""},)"
+    R"( {"name": "never", "reason": "no such kernel"}], "heuristic": "slow", "makes": ["y"]}'; )";
+// Answers samples until the end; y, eight floats, is zero.
+const char* const kSamples = R"(while read line; do case "$line" in
+  *answer*) head -c 32 /dev/zero > "$1/y"; echo '{}';;
+  *slow*) echo '{"seconds": 3e-5}';;
+  *) echo '{"seconds": 1e-5}';;
+esac; done; rm -r "$1")";
+
+// A worker whose only argument is its folder, $1.
+WorkerProgram fake(const std::string& script) {
+  return {.library = "Fake",
+          .command = {"/bin/sh", "-c", script, "worker"},
+          .start_seconds = 10,
+          .prepare_seconds = 10,
+          .sample_seconds = 1,
+          .leave_seconds = 0.5};
+}
+
+template <class F>
+std::string failure_of(const F& f) {
+  try {
+    f();
+  } catch (const Failure& error) {
+    return error.what();
+  }
+  return "no failure";
+}
+
+class WorkerTest : public testing::Test {
+ protected:
+  Case c_ = pass_of<groupnorm::Forward>().parse("n1 h1 w2 c4 g2 fp32");
+  DeviceTensors tensors_{c_, fill(c_, Pattern::normal, 1), 0};
+
+  std::unique_ptr<Opponent> opponent(const std::string& script) {
+    return make_worker_opponent(std::make_shared<Worker>(fake(script)), c_, tensors_.pointers(), Search::all);
+  }
+  std::string complaint(const std::string& script) {
+    return failure_of([&] { (void)opponent(script); });
+  }
+};
+
+TEST_F(WorkerTest, PlansAreRankedByItsOwnStopwatch) {
+  const auto o = opponent(std::string(kHello) + kPlans + kSamples);
+  EXPECT_EQ(o->library(), "Fake 1.2");
+  EXPECT_EQ(o->empty_seconds(), 2e-6);
+  ASSERT_EQ(o->tried().size(), 3u);
+  EXPECT_EQ(o->plan(Choice::best).name, "quick");
+  EXPECT_EQ(o->plan(Choice::best).seconds, 1e-5);
+  EXPECT_EQ(o->plan(Choice::heuristic).name, "slow");
+  EXPECT_EQ(o->tried()[2].reason, "no such kernel");
+  EXPECT_FALSE(o->work(Choice::best)) << "nothing of it runs on our stream";
+  EXPECT_EQ(o->sample(Choice::best), 1e-5);
+  EXPECT_EQ(o->sample(Choice::heuristic), 3e-5);
+}
+
+TEST_F(WorkerTest, ItsOutputsComeIntoOurTensors) {
+  const auto o = opponent(std::string(kHello) + kPlans + kSamples);
+  tensors_.poison();
+  o->answer();
+  const auto outputs = tensors_.outputs();
+  EXPECT_EQ(outputs[0], std::vector<float>(8, 0.0f));
+  EXPECT_NE(outputs[1][0], outputs[1][0]) << "mean, which it does not make, is still poison";
+  EXPECT_TRUE(o->makes(c_.tensors[3]));
+  EXPECT_FALSE(o->makes(c_.tensors[4]));
+  EXPECT_EQ(tensors_.damage(), "");
+}
+
+TEST_F(WorkerTest, GetsInputsAsTheyAreStored) {
+  // Keeps the request, and what x's file held.
+  const std::string kept = (fs::path(testing::TempDir()) / "ladder_worker_x").string();
+  const std::string keep = R"(read prepare; cp "$1/x" )" + kept + R"(; echo "$prepare" > )" + kept + ".json; ";
+  const std::string plans = std::string(kPlans).substr(std::string("read prepare; ").size());
+  (void)opponent(kHello + keep + plans + kSamples);
+  std::vector<float> x(8);
+  std::ifstream(kept, std::ios::binary).read(reinterpret_cast<char*>(x.data()), 32);
+  EXPECT_EQ(fs::file_size(kept), 32u);
+  EXPECT_EQ(x, fill(c_, Pattern::normal, 1).values[0]);
+  const auto request = nlohmann::json::parse(std::ifstream(kept + ".json"))["prepare"];
+  EXPECT_EQ(request["layer"], "groupnorm");
+  EXPECT_EQ(request["pass"], "forward");
+  EXPECT_EQ(request["problem"], c_.text);
+  EXPECT_EQ(request["search"], "all");
+  EXPECT_EQ(request["tensors"][0]["shape"], (std::vector<int>{1, 1, 2, 4}));
+  EXPECT_EQ(request["tensors"][3]["role"], "output");
+}
+
+TEST_F(WorkerTest, EveryBadWorkerIsOneReason) {
+  const std::string hello = kHello;
+  const std::string ready = hello + kPlans;
+  EXPECT_EQ(complaint("exit 3"), "no Fake: the worker of Fake ended with code 3");
+  EXPECT_EQ(complaint("echo 'Traceback' >&2; echo 'no module' >&2; exit 1"),
+            "no Fake: the worker of Fake ended with code 1: no module");
+  EXPECT_EQ(complaint("kill -9 $$"), "no Fake: the worker of Fake ended by signal 9");
+  EXPECT_EQ(complaint("echo hello"), "no Fake: the worker of Fake answered 'hello'");
+  EXPECT_EQ(complaint("echo '[1]'"), "no Fake: the worker of Fake answered '[1]'");
+  EXPECT_EQ(complaint(R"(echo '{"error": "python3 has no module torch"}')"), "no Fake: python3 has no module torch");
+  EXPECT_NE(complaint(R"(echo '{"library": 1, "empty_seconds": 1}')").find("no Fake: "), std::string::npos);
+  EXPECT_EQ(complaint(hello), "the worker of Fake ended with code 0");
+  EXPECT_EQ(complaint(hello + R"(read line; echo '{"error": "out of memory"}'; read line)"), "Fake: out of memory");
+  EXPECT_EQ(complaint(hello + "read line; echo '{}'; read line"),
+            "the worker of Fake answered what is no list of plans");
+  EXPECT_EQ(complaint(hello + R"(read line; echo '{"plans": [], "heuristic": "", "makes": []}'; read line)"),
+            "Fake 1.2 has no plan that runs");
+  EXPECT_EQ(complaint(ready + "kill -11 $$"), "the worker of Fake ended by signal 11");
+  EXPECT_EQ(complaint(ready + R"(while read line; do echo '{"error": "illegal address"}'; done)"),
+            "Fake 1.2 has no plan that runs: Fake: illegal address");
+  for (const char* seconds : {"0", "-1", "null", "\"quick\"", "1e999"}) {
+    const std::string answer = std::string(R"(while read line; do echo '{"seconds": )") + seconds + "}'; done";
+    EXPECT_NE(complaint(ready + answer), "no failure") << seconds;
+  }
+  EXPECT_EQ(failure_of([] { (void)Worker({.library = "Fake", .command = {"/no/such/python"}}); }),
+            "no Fake: '/no/such/python' cannot be started: No such file or directory");
+}
+
+TEST_F(WorkerTest, OneThatHangsIsEndedInTime) {
+  const auto start = std::chrono::steady_clock::now();
+  WorkerProgram silent = fake("sleep 60 & sleep 60");
+  silent.start_seconds = 0.2;
+  EXPECT_EQ(failure_of([&] { (void)Worker(silent); }), "no Fake: the worker of Fake was silent for 0.2 s");
+  EXPECT_EQ(complaint(std::string(kHello) + kPlans + "read line; sleep 60"), "the worker of Fake was silent for 1 s");
+  EXPECT_EQ(complaint("yes x | tr -d '\\n'"), "no Fake: the worker of Fake answered more than a line can hold");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST_F(WorkerTest, AnOutputOfAnotherSizeIsRefused) {
+  std::string samples = kSamples;
+  samples.replace(samples.find("32"), 2, "28");
+  const auto o = opponent(std::string(kHello) + kPlans + samples);
+  EXPECT_EQ(failure_of([&] { o->answer(); }), "the worker of Fake wrote 28 bytes of y, which has 32");
+}
+
+TEST_F(WorkerTest, NothingIsLeftBehind) {
+  fs::path folder;
+  int pid = 0;
+  {
+    const Worker worker(fake("echo $$ > \"$1/pid\"; " + std::string(kHello) + "read line; sleep 60"));
+    folder = worker.folder();
+    std::ifstream(folder / "pid") >> pid;
+    ASSERT_GT(pid, 0);
+    ASSERT_TRUE(fs::exists(folder));
+  }
+  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_FALSE(fs::exists("/proc/" + std::to_string(pid)));
+}
+
+TEST_F(WorkerTest, OneIsSharedUntilItIsLostTooOften) {
+  const WorkerProgram program = fake(std::string(kHello) + "read line; exit 5");
+  for (int i = 0; i < 3; ++i) {
+    const auto worker = shared_worker(program);
+    EXPECT_EQ(shared_worker(program), worker);
+    EXPECT_EQ(failure_of([&] { (void)worker->ask({{"sample", "x"}}, 10); }), "the worker of Fake ended with code 5");
+    EXPECT_EQ(failure_of([&] { (void)worker->ask({{"sample", "x"}}, 10); }), "the worker of Fake is gone");
+  }
+  EXPECT_EQ(failure_of([&] { (void)shared_worker(program); }), "no Fake: its worker was lost 3 times");
+}
+
+TEST_F(WorkerTest, OneThatDoesNotStartIsTriedOnce) {
+  const std::string count = (fs::path(testing::TempDir()) / "ladder_worker_starts").string();
+  fs::remove(count);
+  const WorkerProgram program = fake("echo started >> " + count + "; exit 1");
+  for (int i = 0; i < 3; ++i) EXPECT_NE(failure_of([&] { (void)shared_worker(program); }), "no failure");
+  EXPECT_EQ(fs::file_size(count), std::string("started\n").size());
+}
+
+// An opponent with two plans on our stream.
+class Stand : public Opponent {
+ public:
+  Stand(std::string name, double best, double heuristic)
+      : name_(std::move(name)), tried_{{name_ + " best", best}, {name_ + " heuristic", heuristic}} {}
+  std::string library() const override { return name_; }
+  const std::vector<Plan>& tried() const override { return tried_; }
+  const Plan& plan(Choice choice) const override { return tried_[choice == Choice::best ? 0 : 1]; }
+  std::size_t workspace_bytes() const override { return name_.size(); }
+  bool makes(const TensorSpec& output) const override { return output.name == name_; }
+  std::function<void(Stream)> work(Choice choice) override {
+    return [this, choice](Stream) { ran += plan(choice).name + ";"; };
+  }
+  void answer() override { ran += "answer;"; }
+
+  std::string ran;
+
+ private:
+  std::string name_;
+  std::vector<Plan> tried_;
+};
+
+TEST(MergedOpponents, TheFastestIsBestAndTheFirstIsTheUsersChoice) {
+  std::vector<std::unique_ptr<Opponent>> both;
+  both.push_back(std::make_unique<Stand>("torch", 2e-6, 3e-6));
+  both.push_back(std::make_unique<Stand>("cudnn", 1e-6, 9e-6));
+  auto& torch = static_cast<Stand&>(*both[0]);
+  auto& cudnn = static_cast<Stand&>(*both[1]);
+  const auto o = merged(std::move(both), "no third: it is ill");
+  EXPECT_EQ(o->library(), "torch, cudnn");
+  EXPECT_EQ(o->missing(), "no third: it is ill");
+  EXPECT_EQ(o->tried().size(), 4u);
+  EXPECT_EQ(o->plan(Choice::best).name, "cudnn best");
+  EXPECT_EQ(o->plan(Choice::heuristic).name, "torch heuristic");
+  EXPECT_EQ(o->workspace_bytes(), 5u);
+  EXPECT_TRUE(o->makes({.name = "cudnn"}));
+  EXPECT_FALSE(o->makes({.name = "torch"}));
+  o->work(Choice::best)(nullptr);
+  o->work(Choice::heuristic)(nullptr);
+  o->answer();
+  EXPECT_EQ(cudnn.ran, "cudnn best;answer;");
+  EXPECT_EQ(torch.ran, "torch heuristic;");
+  EXPECT_NE(failure_of([&] { (void)torch.sample(Choice::best); }), "no failure");
+}
+
+}  // namespace
+}  // namespace ladder
