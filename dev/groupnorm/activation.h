@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/device.h"
+#include "core/numeric.h"
 #include "dev/groupnorm/groupnorm.h"
 
 namespace ladder::groupnorm {
@@ -90,6 +91,12 @@ void dispatch(Activation activation, F&& f) {
     case Activation::mish:
       return f(Mish{});
   }
+}
+
+// Calls f(T{}, Act{}) with the problem's element type and activation.
+template <class F>
+void dispatch_types(const Problem& p, F&& f) {
+  with_storage_type(p.dtype, [&](auto element) { dispatch(p.activation, [&](auto act) { f(element, act); }); });
 }
 
 }  // namespace ladder::groupnorm

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "core/device.h"
-#include "core/numeric.h"
 #include "dev/groupnorm/activation.h"
 #include "dev/groupnorm/groupnorm.h"
 
@@ -60,12 +59,6 @@ __device__ __forceinline__ float dx_of(const Channel& channel, const Correction&
                                        Act /*activation*/) {
   const float centred = x - channel.mean;
   return dx_of(channel, correction, centred, dz_of<Act>(channel, centred, dy));
-}
-
-// Calls f(T{}, Act{}) with the problem's element type and activation.
-template <class F>
-void dispatch_types(const Problem& p, F&& f) {
-  with_storage_type(p.dtype, [&](auto element) { dispatch(p.activation, [&](auto act) { f(element, act); }); });
 }
 
 }  // namespace ladder::groupnorm
