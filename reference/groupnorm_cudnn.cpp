@@ -1,0 +1,203 @@
+// cuDNN where its graphs can pose the problem. They have no group normalisation. Instance normalisation is the same for
+// g == c; without gamma and beta also for other g, as in NCHW a group is a contiguous piece, which counts as one channel of
+// c/g times as many rows. Layer normalisation is not the same even for g == 1: its scale and bias are an element's, not a
+// channel's. And no normalisation of its graphs takes an activation with it, and a second graph behind would read and write
+// y again.
+#include "core/backend.h"
+#include "core/error.h"
+#include "dev/groupnorm/groupnorm.h"
+#include "reference/opponent_cudnn.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+namespace fe = cudnn_frontend;
+
+enum Uid : std::int64_t { kX = 1, kDy, kScale, kBias, kMean, kRstd, kImage, kDscale, kDbias };
+
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+// The problem as an instance normalisation: an image of `channels` times `rows` x `columns`.
+struct Instance {
+  std::int64_t n, channels, rows, columns;
+  bool channels_last;
+
+  std::vector<std::int64_t> dim() const { return {n, channels, rows, columns}; }
+  std::vector<std::int64_t> stride() const {
+    if (channels_last) return {channels * rows * columns, 1, columns * channels, channels};
+    return {channels * rows * columns, rows * columns, columns, 1};
+  }
+};
+
+void require_supported(const Problem& p) {
+  if (p.activation != Activation::identity)
+    throw Failure("no cuDNN: its graphs have no normalisation with an activation");
+  if (p.affine && p.g != p.c) throw Failure("no cuDNN: its graphs have no group normalisation with gamma and beta");
+}
+
+Instance instance(const Problem& p, bool channels_last) {
+  return {p.n, p.g, std::int64_t{p.channels_per_group()} * p.h, p.w, channels_last};
+}
+
+std::shared_ptr<void> filled(std::int64_t count, float value) {
+  const std::vector<float> values(static_cast<std::size_t>(count), value);
+  std::shared_ptr<void> buffer = device_buffer(values.size() * sizeof(float));
+  backend::copy_in(buffer.get(), values.data(), values.size() * sizeof(float));
+  return buffer;
+}
+
+// What the graphs of both passes are made of.
+class Maker {
+ public:
+  Maker(const Problem& p, bool channels_last) : p_(p), at_(instance(p, channels_last)) {
+    out_.layout = channels_last ? "nhwc" : "nchw";
+    out_.graph = std::make_shared<fe::graph::Graph>();
+    out_.graph->set_io_data_type(cudnn_type(p.dtype))
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
+
+  Tensor image(const char* name, Uid uid, const void* memory) {
+    out_.pointers[uid] = at_.channels_last ? const_cast<void*>(memory) : nchw_copy(memory);
+    return tensor(name, uid, cudnn_type(p_.dtype), at_.dim(), at_.stride());
+  }
+  // `memory` is null for what counts as `otherwise`.
+  Tensor parameter(const char* name, Uid uid, const float* memory, float otherwise) {
+    if (memory) return floats(name, uid, 1, memory);
+    out_.owned.push_back(filled(at_.channels, otherwise));
+    return floats(name, uid, 1, static_cast<const float*>(out_.owned.back().get()));
+  }
+  Tensor statistic(const char* name, Uid uid, const float* memory) { return floats(name, uid, at_.n, memory); }
+
+  Tensor epsilon() { return out_.graph->tensor(kEpsilon); }
+
+  void image_output(const Tensor& tensor, void* memory) {
+    tensor->set_output(true)
+        .set_uid(kImage)
+        .set_dim(at_.dim())
+        .set_stride(at_.stride())
+        .set_data_type(cudnn_type(p_.dtype));
+    if (at_.channels_last) {
+      out_.pointers[kImage] = memory;
+      return;
+    }
+    const std::size_t bytes = static_cast<std::size_t>(p_.elements()) * element_bytes();
+    out_.owned.push_back(device_buffer(bytes));
+    out_.pointers[kImage] = out_.owned.back().get();
+    out_.finish = [size = element_bytes(), p = p_, from = out_.owned.back().get(), to = memory, bytes] {
+      std::vector<char> stored(bytes);
+      backend::copy_out(stored.data(), from, bytes);
+      stored = transposed(stored, p.n, p.c, p.pixels(), size);
+      backend::copy_in(to, stored.data(), bytes);
+    };
+  }
+  // `memory` is null for what nobody asked for.
+  void float_output(const Tensor& tensor, Uid uid, std::int64_t outer, float* memory) {
+    tensor->set_output(true).set_uid(uid).set_data_type(fe::DataType_t::FLOAT);
+    if (!memory) out_.owned.push_back(filled(outer * at_.channels, 0));
+    out_.pointers[uid] = memory ? memory : out_.owned.back().get();
+  }
+
+  fe::graph::Graph& graph() { return *out_.graph; }
+  CudnnGraph take() { return std::move(out_); }
+
+ private:
+  std::size_t element_bytes() const { return p_.dtype == Dtype::f32 ? 4 : 2; }
+
+  // [n, rows, columns] to [n, columns, rows].
+  static std::vector<char> transposed(const std::vector<char>& in, std::int64_t n, std::int64_t rows,
+                                      std::int64_t columns, std::size_t size) {
+    std::vector<char> out(in.size());
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t c = 0; c < columns; ++c) {
+          const std::int64_t from = (i * rows + r) * columns + c;
+          const std::int64_t to = (i * columns + c) * rows + r;
+          std::copy_n(in.data() + from * static_cast<std::int64_t>(size), size,
+                      out.data() + to * static_cast<std::int64_t>(size));
+        }
+      }
+    }
+    return out;
+  }
+
+  void* nchw_copy(const void* memory) {
+    std::vector<char> stored(static_cast<std::size_t>(p_.elements()) * element_bytes());
+    backend::copy_out(stored.data(), memory, stored.size());
+    stored = transposed(stored, p_.n, p_.pixels(), p_.c, element_bytes());
+    out_.owned.push_back(device_buffer(stored.size()));
+    backend::copy_in(out_.owned.back().get(), stored.data(), stored.size());
+    return out_.owned.back().get();
+  }
+
+  Tensor floats(const char* name, Uid uid, std::int64_t outer, const float* memory) {
+    out_.pointers[uid] = const_cast<float*>(memory);
+    return tensor(name, uid, fe::DataType_t::FLOAT, {outer, at_.channels, 1, 1},
+                  {at_.channels, 1, at_.channels, at_.channels});
+  }
+
+  Tensor tensor(const char* name, Uid uid, fe::DataType_t type, const std::vector<std::int64_t>& dim,
+                const std::vector<std::int64_t>& stride) {
+    return out_.graph->tensor(
+        fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_data_type(type).set_dim(dim).set_stride(stride));
+  }
+
+  Problem p_;
+  Instance at_;
+  CudnnGraph out_;
+};
+
+CudnnGraph forward_graph(const Problem& p, const Forward::Tensors& t, bool channels_last) {
+  Maker make(p, channels_last);
+  Tensor x = make.image("x", kX, t.x);
+  Tensor scale = make.parameter("gamma", kScale, t.gamma, 1);
+  Tensor bias = make.parameter("beta", kBias, t.beta, 0);
+  Tensor epsilon = make.epsilon();
+  auto [y, mean, rstd] = make.graph().instancenorm(
+      x, scale, bias,
+      fe::graph::Instancenorm_attributes().set_forward_phase(fe::NormFwdPhase_t::TRAINING).set_epsilon(epsilon));
+  make.image_output(y, t.y);
+  make.float_output(mean, kMean, p.n, t.mean);
+  make.float_output(rstd, kRstd, p.n, t.rstd);
+  return make.take();
+}
+
+CudnnGraph backward_graph(const Problem& p, const Backward::Tensors& t, bool channels_last) {
+  Maker make(p, channels_last);
+  Tensor dy = make.image("dy", kDy, t.dy);
+  Tensor x = make.image("x", kX, t.x);
+  Tensor scale = make.parameter("gamma", kScale, t.gamma, 1);
+  Tensor mean = make.statistic("mean", kMean, t.mean);
+  Tensor rstd = make.statistic("rstd", kRstd, t.rstd);
+  auto [dx, dscale, dbias] = make.graph().instancenorm_backward(
+      dy, x, scale, fe::graph::Instancenorm_backward_attributes().set_saved_mean_and_inv_variance(mean, rstd));
+  make.image_output(dx, t.dx);
+  make.float_output(dscale, kDscale, 1, t.dgamma);
+  make.float_output(dbias, kDbias, 1, t.dbeta);
+  return make.take();
+}
+
+template <class P, class MakeGraph>
+std::unique_ptr<Opponent> opponent(const Case& c, void* const* pointers, Search search, const Measure& measure,
+                                   const MakeGraph& make_graph) {
+  const Problem& p = detail::problem_of<P>(c);
+  require_supported(p);
+  std::vector<CudnnGraph> graphs;
+  if (p.g == p.c) graphs.push_back(make_graph(p, P::bind(p, pointers), true));
+  graphs.push_back(make_graph(p, P::bind(p, pointers), false));
+  return make_cudnn_opponent(p.dtype, std::move(graphs), search, measure);
+}
+
+std::unique_ptr<Opponent> forward(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+  return opponent<Forward>(c, pointers, search, measure, forward_graph);
+}
+
+std::unique_ptr<Opponent> backward(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+  return opponent<Backward>(c, pointers, search, measure, backward_graph);
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_OPPONENT(ladder::groupnorm::Forward, ladder::Library::cudnn, ladder::groupnorm::forward)
+LADDER_OPPONENT(ladder::groupnorm::Backward, ladder::Library::cudnn, ladder::groupnorm::backward)
