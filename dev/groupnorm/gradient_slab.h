@@ -75,22 +75,57 @@ Slab best_slab(const Problem& p, int most_cluster, int threads, const Cost& cost
   return best;
 }
 
+// What a block may have.
+inline int most_smem_bytes() {
+  constexpr int kKilobyte = 1024;
+  const int arch = backend::device().arch;
+  return (arch >= 90 && arch < 120 ? 227 : arch == 80 ? 163 : 99) * kKilobyte;
+}
+
+// What a slab takes, roughly, to compare plans; infinity where a block has more shared memory than there is. `kept`: bytes
+// of x and dy that a block has on their way at once.
+inline double slab_ns(const Problem& p, const Slab& slab, int smem_bytes, int kept, int most_blocks_per_sm) {
+  constexpr double kDramBytesPerNs = 4200;
+  constexpr double kDramLatencyNs = 1000;
+  constexpr double kElementNs = 0.12;  // of an SM: some 28 issue slots on 128 lanes
+  constexpr double kPhasesNs = 1500;   // of a block, in which it reads or writes nothing
+  constexpr double kClusterNs = 600;   // its start together, and its barriers
+  constexpr int kReservedSmem = 1024;  // of every block
+  if (smem_bytes > most_smem_bytes()) return std::numeric_limits<double>::infinity();
+  const int num_sms = backend::device().num_sms;
+  const int blocks = static_cast<int>(slab_blocks(p, slab));
+  const int per_sm = std::min((most_smem_bytes() + kReservedSmem) / (smem_bytes + kReservedSmem), most_blocks_per_sm);
+  const int resident = std::min(blocks, per_sm * num_sms);
+  const double waves = ceil_div(blocks, per_sm * num_sms);
+
+  // A run that ends within a sector of 32 bytes fetches it for nothing, and DRAM gives two sectors at once.
+  const double run = slab.columns * 16;
+  const double fetched = (run + (slab.columns % 2 == 0 ? 0 : 16)) / run * (run < 64 ? 1.25 : 1.0);
+  const double elements = static_cast<double>(p.elements());
+  const double traffic = 3 * elements * size_of(p.dtype) * fetched / kDramBytesPerNs;
+  const double latency = 2 * elements * size_of(p.dtype) / (double(resident) * kept) * kDramLatencyNs;
+  const double arithmetic = elements / std::min(blocks, num_sms) * kElementNs;
+  const double idle = per_sm > 1 ? kPhasesNs * (1 + 0.2 * (waves - 1)) : kPhasesNs * waves;
+  return std::max({traffic, latency, arithmetic}) + idle + (slab.cluster > 1 ? kClusterNs : 0);
+}
+
 // Shared memory of the sums, in bytes: each thread's, and of every channel those that blocks exchange, what the groups
 // make of them, and the constants.
 template <class T>
 struct SlabSums {
-  float4* scratch;          // [kVector / 2][active]: of two channels (dz, dz * xhat, dz, dz * xhat)
+  float4* scratch;          // [kVector / 2][half the rows][columns]: of two channels (dz, dz * xhat, dz, dz * xhat)
   float2* sums;             // [chunk], of the block's pixels
   float2* weighted;         // [chunk], of all pixels, times gamma
   Correction* corrections;  // [chunk]
   Channel* channels;        // [chunk]
 
-  static __host__ __device__ int bytes(const Slab& slab) {
-    return slab.active() * kVector<T> / 2 * 16 + slab.chunk * (3 * 8 + 16);
+  static __host__ __device__ int scratch_size(const Slab& slab) {
+    return ceil_div(slab.rows, 2) * slab.columns * kVector<T> / 2;
   }
+  static int bytes(const Slab& slab) { return scratch_size(slab) * 16 + slab.chunk * (3 * 8 + 16); }
   __device__ __forceinline__ SlabSums(unsigned char* smem, const Slab& slab) {
     scratch = reinterpret_cast<float4*>(smem);
-    channels = reinterpret_cast<Channel*>(scratch + slab.active() * kVector<T> / 2);
+    channels = reinterpret_cast<Channel*>(scratch + scratch_size(slab));
     sums = reinterpret_cast<float2*>(channels + slab.chunk);
     weighted = sums + slab.chunk;
     corrections = reinterpret_cast<Correction*>(weighted + slab.chunk);
@@ -129,15 +164,31 @@ __device__ __forceinline__ void load_channels(const Problem& p, const Backward::
   }
 }
 
+__device__ __forceinline__ float4 add(const float4& a, const float4& b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
 // Adds up the threads' sums of dz and dz * (x - mean) into smem.sums, those of dz * xhat. A barrier must follow.
 template <class T>
 __device__ __forceinline__ void sum_rows(const Slab& slab, const SlabSums<T>& smem, const float2 (&own)[kVector<T>]) {
   constexpr int kPairs = kVector<T> / 2;  // of channels in a column
-  const int active = slab.active();
-  if (static_cast<int>(threadIdx.x) < active) {
+  const int half = ceil_div(slab.rows, 2);
+  const int stride = half * slab.columns;
+  const int index = threadIdx.x;
+  float4 pairs_own[kPairs];
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) pairs_own[i] = {own[2 * i].x, own[2 * i].y, own[2 * i + 1].x, own[2 * i + 1].y};
+  // The upper half of the rows goes to the lower, in place: a thread overwrites what it alone has read.
+  if (index >= stride && index < slab.active()) {
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) smem.scratch[i * stride + index - stride] = pairs_own[i];
+  }
+  __syncthreads();
+  if (index < stride) {
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      smem.scratch[i * active + threadIdx.x] = {own[2 * i].x, own[2 * i].y, own[2 * i + 1].x, own[2 * i + 1].y};
+      float4& sum = smem.scratch[i * stride + index];
+      sum = index + stride < slab.active() ? add(pairs_own[i], sum) : pairs_own[i];
     }
   }
   __syncthreads();
@@ -154,16 +205,13 @@ __device__ __forceinline__ void sum_rows(const Slab& slab, const SlabSums<T>& sm
     float4 sum{0, 0, 0, 0};
     if (pair < pairs) {
 #pragma unroll 4
-      for (int row = lane; row < slab.rows; row += lanes) {
-        const float4 v = smem.scratch[pair % kPairs * active + row * slab.columns + column];
-        sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+      for (int row = lane; row < half; row += lanes) {
+        sum = add(sum, smem.scratch[pair % kPairs * stride + row * slab.columns + column]);
       }
     }
     for (int distance = lanes / 2; distance > 0; distance /= 2) {
-      sum.x += __shfl_xor_sync(~0u, sum.x, distance);
-      sum.y += __shfl_xor_sync(~0u, sum.y, distance);
-      sum.z += __shfl_xor_sync(~0u, sum.z, distance);
-      sum.w += __shfl_xor_sync(~0u, sum.w, distance);
+      sum = add(sum, {__shfl_xor_sync(~0u, sum.x, distance), __shfl_xor_sync(~0u, sum.y, distance),
+                      __shfl_xor_sync(~0u, sum.z, distance), __shfl_xor_sync(~0u, sum.w, distance)});
     }
     if (pair < pairs && lane == 0) {
       smem.sums[2 * pair] = {sum.x, sum.y * smem.channels[2 * pair].rstd};

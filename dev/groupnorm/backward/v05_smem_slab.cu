@@ -15,10 +15,10 @@ namespace ladder::groupnorm {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMostSmemBytes = 160 * 1024;  // of a block, on sm_80; sm_90 has more
+constexpr int kBlocksPerSm = 2;
 
 template <class T, class Act>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     groupnorm_backward_v05_kernel(Problem p, Backward::Tensors t, Slab slab, float2* rows) {
   LADDER_DYN_SMEM(raw);
   uint4* const xs = reinterpret_cast<uint4*>(raw);  // [steps][active]
@@ -73,20 +73,19 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 template <class T>
-int smem_bytes(const Slab& slab) {
-  return slab.steps() * slab.active() * 2 * 16 + SlabSums<T>::bytes(slab);
+int slab_bytes(const Slab& slab) {
+  return slab.steps() * slab.active() * 2 * 16;
 }
 
-// The widest chunk, up to a line of 128 bytes, of which two blocks fit an SM and the card is filled; where none does, the
-// narrowest.
+template <class T>
+int smem_bytes(const Slab& slab) {
+  return slab_bytes<T>(slab) + SlabSums<T>::bytes(slab);
+}
+
 template <class T>
 Slab plan(const Problem& p) {
   return best_slab<T>(p, 1, kThreads, [&](const Slab& slab) {
-    const int bytes = smem_bytes<T>(slab);
-    if (bytes > kMostSmemBytes) return std::numeric_limits<double>::infinity();
-    const int run = std::min(slab.columns * 16, 128);
-    const bool fills = static_cast<int>(slab_blocks(p, slab)) >= backend::device().num_sms;
-    return bytes <= kMostSmemBytes / 2 && fills ? -double(run) : double(slab.columns);
+    return slab_ns(p, slab, smem_bytes<T>(slab), slab_bytes<T>(slab), kBlocksPerSm);
   });
 }
 
