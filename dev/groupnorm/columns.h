@@ -1,0 +1,106 @@
+// Kernels that cut an image into tiles of channels and ranges of pixels, whatever its groups: what v02 to v04 of a ladder
+// share. A block takes a tile, 8 vectors of 16 bytes wide, and a range of pixels; a thread takes one column of the tile, a
+// vector's channels, and every so many pixels. Where pixels do not begin at multiples of sixteen bytes a column is one
+// element.
+#pragma once
+
+#include "core/device.h"
+#include "core/numeric.h"
+#include "dev/groupnorm/activation.h"
+#include "dev/groupnorm/groupnorm.h"
+#include "dev/groupnorm/vectors.h"
+
+namespace ladder::groupnorm {
+
+inline constexpr int kColumnThreads = 256;
+
+template <class T, int kWidth>  // kWidth: channels of a column
+struct Tile {
+  static_assert(kWidth == 1 || kWidth == kVector<T>);
+  static constexpr int kColumns = kWidth == 1 ? 32 : 8;  // 8 vectors are a line of 128 bytes
+  static constexpr int kRows = kColumnThreads / kColumns;
+  static constexpr int kChannels = kColumns * kWidth;
+};
+
+// Pixels of an image in parts of `each`; part i has those from i * each.
+struct PixelSplit {
+  int parts = 1;
+  int each = 1;
+};
+
+template <class T, int kWidth>
+__device__ __forceinline__ void load_column(const void* tensor, int at, float (&values)[kWidth]) {
+  const T* const from = static_cast<const T*>(tensor) + at;
+  if constexpr (kWidth == 1) {
+    values[0] = to_float(*from);
+  } else {
+    unpack<T>(*reinterpret_cast<const uint4*>(from), values);
+  }
+}
+
+template <class T, int kWidth>
+__device__ __forceinline__ void store_column(void* tensor, int at, const float (&values)[kWidth]) {
+  T* const to = static_cast<T*>(tensor) + at;
+  if constexpr (kWidth == 1) {
+    *to = from_float<T>(values[0]);
+  } else {
+    *reinterpret_cast<uint4*>(to) = pack<T>(values);
+  }
+}
+
+// Where a block and a thread of it are: tiles fastest, so that blocks that run together share a pixel's lines.
+template <class T, int kWidth>
+struct Place {
+  using Extent = Tile<T, kWidth>;
+  int image, part, tile_channel, c0, row;
+
+  __device__ __forceinline__ Place(const Problem& p, const PixelSplit& split) {
+    const int tiles = ceil_div(p.c, Extent::kChannels);
+    tile_channel = static_cast<int>(blockIdx.x) % tiles * Extent::kChannels;
+    part = static_cast<int>(blockIdx.x) / tiles % split.parts;
+    image = static_cast<int>(blockIdx.x) / tiles / split.parts;
+    c0 = tile_channel + static_cast<int>(threadIdx.x) % Extent::kColumns * kWidth;
+    row = static_cast<int>(threadIdx.x) / Extent::kColumns;
+  }
+};
+
+template <class T, int kWidth>
+unsigned column_blocks(const Problem& p, const PixelSplit& split) {
+  return static_cast<unsigned>(p.n) * split.parts * ceil_div(p.c, Tile<T, kWidth>::kChannels);
+}
+
+// Adds up the pairs of the block's threads, a pair for each channel of a thread's column: halves of the rows are added to
+// halves, always in the same order. Sum of a tile's channel i in sums[i] afterwards, seen by all threads.
+template <class T, int kWidth>
+__device__ __forceinline__ const float2* sum_rows(const float2 (&pairs)[kWidth]) {
+  using Extent = Tile<T, kWidth>;
+  LADDER_SHARED(float2, sums, [Extent::kRows][Extent::kChannels]);
+  const int column = static_cast<int>(threadIdx.x) % Extent::kColumns * kWidth;
+  __syncthreads();  // the sums of the last call have been read
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) sums[threadIdx.x / Extent::kColumns][column + i] = pairs[i];
+  for (int half = Extent::kRows / 2; half > 0; half /= 2) {
+    __syncthreads();
+    for (int i = threadIdx.x; i < half * Extent::kChannels; i += kColumnThreads) {
+      float2& sum = sums[i / Extent::kChannels][i % Extent::kChannels];
+      const float2 other = sums[i / Extent::kChannels + half][i % Extent::kChannels];
+      sum.x += other.x, sum.y += other.y;
+    }
+  }
+  __syncthreads();
+  return sums[0];
+}
+
+// Calls f(T{}, width, Act{}), width.value being the channels of a column.
+template <class F>
+void dispatch_columns(const Problem& p, F&& f) {
+  dispatch_types(p, [&](auto element, auto act) {
+    if (whole_vectors(p)) {
+      f(element, std::integral_constant<int, kVector<decltype(element)>>{}, act);
+    } else {
+      f(element, std::integral_constant<int, 1>{}, act);
+    }
+  });
+}
+
+}  // namespace ladder::groupnorm

@@ -1,0 +1,73 @@
+// Mean and deviation of a group, and what the forward pass makes of an element with them.
+//
+// x may lie 10^4 deviations away from zero, where fp32 has few digits left for a difference of two sums of squares, and
+// where an fp32 mean is itself too coarse to be subtracted. So everything is about a pivot, a value of x out of the group
+// itself, whose differences from x are exact or nearly so: mean = pivot + delta, and the sum is made only for the output.
+#pragma once
+
+#include "core/device.h"
+#include "core/numeric.h"
+#include "dev/groupnorm/groupnorm.h"
+
+namespace ladder::groupnorm {
+
+// Of a set of values: their number, mean and the sum of their squared distances from it.
+struct Moments {
+  float count = 0;
+  float mean = 0;  // less the pivot
+  float m2 = 0;
+};
+
+// Out of sums of x - pivot and of its square.
+__device__ __forceinline__ Moments moments_of(float2 sums, float count) {
+  const float mean = sums.x / count;
+  return {.count = count, .mean = mean, .m2 = fmaxf(fmaf(-sums.x, mean, sums.y), 0.0f)};
+}
+
+// Of two sets together: Chan, Golub and LeVeque 1979.
+__device__ __forceinline__ Moments merge(const Moments& a, const Moments& b) {
+  const float count = a.count + b.count;
+  if (count == 0) return a;
+  const float share = b.count / count;
+  const float apart = b.mean - a.mean;
+  return {.count = count, .mean = fmaf(apart, share, a.mean), .m2 = a.m2 + b.m2 + apart * apart * share * a.count};
+}
+
+// Of all lanes' sets together, in lane 0.
+__device__ __forceinline__ Moments merge_warp(Moments own) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    own = merge(own, {.count = __shfl_down_sync(~0u, own.count, distance),
+                      .mean = __shfl_down_sync(~0u, own.mean, distance),
+                      .m2 = __shfl_down_sync(~0u, own.m2, distance)});
+  }
+  return own;
+}
+
+// What normalises a group's elements.
+struct Normaliser {
+  float pivot = 0;
+  float delta = 0;  // mean less pivot
+  float rstd = 0;
+};
+
+__device__ __forceinline__ float rstd_of(float variance) { return rsqrtf(variance + kEpsilon); }
+
+// What makes z of an element of a channel: z = (x - pivot) * scale + shift.
+struct Scaling {
+  float pivot;
+  float scale;
+  float shift;
+};
+
+__device__ __forceinline__ Scaling scaling_of(const Normaliser& group, const Forward::Tensors& t, int c) {
+  const float scale = t.gamma ? group.rstd * t.gamma[c] : group.rstd;
+  return {.pivot = group.pivot, .scale = scale, .shift = fmaf(-group.delta, scale, t.beta ? t.beta[c] : 0.0f)};
+}
+
+template <class Act>
+__device__ __forceinline__ float y_of(const Scaling& channel, float x) {
+  return Act::value(fmaf(x - channel.pivot, channel.scale, channel.shift));
+}
+
+}  // namespace ladder::groupnorm
