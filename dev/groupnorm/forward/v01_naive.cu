@@ -1,0 +1,71 @@
+// Idea:   a block a group of an image: one pass for the mean, one for the variance, one for the output.
+// Parent: none.
+// Why:    the formulas as they stand. Limiter: a group's elements are runs of c/g channels, so that a warp's load touches
+//         up to 32 sectors for a few bytes of each, and it does so three times.
+// Needs:  nothing.
+
+#include "dev/groupnorm/activation.h"
+#include "dev/groupnorm/statistics.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+constexpr int kThreads = 256;
+
+// The block's sum, in every thread: halves are added to halves.
+__device__ __forceinline__ float block_sum(float value) {
+  LADDER_SHARED(float, sums, [kThreads]);
+  __syncthreads();  // the last sum has been read
+  sums[threadIdx.x] = value;
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+  }
+  __syncthreads();
+  return sums[0];
+}
+
+template <class T, class Act>
+__global__ void __launch_bounds__(kThreads) groupnorm_forward_v01_kernel(Problem p, Forward::Tensors t) {
+  const int image = blockIdx.x / p.g;
+  const int group = blockIdx.x % p.g;
+  const int width = p.c / p.g;
+  const int m = p.h * p.w * width;
+  const int first = image * p.h * p.w * p.c + group * width;
+  const auto* const x = static_cast<const T*>(t.x) + first;
+  const auto offset = [&](int i) { return i / width * p.c + i % width; };
+  Normaliser normaliser{.pivot = to_float(x[0])};
+
+  float sum = 0;
+  for (int i = threadIdx.x; i < m; i += kThreads) sum += to_float(x[offset(i)]) - normaliser.pivot;
+  normaliser.delta = block_sum(sum) / static_cast<float>(m);
+
+  float squares = 0;
+  for (int i = threadIdx.x; i < m; i += kThreads) {
+    const float centred = to_float(x[offset(i)]) - normaliser.pivot - normaliser.delta;
+    squares = fmaf(centred, centred, squares);
+  }
+  normaliser.rstd = rstd_of(block_sum(squares) / static_cast<float>(m));
+
+  auto* const y = static_cast<T*>(t.y) + first;
+  for (int i = threadIdx.x; i < m; i += kThreads) {
+    const Scaling channel = scaling_of(normaliser, t, group * width + i % width);
+    y[offset(i)] = from_float<T>(y_of<Act>(channel, to_float(x[offset(i)])));
+  }
+  if (threadIdx.x > 0) return;
+  t.mean[blockIdx.x] = normaliser.pivot + normaliser.delta;
+  t.rstd[blockIdx.x] = normaliser.rstd;
+}
+
+void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
+  dispatch_types(p, [&](auto element, auto act) {
+    ladder::launch(groupnorm_forward_v01_kernel<decltype(element), decltype(act)>,
+                   {.grid = static_cast<unsigned>(p.n) * p.g, .block = kThreads}, stream, p, t);
+  });
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_VERSION(ladder::groupnorm::Forward, {.launch = ladder::groupnorm::launch,
+                                            .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
