@@ -1,0 +1,72 @@
+// Idea:   vectors of sixteen bytes across channels: a block takes a column of up to 8 of them through an image for the
+//         moments of each channel, a warp merges those of a group, and a third kernel writes the output.
+// Parent: v01.
+// Why:    whole lines are read, by neighbouring threads, whatever a group's width. Limiter: mean and variance still take a
+//         pass each, and a block walks all pixels of 64 channels, so that 64 channels and 32 images are 32 blocks on 132
+//         SMs.
+// Needs:  nothing; single elements where c is no multiple of a vector; a workspace of two floats a channel and group of
+//         every image.
+
+#include "dev/groupnorm/normalise_columns.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kColumnThreads)
+    groupnorm_forward_v02_kernel(Problem p, const void* x, PixelSplit whole, float2* rows) {
+  using Extent = Tile<T, kWidth>;
+  const Place<T, kWidth> place(p, whole);
+  const auto count = static_cast<float>(p.h * p.w);
+  const int column = place.c0 - place.tile_channel;
+  float pivots[kWidth] = {};
+  load_pivots<T>(p, place, x, pivots);
+
+  float2 sums[kWidth] = {};
+  for_each_pixel(p, whole, place, x, [&](const float(&values)[kWidth]) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) sums[i].x += values[i] - pivots[i];
+  });
+  const float2* totals = sum_rows<T>(sums);
+  float means[kWidth];
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) means[i] = totals[column + i].x / count;
+
+    // The mean rides along to where the squares are written.
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) sums[i] = {place.row == 0 ? means[i] : 0.0f, 0.0f};
+  for_each_pixel(p, whole, place, x, [&](const float(&values)[kWidth]) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const float centred = values[i] - pivots[i] - means[i];
+      sums[i].y = fmaf(centred, centred, sums[i].y);
+    }
+  });
+  totals = sum_rows<T>(sums);
+  float2* const out = rows + place.image * p.c + place.tile_channel;
+  for (int i = threadIdx.x; i < Extent::kChannels && place.tile_channel + i < p.c; i += kColumnThreads) {
+    out[i] = totals[i];
+  }
+}
+
+std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * (p.c + p.g); }
+
+void launch(const Problem& p, const Forward::Tensors& t, void* workspace, Stream stream) {
+  auto* const rows = static_cast<float2*>(workspace);
+  float2* const normalisers = rows + std::size_t(p.n) * p.c;
+  const PixelSplit whole{.parts = 1, .each = p.pixels()};
+  dispatch_columns(p, [&](auto element, auto width, auto act) {
+    using T = decltype(element);
+    constexpr int kWidth = decltype(width)::value;
+    ladder::launch(groupnorm_forward_v02_kernel<T, kWidth>,
+                   {.grid = column_blocks<T, kWidth>(p, whole), .block = kColumnThreads}, stream, p, t.x, whole, rows);
+    launch_output<T, kWidth, decltype(act)>(p, t, rows, normalisers, stream);
+  });
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_VERSION(ladder::groupnorm::Forward, {.launch = ladder::groupnorm::launch,
+                                            .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                            .workspace_bytes = ladder::groupnorm::workspace_bytes})
