@@ -1,0 +1,79 @@
+// Idea:   an image's pixels are split over blocks, each of which leaves the moments of its part; the blocks that write the
+//         output merge the parts of their groups themselves.
+// Parent: v03.
+// Why:    v03 has 32 blocks for 64 channels and 32 images; here four blocks an SM have work in both passes, whatever the
+//         number of images, and there are two kernels instead of three. Limiter: x is read twice, the second time from L2
+//         where it fits there.
+// Needs:  nothing; single elements where c is no multiple of a vector; a workspace of two floats a channel of every part.
+
+#include <algorithm>
+
+#include "core/backend.h"
+#include "dev/groupnorm/normalise_columns.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kColumnThreads, 3)
+    groupnorm_forward_v04_moments_kernel(Problem p, const void* x, PixelSplit split, float2* rows) {
+  channel_moments<T, kWidth>(p, x, split, rows);
+}
+
+template <class T, int kWidth, class Act>
+__global__ void __launch_bounds__(kColumnThreads, 3)
+    groupnorm_forward_v04_output_kernel(Problem p, Forward::Tensors t, PixelSplit split, const float2* rows) {
+  using Extent = Tile<T, kWidth>;
+  LADDER_SHARED(Normaliser, normalisers, [Extent::kChannels]);  // of the tile's groups, at most one a channel
+  const Place<T, kWidth> place(p, split);
+  const int width = p.c / p.g;
+
+  // A warp a group. One that lies in two tiles is merged for both; its output is of the tile and part that come first.
+  const int first_group = place.tile_channel / width;
+  const int last_group = (min(place.tile_channel + Extent::kChannels, p.c) - 1) / width;
+  for (int group = first_group + static_cast<int>(threadIdx.x) / 32; group <= last_group;
+       group += kColumnThreads / 32) {
+    const Normaliser merged = merge_group<T>(p, t.x, split, rows, place.image, group);
+    if (threadIdx.x % 32 > 0) continue;
+    normalisers[group - first_group] = merged;
+    if (place.part > 0 || group * width < place.tile_channel) continue;
+    t.mean[place.image * p.g + group] = merged.pivot + merged.delta;
+    t.rstd[place.image * p.g + group] = merged.rstd;
+  }
+  __syncthreads();
+  write_columns<T, kWidth, Act>(p, t, split, [&](int group) { return normalisers[group - first_group]; });
+}
+
+// As many parts as give every SM four blocks, of at least two pixels a thread.
+PixelSplit split_of(const Problem& p) {
+  constexpr int kBlocksPerSm = 4;
+  const bool vectors = whole_vectors(p);
+  const int rows = vectors ? Tile<float, 4>::kRows : Tile<float, 1>::kRows;
+  const int channels = vectors ? Tile<float, 4>::kColumns * 16 / size_of(p.dtype) : Tile<float, 1>::kChannels;
+  const int whole_images = p.n * ceil_div(p.c, channels);
+  const int parts =
+      std::clamp(kBlocksPerSm * backend::device().num_sms / whole_images, 1, ceil_div(p.pixels(), 2 * rows));
+  const int each = ceil_div(p.pixels(), parts);
+  return {.parts = ceil_div(p.pixels(), each), .each = each};
+}
+
+std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * split_of(p).parts * p.c; }
+
+void launch(const Problem& p, const Forward::Tensors& t, void* workspace, Stream stream) {
+  auto* const rows = static_cast<float2*>(workspace);
+  const PixelSplit split = split_of(p);
+  dispatch_columns(p, [&](auto element, auto width, auto act) {
+    using T = decltype(element);
+    constexpr int kWidth = decltype(width)::value;
+    const LaunchConfig config{.grid = column_blocks<T, kWidth>(p, split), .block = kColumnThreads};
+    ladder::launch(groupnorm_forward_v04_moments_kernel<T, kWidth>, config, stream, p, t.x, split, rows);
+    ladder::launch(groupnorm_forward_v04_output_kernel<T, kWidth, decltype(act)>, config, stream, p, t, split, rows);
+  });
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_VERSION(ladder::groupnorm::Forward, {.launch = ladder::groupnorm::launch,
+                                            .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                            .workspace_bytes = ladder::groupnorm::workspace_bytes})
