@@ -399,7 +399,7 @@ class MemoryBound(Browser):
 
     def test_the_steps_are_told_in_bytes(self):
         self.open(self.V02_TOP, file=self.both)
-        self.assertIn("beats PyTorch 2.11.0's best plan", self.one("#ladder-lead").text)
+        self.assertIn("beats the best plan of PyTorch 2.11.0.", self.one("#ladder-lead").text)
         heads = [head.text for head in self.all("#rungs thead th")]
         self.assertEqual(heads[4:8], ["GB/s", "of copy", "of moving its bytes", "step"])
         self.assertRegex(self.all("#rungs tbody tr")[1].text, r"30[67]\d 75 % 88 % × 3\.")
@@ -469,6 +469,23 @@ class MemoryBound(Browser):
                                       "top n32 h64 w64 c64 k64"])
         labels = {cell.get_attribute("aria-label").split(",")[1] for cell in self.all("#heat a")}
         self.assertEqual({label.split("(")[1] for label in labels}, {"PyTorch 2.11.0)", "cuDNN 9.19.0)"})
+
+    def test_of_several_libraries_the_one_whose_plan_won(self):
+        times = dashboard_records.times(16e-6, random.Random(1))
+        times.update(warm_seconds=None)
+        times["warm_samples"] = {name: [] for name in times["warm_samples"]}  # PyTorch's own stopwatch is cold only
+        for libraries, plan, name in (("cuDNN 9.19.0, PyTorch 2.11.0", "PyTorch compile nhwc", "PyTorch 2.11.0"),
+                                      ("PyTorch 2.11.0, cuDNN 9.19.0", "eng4_k2=1 nhwc", "cuDNN 9.19.0")):
+            opponent = {"library": libraries, "best_plan": plan, "heuristic_plan": plan, "verdict": None,
+                        "times": times, "heuristic_times": None}
+            self.open(self.V02_TOP, file=self.page_of(count=1, opponent=opponent))
+            self.assertIn(f"beats the best plan of {name}.", self.one("#ladder-lead").text)
+            self.assertIn(f"({name})", self.all("#heat a")[0].get_attribute("aria-label"))
+            bars = self.driver.execute_script(
+                "return Chart.getChart(document.querySelector('#ladder-plot canvas')).data.datasets"
+                ".map((set) => set.label)")
+            self.assertEqual(bars, ["cold"])
+            self.assertEqual(self.errors(), [])
 
     def test_a_look_is_first_at_arithmetic(self):
         """3000 GB/s are no more than 500 TFLOP/s."""

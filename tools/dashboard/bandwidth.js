@@ -34,7 +34,7 @@ function drawBandwidth(data, at, all, {copy, dram, empty}) {
     ...versions.filter((version) => version !== bold).map((version) => ({
       label: "", data: climb(version), borderColor: faded("soft", 0.35), borderWidth: 1,
       backgroundColor: faded("fast", 0.3), pointBorderWidth: 0, pointRadius: 3, showLine: true})),
-    opponents.length && {label: unique(opponents.map((series) => libraryName(series.opponent))).join(", "),
+    opponents.length && {label: libraryNames(opponents),
       data: opponents.map((series) => point(series, series.opponentTimes.median, series.opponent)),
       borderColor: colour("slow"), backgroundColor: "transparent", borderWidth: 1.5, pointStyle: "triangle",
       pointRadius: 5.5},

@@ -60,8 +60,7 @@ function heatCell(row, version, series) {
     + (ambiguous.length ? ` ≈${ambiguous.length > 1 ? ambiguous.length : ""}` : "");
   const share = ratio ? Math.max(-1, Math.min(1, Math.log(ratio) / FULL)) : 0;
   const spoken = [`${row.spoken} ${versionName(version)}`, 
-    ratio && `${figure(ratio)} times the library's speed (${unique(series.filter(ratioOf)
-      .map((one) => libraryName(one.opponent))).join(" or ")})`,
+    ratio && `${figure(ratio)} times the library's speed (${libraryNames(series.filter(ratioOf))})`,
     `over ${many(ratios.length, "shape")}`, failed.length && `${many(failed.length, "check")} failed`,
     ambiguous.length && `${ambiguous.length} ambiguous`].filter(Boolean).join(", ");
   const cell = el("a", {

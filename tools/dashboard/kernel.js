@@ -80,7 +80,7 @@ function kernelHead(data, series) {
 
 function whoIsFaster(ratio, series) {
   if (Math.abs(ratio - 1) < 0.01) return "the same";
-  return ratio > 1 ? "we are faster" : `${libraryName(series.opponent)} is faster`;
+  return ratio > 1 ? "we are faster" : `${libraryName(series)} is faster`;
 }
 
 function drawHistory(data, series) {

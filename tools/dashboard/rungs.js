@@ -11,10 +11,10 @@ function drawLadder(data) {
     fill(byId("rungs"));
     return;
   }
-  const opponent = all.find((series) => series.opponent)?.opponent;
+  const opponent = libraryNames(all);
   const shapes = unique(all.map((series) => series.shape)).length;
   byId("ladder-lead").textContent = `${at.path} in ${at.dtype}, over ${many(shapes, "shape")}. `
-    + (opponent ? `A bar that crosses the line at 1 beats ${libraryName(opponent)}'s best plan. ` : "")
+    + (opponent ? `A bar that crosses the line at 1 beats the best plan of ${opponent}. ` : "")
     + "Cold: the L2 was overwritten before each launch. Warm: launches back to back.";
   drawRungBars(rungs, opponent);
   fill(byId("rungs"), rungTable(rungs));
@@ -53,6 +53,7 @@ function drawRungBars(rungs, opponent) {
   const datasets = opponent
     ? [bar("cold", rungs.map((rung) => rung.coldRatio), colour("fast")),
       bar("warm", rungs.map((rung) => rung.warmRatio), faded("fast", 0.38))]
+        .filter(({data}) => data.some(has))  // not every opponent is measured warm
     : [bar("cold", rungs.map((rung) => rung.limit), colour("fast"))];
   byId("ladder-plot").style.height = `${4.5 + 2.3 * rungs.length}rem`;
   plot("ladder-plot", `Speed of versions ${rungs.map((rung) =>
@@ -65,7 +66,7 @@ function drawRungBars(rungs, opponent) {
       plugins: {
         legend: {position: "top", align: "start", labels: {boxWidth: 14, boxHeight: 10}},
         tooltip: {callbacks: {label: (item) => `${item.dataset.label}: ${figure(item.raw)}`}},
-        marks: {lines: opponent ? [{x: 1, label: libraryName(opponent), colour: colour("ink"), dash: [5, 3]}] : []},
+        marks: {lines: opponent ? [{x: 1, label: opponent, colour: colour("ink"), dash: [5, 3]}] : []},
       },
     },
   });

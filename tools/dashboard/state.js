@@ -82,8 +82,14 @@ const shareOfTraffic = (series, seconds = series.times.median) =>
 const shareOfLimit = (series) => shareOfCopy(series) ?? series.roofline / series.times.median;
 const limitName = (series) => series.memoryBound && series.copy ? "copy bandwidth" : "card's limit";
 
-// "PyTorch 2.11.0, cuDNN 9.19.0" is PyTorch, with what it calls.
-const libraryName = (opponent) => opponent.split(",")[0];
+// Of several libraries the one whose plan was fastest. PyTorch's plans begin with its name, cuDNN's with an engine.
+function libraryName({opponent, plan}) {
+  const libraries = opponent.split(", ");
+  const wanted = /^eng\d/.test(plan) ? "cuDNN" : plan.split(" ")[0];
+  return libraries.find((library) => library.split(" ")[0] === wanted) || libraries[0];
+}
+
+const libraryNames = (series) => unique(series.filter((one) => one.opponent).map(libraryName)).join(" and ");
 
 // The kernel that is looked at closely: the one asked for, else the one most worth a look.
 function kernelOf(data) {
