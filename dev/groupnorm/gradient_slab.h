@@ -82,31 +82,30 @@ inline int most_smem_bytes() {
   return (arch >= 90 && arch < 120 ? 227 : arch == 80 ? 163 : 99) * kKilobyte;
 }
 
-// What a slab takes, roughly, to compare plans; infinity where a block has more shared memory than there is. `kept`: bytes
-// of x and dy that a block has on their way at once.
-inline double slab_ns(const Problem& p, const Slab& slab, int smem_bytes, int kept, int most_blocks_per_sm) {
+// What a slab takes, roughly, to compare plans; infinity where a block would need more shared memory than there is.
+inline double slab_ns(const Problem& p, const Slab& slab, int smem_bytes, int most_blocks_per_sm) {
   constexpr double kDramBytesPerNs = 4200;
-  constexpr double kDramLatencyNs = 1000;
   constexpr double kElementNs = 0.12;  // of an SM: some 28 issue slots on 128 lanes
-  constexpr double kPhasesNs = 1500;   // of a block, in which it reads or writes nothing
+  constexpr double kAlone = 1.5;       // a block computes so much slower than a full SM
+  constexpr double kPhasesNs = 1700;   // of a block, beside that: the first load, barriers, the last store
   constexpr double kClusterNs = 600;   // its start together, and its barriers
   constexpr int kReservedSmem = 1024;  // of every block
   if (smem_bytes > most_smem_bytes()) return std::numeric_limits<double>::infinity();
   const int num_sms = backend::device().num_sms;
   const int blocks = static_cast<int>(slab_blocks(p, slab));
   const int per_sm = std::min((most_smem_bytes() + kReservedSmem) / (smem_bytes + kReservedSmem), most_blocks_per_sm);
-  const int resident = std::min(blocks, per_sm * num_sms);
-  const double waves = ceil_div(blocks, per_sm * num_sms);
 
   // A run that ends within a sector of 32 bytes fetches it for nothing, and DRAM gives two sectors at once.
   const double run = slab.columns * 16;
   const double fetched = (run + (slab.columns % 2 == 0 ? 0 : 16)) / run * (run < 64 ? 1.25 : 1.0);
   const double elements = static_cast<double>(p.elements());
   const double traffic = 3 * elements * size_of(p.dtype) * fetched / kDramBytesPerNs;
-  const double latency = 2 * elements * size_of(p.dtype) / (double(resident) * kept) * kDramLatencyNs;
   const double arithmetic = elements / std::min(blocks, num_sms) * kElementNs;
-  const double idle = per_sm > 1 ? kPhasesNs * (1 + 0.2 * (waves - 1)) : kPhasesNs * waves;
-  return std::max({traffic, latency, arithmetic}) + idle + (slab.cluster > 1 ? kClusterNs : 0);
+  // Blocks of an SM come one behind the other: the first one's loads and the last one's arithmetic overlap with nothing.
+  const double alone = kPhasesNs + double(slab.each) * slab.chunk * kElementNs * kAlone +  //
+                       (slab.cluster > 1 ? kClusterNs : 0);
+  const double turns = std::max(1.0, double(blocks) / (per_sm * num_sms)) * alone;
+  return per_sm == 1 ? traffic + ceil_div(blocks, num_sms) * alone : std::max({traffic, arithmetic, turns}) + alone;
 }
 
 // Shared memory of the sums, in bytes: each thread's, and of every channel those that blocks exchange, what the groups

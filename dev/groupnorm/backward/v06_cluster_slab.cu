@@ -83,20 +83,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
 }
 
 template <class T>
-int slab_bytes(const Slab& slab) {
-  return slab.steps() * slab.active() * 2 * 16;
-}
-
-template <class T>
 int smem_bytes(const Slab& slab) {
-  return slab_bytes<T>(slab) + SlabSums<T>::bytes(slab);
+  return slab.steps() * slab.active() * 2 * 16 + SlabSums<T>::bytes(slab);
 }
 
 template <class T>
 Slab plan(const Problem& p) {
-  return best_slab<T>(p, kMostClusterBlocks, kThreads, [&](const Slab& slab) {
-    return slab_ns(p, slab, smem_bytes<T>(slab), slab_bytes<T>(slab), kBlocksPerSm);
-  });
+  return best_slab<T>(p, kMostClusterBlocks, kThreads,
+                      [&](const Slab& slab) { return slab_ns(p, slab, smem_bytes<T>(slab), kBlocksPerSm); });
 }
 
 const char* supports(const Problem& p) {
