@@ -77,9 +77,9 @@ def _setup(torch, case, tensors, layout, mode):
 
         # The forward pass leaves its statistics here, once; what is timed runs on what it saved, again and again.
         if mode:
-            import torch._functorch.config
+            from torch._functorch import config
 
-            torch._functorch.config.donated_buffer = False
+            config.donated_buffer = False  # or the first gradient would overwrite what the next one needs
         dy = image("dy")
         leaves = [tensor.detach().requires_grad_() for tensor in (x, gamma, beta) if tensor is not None]
         y = function(*leaves, *[None] * (3 - len(leaves)))

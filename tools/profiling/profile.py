@@ -51,7 +51,7 @@ def _parse(arguments):
     parser.add_argument("--version", help="its number")
     parser.add_argument("--diff", nargs=2, metavar=("A", "B"),
                         help="two versions side by side; a profile's .json is read instead of measured")
-    parser.add_argument("--pass", dest="pass_", metavar="PASS", default="fprop")
+    parser.add_argument("--pass", dest="pass_", metavar="PASS", help="default: the layer's forward pass")
     parser.add_argument("--problem", help="a problem line; default: the first of the layer's set perf")
     parser.add_argument("--dtype", help="default: the first of " + ", ".join(_DTYPES) + " that the version has")
     parser.add_argument("--seed", default="1", help="of the inputs (default: 1)")
@@ -101,8 +101,8 @@ class _Profiler:
         problem = self._problem(version)
         with tempfile.TemporaryDirectory(prefix="ladder-profile-") as folder:
             report, launch, log = (Path(folder) / name for name in ("launch.ncu-rep", "launch.json", "ncu.log"))
-            program = [str(self.program), "--version", str(version), "--pass", self.options.pass_, "--problem", problem,
-                       "--seed", self.options.seed, "--once", "--record", str(launch)]
+            program = [str(self.program), "--version", str(version), *_pass_words(self.options.pass_), "--problem",
+                       problem, "--seed", self.options.seed, "--once", "--record", str(launch)]
             if self.options.dtype:
                 program[-3:-3] = ["--dtype", self.options.dtype]
             ncu.profile(self.ncu, self.options.layer, program, report, log)
@@ -127,7 +127,7 @@ class _Profiler:
 
     def _command(self, version, problem):
         command = f"./ladder profile {self.options.layer} --version {version} --problem {shlex.quote(problem)}"
-        command += f" --pass {self.options.pass_}" if self.options.pass_ != "fprop" else ""
+        command += f" --pass {self.options.pass_}" if self.options.pass_ else ""
         return command + (f" --seed {self.options.seed}" if self.options.seed != "1" else "")
 
     def _problem(self, version):
@@ -156,9 +156,14 @@ class _Profiler:
         return sorted(has, key=lambda dtype: (dtype not in shared, _DTYPES.index(dtype)))
 
 
+def _pass_words(pass_):
+    """The bench knows its layer's forward pass."""
+    return ["--pass", pass_] if pass_ else []
+
+
 def listed(program, pass_):
     """{version: [dtypes]} as `bench --list` says. Throws the bench's own line."""
-    done = subprocess.run([program, "--pass", pass_, "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    done = subprocess.run([program, *_pass_words(pass_), "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, env=tools.environment())
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines() or [f"{program} --list failed"]
