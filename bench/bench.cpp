@@ -84,6 +84,7 @@ void report(benchmark::State& state, const Result& result) {
   state.counters["cold_high_us"] = 1e6 * result.times->cold_seconds.high;
   state.counters["warm_us"] = 1e6 * result.times->warm_seconds;
   state.counters["tflops"] = 1e-12 * result.problem.flops / cold;
+  state.counters["gbs"] = 1e-9 * (result.problem.min_read_bytes() + result.problem.min_write_bytes()) / cold;
   state.counters["throttled_samples"] = result.times->throttled;
   if (result.opponent.times) {
     state.counters["opponent_cold_us"] = 1e6 * result.opponent.times->cold_seconds.median;
@@ -179,7 +180,8 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
         ->Unit(benchmark::kMicrosecond);
   }
   if (!table) return benchmark::RunSpecifiedBenchmarks();
-  TableReporter reporter(options.jobs, results);
+  const Calibration* calibration = session ? session->calibration() : nullptr;
+  TableReporter reporter(options.jobs, results, calibration ? calibration->copy_bytes_per_s : 0);
   std::ostringstream complaints;  // that nothing matched is said by us, in the words of our command line
   reporter.SetErrorStream(&complaints);
   const std::size_t count = benchmark::RunSpecifiedBenchmarks(&reporter);

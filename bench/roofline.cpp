@@ -37,6 +37,14 @@ int multiply_adds(const Rates& rates, Dtype dtype) {
 
 double seconds(double amount, double per_second) { return per_second > 0 ? amount / per_second : 0; }
 
+double arithmetic_seconds(const backend::DeviceInfo& device, const Case& c) {
+  return seconds(c.flops, peak_flops(device, c.dtype));
+}
+
+double traffic_seconds(const backend::DeviceInfo& device, const Case& c) {
+  return seconds(c.min_read_bytes() + c.min_write_bytes(), device.dram_bytes_per_s);
+}
+
 }  // namespace
 
 double peak_flops(const backend::DeviceInfo& device, Dtype dtype) {
@@ -57,8 +65,12 @@ double cold_floor_seconds(const backend::DeviceInfo& device, const Case& c) {
 }
 
 double roofline_seconds(const backend::DeviceInfo& device, const Case& c) {
-  return std::max(seconds(c.flops, peak_flops(device, c.dtype)),
-                  seconds(c.min_read_bytes() + c.min_write_bytes(), device.dram_bytes_per_s));
+  return std::max(arithmetic_seconds(device, c), traffic_seconds(device, c));
+}
+
+bool memory_bound(const backend::DeviceInfo& device, const Case& c) {
+  const double arithmetic = arithmetic_seconds(device, c);
+  return arithmetic > 0 && traffic_seconds(device, c) > arithmetic;
 }
 
 }  // namespace ladder

@@ -18,4 +18,7 @@ double warm_floor_seconds(const backend::DeviceInfo& device, const Case& c);
 // The roofline's time: the formula's arithmetic at the peak, or every input read and every output written once, whichever is longer.
 double roofline_seconds(const backend::DeviceInfo& device, const Case& c);
 
+// Whether moving the bytes takes the longer of the two: then a rate of arithmetic says nothing. False if either is unknown.
+bool memory_bound(const backend::DeviceInfo& device, const Case& c);
+
 }  // namespace ladder

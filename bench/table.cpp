@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <iostream>
+#include <iterator>
 
 #include "bench/roofline.h"
 #include "core/backend.h"
@@ -18,19 +19,20 @@ std::string microseconds(double seconds) {
 }
 
 struct Row {
-  std::string version, problem, cold, interval, warm, tflops, gbs, roofline, opponent, heuristic, error, status;
+  std::string version, problem, cold, interval, warm, tflops, gbs, copy, roofline, opponent, heuristic, error, status;
 };
 
 void print_row(const Row& row, int version_width, int problem_width) {
-  std::cout << fmt::format("{:<{}}  {:<{}}  {:>8} {:>17} {:>8} {:>8} {:>7} {:>6} {:>7} {:>7} {:>9}  {}\n", row.version,
-                           version_width, row.problem, problem_width, row.cold, row.interval, row.warm, row.tflops,
-                           row.gbs, row.roofline, row.opponent, row.heuristic, row.error, row.status)
+  std::cout << fmt::format("{:<{}}  {:<{}}  {:>8} {:>17} {:>8} {:>8} {:>7} {:>6} {:>6} {:>7} {:>7} {:>9}  {}\n",
+                           row.version, version_width, row.problem, problem_width, row.cold, row.interval, row.warm,
+                           row.tflops, row.gbs, row.copy, row.roofline, row.opponent, row.heuristic, row.error,
+                           row.status)
             << std::flush;
 }
 
 // "-" wherever there is no time.
-Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verdict) {
-  Row row{"", c.text, "-", "-", "-", "-", "-", "-", "-", "-", "-", name(verdict.status)};
+Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verdict, double copy_bytes_per_s) {
+  Row row{"", c.text, "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", name(verdict.status)};
   if (verdict.status != Status::skip && verdict.status != Status::unchecked) {
     row.error = fmt::format("{:.2e}", verdict.error);
   }
@@ -40,8 +42,10 @@ Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verd
   row.cold = microseconds(cold.median);
   row.interval = fmt::format("[{}, {}]", microseconds(cold.low), microseconds(cold.high));
   if (!times->warm.empty()) row.warm = microseconds(times->warm_seconds);
-  row.tflops = fmt::format("{:.2f}", 1e-12 * c.flops / cold.median);
-  row.gbs = fmt::format("{:.0f}", 1e-9 * (c.min_read_bytes() + c.min_write_bytes()) / cold.median);
+  const Rates rates = ladder::rates(backend::device(), c, cold.median, copy_bytes_per_s);
+  row.tflops = rates.tflops;
+  row.gbs = rates.gbs;
+  row.copy = rates.share_of_copy;
   const double roofline = roofline_seconds(backend::device(), c);
   if (roofline > 0) row.roofline = fmt::format("{:.1f}", 100 * roofline / cold.median);
   if (times->throttled > 0) {
@@ -57,7 +61,33 @@ std::string ratio(const std::optional<Times>& opponent, const Times& times) {
 
 }  // namespace
 
-TableReporter::TableReporter(const std::vector<Job>& jobs, const std::vector<Result>& results) : results_(results) {
+Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, double copy_bytes_per_s) {
+  const double bytes_per_s = (c.min_read_bytes() + c.min_write_bytes()) / seconds;
+  Rates rates{.tflops = fmt::format("{:.2f}", 1e-12 * c.flops / seconds),
+              .gbs = fmt::format("{:.0f}", 1e-9 * bytes_per_s),
+              .share_of_copy = "-"};
+  if (!memory_bound(device, c)) return rates;
+  rates.tflops = "-";
+  if (copy_bytes_per_s > 0) rates.share_of_copy = fmt::format("{:.1f}", 100 * bytes_per_s / copy_bytes_per_s);
+  return rates;
+}
+
+std::string standings(const std::vector<Plan>& tried) {
+  constexpr std::size_t kMost = 8;
+  std::vector<Plan> timed;
+  std::copy_if(tried.begin(), tried.end(), std::back_inserter(timed),
+               [](const Plan& plan) { return plan.seconds > 0; });
+  std::stable_sort(timed.begin(), timed.end(), [](const Plan& a, const Plan& b) { return a.seconds < b.seconds; });
+  if (timed.size() > kMost) return {};
+  std::string line;
+  for (const Plan& plan : timed) {
+    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", plan.name, microseconds(plan.seconds));
+  }
+  return line.empty() ? line : line + " us";
+}
+
+TableReporter::TableReporter(const std::vector<Job>& jobs, const std::vector<Result>& results, double copy_bytes_per_s)
+    : results_(results), copy_bytes_per_s_(copy_bytes_per_s) {
   for (const Job& job : jobs) {
     version_width_ = std::max(version_width_, static_cast<int>(job.version->label().size()));
     problem_width_ = std::max(problem_width_, static_cast<int>(job.problem.text.size()));
@@ -65,8 +95,8 @@ TableReporter::TableReporter(const std::vector<Job>& jobs, const std::vector<Res
 }
 
 bool TableReporter::ReportContext(const Context&) {
-  print_row({"version", "problem", "us cold", "[95 %]", "us warm", "TFLOP/s", "GB/s", "% roof", "x lib", "x heur",
-             "error", "status"},
+  print_row({"version", "problem", "us cold", "[95 %]", "us warm", "TFLOP/s", "GB/s", "% copy", "% roof", "x lib",
+             "x heur", "error", "status"},
             version_width_, problem_width_);
   return true;
 }
@@ -77,7 +107,7 @@ void TableReporter::ReportRuns(const std::vector<Run>&) {
 
 void TableReporter::print(const Result& result) {
   print_opponent(result);
-  Row row = row_of(result.problem, result.times, result.verdict);
+  Row row = row_of(result.problem, result.times, result.verdict, copy_bytes_per_s_);
   row.version = result.version->label();
   if (result.times) {
     row.opponent = ratio(result.opponent.times, *result.times);
@@ -93,13 +123,12 @@ void TableReporter::print(const Result& result) {
 void TableReporter::print_opponent(const Result& result) {
   const OpponentResult& opponent = result.opponent;
   // Said once for each reason, and not where nobody expects an opponent.
-  if (opponent.library.empty() && !opponent.reason.empty() && backend::kind() == backend::Kind::gpu &&
-      reasons_.insert(opponent.reason).second) {
-    std::cout << "no opponent: " << opponent.reason << std::endl;
+  if (!opponent.reason.empty() && backend::kind() == backend::Kind::gpu && reasons_.insert(opponent.reason).second) {
+    std::cout << (opponent.library.empty() ? "no opponent: " : "of the opponents: ") << opponent.reason << std::endl;
   }
   if (opponent.library.empty() || !opponent.times || opponent_problem_ == result.problem.text) return;
   opponent_problem_ = result.problem.text;
-  Row row = row_of(result.problem, opponent.times, opponent.verdict);
+  Row row = row_of(result.problem, opponent.times, opponent.verdict, copy_bytes_per_s_);
   row.version = opponent.library;
   row.opponent = "1.00";
   row.heuristic = ratio(opponent.heuristic_times, *opponent.times);
@@ -107,6 +136,7 @@ void TableReporter::print_opponent(const Result& result) {
       "  {} (best of {})", opponent.best.name,
       std::count_if(opponent.tried.begin(), opponent.tried.end(), [](const Plan& plan) { return plan.seconds > 0; }));
   print_row(row, version_width_, problem_width_);
+  if (const std::string line = standings(opponent.tried); !line.empty()) std::cout << "    " << line << std::endl;
 }
 
 std::string tally(const std::vector<Result>& results) {

@@ -103,6 +103,40 @@ class Table(unittest.TestCase):
         self.record("a.json", [result(1, 200e-6, opponent=None)])
         self.assertIn("| v01 idea 1 | bf16 | 200 | 10.0 | - | - | 5 % | 1 PASS |", self.rendered()[0])
 
+    def memory_bound(self, version, seconds, problem="n32 c64 bf16", tried=(), reason="", status="PASS"):
+        made = made_records.result(version, seconds, problem, 100e-6, status, flops=1e6, min_read_bytes=24e6,
+                                   min_write_bytes=24e6, roofline_seconds=10e-6)  # at 4.8 TB/s
+        made["opponent"] |= {"tried_plans": [{"name": name, "seconds": cold, "reason": ""} for name, cold in tried],
+                             "reason": reason, "heuristic_times": made_records.times(200e-6)}
+        return made
+
+    def test_a_memory_bound_layer_is_told_in_bytes(self):
+        tried = [("PyTorch eager nhwc", 200e-6), ("PyTorch eager nchw", 150e-6), ("PyTorch compile nhwc", 100e-6),
+                 ("eng0", 400e-6), ("eng1", 0)]
+        self.record("a.json", [self.memory_bound(1, 50e-6, tried=tried, reason="no crystal ball"),
+                               self.memory_bound(2, 25e-6), self.memory_bound(3, None, status="FAIL")])
+        text, _ = self.rendered()
+        # 48 MB in 25 us are 1920 GB/s, and a copy makes 4100
+        self.assertIn("| v02 idea 2 | bf16 | 25.0 | 1920 | 47 % | 4.00 | 4.00 to 4.00 | 8.00 | 1 PASS |", text)
+        self.assertIn("| v03 idea 3 | bf16 | | | | | | | 1 FAIL |", text)
+        self.assertIn("| *PyTorch eager* | bf16 | 150 | 320 | 8 % | | | | 1 shapes |", text)
+        self.assertIn("| *torch.compile* | bf16 | 100 | 480 | 12 % |", text)
+        self.assertIn("| *cuDNN* | bf16 | 400 |", text)
+        self.assertIn("Missing: no crystal ball.", text)
+        self.assertIn("| v01 | v02 | v03 | best GB/s | of a copy | PyTorch eager | torch.compile | cuDNN | best x |", text)
+        self.assertIn("| top | `n32 c64` | 50.0 | 25.0 | FAIL | 1920 | 47 % | 150 | 100 | 400 | 4.00 |", text)
+        self.assertNotIn("TFLOP/s", text)
+
+    def test_the_copy_is_that_of_the_passs_own_program(self):
+        programs = {"toy/fprop": [{"calibration": None}, {"calibration": {"copy_bytes_per_s": 1.92e12}}]}
+        made = made_records.record([self.memory_bound(1, 25e-6)], programs=programs)
+        made_records.write(self.root / "results" / "h200" / "a.json", made)
+        self.assertIn("| v01 idea 1 | bf16 | 25.0 | 1920 | 100 % |", self.rendered()[0])
+
+    def test_a_layer_with_more_arithmetic_than_traffic_is_not(self):
+        self.record("a.json", [self.memory_bound(1, 50e-6), result(2, 50e-6)])
+        self.assertIn("TFLOP/s", self.rendered()[0])
+
     def test_check_tells_a_stale_readme_from_a_fresh_one(self):
         self.record("a.json", [result(1, 200e-6, opponent=None)])
         status, errors = self.run_tool("--check")

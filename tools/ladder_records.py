@@ -28,7 +28,7 @@ class Times:
     """Of a version, or of the opponent's plan that was sampled in turn with it. Seconds and hertz."""
 
     seconds: list  # cold samples in the order taken
-    clocks: list  # the SM clock right after each
+    clocks: list  # the SM clock right after each; nan where a stopwatch does not know it
     warm: list
     median: float  # of the cold samples, with its 95 % interval
     low: float
@@ -39,6 +39,15 @@ class Times:
     @property
     def cycles(self):
         return [seconds * clock for seconds, clock in zip(self.seconds, self.clocks)]
+
+
+@dataclass
+class Plan:
+    """One way of an opponent's to do a problem."""
+
+    name: str
+    seconds: float  # as it was ranked; nan if it did not run
+    reason: str  # why it did not
 
 
 @dataclass
@@ -63,7 +72,8 @@ class Result:
     roofline: float  # seconds; nan if the device's peak is unknown
     times: "Times | None"
     opponent: str  # "cuDNN 9.19.0", or "" where there was none
-    opponent_reason: str
+    opponent_reason: str  # why there is none, or why some library is not among them
+    tried_plans: list  # [Plan]; in a problem's first result of a run only
     best_plan: str
     heuristic_plan: str
     opponent_error: float
@@ -214,6 +224,8 @@ def _result(record, raw):
         times=_times(raw["times"], name),
         opponent=opponent["library"] or "",
         opponent_reason=_text(opponent.get("reason", "")),
+        tried_plans=[Plan(_text(plan["name"]), float(plan["seconds"]) or math.nan, _text(plan.get("reason", "")))
+                     for plan in opponent.get("tried_plans") or []],
         best_plan=_text(opponent.get("best_plan", "")),
         heuristic_plan=_text(opponent.get("heuristic_plan", "")),
         opponent_error=_number(opponent_verdict.get("error")),
@@ -237,7 +249,7 @@ def _times(raw, name):
     stated = raw["cold_seconds"]
     times = Times(
         seconds=_samples(cold["seconds"], name),
-        clocks=_samples(cold["sm_clock_hz"], name),
+        clocks=_clocks(cold["sm_clock_hz"], name),
         warm=_samples(warm, name) if warm else [],
         median=float(stated["median"]),
         low=float(stated["low"]),
@@ -266,6 +278,13 @@ def _samples(values, name):
     if not values or not all(0 < value < math.inf for value in values):
         raise ValueError(f"{name}: samples must be positive numbers")
     return values
+
+
+def _clocks(values, name):
+    known = [value for value in values if value is not None]
+    if known:
+        _samples(known, name)
+    return [_number(value) for value in values]
 
 
 def _number(value):
@@ -302,6 +321,12 @@ class Row:
     roofline: float
     opponent: str
     opponent_cold: float  # its best plan's median in the same run, or nan
+    opponent_reason: str
+    heuristic_cold: float  # of the plan that an untuned user gets, or nan
+    plans: list  # [Plan] of the opponent, tried in the same record
+    min_bytes: float
+    copy_rate: float  # bytes per second of a device copy, by the same program; nan if unknown
+    memory_bound: bool  # moving the least bytes takes longer than the arithmetic, at the device's peaks
 
 
 def read(results):
@@ -320,11 +345,17 @@ def read(results):
             only_checked = result.status == "PASS" and not result.times
             if result.key not in newest or not only_checked:
                 newest[result.key] = result
-    return [_row(newest[key]) for key in sorted(newest)]
+    tried = {(id(record), result.path, result.problem): result.tried_plans
+             for record in records for result in record.results if result.tried_plans}
+    return [_row(result, tried.get((id(result.record), result.path, result.problem), []))
+            for _, result in sorted(newest.items())]
 
 
-def _row(result):
+def _row(result, plans):
     record, times, opponent_times = result.record, result.times, result.opponent_times
+    runs = [run for run in record.programs.get(result.path, []) if run.get("calibration")]
+    calibration = runs[-1]["calibration"] if runs else record.calibration or {}
+    dram_rate = record.environment["device"].get("dram_bytes_per_s") or math.nan
     return Row(
         device=record.device,
         device_name=record.device_name,
@@ -345,6 +376,13 @@ def _row(result):
         roofline=result.roofline,
         opponent=result.opponent,
         opponent_cold=opponent_times.median if opponent_times else math.nan,
+        opponent_reason=result.opponent_reason,
+        heuristic_cold=result.heuristic_times.median if result.heuristic_times else math.nan,
+        plans=plans,
+        min_bytes=result.min_bytes,
+        copy_rate=_number(calibration.get("copy_bytes_per_s")),
+        # The roofline is the longer of the two, so it is the bytes' own time.
+        memory_bound=result.roofline <= result.min_bytes / dram_rate * (1 + 1e-9),
     )
 
 

@@ -77,6 +77,8 @@ def render(root, rows):
 
 def summary(rows, shapes, _):
     """A line a version and dtype, best plan of the opponent below each dtype's versions."""
+    if all(row.memory_bound for row in rows):
+        return _memory_summary(rows, shapes)
     lines = [
         f"**{rows[0].device_name}**, {len(shapes)} shapes of the U-Net at batch 32, {_sources(rows)}.",
         "",
@@ -100,10 +102,7 @@ def summary(rows, shapes, _):
 
 def _summary_line(rows):
     timed = [row for row in rows if row.status == "PASS" and row.cold > 0]
-    counts = {}
-    for row in rows:
-        counts[row.status] = counts.get(row.status, 0) + 1
-    checks = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    checks = _checks(rows)
     name = f"v{rows[0].version:02d} {rows[0].idea.replace('_', ' ')}"
     if not timed:
         return f"| {name} | {rows[0].dtype} | | | | | | {checks} |"
@@ -117,8 +116,113 @@ def _summary_line(rows):
             f"| {spread} | {share} | {checks} |")
 
 
+def _checks(rows):
+    counts = {}
+    for row in rows:
+        counts[row.status] = counts.get(row.status, 0) + 1
+    return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+
+
+# The kinds of plans that a memory-bound layer's tables tell apart.
+_PLANS = {
+    "PyTorch eager": lambda name: name.startswith("PyTorch eager"),
+    "torch.compile": lambda name: name.startswith("PyTorch compile"),
+    "cuDNN": lambda name: not name.startswith("PyTorch"),
+}
+
+
+def _memory_summary(rows, shapes):
+    """As summary(), in bytes: arithmetic hides behind the memory's traffic, so its rate says nothing."""
+    lines = [
+        f"**{rows[0].device_name}**, {len(shapes)} shapes of the U-Net at batch 32, {_sources(rows)}.",
+        "",
+        "| version | dtype | time, us | GB/s | of a copy | x best opponent | worst to best | x eager | checks |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for dtype in _dtypes(rows):
+        of_dtype = [row for row in rows if row.dtype == dtype]
+        for version in sorted({row.version for row in of_dtype}):
+            lines.append(_memory_line([row for row in of_dtype if row.version == version]))
+        for kind in _PLANS:
+            times = {without_dtype(row): (row, _of_kind(row, kind)) for row in of_dtype if _of_kind(row, kind) > 0}
+            if times:
+                cold = geometric_mean(seconds for _, seconds in times.values())
+                rate, share = _traffic(times.values())
+                count = "" if len(times) == len(shapes) else f"{len(times)} shapes"
+                lines.append(f"| *{kind}* | {dtype} | {_us(cold)} | {rate} | {share} | | | | {count} |")
+    lines += ["", "Time: geometric mean of the cold-cache medians. GB/s: every input and every output once, in the sum of the "
+              "times; of a copy: the same by what the run's own device copy moved. x: geometric mean of opponent's time / "
+              "version's time in the same run, above 1 the version is faster; best is the fastest plan of all libraries, "
+              "eager PyTorch's operators on channels_last images.", *_absent(rows), ""]
+    return "\n".join(lines)
+
+
+def _memory_line(rows):
+    timed = [row for row in rows if row.status == "PASS" and row.cold > 0]
+    name = f"v{rows[0].version:02d} {rows[0].idea.replace('_', ' ')}"
+    if not timed:
+        return f"| {name} | {rows[0].dtype} | | | | | | | {_checks(rows)} |"
+    rate, share = _traffic([(row, row.cold) for row in timed])
+    best = [row.opponent_cold / row.cold for row in timed if row.opponent_cold > 0]
+    eager = [row.heuristic_cold / row.cold for row in timed if row.heuristic_cold > 0]
+    spread = f"{min(best):.2f} to {max(best):.2f}" if best else "-"
+    return (f"| {name} | {rows[0].dtype} | {_us(geometric_mean(row.cold for row in timed))} | {rate} | {share} "
+            f"| {_x(best)} | {spread} | {_x(eager)} | {_checks(rows)} |")
+
+
+def _x(ratios):
+    return f"{geometric_mean(ratios):.2f}" if ratios else "-"
+
+
+def _traffic(timed):
+    """GB/s and the share of a copy, as cells, of [(row, seconds)]."""
+    timed = list(timed)
+    rate = sum(row.min_bytes for row, _ in timed) / sum(seconds for _, seconds in timed)
+    copies = [row.copy_rate for row, _ in timed if row.copy_rate > 0]
+    return f"{rate / 1e9:.0f}", f"{100 * rate / geometric_mean(copies):.0f} %" if copies else "-"
+
+
+def _of_kind(row, kind):
+    """Seconds of the fastest plan of that kind, or nan."""
+    return min((plan.seconds for plan in row.plans if _PLANS[kind](plan.name) and plan.seconds > 0), default=math.nan)
+
+
+def _absent(rows):
+    """Why libraries are missing, a line each."""
+    return [f"\nMissing: {reason}." for reason in sorted({row.opponent_reason for row in rows if row.opponent_reason})]
+
+
+def _memory_shapes(rows, shapes):
+    """As shape_table(), with the opponents apart, and the rate of the fastest version."""
+    lines = []
+    for dtype in _dtypes(rows):
+        of_dtype = [row for row in rows if row.dtype == dtype]
+        versions = sorted({row.version for row in of_dtype})
+        lines += [f"**{dtype}** on {rows[0].device_name}, cold-cache median in us", "",
+                  "| shape | problem | " + " | ".join(f"v{version:02d}" for version in versions)
+                  + " | best GB/s | of a copy | " + " | ".join(_PLANS) + " | best x |",
+                  "| --- | --- |" + " ---: |" * (len(versions) + len(_PLANS) + 3)]
+        for problem, label in shapes.items():
+            here = {row.version: row for row in of_dtype if without_dtype(row) == problem}
+            if not here:
+                continue
+            timed = [row for row in here.values() if row.status == "PASS" and row.cold > 0]
+            fastest = min(timed, key=lambda row: row.cold, default=None)
+            rate, share = _traffic([(fastest, fastest.cold)]) if fastest else ("-", "-")
+            plans = [next((_us(_of_kind(row, kind)) for row in here.values() if _of_kind(row, kind) > 0), "-")
+                     for kind in _PLANS]
+            ratios = [row.opponent_cold / row.cold for row in timed if row.opponent_cold > 0]
+            cells = [*(_cell(here.get(version)) for version in versions), rate, share, *plans,
+                     f"{max(ratios):.2f}" if ratios else "-"]
+            lines.append(f"| {label} | `{problem}` | " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join([*lines, *_absent(rows)]).rstrip("\n") + "\n\n"
+
+
 def shape_table(rows, shapes, _):
     """For each dtype: a line a shape, microseconds of every version, the opponent's, and the best ratio."""
+    if all(row.memory_bound for row in rows):
+        return _memory_shapes(rows, shapes)
     lines = []
     for dtype in _dtypes(rows):
         of_dtype = [row for row in rows if row.dtype == dtype]

@@ -1,0 +1,51 @@
+// What the table says of a time, and of the opponents.
+#include <gtest/gtest.h>
+
+#include "bench/roofline.h"
+#include "bench/table.h"
+#include "dev/conv3x3/conv3x3.h"
+#include "dev/groupnorm/groupnorm.h"
+
+namespace ladder {
+namespace {
+
+// As an H200 says of itself.
+const backend::DeviceInfo kDevice{.arch = 90, .num_sms = 132, .sm_clock_khz = 1'980'000, .dram_bytes_per_s = 4.8e12};
+
+const Case kNorm = pass_of<groupnorm::Forward>().parse("n32 h64 w64 c64 g32 silu bf16");
+const Case kConvolution = pass_of<conv3x3::Fprop>().parse("n32 h64 w64 c64 k64 bf16");
+
+TEST(Table, MemoryBoundIsWhatNeedsItsBytesLongerThanItsArithmetic) {
+  EXPECT_TRUE(memory_bound(kDevice, kNorm));
+  EXPECT_FALSE(memory_bound(kDevice, kConvolution));
+  Case more = kNorm;
+  more.flops = 1000 * kNorm.flops;
+  EXPECT_FALSE(memory_bound(kDevice, more)) << "it is the intensity that counts, not the layer";
+  backend::DeviceInfo unknown = kDevice;
+  unknown.arch = 91;
+  EXPECT_FALSE(memory_bound(unknown, kNorm));
+}
+
+TEST(Table, RatesAreInTheUnitOfTheLimit) {
+  // x and y are 16 MiB each; gamma, beta, mean and rstd add 8.7 KB.
+  const Rates norm = rates(kDevice, kNorm, 10e-6, 4e12);
+  EXPECT_EQ(norm.tflops, "-");
+  EXPECT_EQ(norm.gbs, "3356");
+  EXPECT_EQ(norm.share_of_copy, "83.9");
+  EXPECT_EQ(rates(kDevice, kNorm, 10e-6, 0).share_of_copy, "-") << "no copy was measured";
+  const Rates convolution = rates(kDevice, kConvolution, 100e-6, 4e12);
+  EXPECT_EQ(convolution.tflops, "96.64");  // 2 * 9 * 64 * 64 * 32 * 64 * 64 operations
+  EXPECT_EQ(convolution.share_of_copy, "-");
+}
+
+TEST(Table, StandingsNameWhatRanFastestFirst) {
+  EXPECT_EQ(standings({{.name = "eager", .seconds = 80.2e-6},
+                       {.name = "ill", .reason = "no compiler"},
+                       {.name = "compiled", .seconds = 40.125e-6}}),
+            "compiled 40.12, eager 80.20 us");
+  EXPECT_EQ(standings({}), "");
+  EXPECT_EQ(standings(std::vector<Plan>(9, {.name = "eng0", .seconds = 1e-6})), "") << "too many for a line";
+}
+
+}  // namespace
+}  // namespace ladder
