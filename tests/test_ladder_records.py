@@ -57,6 +57,28 @@ class Records(unittest.TestCase):
         made["results"][0]["traffic"] = {"seconds": 0, "samples": [0]}
         self.refused(made, "positive")
 
+    def test_a_library_in_its_own_process_knows_no_clock(self):
+        def of_a_worker(result):
+            result["opponent"]["times"]["cold_samples"]["sm_clock_hz"] = [None] * 3
+            result["opponent"]["times"]["warm_samples"]["seconds"] = []
+            result["opponent"]["times"]["warm_seconds"] = None
+            result["opponent"]["tried_plans"] = [{"name": "eager", "seconds": 1e-6, "reason": ""},
+                                                 {"name": "ill", "seconds": 0, "reason": "no compiler"}]
+            result["opponent"]["reason"] = "no cuDNN"
+
+        (result,) = self.load(self.spoiled(of_a_worker)).results
+        self.assertTrue(all(math.isnan(clock) for clock in result.opponent_times.clocks))
+        self.assertEqual(result.opponent_times.median, 100e-6)
+        self.assertEqual([plan.name for plan in result.tried_plans], ["eager", "ill"])
+        self.assertEqual(result.tried_plans[0].seconds, 1e-6)
+        self.assertTrue(math.isnan(result.tried_plans[1].seconds))
+        self.assertEqual(result.opponent_reason, "no cuDNN")
+
+        def impossible(result):
+            result["opponent"]["times"]["cold_samples"]["sm_clock_hz"] = [None, -1e9, None]
+
+        self.refused(self.spoiled(impossible), "positive")
+
     def test_the_records_of_this_tree_are_whole(self):
         records, bad = ladder_records.load_all(ROOT / "results")
         self.assertEqual(bad, [])
