@@ -72,7 +72,7 @@ def main(layer):
         serve(sys.stdin, answers, lambda: Plans(layer))
     finally:
         shutil.rmtree(options.folder, ignore_errors=True)
-    sys.stderr.flush()
+    sys.stdout.flush()
     os._exit(0)  # the driver frees the memory faster than Python
 
 
