@@ -30,13 +30,14 @@ __device__ __forceinline__ float dz_of(const Channel& channel, float centred, fl
 }
 
 // One element's terms of two sums over a channel's pixels: of dz, and of dz * (x - mean), which becomes that of dz * xhat
-// once it is multiplied by rstd.
+// once it is multiplied by rstd. Returns dz.
 template <class Act>
-__device__ __forceinline__ void add_terms(const Channel& channel, float x, float dy, float2& sums) {
+__device__ __forceinline__ float add_terms(const Channel& channel, float x, float dy, float2& sums) {
   const float centred = x - channel.mean;
   const float dz = dz_of<Act>(channel, centred, dy);
   sums.x += dz;
   sums.y = fmaf(dz, centred, sums.y);
+  return dz;
 }
 
 // A and B of a group, as the affine function of x - mean that they are in dx.
