@@ -1,0 +1,89 @@
+// Slabs: the pixels of an image times a chunk of its channels, kept by one block or by the blocks of a cluster between the
+// pass that makes the sums and the pass that uses them, so that memory is read once.
+//
+// A chunk is whole groups and whole vectors of 16 bytes. Its threads are columns (a vector's channels) times rows (a power
+// of two): row r of a block has its pixels r, r + rows, ... of one column, so that neighbouring threads read neighbouring
+// vectors and any thread's channels stay the same.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/backend.h"
+#include "core/device.h"
+#include "dev/groupnorm/vectors.h"
+
+namespace ladder::groupnorm {
+
+struct SlabPlan {
+  int channels = 0;  // of a chunk; 0: no slab of the problem is small enough
+  int columns = 0;   // vectors of a pixel's chunk
+  int log_rows = 0;
+  int cluster = 1;  // blocks that share a slab
+  int pixels = 0;   // of a block, but for the last of a cluster
+  int vectors = 0;  // of a thread, at most
+
+  __host__ __device__ int rows() const { return 1 << log_rows; }
+  __host__ __device__ int threads() const { return columns * rows(); }
+};
+
+inline unsigned slab_blocks(const Problem& p, const SlabPlan& plan) {
+  return static_cast<unsigned>(p.n) * (p.c / plan.channels) * plan.cluster;
+}
+
+// What a version can keep.
+struct SlabLimits {
+  int kept_tensors = 1;      // of x's size and type
+  int block_bytes = 0;       // of slab, at most
+  int good_block_bytes = 0;  // beyond which more blocks of a cluster are better than more bytes in each
+  int most_cluster = 1;
+  int most_vectors = 1 << 20;  // of a thread and tensor
+  int most_threads = 512;
+};
+
+// Threads for a chunk: 256 or a little more, twice that where there is only a block or two for an SM, whose latencies other
+// blocks then cannot hide; never more than there are vectors. Returns false where the limits forbid all.
+inline bool plan_rows(const Problem& p, const SlabLimits& limits, SlabPlan& plan) {
+  constexpr int kThreads = 256;
+  const bool few_blocks = slab_blocks(p, plan) <= 2u * static_cast<unsigned>(backend::device().num_sms);
+  const int wanted = std::min(few_blocks ? 2 * kThreads : kThreads, limits.most_threads);
+  bool found = false;
+  for (int log_rows = 0; plan.columns << log_rows <= limits.most_threads; ++log_rows) {
+    const int threads = plan.columns << log_rows;
+    const int vectors = ceil_div(plan.pixels, 1 << log_rows);
+    const std::int64_t bytes = std::int64_t{16} * vectors * threads * limits.kept_tensors;
+    if (threads % 32 != 0 || vectors > limits.most_vectors || bytes > limits.block_bytes) continue;
+    const bool idle = 1 << log_rows >= 2 * plan.pixels;
+    if (found && (plan.threads() >= wanted || idle)) break;
+    plan.log_rows = log_rows;
+    plan.vectors = vectors;
+    found = true;
+  }
+  return found;
+}
+
+// The slab of least rows that are 64 bytes wide, two sectors of every pixel; narrower ones only where those do not fit. A
+// cluster is as small as keeps a block's share good, and shares need not be equal: the last block's may be smaller.
+inline SlabPlan plan_slab(const Problem& p, const SlabLimits& limits) {
+  constexpr int kGoodRowBytes = 64;
+  const int element = static_cast<int>(size_of(p.dtype));
+  const int vector = 16 / element;
+  const int step = std::lcm(p.channels_per_group(), vector);
+  SlabPlan best;
+  if (!whole_vectors(p) || p.c % step != 0) return best;
+  for (int channels = step; channels <= p.c; channels += step) {
+    if (p.c % channels != 0) continue;
+    const auto bytes = [&](int pixels) { return std::int64_t{pixels} * channels * element * limits.kept_tensors; };
+    SlabPlan plan{.channels = channels, .columns = channels / vector};
+    while (plan.cluster < limits.most_cluster && bytes(ceil_div(p.pixels(), plan.cluster)) > limits.good_block_bytes) {
+      plan.cluster *= 2;
+    }
+    plan.pixels = ceil_div(p.pixels(), plan.cluster);
+    if (!plan_rows(p, limits, plan)) continue;
+    best = plan;
+    if (channels * element >= kGoodRowBytes) break;
+  }
+  return best;
+}
+
+}  // namespace ladder::groupnorm
