@@ -1,0 +1,95 @@
+// Idea:   the slab stays in the registers it was loaded into.
+// Parent: v06.
+// Why:    v06 moves every element three times through shared memory, and waits for the last of a thread's copies before it
+//         adds the first. Here a thread issues all of its loads at once and adds each vector as it comes; two barriers, or
+//         one and a cluster's, are all that stands between the last load and the first store. Limiter: memory; in the
+//         small images latency: a load, two barriers, a store.
+// Needs:  whole vectors in a pixel and in some number of groups; 8 vectors a thread, 512 threads and 8 blocks hold the slab;
+//         sm_90a's clusters.
+
+#include "dev/groupnorm/slab_normalise.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+constexpr int kMostThreads = 512;
+constexpr int kMostVectors = 8;
+
+template <int kHeld>
+struct SlabInRegisters {
+  uint4 held[kHeld];
+  int log_rows;
+  int pixels = 0;  // of the block from the thread's row on
+
+  // Loads beyond the block's last pixel are left out, and so are their vectors in for_each.
+  template <class T>
+  __device__ __forceinline__ void load(const T* from, int step, int pixels_from_row) {
+    pixels = pixels_from_row;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (i << log_rows < pixels) held[i] = __ldcs(reinterpret_cast<const uint4*>(from + i * step));
+    }
+  }
+  __device__ __forceinline__ void wait() const {}
+
+  template <class F>
+  __device__ __forceinline__ void for_each(const F& f) const {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (i << log_rows < pixels) f(i, held[i]);
+    }
+  }
+};
+
+// 64 registers a thread: 1024 threads an SM, so that loads of some blocks run under the arithmetic of others.
+template <class T, int kUnit, class Act, int kHeld>
+__global__ void __launch_bounds__(kMostThreads, 2)
+    groupnorm_forward_v07_kernel(Problem p, Forward::Tensors t, SlabPlan plan) {
+  LADDER_DYN_SMEM(smem);
+  SlabInRegisters<kHeld> slab{.held = {}, .log_rows = plan.log_rows};
+  normalise_slab<T, kUnit, Act, true>(p, t, plan, smem, slab);
+}
+
+SlabPlan plan_of(const Problem& p) {
+  return plan_slab(p, {.block_bytes = kMostVectors * kMostThreads * 16,
+                       .good_block_bytes = 32 << 10,
+                       .most_cluster = kMostClusterBlocks,
+                       .most_vectors = kMostVectors,
+                       .most_threads = kMostThreads});
+}
+
+const char* supports(const Problem& p) {
+  return plan_of(p).channels > 0 ? nullptr : "no chunk of whole groups is whole 16-byte vectors and at most 8 x 64 KB";
+}
+
+// Calls f(held), held.value being the least kHeld of 2, 4, 8 that holds `vectors`.
+template <class F>
+void dispatch_held(int vectors, F&& f) {
+  if (vectors <= 2) return f(std::integral_constant<int, 2>{});
+  if (vectors <= 4) return f(std::integral_constant<int, 4>{});
+  f(std::integral_constant<int, kMostVectors>{});
+}
+
+void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
+  const SlabPlan plan = plan_of(p);
+  const LaunchConfig config{.grid = slab_blocks(p, plan),
+                            .block = static_cast<unsigned>(plan.threads()),
+                            .dynamic_smem = slab_sums_bytes(p, plan),
+                            .cluster = static_cast<unsigned>(plan.cluster)};
+  dispatch_slab(p, [&](auto element, auto unit, auto act) {
+    dispatch_held(plan.vectors, [&](auto held) {
+      constexpr int kUnit = decltype(unit)::value;
+      constexpr int kHeld = decltype(held)::value;
+      ladder::launch(groupnorm_forward_v07_kernel<decltype(element), kUnit, decltype(act), kHeld>, config, stream, p, t,
+                     plan);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_VERSION(ladder::groupnorm::Forward, {.launch = ladder::groupnorm::launch,
+                                            .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                            .supports = ladder::groupnorm::supports,
+                                            .min_arch = 90})
