@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kMergeWarps * 32)
 }
 
 template <class T, int kWidth, class Act>
-__global__ void __launch_bounds__(kColumnThreads)
+__global__ void __launch_bounds__(kColumnThreads, 3)
     groupnorm_forward_output_kernel(Problem p, Forward::Tensors t, PixelSplit split, const float2* normalisers) {
   const int width = p.c / p.g;
   const int image = Place<T, kWidth>(p, split).image;
