@@ -193,6 +193,7 @@ void Worker::give_up(const std::string& what) {
 }
 
 void Worker::end(double patience_seconds) {
+  if (pid_ > 0 && patience_seconds == 0) kill(-pid_, SIGKILL);  // before it can complain that nobody listens
   if (socket_ >= 0) close(socket_);
   socket_ = -1;
   if (pid_ > 0) {

@@ -213,6 +213,7 @@ TEST(Compare, EachOutputMeetsTheOpponentsOwn) {
   EXPECT_EQ(second.status, Status::fail) << "the first output's rounding must not excuse the second's error";
   EXPECT_NE(second.reason.find("of dw"), std::string::npos) << second.reason;
   EXPECT_EQ(against_opponent(ours, with_errors({1e-3, {}}), c).status, Status::pass) << "nothing to compare dw with";
+  EXPECT_EQ(against_opponent(ours, with_errors({{}, 1e-5}), c).status, Status::fail) << "dw it does make";
 }
 
 TEST(NullAnswers, NoNamedCaseAcceptsOne) {

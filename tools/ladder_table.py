@@ -28,8 +28,7 @@ from ladder_records import BadRecord, geometric_mean, problems_of_set, read, wit
 
 _BLOCK = re.compile(r"(<!-- ladder:begin (\S+)/(\S+) (\S+) -->\n)(.*?)(<!-- ladder:end -->)", re.DOTALL)
 _SET = "unet"
-_NOTHING = "*No record yet: `./ladder bench {layer} --version all --set unet --record results/<device>/<name>.json` " \
-           "on a GPU makes one.*\n"
+_NOTHING = "*No record yet: `./ladder record {layer}/{pass_name}` on a GPU makes one.*\n"
 
 
 def main(arguments):
@@ -61,7 +60,7 @@ def render(root, rows):
             shapes = problems_of_set(root, layer, _SET)
             chosen = [row for row in chosen if without_dtype(row) in shapes]
             if not chosen:
-                return begin + _NOTHING.format(layer=layer) + end
+                return begin + _NOTHING.format(layer=layer, pass_name=pass_name) + end
             body = ""
             for device in sorted({row.device for row in chosen}):
                 of_device = [row for row in chosen if row.device == device]
