@@ -5,11 +5,17 @@
 #include "core/device.h"
 #include "core/numeric.h"
 #include "dev/groupnorm/groupnorm.h"
+#include "dev/ptx/approximate.h"
 
 namespace ladder::groupnorm {
 
+__device__ __forceinline__ float exponential(float z) {
+  constexpr float kLog2E = 1.44269504088896341f;
+  return ptx::exp2_approximate(kLog2E * z);
+}
+
 // 1 / (1 + e^-z); e^-z may overflow to infinity, of which the quotient is 0.
-__device__ __forceinline__ float sigmoid(float z) { return __fdividef(1.0f, 1.0f + __expf(-z)); }
+__device__ __forceinline__ float sigmoid(float z) { return ptx::reciprocal_approximate(1.0f + exponential(-z)); }
 
 struct Identity {
   static __device__ __forceinline__ float value(float z) { return z; }
@@ -26,7 +32,7 @@ struct Silu {
   static __device__ __forceinline__ float value(float z) { return z * sigmoid(z); }
   static __device__ __forceinline__ float derivative(float z) {
     const float s = sigmoid(z);
-    return s + z * s * (1.0f - s);
+    return fmaf(s, fmaf(-z, s, z), s);  // s + s (z - z s)
   }
 };
 
@@ -39,7 +45,7 @@ struct Gelu {
   static __device__ __forceinline__ float value(float z) { return z * phi(z); }
   static __device__ __forceinline__ float derivative(float z) {
     constexpr float kInverseSqrtTwoPi = 0.398942280401432678f;
-    return phi(z) + z * kInverseSqrtTwoPi * __expf(-0.5f * z * z);
+    return phi(z) + z * kInverseSqrtTwoPi * exponential(-0.5f * z * z);
   }
 };
 
@@ -61,15 +67,15 @@ struct Mish {
   // Beyond it the quotient is 1 in fp32, and e^2 still far from infinity.
   static constexpr float kSaturated = 20.0f;
   static __device__ __forceinline__ float value(float z) {
-    const float e = __expf(fminf(z, kSaturated));
+    const float e = exponential(fminf(z, kSaturated));
     const float q = e * (e + 2.0f);
-    return z * __fdividef(q, q + 2.0f);
+    return z * q * ptx::reciprocal_approximate(q + 2.0f);
   }
   // t + z (1 - t^2) sigmoid(z), where 1 - t^2 = 4 (q + 1) / (q + 2)^2 and q + 1 = (e + 1)^2.
   static __device__ __forceinline__ float derivative(float z) {
-    const float e = __expf(fminf(z, kSaturated));
+    const float e = exponential(fminf(z, kSaturated));
     const float q = e * (e + 2.0f);
-    const float inverse = __fdividef(1.0f, q + 2.0f);
+    const float inverse = ptx::reciprocal_approximate(q + 2.0f);
     return inverse * (q + z * 4.0f * e * (e + 1.0f) * inverse);
   }
 };
