@@ -1,72 +1,13 @@
-// The backward pass in kernels that each read x and dy: what v02 to v04 share. A block takes a tile of channels of an image,
-// 64 of them in 16-bit vectors, and a range of its pixels; a thread takes one column of the tile, a vector's channels, and
-// every so many pixels. Where pixels do not begin at multiples of sixteen bytes a column is one element.
+// The backward pass in kernels that each read x and dy, by columns: what v02 to v04 share.
 #pragma once
 
 #include <algorithm>
 
 #include "core/backend.h"
+#include "dev/groupnorm/columns.h"
 #include "dev/groupnorm/gradient.h"
-#include "dev/groupnorm/vectors.h"
 
 namespace ladder::groupnorm {
-
-inline constexpr int kColumnThreads = 256;
-
-template <class T, int kWidth>  // kWidth: channels of a column
-struct Tile {
-  static_assert(kWidth == 1 || kWidth == kVector<T>);
-  static constexpr int kColumns = kWidth == 1 ? 32 : 8;  // 8 vectors are a line of 128 bytes
-  static constexpr int kRows = kColumnThreads / kColumns;
-  static constexpr int kChannels = kColumns * kWidth;
-};
-
-// Pixels of an image in parts of `each`; part i has those from i * each.
-struct PixelSplit {
-  int parts = 1;
-  int each = 1;
-};
-
-template <class T, int kWidth>
-__device__ __forceinline__ void load_column(const void* tensor, int at, float (&values)[kWidth]) {
-  const T* const from = static_cast<const T*>(tensor) + at;
-  if constexpr (kWidth == 1) {
-    values[0] = to_float(*from);
-  } else {
-    unpack<T>(*reinterpret_cast<const uint4*>(from), values);
-  }
-}
-
-template <class T, int kWidth>
-__device__ __forceinline__ void store_column(void* tensor, int at, const float (&values)[kWidth]) {
-  T* const to = static_cast<T*>(tensor) + at;
-  if constexpr (kWidth == 1) {
-    *to = from_float<T>(values[0]);
-  } else {
-    *reinterpret_cast<uint4*>(to) = pack<T>(values);
-  }
-}
-
-// Where a block and a thread of it are: tiles fastest, so that blocks that run together share a pixel's lines.
-template <class T, int kWidth>
-struct Place {
-  using Extent = Tile<T, kWidth>;
-  int image, part, tile_channel, c0, row;
-
-  __device__ __forceinline__ Place(const Problem& p, const PixelSplit& split) {
-    const int tiles = ceil_div(p.c, Extent::kChannels);
-    tile_channel = static_cast<int>(blockIdx.x) % tiles * Extent::kChannels;
-    part = static_cast<int>(blockIdx.x) / tiles % split.parts;
-    image = static_cast<int>(blockIdx.x) / tiles / split.parts;
-    c0 = tile_channel + static_cast<int>(threadIdx.x) % Extent::kColumns * kWidth;
-    row = static_cast<int>(threadIdx.x) / Extent::kColumns;
-  }
-};
-
-template <class T, int kWidth>
-unsigned column_blocks(const Problem& p, const PixelSplit& split) {
-  return static_cast<unsigned>(p.n) * split.parts * ceil_div(p.c, Tile<T, kWidth>::kChannels);
-}
 
 // Blocks an SM, of which two are there at a time.
 inline constexpr int kSumBlocks = 4;
@@ -88,7 +29,6 @@ template <class T, int kWidth, class Act>
 __device__ __forceinline__ void sum_columns(const Problem& p, const Backward::Tensors& t, const PixelSplit& split,
                                             float2* rows) {
   using Extent = Tile<T, kWidth>;
-  LADDER_SHARED(float2, partial, [Extent::kRows][Extent::kChannels]);
   const Place<T, kWidth> place(p, split);
   const bool inside = place.c0 < p.c;
 
@@ -112,22 +52,10 @@ __device__ __forceinline__ void sum_columns(const Problem& p, const Backward::Te
     for (int i = 0; i < kWidth; ++i) sums[i].y *= channels[i].rstd;
   }
 
-  // Over the block's rows: halves are added to halves.
-  const int column = place.c0 - place.tile_channel;
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i) partial[place.row][column + i] = sums[i];
-  for (int half = Extent::kRows / 2; half > 0; half /= 2) {
-    __syncthreads();
-    for (int i = threadIdx.x; i < half * Extent::kChannels; i += kColumnThreads) {
-      float2& sum = partial[i / Extent::kChannels][i % Extent::kChannels];
-      const float2 other = partial[i / Extent::kChannels + half][i % Extent::kChannels];
-      sum.x += other.x, sum.y += other.y;
-    }
-  }
-  __syncthreads();
+  const float2* const total = sum_rows<T>(sums);
   float2* const out = rows + static_cast<long long>(place.image * split.parts + place.part) * p.c + place.tile_channel;
   for (int i = threadIdx.x; i < Extent::kChannels && place.tile_channel + i < p.c; i += kColumnThreads) {
-    out[i] = partial[0][i];
+    out[i] = total[i];
   }
 }
 
@@ -181,18 +109,6 @@ __device__ __forceinline__ void write_columns(const Problem& p, const Backward::
     for (int i = 0; i < kWidth; ++i) dx[i] = dx_of(channels[i], corrections[i], x[i], dy[i], Act{});
     store_column<T>(t.dx, at, dx);
   }
-}
-
-// Calls f(T{}, width, Act{}), width.value being the channels of a column.
-template <class F>
-void dispatch_columns(const Problem& p, F&& f) {
-  dispatch_types(p, [&](auto element, auto act) {
-    if (whole_vectors(p)) {
-      f(element, std::integral_constant<int, kVector<decltype(element)>>{}, act);
-    } else {
-      f(element, std::integral_constant<int, 1>{}, act);
-    }
-  });
 }
 
 // Of the kernel that sums, whatever its dtype.
