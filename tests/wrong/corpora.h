@@ -10,6 +10,7 @@ namespace ladder::wrong {
 
 struct Corpus {
   const Pass* pass;                   // that the cheats are registered under
+  const Pass* honest;                 // that they pretend to be
   std::vector<std::string> problems;  // without a dtype
 };
 

@@ -22,7 +22,7 @@ bool add_cheats(std::vector<std::string> problems) {
     honest.pass = &pass_of<P>();
     return judge(honest, inputs);
   });
-  return add({&pass_of<W>(), std::move(problems)});
+  return add({&pass_of<W>(), &pass_of<P>(), std::move(problems)});
 }
 
 constexpr int kThreads = 64;

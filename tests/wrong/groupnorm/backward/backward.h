@@ -1,0 +1,185 @@
+// An honest backward kernel, to spoil in one way each: every element's thread makes its group's A and B anew, every
+// channel's thread its dgamma and dbeta.
+#pragma once
+
+#include "tests/wrong/groupnorm/problems.h"
+#include "tests/wrong/wrong.h"
+
+namespace ladder::groupnorm::backward_wrong {
+
+using wrong::stored_dtypes;
+
+struct Backward : groupnorm::Backward {
+  static constexpr const char* kName = "backward_wrong";
+};
+
+// What an element contributes, and what comes of many.
+struct Term {
+  float xhat;
+  float dz;
+};
+struct Sums {
+  float plain = 0;  // of dz: A or dbeta
+  float xhat = 0;   // of dz * xhat: B or dgamma
+};
+
+// Outputs are counted as those of dx, then the channels of dgamma and dbeta.
+template <class T>
+struct View {
+  Problem p;
+  const T* x;
+  const T* dy;
+  const float* gamma;
+  const float* beta;
+  const float* mean;
+  const float* rstd;
+  T* dx;
+  float* dgamma;
+  float* dbeta;
+  void* workspace;
+
+  View(const Problem& problem, const groupnorm::Backward::Tensors& t, void* space)
+      : p(problem),
+        x(static_cast<const T*>(t.x)),
+        dy(static_cast<const T*>(t.dy)),
+        gamma(t.gamma),
+        beta(t.beta),
+        mean(t.mean),
+        rstd(t.rstd),
+        dx(static_cast<T*>(t.dx)),
+        dgamma(t.dgamma),
+        dbeta(t.dbeta),
+        workspace(space) {}
+
+  __host__ __device__ long long num_elements() const { return static_cast<long long>(p.n) * p.h * p.w * p.c; }
+  __host__ __device__ long long count() const { return num_elements() + (dgamma ? p.c : 0); }
+  __device__ int channel(long long index) const { return static_cast<int>(index % p.c); }
+  __device__ int group(long long index) const {
+    return static_cast<int>(index / p.c / (p.h * p.w)) * p.g + channel(index) / (p.c / p.g);
+  }
+  __device__ long long first(int group) const {
+    return static_cast<long long>(group / p.g) * p.h * p.w * p.c + group % p.g * (p.c / p.g);
+  }
+};
+
+// What an honest kernel does, with each step open to a spoiled one.
+struct Honest {
+  // The elements that a group's A and B, and a channel's gradients, are taken of.
+  __device__ int group(const Problem&, int group) const { return group; }
+  __device__ int pixels(const Problem& p) const { return p.h * p.w; }
+  __device__ int channels(const Problem& p) const { return p.c / p.g; }
+  __device__ int images(const Problem& p) const { return p.n; }
+
+  __device__ float derivative(Activation activation, float z, float /*xhat*/) const {
+    return derivative_of(activation, z);
+  }
+  __device__ float add(float sum, float term) const { return sum + term; }
+  __device__ float gamma_in_sums(const float* gamma, int c) const { return gamma ? gamma[c] : 1.0f; }
+  __device__ Sums corrected(Sums ab) const { return ab; }
+  __device__ float scale(float rstd) const { return rstd; }
+  template <class T>
+  __device__ Sums first(const View<T>&, int /*c*/) const {
+    return {};
+  }
+  template <class T>
+  __device__ void store(const View<T>& v, int c, const Sums& sums) const {
+    v.dgamma[c] = sums.xhat;
+    v.dbeta[c] = sums.plain;
+  }
+};
+
+template <class T>
+__device__ float gamma_of(const View<T>& v, int c) {
+  return v.gamma ? v.gamma[c] : 1.0f;
+}
+
+template <class T, class Steps>
+__device__ Term term_of(const View<T>& v, const Steps& steps, long long index) {
+  const int c = v.channel(index);
+  const int group = v.group(index);
+  const float xhat = (to_float(v.x[index]) - v.mean[group]) * v.rstd[group];
+  const float z = gamma_of(v, c) * xhat + (v.beta ? v.beta[c] : 0.0f);
+  return {.xhat = xhat, .dz = to_float(v.dy[index]) * steps.derivative(v.p.activation, z, xhat)};
+}
+
+template <class T, class Steps>
+__device__ void add_term(const View<T>& v, const Steps& steps, long long index, float factor, Sums& sums) {
+  const Term term = term_of(v, steps, index);
+  sums.plain = steps.add(sums.plain, factor * term.dz);
+  sums.xhat = steps.add(sums.xhat, factor * term.dz * term.xhat);
+}
+
+template <class T, class Steps>
+__device__ Sums sums_of_group(const View<T>& v, const Steps& steps, int group) {
+  const long long first = v.first(steps.group(v.p, group));
+  Sums ab;
+  for (int pixel = 0; pixel < steps.pixels(v.p); ++pixel) {
+    for (int c = 0; c < steps.channels(v.p); ++c) {
+      const long long index = first + static_cast<long long>(pixel) * v.p.c + c;
+      add_term(v, steps, index, steps.gamma_in_sums(v.gamma, v.channel(index)), ab);
+    }
+  }
+  return ab;
+}
+
+template <class T, class Steps>
+__device__ void write_dx(const View<T>& v, const Steps& steps, long long index, const Sums& sums) {
+  const Sums ab = steps.corrected(sums);
+  const Term term = term_of(v, steps, index);
+  const auto m = static_cast<float>(v.p.h * v.p.w * (v.p.c / v.p.g));
+  const float gradient = gamma_of(v, v.channel(index)) * term.dz - (ab.plain + term.xhat * ab.xhat) / m;
+  v.dx[index] = from_float<T>(steps.scale(v.rstd[v.group(index)]) * gradient);
+}
+
+template <class T, class Steps>
+__device__ void write_dx(const View<T>& v, const Steps& steps, long long index) {
+  write_dx(v, steps, index, sums_of_group(v, steps, v.group(index)));
+}
+
+template <class T, class Steps>
+__device__ void write_parameters(const View<T>& v, const Steps& steps, int c) {
+  Sums sums = steps.first(v, c);
+  for (int pixel = 0; pixel < steps.images(v.p) * v.p.h * v.p.w; ++pixel) {
+    add_term(v, steps, static_cast<long long>(pixel) * v.p.c + c, 1.0f, sums);
+  }
+  steps.store(v, c, sums);
+}
+
+// An honest kernel with one spoiled step.
+template <class Steps>
+struct Spoiled {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long index) const {
+    if (index < v.num_elements()) {
+      write_dx(v, Steps{}, index);
+    } else {
+      write_parameters(v, Steps{}, static_cast<int>(index - v.num_elements()));
+    }
+  }
+};
+
+// Parts of it, for cheats whose dgamma and dbeta are made in another way.
+struct Dx {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long index) const {
+    if (index < v.num_elements()) write_dx(v, Honest{}, index);
+  }
+};
+
+// One element's terms of dgamma and dbeta, into whatever is there.
+struct Add {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long index) const {
+    if (!v.dgamma || index >= v.num_elements()) return;
+    const Term term = term_of(v, Honest{}, index);
+    atomicAdd(v.dgamma + v.channel(index), term.dz * term.xhat);
+    atomicAdd(v.dbeta + v.channel(index), term.dz);
+  }
+};
+
+template <class Cheat>
+void launch_cheat(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
+  wrong::launch_cheat<Backward, View, Cheat>(p, t, workspace, stream);
+}
+
+}  // namespace ladder::groupnorm::backward_wrong

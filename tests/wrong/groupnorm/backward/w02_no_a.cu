@@ -1,0 +1,15 @@
+// Leaves A out of dx, as if the mean did not depend on x.
+#include "tests/wrong/groupnorm/backward/backward.h"
+
+namespace ladder::groupnorm::backward_wrong {
+namespace {
+
+struct Steps : Honest {
+  __device__ Sums corrected(Sums ab) const { return {.plain = 0.0f, .xhat = ab.xhat}; }
+};
+
+}  // namespace
+
+LADDER_VERSION(Backward, {.launch = launch_cheat<Spoiled<Steps>>, .dtypes = stored_dtypes()})
+
+}  // namespace ladder::groupnorm::backward_wrong

@@ -1,0 +1,15 @@
+// Statistics of the first image for all, which a batch of one hides.
+#include "tests/wrong/groupnorm/forward/forward.h"
+
+namespace ladder::groupnorm::forward_wrong {
+namespace {
+
+struct Steps : Honest {
+  __device__ int group(const Problem& p, int group) const { return group % p.g; }
+};
+
+}  // namespace
+
+LADDER_VERSION(Forward, {.launch = launch_cheat<Spoiled<Steps>>, .dtypes = stored_dtypes()})
+
+}  // namespace ladder::groupnorm::forward_wrong

@@ -1,0 +1,55 @@
+// What the cheats of groupnorm are tried on, and the activations by their name at run time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dev/groupnorm/activation.h"
+
+namespace ladder::groupnorm {
+
+// A benign one first; then a large mean; each activation, with images that are not square and channels that are no power
+// of two; no parameters; one group; groups of a single element.
+inline std::vector<std::string> wrong_problems() {
+  return {
+      "n1 h8 w8 c32 g16 silu", "n2 h4 w5 c16 g4 silu mean20000", "n3 h3 w5 c21 g3 gelu", "n2 h6 w3 c24 g4 gelu-tanh",
+      "n2 h4 w3 c10 g2 relu",  "n2 h5 w4 c12 g4 mish no-affine", "n2 h2 w7 c6 g1",       "n3 h1 w1 c8 g8 silu"};
+}
+
+__device__ inline float value_of(Activation activation, float z) {
+  switch (activation) {
+    case Activation::identity:
+      return Identity::value(z);
+    case Activation::relu:
+      return Relu::value(z);
+    case Activation::silu:
+      return Silu::value(z);
+    case Activation::gelu:
+      return Gelu::value(z);
+    case Activation::gelu_tanh:
+      return GeluTanh::value(z);
+    case Activation::mish:
+      return Mish::value(z);
+  }
+  return 0.0f;
+}
+
+__device__ inline float derivative_of(Activation activation, float z) {
+  switch (activation) {
+    case Activation::identity:
+      return Identity::derivative(z);
+    case Activation::relu:
+      return Relu::derivative(z);
+    case Activation::silu:
+      return Silu::derivative(z);
+    case Activation::gelu:
+      return Gelu::derivative(z);
+    case Activation::gelu_tanh:
+      return GeluTanh::derivative(z);
+    case Activation::mish:
+      return Mish::derivative(z);
+  }
+  return 0.0f;
+}
+
+}  // namespace ladder::groupnorm
