@@ -10,13 +10,20 @@
 namespace ladder::groupnorm {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256;  // at most
+
+// A power of two: no more than there are elements, but for a whole warp.
+unsigned threads_for(int elements) {
+  unsigned threads = 32;
+  while (threads < kThreads && static_cast<int>(threads) < elements) threads *= 2;
+  return threads;
+}
 
 // The block's sum, in every thread: halves are added to halves.
 __device__ __forceinline__ float2 block_sum(float2 value) {
   LADDER_SHARED(float2, sums, [kThreads]);
   sums[threadIdx.x] = value;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
+  for (int half = static_cast<int>(blockDim.x) / 2; half > 0; half /= 2) {
     __syncthreads();
     if (static_cast<int>(threadIdx.x) < half) {
       sums[threadIdx.x].x += sums[threadIdx.x + half].x;
@@ -37,7 +44,7 @@ __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_dx_kernel(Pro
   const int m = p.h * p.w * width;
 
   float2 ab{0, 0};
-  for (int i = threadIdx.x; i < m; i += kThreads) {
+  for (int i = threadIdx.x; i < m; i += blockDim.x) {
     const int c = group * width + i % width;
     const int at = (image * p.h * p.w + i / width) * p.c + c;
     const Channel channel = channel_of(p, t, image, c);
@@ -48,7 +55,7 @@ __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_dx_kernel(Pro
   }
   const Correction correction = correction_of(t.rstd[blockIdx.x], block_sum(ab), 1.0f / static_cast<float>(m));
 
-  for (int i = threadIdx.x; i < m; i += kThreads) {
+  for (int i = threadIdx.x; i < m; i += blockDim.x) {
     const int c = group * width + i % width;
     const int at = (image * p.h * p.w + i / width) * p.c + c;
     const Channel channel = channel_of(p, t, image, c);
@@ -60,7 +67,7 @@ template <class T, class Act>
 __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_parameters_kernel(Problem p, Backward::Tensors t) {
   const int c = blockIdx.x;
   float2 sums{0, 0};
-  for (int pixel = threadIdx.x; pixel < p.n * p.h * p.w; pixel += kThreads) {
+  for (int pixel = threadIdx.x; pixel < p.n * p.h * p.w; pixel += blockDim.x) {
     const Channel channel = channel_of(p, t, pixel / (p.h * p.w), c);
     const int at = pixel * p.c + c;
     float2 term{0, 0};
@@ -79,10 +86,11 @@ void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) 
     using T = decltype(element);
     using Act = decltype(act);
     ladder::launch(groupnorm_backward_v01_dx_kernel<T, Act>,
-                   {.grid = static_cast<unsigned>(p.n) * p.g, .block = kThreads}, stream, p, t);
+                   {.grid = static_cast<unsigned>(p.n) * p.g, .block = threads_for(static_cast<int>(p.group_size()))},
+                   stream, p, t);
     if (!p.affine) return;
     ladder::launch(groupnorm_backward_v01_parameters_kernel<T, Act>,
-                   {.grid = static_cast<unsigned>(p.c), .block = kThreads}, stream, p, t);
+                   {.grid = static_cast<unsigned>(p.c), .block = threads_for(p.n * p.pixels())}, stream, p, t);
   });
 }
 
