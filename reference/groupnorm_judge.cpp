@@ -133,11 +133,18 @@ References forward(const Case& c, const HostTensors& inputs) {
   return {std::move(y), std::move(mean), std::move(rstd)};
 }
 
-// What one element contributes to the sums of the backward pass, each with its magnitude.
+// What one element contributes to the sums of the backward pass, and how far fp32 may be from it.
 struct Terms {
   double xhat = 0;
   double dz = 0;
-  double dz_magnitude = 0;
+  double parts = 0;  // |dy| times the parts of z: roundings of the derivative scale with it
+  double kink = 0;   // |dy| where fp32 may find itself on the other side of ReLU's kink, else 0
+
+  // Of dz in a sum of `length` terms, of which compare() allows `unit` per magnitude: 16 roundings of the derivative
+  // besides those of the sum.
+  double magnitude(double length, double unit) const {
+    return std::abs(dz) + std::min(1.0, 4 / std::sqrt(length)) * parts + kink / unit;
+  }
 };
 
 References backward(const Case& c, const HostTensors& inputs) {
@@ -148,7 +155,11 @@ References backward(const Case& c, const HostTensors& inputs) {
   const std::vector<float>& mean = inputs.values[after_parameters];
   const std::vector<float>& rstd = inputs.values[after_parameters + 1];
   const Elements at(p, p.affine ? &inputs.values[2] : nullptr, p.affine ? &inputs.values[3] : nullptr);
-  const double allowed = error_bound(c, c.tensors.back(), 0, 1);  // of a magnitude of 1
+  // Sums behind dx are m long, those of dgamma and dbeta over all pixels.
+  const auto m = static_cast<double>(p.group_size());
+  const auto all = static_cast<double>(c.reduction_length);
+  const double shorter = std::sqrt(m / all);
+  const double unit = error_bound(c, c.tensors.back(), 0, 1);
 
   const auto terms = [&](std::int64_t i) {
     const std::int64_t group = at.group(i);
@@ -156,12 +167,9 @@ References backward(const Case& c, const HostTensors& inputs) {
     const double scaled = at.gamma(i) * t.xhat;
     const double z = scaled + at.beta(i);
     t.dz = dy[i] * derivative(p.activation, z);
-    t.dz_magnitude =
-        std::abs(dy[i]) * (std::abs(derivative(p.activation, z)) + std::abs(scaled) + std::abs(at.beta(i)));
-    // At the kink, within 16 roundings of fp32, either side is right.
-    if (p.activation == Activation::relu && std::abs(z) <= 0x1p-20 * (std::abs(scaled) + std::abs(at.beta(i)))) {
-      t.dz_magnitude += std::abs(dy[i]) / allowed;
-    }
+    t.parts = std::abs(dy[i]) * (std::abs(scaled) + std::abs(at.beta(i)));
+    const bool at_kink = std::abs(z) <= 0x1p-20 * (std::abs(scaled) + std::abs(at.beta(i)));
+    if (p.activation == Activation::relu && at_kink) t.kink = std::abs(dy[i]);
     return t;
   };
 
@@ -176,21 +184,21 @@ References backward(const Case& c, const HostTensors& inputs) {
       sum.value[to] += term;
       sum.magnitude[to] += magnitude;
     };
-    add(sum_a, at.group(i), at.gamma(i) * t.dz, std::abs(at.gamma(i)) * t.dz_magnitude);
-    add(sum_b, at.group(i), at.gamma(i) * t.dz * t.xhat, std::abs(at.gamma(i) * t.xhat) * t.dz_magnitude);
-    add(dbeta, i % p.c, t.dz, t.dz_magnitude);
-    add(dgamma, i % p.c, t.dz * t.xhat, std::abs(t.xhat) * t.dz_magnitude);
+    const double in_group = std::abs(at.gamma(i)) * t.magnitude(m, unit * shorter);
+    add(sum_a, at.group(i), at.gamma(i) * t.dz, in_group);
+    add(sum_b, at.group(i), at.gamma(i) * t.dz * t.xhat, std::abs(t.xhat) * in_group);
+    const double in_channel = t.magnitude(all, unit);
+    add(dbeta, i % p.c, t.dz, in_channel);
+    add(dgamma, i % p.c, t.dz * t.xhat, std::abs(t.xhat) * in_channel);
   });
 
-  const auto m = static_cast<double>(p.group_size());
-  const double shorter = std::sqrt(m / static_cast<double>(c.reduction_length));
   Reference dx = of_size(p.elements());
   at.for_each([&](std::int64_t i) {
     const std::int64_t group = at.group(i);
     const Terms t = terms(i);
     dx.value[i] = rstd[group] * (at.gamma(i) * t.dz - (sum_a.value[group] + t.xhat * sum_b.value[group]) / m);
     const double sums = sum_a.magnitude[group] + std::abs(t.xhat) * sum_b.magnitude[group];
-    dx.magnitude[i] = rstd[group] * (std::abs(at.gamma(i)) * t.dz_magnitude + sums / m) * shorter;
+    dx.magnitude[i] = rstd[group] * (std::abs(at.gamma(i)) * t.magnitude(m, unit * shorter) + sums / m) * shorter;
   });
 
   // One element does not change with x, and two only by what epsilon leaves of them.

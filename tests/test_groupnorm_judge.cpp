@@ -216,6 +216,15 @@ TEST(GroupnormJudge, LargeMeansLeaveNoRoomForTheirRounding) {
   EXPECT_GT(wrong, p.elements() / 2);
 }
 
+// Long sums of terms with either sign end near zero; the bound must still tell them from it.
+TEST(GroupnormJudge, LargeCasesCanTell) {
+  for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
+    EXPECT_EQ(judged(backward("n32 h64 w64 c4 g2 silu"), pattern, test::seed())->null_answer, "");
+    EXPECT_EQ(judged(backward("n8 h64 w64 c8 g4 relu"), pattern, test::seed())->null_answer, "");
+    EXPECT_EQ(judged(forward("n4 h64 w64 c8 g2 silu"), pattern, test::seed())->null_answer, "");
+  }
+}
+
 TEST(GroupnormProblem, BadLinesAreRefused) {
   for (const char* line : {"n1 h1 w1 c6 g4", "n1 h1 w1 c6 g0", "n1 h1 w1 c6", "n1 h1 w1 c6 g2 relu silu",
                            "n1 h1 w1 c6 g2 mean-3", "n1 h1 w1 c6 g2 swish", "n99999 h999 w999 c6 g2"}) {
