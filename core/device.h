@@ -43,6 +43,9 @@ struct LaunchConfig {
   // Blocks of a thread-block cluster (dev/ptx/cluster.h); the grid must be a multiple of it in every dimension. More than
   // 8 are not portable: a card may have no room for them, and the launch is then refused.
   dim3 cluster = 1;
+  // The grid may start before the one in front of it on the stream has ended, and waits before it touches what that one
+  // reads or writes (dev/ptx/grid_dependency.h). The emulator runs launches one behind the other.
+  bool overlaps_previous = false;
 };
 
 #if defined(__CUDACC__)
@@ -61,17 +64,22 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A..
   c.dynamicSmemBytes = config.dynamic_smem;
   c.stream = stream;
   const unsigned cluster_blocks = config.cluster.x * config.cluster.y * config.cluster.z;
-  cudaLaunchAttribute attribute{};
+  cudaLaunchAttribute attributes[2] = {};
+  c.attrs = attributes;
   if (cluster_blocks != 1) {
     const std::string refusal = cluster_refusal(config.grid, config.cluster);
     if (!refusal.empty()) throw Failure(refusal);
     if (cluster_blocks > kMostPortableClusterBlocks) {
       LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     }
+    cudaLaunchAttribute& attribute = attributes[c.numAttrs++];
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {config.cluster.x, config.cluster.y, config.cluster.z};
-    c.attrs = &attribute;
-    c.numAttrs = 1;
+  }
+  if (config.overlaps_previous) {
+    cudaLaunchAttribute& attribute = attributes[c.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
   }
   LADDER_CUDA(cudaLaunchKernelEx(&c, kernel, static_cast<P>(args)...));
 }
