@@ -1,4 +1,4 @@
-// A slab in the registers of a cluster's threads: the kernel of v07 and v08, but for how it is launched and what follows it.
+// A slab in the registers of a cluster's threads: the kernel of v07, and its plan.
 //
 // All of a thread's vectors are fetched before anything is computed. dz takes dy's place, as fp32: the exponential is
 // computed once, and dx is two multiply-adds from dz and x - mean.
@@ -14,10 +14,9 @@ namespace ladder::groupnorm {
 template <class T>
 inline constexpr int kMostSteps = sizeof(T) == 4 ? 8 : 4;
 
-// `announce` is called once everything is on its way.
-template <class T, class Act, int kSteps, class Announce>
+template <class T, class Act, int kSteps>
 __device__ __forceinline__ void backward_in_registers(const Problem& p, const Backward::Tensors& t, const Slab& slab,
-                                                      float2* rows, const Announce& announce) {
+                                                      float2* rows) {
   LADDER_DYN_SMEM(raw);
   const SlabSums<T> smem(raw, slab);
   const SlabPlace<T> place(p, slab);
@@ -33,7 +32,6 @@ __device__ __forceinline__ void backward_in_registers(const Problem& p, const Ba
     x[step] = *reinterpret_cast<const uint4*>(static_cast<const T*>(t.x) + at);
     dy[step] = *reinterpret_cast<const uint4*>(static_cast<const T*>(t.dy) + at);
   }
-  announce();
   load_channels(p, t, slab, place, smem);
   __syncthreads();
 

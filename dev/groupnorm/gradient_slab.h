@@ -82,6 +82,12 @@ inline int most_smem_bytes() {
   return (arch >= 90 && arch < 120 ? 227 : arch == 80 ? 163 : 99) * kKilobyte;
 }
 
+// Blocks that an SM's shared memory has room for.
+inline int blocks_per_sm(int smem_bytes) {
+  constexpr int kReserved = 1024;  // of every block
+  return (most_smem_bytes() + kReserved) / (smem_bytes + kReserved);
+}
+
 // What a slab takes, roughly, to compare plans; infinity where a block would need more shared memory than there is.
 inline double slab_ns(const Problem& p, const Slab& slab, int smem_bytes, int most_blocks_per_sm) {
   constexpr double kDramBytesPerNs = 4200;
@@ -89,11 +95,10 @@ inline double slab_ns(const Problem& p, const Slab& slab, int smem_bytes, int mo
   constexpr double kAlone = 1.5;       // a block computes so much slower than a full SM
   constexpr double kPhasesNs = 1700;   // of a block, beside that: the first load, barriers, the last store
   constexpr double kClusterNs = 600;   // its start together, and its barriers
-  constexpr int kReservedSmem = 1024;  // of every block
   if (smem_bytes > most_smem_bytes()) return std::numeric_limits<double>::infinity();
   const int num_sms = backend::device().num_sms;
   const int blocks = static_cast<int>(slab_blocks(p, slab));
-  const int per_sm = std::min((most_smem_bytes() + kReservedSmem) / (smem_bytes + kReservedSmem), most_blocks_per_sm);
+  const int per_sm = std::min(blocks_per_sm(smem_bytes), most_blocks_per_sm);
 
   // A run that ends within a sector of 32 bytes fetches it for nothing, and DRAM gives two sectors at once.
   const double run = slab.columns * 16;

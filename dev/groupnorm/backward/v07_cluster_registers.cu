@@ -16,7 +16,7 @@ namespace {
 template <class T, class Act, int kSteps, int kThreads>
 __global__ void __launch_bounds__(kThreads, 512 / kThreads)
     groupnorm_backward_v07_kernel(Problem p, Backward::Tensors t, Slab slab, float2* rows) {
-  backward_in_registers<T, Act, kSteps>(p, t, slab, rows, [] {});
+  backward_in_registers<T, Act, kSteps>(p, t, slab, rows);
 }
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * p.c; }
