@@ -90,6 +90,13 @@ json to_json(const OpponentResult& opponent) {
           {"heuristic_times", to_json(opponent.heuristic_times)}};
 }
 
+json to_json(const std::optional<Traffic>& traffic) {
+  if (!traffic) return nullptr;
+  std::vector<double> samples;
+  for (const double seconds : traffic->samples) samples.push_back(std::round(1e10 * seconds) / 1e10);
+  return {{"seconds", traffic->seconds}, {"samples", samples}};
+}
+
 }  // namespace
 
 json environment() {
@@ -144,6 +151,7 @@ json to_json(const Result& result) {
               {"verdict", to_json(result.verdict)},
               {"times", to_json(result.times)},
               {"opponent", to_json(result.opponent)},
+              {"traffic", to_json(result.traffic)},
               {"digest", result.digest},
               {"command", result.command},
               {"seconds_spent", std::round(1e3 * result.seconds_spent) / 1e3}};

@@ -29,6 +29,8 @@ constexpr double kSlowPlanSeconds = 10e-3;
 // The heuristic's plan is sampled every so many rounds: its figure is for orientation.
 constexpr int kHeuristicEvery = 3;
 
+constexpr int kTrafficSamples = 9;
+
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -120,7 +122,7 @@ std::string impossible(const Case& c, const Times& times) {
 
 }  // namespace
 
-// The opponent of one case with tensors of its own, so that no kernel sees another's answer.
+// What a case's versions are measured against. The opponent has tensors of its own, so that no kernel sees another's answer.
 struct Session::Rival {
   Rival(const Case& c, std::uint64_t seed, Search search, const Measure& measure) : text(c.text), pass(c.pass) {
     if (search == Search::none) {
@@ -165,6 +167,7 @@ struct Session::Rival {
   std::unique_ptr<DeviceTensors> tensors;
   std::unique_ptr<Opponent> opponent;  // null if there is none
   OpponentResult result;               // without times
+  std::optional<Traffic> traffic;
 };
 
 Session::Session(const SessionOptions& options) : options_(options) {
@@ -178,6 +181,7 @@ const Calibration* Session::calibration() const { return timer_ ? &timer_->calib
 Session::Rival& Session::rival_for(const Case& c) {
   if (rival_ && rival_->text == c.text && rival_->pass == c.pass) return *rival_;
   rival_.reset();  // its memory first
+  const std::optional<Traffic> traffic = traffic_of(c);
   const Measure measure = [this](const Work& work) {
     if (!timer_) {
       work(backend::check_stream());
@@ -193,6 +197,7 @@ Session::Rival& Session::rival_for(const Case& c) {
   };
   rival_ = std::make_unique<Rival>(
       c, options_.seed, timer_ || options_.search == Search::none ? options_.search : Search::heuristic, measure);
+  rival_->traffic = traffic;
   return *rival_;
 }
 
@@ -217,6 +222,7 @@ void Session::run_judged(const Version& v, const Case& c, Result& result) {
   if (result.verdict.status != Status::pass) return;
   Rival& rival = rival_for(c);
   result.opponent = rival.result;
+  result.traffic = rival.traffic;
   rival.result.tried.clear();  // once is enough for a record
   if (rival.opponent && rival.result.verdict.status == Status::pass) {
     result.verdict = against_opponent(result.verdict, rival.result.verdict, v.judged_as(c));
@@ -261,6 +267,32 @@ Work Session::handicapped(const Work& work) {
   std::vector<double> seconds(kSamples);
   for (double& sample : seconds) sample = timer_->cold(delayed(0)).seconds;
   return delayed(*options_.handicap * median(seconds));
+}
+
+std::optional<Traffic> Session::traffic_of(const Case& c) {
+  if (!timer_ || !options_.judged || !memory_bound(backend::device(), c)) return {};
+  const auto read_bytes = static_cast<std::size_t>(c.min_read_bytes());
+  const auto write_bytes = static_cast<std::size_t>(c.min_write_bytes());
+  constexpr std::size_t kRounding = 16;  // of Timer::move
+  const std::shared_ptr<void> from(backend::allocate(read_bytes + kRounding), backend::release);
+  const std::shared_ptr<void> to(backend::allocate(write_bytes + kRounding), backend::release);
+  // The inputs themselves: what bits are moved may matter.
+  const auto normal = judged(c, Pattern::normal, options_.seed);
+  auto* next = static_cast<std::byte*>(from.get());
+  for (std::size_t i = 0; i < c.tensors.size(); ++i) {
+    const TensorSpec& spec = c.tensors[i];
+    if (spec.role != Role::input) continue;
+    std::vector<std::byte> stored(spec.bytes());
+    encode(spec.dtype, normal->inputs.values[i].data(), spec.elements(), stored.data());
+    backend::copy_in(next, stored.data(), stored.size());
+    next += stored.size();
+  }
+  const Work move = Timer::move(to.get(), write_bytes, from.get(), read_bytes);
+  timer_->run(move);
+  Traffic traffic{.samples = std::vector<double>(kTrafficSamples)};
+  for (double& seconds : traffic.samples) seconds = timer_->cold(move).seconds;
+  traffic.seconds = median(traffic.samples);
+  return traffic;
 }
 
 Sample Session::cold(Opponent& opponent, Choice choice) {

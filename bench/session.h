@@ -37,12 +37,19 @@ struct OpponentResult {
   std::optional<Times> heuristic_times;  // of the plan an untuned user gets
 };
 
+// What it takes to move a case's bytes and do nothing else.
+struct Traffic {
+  double seconds = 0;  // the median
+  std::vector<double> samples;
+};
+
 struct Result {
   const Version* version = nullptr;
   Case problem;
   Verdict verdict;
   std::optional<Times> times;
   OpponentResult opponent;
+  std::optional<Traffic> traffic;  // cold; of cases that memory limits
   std::string digest;        // of the outputs of the first timed launch: equal for equal kernels, inputs and devices
   std::string command;       // reproduces this result
   double seconds_spent = 0;  // on all of this
@@ -78,6 +85,7 @@ class Session {
   std::shared_ptr<const Judged> unjudged(const Case& c);
   Work handicapped(const Work& work);
   Rival& rival_for(const Case& c);
+  std::optional<Traffic> traffic_of(const Case& c);
   Sample cold(Opponent& opponent, Choice choice);
   void time(const Version& v, const Case& c, Rival& rival, Result& result);
 

@@ -19,20 +19,22 @@ std::string microseconds(double seconds) {
 }
 
 struct Row {
-  std::string version, problem, cold, interval, warm, tflops, gbs, copy, roofline, opponent, heuristic, error, status;
+  std::string version, problem, cold, interval, warm, tflops, gbs, copy, move, roofline, opponent, heuristic, error,
+      status;
 };
 
 void print_row(const Row& row, int version_width, int problem_width) {
-  std::cout << fmt::format("{:<{}}  {:<{}}  {:>8} {:>17} {:>8} {:>8} {:>7} {:>6} {:>6} {:>7} {:>7} {:>9}  {}\n",
+  std::cout << fmt::format("{:<{}}  {:<{}}  {:>8} {:>17} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>7} {:>7} {:>9}  {}\n",
                            row.version, version_width, row.problem, problem_width, row.cold, row.interval, row.warm,
-                           row.tflops, row.gbs, row.copy, row.roofline, row.opponent, row.heuristic, row.error,
-                           row.status)
+                           row.tflops, row.gbs, row.copy, row.move, row.roofline, row.opponent, row.heuristic,
+                           row.error, row.status)
             << std::flush;
 }
 
 // "-" wherever there is no time.
-Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verdict, double copy_bytes_per_s) {
-  Row row{"", c.text, "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", name(verdict.status)};
+Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verdict, double copy_bytes_per_s,
+           const std::optional<Traffic>& traffic) {
+  Row row{"", c.text, "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", name(verdict.status)};
   if (verdict.status != Status::skip && verdict.status != Status::unchecked) {
     row.error = fmt::format("{:.2e}", verdict.error);
   }
@@ -42,10 +44,12 @@ Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verd
   row.cold = microseconds(cold.median);
   row.interval = fmt::format("[{}, {}]", microseconds(cold.low), microseconds(cold.high));
   if (!times->warm.empty()) row.warm = microseconds(times->warm_seconds);
-  const Rates rates = ladder::rates(backend::device(), c, cold.median, copy_bytes_per_s);
+  const Rates rates =
+      ladder::rates(backend::device(), c, cold.median, copy_bytes_per_s, traffic ? traffic->seconds : 0);
   row.tflops = rates.tflops;
   row.gbs = rates.gbs;
   row.copy = rates.share_of_copy;
+  row.move = rates.share_of_move;
   const double roofline = roofline_seconds(backend::device(), c);
   if (roofline > 0) row.roofline = fmt::format("{:.1f}", 100 * roofline / cold.median);
   if (times->throttled > 0) {
@@ -61,13 +65,16 @@ std::string ratio(const std::optional<Times>& opponent, const Times& times) {
 
 }  // namespace
 
-Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, double copy_bytes_per_s) {
+Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, double copy_bytes_per_s,
+            double move_seconds) {
   const double bytes_per_s = (c.min_read_bytes() + c.min_write_bytes()) / seconds;
   Rates rates{.tflops = fmt::format("{:.2f}", 1e-12 * c.flops / seconds),
               .gbs = fmt::format("{:.0f}", 1e-9 * bytes_per_s),
-              .share_of_copy = "-"};
+              .share_of_copy = "-",
+              .share_of_move = "-"};
   if (!memory_bound(device, c)) return rates;
   rates.tflops = "-";
+  if (move_seconds > 0) rates.share_of_move = fmt::format("{:.1f}", 100 * move_seconds / seconds);
   if (copy_bytes_per_s > 0) rates.share_of_copy = fmt::format("{:.1f}", 100 * bytes_per_s / copy_bytes_per_s);
   return rates;
 }
@@ -95,8 +102,8 @@ TableReporter::TableReporter(const std::vector<Job>& jobs, const std::vector<Res
 }
 
 bool TableReporter::ReportContext(const Context&) {
-  print_row({"version", "problem", "us cold", "[95 %]", "us warm", "TFLOP/s", "GB/s", "% copy", "% roof", "x lib",
-             "x heur", "error", "status"},
+  print_row({"version", "problem", "us cold", "[95 %]", "us warm", "TFLOP/s", "GB/s", "% copy", "% move", "% roof",
+             "x lib", "x heur", "error", "status"},
             version_width_, problem_width_);
   return true;
 }
@@ -107,7 +114,7 @@ void TableReporter::ReportRuns(const std::vector<Run>&) {
 
 void TableReporter::print(const Result& result) {
   print_opponent(result);
-  Row row = row_of(result.problem, result.times, result.verdict, copy_bytes_per_s_);
+  Row row = row_of(result.problem, result.times, result.verdict, copy_bytes_per_s_, result.traffic);
   row.version = result.version->label();
   if (result.times) {
     row.opponent = ratio(result.opponent.times, *result.times);
@@ -128,7 +135,7 @@ void TableReporter::print_opponent(const Result& result) {
   }
   if (opponent.library.empty() || !opponent.times || opponent_problem_ == result.problem.text) return;
   opponent_problem_ = result.problem.text;
-  Row row = row_of(result.problem, opponent.times, opponent.verdict, copy_bytes_per_s_);
+  Row row = row_of(result.problem, opponent.times, opponent.verdict, copy_bytes_per_s_, result.traffic);
   row.version = opponent.library;
   row.opponent = "1.00";
   row.heuristic = ratio(opponent.heuristic_times, *opponent.times);

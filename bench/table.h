@@ -40,8 +40,11 @@ struct Rates {
   std::string tflops;         // of arithmetic, unless memory is the limit
   std::string gbs;            // every input and every output once
   std::string share_of_copy;  // those as per cent of a device copy, if memory is the limit
+  std::string share_of_move;  // the time that moving those takes alone as per cent of `seconds`, likewise
 };
-Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, double copy_bytes_per_s);
+// 0 for what was not measured.
+Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, double copy_bytes_per_s,
+            double move_seconds);
 
 // What was tried, the fastest first: "PyTorch compile nhwc 40.10, PyTorch eager nhwc 80.20 us". Empty where there
 // are too many for a line.

@@ -75,6 +75,40 @@ __global__ void clock_kernel(volatile Gate* gate) {
   gate->clock_ns = now - start;
 }
 
+// What a thread of move_kernel has in flight, and how many of them are a block: 16 KiB at most each way.
+constexpr int kMoveDepth = 4;
+constexpr int kMoveThreads = 256;
+constexpr std::size_t kMoveSpan = kMoveDepth * kMoveThreads;
+
+// Sizes and spans are in vectors of 16 bytes; a block has a span of each side, of which the last may be short or empty.
+__global__ void __launch_bounds__(kMoveThreads)
+    move_kernel(uint4* to, std::size_t num_writes, std::size_t write_span, const uint4* from, std::size_t num_reads,
+                std::size_t read_span) {
+  const std::size_t read_end = min(num_reads, (blockIdx.x + 1) * read_span);
+  uint4 loaded[kMoveDepth];
+#pragma unroll
+  for (int i = 0; i < kMoveDepth; ++i) {
+    const std::size_t at = blockIdx.x * read_span + i * kMoveThreads + threadIdx.x;
+    uint4& v = loaded[i];
+    v = {};
+    // Volatile: it is read even where this thread has nothing to write.
+    if (at < read_end) {
+      asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                   : "l"(from + at));
+    }
+  }
+  uint4 all{};
+  for (const uint4& v : loaded) all = {all.x ^ v.x, all.y ^ v.y, all.z ^ v.z, all.w ^ v.w};
+
+  const std::size_t write_end = min(num_writes, (blockIdx.x + 1) * write_span);
+#pragma unroll
+  for (int i = 0; i < kMoveDepth; ++i) {
+    const std::size_t at = blockIdx.x * write_span + i * kMoveThreads + threadIdx.x;
+    if (at < write_end) to[at] = all;
+  }
+}
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -262,6 +296,23 @@ Work Timer::delay(double seconds) const {
 
 Work Timer::copy(void* to, const void* from, std::size_t bytes) {
   return [=](Stream stream) { LADDER_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream)); };
+}
+
+Work Timer::move(void* to, std::size_t write_bytes, const void* from, std::size_t read_bytes) {
+  const auto ceil_div = [](std::size_t a, std::size_t b) { return (a + b - 1) / b; };
+  const std::size_t num_writes = ceil_div(write_bytes, sizeof(uint4));
+  const std::size_t num_reads = ceil_div(read_bytes, sizeof(uint4));
+  const std::size_t num_blocks = std::max<std::size_t>(ceil_div(std::max(num_writes, num_reads), kMoveSpan), 1);
+  // Whole lines of 128 bytes, so that no two blocks share one. At most kMoveSpan, which is a multiple of a line.
+  const auto span = [&](std::size_t count) {
+    constexpr std::size_t kLine = 128 / sizeof(uint4);
+    return kLine * ceil_div(count, num_blocks * kLine);
+  };
+  return [=, write_span = span(num_writes), read_span = span(num_reads)](Stream stream) {
+    move_kernel<<<static_cast<unsigned>(num_blocks), kMoveThreads, 0, stream>>>(
+        static_cast<uint4*>(to), num_writes, write_span, static_cast<const uint4*>(from), num_reads, read_span);
+    LADDER_CUDA(cudaGetLastError());
+  };
 }
 
 Sample Timer::cold(const Work& work, const Work& after) { return impl_->cold(work, after); }

@@ -16,5 +16,6 @@ Sample Timer::cold(const Work&, const Work&) { throw Failure(unavailable()); }
 Sample Timer::warm(const Work&, int) { throw Failure(unavailable()); }
 Work Timer::delay(double) const { throw Failure(unavailable()); }
 Work Timer::copy(void*, const void*, std::size_t) { throw Failure(unavailable()); }
+Work Timer::move(void*, std::size_t, const void*, std::size_t) { throw Failure(unavailable()); }
 
 }  // namespace ladder

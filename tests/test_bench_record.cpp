@@ -77,11 +77,12 @@ TEST_F(Record, HoldsWhatTheSchemaSays) {
   for (const json& result : record["results"]) {
     expect_keys(result, {"layer", "pass", "version", "idea", "problem", "dtype", "flops", "min_read_bytes",
                          "min_write_bytes", "roofline_seconds", "workspace_bytes", "verdict", "times", "opponent",
-                         "digest", "command", "seconds_spent"});
+                         "traffic", "digest", "command", "seconds_spent"});
     expect_keys(result["verdict"], {"status", "reason", "error", "errors", "worst_over_bound", "unwritten"});
     EXPECT_EQ(result["verdict"]["status"], "PASS");
     EXPECT_GT(result["verdict"]["error"].get<double>(), 0);
     EXPECT_TRUE(result["times"].is_null());
+    EXPECT_TRUE(result["traffic"].is_null());
   }
 }
 
@@ -119,6 +120,7 @@ TEST_F(Record, TimesAndOpponentGoThroughJson) {
   result.opponent.reason = "no PyTorch";
   result.opponent.empty_seconds = 3e-6;
   result.opponent.verdict.errors = {0.5, {}};
+  result.traffic = {.seconds = 2.34e-6, .samples = {2.00004e-6, 9e-6, 2.34e-6}};
 
   const json out = json::parse(to_json(result).dump());
   EXPECT_EQ(out["verdict"]["status"], "UNTRUSTED");
@@ -137,6 +139,9 @@ TEST_F(Record, TimesAndOpponentGoThroughJson) {
   EXPECT_EQ(out["opponent"]["times"]["cold_samples"]["sm_clock_hz"], json({nullptr, nullptr}));
   EXPECT_EQ(out["opponent"]["tried_plans"][1]["reason"], "not supported");
   EXPECT_TRUE(out["opponent"]["heuristic_times"].is_null());
+  expect_keys(out["traffic"], {"seconds", "samples"});
+  EXPECT_EQ(out["traffic"]["seconds"], 2.34e-6);
+  EXPECT_EQ(out["traffic"]["samples"], (std::vector<double>{2e-6, 9e-6, 2.34e-6}));
 }
 
 TEST_F(Record, AnUnwritablePathIsRefusedBeforeAnyWork) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/roofline.h"
@@ -160,6 +161,35 @@ TEST_F(OnGpu, AColdCacheIsSlowerThanAWarmOne) {
     warm.push_back(timer.warm(buffers.copy(), 20).seconds);
   }
   EXPECT_GT(median(cold), 1.1 * median(warm));
+}
+
+TEST_F(OnGpu, AMoveWritesItsBytesAndNoOthers) {
+  Timer timer;
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const Buffers buffers(kMiB + 4096);
+  for (const auto& [write_bytes, read_bytes] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {kMiB, kMiB}, {kMiB / 2 + 48, kMiB + 16}, {kMiB + 32, 64}, {64, kMiB}, {16, 16}, {17, 0}, {0, 64}}) {
+    backend::set_bytes(buffers.to, 0xFF, buffers.bytes);  // the source holds ones, of which no xor makes this
+    timer.run(Timer::move(buffers.to, write_bytes, buffers.from, read_bytes));
+    std::vector<unsigned char> found(buffers.bytes);
+    backend::copy_out(found.data(), buffers.to, found.size());
+    const std::size_t end = (write_bytes + 15) / 16 * 16;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      ASSERT_EQ(found[i] != 0xFF, i < end) << "byte " << i << " of " << write_bytes << " from " << read_bytes;
+    }
+  }
+}
+
+TEST_F(OnGpu, AMoveReadsWhatItDoesNotWrite) {
+  Timer timer;
+  const Buffers buffers(std::size_t{256} << 20);
+  for (const std::size_t write_bytes : {std::size_t{0}, buffers.bytes / 2, buffers.bytes}) {
+    const Work move = Timer::move(buffers.to, write_bytes, buffers.from, buffers.bytes);
+    timer.run(move);
+    const double bytes_per_s = static_cast<double>(buffers.bytes + write_bytes) / timer.cold(move).seconds;
+    EXPECT_LT(bytes_per_s, backend::device().dram_bytes_per_s) << write_bytes << " written";
+    EXPECT_GT(bytes_per_s, 0.8 * timer.calibration().copy_bytes_per_s) << write_bytes << " written";
+  }
 }
 
 TEST_F(OnGpu, AnHonestCopyHasClocksThatAgree) {

@@ -117,15 +117,28 @@ class Table(unittest.TestCase):
                                self.memory_bound(2, 25e-6), self.memory_bound(3, None, status="FAIL")])
         text, _ = self.rendered()
         # 48 MB in 25 us are 1920 GB/s, and a copy makes 4100
-        self.assertIn("| v02 idea 2 | bf16 | 25.0 | 1920 | 47 % | 4.00 | 4.00 to 4.00 | 8.00 | 1 PASS |", text)
-        self.assertIn("| v03 idea 3 | bf16 | | | | | | | 1 FAIL |", text)
-        self.assertIn("| *PyTorch eager* | bf16 | 150 | 320 | 8 % | | | | 1 shapes |", text)
-        self.assertIn("| *torch.compile* | bf16 | 100 | 480 | 12 % |", text)
+        self.assertIn("| v02 idea 2 | bf16 | 25.0 | 1920 | 47 % | - | 4.00 | 4.00 to 4.00 | 8.00 | 1 PASS |", text)
+        self.assertIn("| v03 idea 3 | bf16 | | | | | | | | 1 FAIL |", text)
+        self.assertIn("| *PyTorch eager* | bf16 | 150 | 320 | 8 % | - | | | | 1 shapes |", text)
+        self.assertIn("| *torch.compile* | bf16 | 100 | 480 | 12 % | - |", text)
         self.assertIn("| *cuDNN* | bf16 | 400 |", text)
         self.assertIn("Missing: no crystal ball.", text)
-        self.assertIn("| v01 | v02 | v03 | best GB/s | of a copy | PyTorch eager | torch.compile | cuDNN | best x |", text)
-        self.assertIn("| top | `n32 c64` | 50.0 | 25.0 | FAIL | 1920 | 47 % | 150 | 100 | 400 | 4.00 |", text)
+        self.assertIn("| v01 | v02 | v03 | best GB/s | of a copy | moving alone | PyTorch eager | torch.compile | cuDNN | best x |", text)
+        self.assertIn("| top | `n32 c64` | 50.0 | 25.0 | FAIL | 1920 | 47 % | - | 150 | 100 | 400 | 4.00 |", text)
         self.assertNotIn("TFLOP/s", text)
+
+    def test_moving_the_bytes_alone_is_a_share_of_the_time_of_those_it_was_timed_for(self):
+        moved = {"traffic": {"seconds": 20e-6, "samples": [19e-6, 20e-6, 90e-6]}}
+        tried = [("PyTorch eager nhwc", 200e-6)]
+        self.record("a.json", [self.memory_bound(1, 50e-6) | {"traffic": None},
+                               self.memory_bound(2, 25e-6, tried=tried) | moved,
+                               self.memory_bound(2, 32e-6, "n32 c8 bf16")])
+        text, _ = self.rendered()
+        self.assertIn("| v01 idea 1 | bf16 | 50.0 | 960 | 23 % | - |", text)
+        self.assertIn("| v02 idea 2 | bf16 | 28.3 | 1684 | 41 % | 80 % |", text)
+        self.assertIn("| *PyTorch eager* | bf16 | 200 | 240 | 6 % | 10 % |", text)
+        self.assertIn("| top | `n32 c64` | 50.0 | 25.0 | 1920 | 47 % | 80 % | 200 |", text)
+        self.assertIn("| low | `n32 c8` |  | 32.0 | 1500 | 37 % | - | - |", text)
 
     def test_the_copy_is_that_of_the_passs_own_program(self):
         programs = {"toy/fprop": [{"calibration": None}, {"calibration": {"copy_bytes_per_s": 1.92e12}}]}

@@ -325,6 +325,7 @@ class Row:
     heuristic_cold: float  # of the plan that an untuned user gets, or nan
     plans: list  # [Plan] of the opponent, tried in the same record
     min_bytes: float
+    traffic: float  # as in Result
     copy_rate: float  # bytes per second of a device copy, by the same program; nan if unknown
     memory_bound: bool  # moving the least bytes takes longer than the arithmetic, at the device's peaks
 
@@ -380,6 +381,7 @@ def _row(result, plans):
         heuristic_cold=result.heuristic_times.median if result.heuristic_times else math.nan,
         plans=plans,
         min_bytes=result.min_bytes,
+        traffic=result.traffic,
         copy_rate=_number(calibration.get("copy_bytes_per_s")),
         # The roofline is the longer of the two, so it is the bytes' own time.
         memory_bound=result.roofline <= result.min_bytes / dram_rate * (1 + 1e-9),

@@ -135,8 +135,9 @@ def _memory_summary(rows, shapes):
     lines = [
         f"**{rows[0].device_name}**, {len(shapes)} shapes of the U-Net at batch 32, {_sources(rows)}.",
         "",
-        "| version | dtype | time, us | GB/s | of a copy | x best opponent | worst to best | x eager | checks |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+        "| version | dtype | time, us | GB/s | of a copy | moving alone | x best opponent | worst to best | x eager "
+        "| checks |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for dtype in _dtypes(rows):
         of_dtype = [row for row in rows if row.dtype == dtype]
@@ -146,11 +147,12 @@ def _memory_summary(rows, shapes):
             times = {without_dtype(row): (row, _of_kind(row, kind)) for row in of_dtype if _of_kind(row, kind) > 0}
             if times:
                 cold = geometric_mean(seconds for _, seconds in times.values())
-                rate, share = _traffic(times.values())
+                rate, share, moved = _traffic(times.values())
                 count = "" if len(times) == len(shapes) else f"{len(times)} shapes"
-                lines.append(f"| *{kind}* | {dtype} | {_us(cold)} | {rate} | {share} | | | | {count} |")
+                lines.append(f"| *{kind}* | {dtype} | {_us(cold)} | {rate} | {share} | {moved} | | | | {count} |")
     lines += ["", "Time: geometric mean of the cold-cache medians. GB/s: every input and every output once, in the sum of the "
-              "times; of a copy: the same by what the run's own device copy moved. x: geometric mean of opponent's time / "
+              "times; of a copy: the same by what the run's own device copy moved; moving alone: share of the "
+              "times that a kernel takes which only moves those bytes. x: geometric mean of opponent's time / "
               "version's time in the same run, above 1 the version is faster; best is the fastest plan of all libraries, "
               "eager PyTorch's operators on channels_last images.", *_absent(rows), ""]
     return "\n".join(lines)
@@ -160,12 +162,12 @@ def _memory_line(rows):
     timed = [row for row in rows if row.status == "PASS" and row.cold > 0]
     name = f"v{rows[0].version:02d} {rows[0].idea.replace('_', ' ')}"
     if not timed:
-        return f"| {name} | {rows[0].dtype} | | | | | | | {_checks(rows)} |"
-    rate, share = _traffic([(row, row.cold) for row in timed])
+        return f"| {name} | {rows[0].dtype} | | | | | | | | {_checks(rows)} |"
+    rate, share, moved = _traffic([(row, row.cold) for row in timed])
     best = [row.opponent_cold / row.cold for row in timed if row.opponent_cold > 0]
     eager = [row.heuristic_cold / row.cold for row in timed if row.heuristic_cold > 0]
     spread = f"{min(best):.2f} to {max(best):.2f}" if best else "-"
-    return (f"| {name} | {rows[0].dtype} | {_us(geometric_mean(row.cold for row in timed))} | {rate} | {share} "
+    return (f"| {name} | {rows[0].dtype} | {_us(geometric_mean(row.cold for row in timed))} | {rate} | {share} | {moved} "
             f"| {_x(best)} | {spread} | {_x(eager)} | {_checks(rows)} |")
 
 
@@ -174,11 +176,13 @@ def _x(ratios):
 
 
 def _traffic(timed):
-    """GB/s and the share of a copy, as cells, of [(row, seconds)]."""
+    """GB/s, the share of a copy and that of moving the bytes alone, as cells, of [(row, seconds)]."""
     timed = list(timed)
     rate = sum(row.min_bytes for row, _ in timed) / sum(seconds for _, seconds in timed)
     copies = [row.copy_rate for row, _ in timed if row.copy_rate > 0]
-    return f"{rate / 1e9:.0f}", f"{100 * rate / geometric_mean(copies):.0f} %" if copies else "-"
+    moves = [(row.traffic, seconds) for row, seconds in timed if row.traffic > 0]
+    moved = f"{100 * sum(move for move, _ in moves) / sum(seconds for _, seconds in moves):.0f} %" if moves else "-"
+    return f"{rate / 1e9:.0f}", f"{100 * rate / geometric_mean(copies):.0f} %" if copies else "-", moved
 
 
 def _of_kind(row, kind):
@@ -199,19 +203,19 @@ def _memory_shapes(rows, shapes):
         versions = sorted({row.version for row in of_dtype})
         lines += [f"**{dtype}** on {rows[0].device_name}, cold-cache median in us", "",
                   "| shape | problem | " + " | ".join(f"v{version:02d}" for version in versions)
-                  + " | best GB/s | of a copy | " + " | ".join(_PLANS) + " | best x |",
-                  "| --- | --- |" + " ---: |" * (len(versions) + len(_PLANS) + 3)]
+                  + " | best GB/s | of a copy | moving alone | " + " | ".join(_PLANS) + " | best x |",
+                  "| --- | --- |" + " ---: |" * (len(versions) + len(_PLANS) + 4)]
         for problem, label in shapes.items():
             here = {row.version: row for row in of_dtype if without_dtype(row) == problem}
             if not here:
                 continue
             timed = [row for row in here.values() if row.status == "PASS" and row.cold > 0]
             fastest = min(timed, key=lambda row: row.cold, default=None)
-            rate, share = _traffic([(fastest, fastest.cold)]) if fastest else ("-", "-")
+            rate, share, moved = _traffic([(fastest, fastest.cold)]) if fastest else ("-", "-", "-")
             plans = [next((_us(_of_kind(row, kind)) for row in here.values() if _of_kind(row, kind) > 0), "-")
                      for kind in _PLANS]
             ratios = [row.opponent_cold / row.cold for row in timed if row.opponent_cold > 0]
-            cells = [*(_cell(here.get(version)) for version in versions), rate, share, *plans,
+            cells = [*(_cell(here.get(version)) for version in versions), rate, share, moved, *plans,
                      f"{max(ratios):.2f}" if ratios else "-"]
             lines.append(f"| {label} | `{problem}` | " + " | ".join(cells) + " |")
         lines.append("")
