@@ -122,7 +122,8 @@ std::string impossible(const Case& c, const Times& times) {
 
 }  // namespace
 
-// What a case's versions are measured against. The opponent has tensors of its own, so that no kernel sees another's answer.
+// What a case's versions are measured against; the opponent with tensors of its own, so that no kernel sees another's
+// answer.
 struct Session::Rival {
   Rival(const Case& c, std::uint64_t seed, Search search, const Measure& measure) : text(c.text), pass(c.pass) {
     if (search == Search::none) {

@@ -71,8 +71,8 @@ class Timer {
   // A device copy, to be used as `after`.
   static Work copy(void* to, const void* from, std::size_t bytes);
 
-  // A kernel that reads and writes so many bytes once, the writes spread over its time as the reads are, and does nothing
-  // else. Both are rounded up to whole 16 bytes, which must be there.
+  // A kernel that only reads and writes so many bytes once, the writes spread over its time as the reads are. Both are
+  // rounded up to whole 16 bytes, which must be there.
   static Work move(void* to, std::size_t write_bytes, const void* from, std::size_t read_bytes);
 
   // The mean of `launches` executions back to back, caches as they leave them.
