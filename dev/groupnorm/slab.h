@@ -38,11 +38,13 @@ struct SlabLimits {
   int good_block_bytes = 0;  // beyond which more blocks of a cluster are better than more bytes in each
   int most_cluster = 1;
   int most_vectors = 1 << 20;  // of a thread and tensor
+  int good_vectors = 1 << 20;  // likewise, beyond which more threads are better
   int most_threads = 512;
+  int most_threads_of_many = 512;  // where a thread has more than good_vectors
 };
 
-// Threads for a chunk: 256 or a little more, twice that where there is only a block or two for an SM, whose latencies other
-// blocks then cannot hide; never more than there are vectors. Returns false where the limits forbid all.
+// Threads for a chunk: about 256, more where a thread had too many vectors or where there is only a block or two for an SM,
+// whose latencies other blocks then cannot hide; never far more than there are vectors. Returns false where the limits forbid all.
 inline bool plan_rows(const Problem& p, const SlabLimits& limits, SlabPlan& plan) {
   constexpr int kThreads = 256;
   const bool few_blocks = slab_blocks(p, plan) <= 2u * static_cast<unsigned>(backend::device().num_sms);
@@ -53,8 +55,10 @@ inline bool plan_rows(const Problem& p, const SlabLimits& limits, SlabPlan& plan
     const int vectors = ceil_div(plan.pixels, 1 << log_rows);
     const std::int64_t bytes = std::int64_t{16} * vectors * threads * limits.kept_tensors;
     if (threads % 32 != 0 || vectors > limits.most_vectors || bytes > limits.block_bytes) continue;
+    if (vectors > limits.good_vectors && threads > limits.most_threads_of_many) continue;
     const bool idle = 1 << log_rows >= 2 * plan.pixels;
-    if (found && (plan.threads() >= wanted || idle)) break;
+    const bool enough = plan.threads() >= wanted && plan.vectors <= limits.good_vectors;
+    if (found && (enough || idle)) break;
     plan.log_rows = log_rows;
     plan.vectors = vectors;
     found = true;

@@ -126,7 +126,7 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
 }
 
 // A block's whole work. keep.load(x, step) starts the loads of the thread's vectors, `step` elements apart, keep.wait()
-// waits for them, and keep.for_each(f) calls f(i, vector) for each.
+// waits for them, and keep.for_each(f) calls f(i, vector) for each. Keep::kRegistersToSpare tells whether it leaves any.
 template <class T, int kUnit, class Act, bool kCluster, class Keep>
 __device__ __forceinline__ void normalise_slab(const Problem& p, const Forward::Tensors& t, const SlabPlan& plan,
                                                unsigned char* smem, Keep& keep) {
@@ -141,20 +141,36 @@ __device__ __forceinline__ void normalise_slab(const Problem& p, const Forward::
   }
   keep.load(x + place.at, step, place.count() - place.row);
 
-  // The first element of each unit's group: all blocks of a cluster have the same.
   const int width = p.c / p.g;
   const int c0 = place.chunk_channel + place.column * kVec;
-  const T* const first = x + place.image * p.h * p.w * p.c;
+  const int first_group = place.column * kVec / width;  // of the thread, in the chunk
+  const int into_group = place.column * kVec - first_group * width;
+  const auto group_of = [&](int unit) {  // without a division for each: a unit is at most a group
+    int group = first_group;
+    for (int i = 1, channel = into_group + kUnit; i <= unit; ++i, channel += kUnit) {
+      if (channel >= width) channel -= width, ++group;
+    }
+    return group;
+  };
+
+  // The first element of each unit's group: all blocks of a cluster have the same.
+  const T* const first = x + place.image * p.h * p.w * p.c + place.chunk_channel;
   float pivots[kUnits];
 #pragma unroll
-  for (int i = 0; i < kUnits; ++i) pivots[i] = to_float(first[(c0 + i * kUnit) / width * width]);
+  for (int i = 0; i < kUnits; ++i) pivots[i] = to_float(first[group_of(i) * width]);
+  // Early, unless their registers are those of vectors.
   float scale[kVec];
   float shift[kVec];
+  const auto load_parameters = [&] {
 #pragma unroll
-  for (int i = 0; i < kVec; ++i) {
-    scale[i] = t.gamma ? t.gamma[c0 + i] : 1.0f;
-    shift[i] = t.beta ? t.beta[c0 + i] : 0.0f;
-  }
+    for (int i = 0; i < kVec; i += 4) {
+      const float4 gamma = t.gamma ? *reinterpret_cast<const float4*>(t.gamma + c0 + i) : float4{1, 1, 1, 1};
+      const float4 beta = t.beta ? *reinterpret_cast<const float4*>(t.beta + c0 + i) : float4{0, 0, 0, 0};
+      scale[i] = gamma.x, scale[i + 1] = gamma.y, scale[i + 2] = gamma.z, scale[i + 3] = gamma.w;
+      shift[i] = beta.x, shift[i + 1] = beta.y, shift[i + 2] = beta.z, shift[i + 3] = beta.w;
+    }
+  };
+  if constexpr (Keep::kRegistersToSpare) load_parameters();
 
   keep.wait();
   float2 sums[kUnits] = {};
@@ -170,9 +186,10 @@ __device__ __forceinline__ void normalise_slab(const Problem& p, const Forward::
   });
 
   const float2* const statistics = slab_statistics<T, kUnit, kCluster>(p, plan, place, sums, smem);
+  if constexpr (!Keep::kRegistersToSpare) load_parameters();
 #pragma unroll
   for (int i = 0; i < kVec; ++i) {
-    const float2 group = statistics[(c0 + i / kUnit * kUnit) / width - place.chunk_channel / width];
+    const float2 group = statistics[group_of(i / kUnit)];
     scale[i] *= group.y;
     shift[i] = fmaf(-group.x, scale[i], shift[i]);
   }
@@ -186,10 +203,9 @@ __device__ __forceinline__ void normalise_slab(const Problem& p, const Forward::
 
   // Nothing waits for these.
   if (place.rank > 0) return;
-  const int first_group = place.chunk_channel / width;
   for (int i = threadIdx.x; i < slab_groups(p, plan); i += plan.threads()) {
-    const int group = place.image * p.g + first_group + i;
-    t.mean[group] = to_float(first[(first_group + i) * width]) + statistics[i].x;
+    const int group = place.image * p.g + place.chunk_channel / width + i;
+    t.mean[group] = to_float(first[i * width]) + statistics[i].x;
     t.rstd[group] = statistics[i].y;
   }
 }

@@ -7,6 +7,8 @@
 namespace ladder::groupnorm {
 
 struct SlabInSmem {
+  static constexpr bool kRegistersToSpare = true;
+
   unsigned char* own;  // the thread's first vector; others follow after those of all threads
   int threads;
   int log_rows;

@@ -14,15 +14,17 @@ namespace {
 
 constexpr int kMostThreads = 512;
 constexpr int kMostVectors = 8;
+constexpr int kGoodVectors = 4;
 
-template <int kHeld>
+template <class T, int kHeld>
 struct SlabInRegisters {
+  static constexpr bool kRegistersToSpare = kHeld <= kGoodVectors || sizeof(T) == 4;
+
   uint4 held[kHeld];
   int log_rows;
   int pixels = 0;  // of the block from the thread's row on
 
   // Loads beyond the block's last pixel are left out, and so are their vectors in for_each.
-  template <class T>
   __device__ __forceinline__ void load(const T* from, int step, int pixels_from_row) {
     pixels = pixels_from_row;
 #pragma unroll
@@ -41,12 +43,20 @@ struct SlabInRegisters {
   }
 };
 
-// 64 registers a thread: 1024 threads an SM, so that loads of some blocks run under the arithmetic of others.
+// Up to 4 vectors fit 64 registers, so that an SM has 1024 threads, 64 KB in flight, and loads of some blocks run under the
+// arithmetic of others. 8 take 80, of which 384 threads may still be two blocks. Units of one channel and the longer
+// activations take more.
+constexpr int most_threads(int held) { return held <= kGoodVectors ? kMostThreads : 384; }
+template <class Act>
+constexpr bool kFewRegisters = std::is_same_v<Act, Identity> || std::is_same_v<Act, Relu> || std::is_same_v<Act, Silu>;
+template <class Act, int kUnit>
+constexpr int kBlocksPerSm = kUnit > 1 && kFewRegisters<Act> ? 2 : 1;
+
 template <class T, int kUnit, class Act, int kHeld>
-__global__ void __launch_bounds__(kMostThreads, 2)
+__global__ void __launch_bounds__(most_threads(kHeld), kBlocksPerSm<Act, kUnit>)
     groupnorm_forward_v07_kernel(Problem p, Forward::Tensors t, SlabPlan plan) {
   LADDER_DYN_SMEM(smem);
-  SlabInRegisters<kHeld> slab{.held = {}, .log_rows = plan.log_rows};
+  SlabInRegisters<T, kHeld> slab{.held = {}, .log_rows = plan.log_rows};
   normalise_slab<T, kUnit, Act, true>(p, t, plan, smem, slab);
 }
 
@@ -55,7 +65,9 @@ SlabPlan plan_of(const Problem& p) {
                        .good_block_bytes = 32 << 10,
                        .most_cluster = kMostClusterBlocks,
                        .most_vectors = kMostVectors,
-                       .most_threads = kMostThreads});
+                       .good_vectors = kGoodVectors,
+                       .most_threads = kMostThreads,
+                       .most_threads_of_many = most_threads(kMostVectors)});
 }
 
 const char* supports(const Problem& p) {
@@ -66,7 +78,7 @@ const char* supports(const Problem& p) {
 template <class F>
 void dispatch_held(int vectors, F&& f) {
   if (vectors <= 2) return f(std::integral_constant<int, 2>{});
-  if (vectors <= 4) return f(std::integral_constant<int, 4>{});
+  if (vectors <= kGoodVectors) return f(std::integral_constant<int, kGoodVectors>{});
   f(std::integral_constant<int, kMostVectors>{});
 }
 
