@@ -26,7 +26,7 @@ __device__ __forceinline__ float block_sum(float value) {
 }
 
 template <class T, class Act>
-__global__ void __launch_bounds__(kThreads) groupnorm_forward_v01_kernel(Problem p, Forward::Tensors t) {
+__global__ void __launch_bounds__(kThreads, 4) groupnorm_forward_v01_kernel(Problem p, Forward::Tensors t) {
   const int image = blockIdx.x / p.g;
   const int group = blockIdx.x % p.g;
   const int width = p.c / p.g;
