@@ -20,7 +20,11 @@
 namespace ladder::groupnorm {
 namespace {
 
-constexpr int kMostThreads = 512;
+constexpr int kMostThreads = 384;
+// Three such blocks an SM, at 56 registers a thread, where the activation leaves it at that: some load while others compute.
+template <class Act>
+constexpr int kBlocksPerSm =
+    std::is_same_v<Act, Identity> || std::is_same_v<Act, Relu> || std::is_same_v<Act, Silu> ? 3 : 2;
 constexpr int kMostWarps = kMostThreads / 32;
 constexpr int kMostGroups = 32;  // of a block: a lane each
 constexpr int kMostCluster = 8;
@@ -141,7 +145,8 @@ __device__ __forceinline__ float2 sum_over_lanes(float2 sum, int groups) {
 }
 
 template <class T, class Act>
-__global__ void __launch_bounds__(kMostThreads) groupnorm_forward_v08_kernel(Problem p, Forward::Tensors t, Plan plan) {
+__global__ void __launch_bounds__(kMostThreads, kBlocksPerSm<Act>)
+    groupnorm_forward_v08_kernel(Problem p, Forward::Tensors t, Plan plan) {
   constexpr int kVec = kVector<T>;
   LADDER_DYN_SMEM(smem);
   auto* const slab = reinterpret_cast<uint4*>(smem);
