@@ -72,6 +72,12 @@ class Table(unittest.TestCase):
         ((_, data),) = pictures.values()
         self.assertEqual([(version, round(ratio, 3)) for version, _, ratio in data["bf16"]], [(1, 2.0), (2, 0.354)])
 
+    def test_the_heading_says_how_many_shapes_were_measured(self):
+        self.record("a.json", [result(1, 200e-6)])
+        self.assertIn(", 1 of the 2 shapes of the U-Net", self.rendered()[0])
+        self.record("b.json", [result(1, 200e-6, "n32 c8 bf16")])
+        self.assertIn("**, 2 shapes of the U-Net", self.rendered()[0])
+
     def test_the_newest_record_wins_whatever_the_file_name(self):
         self.record("z.json", [result(1, 200e-6)], created="2026-01-01T00:00:00Z")
         self.record("a.json", [result(1, 400e-6)], created="2026-01-02T00:00:00Z")

@@ -79,7 +79,7 @@ def summary(rows, shapes, _):
     if all(row.memory_bound for row in rows):
         return _memory_summary(rows, shapes)
     lines = [
-        f"**{rows[0].device_name}**, {len(shapes)} shapes of the U-Net at batch 32, {_sources(rows)}.",
+        _heading(rows, shapes),
         "",
         "| version | dtype | time, us | TFLOP/s | x opponent | worst to best | of roofline | checks |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
@@ -97,6 +97,12 @@ def summary(rows, shapes, _):
     lines += ["", "Time: geometric mean of the cold-cache medians. x opponent: geometric mean of opponent's time / version's "
               "time, both measured in the same run; above 1 the version is faster.", ""]
     return "\n".join(lines)
+
+
+def _heading(rows, shapes):
+    done = len({without_dtype(row) for row in rows})
+    of = f"{done} of the {len(shapes)}" if done < len(shapes) else f"{done}"
+    return f"**{rows[0].device_name}**, {of} shapes of the U-Net at batch 32, {_sources(rows)}."
 
 
 def _summary_line(rows):
@@ -133,7 +139,7 @@ _PLANS = {
 def _memory_summary(rows, shapes):
     """As summary(), in bytes: arithmetic hides behind the memory's traffic, so its rate says nothing."""
     lines = [
-        f"**{rows[0].device_name}**, {len(shapes)} shapes of the U-Net at batch 32, {_sources(rows)}.",
+        _heading(rows, shapes),
         "",
         "| version | dtype | time, us | GB/s | of a copy | moving alone | x best opponent | worst to best | x eager "
         "| checks |",
