@@ -48,9 +48,10 @@ struct SlabInRegisters {
 // activations take more.
 constexpr int most_threads(int held) { return held <= kGoodVectors ? kMostThreads : 384; }
 template <class Act>
-constexpr bool kFewRegisters = std::is_same_v<Act, Identity> || std::is_same_v<Act, Relu> || std::is_same_v<Act, Silu>;
+[[maybe_unused]] constexpr bool kFewRegisters =
+    std::is_same_v<Act, Identity> || std::is_same_v<Act, Relu> || std::is_same_v<Act, Silu>;
 template <class Act, int kUnit>
-constexpr int kBlocksPerSm = kUnit > 1 && kFewRegisters<Act> ? 2 : 1;
+[[maybe_unused]] constexpr int kBlocksPerSm = kUnit > 1 && kFewRegisters<Act> ? 2 : 1;
 
 template <class T, int kUnit, class Act, int kHeld>
 __global__ void __launch_bounds__(most_threads(kHeld), kBlocksPerSm<Act, kUnit>)

@@ -23,7 +23,7 @@ namespace {
 constexpr int kMostThreads = 384;
 // Three such blocks an SM, at 56 registers a thread, where the activation leaves it at that: some load while others compute.
 template <class Act>
-constexpr int kBlocksPerSm =
+[[maybe_unused]] constexpr int kBlocksPerSm =
     std::is_same_v<Act, Identity> || std::is_same_v<Act, Relu> || std::is_same_v<Act, Silu> ? 3 : 2;
 constexpr int kMostWarps = kMostThreads / 32;
 constexpr int kMostGroups = 32;  // of a block: a lane each
