@@ -12,12 +12,11 @@
 #include <numeric>
 
 #include "core/backend.h"
+#include "dev/groupnorm/cluster.h"
 #include "dev/groupnorm/gradient.h"
 #include "dev/groupnorm/vectors.h"
 
 namespace ladder::groupnorm {
-
-inline constexpr int kMostClusterBlocks = 8;
 
 struct Slab {
   int chunk = 0;    // channels; 0: the problem has no slab

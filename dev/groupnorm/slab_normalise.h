@@ -6,13 +6,12 @@
 #pragma once
 
 #include "dev/groupnorm/activation.h"
+#include "dev/groupnorm/cluster.h"
 #include "dev/groupnorm/slab.h"
 #include "dev/groupnorm/statistics.h"
 #include "dev/ptx/cluster.h"
 
 namespace ladder::groupnorm {
-
-inline constexpr int kMostClusterBlocks = 8;
 
 // Shared memory of the sums, in this order: units [channels / kUnit][pitch], parts of the cluster's blocks [8][groups],
 // statistics [groups].

@@ -12,6 +12,7 @@
 
 #include "core/backend.h"
 #include "dev/groupnorm/activation.h"
+#include "dev/groupnorm/cluster.h"
 #include "dev/groupnorm/statistics.h"
 #include "dev/groupnorm/vectors.h"
 #include "dev/ptx/cluster.h"
@@ -27,7 +28,6 @@ template <class Act>
     std::is_same_v<Act, Identity> || std::is_same_v<Act, Relu> || std::is_same_v<Act, Silu> ? 3 : 2;
 constexpr int kMostWarps = kMostThreads / 32;
 constexpr int kMostGroups = 32;  // of a block: a lane each
-constexpr int kMostCluster = 8;
 
 // A block has `pixels` pixels of a chunk of `groups` groups, `row` vectors wide.
 struct Plan {
@@ -44,7 +44,7 @@ struct Plan {
 // What a block adds to the slab in shared memory.
 struct Sums {
   float2 warps[kMostWarps][kMostGroups];
-  float2 cluster[kMostCluster][kMostGroups];
+  float2 cluster[kMostClusterBlocks][kMostGroups];
 };
 
 template <class T>
@@ -280,7 +280,7 @@ Plan plan_of(const Problem& p) {
   if (!whole_vectors(p) || width * element % 4 != 0 || !has_words(width * element / 4)) return {};
   for (int groups = 1; groups <= std::min(p.g, kMostGroups); groups *= 2) {
     if (p.g % groups != 0 || groups * width * element % 16 != 0) continue;
-    for (int cluster = 1; cluster <= kMostCluster && p.pixels() % cluster == 0; cluster *= 2) {
+    for (int cluster = 1; cluster <= kMostClusterBlocks && p.pixels() % cluster == 0; cluster *= 2) {
       Plan plan{.channels = groups * width,
                 .groups = groups,
                 .row = groups * width * element / 16,
@@ -294,7 +294,7 @@ Plan plan_of(const Problem& p) {
         lone = plan;
       }
       plan.threads = bytes <= kMostBytes ? threads_of(plan, 8) : 0;
-      const bool fits = bytes <= kSharedBytes || cluster == kMostCluster;
+      const bool fits = bytes <= kSharedBytes || cluster == kMostClusterBlocks;
       if (plan.threads > 0 && fits && shared.row < kGoodRow && plan.channels > shared.channels) shared = plan;
     }
   }
