@@ -43,13 +43,14 @@ __device__ __forceinline__ void sum_parameters(const float2* sums, int rows, int
   dgamma[channel] = sum.y;
 }
 
-inline __global__ void __launch_bounds__(kParameterThreads)
+// Static, for nvcc knows no inline kernels, and so is what launches it.
+static __global__ void __launch_bounds__(kParameterThreads)
     groupnorm_backward_parameters_kernel(const float2* sums, int rows, int c, float* dgamma, float* dbeta) {
   sum_parameters(sums, rows, c, blockIdx.x, dgamma, dbeta);
 }
 
-inline void launch_parameters(const Problem& p, const float2* sums, int rows, const Backward::Tensors& t,
-                              Stream stream) {
+static inline void launch_parameters(const Problem& p, const float2* sums, int rows, const Backward::Tensors& t,
+                                     Stream stream) {
   if (!p.affine) return;
   ladder::launch(groupnorm_backward_parameters_kernel,
                  {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads}, stream, sums, rows,
