@@ -31,11 +31,6 @@ constexpr int kHeuristicEvery = 3;
 
 constexpr int kTrafficSamples = 9;
 
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 void finish(Times& times, double highest_clock_hz) {
   std::vector<double> cold;
   std::vector<double> warm;

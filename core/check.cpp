@@ -16,13 +16,6 @@ namespace {
 
 Verdict failed(std::string reason) { return {.status = Status::fail, .reason = std::move(reason)}; }
 
-// Messages of libraries may span lines; a reason is one.
-std::string one_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos;) text.replace(at, 1, "; ");
-  return text;
-}
-
 // Runs `enqueue` and waits; an exception becomes a reason. It is the version's own: nothing else is running.
 std::string run(const std::function<void()>& enqueue) {
   try {

@@ -2,8 +2,10 @@
 // failure (exit 1). Messages are one line: what was wrong, and what would be right.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace ladder {
 
@@ -14,6 +16,10 @@ struct UsageError : std::runtime_error {
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+// `text` as a message may carry it: in one line, newlines between others being "; " and control characters a space, and
+// cut behind `most` characters.
+std::string one_line(std::string_view text, std::size_t most = std::string::npos);
 
 // Throws Failure with file, line and the text of the condition; `detail` is added behind it.
 [[noreturn]] void throw_failure(const char* file, int line, const char* condition, const std::string& detail = {});

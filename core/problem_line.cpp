@@ -24,13 +24,9 @@ std::vector<std::string> split(std::string_view line) {
   return words;
 }
 
-// The line as an error message can carry it: one line of bounded length.
 std::string printable(std::string_view line) {
   constexpr std::size_t kMost = 120;
-  std::string out(line.substr(0, kMost));
-  const auto is_control = [](unsigned char c) { return c < ' ' || c == '\x7f'; };
-  std::replace_if(out.begin(), out.end(), is_control, ' ');
-  return line.size() > kMost ? out + "..." : out;
+  return one_line(line, kMost);
 }
 
 // The part of `word` behind `letter` where it looks like a number, so that "h-1" is a bad h and not an unknown word.

@@ -22,11 +22,6 @@ constexpr std::size_t kFinalists = 5;
 // An engine without a heuristic's advice is tried with every choice of its knobs if there are at most this many.
 constexpr std::int64_t kMostKnobChoices = 8;
 
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 void require(fe::error_t status) {
   if (status.is_bad()) throw Failure("cuDNN: " + one_line(status.get_message()));
 }

@@ -37,12 +37,10 @@ constexpr int kMostLosses = 3;
 constexpr int kPlanSamples = 5;
 constexpr double kSlowPlanSeconds = 10e-3;
 
-std::string one_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < ' '; }, ' ');
+// As much of a worker's words as a reason may hold.
+std::string said(std::string_view text) {
   constexpr std::size_t kMost = 300;
-  return text.size() > kMost ? text.substr(0, kMost) + "..." : text;
+  return one_line(text, kMost);
 }
 
 // In memory if that has room for the tensors of a large case.
@@ -64,7 +62,7 @@ std::string last_line(const fs::path& path) {
   for (std::string line; std::getline(file, line);) {
     if (!line.empty()) last = line;
   }
-  return one_line(last);
+  return said(last);
 }
 
 struct SpawnSetup {
@@ -91,7 +89,7 @@ void write_file(const fs::path& path, const std::vector<char>& bytes) {
 
 std::string complaint(const json& answer) {
   const json& error = answer["error"];
-  return one_line(error.is_string() ? error.get<std::string>() : error.dump());
+  return said(error.is_string() ? error.get<std::string>() : error.dump());
 }
 
 double positive(const json& figure) {
@@ -111,7 +109,7 @@ Worker::Worker(WorkerProgram program) : program_(std::move(program)), folder_(ma
     empty_seconds_ = positive(hello.at("empty_seconds"));
   } catch (const std::exception& error) {
     end(0);
-    throw Failure(fmt::format("no {}: {}", program_.library, one_line(error.what())));
+    throw Failure(fmt::format("no {}: {}", program_.library, said(error.what())));
   }
 }
 
@@ -179,7 +177,7 @@ json Worker::answer(double most_seconds) {
   const std::string line = received_.substr(0, end_of_line);
   received_.erase(0, end_of_line + 1);
   json answer = json::parse(line, nullptr, false);
-  if (!answer.is_object()) give_up("answered '" + one_line(line) + "'");
+  if (!answer.is_object()) give_up("answered '" + said(line) + "'");
   return answer;
 }
 
@@ -335,7 +333,7 @@ class WorkerOpponent final : public Opponent {
     }
     for (const json& plan : answer.at("plans")) {
       tried_.push_back(
-          {.name = plan.at("name").get<std::string>(), .reason = one_line(plan.at("reason").get<std::string>())});
+          {.name = plan.at("name").get<std::string>(), .reason = said(plan.at("reason").get<std::string>())});
       if (tried_.back().name == answer.at("heuristic").get<std::string>()) heuristic_ = tried_.size() - 1;
     }
     makes_ = answer.at("makes").get<std::vector<std::string>>();

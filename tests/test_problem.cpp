@@ -150,5 +150,18 @@ TEST(Problem, ParserSurvivesDamagedLines) {
   EXPECT_GT(refused, 0);
 }
 
+TEST(Messages, AreOneLineOfBoundedLength) {
+  EXPECT_EQ(one_line("a line"), "a line");
+  EXPECT_EQ(one_line(""), "");
+  EXPECT_EQ(one_line("\n\t\n"), "");
+  EXPECT_EQ(one_line("refused\nfor a reason\n"), "refused; for a reason");
+  EXPECT_EQ(one_line("\none\r\n\n\ttwo"), "one; two") << "however many newlines there are";
+  EXPECT_EQ(one_line("10 %\r20 %\x1b[0m\x7f\x01."), "10 % 20 % [0m .");
+  EXPECT_EQ(one_line("\xc3\xa9\xff"), "\xc3\xa9\xff") << "what is above ASCII stays";
+  EXPECT_EQ(one_line("12345", 5), "12345");
+  EXPECT_EQ(one_line("123456", 5), "12345...");
+  EXPECT_EQ(one_line("1234\n\n", 5), "1234") << "what goes does not count";
+}
+
 }  // namespace
 }  // namespace ladder
