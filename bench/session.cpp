@@ -82,10 +82,9 @@ class Snapshot {
   std::vector<std::vector<float>> outputs() const {
     std::vector<std::vector<float>> outputs;
     for (const Copy& copy : copies_) {
-      std::vector<std::byte> stored(copy.spec->bytes());
+      std::vector<unsigned char> stored(copy.spec->bytes());
       backend::copy_out(stored.data(), copy.memory.get(), stored.size());
-      outputs.emplace_back(copy.spec->elements());
-      decode(copy.spec->dtype, stored.data(), outputs.back().size(), outputs.back().data());
+      outputs.push_back(decoded(*copy.spec, stored));
     }
     return outputs;
   }
@@ -274,12 +273,10 @@ std::optional<Traffic> Session::traffic_of(const Case& c) {
   const std::shared_ptr<void> to(backend::allocate(write_bytes + kRounding), backend::release);
   // The inputs themselves: what bits are moved may matter.
   const auto normal = judged(c, Pattern::normal, options_.seed);
-  auto* next = static_cast<std::byte*>(from.get());
+  auto* next = static_cast<unsigned char*>(from.get());
   for (std::size_t i = 0; i < c.tensors.size(); ++i) {
-    const TensorSpec& spec = c.tensors[i];
-    if (spec.role != Role::input) continue;
-    std::vector<std::byte> stored(spec.bytes());
-    encode(spec.dtype, normal->inputs.values[i].data(), spec.elements(), stored.data());
+    if (c.tensors[i].role != Role::input) continue;
+    const std::vector<unsigned char> stored = encoded(c.tensors[i], normal->inputs.values[i]);
     backend::copy_in(next, stored.data(), stored.size());
     next += stored.size();
   }

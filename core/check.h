@@ -26,6 +26,10 @@ struct HostTensors {
 };
 HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed);
 
+// One of them, elements in the order of spec.shape, and its bytes as the device has them, in spec.dtype.
+std::vector<unsigned char> encoded(const TensorSpec& spec, const std::vector<float>& values);
+std::vector<float> decoded(const TensorSpec& spec, const std::vector<unsigned char>& stored);
+
 // The judge's answer for one output tensor. `magnitude` is the sum of the absolute values of the terms behind each
 // element (for a dot product, sum |a*b|): rounding errors of a sum scale with it, not with the result.
 struct Reference {

@@ -92,6 +92,8 @@ class Buffer {
   Bytes expected_;  // of an input
 };
 
+}  // namespace
+
 Bytes encoded(const TensorSpec& spec, const std::vector<float>& values) {
   Bytes stored(spec.bytes());
   const std::size_t size = size_of(spec.dtype);
@@ -109,8 +111,6 @@ std::vector<float> decoded(const TensorSpec& spec, const Bytes& stored) {
   });
   return values;
 }
-
-}  // namespace
 
 struct DeviceTensors::Impl {
   std::vector<TensorSpec> specs;

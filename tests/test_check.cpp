@@ -276,6 +276,23 @@ TEST(NullAnswers, ElementsWithoutTermsDoNotCount) {
   EXPECT_NE(accepted().find("all zeros"), std::string::npos) << "no element has terms";
 }
 
+// What is encoded in parts, by several threads, as in one.
+TEST(HostTensors, LongOnesAreEncodedAsShortOnes) {
+  constexpr std::size_t kElements = 200'001;
+  std::vector<float> values(kElements);
+  for (std::size_t i = 0; i < kElements; ++i) values[i] = static_cast<float>(i) / 3;
+  for (const Dtype dtype : kAllDtypes) {
+    const TensorSpec spec{.name = "x", .dtype = dtype, .shape = {kElements}, .layout = "n"};
+    const std::vector<unsigned char> stored = encoded(spec, values);
+    std::vector<unsigned char> at_once(spec.bytes());
+    encode(dtype, values.data(), kElements, at_once.data());
+    EXPECT_EQ(stored, at_once) << name(dtype);
+    std::vector<float> kept = values;
+    for (float& value : kept) value = round_to(dtype, value);
+    EXPECT_EQ(decoded(spec, stored), kept) << name(dtype);
+  }
+}
+
 TEST(Fill, IsReproducibleAndDependsOnTheSeed) {
   const Case c = make("n2 h16 w16 c64 k64 bias bf16");
   for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
@@ -378,9 +395,7 @@ TEST_F(Device, InputsArriveAndCanBeReplaced) {
     for (std::size_t t = 0; t < 3; ++t) {
       std::vector<unsigned char> stored(c_.tensors[t].bytes());
       backend::copy_out(stored.data(), tensors_->pointers()[t], stored.size());
-      std::vector<float> values(c_.tensors[t].elements());
-      decode(c_.tensors[t].dtype, stored.data(), values.size(), values.data());
-      EXPECT_EQ(values, inputs.values[t]) << c_.tensors[t].name;
+      EXPECT_EQ(decoded(c_.tensors[t], stored), inputs.values[t]) << c_.tensors[t].name;
     }
     EXPECT_EQ(tensors_->damage(), "");
   }
