@@ -74,8 +74,8 @@ Verdict check_patterns(const Version& v, const Case& plain, const std::vector<Pa
   std::vector<std::shared_ptr<const Judged>> judged;
   for (const Pattern pattern : patterns) {
     judged.push_back(ladder::judged(c, pattern, seed));
-    if (const std::string& null = judged.back()->null_answer; !null.empty()) {
-      return {.status = Status::untrusted, .reason = null};
+    if (std::string null = accepted_null_answer(c, pattern, *judged.back()); !null.empty()) {
+      return {.status = Status::untrusted, .reason = std::move(null)};
     }
   }
   DeviceTensors tensors(c, judged.front()->inputs, v.workspace_bytes(c));

@@ -46,9 +46,6 @@ using Judge = References (*)(const Case& c, const HostTensors& inputs);
 struct Judged {
   HostTensors inputs;
   References answers;
-  // Empty, or why this case cannot tell a right answer from a null one (all zeros, the mean, a copy of an input): no
-  // verdict on it can be trusted.
-  std::string null_answer;
 };
 
 // Registered by reference/<layer>_judge.cpp through LADDER_JUDGE.
@@ -108,9 +105,9 @@ double error_bound(const Case& c, const TensorSpec& output, double value, double
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs,
                 const std::vector<bool>& judged = {});
 
-// Empty, or which null answer compare() would take for right in at least half of a telling output's elements, of those
-// that are a sum of any terms.
-std::string accepted_null_answer(const Case& c, Pattern pattern, const HostTensors& inputs, const References& refs);
+// Empty, or which null answer (all zeros, the mean, a copy of an input) compare() would take for right in at least half of
+// a telling output's elements, of those that are a sum of any terms: no verdict on such a case can be trusted.
+std::string accepted_null_answer(const Case& c, Pattern pattern, const Judged& judged);
 
 // A pass stays one only if the error of each output that the opponent makes is at most twice the opponent's on the same
 // inputs, granted on top one rounding of the output and what the version declared (g of compare(), 1 unless it says

@@ -196,8 +196,9 @@ Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<fl
   return verdict;
 }
 
-std::string accepted_null_answer(const Case& c, Pattern pattern, const HostTensors& inputs, const References& refs) {
+std::string accepted_null_answer(const Case& c, Pattern pattern, const Judged& judged) {
   const auto specs = outputs_of(c);
+  const References& refs = judged.answers;
   LADDER_CHECK(refs.size() == specs.size());
   if (std::none_of(refs.begin(), refs.end(), [](const Reference& r) { return r.telling; })) {
     return "every output is a constant or a copy of an input by the formula: this case cannot tell";
@@ -221,8 +222,8 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const HostTenso
     // A single element is its own mean.
     if (count > 1 && accepts([&](std::int64_t) { return constant; })) return complaint("the constant mean");
 
-    for (std::size_t t = 0; t < inputs.values.size(); ++t) {
-      const std::vector<float>& values = inputs.values[t];
+    for (std::size_t t = 0; t < judged.inputs.values.size(); ++t) {
+      const std::vector<float>& values = judged.inputs.values[t];
       if (values.empty()) continue;
       const auto copied = [&](std::int64_t at) { return round_to(specs[i]->dtype, values[at % values.size()]); };
       if (accepts(copied)) return complaint(fmt::format("a copy of {}", c.tensors[t].name));

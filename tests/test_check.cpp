@@ -235,7 +235,7 @@ TEST(NullAnswers, NoNamedCaseAcceptsOne) {
       for (const Dtype dtype : kAllDtypes) {
         for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
           const Case c = make(with_dtype(named.problem, dtype));
-          EXPECT_EQ(judged(c, pattern, 1)->null_answer, "") << c.text;
+          EXPECT_EQ(accepted_null_answer(c, pattern, *judged(c, pattern, 1)), "") << c.text;
         }
       }
     }
@@ -247,7 +247,7 @@ TEST(NullAnswers, AreNamedWhereTheyWouldPass) {
   HostTensors inputs = fill(c, Pattern::normal, 1);
   const std::vector<double> magnitude(12, 1.0);
   const auto accepted = [&](std::vector<double> value) {
-    return accepted_null_answer(c, Pattern::normal, inputs, {{std::move(value), magnitude}});
+    return accepted_null_answer(c, Pattern::normal, {inputs, {{std::move(value), magnitude}}});
   };
   EXPECT_NE(accepted(std::vector<double>(12, 0.0)).find("all zeros would pass as y"), std::string::npos);
   EXPECT_NE(accepted(std::vector<double>(12, 1e-9)).find("all zeros"), std::string::npos) << "far below the bound";
@@ -268,7 +268,7 @@ TEST(NullAnswers, ElementsWithoutTermsDoNotCount) {
   std::vector<double> magnitude(12, 0.0);
   value[2] = magnitude[2] = 1;
   value[7] = magnitude[7] = 2;
-  const auto accepted = [&] { return accepted_null_answer(c, Pattern::normal, inputs, {{value, magnitude}}); };
+  const auto accepted = [&] { return accepted_null_answer(c, Pattern::normal, {inputs, {{value, magnitude}}}); };
   EXPECT_EQ(accepted(), "") << "two elements have terms, and zero is wrong for both";
   value[2] = value[7] = 0;
   EXPECT_NE(accepted().find("all zeros"), std::string::npos);
@@ -462,6 +462,19 @@ TEST(Check, NeedsTheArchitecture) {
   const Verdict v = check(newer, make("n1 h1 w1 c1 k1"), 1);
   EXPECT_EQ(v.status, Status::skip);
   EXPECT_NE(v.reason.find(fmt::format("needs sm_{}", newer.min_arch)), std::string::npos) << v.reason;
+}
+
+// Inputs and answers are kept for all versions of a case, but what would pass is a matter of each version's bound.
+TEST(Check, NullAnswersAreJudgedByTheVersionsOwnBound) {
+  if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+  const Version& plain = find_version(pass_of<conv3x3::Fprop>(), 1);
+  Version loose = plain;
+  loose.error_growth = 1e9;
+  const Case c = make("n1 h3 w3 c4 k4");
+  EXPECT_EQ(check(plain, c, 1).status, Status::pass);
+  EXPECT_EQ(check(loose, c, 1).status, Status::untrusted);
+  EXPECT_EQ(check(loose, c, 2).status, Status::untrusted);
+  EXPECT_EQ(check(plain, c, 2).status, Status::pass);
 }
 
 TEST(Check, AnExceptionOfTheLaunchIsAFailure) {
