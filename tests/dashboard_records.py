@@ -2,7 +2,6 @@
 
 import functools
 import random
-import statistics
 import sys
 import tempfile
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
 import ladder_records  # noqa: E402
+import made_records  # noqa: E402
 from compare.records import compare  # noqa: E402
 from dashboard import library, model, page  # noqa: E402
 
@@ -43,42 +43,27 @@ PROFILE = {
 }
 
 
-def times(seconds, rng, noise=0.003, samples=20, clock=1.98e9):
-    cold = [round(seconds * (1 + rng.gauss(0, noise)), 10) for _ in range(samples)]
-    warm = [round(0.9 * seconds * (1 + rng.gauss(0, noise)), 11) for _ in range(5)]
-    order = sorted(cold)
-
-    def columns(values):
-        return {"seconds": values, "stamp_seconds": values, "wall_seconds": values,
-                "sm_clock_hz": [clock] * len(values)}
-
-    return {
-        "cold_seconds": {"median": statistics.median(cold), "low": order[samples // 4],
-                         "high": order[-1 - samples // 4], "coverage": 0.95},
-        "warm_seconds": statistics.median(warm), "throttled_samples": 0,
-        "cold_samples": columns(cold), "warm_samples": columns(warm),
-    }
+def times(seconds, rng, noise=0.003, samples=20):
+    cold = [seconds * (1 + rng.gauss(0, noise)) for _ in range(samples)]
+    made = made_records.times(cold, warm=[0.9 * seconds * (1 + rng.gauss(0, noise)) for _ in range(5)])
+    order = sorted(made["cold_samples"]["seconds"])
+    made["cold_seconds"].update(low=order[samples // 4], high=order[-1 - samples // 4])
+    return made
 
 
 def result(version, problem, seconds, rng, path="toy/fprop", opponent=20e-6, status="PASS", reason="", **more):
     layer, pass_name = path.split("/")
     timed = status in ("PASS", "UNTRUSTED")
-    against = {"library": None, "reason": "there is none"}
-    if opponent and timed:
-        against = {"library": "cuDNN 9.19.0", "best_plan": "eng1", "heuristic_plan": "eng2", "tried_plans": [],
-                   "workspace_bytes": 0, "verdict": {"status": "PASS", "reason": "", "error": 1e-3,
-                                                   "worst_over_bound": 0.5},
-                   "times": times(opponent, rng), "heuristic_times": None}
-    made = {
-        "layer": layer, "pass": pass_name, "version": version, "idea": IDEAS.get(version, f"idea_{version}"),
-        "problem": problem, "dtype": problem.split()[-1], "flops": 9.6e9, "min_read_bytes": 2.0e7,
-        "min_write_bytes": 1.7e7, "roofline_seconds": 9e-6, "workspace_bytes": 0,
-        "verdict": {"status": status, "reason": reason, "error": 1.2e-3, "worst_over_bound": 0.6, "unwritten": 0},
-        "times": times(seconds, rng) if timed else None, "opponent": against,
-        "command": f"build/cuda/bench_{layer} --version {version} --problem '{problem}'", "digest": "ab12",
-        "seconds_spent": 1.0,
+    against = made_records.opponent(times(opponent, rng) if opponent and timed else None, "cuDNN 9.19.0")
+    against.update(heuristic_plan="eng2", heuristic_times=None)
+    fields = {
+        "layer": layer, "pass": pass_name, "idea": IDEAS.get(version, f"idea_{version}"), "opponent": against,
+        "verdict": made_records.verdict(status, reason, 1.2e-3), "flops": 9.6e9, "min_read_bytes": 2.0e7,
+        "min_write_bytes": 1.7e7, "roofline_seconds": 9e-6, "digest": "ab12", "seconds_spent": 1.0,
+        "command": f"build/cuda/bench_{layer} --version {version} --problem '{problem}'",
     }
-    return {**made, **more}
+    return made_records.result(version, times(seconds, rng) if timed else None, problem, None, status, reason,
+                               **{**fields, **more})
 
 
 def moving(version, problem, rate, rng, size=None, traffic=3.5e12, **more):
@@ -94,19 +79,10 @@ def moving(version, problem, rate, rng, size=None, traffic=3.5e12, **more):
     return {**made, **more}
 
 
-def record(created, commit, results, driver="13.0", dirty=False, kind="gpu", clock=1.98e9):
-    return {
-        "schema": ladder_records.SCHEMA, "created": created, "command": ["bench_toy"], "seed": 1,
-        "environment": {
-            "device": {"kind": kind, "name": "NVIDIA H200", "slug": "h200", "uuid": "GPU-1", "arch": 90, "num_sms": 132,
-                       "l2_bytes": 62914560, "max_sm_clock_hz": clock, "dram_bytes_per_s": 4.8e12, "driver": driver,
-                       "runtime": "13.0"},
-            "host": "vm", "commit": commit, "dirty": dirty, "build": "cuda", "compiler": "nvcc 13.0.88",
-            "flags": "Release -O3",
-        },
-        "calibration": {"spins": [], "empty": {}, "copy_bytes_per_s": 4.1e12, "max_sm_clock_hz": 1.98e9, "failure": ""},
-        "kernels": KERNELS, "results": results,
-    }
+def record(created, commit, results, driver="13.0"):
+    made = made_records.record(results, created, commit, kernels=KERNELS)
+    made["environment"]["device"]["driver"] = driver
+    return made
 
 
 def write(root, name, raw, device="h200"):
@@ -146,9 +122,7 @@ def with_norm(root, **more):
         (ladder / f"v{version:02d}_{idea}.cu").write_text(f"// Idea: the {idea} one.\n// Parent: none.\n")
     results = [moving(version, problem, rate, rng, **more) for version, rate in ((1, 1.025e12), (2, 3.075e12))
                for problem in NORM_BYTES]
-    made = record("2026-02-01T00:00:00Z", "c" * 40, results)
-    made["calibration"]["empty"] = {"seconds": 3e-6}
-    write(root, "2026-02-01_norm.json", made)
+    write(root, "2026-02-01_norm.json", record("2026-02-01T00:00:00Z", "c" * 40, results))
     return root
 
 

@@ -15,13 +15,62 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
-import comparison_fixtures as fixtures  # noqa: E402
 from compare import live, sides, trees  # noqa: E402
 from compare import main as compare_main  # noqa: E402
 from door import device, paths, say  # noqa: E402
 from door.errors import Failure, UsageError  # noqa: E402
 
 PROBLEMS = ["n32 c64 bf16", "n32 c8 bf16"]
+
+# What a side's benchmark does: `behaviour.json` beside the tree says how fast it is and what goes wrong. The noise
+# comes from the number of the call, so a test gives the same every time.
+BENCH = '''#!{python} -SE
+import json, pathlib, random, sys
+sys.path.insert(0, {path!r})
+import made_records
+
+arguments = sys.argv[1:]
+here = pathlib.Path({folder!r})
+behaviour = json.loads((here / "behaviour.json").read_text())
+if "--help" in arguments:
+    print("--check --once" + ("" if behaviour.get("old") else " --unchecked --handicap"))
+    sys.exit(0)
+calls = here / "calls"
+with open(calls, "a") as file:
+    file.write(json.dumps(arguments) + "\\n")
+call = len(calls.read_text().splitlines())
+with open(here.parent / "order", "a") as file:
+    file.write(here.name)
+if call in behaviour.get("dies_at", []):
+    print("bench_toy: out of memory", file=sys.stderr)
+    sys.exit(1)
+value = lambda flag: arguments[arguments.index(flag) + 1] if flag in arguments else None
+checked = "--check" in arguments
+wanted = None if value("--version") == "all" else set(map(int, value("--version").split(",")))
+problems = [arguments[at + 1] for at, word in enumerate(arguments) if word == "--problem"] or behaviour["problems"]
+rng = random.Random(1000 * behaviour["seed"] + call)
+results, failed = [], False
+for version, seconds in behaviour["seconds"].items():
+    if wanted and int(version) not in wanted:
+        continue
+    for problem in problems:
+        scale = rng.gauss(1, behaviour.get("noise", 0.001)) * behaviour.get("factor", {{}}).get(version, 1.0)
+        if call in behaviour.get("slow_at", []):
+            scale *= 1.1
+        samples = [seconds * scale * rng.gauss(1, 0.002) for _ in range(int(value("--samples") or 1))]
+        fails = version in behaviour.get("fails", [])
+        failed |= fails
+        skips = version in behaviour.get("skips", [])
+        status = "SKIP" if skips else ("FAIL" if fails else "PASS") if checked else "UNCHECKED"
+        digest = f"d{{call}}" if version in behaviour.get("unsteady", []) else "d1"
+        reason = "too wide" if skips else "3 elements are wrong" if fails else ""
+        times = None if checked or skips else made_records.times(samples)
+        results.append(made_records.result(int(version), times, problem, None, status, reason, idea="naive",
+                                       digest=digest))
+failure = "a spin is read wrongly" if call in behaviour.get("stopwatch_fails_at", []) else ""
+made_records.write(pathlib.Path(value("--record")), made_records.record(results, calibration={{"failure": failure}}))
+sys.exit(1 if failed and checked else 0)
+'''
 
 
 class Live(unittest.TestCase):
@@ -50,7 +99,7 @@ class Live(unittest.TestCase):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("")
         program = tree / "bench_toy"
-        program.write_text(fixtures.BENCH.format(python=sys.executable, folder=str(tree),
+        program.write_text(BENCH.format(python=sys.executable, folder=str(tree),
                                                  path=str(ROOT / "tests")))
         program.chmod(0o755)
         (tree / "behaviour.json").write_text(json.dumps(

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
-import comparison_fixtures as fixtures  # noqa: E402
 import ladder_records  # noqa: E402
+import made_records  # noqa: E402
 from compare import main as compare_main  # noqa: E402
 from compare import records  # noqa: E402
 from door import paths  # noqa: E402
@@ -26,13 +26,15 @@ OLD, NEW = "a" * 40, "b" * 40
 
 def noisy(seconds, seed=1, clock=1.98e9, noise=0.001):
     rng = random.Random(f"{seconds} {seed}")
-    return fixtures.times([seconds * rng.gauss(1, noise) for _ in range(30)], clock)
+    return made_records.times([seconds * rng.gauss(1, noise) for _ in range(30)], clock)
 
 
-def timed(version, seconds, problem="n32 c64 bf16", candle=30e-6, seed=1, **more):
-    """A result beside an opponent."""
-    opponent = noisy(candle, seed) if candle else None
-    return fixtures.result(version, noisy(seconds, seed), problem, opponent=opponent, **more)
+def timed(version, seconds, problem="n32 c64 bf16", candle=30e-6, seed=1, clock=1.98e9, library="cuDNN 9", plan="eng1",
+          heuristic=None, **more):
+    """A result beside an opponent; None for no candle, no times of the heuristic's plan."""
+    opponent = made_records.opponent(noisy(candle, seed) if candle else None, library, plan)
+    opponent.update(heuristic_plan="eng1", heuristic_times=heuristic)
+    return made_records.result(version, noisy(seconds, seed, clock), problem, opponent=opponent, **more)
 
 
 class Records(unittest.TestCase):
@@ -45,8 +47,8 @@ class Records(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def record(self, name, results, day=1, device="h200", **environment):
-        raw = fixtures.record(results, created=f"2026-01-{day:02d}T00:00:00Z", **environment)
-        return fixtures.write(self.root / "results" / device / name, raw)
+        made = made_records.record(results, created=f"2026-01-{day:02d}T00:00:00Z", **environment)
+        return made_records.write(self.root / "results" / device / name, made)
 
     def two(self, old, new, **environment):
         """Records of two commits."""
@@ -90,8 +92,7 @@ class Verdicts(Records):
         self.assertIn("against the opponent's plan", reason)
 
     def test_a_lower_clock_is_not_a_slow_kernel(self):
-        slow = fixtures.result(1, noisy(21.5e-6, 2, clock=1.98e9 * 20 / 21.5), opponent=noisy(30e-6, 2))
-        self.two([timed(1, 20e-6)], [slow])
+        self.two([timed(1, 20e-6)], [timed(1, 21.5e-6, seed=2, clock=1.98e9 * 20 / 21.5)])
         status, reason = self.only()
         self.assertEqual(status, "AMBIGUOUS")
         self.assertIn("the SM clock fell 7.0 %", reason)
@@ -106,20 +107,20 @@ class Verdicts(Records):
             self.assertIn("--live decides", reason)
 
     def test_the_heuristics_plan_stands_in_where_the_best_plan_differs(self):
-        candle = fixtures.times([40e-6 * random.Random(seed).gauss(1, 0.001) for seed in range(10)])
+        candle = made_records.times([40e-6 * random.Random(seed).gauss(1, 0.001) for seed in range(10)])
         self.two([timed(1, 20e-6, plan="eng7", heuristic=candle)],
                  [timed(1, 22e-6, seed=2, plan="eng9", heuristic=candle)])
         self.assertEqual(self.only()[0], "SLOW")
 
     def test_too_few_samples(self):
-        few = fixtures.result(1, fixtures.times([20e-6] * 8), opponent=fixtures.times([30e-6] * 8))
+        few = made_records.result(1, [20e-6] * 8, against=[30e-6] * 8)
         self.two([timed(1, 20e-6)], [few])
         self.assertIn("too few repetitions: 8", self.only()[1])
 
     def test_missing_and_untrusted_have_reasons(self):
         self.two([timed(1, 20e-6), timed(2, 20e-6), timed(3, 20e-6), timed(4, 20e-6)],
-                 [fixtures.result(2, None, status="SKIP", reason="c is odd"),
-                  fixtures.result(3, None, status="FAIL", reason="5 elements are wrong"),
+                 [made_records.result(2, None, status="SKIP", reason="c is odd"),
+                  made_records.result(3, None, status="FAIL", reason="5 elements are wrong"),
                   timed(4, 20e-6, status="UNTRUSTED", reason="faster than light"), timed(5, 20e-6)])
         verdicts = {version: verdict for (version, _), verdict in self.verdicts().items()}
         self.assertEqual(verdicts, {
@@ -129,7 +130,7 @@ class Verdicts(Records):
         })
 
     def test_what_neither_side_timed_is_not_compared(self):
-        skip = fixtures.result(2, None, status="SKIP", reason="c is odd")
+        skip = made_records.result(2, None, status="SKIP", reason="c is odd")
         self.two([timed(1, 20e-6), skip], [timed(1, 20e-6, seed=2), skip])
         self.assertEqual(list(self.verdicts()), [(1, "n32 c64 bf16")])
 
