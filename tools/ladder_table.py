@@ -201,57 +201,44 @@ def _absent(rows):
     return [f"\nMissing: {reason}." for reason in sorted({row.opponent_reason for row in rows if row.opponent_reason})]
 
 
-def _memory_shapes(rows, shapes):
-    """As shape_table(), with the opponents apart, and the rate of the fastest version."""
+def shape_table(rows, shapes, _):
+    """For each dtype: a line a shape, microseconds of every version, the opponent's, and the best ratio."""
+    memory_bound = all(row.memory_bound for row in rows)
+    heads, cells_of = (_MEMORY_HEADS, _memory_cells) if memory_bound else (["opponent"], _opponent_cell)
     lines = []
     for dtype in _dtypes(rows):
         of_dtype = [row for row in rows if row.dtype == dtype]
         versions = sorted({row.version for row in of_dtype})
+        columns = [*(f"v{version:02d}" for version in versions), *heads, "best x"]
         lines += [f"**{dtype}** on {rows[0].device_name}, cold-cache median in us", "",
-                  "| shape | problem | " + " | ".join(f"v{version:02d}" for version in versions)
-                  + " | best GB/s | of a copy | moving alone | " + " | ".join(_PLANS) + " | best x |",
-                  "| --- | --- |" + " ---: |" * (len(versions) + len(_PLANS) + 4)]
+                  "| shape | problem | " + " | ".join(columns) + " |", "| --- | --- |" + " ---: |" * len(columns)]
         for problem, label in shapes.items():
             here = {row.version: row for row in of_dtype if without_dtype(row) == problem}
             if not here:
                 continue
             timed = [row for row in here.values() if row.status == "PASS" and row.cold > 0]
-            fastest = min(timed, key=lambda row: row.cold, default=None)
-            rate, share, moved = _traffic([(fastest, fastest.cold)]) if fastest else ("-", "-", "-")
-            plans = [next((_us(_of_kind(row, kind)) for row in here.values() if _of_kind(row, kind) > 0), "-")
-                     for kind in _PLANS]
             ratios = [row.opponent_cold / row.cold for row in timed if row.opponent_cold > 0]
-            cells = [*(_cell(here.get(version)) for version in versions), rate, share, moved, *plans,
+            cells = [*(_cell(here.get(version)) for version in versions), *cells_of(here.values(), timed),
                      f"{max(ratios):.2f}" if ratios else "-"]
             lines.append(f"| {label} | `{problem}` | " + " | ".join(cells) + " |")
         lines.append("")
-    return "\n".join([*lines, *_absent(rows)]).rstrip("\n") + "\n\n"
+    lines += _absent(rows) if memory_bound else []
+    return "\n".join(lines).rstrip("\n") + "\n\n"
 
 
-def shape_table(rows, shapes, _):
-    """For each dtype: a line a shape, microseconds of every version, the opponent's, and the best ratio."""
-    if all(row.memory_bound for row in rows):
-        return _memory_shapes(rows, shapes)
-    lines = []
-    for dtype in _dtypes(rows):
-        of_dtype = [row for row in rows if row.dtype == dtype]
-        versions = sorted({row.version for row in of_dtype})
-        lines += [f"**{dtype}** on {rows[0].device_name}, cold-cache median in us", "",
-                  "| shape | problem | " + " | ".join(f"v{version:02d}" for version in versions)
-                  + " | opponent | best x |",
-                  "| --- | --- |" + " ---: |" * (len(versions) + 2)]
-        for problem, label in shapes.items():
-            here = {row.version: row for row in of_dtype if without_dtype(row) == problem}
-            if not here:
-                continue
-            cells = [_cell(here.get(version)) for version in versions]
-            opponent = next((row.opponent_cold for row in here.values() if row.opponent_cold > 0), math.nan)
-            ratios = [row.opponent_cold / row.cold for row in here.values() if row.status == "PASS" and
-                      row.cold > 0 and row.opponent_cold > 0]
-            lines.append(f"| {label} | `{problem}` | " + " | ".join(cells)
-                         + f" | {_us(opponent) if opponent > 0 else '-'} | {f'{max(ratios):.2f}' if ratios else '-'} |")
-        lines.append("")
-    return "\n".join(lines) + "\n"
+def _opponent_cell(here, _):
+    return [next((_us(row.opponent_cold) for row in here if row.opponent_cold > 0), "-")]
+
+
+_MEMORY_HEADS = ["best GB/s", "of a copy", "moving alone", *_PLANS]
+
+
+def _memory_cells(here, timed):
+    """The rate of the fastest version, and the opponents apart."""
+    fastest = min(timed, key=lambda row: row.cold, default=None)
+    traffic = _traffic([(fastest, fastest.cold)]) if fastest else ("-", "-", "-")
+    return [*traffic, *(next((_us(_of_kind(row, kind)) for row in here if _of_kind(row, kind) > 0), "-")
+                        for kind in _PLANS)]
 
 
 def _cell(row):
