@@ -100,7 +100,7 @@ double error_bound(const Case& c, const TensorSpec& output, double value, double
 // probabilistic error bound of a sum in fp32 (Higham and Mary 2019, theorem 2.4, lambda = 4), doubled because tensor cores
 // truncate where IEEE addition rounds. For Pattern::integer the outputs must equal the judge's value rounded once to the
 // output's dtype, unless the pass has no exact answers. A version that is not exact is held to the bound there too, with
-// no magnitude below the mean of the tensor's magnitudes other than zero.
+// the tensor's largest magnitude for every element.
 // `judged` says of each output whether it is looked at; empty: all are.
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs,
                 const std::vector<bool>& judged = {});
