@@ -9,6 +9,7 @@
 #include "core/backend.h"
 #include "dev/conv3x3/ffma_tile.h"
 #include "dev/conv3x3/implicit_gemm.h"
+#include "dev/ptx/opaque.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -80,9 +81,8 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
 
   // y = bias + sum, or y += sum.
   auto add_to_y = [&](bool first) {
-    // NOTE: as an unknown number, or the compiler holds all addresses below in registers from the start.
-    int m_first = m0;
-    asm volatile("" : "+r"(m_first));
+    // NOTE: opaque, or the compiler holds all addresses below in registers from the start.
+    const int m_first = ptx::opaque(m0);
 #pragma unroll
     for (int i = 0; i < kThreadM; ++i) {
       const int m = m_first + Tile::row(i);
