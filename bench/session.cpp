@@ -22,10 +22,6 @@ constexpr int kWarmSamples = 7;
 constexpr int kWarmLaunches = 20;
 constexpr double kMostWarmSeconds = 20e-3;
 
-// Samples of one plan while the opponent looks for its best; a plan that is hopelessly slow gets one.
-constexpr int kPlanSamples = 5;
-constexpr double kSlowPlanSeconds = 10e-3;
-
 // The heuristic's plan is sampled every so many rounds: its figure is for orientation.
 constexpr int kHeuristicEvery = 3;
 
@@ -184,11 +180,7 @@ Session::Rival& Session::rival_for(const Case& c) {
       return 1.0;  // nothing is ranked in a session that is not timed
     }
     timer_->run(work);
-    std::vector<double> seconds = {timer_->cold(work).seconds};
-    while (seconds.size() < kPlanSamples && seconds.front() < kSlowPlanSeconds) {
-      seconds.push_back(timer_->cold(work).seconds);
-    }
-    return median(seconds);
+    return typical_seconds([&] { return timer_->cold(work).seconds; });
   };
   rival_ = std::make_unique<Rival>(
       c, options_.seed, timer_ || options_.search == Search::none ? options_.search : Search::heuristic, measure);

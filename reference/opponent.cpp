@@ -54,6 +54,16 @@ class MergedOpponent final : public Opponent {
 
 }  // namespace
 
+double typical_seconds(const std::function<double()>& sample) {
+  constexpr std::size_t kSamples = 5;
+  constexpr double kSlowSeconds = 10e-3;
+  std::vector<double> seconds = {sample()};
+  while (seconds.size() < kSamples && seconds.front() < kSlowSeconds) seconds.push_back(sample());
+  const auto middle = seconds.begin() + std::ssize(seconds) / 2;
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
 double Opponent::sample(Choice) { throw Failure(library() + " has no stopwatch of its own"); }
 
 bool register_opponent(const Pass& pass, Library library, OpponentFactory factory) {

@@ -21,6 +21,9 @@ struct Plan {
 // Seconds one call of `work` takes on the device, cold; how plans are ranked.
 using Measure = std::function<double(const std::function<void(Stream)>& work)>;
 
+// The median of a few of a plan's samples, in seconds; a plan that is hopelessly slow is sampled once.
+double typical_seconds(const std::function<double()>& sample);
+
 // How far to look for the library's best plan.
 enum class Search {
   all,        // every engine, and every configuration that the heuristics know

@@ -33,10 +33,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kLongestAnswerBytes = std::size_t{1} << 20;
 constexpr int kMostLosses = 3;
 
-// As many as the session takes of a plan on its own stream.
-constexpr int kPlanSamples = 5;
-constexpr double kSlowPlanSeconds = 10e-3;
-
 // As much of a worker's words as a reason may hold.
 std::string said(std::string_view text) {
   constexpr std::size_t kMost = 300;
@@ -351,11 +347,7 @@ class WorkerOpponent final : public Opponent {
   void rank(std::size_t i) {
     if (!tried_[i].reason.empty()) return;
     try {
-      std::vector<double> seconds = {sample(i)};
-      while (seconds.size() < kPlanSamples && seconds.front() < kSlowPlanSeconds) seconds.push_back(sample(i));
-      std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
-                       seconds.end());
-      tried_[i].seconds = seconds[seconds.size() / 2];
+      tried_[i].seconds = typical_seconds([&] { return sample(i); });
     } catch (const Failure& error) {
       if (!worker_->running()) throw;
       tried_[i].reason = error.what();

@@ -200,6 +200,21 @@ TEST_F(WorkerTest, OneThatDoesNotStartIsTriedOnce) {
   EXPECT_EQ(fs::file_size(count), std::string("started\n").size());
 }
 
+TEST(TypicalSeconds, AreTheMedianOfAFewAndOfOneWhereItIsSlow) {
+  std::vector<double> left;
+  const auto next = [&] {
+    const double seconds = left.back();
+    left.pop_back();
+    return seconds;
+  };
+  left = {9, 1e-6, 7e-6, 2e-6, 3e-6, 4e-6};
+  EXPECT_EQ(typical_seconds(next), 3e-6);
+  EXPECT_EQ(left, std::vector<double>{9});
+  left = {1e-6, 1e-2};
+  EXPECT_EQ(typical_seconds(next), 1e-2);
+  EXPECT_EQ(left, std::vector<double>{1e-6});
+}
+
 // An opponent with two plans on our stream.
 class Stand : public Opponent {
  public:
