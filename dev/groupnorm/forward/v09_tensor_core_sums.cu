@@ -387,16 +387,18 @@ float cut_of(const Problem& p) {
 }
 
 // Whole warps and whole rows, 8 of these if their places are spread; 0 if that is too many. What a thread does but once
-// is worth a few vectors; several warps overlap each other's latencies.
-int threads_of(const Plan& plan) {
+// is worth a few vectors; but an SM whose blocks are few needs warps enough to overlap each other's latencies.
+int threads_of(const Problem& p, const Plan& plan) {
   constexpr int kGoodVectors = 16;  // of a thread
   constexpr int kLeastVectors = 2;
-  constexpr int kGoodThreads = 128;
+  constexpr int kGoodThreads = 512;  // of an SM
+  constexpr int kLeastThreads = 128;
   const int step = std::lcm(plan.spread < 3 ? 8 * plan.row : plan.row, 32);
   if (step > kMostThreads) return 0;
+  const int blocks_of_sm = ceil_div(p.n * (p.c / plan.channels) * plan.cluster(), backend::device().num_sms);
   const int vectors = plan.pixels * plan.row;
-  const int wanted = std::min({std::max(vectors / kGoodVectors, kGoodThreads), vectors / kLeastVectors, kMostThreads});
-  return std::max(wanted / step * step, step);
+  const int good = std::max({vectors / kGoodVectors, kGoodThreads / blocks_of_sm, kLeastThreads});
+  return std::max(std::min({good, vectors / kLeastVectors, kMostThreads}) / step * step, step);
 }
 
 // The slab of least rows that are 64 bytes wide, two sectors of every pixel; narrower ones only where those do not fit. A
@@ -419,7 +421,7 @@ Plan plan_of(const Problem& p) {
       plan.tiles = ceil_div(plan.pixels, kTile);
       if (bytes() <= kGoodBytes || plan.log_cluster == kMostLogCluster) break;
     }
-    plan.threads = threads_of(plan);
+    plan.threads = threads_of(p, plan);
     if (plan.threads == 0 || bytes() > kMostBytes) continue;
     const int warps = plan.threads / 32;
     plan.parts = std::min(warps / std::gcd(warps, plan.row), plan.tiles);
