@@ -1,5 +1,4 @@
 // cuDNN's 3x3 convolution with padding 1 and stride 1: forward with the bias added in the same graph, and both gradients.
-#include "core/backend.h"
 #include "core/error.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "reference/opponent_cudnn.h"
@@ -11,12 +10,6 @@ namespace fe = cudnn_frontend;
 
 enum Uid : std::int64_t { kFirst = 1, kSecond, kBias, kOutput };  // the two factors, fprop's bias, the result
 
-// Strides of an (outer, channels, rows, columns) tensor, which is the order cuDNN gives dimensions in.
-std::vector<std::int64_t> strides(std::int64_t c, std::int64_t h, std::int64_t w, bool channels_last) {
-  if (channels_last) return {h * w * c, 1, w * c, c};
-  return {c * h * w, h * w, w, 1};
-}
-
 // One tensor as cuDNN sees it, and as ours lies in memory.
 struct Shape {
   const char* name;
@@ -26,7 +19,9 @@ struct Shape {
   std::int64_t columns;
 
   std::vector<std::int64_t> dim() const { return {outer, channels, rows, columns}; }
-  std::vector<std::int64_t> stride(bool channels_last) const { return strides(channels, rows, columns, channels_last); }
+  std::vector<std::int64_t> stride(bool channels_last) const {
+    return cudnn_strides(channels, rows, columns, channels_last);
+  }
   std::int64_t elements() const { return outer * channels * rows * columns; }
 };
 
@@ -68,10 +63,8 @@ Tensor operate(fe::graph::Graph& graph, Operation operation, const Tensor& first
 
 CudnnGraph make_graph(const Posed& posed, bool channels_last) {
   const Problem& p = posed.p;
-  auto graph = std::make_shared<fe::graph::Graph>();
-  graph->set_io_data_type(cudnn_type(p.dtype))
-      .set_intermediate_data_type(fe::DataType_t::FLOAT)
-      .set_compute_data_type(fe::DataType_t::FLOAT);
+  CudnnGraph made = cudnn_graph(p.dtype, channels_last);
+  const auto& graph = made.graph;
   const auto input = [&](const Shape& shape, Uid uid) {
     return graph->tensor(fe::graph::Tensor_attributes()
                              .set_name(shape.name)
@@ -94,49 +87,22 @@ CudnnGraph make_graph(const Posed& posed, bool channels_last) {
     y->set_dim(posed.output.dim()).set_stride(posed.output.stride(channels_last));
   }
   y->set_output(true).set_uid(kOutput).set_data_type(cudnn_type(p.dtype));
-  return {.layout = channels_last ? "nhwc" : "nchw", .graph = graph};
-}
-
-// [n, pixels, channels] to [n, channels, pixels]; with the last two sizes exchanged, the way back.
-std::vector<float> transposed(const std::vector<float>& in, std::int64_t n, std::int64_t rows, std::int64_t columns) {
-  std::vector<float> out(in.size());
-  for (std::int64_t i = 0; i < n; ++i) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t c = 0; c < columns; ++c) {
-        out[static_cast<std::size_t>((i * columns + c) * rows + r)] =
-            in[static_cast<std::size_t>((i * rows + r) * columns + c)];
-      }
-    }
-  }
-  return out;
-}
-
-std::vector<float> read_floats(const void* device_pointer, std::int64_t count) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  backend::copy_out(values.data(), device_pointer, values.size() * sizeof(float));
-  return values;
-}
-
-std::shared_ptr<void> transposed_copy(const void* device_pointer, const Shape& shape) {
-  const std::vector<float> values = transposed(read_floats(device_pointer, shape.elements()), shape.outer,
-                                               shape.rows * shape.columns, shape.channels);
-  std::shared_ptr<void> copy = device_buffer(values.size() * sizeof(float));
-  backend::copy_in(copy.get(), values.data(), values.size() * sizeof(float));
-  return copy;
+  return made;
 }
 
 // The graph on NCHW copies of the inputs, made here and never timed; the output is brought back to NHWC by finish().
 CudnnGraph make_nchw_graph(const Posed& posed) {
   CudnnGraph g = make_graph(posed, false);
-  std::shared_ptr<void> first = transposed_copy(posed.first_memory, posed.first);
-  std::shared_ptr<void> second = transposed_copy(posed.second_memory, posed.second);
+  const auto copy = [](const void* memory, const Shape& shape) {
+    return transposed_copy(memory, shape.outer, shape.rows * shape.columns, shape.channels, sizeof(float));
+  };
+  std::shared_ptr<void> first = copy(posed.first_memory, posed.first);
+  std::shared_ptr<void> second = copy(posed.second_memory, posed.second);
   std::shared_ptr<void> output = device_buffer(static_cast<std::size_t>(posed.output.elements()) * sizeof(float));
   g.pointers = {{kFirst, first.get()}, {kSecond, second.get()}, {kOutput, output.get()}};
   g.owned = {first, second, output};
   g.finish = [shape = posed.output, from = output.get(), to = posed.output_memory] {
-    const std::vector<float> values =
-        transposed(read_floats(from, shape.elements()), shape.outer, shape.channels, shape.rows * shape.columns);
-    backend::copy_in(to, values.data(), values.size() * sizeof(float));
+    transpose(to, from, shape.outer, shape.channels, shape.rows * shape.columns, sizeof(float));
   };
   return g;
 }

@@ -23,10 +23,7 @@ struct Instance {
   bool channels_last;
 
   std::vector<std::int64_t> dim() const { return {n, channels, rows, columns}; }
-  std::vector<std::int64_t> stride() const {
-    if (channels_last) return {channels * rows * columns, 1, columns * channels, channels};
-    return {channels * rows * columns, rows * columns, columns, 1};
-  }
+  std::vector<std::int64_t> stride() const { return cudnn_strides(channels, rows, columns, channels_last); }
 };
 
 void require_supported(const Problem& p) {
@@ -49,13 +46,8 @@ std::shared_ptr<void> filled(std::int64_t count, float value) {
 // What the graphs of both passes are made of.
 class Maker {
  public:
-  Maker(const Problem& p, bool channels_last) : p_(p), at_(instance(p, channels_last)) {
-    out_.layout = channels_last ? "nhwc" : "nchw";
-    out_.graph = std::make_shared<fe::graph::Graph>();
-    out_.graph->set_io_data_type(cudnn_type(p.dtype))
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
-  }
+  Maker(const Problem& p, bool channels_last)
+      : p_(p), at_(instance(p, channels_last)), out_(cudnn_graph(p.dtype, channels_last)) {}
 
   Tensor image(const char* name, Uid uid, const void* memory) {
     out_.pointers[uid] = at_.channels_last ? const_cast<void*>(memory) : nchw_copy(memory);
@@ -81,14 +73,10 @@ class Maker {
       out_.pointers[kImage] = memory;
       return;
     }
-    const std::size_t bytes = static_cast<std::size_t>(p_.elements()) * element_bytes();
-    out_.owned.push_back(device_buffer(bytes));
+    out_.owned.push_back(device_buffer(static_cast<std::size_t>(p_.elements()) * size_of(p_.dtype)));
     out_.pointers[kImage] = out_.owned.back().get();
-    out_.finish = [size = element_bytes(), p = p_, from = out_.owned.back().get(), to = memory, bytes] {
-      std::vector<char> stored(bytes);
-      backend::copy_out(stored.data(), from, bytes);
-      stored = transposed(stored, p.n, p.c, p.pixels(), size);
-      backend::copy_in(to, stored.data(), bytes);
+    out_.finish = [p = p_, from = out_.owned.back().get(), to = memory] {
+      transpose(to, from, p.n, p.c, p.pixels(), size_of(p.dtype));
     };
   }
   // `memory` is null for what nobody asked for.
@@ -102,31 +90,8 @@ class Maker {
   CudnnGraph take() { return std::move(out_); }
 
  private:
-  std::size_t element_bytes() const { return p_.dtype == Dtype::f32 ? 4 : 2; }
-
-  // [n, rows, columns] to [n, columns, rows].
-  static std::vector<char> transposed(const std::vector<char>& in, std::int64_t n, std::int64_t rows,
-                                      std::int64_t columns, std::size_t size) {
-    std::vector<char> out(in.size());
-    for (std::int64_t i = 0; i < n; ++i) {
-      for (std::int64_t r = 0; r < rows; ++r) {
-        for (std::int64_t c = 0; c < columns; ++c) {
-          const std::int64_t from = (i * rows + r) * columns + c;
-          const std::int64_t to = (i * columns + c) * rows + r;
-          std::copy_n(in.data() + from * static_cast<std::int64_t>(size), size,
-                      out.data() + to * static_cast<std::int64_t>(size));
-        }
-      }
-    }
-    return out;
-  }
-
   void* nchw_copy(const void* memory) {
-    std::vector<char> stored(static_cast<std::size_t>(p_.elements()) * element_bytes());
-    backend::copy_out(stored.data(), memory, stored.size());
-    stored = transposed(stored, p_.n, p_.pixels(), p_.c, element_bytes());
-    out_.owned.push_back(device_buffer(stored.size()));
-    backend::copy_in(out_.owned.back().get(), stored.data(), stored.size());
+    out_.owned.push_back(transposed_copy(memory, p_.n, p_.pixels(), p_.c, size_of(p_.dtype)));
     return out_.owned.back().get();
   }
 

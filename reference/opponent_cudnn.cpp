@@ -238,6 +238,44 @@ std::shared_ptr<void> device_buffer(std::size_t bytes) {
   return buffer;
 }
 
+void transpose(void* to, const void* from, std::int64_t outer, std::int64_t rows, std::int64_t columns,
+               std::size_t element_bytes) {
+  std::vector<char> in(static_cast<std::size_t>(outer * rows * columns) * element_bytes);
+  std::vector<char> out(in.size());
+  backend::copy_out(in.data(), from, in.size());
+  const char* next = in.data();
+  for (std::int64_t i = 0; i < outer; ++i) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c, next += element_bytes) {
+        const auto place = static_cast<std::size_t>((i * columns + c) * rows + r);
+        std::copy_n(next, element_bytes, out.data() + place * element_bytes);
+      }
+    }
+  }
+  backend::copy_in(to, out.data(), out.size());
+}
+
+std::shared_ptr<void> transposed_copy(const void* from, std::int64_t outer, std::int64_t rows, std::int64_t columns,
+                                      std::size_t element_bytes) {
+  std::shared_ptr<void> copy = device_buffer(static_cast<std::size_t>(outer * rows * columns) * element_bytes);
+  transpose(copy.get(), from, outer, rows, columns, element_bytes);
+  return copy;
+}
+
+std::vector<std::int64_t> cudnn_strides(std::int64_t channels, std::int64_t rows, std::int64_t columns,
+                                        bool channels_last) {
+  if (channels_last) return {rows * columns * channels, 1, columns * channels, channels};
+  return {channels * rows * columns, rows * columns, columns, 1};
+}
+
+CudnnGraph cudnn_graph(Dtype dtype, bool channels_last) {
+  CudnnGraph g{.layout = channels_last ? "nhwc" : "nchw", .graph = std::make_shared<fe::graph::Graph>()};
+  g.graph->set_io_data_type(cudnn_type(dtype))
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  return g;
+}
+
 fe::DataType_t cudnn_type(Dtype dtype) {
   switch (dtype) {
     case Dtype::bf16:

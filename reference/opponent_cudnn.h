@@ -29,6 +29,20 @@ struct CudnnGraph {
 // Device memory that frees itself, filled with NaN bytes.
 std::shared_ptr<void> device_buffer(std::size_t bytes);
 
+// `outer` matrices of rows x columns elements in device memory, each transposed: images with the channels last, of pixels x
+// channels, as cuDNN's NCHW, or back. By way of the host: never timed.
+void transpose(void* to, const void* from, std::int64_t outer, std::int64_t rows, std::int64_t columns,
+               std::size_t element_bytes);
+std::shared_ptr<void> transposed_copy(const void* from, std::int64_t outer, std::int64_t rows, std::int64_t columns,
+                                      std::size_t element_bytes);
+
+// Strides of an (outer, channels, rows, columns) tensor, which is the order cuDNN gives dimensions in.
+std::vector<std::int64_t> cudnn_strides(std::int64_t channels, std::int64_t rows, std::int64_t columns,
+                                        bool channels_last);
+
+// A graph without operations, whose tensors are in `dtype` and intermediates in fp32.
+CudnnGraph cudnn_graph(Dtype dtype, bool channels_last);
+
 // How cuDNN stores `dtype`. tf32 is stored as fp32; whether an engine may round to it is the search's business.
 cudnn_frontend::DataType_t cudnn_type(Dtype dtype);
 
