@@ -11,11 +11,11 @@ namespace ladder::groupnorm {
 template <class T>
 inline constexpr int kVector = 16 / static_cast<int>(sizeof(T));
 
-template <class T>
-__device__ __forceinline__ void unpack(const uint4& bits, float (&values)[kVector<T>]) {
-  const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+// Of words of a tensor, or to them: a word is one element or two.
+template <class T, int kWords>
+__device__ __forceinline__ void unpack(const unsigned (&words)[kWords], float (&values)[kWords * 4 / sizeof(T)]) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kWords; ++i) {
     if constexpr (std::is_same_v<T, float>) {
       values[i] = __uint_as_float(words[i]);
     } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {  // a bf16 is the upper half of an fp32
@@ -29,11 +29,10 @@ __device__ __forceinline__ void unpack(const uint4& bits, float (&values)[kVecto
 }
 
 // Rounds to nearest even.
-template <class T>
-__device__ __forceinline__ uint4 pack(const float (&values)[kVector<T>]) {
-  unsigned words[4];
+template <class T, int kWords>
+__device__ __forceinline__ void pack(const float (&values)[kWords * 4 / sizeof(T)], unsigned (&words)[kWords]) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kWords; ++i) {
     if constexpr (std::is_same_v<T, float>) {
       words[i] = __float_as_uint(values[i]);
     } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -44,7 +43,44 @@ __device__ __forceinline__ uint4 pack(const float (&values)[kVector<T>]) {
       words[i] = __half_as_ushort(pair.x) | static_cast<unsigned>(__half_as_ushort(pair.y)) << 16;
     }
   }
+}
+
+template <class T>
+__device__ __forceinline__ void unpack(const uint4& bits, float (&values)[kVector<T>]) {
+  const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+  unpack<T, 4>(words, values);
+}
+
+template <class T>
+__device__ __forceinline__ uint4 pack(const float (&values)[kVector<T>]) {
+  unsigned words[4];
+  pack<T, 4>(values, words);
   return {words[0], words[1], words[2], words[3]};
+}
+
+// Four elements of T, half a vector or a whole one.
+template <class T>
+using Quad = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
+
+template <class T>
+__device__ __forceinline__ void unpack_quad(const Quad<T>& bits, float (&values)[4]) {
+  if constexpr (sizeof(T) == 4) {
+    unpack<T>(bits, values);
+  } else {
+    const unsigned words[2] = {bits.x, bits.y};
+    unpack<T, 2>(words, values);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ Quad<T> pack_quad(const float (&values)[4]) {
+  if constexpr (sizeof(T) == 4) {
+    return pack<T>(values);
+  } else {
+    unsigned words[2];
+    pack<T, 2>(values, words);
+    return {words[0], words[1]};
+  }
 }
 
 // Whether every pixel begins at a multiple of sixteen bytes.
