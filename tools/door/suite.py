@@ -16,8 +16,12 @@ from .errors import Failure
 _SHARDS = {"test_versions": 8}
 
 # Under ThreadSanitizer, which is slow, only what is about threads: the emulator's machinery, the planted faults, and a
-# problem or two of every version.
-_TSAN_FILTERS = {"test_simt": "*", "test_faults": "*", "test_versions": "*.ci_batch:*.edge_rgb_in_bias"}
+# problem or two of every version, one of which clusters of blocks share.
+_TSAN_FILTERS = {
+    "test_simt": "*",
+    "test_faults": "*",
+    "test_versions": "*.ci_batch:*.edge_rgb_in_bias:*.edge_shared_4",
+}
 
 
 @dataclass
