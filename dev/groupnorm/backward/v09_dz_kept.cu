@@ -121,7 +121,7 @@ __device__ __forceinline__ void sum_rows(const Plan& plan, const Sums& smem, int
     for (int distance = 2; distance >= plan.quads; distance /= 2) {
       values[0] += __shfl_xor_sync(~0u, values[0], distance);
     }
-    part[lane / 4 % 2] = values[0];
+    if (lane % 4 < plan.quads) part[lane / 4 % 2] = values[0];
     return;
   }
   // A lane adds what lanes behind it have, those of its own column, as far as there are any.
