@@ -5,6 +5,7 @@
 
 #include "core/device.h"
 #include "dev/groupnorm/groupnorm.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::groupnorm {
 
@@ -43,18 +44,22 @@ __device__ __forceinline__ void sum_parameters(const float2* sums, int rows, int
   dgamma[channel] = sum.y;
 }
 
-// Static, for nvcc knows no inline kernels, and so is what launches it.
-static __global__ void __launch_bounds__(kParameterThreads)
+// kOverlaps: launched while the kernel that makes the rows still runs; see LaunchConfig::overlaps_previous.
+template <bool kOverlaps>
+__global__ void __launch_bounds__(kParameterThreads)
     groupnorm_backward_parameters_kernel(const float2* sums, int rows, int c, float* dgamma, float* dbeta) {
+  if constexpr (kOverlaps) ptx::grid_dependency_wait();
   sum_parameters(sums, rows, c, blockIdx.x, dgamma, dbeta);
 }
 
-static inline void launch_parameters(const Problem& p, const float2* sums, int rows, const Backward::Tensors& t,
-                                     Stream stream) {
+template <bool kOverlaps = false>
+void launch_parameters(const Problem& p, const float2* sums, int rows, const Backward::Tensors& t, Stream stream) {
   if (!p.affine) return;
-  ladder::launch(groupnorm_backward_parameters_kernel,
-                 {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads}, stream, sums, rows,
-                 p.c, t.dgamma, t.dbeta);
+  ladder::launch(groupnorm_backward_parameters_kernel<kOverlaps>,
+                 {.grid = static_cast<unsigned>(parameter_blocks(p.c)),
+                  .block = kParameterThreads,
+                  .overlaps_previous = kOverlaps},
+                 stream, sums, rows, p.c, t.dgamma, t.dbeta);
 }
 
 }  // namespace ladder::groupnorm

@@ -21,12 +21,6 @@ __global__ void __launch_bounds__(kSmemThreads, kSmemBlocksPerSm)
   backward_in_smem<T, Act, kCluster>(p, t, slab, rows, [] { ptx::grid_dependency_launch(); });
 }
 
-__global__ void __launch_bounds__(kParameterThreads)
-    groupnorm_backward_v08_parameters_kernel(const float2* rows, int images, int c, float* dgamma, float* dbeta) {
-  ptx::grid_dependency_wait();
-  sum_parameters(rows, images, c, blockIdx.x, dgamma, dbeta);
-}
-
 template <class T>
 Slab plan(const Problem& p) {
   const Slab alone = plan_smem<T>(p, 1);
@@ -61,11 +55,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
                     .cluster = static_cast<unsigned>(slab.cluster)},
                    stream, p, t, slab, rows);
   });
-  if (!p.affine) return;
-  ladder::launch(
-      groupnorm_backward_v08_parameters_kernel,
-      {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads, .overlaps_previous = true},
-      stream, rows, p.n, p.c, t.dgamma, t.dbeta);
+  launch_parameters<true>(p, rows, p.n, t, stream);
 }
 
 }  // namespace

@@ -324,12 +324,6 @@ __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
   if (pixel < end) write(0);
 }
 
-__global__ void __launch_bounds__(kParameterThreads)
-    groupnorm_backward_v09_parameters_kernel(const float2* all_sums, int images, int c, float* dgamma, float* dbeta) {
-  ptx::grid_dependency_wait();
-  sum_parameters(all_sums, images, c, blockIdx.x, dgamma, dbeta);
-}
-
 template <class T>
 int smem_bytes(const Plan& plan) {
   return SlabLayout<T>::bytes(plan) + Sums::bytes(plan);
@@ -449,11 +443,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
                     .cluster = static_cast<unsigned>(plan.cluster())},
                    stream, p, t, plan, all_sums);
   });
-  if (!p.affine) return;
-  ladder::launch(
-      groupnorm_backward_v09_parameters_kernel,
-      {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads, .overlaps_previous = true},
-      stream, all_sums, p.n, p.c, t.dgamma, t.dbeta);
+  launch_parameters<true>(p, all_sums, p.n, t, stream);
 }
 
 }  // namespace
