@@ -2,9 +2,10 @@
 //         and a row of ones has their sums. About zero, where that is exact enough; else about a pivot, as before.
 // Parent: v08.
 // Why:    v08 spends 28 issue slots an element where 17 are the formula's. A load and two products of a warp here add up
-//         256 elements; coefficients are made once a channel instead of once a thread, divisions on the host; and SiLU is
-//         five instructions with z's scale instead of six. Limiter: two of these are the special function unit's.
-// Needs:  whole vectors in a pixel and in some number of groups; a slab of 8 x 64 KB at most; sm_90's clusters. Slower
+//         256 elements; coefficients are made once a channel instead of once a thread, divisions on the host; and two
+//         SiLU of 16-bit types share a reciprocal. Rows of a slab are 128 bytes where they can be, and the chunks of an
+//         image run side by side. Limiter: all loads come before all stores, which leaves memory idle in between.
+// Needs:  whole vectors in a pixel and in some number of groups; a slab of 8 x 100 KB at most; sm_90's clusters. Slower
 //         where a group's mean lies several deviations from zero; fp32 has no products, only the rest.
 
 #include <algorithm>
@@ -43,7 +44,6 @@ struct Plan {
   int tiles = 0;          // of a block; what lies beyond its pixels is zero
   int threads = 0;        // whole rows, and 8 of them or a multiple if their places are spread
   int parts = 0;          // into which a column's tiles are divided, so that every warp has its share
-  int log_team = 0;       // lanes that add up a group
   unsigned by_row = 0;    // see divided()
   unsigned by_width = 0;  // likewise
   float inverse_m = 0;
@@ -60,7 +60,7 @@ __device__ __forceinline__ int divided(int a, unsigned by) { return static_cast<
 // Shared memory in this order: the slab, and
 struct Sums {
   float2* parts;  // [parts][channels]
-  float2* ranks;  // [2][kMostClusterBlocks][groups]: of the cluster's blocks, about zero and about pivots
+  float2* ranks;  // [2][cluster][groups]: of its blocks, about zero and about pivots; without one they are not used
   float* scale;   // [channels]
   float* shift;   // [channels]
   float* pivot;   // [channels]
@@ -68,13 +68,13 @@ struct Sums {
   __device__ __forceinline__ Sums(unsigned char* smem, const Plan& plan)
       : parts(reinterpret_cast<float2*>(smem)),
         ranks(parts + plan.parts * plan.channels),
-        scale(reinterpret_cast<float*>(ranks + 2 * kMostClusterBlocks * plan.groups)),
+        scale(reinterpret_cast<float*>(ranks + 2 * plan.cluster() * plan.groups)),
         shift(scale + plan.channels),
         pivot(shift + plan.channels) {}
 };
 
 std::size_t sums_bytes(const Plan& plan) {
-  return sizeof(float2) * (plan.parts * plan.channels + 2 * kMostClusterBlocks * plan.groups) +
+  return sizeof(float2) * (plan.parts * plan.channels + 2 * plan.cluster() * plan.groups) +
          3 * sizeof(float) * plan.channels;
 }
 
@@ -86,17 +86,32 @@ __device__ __forceinline__ int place(const Plan& plan, int pixel, int column) {
 }
 
 // What z's scale and shift are multiplied by, so that the activation needs fewer instructions, and the rest of it.
-template <class Act>
+template <class T, class Act>
 struct Output {
   static constexpr float kFactor = 1.0f;
-  static __device__ __forceinline__ float value(float z) { return Act::value(z); }
+  static __device__ __forceinline__ void apply(float& a, float& b) { a = Act::value(a), b = Act::value(b); }
 };
 // Of w = -log2(e) z: z / (1 + e^-z) = w / (-log2(e) (1 + 2^w)).
 template <>
-struct Output<Silu> {
+struct Output<float, Silu> {
   static constexpr float kFactor = -1.44269504088896341f;
-  static __device__ __forceinline__ float value(float w) {
-    return w * ptx::reciprocal_approximate(fmaf(ptx::exp2_approximate(w), kFactor, kFactor));
+  static __device__ __forceinline__ float inverse(float w) { return fmaf(ptx::exp2_approximate(w), kFactor, kFactor); }
+  static __device__ __forceinline__ void apply(float& a, float& b) {
+    a *= ptx::reciprocal_approximate(inverse(a));
+    b *= ptx::reciprocal_approximate(inverse(b));
+  }
+};
+// Of two with one reciprocal, three instructions of the special function unit for four: 1 / p = q / (p q). The product
+// must not overflow, so below z = -41 the sigmoid is held at 2^-60, which moves y by less than 2^-60 of z.
+template <class T>
+struct Output<T, Silu> : Output<float, Silu> {
+  static __device__ __forceinline__ void apply(float& a, float& b) {
+    constexpr float kMost = 60;
+    const float p = Output::inverse(fminf(a, kMost));
+    const float q = Output::inverse(fminf(b, kMost));
+    const float r = ptx::reciprocal_approximate(p * q);
+    a *= r * q;
+    b *= r * p;
   }
 };
 
@@ -197,41 +212,29 @@ __device__ __forceinline__ void add_slab(const Plan& plan, const uint4* slab, in
   }
 }
 
-// Adds up the parts and a group's channels, and gives every block of the cluster the sums, in `ranks` of each.
+// The sums of a group of the block, out of those of its channels.
+__device__ __forceinline__ float2 sum_group(const Plan& plan, const float2* parts, int group) {
+  float2 sum{0, 0};
+#pragma unroll 1
+  for (int part = 0; part < plan.parts; ++part) {
+    const float2* const channels = parts + part * plan.channels + group * plan.width;
+#pragma unroll 2
+    for (int i = 0; i < plan.width; ++i) sum.x += channels[i].x, sum.y += channels[i].y;
+  }
+  return sum;
+}
+
+// Gives every block of the cluster the sums of this one's groups, in `ranks` of each.
 __device__ __forceinline__ void share_groups(const Plan& plan, int rank, int thread, const float2* parts,
                                              float2* ranks) {
-  const int team = 1 << plan.log_team;
-  const int group = thread >> plan.log_team;
-  const bool sends = (thread & ~31) < plan.groups << plan.log_team;  // the warp
-  if (sends) {
-    const int member = thread & (team - 1);
-    float2 sum{0, 0};
-    for (int i = member; group < plan.groups && i < plan.width; i += team) {
-#pragma unroll 4
-      for (int part = 0; part < plan.parts; ++part) {
-        const float2 term = parts[part * plan.channels + group * plan.width + i];
-        sum.x += term.x, sum.y += term.y;
-      }
-    }
-    for (int distance = team / 2; distance > 0; distance /= 2) {
-      sum.x += __shfl_xor_sync(~0u, sum.x, distance);
-      sum.y += __shfl_xor_sync(~0u, sum.y, distance);
-    }
-    if (group < plan.groups) {
-      float2* const own = ranks + rank * plan.groups + group;
-      if (plan.log_cluster == 0) {
-        if (member == 0) *own = sum;
-      } else {
-        for (int to = member; to < plan.cluster(); to += team) ptx::st_shared_cluster(ptx::mapa(own, to), sum);
-      }
-    }
-  }
-  if (plan.log_cluster == 0) {
-    __syncthreads();
-    return;
+  const int count = plan.groups << plan.log_cluster;
+  for (int i = thread; i < count; i += plan.threads) {
+    const int group = i >> plan.log_cluster;
+    const int to = i & (plan.cluster() - 1);
+    ptx::st_shared_cluster(ptx::mapa(ranks + rank * plan.groups + group, to), sum_group(plan, parts, group));
   }
   // Warps that sent nothing have nothing to make visible.
-  if (sends) {
+  if ((thread & ~31) < count) {
     ptx::cluster_arrive();
   } else {
     ptx::cluster_arrive_relaxed();
@@ -257,8 +260,10 @@ __device__ __forceinline__ void write(const Plan& plan, const uint4* from, const
 #pragma unroll
     for (int i = 0; i < kVec; ++i) {
       if constexpr (kPivots) values[i] -= sums.pivot[column * kVec + i];
-      values[i] = Output<Act>::value(fmaf(values[i], scale[i], shift[i]));
+      values[i] = fmaf(values[i], scale[i], shift[i]);
     }
+#pragma unroll
+    for (int i = 0; i < kVec; i += 2) Output<T, Act>::apply(values[i], values[i + 1]);
     *reinterpret_cast<uint4*>(y) = pack<T>(values);
   };
 #pragma unroll 1
@@ -269,8 +274,8 @@ __device__ __forceinline__ void write(const Plan& plan, const uint4* from, const
   if (from < end) vector(from, to);
 }
 
-// A block is rank blockIdx.x % cluster of image blockIdx.x / cluster, and chunk blockIdx.y. A thread is column threadIdx.x
-// and pixel threadIdx.y: nothing to divide.
+// A block is rank blockIdx.x % cluster of chunk blockIdx.x / cluster, of image blockIdx.y: the chunks that share a pixel's
+// lines run at the same time. A thread is column threadIdx.x and pixel threadIdx.y: nothing to divide.
 template <class T, class Act>
 __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
     groupnorm_forward_v09_kernel(Problem p, Forward::Tensors t, Plan plan) {
@@ -283,8 +288,9 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
   const int thread = row * plan.row + column;
   const int rows = static_cast<int>(blockDim.y);
   const int rank = static_cast<int>(blockIdx.x) & (plan.cluster() - 1);
-  const int image = static_cast<int>(blockIdx.x) >> plan.log_cluster;
-  const int chunk_channel = static_cast<int>(blockIdx.y) * plan.channels;
+  const int image = static_cast<int>(blockIdx.y);
+  const int chunk = static_cast<int>(blockIdx.x) >> plan.log_cluster;
+  const int chunk_channel = chunk * plan.channels;
   if (plan.log_cluster > 0) ptx::cluster_arrive_relaxed();
 
   // Neighbouring threads load neighbouring vectors; a thread's are of the same channels, `step` elements apart.
@@ -326,25 +332,31 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
   __syncthreads();
   add_slab<T, false>(plan, slab, count, thread, sums);
   __syncthreads();
-  if (plan.log_cluster > 0) ptx::cluster_wait();  // all blocks have started
-  share_groups(plan, rank, thread, sums.parts, sums.ranks);
+  if (plan.log_cluster > 0) {
+    ptx::cluster_wait();  // all blocks have started
+    share_groups(plan, rank, thread, sums.parts, sums.ranks);
+  }
 
   // Returns whether the channel's mean is too far from zero for sums about it. All blocks of a cluster find the same.
   const auto finish = [&](const float2* ranks, float pivot) {
     float2 sum{0, 0};
+    if (plan.log_cluster == 0) {
+      sum = sum_group(plan, sums.parts, group);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kMostClusterBlocks; ++i) {
-      const float2 part = i < plan.cluster() ? ranks[i * plan.groups + group] : float2{0, 0};
-      sum.x += part.x, sum.y += part.y;
+      for (int i = 0; i < kMostClusterBlocks; ++i) {
+        const float2 part = i < plan.cluster() ? ranks[i * plan.groups + group] : float2{0, 0};
+        sum.x += part.x, sum.y += part.y;
+      }
     }
     const float mean = sum.x * plan.inverse_m;  // less the pivot
     const float variance = fmaf(-mean, mean, sum.y * plan.inverse_m);
     const float rstd = rstd_of(fmaxf(variance, 0.0f));
     const float scale = gamma * rstd;
-    sums.scale[thread] = Output<Act>::kFactor * scale;
-    sums.shift[thread] = Output<Act>::kFactor * fmaf(-mean, scale, beta);
+    sums.scale[thread] = Output<T, Act>::kFactor * scale;
+    sums.shift[thread] = Output<T, Act>::kFactor * fmaf(-mean, scale, beta);
     if (rank == 0 && group * plan.width == thread) {
-      const int index = image * p.g + static_cast<int>(blockIdx.y) * plan.groups + group;
+      const int index = image * p.g + chunk * plan.groups + group;
       t.mean[index] = pivot + mean;
       t.rstd[index] = rstd;
     }
@@ -368,8 +380,8 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
   __syncthreads();
   add_slab<T, true>(plan, slab, count, thread, sums);
   __syncthreads();
-  float2* const ranks = sums.ranks + kMostClusterBlocks * plan.groups;
-  share_groups(plan, rank, thread, sums.parts, ranks);
+  float2* const ranks = sums.ranks + plan.cluster() * plan.groups;
+  if (plan.log_cluster > 0) share_groups(plan, rank, thread, sums.parts, ranks);
   if (has_channel) finish(ranks, pivot);
   __syncthreads();
   write<T, Act, true>(plan, own, end, to, step, column, sums);
@@ -386,34 +398,38 @@ float cut_of(const Problem& p) {
   return std::min(most, std::sqrt(static_cast<float>(p.group_size())) / 4);
 }
 
-// Whole warps and whole rows, 8 of these if their places are spread; 0 if that is too many. What a thread does but once
-// is worth a few vectors; but an SM whose blocks are few needs warps enough to overlap each other's latencies.
+// A warp for each column, or several: then all have the same number of tiles to add up. What a thread does but once is
+// worth some vectors; but an SM whose blocks are few needs warps enough to overlap each other's latencies. Where a row is
+// too wide for that, whole warps and whole rows, 8 of these if their places are spread; 0 if that is too many.
 int threads_of(const Problem& p, const Plan& plan) {
-  constexpr int kGoodVectors = 16;  // of a thread
-  constexpr int kLeastVectors = 2;
-  constexpr int kGoodThreads = 512;  // of an SM
-  constexpr int kLeastThreads = 128;
-  const int step = std::lcm(plan.spread < 3 ? 8 * plan.row : plan.row, 32);
+  constexpr int kGoodVectors = 16;   // of a thread
+  constexpr int kGoodThreads = 256;  // of an SM
+  const int whole = std::lcm(plan.spread < 3 ? 8 * plan.row : plan.row, 32);
+  const int step = 32 * plan.row <= kMostThreads ? 32 * plan.row : whole;
   if (step > kMostThreads) return 0;
   const int blocks_of_sm = ceil_div(p.n * (p.c / plan.channels) * plan.cluster(), backend::device().num_sms);
-  const int vectors = plan.pixels * plan.row;
-  const int good = std::max({vectors / kGoodVectors, kGoodThreads / blocks_of_sm, kLeastThreads});
-  return std::max(std::min({good, vectors / kLeastVectors, kMostThreads}) / step * step, step);
+  const int good = std::max(plan.pixels * plan.row / kGoodVectors, kGoodThreads / blocks_of_sm);
+  return std::max(std::min(good, kMostThreads) / step * step, step);
 }
 
-// The slab of least rows that are 64 bytes wide, two sectors of every pixel; narrower ones only where those do not fit. A
-// cluster is as small as keeps a block's share good, so that several are on an SM, some loading while others compute.
+// The slab of rows of 128 bytes or as near below as there is, else the least beyond: four sectors of every pixel. A cluster
+// is as small as keeps a block's share good. Clusters of the most blocks leave some SMs idle and give others one block more:
+// an SM should have some for that to even out, if narrower rows can do that. All fitted to a sweep of every plan at seven
+// shapes on an H200, of which they take the best or one within 4 %.
 Plan plan_of(const Problem& p) {
-  constexpr int kGoodRow = 64 / 16;
-  constexpr int kGoodBytes = 32 << 10;
-  constexpr int kMostBytes = 64 << 10;
+  constexpr int kGoodRow = 128 / 16;
+  constexpr int kLeastRow = 64 / 16;
+  constexpr int kGoodBytes = 64 << 10;
+  constexpr int kMostBytes = 100 << 10;  // so that two blocks fit an SM
+  constexpr int kGoodBlocks = 3;         // of an SM
   constexpr int kMostLogCluster = std::bit_width(static_cast<unsigned>(kMostClusterBlocks)) - 1;
   const int element = static_cast<int>(size_of(p.dtype));
   const int width = p.channels_per_group();
   Plan best;
-  for (int groups = 1; groups <= p.g && best.row < kGoodRow; ++groups) {
+  for (int groups = 1; groups <= p.g; ++groups) {
     if (p.g % groups != 0 || groups * width * element % 16 != 0) continue;
     Plan plan{.channels = groups * width, .groups = groups, .width = width, .row = groups * width * element / 16};
+    if (best.channels > 0 && plan.row > kGoodRow) break;
     plan.spread = 3 - std::min(std::countr_zero(static_cast<unsigned>(plan.row)), 3);
     const auto bytes = [&] { return std::int64_t{16} * plan.row * kTile * plan.tiles; };
     for (plan.log_cluster = 0; plan.log_cluster <= kMostLogCluster; ++plan.log_cluster) {
@@ -423,10 +439,11 @@ Plan plan_of(const Problem& p) {
     }
     plan.threads = threads_of(p, plan);
     if (plan.threads == 0 || bytes() > kMostBytes) continue;
+    const std::int64_t blocks = std::int64_t{p.n} * (p.c / plan.channels) * plan.cluster();
+    const bool uneven = plan.log_cluster == kMostLogCluster && blocks < kGoodBlocks * backend::device().num_sms;
+    if (uneven && best.row >= kLeastRow) break;
     const int warps = plan.threads / 32;
     plan.parts = std::min(warps / std::gcd(warps, plan.row), plan.tiles);
-    const int lanes = std::min({plan.threads / groups, width, 32});
-    plan.log_team = std::bit_width(static_cast<unsigned>(lanes)) - 1;
     plan.by_row = divisor(plan.row);
     plan.by_width = divisor(width);
     plan.inverse_m = static_cast<float>(1.0 / static_cast<double>(p.group_size()));
@@ -437,16 +454,16 @@ Plan plan_of(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  constexpr int kMostChunks = 65535;  // of a grid's second dimension
-  const Plan plan = plan_of(p);
-  if (plan.channels == 0) return "no number of groups is whole 16-byte vectors that fit 8 x 64 KB and 384 threads";
-  return p.c / plan.channels <= kMostChunks ? nullptr : "more chunks of channels than a grid has rows";
+  constexpr int kMostImages = 65535;  // of a grid's second dimension
+  if (p.n > kMostImages) return "more images than a grid has rows";
+  if (plan_of(p).channels > 0) return nullptr;
+  return "no number of groups is whole 16-byte vectors that fit 8 x 100 KB and 384 threads";
 }
 
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   const Plan plan = plan_of(p);
   const auto cluster = static_cast<unsigned>(plan.cluster());
-  const LaunchConfig config{.grid = {static_cast<unsigned>(p.n) * cluster, static_cast<unsigned>(p.c / plan.channels)},
+  const LaunchConfig config{.grid = {static_cast<unsigned>(p.c / plan.channels) * cluster, static_cast<unsigned>(p.n)},
                             .block = {static_cast<unsigned>(plan.row), static_cast<unsigned>(plan.threads / plan.row)},
                             .dynamic_smem = std::size_t{16} * plan.vectors() + sums_bytes(plan),
                             .cluster = cluster};
