@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -282,6 +283,11 @@ class Trees(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
+        # Where there is no git, these say what a build was made from.
+        without = {name: value for name, value in os.environ.items() if name not in ("LADDER_COMMIT", "LADDER_DIRTY")}
+        environment = mock.patch.dict(os.environ, without, clear=True)
+        environment.start()
+        self.addCleanup(environment.stop)
         self.root = Path(folder.name) / "checkout"
         self.private = self.root / ".ladder"
         (self.root / "dev" / "toy").mkdir(parents=True)
