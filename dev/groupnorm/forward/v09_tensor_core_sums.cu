@@ -413,9 +413,9 @@ int threads_of(const Problem& p, const Plan& plan) {
 }
 
 // The slab of rows of 128 bytes or as near below as there is, else the least beyond: four sectors of every pixel. A cluster
-// is as small as keeps a block's share good. Clusters of the most blocks leave some SMs idle and give others one block more:
-// an SM should have some for that to even out, if narrower rows can do that. All fitted to a sweep of every plan at seven
-// shapes on an H200, of which they take the best or one within 4 %.
+// is as small as keeps a block's share good. Clusters of more than two blocks leave some SMs idle and give others one block
+// more: an SM should have some for that to even out, if larger clusters or narrower rows can do it. All fitted to a sweep of
+// every plan at seven shapes on an H200, of which they take the best or one within 4 %.
 Plan plan_of(const Problem& p) {
   constexpr int kGoodRow = 128 / 16;
   constexpr int kLeastRow = 64 / 16;
@@ -432,16 +432,17 @@ Plan plan_of(const Problem& p) {
     if (best.channels > 0 && plan.row > kGoodRow) break;
     plan.spread = 3 - std::min(std::countr_zero(static_cast<unsigned>(plan.row)), 3);
     const auto bytes = [&] { return std::int64_t{16} * plan.row * kTile * plan.tiles; };
+    bool even = false;
     for (plan.log_cluster = 0; plan.log_cluster <= kMostLogCluster; ++plan.log_cluster) {
       plan.pixels = ceil_div(p.pixels(), plan.cluster());
       plan.tiles = ceil_div(plan.pixels, kTile);
-      if (bytes() <= kGoodBytes || plan.log_cluster == kMostLogCluster) break;
+      const std::int64_t blocks = std::int64_t{p.n} * (p.c / plan.channels) * plan.cluster();
+      even = plan.cluster() <= 2 || blocks >= kGoodBlocks * backend::device().num_sms;
+      if ((bytes() <= kGoodBytes && even) || plan.log_cluster == kMostLogCluster) break;
     }
     plan.threads = threads_of(p, plan);
     if (plan.threads == 0 || bytes() > kMostBytes) continue;
-    const std::int64_t blocks = std::int64_t{p.n} * (p.c / plan.channels) * plan.cluster();
-    const bool uneven = plan.log_cluster == kMostLogCluster && blocks < kGoodBlocks * backend::device().num_sms;
-    if (uneven && best.row >= kLeastRow) break;
+    if (!even && best.row >= kLeastRow) break;
     const int warps = plan.threads / 32;
     plan.parts = std::min(warps / std::gcd(warps, plan.row), plan.tiles);
     plan.by_row = divisor(plan.row);
