@@ -303,7 +303,7 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
   uint4* const own = slab + place(plan, row, column);
   const uint4* const end = slab + count * plan.row;
   {
-    constexpr int kBatch = 4;
+    constexpr int kBatch = 8;
     const T* from = x + at;
     uint4* to = own;
 #pragma unroll 1
