@@ -2,8 +2,8 @@
 // Parent: v08.
 // Why:    v08 computes the derivative twice: 31 issue slots an element in its loops, about 9 more outside of them, four
 //         instructions of the special function unit, 32 clocks of a quarter of an SM. Here it is 23, 6 and 16. A thread
-//         has four channels instead of eight, so 80 registers are enough, and slabs are small: three or four blocks an
-//         SM at 64x64, some of which load while others compute. The host divides, shuffles add up, and blocks send
+//         has four channels instead of eight, so 80 registers are enough, and slabs are small: two or three blocks an
+//         SM at 64x64, one of which loads while another computes. The host divides, shuffles add up, and blocks send
 //         their sums instead of fetching those of others. Limiter: shared memory, 6 bytes an element (8 for fp32).
 // Needs:  c in whole vectors of sixteen bytes, a slab that fits in eight blocks' shared memory, at most 65535 images,
 //         clusters (sm_90); a workspace of two floats a channel of every image.
@@ -329,58 +329,47 @@ int smem_bytes(const Plan& plan) {
   return SlabLayout<T>::bytes(plan) + Sums::bytes(plan);
 }
 
-// What a plan takes, roughly, to compare plans; infinity: it does not fit. The constants are counts of instructions,
-// and what v05, v06 and v08 left over of their times in the record of 923bbe1.
+// A plan's time, roughly and without what every plan takes, to compare plans; infinity: it does not fit. Fitted: to a
+// sweep of all plans for the shapes of `perf` on an H200. Of each of the three, a quarter more or less gives plans as good.
 template <class T>
 double plan_ns(const Problem& p, const Plan& plan) {
-  constexpr double kBytesPerNs = 4200;  // of memory
-  constexpr double kElementNs = 0.1;    // of an SM: 23 issue slots on 128 lanes
-  constexpr double kThreadNs = 1.5;     // likewise: those that a thread spends once
-  constexpr double kPhasesNs = 6000;    // launch, first load, barriers, last store
-  constexpr double kStepNs = 100;       // of a thread that has nobody to hide behind
-  constexpr double kClusterNs = 1000;   // of a cluster, besides
-  constexpr int kFullThreads = 512;     // of an SM, so that its issue slots are used
-  constexpr int kNeighbours = 18;       // SMs whose blocks can be a cluster
+  constexpr double kBytesPerNs = 32;   // that an SM gets of memory when all ask for some
+  constexpr double kLineBytes = 128;   // that memory and caches move at best
+  constexpr double kLine = 0.25;       // fitted: what the rest of a line costs, of what it would if it were needed
+  constexpr double kStepNs = 70;       // fitted: of a thread
+  constexpr double kClusterNs = 1000;  // fitted: more for a cluster than for one of half its blocks
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const int most_bytes = most_smem_bytes();
   if (double(plan.each) * plan.chunk * (sizeof(T) + 4) > most_bytes) return kInfinity;  // far too many for an int
   const int smem = smem_bytes<T>(plan);
   if (smem > most_bytes) return kInfinity;
 
-  // As many clusters run at a time as neighbours have room for; half of what the last wave lacks counts as there.
+  // Clusters of four or eight leave SMs idle, of 132 twelve. Half of what the last wave lacks counts as there.
   const int num_sms = backend::device().num_sms;
-  const int neighbours = std::min(kNeighbours, num_sms);
-  const int most_blocks = std::min(kThreadsPerSm / plan.threads(), blocks_per_sm(smem));
-  const int resident = std::max(1, neighbours * most_blocks / plan.cluster() * num_sms / neighbours);
+  const int used_sms = plan.cluster() > 2 ? num_sms - num_sms / 11 : num_sms;
+  const int most_blocks = std::min(kThreadsPerSm / plan.threads(), blocks_per_sm(smem));  // of an SM
+  const int resident = std::max(1, used_sms * most_blocks / plan.cluster());
   const int clusters = p.n * (p.c / plan.chunk);
   const double waves = std::max(1.0, (double(clusters) / resident + ceil_div(clusters, resident)) / 2);
-  const int blocks = ceil_div(std::min(resident, clusters) * plan.cluster(), num_sms);  // of an SM
 
-  // Runs of less than two sectors, or with a part of one, of which the neighbours take the rest.
-  const int run = plan.chunk * static_cast<int>(sizeof(T));
-  const double fetched = (run % 32 == 0 ? 1.0 : 1.15) * (run < 64 ? 1.1 : 1.0);
-  const double elements = double(blocks) * plan.each * plan.chunk;  // of an SM in a wave
-  const double traffic = 3 * elements * sizeof(T) * fetched * num_sms / kBytesPerNs;
-  const int threads = blocks * plan.threads();
-  const double arithmetic =
-      (elements * kElementNs + threads * kThreadNs) * std::max(1.0, double(kFullThreads) / threads);
-  // Two blocks of an SM do the same things at the same time; of four some load while others compute.
-  const double wave = std::max(traffic, arithmetic) + std::min(traffic, arithmetic) * 2 / std::clamp(blocks, 2, 4);
-  return waves * wave + kPhasesNs + plan.steps * kStepNs + (plan.log_cluster > 0 ? kClusterNs : 0);
+  // One wave takes as long as the SM that has most of it; several even out.
+  const int first_wave = ceil_div(std::min(resident, clusters) * plan.cluster(), num_sms);
+  const double blocks = std::max<double>(first_wave, double(clusters) * plan.cluster() / num_sms);
+  const double elements = blocks * plan.steps * plan.threads() * kQuad;  // of an SM
+  const double lines = 1 + kLine * std::max(0.0, kLineBytes / (plan.chunk * sizeof(T)) - 1);
+  const double traffic = 3 * elements * sizeof(T) * lines / kBytesPerNs;
+
+  // The rest of a block's time nothing hides in the first wave, and half of it later if the SM has another block.
+  const double rest = plan.steps * kStepNs + plan.log_cluster * kClusterNs;
+  return traffic + rest * (1 + (waves - 1) * (most_blocks > 1 ? 0.5 : 1.0));
 }
 
-// The rows that leave the fewest pixels over in the last step, and of those the most.
-void plan_threads(int most_threads, Plan& plan) {
-  int least = std::numeric_limits<int>::max();
-  for (int rows = std::min(most_threads / plan.quads, plan.each); rows > 0; --rows) {
-    const int steps = ceil_div(plan.each, rows * kStepsAtOnce) * kStepsAtOnce;
-    const int warps = ceil_div(plan.quads * rows, 32);
-    if (steps * warps >= least) continue;
-    least = steps * warps;
-    plan.rows = rows;
-    plan.steps = steps;
-    plan.warps = warps;
-  }
+// As few steps as `warps` allow, of as few rows as those allow.
+void plan_threads(int warps, Plan& plan) {
+  const int most_rows = std::min(warps * 32 / plan.quads, plan.each);
+  plan.steps = ceil_div(plan.each, most_rows * kStepsAtOnce) * kStepsAtOnce;
+  plan.rows = ceil_div(plan.each, plan.steps);
+  plan.warps = ceil_div(plan.quads * plan.rows, 32);
   plan.half = ceil_div(plan.steps / kStepsAtOnce, 2) * kStepsAtOnce;
   plan.parts = plan.quads < 32 ? plan.warps : plan.rows;
 }
@@ -401,8 +390,8 @@ Plan plan_of(const Problem& p) {
                 .log_cluster = log_cluster,
                 .each = each,
                 .quads = chunk / kQuad};
-      for (int most_threads = kMostThreads; most_threads >= std::max(64, plan.quads); most_threads /= 2) {
-        plan_threads(most_threads, plan);
+      for (int warps = kMostThreads / 32; warps * 32 >= std::max(32, plan.quads); --warps) {
+        plan_threads(warps, plan);
         const double ns = plan_ns<T>(p, plan);
         if (ns < lowest) best = plan, lowest = ns;
       }
