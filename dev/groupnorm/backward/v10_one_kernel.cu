@@ -1,0 +1,387 @@
+// Idea:   one kernel: a block has whole images, and the blocks of a cluster all images of their channels.
+// Parent: v09.
+// Why:    small images are nothing but latencies. A group's sums never leave a block here, so no barrier of a cluster is in
+//         anyone's way; a cluster adds up dgamma and dbeta while dx is on its way, without a second kernel or a workspace.
+//         Threads load into registers and find their channels' constants themselves; a block has one barrier. Limiter:
+//         the latency of memory, then what a thread does once. An image's chunk has to fit in a block: no 32x32.
+// Needs:  c a multiple of 4, groups of at most 128 channels, an eighth of the images' groups in a block's registers,
+//         clusters (sm_90).
+// Spills: 12 bytes in fp32 with Mish and 8 quads, on sm_80 alone, where it does not run.
+
+#include "dev/groupnorm/gradient_slab.h"
+#include "dev/ptx/cluster.h"
+#include "dev/ptx/cp_async.h"
+#include "dev/ptx/opaque.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+constexpr int kQuad = 4;  // channels of a thread
+constexpr int kMostSteps = 8;
+constexpr int kMostQuads = 32;          // of a pixel: every warp has all channels
+constexpr int kWarpWords = 32 * kQuad;  // sums of a warp's threads, of one kind
+constexpr int kMostThreads = 384;
+// Blocks that an SM has room for, at 80 registers: with one on each, clusters of eight leave a tenth of the SMs idle.
+[[maybe_unused]] constexpr int kBlocksPerSm = 2;
+
+// Bytes of a warp's x that wait in shared memory, as eight quads of it and of dz would be too many registers.
+template <class T>
+__host__ __device__ constexpr int parked_bytes(int steps) {
+  return steps > 4 ? steps * 32 * static_cast<int>(sizeof(Quad<T>)) : 0;
+}
+
+// A cluster has a chunk of channels of all images, a block `each` of these, a thread every so many pixels of four channels
+// of one of them. What a kernel would have to divide for is here.
+struct Plan {
+  int chunk = 0;  // channels, whole groups; 0: there is no plan
+  int width = 0;  // channels of a group
+  int cluster = 1;
+  int each = 0;           // images of a block
+  int quads = 0;          // of a pixel
+  int warps = 0;          // of an image
+  int rows = 0;           // pixels that an image's threads take at a time
+  int steps = 0;          // times that they do: 4 or 8
+  unsigned by_quads = 0;  // 65536 / quads, rounded up
+  unsigned by_width = 0;  // 65536 / width, likewise
+  int warp_bytes = 0;     // of shared memory, that a warp has
+  float inverse_m = 0;
+
+  __host__ __device__ int block_warps() const { return each * warps; }
+  bool whole(const Problem& p) const {
+    return rows * quads == warps * 32 && rows * steps == p.pixels() && each * cluster == p.n;
+  }
+};
+
+// What a warp has of shared memory; behind those of all warps the first block of a cluster has the sums of each block,
+// [cluster][2][chunk]. Before the block's barrier a warp reads only its own. Of two kinds of sums the first is that of dz.
+struct WarpShared {
+  unsigned char* parked;  // [steps][32], quads of x, or nothing
+  float* own;             // [2][32][kQuad], both sums of a thread
+  float* scale;           // [chunk], rstd * gamma
+  float* rstd;            // [chunk]
+  float* sums;            // [2][chunk], of dz and dz * xhat
+  float* weighted;        // [2][chunk], the same times scale
+  float* corrections;     // [2][chunk], the warp's part of offset and slope
+
+  static int bytes(int chunk, int num_parked) { return num_parked + 4 * (2 * kWarpWords + 8 * chunk); }
+  __device__ __forceinline__ WarpShared(unsigned char* smem, const Plan& plan, int warp, int num_parked) {
+    parked = smem + warp * plan.warp_bytes;
+    own = reinterpret_cast<float*>(parked + num_parked);
+    scale = own + 2 * kWarpWords;
+    rstd = scale + plan.chunk;
+    sums = rstd + plan.chunk;
+    weighted = sums + 2 * plan.chunk;
+    corrections = weighted + 2 * plan.chunk;
+  }
+};
+
+int smem_bytes(const Plan& plan) { return plan.block_warps() * plan.warp_bytes + plan.cluster * 8 * plan.chunk; }
+
+__device__ __forceinline__ void load_four(const float* from, float (&values)[kQuad]) {
+  unpack<float>(*reinterpret_cast<const uint4*>(from), values);
+}
+
+__device__ __forceinline__ void store_four(float* to, const float4& values) { *reinterpret_cast<float4*>(to) = values; }
+
+// The sum of every stride-th word from `from` on, before `end`; kAtOnce of them are on their way at once.
+template <int kAtOnce>
+__device__ __forceinline__ float sum_every(const float* from, int stride, const float* end) {
+  float sum = 0;
+#pragma unroll 1
+  while (from < end) {
+    float values[kAtOnce];
+#pragma unroll
+    for (float& value : values) {
+      value = from < end ? *from : 0.0f;
+      from += stride;
+    }
+#pragma unroll
+    for (const float value : values) sum += value;
+  }
+  return sum;
+}
+
+// A warp adds up its threads' sums; lane 0 has column `first_column`. A lane has a channel of one kind: its pixels, then
+// the channels of its group.
+__device__ __forceinline__ void sum_warp(const Plan& plan, const WarpShared& mine, int lane, int first_column) {
+#pragma unroll 1
+  for (int i = lane; i < 2 * plan.chunk; i += 32) {
+    const int kind = i >= plan.chunk;
+    const int channel = i - kind * plan.chunk;
+    const int first = channel - first_column * kQuad;
+    const float* const own = mine.own + kind * kWarpWords;
+    float sum = sum_every<6>(own + (first < 0 ? first + plan.chunk : first), plan.chunk, own + kWarpWords);
+    if (kind == 1) sum *= mine.rstd[channel];
+    mine.sums[i] = sum;
+    mine.weighted[i] = sum * mine.scale[channel];
+  }
+  __syncwarp();
+#pragma unroll 1
+  for (int i = lane; i < 2 * plan.chunk; i += 32) {
+    const int kind = i >= plan.chunk;
+    const int channel = i - kind * plan.chunk;
+    const float* const from = mine.weighted + kind * plan.chunk + (channel * plan.by_width >> 16) * plan.width;
+    float sum = -plan.inverse_m * sum_every<4>(from, 1, from + plan.width);
+    if (kind == 1) sum *= mine.rstd[channel];
+    mine.corrections[i] = sum;
+  }
+}
+
+// What the `plan.warps` warps of an image make of offset and slope, the first of them at `from`.
+__device__ __forceinline__ void sum_corrections(const Plan& plan, const float* from, Correction (&corrections)[kQuad]) {
+#pragma unroll 2
+  for (int warp = 0; warp < plan.warps; ++warp) {
+    float offsets[kQuad];
+    float slopes[kQuad];
+    load_four(from, offsets);
+    load_four(from + plan.chunk, slopes);
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      corrections[i].offset += offsets[i];
+      corrections[i].slope += slopes[i];
+    }
+    from += plan.warp_bytes / 4;
+  }
+}
+
+// A warp of each block sends the sums of all its images to the first block of the cluster.
+__device__ __forceinline__ void send_sums(const Plan& plan, const float* sums, float* exchange, int lane, int rank) {
+#pragma unroll 1
+  for (int i = lane; i < 2 * plan.chunk; i += 32) {
+    const float sum = sum_every<4>(sums + i, plan.warp_bytes / 4, exchange);
+    ptx::st_shared_cluster(ptx::mapa(exchange + rank * 2 * plan.chunk + i, 0), sum);
+  }
+}
+
+// It adds up what all have sent, in the order of their ranks.
+__device__ __forceinline__ void finish_sums(const Plan& plan, const Backward::Tensors& t, const float* exchange,
+                                            int lane, int first_channel) {
+#pragma unroll 1
+  for (int i = lane; i < 2 * plan.chunk; i += 32) {
+    const float sum = sum_every<4>(exchange + i, 2 * plan.chunk, exchange + plan.cluster * 2 * plan.chunk);
+    if (i < plan.chunk) {
+      t.dbeta[first_channel + i] = sum;
+    } else {
+      t.dgamma[first_channel + i - plan.chunk] = sum;
+    }
+  }
+}
+
+// kWhole: every thread has a pixel at each of its steps.
+template <class T, class Act, int kSteps, bool kWhole>
+__global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
+    groupnorm_backward_v10_kernel(Problem p, Backward::Tensors t, Plan plan) {
+  LADDER_DYN_SMEM(raw);
+  const unsigned thread = threadIdx.x;  // of its image
+  const int lane = thread % 32;
+  const int warp = threadIdx.y * plan.warps + thread / 32;  // of the block
+  constexpr bool kParked = parked_bytes<T>(kSteps) > 0;
+  const WarpShared mine(raw, plan, warp, parked_bytes<T>(kSteps));
+  const int row = thread * plan.by_quads >> 16;
+  const int column = static_cast<int>(thread) - row * plan.quads;
+  const int rank = blockIdx.y;
+  const int place = rank * plan.each + threadIdx.y;
+  const bool idle = !kWhole && (row >= plan.rows || place >= p.n);
+  const int image = kWhole ? place : min(place, p.n - 1);
+  const int left = idle ? 0 : p.h * p.w - row;  // pixels from the thread's first one on
+  const auto has = [&](int step) { return kWhole || step * plan.rows < left; };
+  const int first_channel = blockIdx.x * plan.chunk;
+  // NOTE: else nvcc finds it again from the start before it writes dx.
+  const int at = ptx::opaque((image * p.h * p.w + row) * p.c + first_channel + column * kQuad);
+  if (p.affine) ptx::cluster_arrive_relaxed();  // it has started
+
+  // Everything is on its way at once; so is what the thread needs of its channels.
+  auto* const parked = reinterpret_cast<Quad<T>*>(mine.parked) + lane;
+  Quad<T> x[kSteps];
+  Quad<T> dy[kSteps];
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    if (has(step)) {
+      const int from = at + step * plan.rows * p.c;
+      const T* const x_from = static_cast<const T*>(t.x) + from;
+      if constexpr (kParked) {
+        ptx::cp_async<sizeof(Quad<T>)>(parked + step * 32, x_from, true);
+      } else {
+        x[step] = *reinterpret_cast<const Quad<T>*>(x_from);
+      }
+      dy[step] = *reinterpret_cast<const Quad<T>*>(static_cast<const T*>(t.dy) + from);
+    }
+    if (kParked && (step + 1) % (kSteps / 2) == 0) ptx::cp_async_commit();  // half of them
+  }
+  Channel channels[kQuad];
+  {
+    float gamma[kQuad] = {1, 1, 1, 1};
+    float beta[kQuad] = {};
+    if (p.affine) {
+      load_four(t.gamma + first_channel + column * kQuad, gamma);
+      load_four(t.beta + first_channel + column * kQuad, beta);
+    }
+    const int first_group = image * p.g + blockIdx.x * (plan.chunk * plan.by_width >> 16);
+    float rstd[kQuad];
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      const int group = first_group + ((column * kQuad + i) * plan.by_width >> 16);
+      channels[i].mean = t.mean[group];
+      rstd[i] = t.rstd[group];
+    }
+    if (p.affine) ptx::cluster_wait();  // all blocks have started
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      channels[i].scale = rstd[i] * gamma[i];
+      channels[i].beta = beta[i];
+    }
+    if (lane < plan.quads) {
+      store_four(mine.scale + column * kQuad,
+                 {channels[0].scale, channels[1].scale, channels[2].scale, channels[3].scale});
+      store_four(mine.rstd + column * kQuad, {rstd[0], rstd[1], rstd[2], rstd[3]});
+    }
+  }
+
+  const auto unpack_x = [&](int step, float(&values)[kQuad]) {
+    unpack_quad<T>(kParked ? parked[step * 32] : x[step], values);
+  };
+  float dz[kSteps][kQuad];
+  {
+    float2 sums[kQuad] = {};  // of dz, and of dz * (x - mean)
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (kParked && step == 0) ptx::cp_async_wait<1>();
+      if (kParked && step == kSteps / 2) ptx::cp_async_wait<0>();
+      if (!has(step)) break;
+      float xs[kQuad];
+      float dys[kQuad];
+      unpack_x(step, xs);
+      unpack_quad<T>(dy[step], dys);
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i) dz[step][i] = add_terms<Act>(channels[i], xs[i], dys[i], sums[i]);
+    }
+    store_four(mine.own + lane * kQuad, {sums[0].x, sums[1].x, sums[2].x, sums[3].x});
+    store_four(mine.own + kWarpWords + lane * kQuad, {sums[0].y, sums[1].y, sums[2].y, sums[3].y});
+  }
+  const int first_column = __shfl_sync(~0u, column, 0);
+  __syncwarp();
+  sum_warp(plan, mine, lane, first_column);
+  __syncthreads();
+
+  // dgamma and dbeta are under way while dx is made: only the warp that sends waits until its sums are seen.
+  auto* const exchange = reinterpret_cast<float*>(raw + plan.block_warps() * plan.warp_bytes);
+  if (p.affine) {
+    if (warp == 0) {
+      send_sums(plan, mine.sums, exchange, lane, rank);
+      ptx::cluster_arrive();
+    } else {
+      ptx::cluster_arrive_relaxed();
+    }
+  }
+
+  Correction corrections[kQuad] = {};
+  sum_corrections(plan, mine.corrections - thread / 32 * (plan.warp_bytes / 4) + column * kQuad, corrections);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    if (!has(step)) break;
+    float xs[kQuad];
+    float dx[kQuad];
+    unpack_x(step, xs);
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) dx[i] = dx_of(channels[i], corrections[i], xs[i] - channels[i].mean, dz[step][i]);
+    *reinterpret_cast<Quad<T>*>(static_cast<T*>(t.dx) + (at + step * plan.rows * p.c)) = pack_quad<T>(dx);
+  }
+
+  if (!p.affine) return;
+  ptx::cluster_wait();
+  if (rank == 0 && warp == 0) finish_sums(plan, t, exchange, lane, first_channel);
+}
+
+// Issue slots of the busiest scheduler, to compare plans. A thread has so many of them, counted in the machine code.
+double plan_slots(const Problem& p, const Plan& plan) {
+  constexpr int kOnceSlots = 370;
+  constexpr int kStepSlots = 85;
+  constexpr int kSchedulers = 4;  // of an SM
+  constexpr double kAlone = 2.2;  // what a warp that is alone takes longer: a guess
+  const double slots = kOnceSlots + plan.steps * kStepSlots;
+  const int blocks = ceil_div(p.c / plan.chunk * plan.cluster, backend::device().num_sms);  // of an SM
+  return slots * std::max(kAlone, double(blocks) * plan.block_warps() / kSchedulers);
+}
+
+// The widest chunk of those that cost least, as its runs in memory are the longest.
+template <class T>
+Plan plan_of(const Problem& p) {
+  Plan best;
+  if (p.c % kQuad != 0) return best;
+  const int width = p.channels_per_group();
+  const int unit = std::lcm(width, kQuad);
+  double lowest = std::numeric_limits<double>::infinity();
+  for (int chunk = kMostQuads * kQuad / unit * unit; chunk > 0; chunk -= unit) {
+    if (p.c % chunk != 0) continue;
+    for (int cluster = 1; cluster <= std::min(kMostClusterBlocks, p.n); cluster *= 2) {
+      const int each = ceil_div(p.n, cluster);
+      for (int warps = 1; warps <= kMostThreads / 32 / each; ++warps) {
+        const int quads = chunk / kQuad;
+        const int rows = std::min(warps * 32 / quads, p.pixels());
+        const int least = ceil_div(p.pixels(), rows);
+        if (least > kMostSteps) continue;
+        const int steps = least > 4 ? 8 : 4;
+        const Plan plan{.chunk = chunk,
+                        .width = width,
+                        .cluster = cluster,
+                        .each = each,
+                        .quads = quads,
+                        .warps = warps,
+                        .rows = rows,
+                        .steps = steps,
+                        .by_quads = 65536u / quads + 1,
+                        .by_width = 65536u / width + 1,
+                        .warp_bytes = WarpShared::bytes(chunk, parked_bytes<T>(steps)),
+                        .inverse_m = 1.0f / static_cast<float>(p.group_size())};
+        if (smem_bytes(plan) > most_smem_bytes()) continue;
+        const double slots = plan_slots(p, plan);
+        if (slots < lowest) best = plan, lowest = slots;
+      }
+    }
+  }
+  return best;
+}
+
+const char* supports(const Problem& p) {
+  if (p.c % kQuad != 0) return "a pixel's channels are no multiple of 4";
+  const char* reason = nullptr;
+  with_storage_type(p.dtype, [&](auto element) {
+    if (plan_of<decltype(element)>(p).chunk == 0) {
+      reason = "the images' groups do not fit in the registers of eight blocks";
+    }
+  });
+  return reason;
+}
+
+void launch(const Problem& p, const Backward::Tensors& t, void* /*workspace*/, Stream stream) {
+  dispatch_types(p, [&](auto element, auto act) {
+    using T = decltype(element);
+    using Act = decltype(act);
+    const Plan plan = plan_of<T>(p);
+    const auto run = [&](auto steps, auto whole) {
+      const auto cluster = static_cast<unsigned>(plan.cluster);
+      ladder::launch(groupnorm_backward_v10_kernel<T, Act, steps.value, whole.value>,
+                     {.grid = {static_cast<unsigned>(p.c / plan.chunk), cluster},
+                      .block = {static_cast<unsigned>(plan.warps * 32), static_cast<unsigned>(plan.each)},
+                      .dynamic_smem = static_cast<std::size_t>(smem_bytes(plan)),
+                      .cluster = p.affine ? dim3{1, cluster} : dim3{1}},
+                     stream, p, t, plan);
+    };
+    const auto run_steps = [&](auto steps) {
+      if (plan.whole(p)) return run(steps, std::true_type{});
+      run(steps, std::false_type{});
+    };
+    if (plan.steps == 4) return run_steps(std::integral_constant<int, 4>{});
+    run_steps(std::integral_constant<int, kMostSteps>{});
+  });
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_VERSION(ladder::groupnorm::Backward,
+               {.launch = ladder::groupnorm::launch,
+                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                .supports = ladder::groupnorm::supports,
+                .min_arch = 90,
+                .needs = "c a multiple of 4; images that fit in the registers of eight blocks"})
