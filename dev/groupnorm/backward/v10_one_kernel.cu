@@ -240,6 +240,7 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
   const auto unpack_x = [&](int step, float(&values)[kQuad]) {
     unpack_quad<T>(kParked ? parked[step * 32] : x[step], values);
   };
+  const int first_column = __shfl_sync(~0u, column, 0);
   float dz[kSteps][kQuad];
   {
     float2 sums[kQuad] = {};  // of dz, and of dz * (x - mean)
@@ -258,7 +259,6 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
     store_four(mine.own + lane * kQuad, {sums[0].x, sums[1].x, sums[2].x, sums[3].x});
     store_four(mine.own + kWarpWords + lane * kQuad, {sums[0].y, sums[1].y, sums[2].y, sums[3].y});
   }
-  const int first_column = __shfl_sync(~0u, column, 0);
   __syncwarp();
   sum_warp(plan, mine, lane, first_column);
   __syncthreads();
