@@ -40,6 +40,9 @@ inline void st_shared_cluster(void* address, const void* value, int bytes, Where
   for (int i = 0; i < bytes / 4; ++i) to[i] = static_cast<const detail::Word*>(value)[i];
 }
 
+// Lands as copies of tma.h do: the destination is NaN until then.
+void st_async(void* address, const void* value, int bytes, std::uint64_t* barrier, Where where);
+
 template <class T>
 T atomic_add_shared_cluster(T* address, T value, Where where) {
   detail::check_cluster_access(address, sizeof(T), "atom.shared::cluster", where);

@@ -1,5 +1,6 @@
-// What a block has on Hopper besides threads and memory: mbarriers, the copies that the Tensor Memory Accelerator has in
-// flight, and the tensor cores' queues of its warpgroups. Kernels see them through mbarrier.h, tma.h and wgmma.h.
+// What a block has on Hopper besides threads and memory: mbarriers, the copies and stores that are on their way into its
+// shared memory, and the tensor cores' queues of its warpgroups. Kernels see them through mbarrier.h, tma.h, cluster.h and
+// wgmma.h.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,9 @@ class Mbarriers {
   enum class Scope : std::uint8_t { block, cluster };
   void wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where where);
 
-  // A copy that will complete on `barrier` was started by the running thread.
+  // A copy that will complete on `barrier` was started by the running thread, which may be another block's.
   void begin_copy(std::uint64_t* barrier, Where where);
+  void begin_copy_from_cluster(std::uint64_t* barrier, Where where);
   // It landed. Empty, or what is wrong.
   std::string complete_copy(std::uint64_t* barrier, std::uint32_t bytes);
 
@@ -45,11 +47,12 @@ class Mbarriers {
   struct State;
   struct Live {
     const std::uint64_t* address;
-    bool remote = false;    // another block arrived
+    bool remote = false;    // another block arrived, or stored
     ClusterClock released;  // by those that did
   };
 
   Live* find(const void* barrier);
+  void note_access(std::uint64_t* barrier, const char* what, Where where);
   State checked(const std::uint64_t* barrier, Where where);
   void store(std::uint64_t* barrier, State state);
 
@@ -68,6 +71,8 @@ class CopyEngine {
 
   void load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
             Where where);
+  // By a thread of any block of the cluster, of at most kMostStored bytes that check_cluster_access() found to be good.
+  void store(void* shared, const void* value, int bytes, std::uint64_t* barrier, Where where);
 
   bool busy() const { return !in_flight_.empty(); }
   // A turn of the scheduler passes: true if a copy is to land before it. `idle`: no thread can run.
@@ -78,19 +83,28 @@ class CopyEngine {
   void check_end() const;
 
  private:
+  static constexpr int kMostStored = 16;
+
   struct Copy {
+    const char* what;  // the instruction
     TensorMap map;
     unsigned char* destination;
+    std::uint32_t bytes;
     std::uint64_t* barrier;
     std::int64_t coordinates[TensorMap::kMostDims];
-    std::uint64_t deadline;  // the turn by which it lands
+    unsigned char stored[kMostStored];  // instead of a map
+    std::uint64_t deadline;             // the turn by which it lands
     Where where;
+    const Block* by;
     int thread;
   };
 
+  void poison(unsigned char* place, std::size_t bytes);
+  void begin(Copy copy);
   std::uint64_t draw_deadline();
   std::vector<Copy>::iterator next();
   void land(const Copy& copy);
+  void land_box(const Copy& copy);
 
   Block& block_;
   std::vector<Copy> in_flight_;

@@ -98,13 +98,17 @@ void Mbarriers::arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where)
   store(barrier, state);
 }
 
-void Mbarriers::arrive_from_cluster(std::uint64_t* barrier, Where where) {
-  block_.note_access("mbarrier.arrive.shared::cluster", where);
+void Mbarriers::note_access(std::uint64_t* barrier, const char* what, Where where) {
+  block_.note_access(what, where);
   checked(barrier, where);
   Live& live = *find(barrier);
   Block& by = *running().block;
   live.remote = live.remote || &by != &block_;
   by.release(live.released);
+}
+
+void Mbarriers::arrive_from_cluster(std::uint64_t* barrier, Where where) {
+  note_access(barrier, "mbarrier.arrive.shared::cluster", where);
   arrive(barrier, 0, where);
 }
 
@@ -119,7 +123,8 @@ void Mbarriers::wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where
   }
   const Live& live = *find(barrier);
   if (live.remote && scope == Scope::block) {
-    block_.fault("mbarrier_wait: other blocks arrive here, so it must acquire at the scope of the cluster", where);
+    block_.fault("mbarrier_wait: other blocks arrive or store here, so it must acquire at the scope of the cluster",
+                 where);
   }
   block_.acquire(live.released);
   sanitizer::acquire(phase_sync(barrier, parity));
@@ -128,6 +133,11 @@ void Mbarriers::wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where
 void Mbarriers::begin_copy(std::uint64_t* barrier, Where where) {
   // Whoever waits for this phase waits for the copy as well, so its stores may count as the issuing thread's.
   sanitizer::release(phase_sync(barrier, checked(barrier, where).parity));
+}
+
+void Mbarriers::begin_copy_from_cluster(std::uint64_t* barrier, Where where) {
+  note_access(barrier, "st.async", where);
+  begin_copy(barrier, where);
 }
 
 std::string Mbarriers::complete_copy(std::uint64_t* barrier, std::uint32_t bytes) {

@@ -1,4 +1,4 @@
-// The Tensor Memory Accelerator, as tma.h documents it.
+// The Tensor Memory Accelerator, as tma.h documents it, and the asynchronous stores of cluster.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/simt/block.h"
+#include "core/simt/cluster.h"
 #include "core/simt/sanitizer.h"
 
 namespace ladder::simt {
@@ -87,22 +88,41 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
         fmt::format("tma_load: the {} bytes of the box are not within the block's dynamic shared memory", bytes),
         where);
   }
-  Copy copy{.map = map,
+  Copy copy{.what = "tma_load",
+            .map = map,
             .destination = static_cast<unsigned char*>(shared),
+            .bytes = bytes,
             .barrier = barrier,
-            .coordinates = {},
-            .deadline = draw_deadline(),
-            .where = where,
-            .thread = block_.thread()};
+            .where = where};
   std::copy(coordinates.begin(), coordinates.end(), copy.coordinates);
   unsigned char* const base = block_.shared().dynamic();
   const auto start = static_cast<std::uint32_t>(copy.destination - base);
-  for (std::uint32_t run = 0; run < bytes; run += kRunBytes) {
-    unsigned char* const place = base + swizzle_128(start + run);
-    std::memset(place, kPoison, kRunBytes);
-    sanitizer::wrote(place, kRunBytes);
-  }
+  for (std::uint32_t run = 0; run < bytes; run += kRunBytes) poison(base + swizzle_128(start + run), kRunBytes);
   block_.hopper().mbarriers.begin_copy(barrier, where);
+  begin(copy);
+}
+
+void CopyEngine::store(void* shared, const void* value, int bytes, std::uint64_t* barrier, Where where) {
+  Copy copy{.what = "st.async",
+            .destination = static_cast<unsigned char*>(shared),
+            .bytes = static_cast<std::uint32_t>(bytes),
+            .barrier = barrier,
+            .where = where};
+  std::memcpy(copy.stored, value, copy.bytes);
+  poison(copy.destination, copy.bytes);
+  block_.hopper().mbarriers.begin_copy_from_cluster(barrier, where);
+  begin(copy);
+}
+
+void CopyEngine::poison(unsigned char* place, std::size_t bytes) {
+  std::memset(place, kPoison, bytes);
+  sanitizer::wrote(place, bytes);
+}
+
+void CopyEngine::begin(Copy copy) {
+  copy.deadline = draw_deadline();
+  copy.by = running().block;
+  copy.thread = running().index;
   const sanitizer::Unseen unseen;
   in_flight_.push_back(copy);
   if (copy.deadline <= num_turns_) land_one();
@@ -137,11 +157,19 @@ void CopyEngine::land_one() {
   const Copy copy = *which;
   in_flight_.erase(which);
   land(copy);
-  const std::string wrong = block_.hopper().mbarriers.complete_copy(copy.barrier, copy.map.box_bytes());
-  if (!wrong.empty()) block_.fault(wrong, copy.where, copy.thread);
+  const std::string wrong = block_.hopper().mbarriers.complete_copy(copy.barrier, copy.bytes);
+  if (!wrong.empty()) copy.by->fault(wrong, copy.where, copy.thread);
 }
 
 void CopyEngine::land(const Copy& copy) {
+  if (copy.map.rank > 0) {
+    land_box(copy);
+  } else {
+    std::memcpy(copy.destination, copy.stored, copy.bytes);
+  }
+}
+
+void CopyEngine::land_box(const Copy& copy) {
   const TensorMap& map = copy.map;
   const unsigned row_bytes = map.box[0] * map.element_bytes;
   const std::uint32_t num_rows = map.box_bytes() / row_bytes;
@@ -186,7 +214,17 @@ void CopyEngine::land(const Copy& copy) {
 void CopyEngine::check_end() const {
   if (in_flight_.empty()) return;
   const Copy& copy = in_flight_.front();
-  block_.fault("tma_load: the block ended while the copy was in flight", copy.where, copy.thread);
+  copy.by->fault(fmt::format("{}: the block ended while the copy was in flight", copy.what), copy.where, copy.thread);
+}
+
+void st_async(void* address, const void* value, int bytes, std::uint64_t* barrier, Where where) {
+  detail::check_cluster_access(address, bytes, "st.async", where);
+  Block& self = detail::active("st.async", where);
+  Block& owner = *self.cluster().owner(address);
+  if (self.cluster().owner(barrier) != &owner) {
+    self.fault("st.async: the mbarrier is not in the memory of the block that it stores to", where);
+  }
+  owner.hopper().copies.store(address, value, bytes, barrier, where);
 }
 
 }  // namespace ladder::simt

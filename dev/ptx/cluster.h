@@ -1,5 +1,5 @@
 // Thread-block clusters and distributed shared memory (PTX ISA 9.7.13.4 barrier.cluster, 9.7.9.24 mapa, 9.7.9.8 ld,
-// 9.7.9.11 st, 9.7.13.5 atom, 10.12-10.18 special registers; sm_90 and later).
+// 9.7.9.11 st, 9.7.9.12 st.async, 9.7.13.5 atom, 10.12-10.18 special registers; sm_90 and later).
 //
 // LaunchConfig::cluster blocks run at the same time and can reach each other's shared memory. A block's memory is there
 // from its start to its end, so a kernel needs a cluster barrier before its first access to another block's memory and
@@ -197,6 +197,37 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(ClusterPointer<Mbarrier>
   LADDER_SM90_ASM("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier.address) : "memory");
 #else
   simt::mbarrier_arrive_cluster(barrier.address, where);
+#endif
+}
+
+// Stores asynchronously, and then takes the bytes off those that `barrier` still expects in its phase: whoever waits for
+// that sees the value, without a barrier that would have the sender wait for all it stored before. The mbarrier is one of
+// the block that is stored to, which announces the bytes with mbarrier_arrive_expect_tx(), before or after they come, and
+// does not end before it has them. T has 4, 8 or 16 bytes, and the address is a multiple of them.
+template <class T>
+__device__ __forceinline__ void st_async(ClusterPointer<T> to, std::type_identity_t<T> value,
+                                         ClusterPointer<Mbarrier> barrier LADDER_WHERE) {
+  static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16));
+#if defined(__CUDACC__)
+  std::uint32_t words[sizeof(T) / 4];
+  memcpy(words, &value, sizeof(T));
+  if constexpr (sizeof(T) == 4) {
+    LADDER_SM90_ASM("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to.address),
+                    "r"(words[0]), "r"(barrier.address)
+                    : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    LADDER_SM90_ASM(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(to.address),
+        "r"(words[0]), "r"(words[1]), "r"(barrier.address)
+        : "memory");
+  } else {
+    LADDER_SM90_ASM(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to.address),
+        "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(barrier.address)
+        : "memory");
+  }
+#else
+  simt::st_async(to.address, &value, sizeof(T), barrier.address, where);
 #endif
 }
 

@@ -75,6 +75,47 @@ LADDER_CONFORMS(cluster_exchange_8, (exchange<uint2, 4>))
 LADDER_CONFORMS(cluster_exchange_16, (exchange<uint4, 2>))
 LADDER_CONFORMS(cluster_exchange_of_16_blocks, (exchange<std::uint32_t, 16>))
 
+// --- Rows stored into every block's memory, ordered by the mbarrier that counts their bytes
+
+template <class T>
+__global__ void async_exchange_kernel(const T* in, T* out) {
+  LADDER_SHARED(ptx::Mbarrier, full, );
+  LADDER_DYN_SMEM(smem);
+  T* const inbox = reinterpret_cast<T*>(smem);  // [size][kThreads]
+  const unsigned rank = ptx::cluster_rank();
+  const unsigned size = ptx::cluster_size();
+  const unsigned i = threadIdx.x;
+  if (i == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::mbarrier_fence_init();
+  }
+  ptx::cluster_sync();
+  const T own = in[blockIdx.x * kThreads + i];
+  for (unsigned to = 0; to < size; ++to) {
+    const int at = static_cast<int>(rank * kThreads + (i + to) % kThreads);
+    ptx::st_async(ptx::mapa(inbox, to) + at, own, ptx::mapa(&full, to));
+  }
+  if (i == 0) ptx::mbarrier_arrive_expect_tx(&full, size * kThreads * sizeof(T));
+  ptx::mbarrier_wait_cluster(&full, 0);
+  for (unsigned r = 0; r < size; ++r) out[(blockIdx.x * size + r) * kThreads + i] = inbox[r * kThreads + i];
+}
+
+template <class T, int kSize>
+Output async_exchange() {
+  if (unavailable()) return {.words = {}, .shape = {0}};
+  constexpr int kBlocks = 2 * kSize;
+  constexpr int kWords = sizeof(T) / 4;
+  DeviceArray<std::uint32_t> in(Inputs().words(kBlocks * kThreads * kWords));
+  DeviceArray<std::uint32_t> out(kBlocks * kSize * kThreads * kWords);
+  launch(async_exchange_kernel<T>, {kBlocks, kThreads, kSize * kThreads * sizeof(T), kSize}, nullptr,
+         reinterpret_cast<const T*>(in.get()), reinterpret_cast<T*>(out.get()));
+  return {.words = out.to_host(), .shape = {kBlocks, kSize, kThreads, kWords}};
+}
+
+LADDER_CONFORMS(cluster_st_async_4, (async_exchange<std::uint32_t, 8>))
+LADDER_CONFORMS(cluster_st_async_8, (async_exchange<uint2, 4>))
+LADDER_CONFORMS(cluster_st_async_16, (async_exchange<uint4, 2>))
+
 // --- Atomics whose totals depend on no order; sums of floats are of small integers, hence exact
 
 __global__ void cluster_atomics_kernel(const std::uint32_t* in, std::uint32_t* out) {

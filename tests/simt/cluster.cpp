@@ -128,12 +128,12 @@ __global__ void ring_kernel(T* out) {
 }
 
 template <class T>
-void check_ring() {
+void check_ring(void (*kernel)(T*)) {
   for (const unsigned size : {1u, 2u, 5u, 8u, 16u}) {
     for (const std::string& schedule : schedules(2)) {
       const Scoped scoped(schedule, 2);
       std::vector<T> out(2 * size * 32);
-      launch(ring_kernel<T>, {2 * size, 32, 0, size}, nullptr, out.data());
+      launch(kernel, {2 * size, 32, 0, size}, nullptr, out.data());
       for (unsigned b = 0; b < 2 * size; ++b) {
         const unsigned from = b / size * size + (b + 1) % size;  // after size - 1 steps: the right neighbour's
         for (unsigned t = 0; t < 32; ++t) {
@@ -148,9 +148,43 @@ void check_ring() {
 }
 
 TEST(Cluster, rings_exchange_4_8_and_16_bytes) {
-  check_ring<unsigned>();
-  check_ring<uint2>();
-  check_ring<uint4>();
+  check_ring<unsigned>(ring_kernel<unsigned>);
+  check_ring<uint2>(ring_kernel<uint2>);
+  check_ring<uint4>(ring_kernel<uint4>);
+}
+
+// The same ordered by mbarriers alone, of which one thread announces a row's bytes. Each step has a buffer of its own, as
+// nothing says how far behind the right neighbour is.
+template <class T>
+__global__ void async_ring_kernel(T* out) {
+  constexpr unsigned kMostSteps = 15;
+  LADDER_SHARED(T, buffers, [kMostSteps][32]);
+  LADDER_SHARED(ptx::Mbarrier, full, [kMostSteps]);
+  const unsigned size = ptx::cluster_size();
+  const unsigned right = (ptx::cluster_rank() + 1) % size;
+  const int i = static_cast<int>(threadIdx.x);
+  T value;
+  for (unsigned word = 0; word < sizeof(T) / 4; ++word) {
+    reinterpret_cast<unsigned*>(&value)[word] = 1000 * blockIdx.x + 4 * i + word;
+  }
+  if (i == 0) {
+    for (ptx::Mbarrier& barrier : full) ptx::mbarrier_init(&barrier, 1);
+    ptx::mbarrier_fence_init();
+  }
+  ptx::cluster_sync();
+  for (unsigned step = 0; step + 1 < size; ++step) {
+    ptx::st_async(ptx::mapa(buffers[step], right) + i, value, ptx::mapa(&full[step], right));
+    if (i == 0) ptx::mbarrier_arrive_expect_tx(&full[step], 32 * sizeof(T));
+    ptx::mbarrier_wait_cluster(&full[step], 0);
+    value = buffers[step][i];
+  }
+  out[blockIdx.x * 32 + i] = value;
+}
+
+TEST(Cluster, rings_exchange_asynchronously) {
+  check_ring<unsigned>(async_ring_kernel<unsigned>);
+  check_ring<uint2>(async_ring_kernel<uint2>);
+  check_ring<uint4>(async_ring_kernel<uint4>);
 }
 
 // Barriers that only say who has started and who is done may be relaxed.
@@ -352,6 +386,10 @@ enum class Misuse {
   one_block_stays,
   narrow_wait,
   global_barrier,
+  other_blocks_barrier,
+  narrow_async_wait,
+  ends_before_store,
+  unannounced_store,
 };
 std::atomic<int> line = 0;
 
@@ -426,6 +464,29 @@ __global__ void misuse_kernel(Misuse misuse, ptx::Mbarrier* global) {
     case Misuse::global_barrier:
       ptx::mbarrier_arrive_cluster({global});
       break;
+    case Misuse::other_blocks_barrier:
+      line = __LINE__ + 1;
+      ptx::st_async(ptx::mapa(part, other), 1, ptx::mapa(&full, rank));
+      break;
+    case Misuse::narrow_async_wait:
+      if (threadIdx.x == 0 && rank == 1) ptx::st_async(ptx::mapa(part, 0), 1, ptx::mapa(&full, 0));
+      if (threadIdx.x == 0 && rank == 0) {
+        ptx::mbarrier_arrive_expect_tx(&full, 4);
+        ptx::mbarrier_wait(&full, 0);
+      }
+      break;
+    case Misuse::ends_before_store:
+      if (threadIdx.x == 0 && rank == 1) ptx::st_async(ptx::mapa(part, 0), 1, ptx::mapa(&full, 0));
+      return;
+    case Misuse::unannounced_store:
+      if (threadIdx.x == 0 && rank == 1) {
+        ptx::st_async(ptx::mapa(reinterpret_cast<uint2*>(smem), 0), {1, 2}, ptx::mapa(&full, 0));
+      }
+      if (threadIdx.x == 0 && rank == 0) {
+        ptx::mbarrier_arrive_expect_tx(&full, 4);
+        ptx::mbarrier_wait_cluster(&full, 0);
+      }
+      break;
     case Misuse::none:
     case Misuse::not_started:
       break;
@@ -457,6 +518,10 @@ TEST(Cluster, misuse_is_reported_under_every_schedule) {
       {Misuse::one_block_stays, "deadlock", false},
       {Misuse::narrow_wait, "must acquire at the scope of the cluster", false},
       {Misuse::global_barrier, "not in the cluster's shared memory", false},
+      {Misuse::other_blocks_barrier, "the mbarrier is not in the memory of the block that it stores to", true},
+      {Misuse::narrow_async_wait, "must acquire at the scope of the cluster", false},
+      {Misuse::ends_before_store, "ended", false},
+      {Misuse::unannounced_store, "landed than were announced", false},
   };
   alignas(8) ptx::Mbarrier global = 0;
   for (const Case& c : cases) {

@@ -1,0 +1,45 @@
+#include "dev/ptx/cluster.h"
+#include "tests/faults/faults.h"
+
+namespace ladder::faults {
+namespace {
+
+constexpr int kThreads = 128;
+
+// Block 1 stores a row into block 0's memory asynchronously.
+template <bool kBroken>
+__global__ void send_kernel(int* out) {
+  LADDER_SHARED(ptx::Mbarrier, full, );
+  LADDER_SHARED(int, inbox, [kThreads]);
+  const int i = static_cast<int>(threadIdx.x);
+  if (i == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::mbarrier_fence_init();
+  }
+  ptx::cluster_sync();
+  if (ptx::cluster_rank() == 1) {
+    ptx::st_async(ptx::mapa(&inbox[i], 0), i, ptx::mapa(&full, 0));
+  } else if (i == 0) {
+    ptx::mbarrier_arrive_expect_tx(&full, kThreads * sizeof(int));
+  }
+  ptx::cluster_sync();  // orders no asynchronous stores
+  if (ptx::cluster_rank() == 1) return;
+  if (!kBroken) ptx::mbarrier_wait_cluster(&full, 0);
+  out[i] = inbox[kThreads - 1 - i];
+  if (kBroken) ptx::mbarrier_wait_cluster(&full, 0);
+}
+
+bool run(bool broken) {
+  Guarded<int> out(kThreads, -1);
+  launch(broken ? send_kernel<true> : send_kernel<false>, {2, kThreads, 0, 2}, nullptr, out.get());
+  bool right = true;
+  for (int i = 0; i < kThreads; ++i) right &= out[i] == kThreads - 1 - i;
+  return right;
+}
+
+}  // namespace
+}  // namespace ladder::faults
+
+LADDER_FAULT("cluster_store_unwaited",
+             "what another block stores asynchronously is read behind a barrier of the cluster alone",
+             ({.value = true}), ladder::faults::run);
