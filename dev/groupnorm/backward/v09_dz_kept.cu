@@ -13,6 +13,7 @@
 #include "dev/ptx/cluster.h"
 #include "dev/ptx/cp_async.h"
 #include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/mbarrier.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -56,27 +57,28 @@ struct SlabLayout {
 
 // Behind it, what a block knows of its channels.
 struct Sums {
-  float* mean;       // [chunk]
-  float* rstd;       // [chunk]
-  float* scale;      // [chunk], rstd * gamma
-  float* beta;       // [chunk]
-  float2* parts;     // [parts][chunk], of dz and dz * (x - mean)
-  float2* exchange;  // [cluster][chunk], of all blocks
+  float* mean;             // [chunk]
+  float* rstd;             // [chunk]
+  float* scale;            // [chunk], rstd * gamma
+  float2* parts;           // [parts][chunk], of dz and dz * (x - mean)
+  float2* exchange;        // [cluster][chunk], of all blocks
+  ptx::Mbarrier* arrived;  // says that they are there
   // In place of the first two parts: the image's sums times rstd * gamma, and what the groups make of them.
   float2* weighted;         // [chunk]
   Correction* corrections;  // [chunk]
 
   static __host__ __device__ int room(const Plan& plan) { return plan.parts < 2 ? 2 : plan.parts; }
   static int bytes(const Plan& plan) {
-    return plan.chunk * (16 + 8 * room(plan) + (plan.log_cluster > 0 ? 8 * plan.cluster() : 0));
+    return plan.chunk * (12 + 8 * room(plan) + (plan.log_cluster > 0 ? 8 * plan.cluster() : 0)) +
+           static_cast<int>(sizeof(ptx::Mbarrier));
   }
   __device__ __forceinline__ Sums(unsigned char* smem, const Plan& plan) {
     mean = reinterpret_cast<float*>(smem);
     rstd = mean + plan.chunk;
     scale = rstd + plan.chunk;
-    beta = scale + plan.chunk;
-    parts = reinterpret_cast<float2*>(beta + plan.chunk);
+    parts = reinterpret_cast<float2*>(scale + plan.chunk);
     exchange = parts + room(plan) * plan.chunk;
+    arrived = reinterpret_cast<ptx::Mbarrier*>(exchange + plan.cluster() * plan.chunk);
     weighted = parts;
     corrections = reinterpret_cast<Correction*>(parts + plan.chunk);
   }
@@ -170,7 +172,14 @@ __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
   const int end = min(begin + plan.each, p.h * p.w);
   const int first = row < plan.rows ? begin + row : end;  // the thread's first pixel; `end`: it has none
   const int image_at = image * p.h * p.w * p.c + chunk * plan.chunk;
-  if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // it has started
+  if constexpr (kCluster) {
+    if (thread == 0) {
+      ptx::mbarrier_init(smem.arrived, 1);
+      ptx::mbarrier_fence_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();  // it has started
+  }
 
   // Everything is on its way at once, in two groups. A pixel beyond the block's has the x of its last one and a dy of
   // zero, so that it adds nothing.
@@ -196,8 +205,10 @@ __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
     }
   }
   ptx::grid_dependency_launch();
+  float beta[kQuad] = {};
+  if (t.beta) load_quad(t.beta + chunk * plan.chunk + column * kQuad, beta);
 
-  // Meanwhile a few threads find what the channels need.
+    // Meanwhile a few threads find what the channels need.
 #pragma unroll 1
   for (int i = thread; i < plan.chunk; i += plan.threads()) {
     const int group = image * p.g + (chunk * plan.chunk + i) / plan.width;
@@ -205,15 +216,12 @@ __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
     smem.mean[i] = t.mean[group];
     smem.rstd[i] = rstd;
     smem.scale[i] = rstd * gamma_of(t, chunk * plan.chunk + i);
-    smem.beta[i] = t.beta ? t.beta[chunk * plan.chunk + i] : 0.0f;
   }
   __syncthreads();
   float mean[kQuad];
   float scale[kQuad];
-  float beta[kQuad];
   load_quad(smem.mean + column * kQuad, mean);
   load_quad(smem.scale + column * kQuad, scale);
-  load_quad(smem.beta + column * kQuad, beta);
 
   // The thread's x and dy, and where its dz goes: 16 bytes of 32 that two threads have, in the order that gives each
   // eight threads all banks.
@@ -264,13 +272,16 @@ __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
   // Every block sends its sums to all of the cluster.
   if constexpr (kCluster) {
     ptx::cluster_wait();  // all blocks have started
+    if (thread == 0) ptx::mbarrier_arrive_expect_tx(smem.arrived, (plan.chunk << plan.log_cluster) * sizeof(float2));
 #pragma unroll 1
     for (int i = thread; i < plan.chunk << plan.log_cluster; i += plan.threads()) {
       const int channel = i >> plan.log_cluster;
       const float2 sum = sum_column(smem.parts, plan.parts, plan.chunk, channel);
-      ptx::st_shared_cluster(ptx::mapa(smem.exchange + rank * plan.chunk + channel, i & (plan.cluster() - 1)), sum);
+      const int to = i & (plan.cluster() - 1);
+      ptx::st_async(ptx::mapa(smem.exchange + rank * plan.chunk + channel, to), sum, ptx::mapa(smem.arrived, to));
     }
-    ptx::cluster_sync();
+    __syncthreads();  // nobody reads the parts any more
+    ptx::mbarrier_wait_cluster(smem.arrived, 0);
   }
 #pragma unroll 1
   for (int i = thread; i < plan.chunk; i += plan.threads()) {

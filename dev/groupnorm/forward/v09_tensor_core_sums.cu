@@ -22,6 +22,7 @@
 #include "dev/ptx/cluster.h"
 #include "dev/ptx/cp_async.h"
 #include "dev/ptx/ldmatrix.h"
+#include "dev/ptx/mbarrier.h"
 #include "dev/ptx/mma.h"
 
 namespace ladder::groupnorm {
@@ -61,20 +62,22 @@ __device__ __forceinline__ int divided(int a, unsigned by) { return static_cast<
 struct Sums {
   float2* parts;  // [parts][channels]
   float2* ranks;  // [2][cluster][groups]: of its blocks, about zero and about pivots; without one they are not used
-  float* scale;   // [channels]
-  float* shift;   // [channels]
-  float* pivot;   // [channels]
+  ptx::Mbarrier* arrived;  // [2]: likewise
+  float* scale;            // [channels]
+  float* shift;            // [channels]
+  float* pivot;            // [channels]
 
   __device__ __forceinline__ Sums(unsigned char* smem, const Plan& plan)
       : parts(reinterpret_cast<float2*>(smem)),
         ranks(parts + plan.parts * plan.channels),
-        scale(reinterpret_cast<float*>(ranks + 2 * plan.cluster() * plan.groups)),
+        arrived(reinterpret_cast<ptx::Mbarrier*>(ranks + 2 * plan.cluster() * plan.groups)),
+        scale(reinterpret_cast<float*>(arrived + 2)),
         shift(scale + plan.channels),
         pivot(shift + plan.channels) {}
 };
 
 std::size_t sums_bytes(const Plan& plan) {
-  return sizeof(float2) * (plan.parts * plan.channels + 2 * plan.cluster() * plan.groups) +
+  return sizeof(float2) * (plan.parts * plan.channels + 2 * plan.cluster() * plan.groups) + 2 * sizeof(ptx::Mbarrier) +
          3 * sizeof(float) * plan.channels;
 }
 
@@ -224,22 +227,18 @@ __device__ __forceinline__ float2 sum_group(const Plan& plan, const float2* part
   return sum;
 }
 
-// Gives every block of the cluster the sums of this one's groups, in `ranks` of each.
-__device__ __forceinline__ void share_groups(const Plan& plan, int rank, int thread, const float2* parts,
-                                             float2* ranks) {
+// Gives every block of the cluster the sums of this one's groups, in `ranks` of each, and waits for those of the others.
+__device__ __forceinline__ void share_groups(const Plan& plan, int rank, int thread, const float2* parts, float2* ranks,
+                                             ptx::Mbarrier* arrived) {
   const int count = plan.groups << plan.log_cluster;
+  if (thread == 0) ptx::mbarrier_arrive_expect_tx(arrived, count * sizeof(float2));
   for (int i = thread; i < count; i += plan.threads) {
     const int group = i >> plan.log_cluster;
     const int to = i & (plan.cluster() - 1);
-    ptx::st_shared_cluster(ptx::mapa(ranks + rank * plan.groups + group, to), sum_group(plan, parts, group));
+    ptx::st_async(ptx::mapa(ranks + rank * plan.groups + group, to), sum_group(plan, parts, group),
+                  ptx::mapa(arrived, to));
   }
-  // Warps that sent nothing have nothing to make visible.
-  if ((thread & ~31) < count) {
-    ptx::cluster_arrive();
-  } else {
-    ptx::cluster_arrive_relaxed();
-  }
-  ptx::cluster_wait();
+  ptx::mbarrier_wait_cluster(arrived, 0);
 }
 
 // Normalises the thread's vectors: `threads` apart in the slab up to `end`, and `step` elements in y.
@@ -291,7 +290,15 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
   const int image = static_cast<int>(blockIdx.y);
   const int chunk = static_cast<int>(blockIdx.x) >> plan.log_cluster;
   const int chunk_channel = chunk * plan.channels;
-  if (plan.log_cluster > 0) ptx::cluster_arrive_relaxed();
+  if (plan.log_cluster > 0) {
+    if (thread == 0) {
+      ptx::mbarrier_init(&sums.arrived[0], 1);
+      ptx::mbarrier_init(&sums.arrived[1], 1);
+      ptx::mbarrier_fence_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();
+  }
 
   // Neighbouring threads load neighbouring vectors; a thread's are of the same channels, `step` elements apart.
   const int first_pixel = rank * plan.pixels;
@@ -334,7 +341,7 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
   __syncthreads();
   if (plan.log_cluster > 0) {
     ptx::cluster_wait();  // all blocks have started
-    share_groups(plan, rank, thread, sums.parts, sums.ranks);
+    share_groups(plan, rank, thread, sums.parts, sums.ranks, &sums.arrived[0]);
   }
 
   // Returns whether the channel's mean is too far from zero for sums about it. All blocks of a cluster find the same.
@@ -381,7 +388,7 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
   add_slab<T, true>(plan, slab, count, thread, sums);
   __syncthreads();
   float2* const ranks = sums.ranks + plan.cluster() * plan.groups;
-  if (plan.log_cluster > 0) share_groups(plan, rank, thread, sums.parts, ranks);
+  if (plan.log_cluster > 0) share_groups(plan, rank, thread, sums.parts, ranks, &sums.arrived[1]);
   if (has_channel) finish(ranks, pivot);
   __syncthreads();
   write<T, Act, true>(plan, own, end, to, step, column, sums);
