@@ -4,7 +4,7 @@
 //         instructions of the special function unit, 32 clocks of a quarter of an SM. Here it is 23, 6 and 16. A thread
 //         has four channels instead of eight, so 80 registers are enough, and slabs are small: two or three blocks an
 //         SM at 64x64, one of which loads while another computes. The host divides, shuffles add up, and blocks send
-//         their sums instead of fetching those of others. Limiter: shared memory, 6 bytes an element (8 for fp32).
+//         their sums by st.async. Limiter: shared memory, 6 bytes an element (8 for fp32).
 // Needs:  c in whole vectors of sixteen bytes, a slab that fits in eight blocks' shared memory, at most 65535 images,
 //         clusters (sm_90); a workspace of two floats a channel of every image.
 
