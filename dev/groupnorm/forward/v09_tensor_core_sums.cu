@@ -397,12 +397,14 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
 // The mean's square may be this many variances, r. If sums of |x| and of x^2 have relative errors of e 2^-24, the variance
 // gets 1 + r of them from its sum of squares and 2 sqrt(r (1 + r)) from the mean, and some 2 + 4 r roundings: half of that
 // is rstd's, (1.5 e + 2) r + e + 1 of 2^-24 at most, where the judge allows 1 + 8 sqrt(m). A chain of s matrix products
-// truncates s times while the sums grow: e = s, or 2.5 s where products of 22 bits are cut as well. With s about 8, the
-// worst that plan_of() makes: r <= (8 sqrt(m) - 20) / 32. z loses 2 sqrt(r) + sqrt(1 + r) e of 2^-24 deviations, which an
-// fp32 y would show (there are no products then, and e is that of rounded sums).
-float cut_of(const Problem& p) {
+// truncates s times while the sums grow: e = s, or 2.5 s where products of 22 bits are cut as well. z loses
+// 2 sqrt(r) + sqrt(1 + r) e of 2^-24 deviations, which an fp32 y would show (there are no products then, and e is that of
+// rounded sums): hence the least of that, a bound for small groups and a constant.
+float cut_of(const Problem& p, const Plan& plan) {
   const float most = p.dtype == Dtype::f32 ? 4 : 16;
-  return std::min(most, std::sqrt(static_cast<float>(p.group_size())) / 4);
+  const float root = std::sqrt(static_cast<float>(p.group_size()));
+  const float e = 2.5f * static_cast<float>(ceil_div(plan.tiles, 2 * plan.parts));
+  return std::max(std::min({most, root / 4, (8 * root - e) / (1.5f * e + 2)}), 0.0f);
 }
 
 // A warp for each column, or several: then all have the same number of tiles to add up. What a thread does but once is
@@ -455,7 +457,7 @@ Plan plan_of(const Problem& p) {
     plan.by_row = divisor(plan.row);
     plan.by_width = divisor(width);
     plan.inverse_m = static_cast<float>(1.0 / static_cast<double>(p.group_size()));
-    plan.cut = cut_of(p);
+    plan.cut = cut_of(p, plan);
     best = plan;
   }
   return best;
