@@ -34,9 +34,9 @@ class Mbarriers {
   enum class Scope : std::uint8_t { block, cluster };
   void wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where where);
 
-  // A copy that will complete on `barrier` was started by the running thread, which may be another block's.
-  void begin_copy(std::uint64_t* barrier, Where where);
-  void begin_copy_from_cluster(std::uint64_t* barrier, Where where);
+  // A copy that will complete on `barrier` was started by the running thread, which may be another block's; `what` says by
+  // which instruction.
+  void begin_copy(std::uint64_t* barrier, const char* what, Where where);
   // It landed. Empty, or what is wrong.
   std::string complete_copy(std::uint64_t* barrier, std::uint32_t bytes);
 
@@ -99,7 +99,6 @@ class CopyEngine {
     int thread;
   };
 
-  void poison(unsigned char* place, std::size_t bytes);
   void begin(Copy copy);
   std::uint64_t draw_deadline();
   std::vector<Copy>::iterator next();

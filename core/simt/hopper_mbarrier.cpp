@@ -130,14 +130,10 @@ void Mbarriers::wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where
   sanitizer::acquire(phase_sync(barrier, parity));
 }
 
-void Mbarriers::begin_copy(std::uint64_t* barrier, Where where) {
+void Mbarriers::begin_copy(std::uint64_t* barrier, const char* what, Where where) {
+  note_access(barrier, what, where);
   // Whoever waits for this phase waits for the copy as well, so its stores may count as the issuing thread's.
   sanitizer::release(phase_sync(barrier, checked(barrier, where).parity));
-}
-
-void Mbarriers::begin_copy_from_cluster(std::uint64_t* barrier, Where where) {
-  note_access(barrier, "st.async", where);
-  begin_copy(barrier, where);
 }
 
 std::string Mbarriers::complete_copy(std::uint64_t* barrier, std::uint32_t bytes) {

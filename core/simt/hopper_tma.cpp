@@ -18,6 +18,11 @@ constexpr int kPoison = 0xff;
 constexpr unsigned kRunBytes = 16;       // what the swizzle moves as one
 constexpr unsigned kMostRowBytes = 128;  // of a box, with this swizzle
 
+void poison(unsigned char* place, std::size_t bytes) {
+  std::memset(place, kPoison, bytes);
+  sanitizer::wrote(place, bytes);
+}
+
 }  // namespace
 
 TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer_list<std::uint64_t> dims,
@@ -98,7 +103,6 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
   unsigned char* const base = block_.shared().dynamic();
   const auto start = static_cast<std::uint32_t>(copy.destination - base);
   for (std::uint32_t run = 0; run < bytes; run += kRunBytes) poison(base + swizzle_128(start + run), kRunBytes);
-  block_.hopper().mbarriers.begin_copy(barrier, where);
   begin(copy);
 }
 
@@ -110,16 +114,12 @@ void CopyEngine::store(void* shared, const void* value, int bytes, std::uint64_t
             .where = where};
   std::memcpy(copy.stored, value, copy.bytes);
   poison(copy.destination, copy.bytes);
-  block_.hopper().mbarriers.begin_copy_from_cluster(barrier, where);
   begin(copy);
 }
 
-void CopyEngine::poison(unsigned char* place, std::size_t bytes) {
-  std::memset(place, kPoison, bytes);
-  sanitizer::wrote(place, bytes);
-}
-
+// Its destination is poisoned already, which whoever waits for the copy sees as well.
 void CopyEngine::begin(Copy copy) {
+  block_.hopper().mbarriers.begin_copy(copy.barrier, copy.what, copy.where);
   copy.deadline = draw_deadline();
   copy.by = running().block;
   copy.thread = running().index;
@@ -172,7 +172,7 @@ void CopyEngine::land(const Copy& copy) {
 void CopyEngine::land_box(const Copy& copy) {
   const TensorMap& map = copy.map;
   const unsigned row_bytes = map.box[0] * map.element_bytes;
-  const std::uint32_t num_rows = map.box_bytes() / row_bytes;
+  const std::uint32_t num_rows = copy.bytes / row_bytes;
 
   // The part of every row that lies within the tensor, in bytes of the row.
   const std::int64_t x = copy.coordinates[0];
