@@ -58,16 +58,22 @@ __global__ void exchange_kernel(const T* in, T* out) {
   ptx::cluster_wait();
 }
 
+// Of two clusters of `size` blocks: each reads a row, has room for `inbox` rows and writes `rows`.
+template <class T>
+Output exchanged(void (*kernel)(const T*, T*), int size, int inbox, int rows) {
+  if (unavailable()) return {.words = {}, .shape = {0}};
+  constexpr int kWords = sizeof(T) / 4;
+  const int blocks = 2 * size;
+  DeviceArray<std::uint32_t> in(Inputs().words(blocks * kThreads * kWords));
+  DeviceArray<std::uint32_t> out(blocks * rows * kThreads * kWords);
+  launch(kernel, {static_cast<unsigned>(blocks), kThreads, inbox * kThreads * sizeof(T), static_cast<unsigned>(size)},
+         nullptr, reinterpret_cast<const T*>(in.get()), reinterpret_cast<T*>(out.get()));
+  return {.words = out.to_host(), .shape = {blocks, rows, kThreads, kWords}};
+}
+
 template <class T, int kSize>
 Output exchange() {
-  if (unavailable()) return {.words = {}, .shape = {0}};
-  constexpr int kBlocks = 2 * kSize;
-  constexpr int kWords = sizeof(T) / 4;
-  DeviceArray<std::uint32_t> in(Inputs().words(kBlocks * kThreads * kWords));
-  DeviceArray<std::uint32_t> out(kBlocks * (kSize + 1) * kThreads * kWords);
-  launch(exchange_kernel<T>, {kBlocks, kThreads, kThreads * sizeof(T), kSize}, nullptr,
-         reinterpret_cast<const T*>(in.get()), reinterpret_cast<T*>(out.get()));
-  return {.words = out.to_host(), .shape = {kBlocks, kSize + 1, kThreads, kWords}};
+  return exchanged(exchange_kernel<T>, kSize, 1, kSize + 1);
 }
 
 LADDER_CONFORMS(cluster_exchange_4, (exchange<std::uint32_t, 8>))
@@ -102,14 +108,7 @@ __global__ void async_exchange_kernel(const T* in, T* out) {
 
 template <class T, int kSize>
 Output async_exchange() {
-  if (unavailable()) return {.words = {}, .shape = {0}};
-  constexpr int kBlocks = 2 * kSize;
-  constexpr int kWords = sizeof(T) / 4;
-  DeviceArray<std::uint32_t> in(Inputs().words(kBlocks * kThreads * kWords));
-  DeviceArray<std::uint32_t> out(kBlocks * kSize * kThreads * kWords);
-  launch(async_exchange_kernel<T>, {kBlocks, kThreads, kSize * kThreads * sizeof(T), kSize}, nullptr,
-         reinterpret_cast<const T*>(in.get()), reinterpret_cast<T*>(out.get()));
-  return {.words = out.to_host(), .shape = {kBlocks, kSize, kThreads, kWords}};
+  return exchanged(async_exchange_kernel<T>, kSize, kSize, kSize);
 }
 
 LADDER_CONFORMS(cluster_st_async_4, (async_exchange<std::uint32_t, 8>))

@@ -106,6 +106,16 @@ TEST(Cluster, reduces_over_any_number_of_blocks) {
   }
 }
 
+// What a thread has to hand on: other words than any other thread's.
+template <class T>
+T own_words() {
+  T value;
+  for (unsigned i = 0; i < sizeof(T) / 4; ++i) {
+    reinterpret_cast<unsigned*>(&value)[i] = 1000 * blockIdx.x + 4 * threadIdx.x + i;
+  }
+  return value;
+}
+
 // Every block hands a T on to its right neighbour until all have gone round, through two buffers: written by the
 // neighbour, while the other one is read.
 template <class T>
@@ -113,10 +123,7 @@ __global__ void ring_kernel(T* out) {
   LADDER_SHARED(T, buffers, [2][32]);
   const unsigned size = ptx::cluster_size();
   const unsigned right = (ptx::cluster_rank() + 1) % size;
-  T value;
-  for (unsigned i = 0; i < sizeof(T) / 4; ++i) {
-    reinterpret_cast<unsigned*>(&value)[i] = 1000 * blockIdx.x + 4 * threadIdx.x + i;
-  }
+  T value = own_words<T>();
   ptx::cluster_sync();
   for (unsigned step = 0; step + 1 < size; ++step) {
     ptx::st_shared_cluster(ptx::mapa(buffers[step % 2], right) + static_cast<int>(threadIdx.x), value);
@@ -163,10 +170,7 @@ __global__ void async_ring_kernel(T* out) {
   const unsigned size = ptx::cluster_size();
   const unsigned right = (ptx::cluster_rank() + 1) % size;
   const int i = static_cast<int>(threadIdx.x);
-  T value;
-  for (unsigned word = 0; word < sizeof(T) / 4; ++word) {
-    reinterpret_cast<unsigned*>(&value)[word] = 1000 * blockIdx.x + 4 * i + word;
-  }
+  T value = own_words<T>();
   if (i == 0) {
     for (ptx::Mbarrier& barrier : full) ptx::mbarrier_init(&barrier, 1);
     ptx::mbarrier_fence_init();
