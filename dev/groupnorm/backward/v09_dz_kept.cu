@@ -205,10 +205,10 @@ __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
     }
   }
   ptx::grid_dependency_launch();
+
+  // Meanwhile a few threads find what the channels need.
   float beta[kQuad] = {};
   if (t.beta) load_quad(t.beta + chunk * plan.chunk + column * kQuad, beta);
-
-    // Meanwhile a few threads find what the channels need.
 #pragma unroll 1
   for (int i = thread; i < plan.chunk; i += plan.threads()) {
     const int group = image * p.g + (chunk * plan.chunk + i) / plan.width;

@@ -407,6 +407,8 @@ float cut_of(const Problem& p, const Plan& plan) {
   return std::max(std::min({most, root / 4, (8 * root - e) / (1.5f * e + 2)}), 0.0f);
 }
 
+int blocks_of(const Problem& p, const Plan& plan) { return p.n * (p.c / plan.channels) * plan.cluster(); }
+
 // A warp for each column, or several: then all have the same number of tiles to add up. What a thread does but once is
 // worth some vectors; but an SM whose blocks are few needs warps enough to overlap each other's latencies. Where a row is
 // too wide for that, whole warps and whole rows, 8 of these if their places are spread; 0 if that is too many.
@@ -416,7 +418,7 @@ int threads_of(const Problem& p, const Plan& plan) {
   const int whole = std::lcm(plan.spread < 3 ? 8 * plan.row : plan.row, 32);
   const int step = 32 * plan.row <= kMostThreads ? 32 * plan.row : whole;
   if (step > kMostThreads) return 0;
-  const int blocks_of_sm = ceil_div(p.n * (p.c / plan.channels) * plan.cluster(), backend::device().num_sms);
+  const int blocks_of_sm = ceil_div(blocks_of(p, plan), backend::device().num_sms);
   const int good = std::max(plan.pixels * plan.row / kGoodVectors, kGoodThreads / blocks_of_sm);
   return std::max(std::min(good, kMostThreads) / step * step, step);
 }
@@ -445,8 +447,7 @@ Plan plan_of(const Problem& p) {
     for (plan.log_cluster = 0; plan.log_cluster <= kMostLogCluster; ++plan.log_cluster) {
       plan.pixels = ceil_div(p.pixels(), plan.cluster());
       plan.tiles = ceil_div(plan.pixels, kTile);
-      const std::int64_t blocks = std::int64_t{p.n} * (p.c / plan.channels) * plan.cluster();
-      even = plan.cluster() <= 2 || blocks >= kGoodBlocks * backend::device().num_sms;
+      even = plan.cluster() <= 2 || blocks_of(p, plan) >= kGoodBlocks * backend::device().num_sms;
       if ((bytes() <= kGoodBytes && even) || plan.log_cluster == kMostLogCluster) break;
     }
     plan.threads = threads_of(p, plan);
