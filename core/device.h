@@ -12,6 +12,7 @@
 
 #include <cstddef>
 
+#include "core/backend.h"
 #include "core/cluster_shape.h"
 #include "core/error.h"
 #include "core/stream.h"
@@ -50,9 +51,12 @@ struct LaunchConfig {
 
 #if defined(__CUDACC__)
 
-// Starts `kernel` on `stream`; throws Failure if the launch is refused.
-template <class... P, class... A>
-void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A... args) {
+namespace detail {
+
+// `config` as the runtime takes it, and what the kernel has to be told before. `attributes` must outlive the result.
+template <class... P>
+cudaLaunchConfig_t prepare(void (*kernel)(P...), const LaunchConfig& config, Stream stream,
+                           cudaLaunchAttribute (&attributes)[2]) {
   constexpr std::size_t kDefaultSmemBytes = 48 * 1024;
   if (config.dynamic_smem > kDefaultSmemBytes) {
     LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -63,9 +67,8 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A..
   c.blockDim = config.block;
   c.dynamicSmemBytes = config.dynamic_smem;
   c.stream = stream;
-  const unsigned cluster_blocks = config.cluster.x * config.cluster.y * config.cluster.z;
-  cudaLaunchAttribute attributes[2] = {};
   c.attrs = attributes;
+  const unsigned cluster_blocks = config.cluster.x * config.cluster.y * config.cluster.z;
   if (cluster_blocks != 1) {
     const std::string refusal = cluster_refusal(config.grid, config.cluster);
     if (!refusal.empty()) throw Failure(refusal);
@@ -81,7 +84,32 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A..
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
+  return c;
+}
+
+}  // namespace detail
+
+// Starts `kernel` on `stream`; throws Failure if the launch is refused.
+template <class... P, class... A>
+void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A... args) {
+  cudaLaunchAttribute attributes[2] = {};
+  const cudaLaunchConfig_t c = detail::prepare(kernel, config, stream, attributes);
   LADDER_CUDA(cudaLaunchKernelEx(&c, kernel, static_cast<P>(args)...));
+}
+
+// How many clusters of `config` the card runs at a time, however many its grid has; single blocks where it has no clusters.
+template <class... P>
+int resident_clusters(void (*kernel)(P...), const LaunchConfig& config) {
+  cudaLaunchAttribute attributes[2] = {};
+  const cudaLaunchConfig_t c = detail::prepare(kernel, config, {}, attributes);
+  int count = 0;
+  if (config.cluster.x * config.cluster.y * config.cluster.z > 1) {
+    LADDER_CUDA(cudaOccupancyMaxActiveClusters(&count, kernel, &c));
+    return count;
+  }
+  const auto threads = static_cast<int>(config.block.x * config.block.y * config.block.z);
+  LADDER_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kernel, threads, config.dynamic_smem));
+  return count * backend::device().num_sms;
 }
 
 #else
@@ -92,6 +120,12 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, Stream, A... args)
   simt::run(
       {.grid = config.grid, .block = config.block, .dynamic_smem = config.dynamic_smem, .cluster = config.cluster},
       [&] { kernel(static_cast<P>(args)...); });
+}
+
+// A block of the emulator has an SM for itself.
+template <class... P>
+int resident_clusters(void (*)(P...), const LaunchConfig& config) {
+  return backend::device().num_sms / static_cast<int>(config.cluster.x * config.cluster.y * config.cluster.z);
 }
 
 #endif
