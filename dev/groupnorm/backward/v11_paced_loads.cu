@@ -1,0 +1,49 @@
+// Idea:   clusters of the first wave begin to load one after the other, as fast as memory serves them, instead of all at once.
+// Parent: v09.
+// Why:    as forward: v09's blocks load together, compute together and store together, and memory idles while they compute.
+//         A block that begins later leaves memory to those before it, which then compute while it loads. Later waves begin
+//         as blocks end, so they stay apart. Limiter: memory in fp32; in 16-bit types issue slots.
+// Needs:  what v09 does.
+
+#include "dev/groupnorm/dz_kept.h"
+#include "dev/groupnorm/pace.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+using namespace dz_kept;
+
+constexpr Costs kCosts{.line = 0.25, .step_ns = 100, .cluster_ns = 700, .seen = 0.3};
+
+template <class T, class Act, bool kCluster>
+__global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
+    groupnorm_backward_v11_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, float2* all_sums) {
+  const int index = static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x) >> plan.log_cluster;
+  gradient<T, Act, kCluster>(p, t, plan, all_sums, [&] { wait_for_turn(pace, index); });
+}
+
+void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
+  auto* const all_sums = p.affine ? static_cast<float2*>(workspace) : nullptr;
+  dispatch_types(p, [&](auto element, auto act) {
+    using T = decltype(element);
+    using Act = decltype(act);
+    const Plan plan = plan_of<T>(p, kCosts);
+    const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v11_kernel<T, Act, false>  //
+                                            : groupnorm_backward_v11_kernel<T, Act, true>;
+    const LaunchConfig config = config_of<T>(p, plan);
+    const double bytes = 2.0 * p.pixels() * plan.chunk * sizeof(T);
+    const Pace pace = pace_of(kernel, config, p.n * (p.c / plan.chunk), bytes);
+    ladder::launch(kernel, config, stream, p, t, plan, pace, all_sums);
+  });
+  launch_parameters<true>(p, all_sums, p.n, t, stream);
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_VERSION(ladder::groupnorm::Backward, {.launch = ladder::groupnorm::launch,
+                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                             .supports = ladder::groupnorm::dz_kept::supports,
+                                             .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes,
+                                             .min_arch = 90,
+                                             .needs = "whole vectors; slabs that fit in eight blocks' shared memory"})

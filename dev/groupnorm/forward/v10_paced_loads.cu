@@ -1,0 +1,46 @@
+// Idea:   clusters of the first wave begin to load one after the other, as fast as memory serves them, instead of all at once.
+// Parent: v09.
+// Why:    v09's blocks load together, compute together and store together: memory idles while they compute. A block that
+//         begins later leaves memory to those before it, which then compute while it loads. That works on whole blocks, so
+//         there are at least three an SM, by larger clusters or narrower rows. Limiter: memory in fp32; in 16-bit types
+//         still arithmetic and the exchange, of the blocks that load last.
+// Needs:  what v09 does.
+
+#include "dev/groupnorm/pace.h"
+#include "dev/groupnorm/tensor_core_sums.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+using namespace tensor_core_sums;
+
+template <class T, class Act>
+__global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
+    groupnorm_forward_v10_kernel(Problem p, Forward::Tensors t, Plan plan, Pace pace) {
+  const int index = static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x) >> plan.log_cluster;
+  normalise<T, Act>(p, t, plan, [&] { wait_for_turn(pace, index); });
+}
+
+constexpr Taste kTaste{.least_even_cluster = 1, .least_pixels = 256, .good_threads = 384, .column_threads = 128};
+
+const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_of(p, kTaste)); }
+
+void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
+  const Plan plan = plan_of(p, kTaste);
+  const LaunchConfig config = config_of(p, plan);
+  dispatch_types(p, [&](auto element, auto act) {
+    using T = decltype(element);
+    const auto kernel = groupnorm_forward_v10_kernel<T, decltype(act)>;
+    const double bytes = double(p.pixels()) * plan.channels * sizeof(T);
+    const Pace pace = pace_of(kernel, config, p.n * (p.c / plan.channels), bytes);
+    ladder::launch(kernel, config, stream, p, t, plan, pace);
+  });
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_VERSION(ladder::groupnorm::Forward, {.launch = ladder::groupnorm::launch,
+                                            .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                            .supports = ladder::groupnorm::supports,
+                                            .min_arch = 90})

@@ -1,0 +1,44 @@
+// When the clusters of a grid begin to load. If those that the card has room for begin all at once, they wait for memory
+// together, compute together while memory idles, and then store together. Here each begins when memory has had the time to
+// serve those before it, so that early ones compute and store while late ones load. Those of later waves begin when others
+// end, which is spread over time by then.
+#pragma once
+
+#include <algorithm>
+
+#include "core/backend.h"
+#include "core/device.h"
+#include "dev/ptx/clock.h"
+
+namespace ladder::groupnorm {
+
+struct Pace {
+  int clusters = 0;       // of the grid's first ones, which the card has room for at once
+  unsigned interval = 0;  // from one of them to the next, in 1/256 clocks of an SM
+};
+
+// By all threads of a block of the grid's cluster number `index`.
+__device__ __forceinline__ void wait_for_turn(const Pace& pace, int index) {
+  if (index >= pace.clusters) return;
+  // One thread watches the clock. Others would take issue slots from the blocks that compute.
+  if (threadIdx.x + threadIdx.y == 0) ptx::wait_clocks(index * pace.interval >> 8);
+  __syncthreads();
+}
+
+// For a grid of `clusters` clusters which load `bytes` each.
+template <class... P>
+Pace pace_of(void (*kernel)(P...), const LaunchConfig& config, int clusters, double bytes) {
+  // Of what DRAM could move: the rate at which they begin. Fitted to sweeps on an H200: 4.4 TB/s at the clock that it
+  // announces, 4.0 at the one it keeps. A quarter more or less makes no difference that shows.
+  constexpr double kShare = 0.92;
+  // What the first wave's loads must take to be worth it: less is under way at a time anyway. Likewise fitted.
+  constexpr double kLeastSeconds = 1.2e-6;
+  const backend::DeviceInfo& device = backend::device();
+  const int first = std::min(resident_clusters(kernel, config), clusters);
+  if (device.dram_bytes_per_s == 0) return {.clusters = first};  // the emulator has no time, but a barrier
+  const double seconds = bytes / (kShare * device.dram_bytes_per_s);
+  if (first * seconds < kLeastSeconds) return {};
+  return {.clusters = first, .interval = static_cast<unsigned>(seconds * device.sm_clock_khz * 1e3 * 256)};
+}
+
+}  // namespace ladder::groupnorm
