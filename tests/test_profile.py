@@ -415,10 +415,10 @@ class Run(unittest.TestCase):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         return path
 
-    def profile(self, *arguments):
+    def profile(self, *arguments, layer="conv3x3"):
         text = io.StringIO()
         with contextlib.redirect_stdout(text), contextlib.redirect_stderr(io.StringIO()):
-            self.assertEqual(profile.main(["conv3x3", "--out", str(self.out), *arguments]), 0)
+            self.assertEqual(profile.main([layer, "--out", str(self.out), *arguments]), 0)
         return text.getvalue()
 
     def fails(self, kind, words, *arguments):
@@ -454,6 +454,12 @@ class Run(unittest.TestCase):
         self.assertIn("--nvtx", said)
         self.assertIn("--once", said)
         self.assertLess(said.index("--export"), said.index(str(self.bench)))
+
+    def test_a_pass_may_stand_behind_its_layer(self):
+        for arguments in (["--version", "7"], ["--version", "7", "--pass", "fprop"]):
+            self.profile(*arguments, layer="conv3x3/fprop")
+            said = self.arguments()
+            self.assertEqual(said[said.index("--pass") + 1], "fprop")
 
     def test_problem_and_dtype_are_passed_on(self):
         self.profile("--version", "5")
@@ -571,6 +577,8 @@ class Usage(unittest.TestCase):
         self.wrong("one of --version N and --diff A B", "conv3x3")
         self.wrong("one of --version N and --diff A B", "conv3x3", "--version", "7", "--diff", "7", "8")
         self.wrong("no layer 'conv4x4'; there are: conv3x3", "conv4x4", "--version", "7")
+        self.wrong("no layer 'conv4x4'; there are: conv3x3", "conv4x4/fprop", "--version", "7")
+        self.wrong("conv3x3/dgrad and --pass fprop: one of the two", "conv3x3/dgrad", "--version", "7", "--pass", "fprop")
         self.wrong("profile needs a layer", "--version", "7")
         self.wrong("version 'seven': a number", "conv3x3", "--version", "seven")
         self.wrong("expected 2 arguments", "conv3x3", "--diff", "7")

@@ -47,7 +47,7 @@ def _print_difference(profiles):
 
 def _parse(arguments):
     parser = Parser(prog="./ladder profile", allow_abbrev=False, description=__doc__)
-    parser.add_argument("layer", nargs="?", help="as in ./ladder list")
+    parser.add_argument("layer", nargs="?", help="layer or layer/pass, as in ./ladder list")
     parser.add_argument("--version", help="its number")
     parser.add_argument("--diff", nargs=2, metavar=("A", "B"),
                         help="two versions side by side; a profile's .json is read instead of measured")
@@ -64,6 +64,11 @@ def _parse(arguments):
         options.diff = [_side(word) for word in options.diff]
     else:
         options.version = _version(options.version)
+    if options.layer and "/" in options.layer:
+        options.layer, pass_ = options.layer.split("/", 1)
+        if options.pass_ not in (None, pass_):
+            raise UsageError(f"profile: {options.layer}/{pass_} and --pass {options.pass_}: one of the two")
+        options.pass_ = pass_
     needs_layer = options.version is not None or not all(isinstance(side, Path) for side in options.diff)
     layers = paths.layers()
     if needs_layer and options.layer not in layers:
