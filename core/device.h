@@ -47,6 +47,8 @@ struct LaunchConfig {
   // The grid may start before the one in front of it on the stream has ended, and waits before it touches what that one
   // reads or writes (dev/ptx/grid_dependency.h). The emulator runs launches one behind the other.
   bool overlaps_previous = false;
+
+  unsigned cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
 };
 
 #if defined(__CUDACC__)
@@ -68,11 +70,10 @@ cudaLaunchConfig_t prepare(void (*kernel)(P...), const LaunchConfig& config, Str
   c.dynamicSmemBytes = config.dynamic_smem;
   c.stream = stream;
   c.attrs = attributes;
-  const unsigned cluster_blocks = config.cluster.x * config.cluster.y * config.cluster.z;
-  if (cluster_blocks != 1) {
+  if (config.cluster_blocks() != 1) {
     const std::string refusal = cluster_refusal(config.grid, config.cluster);
     if (!refusal.empty()) throw Failure(refusal);
-    if (cluster_blocks > kMostPortableClusterBlocks) {
+    if (config.cluster_blocks() > kMostPortableClusterBlocks) {
       LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     }
     cudaLaunchAttribute& attribute = attributes[c.numAttrs++];
@@ -103,7 +104,7 @@ int resident_clusters(void (*kernel)(P...), const LaunchConfig& config) {
   cudaLaunchAttribute attributes[2] = {};
   const cudaLaunchConfig_t c = detail::prepare(kernel, config, {}, attributes);
   int count = 0;
-  if (config.cluster.x * config.cluster.y * config.cluster.z > 1) {
+  if (config.cluster_blocks() > 1) {
     LADDER_CUDA(cudaOccupancyMaxActiveClusters(&count, kernel, &c));
     return count;
   }
@@ -122,10 +123,11 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, Stream, A... args)
       [&] { kernel(static_cast<P>(args)...); });
 }
 
-// A block of the emulator has an SM for itself.
+// A block of the emulator has an SM for itself; but it runs clusters of more blocks than it has SMs.
 template <class... P>
 int resident_clusters(void (*)(P...), const LaunchConfig& config) {
-  return backend::device().num_sms / static_cast<int>(config.cluster.x * config.cluster.y * config.cluster.z);
+  const int clusters = backend::device().num_sms / static_cast<int>(config.cluster_blocks());
+  return clusters > 0 ? clusters : 1;
 }
 
 #endif

@@ -17,7 +17,12 @@ struct Pace {
   unsigned interval = 0;  // from one of them to the next, in 1/256 clocks of an SM
 };
 
-// By all threads of a block of the grid's cluster number `index`.
+// The number of the block's cluster in the grid. Clusters are of 1 << log_cluster blocks, neighbours in x.
+__device__ __forceinline__ int cluster_index(int log_cluster) {
+  return static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x) >> log_cluster;
+}
+
+// By all threads of a block of that cluster.
 __device__ __forceinline__ void wait_for_turn(const Pace& pace, int index) {
   if (index >= pace.clusters) return;
   // One thread watches the clock. Others would take issue slots from the blocks that compute.
@@ -25,20 +30,24 @@ __device__ __forceinline__ void wait_for_turn(const Pace& pace, int index) {
   __syncthreads();
 }
 
-// For a grid of `clusters` clusters which load `bytes` each.
+// For a grid that loads `bytes`, each cluster as many.
 template <class... P>
-Pace pace_of(void (*kernel)(P...), const LaunchConfig& config, int clusters, double bytes) {
-  // Of what DRAM could move: the rate at which they begin. Fitted to sweeps on an H200: 4.4 TB/s at the clock that it
+Pace pace_of(void (*kernel)(P...), const LaunchConfig& config, double bytes) {
+  // Of what DRAM could move: the rate at which clusters begin. Fitted to sweeps on an H200: 4.4 TB/s at the clock that it
   // announces, 4.0 at the one it keeps. A quarter more or less makes no difference that shows.
   constexpr double kShare = 0.92;
   // What the first wave's loads must take to be worth it: less is under way at a time anyway. Likewise fitted.
   constexpr double kLeastSeconds = 1.2e-6;
   const backend::DeviceInfo& device = backend::device();
+  const double rate = kShare * device.dram_bytes_per_s;  // 0: the emulator, which has no time, but the barrier
+  const double least = kLeastSeconds * rate;
+  if (bytes < least) return {};
+  const int clusters = static_cast<int>(config.grid.x * config.grid.y / config.cluster_blocks());
   const int first = std::min(resident_clusters(kernel, config), clusters);
-  if (device.dram_bytes_per_s == 0) return {.clusters = first};  // the emulator has no time, but a barrier
-  const double seconds = bytes / (kShare * device.dram_bytes_per_s);
-  if (first * seconds < kLeastSeconds) return {};
-  return {.clusters = first, .interval = static_cast<unsigned>(seconds * device.sm_clock_khz * 1e3 * 256)};
+  const double each = bytes / clusters;
+  if (first * each < least) return {};
+  const double clocks = rate > 0 ? each / rate * device.sm_clock_khz * 1e3 : 0;
+  return {.clusters = first, .interval = static_cast<unsigned>(clocks * 256)};
 }
 
 }  // namespace ladder::groupnorm

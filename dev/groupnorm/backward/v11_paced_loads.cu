@@ -18,7 +18,7 @@ constexpr Costs kCosts{.line = 0.25, .step_ns = 100, .cluster_ns = 700, .seen = 
 template <class T, class Act, bool kCluster>
 __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
     groupnorm_backward_v11_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, float2* all_sums) {
-  const int index = static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x) >> plan.log_cluster;
+  const int index = cluster_index(plan.log_cluster);
   gradient<T, Act, kCluster>(p, t, plan, all_sums, [&] { wait_for_turn(pace, index); });
 }
 
@@ -31,8 +31,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
     const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v11_kernel<T, Act, false>  //
                                             : groupnorm_backward_v11_kernel<T, Act, true>;
     const LaunchConfig config = config_of<T>(p, plan);
-    const double bytes = 2.0 * p.pixels() * plan.chunk * sizeof(T);
-    const Pace pace = pace_of(kernel, config, p.n * (p.c / plan.chunk), bytes);
+    const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
     ladder::launch(kernel, config, stream, p, t, plan, pace, all_sums);
   });
   launch_parameters<true>(p, all_sums, p.n, t, stream);

@@ -17,7 +17,7 @@ using namespace tensor_core_sums;
 template <class T, class Act>
 __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
     groupnorm_forward_v10_kernel(Problem p, Forward::Tensors t, Plan plan, Pace pace) {
-  const int index = static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x) >> plan.log_cluster;
+  const int index = cluster_index(plan.log_cluster);
   normalise<T, Act>(p, t, plan, [&] { wait_for_turn(pace, index); });
 }
 
@@ -31,8 +31,7 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     const auto kernel = groupnorm_forward_v10_kernel<T, decltype(act)>;
-    const double bytes = double(p.pixels()) * plan.channels * sizeof(T);
-    const Pace pace = pace_of(kernel, config, p.n * (p.c / plan.channels), bytes);
+    const Pace pace = pace_of(kernel, config, double(p.elements()) * sizeof(T));
     ladder::launch(kernel, config, stream, p, t, plan, pace);
   });
 }
