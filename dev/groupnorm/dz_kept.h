@@ -21,6 +21,9 @@ inline constexpr int kStepsAtOnce = 2;     // pixels that a thread has in hand
 struct Plan {
   int chunk = 0;  // channels, whole groups; 0: there is no plan
   int width = 0;  // channels of a group
+  int groups = 0;
+  unsigned by_width = 0;  // 2^20 / width, rounded up
+  int log_team = 0;  // of the lanes of a warp that see to a group: one for each of its channels, if a warp has them
   int log_cluster = 0;
   int each = 0;
   int quads = 0;  // of a pixel
@@ -28,9 +31,11 @@ struct Plan {
   int warps = 0;
   int steps = 0;          // times that they do; a multiple of kStepsAtOnce
   int half = 0;           // likewise: those that are copied first
-  int parts = 0;          // sums that a block has of a channel: one a warp, or one a row where those are wider
+  int senders = 0;        // of sums of a channel in a block: warps, or rows where those are wider
+  int parts = 0;          // places for them: as many, or half as many, rounded up, if a version folds
   unsigned by_quads = 0;  // 65536 / quads, rounded up
   float inverse_m = 0;
+  bool reads_once = false;  // what is loaded leaves the L2 before anything else does, where the version can say so
 
   __host__ __device__ int cluster() const { return 1 << log_cluster; }
   __host__ __device__ int threads() const { return warps * 32; }
@@ -48,14 +53,66 @@ struct SlabLayout {
   static __host__ __device__ int bytes(const Plan& plan) { return plan.steps * plan.warps * kStepBytes; }
 };
 
-// Behind it, what a block knows of its channels.
+// Where a block and a thread of it are: a block is rank blockIdx.x % cluster of chunk blockIdx.x / cluster, of image
+// blockIdx.y.
+struct Place {
+  int warp, lane;
+  int row, column;  // a quad
+  int image, chunk, rank;
+  int first, end;  // the thread's first pixel and the block's last, and one more; first is `end`: the thread has none
+  int image_at;    // of the tensor, the image's first element of the chunk
+
+  __device__ __forceinline__ Place(const Problem& p, const Plan& plan) {
+    const unsigned thread = threadIdx.x;
+    warp = thread / 32;
+    lane = thread % 32;
+    row = thread * plan.by_quads >> 16;
+    column = static_cast<int>(thread) - row * plan.quads;
+    image = blockIdx.y;
+    chunk = blockIdx.x >> plan.log_cluster;
+    rank = blockIdx.x - (chunk << plan.log_cluster);
+    const int begin = rank * plan.each;
+    end = min(begin + plan.each, p.h * p.w);
+    first = row < plan.rows ? begin + row : end;
+    image_at = image * p.h * p.w * p.c + chunk * plan.chunk;
+  }
+};
+
+__device__ __forceinline__ void load_quad(const float* from, float (&values)[kQuad]) {
+  const float4 v = *reinterpret_cast<const float4*>(from);
+  values[0] = v.x, values[1] = v.y, values[2] = v.z, values[3] = v.w;
+}
+
+// Of mean and rstd, the entry of the chunk's group i.
+__device__ __forceinline__ int image_group(const Problem& p, const Plan& plan, const Place& place, int i) {
+  return place.image * p.g + place.chunk * plan.groups + i;
+}
+
+// Behind it, what a block knows of its channels. What a version adds to it says gradient().
 struct Sums {
-  float* mean;             // [chunk]
-  float* rstd;             // [chunk]
   float* scale;            // [chunk], rstd * gamma
   float2* parts;           // [parts][chunk], of dz and dz * (x - mean)
-  float2* exchange;        // [cluster][chunk], of all blocks
-  ptx::Mbarrier* arrived;  // says that they are there
+  ptx::Mbarrier* arrived;  // says that the cluster's sums are there
+
+  __device__ __forceinline__ Sums(unsigned char* smem, const Plan& plan) {
+    scale = reinterpret_cast<float*>(smem);
+    parts = reinterpret_cast<float2*>(scale + plan.chunk);
+  }
+
+  __device__ __forceinline__ void copy(void* to, const void* from, bool valid) const {
+    ptx::cp_async<16>(to, from, valid);
+  }
+};
+
+// For blocks that send each other what they have of every channel.
+struct ChannelSums : Sums {
+  using Row = float2;  // of a channel of an image: terms of dbeta and dgamma
+  static constexpr bool kFolds = false;
+  static int most_cluster() { return kMostClusterBlocks; }
+
+  float* mean;       // [chunk]
+  float* rstd;       // [chunk]
+  float2* exchange;  // [cluster][chunk], of all blocks
   // In place of the first two parts: the image's sums times rstd * gamma, and what the groups make of them.
   float2* weighted;         // [chunk]
   Correction* corrections;  // [chunk]
@@ -65,22 +122,36 @@ struct Sums {
     return plan.chunk * (12 + 8 * room(plan) + (plan.log_cluster > 0 ? 8 * plan.cluster() : 0)) +
            static_cast<int>(sizeof(ptx::Mbarrier));
   }
-  __device__ __forceinline__ Sums(unsigned char* smem, const Plan& plan) {
+  __device__ __forceinline__ ChannelSums(unsigned char* smem, const Plan& plan) : Sums(smem + 8 * plan.chunk, plan) {
     mean = reinterpret_cast<float*>(smem);
     rstd = mean + plan.chunk;
-    scale = rstd + plan.chunk;
-    parts = reinterpret_cast<float2*>(scale + plan.chunk);
     exchange = parts + room(plan) * plan.chunk;
     arrived = reinterpret_cast<ptx::Mbarrier*>(exchange + plan.cluster() * plan.chunk);
     weighted = parts;
     corrections = reinterpret_cast<Correction*>(parts + plan.chunk);
   }
+
+  __device__ __forceinline__ void load_channels(const Problem& p, const Backward::Tensors& t, const Plan& plan,
+                                                const Place& place) const {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
+      const int group = image_group(p, plan, place, i / plan.width);
+      rstd[i] = t.rstd[group];
+      mean[i] = t.mean[group];
+      scale[i] = rstd[i] * gamma_of(t, place.chunk * plan.chunk + i);
+    }
+  }
+  __device__ __forceinline__ void load_means(const Plan&, const Place& place, float (&values)[kQuad]) const {
+    load_quad(mean + place.column * kQuad, values);
+  }
+
+  template <bool kCluster>
+  __device__ __forceinline__ void correct(const Problem& p, const Plan& plan, const Place& place, Row* rows,
+                                          float (&offset)[kQuad], float (&slope)[kQuad]) const;
 };
 
-__device__ __forceinline__ void load_quad(const float* from, float (&values)[kQuad]) {
-  const float4 v = *reinterpret_cast<const float4*>(from);
-  values[0] = v.x, values[1] = v.y, values[2] = v.z, values[3] = v.w;
-}
+// Whether the lanes of a warp share out what they add up: else sum_rows() adds column by column.
+__host__ __device__ constexpr bool shares_out(int quads) { return quads < 32 && (quads & (quads - 1)) == 0; }
 
 // Lanes `distance` apart share out the first kCount of their values: each adds up half of them for both.
 template <int kCount>
@@ -94,11 +165,27 @@ __device__ __forceinline__ void halve(float (&values)[2 * kQuad], int lane, int 
   }
 }
 
-// Adds up the sums of a warp's rows into its part, or leaves those of each row as parts.
-__device__ __forceinline__ void sum_rows(const Plan& plan, const Sums& smem, int warp, int lane, int row, int column,
+// A block's first step: it tells its cluster that it is there.
+template <bool kCluster>
+__device__ __forceinline__ void announce_start(const Sums& smem) {
+  if constexpr (kCluster) {
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_init(smem.arrived, 1);
+      ptx::mbarrier_fence_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();
+  }
+}
+
+// Adds up the sums of a warp's rows into its part, or leaves those of each row as parts. kFolds: where there are fewer parts,
+// the last senders add theirs to what the first have left.
+template <bool kFolds>
+__device__ __forceinline__ void sum_rows(const Plan& plan, const Sums& smem, const Place& place,
                                          float (&values)[2 * kQuad]) {
-  if (plan.quads < 32 && (plan.quads & (plan.quads - 1)) == 0) {
-    auto* part = reinterpret_cast<float*>(smem.parts + warp * plan.chunk + column * kQuad);
+  const int lane = place.lane;
+  if (shares_out(plan.quads)) {
+    auto* part = reinterpret_cast<float*>(smem.parts + place.warp * plan.chunk + place.column * kQuad);
     halve<8>(values, lane, 16);
     part += lane / 16 * 4;
     if (plan.quads == 16) {
@@ -128,11 +215,23 @@ __device__ __forceinline__ void sum_rows(const Plan& plan, const Sums& smem, int
       if (lane + distance < 32) values[i] += other;
     }
   }
-  const int index = plan.quads < 32 ? warp : row;
-  if (plan.quads < 32 ? lane < plan.quads : row < plan.rows) {
-    float2* const part = smem.parts + index * plan.chunk + column * kQuad;
+  const int index = plan.quads < 32 ? place.warp : place.row;
+  const bool sends = plan.quads < 32 ? lane < plan.quads : place.row < plan.rows;
+  const auto put = [&](int to) {
+    float2* const part = smem.parts + to * plan.chunk + place.column * kQuad;
     *reinterpret_cast<float4*>(part) = {values[0], values[1], values[2], values[3]};
     *reinterpret_cast<float4*>(part + 2) = {values[4], values[5], values[6], values[7]};
+  };
+  if (sends && index < plan.parts) put(index);
+  if constexpr (kFolds) {
+    if (plan.parts == plan.senders) return;
+    __syncthreads();
+    if (!sends || index < plan.parts) return;
+    const auto* const part =
+        reinterpret_cast<const float*>(smem.parts + (index - plan.parts) * plan.chunk + place.column * kQuad);
+#pragma unroll
+    for (int i = 0; i < 2 * kQuad; ++i) values[i] += part[i];
+    put(index - plan.parts);
   }
 }
 
@@ -147,43 +246,77 @@ __device__ __forceinline__ float2 sum_column(const float2* rows, int count, int 
   return sum;
 }
 
-// A block is rank blockIdx.x % cluster of chunk blockIdx.x / cluster, of image blockIdx.y. `start` is called by all threads
-// before the first load. all_sums [n][c] gets an image's terms of dbeta and dgamma, unless it is null.
-template <class T, class Act, bool kCluster, class Start>
+// Every block sends its sums to all of its cluster.
+template <bool kCluster>
+__device__ __forceinline__ void ChannelSums::correct(const Problem& p, const Plan& plan, const Place& place, Row* rows,
+                                                     float (&offset)[kQuad], float (&slope)[kQuad]) const {
+  if constexpr (kCluster) {
+    ptx::cluster_wait();  // all blocks have started
+    if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(arrived, (plan.chunk << plan.log_cluster) * sizeof(float2));
+#pragma unroll 1
+    for (int i = threadIdx.x; i < plan.chunk << plan.log_cluster; i += plan.threads()) {
+      const int channel = i >> plan.log_cluster;
+      const float2 sum = sum_column(parts, plan.parts, plan.chunk, channel);
+      const int to = i & (plan.cluster() - 1);
+      ptx::st_async(ptx::mapa(exchange + place.rank * plan.chunk + channel, to), sum, ptx::mapa(arrived, to));
+    }
+    __syncthreads();  // nobody reads the parts any more
+    ptx::mbarrier_wait_cluster(arrived, 0);
+  }
+#pragma unroll 1
+  for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
+    const float2 sum =
+        kCluster ? sum_column(exchange, plan.cluster(), plan.chunk, i) : sum_column(parts, plan.parts, plan.chunk, i);
+    if (rows && place.rank == 0) rows[place.image * p.c + place.chunk * plan.chunk + i] = {sum.x, sum.y * rstd[i]};
+    weighted[i] = {scale[i] * sum.x, scale[i] * sum.y};
+  }
+  __syncthreads();
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x) * plan.width; i < plan.chunk; i += plan.threads() * plan.width) {
+    float2 sum{0, 0};
+#pragma unroll 2
+    for (int c = i; c < i + plan.width; ++c) sum.x += weighted[c].x, sum.y += weighted[c].y;
+    const Correction correction{.offset = -plan.inverse_m * sum.x,
+                                .slope = -plan.inverse_m * rstd[i] * rstd[i] * sum.y};
+#pragma unroll 2
+    for (int c = i; c < i + plan.width; ++c) corrections[c] = correction;
+  }
+  __syncthreads();
+
+#pragma unroll
+  for (int i = 0; i < kQuad; ++i) {
+    const Correction correction = corrections[place.column * kQuad + i];
+    offset[i] = correction.offset, slope[i] = correction.slope;
+  }
+}
+
+// `start` is called by all threads before the first load. rows [n][c] gets an image's terms of dbeta and dgamma, unless it
+// is null. S, for instance ChannelSums, is made of Sums and knows how
+//     copy(to, from, valid)                             a thread begins to load 16 bytes
+//     load_channels(p, t, plan, place)                  all threads find what the channels need; a barrier follows
+//     load_means(plan, place, mean)                     a thread has the means of its channels
+//     correct<kCluster>(p, plan, place, rows, offset, slope)   all threads make of the parts what theirs take off dx
+template <class T, class Act, bool kCluster, class S, class Start>
 __device__ __forceinline__ void gradient(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                         float2* all_sums, const Start& start) {
+                                         typename S::Row* rows, const Start& start) {
   using Layout = SlabLayout<T>;
   LADDER_DYN_SMEM(raw);
-  const Sums smem(raw + Layout::bytes(plan), plan);
-  const unsigned thread = threadIdx.x;
-  const int warp = thread / 32;
-  const int lane = thread % 32;
-  const int row = thread * plan.by_quads >> 16;
-  const int column = static_cast<int>(thread) - row * plan.quads;
-  const int image = blockIdx.y;
-  const int chunk = blockIdx.x >> plan.log_cluster;
-  const int rank = blockIdx.x - (chunk << plan.log_cluster);
-  const int begin = rank * plan.each;
-  const int end = min(begin + plan.each, p.h * p.w);
-  const int first = row < plan.rows ? begin + row : end;  // the thread's first pixel; `end`: it has none
-  const int image_at = image * p.h * p.w * p.c + chunk * plan.chunk;
-  if constexpr (kCluster) {
-    if (thread == 0) {
-      ptx::mbarrier_init(smem.arrived, 1);
-      ptx::mbarrier_fence_init();
-    }
-    __syncwarp();
-    ptx::cluster_arrive_relaxed();  // it has started
-  }
+  const S smem(raw + Layout::bytes(plan), plan);
+  const Place place(p, plan);
+  const int lane = place.lane;
+  const int column = place.column;
+  const int first = place.first;
+  const int end = place.end;
+  announce_start<kCluster>(smem);
 
   start();
 
   // Everything is on its way at once, in two groups. A pixel beyond the block's has the x of its last one and a dy of
   // zero, so that it adds nothing.
-  unsigned char* const slab = raw + warp * plan.steps * Layout::kStepBytes;  // of the warp
+  unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // of the warp
   {
     const int sharer = lane % Layout::kSharers;
-    const int at = image_at + (column - sharer) * kQuad;
+    const int at = place.image_at + (column - sharer) * kQuad;
     unsigned char* to = slab + sharer * Layout::kStepBytes + lane / Layout::kSharers * 16;
     int pixel = first + sharer * plan.rows;
     int step = sharer;
@@ -193,8 +326,8 @@ __device__ __forceinline__ void gradient(const Problem& p, const Backward::Tenso
 #pragma unroll 4
       for (; step < until; step += Layout::kSharers) {
         const int from = at + min(pixel, end - 1) * p.c;
-        ptx::cp_async<16>(to, static_cast<const T*>(t.x) + from, true);
-        ptx::cp_async<16>(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel < end);
+        smem.copy(to, static_cast<const T*>(t.x) + from, true);
+        smem.copy(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel < end);
         pixel += Layout::kSharers * plan.rows;
         to += Layout::kSharers * Layout::kStepBytes;
       }
@@ -203,21 +336,13 @@ __device__ __forceinline__ void gradient(const Problem& p, const Backward::Tenso
   }
   ptx::grid_dependency_launch();
 
-  // Meanwhile a few threads find what the channels need.
   float beta[kQuad] = {};
-  if (t.beta) load_quad(t.beta + chunk * plan.chunk + column * kQuad, beta);
-#pragma unroll 1
-  for (int i = thread; i < plan.chunk; i += plan.threads()) {
-    const int group = image * p.g + (chunk * plan.chunk + i) / plan.width;
-    const float rstd = t.rstd[group];
-    smem.mean[i] = t.mean[group];
-    smem.rstd[i] = rstd;
-    smem.scale[i] = rstd * gamma_of(t, chunk * plan.chunk + i);
-  }
+  if (t.beta) load_quad(t.beta + place.chunk * plan.chunk + column * kQuad, beta);
+  smem.load_channels(p, t, plan, place);
   __syncthreads();
   float mean[kQuad];
   float scale[kQuad];
-  load_quad(smem.mean + column * kQuad, mean);
+  smem.load_means(plan, place, mean);
   load_quad(smem.scale + column * kQuad, scale);
 
   // The thread's x and dy, and where its dz goes: 16 bytes of 32 that two threads have, in the order that gives each
@@ -263,51 +388,14 @@ __device__ __forceinline__ void gradient(const Problem& p, const Backward::Tenso
     left = plan.steps - plan.half;
     ptx::cp_async_wait<0>();
   }
-  sum_rows(plan, smem, warp, lane, row, column, sums);
-  __syncthreads();
 
-  // Every block sends its sums to all of the cluster.
-  if constexpr (kCluster) {
-    ptx::cluster_wait();  // all blocks have started
-    if (thread == 0) ptx::mbarrier_arrive_expect_tx(smem.arrived, (plan.chunk << plan.log_cluster) * sizeof(float2));
-#pragma unroll 1
-    for (int i = thread; i < plan.chunk << plan.log_cluster; i += plan.threads()) {
-      const int channel = i >> plan.log_cluster;
-      const float2 sum = sum_column(smem.parts, plan.parts, plan.chunk, channel);
-      const int to = i & (plan.cluster() - 1);
-      ptx::st_async(ptx::mapa(smem.exchange + rank * plan.chunk + channel, to), sum, ptx::mapa(smem.arrived, to));
-    }
-    __syncthreads();  // nobody reads the parts any more
-    ptx::mbarrier_wait_cluster(smem.arrived, 0);
-  }
-#pragma unroll 1
-  for (int i = thread; i < plan.chunk; i += plan.threads()) {
-    const float2 sum = kCluster ? sum_column(smem.exchange, plan.cluster(), plan.chunk, i)
-                                : sum_column(smem.parts, plan.parts, plan.chunk, i);
-    if (all_sums && rank == 0) all_sums[image * p.c + chunk * plan.chunk + i] = {sum.x, sum.y * smem.rstd[i]};
-    smem.weighted[i] = {smem.scale[i] * sum.x, smem.scale[i] * sum.y};
-  }
-  __syncthreads();
-#pragma unroll 1
-  for (int i = thread * plan.width; i < plan.chunk; i += plan.threads() * plan.width) {
-    float2 sum{0, 0};
-#pragma unroll 2
-    for (int c = i; c < i + plan.width; ++c) sum.x += smem.weighted[c].x, sum.y += smem.weighted[c].y;
-    const float rstd = smem.rstd[i];
-    const Correction correction{.offset = -plan.inverse_m * sum.x, .slope = -plan.inverse_m * rstd * rstd * sum.y};
-#pragma unroll 2
-    for (int c = i; c < i + plan.width; ++c) smem.corrections[c] = correction;
-  }
+  sum_rows<S::kFolds>(plan, smem, place, sums);
   __syncthreads();
 
   float offset[kQuad];
   float slope[kQuad];
-#pragma unroll
-  for (int i = 0; i < kQuad; ++i) {
-    const Correction correction = smem.corrections[column * kQuad + i];
-    offset[i] = correction.offset, slope[i] = correction.slope;
-  }
-  int to = image_at + first * p.c + column * kQuad;
+  smem.template correct<kCluster>(p, plan, place, rows, offset, slope);
+  int to = place.image_at + first * p.c + column * kQuad;
   at = 0;
   const auto write = [&](int s) {
     float x[kQuad];
@@ -332,9 +420,9 @@ __device__ __forceinline__ void gradient(const Problem& p, const Backward::Tenso
   if (pixel < end) write(0);
 }
 
-template <class T>
+template <class T, class S>
 int smem_bytes(const Plan& plan) {
-  return SlabLayout<T>::bytes(plan) + Sums::bytes(plan);
+  return SlabLayout<T>::bytes(plan) + S::bytes(plan);
 }
 
 // What a version's plans cost, fitted to a sweep of all of them for the shapes of `perf` on an H200.
@@ -346,36 +434,61 @@ struct Costs {
   bool in_step = false;   // whether the first wave takes as long as the SM that has most of it
 };
 
-// A plan's time, roughly and without what every plan takes, to compare plans; infinity: it does not fit.
+// Of a plan's launch on the card at hand, for its costs.
+struct Load {
+  int most_blocks = 0;  // of an SM at a time; 0: the plan does not fit
+  int resident = 0;     // clusters at a time
+  int clusters = 0;
+  double waves = 0;  // half of what the last one lacks counts as there
+
+  double blocks(const Plan& plan) const {  // of an SM
+    return double(clusters) * plan.cluster() / backend::device().num_sms;
+  }
+};
+
+template <class T, class S>
+Load load_of(const Problem& p, const Plan& plan) {
+  const int most_bytes = most_smem_bytes();
+  if (double(plan.each) * plan.chunk * (sizeof(T) + 4) > most_bytes) return {};  // far too many for an int
+  const int smem = smem_bytes<T, S>(plan);
+  if (smem > most_bytes) return {};
+
+  // Clusters of four or eight leave SMs idle, of 132 twelve, those of 16 twenty.
+  const int num_sms = backend::device().num_sms;
+  const int idle_sms = plan.cluster() > 8 ? num_sms / 6 : plan.cluster() > 2 ? num_sms / 11 : 0;
+  Load load{.most_blocks = std::min(kThreadsPerSm / plan.threads(), blocks_per_sm(smem)),
+            .clusters = p.n * (p.c / plan.chunk)};
+  load.resident = std::max(1, (num_sms - idle_sms) * load.most_blocks / plan.cluster());
+  load.waves = std::max(1.0, (double(load.clusters) / load.resident + ceil_div(load.clusters, load.resident)) / 2);
+  return load;
+}
+
+// What memory takes for the elements of an SM's blocks, each read twice and written once, in rows of a chunk. `line`: what
+// the rest of a row's line costs, of what it would if it were needed.
 template <class T>
-double plan_ns(const Problem& p, const Plan& plan, const Costs& costs) {
+double traffic_ns(const Plan& plan, double blocks, double line) {
   constexpr double kBytesPerNs = 32;  // that an SM gets of memory when all ask for some
   constexpr double kLineBytes = 128;  // that memory and caches move at best
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const int most_bytes = most_smem_bytes();
-  if (double(plan.each) * plan.chunk * (sizeof(T) + 4) > most_bytes) return kInfinity;  // far too many for an int
-  const int smem = smem_bytes<T>(plan);
-  if (smem > most_bytes) return kInfinity;
-
-  // Clusters of four or eight leave SMs idle, of 132 twelve. Half of what the last wave lacks counts as there.
-  const int num_sms = backend::device().num_sms;
-  const int used_sms = plan.cluster() > 2 ? num_sms - num_sms / 11 : num_sms;
-  const int most_blocks = std::min(kThreadsPerSm / plan.threads(), blocks_per_sm(smem));  // of an SM
-  const int resident = std::max(1, used_sms * most_blocks / plan.cluster());
-  const int clusters = p.n * (p.c / plan.chunk);
-  const double waves = std::max(1.0, (double(clusters) / resident + ceil_div(clusters, resident)) / 2);
-
-  double blocks = double(clusters) * plan.cluster() / num_sms;  // of an SM
-  if (costs.in_step) {
-    blocks = std::max<double>(blocks, ceil_div(std::min(resident, clusters) * plan.cluster(), num_sms));
-  }
   const double elements = blocks * plan.steps * plan.threads() * kQuad;
-  const double lines = 1 + costs.line * std::max(0.0, kLineBytes / (plan.chunk * sizeof(T)) - 1);
-  const double traffic = 3 * elements * sizeof(T) * lines / kBytesPerNs;
+  const double lines = 1 + line * std::max(0.0, kLineBytes / (plan.chunk * sizeof(T)) - 1);
+  return 3 * elements * sizeof(T) * lines / kBytesPerNs;
+}
+
+// A plan's time, roughly and without what every plan takes, to compare plans; infinity: it does not fit.
+template <class T, class S>
+double plan_ns(const Problem& p, const Plan& plan, const Costs& costs) {
+  const Load load = load_of<T, S>(p, plan);
+  if (load.most_blocks == 0) return std::numeric_limits<double>::infinity();
+  const int num_sms = backend::device().num_sms;
+  double blocks = load.blocks(plan);
+  if (costs.in_step) {
+    blocks = std::max<double>(blocks, ceil_div(std::min(load.resident, load.clusters) * plan.cluster(), num_sms));
+  }
+  const double traffic = traffic_ns<T>(plan, blocks, costs.line);
 
   // The rest of a block's time nothing hides in the first wave.
   const double rest = plan.steps * costs.step_ns + plan.log_cluster * costs.cluster_ns;
-  return traffic + rest * (1 + (waves - 1) * (most_blocks > 1 ? costs.seen : 1.0));
+  return traffic + rest * (1 + (load.waves - 1) * (load.most_blocks > 1 ? costs.seen : 1.0));
 }
 
 // As few steps as `warps` allow, of as few rows as those allow.
@@ -385,29 +498,44 @@ inline void plan_threads(int warps, Plan& plan) {
   plan.rows = ceil_div(plan.each, plan.steps);
   plan.warps = ceil_div(plan.quads * plan.rows, 32);
   plan.half = ceil_div(plan.steps / kStepsAtOnce, 2) * kStepsAtOnce;
-  plan.parts = plan.quads < 32 ? plan.warps : plan.rows;
+  plan.senders = plan.quads < 32 ? plan.warps : plan.rows;
+  plan.parts = plan.senders;
 }
 
-template <class T>
-Plan plan_of(const Problem& p, const Costs& costs) {
+inline void plan_team(Plan& plan) {
+  constexpr int kLogWarp = 5;
+  const int least = std::bit_width(plan.width - 1u);
+  const int most = std::bit_width(static_cast<unsigned>(plan.threads() / plan.groups)) - 1;  // one group for each team
+  plan.log_team = std::min(std::max(least, most), kLogWarp);
+}
+
+// Of all plans the one of the lowest cost(plan), in whatever unit.
+template <class T, class S, class Cost>
+Plan plan_of(const Problem& p, const Cost& cost) {
   Plan best;
   if (!whole_vectors(p)) return best;
   const int unit = slab_unit<T>(p);
   double lowest = std::numeric_limits<double>::infinity();
-  for (int log_cluster = 0; 1 << log_cluster <= kMostClusterBlocks; ++log_cluster) {
+  for (int log_cluster = 0; 1 << log_cluster <= S::most_cluster(); ++log_cluster) {
     const int each = ceil_div(p.pixels(), 1 << log_cluster);
     if (ceil_div(p.pixels(), each) != 1 << log_cluster) continue;  // some block would have no pixels
     for (int chunk = unit; chunk <= p.c; chunk += unit) {
       if (p.c % chunk != 0) continue;
       Plan plan{.chunk = chunk,
                 .width = p.channels_per_group(),
+                .groups = chunk / p.channels_per_group(),
+                .by_width = (1u << 20) / p.channels_per_group() + 1,
                 .log_cluster = log_cluster,
                 .each = each,
                 .quads = chunk / kQuad};
       for (int warps = kMostThreads / 32; warps * 32 >= std::max(32, plan.quads); --warps) {
         plan_threads(warps, plan);
-        const double ns = plan_ns<T>(p, plan, costs);
-        if (ns < lowest) best = plan, lowest = ns;
+        plan_team(plan);
+        for (int folds = 0; folds <= (S::kFolds && plan.senders > 1 && !shares_out(plan.quads) ? 1 : 0); ++folds) {
+          plan.parts = ceil_div(plan.senders, 1 + folds);
+          const double ns = cost(plan);
+          if (ns < lowest) best = plan, lowest = ns;
+        }
       }
     }
   }
@@ -416,27 +544,32 @@ Plan plan_of(const Problem& p, const Costs& costs) {
   return best;
 }
 
-template <class T>
+template <class T, class S>
 LaunchConfig config_of(const Problem& p, const Plan& plan) {
   return {.grid = {static_cast<unsigned>(p.c / plan.chunk * plan.cluster()), static_cast<unsigned>(p.n)},
           .block = static_cast<unsigned>(plan.threads()),
-          .dynamic_smem = static_cast<std::size_t>(smem_bytes<T>(plan)),
+          .dynamic_smem = static_cast<std::size_t>(smem_bytes<T, S>(plan)),
           .cluster = static_cast<unsigned>(plan.cluster())};
 }
 
-inline const char* supports(const Problem& p) {
+template <class S>
+const char* supports(const Problem& p) {
   constexpr int kMostImages = 65535;  // rows of a grid
   if (!whole_vectors(p)) return "a pixel's channels are no whole vectors of 16 bytes";
   if (p.n > kMostImages) return "more images than a grid has rows";
   const char* reason = nullptr;
   with_storage_type(p.dtype, [&](auto element) {
-    if (plan_of<decltype(element)>(p, {}).chunk == 0) {
-      reason = "x and dz of an image's group do not fit in the shared memory of eight blocks";
+    using T = decltype(element);
+    if (plan_of<T, S>(p, [&](const Plan& plan) { return plan_ns<T, S>(p, plan, {}); }).chunk == 0) {
+      reason = "x and dz of an image's group do not fit in the shared memory of a cluster";
     }
   });
   return reason;
 }
 
-inline std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * p.c; }
+template <class S>
+std::size_t workspace_bytes(const Problem& p) {
+  return sizeof(typename S::Row) * p.n * p.c;
+}
 
 }  // namespace ladder::groupnorm::dz_kept

@@ -21,7 +21,7 @@ constexpr Costs kCosts{.line = 0.25, .step_ns = 70, .cluster_ns = 1000, .seen = 
 template <class T, class Act, bool kCluster>
 __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
     groupnorm_backward_v09_kernel(Problem p, Backward::Tensors t, Plan plan, float2* all_sums) {
-  gradient<T, Act, kCluster>(p, t, plan, all_sums, [] {});
+  gradient<T, Act, kCluster, ChannelSums>(p, t, plan, all_sums, [] {});
 }
 
 void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
@@ -29,10 +29,11 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);
-    const Plan plan = plan_of<T>(p, kCosts);
+    const Plan plan = plan_of<T, ChannelSums>(
+        p, [&](const Plan& candidate) { return plan_ns<T, ChannelSums>(p, candidate, kCosts); });
     const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v09_kernel<T, Act, false>  //
                                             : groupnorm_backward_v09_kernel<T, Act, true>;
-    ladder::launch(kernel, config_of<T>(p, plan), stream, p, t, plan, all_sums);
+    ladder::launch(kernel, config_of<T, ChannelSums>(p, plan), stream, p, t, plan, all_sums);
   });
   launch_parameters<true>(p, all_sums, p.n, t, stream);
 }
@@ -40,9 +41,10 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
 }  // namespace
 }  // namespace ladder::groupnorm
 
-LADDER_VERSION(ladder::groupnorm::Backward, {.launch = ladder::groupnorm::launch,
-                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                                             .supports = ladder::groupnorm::dz_kept::supports,
-                                             .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes,
-                                             .min_arch = 90,
-                                             .needs = "whole vectors; slabs that fit in eight blocks' shared memory"})
+LADDER_VERSION(ladder::groupnorm::Backward,
+               {.launch = ladder::groupnorm::launch,
+                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::dz_kept::ChannelSums>,
+                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::dz_kept::ChannelSums>,
+                .min_arch = 90,
+                .needs = "whole vectors; slabs that fit in eight blocks' shared memory"})

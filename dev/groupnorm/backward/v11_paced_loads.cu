@@ -19,7 +19,7 @@ template <class T, class Act, bool kCluster>
 __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
     groupnorm_backward_v11_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, float2* all_sums) {
   const int index = cluster_index(plan.log_cluster);
-  gradient<T, Act, kCluster>(p, t, plan, all_sums, [&] { wait_for_turn(pace, index); });
+  gradient<T, Act, kCluster, ChannelSums>(p, t, plan, all_sums, [&] { wait_for_turn(pace, index); });
 }
 
 void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
@@ -27,10 +27,11 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);
-    const Plan plan = plan_of<T>(p, kCosts);
+    const Plan plan = plan_of<T, ChannelSums>(
+        p, [&](const Plan& candidate) { return plan_ns<T, ChannelSums>(p, candidate, kCosts); });
     const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v11_kernel<T, Act, false>  //
                                             : groupnorm_backward_v11_kernel<T, Act, true>;
-    const LaunchConfig config = config_of<T>(p, plan);
+    const LaunchConfig config = config_of<T, ChannelSums>(p, plan);
     const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
     ladder::launch(kernel, config, stream, p, t, plan, pace, all_sums);
   });
@@ -40,9 +41,10 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
 }  // namespace
 }  // namespace ladder::groupnorm
 
-LADDER_VERSION(ladder::groupnorm::Backward, {.launch = ladder::groupnorm::launch,
-                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                                             .supports = ladder::groupnorm::dz_kept::supports,
-                                             .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes,
-                                             .min_arch = 90,
-                                             .needs = "whole vectors; slabs that fit in eight blocks' shared memory"})
+LADDER_VERSION(ladder::groupnorm::Backward,
+               {.launch = ladder::groupnorm::launch,
+                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::dz_kept::ChannelSums>,
+                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::dz_kept::ChannelSums>,
+                .min_arch = 90,
+                .needs = "whole vectors; slabs that fit in eight blocks' shared memory"})
