@@ -434,33 +434,11 @@ struct Costs {
   bool in_step = false;   // whether the first wave takes as long as the SM that has most of it
 };
 
-// Of a plan's launch on the card at hand, for its costs.
-struct Load {
-  int most_blocks = 0;  // of an SM at a time; 0: the plan does not fit
-  int resident = 0;     // clusters at a time
-  int clusters = 0;
-  double waves = 0;  // half of what the last one lacks counts as there
-
-  double blocks(const Plan& plan) const {  // of an SM
-    return double(clusters) * plan.cluster() / backend::device().num_sms;
-  }
-};
-
 template <class T, class S>
-Load load_of(const Problem& p, const Plan& plan) {
-  const int most_bytes = most_smem_bytes();
-  if (double(plan.each) * plan.chunk * (sizeof(T) + 4) > most_bytes) return {};  // far too many for an int
-  const int smem = smem_bytes<T, S>(plan);
-  if (smem > most_bytes) return {};
-
-  // Clusters of four or eight leave SMs idle, of 132 twelve, those of 16 twenty.
-  const int num_sms = backend::device().num_sms;
-  const int idle_sms = plan.cluster() > 8 ? num_sms / 6 : plan.cluster() > 2 ? num_sms / 11 : 0;
-  Load load{.most_blocks = std::min(kThreadsPerSm / plan.threads(), blocks_per_sm(smem)),
-            .clusters = p.n * (p.c / plan.chunk)};
-  load.resident = std::max(1, (num_sms - idle_sms) * load.most_blocks / plan.cluster());
-  load.waves = std::max(1.0, (double(load.clusters) / load.resident + ceil_div(load.clusters, load.resident)) / 2);
-  return load;
+Turns turns_of(const Problem& p, const Plan& plan) {
+  if (double(plan.each) * plan.chunk * (sizeof(T) + 4) > most_smem_bytes()) return {};  // far too many for an int
+  return groupnorm::turns_of(p.n * (p.c / plan.chunk), plan.cluster(), plan.threads(), smem_bytes<T, S>(plan),
+                             kThreadsPerSm);
 }
 
 // What memory takes for the elements of an SM's blocks, each read twice and written once, in rows of a chunk. `line`: what
@@ -477,18 +455,15 @@ double traffic_ns(const Plan& plan, double blocks, double line) {
 // A plan's time, roughly and without what every plan takes, to compare plans; infinity: it does not fit.
 template <class T, class S>
 double plan_ns(const Problem& p, const Plan& plan, const Costs& costs) {
-  const Load load = load_of<T, S>(p, plan);
-  if (load.most_blocks == 0) return std::numeric_limits<double>::infinity();
-  const int num_sms = backend::device().num_sms;
-  double blocks = load.blocks(plan);
-  if (costs.in_step) {
-    blocks = std::max<double>(blocks, ceil_div(std::min(load.resident, load.clusters) * plan.cluster(), num_sms));
-  }
+  const Turns turns = turns_of<T, S>(p, plan);
+  if (turns.most_blocks == 0) return std::numeric_limits<double>::infinity();
+  double blocks = turns.blocks;
+  if (costs.in_step) blocks = std::max(blocks, std::min<double>(turns.most_blocks, std::ceil(blocks)));
   const double traffic = traffic_ns<T>(plan, blocks, costs.line);
 
   // The rest of a block's time nothing hides in the first wave.
   const double rest = plan.steps * costs.step_ns + plan.log_cluster * costs.cluster_ns;
-  return traffic + rest * (1 + (load.waves - 1) * (load.most_blocks > 1 ? costs.seen : 1.0));
+  return traffic + rest * (1 + (turns.waves - 1) * (turns.most_blocks > 1 ? costs.seen : 1.0));
 }
 
 // As few steps as `warps` allow, of as few rows as those allow.

@@ -75,19 +75,6 @@ Slab best_slab(const Problem& p, int most_cluster, int threads, const Cost& cost
   return best;
 }
 
-// What a block may have.
-inline int most_smem_bytes() {
-  constexpr int kKilobyte = 1024;
-  const int arch = backend::device().arch;
-  return (arch >= 90 && arch < 120 ? 227 : arch == 80 ? 163 : 99) * kKilobyte;
-}
-
-// Blocks that an SM's shared memory has room for.
-inline int blocks_per_sm(int smem_bytes) {
-  constexpr int kReserved = 1024;  // of every block
-  return (most_smem_bytes() + kReserved) / (smem_bytes + kReserved);
-}
-
 // What a slab takes, roughly, to compare plans; infinity where a block would need more shared memory than there is.
 inline double slab_ns(const Problem& p, const Slab& slab, int smem_bytes, int most_blocks_per_sm) {
   constexpr double kDramBytesPerNs = 4200;

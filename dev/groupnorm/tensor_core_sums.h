@@ -7,6 +7,7 @@
 #include <cfloat>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "core/backend.h"
 #include "dev/groupnorm/activation.h"
@@ -266,12 +267,16 @@ __device__ __forceinline__ void write(const Plan& plan, const uint4* from, const
   if (from < end) vector(from, to);
 }
 
+struct PlainCopy {
+  __device__ __forceinline__ void operator()(void* to, const void* from) const { ptx::cp_async<16>(to, from, true); }
+};
+
 // A block is rank blockIdx.x % cluster of chunk blockIdx.x / cluster, of image blockIdx.y: the chunks that share a pixel's
 // lines run at the same time. A thread is column threadIdx.x and pixel threadIdx.y: nothing to divide. `start` is called by
-// all threads before the first load.
-template <class T, class Act, class Start>
+// all threads before the first load; copy(to, from) begins one, of 16 bytes. A cluster has at most kMostCluster blocks.
+template <class T, class Act, int kMostCluster, class Start, class Copy>
 __device__ __forceinline__ void normalise(const Problem& p, const Forward::Tensors& t, const Plan& plan,
-                                          const Start& start) {
+                                          const Start& start, const Copy& copy) {
   constexpr int kVec = kVector<T>;
   LADDER_DYN_SMEM(smem);
   auto* const slab = reinterpret_cast<uint4*>(smem);
@@ -312,10 +317,10 @@ __device__ __forceinline__ void normalise(const Problem& p, const Forward::Tenso
 #pragma unroll 1
     for (; to + (kBatch - 1) * plan.threads < end; to += kBatch * plan.threads, from += kBatch * step) {
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) ptx::cp_async<16>(to + i * plan.threads, from + i * step, true);
+      for (int i = 0; i < kBatch; ++i) copy(to + i * plan.threads, from + i * step);
     }
 #pragma unroll 1
-    for (; to < end; to += plan.threads, from += step) ptx::cp_async<16>(to, from, true);
+    for (; to < end; to += plan.threads, from += step) copy(to, from);
     ptx::cp_async_commit();
 #pragma unroll 1
     for (; to < slab + plan.vectors(); to += plan.threads) *to = {0, 0, 0, 0};
@@ -347,7 +352,7 @@ __device__ __forceinline__ void normalise(const Problem& p, const Forward::Tenso
       sum = sum_group(plan, sums.parts, group);
     } else {
 #pragma unroll
-      for (int i = 0; i < kMostClusterBlocks; ++i) {
+      for (int i = 0; i < kMostCluster; ++i) {
         const float2 part = i < plan.cluster() ? ranks[i * plan.groups + group] : float2{0, 0};
         sum.x += part.x, sum.y += part.y;
       }
@@ -405,6 +410,21 @@ inline float cut_of(const Problem& p, const Plan& plan) {
 
 inline int blocks_of(const Problem& p, const Plan& plan) { return p.n * (p.c / plan.channels) * plan.cluster(); }
 
+// Least numbers of threads: whole warps and whole rows, 8 of these if their places are spread.
+inline int thread_step(const Plan& plan) { return std::lcm(plan.spread < 3 ? 8 * plan.row : plan.row, 32); }
+
+// A chunk of so many of the problem's groups, if these are whole vectors.
+inline std::optional<Plan> chunk_of(const Problem& p, int groups) {
+  const int width = p.channels_per_group();
+  const int bytes = groups * width * static_cast<int>(size_of(p.dtype));
+  if (p.g % groups != 0 || bytes % 16 != 0) return {};
+  Plan plan{.channels = groups * width, .groups = groups, .width = width, .row = bytes / 16};
+  plan.spread = 3 - std::min(std::countr_zero(static_cast<unsigned>(plan.row)), 3);
+  return plan;
+}
+
+inline std::int64_t slab_bytes(const Plan& plan) { return std::int64_t{16} * plan.row * kTile * plan.tiles; }
+
 // What follows from the chunk, the cluster and the threads.
 inline void complete(const Problem& p, Plan& plan) {
   const int warps = plan.threads / 32;
@@ -424,15 +444,14 @@ struct Taste {
 };
 
 // A warp for each column, or several: then all have the same number of tiles to add up. What a thread does but once is
-// worth some vectors; but an SM whose blocks are few needs warps enough to overlap each other's latencies. Where a row is
-// too wide for that, whole warps and whole rows, 8 of these if their places are spread; 0 if that is too many.
+// worth some vectors; but an SM whose blocks are few needs warps enough to overlap each other's latencies. 0: a row is too
+// wide.
 inline int threads_of(const Problem& p, const Plan& plan, const Taste& taste) {
   constexpr int kGoodVectors = 16;  // of a thread
   const int blocks_of_sm = ceil_div(blocks_of(p, plan), backend::device().num_sms);
   const int good = std::max(plan.pixels * plan.row / kGoodVectors, taste.good_threads / blocks_of_sm);
-  const int whole = std::lcm(plan.spread < 3 ? 8 * plan.row : plan.row, 32);
   const int step =
-      32 * plan.row <= std::min(std::max(good, taste.column_threads), kMostThreads) ? 32 * plan.row : whole;
+      32 * plan.row <= std::min(std::max(good, taste.column_threads), kMostThreads) ? 32 * plan.row : thread_step(plan);
   if (step > kMostThreads) return 0;
   return std::max(std::min(good, kMostThreads) / step * step, step);
 }
@@ -448,25 +467,22 @@ inline Plan plan_of(const Problem& p, const Taste& taste) {
   constexpr int kMostBytes = 100 << 10;  // so that two blocks fit an SM
   constexpr int kGoodBlocks = 3;         // of an SM
   constexpr int kMostLogCluster = std::bit_width(static_cast<unsigned>(kMostClusterBlocks)) - 1;
-  const int element = static_cast<int>(size_of(p.dtype));
-  const int width = p.channels_per_group();
   Plan best;
   for (int groups = 1; groups <= p.g; ++groups) {
-    if (p.g % groups != 0 || groups * width * element % 16 != 0) continue;
-    Plan plan{.channels = groups * width, .groups = groups, .width = width, .row = groups * width * element / 16};
+    std::optional<Plan> chunk = chunk_of(p, groups);
+    if (!chunk) continue;
+    Plan& plan = *chunk;
     if (best.channels > 0 && plan.row > kGoodRow) break;
-    plan.spread = 3 - std::min(std::countr_zero(static_cast<unsigned>(plan.row)), 3);
-    const auto bytes = [&] { return std::int64_t{16} * plan.row * kTile * plan.tiles; };
     bool even = false;
     for (plan.log_cluster = 0; plan.log_cluster <= kMostLogCluster; ++plan.log_cluster) {
       plan.pixels = ceil_div(p.pixels(), plan.cluster());
       plan.tiles = ceil_div(plan.pixels, kTile);
       even = plan.cluster() < taste.least_even_cluster || blocks_of(p, plan) >= kGoodBlocks * backend::device().num_sms;
-      const bool cut_further = bytes() > kGoodBytes || (!even && plan.pixels / 2 >= taste.least_pixels);
+      const bool cut_further = slab_bytes(plan) > kGoodBytes || (!even && plan.pixels / 2 >= taste.least_pixels);
       if (!cut_further || plan.log_cluster == kMostLogCluster) break;
     }
     plan.threads = threads_of(p, plan, taste);
-    if (plan.threads == 0 || bytes() > kMostBytes) continue;
+    if (plan.threads == 0 || slab_bytes(plan) > kMostBytes) continue;
     if (!even && best.row >= kLeastRow) break;
     complete(p, plan);
     best = plan;
@@ -486,7 +502,7 @@ inline const char* supports(const Problem& p, const Plan& plan) {
   constexpr int kMostImages = 65535;  // of a grid's second dimension
   if (p.n > kMostImages) return "more images than a grid has rows";
   if (plan.channels > 0) return nullptr;
-  return "no number of groups is whole 16-byte vectors that fit 8 x 100 KB and 384 threads";
+  return "no number of groups is whole 16-byte vectors that fit a cluster and 384 threads";
 }
 
 }  // namespace ladder::groupnorm::tensor_core_sums

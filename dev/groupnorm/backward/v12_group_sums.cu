@@ -221,11 +221,6 @@ __global__ void __launch_bounds__(kParameterThreads)
   ptx::grid_dependency_wait();  // whatever comes behind this grid needs dx
 }
 
-// Loads that leave the L2 first spare what else is in there, as long as everything finds room: x, dy and dx.
-bool reads_once(const Problem& p) {
-  return 3.0 * p.elements() * size_of(p.dtype) <= static_cast<double>(backend::device().l2_bytes);
-}
-
 // A plan's time, roughly, to compare plans; infinity: it does not fit. Fitted to a sweep of all of them for the shapes
 // of `perf` on an H200: waves of blocks take turns, or memory is what they wait for.
 template <class T>
@@ -240,22 +235,21 @@ double plan_ns(const Problem& p, const Plan& plan) {
   constexpr double kTooMany = 10;  // times as long: only where nothing else fits
   // Small blocks, as more of them fill an SM's memory evenly and take turns. Six warps where a row is no power of two.
   const int most_warps = (plan.quads & (plan.quads - 1)) == 0 ? 4 : 6;
-  const Load load = load_of<T, GroupSums>(p, plan);
-  if (load.most_blocks == 0) return std::numeric_limits<double>::infinity();
+  const Turns turns = turns_of<T, GroupSums>(p, plan);
+  if (turns.most_blocks == 0) return std::numeric_limits<double>::infinity();
 
-  const double blocks = load.blocks(plan);
-  const double filled = std::min<double>(load.most_blocks, std::ceil(blocks)) * plan.threads() / kThreadsPerSm;
+  const double filled = std::min<double>(turns.most_blocks, std::ceil(turns.blocks)) * plan.threads() / kThreadsPerSm;
   const double block = kBlockNs + plan.log_cluster * kClusterNs +
                        plan.steps * kStepNs * (kAlone + (1 - kAlone) * filled) +
                        (plan.parts < plan.senders ? kFoldNs : 0);
-  const double ns = std::max(traffic_ns<T>(plan, blocks, kLine), load.waves * block) + kLast * block;
+  const double ns = std::max(traffic_ns<T>(plan, turns.blocks, kLine), turns.waves * block) + kLast * block;
   return plan.warps > most_warps ? kTooMany * ns : ns;
 }
 
 template <class T>
 Plan plan_for(const Problem& p) {
   Plan plan = plan_of<T, GroupSums>(p, [&](const Plan& candidate) { return plan_ns<T>(p, candidate); });
-  plan.reads_once = reads_once(p);
+  plan.reads_once = fits_l2(3.0 * p.elements() * sizeof(T));
   return plan;
 }
 

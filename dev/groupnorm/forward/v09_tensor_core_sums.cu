@@ -21,7 +21,8 @@ constexpr Taste kTaste{.least_even_cluster = 4};
 template <class T, class Act>
 __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
     groupnorm_forward_v09_kernel(Problem p, Forward::Tensors t, Plan plan) {
-  normalise<T, Act>(p, t, plan, [] {});
+  normalise<T, Act, kMostClusterBlocks>(
+      p, t, plan, [] {}, PlainCopy{});
 }
 
 const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_of(p, kTaste)); }

@@ -18,7 +18,8 @@ template <class T, class Act>
 __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
     groupnorm_forward_v10_kernel(Problem p, Forward::Tensors t, Plan plan, Pace pace) {
   const int index = cluster_index(plan.log_cluster);
-  normalise<T, Act>(p, t, plan, [&] { wait_for_turn(pace, index); });
+  normalise<T, Act, kMostClusterBlocks>(
+      p, t, plan, [&] { wait_for_turn(pace, index); }, PlainCopy{});
 }
 
 constexpr Taste kTaste{.least_even_cluster = 1, .least_pixels = 256, .good_threads = 384, .column_threads = 128};
