@@ -9,7 +9,14 @@
 namespace ladder::simt {
 
 Block::Block(BlockCluster& cluster) : cluster_(cluster), warps_(new Warp[kMostWarps]) {}
-Block::~Block() = default;
+Block::~Block() {
+  if (!fibers_) return;
+  for (int i = 0; i < kMostThreads; ++i) {
+    for (void* tsan : fibers_[i].tsan_in_turn) {
+      if (tsan != nullptr) sanitizer::destroy_fiber(tsan);
+    }
+  }
+}
 
 // --- Beginning and end
 

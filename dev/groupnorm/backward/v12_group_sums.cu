@@ -6,6 +6,7 @@
 //         those of a channel go to one block of the cluster, which leaves them for the second kernel, which takes each as
 //         soon as it is there. Limiter: memory in fp32; in 16-bit types issue slots.
 // Needs:  what v11 does; clusters of 16 where the card has them.
+// Spills: 4 bytes in 16-bit types with GELU, whose erfc takes more registers than the 80 there are.
 
 #include "dev/groupnorm/dz_kept.h"
 #include "dev/groupnorm/pace.h"

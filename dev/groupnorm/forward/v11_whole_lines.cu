@@ -32,13 +32,13 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
 double plan_ns(const Problem& p, const Plan& plan) {
   constexpr double kBytesPerNs = 32;  // that an SM gets of memory when all ask for some
   constexpr double kLineBytes = 128;  // that memory and caches move at best
-  constexpr double kLine = 1.3;       // what the rest of a row's line costs, of what it would if it were needed
-  constexpr double kBlockNs = 1800;   // of a block, whatever it does
-  constexpr double kWarpNs = 150;     // more for each of its warps
-  constexpr double kClusterNs = 470;  // more for a cluster than for one of half its blocks
-  constexpr double kElementNs = 48;   // of a thread, on an SM full of threads
-  constexpr double kAlone = 0.3;      // of that, on an empty one
-  constexpr double kLast = 0.6;       // of a block, that nothing hides
+  constexpr double kLine = 2;         // what the rest of a row's line costs, of what it would if it were needed
+  constexpr double kBlockNs = 3800;   // of a block, whatever it does
+  constexpr double kWarpNs = 160;     // more for each of its warps
+  constexpr double kClusterNs = 550;  // more for a cluster than for one of half its blocks
+  constexpr double kElementNs = 22;   // of a thread, on an SM full of threads
+  constexpr double kAlone = 0.7;      // of that, on an empty one
+  constexpr double kLast = 0.83;      // of a block, that nothing hides
   constexpr int kThreadsPerSm = kMostThreads * kBlocksPerSm;
 
   const Turns turns = turns_of(p.n * (p.c / plan.channels), plan.cluster(), plan.threads,
@@ -56,6 +56,7 @@ double plan_ns(const Problem& p, const Plan& plan) {
 
 Plan plan_for(const Problem& p) {
   constexpr int kMostSlabBytes = 200 << 10;
+  constexpr int kMostClusterThreads = 3072;  // more gain nothing
   Plan best;
   double lowest = std::numeric_limits<double>::infinity();
   for (int groups = 1; groups <= p.g; ++groups) {
@@ -67,7 +68,8 @@ Plan plan_for(const Problem& p) {
       plan.pixels = ceil_div(p.pixels(), plan.cluster());
       plan.tiles = ceil_div(plan.pixels, kTile);
       if (slab_bytes(plan) > kMostSlabBytes) continue;
-      for (plan.threads = thread_step(plan); plan.threads <= kMostThreads; plan.threads += thread_step(plan)) {
+      for (plan.threads = thread_step(plan); plan.threads <= std::min(kMostThreads, kMostClusterThreads >> log_cluster);
+           plan.threads += thread_step(plan)) {
         complete(p, plan);
         const double ns = plan_ns(p, plan);
         if (ns < lowest) best = plan, lowest = ns;
