@@ -9,14 +9,7 @@
 namespace ladder::simt {
 
 Block::Block(BlockCluster& cluster) : cluster_(cluster), warps_(new Warp[kMostWarps]) {}
-Block::~Block() {
-  if (!fibers_) return;
-  for (int i = 0; i < kMostThreads; ++i) {
-    for (void* tsan : fibers_[i].tsan_in_turn) {
-      if (tsan != nullptr) sanitizer::destroy_fiber(tsan);
-    }
-  }
-}
+Block::~Block() = default;
 
 // --- Beginning and end
 

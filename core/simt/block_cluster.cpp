@@ -159,7 +159,8 @@ void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx) {
   size_ = static_cast<int>(shape.x * shape.y * shape.z);
   barrier_ = {};
   scheduler_.tsan = sanitizer::current_fiber();
-  turn_ ^= 1;
+  const dim3 block = kernel.launch.block;
+  turn_ = size_ * block.x * block.y * block.z > sanitizer::kMostInTurn ? 0 : turn_ ^ 1;
   while (static_cast<int>(blocks_.size()) < size_) blocks_.push_back(std::make_unique<Block>(*this));
   for (int r = 0; r < size_; ++r) {
     const unsigned rank = static_cast<unsigned>(r);

@@ -85,10 +85,6 @@ class ClusterPool {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(cluster));
   }
-  void clear() {
-    const std::lock_guard lock(mutex_);
-    free_.clear();
-  }
 
  private:
   std::mutex mutex_;
@@ -139,14 +135,10 @@ class ClusterOrder {
   std::vector<std::uint64_t> shuffled_;
 };
 
-std::uint64_t threads_of_cluster(const Launch& launch) {
-  auto count = [](dim3 d) { return std::uint64_t{d.x} * d.y * d.z; };
-  return count(launch.cluster) * count(launch.block);
-}
-
 // How many OS threads can run clusters of this launch at once.
 std::uint64_t most_workers(const Launch& launch) {
-  return std::max<std::uint64_t>(1, sanitizer::kMostFibers / threads_of_cluster(launch));
+  auto count = [](dim3 d) { return std::uint64_t{d.x} * d.y * d.z; };
+  return std::max<std::uint64_t>(1, sanitizer::kMostFibers / (count(launch.cluster) * count(launch.block)));
 }
 
 }  // namespace
@@ -165,11 +157,8 @@ void run(const Launch& launch, void (*body)(void*), void* context) {
   std::mutex error_mutex;
   std::exception_ptr error;
   std::uint64_t error_at = num_clusters;  // of several failing ones the first in order is reported
-  // A cluster of more fibers than all workers are to have at once must be the only one that has any.
-  const bool alone = threads_of_cluster(launch) > sanitizer::kMostFibers;
-  if (alone) pool().clear();
   auto work = [&] {
-    std::unique_ptr<BlockCluster> cluster = alone ? std::make_unique<BlockCluster>() : pool().take();
+    std::unique_ptr<BlockCluster> cluster = pool().take();
     for (std::uint64_t i = next++; i < num_clusters; i = next++) {
       const std::uint64_t c = order[i];
       try {
@@ -184,7 +173,7 @@ void run(const Launch& launch, void (*body)(void*), void* context) {
         next = num_clusters;
       }
     }
-    if (!alone) pool().give(std::move(cluster));
+    pool().give(std::move(cluster));
   };
 
   const int wanted = kernel.options.threads > 0 ? kernel.options.threads
