@@ -88,7 +88,7 @@ __device__ __forceinline__ int image_group(const Problem& p, const Plan& plan, c
   return place.image * p.g + place.chunk * plan.groups + i;
 }
 
-// Behind it, what a block knows of its channels. What a version adds to it says gradient().
+// Behind the slab, what a block knows of its channels. What a version adds to it says gradient().
 struct Sums {
   float* scale;            // [chunk], rstd * gamma
   float2* parts;           // [parts][chunk], of dz and dz * (x - mean)

@@ -1,0 +1,66 @@
+// What groupnorm's backward v12 leaves in its workspace for its second kernel: sums with a mark beside each, which whoever
+// takes them takes away. A launch on the workspace of another one must see none of that one's sums.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/backend.h"
+#include "core/check.h"
+#include "core/registry.h"
+#include "core/shapes.h"
+#include "dev/groupnorm/groupnorm.h"
+#include "tests/support.h"
+
+namespace ladder {
+namespace {
+
+class GroupnormMarks : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+    if (backend::device().arch < version_.min_arch) GTEST_SKIP() << "an older GPU";
+  }
+
+  void launch(DeviceTensors& tensors) const {
+    version_.launch(case_, tensors.pointers(), tensors.workspace(), backend::check_stream());
+    backend::synchronize();
+  }
+
+  const Version& version_ = find_version(pass_of<groupnorm::Backward>(), 12);
+  Case case_ = version_.pass->parse(GetParam());
+};
+
+TEST_P(GroupnormMarks, AreTakenAway) {
+  const std::size_t bytes = version_.workspace_bytes(case_);
+  DeviceTensors tensors(case_, fill(case_, Pattern::normal, test::seed()), bytes);
+  launch(tensors);
+  std::vector<unsigned char> left(bytes, 1);
+  backend::copy_out(left.data(), tensors.workspace(), bytes);
+  EXPECT_TRUE(std::all_of(left.begin(), left.end(), [](unsigned char byte) { return byte == 0; }));
+}
+
+TEST_P(GroupnormMarks, OfAnotherLaunchAreNotTaken) {
+  constexpr int kLaunches = 20;
+  const HostTensors inputs[2] = {fill(case_, Pattern::normal, test::seed()),
+                                 fill(case_, Pattern::normal, test::seed() + 1)};
+  std::vector<std::vector<float>> alone[2];
+  for (int i = 0; i < 2; ++i) {
+    DeviceTensors tensors(case_, inputs[i], version_.workspace_bytes(case_));
+    launch(tensors);
+    alone[i] = tensors.outputs();
+  }
+  ASSERT_NE(alone[0], alone[1]);
+  DeviceTensors tensors(case_, inputs[0], version_.workspace_bytes(case_));
+  for (int i = 0; i < kLaunches; ++i) {
+    tensors.refill(inputs[i % 2]);
+    launch(tensors);
+    ASSERT_EQ(tensors.outputs(), alone[i % 2]) << "launch " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Problems, GroupnormMarks,
+                         testing::Values("n5 h8 w8 c64 g32 silu fp32", "n3 h32 w32 c64 g32 silu bf16"));
+
+}  // namespace
+}  // namespace ladder
