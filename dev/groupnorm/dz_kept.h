@@ -131,8 +131,13 @@ struct ChannelSums : Sums {
     corrections = reinterpret_cast<Correction*>(parts + plan.chunk);
   }
 
+  struct Fetched {};
+  static __device__ __forceinline__ Fetched fetch_channels(const Problem&, const Backward::Tensors&, const Plan&,
+                                                           const Place&) {
+    return {};
+  }
   __device__ __forceinline__ void load_channels(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                                const Place& place) const {
+                                                const Place& place, const Fetched&) const {
 #pragma unroll 1
     for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
       const int group = image_group(p, plan, place, i / plan.width);
@@ -293,7 +298,8 @@ __device__ __forceinline__ void ChannelSums::correct(const Problem& p, const Pla
 // `start` is called by all threads before the first load. rows [n][c] gets an image's terms of dbeta and dgamma, unless it
 // is null. S, for instance ChannelSums, is made of Sums and knows how
 //     copy(to, from, valid)                             a thread begins to load 16 bytes
-//     load_channels(p, t, plan, place)                  all threads find what the channels need; a barrier follows
+//     fetch_channels(p, t, plan, place)                 a thread loads what it can of what the channels need
+//     load_channels(p, t, plan, place, fetched)         all threads leave what the channels need; a barrier follows
 //     load_means(plan, place, mean)                     a thread has the means of its channels
 //     correct<kCluster>(p, plan, place, rows, offset, slope)   all threads make of the parts what theirs take off dx
 template <class T, class Act, bool kCluster, class S, class Start>
@@ -310,6 +316,11 @@ __device__ __forceinline__ void gradient(const Problem& p, const Backward::Tenso
   announce_start<kCluster>(smem);
 
   start();
+
+  // What the channels need is first in the queues in front of memory: behind x and dy it would come last.
+  const typename S::Fetched fetched = S::fetch_channels(p, t, plan, place);
+  float beta[kQuad] = {};
+  if (t.beta) load_quad(t.beta + place.chunk * plan.chunk + column * kQuad, beta);
 
   // Everything is on its way at once, in two groups. A pixel beyond the block's has the x of its last one and a dy of
   // zero, so that it adds nothing.
@@ -336,9 +347,7 @@ __device__ __forceinline__ void gradient(const Problem& p, const Backward::Tenso
   }
   ptx::grid_dependency_launch();
 
-  float beta[kQuad] = {};
-  if (t.beta) load_quad(t.beta + place.chunk * plan.chunk + column * kQuad, beta);
-  smem.load_channels(p, t, plan, place);
+  smem.load_channels(p, t, plan, place, fetched);
   __syncthreads();
   float mean[kQuad];
   float scale[kQuad];

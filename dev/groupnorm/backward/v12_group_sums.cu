@@ -4,9 +4,10 @@
 // Why:    rows of 128 bytes are what the L2 wants: it looks up a line for every row of a chunk, and v11's rows of 32 to 64
 //         bytes keep it busy for 70 to 80 % of the time. 16 blocks hold twice as wide a chunk. dx needs sums of groups only;
 //         those of a channel go to one block of the cluster, which leaves them for the second kernel, which takes each as
-//         soon as it is there. Limiter: memory in fp32; in 16-bit types issue slots.
+//         soon as it is there. What the channels need is asked for in front of x and dy, or it comes behind them. Limiter:
+//         memory in fp32; in 16-bit types issue slots.
 // Needs:  what v11 does; clusters of 16 where the card has them.
-// Spills: 4 bytes in 16-bit types with GELU, whose erfc takes more registers than the 80 there are.
+// Spills: 4 bytes in fp32 with GELU, whose erfc takes more registers than the 80 there are.
 
 #include "dev/groupnorm/dz_kept.h"
 #include "dev/groupnorm/pace.h"
@@ -82,15 +83,26 @@ struct GroupSums : Sums {
     }
   }
 
+  struct Fetched {  // of a thread's first channel
+    float mean, rstd, gamma;
+  };
+  static __device__ __forceinline__ Fetched fetch(const Problem& p, const Backward::Tensors& t, const Plan& plan,
+                                                  const Place& place, int channel) {
+    const int from = image_group(p, plan, place, group_of(plan, channel));
+    return {.mean = t.mean[from], .rstd = t.rstd[from], .gamma = gamma_of(t, place.chunk * plan.chunk + channel)};
+  }
+  static __device__ __forceinline__ Fetched fetch_channels(const Problem& p, const Backward::Tensors& t,
+                                                           const Plan& plan, const Place& place) {
+    return fetch(p, t, plan, place, min(static_cast<int>(threadIdx.x), plan.chunk - 1));
+  }
   __device__ __forceinline__ void load_channels(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                                const Place& place) const {
+                                                const Place& place, Fetched fetched) const {
 #pragma unroll 1
     for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
       const int group = group_of(plan, i);
-      const int from = image_group(p, plan, place, group);
-      const float deviation = t.rstd[from];
-      if (i == group * plan.width) mean[group] = t.mean[from], rstd[group] = deviation;
-      scale[i] = deviation * gamma_of(t, place.chunk * plan.chunk + i);
+      if (i >= plan.threads()) fetched = fetch(p, t, plan, place, i);
+      if (i == group * plan.width) mean[group] = fetched.mean, rstd[group] = fetched.rstd;
+      scale[i] = fetched.rstd * fetched.gamma;
     }
   }
   __device__ __forceinline__ void load_means(const Plan& plan, const Place& place, float (&values)[kQuad]) const {
