@@ -38,14 +38,30 @@ struct Silu {
 
 // z Phi(z), Phi the normal distribution's cumulative function: Hendrycks and Gimpel 2016.
 struct Gelu {
-  static __device__ __forceinline__ float phi(float z) {
-    constexpr float kSqrtHalf = 0.707106781186547524f;
-    return 0.5f * erfcf(-kSqrtHalf * z);  // no cancellation where z is far below zero
+  // Phi(z) and e^(-z^2 / 2).
+  struct Normal {
+    float phi, bell;
+  };
+  // Phi(-|z|) = e^(-z^2 / 2) t P(t), t = 1 / (1 + 0.32 |z|): the form of Abramowitz and Stegun 7.1.26, with a polynomial
+  // fitted to erfcx(|z| / sqrt(2)) / 2t for the least relative error on (0, 1], 3.2e-8. In all four units in the last place
+  // where Phi(z) > 0.1 and, from the rounding of z^2, 1e-5 of what is left of it at z = -12. No cancellation below zero.
+  static __device__ __forceinline__ Normal normal(float z) {
+    constexpr float kHalfLog2E = 0.72134752044448170f;
+    constexpr float kP[] = {0.127661526f,   0.127660944f,  0.114622357f,  0.0878291005f, 0.0586539562f,
+                            -0.0093775345f, 0.0653279775f, -0.146707407f, 0.095407225f,  -0.0210781602f};
+    const float bell = ptx::exp2_approximate(-kHalfLog2E * z * z);
+    const float t = ptx::reciprocal_approximate(fmaf(0.32f, fabsf(z), 1.0f));
+    float p = kP[9];
+#pragma unroll
+    for (int i = 8; i >= 0; --i) p = fmaf(p, t, kP[i]);
+    const float tail = bell * (t * p);
+    return {.phi = z < 0.0f ? tail : 1.0f - tail, .bell = bell};
   }
-  static __device__ __forceinline__ float value(float z) { return z * phi(z); }
+  static __device__ __forceinline__ float value(float z) { return z * normal(z).phi; }
   static __device__ __forceinline__ float derivative(float z) {
     constexpr float kInverseSqrtTwoPi = 0.398942280401432678f;
-    return phi(z) + z * kInverseSqrtTwoPi * exponential(-0.5f * z * z);
+    const Normal n = normal(z);
+    return fmaf(kInverseSqrtTwoPi * z, n.bell, n.phi);
   }
 };
 

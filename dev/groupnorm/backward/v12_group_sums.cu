@@ -7,7 +7,6 @@
 //         soon as it is there. What the channels need is asked for in front of x and dy, or it comes behind them. Limiter:
 //         memory in fp32; in 16-bit types issue slots.
 // Needs:  what v11 does; clusters of 16 where the card has them.
-// Spills: 4 bytes in fp32 with GELU, whose erfc takes more registers than the 80 there are.
 
 #include "dev/groupnorm/dz_kept.h"
 #include "dev/groupnorm/pace.h"
