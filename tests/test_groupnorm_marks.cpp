@@ -1,8 +1,9 @@
-// What groupnorm's backward v12 leaves in its workspace for its second kernel: sums with a mark beside each, which whoever
+// What groupnorm's backward v12 and later leave in their workspace for their second kernel: sums with a mark beside each, which whoever
 // takes them takes away. A launch on the workspace of another one must see none of that one's sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 #include <vector>
 
 #include "core/backend.h"
@@ -15,7 +16,14 @@
 namespace ladder {
 namespace {
 
-class GroupnormMarks : public testing::TestWithParam<const char*> {
+struct Launch {
+  int version;
+  const char* problem;
+};
+
+void PrintTo(const Launch& launch, std::ostream* os) { *os << 'v' << launch.version << ' ' << launch.problem; }
+
+class GroupnormMarks : public testing::TestWithParam<Launch> {
  protected:
   void SetUp() override {
     if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
@@ -27,8 +35,8 @@ class GroupnormMarks : public testing::TestWithParam<const char*> {
     backend::synchronize();
   }
 
-  const Version& version_ = find_version(pass_of<groupnorm::Backward>(), 12);
-  Case case_ = version_.pass->parse(GetParam());
+  const Version& version_ = find_version(pass_of<groupnorm::Backward>(), GetParam().version);
+  Case case_ = version_.pass->parse(GetParam().problem);
 };
 
 TEST_P(GroupnormMarks, AreTakenAway) {
@@ -60,7 +68,10 @@ TEST_P(GroupnormMarks, OfAnotherLaunchAreNotTaken) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Problems, GroupnormMarks,
-                         testing::Values("n5 h8 w8 c64 g32 silu fp32", "n3 h32 w32 c64 g32 silu bf16"));
+                         testing::Values(Launch{12, "n5 h8 w8 c64 g32 silu fp32"},
+                                         Launch{12, "n3 h32 w32 c64 g32 silu bf16"},
+                                         Launch{13, "n5 h8 w8 c64 g32 silu fp16"},
+                                         Launch{13, "n3 h32 w32 c64 g32 silu bf16"}));
 
 }  // namespace
 }  // namespace ladder

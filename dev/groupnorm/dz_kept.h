@@ -51,6 +51,12 @@ struct SlabLayout {
   static constexpr int kStepBytes = kDz + 32 * kQuad * 4;
 
   static __host__ __device__ int bytes(const Plan& plan) { return plan.steps * plan.warps * kStepBytes; }
+
+  // Where a lane's dz goes in a step: 16 bytes of 32 that two threads have, in the order that gives each eight threads all
+  // banks.
+  static __device__ __forceinline__ int dz_at(int lane) {
+    return kDz + (kSharers == 1 ? lane * 16 : lane % 2 * 256 + ((lane / 2 * 16) ^ (lane % 2 * 64)));
+  }
 };
 
 // Where a block and a thread of it are: a block is rank blockIdx.x % cluster of chunk blockIdx.x / cluster, of image
@@ -90,6 +96,8 @@ __device__ __forceinline__ int image_group(const Problem& p, const Plan& plan, c
 
 // Behind the slab, what a block knows of its channels. What a version adds to it says gradient().
 struct Sums {
+  static constexpr int kThreadsPerSm = dz_kept::kThreadsPerSm;
+
   float* scale;            // [chunk], rstd * gamma
   float2* parts;           // [parts][chunk], of dz and dz * (x - mean)
   ptx::Mbarrier* arrived;  // says that the cluster's sums are there
@@ -295,6 +303,57 @@ __device__ __forceinline__ void ChannelSums::correct(const Problem& p, const Pla
   }
 }
 
+// Of a thread's channels.
+struct Channels {
+  float (&mean)[kQuad];
+  float (&scale)[kQuad];  // rstd * gamma
+  float (&beta)[kQuad];
+};
+
+// A thread puts the dz of its quads where their dy were, as the slab's two groups of copies arrive, and adds up two sums of
+// each channel: of dz, and of dz * (x - mean).
+template <class T, class Act>
+__device__ __forceinline__ void make_dz(const Plan& plan, const unsigned char* own, unsigned char* own_dz,
+                                        const Channels& channels, float (&sums)[2 * kQuad]) {
+  using Layout = SlabLayout<T>;
+  int at = 0;
+  int left = plan.half;
+  ptx::cp_async_wait<1>();
+#pragma unroll 1
+  for (int group = 0; group < 2; ++group) {
+    __syncwarp();
+#pragma unroll 1
+    for (; left > 0; left -= kStepsAtOnce, at += kStepsAtOnce * Layout::kStepBytes) {
+      Quad<T> x_bits[kStepsAtOnce];
+      Quad<T> dy_bits[kStepsAtOnce];
+#pragma unroll
+      for (int s = 0; s < kStepsAtOnce; ++s) {
+        x_bits[s] = *reinterpret_cast<const Quad<T>*>(own + at + s * Layout::kStepBytes);
+        dy_bits[s] = *reinterpret_cast<const Quad<T>*>(own + at + s * Layout::kStepBytes + Layout::kDz);
+      }
+      if constexpr (Layout::kSharers == 2) __syncwarp();  // the other one has read its dy
+#pragma unroll
+      for (int s = 0; s < kStepsAtOnce; ++s) {
+        float x[kQuad];
+        float dy[kQuad];
+        float dz[kQuad];
+        unpack_quad<T>(x_bits[s], x);
+        unpack_quad<T>(dy_bits[s], dy);
+#pragma unroll
+        for (int i = 0; i < kQuad; ++i) {
+          const float centred = x[i] - channels.mean[i];
+          dz[i] = dz_of<Act>({.scale = channels.scale[i], .beta = channels.beta[i]}, centred, dy[i]);
+          sums[2 * i] += dz[i];
+          sums[2 * i + 1] = fmaf(dz[i], centred, sums[2 * i + 1]);
+        }
+        *reinterpret_cast<float4*>(own_dz + at + s * Layout::kStepBytes) = {dz[0], dz[1], dz[2], dz[3]};
+      }
+    }
+    left = plan.steps - plan.half;
+    ptx::cp_async_wait<0>();
+  }
+}
+
 // `start` is called by all threads before the first load. rows [n][c] gets an image's terms of dbeta and dgamma, unless it
 // is null. S, for instance ChannelSums, is made of Sums and knows how
 //     copy(to, from, valid)                             a thread begins to load 16 bytes
@@ -354,49 +413,11 @@ __device__ __forceinline__ void gradient(const Problem& p, const Backward::Tenso
   smem.load_means(plan, place, mean);
   load_quad(smem.scale + column * kQuad, scale);
 
-  // The thread's x and dy, and where its dz goes: 16 bytes of 32 that two threads have, in the order that gives each
-  // eight threads all banks.
-  unsigned char* const own = slab + lane * Layout::kQuadBytes;
-  unsigned char* const own_dz =
-      slab + Layout::kDz + (Layout::kSharers == 1 ? lane * 16 : lane % 2 * 256 + ((lane / 2 * 16) ^ (lane % 2 * 64)));
+  unsigned char* const own = slab + lane * Layout::kQuadBytes;  // the thread's x, and behind it its dy
+  unsigned char* const own_dz = slab + Layout::dz_at(lane);
 
-  float sums[2 * kQuad] = {};  // of a channel: of dz, and of dz * (x - mean)
-  int at = 0;
-  int left = plan.half;
-  ptx::cp_async_wait<1>();
-#pragma unroll 1
-  for (int group = 0; group < 2; ++group) {
-    __syncwarp();
-#pragma unroll 1
-    for (; left > 0; left -= kStepsAtOnce, at += kStepsAtOnce * Layout::kStepBytes) {
-      Quad<T> x_bits[kStepsAtOnce];
-      Quad<T> dy_bits[kStepsAtOnce];
-#pragma unroll
-      for (int s = 0; s < kStepsAtOnce; ++s) {
-        x_bits[s] = *reinterpret_cast<const Quad<T>*>(own + at + s * Layout::kStepBytes);
-        dy_bits[s] = *reinterpret_cast<const Quad<T>*>(own + at + s * Layout::kStepBytes + Layout::kDz);
-      }
-      if constexpr (Layout::kSharers == 2) __syncwarp();  // the other one has read its dy
-#pragma unroll
-      for (int s = 0; s < kStepsAtOnce; ++s) {
-        float x[kQuad];
-        float dy[kQuad];
-        float dz[kQuad];
-        unpack_quad<T>(x_bits[s], x);
-        unpack_quad<T>(dy_bits[s], dy);
-#pragma unroll
-        for (int i = 0; i < kQuad; ++i) {
-          const float centred = x[i] - mean[i];
-          dz[i] = dz_of<Act>({.scale = scale[i], .beta = beta[i]}, centred, dy[i]);
-          sums[2 * i] += dz[i];
-          sums[2 * i + 1] = fmaf(dz[i], centred, sums[2 * i + 1]);
-        }
-        *reinterpret_cast<float4*>(own_dz + at + s * Layout::kStepBytes) = {dz[0], dz[1], dz[2], dz[3]};
-      }
-    }
-    left = plan.steps - plan.half;
-    ptx::cp_async_wait<0>();
-  }
+  float sums[2 * kQuad] = {};
+  make_dz<T, Act>(plan, own, own_dz, {mean, scale, beta}, sums);
 
   sum_rows<S::kFolds>(plan, smem, place, sums);
   __syncthreads();
@@ -405,7 +426,7 @@ __device__ __forceinline__ void gradient(const Problem& p, const Backward::Tenso
   float slope[kQuad];
   smem.template correct<kCluster>(p, plan, place, rows, offset, slope);
   int to = place.image_at + first * p.c + column * kQuad;
-  at = 0;
+  int at = 0;
   const auto write = [&](int s) {
     float x[kQuad];
     float dz[kQuad];

@@ -8,117 +8,25 @@
 //         memory in fp32; in 16-bit types issue slots.
 // Needs:  what v11 does; clusters of 16 where the card has them.
 
-#include "dev/groupnorm/dz_kept.h"
+#include "dev/groupnorm/group_sums.h"
 #include "dev/groupnorm/pace.h"
-#include "dev/ptx/clock.h"
 
 namespace ladder::groupnorm {
 namespace {
 
 using namespace dz_kept;
 
-// A float in the workspace, and beside it a mark that says that it is there. Whoever takes it takes the mark away, so that
-// the next launch finds none: whatever else the workspace held, it was not these 32 bits in just this place.
-using Marked = unsigned long long;
-constexpr unsigned kMark = 0x9e3779b9u;
-
-__device__ __forceinline__ Marked marked(float value) {
-  return static_cast<Marked>(kMark) << 32 | __float_as_uint(value);
-}
-__device__ __forceinline__ bool is_marked(Marked word) { return static_cast<unsigned>(word >> 32) == kMark; }
-__device__ __forceinline__ float value_of(Marked word) { return __uint_as_float(static_cast<unsigned>(word)); }
-
-// For blocks that send each other what they have of every group, and of a channel to that one which adds it up: the block
-// whose rank the channel is modulo the cluster's size.
-struct GroupSums : Sums {
-  struct Row {  // of a channel of an image: terms of dbeta and dgamma
-    volatile Marked dbeta, dgamma;
-  };
-
-  static constexpr bool kFolds = true;
-  static int most_cluster() { return most_cluster_blocks(); }
-
-  float* mean;       // [groups]
-  float* rstd;       // [groups]
-  float2* groups;    // [cluster][groups]: of rstd * gamma times dz and dz * (x - mean)
-  float2* channels;  // [cluster][most_owned]: of dz and dz * (x - mean), in the block's own channels
-  ptx::CachePolicy policy;
-
-  static __host__ __device__ int most_owned(const Plan& plan) {
-    return plan.log_cluster > 0 ? (plan.chunk + plan.cluster() - 1) >> plan.log_cluster : 0;
-  }
-  static int bytes(const Plan& plan) {
-    return plan.chunk * (4 + 8 * plan.parts) + (8 * (plan.groups + most_owned(plan)) << plan.log_cluster) +
-           8 * plan.groups + static_cast<int>(sizeof(ptx::Mbarrier));
-  }
-  __device__ __forceinline__ GroupSums(unsigned char* smem, const Plan& plan)
-      : Sums(smem, plan), policy(ptx::evict_policy(plan.reads_once)) {
-    groups = parts + plan.parts * plan.chunk;
-    channels = groups + (plan.groups << plan.log_cluster);
-    arrived = reinterpret_cast<ptx::Mbarrier*>(channels + (most_owned(plan) << plan.log_cluster));
-    mean = reinterpret_cast<float*>(arrived + 1);
-    rstd = mean + plan.groups;
-  }
-
-  __device__ __forceinline__ void copy(void* to, const void* from, bool valid) const {
-    ptx::cp_async_16(to, from, valid, policy);
-  }
-
-  // A chunk has at most 1024 channels, four for each thread, so the product is exact enough.
-  static __device__ __forceinline__ int group_of(const Plan& plan, int channel) {
-    return channel * plan.by_width >> 20;
-  }
-
-  // Calls f(i, group, is_new) for each of a thread's channels; is_new: it is the first one of its group.
-  template <class F>
-  __device__ __forceinline__ void for_channels(const Plan& plan, const Place& place, const F& f) const {
-    int group = group_of(plan, place.column * kQuad);
-    int next = (group + 1) * plan.width - place.column * kQuad;
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i) {
-      const bool is_new = i == next;
-      if (is_new) ++group, next += plan.width;
-      f(i, group, i == 0 || is_new);
-    }
-  }
-
-  struct Fetched {  // of a thread's first channel
-    float mean, rstd, gamma;
-  };
-  static __device__ __forceinline__ Fetched fetch(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                                  const Place& place, int channel) {
-    const int from = image_group(p, plan, place, group_of(plan, channel));
-    return {.mean = t.mean[from], .rstd = t.rstd[from], .gamma = gamma_of(t, place.chunk * plan.chunk + channel)};
-  }
-  static __device__ __forceinline__ Fetched fetch_channels(const Problem& p, const Backward::Tensors& t,
-                                                           const Plan& plan, const Place& place) {
-    return fetch(p, t, plan, place, min(static_cast<int>(threadIdx.x), plan.chunk - 1));
-  }
-  __device__ __forceinline__ void load_channels(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                                const Place& place, Fetched fetched) const {
-#pragma unroll 1
-    for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
-      const int group = group_of(plan, i);
-      if (i >= plan.threads()) fetched = fetch(p, t, plan, place, i);
-      if (i == group * plan.width) mean[group] = fetched.mean, rstd[group] = fetched.rstd;
-      scale[i] = fetched.rstd * fetched.gamma;
-    }
-  }
-  __device__ __forceinline__ void load_means(const Plan& plan, const Place& place, float (&values)[kQuad]) const {
-    for_channels(plan, place, [&](int i, int group, bool) { values[i] = mean[group]; });
-  }
-
-  __device__ __forceinline__ void leave(Row* rows, const Problem& p, const Plan& plan, const Place& place, int channel,
-                                        float2 sum) const {
-    Row& row = rows[place.image * p.c + place.chunk * plan.chunk + channel];
-    row.dbeta = marked(sum.x);
-    row.dgamma = marked(sum.y * rstd[group_of(plan, channel)]);
-  }
+// Each block has a row of groups for what it gets of a rank.
+struct RankRows : GroupSums {
+  static __host__ __device__ int group_entries(const Plan& plan) { return plan.groups << plan.log_cluster; }
+  static int bytes(const Plan& plan) { return GroupSums::bytes(plan, group_entries(plan)); }
+  __device__ __forceinline__ RankRows(unsigned char* smem, const Plan& plan)
+      : GroupSums(smem, plan, group_entries(plan)) {}
 
   template <bool kCluster>
   __device__ __forceinline__ void correct(const Problem& p, const Plan& plan, const Place& place, Row* rows,
                                           float (&offset)[kQuad], float (&slope)[kQuad]) const {
-    const int owned = rows && kCluster ? (plan.chunk - place.rank + plan.cluster() - 1) >> plan.log_cluster : 0;
+    const int owned = rows && kCluster ? GroupSums::owned(plan, place) : 0;
     if constexpr (kCluster) {
       ptx::cluster_wait();  // all blocks have started
       if (threadIdx.x == 0) {
@@ -188,49 +96,14 @@ struct GroupSums : Sums {
 
 template <class T, class Act, bool kCluster>
 __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
-    groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, GroupSums::Row* rows) {
+    groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, MarkedRow* rows) {
   const int index = cluster_index(plan.log_cluster);
-  gradient<T, Act, kCluster, GroupSums>(p, t, plan, rows, [&] { wait_for_turn(pace, index); });
+  gradient<T, Act, kCluster, RankRows>(p, t, plan, rows, [&] { wait_for_turn(pace, index); });
 }
 
-// Starts when every block of the kernel in front has, so that all rows [rows][c] will be there.
 __global__ void __launch_bounds__(kParameterThreads)
-    groupnorm_backward_v12_parameters_kernel(GroupSums::Row* all, int rows, int c, float* dgamma, float* dbeta) {
-  constexpr int kAtOnce = 4;
-  constexpr unsigned kClocks = 200;  // that the L2 is left alone for
-  const int channel = parameter_channel(blockIdx.x);
-  float2 sum{0, 0};
-  if (channel < c) {
-#pragma unroll 1
-    for (int first = parameter_group(); first < rows; first += kAtOnce * kParameterGroups) {
-      GroupSums::Row* const from = all + static_cast<long long>(first) * c + channel;
-      const auto row = [&](int i) -> GroupSums::Row& { return from[static_cast<long long>(i) * kParameterGroups * c]; };
-      const int count = min(kAtOnce, ceil_div(rows - first, kParameterGroups));
-      Marked dbeta_words[kAtOnce];
-      Marked dgamma_words[kAtOnce];
-      for (;;) {
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          dbeta_words[i] = i < count ? row(i).dbeta : marked(0);
-          dgamma_words[i] = i < count ? row(i).dgamma : marked(0);
-        }
-        bool there = true;
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) there = there && is_marked(dbeta_words[i]) && is_marked(dgamma_words[i]);
-        if (there) break;
-        ptx::wait_clocks(kClocks);
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        sum.x += value_of(dbeta_words[i]), sum.y += value_of(dgamma_words[i]);
-        if (i >= count) continue;
-        row(i).dbeta = 0;
-        row(i).dgamma = 0;
-      }
-    }
-  }
-  store_parameters(sum, c, blockIdx.x, dgamma, dbeta);
-  ptx::grid_dependency_wait();  // whatever comes behind this grid needs dx
+    groupnorm_backward_v12_parameters_kernel(MarkedRow* all, int rows, int c, float* dgamma, float* dbeta) {
+  add_marked_rows(all, rows, c, dgamma, dbeta);
 }
 
 // A plan's time, roughly, to compare plans; infinity: it does not fit. Fitted to a sweep of all of them for the shapes
@@ -247,7 +120,7 @@ double plan_ns(const Problem& p, const Plan& plan) {
   constexpr double kTooMany = 10;  // times as long: only where nothing else fits
   // Small blocks, as more of them fill an SM's memory evenly and take turns. Six warps where a row is no power of two.
   const int most_warps = (plan.quads & (plan.quads - 1)) == 0 ? 4 : 6;
-  const Turns turns = turns_of<T, GroupSums>(p, plan);
+  const Turns turns = turns_of<T, RankRows>(p, plan);
   if (turns.most_blocks == 0) return std::numeric_limits<double>::infinity();
 
   const double filled = std::min<double>(turns.most_blocks, std::ceil(turns.blocks)) * plan.threads() / kThreadsPerSm;
@@ -260,20 +133,20 @@ double plan_ns(const Problem& p, const Plan& plan) {
 
 template <class T>
 Plan plan_for(const Problem& p) {
-  Plan plan = plan_of<T, GroupSums>(p, [&](const Plan& candidate) { return plan_ns<T>(p, candidate); });
+  Plan plan = plan_of<T, RankRows>(p, [&](const Plan& candidate) { return plan_ns<T>(p, candidate); });
   plan.reads_once = fits_l2(3.0 * p.elements() * sizeof(T));
   return plan;
 }
 
 void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  auto* const rows = p.affine ? static_cast<GroupSums::Row*>(workspace) : nullptr;
+  auto* const rows = p.affine ? static_cast<MarkedRow*>(workspace) : nullptr;
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);
     const Plan plan = plan_for<T>(p);
     const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v12_kernel<T, Act, false>  //
                                             : groupnorm_backward_v12_kernel<T, Act, true>;
-    const LaunchConfig config = config_of<T, GroupSums>(p, plan);
+    const LaunchConfig config = config_of<T, RankRows>(p, plan);
     const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
     ladder::launch(kernel, config, stream, p, t, plan, pace, rows);
   });
@@ -290,7 +163,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
 LADDER_VERSION(ladder::groupnorm::Backward,
                {.launch = ladder::groupnorm::launch,
                 .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::GroupSums>,
-                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::GroupSums>,
+                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::RankRows>,
+                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::RankRows>,
                 .min_arch = 90,
                 .needs = "whole vectors; slabs that fit in the shared memory of a cluster"})

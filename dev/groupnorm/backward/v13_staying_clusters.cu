@@ -1,0 +1,400 @@
+// Idea:   clusters that stay, and load the next slab while they write dx of this one.
+// Parent: v12.
+// Why:    a cluster starts when 16 blocks have ended, a microsecond after the first of them, and only then begins to load. One
+//         that stays loads each step of its next slab as soon as it has read this one's. Shared memory leaves an SM 16 warps,
+//         each of which issues in an eighth of its time, so what all threads did once a slab few do now: the first warps add up
+//         and send, and each warp shares out what has come. Limiter: what L2 and memory take for rows of half a line.
+// Spills: 4 bytes with GELU in clusters.
+// Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32.
+
+#include "dev/groupnorm/group_sums.h"
+#include "dev/groupnorm/pace.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+using namespace dz_kept;
+
+constexpr int kLogWarp = 5;
+
+// A cluster's slabs: that of its number in the grid, then every so many. What the kernel would have to divide for is here.
+struct Rounds {
+  int slabs = 0;
+  int chunks = 0;     // of an image
+  int clusters = 0;   // of the grid: so many slabs on is a cluster's next one,
+  int images_on = 0;  // or so many images
+  int chunks_on = 0;  // and chunks
+};
+
+// Lanes that share out sums.
+struct Lanes {
+  int log_channels = 0;  // for each group of a block, one for each of its channels if a warp has them
+  int log_ranks = 0;     // for each group in a warp, all of them together
+};
+
+// Each group has a row for what comes from the ranks.
+struct GroupRows : GroupSums {
+  // Four blocks of 128 threads or three of 192, and 96 registers for each thread of five warps in a quarter of an SM.
+  static constexpr int kThreadsPerSm = 640;
+
+  // Two more, so that lanes which read several rows find them in different banks.
+  static __host__ __device__ int row(const Plan& plan) { return plan.log_cluster == 0 ? 1 : plan.cluster() + 2; }
+  static int bytes(const Plan& plan) { return GroupSums::bytes(plan, plan.groups * row(plan)); }
+  __device__ __forceinline__ GroupRows(unsigned char* smem, const Plan& plan)
+      : GroupSums(smem, plan, plan.groups * row(plan)) {}
+
+  // A lane for each channel, of the first warps, adds up the block's parts; those of a group add up what they have and send it
+  // to all blocks. Returns when what other blocks send is there, or what this one has, if it is alone.
+  template <bool kCluster>
+  __device__ __forceinline__ void exchange(const Problem& p, const Plan& plan, const Place& place, const Lanes& lanes,
+                                           Row* rows, unsigned parity) const {
+    if constexpr (kCluster) {
+      ptx::cluster_wait();  // all blocks have read what they got before
+      if (threadIdx.x == 0) {
+        const int entries = (plan.groups + (rows ? owned(plan, place) : 0)) << plan.log_cluster;
+        ptx::mbarrier_arrive_expect_tx(arrived, entries * sizeof(float2));
+      }
+    }
+    const int team = 1 << lanes.log_channels;
+    const int member = place.lane & (team - 1);
+#pragma unroll 1
+    for (int first = place.warp << (kLogWarp - lanes.log_channels); first < plan.groups;
+         first += plan.threads() >> lanes.log_channels) {
+      const int group = first + (place.lane >> lanes.log_channels);
+      float2 sum{0, 0};
+      if (group < plan.groups) {
+#pragma unroll 1
+        for (int i = member; i < plan.width; i += team) {
+          const int channel = group * plan.width + i;
+          const float2 own = sum_column(parts, plan.parts, plan.chunk, channel);
+          sum.x = fmaf(scale[channel], own.x, sum.x), sum.y = fmaf(scale[channel], own.y, sum.y);
+          if (!rows) continue;
+          if constexpr (kCluster) {
+            const int to = channel & (plan.cluster() - 1);
+            ptx::st_async(ptx::mapa(channels + (channel - to) + place.rank, to), own, ptx::mapa(arrived, to));
+          } else {
+            leave(rows, p, plan, place, channel, own);
+          }
+        }
+      }
+      sum = add_lanes(sum, team);
+      if (group >= plan.groups) continue;
+      float2* const row_of_group = groups + group * row(plan) + place.rank;
+      if constexpr (kCluster) {
+#pragma unroll 4
+        for (int to = member; to < plan.cluster(); to += team) {
+          ptx::st_async(ptx::mapa(row_of_group, to), sum, ptx::mapa(arrived, to));
+        }
+      } else if (member == 0) {
+        *row_of_group = sum;
+      }
+    }
+    if constexpr (kCluster) {
+      ptx::mbarrier_wait_cluster(arrived, parity);
+    } else {
+      __syncthreads();
+    }
+  }
+
+  // Leaves the sums of the block's own channels, by its last threads: the first ones had the most to do.
+  __device__ __forceinline__ void leave_own(const Problem& p, const Plan& plan, const Place& place, Row* rows) const {
+#pragma unroll 1
+    for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < owned(plan, place); i += plan.threads()) {
+      const int first = i << plan.log_cluster;
+      leave(rows, p, plan, place, first + place.rank, sum_column(channels + first, plan.cluster(), 1, 0));
+    }
+  }
+
+  // What the groups take off dx of the thread's channels: each warp adds up the rows of all groups.
+  __device__ __forceinline__ void correct(const Plan& plan, const Place& place, const Lanes& lanes,
+                                          float (&offset)[kQuad], float (&slope)[kQuad]) const {
+    const int team = 1 << lanes.log_ranks;
+    const int group = min(place.lane >> lanes.log_ranks, plan.groups - 1);
+    const float2* const ranks = groups + group * row(plan);
+    float2 sum{0, 0};
+#pragma unroll 4
+    for (int rank = place.lane & (team - 1); rank < plan.cluster(); rank += team) {
+      sum.x += ranks[rank].x, sum.y += ranks[rank].y;
+    }
+    sum = add_lanes(sum, team);
+    const float of_offset = -plan.inverse_m * sum.x;
+    const float of_slope = -plan.inverse_m * rstd[group] * rstd[group] * sum.y;
+    const auto take = [&](int i, int from) {
+      offset[i] = __shfl_sync(~0u, of_offset, from << lanes.log_ranks);
+      slope[i] = __shfl_sync(~0u, of_slope, from << lanes.log_ranks);
+    };
+    if (plan.width % kQuad == 0) {
+      take(0, group_of(plan, place.column * kQuad));
+#pragma unroll
+      for (int i = 1; i < kQuad; ++i) offset[i] = offset[0], slope[i] = slope[0];
+    } else {
+      for_channels(plan, place, [&](int i, int from, bool) { take(i, from); });
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ float2 add_lanes(float2 sum, int team) {
+#pragma unroll 1
+    for (int distance = team / 2; distance > 0; distance /= 2) {
+      sum.x += __shfl_xor_sync(~0u, sum.x, distance);
+      sum.y += __shfl_xor_sync(~0u, sum.y, distance);
+    }
+    return sum;
+  }
+};
+
+template <class T>
+inline constexpr int kPair = kStepsAtOnce* SlabLayout<T>::kStepBytes;  // bytes of two steps in the slab of a warp
+
+// A thread's copies of a slab: of the vectors of x and dy that it shares with its neighbour, every other one, as many as there
+// are pairs of steps. Behind the block's last pixel x is that of the last one, and dy zero, so that it adds nothing.
+template <class T>
+class Copies {
+ public:
+  static_assert(SlabLayout<T>::kSharers == kStepsAtOnce);
+
+  __device__ __forceinline__ Copies(const Problem& p, const Plan& plan, const Place& place)
+      : at_(place.image * p.h * p.w * p.c + place.chunk * plan.chunk + (place.column - sharer(place.lane)) * kQuad),
+        pixel_(place.first + sharer(place.lane) * plan.rows) {}
+
+  // Where the first one of x goes in the slab of a warp.
+  static __device__ __forceinline__ int place_of(int lane) {
+    return sharer(lane) * SlabLayout<T>::kStepBytes + lane / SlabLayout<T>::kSharers * 16;
+  }
+  __device__ __forceinline__ void start(const GroupSums& smem, const Problem& p, const Backward::Tensors& t,
+                                        const Plan& plan, const Place& place, unsigned char* to) {
+    const int from = at_ + min(pixel_, place.end - 1) * p.c;
+    smem.copy(to, static_cast<const T*>(t.x) + from, true);
+    smem.copy(to + SlabLayout<T>::kDz, static_cast<const T*>(t.dy) + from, pixel_ < place.end);
+    pixel_ += kStepsAtOnce * plan.rows;
+  }
+
+ private:
+  static __device__ __forceinline__ int sharer(int lane) { return lane % SlabLayout<T>::kSharers; }
+
+  int at_;     // of the tensor, its column of the image's first pixel
+  int pixel_;  // of the next ones
+};
+
+// A thread's dx of a slab, dx_of_quad(x, dz) for each of its quads; kRefills: what it has read makes room for the next slab's.
+template <class T, bool kRefills, class F>
+__device__ __forceinline__ void write(const Problem& p, const Backward::Tensors& t, const Plan& plan,
+                                      const Place& place, const Place& next, const GroupRows& smem, unsigned char* slab,
+                                      const F& dx_of_quad) {
+  using Layout = SlabLayout<T>;
+  const int own = place.lane * Layout::kQuadBytes;
+  const int own_dz = Layout::dz_at(place.lane);
+  const int own_copies = Copies<T>::place_of(place.lane);
+  Copies<T> copies(p, plan, next);
+  const int row = plan.rows * p.c;
+  T* to = static_cast<T*>(t.dx) + (place.image * p.h * p.w + place.first) * p.c + place.chunk * plan.chunk +
+          place.column * kQuad;
+  int pixels = place.end - place.first;
+  int left = plan.half;
+#pragma unroll 1
+  for (int group = 0; group < 2; ++group) {
+#pragma unroll 1
+    for (; left > 0; left -= kStepsAtOnce, slab += kPair<T>) {
+      Quad<T> x[kStepsAtOnce];
+      float dz[kStepsAtOnce][kQuad];
+#pragma unroll
+      for (int s = 0; s < kStepsAtOnce; ++s) {
+        x[s] = *reinterpret_cast<const Quad<T>*>(slab + own + s * Layout::kStepBytes);
+        load_quad(reinterpret_cast<const float*>(slab + own_dz + s * Layout::kStepBytes), dz[s]);
+      }
+      if constexpr (kRefills) {
+        __syncwarp();  // the other one has read them
+        copies.start(smem, p, t, plan, place, slab + own_copies);
+      }
+      Quad<T> dx[kStepsAtOnce];
+#pragma unroll
+      for (int s = 0; s < kStepsAtOnce; ++s) dx[s] = dx_of_quad(x[s], dz[s]);
+#pragma unroll
+      for (int s = 0; s < kStepsAtOnce; ++s) {
+        if (pixels > s * plan.rows) *reinterpret_cast<Quad<T>*>(to + s * row) = dx[s];
+      }
+      to += kStepsAtOnce * row;
+      pixels -= kStepsAtOnce * plan.rows;
+    }
+    if constexpr (kRefills) ptx::cp_async_commit();
+    left = plan.steps - plan.half;
+  }
+}
+
+template <class T, class Act, bool kCluster>
+__global__ void __launch_bounds__(GroupRows::kThreadsPerSm)
+    groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, Plan plan, Lanes lanes, Rounds rounds, Pace pace,
+                                  MarkedRow* rows) {
+  using Layout = SlabLayout<T>;
+  LADDER_DYN_SMEM(raw);
+  const GroupRows smem(raw + Layout::bytes(plan), plan);
+  Place place(p, plan);
+  announce_start<kCluster>(smem);
+  int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;
+  wait_for_turn(pace, slab_index);
+  place.image = slab_index / rounds.chunks;
+  place.chunk = slab_index - place.image * rounds.chunks;
+
+  // What the channels need is first in the queues in front of memory: behind x and dy it would come last.
+  GroupRows::Fetched fetched = GroupRows::fetch_channels(p, t, plan, place);
+  float beta[kQuad] = {};
+  const auto load_beta = [&](int chunk) {
+    if (t.beta) load_quad(t.beta + chunk * plan.chunk + place.column * kQuad, beta);
+  };
+  load_beta(place.chunk);
+
+  // Everything is on its way at once, in two groups.
+  unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // of the warp
+  {
+    Copies<T> copies(p, plan, place);
+    unsigned char* to = slab + Copies<T>::place_of(place.lane);
+    int left = plan.half;
+#pragma unroll 1
+    for (int group = 0; group < 2; ++group) {
+#pragma unroll 4
+      for (; left > 0; left -= kStepsAtOnce, to += kPair<T>) copies.start(smem, p, t, plan, place, to);
+      ptx::cp_async_commit();
+      left = plan.steps - plan.half;
+    }
+  }
+
+#pragma unroll 1
+  for (unsigned parity = 0;; parity ^= 1) {
+    slab_index += rounds.clusters;
+    const bool is_last = slab_index >= rounds.slabs;
+    if (is_last) ptx::grid_dependency_launch();
+    smem.load_channels(p, t, plan, place, fetched);
+    __syncthreads();
+    float mean[kQuad];
+    float scale[kQuad];
+    smem.load_means(plan, place, mean);
+    load_quad(smem.scale + place.column * kQuad, scale);
+
+    float sums[2 * kQuad] = {};
+    make_dz<T, Act>(plan, slab + place.lane * Layout::kQuadBytes, slab + Layout::dz_at(place.lane), {mean, scale, beta},
+                    sums);
+
+    Place next = place;
+    if (!is_last) {
+      next.image += rounds.images_on, next.chunk += rounds.chunks_on;
+      if (next.chunk >= rounds.chunks) next.chunk -= rounds.chunks, ++next.image;
+      fetched = GroupRows::fetch_channels(p, t, plan, next);
+      load_beta(next.chunk);
+    }
+    sum_rows<GroupRows::kFolds>(plan, smem, place, sums);
+    __syncthreads();
+    smem.template exchange<kCluster>(p, plan, place, lanes, rows, parity);
+    float offset[kQuad];
+    float slope[kQuad];
+    smem.correct(plan, place, lanes, offset, slope);
+    if (kCluster && rows) smem.leave_own(p, plan, place, rows);
+
+    const auto dx_of_quad = [&](const Quad<T>& x_bits, const float(&dz)[kQuad]) {
+      float x[kQuad];
+      float dx[kQuad];
+      unpack_quad<T>(x_bits, x);
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i) {
+        dx[i] = dx_of({.scale = scale[i]}, {.offset = offset[i], .slope = slope[i]}, x[i] - mean[i], dz[i]);
+      }
+      return pack_quad<T>(dx);
+    };
+    if (is_last) {
+      write<T, false>(p, t, plan, place, next, smem, slab, dx_of_quad);
+      return;
+    }
+    write<T, true>(p, t, plan, place, next, smem, slab, dx_of_quad);
+    if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // this block has read what it got
+    __syncthreads();
+    place.image = next.image, place.chunk = next.chunk;
+  }
+}
+
+__global__ void __launch_bounds__(kParameterThreads)
+    groupnorm_backward_v13_parameters_kernel(MarkedRow* all, int rows, int c, float* dgamma, float* dbeta) {
+  add_marked_rows(all, rows, c, dgamma, dbeta);
+}
+
+Lanes lanes_of(const Plan& plan) {
+  const auto log_of = [](int count) { return static_cast<int>(std::bit_width(count - 1u)); };
+  return {.log_channels = std::min(log_of(plan.width), kLogWarp), .log_ranks = kLogWarp - log_of(plan.groups)};
+}
+
+// v12's model of a plan's time, fitted for its clusters that come and go: of all plans it takes this version's best, too.
+template <class T>
+double plan_ns(const Problem& p, const Plan& plan) {
+  constexpr double kLine = 0.65;      // as traffic_ns() has it
+  constexpr double kBlockNs = 1400;   // of a block, whatever it does
+  constexpr double kClusterNs = 700;  // more for a cluster than for one of half its blocks
+  constexpr double kStepNs = 180;     // of a thread, on an SM full of threads
+  constexpr double kAlone = 0.7;      // of that, on an empty one
+  constexpr double kFoldNs = 100;
+  constexpr double kLast = 0.1;    // of a block, that nothing hides
+  constexpr double kTooMany = 10;  // times as long: only where nothing else fits
+  constexpr int kWarp = 1 << kLogWarp;
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  // Small blocks, as more of them fill an SM's memory evenly and take turns. Six warps where a row is no power of two.
+  const int most_warps = (plan.quads & (plan.quads - 1)) == 0 ? 4 : 6;
+  if (plan.groups > kWarp) return kNever;  // a lane for each at least
+  const Turns turns = turns_of<T, GroupRows>(p, plan);
+  if (turns.most_blocks == 0) return kNever;
+
+  const double filled = std::min<double>(turns.most_blocks, std::ceil(turns.blocks)) * plan.threads() / kThreadsPerSm;
+  const double block = kBlockNs + plan.log_cluster * kClusterNs +
+                       plan.steps * kStepNs * (kAlone + (1 - kAlone) * filled) +
+                       (plan.parts < plan.senders ? kFoldNs : 0);
+  const double ns = std::max(traffic_ns<T>(plan, turns.blocks, kLine), turns.waves * block) + kLast * block;
+  return plan.warps > most_warps ? kTooMany * ns : ns;
+}
+
+template <class T>
+Plan plan_for(const Problem& p) {
+  Plan plan = plan_of<T, GroupRows>(p, [&](const Plan& candidate) { return plan_ns<T>(p, candidate); });
+  plan.reads_once = fits_l2(3.0 * p.elements() * sizeof(T));
+  return plan;
+}
+
+template <class T, class Act>
+void enqueue(const Problem& p, const Backward::Tensors& t, const Plan& plan, MarkedRow* rows, Stream stream) {
+  const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, false>  //
+                                          : groupnorm_backward_v13_kernel<T, Act, true>;
+  LaunchConfig config = config_of<T, GroupRows>(p, plan);
+  const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
+  const int chunks = p.c / plan.chunk;
+  const int slabs = p.n * chunks;
+  const int clusters = std::min(slabs, resident_clusters(kernel, config));
+  config.grid = static_cast<unsigned>(clusters * plan.cluster());
+  ladder::launch(kernel, config, stream, p, t, plan, lanes_of(plan),
+                 Rounds{.slabs = slabs,
+                        .chunks = chunks,
+                        .clusters = clusters,
+                        .images_on = clusters / chunks,
+                        .chunks_on = clusters % chunks},
+                 pace, rows);
+  if (!p.affine) return;
+  ladder::launch(
+      groupnorm_backward_v13_parameters_kernel,
+      {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads, .overlaps_previous = true},
+      stream, rows, p.n, p.c, t.dgamma, t.dbeta);
+}
+
+void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
+  auto* const rows = p.affine ? static_cast<MarkedRow*>(workspace) : nullptr;
+  const auto with_type = [&](auto element) {
+    using T = decltype(element);
+    dispatch(p.activation, [&](auto act) { enqueue<T, decltype(act)>(p, t, plan_for<T>(p), rows, stream); });
+  };
+  if (p.dtype == Dtype::bf16) return with_type(__nv_bfloat16());
+  with_type(__half());
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_VERSION(ladder::groupnorm::Backward,
+               {.launch = ladder::groupnorm::launch,
+                .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::GroupRows>,
+                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::GroupRows>,
+                .min_arch = 90,
+                .needs = "whole vectors; slabs that fit in the shared memory of a cluster"})

@@ -1,0 +1,158 @@
+// Blocks of a cluster that send each other sums of groups instead of channels, and what they leave of each channel for a
+// kernel that adds up dgamma and dbeta while they are still at work: what v12 and later share.
+#pragma once
+
+#include "dev/groupnorm/dz_kept.h"
+#include "dev/ptx/clock.h"
+
+namespace ladder::groupnorm::dz_kept {
+
+// A float in the workspace, and beside it a mark that says that it is there. Whoever takes it takes the mark away, so that
+// the next launch finds none: whatever else the workspace held, it was not these 32 bits in just this place.
+using Marked = unsigned long long;
+constexpr unsigned kMark = 0x9e3779b9u;
+
+__device__ __forceinline__ Marked marked(float value) {
+  return static_cast<Marked>(kMark) << 32 | __float_as_uint(value);
+}
+__device__ __forceinline__ bool is_marked(Marked word) { return static_cast<unsigned>(word >> 32) == kMark; }
+__device__ __forceinline__ float value_of(Marked word) { return __uint_as_float(static_cast<unsigned>(word)); }
+
+// Of a channel of an image: terms of dbeta and dgamma.
+struct MarkedRow {
+  volatile Marked dbeta, dgamma;
+};
+
+// Blocks send what they have of every group to all of the cluster, and of a channel to that one which adds it up: the block
+// whose rank the channel is modulo the cluster's size. How a version lays out what comes is its own matter: group_entries
+// says how much room that takes.
+struct GroupSums : Sums {
+  using Row = MarkedRow;
+
+  static constexpr bool kFolds = true;
+  static int most_cluster() { return most_cluster_blocks(); }
+
+  float* mean;       // [groups]
+  float* rstd;       // [groups]
+  float2* groups;    // [group_entries]: of rstd * gamma times dz and dz * (x - mean)
+  float2* channels;  // [cluster * most_owned]: of dz and dz * (x - mean), in the block's own channels
+  ptx::CachePolicy policy;
+
+  static __host__ __device__ int most_owned(const Plan& plan) {
+    return plan.log_cluster > 0 ? (plan.chunk + plan.cluster() - 1) >> plan.log_cluster : 0;
+  }
+  static int bytes(const Plan& plan, int group_entries) {
+    return plan.chunk * (4 + 8 * plan.parts) + 8 * (group_entries + (most_owned(plan) << plan.log_cluster)) +
+           8 * plan.groups + static_cast<int>(sizeof(ptx::Mbarrier));
+  }
+  __device__ __forceinline__ GroupSums(unsigned char* smem, const Plan& plan, int group_entries)
+      : Sums(smem, plan), policy(ptx::evict_policy(plan.reads_once)) {
+    groups = parts + plan.parts * plan.chunk;
+    channels = groups + group_entries;
+    arrived = reinterpret_cast<ptx::Mbarrier*>(channels + (most_owned(plan) << plan.log_cluster));
+    mean = reinterpret_cast<float*>(arrived + 1);
+    rstd = mean + plan.groups;
+  }
+
+  __device__ __forceinline__ void copy(void* to, const void* from, bool valid) const {
+    ptx::cp_async_16(to, from, valid, policy);
+  }
+
+  // A chunk has at most 1024 channels, four for each thread, so the product is exact enough.
+  static __device__ __forceinline__ int group_of(const Plan& plan, int channel) {
+    return channel * plan.by_width >> 20;
+  }
+
+  // Calls f(i, group, is_new) for each of a thread's channels; is_new: it is the first one of its group.
+  template <class F>
+  __device__ __forceinline__ void for_channels(const Plan& plan, const Place& place, const F& f) const {
+    int group = group_of(plan, place.column * kQuad);
+    int next = (group + 1) * plan.width - place.column * kQuad;
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      const bool is_new = i == next;
+      if (is_new) ++group, next += plan.width;
+      f(i, group, i == 0 || is_new);
+    }
+  }
+
+  struct Fetched {  // of a thread's first channel
+    float mean, rstd, gamma;
+  };
+  static __device__ __forceinline__ Fetched fetch(const Problem& p, const Backward::Tensors& t, const Plan& plan,
+                                                  const Place& place, int channel) {
+    const int from = image_group(p, plan, place, group_of(plan, channel));
+    return {.mean = t.mean[from], .rstd = t.rstd[from], .gamma = gamma_of(t, place.chunk * plan.chunk + channel)};
+  }
+  static __device__ __forceinline__ Fetched fetch_channels(const Problem& p, const Backward::Tensors& t,
+                                                           const Plan& plan, const Place& place) {
+    return fetch(p, t, plan, place, min(static_cast<int>(threadIdx.x), plan.chunk - 1));
+  }
+  __device__ __forceinline__ void load_channels(const Problem& p, const Backward::Tensors& t, const Plan& plan,
+                                                const Place& place, Fetched fetched) const {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
+      const int group = group_of(plan, i);
+      if (i >= plan.threads()) fetched = fetch(p, t, plan, place, i);
+      if (i == group * plan.width) mean[group] = fetched.mean, rstd[group] = fetched.rstd;
+      scale[i] = fetched.rstd * fetched.gamma;
+    }
+  }
+  __device__ __forceinline__ void load_means(const Plan& plan, const Place& place, float (&values)[kQuad]) const {
+    for_channels(plan, place, [&](int i, int group, bool) { values[i] = mean[group]; });
+  }
+
+  __device__ __forceinline__ void leave(Row* rows, const Problem& p, const Plan& plan, const Place& place, int channel,
+                                        float2 sum) const {
+    Row& row = rows[place.image * p.c + place.chunk * plan.chunk + channel];
+    row.dbeta = marked(sum.x);
+    row.dgamma = marked(sum.y * rstd[group_of(plan, channel)]);
+  }
+
+  // How many of the chunk's channels are the block's own.
+  static __device__ __forceinline__ int owned(const Plan& plan, const Place& place) {
+    return (plan.chunk - place.rank + plan.cluster() - 1) >> plan.log_cluster;
+  }
+};
+
+// Adds up rows [rows][c] into dgamma and dbeta, block by block of a grid of parameter_blocks(c), as they come; and takes their
+// marks away. The grid starts when every block of the kernel in front has, so that all rows will be there.
+__device__ __forceinline__ void add_marked_rows(MarkedRow* all, int rows, int c, float* dgamma, float* dbeta) {
+  constexpr int kAtOnce = 4;
+  constexpr unsigned kClocks = 200;  // that the L2 is left alone for
+  const int channel = parameter_channel(blockIdx.x);
+  float2 sum{0, 0};
+  if (channel < c) {
+#pragma unroll 1
+    for (int first = parameter_group(); first < rows; first += kAtOnce * kParameterGroups) {
+      MarkedRow* const from = all + static_cast<long long>(first) * c + channel;
+      const auto row = [&](int i) -> MarkedRow& { return from[static_cast<long long>(i) * kParameterGroups * c]; };
+      const int count = min(kAtOnce, ceil_div(rows - first, kParameterGroups));
+      Marked dbeta_words[kAtOnce];
+      Marked dgamma_words[kAtOnce];
+      for (;;) {
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          dbeta_words[i] = i < count ? row(i).dbeta : marked(0);
+          dgamma_words[i] = i < count ? row(i).dgamma : marked(0);
+        }
+        bool there = true;
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) there = there && is_marked(dbeta_words[i]) && is_marked(dgamma_words[i]);
+        if (there) break;
+        ptx::wait_clocks(kClocks);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        sum.x += value_of(dbeta_words[i]), sum.y += value_of(dgamma_words[i]);
+        if (i >= count) continue;
+        row(i).dbeta = 0;
+        row(i).dgamma = 0;
+      }
+    }
+  }
+  store_parameters(sum, c, blockIdx.x, dgamma, dbeta);
+  ptx::grid_dependency_wait();  // whatever comes behind this grid needs dx
+}
+
+}  // namespace ladder::groupnorm::dz_kept
