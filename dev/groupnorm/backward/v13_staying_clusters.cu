@@ -4,7 +4,6 @@
 //         that stays loads each step of its next slab as soon as it has read this one's. Shared memory leaves an SM 16 warps,
 //         each of which issues in an eighth of its time, so what all threads did once a slab few do now: the first warps add up
 //         and send, and each warp shares out what has come. Limiter: what L2 and memory take for rows of half a line.
-// Spills: 4 bytes with GELU in clusters.
 // Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32.
 
 #include "dev/groupnorm/group_sums.h"
