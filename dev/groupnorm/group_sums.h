@@ -115,6 +115,41 @@ struct GroupSums : Sums {
   }
 };
 
+// A plan's time, roughly, to compare plans; infinity: it does not fit. Fitted to a sweep of all of v12's for the shapes of
+// `perf` on an H200: waves of blocks take turns, or memory is what they wait for.
+template <class T, class S>
+double plan_ns(const Problem& p, const Plan& plan) {
+  constexpr double kLine = 0.65;      // as traffic_ns() has it
+  constexpr double kBlockNs = 1400;   // of a block, whatever it does
+  constexpr double kClusterNs = 700;  // more for a cluster than for one of half its blocks
+  constexpr double kStepNs = 180;     // of a thread, on an SM full of threads
+  constexpr double kAlone = 0.7;      // of that, on an empty one
+  constexpr double kFoldNs = 100;
+  constexpr double kLast = 0.1;    // of a block, that nothing hides
+  constexpr double kTooMany = 10;  // times as long: only where nothing else fits
+  // Small blocks, as more of them fill an SM's memory evenly and take turns. Six warps where a row is no power of two.
+  const int most_warps = (plan.quads & (plan.quads - 1)) == 0 ? 4 : 6;
+  const Turns turns = turns_of<T, S>(p, plan);
+  if (turns.most_blocks == 0) return std::numeric_limits<double>::infinity();
+
+  const double filled = std::min<double>(turns.most_blocks, std::ceil(turns.blocks)) * plan.threads() / kThreadsPerSm;
+  const double block = kBlockNs + plan.log_cluster * kClusterNs +
+                       plan.steps * kStepNs * (kAlone + (1 - kAlone) * filled) +
+                       (plan.parts < plan.senders ? kFoldNs : 0);
+  const double ns = std::max(traffic_ns<T>(plan, turns.blocks, kLine), turns.waves * block) + kLast * block;
+  return plan.warps > most_warps ? kTooMany * ns : ns;
+}
+
+// The plan of the lowest plan_ns(), of those whose blocks have at most `most_groups` groups.
+template <class T, class S>
+Plan plan_for(const Problem& p, int most_groups = std::numeric_limits<int>::max()) {
+  Plan plan = plan_of<T, S>(p, [&](const Plan& candidate) {
+    return candidate.groups > most_groups ? std::numeric_limits<double>::infinity() : plan_ns<T, S>(p, candidate);
+  });
+  plan.reads_once = fits_l2(3.0 * p.elements() * sizeof(T));
+  return plan;
+}
+
 // Adds up rows [rows][c] into dgamma and dbeta, block by block of a grid of parameter_blocks(c), as they come; and takes their
 // marks away. The grid starts when every block of the kernel in front has, so that all rows will be there.
 __device__ __forceinline__ void add_marked_rows(MarkedRow* all, int rows, int c, float* dgamma, float* dbeta) {

@@ -106,44 +106,12 @@ __global__ void __launch_bounds__(kParameterThreads)
   add_marked_rows(all, rows, c, dgamma, dbeta);
 }
 
-// A plan's time, roughly, to compare plans; infinity: it does not fit. Fitted to a sweep of all of them for the shapes
-// of `perf` on an H200: waves of blocks take turns, or memory is what they wait for.
-template <class T>
-double plan_ns(const Problem& p, const Plan& plan) {
-  constexpr double kLine = 0.65;      // as traffic_ns() has it
-  constexpr double kBlockNs = 1400;   // of a block, whatever it does
-  constexpr double kClusterNs = 700;  // more for a cluster than for one of half its blocks
-  constexpr double kStepNs = 180;     // of a thread, on an SM full of threads
-  constexpr double kAlone = 0.7;      // of that, on an empty one
-  constexpr double kFoldNs = 100;
-  constexpr double kLast = 0.1;    // of a block, that nothing hides
-  constexpr double kTooMany = 10;  // times as long: only where nothing else fits
-  // Small blocks, as more of them fill an SM's memory evenly and take turns. Six warps where a row is no power of two.
-  const int most_warps = (plan.quads & (plan.quads - 1)) == 0 ? 4 : 6;
-  const Turns turns = turns_of<T, RankRows>(p, plan);
-  if (turns.most_blocks == 0) return std::numeric_limits<double>::infinity();
-
-  const double filled = std::min<double>(turns.most_blocks, std::ceil(turns.blocks)) * plan.threads() / kThreadsPerSm;
-  const double block = kBlockNs + plan.log_cluster * kClusterNs +
-                       plan.steps * kStepNs * (kAlone + (1 - kAlone) * filled) +
-                       (plan.parts < plan.senders ? kFoldNs : 0);
-  const double ns = std::max(traffic_ns<T>(plan, turns.blocks, kLine), turns.waves * block) + kLast * block;
-  return plan.warps > most_warps ? kTooMany * ns : ns;
-}
-
-template <class T>
-Plan plan_for(const Problem& p) {
-  Plan plan = plan_of<T, RankRows>(p, [&](const Plan& candidate) { return plan_ns<T>(p, candidate); });
-  plan.reads_once = fits_l2(3.0 * p.elements() * sizeof(T));
-  return plan;
-}
-
 void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
   auto* const rows = p.affine ? static_cast<MarkedRow*>(workspace) : nullptr;
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);
-    const Plan plan = plan_for<T>(p);
+    const Plan plan = plan_for<T, RankRows>(p);
     const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v12_kernel<T, Act, false>  //
                                             : groupnorm_backward_v12_kernel<T, Act, true>;
     const LaunchConfig config = config_of<T, RankRows>(p, plan);

@@ -15,6 +15,7 @@ namespace {
 using namespace dz_kept;
 
 constexpr int kLogWarp = 5;
+constexpr int kMostGroups = 1 << kLogWarp;  // of a block: a lane for each
 
 // A cluster's slabs: that of its number in the grid, then every so many. What the kernel would have to divide for is here.
 struct Rounds {
@@ -319,40 +320,6 @@ Lanes lanes_of(const Plan& plan) {
   return {.log_channels = std::min(log_of(plan.width), kLogWarp), .log_ranks = kLogWarp - log_of(plan.groups)};
 }
 
-// v12's model of a plan's time, fitted for its clusters that come and go: of all plans it takes this version's best, too.
-template <class T>
-double plan_ns(const Problem& p, const Plan& plan) {
-  constexpr double kLine = 0.65;      // as traffic_ns() has it
-  constexpr double kBlockNs = 1400;   // of a block, whatever it does
-  constexpr double kClusterNs = 700;  // more for a cluster than for one of half its blocks
-  constexpr double kStepNs = 180;     // of a thread, on an SM full of threads
-  constexpr double kAlone = 0.7;      // of that, on an empty one
-  constexpr double kFoldNs = 100;
-  constexpr double kLast = 0.1;    // of a block, that nothing hides
-  constexpr double kTooMany = 10;  // times as long: only where nothing else fits
-  constexpr int kWarp = 1 << kLogWarp;
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  // Small blocks, as more of them fill an SM's memory evenly and take turns. Six warps where a row is no power of two.
-  const int most_warps = (plan.quads & (plan.quads - 1)) == 0 ? 4 : 6;
-  if (plan.groups > kWarp) return kNever;  // a lane for each at least
-  const Turns turns = turns_of<T, GroupRows>(p, plan);
-  if (turns.most_blocks == 0) return kNever;
-
-  const double filled = std::min<double>(turns.most_blocks, std::ceil(turns.blocks)) * plan.threads() / kThreadsPerSm;
-  const double block = kBlockNs + plan.log_cluster * kClusterNs +
-                       plan.steps * kStepNs * (kAlone + (1 - kAlone) * filled) +
-                       (plan.parts < plan.senders ? kFoldNs : 0);
-  const double ns = std::max(traffic_ns<T>(plan, turns.blocks, kLine), turns.waves * block) + kLast * block;
-  return plan.warps > most_warps ? kTooMany * ns : ns;
-}
-
-template <class T>
-Plan plan_for(const Problem& p) {
-  Plan plan = plan_of<T, GroupRows>(p, [&](const Plan& candidate) { return plan_ns<T>(p, candidate); });
-  plan.reads_once = fits_l2(3.0 * p.elements() * sizeof(T));
-  return plan;
-}
-
 template <class T, class Act>
 void enqueue(const Problem& p, const Backward::Tensors& t, const Plan& plan, MarkedRow* rows, Stream stream) {
   const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, false>  //
@@ -381,7 +348,8 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
   auto* const rows = p.affine ? static_cast<MarkedRow*>(workspace) : nullptr;
   const auto with_type = [&](auto element) {
     using T = decltype(element);
-    dispatch(p.activation, [&](auto act) { enqueue<T, decltype(act)>(p, t, plan_for<T>(p), rows, stream); });
+    dispatch(p.activation,
+             [&](auto act) { enqueue<T, decltype(act)>(p, t, plan_for<T, GroupRows>(p, kMostGroups), rows, stream); });
   };
   if (p.dtype == Dtype::bf16) return with_type(__nv_bfloat16());
   with_type(__half());
