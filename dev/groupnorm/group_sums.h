@@ -151,7 +151,7 @@ Plan plan_for(const Problem& p, int most_groups = std::numeric_limits<int>::max(
 }
 
 // Adds up rows [rows][c] into dgamma and dbeta, block by block of a grid of parameter_blocks(c), as they come; and takes their
-// marks away. The grid starts when every block of the kernel in front has, so that all rows will be there.
+// marks away. The grid starts when every block of the kernel in front is at work on its last slab, so all rows will come.
 __device__ __forceinline__ void add_marked_rows(MarkedRow* all, int rows, int c, float* dgamma, float* dbeta) {
   constexpr int kAtOnce = 4;
   constexpr unsigned kClocks = 200;  // that the L2 is left alone for

@@ -143,15 +143,15 @@ struct GroupRows : GroupSums {
   }
 };
 
-template <class T>
-inline constexpr int kPair = kStepsAtOnce* SlabLayout<T>::kStepBytes;  // bytes of two steps in the slab of a warp
-
 // A thread's copies of a slab: of the vectors of x and dy that it shares with its neighbour, every other one, as many as there
 // are pairs of steps. Behind the block's last pixel x is that of the last one, and dy zero, so that it adds nothing.
 template <class T>
 class Copies {
+  using Layout = SlabLayout<T>;
+  static_assert(Layout::kSharers == kStepsAtOnce);
+
  public:
-  static_assert(SlabLayout<T>::kSharers == kStepsAtOnce);
+  static constexpr int kPairBytes = kStepsAtOnce * Layout::kStepBytes;  // from two steps to the next two
 
   __device__ __forceinline__ Copies(const Problem& p, const Plan& plan, const Place& place)
       : at_(place.image * p.h * p.w * p.c + place.chunk * plan.chunk + (place.column - sharer(place.lane)) * kQuad),
@@ -159,18 +159,18 @@ class Copies {
 
   // Where the first one of x goes in the slab of a warp.
   static __device__ __forceinline__ int place_of(int lane) {
-    return sharer(lane) * SlabLayout<T>::kStepBytes + lane / SlabLayout<T>::kSharers * 16;
+    return sharer(lane) * Layout::kStepBytes + lane / Layout::kSharers * 16;
   }
   __device__ __forceinline__ void start(const GroupSums& smem, const Problem& p, const Backward::Tensors& t,
                                         const Plan& plan, const Place& place, unsigned char* to) {
     const int from = at_ + min(pixel_, place.end - 1) * p.c;
     smem.copy(to, static_cast<const T*>(t.x) + from, true);
-    smem.copy(to + SlabLayout<T>::kDz, static_cast<const T*>(t.dy) + from, pixel_ < place.end);
+    smem.copy(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel_ < place.end);
     pixel_ += kStepsAtOnce * plan.rows;
   }
 
  private:
-  static __device__ __forceinline__ int sharer(int lane) { return lane % SlabLayout<T>::kSharers; }
+  static __device__ __forceinline__ int sharer(int lane) { return lane % Layout::kSharers; }
 
   int at_;     // of the tensor, its column of the image's first pixel
   int pixel_;  // of the next ones
@@ -194,7 +194,7 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
 #pragma unroll 1
   for (int group = 0; group < 2; ++group) {
 #pragma unroll 1
-    for (; left > 0; left -= kStepsAtOnce, slab += kPair<T>) {
+    for (; left > 0; left -= kStepsAtOnce, slab += Copies<T>::kPairBytes) {
       Quad<T> x[kStepsAtOnce];
       float dz[kStepsAtOnce][kQuad];
 #pragma unroll
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(GroupRows::kThreadsPerSm)
 #pragma unroll 1
     for (int group = 0; group < 2; ++group) {
 #pragma unroll 4
-      for (; left > 0; left -= kStepsAtOnce, to += kPair<T>) copies.start(smem, p, t, plan, place, to);
+      for (; left > 0; left -= kStepsAtOnce, to += Copies<T>::kPairBytes) copies.start(smem, p, t, plan, place, to);
       ptx::cp_async_commit();
       left = plan.steps - plan.half;
     }
