@@ -113,6 +113,69 @@ struct GroupSums : Sums {
   static __device__ __forceinline__ int owned(const Plan& plan, const Place& place) {
     return (plan.chunk - place.rank + plan.cluster() - 1) >> plan.log_cluster;
   }
+
+  // Each of so many lanes in a row, a power of two, gets the sum of what they have.
+  static __device__ __forceinline__ float2 add_lanes(float2 sum, int lanes) {
+#pragma unroll 1
+    for (int distance = lanes / 2; distance > 0; distance /= 2) {
+      sum.x += __shfl_xor_sync(~0u, sum.x, distance);
+      sum.y += __shfl_xor_sync(~0u, sum.y, distance);
+    }
+    return sum;
+  }
+
+  // A team of 1 << log_team lanes adds up the block's parts of a group's channels, sends those of a channel to its own block
+  // and those of the group to all; kSends: how many a lane has under way. own_channels: owned(), or 0 without rows; group_at(i)
+  // and channel_at(i): where the receiver wants those of group or channel i. Returns when what the cluster sends in the phase
+  // of that parity is there, or what the block has, if it is alone.
+  template <bool kCluster, int kSends, class GroupAt, class ChannelAt>
+  __device__ __forceinline__ void exchange(const Problem& p, const Plan& plan, const Place& place, Row* rows,
+                                           int own_channels, int log_team, unsigned parity, const GroupAt& group_at,
+                                           const ChannelAt& channel_at) const {
+    if constexpr (kCluster) {
+      ptx::cluster_wait();  // all blocks have started, or have read what they got before
+      if (threadIdx.x == 0) {
+        ptx::mbarrier_arrive_expect_tx(arrived, ((plan.groups + own_channels) << plan.log_cluster) * sizeof(float2));
+      }
+    }
+    const int team = 1 << log_team;
+    const int member = place.lane & (team - 1);
+#pragma unroll 1
+    for (int first = place.warp << (5 - log_team); first < plan.groups; first += plan.threads() >> log_team) {
+      const int group = first + (place.lane >> log_team);
+      float2 sum{0, 0};
+      if (group < plan.groups) {
+#pragma unroll 1
+        for (int i = member; i < plan.width; i += team) {
+          const int channel = group * plan.width + i;
+          const float2 own = sum_column(parts, plan.parts, plan.chunk, channel);
+          sum.x = fmaf(scale[channel], own.x, sum.x), sum.y = fmaf(scale[channel], own.y, sum.y);
+          if (!rows) continue;
+          if constexpr (kCluster) {
+            const int to = channel & (plan.cluster() - 1);
+            ptx::st_async(ptx::mapa(channel_at(channel), to), own, ptx::mapa(arrived, to));
+          } else {
+            leave(rows, p, plan, place, channel, own);
+          }
+        }
+      }
+      sum = add_lanes(sum, team);
+      if (group >= plan.groups) continue;
+      if constexpr (kCluster) {
+#pragma unroll kSends
+        for (int to = member; to < plan.cluster(); to += team) {
+          ptx::st_async(ptx::mapa(group_at(group), to), sum, ptx::mapa(arrived, to));
+        }
+      } else if (member == 0) {
+        *group_at(group) = sum;
+      }
+    }
+    if constexpr (kCluster) {
+      ptx::mbarrier_wait_cluster(arrived, parity);
+    } else {
+      __syncthreads();
+    }
+  }
 };
 
 // A plan's time, roughly, to compare plans; infinity: it does not fit. Fitted to a sweep of all of v12's for the shapes of

@@ -27,55 +27,10 @@ struct RankRows : GroupSums {
   __device__ __forceinline__ void correct(const Problem& p, const Plan& plan, const Place& place, Row* rows,
                                           float (&offset)[kQuad], float (&slope)[kQuad]) const {
     const int owned = rows && kCluster ? GroupSums::owned(plan, place) : 0;
-    if constexpr (kCluster) {
-      ptx::cluster_wait();  // all blocks have started
-      if (threadIdx.x == 0) {
-        ptx::mbarrier_arrive_expect_tx(arrived, ((plan.groups + owned) << plan.log_cluster) * sizeof(float2));
-      }
-    }
-    // A team of lanes adds up a group's channels.
-    const int team = 1 << plan.log_team;
-    const int member = place.lane & (team - 1);
-#pragma unroll 1
-    for (int first = place.warp << (5 - plan.log_team); first < plan.groups; first += plan.threads() >> plan.log_team) {
-      const int group = first + (place.lane >> plan.log_team);
-      float2 sum{0, 0};
-      if (group < plan.groups) {
-#pragma unroll 1
-        for (int i = member; i < plan.width; i += team) {
-          const int channel = group * plan.width + i;
-          const float2 own = sum_column(parts, plan.parts, plan.chunk, channel);
-          sum.x = fmaf(scale[channel], own.x, sum.x), sum.y = fmaf(scale[channel], own.y, sum.y);
-          if (!rows) continue;
-          if constexpr (kCluster) {
-            const int to = channel & (plan.cluster() - 1);
-            float2* const place_there = channels + place.rank * most_owned(plan) + (channel >> plan.log_cluster);
-            ptx::st_async(ptx::mapa(place_there, to), own, ptx::mapa(arrived, to));
-          } else {
-            leave(rows, p, plan, place, channel, own);
-          }
-        }
-      }
-#pragma unroll 1
-      for (int distance = team / 2; distance > 0; distance /= 2) {
-        sum.x += __shfl_xor_sync(~0u, sum.x, distance);
-        sum.y += __shfl_xor_sync(~0u, sum.y, distance);
-      }
-      if (group >= plan.groups) continue;
-      if constexpr (kCluster) {
-#pragma unroll 2
-        for (int to = member; to < plan.cluster(); to += team) {
-          ptx::st_async(ptx::mapa(groups + place.rank * plan.groups + group, to), sum, ptx::mapa(arrived, to));
-        }
-      } else if (member == 0) {
-        groups[group] = sum;
-      }
-    }
-    if constexpr (kCluster) {
-      ptx::mbarrier_wait_cluster(arrived, 0);
-    } else {
-      __syncthreads();
-    }
+    exchange<kCluster, 2>(
+        p, plan, place, rows, owned, plan.log_team, 0,  //
+        [&](int group) { return groups + place.rank * plan.groups + group; },
+        [&](int channel) { return channels + place.rank * most_owned(plan) + (channel >> plan.log_cluster); });
 
 #pragma unroll 1
     for (int i = threadIdx.x; i < owned; i += plan.threads()) {

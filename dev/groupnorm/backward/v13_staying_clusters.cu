@@ -43,57 +43,14 @@ struct GroupRows : GroupSums {
   __device__ __forceinline__ GroupRows(unsigned char* smem, const Plan& plan)
       : GroupSums(smem, plan, plan.groups * row(plan)) {}
 
-  // A lane for each channel, of the first warps, adds up the block's parts; those of a group add up what they have and send it
-  // to all blocks. Returns when what other blocks send is there, or what this one has, if it is alone.
+  // The least teams, so that the first warps do it.
   template <bool kCluster>
   __device__ __forceinline__ void exchange(const Problem& p, const Plan& plan, const Place& place, const Lanes& lanes,
                                            Row* rows, unsigned parity) const {
-    if constexpr (kCluster) {
-      ptx::cluster_wait();  // all blocks have read what they got before
-      if (threadIdx.x == 0) {
-        const int entries = (plan.groups + (rows ? owned(plan, place) : 0)) << plan.log_cluster;
-        ptx::mbarrier_arrive_expect_tx(arrived, entries * sizeof(float2));
-      }
-    }
-    const int team = 1 << lanes.log_channels;
-    const int member = place.lane & (team - 1);
-#pragma unroll 1
-    for (int first = place.warp << (kLogWarp - lanes.log_channels); first < plan.groups;
-         first += plan.threads() >> lanes.log_channels) {
-      const int group = first + (place.lane >> lanes.log_channels);
-      float2 sum{0, 0};
-      if (group < plan.groups) {
-#pragma unroll 1
-        for (int i = member; i < plan.width; i += team) {
-          const int channel = group * plan.width + i;
-          const float2 own = sum_column(parts, plan.parts, plan.chunk, channel);
-          sum.x = fmaf(scale[channel], own.x, sum.x), sum.y = fmaf(scale[channel], own.y, sum.y);
-          if (!rows) continue;
-          if constexpr (kCluster) {
-            const int to = channel & (plan.cluster() - 1);
-            ptx::st_async(ptx::mapa(channels + (channel - to) + place.rank, to), own, ptx::mapa(arrived, to));
-          } else {
-            leave(rows, p, plan, place, channel, own);
-          }
-        }
-      }
-      sum = add_lanes(sum, team);
-      if (group >= plan.groups) continue;
-      float2* const row_of_group = groups + group * row(plan) + place.rank;
-      if constexpr (kCluster) {
-#pragma unroll 4
-        for (int to = member; to < plan.cluster(); to += team) {
-          ptx::st_async(ptx::mapa(row_of_group, to), sum, ptx::mapa(arrived, to));
-        }
-      } else if (member == 0) {
-        *row_of_group = sum;
-      }
-    }
-    if constexpr (kCluster) {
-      ptx::mbarrier_wait_cluster(arrived, parity);
-    } else {
-      __syncthreads();
-    }
+    GroupSums::exchange<kCluster, 4>(
+        p, plan, place, rows, rows ? owned(plan, place) : 0, lanes.log_channels, parity,  //
+        [&](int group) { return groups + group * row(plan) + place.rank; },
+        [&](int channel) { return channels + (channel & -plan.cluster()) + place.rank; });
   }
 
   // Leaves the sums of the block's own channels, by its last threads: the first ones had the most to do.
@@ -130,16 +87,6 @@ struct GroupRows : GroupSums {
     } else {
       for_channels(plan, place, [&](int i, int from, bool) { take(i, from); });
     }
-  }
-
- private:
-  static __device__ __forceinline__ float2 add_lanes(float2 sum, int team) {
-#pragma unroll 1
-    for (int distance = team / 2; distance > 0; distance /= 2) {
-      sum.x += __shfl_xor_sync(~0u, sum.x, distance);
-      sum.y += __shfl_xor_sync(~0u, sum.y, distance);
-    }
-    return sum;
   }
 };
 
