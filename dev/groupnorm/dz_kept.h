@@ -23,7 +23,8 @@ struct Plan {
   int width = 0;  // channels of a group
   int groups = 0;
   unsigned by_width = 0;  // 2^20 / width, rounded up
-  int log_team = 0;  // of the lanes of a warp that see to a group: one for each of its channels, if a warp has them
+  int log_channels = 0;   // of a warp's lanes, those for each group: one for each of its channels, if a warp has them
+  int log_ranks = 0;      // likewise, if all groups of the block have a warp together
   int log_cluster = 0;
   int each = 0;
   int quads = 0;  // of a pixel
@@ -507,13 +508,6 @@ inline void plan_threads(int warps, Plan& plan) {
   plan.parts = plan.senders;
 }
 
-inline void plan_team(Plan& plan) {
-  constexpr int kLogWarp = 5;
-  const int least = std::bit_width(plan.width - 1u);
-  const int most = std::bit_width(static_cast<unsigned>(plan.threads() / plan.groups)) - 1;  // one group for each team
-  plan.log_team = std::min(std::max(least, most), kLogWarp);
-}
-
 // Of all plans the one of the lowest cost(plan), in whatever unit.
 template <class T, class S, class Cost>
 Plan plan_of(const Problem& p, const Cost& cost) {
@@ -535,7 +529,6 @@ Plan plan_of(const Problem& p, const Cost& cost) {
                 .quads = chunk / kQuad};
       for (int warps = kMostThreads / 32; warps * 32 >= std::max(32, plan.quads); --warps) {
         plan_threads(warps, plan);
-        plan_team(plan);
         for (int folds = 0; folds <= (S::kFolds && plan.senders > 1 && !shares_out(plan.quads) ? 1 : 0); ++folds) {
           plan.parts = ceil_div(plan.senders, 1 + folds);
           const double ns = cost(plan);

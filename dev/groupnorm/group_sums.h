@@ -24,31 +24,34 @@ struct MarkedRow {
 };
 
 // Blocks send what they have of every group to all of the cluster, and of a channel to that one which adds it up: the block
-// whose rank the channel is modulo the cluster's size. How a version lays out what comes is its own matter: group_entries
-// says how much room that takes.
+// whose rank the channel is modulo the cluster's size.
 struct GroupSums : Sums {
   using Row = MarkedRow;
 
   static constexpr bool kFolds = true;
+  static constexpr int kLogWarp = 5;
+  static constexpr int kMostGroups = 1 << kLogWarp;  // of a block: a lane for each
   static int most_cluster() { return most_cluster_blocks(); }
 
   float* mean;       // [groups]
   float* rstd;       // [groups]
-  float2* groups;    // [group_entries]: of rstd * gamma times dz and dz * (x - mean)
-  float2* channels;  // [cluster * most_owned]: of dz and dz * (x - mean), in the block's own channels
+  float2* groups;    // [groups][row]: of the ranks, rstd * gamma times dz and dz * (x - mean)
+  float2* channels;  // [most_owned][cluster]: of the ranks, dz and dz * (x - mean), in the block's own channels
   ptx::CachePolicy policy;
 
   static __host__ __device__ int most_owned(const Plan& plan) {
     return plan.log_cluster > 0 ? (plan.chunk + plan.cluster() - 1) >> plan.log_cluster : 0;
   }
-  static int bytes(const Plan& plan, int group_entries) {
-    return plan.chunk * (4 + 8 * plan.parts) + 8 * (group_entries + (most_owned(plan) << plan.log_cluster)) +
+  // Two more than there are ranks, so that lanes which read several rows find them in different banks.
+  static __host__ __device__ int row(const Plan& plan) { return plan.log_cluster == 0 ? 1 : plan.cluster() + 2; }
+  static int bytes(const Plan& plan) {
+    return plan.chunk * (4 + 8 * plan.parts) + 8 * (plan.groups * row(plan) + (most_owned(plan) << plan.log_cluster)) +
            8 * plan.groups + static_cast<int>(sizeof(ptx::Mbarrier));
   }
-  __device__ __forceinline__ GroupSums(unsigned char* smem, const Plan& plan, int group_entries)
+  __device__ __forceinline__ GroupSums(unsigned char* smem, const Plan& plan)
       : Sums(smem, plan), policy(ptx::evict_policy(plan.reads_once)) {
     groups = parts + plan.parts * plan.chunk;
-    channels = groups + group_entries;
+    channels = groups + plan.groups * row(plan);
     arrived = reinterpret_cast<ptx::Mbarrier*>(channels + (most_owned(plan) << plan.log_cluster));
     mean = reinterpret_cast<float*>(arrived + 1);
     rstd = mean + plan.groups;
@@ -124,25 +127,25 @@ struct GroupSums : Sums {
     return sum;
   }
 
-  // A team of 1 << log_team lanes adds up the block's parts of a group's channels, sends those of a channel to its own block
-  // and those of the group to all; kSends: how many a lane has under way. own_channels: owned(), or 0 without rows; group_at(i)
-  // and channel_at(i): where the receiver wants those of group or channel i. Returns when what the cluster sends in the phase
+  // Adds up the block's parts of a group's channels, sends those of a channel to its own block and those of the group to all.
+  // As few lanes as have work for each group, so that the first warps do it. Returns when what the cluster sends in the phase
   // of that parity is there, or what the block has, if it is alone.
-  template <bool kCluster, int kSends, class GroupAt, class ChannelAt>
+  template <bool kCluster>
   __device__ __forceinline__ void exchange(const Problem& p, const Plan& plan, const Place& place, Row* rows,
-                                           int own_channels, int log_team, unsigned parity, const GroupAt& group_at,
-                                           const ChannelAt& channel_at) const {
+                                           unsigned parity) const {
     if constexpr (kCluster) {
       ptx::cluster_wait();  // all blocks have started, or have read what they got before
       if (threadIdx.x == 0) {
-        ptx::mbarrier_arrive_expect_tx(arrived, ((plan.groups + own_channels) << plan.log_cluster) * sizeof(float2));
+        const int expected = plan.groups + (rows ? owned(plan, place) : 0);
+        ptx::mbarrier_arrive_expect_tx(arrived, (expected << plan.log_cluster) * sizeof(float2));
       }
     }
-    const int team = 1 << log_team;
+    const int team = 1 << plan.log_channels;
     const int member = place.lane & (team - 1);
 #pragma unroll 1
-    for (int first = place.warp << (5 - log_team); first < plan.groups; first += plan.threads() >> log_team) {
-      const int group = first + (place.lane >> log_team);
+    for (int first = place.warp << (kLogWarp - plan.log_channels); first < plan.groups;
+         first += plan.threads() >> plan.log_channels) {
+      const int group = first + (place.lane >> plan.log_channels);
       float2 sum{0, 0};
       if (group < plan.groups) {
 #pragma unroll 1
@@ -153,7 +156,8 @@ struct GroupSums : Sums {
           if (!rows) continue;
           if constexpr (kCluster) {
             const int to = channel & (plan.cluster() - 1);
-            ptx::st_async(ptx::mapa(channel_at(channel), to), own, ptx::mapa(arrived, to));
+            ptx::st_async(ptx::mapa(channels + (channel & -plan.cluster()) + place.rank, to), own,
+                          ptx::mapa(arrived, to));
           } else {
             leave(rows, p, plan, place, channel, own);
           }
@@ -161,13 +165,14 @@ struct GroupSums : Sums {
       }
       sum = add_lanes(sum, team);
       if (group >= plan.groups) continue;
+      float2* const at = groups + group * row(plan) + place.rank;
       if constexpr (kCluster) {
-#pragma unroll kSends
+#pragma unroll 4
         for (int to = member; to < plan.cluster(); to += team) {
-          ptx::st_async(ptx::mapa(group_at(group), to), sum, ptx::mapa(arrived, to));
+          ptx::st_async(ptx::mapa(at, to), sum, ptx::mapa(arrived, to));
         }
       } else if (member == 0) {
-        *group_at(group) = sum;
+        *at = sum;
       }
     }
     if constexpr (kCluster) {
@@ -175,6 +180,51 @@ struct GroupSums : Sums {
     } else {
       __syncthreads();
     }
+  }
+
+  // What the groups take off dx of the thread's channels: the lanes of each warp share out the rows of all groups.
+  __device__ __forceinline__ void add_ranks(const Plan& plan, const Place& place, float (&offset)[kQuad],
+                                            float (&slope)[kQuad]) const {
+    const int team = 1 << plan.log_ranks;
+    const int group = min(place.lane >> plan.log_ranks, plan.groups - 1);
+    const float2* const ranks = groups + group * row(plan);
+    float2 sum{0, 0};
+#pragma unroll 4
+    for (int rank = place.lane & (team - 1); rank < plan.cluster(); rank += team) {
+      sum.x += ranks[rank].x, sum.y += ranks[rank].y;
+    }
+    sum = add_lanes(sum, team);
+    const float of_offset = -plan.inverse_m * sum.x;
+    const float of_slope = -plan.inverse_m * rstd[group] * rstd[group] * sum.y;
+    const auto take = [&](int i, int from) {
+      offset[i] = __shfl_sync(~0u, of_offset, from << plan.log_ranks);
+      slope[i] = __shfl_sync(~0u, of_slope, from << plan.log_ranks);
+    };
+    if (plan.width % kQuad == 0) {
+      take(0, group_of(plan, place.column * kQuad));
+#pragma unroll
+      for (int i = 1; i < kQuad; ++i) offset[i] = offset[0], slope[i] = slope[0];
+    } else {
+      for_channels(plan, place, [&](int i, int from, bool) { take(i, from); });
+    }
+  }
+
+  // Leaves the sums of the block's own channels, by its last threads: the first ones had the most to do.
+  __device__ __forceinline__ void leave_own(const Problem& p, const Plan& plan, const Place& place, Row* rows) const {
+#pragma unroll 1
+    for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < owned(plan, place); i += plan.threads()) {
+      const int first = i << plan.log_cluster;
+      leave(rows, p, plan, place, first + place.rank, sum_column(channels + first, plan.cluster(), 1, 0));
+    }
+  }
+
+  // See gradient(); in the phase of that parity.
+  template <bool kCluster>
+  __device__ __forceinline__ void correct(const Problem& p, const Plan& plan, const Place& place, Row* rows,
+                                          float (&offset)[kQuad], float (&slope)[kQuad], unsigned parity = 0) const {
+    exchange<kCluster>(p, plan, place, rows, parity);
+    add_ranks(plan, place, offset, slope);
+    if (kCluster && rows) leave_own(p, plan, place, rows);
   }
 };
 
@@ -203,12 +253,15 @@ double plan_ns(const Problem& p, const Plan& plan) {
   return plan.warps > most_warps ? kTooMany * ns : ns;
 }
 
-// The plan of the lowest plan_ns(), of those whose blocks have at most `most_groups` groups.
+// The plan of the lowest plan_ns().
 template <class T, class S>
-Plan plan_for(const Problem& p, int most_groups = std::numeric_limits<int>::max()) {
+Plan plan_for(const Problem& p) {
   Plan plan = plan_of<T, S>(p, [&](const Plan& candidate) {
-    return candidate.groups > most_groups ? std::numeric_limits<double>::infinity() : plan_ns<T, S>(p, candidate);
+    return candidate.groups > S::kMostGroups ? std::numeric_limits<double>::infinity() : plan_ns<T, S>(p, candidate);
   });
+  const auto log_of = [](int count) { return static_cast<int>(std::bit_width(count - 1u)); };
+  plan.log_channels = std::min(log_of(plan.width), S::kLogWarp);
+  plan.log_ranks = S::kLogWarp - log_of(plan.groups);
   plan.reads_once = fits_l2(3.0 * p.elements() * sizeof(T));
   return plan;
 }

@@ -16,44 +16,11 @@ namespace {
 
 using namespace dz_kept;
 
-// Each block has a row of groups for what it gets of a rank.
-struct RankRows : GroupSums {
-  static __host__ __device__ int group_entries(const Plan& plan) { return plan.groups << plan.log_cluster; }
-  static int bytes(const Plan& plan) { return GroupSums::bytes(plan, group_entries(plan)); }
-  __device__ __forceinline__ RankRows(unsigned char* smem, const Plan& plan)
-      : GroupSums(smem, plan, group_entries(plan)) {}
-
-  template <bool kCluster>
-  __device__ __forceinline__ void correct(const Problem& p, const Plan& plan, const Place& place, Row* rows,
-                                          float (&offset)[kQuad], float (&slope)[kQuad]) const {
-    const int owned = rows && kCluster ? GroupSums::owned(plan, place) : 0;
-    exchange<kCluster, 2>(
-        p, plan, place, rows, owned, plan.log_team, 0,  //
-        [&](int group) { return groups + place.rank * plan.groups + group; },
-        [&](int channel) { return channels + place.rank * most_owned(plan) + (channel >> plan.log_cluster); });
-
-#pragma unroll 1
-    for (int i = threadIdx.x; i < owned; i += plan.threads()) {
-      const float2 sum = sum_column(channels, plan.cluster(), most_owned(plan), i);
-      leave(rows, p, plan, place, (i << plan.log_cluster) + place.rank, sum);
-    }
-    Correction correction;
-    for_channels(plan, place, [&](int i, int group, bool is_new) {
-      if (is_new) {
-        const float2 sum = sum_column(groups, plan.cluster(), plan.groups, group);
-        correction.offset = -plan.inverse_m * sum.x;
-        correction.slope = -plan.inverse_m * rstd[group] * rstd[group] * sum.y;
-      }
-      offset[i] = correction.offset, slope[i] = correction.slope;
-    });
-  }
-};
-
 template <class T, class Act, bool kCluster>
 __global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
     groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, MarkedRow* rows) {
   const int index = cluster_index(plan.log_cluster);
-  gradient<T, Act, kCluster, RankRows>(p, t, plan, rows, [&] { wait_for_turn(pace, index); });
+  gradient<T, Act, kCluster, GroupSums>(p, t, plan, rows, [&] { wait_for_turn(pace, index); });
 }
 
 __global__ void __launch_bounds__(kParameterThreads)
@@ -66,10 +33,10 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);
-    const Plan plan = plan_for<T, RankRows>(p);
+    const Plan plan = plan_for<T, GroupSums>(p);
     const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v12_kernel<T, Act, false>  //
                                             : groupnorm_backward_v12_kernel<T, Act, true>;
-    const LaunchConfig config = config_of<T, RankRows>(p, plan);
+    const LaunchConfig config = config_of<T, GroupSums>(p, plan);
     const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
     ladder::launch(kernel, config, stream, p, t, plan, pace, rows);
   });
@@ -86,7 +53,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
 LADDER_VERSION(ladder::groupnorm::Backward,
                {.launch = ladder::groupnorm::launch,
                 .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::RankRows>,
-                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::RankRows>,
+                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::dz_kept::GroupSums>,
+                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::dz_kept::GroupSums>,
                 .min_arch = 90,
                 .needs = "whole vectors; slabs that fit in the shared memory of a cluster"})

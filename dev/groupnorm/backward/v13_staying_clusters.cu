@@ -14,9 +14,6 @@ namespace {
 
 using namespace dz_kept;
 
-constexpr int kLogWarp = 5;
-constexpr int kMostGroups = 1 << kLogWarp;  // of a block: a lane for each
-
 // A cluster's slabs: that of its number in the grid, then every so many. What the kernel would have to divide for is here.
 struct Rounds {
   int slabs = 0;
@@ -26,68 +23,11 @@ struct Rounds {
   int chunks_on = 0;  // and chunks
 };
 
-// Lanes that share out sums.
-struct Lanes {
-  int log_channels = 0;  // for each group of a block, one for each of its channels if a warp has them
-  int log_ranks = 0;     // for each group in a warp, all of them together
-};
-
-// Each group has a row for what comes from the ranks.
-struct GroupRows : GroupSums {
+struct StayingSums : GroupSums {
   // Four blocks of 128 threads or three of 192, and 96 registers for each thread of five warps in a quarter of an SM.
   static constexpr int kThreadsPerSm = 640;
 
-  // Two more, so that lanes which read several rows find them in different banks.
-  static __host__ __device__ int row(const Plan& plan) { return plan.log_cluster == 0 ? 1 : plan.cluster() + 2; }
-  static int bytes(const Plan& plan) { return GroupSums::bytes(plan, plan.groups * row(plan)); }
-  __device__ __forceinline__ GroupRows(unsigned char* smem, const Plan& plan)
-      : GroupSums(smem, plan, plan.groups * row(plan)) {}
-
-  // The least teams, so that the first warps do it.
-  template <bool kCluster>
-  __device__ __forceinline__ void exchange(const Problem& p, const Plan& plan, const Place& place, const Lanes& lanes,
-                                           Row* rows, unsigned parity) const {
-    GroupSums::exchange<kCluster, 4>(
-        p, plan, place, rows, rows ? owned(plan, place) : 0, lanes.log_channels, parity,  //
-        [&](int group) { return groups + group * row(plan) + place.rank; },
-        [&](int channel) { return channels + (channel & -plan.cluster()) + place.rank; });
-  }
-
-  // Leaves the sums of the block's own channels, by its last threads: the first ones had the most to do.
-  __device__ __forceinline__ void leave_own(const Problem& p, const Plan& plan, const Place& place, Row* rows) const {
-#pragma unroll 1
-    for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < owned(plan, place); i += plan.threads()) {
-      const int first = i << plan.log_cluster;
-      leave(rows, p, plan, place, first + place.rank, sum_column(channels + first, plan.cluster(), 1, 0));
-    }
-  }
-
-  // What the groups take off dx of the thread's channels: each warp adds up the rows of all groups.
-  __device__ __forceinline__ void correct(const Plan& plan, const Place& place, const Lanes& lanes,
-                                          float (&offset)[kQuad], float (&slope)[kQuad]) const {
-    const int team = 1 << lanes.log_ranks;
-    const int group = min(place.lane >> lanes.log_ranks, plan.groups - 1);
-    const float2* const ranks = groups + group * row(plan);
-    float2 sum{0, 0};
-#pragma unroll 4
-    for (int rank = place.lane & (team - 1); rank < plan.cluster(); rank += team) {
-      sum.x += ranks[rank].x, sum.y += ranks[rank].y;
-    }
-    sum = add_lanes(sum, team);
-    const float of_offset = -plan.inverse_m * sum.x;
-    const float of_slope = -plan.inverse_m * rstd[group] * rstd[group] * sum.y;
-    const auto take = [&](int i, int from) {
-      offset[i] = __shfl_sync(~0u, of_offset, from << lanes.log_ranks);
-      slope[i] = __shfl_sync(~0u, of_slope, from << lanes.log_ranks);
-    };
-    if (plan.width % kQuad == 0) {
-      take(0, group_of(plan, place.column * kQuad));
-#pragma unroll
-      for (int i = 1; i < kQuad; ++i) offset[i] = offset[0], slope[i] = slope[0];
-    } else {
-      for_channels(plan, place, [&](int i, int from, bool) { take(i, from); });
-    }
-  }
+  using GroupSums::GroupSums;
 };
 
 // A thread's copies of a slab: of the vectors of x and dy that it shares with its neighbour, every other one, as many as there
@@ -126,8 +66,8 @@ class Copies {
 // A thread's dx of a slab, dx_of_quad(x, dz) for each of its quads; kRefills: what it has read makes room for the next slab's.
 template <class T, bool kRefills, class F>
 __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                      const Place& place, const Place& next, const GroupRows& smem, unsigned char* slab,
-                                      const F& dx_of_quad) {
+                                      const Place& place, const Place& next, const StayingSums& smem,
+                                      unsigned char* slab, const F& dx_of_quad) {
   using Layout = SlabLayout<T>;
   const int own = place.lane * Layout::kQuadBytes;
   const int own_dz = Layout::dz_at(place.lane);
@@ -169,12 +109,12 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
 }
 
 template <class T, class Act, bool kCluster>
-__global__ void __launch_bounds__(GroupRows::kThreadsPerSm)
-    groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, Plan plan, Lanes lanes, Rounds rounds, Pace pace,
+__global__ void __launch_bounds__(StayingSums::kThreadsPerSm)
+    groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, Plan plan, Rounds rounds, Pace pace,
                                   MarkedRow* rows) {
   using Layout = SlabLayout<T>;
   LADDER_DYN_SMEM(raw);
-  const GroupRows smem(raw + Layout::bytes(plan), plan);
+  const StayingSums smem(raw + Layout::bytes(plan), plan);
   Place place(p, plan);
   announce_start<kCluster>(smem);
   int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;
@@ -183,7 +123,7 @@ __global__ void __launch_bounds__(GroupRows::kThreadsPerSm)
   place.chunk = slab_index - place.image * rounds.chunks;
 
   // What the channels need is first in the queues in front of memory: behind x and dy it would come last.
-  GroupRows::Fetched fetched = GroupRows::fetch_channels(p, t, plan, place);
+  StayingSums::Fetched fetched = StayingSums::fetch_channels(p, t, plan, place);
   float beta[kQuad] = {};
   const auto load_beta = [&](int chunk) {
     if (t.beta) load_quad(t.beta + chunk * plan.chunk + place.column * kQuad, beta);
@@ -225,16 +165,14 @@ __global__ void __launch_bounds__(GroupRows::kThreadsPerSm)
     if (!is_last) {
       next.image += rounds.images_on, next.chunk += rounds.chunks_on;
       if (next.chunk >= rounds.chunks) next.chunk -= rounds.chunks, ++next.image;
-      fetched = GroupRows::fetch_channels(p, t, plan, next);
+      fetched = StayingSums::fetch_channels(p, t, plan, next);
       load_beta(next.chunk);
     }
-    sum_rows<GroupRows::kFolds>(plan, smem, place, sums);
+    sum_rows<StayingSums::kFolds>(plan, smem, place, sums);
     __syncthreads();
-    smem.template exchange<kCluster>(p, plan, place, lanes, rows, parity);
     float offset[kQuad];
     float slope[kQuad];
-    smem.correct(plan, place, lanes, offset, slope);
-    if (kCluster && rows) smem.leave_own(p, plan, place, rows);
+    smem.template correct<kCluster>(p, plan, place, rows, offset, slope, parity);
 
     const auto dx_of_quad = [&](const Quad<T>& x_bits, const float(&dz)[kQuad]) {
       float x[kQuad];
@@ -262,22 +200,17 @@ __global__ void __launch_bounds__(kParameterThreads)
   add_marked_rows(all, rows, c, dgamma, dbeta);
 }
 
-Lanes lanes_of(const Plan& plan) {
-  const auto log_of = [](int count) { return static_cast<int>(std::bit_width(count - 1u)); };
-  return {.log_channels = std::min(log_of(plan.width), kLogWarp), .log_ranks = kLogWarp - log_of(plan.groups)};
-}
-
 template <class T, class Act>
 void enqueue(const Problem& p, const Backward::Tensors& t, const Plan& plan, MarkedRow* rows, Stream stream) {
   const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, false>  //
                                           : groupnorm_backward_v13_kernel<T, Act, true>;
-  LaunchConfig config = config_of<T, GroupRows>(p, plan);
+  LaunchConfig config = config_of<T, StayingSums>(p, plan);
   const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
   const int chunks = p.c / plan.chunk;
   const int slabs = p.n * chunks;
   const int clusters = std::min(slabs, resident_clusters(kernel, config));
   config.grid = static_cast<unsigned>(clusters * plan.cluster());
-  ladder::launch(kernel, config, stream, p, t, plan, lanes_of(plan),
+  ladder::launch(kernel, config, stream, p, t, plan,
                  Rounds{.slabs = slabs,
                         .chunks = chunks,
                         .clusters = clusters,
@@ -296,7 +229,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
   const auto with_type = [&](auto element) {
     using T = decltype(element);
     dispatch(p.activation,
-             [&](auto act) { enqueue<T, decltype(act)>(p, t, plan_for<T, GroupRows>(p, kMostGroups), rows, stream); });
+             [&](auto act) { enqueue<T, decltype(act)>(p, t, plan_for<T, StayingSums>(p), rows, stream); });
   };
   if (p.dtype == Dtype::bf16) return with_type(__nv_bfloat16());
   with_type(__half());
@@ -308,7 +241,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
 LADDER_VERSION(ladder::groupnorm::Backward,
                {.launch = ladder::groupnorm::launch,
                 .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::GroupRows>,
-                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::GroupRows>,
+                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::StayingSums>,
+                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::StayingSums>,
                 .min_arch = 90,
                 .needs = "whole vectors; slabs that fit in the shared memory of a cluster"})
