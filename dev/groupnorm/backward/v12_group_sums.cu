@@ -4,8 +4,9 @@
 // Why:    rows of 128 bytes are what the L2 wants: it looks up a line for every row of a chunk, and v11's rows of 32 to 64
 //         bytes keep it busy for 70 to 80 % of the time. 16 blocks hold twice as wide a chunk. dx needs sums of groups only;
 //         those of a channel go to one block of the cluster, which leaves them for the second kernel, which takes each as
-//         soon as it is there. What the channels need is asked for in front of x and dy, or it comes behind them. Limiter:
-//         memory in fp32; in 16-bit types issue slots.
+//         soon as it is there. Shared memory leaves an SM some 16 warps, so the first ones add up and send, and the lanes of
+//         each share out what has come. What the channels need is asked for in front of x and dy, or it comes behind them.
+//         Limiter: memory in fp32; in 16-bit types issue slots.
 // Needs:  what v11 does; clusters of 16 where the card has them.
 
 #include "dev/groupnorm/group_sums.h"

@@ -1,9 +1,9 @@
 // Idea:   clusters that stay, and load the next slab while they write dx of this one.
 // Parent: v12.
 // Why:    a cluster starts when 16 blocks have ended, a microsecond after the first of them, and only then begins to load. One
-//         that stays loads each step of its next slab as soon as it has read this one's. Shared memory leaves an SM 16 warps,
-//         each of which issues in an eighth of its time, so what all threads did once a slab few do now: the first warps add up
-//         and send, and each warp shares out what has come. Limiter: what L2 and memory take for rows of half a line.
+//         that stays loads each step of its next slab as soon as it has read this one's: its warps hardly wait for memory.
+//         Limiter: no one thing. 16 warps an SM wait for each other in a quarter of the time; issue slots are busy for two
+//         thirds of it, the L2 for three quarters.
 // Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32.
 
 #include "dev/groupnorm/group_sums.h"
