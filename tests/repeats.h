@@ -12,7 +12,7 @@ namespace ladder::test {
 // The orders of running threads that a test tries.
 std::vector<std::string> schedules();
 
-// Launches the version on one set of inputs under each of schedules(), and at least 50 times on a GPU, with outputs and
+// Launches the version on one set of inputs under each of schedules(), at least twice, and 50 times on a GPU, with outputs and
 // workspace poisoned before each launch. Empty, or which launch gave other bits than the first. Bounds on errors
 // cannot see that: sums in another order, as of float atomics, are as right as each other.
 std::string difference_between_launches(const Version& v, const Case& c, std::uint64_t seed);
