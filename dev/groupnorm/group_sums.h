@@ -66,16 +66,15 @@ struct GroupSums : Sums {
     return channel * plan.by_width >> 20;
   }
 
-  // Calls f(i, group, is_new) for each of a thread's channels; is_new: it is the first one of its group.
+  // Calls f(i, group) for each of a thread's channels.
   template <class F>
   __device__ __forceinline__ void for_channels(const Plan& plan, const Place& place, const F& f) const {
     int group = group_of(plan, place.column * kQuad);
     int next = (group + 1) * plan.width - place.column * kQuad;
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) {
-      const bool is_new = i == next;
-      if (is_new) ++group, next += plan.width;
-      f(i, group, i == 0 || is_new);
+      if (i == next) ++group, next += plan.width;
+      f(i, group);
     }
   }
 
@@ -102,7 +101,7 @@ struct GroupSums : Sums {
     }
   }
   __device__ __forceinline__ void load_means(const Plan& plan, const Place& place, float (&values)[kQuad]) const {
-    for_channels(plan, place, [&](int i, int group, bool) { values[i] = mean[group]; });
+    for_channels(plan, place, [&](int i, int group) { values[i] = mean[group]; });
   }
 
   __device__ __forceinline__ void leave(Row* rows, const Problem& p, const Plan& plan, const Place& place, int channel,
@@ -205,7 +204,7 @@ struct GroupSums : Sums {
 #pragma unroll
       for (int i = 1; i < kQuad; ++i) offset[i] = offset[0], slope[i] = slope[0];
     } else {
-      for_channels(plan, place, [&](int i, int from, bool) { take(i, from); });
+      for_channels(plan, place, take);
     }
   }
 
