@@ -203,7 +203,8 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(ClusterPointer<Mbarrier>
 // Stores asynchronously, and then takes the bytes off those that `barrier` still expects in its phase: whoever waits for
 // that sees the value, without a barrier that would have the sender wait for all it stored before. The mbarrier is one of
 // the block that is stored to, which announces the bytes with mbarrier_arrive_expect_tx(), before or after they come, and
-// does not end before it has them. T has 4, 8 or 16 bytes, and the address is a multiple of them.
+// does not end before it has them. T has 4, 8 or 16 bytes, and the address is a multiple of them. There are two blocks or
+// more in the cluster: to one that is alone, an H200 says that the memory access was illegal.
 template <class T>
 __device__ __forceinline__ void st_async(ClusterPointer<T> to, std::type_identity_t<T> value,
                                          ClusterPointer<Mbarrier> barrier LADDER_WHERE) {

@@ -543,6 +543,30 @@ TEST(Cluster, misuse_is_reported_under_every_schedule) {
   }
 }
 
+__global__ void store_to_itself_kernel(int* out) {
+  LADDER_SHARED(int, inbox, );
+  LADDER_SHARED(ptx::Mbarrier, full, );
+  ptx::mbarrier_init(&full, 1);
+  ptx::mbarrier_arrive_expect_tx(&full, sizeof(int));
+  ptx::cluster_sync();
+  ptx::st_async(ptx::mapa(&inbox, ptx::cluster_rank()), 7, ptx::mapa(&full, ptx::cluster_rank()));
+  ptx::mbarrier_wait_cluster(&full, 0);
+  out[blockIdx.x] = inbox;
+}
+
+// A block may store to itself; on an H200 not if it is the cluster's only one.
+TEST(Cluster, an_asynchronous_store_needs_another_block) {
+  const Scoped scoped("asc");
+  std::vector<int> out(2, -1);
+  const auto report = [&](unsigned cluster) {
+    return fault_of([&] { launch(store_to_itself_kernel, {2, 1, 0, cluster}, nullptr, out.data()); });
+  };
+  EXPECT_EQ(report(2), "no fault");
+  EXPECT_EQ(out, std::vector<int>(2, 7));
+  const std::string alone = report(1);
+  EXPECT_TRUE(contains(alone, "st.async: the cluster has no other block")) << alone;
+}
+
 TEST(Cluster, a_deadlock_says_of_every_block_who_waits_where) {
   const Scoped scoped("asc");
   alignas(8) ptx::Mbarrier global = 0;
