@@ -1,7 +1,8 @@
 // Idea:   one kernel: a block has whole images, and the blocks of a cluster all images of their channels.
 // Parent: v09.
 // Why:    small images are nothing but latencies. A group's sums never leave a block here, so no barrier of a cluster is in
-//         anyone's way; a cluster adds up dgamma and dbeta while dx is on its way, without a second kernel or a workspace.
+//         anyone's way; a cluster adds up dgamma and dbeta while dx is on its way, without a second kernel or a workspace, and
+//         what its blocks send each other waits for nothing that they store.
 //         Threads load into registers and find their channels' constants themselves; a block has one barrier. Limiter:
 //         the latency of memory, then what a thread does once. An image's chunk has to fit in a block: no 32x32.
 // Needs:  c a multiple of 4, groups of at most 128 channels, an eighth of the images' groups in a block's registers,
@@ -52,8 +53,8 @@ struct Plan {
   }
 };
 
-// What a warp has of shared memory; behind those of all warps the first block of a cluster has the sums of each block,
-// [cluster][2][chunk]. Before the block's barrier a warp reads only its own. Of two kinds of sums the first is that of dz.
+// What a warp has of shared memory. Before the block's barrier it reads only its own. Of two kinds of sums the first is that
+// of dz.
 struct WarpShared {
   unsigned char* parked;  // [steps][32], quads of x, or nothing
   float* own;             // [2][32][kQuad], both sums of a thread
@@ -75,7 +76,22 @@ struct WarpShared {
   }
 };
 
-int smem_bytes(const Plan& plan) { return plan.block_warps() * plan.warp_bytes + plan.cluster * 8 * plan.chunk; }
+// In front of them, in the first block of a cluster: what says that the sums which each block sends are there, and those.
+struct Exchange {
+  ptx::Mbarrier* arrived;
+  float* sums;  // [cluster][2][chunk]
+
+  static constexpr int kSumsAt = 16;
+
+  static __host__ __device__ int sums_bytes(const Plan& plan) {
+    return plan.cluster * 2 * plan.chunk * static_cast<int>(sizeof(float));
+  }
+  static __host__ __device__ int bytes(const Plan& plan) { return kSumsAt + sums_bytes(plan); }
+  __device__ __forceinline__ explicit Exchange(unsigned char* smem)
+      : arrived(reinterpret_cast<ptx::Mbarrier*>(smem)), sums(reinterpret_cast<float*>(smem + kSumsAt)) {}
+};
+
+int smem_bytes(const Plan& plan) { return Exchange::bytes(plan) + plan.block_warps() * plan.warp_bytes; }
 
 __device__ __forceinline__ void load_four(const float* from, float (&values)[kQuad]) {
   unpack<float>(*reinterpret_cast<const uint4*>(from), values);
@@ -144,26 +160,39 @@ __device__ __forceinline__ void sum_corrections(const Plan& plan, const float* f
   }
 }
 
-// A warp of each block sends the sums of all its images to the first block of the cluster.
-__device__ __forceinline__ void send_sums(const Plan& plan, const float* sums, float* exchange, int lane, int rank) {
-#pragma unroll 1
-  for (int i = lane; i < 2 * plan.chunk; i += 32) {
-    const float sum = sum_every<4>(sums + i, plan.warp_bytes / 4, exchange);
-    ptx::st_shared_cluster(ptx::mapa(exchange + rank * 2 * plan.chunk + i, 0), sum);
+// The i-th of both kinds of a chunk's sums.
+__device__ __forceinline__ void store_sum(const Plan& plan, const Backward::Tensors& t, int first_channel, int i,
+                                          float sum) {
+  if (i < plan.chunk) {
+    t.dbeta[first_channel + i] = sum;
+  } else {
+    t.dgamma[first_channel + i - plan.chunk] = sum;
   }
 }
 
-// It adds up what all have sent, in the order of their ranks.
-__device__ __forceinline__ void finish_sums(const Plan& plan, const Backward::Tensors& t, const float* exchange,
-                                            int lane, int first_channel) {
+// A warp of each block adds up the sums of all its images and sends them to the first block, if there are others.
+__device__ __forceinline__ void send_sums(const Plan& plan, const Backward::Tensors& t, const WarpShared& first_warp,
+                                          const Exchange& exchange, int lane, int rank, int first_channel) {
+  const int stride = plan.warp_bytes / 4;
 #pragma unroll 1
   for (int i = lane; i < 2 * plan.chunk; i += 32) {
-    const float sum = sum_every<4>(exchange + i, 2 * plan.chunk, exchange + plan.cluster * 2 * plan.chunk);
-    if (i < plan.chunk) {
-      t.dbeta[first_channel + i] = sum;
+    const float sum = sum_every<4>(first_warp.sums + i, stride, first_warp.sums + plan.block_warps() * stride);
+    if (plan.cluster == 1) {
+      store_sum(plan, t, first_channel, i, sum);
     } else {
-      t.dgamma[first_channel + i - plan.chunk] = sum;
+      ptx::st_async(ptx::mapa(exchange.sums + rank * 2 * plan.chunk + i, 0), sum, ptx::mapa(exchange.arrived, 0));
     }
+  }
+}
+
+// A warp of the first one adds up what all have sent, in the order of their ranks.
+__device__ __forceinline__ void finish_sums(const Plan& plan, const Backward::Tensors& t, const Exchange& exchange,
+                                            int lane, int first_channel) {
+  ptx::mbarrier_wait_cluster(exchange.arrived, 0);
+#pragma unroll 1
+  for (int i = lane; i < 2 * plan.chunk; i += 32) {
+    const float sum = sum_every<4>(exchange.sums + i, 2 * plan.chunk, exchange.sums + plan.cluster * 2 * plan.chunk);
+    store_sum(plan, t, first_channel, i, sum);
   }
 }
 
@@ -176,7 +205,7 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
   const int lane = thread % 32;
   const int warp = threadIdx.y * plan.warps + thread / 32;  // of the block
   constexpr bool kParked = parked_bytes<T>(kSteps) > 0;
-  const WarpShared mine(raw, plan, warp, parked_bytes<T>(kSteps));
+  const WarpShared mine(raw + Exchange::bytes(plan), plan, warp, parked_bytes<T>(kSteps));
   const int row = thread * plan.by_quads >> 16;
   const int column = static_cast<int>(thread) - row * plan.quads;
   const int rank = blockIdx.y;
@@ -185,10 +214,11 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
   const int image = kWhole ? place : min(place, p.n - 1);
   const int left = idle ? 0 : p.h * p.w - row;  // pixels from the thread's first one on
   const auto has = [&](int step) { return kWhole || step * plan.rows < left; };
+  const bool collects = plan.cluster > 1 && rank == 0;  // the block, what all of its cluster send
+  const bool announces = collects && threadIdx.x + threadIdx.y == 0;
   const int first_channel = blockIdx.x * plan.chunk;
   // NOTE: else nvcc finds it again from the start before it writes dx.
   const int at = ptx::opaque((image * p.h * p.w + row) * p.c + first_channel + column * kQuad);
-  if (p.affine) ptx::cluster_arrive_relaxed();  // it has started
 
   // Everything is on its way at once; so is what the thread needs of its channels.
   auto* const parked = reinterpret_cast<Quad<T>*>(mine.parked) + lane;
@@ -208,6 +238,15 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
     }
     if (kParked && (step + 1) % (kSteps / 2) == 0) ptx::cp_async_commit();  // half of them
   }
+  if (p.affine) {
+    if (announces) {
+      ptx::mbarrier_init(Exchange(raw).arrived, 1);
+      ptx::mbarrier_fence_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();  // it has started
+  }
+
   Channel channels[kQuad];
   {
     float gamma[kQuad] = {1, 1, 1, 1};
@@ -224,7 +263,10 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
       channels[i].mean = t.mean[group];
       rstd[i] = t.rstd[group];
     }
-    if (p.affine) ptx::cluster_wait();  // all blocks have started
+    if (p.affine) {
+      ptx::cluster_wait();  // all blocks have started
+      if (announces) ptx::mbarrier_arrive_expect_tx(Exchange(raw).arrived, Exchange::sums_bytes(plan));
+    }
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) {
       channels[i].scale = rstd[i] * gamma[i];
@@ -263,16 +305,8 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
   sum_warp(plan, mine, lane, first_column);
   __syncthreads();
 
-  // dgamma and dbeta are under way while dx is made: only the warp that sends waits until its sums are seen.
-  auto* const exchange = reinterpret_cast<float*>(raw + plan.block_warps() * plan.warp_bytes);
-  if (p.affine) {
-    if (warp == 0) {
-      send_sums(plan, mine.sums, exchange, lane, rank);
-      ptx::cluster_arrive();
-    } else {
-      ptx::cluster_arrive_relaxed();
-    }
-  }
+  // dgamma and dbeta are under way while dx is made.
+  if (p.affine && warp == 0) send_sums(plan, t, mine, Exchange(raw), lane, rank, first_channel);
 
   Correction corrections[kQuad] = {};
   sum_corrections(plan, mine.corrections - thread / 32 * (plan.warp_bytes / 4) + column * kQuad, corrections);
@@ -287,9 +321,9 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
     *reinterpret_cast<Quad<T>*>(static_cast<T*>(t.dx) + (at + step * plan.rows * p.c)) = pack_quad<T>(dx);
   }
 
-  if (!p.affine) return;
-  ptx::cluster_wait();
-  if (rank == 0 && warp == 0) finish_sums(plan, t, exchange, lane, first_channel);
+  if (p.affine && collects && warp == plan.block_warps() - 1) {
+    finish_sums(plan, t, Exchange(raw), lane, first_channel);
+  }
 }
 
 // Issue slots of the busiest scheduler, to compare plans. A thread has so many of them, counted in the machine code.
