@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
   const int image = kWhole ? place : min(place, p.n - 1);
   const int left = idle ? 0 : p.h * p.w - row;  // pixels from the thread's first one on
   const auto has = [&](int step) { return kWhole || step * plan.rows < left; };
-  const bool collects = plan.cluster > 1 && rank == 0;  // the block, what all of its cluster send
+  const bool collects = plan.cluster > 1 && rank == 0;  // whether the block gets the sums of all
   const bool announces = collects && threadIdx.x + threadIdx.y == 0;
   const int first_channel = blockIdx.x * plan.chunk;
   // NOTE: else nvcc finds it again from the start before it writes dx.
