@@ -81,7 +81,7 @@ struct Exchange {
   ptx::Mbarrier* arrived;
   float* sums;  // [cluster][2][chunk]
 
-  static constexpr int kSumsAt = 16;
+  static constexpr int kSumsAt = 16;  // so that vectors of the warps behind are aligned
 
   static __host__ __device__ int sums_bytes(const Plan& plan) {
     return plan.cluster * 2 * plan.chunk * static_cast<int>(sizeof(float));
