@@ -62,7 +62,7 @@ void launch_once(const Options& options, const std::string& program, PartialReco
     }
     std::cout << fmt::format("{}  launched once\n", range);
     result.verdict.status = Status::unchecked;
-    result.opponent.reason = "not asked for";
+    result.baseline.reason = "not asked for";
     record.add(to_json(result));
   }
 }
@@ -86,9 +86,9 @@ void report(benchmark::State& state, const Result& result) {
   state.counters["tflops"] = 1e-12 * result.problem.flops / cold;
   state.counters["gbs"] = 1e-9 * (result.problem.min_read_bytes() + result.problem.min_write_bytes()) / cold;
   state.counters["throttled_samples"] = result.times->throttled;
-  if (result.opponent.times) {
-    state.counters["opponent_cold_us"] = 1e6 * result.opponent.times->cold_seconds.median;
-    state.counters["x_opponent"] = result.opponent.times->cold_seconds.median / cold;
+  if (result.baseline.times) {
+    state.counters["baseline_cold_us"] = 1e6 * result.baseline.times->cold_seconds.median;
+    state.counters["x_baseline"] = result.baseline.times->cold_seconds.median / cold;
   }
 }
 
@@ -237,11 +237,11 @@ int run(const char* layer, int argc, char** argv) {
   std::unique_ptr<Session> session;
   if (!listing) {
     session = std::make_unique<Session>(SessionOptions{.seed = options.seed,
-                                                       .judged = options.mode != Mode::unchecked,
+                                                       .checked = options.mode != Mode::unchecked,
                                                        .timed = options.mode != Mode::check && !Timer::unavailable(),
                                                        .samples = options.samples,
-                                                       .handicap = options.handicap,
-                                                       .search = options.opponent_search});
+                                                       .handicap = options.inject_slowdown,
+                                                       .search = options.baseline_search});
     if (session->calibration()) print_calibration(people, *session->calibration());
   }
   add_context(environment());

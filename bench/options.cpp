@@ -46,8 +46,8 @@ struct Words {
   std::string record;
   bool resume = false;
   int samples = 30;
-  std::optional<double> handicap_percent;
-  std::string opponent = "all";
+  std::optional<double> injected_slowdown_percent;
+  std::string baseline = "all";
   std::string results;
 };
 
@@ -90,9 +90,9 @@ constexpr std::pair<const char*, Search> kSearches[] = {
 
 Search search_option(const Words& words) {
   for (const auto& [word, search] : kSearches) {
-    if (words.opponent == word) return search;
+    if (words.baseline == word) return search;
   }
-  throw UsageError("unknown --opponent '" + words.opponent + "': all, listed, heuristic or none");
+  throw UsageError("unknown --baseline '" + words.baseline + "': all, listed, heuristic or none");
 }
 
 // The layer's forward pass, which goes by the name that its field gave it.
@@ -204,8 +204,8 @@ void add_options(CLI::App& app, Words& words) {
   app.add_flag("--check", words.check, "check only");
   app.add_flag("--time", words.time, "check and time: the default on a GPU");
   app.add_flag("--unchecked", words.unchecked,
-               "cold samples and a digest of the output, without judge or opponent: for comparing two builds");
-  app.add_option("--handicap", words.handicap_percent,
+               "cold samples and a digest of the output, without reference or baseline: for comparing two builds");
+  app.add_option("--inject-slowdown", words.injected_slowdown_percent,
                  "with --unchecked: a kernel behind each sample's own spins for so many percent of it, to show what a "
                  "comparison can see")
       ->check(CLI::Range(0.0, 1000.0));
@@ -220,7 +220,7 @@ void add_options(CLI::App& app, Words& words) {
   app.add_option("--samples", words.samples, "cold samples a version")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
-  app.add_option("--opponent", words.opponent,
+  app.add_option("--baseline", words.baseline,
                  "how far to look for the library's best plan: all, listed (by its heuristics), heuristic (its first "
                  "choice), none")
       ->capture_default_str();
@@ -248,7 +248,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   Words words;
   words.pass = default_pass(layer);
   words.results = source_dir() + "/results";
-  CLI::App app(fmt::format("Checks and times the versions of {} against the judge and the opponent.", layer),
+  CLI::App app(fmt::format("Checks and times the versions of {} against the reference and the baseline.", layer),
                base_name(argv[0]));
   app.footer(fmt::format(fmt::runtime(kExamples), base_name(argv[0])));
   add_options(app, words);
@@ -266,7 +266,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   options.list = words.list;
   options.environment = words.environment;
   if (options.list || options.environment) return options;
-  options.opponent_search = words.unchecked ? Search::none : search_option(words);
+  options.baseline_search = words.unchecked ? Search::none : search_option(words);
   require_device(words);
   options.mode = mode_of(words);
   options.jobs = jobs_of(words, *options.pass, options.notes);
@@ -279,9 +279,9 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   options.resume = words.resume;
   if (options.resume && options.record.empty()) throw UsageError("--resume needs the --record FILE to go on with");
   options.samples = words.samples;
-  if (words.handicap_percent) {
-    if (!words.unchecked) throw UsageError("--handicap makes no figure: it needs --unchecked");
-    options.handicap = *words.handicap_percent / 100;
+  if (words.injected_slowdown_percent) {
+    if (!words.unchecked) throw UsageError("--inject-slowdown makes no figure: it needs --unchecked");
+    options.inject_slowdown = *words.injected_slowdown_percent / 100;
   }
   if (!options.schedule.empty()) backend::set_schedule(options.schedule);
   return options;
@@ -299,8 +299,8 @@ std::string command_of(const std::string& program, const Job& job, const Options
     command += fmt::format(" --samples {}", options.samples);
   }
   for (const auto& [word, search] : kSearches) {
-    if (options.mode != Mode::unchecked && search == options.opponent_search && search != Search::all)
-      command += fmt::format(" --opponent {}", word);
+    if (options.mode != Mode::unchecked && search == options.baseline_search && search != Search::all)
+      command += fmt::format(" --baseline {}", word);
   }
   return command;
 }

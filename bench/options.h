@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "core/registry.h"
-#include "reference/opponent.h"
+#include "reference/baseline.h"
 
 namespace ladder {
 
 enum class Mode {
   check_and_time,
   check,      // no times
-  unchecked,  // times and digests of outputs that nobody judges; no opponent
+  unchecked,  // times and digests of outputs that nobody checks; no baseline
   once,       // one launch for a profiler, neither checked nor timed
 };
 
@@ -30,7 +30,7 @@ struct Options {
   Mode mode = Mode::check;
   bool list = false;
   bool environment = false;        // print it and leave
-  std::vector<Job> jobs;           // by problem, so that all versions of one share the judge's and the opponent's work
+  std::vector<Job> jobs;           // by problem, so that all versions of one share the reference's and the baseline's work
   std::vector<std::string> notes;  // what was decided for the user, a line each
   std::uint64_t seed = 0;
   std::string schedule;  // of the emulator; empty for its default
@@ -38,7 +38,7 @@ struct Options {
   bool resume = false;   // an interrupted recording
   int samples = 30;
   std::optional<double> handicap;  // share by which unchecked samples are made longer
-  Search opponent_search = Search::all;
+  Search baseline_search = Search::all;
   std::vector<std::string> benchmark_arguments;  // Google Benchmark's, argv[0] first
 };
 

@@ -37,7 +37,7 @@ json to_json(const Sample& s) {
 }
 
 // Samples as columns: shorter, and what a plot wants. Rounded to what the clocks can tell: 0.1 ns and 1 kHz. A worker's
-// stopwatch has neither clock nor stamps.
+// timer has neither clock nor stamps.
 json columns(const std::vector<Sample>& samples) {
   std::vector<json> seconds, stamps, walls, clocks;
   for (const Sample& s : samples) {
@@ -74,27 +74,27 @@ json to_json(const Verdict& verdict) {
 
 json to_json(const Plan& plan) { return {{"name", plan.name}, {"seconds", plan.seconds}, {"reason", plan.reason}}; }
 
-json to_json(const OpponentResult& opponent) {
-  if (opponent.library.empty()) return {{"library", nullptr}, {"reason", opponent.reason}};
+json to_json(const BaselineResult& baseline) {
+  if (baseline.library.empty()) return {{"library", nullptr}, {"reason", baseline.reason}};
   json tried = json::array();
-  for (const Plan& plan : opponent.tried) tried.push_back(to_json(plan));
-  return {{"library", opponent.library},
-          {"reason", opponent.reason},
-          {"best_plan", opponent.best.name},
-          {"heuristic_plan", opponent.heuristic.name},
+  for (const Plan& plan : baseline.tried) tried.push_back(to_json(plan));
+  return {{"library", baseline.library},
+          {"reason", baseline.reason},
+          {"best_plan", baseline.best.name},
+          {"heuristic_plan", baseline.heuristic.name},
           {"tried_plans", tried},
-          {"workspace_bytes", opponent.workspace_bytes},
-          {"empty_seconds", opponent.empty_seconds > 0 ? json(opponent.empty_seconds) : json()},
-          {"verdict", to_json(opponent.verdict)},
-          {"times", to_json(opponent.times)},
-          {"heuristic_times", to_json(opponent.heuristic_times)}};
+          {"workspace_bytes", baseline.workspace_bytes},
+          {"empty_seconds", baseline.empty_seconds > 0 ? json(baseline.empty_seconds) : json()},
+          {"verdict", to_json(baseline.verdict)},
+          {"times", to_json(baseline.times)},
+          {"heuristic_times", to_json(baseline.heuristic_times)}};
 }
 
-json to_json(const std::optional<Traffic>& traffic) {
-  if (!traffic) return nullptr;
+json to_json(const std::optional<StreamingTime>& streaming) {
+  if (!streaming) return nullptr;
   std::vector<double> samples;
-  for (const double seconds : traffic->samples) samples.push_back(std::round(1e10 * seconds) / 1e10);
-  return {{"seconds", traffic->seconds}, {"samples", samples}};
+  for (const double seconds : streaming->samples) samples.push_back(std::round(1e10 * seconds) / 1e10);
+  return {{"seconds", streaming->seconds}, {"samples", samples}};
 }
 
 }  // namespace
@@ -150,8 +150,8 @@ json to_json(const Result& result) {
               {"workspace_bytes", result.version->workspace_bytes(c)},
               {"verdict", to_json(result.verdict)},
               {"times", to_json(result.times)},
-              {"opponent", to_json(result.opponent)},
-              {"traffic", to_json(result.traffic)},
+              {"baseline", to_json(result.baseline)},
+              {"streaming", to_json(result.streaming)},
               {"digest", result.digest},
               {"command", result.command},
               {"seconds_spent", std::round(1e3 * result.seconds_spent) / 1e3}};

@@ -41,7 +41,7 @@ double arithmetic_seconds(const backend::DeviceInfo& device, const Case& c) {
   return seconds(c.flops, peak_flops(device, c.dtype));
 }
 
-double traffic_seconds(const backend::DeviceInfo& device, const Case& c) {
+double streaming_seconds(const backend::DeviceInfo& device, const Case& c) {
   return seconds(c.min_read_bytes() + c.min_write_bytes(), device.dram_bytes_per_s);
 }
 
@@ -56,21 +56,21 @@ double peak_flops(const backend::DeviceInfo& device, Dtype dtype) {
   return 0;
 }
 
-double warm_floor_seconds(const backend::DeviceInfo& device, const Case& c) {
+double warm_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c) {
   return seconds(c.flops * c.least_arithmetic, peak_flops(device, c.dtype));
 }
 
-double cold_floor_seconds(const backend::DeviceInfo& device, const Case& c) {
-  return std::max(warm_floor_seconds(device, c), seconds(c.min_read_bytes(), device.dram_bytes_per_s));
+double cold_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c) {
+  return std::max(warm_lower_bound_seconds(device, c), seconds(c.min_read_bytes(), device.dram_bytes_per_s));
 }
 
 double roofline_seconds(const backend::DeviceInfo& device, const Case& c) {
-  return std::max(arithmetic_seconds(device, c), traffic_seconds(device, c));
+  return std::max(arithmetic_seconds(device, c), streaming_seconds(device, c));
 }
 
 bool memory_bound(const backend::DeviceInfo& device, const Case& c) {
   const double arithmetic = arithmetic_seconds(device, c);
-  return arithmetic > 0 && traffic_seconds(device, c) > arithmetic;
+  return arithmetic > 0 && streaming_seconds(device, c) > arithmetic;
 }
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// What the hardware cannot exceed: the floor under every time, and the roof that figures are percentages of.
+// What the hardware cannot exceed: the lower bound under every time, and the roof that figures are percentages of.
 #pragma once
 
 #include "core/backend.h"
@@ -12,8 +12,8 @@ double peak_flops(const backend::DeviceInfo& device, Dtype dtype);
 
 // Seconds below which no kernel can be that does the case's least arithmetic and reads its inputs from DRAM; with warm
 // caches only the arithmetic counts. 0 if nothing is known.
-double cold_floor_seconds(const backend::DeviceInfo& device, const Case& c);
-double warm_floor_seconds(const backend::DeviceInfo& device, const Case& c);
+double cold_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c);
+double warm_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c);
 
 // The roofline's time: the formula's arithmetic at the peak, or every input read and every output written once, whichever is longer.
 double roofline_seconds(const backend::DeviceInfo& device, const Case& c);

@@ -20,12 +20,12 @@ constexpr double kThrottledRatio = 0.75;
 // Warm samples, and the executions in each: enough to fill the pipe, but no more than a slow kernel's patience.
 constexpr int kWarmSamples = 7;
 constexpr int kWarmLaunches = 20;
-constexpr double kMostWarmSeconds = 20e-3;
+constexpr double kMaxWarmSeconds = 20e-3;
 
 // The heuristic's plan is sampled every so many rounds: its figure is for orientation.
 constexpr int kHeuristicEvery = 3;
 
-constexpr int kTrafficSamples = 9;
+constexpr int kStreamingSamples = 9;
 
 void finish(Times& times, double highest_clock_hz) {
   std::vector<double> cold;
@@ -97,25 +97,25 @@ class Snapshot {
 
 std::string impossible(const Case& c, const Times& times) {
   const backend::DeviceInfo& device = backend::device();
-  const double cold_floor = cold_floor_seconds(device, c);
-  const double warm_floor = warm_floor_seconds(device, c);
-  if (times.cold_seconds.median < cold_floor) {
+  const double cold_lower_bound = cold_lower_bound_seconds(device, c);
+  const double warm_lower_bound = warm_lower_bound_seconds(device, c);
+  if (times.cold_seconds.median < cold_lower_bound) {
     return fmt::format("{:.2f} us is below the {:.2f} us that arithmetic or memory need at their peak",
-                       1e6 * times.cold_seconds.median, 1e6 * cold_floor);
+                       1e6 * times.cold_seconds.median, 1e6 * cold_lower_bound);
   }
-  if (!times.warm.empty() && times.warm_seconds < warm_floor) {
+  if (!times.warm.empty() && times.warm_seconds < warm_lower_bound) {
     return fmt::format("{:.2f} us warm is below the {:.2f} us that the arithmetic needs at its peak",
-                       1e6 * times.warm_seconds, 1e6 * warm_floor);
+                       1e6 * times.warm_seconds, 1e6 * warm_lower_bound);
   }
   return {};
 }
 
 }  // namespace
 
-// What a case's versions are measured against; the opponent with tensors of its own, so that no kernel sees another's
+// What a case's versions are measured against; the baseline with tensors of its own, so that no kernel sees another's
 // answer.
-struct Session::Rival {
-  Rival(const Case& c, std::uint64_t seed, Search search, const Measure& measure) : text(c.text), pass(c.pass) {
+struct Session::CaseBaseline {
+  CaseBaseline(const Case& c, std::uint64_t seed, Search search, const Measure& measure) : text(c.text), pass(c.pass) {
     if (search == Search::none) {
       result.reason = "not asked for";
       return;
@@ -125,30 +125,30 @@ struct Session::Rival {
       return;
     }
     try {
-      const auto judged = ladder::judged(c, Pattern::normal, seed);
-      tensors = std::make_unique<DeviceTensors>(c, judged->inputs, 0);
-      opponent = make_opponent(c, tensors->pointers(), search, measure);
-      result.library = opponent->library();
-      result.reason = opponent->missing();
-      result.best = opponent->plan(Choice::best);
-      result.heuristic = opponent->plan(Choice::heuristic);
-      result.tried = opponent->tried();
-      result.workspace_bytes = opponent->workspace_bytes();
-      result.empty_seconds = opponent->empty_seconds();
+      const auto checked = ladder::reference_run(c, Pattern::normal, seed);
+      tensors = std::make_unique<DeviceTensors>(c, checked->inputs, 0);
+      baseline = make_baseline(c, tensors->pointers(), search, measure);
+      result.library = baseline->library();
+      result.reason = baseline->missing();
+      result.best = baseline->plan(Choice::best);
+      result.heuristic = baseline->plan(Choice::heuristic);
+      result.tried = baseline->tried();
+      result.workspace_bytes = baseline->workspace_bytes();
+      result.empty_seconds = baseline->empty_seconds();
       tensors->poison();
-      opponent->answer();
+      baseline->answer();
       std::vector<bool> makes;
       for (const TensorSpec& spec : c.tensors) {
-        if (spec.role == Role::output) makes.push_back(opponent->makes(spec));
+        if (spec.role == Role::output) makes.push_back(baseline->makes(spec));
       }
-      result.verdict = compare(c, Pattern::normal, tensors->outputs(), judged->answers, makes);
+      result.verdict = compare(c, Pattern::normal, tensors->outputs(), checked->answers, makes);
     } catch (const std::exception& error) {
       lose(error.what());
     }
   }
 
   void lose(const std::string& reason) {
-    opponent.reset();
+    baseline.reset();
     result = {};
     result.reason = one_line(reason);
   }
@@ -156,9 +156,9 @@ struct Session::Rival {
   std::string text;
   const Pass* pass = nullptr;
   std::unique_ptr<DeviceTensors> tensors;
-  std::unique_ptr<Opponent> opponent;  // null if there is none
-  OpponentResult result;               // without times
-  std::optional<Traffic> traffic;
+  std::unique_ptr<Baseline> baseline;  // null if there is none
+  BaselineResult result;               // without times
+  std::optional<StreamingTime> streaming;
 };
 
 Session::Session(const SessionOptions& options) : options_(options) {
@@ -169,10 +169,10 @@ Session::~Session() = default;
 
 const Calibration* Session::calibration() const { return timer_ ? &timer_->calibration() : nullptr; }
 
-Session::Rival& Session::rival_for(const Case& c) {
-  if (rival_ && rival_->text == c.text && rival_->pass == c.pass) return *rival_;
-  rival_.reset();  // its memory first
-  const std::optional<Traffic> traffic = traffic_of(c);
+Session::CaseBaseline& Session::baseline_for(const Case& c) {
+  if (baseline_ && baseline_->text == c.text && baseline_->pass == c.pass) return *baseline_;
+  baseline_.reset();  // its memory first
+  const std::optional<StreamingTime> streaming = time_streaming_kernel(c);
   const Measure measure = [this](const Work& work) {
     if (!timer_) {
       work(backend::check_stream());
@@ -182,10 +182,10 @@ Session::Rival& Session::rival_for(const Case& c) {
     timer_->run(work);
     return typical_seconds([&] { return timer_->cold(work).seconds; });
   };
-  rival_ = std::make_unique<Rival>(
+  baseline_ = std::make_unique<CaseBaseline>(
       c, options_.seed, timer_ || options_.search == Search::none ? options_.search : Search::heuristic, measure);
-  rival_->traffic = traffic;
-  return *rival_;
+  baseline_->streaming = streaming;
+  return *baseline_;
 }
 
 Result Session::run(const Version& v, const Case& c) {
@@ -194,7 +194,7 @@ Result Session::run(const Version& v, const Case& c) {
   result.version = &v;
   result.problem = c;
   try {
-    options_.judged ? run_judged(v, c, result) : run_unjudged(v, c, result);
+    options_.checked ? run_checked(v, c, result) : run_unchecked(v, c, result);
   } catch (const std::exception& error) {
     result.verdict.status = Status::fail;
     result.verdict.reason = one_line(error.what());
@@ -204,45 +204,45 @@ Result Session::run(const Version& v, const Case& c) {
   return result;
 }
 
-void Session::run_judged(const Version& v, const Case& c, Result& result) {
+void Session::run_checked(const Version& v, const Case& c, Result& result) {
   result.verdict = check(v, c, options_.seed);
   if (result.verdict.status != Status::pass) return;
-  Rival& rival = rival_for(c);
-  result.opponent = rival.result;
-  result.traffic = rival.traffic;
-  rival.result.tried.clear();  // once is enough for a record
-  if (rival.opponent && rival.result.verdict.status == Status::pass) {
-    result.verdict = against_opponent(result.verdict, rival.result.verdict, v.judged_as(c));
+  CaseBaseline& baseline = baseline_for(c);
+  result.baseline = baseline.result;
+  result.streaming = baseline.streaming;
+  baseline.result.tried.clear();  // once is enough for a record
+  if (baseline.baseline && baseline.result.verdict.status == Status::pass) {
+    result.verdict = against_baseline(result.verdict, baseline.result.verdict, v.checked_as(c));
   }
-  if (timer_ && result.verdict.status == Status::pass) time(v, c, rival, result);
+  if (timer_ && result.verdict.status == Status::pass) time(v, c, baseline, result);
 }
 
-// Samples for somebody who judges otherwise: by the digest, against a run that was checked.
-void Session::run_unjudged(const Version& v, const Case& c, Result& result) {
+// Samples for somebody who checks otherwise: by the digest, against a run that was checked.
+void Session::run_unchecked(const Version& v, const Case& c, Result& result) {
   if (const std::string reason = why_not(v, c); !reason.empty()) {
     result.verdict = {.status = Status::skip, .reason = reason};
     return;
   }
   result.verdict.status = Status::unchecked;
-  result.opponent.reason = "not asked for";
+  result.baseline.reason = "not asked for";
   if (timer_) {
-    time(v, c, rival_for(c), result);
+    time(v, c, baseline_for(c), result);
     return;
   }
-  DeviceTensors tensors(c, unjudged(c)->inputs, v.workspace_bytes(c));
+  DeviceTensors tensors(c, unchecked(c)->inputs, v.workspace_bytes(c));
   v.launch(c, tensors.pointers(), tensors.workspace(), backend::check_stream());
   result.digest = digest(tensors.outputs());
 }
 
-std::shared_ptr<const Judged> Session::unjudged(const Case& c) {
-  if (!unjudged_ || unjudged_case_ != c.text) {
-    unjudged_ = std::make_shared<Judged>(Judged{.inputs = fill(c, Pattern::normal, options_.seed)});
-    unjudged_case_ = c.text;
+std::shared_ptr<const ReferenceRun> Session::unchecked(const Case& c) {
+  if (!unchecked_ || unchecked_case_ != c.text) {
+    unchecked_ = std::make_shared<ReferenceRun>(ReferenceRun{.inputs = fill(c, Pattern::normal, options_.seed)});
+    unchecked_case_ = c.text;
   }
-  return unjudged_;
+  return unchecked_;
 }
 
-Work Session::handicapped(const Work& work) {
+Work Session::slowed(const Work& work) {
   const auto delayed = [&](double seconds) -> Work {
     return [work, delay = timer_->delay(seconds)](Stream stream) {
       work(stream);
@@ -253,18 +253,18 @@ Work Session::handicapped(const Work& work) {
   timer_->run(delayed(0));
   std::vector<double> seconds(kSamples);
   for (double& sample : seconds) sample = timer_->cold(delayed(0)).seconds;
-  return delayed(*options_.handicap * median(seconds));
+  return delayed(*options_.injected_slowdown * median(seconds));
 }
 
-std::optional<Traffic> Session::traffic_of(const Case& c) {
-  if (!timer_ || !options_.judged || !memory_bound(backend::device(), c)) return {};
+std::optional<StreamingTime> Session::time_streaming_kernel(const Case& c) {
+  if (!timer_ || !options_.checked || !memory_bound(backend::device(), c)) return {};
   const auto read_bytes = static_cast<std::size_t>(c.min_read_bytes());
   const auto write_bytes = static_cast<std::size_t>(c.min_write_bytes());
-  constexpr std::size_t kRounding = 16;  // of Timer::move
+  constexpr std::size_t kRounding = 16;  // of Timer::streaming_kernel
   const std::shared_ptr<void> from(backend::allocate(read_bytes + kRounding), backend::release);
   const std::shared_ptr<void> to(backend::allocate(write_bytes + kRounding), backend::release);
   // The inputs themselves: what bits are moved may matter.
-  const auto normal = judged(c, Pattern::normal, options_.seed);
+  const auto normal = reference_run(c, Pattern::normal, options_.seed);
   auto* next = static_cast<unsigned char*>(from.get());
   for (std::size_t i = 0; i < c.tensors.size(); ++i) {
     if (c.tensors[i].role != Role::input) continue;
@@ -272,37 +272,37 @@ std::optional<Traffic> Session::traffic_of(const Case& c) {
     backend::copy_in(next, stored.data(), stored.size());
     next += stored.size();
   }
-  const Work move = Timer::move(to.get(), write_bytes, from.get(), read_bytes);
+  const Work move = Timer::streaming_kernel(to.get(), write_bytes, from.get(), read_bytes);
   timer_->run(move);
-  Traffic traffic{.samples = std::vector<double>(kTrafficSamples)};
-  for (double& seconds : traffic.samples) seconds = timer_->cold(move).seconds;
-  traffic.seconds = median(traffic.samples);
-  return traffic;
+  StreamingTime streaming{.samples = std::vector<double>(kStreamingSamples)};
+  for (double& seconds : streaming.samples) seconds = timer_->cold(move).seconds;
+  streaming.seconds = median(streaming.samples);
+  return streaming;
 }
 
-Sample Session::cold(Opponent& opponent, Choice choice) {
-  if (const Work work = opponent.work(choice)) return timer_->cold(work);
-  return {.seconds = opponent.sample(choice)};
+Sample Session::cold(Baseline& baseline, Choice choice) {
+  if (const Work work = baseline.work(choice)) return timer_->cold(work);
+  return {.seconds = baseline.sample(choice)};
 }
 
-void Session::time(const Version& v, const Case& plain, Rival& rival, Result& result) {
-  const Case c = v.judged_as(plain);
-  const auto normal = options_.judged ? judged(c, Pattern::normal, options_.seed) : unjudged(plain);
-  const auto integer = options_.judged ? judged(c, Pattern::integer, options_.seed) : nullptr;
+void Session::time(const Version& v, const Case& plain, CaseBaseline& baseline, Result& result) {
+  const Case c = v.checked_as(plain);
+  const auto normal = options_.checked ? reference_run(c, Pattern::normal, options_.seed) : unchecked(plain);
+  const auto integer = options_.checked ? reference_run(c, Pattern::integer, options_.seed) : nullptr;
   DeviceTensors tensors(c, normal->inputs, v.workspace_bytes(c));
   const Snapshot snapshot(c, tensors.pointers());
   const Work plain_work = [&](Stream stream) { v.launch(c, tensors.pointers(), tensors.workspace(), stream); };
-  const Work version_work = options_.handicap ? handicapped(plain_work) : plain_work;
+  const Work version_work = options_.injected_slowdown ? slowed(plain_work) : plain_work;
   for (const Work& work : {version_work, snapshot.take()}) timer_->run(work);
   for (const Choice choice : {Choice::best, Choice::heuristic}) {
-    const Work work = rival.opponent ? rival.opponent->work(choice) : Work();
+    const Work work = baseline.baseline ? baseline.baseline->work(choice) : Work();
     if (work) timer_->run(work);
   }
 
-  const auto judge_snapshot = [&](Pattern pattern, const References& answers, const char* which) {
+  const auto check_snapshot = [&](Pattern pattern, const ExpectedOutputs& answers, const char* which) {
     const std::vector<std::vector<float>> outputs = snapshot.outputs();
     if (result.digest.empty() && pattern == Pattern::normal) result.digest = digest(outputs);
-    if (!options_.judged) return;
+    if (!options_.checked) return;
     const Verdict verdict = compare(c, pattern, outputs, answers);
     if (verdict.status == Status::pass) return;
     throw Failure(fmt::format("the output of the {} timed launch: {}", which, verdict.reason));
@@ -312,16 +312,16 @@ void Session::time(const Version& v, const Case& plain, Rival& rival, Result& re
   const auto sample_version = [&](bool checked, const char* which) {
     tensors.poison();
     version_times.cold.push_back(timer_->cold(version_work, checked ? snapshot.take() : Work()));
-    if (checked) judge_snapshot(Pattern::normal, normal->answers, which);
+    if (checked) check_snapshot(Pattern::normal, normal->answers, which);
   };
-  const auto sample_opponent = [&](int round) {
-    if (!rival.opponent) return;
+  const auto sample_baseline = [&](int round) {
+    if (!baseline.baseline) return;
     try {
-      best_times.cold.push_back(cold(*rival.opponent, Choice::best));
-      if (round % kHeuristicEvery == 0) heuristic_times.cold.push_back(cold(*rival.opponent, Choice::heuristic));
+      best_times.cold.push_back(cold(*baseline.baseline, Choice::best));
+      if (round % kHeuristicEvery == 0) heuristic_times.cold.push_back(cold(*baseline.baseline, Choice::heuristic));
     } catch (const std::exception& error) {  // no fault of the version, which goes on alone
-      rival.lose(error.what());
-      result.opponent = rival.result;
+      baseline.lose(error.what());
+      result.baseline = baseline.result;
     }
   };
 
@@ -333,24 +333,24 @@ void Session::time(const Version& v, const Case& plain, Rival& rival, Result& re
       tensors.refill(integer->inputs);
       tensors.poison();
       timer_->cold(version_work, snapshot.take());
-      judge_snapshot(Pattern::integer, integer->answers, "surprise");
+      check_snapshot(Pattern::integer, integer->answers, "surprise");
       tensors.refill(normal->inputs);
     }
     const bool first = round == 0;
     const bool last = round == options_.samples - 1;
     // A B B A: whatever drifts, drifts for both.
-    if (round % 2 == 1) sample_opponent(round);
+    if (round % 2 == 1) sample_baseline(round);
     sample_version(first || last, first ? "first" : "last");
-    if (round % 2 == 0) sample_opponent(round);
+    if (round % 2 == 0) sample_baseline(round);
   }
 
   const auto warm_launches = [](const Times& times) {
     const double seconds = std::max(median_of(times.cold, &Sample::seconds), 1e-9);
-    return std::clamp(static_cast<int>(kMostWarmSeconds / seconds), 1, kWarmLaunches);
+    return std::clamp(static_cast<int>(kMaxWarmSeconds / seconds), 1, kWarmLaunches);
   };
-  for (int i = 0; i < (options_.judged ? kWarmSamples : 0); ++i) {
+  for (int i = 0; i < (options_.checked ? kWarmSamples : 0); ++i) {
     version_times.warm.push_back(timer_->warm(version_work, warm_launches(version_times)));
-    const Work best = rival.opponent ? rival.opponent->work(Choice::best) : Work();
+    const Work best = baseline.baseline ? baseline.baseline->work(Choice::best) : Work();
     if (best) best_times.warm.push_back(timer_->warm(best, warm_launches(best_times)));
   }
   if (const std::string damage = tensors.damage(); !damage.empty()) throw Failure("after timing: " + damage);
@@ -360,11 +360,11 @@ void Session::time(const Version& v, const Case& plain, Rival& rival, Result& re
     for (const Sample& s : times->cold) highest_clock_hz = std::max(highest_clock_hz, s.sm_clock_hz);
   }
   finish(version_times, highest_clock_hz);
-  if (rival.opponent) {
+  if (baseline.baseline) {
     finish(best_times, highest_clock_hz);
     finish(heuristic_times, highest_clock_hz);
-    result.opponent.times = best_times;
-    result.opponent.heuristic_times = heuristic_times;
+    result.baseline.times = best_times;
+    result.baseline.heuristic_times = heuristic_times;
   }
 
   const Sample typical{.seconds = median_of(version_times.cold, &Sample::seconds),

@@ -1,4 +1,4 @@
-// One run of the harness: every version is checked, then timed in turn with the opponent on the same inputs.
+// One run of the harness: every version is checked, then timed in turn with the baseline on the same inputs.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "bench/timer.h"
 #include "core/check.h"
 #include "core/registry.h"
-#include "reference/opponent.h"
+#include "reference/baseline.h"
 
 namespace ladder {
 
@@ -23,22 +23,22 @@ struct Times {
   int throttled = 0;  // cold samples whose SM clock was under 75 % of the highest seen; kept
 };
 
-// The opponent on one case. Times are those of the samples taken in turn with one version.
-struct OpponentResult {
+// The baseline on one case. Times are those of the samples taken in turn with one version.
+struct BaselineResult {
   std::string library;  // "PyTorch 2.11.0, cuDNN 9.19.0"; empty if there is none
   std::string reason;   // why there is none, or beside one, which libraries are missing and why
   Plan best;
   Plan heuristic;
   std::vector<Plan> tried;
   std::size_t workspace_bytes = 0;
-  double empty_seconds = 0;              // an empty kernel by the best plan's own stopwatch; 0 where it is ours
-  Verdict verdict;                       // of the best plan's outputs, by the judge
+  double empty_seconds = 0;              // an empty kernel by the best plan's own timer; 0 where it is ours
+  Verdict verdict;                       // of the best plan's outputs, by the reference
   std::optional<Times> times;            // of the best plan
   std::optional<Times> heuristic_times;  // of the plan an untuned user gets
 };
 
 // What it takes to move a case's bytes and do nothing else.
-struct Traffic {
+struct StreamingTime {
   double seconds = 0;  // the median
   std::vector<double> samples;
 };
@@ -48,8 +48,8 @@ struct Result {
   Case problem;
   Verdict verdict;
   std::optional<Times> times;
-  OpponentResult opponent;
-  std::optional<Traffic> traffic;  // cold; of cases that memory limits
+  BaselineResult baseline;
+  std::optional<StreamingTime> streaming;  // cold; of cases that memory limits
   std::string digest;        // of the outputs of the first timed launch: equal for equal kernels, inputs and devices
   std::string command;       // reproduces this result
   double seconds_spent = 0;  // on all of this
@@ -57,10 +57,10 @@ struct Result {
 
 struct SessionOptions {
   std::uint64_t seed = 0;
-  bool judged = true;  // else nothing is compared with anything, and nothing passes
+  bool checked = true;  // else nothing is compared with anything, and nothing passes
   bool timed = true;   // else only checked
   int samples = 30;
-  // Not to be judged: every cold sample of a version is made to last this share longer by a spinning kernel behind its own,
+  // Not to be checked: every cold sample of a version is made to last this share longer by a spinning kernel behind its own,
   // which at 0 spins for no time.
   std::optional<double> handicap = {};
   Search search = Search::all;
@@ -73,27 +73,27 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Never throws for what a version or an opponent does wrong: that is the verdict's business.
+  // Never throws for what a version or a baseline does wrong: that is the verdict's business.
   Result run(const Version& v, const Case& c);
 
   const Calibration* calibration() const;  // null in a session that is not timed
 
  private:
-  struct Rival;
-  void run_judged(const Version& v, const Case& c, Result& result);
-  void run_unjudged(const Version& v, const Case& c, Result& result);
-  std::shared_ptr<const Judged> unjudged(const Case& c);
-  Work handicapped(const Work& work);
-  Rival& rival_for(const Case& c);
-  std::optional<Traffic> traffic_of(const Case& c);
-  Sample cold(Opponent& opponent, Choice choice);
-  void time(const Version& v, const Case& c, Rival& rival, Result& result);
+  struct CaseBaseline;
+  void run_checked(const Version& v, const Case& c, Result& result);
+  void run_unchecked(const Version& v, const Case& c, Result& result);
+  std::shared_ptr<const ReferenceRun> unchecked(const Case& c);
+  Work slowed(const Work& work);
+  CaseBaseline& baseline_for(const Case& c);
+  std::optional<StreamingTime> time_streaming_kernel(const Case& c);
+  Sample cold(Baseline& baseline, Choice choice);
+  void time(const Version& v, const Case& c, CaseBaseline& baseline, Result& result);
 
   SessionOptions options_;
   std::unique_ptr<Timer> timer_;
-  std::unique_ptr<Rival> rival_;            // of the latest case
-  std::shared_ptr<const Judged> unjudged_;  // the latest case's inputs, without answers
-  std::string unjudged_case_;
+  std::unique_ptr<CaseBaseline> baseline_;            // of the latest case
+  std::shared_ptr<const ReferenceRun> unchecked_;  // the latest case's inputs, without answers
+  std::string unchecked_case_;
 };
 
 }  // namespace ladder

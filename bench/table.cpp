@@ -19,21 +19,21 @@ std::string microseconds(double seconds) {
 }
 
 struct Row {
-  std::string version, problem, cold, interval, warm, tflops, gbs, copy, move, roofline, opponent, heuristic, error,
+  std::string version, problem, cold, interval, warm, tflops, gbs, copy, move, roofline, baseline, heuristic, error,
       status;
 };
 
 void print_row(const Row& row, int version_width, int problem_width) {
   std::cout << fmt::format("{:<{}}  {:<{}}  {:>8} {:>17} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>7} {:>7} {:>9}  {}\n",
                            row.version, version_width, row.problem, problem_width, row.cold, row.interval, row.warm,
-                           row.tflops, row.gbs, row.copy, row.move, row.roofline, row.opponent, row.heuristic,
+                           row.tflops, row.gbs, row.copy, row.move, row.roofline, row.baseline, row.heuristic,
                            row.error, row.status)
             << std::flush;
 }
 
 // "-" wherever there is no time.
 Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verdict, double copy_bytes_per_s,
-           const std::optional<Traffic>& traffic) {
+           const std::optional<StreamingTime>& streaming) {
   Row row{"", c.text, "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", name(verdict.status)};
   if (verdict.status != Status::skip && verdict.status != Status::unchecked) {
     row.error = fmt::format("{:.2e}", verdict.error);
@@ -45,11 +45,11 @@ Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verd
   row.interval = fmt::format("[{}, {}]", microseconds(cold.low), microseconds(cold.high));
   if (!times->warm.empty()) row.warm = microseconds(times->warm_seconds);
   const Rates rates =
-      ladder::rates(backend::device(), c, cold.median, copy_bytes_per_s, traffic ? traffic->seconds : 0);
+      ladder::rates(backend::device(), c, cold.median, copy_bytes_per_s, streaming ? streaming->seconds : 0);
   row.tflops = rates.tflops;
   row.gbs = rates.gbs;
   row.copy = rates.share_of_copy;
-  row.move = rates.share_of_move;
+  row.move = rates.share_of_streaming;
   const double roofline = roofline_seconds(backend::device(), c);
   if (roofline > 0) row.roofline = fmt::format("{:.1f}", 100 * roofline / cold.median);
   if (times->throttled > 0) {
@@ -58,34 +58,34 @@ Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verd
   return row;
 }
 
-std::string ratio(const std::optional<Times>& opponent, const Times& times) {
-  if (!opponent || opponent->cold.empty()) return "-";
-  return fmt::format("{:.2f}", opponent->cold_seconds.median / times.cold_seconds.median);
+std::string ratio(const std::optional<Times>& baseline, const Times& times) {
+  if (!baseline || baseline->cold.empty()) return "-";
+  return fmt::format("{:.2f}", baseline->cold_seconds.median / times.cold_seconds.median);
 }
 
 }  // namespace
 
 Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, double copy_bytes_per_s,
-            double move_seconds) {
+            double streaming_seconds) {
   const double bytes_per_s = (c.min_read_bytes() + c.min_write_bytes()) / seconds;
   Rates rates{.tflops = fmt::format("{:.2f}", 1e-12 * c.flops / seconds),
               .gbs = fmt::format("{:.0f}", 1e-9 * bytes_per_s),
               .share_of_copy = "-",
-              .share_of_move = "-"};
+              .share_of_streaming = "-"};
   if (!memory_bound(device, c)) return rates;
   rates.tflops = "-";
-  if (move_seconds > 0) rates.share_of_move = fmt::format("{:.1f}", 100 * move_seconds / seconds);
+  if (streaming_seconds > 0) rates.share_of_streaming = fmt::format("{:.1f}", 100 * streaming_seconds / seconds);
   if (copy_bytes_per_s > 0) rates.share_of_copy = fmt::format("{:.1f}", 100 * bytes_per_s / copy_bytes_per_s);
   return rates;
 }
 
 std::string standings(const std::vector<Plan>& tried) {
-  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kMax = 8;
   std::vector<Plan> timed;
   std::copy_if(tried.begin(), tried.end(), std::back_inserter(timed),
                [](const Plan& plan) { return plan.seconds > 0; });
   std::stable_sort(timed.begin(), timed.end(), [](const Plan& a, const Plan& b) { return a.seconds < b.seconds; });
-  if (timed.size() > kMost) return {};
+  if (timed.size() > kMax) return {};
   std::string line;
   for (const Plan& plan : timed) {
     line += fmt::format("{}{} {}", line.empty() ? "" : ", ", plan.name, microseconds(plan.seconds));
@@ -102,7 +102,7 @@ TableReporter::TableReporter(const std::vector<Job>& jobs, const std::vector<Res
 }
 
 bool TableReporter::ReportContext(const Context&) {
-  print_row({"version", "problem", "us cold", "[95 %]", "us warm", "TFLOP/s", "GB/s", "% copy", "% move", "% roof",
+  print_row({"version", "problem", "us cold", "[95 %]", "us warm", "TFLOP/s", "GB/s", "% copy", "% stream", "% roof",
              "x lib", "x heur", "error", "status"},
             version_width_, problem_width_);
   return true;
@@ -113,12 +113,12 @@ void TableReporter::ReportRuns(const std::vector<Run>&) {
 }
 
 void TableReporter::print(const Result& result) {
-  print_opponent(result);
-  Row row = row_of(result.problem, result.times, result.verdict, copy_bytes_per_s_, result.traffic);
+  print_baseline(result);
+  Row row = row_of(result.problem, result.times, result.verdict, copy_bytes_per_s_, result.streaming);
   row.version = result.version->label();
   if (result.times) {
-    row.opponent = ratio(result.opponent.times, *result.times);
-    row.heuristic = ratio(result.opponent.heuristic_times, *result.times);
+    row.baseline = ratio(result.baseline.times, *result.times);
+    row.heuristic = ratio(result.baseline.heuristic_times, *result.times);
   }
   print_row(row, version_width_, problem_width_);
   if (result.verdict.status == Status::fail || result.verdict.status == Status::untrusted) {
@@ -127,31 +127,31 @@ void TableReporter::print(const Result& result) {
 }
 
 // A row for the library, once a problem, above the versions that meet it.
-void TableReporter::print_opponent(const Result& result) {
-  const OpponentResult& opponent = result.opponent;
-  // Said once for each reason, and not where nobody expects an opponent.
-  if (!opponent.reason.empty() && backend::kind() == backend::Kind::gpu && reasons_.insert(opponent.reason).second) {
-    std::cout << (opponent.library.empty() ? "no opponent: " : "of the opponents: ") << opponent.reason << std::endl;
+void TableReporter::print_baseline(const Result& result) {
+  const BaselineResult& baseline = result.baseline;
+  // Said once for each reason, and not where nobody expects a baseline.
+  if (!baseline.reason.empty() && backend::kind() == backend::Kind::gpu && reasons_.insert(baseline.reason).second) {
+    std::cout << (baseline.library.empty() ? "no baseline: " : "of the baselines: ") << baseline.reason << std::endl;
   }
-  if (opponent.library.empty() || !opponent.times || opponent_problem_ == result.problem.text) return;
-  opponent_problem_ = result.problem.text;
-  Row row = row_of(result.problem, opponent.times, opponent.verdict, copy_bytes_per_s_, result.traffic);
-  row.version = opponent.library;
-  row.opponent = "1.00";
-  row.heuristic = ratio(opponent.heuristic_times, *opponent.times);
+  if (baseline.library.empty() || !baseline.times || baseline_problem_ == result.problem.text) return;
+  baseline_problem_ = result.problem.text;
+  Row row = row_of(result.problem, baseline.times, baseline.verdict, copy_bytes_per_s_, result.streaming);
+  row.version = baseline.library;
+  row.baseline = "1.00";
+  row.heuristic = ratio(baseline.heuristic_times, *baseline.times);
   row.status += fmt::format(
-      "  {} (best of {})", opponent.best.name,
-      std::count_if(opponent.tried.begin(), opponent.tried.end(), [](const Plan& plan) { return plan.seconds > 0; }));
+      "  {} (best of {})", baseline.best.name,
+      std::count_if(baseline.tried.begin(), baseline.tried.end(), [](const Plan& plan) { return plan.seconds > 0; }));
   print_row(row, version_width_, problem_width_);
-  if (const std::string line = standings(opponent.tried); !line.empty()) std::cout << "    " << line << std::endl;
+  if (const std::string line = standings(baseline.tried); !line.empty()) std::cout << "    " << line << std::endl;
 }
 
 std::string tally(const std::vector<Result>& results) {
   std::array<int, 5> counts{};
   for (const Result& result : results) ++counts[static_cast<std::size_t>(result.verdict.status)];
-  const std::string judged =
+  const std::string checked =
       fmt::format("{} passed, {} failed, {} skipped, {} untrusted", counts[0], counts[1], counts[2], counts[3]);
-  return counts[4] > 0 ? fmt::format("{}, {} not checked", judged, counts[4]) : judged;
+  return counts[4] > 0 ? fmt::format("{}, {} not checked", checked, counts[4]) : checked;
 }
 
 }  // namespace ladder

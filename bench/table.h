@@ -24,15 +24,15 @@ class TableReporter : public benchmark::BenchmarkReporter {
 
  private:
   void print(const Result& result);
-  void print_opponent(const Result& result);
+  void print_baseline(const Result& result);
 
   const std::vector<Result>& results_;
   double copy_bytes_per_s_;
   std::size_t printed_ = 0;
   int version_width_ = 7;
   int problem_width_ = 7;
-  std::string opponent_problem_;   // whose opponent has its row already
-  std::set<std::string> reasons_;  // for which there was no opponent, as printed
+  std::string baseline_problem_;   // whose baseline has its row already
+  std::set<std::string> reasons_;  // for which there was no baseline, as printed
 };
 
 // How fast a case was done in `seconds`, in the unit of what limits it. "-" where something is unknown or says nothing.
@@ -40,11 +40,11 @@ struct Rates {
   std::string tflops;         // of arithmetic, unless memory is the limit
   std::string gbs;            // every input and every output once
   std::string share_of_copy;  // those as per cent of a device copy, if memory is the limit
-  std::string share_of_move;  // the time that moving those takes alone as per cent of `seconds`, likewise
+  std::string share_of_streaming;  // the time that moving those takes alone as per cent of `seconds`, likewise
 };
 // 0 for what was not measured.
 Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, double copy_bytes_per_s,
-            double move_seconds);
+            double streaming_seconds);
 
 // What was tried, the fastest first: "PyTorch compile nhwc 40.10, PyTorch eager nhwc 80.20 us". Empty where there
 // are too many for a line.

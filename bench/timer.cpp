@@ -7,7 +7,7 @@
 namespace ladder {
 namespace {
 
-// How well the stopwatch has to read a known duration.
+// How well the timer has to read a known duration.
 constexpr double kSpinSlackSeconds = 1e-6;
 constexpr double kSpinSlackRatio = 0.01;
 

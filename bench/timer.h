@@ -1,4 +1,4 @@
-// The stopwatch: GPU time of what a caller enqueues, free of launch latency, with a known state of the L2 cache.
+// The timer: GPU time of what a caller enqueues, free of launch latency, with a known state of the L2 cache.
 //
 // A cold sample, in the order of the stream: overwrite more than twice the L2 | wait at a gate | event | the work |
 // event | time stamp | whatever must be read before anybody else writes. The host enqueues all of it while the stream
@@ -25,11 +25,11 @@ struct Sample {
   double sm_clock_hz = 0;    // right after the work
 };
 
-// How far the stopwatch itself can be believed; found anew in every run.
+// How far the timer itself can be believed; found anew in every run.
 struct Calibration {
   struct Spin {
     double expected_seconds = 0;  // what a spinning kernel saw of itself on the GPU's global timer
-    double seconds = 0;           // what the stopwatch has for it, less an empty kernel
+    double seconds = 0;           // what the timer has for it, less an empty kernel
   };
   std::vector<Spin> spins;
   Sample empty;                 // an empty kernel: what every sample holds on top of its kernel
@@ -38,7 +38,7 @@ struct Calibration {
   std::string failure;          // empty, or why no time of this run is to be trusted
 };
 
-// Empty, or why a stopwatch that calibrated itself like this cannot be trusted. `dram_bytes_per_s` is what the memory can
+// Empty, or why a timer that calibrated itself like this cannot be trusted. `dram_bytes_per_s` is what the memory can
 // move at most; 0 if unknown.
 std::string fault_of(const Calibration& calibration, double dram_bytes_per_s);
 
@@ -73,7 +73,7 @@ class Timer {
 
   // A kernel that only reads and writes so many bytes once, the writes spread over its time as the reads are. Both are
   // rounded up to whole 16 bytes, which must be there.
-  static Work move(void* to, std::size_t write_bytes, const void* from, std::size_t read_bytes);
+  static Work streaming_kernel(void* to, std::size_t write_bytes, const void* from, std::size_t read_bytes);
 
   // The mean of `launches` executions back to back, caches as they leave them.
   Sample warm(const Work& work, int launches);

@@ -298,7 +298,7 @@ Work Timer::copy(void* to, const void* from, std::size_t bytes) {
   return [=](Stream stream) { LADDER_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream)); };
 }
 
-Work Timer::move(void* to, std::size_t write_bytes, const void* from, std::size_t read_bytes) {
+Work Timer::streaming_kernel(void* to, std::size_t write_bytes, const void* from, std::size_t read_bytes) {
   const auto ceil_div = [](std::size_t a, std::size_t b) { return (a + b - 1) / b; };
   const std::size_t num_writes = ceil_div(write_bytes, sizeof(uint4));
   const std::size_t num_reads = ceil_div(read_bytes, sizeof(uint4));

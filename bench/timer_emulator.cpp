@@ -1,4 +1,4 @@
-// No stopwatch: the emulator's kernels run on the CPU, and their speed says nothing of a GPU's.
+// No timer: the emulator's kernels run on the CPU, and their speed says nothing of a GPU's.
 #include "bench/timer.h"
 #include "core/error.h"
 
@@ -16,6 +16,6 @@ Sample Timer::cold(const Work&, const Work&) { throw Failure(unavailable()); }
 Sample Timer::warm(const Work&, int) { throw Failure(unavailable()); }
 Work Timer::delay(double) const { throw Failure(unavailable()); }
 Work Timer::copy(void*, const void*, std::size_t) { throw Failure(unavailable()); }
-Work Timer::move(void*, std::size_t, const void*, std::size_t) { throw Failure(unavailable()); }
+Work Timer::streaming_kernel(void*, std::size_t, const void*, std::size_t) { throw Failure(unavailable()); }
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-# cuDNN and cudnn-frontend, the opponent. Both are optional: without them the tables have no opponent column.
+# cuDNN and cudnn-frontend, the baseline. Both are optional: without them the tables have no baseline column.
 # Sets LADDER_CUDNN and, if true, defines the target ladder_cudnn.
 set(LADDER_CUDNN FALSE)
 find_path(CUDNN_INCLUDE cudnn.h HINTS ${LADDER_PRIVATE}/cuda/nvidia/cudnn/include ${CUDAToolkit_INCLUDE_DIRS})
@@ -15,9 +15,9 @@ if(CUDNN_INCLUDE AND CUDNN_LIBRARY AND CUDNN_NVRTC AND CUDNN_FRONTEND_INCLUDE)
   add_library(ladder_cudnn INTERFACE)
   target_include_directories(ladder_cudnn SYSTEM INTERFACE ${CUDNN_FRONTEND_INCLUDE} ${CUDNN_INCLUDE})
   target_link_libraries(ladder_cudnn INTERFACE ${CUDNN_LIBRARY} ${CUDNN_NVRTC})
-  message(STATUS "Opponent: cuDNN from ${CUDNN_LIBRARY}")
+  message(STATUS "Baseline: cuDNN from ${CUDNN_LIBRARY}")
 else()
-  message(STATUS "No opponent: cuDNN needs cudnn.h (${CUDNN_INCLUDE}), libcudnn (${CUDNN_LIBRARY}), libnvrtc "
+  message(STATUS "No baseline: cuDNN needs cudnn.h (${CUDNN_INCLUDE}), libcudnn (${CUDNN_LIBRARY}), libnvrtc "
                  "(${CUDNN_NVRTC}) and the "
                  "cudnn-frontend headers (${CUDNN_FRONTEND_INCLUDE}); `./ladder setup` fetches the headers")
 endif()

@@ -27,7 +27,7 @@ std::string run(const std::function<void()>& enqueue) {
   }
 }
 
-Verdict judge_outputs(const Case& c, Pattern pattern, const DeviceTensors& tensors, const References& answers) {
+Verdict check_outputs(const Case& c, Pattern pattern, const DeviceTensors& tensors, const ExpectedOutputs& answers) {
   const std::string damage = tensors.damage();
   Verdict verdict = compare(c, pattern, tensors.outputs(), answers);
   if (damage.empty()) return verdict;
@@ -60,37 +60,37 @@ std::string stream_fault(const std::function<void()>& enqueue, DeviceTensors& te
   return {};
 }
 
-Verdict run_and_judge(const std::function<void()>& enqueue, const Case& c, Pattern pattern, const Judged& judged,
+Verdict run_and_check(const std::function<void()>& enqueue, const Case& c, Pattern pattern, const ReferenceRun& checked,
                       DeviceTensors& tensors) {
-  tensors.refill(judged.inputs);
+  tensors.refill(checked.inputs);
   tensors.poison();
   if (std::string error = run(enqueue); !error.empty()) return failed(std::move(error));
-  return judge_outputs(c, pattern, tensors, judged.answers);
+  return check_outputs(c, pattern, tensors, checked.answers);
 }
 
 Verdict check_patterns(const Version& v, const Case& plain, const std::vector<Pattern>& patterns, std::uint64_t seed) {
-  const Case c = v.judged_as(plain);
+  const Case c = v.checked_as(plain);
   if (std::string reason = why_not(v, c); !reason.empty()) return {.status = Status::skip, .reason = std::move(reason)};
-  std::vector<std::shared_ptr<const Judged>> judged;
+  std::vector<std::shared_ptr<const ReferenceRun>> checked;
   for (const Pattern pattern : patterns) {
-    judged.push_back(ladder::judged(c, pattern, seed));
-    if (std::string null = accepted_null_answer(c, pattern, *judged.back()); !null.empty()) {
+    checked.push_back(ladder::reference_run(c, pattern, seed));
+    if (std::string null = accepted_null_answer(c, pattern, *checked.back()); !null.empty()) {
       return {.status = Status::untrusted, .reason = std::move(null)};
     }
   }
-  DeviceTensors tensors(c, judged.front()->inputs, v.workspace_bytes(c));
+  DeviceTensors tensors(c, checked.front()->inputs, v.workspace_bytes(c));
   const auto enqueue = [&] { v.launch(c, tensors.pointers(), tensors.workspace(), backend::check_stream()); };
 
   std::optional<Verdict> first;
   for (std::size_t i = 0; i < patterns.size(); ++i) {
-    const Verdict verdict = run_and_judge(enqueue, c, patterns[i], *judged[i], tensors);
+    const Verdict verdict = run_and_check(enqueue, c, patterns[i], *checked[i], tensors);
     if (verdict.status != Status::pass) return verdict;
     if (!first) first = verdict;
   }
   if (backend::kind() == backend::Kind::emulator) return *first;
 
   if (std::string error = stream_fault(enqueue, tensors); !error.empty()) return failed(std::move(error));
-  const Verdict held = judge_outputs(c, patterns.back(), tensors, judged.back()->answers);
+  const Verdict held = check_outputs(c, patterns.back(), tensors, checked.back()->answers);
   return held.status == Status::pass ? *first : held;
 }
 

@@ -7,11 +7,11 @@
 namespace ladder {
 
 std::string cluster_refusal(dim3 grid, dim3 cluster) {
-  constexpr unsigned kMostBlocks = 16;  // compute capability 9.0, opted in
+  constexpr unsigned kMaxBlocks = 16;  // compute capability 9.0, opted in
   const auto [low, high] = std::minmax({cluster.x, cluster.y, cluster.z});
-  if (low == 0 || high > kMostBlocks || cluster.x * cluster.y * cluster.z > kMostBlocks) {
+  if (low == 0 || high > kMaxBlocks || cluster.x * cluster.y * cluster.z > kMaxBlocks) {
     return fmt::format("invalid launch: a cluster of ({},{},{}) blocks; 1 to {} are allowed", cluster.x, cluster.y,
-                       cluster.z, kMostBlocks);
+                       cluster.z, kMaxBlocks);
   }
   if (grid.x % cluster.x != 0 || grid.y % cluster.y != 0 || grid.z % cluster.z != 0) {
     return fmt::format("invalid launch: a grid of ({},{},{}) blocks is not a multiple of its clusters of ({},{},{})",

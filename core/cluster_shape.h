@@ -7,7 +7,7 @@
 
 namespace ladder {
 
-inline constexpr unsigned kMostPortableClusterBlocks = 8;  // more only where the kernel opts in to it
+inline constexpr unsigned kMaxPortableClusterBlocks = 8;  // more only where the kernel opts in to it
 
 // Empty, or why a grid of `grid` blocks cannot be launched in clusters of `cluster` blocks.
 std::string cluster_refusal(dim3 grid, dim3 cluster);

@@ -1,4 +1,4 @@
-// Comparison of outputs with the judge's answer.
+// Comparison of outputs with the reference's answer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ struct Rule {
   const Case& c;
   const TensorSpec& output;
   Pattern pattern;
-  const Reference& ref;
+  const Expected& ref;
   // Intermediates that mix neighbouring elements carry the errors of the largest: none counts for less.
   double least_magnitude = c.exact || ref.magnitude.empty() ? 0 : *std::ranges::max_element(ref.magnitude);
 
@@ -162,15 +162,15 @@ double error_bound(const Case& c, const TensorSpec& output, double value, double
   return unit_roundoff(output.dtype) * std::abs(value) + sum + smallest_subnormal(output.dtype);
 }
 
-Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const References& refs,
-                const std::vector<bool>& judged) {
+Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const ExpectedOutputs& refs,
+                const std::vector<bool>& checked) {
   const auto specs = outputs_of(c);
   LADDER_CHECK(outputs.size() == specs.size() && refs.size() == specs.size());
-  LADDER_CHECK(judged.empty() || judged.size() == specs.size());
+  LADDER_CHECK(checked.empty() || checked.size() == specs.size());
   Verdict verdict;
   verdict.errors.resize(specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (!judged.empty() && !judged[i]) continue;
+    if (!checked.empty() && !checked[i]) continue;
     const std::vector<float>& y = outputs[i];
     LADDER_CHECK(y.size() == specs[i]->elements() && refs[i].value.size() == y.size() &&
                  refs[i].magnitude.size() == y.size());
@@ -189,11 +189,11 @@ Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<fl
   return verdict;
 }
 
-std::string accepted_null_answer(const Case& c, Pattern pattern, const Judged& judged) {
+std::string accepted_null_answer(const Case& c, Pattern pattern, const ReferenceRun& checked) {
   const auto specs = outputs_of(c);
-  const References& refs = judged.answers;
+  const ExpectedOutputs& refs = checked.answers;
   LADDER_CHECK(refs.size() == specs.size());
-  if (std::none_of(refs.begin(), refs.end(), [](const Reference& r) { return r.telling; })) {
+  if (std::none_of(refs.begin(), refs.end(), [](const Expected& r) { return r.telling; })) {
     return "every output is a constant or a copy of an input by the formula: this case cannot tell";
   }
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -215,8 +215,8 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Judged& j
     // A single element is its own mean.
     if (count > 1 && accepts([&](std::int64_t) { return constant; })) return complaint("the constant mean");
 
-    for (std::size_t t = 0; t < judged.inputs.values.size(); ++t) {
-      const std::vector<float>& values = judged.inputs.values[t];
+    for (std::size_t t = 0; t < checked.inputs.values.size(); ++t) {
+      const std::vector<float>& values = checked.inputs.values[t];
       if (values.empty()) continue;
       const auto copied = [&](std::int64_t at) { return round_to(specs[i]->dtype, values[at % values.size()]); };
       if (accepts(copied)) return complaint(fmt::format("a copy of {}", c.tensors[t].name));
@@ -225,18 +225,18 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Judged& j
   return {};
 }
 
-Verdict against_opponent(Verdict verdict, const Verdict& opponent, const Case& c) {
+Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c) {
   const auto specs = outputs_of(c);
   const double declared = (c.error_growth - 1) * std::sqrt(static_cast<double>(c.reduction_length)) * 0x1p-24;
   for (std::size_t i = 0; i < specs.size() && verdict.status == Status::pass; ++i) {
-    const std::optional<double> theirs = opponent.errors.at(i);
+    const std::optional<double> theirs = baseline.errors.at(i);
     if (!theirs) continue;
     const double ours = verdict.errors.at(i).value();
     const double most = 2 * *theirs + unit_roundoff(specs[i]->dtype) + declared;
     if (ours <= most) continue;
     verdict.status = Status::fail;
     verdict.reason =
-        fmt::format("error {:.3g} of {} is above {:.3g}: twice the opponent's {:.3g}, one rounding{}", ours,
+        fmt::format("error {:.3g} of {} is above {:.3g}: twice the baseline's {:.3g}, one rounding{}", ours,
                     specs[i]->name, most, *theirs, declared > 0 ? " and the error growth declared" : "");
   }
   return verdict;

@@ -73,7 +73,7 @@ cudaLaunchConfig_t prepare(void (*kernel)(P...), const LaunchConfig& config, Str
   if (config.cluster_blocks() != 1) {
     const std::string refusal = cluster_refusal(config.grid, config.cluster);
     if (!refusal.empty()) throw Failure(refusal);
-    if (config.cluster_blocks() > kMostPortableClusterBlocks) {
+    if (config.cluster_blocks() > kMaxPortableClusterBlocks) {
       LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     }
     cudaLaunchAttribute& attribute = attributes[c.numAttrs++];

@@ -25,8 +25,8 @@ std::vector<std::string> split(std::string_view line) {
 }
 
 std::string printable(std::string_view line) {
-  constexpr std::size_t kMost = 120;
-  return one_line(line, kMost);
+  constexpr std::size_t kMax = 120;
+  return one_line(line, kMax);
 }
 
 // The part of `word` behind `letter` where it looks like a number, so that "h-1" is a bad h and not an unknown word.

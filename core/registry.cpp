@@ -64,7 +64,7 @@ double Case::min_write_bytes() const { return bytes_of(tensors, Role::output); }
 
 bool Version::has(Dtype dtype) const { return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end(); }
 
-Case Version::judged_as(Case c) const {
+Case Version::checked_as(Case c) const {
   c.error_growth = error_growth;
   c.exact = exact;
   c.least_arithmetic = least_arithmetic;

@@ -110,7 +110,7 @@ struct Version {
 
   bool has(Dtype dtype) const;
   std::string label() const;     // "v03_smem_tile"
-  Case judged_as(Case c) const;  // the case, with what this version's algorithm changes about it
+  Case checked_as(Case c) const;  // the case, with what this version's algorithm changes about it
 };
 
 // What a version file says of itself; see LADDER_VERSION.

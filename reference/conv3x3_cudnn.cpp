@@ -1,7 +1,7 @@
 // cuDNN's 3x3 convolution with padding 1 and stride 1: forward with the bias added in the same graph, and both gradients.
 #include "core/error.h"
 #include "dev/conv3x3/conv3x3.h"
-#include "reference/opponent_cudnn.h"
+#include "reference/baseline_cudnn.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -107,7 +107,7 @@ CudnnGraph make_nchw_graph(const Posed& posed) {
   return g;
 }
 
-std::unique_ptr<Opponent> make_opponent(const Posed& posed, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> make_baseline(const Posed& posed, Search search, const Measure& measure) {
   std::vector<CudnnGraph> graphs;
   graphs.push_back(make_graph(posed, true));
   graphs[0].pointers = {{kFirst, const_cast<void*>(posed.first_memory)},
@@ -118,30 +118,30 @@ std::unique_ptr<Opponent> make_opponent(const Posed& posed, Search search, const
   if (posed.bias) {
     for (CudnnGraph& g : graphs) g.pointers[kBias] = const_cast<float*>(posed.bias);
   }
-  return make_cudnn_opponent(posed.p.dtype, std::move(graphs), search, measure);
+  return make_cudnn_baseline(posed.p.dtype, std::move(graphs), search, measure);
 }
 
-std::unique_ptr<Opponent> fprop(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> fprop(const Case& c, void* const* pointers, Search search, const Measure& measure) {
   const Problem& p = detail::problem_of<Fprop>(c);
   const Fprop::Tensors t = Fprop::bind(p, pointers);
-  return make_opponent(
+  return make_baseline(
       {Operation::fprop, p, images("x", p, p.c), weights("w", p), images("y", p, p.k), t.x, t.w, t.bias, t.y}, search,
       measure);
 }
 
-std::unique_ptr<Opponent> dgrad(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> dgrad(const Case& c, void* const* pointers, Search search, const Measure& measure) {
   const Problem& p = detail::problem_of<Dgrad>(c);
   const Dgrad::Tensors t = Dgrad::bind(p, pointers);
-  return make_opponent(
+  return make_baseline(
       {Operation::dgrad, p, images("dy", p, p.k), weights("w", p), images("dx", p, p.c), t.dy, t.w, nullptr, t.dx},
       search, measure);
 }
 
-std::unique_ptr<Opponent> wgrad(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> wgrad(const Case& c, void* const* pointers, Search search, const Measure& measure) {
   const Problem& p = detail::problem_of<Wgrad>(c);
   if (p.bias) throw Failure("cuDNN has no operation for dw and dbias together: compare without bias");
   const Wgrad::Tensors t = Wgrad::bind(p, pointers);
-  return make_opponent(
+  return make_baseline(
       {Operation::wgrad, p, images("dy", p, p.k), images("x", p, p.c), weights("dw", p), t.dy, t.x, nullptr, t.dw},
       search, measure);
 }
@@ -149,6 +149,6 @@ std::unique_ptr<Opponent> wgrad(const Case& c, void* const* pointers, Search sea
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_OPPONENT(ladder::conv3x3::Fprop, ladder::Library::cudnn, ladder::conv3x3::fprop)
-LADDER_OPPONENT(ladder::conv3x3::Dgrad, ladder::Library::cudnn, ladder::conv3x3::dgrad)
-LADDER_OPPONENT(ladder::conv3x3::Wgrad, ladder::Library::cudnn, ladder::conv3x3::wgrad)
+LADDER_BASELINE(ladder::conv3x3::Fprop, ladder::Library::cudnn, ladder::conv3x3::fprop)
+LADDER_BASELINE(ladder::conv3x3::Dgrad, ladder::Library::cudnn, ladder::conv3x3::dgrad)
+LADDER_BASELINE(ladder::conv3x3::Wgrad, ladder::Library::cudnn, ladder::conv3x3::wgrad)

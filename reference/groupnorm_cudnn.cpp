@@ -6,7 +6,7 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "dev/groupnorm/groupnorm.h"
-#include "reference/opponent_cudnn.h"
+#include "reference/baseline_cudnn.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -143,26 +143,26 @@ CudnnGraph backward_graph(const Problem& p, const Backward::Tensors& t, bool cha
 }
 
 template <class P, class MakeGraph>
-std::unique_ptr<Opponent> opponent(const Case& c, void* const* pointers, Search search, const Measure& measure,
+std::unique_ptr<Baseline> baseline(const Case& c, void* const* pointers, Search search, const Measure& measure,
                                    const MakeGraph& make_graph) {
   const Problem& p = detail::problem_of<P>(c);
   require_supported(p);
   std::vector<CudnnGraph> graphs;
   if (p.g == p.c) graphs.push_back(make_graph(p, P::bind(p, pointers), true));
   graphs.push_back(make_graph(p, P::bind(p, pointers), false));
-  return make_cudnn_opponent(p.dtype, std::move(graphs), search, measure);
+  return make_cudnn_baseline(p.dtype, std::move(graphs), search, measure);
 }
 
-std::unique_ptr<Opponent> forward(const Case& c, void* const* pointers, Search search, const Measure& measure) {
-  return opponent<Forward>(c, pointers, search, measure, forward_graph);
+std::unique_ptr<Baseline> forward(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+  return baseline<Forward>(c, pointers, search, measure, forward_graph);
 }
 
-std::unique_ptr<Opponent> backward(const Case& c, void* const* pointers, Search search, const Measure& measure) {
-  return opponent<Backward>(c, pointers, search, measure, backward_graph);
+std::unique_ptr<Baseline> backward(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+  return baseline<Backward>(c, pointers, search, measure, backward_graph);
 }
 
 }  // namespace
 }  // namespace ladder::groupnorm
 
-LADDER_OPPONENT(ladder::groupnorm::Forward, ladder::Library::cudnn, ladder::groupnorm::forward)
-LADDER_OPPONENT(ladder::groupnorm::Backward, ladder::Library::cudnn, ladder::groupnorm::backward)
+LADDER_BASELINE(ladder::groupnorm::Forward, ladder::Library::cudnn, ladder::groupnorm::forward)
+LADDER_BASELINE(ladder::groupnorm::Backward, ladder::Library::cudnn, ladder::groupnorm::backward)

@@ -32,8 +32,8 @@ PROFILE = {
     "schema": "ladder.profile/1", "created": "2026-01-09T12:00:00Z", "command": ["./ladder", "profile"],
     "environment": {"commit": "1234567890", "dirty": False},
     "layer": "toy", "pass": "fprop", "version": 3, "idea": "wgmma", "problem": "n32 h8 w8 c256 k256 bf16",
-    "dtype": "bf16", "floor_seconds": 9e-6, "ncu": "2025.3", "advice": ["more stages"],
-    "total": {"duration": {"value": 16.25e-6, "unit": "s", "text": "1.81 x the floor"},
+    "dtype": "bf16", "lower_bound_seconds": 9e-6, "ncu": "2025.3", "advice": ["more stages"],
+    "total": {"duration": {"value": 16.25e-6, "unit": "s", "text": "1.81 x the lower bound"},
               "tensor": {"value": 63.2, "unit": "%", "text": "the tensor pipe: near the roof"},
               "shared_memory": {"value": 101376, "unit": "bytes/block", "text": ""},
               "waves": {"value": None, "unit": "waves", "text": ""}},
@@ -51,13 +51,13 @@ def times(seconds, rng, noise=0.003, samples=20):
     return made
 
 
-def result(version, problem, seconds, rng, path="toy/fprop", opponent=20e-6, status="PASS", reason="", **more):
+def result(version, problem, seconds, rng, path="toy/fprop", baseline=20e-6, status="PASS", reason="", **more):
     layer, pass_name = path.split("/")
     timed = status in ("PASS", "UNTRUSTED")
-    against = made_records.opponent(times(opponent, rng) if opponent and timed else None, "cuDNN 9.19.0")
+    against = made_records.baseline(times(baseline, rng) if baseline and timed else None, "cuDNN 9.19.0")
     against.update(heuristic_plan="eng2", heuristic_times=None)
     fields = {
-        "layer": layer, "pass": pass_name, "idea": IDEAS.get(version, f"idea_{version}"), "opponent": against,
+        "layer": layer, "pass": pass_name, "idea": IDEAS.get(version, f"idea_{version}"), "baseline": against,
         "verdict": made_records.verdict(status, reason, 1.2e-3), "flops": 9.6e9, "min_read_bytes": 2.0e7,
         "min_write_bytes": 1.7e7, "roofline_seconds": 9e-6, "digest": "ab12", "seconds_spent": 1.0,
         "command": f"build/cuda/bench_{layer} --version {version} --problem '{problem}'",
@@ -66,16 +66,16 @@ def result(version, problem, seconds, rng, path="toy/fprop", opponent=20e-6, sta
                                **{**fields, **more})
 
 
-def moving(version, problem, rate, rng, size=None, traffic=3.5e12, **more):
-    """As result(), of a kernel that waits for memory: `rate` is its bytes a second, `traffic` that of moving alone."""
+def moving(version, problem, rate, rng, size=None, streaming=3.5e12, **more):
+    """As result(), of a kernel that waits for memory: `rate` is its bytes a second, `streaming` that of streaming kernel."""
     size = size or NORM_BYTES[problem]
-    made = result(version, problem, size / rate, rng, path=NORM, opponent=size / 2e12, idea=NORM_IDEAS[version],
+    made = result(version, problem, size / rate, rng, path=NORM, baseline=size / 2e12, idea=NORM_IDEAS[version],
                   flops=size, min_read_bytes=size / 2, min_write_bytes=size / 2, roofline_seconds=size / 4.8e12)
-    if made["opponent"]["library"]:
-        made["opponent"].update(library=PYTORCH, best_plan="torch.compile channels_last")
-    if traffic:
-        seconds = round(size / traffic, 10)
-        made["traffic"] = {"seconds": seconds, "samples": [seconds] * 3}
+    if made["baseline"]["library"]:
+        made["baseline"].update(library=PYTORCH, best_plan="torch.compile channels_last")
+    if streaming:
+        seconds = round(size / streaming, 10)
+        made["streaming"] = {"seconds": seconds, "samples": [seconds] * 3}
     return {**made, **more}
 
 
@@ -186,5 +186,5 @@ def _large_result(made, template, at, level, rng, newest):
     return replace(
         template, record=made, path=f"layer{at % 8}/fprop", version=version, idea=f"idea_number_{version}",
         problem=problem, dtype=dtype, error=1.7e-3 + 1e-6 * at, flops=1e9 + at, min_bytes=1e7 + at, times=timed,
-        opponent_times=against,
+        baseline_times=against,
         command=f"build/cuda/bench_layer{at % 8} --version {version} --problem '{problem}' --seed 1 --samples 20")

@@ -33,7 +33,7 @@ def verdict(status="PASS", reason="", error=0.001):
     return {"status": status, "reason": reason, "error": error, "worst_over_bound": 0.5, "unwritten": 0}
 
 
-def opponent(seconds, library="cuDNN 9", plan="eng1", clock=1.98e9):
+def baseline(seconds, library="cuDNN 9", plan="eng1", clock=1.98e9):
     """`seconds` as in result()."""
     if not seconds:
         return {"library": None, "reason": "no cuDNN"}
@@ -47,12 +47,12 @@ def _measured(seconds, clock):
 
 
 def result(version, seconds, problem="n32 c64 bf16", against=100e-6, status="PASS", reason="", clock=1.98e9, **fields):
-    """`seconds` and `against` as in times(), or what it made; None for no time, no opponent."""
+    """`seconds` and `against` as in times(), or what it made; None for no time, no baseline."""
     made = {
         "layer": "toy", "pass": "fprop", "version": version, "idea": f"idea_{version}", "problem": problem,
         "dtype": problem.split()[-1], "flops": 2e9, "min_read_bytes": 1e6, "min_write_bytes": 1e6,
         "workspace_bytes": 0, "roofline_seconds": 10e-6, "verdict": verdict(status, reason),
-        "times": _measured(seconds, clock), "opponent": opponent(against, clock=clock),
+        "times": _measured(seconds, clock), "baseline": baseline(against, clock=clock),
         "command": f"build/cuda/bench_toy --version {version} --problem '{problem}' --seed 1",
     }
     return {**made, **fields}

@@ -55,10 +55,10 @@ TEST(BenchCli, WrongUsageIsOneLineThatNamesWhatWouldBeRight) {
   expect_usage_error({"--dtype", "fp16", "--problem", "n1 h1 w1 c1 k1 bf16"}, {"fp16", "contradicts"});
   expect_usage_error({"--set", "ci", "--problem", kSmall}, {"--problem", "--set"});
   expect_usage_error({"--check", "--once"}, {"--check", "--once"});
-  expect_usage_error({"--handicap", "2", "--version", "1"}, {"--handicap", "--unchecked"});
+  expect_usage_error({"--inject-slowdown", "2", "--version", "1"}, {"--inject-slowdown", "--unchecked"});
   expect_usage_error({"--unchecked", "--once"}, {"--unchecked", "--once"});
   expect_usage_error({"--device", "tpu"}, {"tpu", "gpu", "emulator"});
-  expect_usage_error({"--opponent", "nobody"}, {"nobody", "heuristic"});
+  expect_usage_error({"--baseline", "nobody"}, {"nobody", "heuristic"});
   expect_usage_error({"--samples", "0", "--version", "1"}, {"samples"});
   expect_usage_error({"--velocity", "1"}, {"--velocity", "--help"});
   expect_usage_error({"stray"}, {"stray", "--help"});

@@ -76,7 +76,7 @@ TEST_F(Record, HoldsWhatTheSchemaSays) {
   ASSERT_FALSE(record["results"].empty());
   for (const json& result : record["results"]) {
     expect_keys(result, {"layer", "pass", "version", "idea", "problem", "dtype", "flops", "min_read_bytes",
-                         "min_write_bytes", "roofline_seconds", "workspace_bytes", "verdict", "times", "opponent",
+                         "min_write_bytes", "roofline_seconds", "workspace_bytes", "verdict", "times", "baseline",
                          "traffic", "digest", "command", "seconds_spent"});
     expect_keys(result["verdict"], {"status", "reason", "error", "errors", "worst_over_bound", "unwritten"});
     EXPECT_EQ(result["verdict"]["status"], "PASS");
@@ -99,7 +99,7 @@ TEST_F(Record, ARowsCommandDoesTheRowAgain) {
   EXPECT_EQ(second[0]["command"], first["command"]);
 }
 
-TEST_F(Record, TimesAndOpponentGoThroughJson) {
+TEST_F(Record, TimesAndBaselineGoThroughJson) {
   Result result;
   const Case c = pass_of<conv3x3::Fprop>().parse("n1 h8 w8 c16 k16 bf16");
   const std::vector<const Version*> versions = versions_of(pass_of<conv3x3::Fprop>());
@@ -112,14 +112,14 @@ TEST_F(Record, TimesAndOpponentGoThroughJson) {
   times.cold_seconds = median_interval({1e-6, 2e-6});
   times.throttled = 1;
   result.times = times;
-  result.opponent.library = "cuDNN 9";
-  result.opponent.best = {.name = "eng1 nhwc", .seconds = 1e-6};
-  result.opponent.tried = {result.opponent.best, {.name = "eng2 nhwc", .reason = "not supported"}};
-  times.cold = {{.seconds = 1e-6}, {.seconds = 2e-6}};  // of a stopwatch that knows no more
-  result.opponent.times = times;
-  result.opponent.reason = "no PyTorch";
-  result.opponent.empty_seconds = 3e-6;
-  result.opponent.verdict.errors = {0.5, {}};
+  result.baseline.library = "cuDNN 9";
+  result.baseline.best = {.name = "eng1 nhwc", .seconds = 1e-6};
+  result.baseline.tried = {result.baseline.best, {.name = "eng2 nhwc", .reason = "not supported"}};
+  times.cold = {{.seconds = 1e-6}, {.seconds = 2e-6}};  // of a timer that knows no more
+  result.baseline.times = times;
+  result.baseline.reason = "no PyTorch";
+  result.baseline.empty_seconds = 3e-6;
+  result.baseline.verdict.errors = {0.5, {}};
   result.traffic = {.seconds = 2.34e-6, .samples = {2.00004e-6, 9e-6, 2.34e-6}};
 
   const json out = json::parse(to_json(result).dump());
@@ -130,15 +130,15 @@ TEST_F(Record, TimesAndOpponentGoThroughJson) {
   EXPECT_EQ(out["times"]["cold_samples"]["sm_clock_hz"], (std::vector<double>{1e9, 2e9}));
   EXPECT_DOUBLE_EQ(out["times"]["cold_seconds"]["median"], 1.5e-6);
   EXPECT_TRUE(out["times"]["warm_seconds"].is_null());
-  expect_keys(out["opponent"], {"library", "reason", "best_plan", "heuristic_plan", "tried_plans", "workspace_bytes",
+  expect_keys(out["baseline"], {"library", "reason", "best_plan", "heuristic_plan", "tried_plans", "workspace_bytes",
                                 "empty_seconds", "verdict", "times", "heuristic_times"});
-  EXPECT_EQ(out["opponent"]["reason"], "no PyTorch");
-  EXPECT_EQ(out["opponent"]["empty_seconds"], 3e-6);
-  EXPECT_EQ(out["opponent"]["verdict"]["errors"], json({0.5, nullptr}));
-  EXPECT_EQ(out["opponent"]["times"]["cold_samples"]["seconds"], (std::vector<double>{1e-6, 2e-6}));
-  EXPECT_EQ(out["opponent"]["times"]["cold_samples"]["sm_clock_hz"], json({nullptr, nullptr}));
-  EXPECT_EQ(out["opponent"]["tried_plans"][1]["reason"], "not supported");
-  EXPECT_TRUE(out["opponent"]["heuristic_times"].is_null());
+  EXPECT_EQ(out["baseline"]["reason"], "no PyTorch");
+  EXPECT_EQ(out["baseline"]["empty_seconds"], 3e-6);
+  EXPECT_EQ(out["baseline"]["verdict"]["errors"], json({0.5, nullptr}));
+  EXPECT_EQ(out["baseline"]["times"]["cold_samples"]["seconds"], (std::vector<double>{1e-6, 2e-6}));
+  EXPECT_EQ(out["baseline"]["times"]["cold_samples"]["sm_clock_hz"], json({nullptr, nullptr}));
+  EXPECT_EQ(out["baseline"]["tried_plans"][1]["reason"], "not supported");
+  EXPECT_TRUE(out["baseline"]["heuristic_times"].is_null());
   expect_keys(out["traffic"], {"seconds", "samples"});
   EXPECT_EQ(out["traffic"]["seconds"], 2.34e-6);
   EXPECT_EQ(out["traffic"]["samples"], (std::vector<double>{2e-6, 9e-6, 2.34e-6}));
@@ -256,7 +256,7 @@ TEST_F(Record, WhatNobodyJudgedIsMarkedAndItsDigestRepeats) {
   EXPECT_NE(result("a.json")["digest"], result("c.json")["digest"]);
 }
 
-TEST_F(Record, ALaunchForAProfilerLeavesWhereItRanAndTheFloor) {
+TEST_F(Record, ALaunchForAProfilerLeavesWhereItRanAndTheLowerBound) {
   const Ended ended = shell(test::built_program("bench_conv3x3") +
                             " --version 1 --problem 'n1 h8 w8 c16 k16 fp32' --once --record " + path("a.json"));
   SKIP_WITHOUT_DEVICE(ended);

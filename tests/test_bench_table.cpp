@@ -1,4 +1,4 @@
-// What the table says of a time, and of the opponents.
+// What the table says of a time, and of the baselines.
 #include <gtest/gtest.h>
 
 #include "bench/roofline.h"

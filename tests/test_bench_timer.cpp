@@ -1,4 +1,4 @@
-// The stopwatch and its statistics. What needs no GPU is checked everywhere.
+// The timer and its statistics. What needs no GPU is checked everywhere.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -109,13 +109,13 @@ TEST(Roofline, FollowsTheWhitepapers) {
   EXPECT_NEAR(peak_flops(a100, Dtype::f32), 19.5e12, 0.1e12);
 
   const Case compute = pass_of<conv3x3::Fprop>().parse("n32 h64 w64 c64 k64 fp32");
-  EXPECT_DOUBLE_EQ(cold_floor_seconds(h100, compute), compute.flops / peak_flops(h100, Dtype::f32));
+  EXPECT_DOUBLE_EQ(cold_lower_bound_seconds(h100, compute), compute.flops / peak_flops(h100, Dtype::f32));
   const Case memory = pass_of<conv3x3::Fprop>().parse("n32 h64 w64 c64 k1 bf16");
-  EXPECT_DOUBLE_EQ(cold_floor_seconds(h100, memory), memory.min_read_bytes() / h100.dram_bytes_per_s);
-  EXPECT_LT(warm_floor_seconds(h100, memory), cold_floor_seconds(h100, memory));
+  EXPECT_DOUBLE_EQ(cold_lower_bound_seconds(h100, memory), memory.min_read_bytes() / h100.dram_bytes_per_s);
+  EXPECT_LT(warm_lower_bound_seconds(h100, memory), cold_lower_bound_seconds(h100, memory));
 
   h100.arch = 999;
-  EXPECT_EQ(warm_floor_seconds(h100, compute), 0) << "an unknown architecture has no arithmetic floor";
+  EXPECT_EQ(warm_lower_bound_seconds(h100, compute), 0) << "an unknown architecture has no arithmetic lower bound";
 }
 
 class OnGpu : public testing::Test {
@@ -139,7 +139,7 @@ struct Buffers {
   void* to;
 };
 
-TEST_F(OnGpu, TheStopwatchReadsKnownDurations) {
+TEST_F(OnGpu, TheTimerReadsKnownDurations) {
   Timer timer;
   const Calibration& c = timer.calibration();
   EXPECT_EQ(c.failure, "");

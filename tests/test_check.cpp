@@ -26,7 +26,7 @@ Case make(const std::string& line) { return pass_of<conv3x3::Fprop>().parse(line
 const TensorSpec& output_of(const Case& c) { return c.tensors.back(); }
 
 // The right answer, rounded once.
-Outputs rounded(const Case& c, const References& refs) {
+Outputs rounded(const Case& c, const ExpectedOutputs& refs) {
   Outputs y(1);
   for (const double value : refs[0].value) {
     y[0].push_back(round_to(output_of(c).dtype, static_cast<float>(value)));
@@ -44,8 +44,8 @@ float poison(Dtype dtype) {
 class EveryDtype : public testing::TestWithParam<Dtype> {
  protected:
   const Case c_ = make(with_dtype("n1 h5 w7 c24 k16 bias", GetParam()));
-  const std::shared_ptr<const Judged> judged_ = judged(c_, Pattern::normal, test::seed());
-  const References& refs_ = judged_->answers;
+  const std::shared_ptr<const ReferenceRun> checked_ = checked(c_, Pattern::normal, test::seed());
+  const ExpectedOutputs& refs_ = checked_->answers;
   const Outputs right_ = rounded(c_, refs_);
 
   Verdict compare_with(std::size_t at, float value, Pattern pattern = Pattern::normal) const {
@@ -108,17 +108,17 @@ TEST_P(EveryDtype, RejectsSwappedElements) {
 }
 
 TEST_P(EveryDtype, IntegersMustBeExact) {
-  const auto judged = ladder::judged(c_, Pattern::integer, test::seed());
-  const Outputs right = rounded(c_, judged->answers);
-  EXPECT_EQ(compare(c_, Pattern::integer, right, judged->answers).status, Status::pass);
+  const auto checked = ladder::reference_run(c_, Pattern::integer, test::seed());
+  const Outputs right = rounded(c_, checked->answers);
+  EXPECT_EQ(compare(c_, Pattern::integer, right, checked->answers).status, Status::pass);
   for (const float direction : {-kInf, kInf}) {
     Outputs y = right;
     y[0][7] = std::nextafter(y[0][7], direction);
-    EXPECT_EQ(compare(c_, Pattern::integer, y, judged->answers).status, Status::fail);
+    EXPECT_EQ(compare(c_, Pattern::integer, y, checked->answers).status, Status::fail);
   }
   Outputs y = right;
   y[0][7] = kNan;
-  EXPECT_EQ(compare(c_, Pattern::integer, y, judged->answers).status, Status::fail);
+  EXPECT_EQ(compare(c_, Pattern::integer, y, checked->answers).status, Status::fail);
 }
 
 TEST_P(EveryDtype, ErrorIsTheNormalisedDistance) {
@@ -132,11 +132,11 @@ TEST_P(EveryDtype, ErrorIsTheNormalisedDistance) {
 // Large enough for several threads: the verdict must find one element among many, and say which.
 TEST(Compare, FindsOneElementOfALargeTensor) {
   const Case c = make("n4 h32 w32 c1 k64");
-  const auto judged = ladder::judged(c, Pattern::normal, test::seed());
-  Outputs y = rounded(c, judged->answers);
-  ASSERT_EQ(compare(c, Pattern::normal, y, judged->answers).status, Status::pass);
+  const auto checked = ladder::reference_run(c, Pattern::normal, test::seed());
+  Outputs y = rounded(c, checked->answers);
+  ASSERT_EQ(compare(c, Pattern::normal, y, checked->answers).status, Status::pass);
   y[0].back() += 1;
-  const Verdict v = compare(c, Pattern::normal, y, judged->answers);
+  const Verdict v = compare(c, Pattern::normal, y, checked->answers);
   EXPECT_EQ(v.status, Status::fail);
   EXPECT_NE(v.reason.find("y[n3 h31 w31 k63]"), std::string::npos) << v.reason;
   EXPECT_NE(v.reason.find("1 of 262144"), std::string::npos) << v.reason;
@@ -147,7 +147,7 @@ TEST(Compare, JudgesEveryOutput) {
   TensorSpec dw = dx;
   dw.name = "dw";
   const Case c{.pass = &pass_of<conv3x3::Fprop>(), .text = "two outputs", .tensors = {dx, dw}};
-  const References refs = {{{1, 2}, {1, 2}}, {{3, 4}, {3, 4}}};
+  const ExpectedOutputs refs = {{{1, 2}, {1, 2}}, {{3, 4}, {3, 4}}};
   EXPECT_EQ(compare(c, Pattern::normal, {{1, 2}, {3, 4}}, refs).status, Status::pass);
   const Verdict first = compare(c, Pattern::normal, {{1, 9}, {3, 4}}, refs);
   EXPECT_EQ(first.status, Status::fail);
@@ -161,7 +161,7 @@ TEST(Compare, JudgesEveryOutput) {
 TEST(Compare, AnInexactVersionIsHeldToTheLargestMagnitude) {
   const TensorSpec dw{.name = "dw", .role = Role::output, .dtype = Dtype::f32, .shape = {3}, .layout = "c"};
   Case c{.pass = &pass_of<conv3x3::Fprop>(), .text = "three elements", .tensors = {dw}};
-  const References refs = {{{0, 0, 0}, {0, 1, 3}}};  // values, magnitudes
+  const ExpectedOutputs refs = {{{0, 0, 0}, {0, 1, 3}}};  // values, magnitudes
   const auto most = static_cast<float>(error_bound(c, dw, 0, 3));
   EXPECT_EQ(compare(c, Pattern::normal, {{0, most, 0}}, refs).status, Status::fail) << "its own magnitude is 1";
   c.exact = false;
@@ -172,20 +172,20 @@ TEST(Compare, AnInexactVersionIsHeldToTheLargestMagnitude) {
 // A pass with these errors of its outputs.
 Verdict with_errors(std::vector<std::optional<double>> errors) { return {.errors = std::move(errors)}; }
 
-TEST(Compare, OpponentMayBeHalfAsWrongAndNoLess) {
+TEST(Compare, BaselineMayBeHalfAsWrongAndNoLess) {
   const double u = unit_roundoff(Dtype::f32);
   const Verdict pass = with_errors({1e-4});
   Case c = pass_of<conv3x3::Fprop>().parse("n1 h4 w4 c4 k4 fp32");
-  EXPECT_EQ(against_opponent(pass, with_errors({0.5e-4}), c).status, Status::pass);
-  EXPECT_EQ(against_opponent(pass, with_errors({0.49e-4}), c).status, Status::fail);
-  EXPECT_EQ(against_opponent(with_errors({u}), with_errors({0}), c).status, Status::pass) << "one rounding is granted";
-  EXPECT_EQ(against_opponent(with_errors({1.1 * u}), with_errors({0}), c).status, Status::fail);
+  EXPECT_EQ(against_baseline(pass, with_errors({0.5e-4}), c).status, Status::pass);
+  EXPECT_EQ(against_baseline(pass, with_errors({0.49e-4}), c).status, Status::fail);
+  EXPECT_EQ(against_baseline(with_errors({u}), with_errors({0}), c).status, Status::pass) << "one rounding is granted";
+  EXPECT_EQ(against_baseline(with_errors({1.1 * u}), with_errors({0}), c).status, Status::fail);
   c.error_growth = 3;
-  EXPECT_EQ(against_opponent(with_errors({u + 2 * 6 * u}), with_errors({0}), c).status, Status::pass) << "K is 36";
-  EXPECT_EQ(against_opponent(with_errors({u + 2.1 * 6 * u}), with_errors({0}), c).status, Status::fail);
-  EXPECT_EQ(against_opponent(with_errors({kNan}), with_errors({1}), c).status, Status::fail);
+  EXPECT_EQ(against_baseline(with_errors({u + 2 * 6 * u}), with_errors({0}), c).status, Status::pass) << "K is 36";
+  EXPECT_EQ(against_baseline(with_errors({u + 2.1 * 6 * u}), with_errors({0}), c).status, Status::fail);
+  EXPECT_EQ(against_baseline(with_errors({kNan}), with_errors({1}), c).status, Status::fail);
   const Verdict failed{.status = Status::fail, .reason = "earlier"};
-  EXPECT_EQ(against_opponent(failed, with_errors({1}), c).reason, "earlier");
+  EXPECT_EQ(against_baseline(failed, with_errors({1}), c).reason, "earlier");
 }
 
 // Two outputs of two elements each, one of them in bf16.
@@ -193,7 +193,7 @@ struct TwoOutputs {
   TensorSpec dx{.name = "dx", .role = Role::output, .dtype = Dtype::bf16, .shape = {2}, .layout = "c"};
   TensorSpec dw{.name = "dw", .role = Role::output, .dtype = Dtype::f32, .shape = {2}, .layout = "c"};
   Case c{.pass = &pass_of<conv3x3::Fprop>(), .text = "two outputs", .tensors = {dx, dw}};
-  References refs = {{{1, 2}, {1, 2}}, {{3, 4}, {3, 4}}};
+  ExpectedOutputs refs = {{{1, 2}, {1, 2}}, {{3, 4}, {3, 4}}};
 };
 
 TEST(Compare, EveryOutputHasItsError) {
@@ -217,15 +217,15 @@ TEST(Compare, WhatIsNotToBeJudgedIsNotLookedAt) {
   EXPECT_FALSE(v.errors[1].has_value());
 }
 
-TEST(Compare, EachOutputMeetsTheOpponentsOwn) {
+TEST(Compare, EachOutputMeetsTheBaselinesOwn) {
   const Case c = TwoOutputs().c;
   const Verdict ours = with_errors({1e-3, 1e-4});
-  EXPECT_EQ(against_opponent(ours, with_errors({1e-3, 1e-4}), c).status, Status::pass);
-  const Verdict second = against_opponent(ours, with_errors({1e-3, 1e-5}), c);
+  EXPECT_EQ(against_baseline(ours, with_errors({1e-3, 1e-4}), c).status, Status::pass);
+  const Verdict second = against_baseline(ours, with_errors({1e-3, 1e-5}), c);
   EXPECT_EQ(second.status, Status::fail) << "the first output's rounding must not excuse the second's error";
   EXPECT_NE(second.reason.find("of dw"), std::string::npos) << second.reason;
-  EXPECT_EQ(against_opponent(ours, with_errors({1e-3, {}}), c).status, Status::pass) << "nothing to compare dw with";
-  EXPECT_EQ(against_opponent(ours, with_errors({{}, 1e-5}), c).status, Status::fail) << "dw it does make";
+  EXPECT_EQ(against_baseline(ours, with_errors({1e-3, {}}), c).status, Status::pass) << "nothing to compare dw with";
+  EXPECT_EQ(against_baseline(ours, with_errors({{}, 1e-5}), c).status, Status::fail) << "dw it does make";
 }
 
 TEST(NullAnswers, NoNamedCaseAcceptsOne) {
@@ -234,7 +234,7 @@ TEST(NullAnswers, NoNamedCaseAcceptsOne) {
       for (const Dtype dtype : kAllDtypes) {
         for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
           const Case c = make(with_dtype(named.problem, dtype));
-          EXPECT_EQ(accepted_null_answer(c, pattern, *judged(c, pattern, 1)), "") << c.text;
+          EXPECT_EQ(accepted_null_answer(c, pattern, *reference_run(c, pattern, 1)), "") << c.text;
         }
       }
     }

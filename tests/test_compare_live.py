@@ -18,8 +18,8 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 from compare import live, sides, trees  # noqa: E402
 from compare import main as compare_main  # noqa: E402
-from door import device, paths, say  # noqa: E402
-from door.errors import Failure, UsageError  # noqa: E402
+from cli import device, paths, say  # noqa: E402
+from cli.errors import Failure, UsageError  # noqa: E402
 
 PROBLEMS = ["n32 c64 bf16", "n32 c8 bf16"]
 
@@ -34,7 +34,7 @@ arguments = sys.argv[1:]
 here = pathlib.Path({folder!r})
 behaviour = json.loads((here / "behaviour.json").read_text())
 if "--help" in arguments:
-    print("--check --once" + ("" if behaviour.get("old") else " --unchecked --handicap"))
+    print("--check --once" + ("" if behaviour.get("old") else " --unchecked --inject-slowdown"))
     sys.exit(0)
 calls = here / "calls"
 with open(calls, "a") as file:
@@ -68,7 +68,7 @@ for version, seconds in behaviour["seconds"].items():
         times = None if checked or skips else made_records.times(samples)
         results.append(made_records.result(int(version), times, problem, None, status, reason, idea="naive",
                                        digest=digest))
-failure = "a spin is read wrongly" if call in behaviour.get("stopwatch_fails_at", []) else ""
+failure = "a spin is read wrongly" if call in behaviour.get("timer_fails_at", []) else ""
 made_records.write(pathlib.Path(value("--record")), made_records.record(results, calibration={{"failure": failure}}))
 sys.exit(1 if failed and checked else 0)
 '''
@@ -146,7 +146,7 @@ class Live(unittest.TestCase):
         a, b = self.calls(0), self.calls(1)
         self.assertEqual((len(a), len(b)), (9, 9))
         self.assertEqual(a[0][:-1], ["--pass", "fprop", "--version", "all", "--set", "ci", "--unchecked", "--samples",
-                                     "7", "--opponent", "none", "--seed", "3", "--record"])
+                                     "7", "--baseline", "none", "--seed", "3", "--record"])
         self.assertEqual("".join((self.root / "order").read_text()[:8]), "ABBAABBA")
 
     def test_checks_come_first_and_a_failed_one_is_untrusted(self):
@@ -204,13 +204,13 @@ class Live(unittest.TestCase):
 
     def test_a_handicap_counts_what_was_seen(self):
         self.behave(1, factor={"1": 1.05, "2": 1.05})
-        _, report = self.compare("--handicap", "5")
+        _, report = self.compare("--inject-slowdown", "5")
         (note,) = report["notes"]
         self.assertRegex(note, r"^handicap: every sample of B lasts 5 % longer on purpose \(the middle of what was "
                                r"measured: \+(4\.9|5\.0|5\.1) %\); 4 of 4 kernels are called SLOW$")
-        self.assertEqual([calls[-1][calls[-1].index("--handicap") + 1] for calls in (self.calls(0), self.calls(1))],
+        self.assertEqual([calls[-1][calls[-1].index("--inject-slowdown") + 1] for calls in (self.calls(0), self.calls(1))],
                          ["0", "5"])
-        self.assertIn("--live aaaaaaaaaa --handicap 5 toy", report["comparisons"][0]["reproduce"])
+        self.assertIn("--live aaaaaaaaaa --inject-slowdown 5 toy", report["comparisons"][0]["reproduce"])
 
     def test_keep_holds_every_sample(self):
         file = self.root / "kept.json"
@@ -225,8 +225,8 @@ class Live(unittest.TestCase):
         verdicts, _ = self.compare("--repetitions", "3")
         self.assertIn("too few repetitions", verdicts[1, PROBLEMS[0]][1])
 
-    def test_a_process_whose_stopwatch_failed_runs_again(self):
-        self.behave(0, stopwatch_fails_at=[3])
+    def test_a_process_whose_timer_failed_runs_again(self):
+        self.behave(0, timer_fails_at=[3])
         verdicts, _ = self.compare("--no-check")
         self.assertEqual((len(self.calls(0)), len(self.calls(1))), (10, 9))
         self.assertEqual({status for status, _ in verdicts.values()}, {"SAME"})

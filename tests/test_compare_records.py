@@ -18,8 +18,8 @@ import ladder_records  # noqa: E402
 import made_records  # noqa: E402
 from compare import main as compare_main  # noqa: E402
 from compare import records  # noqa: E402
-from door import paths  # noqa: E402
-from door.errors import Failure, UsageError  # noqa: E402
+from cli import paths  # noqa: E402
+from cli.errors import Failure, UsageError  # noqa: E402
 
 OLD, NEW = "a" * 40, "b" * 40
 
@@ -31,10 +31,10 @@ def noisy(seconds, seed=1, clock=1.98e9, noise=0.001):
 
 def timed(version, seconds, problem="n32 c64 bf16", candle=30e-6, seed=1, clock=1.98e9, library="cuDNN 9", plan="eng1",
           heuristic=None, **more):
-    """A result beside an opponent; None for no candle, no times of the heuristic's plan."""
-    opponent = made_records.opponent(noisy(candle, seed) if candle else None, library, plan)
-    opponent.update(heuristic_plan="eng1", heuristic_times=heuristic)
-    return made_records.result(version, noisy(seconds, seed, clock), problem, opponent=opponent, **more)
+    """A result beside a baseline; None for no candle, no times of the heuristic's plan."""
+    baseline = made_records.baseline(noisy(candle, seed) if candle else None, library, plan)
+    baseline.update(heuristic_plan="eng1", heuristic_times=heuristic)
+    return made_records.result(version, noisy(seconds, seed, clock), problem, baseline=baseline, **more)
 
 
 class Records(unittest.TestCase):
@@ -89,7 +89,7 @@ class Verdicts(Records):
         self.two([timed(1, 20e-6)], [timed(1, 22e-6, candle=33e-6, seed=2)])
         status, reason = self.only()
         self.assertEqual(status, "AMBIGUOUS")
-        self.assertIn("against the opponent's plan", reason)
+        self.assertIn("against the baseline's plan", reason)
 
     def test_a_lower_clock_is_not_a_slow_kernel(self):
         self.two([timed(1, 20e-6)], [timed(1, 21.5e-6, seed=2, clock=1.98e9 * 20 / 21.5)])
@@ -279,7 +279,7 @@ class Output(Records):
 
     def test_wrong_usage_is_one_line(self):
         live = ("--live", "HEAD")
-        for arguments in (("--fail-on", "fast"), ("--version", "x"), ("--nonsense",), ("--handicap", "2"),
+        for arguments in (("--fail-on", "fast"), ("--version", "x"), ("--nonsense",), ("--inject-slowdown", "2"),
                           ("--keep", "x"), (*live, "--set", "a", "--problem", "b"), (*live, "--repetitions", "0")):
             self.refused(UsageError, *arguments)
         self.assertIn("folder does not exist", self.refused(Failure, "--json", str(self.root / "no" / "x.json")))

@@ -151,10 +151,10 @@ class Judge(unittest.TestCase):
         self.assertEqual(judge(around(30e-6, seed=4)).status, rule.SLOW)
         both = judge(around(31.2e-6, seed=4))
         self.assertEqual(both.status, rule.AMBIGUOUS)
-        self.assertIn("against the opponent's plan", both.reason)
-        none = judge(None, no_candle="there is no opponent beside it")
+        self.assertIn("against the baseline's plan", both.reason)
+        none = judge(None, no_candle="there is no baseline beside it")
         self.assertEqual(none.status, rule.AMBIGUOUS)
-        self.assertIn("not interleaved and there is no opponent beside it: --live decides", none.reason)
+        self.assertIn("not interleaved and there is no baseline beside it: --live decides", none.reason)
 
     def settled(self, first, second):
         (a, b), (c, d) = first, second
@@ -187,7 +187,7 @@ class RealNoise(unittest.TestCase):
         there, bad = ladder_records.load_all(ROOT / "results")
         assert not bad, bad
         cls.results = [result for record in there if record.commit.startswith(NOISE_OF) for result in record.results
-                       if result.times and result.opponent_times]
+                       if result.times and result.baseline_times]
         assert len(cls.results) > 350, len(cls.results)
 
     def live(self, result, rng, factor=1.0, samples=15):
@@ -231,7 +231,7 @@ class RealNoise(unittest.TestCase):
         rng, counts = random.Random(seed), Counter()
 
         def side(result, scale):
-            own, other = result.times, result.opponent_times
+            own, other = result.times, result.baseline_times
             drawn = rng.choices(range(len(own.seconds)), k=len(own.seconds))
             process = [math.exp(rng.gauss(0, BETWEEN_PROCESSES)) for _ in range(2)]
             seconds = [scale * process[0] * own.seconds[at] for at in drawn]

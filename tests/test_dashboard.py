@@ -18,7 +18,7 @@ import dashboard_records  # noqa: E402
 import ladder_records  # noqa: E402
 from compare.records import compare  # noqa: E402
 from dashboard import history, ideas, library, main, model, pack, page, sources  # noqa: E402
-from door.errors import Failure, UsageError  # noqa: E402
+from cli.errors import Failure, UsageError  # noqa: E402
 
 MOST_BYTES = 2_000_000
 
@@ -213,7 +213,7 @@ class Model(Tree):
         dashboard_records.with_norm(self.grown(2))
         data = self.built()
         self.assertEqual({one["path"] for one in data["series"] if one["memoryBound"]}, {dashboard_records.NORM})
-        self.assertEqual(self.series(2, next(iter(dashboard_records.NORM_BYTES)), data)["traffic"], 9.6e-6)
+        self.assertEqual(self.series(2, next(iter(dashboard_records.NORM_BYTES)), data)["streaming"], 9.6e-6)
 
     def test_libraries_are_named_once(self):
         self.grown(0)
@@ -331,23 +331,23 @@ class Page(Tree):
             v02 = "v02" in row["kernel"]
             self.assertAlmostEqual(float(row["GB/s"]), 3075 if v02 else 1025, delta=6)
             self.assertIn(row["copy, %"], ("74.9", "75.0", "75.1") if v02 else ("25.0", "25.1"))
-            self.assertAlmostEqual(float(row["moved, %"]), 100 * (3.075 if v02 else 1.025) / 3.5, delta=0.2)
+            self.assertAlmostEqual(float(row["streaming, %"]), 100 * (3.075 if v02 else 1.025) / 3.5, delta=0.2)
             self.assertEqual(row["TFLOP/s"], "")
         for row in conv:
-            self.assertEqual((row["GB/s"], row["copy, %"], row["moved, %"]), ("", "", ""))
+            self.assertEqual((row["GB/s"], row["copy, %"], row["streaming, %"]), ("", "", ""))
             self.assertEqual(row["TFLOP/s"] == "", row["check"] == "SKIP")
 
     def test_a_rate_that_no_kernel_has_is_no_column(self):
         self.grown(2)
-        self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "moved, %"} & set(self.table()[0]), {"TFLOP/s"})
+        self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "streaming, %"} & set(self.table()[0]), {"TFLOP/s"})
         self.assertNotIn("Moved:", self.text())
         for file in (self.root / "results").glob("*/*.json"):
             file.unlink()
-        dashboard_records.with_norm(self.root, traffic=None)  # as in an older record
-        self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "moved, %"} & set(self.table()[0]), {"GB/s", "copy, %"})
+        dashboard_records.with_norm(self.root, streaming=None)  # as in an older record
+        self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "streaming, %"} & set(self.table()[0]), {"GB/s", "copy, %"})
         (file,) = (self.root / "results").glob("*/*.json")
         file.write_text(ladder_records.text_of({**json.loads(file.read_text()), "calibration": None}))
-        self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "moved, %"} & set(self.table()[0]), {"GB/s"})
+        self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "streaming, %"} & set(self.table()[0]), {"GB/s"})
 
     def test_whom_a_ladder_stands_beside(self):
         dashboard_records.with_norm(self.grown(2))

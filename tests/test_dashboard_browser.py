@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 import dashboard_records  # noqa: E402
 from dashboard import main, model, sources  # noqa: E402
 from compare.records import compare  # noqa: E402
-from door import tools  # noqa: E402
+from cli import tools  # noqa: E402
 
 for folder in tools.VENV.glob("lib/python3*/site-packages"):
     site.addsitedir(str(folder))
@@ -161,7 +161,7 @@ class Loading(Browser):
             self.assertEqual(len(points), len(expected))
             for point, (record, *times, code) in zip(points, expected):
                 self.assertEqual((point["record"], point["status"]), (record, code))
-                for name, time in zip(("median", "low", "high", "opponent"), times):
+                for name, time in zip(("median", "low", "high", "baseline"), times):
                     if time is None:
                         self.assertIsNone(point[name])
                     else:
@@ -385,7 +385,7 @@ class MemoryBound(Browser):
         self.open(self.V02_TOP, file=self.both)
         facts = self.one("#kernel-head .facts").text
         self.assertRegex(facts, r"rate\n30[67]\d GB/s\n75 % of a copy's 4100 GB/s")
-        self.assertIn("of what moving its bytes takes\n88 %\na kernel that only moves them: 9.60 µs", facts)
+        self.assertIn("of what a streaming kernel takes\n88 %\na kernel that only moves them: 9.60 µs", facts)
         self.assertNotIn("TFLOP", facts)
         self.assertIn(f"{dashboard_records.PYTORCH}\n16.8 µs\ntorch.compile channels_last", facts)
         self.assertIn("we are faster", facts)
@@ -401,7 +401,7 @@ class MemoryBound(Browser):
         self.open(self.V02_TOP, file=self.both)
         self.assertIn("beats the best plan of PyTorch 2.11.0.", self.one("#ladder-lead").text)
         heads = [head.text for head in self.all("#rungs thead th")]
-        self.assertEqual(heads[4:8], ["GB/s", "of copy", "of moving its bytes", "step"])
+        self.assertEqual(heads[4:8], ["GB/s", "of copy", "of a streaming kernel", "step"])
         self.assertRegex(self.all("#rungs tbody tr")[1].text, r"30[67]\d 75 % 88 % × 3\.")
         self.open("#path=toy/fprop", file=self.both)
         self.assertEqual([head.text for head in self.all("#rungs thead th")][4:6], ["TFLOP/s", "step"])
@@ -414,7 +414,7 @@ class MemoryBound(Browser):
             self.assertAlmostEqual(rate, 3075, delta=6)
         self.assertEqual([word for _, _, word in drawn["v02 one pass"]], [None, None, "v02"])
         self.assertEqual({rate for _, rate, _ in drawn["copy bandwidth, measured"]}, {4100})
-        self.assertEqual([round(rate / 100) for _, rate, _ in drawn["only moving the bytes"]], [35, 35, 35])
+        self.assertEqual([round(rate / 100) for _, rate, _ in drawn["streaming kernel"]], [35, 35, 35])
         self.assertEqual(len(drawn["PyTorch 2.11.0"]), 3)
         bound = drawn["with an empty kernel's time on top"]
         for size, rate, _ in bound:
@@ -422,11 +422,11 @@ class MemoryBound(Browser):
         self.assertLess(bound[0][1], 350)  # a megabyte goes by in less than an empty kernel's time
         self.assertIn("v02 n32 h64 w64 c64 g32 silu: 3", "".join(self.labels_of_limits()))
         said = [label for label in self.labels_of_limits() if "h64" in label]
-        self.assertTrue(any("GB/s, 75 % of a copy, 88 % of moving its bytes" in label for label in said), said)
+        self.assertTrue(any("GB/s, 75 % of a copy, 88 % of a streaming kernel" in label for label in said), said)
         self.assertTrue(any(label.startswith(dashboard_records.PYTORCH) for label in said), said)
         self.assertIn("waits for memory", self.one("#limits-lead").text)
         legend = self.one("#limits-legend").text
-        self.assertIn("Copy bandwidth, measured by the stopwatch's calibration: 4100 GB/s", legend)
+        self.assertIn("Copy bandwidth, measured by the timer's calibration: 4100 GB/s", legend)
         self.assertIn("An empty kernel takes 3.00 µs", legend)
         self.open("#path=toy/fprop", file=self.both)
         self.assertIn("memory, measured", dict(self.datasets()))
@@ -434,7 +434,7 @@ class MemoryBound(Browser):
 
     def test_the_table_shows_the_rates_that_it_has(self):
         self.open(file=self.both)
-        rates = ["TFLOP/s", "GB/s", "copy, %", "moved, %"]
+        rates = ["TFLOP/s", "GB/s", "copy, %", "streaming, %"]
         self.assertEqual([head for head in self.heads() if head in rates], rates)
         self.choose("path", dashboard_records.NORM)
         self.assertEqual([head for head in self.heads() if head in rates], rates[1:])
@@ -454,7 +454,7 @@ class MemoryBound(Browser):
         self.one("#json").click()
         (text,) = self.driver.execute_async_script("Promise.all(saved).then(arguments[0])")
         entry = next(entry for entry in json.loads(text) if entry["problem"].startswith("n32 h64"))
-        self.assertEqual([entry[name] for name in ("bytes", "copy_bytes_per_s", "traffic_seconds")],
+        self.assertEqual([entry[name] for name in ("bytes", "copy_bytes_per_s", "streaming_seconds")],
                          [33.6e6, 4.1e12, 9.6e-6])
 
     def test_words_of_another_layer(self):
@@ -473,12 +473,12 @@ class MemoryBound(Browser):
     def test_of_several_libraries_the_one_whose_plan_won(self):
         times = dashboard_records.times(16e-6, random.Random(1))
         times.update(warm_seconds=None)
-        times["warm_samples"] = {name: [] for name in times["warm_samples"]}  # PyTorch's own stopwatch is cold only
+        times["warm_samples"] = {name: [] for name in times["warm_samples"]}  # PyTorch's own timer is cold only
         for libraries, plan, name in (("cuDNN 9.19.0, PyTorch 2.11.0", "PyTorch compile nhwc", "PyTorch 2.11.0"),
                                       ("PyTorch 2.11.0, cuDNN 9.19.0", "eng4_k2=1 nhwc", "cuDNN 9.19.0")):
-            opponent = {"library": libraries, "best_plan": plan, "heuristic_plan": plan, "verdict": None,
+            baseline = {"library": libraries, "best_plan": plan, "heuristic_plan": plan, "verdict": None,
                         "times": times, "heuristic_times": None}
-            self.open(self.V02_TOP, file=self.page_of(count=1, opponent=opponent))
+            self.open(self.V02_TOP, file=self.page_of(count=1, baseline=baseline))
             self.assertIn(f"beats the best plan of {name}.", self.one("#ladder-lead").text)
             self.assertIn(f"({name})", self.all("#heat a")[0].get_attribute("aria-label"))
             bars = self.driver.execute_script(
@@ -497,17 +497,17 @@ class MemoryBound(Browser):
         self.assertIn("./ladder profile groupnorm --pass forward --version 2", self.one("#profile-panel").text)
 
     def test_an_older_record_has_no_time_of_moving_its_bytes(self):
-        self.open(self.V02_TOP, file=self.page_of(traffic=None))
+        self.open(self.V02_TOP, file=self.page_of(streaming=None))
         self.assertIn("75 % of a copy's", self.one("#kernel-head .facts").text)
         self.assertNotIn("moving", self.one("#kernel-head .facts").text)
         self.assertEqual([head.text for head in self.all("#rungs thead th")][4:7], ["GB/s", "of copy", "step"])
-        self.assertNotIn("only moving the bytes", dict(self.datasets()))
-        self.assertNotIn("moving its bytes", "".join(self.labels_of_limits()))
+        self.assertNotIn("streaming kernel", dict(self.datasets()))
+        self.assertNotIn("a streaming kernel", "".join(self.labels_of_limits()))
         self.assertEqual(self.errors(), [])
 
-    def test_without_an_opponent_it_stands_beside_a_copy(self):
+    def test_without_an_baseline_it_stands_beside_a_copy(self):
         nobody = {"library": None, "reason": "there is none"}
-        self.open(self.V02_TOP, file=self.page_of(opponent=nobody))
+        self.open(self.V02_TOP, file=self.page_of(baseline=nobody))
         cells = [cell.text for cell in self.all("#heat a") if "copy" in cell.text]
         self.assertEqual(cells, ["25 % of copy", "75 % of copy"])
         self.assertIn("share of the copy bandwidth", self.one("#ladder-plot canvas").get_attribute("aria-label"))
@@ -522,12 +522,12 @@ class OtherRecords(Browser):
         change(sorted((root / "results" / "h200").glob("*.json")))
         return make_page(root)
 
-    def test_without_an_opponent(self):
+    def test_without_an_baseline(self):
         def change(files):
             for day, file in enumerate(files):
                 rng = random.Random(day)
                 raw = dashboard_records.record(f"2026-01-0{day + 1}T00:00:00Z", "ab" * 20, [
-                    dashboard_records.result(version, dashboard_records.PROBLEMS[0], 3e-5 / version, rng, opponent=None)
+                    dashboard_records.result(version, dashboard_records.PROBLEMS[0], 3e-5 / version, rng, baseline=None)
                     for version in (1, 2)])
                 dashboard_records.write(files[0].parents[2], file.name, raw)
 
@@ -591,7 +591,7 @@ class OtherRecords(Browser):
                                                     command=evil, status=status, reason=evil)
                            for version, status in ((1, "PASS"), (2, "FAIL"), (3, "SKIP"))]
                 for made in results:
-                    made["opponent"].update(library=evil if made["opponent"]["library"] else None, best_plan=evil)
+                    made["baseline"].update(library=evil if made["baseline"]["library"] else None, best_plan=evil)
                 raw = dashboard_records.record(f"2026-01-0{day + 1}T00:00:00Z{evil}", evil, results,
                                                driver=evil + str(day))
                 raw["environment"]["device"]["name"] = evil

@@ -1,4 +1,4 @@
-"""The door: its help, its errors, and the file that `./ladder new` writes. Run by tools/run_python_tests.py."""
+"""The CLI: its help, its errors, and the file that `./ladder new` writes. Run by tools/run_python_tests.py."""
 
 import os
 import shutil
@@ -11,8 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from door import device, lock, new, setup  # noqa: E402
-from door.errors import UsageError  # noqa: E402
+from cli import device, lock, new, setup  # noqa: E402
+from cli.errors import UsageError  # noqa: E402
 
 PARENT = """\
 // Idea:   tiles in shared memory.
@@ -39,7 +39,7 @@ def ladder(*arguments, cwd=ROOT, root=ROOT):
 
 
 class Tree(unittest.TestCase):
-    """A copy of the door beside a toy layer of two versions."""
+    """A copy of the CLI beside a toy layer of two versions."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -153,14 +153,14 @@ class Lock(unittest.TestCase):
     def test_two_doors_wait_for_each_other(self):
         with tempfile.TemporaryDirectory() as folder:
             path, log = Path(folder) / "lock", Path(folder) / "log"
-            script = ("import sys, time; from pathlib import Path; from door import lock\n"
+            script = ("import sys, time; from pathlib import Path; from cli import lock\n"
                       "with lock.held(Path(sys.argv[1])):\n"
                       "    file = open(sys.argv[2], 'a'); file.write('in\\n'); file.flush()\n"
                       "    time.sleep(0.3); file.write('out\\n'); file.flush()\n")
             env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
-            doors = [subprocess.Popen([sys.executable, "-c", script, path, log], env=env, stderr=subprocess.DEVNULL)
+            clients = [subprocess.Popen([sys.executable, "-c", script, path, log], env=env, stderr=subprocess.DEVNULL)
                      for _ in range(3)]
-            self.assertEqual([door.wait() for door in doors], [0, 0, 0])
+            self.assertEqual([client.wait() for client in clients], [0, 0, 0])
             self.assertEqual(log.read_text().split(), ["in", "out"] * 3)
 
 

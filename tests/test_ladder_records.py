@@ -45,37 +45,37 @@ class Records(unittest.TestCase):
         self.assertEqual(result.key, ("h200", "toy/fprop", 1, "n32 c64 bf16"))
         self.assertEqual(result.times.seconds, [90e-6, 100e-6, 130e-6])
         self.assertEqual(result.times.cycles, [90e-6 * 1e9, 100e-6 * 2e9, 130e-6 * 2e9])
-        self.assertEqual((result.times.median, result.opponent_times.median), (100e-6, 100e-6))
+        self.assertEqual((result.times.median, result.baseline_times.median), (100e-6, 100e-6))
 
     def test_the_time_of_moving_the_bytes(self):
         (result,) = self.load(self.made).results
-        self.assertTrue(math.isnan(result.traffic))
-        made = self.spoiled(lambda result: result.update(traffic={"seconds": 20e-6, "samples": [19e-6, 20e-6, 30e-6]}))
-        self.assertEqual(self.load(made).results[0].traffic, 20e-6)
-        made["results"][0]["traffic"]["seconds"] = 18e-6
-        self.refused(made, "the traffic of v01 n32 c64 bf16: the median")
-        made["results"][0]["traffic"] = {"seconds": 0, "samples": [0]}
+        self.assertTrue(math.isnan(result.streaming))
+        made = self.spoiled(lambda result: result.update(streaming={"seconds": 20e-6, "samples": [19e-6, 20e-6, 30e-6]}))
+        self.assertEqual(self.load(made).results[0].streaming, 20e-6)
+        made["results"][0]["streaming"]["seconds"] = 18e-6
+        self.refused(made, "the streaming of v01 n32 c64 bf16: the median")
+        made["results"][0]["streaming"] = {"seconds": 0, "samples": [0]}
         self.refused(made, "positive")
 
     def test_a_library_in_its_own_process_knows_no_clock(self):
         def of_a_worker(result):
-            result["opponent"]["times"]["cold_samples"]["sm_clock_hz"] = [None] * 3
-            result["opponent"]["times"]["warm_samples"]["seconds"] = []
-            result["opponent"]["times"]["warm_seconds"] = None
-            result["opponent"]["tried_plans"] = [{"name": "eager", "seconds": 1e-6, "reason": ""},
+            result["baseline"]["times"]["cold_samples"]["sm_clock_hz"] = [None] * 3
+            result["baseline"]["times"]["warm_samples"]["seconds"] = []
+            result["baseline"]["times"]["warm_seconds"] = None
+            result["baseline"]["tried_plans"] = [{"name": "eager", "seconds": 1e-6, "reason": ""},
                                                  {"name": "ill", "seconds": 0, "reason": "no compiler"}]
-            result["opponent"]["reason"] = "no cuDNN"
+            result["baseline"]["reason"] = "no cuDNN"
 
         (result,) = self.load(self.spoiled(of_a_worker)).results
-        self.assertTrue(all(math.isnan(clock) for clock in result.opponent_times.clocks))
-        self.assertEqual(result.opponent_times.median, 100e-6)
+        self.assertTrue(all(math.isnan(clock) for clock in result.baseline_times.clocks))
+        self.assertEqual(result.baseline_times.median, 100e-6)
         self.assertEqual([plan.name for plan in result.tried_plans], ["eager", "ill"])
         self.assertEqual(result.tried_plans[0].seconds, 1e-6)
         self.assertTrue(math.isnan(result.tried_plans[1].seconds))
-        self.assertEqual(result.opponent_reason, "no cuDNN")
+        self.assertEqual(result.baseline_reason, "no cuDNN")
 
         def impossible(result):
-            result["opponent"]["times"]["cold_samples"]["sm_clock_hz"] = [None, -1e9, None]
+            result["baseline"]["times"]["cold_samples"]["sm_clock_hz"] = [None, -1e9, None]
 
         self.refused(self.spoiled(impossible), "positive")
 
@@ -91,12 +91,12 @@ class Records(unittest.TestCase):
         def faster_warm(result):
             result["times"]["warm_seconds"] *= 0.98
 
-        def slower_opponent(result):
-            result["opponent"]["times"]["cold_seconds"]["median"] *= 1.02
+        def slower_baseline(result):
+            result["baseline"]["times"]["cold_seconds"]["median"] *= 1.02
 
         self.refused(self.spoiled(faster), "v01 n32 c64 bf16: the median is said to be")
         self.refused(self.spoiled(faster_warm), "v01 n32 c64 bf16: the median is said to be")
-        self.refused(self.spoiled(slower_opponent), "the opponent of v01")
+        self.refused(self.spoiled(slower_baseline), "the baseline of v01")
 
     def test_impossible_samples_are_refused(self):
         for wrong in (0, -1e-6, math.inf, math.nan):

@@ -28,8 +28,8 @@ after
 """
 
 
-def result(version, seconds, problem="n32 c64 bf16", opponent=100e-6, status="PASS"):
-    return made_records.result(version, seconds, problem, opponent, status)
+def result(version, seconds, problem="n32 c64 bf16", baseline=100e-6, status="PASS"):
+    return made_records.result(version, seconds, problem, baseline, status)
 
 
 class Table(unittest.TestCase):
@@ -105,14 +105,14 @@ class Table(unittest.TestCase):
         self.assertEqual(text.count("No record yet"), 2)
         self.assertEqual(pictures, {})
 
-    def test_without_an_opponent_there_is_no_ratio(self):
-        self.record("a.json", [result(1, 200e-6, opponent=None)])
+    def test_without_an_baseline_there_is_no_ratio(self):
+        self.record("a.json", [result(1, 200e-6, baseline=None)])
         self.assertIn("| v01 idea 1 | bf16 | 200 | 10.0 | - | - | 5 % | 1 PASS |", self.rendered()[0])
 
     def memory_bound(self, version, seconds, problem="n32 c64 bf16", tried=(), reason="", status="PASS"):
         made = made_records.result(version, seconds, problem, 100e-6, status, flops=1e6, min_read_bytes=24e6,
                                    min_write_bytes=24e6, roofline_seconds=10e-6)  # at 4.8 TB/s
-        made["opponent"] |= {"tried_plans": [{"name": name, "seconds": cold, "reason": ""} for name, cold in tried],
+        made["baseline"] |= {"tried_plans": [{"name": name, "seconds": cold, "reason": ""} for name, cold in tried],
                              "reason": reason, "heuristic_times": made_records.times(200e-6)}
         return made
 
@@ -129,14 +129,14 @@ class Table(unittest.TestCase):
         self.assertIn("| *torch.compile* | bf16 | 100 | 480 | 12 % | - |", text)
         self.assertIn("| *cuDNN* | bf16 | 400 |", text)
         self.assertIn("Missing: no crystal ball.", text)
-        self.assertIn("| v01 | v02 | v03 | best GB/s | of a copy | moving alone | PyTorch eager | torch.compile | cuDNN | best x |", text)
+        self.assertIn("| v01 | v02 | v03 | best GB/s | of a copy | streaming kernel | PyTorch eager | torch.compile | cuDNN | best x |", text)
         self.assertIn("| top | `n32 c64` | 50.0 | 25.0 | FAIL | 1920 | 47 % | - | 150 | 100 | 400 | 4.00 |", text)
         self.assertNotIn("TFLOP/s", text)
 
     def test_moving_the_bytes_alone_is_a_share_of_the_time_of_those_it_was_timed_for(self):
-        moved = {"traffic": {"seconds": 20e-6, "samples": [19e-6, 20e-6, 90e-6]}}
+        moved = {"streaming": {"seconds": 20e-6, "samples": [19e-6, 20e-6, 90e-6]}}
         tried = [("PyTorch eager nhwc", 200e-6)]
-        self.record("a.json", [self.memory_bound(1, 50e-6) | {"traffic": None},
+        self.record("a.json", [self.memory_bound(1, 50e-6) | {"streaming": None},
                                self.memory_bound(2, 25e-6, tried=tried) | moved,
                                self.memory_bound(2, 32e-6, "n32 c8 bf16")])
         text, _ = self.rendered()
@@ -157,7 +157,7 @@ class Table(unittest.TestCase):
         self.assertIn("TFLOP/s", self.rendered()[0])
 
     def test_check_tells_a_stale_readme_from_a_fresh_one(self):
-        self.record("a.json", [result(1, 200e-6, opponent=None)])
+        self.record("a.json", [result(1, 200e-6, baseline=None)])
         status, errors = self.run_tool("--check")
         self.assertEqual(status, 1)
         self.assertEqual(errors.splitlines(),
@@ -165,7 +165,7 @@ class Table(unittest.TestCase):
         self.assertEqual(self.readme.read_text(), README)
         self.assertEqual(self.run_tool(), (0, ""))
         self.assertEqual(self.run_tool("--check"), (0, ""))
-        self.record("b.json", [result(1, 300e-6, opponent=None)], created="2026-02-01T00:00:00Z")
+        self.record("b.json", [result(1, 300e-6, baseline=None)], created="2026-02-01T00:00:00Z")
         self.assertEqual(self.run_tool("--check")[0], 1)
 
     def test_check_misses_no_picture(self):

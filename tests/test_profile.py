@@ -16,7 +16,7 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from door.errors import Failure, UsageError  # noqa: E402
+from cli.errors import Failure, UsageError  # noqa: E402
 from profiling import advice, keep, metrics, ncu, profile, record, show, where  # noqa: E402
 
 ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
@@ -81,14 +81,14 @@ def table(*launches, before=""):
     return before + text.getvalue()
 
 
-def launch(version=9, problem="n32 h64 w64 c64 k64 bf16", idea="wgmma_halo", floor=12.2e-6, name="NVIDIA H200"):
+def launch(version=9, problem="n32 h64 w64 c64 k64 bf16", idea="wgmma_halo", lower_bound=12.2e-6, name="NVIDIA H200"):
     """The record of `bench --once --record`."""
     return {
         "schema": "ladder.record/1", "created": "2026-11-20T21:00:00Z", "seed": 1, "command": ["bench_conv3x3"],
         "environment": {"device": {"kind": "gpu", "name": name, "slug": "h200"}, "commit": "9e0a464abc",
                         "dirty": False},
         "results": [{"layer": "conv3x3", "pass": "fprop", "version": version, "idea": idea, "problem": problem,
-                     "dtype": problem.split()[-1], "roofline_seconds": floor, "min_read_bytes": 16e6,
+                     "dtype": problem.split()[-1], "roofline_seconds": lower_bound, "min_read_bytes": 16e6,
                      "min_write_bytes": 16e6, "times": None, "verdict": {"status": "UNCHECKED"}}],
     }
 
@@ -209,7 +209,7 @@ class Advice(unittest.TestCase):
         bad = cells(l1tex__t_sectors_pipe_lsu_mem_local_op_ld="9", l1tex__data_bank="900,000", launch__waves="0.25")
         said = "\n".join(advice.advice(metrics.kernels(table(bad)), 12.2e-6))
         for words in ("registers are spilled: 288 bytes", "conflicts: 72 %", "grid is too small: 25 %",
-                      "1.75 x the floor"):
+                      "1.75 x the lower bound"):
             self.assertIn(words, said)
 
 
@@ -218,19 +218,19 @@ class Record(unittest.TestCase):
         data = json.loads(json.dumps(made(CELLS)))
         self.assertEqual(data["schema"], "ladder.profile/1")
         for key in ("created", "command", "environment", "layer", "pass", "version", "idea", "problem", "dtype",
-                    "floor_seconds", "kernels", "total", "ncu", "advice"):
+                    "lower_bound_seconds", "kernels", "total", "ncu", "advice"):
             self.assertIn(key, data)
         figure = data["kernels"][0]["figures"]["duration"]
         self.assertAlmostEqual(figure.pop("value"), 21.408e-6)
-        self.assertEqual(figure, {"unit": "s", "text": "under the profiler, 1.75 x the floor of 12.20 us"})
+        self.assertEqual(figure, {"unit": "s", "text": "under the profiler, 1.75 x the lower bound of 12.20 us"})
         self.assertEqual(data["kernels"][0]["stalls"][0]["reason"], "gmma")
         self.assertIsNone(data["kernels"][0]["figures"]["fma"]["value"])
         self.assertEqual(data["total"]["theoretical_occupancy"]["text"], "limited by registers, shared memory")
 
     def test_an_unknown_floor_is_null(self):
-        for floor in (0, None):
-            data = made(CELLS, floor=floor)
-            self.assertIsNone(data["floor_seconds"])
+        for lower bound in (0, None):
+            data = made(CELLS, lower_bound=lower_bound)
+            self.assertIsNone(data["lower_bound_seconds"])
             self.assertNotIn("floor:", "\n".join(data["advice"]))
 
     def several(self):
@@ -239,7 +239,7 @@ class Record(unittest.TestCase):
                       dram__bytes_write="8")
         first["Kernel Name"] = ("conv3x3_fprop_v10_filter_kernel(Problem)", "")
         second = cells(gpu__time="2,500", sm__pipe_tensor="80")
-        return made(first, second, second, floor=4e-6)
+        return made(first, second, second, lower_bound=4e-6)
 
     def test_several_kernels_have_a_total(self):
         data = self.several()
@@ -256,7 +256,7 @@ class Record(unittest.TestCase):
         said = self.several()["advice"]
         self.assertEqual(said[0], "of conv3x3_fprop_v09_kernel, 62 % of the time:")
         self.assertEqual(said[1], "limited by the tensor pipe: 80 % of its peak")
-        self.assertIn("2.00 x the floor", said[-1])
+        self.assertIn("2.00 x the lower bound", said[-1])
 
     def test_several_kernels_are_shown_as_a_table(self):
         text = show.profile(self.several())
@@ -290,7 +290,7 @@ class Text(unittest.TestCase):
     def test_every_figure_is_shown_with_its_meaning(self):
         text = show.profile(made(CELLS))
         for words in ("conv3x3/fprop v09 wgmma_halo, n32 h64 w64 c64 k64 bf16", "NVIDIA H200, commit 9e0a464, ",
-                      "clocks untouched (SM at 1.73 GHz)", "no benchmark time", "21.41 us", "1.75 x the floor",
+                      "clocks untouched (SM at 1.73 GHz)", "no benchmark time", "21.41 us", "1.75 x the lower bound",
                       "48.3 %", "limited by registers, shared memory", "190.6 kB", "nothing is spilled", "124,220",
                       "66.4 %", "0.52 x the least possible", "gmma: a warp waits for warpgroup MMA", "What this says"):
             self.assertIn(words, text)

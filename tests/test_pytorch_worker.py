@@ -1,4 +1,4 @@
-"""The PyTorch worker's protocol and the ruler of its stopwatch, without PyTorch."""
+"""The PyTorch worker's protocol and the timer of its timer, without PyTorch."""
 
 import contextlib
 import io
@@ -128,11 +128,11 @@ class FakeTorch:
         return types.SimpleNamespace(record=lambda: self.log.append("event"), query=query, elapsed_time=lambda _: 0.25)
 
 
-class Ruler(unittest.TestCase):
+class Timer(unittest.TestCase):
     def sample(self, late):
         torch = FakeTorch(late)
         graph = types.SimpleNamespace(replay=lambda: torch.log.append("graph"))
-        return torch, worker.Stopwatch(torch).cold(graph)
+        return torch, worker.Timer(torch).cold(graph)
 
     def test_a_sample_is_flush_hold_event_work_event(self):
         torch, seconds = self.sample(late=0)

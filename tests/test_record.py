@@ -16,8 +16,8 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 import ladder_records  # noqa: E402
 import made_records  # noqa: E402
-from door import record  # noqa: E402
-from door.errors import Failure, UsageError  # noqa: E402
+from cli import record  # noqa: E402
+from cli.errors import Failure, UsageError  # noqa: E402
 
 # Behaves as bench_<layer> does towards the verb. It dies after as many new results as the file `patience` says.
 BENCH = """\
@@ -107,7 +107,7 @@ class Recording(unittest.TestCase):
         self.assertIn('"sha256"', made.file.read_text())
         self.assertEqual(len(made.results), 3)
         self.assertEqual((made.machine["after"], made.kernels), ({"temperature.gpu": "40"}, [{"registers": 1}]))
-        self.assertIn("toy/fprop bf16, x opponent: v01 0.50, v02 2.00", out)
+        self.assertIn("toy/fprop bf16, x baseline: v01 0.50, v02 2.00", out)
         self.assertIn("3 PASS", out)
 
     def test_parts_of_several_dtypes_are_joined(self):

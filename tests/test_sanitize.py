@@ -15,7 +15,7 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from door.errors import Failure, UsageError  # noqa: E402
+from cli.errors import Failure, UsageError  # noqa: E402
 from profiling import sanitize, sanitizer, where  # noqa: E402
 
 # What the tools print of their planted faults.
@@ -206,7 +206,7 @@ class Run(unittest.TestCase):
         run = data["tools"]["synccheck"]["runs"][0]
         self.assertEqual((run["status"], run["checks"]), ("clean", {"PASS": 2, "SKIP": 1}))
         self.assertIn("--num-cuda-barriers 65536", run["command"])
-        self.assertIn("bench_conv3x3 --pass fprop --version all --set ci --check --opponent none", run["command"])
+        self.assertIn("bench_conv3x3 --pass fprop --version all --set ci --check --baseline none", run["command"])
         text = next(stem.glob("*_sanitizer.txt")).read_text()
         self.assertIn("memcheck: reports its planted fault, not the clean twin", text)
         self.assertIn("clean; 2 PASS, 1 SKIP", text)

@@ -25,10 +25,10 @@ class BadRecord(Exception):
 
 @dataclass
 class Times:
-    """Of a version, or of the opponent's plan that was sampled in turn with it. Seconds and hertz."""
+    """Of a version, or of the baseline's plan that was sampled in turn with it. Seconds and hertz."""
 
     seconds: list  # cold samples in the order taken
-    clocks: list  # the SM clock right after each; nan where a stopwatch does not know it
+    clocks: list  # the SM clock right after each; nan where a timer does not know it
     warm: list
     median: float  # of the cold samples, with its 95 % interval
     low: float
@@ -43,7 +43,7 @@ class Times:
 
 @dataclass
 class Plan:
-    """One way of an opponent's to do a problem."""
+    """One way of a baseline's to do a problem."""
 
     name: str
     seconds: float  # as it was ranked; nan if it did not run
@@ -62,24 +62,24 @@ class Result:
     dtype: str
     status: str  # one of STATUSES
     reason: str
-    error: float  # ||y - ref|| / ||ref||; nan if it was not judged
+    error: float  # ||y - ref|| / ||ref||; nan if it was not checked
     worst_over_bound: float
     digest: str  # of the outputs; "" in older records
     command: str
-    seconds_spent: float  # on the result, the opponent's search included; nan in older records
+    seconds_spent: float  # on the result, the baseline's search included; nan in older records
     flops: float
     min_bytes: float
     roofline: float  # seconds; nan if the device's peak is unknown
     times: "Times | None"
-    opponent: str  # "cuDNN 9.19.0", or "" where there was none
-    opponent_reason: str  # why there is none, or why some library is not among them
+    baseline: str  # "cuDNN 9.19.0", or "" where there was none
+    baseline_reason: str  # why there is none, or why some library is not among them
     tried_plans: list  # [Plan]; in a problem's first result of a run only
     best_plan: str
     heuristic_plan: str
-    opponent_error: float
-    opponent_times: "Times | None"
+    baseline_error: float
+    baseline_times: "Times | None"
     heuristic_times: "Times | None"
-    traffic: float  # seconds of a kernel that only moves the case's bytes; nan if none was timed
+    streaming: float  # seconds of a kernel that only moves the case's bytes; nan if none was timed
 
     @property
     def key(self):
@@ -113,7 +113,7 @@ class Record:
     def fingerprint(self):
         """What a time depends on besides the source."""
         device = self.environment["device"]
-        libraries = sorted({result.opponent for result in self.results if result.opponent})
+        libraries = sorted({result.baseline for result in self.results if result.baseline})
         return {
             "device": self.device_name, "uuid": device.get("uuid"), "driver": device.get("driver"),
             "CUDA": device.get("runtime"), "SM clock": device.get("max_sm_clock_hz"),
@@ -199,11 +199,11 @@ def _record(file, raw):
 
 
 def _result(record, raw):
-    verdict, opponent = raw["verdict"], raw["opponent"]
+    verdict, baseline = raw["verdict"], raw["baseline"]
     name = f"v{raw['version']:02d} {raw['problem']}"
     if verdict["status"] not in STATUSES:
         raise ValueError(f"{name}: status {verdict['status']!r}")
-    opponent_verdict = opponent.get("verdict") or {}
+    baseline_verdict = baseline.get("verdict") or {}
     return Result(
         record=record,
         path=f"{_text(raw['layer'])}/{_text(raw['pass'])}",
@@ -222,23 +222,23 @@ def _result(record, raw):
         min_bytes=float(raw["min_read_bytes"]) + float(raw["min_write_bytes"]),
         roofline=_number(raw["roofline_seconds"]) or math.nan,
         times=_times(raw["times"], name),
-        opponent=opponent["library"] or "",
-        opponent_reason=_text(opponent.get("reason", "")),
+        baseline=baseline["library"] or "",
+        baseline_reason=_text(baseline.get("reason", "")),
         tried_plans=[Plan(_text(plan["name"]), float(plan["seconds"]) or math.nan, _text(plan.get("reason", "")))
-                     for plan in opponent.get("tried_plans") or []],
-        best_plan=_text(opponent.get("best_plan", "")),
-        heuristic_plan=_text(opponent.get("heuristic_plan", "")),
-        opponent_error=_number(opponent_verdict.get("error")),
-        opponent_times=_times(opponent.get("times"), f"the opponent of {name}"),
-        heuristic_times=_times(opponent.get("heuristic_times"), f"the heuristic's plan of {name}"),
-        traffic=_traffic(raw.get("traffic"), name),
+                     for plan in baseline.get("tried_plans") or []],
+        best_plan=_text(baseline.get("best_plan", "")),
+        heuristic_plan=_text(baseline.get("heuristic_plan", "")),
+        baseline_error=_number(baseline_verdict.get("error")),
+        baseline_times=_times(baseline.get("times"), f"the baseline of {name}"),
+        heuristic_times=_times(baseline.get("heuristic_times"), f"the heuristic's plan of {name}"),
+        streaming=_streaming(raw.get("streaming"), name),
     )
 
 
-def _traffic(raw, name):
+def _streaming(raw, name):
     if not raw:
         return math.nan
-    _agree(float(raw["seconds"]), _samples(raw["samples"], f"the traffic of {name}"), f"the traffic of {name}")
+    _agree(float(raw["seconds"]), _samples(raw["samples"], f"the streaming of {name}"), f"the streaming of {name}")
     return float(raw["seconds"])
 
 
@@ -319,13 +319,13 @@ class Row:
     cold: float  # median seconds, or nan where the version got no time
     warm: float
     roofline: float
-    opponent: str
-    opponent_cold: float  # its best plan's median in the same run, or nan
-    opponent_reason: str
+    baseline: str
+    baseline_cold: float  # its best plan's median in the same run, or nan
+    baseline_reason: str
     heuristic_cold: float  # of the plan that an untuned user gets, or nan
-    plans: list  # [Plan] of the opponent, tried in the same record
+    plans: list  # [Plan] of the baseline, tried in the same record
     min_bytes: float
-    traffic: float  # as in Result
+    streaming: float  # as in Result
     copy_rate: float  # bytes per second of a device copy, by the same program; nan if unknown
     memory_bound: bool  # moving the least bytes takes longer than the arithmetic, at the device's peaks
 
@@ -353,7 +353,7 @@ def read(results):
 
 
 def _row(result, plans):
-    record, times, opponent_times = result.record, result.times, result.opponent_times
+    record, times, baseline_times = result.record, result.times, result.baseline_times
     runs = [run for run in record.programs.get(result.path, []) if run.get("calibration")]
     calibration = runs[-1]["calibration"] if runs else record.calibration or {}
     dram_rate = record.environment["device"].get("dram_bytes_per_s") or math.nan
@@ -375,13 +375,13 @@ def _row(result, plans):
         cold=times.median if times else math.nan,
         warm=times.warm_median if times else math.nan,
         roofline=result.roofline,
-        opponent=result.opponent,
-        opponent_cold=opponent_times.median if opponent_times else math.nan,
-        opponent_reason=result.opponent_reason,
+        baseline=result.baseline,
+        baseline_cold=baseline_times.median if baseline_times else math.nan,
+        baseline_reason=result.baseline_reason,
         heuristic_cold=result.heuristic_times.median if result.heuristic_times else math.nan,
         plans=plans,
         min_bytes=result.min_bytes,
-        traffic=result.traffic,
+        streaming=result.streaming,
         copy_rate=_number(calibration.get("copy_bytes_per_s")),
         # The roofline is the longer of the two, so it is the bytes' own time.
         memory_bound=result.roofline <= result.min_bytes / dram_rate * (1 + 1e-9),

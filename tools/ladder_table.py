@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from door import files
+from cli import files
 from ladder_records import BadRecord, geometric_mean, problems_of_set, read, without_dtype
 
 _BLOCK = re.compile(r"(<!-- ladder:begin (\S+)/(\S+) (\S+) -->\n)(.*?)(<!-- ladder:end -->)", re.DOTALL)
@@ -75,26 +75,26 @@ def render(root, rows):
 
 
 def summary(rows, shapes, _):
-    """A line a version and dtype, best plan of the opponent below each dtype's versions."""
+    """A line a version and dtype, best plan of the baseline below each dtype's versions."""
     if all(row.memory_bound for row in rows):
         return _memory_summary(rows, shapes)
     lines = [
         _heading(rows, shapes),
         "",
-        "| version | dtype | time, us | TFLOP/s | x opponent | worst to best | of roofline | checks |",
+        "| version | dtype | time, us | TFLOP/s | x baseline | worst to best | of roofline | checks |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for dtype in _dtypes(rows):
         of_dtype = [row for row in rows if row.dtype == dtype]
         for version in sorted({row.version for row in of_dtype}):
             lines.append(_summary_line([row for row in of_dtype if row.version == version]))
-        against = {without_dtype(row): row for row in of_dtype if row.opponent_cold > 0}.values()
+        against = {without_dtype(row): row for row in of_dtype if row.baseline_cold > 0}.values()
         if against:
-            cold = geometric_mean(row.opponent_cold for row in against)
-            rate = sum(row.flops for row in against) / sum(row.opponent_cold for row in against)
-            name = next(iter(against)).opponent
+            cold = geometric_mean(row.baseline_cold for row in against)
+            rate = sum(row.flops for row in against) / sum(row.baseline_cold for row in against)
+            name = next(iter(against)).baseline
             lines.append(f"| *{name}, best plan* | {dtype} | {_us(cold)} | {rate / 1e12:.1f} | 1 | | | |")
-    lines += ["", "Time: geometric mean of the cold-cache medians. x opponent: geometric mean of opponent's time / version's "
+    lines += ["", "Time: geometric mean of the cold-cache medians. x baseline: geometric mean of baseline's time / version's "
               "time, both measured in the same run; above 1 the version is faster.", ""]
     return "\n".join(lines)
 
@@ -112,7 +112,7 @@ def _summary_line(rows):
     if not timed:
         return f"| {name} | {rows[0].dtype} | | | | | | {checks} |"
     rate = sum(row.flops for row in timed) / sum(row.cold for row in timed)
-    ratios = [row.opponent_cold / row.cold for row in timed if row.opponent_cold > 0]
+    ratios = [row.baseline_cold / row.cold for row in timed if row.baseline_cold > 0]
     ratio = f"{geometric_mean(ratios):.2f}" if ratios else "-"
     spread = f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "-"
     roofline = geometric_mean(row.roofline / row.cold for row in timed if row.roofline > 0)
@@ -137,11 +137,11 @@ _PLANS = {
 
 
 def _memory_summary(rows, shapes):
-    """As summary(), in bytes: arithmetic hides behind the memory's traffic, so its rate says nothing."""
+    """As summary(), in bytes: arithmetic hides behind the memory's streaming, so its rate says nothing."""
     lines = [
         _heading(rows, shapes),
         "",
-        "| version | dtype | time, us | GB/s | of a copy | moving alone | x best opponent | worst to best | x eager "
+        "| version | dtype | time, us | GB/s | of a copy | streaming kernel | x best baseline | worst to best | x eager "
         "| checks |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
@@ -153,12 +153,12 @@ def _memory_summary(rows, shapes):
             times = {without_dtype(row): (row, _of_kind(row, kind)) for row in of_dtype if _of_kind(row, kind) > 0}
             if times:
                 cold = geometric_mean(seconds for _, seconds in times.values())
-                rate, share, moved = _traffic(times.values())
+                rate, share, moved = _streaming(times.values())
                 count = "" if len(times) == len(shapes) else f"{len(times)} shapes"
                 lines.append(f"| *{kind}* | {dtype} | {_us(cold)} | {rate} | {share} | {moved} | | | | {count} |")
     lines += ["", "Time: geometric mean of the cold-cache medians. GB/s: every input and every output once, in the sum of the "
-              "times; of a copy: the same by what the run's own device copy moved; moving alone: share of the "
-              "times that a kernel takes which only moves those bytes. x: geometric mean of opponent's time / "
+              "times; of a copy: the same by what the run's own device copy moved; streaming kernel: share of the "
+              "times that a kernel takes which only moves those bytes. x: geometric mean of baseline's time / "
               "version's time in the same run, above 1 the version is faster; best is the fastest plan of all libraries, "
               "eager PyTorch's operators on channels_last images.", *_absent(rows), ""]
     return "\n".join(lines)
@@ -169,8 +169,8 @@ def _memory_line(rows):
     name = f"v{rows[0].version:02d} {rows[0].idea.replace('_', ' ')}"
     if not timed:
         return f"| {name} | {rows[0].dtype} | | | | | | | | {_checks(rows)} |"
-    rate, share, moved = _traffic([(row, row.cold) for row in timed])
-    best = [row.opponent_cold / row.cold for row in timed if row.opponent_cold > 0]
+    rate, share, moved = _streaming([(row, row.cold) for row in timed])
+    best = [row.baseline_cold / row.cold for row in timed if row.baseline_cold > 0]
     eager = [row.heuristic_cold / row.cold for row in timed if row.heuristic_cold > 0]
     spread = f"{min(best):.2f} to {max(best):.2f}" if best else "-"
     return (f"| {name} | {rows[0].dtype} | {_us(geometric_mean(row.cold for row in timed))} | {rate} | {share} | {moved} "
@@ -181,12 +181,12 @@ def _x(ratios):
     return f"{geometric_mean(ratios):.2f}" if ratios else "-"
 
 
-def _traffic(timed):
+def _streaming(timed):
     """GB/s, the share of a copy and that of moving the bytes alone, as cells, of [(row, seconds)]."""
     timed = list(timed)
     rate = sum(row.min_bytes for row, _ in timed) / sum(seconds for _, seconds in timed)
     copies = [row.copy_rate for row, _ in timed if row.copy_rate > 0]
-    moves = [(row.traffic, seconds) for row, seconds in timed if row.traffic > 0]
+    moves = [(row.streaming, seconds) for row, seconds in timed if row.streaming > 0]
     moved = f"{100 * sum(move for move, _ in moves) / sum(seconds for _, seconds in moves):.0f} %" if moves else "-"
     return f"{rate / 1e9:.0f}", f"{100 * rate / geometric_mean(copies):.0f} %" if copies else "-", moved
 
@@ -198,13 +198,13 @@ def _of_kind(row, kind):
 
 def _absent(rows):
     """Why libraries are missing, a line each."""
-    return [f"\nMissing: {reason}." for reason in sorted({row.opponent_reason for row in rows if row.opponent_reason})]
+    return [f"\nMissing: {reason}." for reason in sorted({row.baseline_reason for row in rows if row.baseline_reason})]
 
 
 def shape_table(rows, shapes, _):
-    """For each dtype: a line a shape, microseconds of every version, the opponent's, and the best ratio."""
+    """For each dtype: a line a shape, microseconds of every version, the baseline's, and the best ratio."""
     memory_bound = all(row.memory_bound for row in rows)
-    heads, cells_of = (_MEMORY_HEADS, _memory_cells) if memory_bound else (["opponent"], _opponent_cell)
+    heads, cells_of = (_MEMORY_HEADS, _memory_cells) if memory_bound else (["baseline"], _baseline_cell)
     lines = []
     for dtype in _dtypes(rows):
         of_dtype = [row for row in rows if row.dtype == dtype]
@@ -217,7 +217,7 @@ def shape_table(rows, shapes, _):
             if not here:
                 continue
             timed = [row for row in here.values() if row.status == "PASS" and row.cold > 0]
-            ratios = [row.opponent_cold / row.cold for row in timed if row.opponent_cold > 0]
+            ratios = [row.baseline_cold / row.cold for row in timed if row.baseline_cold > 0]
             cells = [*(_cell(here.get(version)) for version in versions), *cells_of(here.values(), timed),
                      f"{max(ratios):.2f}" if ratios else "-"]
             lines.append(f"| {label} | `{problem}` | " + " | ".join(cells) + " |")
@@ -226,18 +226,18 @@ def shape_table(rows, shapes, _):
     return "\n".join(lines).rstrip("\n") + "\n\n"
 
 
-def _opponent_cell(here, _):
-    return [next((_us(row.opponent_cold) for row in here if row.opponent_cold > 0), "-")]
+def _baseline_cell(here, _):
+    return [next((_us(row.baseline_cold) for row in here if row.baseline_cold > 0), "-")]
 
 
-_MEMORY_HEADS = ["best GB/s", "of a copy", "moving alone", *_PLANS]
+_MEMORY_HEADS = ["best GB/s", "of a copy", "streaming kernel", *_PLANS]
 
 
 def _memory_cells(here, timed):
-    """The rate of the fastest version, and the opponents apart."""
+    """The rate of the fastest version, and the baselines apart."""
     fastest = min(timed, key=lambda row: row.cold, default=None)
-    traffic = _traffic([(fastest, fastest.cold)]) if fastest else ("-", "-", "-")
-    return [*traffic, *(next((_us(_of_kind(row, kind)) for row in here if _of_kind(row, kind) > 0), "-")
+    streaming = _streaming([(fastest, fastest.cold)]) if fastest else ("-", "-", "-")
+    return [*streaming, *(next((_us(_of_kind(row, kind)) for row in here if _of_kind(row, kind) > 0), "-")
                         for kind in _PLANS)]
 
 
@@ -249,23 +249,23 @@ def _cell(row):
 
 def picture_link(rows, _, path):
     if not series(rows):
-        return "*No opponent was measured, so there is no picture.*\n\n"
-    return f"![{rows[0].path} on {rows[0].device_name}: time of each version against the opponent]({path})\n\n"
+        return "*No baseline was measured, so there is no picture.*\n\n"
+    return f"![{rows[0].path} on {rows[0].device_name}: time of each version against the baseline]({path})\n\n"
 
 
 _KINDS = {"summary": summary, "shapes": shape_table, "picture": picture_link}
 
 
 def series(rows):
-    """{dtype: [(version, idea, time / opponent's time)]} of the versions that were timed beside an opponent."""
+    """{dtype: [(version, idea, time / baseline's time)]} of the versions that were timed beside a baseline."""
     out = {}
     for dtype in _dtypes(rows):
         points = []
         for version in sorted({row.version for row in rows if row.dtype == dtype}):
             timed = [row for row in rows if row.dtype == dtype and row.version == version and row.status == "PASS"
-                     and row.cold > 0 and row.opponent_cold > 0]
+                     and row.cold > 0 and row.baseline_cold > 0]
             if timed:
-                points.append((version, timed[0].idea, geometric_mean(row.cold / row.opponent_cold for row in timed)))
+                points.append((version, timed[0].idea, geometric_mean(row.cold / row.baseline_cold for row in timed)))
         if points:
             out[dtype] = points
     return out
@@ -297,7 +297,7 @@ def check(root, texts, pictures):
 
 
 def draw(title, data):
-    """The picture as SVG text: a point a version, height the time in units of the opponent's, on a log axis."""
+    """The picture as SVG text: a point a version, height the time in units of the baseline's, on a log axis."""
     import io
 
     import matplotlib
@@ -316,10 +316,10 @@ def draw(title, data):
         version, _, ratio = points[-1]
         axes.annotate(f"{ratio:.2f}", (ticks[version], ratio), textcoords="offset points", xytext=(6, 4), fontsize=8)
     axes.axhline(1, color="black", linewidth=1, linestyle="--")
-    axes.annotate("opponent's best plan", (0, 1), textcoords="offset points", xytext=(0, -11), fontsize=8)
+    axes.annotate("baseline's best plan", (0, 1), textcoords="offset points", xytext=(0, -11), fontsize=8)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_ylabel("time / opponent's time (lower is faster)")
+    axes.set_ylabel("time / baseline's time (lower is faster)")
     axes.set_xticks(list(ticks.values()),
                     [f"v{version:02d}\n" + ideas[version].replace("_", "\n") for version in ticks], fontsize=8)
     axes.set_title(title, fontsize=10)

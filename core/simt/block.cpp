@@ -8,7 +8,7 @@
 
 namespace ladder::simt {
 
-Block::Block(BlockCluster& cluster) : cluster_(cluster), warps_(new Warp[kMostWarps]) {}
+Block::Block(BlockCluster& cluster) : cluster_(cluster), warps_(new Warp[kMaxWarps]) {}
 Block::~Block() = default;
 
 // --- Beginning and end
@@ -37,7 +37,7 @@ void Block::begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::cont
     stacks_dirty_ = false;
   }
   stacks_.reserve(num_threads);
-  if (!fibers_) fibers_.reset(new Fiber[kMostThreads]);
+  if (!fibers_) fibers_.reset(new Fiber[kMaxThreads]);
   num_threads_ = num_threads;
   num_warps_ = (num_threads + kWarpSize - 1) / kWarpSize;
 
@@ -277,14 +277,14 @@ void Block::let_copies_land() {
 
 void Block::begin_copy(const detail::Copy& copy, Where where) {
   Fiber& self = running();
-  if (self.end_copy - self.first_copy == Fiber::kMostCopies) {
-    fault(fmt::format("cp.async: {} copies in flight and none was ever waited for", Fiber::kMostCopies), where);
+  if (self.end_copy - self.first_copy == Fiber::kMaxCopies) {
+    fault(fmt::format("cp.async: {} copies in flight and none was ever waited for", Fiber::kMaxCopies), where);
   }
   if (!self.copies) {
     const sanitizer::Unseen unseen;  // the ring outlives the thread that made it: the next block's reads it
-    self.copies.reset(new Fiber::InFlight[Fiber::kMostCopies]);
+    self.copies.reset(new Fiber::InFlight[Fiber::kMaxCopies]);
   }
-  self.copies[self.end_copy++ % Fiber::kMostCopies] = {copy, self.num_groups};
+  self.copies[self.end_copy++ % Fiber::kMaxCopies] = {copy, self.num_groups};
 }
 
 void Block::commit_copies() { ++running().num_groups; }
@@ -292,7 +292,7 @@ void Block::commit_copies() { ++running().num_groups; }
 const detail::Copy* Block::land_copy(int pending) {
   Fiber& self = running();
   if (self.first_copy == self.end_copy) return nullptr;
-  const Fiber::InFlight& oldest = self.copies[self.first_copy % Fiber::kMostCopies];
+  const Fiber::InFlight& oldest = self.copies[self.first_copy % Fiber::kMaxCopies];
   if (oldest.group + pending >= self.num_groups) return nullptr;
   ++self.first_copy;
   return &oldest.copy;
@@ -350,8 +350,8 @@ std::string Block::waiting() const {
     const Fiber* first;
     int count;
   };
-  constexpr int kMostGroups = 6;
-  Group groups[kMostGroups];
+  constexpr int kMaxGroups = 6;
+  Group groups[kMaxGroups];
   int num_groups = 0;
   auto same = [](const Fiber& a, const Fiber& b) {
     if (a.collective != b.collective || a.event != b.event) return false;
@@ -364,7 +364,7 @@ std::string Block::waiting() const {
     int g = 0;
     while (g < num_groups && !same(*groups[g].first, fiber)) ++g;
     if (g == num_groups) {
-      if (g == kMostGroups) continue;
+      if (g == kMaxGroups) continue;
       groups[num_groups++] = {&fiber, 0};
     }
     ++groups[g].count;

@@ -71,8 +71,8 @@ class Block {
   void acquire(const ClusterClock& clock) { clock_.merge(clock); }
 
  private:
-  static constexpr int kMostThreads = 1024;
-  static constexpr int kMostWarps = kMostThreads / kWarpSize;
+  static constexpr int kMaxThreads = 1024;
+  static constexpr int kMaxWarps = kMaxThreads / kWarpSize;
   struct Barrier {
     int arrived = 0;
     unsigned generation = 0;
@@ -102,7 +102,7 @@ class Block {
   int rank_ = 0;
   uint3 block_idx_{};
   ClusterClock clock_;
-  Access accesses_[kMostClusterBlocks];
+  Access accesses_[kMaxClusterBlocks];
   int num_threads_ = 0;
   int num_warps_ = 0;
   int num_ended_ = 0;

@@ -75,7 +75,7 @@ bool BlockCluster::let_copies_land(Block& block) {
 
 // Of a cluster of several; null if none can run.
 Block* BlockCluster::pick_block() {
-  int ready[kMostClusterBlocks];
+  int ready[kMaxClusterBlocks];
   int num_ready = 0;
   for (int r = 0; r < size_; ++r) {
     if (blocks_[r]->can_run()) ready[num_ready++] = r;
@@ -160,7 +160,7 @@ void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx) {
   barrier_ = {};
   scheduler_.tsan = sanitizer::current_fiber();
   const dim3 block = kernel.launch.block;
-  turn_ = size_ * block.x * block.y * block.z > sanitizer::kMostInTurn ? 0 : turn_ ^ 1;
+  turn_ = size_ * block.x * block.y * block.z > sanitizer::kMaxInTurn ? 0 : turn_ ^ 1;
   while (static_cast<int>(blocks_.size()) < size_) blocks_.push_back(std::make_unique<Block>(*this));
   for (int r = 0; r < size_; ++r) {
     const unsigned rank = static_cast<unsigned>(r);

@@ -12,13 +12,13 @@
 
 namespace ladder::simt {
 
-inline constexpr int kMostClusterBlocks = 16;
+inline constexpr int kMaxClusterBlocks = 16;
 
 struct ClusterClock {
-  std::uint32_t of[kMostClusterBlocks] = {};
+  std::uint32_t of[kMaxClusterBlocks] = {};
 
   void merge(const ClusterClock& other) {
-    for (int i = 0; i < kMostClusterBlocks; ++i) of[i] = std::max(of[i], other.of[i]);
+    for (int i = 0; i < kMaxClusterBlocks; ++i) of[i] = std::max(of[i], other.of[i]);
   }
 };
 

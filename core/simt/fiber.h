@@ -24,7 +24,7 @@ struct Side {
 };
 
 struct Fiber : detail::Thread, Side {
-  static constexpr unsigned kMostCopies = 1024;  // in flight: more than any kernel's stages hold
+  static constexpr unsigned kMaxCopies = 1024;  // in flight: more than any kernel's stages hold
 
   struct InFlight {
     detail::Copy copy;

@@ -71,7 +71,7 @@ class CopyEngine {
 
   void load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
             Where where);
-  // By a thread of any block of the cluster, of at most kMostStored bytes that check_cluster_access() found to be good.
+  // By a thread of any block of the cluster, of at most kMaxStored bytes that check_cluster_access() found to be good.
   void store(void* shared, const void* value, int bytes, std::uint64_t* barrier, Where where);
 
   bool busy() const { return !in_flight_.empty(); }
@@ -83,7 +83,7 @@ class CopyEngine {
   void check_end() const;
 
  private:
-  static constexpr int kMostStored = 16;
+  static constexpr int kMaxStored = 16;
 
   struct Copy {
     const char* what;  // the instruction
@@ -91,8 +91,8 @@ class CopyEngine {
     unsigned char* destination;
     std::uint32_t bytes;
     std::uint64_t* barrier;
-    std::int64_t coordinates[TensorMap::kMostDims];
-    unsigned char stored[kMostStored];  // instead of a map
+    std::int64_t coordinates[TensorMap::kMaxDims];
+    unsigned char stored[kMaxStored];  // instead of a map
     std::uint64_t deadline;             // the turn by which it lands
     Where where;
     const Block* by;
@@ -136,7 +136,7 @@ class TensorCores {
   struct WarpQueue;
   struct Warpgroup;
 
-  static constexpr int kMostWarpgroups = 8;
+  static constexpr int kMaxWarpgroups = 8;
 
   Warpgroup& own_group(Where where);
   WarpQueue& own_queue(Where where);

@@ -12,8 +12,8 @@ namespace ladder::simt {
 
 namespace {
 
-constexpr unsigned kMostArrivals = (1u << 20) - 1;
-constexpr int kMostBytes = (1 << 20) - 1;
+constexpr unsigned kMaxArrivals = (1u << 20) - 1;
+constexpr int kMaxBytes = (1 << 20) - 1;
 constexpr unsigned kTag = 0b10;  // neither poison nor zeros
 
 }  // namespace
@@ -57,8 +57,8 @@ void Mbarriers::init(std::uint64_t* barrier, unsigned arrivals, Where where) {
   if (!block_.shared().contains(barrier, sizeof(*barrier))) {
     block_.fault("mbarrier: not in the block's shared memory", where);
   }
-  if (arrivals == 0 || arrivals > kMostArrivals) {
-    block_.fault(fmt::format("mbarrier: {} arrivals a phase; 1 to {} are allowed", arrivals, kMostArrivals), where);
+  if (arrivals == 0 || arrivals > kMaxArrivals) {
+    block_.fault(fmt::format("mbarrier: {} arrivals a phase; 1 to {} are allowed", arrivals, kMaxArrivals), where);
   }
   if (find(barrier) != nullptr) block_.fault("mbarrier: initialised twice", where);
   const sanitizer::Unseen unseen;
@@ -85,8 +85,8 @@ void Mbarriers::arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where)
                              static_cast<unsigned>(state.expected), static_cast<int>(state.bytes)),
                  where);
   }
-  if (bytes > kMostBytes || state.bytes + static_cast<int>(bytes) > kMostBytes) {
-    block_.fault(fmt::format("mbarrier: more than {} bytes announced in a phase", kMostBytes), where);
+  if (bytes > kMaxBytes || state.bytes + static_cast<int>(bytes) > kMaxBytes) {
+    block_.fault(fmt::format("mbarrier: more than {} bytes announced in a phase", kMaxBytes), where);
   }
   sanitizer::release(phase_sync(barrier, state.parity));
   --state.outstanding;
@@ -139,7 +139,7 @@ void Mbarriers::begin_copy(std::uint64_t* barrier, const char* what, Where where
 std::string Mbarriers::complete_copy(std::uint64_t* barrier, std::uint32_t bytes) {
   auto state = std::bit_cast<State>(*barrier);
   if (state.tag != kTag) return "mbarrier: its bytes were overwritten while a copy was in flight";
-  if (state.bytes - static_cast<int>(bytes) < -kMostBytes) return "mbarrier: too many bytes landed unannounced";
+  if (state.bytes - static_cast<int>(bytes) < -kMaxBytes) return "mbarrier: too many bytes landed unannounced";
   state.bytes -= static_cast<int>(bytes);
   if (state.never_completes()) {
     return fmt::format("mbarrier: {} bytes more have landed than were announced", -static_cast<int>(state.bytes));

@@ -8,7 +8,7 @@ namespace ladder::simt::detail {
 
 namespace {
 
-constexpr int kMostColumns = 256;
+constexpr int kMaxColumns = 256;
 
 template <WgmmaFormat kFormat>
 inline constexpr int kDepth = kFormat == WgmmaFormat::tf32 ? 8 : 16;
@@ -35,7 +35,7 @@ void convert(const WgmmaRow& row, float (&values)[kDepth<kFormat>]) {
 template <WgmmaFormat kFormat>
 void multiply(int n, const WgmmaRow* a, const WgmmaRow* b, bool accumulate, float* const (&d)[4]) {
   constexpr int kK = kDepth<kFormat>;
-  float columns[kK][kMostColumns];
+  float columns[kK][kMaxColumns];
   for (int j = 0; j < n; ++j) {
     float values[kK];
     convert<kFormat>(b[j], values);

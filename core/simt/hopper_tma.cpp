@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kPoison = 0xff;
 constexpr unsigned kRunBytes = 16;       // what the swizzle moves as one
-constexpr unsigned kMostRowBytes = 128;  // of a box, with this swizzle
+constexpr unsigned kMaxRowBytes = 128;  // of a box, with this swizzle
 
 void poison(unsigned char* place, std::size_t bytes) {
   std::memset(place, kPoison, bytes);
@@ -28,16 +28,16 @@ void poison(unsigned char* place, std::size_t bytes) {
 TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer_list<std::uint64_t> dims,
                           std::initializer_list<std::uint32_t> box) {
   auto refuse = [](const std::string& what) { throw Failure("tensor map refused: " + what); };
-  constexpr std::uint64_t kMostExtent = std::uint64_t{1} << 32;
-  constexpr std::uint64_t kMostStride = std::uint64_t{1} << 40;
-  constexpr std::uint32_t kMostBox = 256;
+  constexpr std::uint64_t kMaxExtent = std::uint64_t{1} << 32;
+  constexpr std::uint64_t kMaxStride = std::uint64_t{1} << 40;
+  constexpr std::uint32_t kMaxBox = 256;
 
   TensorMap map;
   map.base = static_cast<const unsigned char*>(base);
   map.element_bytes = static_cast<unsigned>(size_of(dtype));
   map.rank = static_cast<unsigned>(dims.size());
-  if (map.rank == 0 || map.rank > TensorMap::kMostDims) {
-    refuse(fmt::format("{} dimensions; 1 to {} are allowed", map.rank, TensorMap::kMostDims));
+  if (map.rank == 0 || map.rank > TensorMap::kMaxDims) {
+    refuse(fmt::format("{} dimensions; 1 to {} are allowed", map.rank, TensorMap::kMaxDims));
   }
   if (box.size() != dims.size()) refuse(fmt::format("a box of {} dimensions for a tensor of {}", box.size(), map.rank));
   if (reinterpret_cast<std::uintptr_t>(base) % 16 != 0 || base == nullptr) {
@@ -47,23 +47,23 @@ TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer_list<s
   for (unsigned i = 0; i < map.rank; ++i) {
     map.dims[i] = dims.begin()[i];
     map.box[i] = box.begin()[i];
-    if (map.dims[i] == 0 || map.dims[i] > kMostExtent) {
+    if (map.dims[i] == 0 || map.dims[i] > kMaxExtent) {
       refuse(fmt::format("dimension {} has {} elements; 1 to 2^32 are allowed", i, map.dims[i]));
     }
-    if (map.box[i] == 0 || map.box[i] > kMostBox) {
-      refuse(fmt::format("dimension {} of the box has {} elements; 1 to {} are allowed", i, map.box[i], kMostBox));
+    if (map.box[i] == 0 || map.box[i] > kMaxBox) {
+      refuse(fmt::format("dimension {} of the box has {} elements; 1 to {} are allowed", i, map.box[i], kMaxBox));
     }
-    if (i > 0 && (stride % 16 != 0 || stride >= kMostStride)) {
+    if (i > 0 && (stride % 16 != 0 || stride >= kMaxStride)) {
       refuse(fmt::format("dimension {} has a stride of {} bytes; multiples of 16 below 2^40 are allowed", i, stride));
     }
     stride *= map.dims[i];
   }
   const unsigned row_bytes = map.box[0] * map.element_bytes;
-  if (row_bytes % kRunBytes != 0 || row_bytes > kMostRowBytes) {
+  if (row_bytes % kRunBytes != 0 || row_bytes > kMaxRowBytes) {
     refuse(
         fmt::format("the box's innermost dimension has {} bytes; multiples of 16 up to {} are allowed with the "
                     "128-byte swizzle",
-                    row_bytes, kMostRowBytes));
+                    row_bytes, kMaxRowBytes));
   }
   return map;
 }
@@ -87,8 +87,8 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
   }
   detail::check_aligned(shared, 128, "tma_load: destination is not aligned to 128 bytes", where);
   const std::uint32_t bytes = map.box_bytes();
-  const std::uint32_t lines = (bytes + kMostRowBytes - 1) / kMostRowBytes;  // the swizzle stays within each
-  if (!block_.in_dynamic(shared, lines * kMostRowBytes)) {
+  const std::uint32_t lines = (bytes + kMaxRowBytes - 1) / kMaxRowBytes;  // the swizzle stays within each
+  if (!block_.in_dynamic(shared, lines * kMaxRowBytes)) {
     block_.fault(
         fmt::format("tma_load: the {} bytes of the box are not within the block's dynamic shared memory", bytes),
         where);
@@ -184,9 +184,9 @@ void CopyEngine::land_box(const Copy& copy) {
 
   unsigned char* const base = block_.shared().dynamic();
   const auto start = static_cast<std::uint32_t>(copy.destination - base);
-  std::uint32_t at[TensorMap::kMostDims] = {};  // the row's place in the box
+  std::uint32_t at[TensorMap::kMaxDims] = {};  // the row's place in the box
   for (std::uint32_t r = 0; r < num_rows; ++r) {
-    unsigned char row[kMostRowBytes] = {};
+    unsigned char row[kMaxRowBytes] = {};
     bool inside = bytes > 0;
     std::uint64_t offset = 0;  // in elements
     std::uint64_t stride = map.dims[0];

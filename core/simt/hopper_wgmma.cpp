@@ -107,13 +107,13 @@ struct TensorCores::Warpgroup {
   char sync = 0;  // what ThreadSanitizer orders operand reads and waits by
 };
 
-TensorCores::TensorCores(Block& block) : block_(block), groups_(new Warpgroup[kMostWarpgroups]) {}
+TensorCores::TensorCores(Block& block) : block_(block), groups_(new Warpgroup[kMaxWarpgroups]) {}
 TensorCores::~TensorCores() = default;
 
 void TensorCores::begin_block(int num_threads) {
   const sanitizer::Unseen unseen;
   num_threads_ = num_threads;
-  for (int g = 0; g < kMostWarpgroups; ++g) {
+  for (int g = 0; g < kMaxWarpgroups; ++g) {
     Warpgroup& group = groups_[g];
     group.queue.clear();
     group.first = group.executed = 0;
@@ -378,7 +378,7 @@ void TensorCores::write_back(Warpgroup& group, WarpQueue& queue, Where where) {
 }
 
 void TensorCores::check_end() const {
-  for (int g = 0; g < kMostWarpgroups; ++g) {
+  for (int g = 0; g < kMaxWarpgroups; ++g) {
     for (const Multiplication& multiplication : groups_[g].queue) {
       if (multiplication.num_warps < kWarps) {
         block_.fault(fmt::format("wgmma: only {} of warpgroup {}'s four warps took part", multiplication.num_warps, g),

@@ -44,7 +44,7 @@ void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment)
   void* variable = block.shared_variable(key, bytes, alignment);
   if (variable == nullptr) {
     block.fault(fmt::format("no room for {} bytes of static shared memory: {} static bytes are allowed, {} in all",
-                            bytes, SharedMemory::kMostStaticBytes, SharedMemory::kMostBytes),
+                            bytes, SharedMemory::kMaxStaticBytes, SharedMemory::kMaxBytes),
                 {});
   }
   return variable;
@@ -108,8 +108,8 @@ void check(const Launch& launch) {
     fail(fmt::format("a grid of ({},{},{}) blocks; at most (2147483647,65535,65535) are allowed, none is 0", grid.x,
                      grid.y, grid.z));
   }
-  if (smem > SharedMemory::kMostBytes) {
-    fail(fmt::format("{} bytes of dynamic shared memory; at most {} are allowed", smem, SharedMemory::kMostBytes));
+  if (smem > SharedMemory::kMaxBytes) {
+    fail(fmt::format("{} bytes of dynamic shared memory; at most {} are allowed", smem, SharedMemory::kMaxBytes));
   }
   if (const std::string refusal = cluster_refusal(grid, cluster); !refusal.empty()) throw Fault(refusal);
 }
@@ -138,7 +138,7 @@ class ClusterOrder {
 // How many OS threads can run clusters of this launch at once.
 std::uint64_t most_workers(const Launch& launch) {
   auto count = [](dim3 d) { return std::uint64_t{d.x} * d.y * d.z; };
-  return std::max<std::uint64_t>(1, sanitizer::kMostFibers / (count(launch.cluster) * count(launch.block)));
+  return std::max<std::uint64_t>(1, sanitizer::kMaxFibers / (count(launch.cluster) * count(launch.block)));
 }
 
 }  // namespace

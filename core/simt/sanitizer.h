@@ -50,9 +50,9 @@ inline void end_switch(void*, const void**, std::size_t*) {}
 
 #if defined(LADDER_TSAN)
 // At once, in all: the library dies of more than 8128 threads, and every CUDA thread is two of them, see Block::begin().
-inline constexpr unsigned kMostFibers = 1024;
+inline constexpr unsigned kMaxFibers = 1024;
 // A larger cluster has one only, so that it may be had at all: races between such clusters do not show.
-inline constexpr unsigned kMostInTurn = 2048;
+inline constexpr unsigned kMaxInTurn = 2048;
 inline void* create_fiber() { return __tsan_create_fiber(0); }
 inline void destroy_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
 inline void* current_fiber() { return __tsan_get_current_fiber(); }
@@ -80,9 +80,9 @@ struct Unseen {
 // most 512 KiB.
 inline void forget(void* pages, std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
-  constexpr std::size_t kMostPages = 128;
-  unsigned char touched[kMostPages];
-  const std::size_t num_pages = bytes / kPage < kMostPages ? bytes / kPage : kMostPages;
+  constexpr std::size_t kMaxPages = 128;
+  unsigned char touched[kMaxPages];
+  const std::size_t num_pages = bytes / kPage < kMaxPages ? bytes / kPage : kMaxPages;
   mincore(pages, num_pages * kPage, touched);
   std::size_t first = 0;
   std::size_t end = num_pages;
@@ -94,8 +94,8 @@ inline void forget(void* pages, std::size_t bytes) {
 }
 #else
 // Every fiber's stack takes two of the mappings of which Linux allows a process 65530.
-inline constexpr unsigned kMostFibers = 16 * 1024;
-inline constexpr unsigned kMostInTurn = kMostFibers;
+inline constexpr unsigned kMaxFibers = 16 * 1024;
+inline constexpr unsigned kMaxInTurn = kMaxFibers;
 inline void* create_fiber() { return nullptr; }
 inline void destroy_fiber(void*) {}
 inline void* current_fiber() { return nullptr; }

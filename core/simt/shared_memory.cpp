@@ -67,8 +67,8 @@ void* SharedMemory::find(const void* key) const {
 
 void SharedMemory::add(const void* key, std::size_t bytes, std::size_t alignment) {
   static_bytes_ += bytes;
-  if (num_variables_ == kMostVariables || static_bytes_ > kMostStaticBytes ||
-      static_bytes_ + dynamic_bytes_ > kMostBytes) {
+  if (num_variables_ == kMaxVariables || static_bytes_ > kMaxStaticBytes ||
+      static_bytes_ + dynamic_bytes_ > kMaxBytes) {
     return;
   }
   const std::size_t begin = align_up(static_end_ + kVariableRedzone, 2 * alignment) + alignment;

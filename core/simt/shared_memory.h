@@ -9,8 +9,8 @@ namespace ladder::simt {
 
 class SharedMemory {
  public:
-  static constexpr std::size_t kMostBytes = 227 * 1024;       // a block's, on compute capability 9.0
-  static constexpr std::size_t kMostStaticBytes = 48 * 1024;  // nvcc refuses more
+  static constexpr std::size_t kMaxBytes = 227 * 1024;       // a block's, on compute capability 9.0
+  static constexpr std::size_t kMaxStaticBytes = 48 * 1024;  // nvcc refuses more
 
   SharedMemory();
   ~SharedMemory();
@@ -39,7 +39,7 @@ class SharedMemory {
     std::size_t begin;
     std::size_t end;
   };
-  static constexpr int kMostVariables = 64;
+  static constexpr int kMaxVariables = 64;
 
   std::string damage(std::size_t begin, std::size_t end, const char* place) const;
 
@@ -47,7 +47,7 @@ class SharedMemory {
   std::size_t dynamic_bytes_ = 0;
   std::size_t static_bytes_ = 0;  // sum of the variables' sizes
   std::size_t static_end_;        // of the last variable
-  Variable variables_[kMostVariables];
+  Variable variables_[kMaxVariables];
   int num_variables_ = 0;
 };
 

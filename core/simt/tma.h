@@ -13,13 +13,13 @@ namespace ladder::simt {
 
 // What a CUtensorMap says: a dense tensor, innermost dimension first, and the box that one copy fetches.
 struct TensorMap {
-  static constexpr unsigned kMostDims = 5;
+  static constexpr unsigned kMaxDims = 5;
 
   const unsigned char* base = nullptr;
   unsigned element_bytes = 0;
   unsigned rank = 0;
-  std::uint64_t dims[kMostDims] = {};
-  std::uint32_t box[kMostDims] = {};
+  std::uint64_t dims[kMaxDims] = {};
+  std::uint32_t box[kMaxDims] = {};
 
   std::uint32_t box_bytes() const {
     std::uint32_t bytes = element_bytes;

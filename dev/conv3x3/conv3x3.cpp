@@ -14,20 +14,20 @@ std::string Problem::str() const {
 
 Problem Problem::parse(std::string_view text) {
   ProblemLine line(text, "n32 h64 w64 c64 k64 [bias] [fp32|tf32|bf16|fp16]");
-  constexpr int kMost = 1 << 20;
+  constexpr int kMax = 1 << 20;
   Problem p;
-  p.n = static_cast<int>(line.size("n", 1, kMost));
-  p.h = static_cast<int>(line.size("h", 1, kMost));
-  p.w = static_cast<int>(line.size("w", 1, kMost));
-  p.c = static_cast<int>(line.size("c", 1, kMost));
-  p.k = static_cast<int>(line.size("k", 1, kMost));
+  p.n = static_cast<int>(line.size("n", 1, kMax));
+  p.h = static_cast<int>(line.size("h", 1, kMax));
+  p.w = static_cast<int>(line.size("w", 1, kMax));
+  p.c = static_cast<int>(line.size("c", 1, kMax));
+  p.k = static_cast<int>(line.size("k", 1, kMax));
   p.bias = line.flag("bias");
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   // Kernels index elements with 32-bit signed integers.
-  constexpr double kMostElements = 2147483647.0;
+  constexpr double kMaxElements = 2147483647.0;
   const double pixels = double(p.n) * p.h * p.w;
-  if (pixels * p.c > kMostElements || pixels * p.k > kMostElements || 9.0 * p.c * p.k > kMostElements) {
+  if (pixels * p.c > kMaxElements || pixels * p.k > kMaxElements || 9.0 * p.c * p.k > kMaxElements) {
     line.fail("a tensor of more than 2^31 - 1 elements");
   }
   return p;

@@ -40,11 +40,11 @@ struct SplitPlan {
 // every split's row of `row` partial sums written and read once more.
 inline SplitPlan plan_split(int row, int units, int tiles, const BlockCost& cost) {
   constexpr double kBytesPerNs = 3000;  // of partial sums through L2
-  constexpr int kMostWaves = 3;
+  constexpr int kMaxWaves = 3;
   const int slots = backend::device().num_sms * cost.blocks_per_sm;
   const double row_ns = 8.0 * row / kBytesPerNs;
   SplitPlan best{};
-  for (int splits = 1; splits <= units && (splits == 1 || (splits - 1) * tiles < kMostWaves * slots); ++splits) {
+  for (int splits = 1; splits <= units && (splits == 1 || (splits - 1) * tiles < kMaxWaves * slots); ++splits) {
     const int each = ceil_div(units, splits);
     if (ceil_div(units, each) != splits) continue;  // a split would be empty
     const double ns = ceil_div(splits * tiles, slots) * (cost.start_ns + each * cost.unit_ns) + splits * row_ns;

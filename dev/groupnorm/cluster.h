@@ -10,15 +10,15 @@
 namespace ladder::groupnorm {
 
 // Any card with clusters has room for so many.
-inline constexpr int kMostClusterBlocks = static_cast<int>(kMostPortableClusterBlocks);
+inline constexpr int kMaxClusterBlocks = static_cast<int>(kMaxPortableClusterBlocks);
 
 // What the data centre's cards have room for (CUDA programming guide, thread block clusters).
-inline constexpr int kMostBigClusterBlocks = 2 * kMostClusterBlocks;
+inline constexpr int kMaxBigClusterBlocks = 2 * kMaxClusterBlocks;
 
 // What the card at hand has room for.
 inline int most_cluster_blocks() {
   const int arch = backend::device().arch;
-  return arch >= 90 && arch < 120 ? kMostBigClusterBlocks : kMostClusterBlocks;
+  return arch >= 90 && arch < 120 ? kMaxBigClusterBlocks : kMaxClusterBlocks;
 }
 
 // Shared memory that a block may have.

@@ -11,7 +11,7 @@
 
 namespace ladder::groupnorm::dz_kept {
 
-inline constexpr int kMostThreads = 256;
+inline constexpr int kMaxThreads = 256;
 inline constexpr int kThreadsPerSm = 768;  // that have 80 registers each
 inline constexpr int kQuad = 4;            // channels of a thread
 inline constexpr int kStepsAtOnce = 2;     // pixels that a thread has in hand
@@ -117,7 +117,7 @@ struct Sums {
 struct ChannelSums : Sums {
   using Row = float2;  // of a channel of an image: terms of dbeta and dgamma
   static constexpr bool kFolds = false;
-  static int most_cluster() { return kMostClusterBlocks; }
+  static int most_cluster() { return kMaxClusterBlocks; }
 
   float* mean;       // [chunk]
   float* rstd;       // [chunk]
@@ -527,7 +527,7 @@ Plan plan_of(const Problem& p, const Cost& cost) {
                 .log_cluster = log_cluster,
                 .each = each,
                 .quads = chunk / kQuad};
-      for (int warps = kMostThreads / 32; warps * 32 >= std::max(32, plan.quads); --warps) {
+      for (int warps = kMaxThreads / 32; warps * 32 >= std::max(32, plan.quads); --warps) {
         plan_threads(warps, plan);
         for (int folds = 0; folds <= (S::kFolds && plan.senders > 1 && !shares_out(plan.quads) ? 1 : 0); ++folds) {
           plan.parts = ceil_div(plan.senders, 1 + folds);
@@ -552,9 +552,9 @@ LaunchConfig config_of(const Problem& p, const Plan& plan) {
 
 template <class S>
 const char* supports(const Problem& p) {
-  constexpr int kMostImages = 65535;  // rows of a grid
+  constexpr int kMaxImages = 65535;  // rows of a grid
   if (!whole_vectors(p)) return "a pixel's channels are no whole vectors of 16 bytes";
-  if (p.n > kMostImages) return "more images than a grid has rows";
+  if (p.n > kMaxImages) return "more images than a grid has rows";
   const char* reason = nullptr;
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);

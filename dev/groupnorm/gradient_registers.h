@@ -12,7 +12,7 @@ namespace ladder::groupnorm {
 // Vectors a thread has at most: of x and dz in fp32 they take 48 (16-bit) or 64 (fp32) registers of the 128 that leave room
 // for 512 threads on an SM.
 template <class T>
-inline constexpr int kMostSteps = sizeof(T) == 4 ? 8 : 4;
+inline constexpr int kMaxSteps = sizeof(T) == 4 ? 8 : 4;
 
 template <class T, class Act, int kSteps>
 __device__ __forceinline__ void backward_in_registers(const Problem& p, const Backward::Tensors& t, const Slab& slab,
@@ -85,13 +85,13 @@ struct RegisterPlan {
 template <class T>
 RegisterPlan plan_registers(const Problem& p) {
   const auto ns = [&](const Slab& slab, int threads) {
-    if (slab.chunk == 0 || slab.steps() > kMostSteps<T>) return std::numeric_limits<double>::infinity();
+    if (slab.chunk == 0 || slab.steps() > kMaxSteps<T>) return std::numeric_limits<double>::infinity();
     return slab_ns(p, slab, SlabSums<T>::bytes(slab), 512 / threads);
   };
   RegisterPlan plan;
   for (const int threads : {256, 512}) {
     const Slab slab =
-        best_slab<T>(p, kMostClusterBlocks, threads, [&](const Slab& candidate) { return ns(candidate, threads); });
+        best_slab<T>(p, kMaxClusterBlocks, threads, [&](const Slab& candidate) { return ns(candidate, threads); });
     if (ns(slab, threads) < ns(plan.slab, plan.threads)) plan = {.slab = slab, .threads = threads};
   }
   return plan;
@@ -113,14 +113,14 @@ template <class F>
 void dispatch_registers(const Problem& p, F&& f) {
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
-    constexpr int kMost = kMostSteps<T>;
+    constexpr int kMax = kMaxSteps<T>;
     const auto [slab, threads] = plan_registers<T>(p);
     if (threads == 512) {
-      f(element, act, std::integral_constant<int, kMost>{}, std::integral_constant<int, 512>{}, slab);
-    } else if (slab.steps() > kMost / 2) {
-      f(element, act, std::integral_constant<int, kMost>{}, std::integral_constant<int, 256>{}, slab);
+      f(element, act, std::integral_constant<int, kMax>{}, std::integral_constant<int, 512>{}, slab);
+    } else if (slab.steps() > kMax / 2) {
+      f(element, act, std::integral_constant<int, kMax>{}, std::integral_constant<int, 256>{}, slab);
     } else {
-      f(element, act, std::integral_constant<int, kMost / 2>{}, std::integral_constant<int, 256>{}, slab);
+      f(element, act, std::integral_constant<int, kMax / 2>{}, std::integral_constant<int, 256>{}, slab);
     }
   });
 }

@@ -7,30 +7,30 @@
 
 namespace ladder::groupnorm::dz_kept {
 
-// A float in the workspace, and beside it a mark that says that it is there. Whoever takes it takes the mark away, so that
+// A float in the workspace, and beside it a ready flag that says that it is there. Whoever takes it takes the ready flag away, so that
 // the next launch finds none: whatever else the workspace held, it was not these 32 bits in just this place.
-using Marked = unsigned long long;
-constexpr unsigned kMark = 0x9e3779b9u;
+using Flagged = unsigned long long;
+constexpr unsigned kReady = 0x9e3779b9u;
 
-__device__ __forceinline__ Marked marked(float value) {
-  return static_cast<Marked>(kMark) << 32 | __float_as_uint(value);
+__device__ __forceinline__ Flagged flagged(float value) {
+  return static_cast<Flagged>(kReady) << 32 | __float_as_uint(value);
 }
-__device__ __forceinline__ bool is_marked(Marked word) { return static_cast<unsigned>(word >> 32) == kMark; }
-__device__ __forceinline__ float value_of(Marked word) { return __uint_as_float(static_cast<unsigned>(word)); }
+__device__ __forceinline__ bool is_ready(Flagged word) { return static_cast<unsigned>(word >> 32) == kReady; }
+__device__ __forceinline__ float value_of(Flagged word) { return __uint_as_float(static_cast<unsigned>(word)); }
 
 // Of a channel of an image: terms of dbeta and dgamma.
-struct MarkedRow {
-  volatile Marked dbeta, dgamma;
+struct FlaggedRow {
+  volatile Flagged dbeta, dgamma;
 };
 
 // Blocks send what they have of every group to all of the cluster, and of a channel to that one which adds it up: the block
 // whose rank the channel is modulo the cluster's size.
 struct GroupSums : Sums {
-  using Row = MarkedRow;
+  using Row = FlaggedRow;
 
   static constexpr bool kFolds = true;
   static constexpr int kLogWarp = 5;
-  static constexpr int kMostGroups = 1 << kLogWarp;  // of a block: a lane for each
+  static constexpr int kMaxGroups = 1 << kLogWarp;  // of a block: a lane for each
   static int most_cluster() { return most_cluster_blocks(); }
 
   float* mean;       // [groups]
@@ -107,8 +107,8 @@ struct GroupSums : Sums {
   __device__ __forceinline__ void leave(Row* rows, const Problem& p, const Plan& plan, const Place& place, int channel,
                                         float2 sum) const {
     Row& row = rows[place.image * p.c + place.chunk * plan.chunk + channel];
-    row.dbeta = marked(sum.x);
-    row.dgamma = marked(sum.y * rstd[group_of(plan, channel)]);
+    row.dbeta = flagged(sum.x);
+    row.dgamma = flagged(sum.y * rstd[group_of(plan, channel)]);
   }
 
   // How many of the chunk's channels are the block's own.
@@ -256,7 +256,7 @@ double plan_ns(const Problem& p, const Plan& plan) {
 template <class T, class S>
 Plan plan_for(const Problem& p) {
   Plan plan = plan_of<T, S>(p, [&](const Plan& candidate) {
-    return candidate.groups > S::kMostGroups ? std::numeric_limits<double>::infinity() : plan_ns<T, S>(p, candidate);
+    return candidate.groups > S::kMaxGroups ? std::numeric_limits<double>::infinity() : plan_ns<T, S>(p, candidate);
   });
   const auto log_of = [](int count) { return static_cast<int>(std::bit_width(count - 1u)); };
   plan.log_channels = std::min(log_of(plan.width), S::kLogWarp);
@@ -266,8 +266,8 @@ Plan plan_for(const Problem& p) {
 }
 
 // Adds up rows [rows][c] into dgamma and dbeta, block by block of a grid of parameter_blocks(c), as they come; and takes their
-// marks away. The grid starts when every block of the kernel in front is at work on its last slab, so all rows will come.
-__device__ __forceinline__ void add_marked_rows(MarkedRow* all, int rows, int c, float* dgamma, float* dbeta) {
+// ready flags away. The grid starts when every block of the kernel in front is at work on its last slab, so all rows will come.
+__device__ __forceinline__ void add_flagged_rows(FlaggedRow* all, int rows, int c, float* dgamma, float* dbeta) {
   constexpr int kAtOnce = 4;
   constexpr unsigned kClocks = 200;  // that the L2 is left alone for
   const int channel = parameter_channel(blockIdx.x);
@@ -275,20 +275,20 @@ __device__ __forceinline__ void add_marked_rows(MarkedRow* all, int rows, int c,
   if (channel < c) {
 #pragma unroll 1
     for (int first = parameter_group(); first < rows; first += kAtOnce * kParameterGroups) {
-      MarkedRow* const from = all + static_cast<long long>(first) * c + channel;
-      const auto row = [&](int i) -> MarkedRow& { return from[static_cast<long long>(i) * kParameterGroups * c]; };
+      FlaggedRow* const from = all + static_cast<long long>(first) * c + channel;
+      const auto row = [&](int i) -> FlaggedRow& { return from[static_cast<long long>(i) * kParameterGroups * c]; };
       const int count = min(kAtOnce, ceil_div(rows - first, kParameterGroups));
-      Marked dbeta_words[kAtOnce];
-      Marked dgamma_words[kAtOnce];
+      Flagged dbeta_words[kAtOnce];
+      Flagged dgamma_words[kAtOnce];
       for (;;) {
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          dbeta_words[i] = i < count ? row(i).dbeta : marked(0);
-          dgamma_words[i] = i < count ? row(i).dgamma : marked(0);
+          dbeta_words[i] = i < count ? row(i).dbeta : flagged(0);
+          dgamma_words[i] = i < count ? row(i).dgamma : flagged(0);
         }
         bool there = true;
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) there = there && is_marked(dbeta_words[i]) && is_marked(dgamma_words[i]);
+        for (int i = 0; i < kAtOnce; ++i) there = there && is_ready(dbeta_words[i]) && is_ready(dgamma_words[i]);
         if (there) break;
         ptx::wait_clocks(kClocks);
       }

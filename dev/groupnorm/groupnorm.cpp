@@ -58,14 +58,14 @@ std::string Problem::str() const {
 Problem Problem::parse(std::string_view text) {
   ProblemLine line(text,
                    "n32 h64 w64 c64 g32 [relu|silu|gelu|gelu-tanh|mish] [no-affine] [mean20000] [fp32|bf16|fp16]");
-  constexpr int kMost = 1 << 20;
-  constexpr int kMostMean = 30000;  // fp16 ends at 65504
+  constexpr int kMax = 1 << 20;
+  constexpr int kMaxMean = 30000;  // fp16 ends at 65504
   Problem p;
-  p.n = static_cast<int>(line.size("n", 1, kMost));
-  p.h = static_cast<int>(line.size("h", 1, kMost));
-  p.w = static_cast<int>(line.size("w", 1, kMost));
-  p.c = static_cast<int>(line.size("c", 1, kMost));
-  p.g = static_cast<int>(line.size("g", 1, kMost));
+  p.n = static_cast<int>(line.size("n", 1, kMax));
+  p.h = static_cast<int>(line.size("h", 1, kMax));
+  p.w = static_cast<int>(line.size("w", 1, kMax));
+  p.c = static_cast<int>(line.size("c", 1, kMax));
+  p.g = static_cast<int>(line.size("g", 1, kMax));
   if (p.c % p.g != 0) line.fail("g must divide c");
   for (const auto& [activation, word] : kActivations) {
     if (!line.flag(word)) continue;
@@ -73,12 +73,12 @@ Problem Problem::parse(std::string_view text) {
     p.activation = activation;
   }
   p.affine = !line.flag("no-affine");
-  p.mean = static_cast<int>(line.size_or("mean", 0, 0, kMostMean));
+  p.mean = static_cast<int>(line.size_or("mean", 0, 0, kMaxMean));
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   // Kernels index elements with 32-bit signed integers.
-  constexpr double kMostElements = 2147483647.0;
-  if (double(p.n) * p.h * p.w * p.c > kMostElements) line.fail("a tensor of more than 2^31 - 1 elements");
+  constexpr double kMaxElements = 2147483647.0;
+  if (double(p.n) * p.h * p.w * p.c > kMaxElements) line.fail("a tensor of more than 2^31 - 1 elements");
   return p;
 }
 
@@ -159,7 +159,7 @@ Backward::Tensors Backward::bind(const Problem& p, void* const* pointers) {
 
 double Backward::flops(const Problem& p) { return 21.0 * static_cast<double>(p.elements()); }
 
-// dgamma and dbeta sum over pixels, dx over groups; the judge's magnitudes know which of the two is shorter.
+// dgamma and dbeta sum over pixels, dx over groups; the reference's magnitudes know which of the two is shorter.
 std::int64_t Backward::reduction_length(const Problem& p) {
   return p.affine ? std::max(std::int64_t{p.n} * p.pixels(), p.group_size()) : p.group_size();
 }

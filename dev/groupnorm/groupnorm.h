@@ -57,7 +57,7 @@ struct Problem {
   static Problem random(std::uint64_t seed);
 };
 
-// The inputs of a pass in the order that fill() and the judge know them by.
+// The inputs of a pass in the order that fill() and the reference know them by.
 using Values = std::vector<std::vector<float>>;
 
 struct Forward {

@@ -23,7 +23,7 @@ __host__ __device__ inline int slab_groups(const Problem& p, const SlabPlan& pla
 }
 inline std::size_t slab_sums_bytes(const Problem& p, const SlabPlan& plan) {
   const int unit = p.channels_per_group() % 2 == 0 ? 2 : 1;
-  return sizeof(float2) * (plan.channels / unit * unit_pitch(plan) + (kMostClusterBlocks + 1) * slab_groups(p, plan));
+  return sizeof(float2) * (plan.channels / unit * unit_pitch(plan) + (kMaxClusterBlocks + 1) * slab_groups(p, plan));
 }
 
 // Where a block and a thread of it are: chunks fastest but for the cluster's blocks.
@@ -65,7 +65,7 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
   const int pitch = unit_pitch(plan);
   auto* const units = reinterpret_cast<float2*>(smem);
   float2* const parts = units + plan.channels / kUnit * pitch;
-  float2* const statistics = parts + kMostClusterBlocks * groups;
+  float2* const statistics = parts + kMaxClusterBlocks * groups;
   const float inverse_m = 1.0f / static_cast<float>(p.h * p.w * (p.c / p.g));
   const auto finish = [&](float2 sum) {
     const float mean = sum.x * inverse_m;

@@ -22,7 +22,7 @@
 
 namespace ladder::groupnorm::tensor_core_sums {
 
-inline constexpr int kMostThreads = 384;
+inline constexpr int kMaxThreads = 384;
 // Two blocks of that many an SM; or six of 128, for which shared memory has room.
 inline constexpr int kBlocksPerSm = 2;
 inline constexpr int kTile = 32;  // pixels that a warp adds up at a time: four matrices of 8, or a lane each
@@ -103,9 +103,9 @@ struct Output<float, Silu> {
 template <class T>
 struct Output<T, Silu> : Output<float, Silu> {
   static __device__ __forceinline__ void apply(float& a, float& b) {
-    constexpr float kMost = 60;
-    const float p = Output::inverse(fminf(a, kMost));
-    const float q = Output::inverse(fminf(b, kMost));
+    constexpr float kMax = 60;
+    const float p = Output::inverse(fminf(a, kMax));
+    const float q = Output::inverse(fminf(b, kMax));
     const float r = ptx::reciprocal_approximate(p * q);
     a *= r * q;
     b *= r * p;
@@ -273,8 +273,8 @@ struct PlainCopy {
 
 // A block is rank blockIdx.x % cluster of chunk blockIdx.x / cluster, of image blockIdx.y: the chunks that share a pixel's
 // lines run at the same time. A thread is column threadIdx.x and pixel threadIdx.y: nothing to divide. `start` is called by
-// all threads before the first load; copy(to, from) begins one, of 16 bytes. A cluster has at most kMostCluster blocks.
-template <class T, class Act, int kMostCluster, class Start, class Copy>
+// all threads before the first load; copy(to, from) begins one, of 16 bytes. A cluster has at most kMaxCluster blocks.
+template <class T, class Act, int kMaxCluster, class Start, class Copy>
 __device__ __forceinline__ void normalise(const Problem& p, const Forward::Tensors& t, const Plan& plan,
                                           const Start& start, const Copy& copy) {
   constexpr int kVec = kVector<T>;
@@ -352,7 +352,7 @@ __device__ __forceinline__ void normalise(const Problem& p, const Forward::Tenso
       sum = sum_group(plan, sums.parts, group);
     } else {
 #pragma unroll
-      for (int i = 0; i < kMostCluster; ++i) {
+      for (int i = 0; i < kMaxCluster; ++i) {
         const float2 part = i < plan.cluster() ? ranks[i * plan.groups + group] : float2{0, 0};
         sum.x += part.x, sum.y += part.y;
       }
@@ -397,7 +397,7 @@ __device__ __forceinline__ void normalise(const Problem& p, const Forward::Tenso
 
 // The mean's square may be this many variances, r. If sums of |x| and of x^2 have relative errors of e 2^-24, the variance
 // gets 1 + r of them from its sum of squares and 2 sqrt(r (1 + r)) from the mean, and some 2 + 4 r roundings: half of that
-// is rstd's, (1.5 e + 2) r + e + 1 of 2^-24 at most, where the judge allows 1 + 8 sqrt(m). A chain of s matrix products
+// is rstd's, (1.5 e + 2) r + e + 1 of 2^-24 at most, where the reference allows 1 + 8 sqrt(m). A chain of s matrix products
 // truncates s times while the sums grow: e = s, or 2.5 s where products of 22 bits are cut as well. z loses
 // 2 sqrt(r) + sqrt(1 + r) e of 2^-24 deviations, which an fp32 y would show (there are no products then, and e is that of
 // rounded sums): hence the least of that, a bound for small groups and a constant.
@@ -436,37 +436,37 @@ inline void complete(const Problem& p, Plan& plan) {
 }
 
 // What versions differ in.
-struct Taste {
+struct TuningParameters {
   int least_even_cluster = 1;         // from this size on there should be several blocks an SM
   int least_pixels = 0;               // of a block, below which it is not cut for that
   int good_threads = 256;             // of an SM
-  int column_threads = kMostThreads;  // up to which a block has a warp for each column, however few are good
+  int column_threads = kMaxThreads;  // up to which a block has a warp for each column, however few are good
 };
 
 // A warp for each column, or several: then all have the same number of tiles to add up. What a thread does but once is
 // worth some vectors; but an SM whose blocks are few needs warps enough to overlap each other's latencies. 0: a row is too
 // wide.
-inline int threads_of(const Problem& p, const Plan& plan, const Taste& taste) {
+inline int threads_of(const Problem& p, const Plan& plan, const TuningParameters& tuning) {
   constexpr int kGoodVectors = 16;  // of a thread
   const int blocks_of_sm = ceil_div(blocks_of(p, plan), backend::device().num_sms);
-  const int good = std::max(plan.pixels * plan.row / kGoodVectors, taste.good_threads / blocks_of_sm);
+  const int good = std::max(plan.pixels * plan.row / kGoodVectors, tuning.good_threads / blocks_of_sm);
   const int step =
-      32 * plan.row <= std::min(std::max(good, taste.column_threads), kMostThreads) ? 32 * plan.row : thread_step(plan);
-  if (step > kMostThreads) return 0;
-  return std::max(std::min(good, kMostThreads) / step * step, step);
+      32 * plan.row <= std::min(std::max(good, tuning.column_threads), kMaxThreads) ? 32 * plan.row : thread_step(plan);
+  if (step > kMaxThreads) return 0;
+  return std::max(std::min(good, kMaxThreads) / step * step, step);
 }
 
 // The slab of rows of 128 bytes or as near below as there is, else the least beyond: four sectors of every pixel. A cluster
-// is as small as keeps a block's share good and, to a version's taste, gives an SM some blocks; if clusters alone cannot do
+// is as small as keeps a block's share good and, to a version's tuning, gives an SM some blocks; if clusters alone cannot do
 // that, narrower rows do. All fitted to sweeps of every plan at seven shapes on an H200, of which they take the best or one
 // within 4 %.
-inline Plan plan_of(const Problem& p, const Taste& taste) {
+inline Plan plan_of(const Problem& p, const TuningParameters& tuning) {
   constexpr int kGoodRow = 128 / 16;
   constexpr int kLeastRow = 64 / 16;
   constexpr int kGoodBytes = 64 << 10;
-  constexpr int kMostBytes = 100 << 10;  // so that two blocks fit an SM
+  constexpr int kMaxBytes = 100 << 10;  // so that two blocks fit an SM
   constexpr int kGoodBlocks = 3;         // of an SM
-  constexpr int kMostLogCluster = std::bit_width(static_cast<unsigned>(kMostClusterBlocks)) - 1;
+  constexpr int kMaxLogCluster = std::bit_width(static_cast<unsigned>(kMaxClusterBlocks)) - 1;
   Plan best;
   for (int groups = 1; groups <= p.g; ++groups) {
     std::optional<Plan> chunk = chunk_of(p, groups);
@@ -474,15 +474,15 @@ inline Plan plan_of(const Problem& p, const Taste& taste) {
     Plan& plan = *chunk;
     if (best.channels > 0 && plan.row > kGoodRow) break;
     bool even = false;
-    for (plan.log_cluster = 0; plan.log_cluster <= kMostLogCluster; ++plan.log_cluster) {
+    for (plan.log_cluster = 0; plan.log_cluster <= kMaxLogCluster; ++plan.log_cluster) {
       plan.pixels = ceil_div(p.pixels(), plan.cluster());
       plan.tiles = ceil_div(plan.pixels, kTile);
-      even = plan.cluster() < taste.least_even_cluster || blocks_of(p, plan) >= kGoodBlocks * backend::device().num_sms;
-      const bool cut_further = slab_bytes(plan) > kGoodBytes || (!even && plan.pixels / 2 >= taste.least_pixels);
-      if (!cut_further || plan.log_cluster == kMostLogCluster) break;
+      even = plan.cluster() < tuning.least_even_cluster || blocks_of(p, plan) >= kGoodBlocks * backend::device().num_sms;
+      const bool cut_further = slab_bytes(plan) > kGoodBytes || (!even && plan.pixels / 2 >= tuning.least_pixels);
+      if (!cut_further || plan.log_cluster == kMaxLogCluster) break;
     }
-    plan.threads = threads_of(p, plan, taste);
-    if (plan.threads == 0 || slab_bytes(plan) > kMostBytes) continue;
+    plan.threads = threads_of(p, plan, tuning);
+    if (plan.threads == 0 || slab_bytes(plan) > kMaxBytes) continue;
     if (!even && best.row >= kLeastRow) break;
     complete(p, plan);
     best = plan;
@@ -499,8 +499,8 @@ inline LaunchConfig config_of(const Problem& p, const Plan& plan) {
 }
 
 inline const char* supports(const Problem& p, const Plan& plan) {
-  constexpr int kMostImages = 65535;  // of a grid's second dimension
-  if (p.n > kMostImages) return "more images than a grid has rows";
+  constexpr int kMaxImages = 65535;  // of a grid's second dimension
+  if (p.n > kMaxImages) return "more images than a grid has rows";
   if (plan.channels > 0) return nullptr;
   return "no number of groups is whole 16-byte vectors that fit a cluster and 384 threads";
 }

@@ -44,11 +44,11 @@ inline TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer
   LADDER_CHECK(found == cudaDriverEntryPointSuccess, "this driver has no tensor maps");
   const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 
-  constexpr int kMostDims = 5;
+  constexpr int kMaxDims = 5;
   const auto rank = static_cast<unsigned>(dims.size());
-  cuuint64_t strides[kMostDims] = {size_of(dtype)};
+  cuuint64_t strides[kMaxDims] = {size_of(dtype)};
   for (unsigned i = 0; i + 1 < rank; ++i) strides[i + 1] = strides[i] * dims.begin()[i];
-  const cuuint32_t steps[kMostDims] = {1, 1, 1, 1, 1};
+  const cuuint32_t steps[kMaxDims] = {1, 1, 1, 1, 1};
   const CUtensorMapDataType type = dtype == Dtype::bf16  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                    : dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                          : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;

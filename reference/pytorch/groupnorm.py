@@ -1,4 +1,4 @@
-"""PyTorch's group_norm with its activation, eager and compiled, as an opponent: forward and gradients.
+"""PyTorch's group_norm with its activation, eager and compiled, as a baseline: forward and gradients.
 
 The image lies in memory as [n, h, w, c]; PyTorch sees it as (n, c, h, w), channels_last. The nchw plans work on copies
 made beforehand.

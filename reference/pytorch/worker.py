@@ -1,5 +1,5 @@
-"""What the PyTorch opponents of all layers share: the worker's side of reference/opponent_worker.h, plans captured into
-CUDA graphs, and a stopwatch as bench/timer.h describes it. README.md beside this file says what is measured and how.
+"""What the PyTorch baselines of all layers share: the worker's side of reference/baseline_worker.h, plans captured into
+CUDA graphs, and a timer as bench/timer.h describes it. README.md beside this file says what is measured and how.
 
 A layer's script has
 
@@ -120,7 +120,7 @@ def imported():
     return torch
 
 
-class Stopwatch:
+class Timer:
     """Seconds of a CUDA graph from a cold L2, without the time that Python takes to launch it."""
 
     def __init__(self, torch):
@@ -176,13 +176,13 @@ class Plans:
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
         self.layer = layer
         self.torch = imported()
-        self.stopwatch = Stopwatch(self.torch)
+        self.timer = Timer(self.torch)
         self.case = None
         self.ready = {}  # name: (graph, {output: tensor}, what keeps its memory)
 
     def hello(self):
         return {"library": f"PyTorch {self.torch.__version__.split('+')[0]}",
-                "empty_seconds": self.stopwatch.empty_seconds()}
+                "empty_seconds": self.timer.empty_seconds()}
 
     def prepare(self, what):
         self.case = Case(what["layer"], what["pass"], what["problem"], what["search"], what["tensors"])
@@ -200,9 +200,9 @@ class Plans:
         for plan in plans:
             reason = ""
             try:
-                with torch.cuda.stream(self.stopwatch.stream):  # gradients are computed on their forward pass's stream
+                with torch.cuda.stream(self.timer.stream):  # gradients are computed on their forward pass's stream
                     step = plan.setup()
-                graph, out = self.stopwatch.captured(step)
+                graph, out = self.timer.captured(step)
                 graph.replay()
                 torch.cuda.synchronize()
                 self.ready[plan.name] = (graph, out, step)
@@ -214,7 +214,7 @@ class Plans:
         return {"plans": told, "heuristic": plans[0].name, "makes": makes}
 
     def sample(self, name):
-        return {"seconds": self.stopwatch.cold(self.ready[name][0])}
+        return {"seconds": self.timer.cold(self.ready[name][0])}
 
     def answer(self, name):
         outputs = self.outputs(name)
@@ -258,7 +258,7 @@ def _by_hand(layer, options):
     seconds = {name: [] for name in plans.ready}
     for _ in range(30):
         for name in random.sample(list(seconds), len(seconds)):
-            seconds[name].append(plans.stopwatch.cold(plans.ready[name][0]))
+            seconds[name].append(plans.timer.cold(plans.ready[name][0]))
     for plan in told["plans"]:
         name = plan["name"]
         figure = f"{1e6 * statistics.median(seconds[name]):8.2f} us" if name in seconds else f"   -  {plan['reason']}"

@@ -164,9 +164,9 @@ TEST(Cluster, rings_exchange_4_8_and_16_bytes) {
 // nothing says how far behind the right neighbour is.
 template <class T>
 __global__ void async_ring_kernel(T* out) {
-  constexpr unsigned kMostSteps = 15;
-  LADDER_SHARED(T, buffers, [kMostSteps][32]);
-  LADDER_SHARED(ptx::Mbarrier, full, [kMostSteps]);
+  constexpr unsigned kMaxSteps = 15;
+  LADDER_SHARED(T, buffers, [kMaxSteps][32]);
+  LADDER_SHARED(ptx::Mbarrier, full, [kMaxSteps]);
   const unsigned size = ptx::cluster_size();
   const unsigned right = (ptx::cluster_rank() + 1) % size;
   const int i = static_cast<int>(threadIdx.x);

@@ -1,7 +1,7 @@
 """`./ladder compare --live REF`: two programs, built from two commits, run in turn on one GPU.
 
 A repetition is a process of each side, A B then B A then A B, so whatever drifts drifts for both, and memory placement,
-the part of noise that lasts as long as a process, is drawn anew every time. A is REF, B this tree. With --handicap both
+the part of noise that lasts as long as a process, is drawn anew every time. A is REF, B this tree. With --inject-slowdown both
 sides launch a kernel behind each sample's own that spins: A's for no time, B's for so many percent of the sample.
 """
 
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import ladder_records
-from door import device, paths, say, tools
-from door.errors import Failure, UsageError
-from door.files import shown
+from cli import device, paths, say, tools
+from cli.errors import Failure, UsageError
+from cli.files import shown
 
 from . import records, report, rule, sides, trees
 
-# A process whose stopwatch failed its own test is run again, so often in all.
+# A process whose timer failed its own test is run again, so often in all.
 _TRIES = 3
 
 # Stands in the place of a record where a side has nothing of what is to be run.
@@ -51,7 +51,7 @@ def compare(options):
     model, why = device.gpu()
     if model is None:
         raise Failure(f"--live needs a GPU: {why}; records compare without one: ./ladder compare")
-    both = sides.built(source, layers, options.handicap)
+    both = sides.built(source, layers, options.inject_slowdown)
     for side in both:
         sides.require_new_enough(side)
     jobs = jobs_of([path for path in sides.passes(both[1].tree) if path.split("/")[0] in layers], options)
@@ -86,7 +86,7 @@ def measure(both, jobs, options, folder):
     notes = _notes(both, comparisons, calls, options)
     shutil.rmtree(folder)
     a, b = ({"name": side.name, "commit": side.commit, "dirty": side.dirty} for side in both)
-    handicap = f" --handicap {options.handicap:g}" if options.handicap else ""
+    handicap = f" --inject-slowdown {options.inject_slowdown:g}" if options.inject_slowdown else ""
     ref = both[0].ref + handicap
     return report.Report("live", a, b, records.worst_first(comparisons), notes,
                          lambda comparison: command_of(ref, comparison.key))
@@ -159,8 +159,8 @@ class _Plan:
                         self._step(what, 0.0)
                         continue
                     flags = ["--unchecked", "--samples", str(self.options.samples)]
-                    if self.options.handicap is not None:
-                        flags += ["--handicap", f"{(0, self.options.handicap)[at]:g}"]
+                    if self.options.inject_slowdown is not None:
+                        flags += ["--inject-slowdown", f"{(0, self.options.inject_slowdown)[at]:g}"]
                     self._run(at, job, flags, files[at], what)
                 for at, file in enumerate(files):
                     for result in _results(file):
@@ -176,7 +176,7 @@ class _Plan:
         elif not (file.exists() and what == "checking"):
             command = [str(self.programs[at, layer]), "--pass", a_pass,
                        "--version", ",".join(map(str, versions)) or "all", *job.arguments, *flags,
-                       "--opponent", "none", "--seed", str(self.options.seed)]
+                       "--baseline", "none", "--seed", str(self.options.seed)]
             for _ in range(_TRIES):
                 _process(command, side, file, self.folder / "log", allowed)
                 if not (_record(file).calibration or {}).get("failure"):
@@ -319,10 +319,10 @@ def _notes(both, comparisons, first_calls, options):
     notes = []
     if options.no_check:
         notes.append("note: values were not checked (--no-check)")
-    if options.handicap:
+    if options.inject_slowdown:
         slow = sum(comparison.verdict.status == rule.SLOW for comparison in comparisons)
         middle = rule.percent(statistics.median(ratios)) if ratios else "none"
-        notes.append(f"handicap: every sample of B lasts {options.handicap:g} % longer on purpose (the middle of what was "
+        notes.append(f"handicap: every sample of B lasts {options.inject_slowdown:g} % longer on purpose (the middle of what was "
                      f"measured: {middle}); {slow} of {len(ratios)} kernels are called SLOW")
     elif both[0].fingerprint == both[1].fingerprint:
         notes.append(f"A/A: the same sources on both sides, {len(ratios)} comparisons, {calls} false calls "
@@ -363,7 +363,7 @@ def _folder(both, options):
     """The folder of this run, new or to be gone on with."""
     wanted = {"sources": [side.fingerprint for side in both], "layers": sorted(both[0].programs),
               "options": [options.pass_name, sorted(options.version or ()), options.dtype, options.problem,
-                          options.set_name, options.repetitions, options.samples, options.seed, options.handicap]}
+                          options.set_name, options.repetitions, options.samples, options.seed, options.inject_slowdown]}
     if options.resume:
         folder = Path(options.resume).absolute()
         try:

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import ladder_records
-from door import paths, say
-from door.errors import Failure, UsageError
-from door.options import Parser
+from cli import paths, say
+from cli.errors import Failure, UsageError
+from cli.options import Parser
 
 from . import live, records, report, rule
 
@@ -27,7 +27,7 @@ records leave AMBIGUOUS, this decides. It needs a GPU."""
 _EPILOG = """\
 SLOW and FAST need all of: the 99 % bootstrap interval of the median ratio leaves out 1, over at least 9 repetitions;
 the change exceeds 1 % and 3 standard errors of that kernel; cycles say the same; between records, the time in units of
-the opponent's plan says the same, live, a second run does. AMBIGUOUS, MISSING and UNTRUSTED come with their reasons.
+the baseline's plan says the same, live, a second run does. AMBIGUOUS, MISSING and UNTRUSTED come with their reasons.
 Exit status: 0, 3 if --fail-on finds something, 1 for a failure, 2 for wrong usage."""
 
 
@@ -143,7 +143,7 @@ def _options(arguments):
     group.add_argument("--samples", type=_at_least(1), default=30, metavar="N",
                        help="cold samples in each (default: 30)")
     group.add_argument("--seed", type=_at_least(0), default=20261120, help="of the inputs, the same for both sides")
-    group.add_argument("--handicap", type=_percent, metavar="PERCENT",
+    group.add_argument("--inject-slowdown", type=_percent, metavar="PERCENT",
                        help="make every sample of this tree's last so much longer: shows what this tool can see")
     group.add_argument("--no-check", action="store_true", help="do not check values first")
     group.add_argument("--keep", metavar="FILE", help="every sample with the verdicts, as JSON")
@@ -154,7 +154,7 @@ def _options(arguments):
 
 
 def _check(options):
-    only_live = {"--set": options.set_name, "--handicap": options.handicap, "--keep": options.keep,
+    only_live = {"--set": options.set_name, "--inject-slowdown": options.inject_slowdown, "--keep": options.keep,
                  "--resume": options.resume, "--no-check": options.no_check or None}
     if not options.live:
         for flag, value in only_live.items():

@@ -1,6 +1,6 @@
 """Which records A and B are, and the verdict on every kernel that they hold.
 
-Records are not interleaved with each other. But each samples its versions in turn (A B B A) with the opponent's best
+Records are not interleaved with each other. But each samples its versions in turn (A B B A) with the baseline's best
 plan on the same inputs, and a plan of one library is the same program in both: a standard candle. So a repetition is a
 block of consecutive rounds, and a change must show in plain time, in cycles and in units of the candle.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ladder_records
-from door.errors import Failure, UsageError
+from cli.errors import Failure, UsageError
 
 from . import rule
 
@@ -134,21 +134,21 @@ def _untrusted(name, result):
 def _candles(a, b):
     """The seconds of the standard candle beside each of both results' rounds, or why there is none.
 
-    Best is the opponent's best plan. Which of many nearly equal plans is best is a matter of luck, so where it differs
+    Best is the baseline's best plan. Which of many nearly equal plans is best is a matter of luck, so where it differs
     the plan that the library's heuristic picks, sampled in every third round, takes its place.
     """
-    if not a.opponent_times or not b.opponent_times:
-        return None, None, "there is no opponent beside it"
-    if a.opponent != b.opponent:
-        return None, None, f"the opponents differ ({a.opponent}, {b.opponent})"
+    if not a.baseline_times or not b.baseline_times:
+        return None, None, "there is no baseline beside it"
+    if a.baseline != b.baseline:
+        return None, None, f"the baselines differ ({a.baseline}, {b.baseline})"
     if a.best_plan == b.best_plan:
-        candles = (a.opponent_times, b.opponent_times)
+        candles = (a.baseline_times, b.baseline_times)
     elif a.heuristic_plan == b.heuristic_plan and a.heuristic_times and b.heuristic_times:
         candles = (a.heuristic_times, b.heuristic_times)
     else:
-        return None, None, f"the opponent's plans differ ({a.best_plan}, {b.best_plan})"
+        return None, None, f"the baseline's plans differ ({a.best_plan}, {b.best_plan})"
     if min(len(times.seconds) for times in candles) < _BLOCKS:
-        return None, None, "the opponent was sampled too few times"
+        return None, None, "the baseline was sampled too few times"
     return *(times.seconds for times in candles), ""
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from xml.etree import ElementTree
 
 import ladder_records
-from door import files
-from door.errors import Failure
+from cli import files
+from cli.errors import Failure
 
 from . import rule
 

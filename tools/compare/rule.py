@@ -47,7 +47,7 @@ LEAST_CLOCK_CHANGE = 0.005
 
 @dataclass(frozen=True)
 class Repetitions:
-    """One side. `candle` is the time of the opponent's plan that was sampled in turn, repetition by repetition."""
+    """One side. `candle` is the time of the baseline's plan that was sampled in turn, repetition by repetition."""
 
     seconds: list
     cycles: list
@@ -64,7 +64,7 @@ class Verdict:
     noise: float = math.nan  # one standard error of the ratio where nothing changed
     threshold: float = math.nan  # 0.01 is 1 %
     cycles_ratio: float = math.nan
-    candle_ratio: float = math.nan  # of the times in units of the opponent's plan; nan without one
+    candle_ratio: float = math.nan  # of the times in units of the baseline's plan; nan without one
 
 
 def judge(a, b, interleaved=True, between=0.0, no_candle=""):
@@ -218,7 +218,7 @@ def _decide(a, b, time, cycles, candle, interleaved, no_candle):
     if time.low < 1 / (1 + time.threshold) or time.high > 1 + time.threshold:
         return AMBIGUOUS, f"undecided: {time} against a threshold of {100 * time.threshold:.1f} %"
     if candle and candle.side != SAME:
-        return AMBIGUOUS, (f"its time is the same, but against the opponent's plan, sampled in turn, it changed by "
+        return AMBIGUOUS, (f"its time is the same, but against the baseline's plan, sampled in turn, it changed by "
                            f"{percent(candle.ratio)}")
     return SAME, ""
 
@@ -250,7 +250,7 @@ def _call(time, cycles, candle, interleaved, no_candle):
     if no_candle:
         return AMBIGUOUS, f"{percent(time.ratio)}, but not interleaved and {no_candle}: --live decides"
     if candle.side != time.side:
-        return AMBIGUOUS, (f"{percent(time.ratio)}, but against the opponent's plan, sampled in turn, {candle}: "
+        return AMBIGUOUS, (f"{percent(time.ratio)}, but against the baseline's plan, sampled in turn, {candle}: "
                            "--live decides")
     return time.side, ""
 

@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from door import build, paths, run, say, setup, tools
-from door.errors import Failure, UsageError
+from cli import build, paths, run, say, setup, tools
+from cli.errors import Failure, UsageError
 
 from . import trees
 
@@ -71,7 +71,7 @@ def require_new_enough(side):
                                   env=tools.environment())
         except OSError as error:
             raise Failure(f"{side.name}: cannot run {program}: {error.strerror}") from None
-        for flag in ("--unchecked", "--handicap"):
+        for flag in ("--unchecked", "--inject-slowdown"):
             if flag not in done.stdout:
                 raise Failure(f"{side.name} is too old to be compared live: its {program.name} has no {flag}")
 

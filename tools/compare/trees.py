@@ -11,8 +11,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from door import lock
-from door.errors import Failure, UsageError
+from cli import lock
+from cli.errors import Failure, UsageError
 
 # What .ladder holds of its own at run time; all the rest is downloads.
 _NOT_SHARED = ("trees", "comparisons")

@@ -1,4 +1,4 @@
-// Errors of each version beside the opponent's on the same inputs, and how its checks went.
+// Errors of each version beside the baseline's on the same inputs, and how its checks went.
 
 function drawAccuracy(data) {
   const at = focus(data);
@@ -19,9 +19,9 @@ function drawAccuracy(data) {
 
 function accuracyRow(series) {
   const largest = (values) => values.filter(has).length ? Math.max(...values.filter(has)) : null;
-  const judged = series.filter((one) => one.status !== "SKIP");
+  const checked = series.filter((one) => one.status !== "SKIP");
   const worst = largest(judged.map((one) => one.error));
-  const library = largest(judged.map((one) => one.opponentError));
+  const library = largest(judged.map((one) => one.baselineError));
   const ratio = has(worst) && library ? worst / library : null;
   const meter = el("span", {class: "meter", "aria-hidden": "true"});
   meter.style.width = `${Math.min(2, ratio || 0) * 3}rem`;

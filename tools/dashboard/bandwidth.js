@@ -14,18 +14,18 @@ function drawBandwidth(data, at, all, {copy, dram, empty}) {
     points.at(-1).word = versionName(version);
     return points;
   };
-  // Of a shape's versions the newest: each has the opponent and the traffic of its own run.
+  // Of a shape's versions the newest: each has the baseline and the streaming of its own run.
   const newest = (wanted) => bySize(shapes.map((shape) =>
     all.filter((series) => series.shape === shape && wanted(series))
       .sort((one, other) => other.version - one.version)[0]).filter(Boolean));
-  const opponents = newest((series) => series.opponentTimes);
-  const moved = newest((series) => series.traffic);
+  const baselines = newest((series) => series.baselineTimes);
+  const moved = newest((series) => series.streaming);
 
   const sizes = all.map((series) => series.bytes);
   const left = Math.min(...sizes) / 2, right = Math.max(...sizes) * 2;
   const rates = all.map((series) => rateOf(series));
   const fastest = Math.max(...rates);
-  const lowest = Math.min(...rates, ...opponents.map((series) => rateOf(series, series.opponentTimes.median)));
+  const lowest = Math.min(...rates, ...baselines.map((series) => rateOf(series, series.baselineTimes.median)));
   const line = {pointRadius: 0, pointHitRadius: 0, showLine: true, pointStyle: "line"};
   const level = (rate) => [left, right].map((size) => ({x: size / 1e6, y: rate / 1e9}));
   const datasets = [
@@ -34,12 +34,12 @@ function drawBandwidth(data, at, all, {copy, dram, empty}) {
     ...versions.filter((version) => version !== bold).map((version) => ({
       label: "", data: climb(version), borderColor: faded("soft", 0.35), borderWidth: 1,
       backgroundColor: faded("fast", 0.3), pointBorderWidth: 0, pointRadius: 3, showLine: true})),
-    opponents.length && {label: libraryNames(opponents),
-      data: opponents.map((series) => point(series, series.opponentTimes.median, series.opponent)),
+    baselines.length && {label: libraryNames(baselines),
+      data: baselines.map((series) => point(series, series.baselineTimes.median, series.baseline)),
       borderColor: colour("slow"), backgroundColor: "transparent", borderWidth: 1.5, pointStyle: "triangle",
       pointRadius: 5.5},
-    moved.length && {label: "only moving the bytes",
-      data: moved.map((series) => point(series, series.traffic, "only moving the bytes of")),
+    moved.length && {label: "streaming kernel",
+      data: moved.map((series) => point(series, series.streaming, "streaming kernel of")),
       borderColor: colour("fast"), backgroundColor: "transparent", borderWidth: 1.5, borderDash: [5, 3],
       pointStyle: "rectRot", pointRadius: 4, showLine: true},
     copy && {label: "copy bandwidth, measured", data: level(copy), borderColor: colour("ink"), borderWidth: 2, ...line},
@@ -49,7 +49,7 @@ function drawBandwidth(data, at, all, {copy, dram, empty}) {
       borderDash: [3, 3], ...line},
   ].filter(Boolean);
   byId("limits-lead").textContent = `${at.path} in ${at.dtype}, which waits for memory: its arithmetic takes less than `
-    + "moving its bytes. Up is faster; a line is one version, from the smallest problem to the largest. Small problems "
+    + "a streaming kernel. Up is faster; a line is one version, from the smallest problem to the largest. Small problems "
     + "are over before the memory is busy; large ones can come near the copy bandwidth.";
   plot("limits-plot", `Bandwidth of ${at.path} ${at.dtype}: ${many(shapes.length, "shape")}, `
     + `the fastest ${figure(fastest)} GB/s` + (copy ? ` of a copy's ${figure(copy / 1e9)}` : ""), {
@@ -57,7 +57,7 @@ function drawBandwidth(data, at, all, {copy, dram, empty}) {
     data: {datasets},
     options: {
       scales: {
-        x: axis("least traffic, MB",
+        x: axis("least streaming, MB",
           {type: "logarithmic", min: left / 1e6, max: right / 1e6, ticks: {callback: plainTick}}),
         y: axis("GB/s, cold", {type: "logarithmic", min: lowest / 1.6, ticks: {callback: plainTick}}),
       },
@@ -70,9 +70,9 @@ function drawBandwidth(data, at, all, {copy, dram, empty}) {
   });
   const said = (known, words) => known ? el("span", {}, words) : "";
   fill(byId("limits-legend"),
-    said(copy, `Copy bandwidth, measured by the stopwatch's calibration: ${figure(copy / 1e9)} GB/s.`),
+    said(copy, `Copy bandwidth, measured by the timer's calibration: ${figure(copy / 1e9)} GB/s.`),
     said(copy && empty, `An empty kernel takes ${micros(empty)} µs.`),
-    said(moved.length, "Only moving the bytes: a kernel that reads every input and writes every output once, measured "
+    said(moved.length, "Streaming kernel: a kernel that reads every input and writes every output once, measured "
       + "in the same run."),
     said(dram, `Announced by the driver: ${figure(dram / 1e9)} GB/s.`));
 }
@@ -85,8 +85,8 @@ function latencyBound(left, right, copy, empty) {
 }
 
 function bandwidthLabel({series, seconds, who}) {
-  const shares = [["a copy", shareOfCopy(series, seconds)], ["moving its bytes", shareOfTraffic(series, seconds)]]
-    .filter(([, share]) => has(share) && seconds !== series.traffic)
+  const shares = [["a copy", shareOfCopy(series, seconds)], ["a streaming kernel", shareOfStreaming(series, seconds)]]
+    .filter(([, share]) => has(share) && seconds !== series.streaming)
     .map(([of, share]) => `, ${percent(share)} of ${of}`);
   return `${who} ${series.shape}: ${figure(rateOf(series, seconds))} GB/s${shares.join("")}`;
 }

@@ -71,7 +71,7 @@ function heatCell(row, version, series) {
   return el("td", {}, cell);
 }
 
-// Without an opponent the card's limit, or a copy's bandwidth, is what is left to measure by.
+// Without a baseline the card's limit, or a copy's bandwidth, is what is left to measure by.
 function unopposed(series, one) {
   const timed = series.filter(passed);
   if (!timed.length) {
@@ -79,7 +79,7 @@ function unopposed(series, one) {
     return el("span", {class: "blank", title: one.reason}, word);
   }
   const share = geomean(timed.map(shareOfLimit));
-  const cell = el("a", {href: kernelLink(timed[0]), title: `no opponent: ${one.opponentReason}`},
+  const cell = el("a", {href: kernelLink(timed[0]), title: `no baseline: ${one.baselineReason}`},
     share ? `${percent(share)} of ${shareOfCopy(timed[0]) ? "copy" : "limit"}` : "timed");
   cell.style.setProperty("--tint", tint(0));
   return cell;

@@ -43,7 +43,7 @@ function drawPick(data, series) {
 }
 
 function kernelHead(data, series) {
-  const {times, opponentTimes} = series;
+  const {times, baselineTimes} = series;
   const fact = (name, value, small) => el("div", {}, el("dt", {}, name),
       el("dd", {}, value, small ? el("small", {}, small) : ""));
   const good = passed(series);
@@ -54,16 +54,16 @@ function kernelHead(data, series) {
     good && fact("warm", `${micros(times.warm)} µs`, "launches back to back"),
     good && workOf(series) && fact("rate", `${figure(rateOf(series))} ${rateUnit(series)}`, series.memoryBound
       ? series.copy && `${percent(shareOfCopy(series))} of a copy's ${figure(series.copy / 1e9)} GB/s`
-      : `${figure(series.bytes / times.median / 1e12)} TB/s of least traffic`),
-    good && has(shareOfTraffic(series)) && fact("of what moving its bytes takes", percent(shareOfTraffic(series)),
-      `a kernel that only moves them: ${micros(series.traffic)} µs`),
+      : `${figure(series.bytes / times.median / 1e12)} TB/s of least streaming`),
+    good && has(shareOfStreaming(series)) && fact("of what a streaming kernel takes", percent(shareOfStreaming(series)),
+      `a kernel that only moves them: ${micros(series.streaming)} µs`),
     good && series.roofline && fact("of the card's limit", percent(series.roofline / times.median),
       `at least ${micros(series.roofline)} µs`),
-    opponentTimes && fact(series.opponent, `${micros(opponentTimes.median)} µs`,
+    baselineTimes && fact(series.baseline, `${micros(baselineTimes.median)} µs`,
       [series.plan, series.heuristic && `untuned ${micros(series.heuristic)} µs`].filter(Boolean).join(", ")),
     ratio && fact("× library", figure(ratio), whoIsFaster(ratio, series)),
     has(series.error) && fact("error", tiny(series.error),
-      has(series.opponentError) ? `library ${tiny(series.opponentError)}` : "library's is unknown"),
+      has(series.baselineError) ? `library ${tiny(series.baselineError)}` : "library's is unknown"),
     good && times.throttled > 0 && fact("throttled", `${times.throttled} samples`, "the clock had fallen under 75 %"),
   ].filter(Boolean);
   const record = data.records[series.record];
@@ -113,7 +113,7 @@ function drawHistory(data, series) {
           backgroundColor: faded("fast", 0.2)},
       {label: "median, cold", data: line((point) => point.median), borderColor: colour("fast"),
         backgroundColor: colour("fast"), borderWidth: 2, pointRadius: few ? 3.5 : 0, pointHitRadius: 8},
-      {label: series.opponent || "library", data: line((point) => point.opponent), borderColor: colour("soft"),
+      {label: series.baseline || "library", data: line((point) => point.baseline), borderColor: colour("soft"),
         backgroundColor: colour("soft"), borderWidth: 1, borderDash: [2, 2], pointRadius: few ? 2 : 0,
         pointStyle: "rectRot",
         hidden: !comparable(points)},
@@ -141,8 +141,8 @@ function drawHistory(data, series) {
 
 // Far from the library, its line would press the kernel's own flat; a click on its name shows it.
 function comparable(points) {
-  const {median, opponent} = points.at(-1);
-  return Boolean(median && opponent) && Math.abs(Math.log(median / opponent)) < Math.log(1.6);
+  const {median, baseline} = points.at(-1);
+  return Boolean(median && baseline) && Math.abs(Math.log(median / baseline)) < Math.log(1.6);
 }
 
 function drawHistoryNotes(data, series) {
@@ -174,7 +174,7 @@ function historyLabel(item) {
   const {point} = item.raw;
   return item.datasetIndex === 2
     ? `${micros(point.median)} µs (${micros(point.low)} to ${micros(point.high)})`
-    : `${item.dataset.label}: ${micros(point.opponent)} µs`;
+    : `${item.dataset.label}: ${micros(point.baseline)} µs`;
 }
 
 // Shares of the samples that took no longer than x: one rise a sample.

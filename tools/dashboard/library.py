@@ -12,8 +12,8 @@ import hashlib
 import re
 import zipfile
 
-from door import lock, paths, say, wheels
-from door.errors import Failure
+from cli import lock, paths, say, wheels
+from cli.errors import Failure
 
 VERSION = "4.4.0"
 SHA256 = "db65ba70511147e08494c38a46030c89cb9e3153f455fec50440581fc67cb429"

@@ -4,9 +4,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from door import files, paths, run, say
-from door.errors import Failure, UsageError
-from door.options import Parser
+from cli import files, paths, run, say
+from cli.errors import Failure, UsageError
+from cli.options import Parser
 
 from . import library, model, page, sources
 

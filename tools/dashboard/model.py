@@ -1,4 +1,4 @@
-"""What the page shows, as plain dicts and lists: series of results, the newest of each judged against the one before.
+"""What the page shows, as plain dicts and lists: series of results, the newest of each checked against the one before.
 
 A series is one kernel on one problem and device: (device, path, version, problem). Times are seconds with seven digits,
 missing figures None. Nothing here knows HTML.
@@ -21,7 +21,7 @@ _CHANGE_WORDS = {"uuid": "card"}
 _FIGURES = ("ratio", "low", "high", "noise", "threshold", "cycles_ratio")
 STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED")  # a point's code in the packed history is its place here
 
-# A pass is told in bytes where this share of its problems needs longer for the least traffic than for its arithmetic.
+# A pass is told in bytes where this share of its problems needs longer for the least streaming than for its arithmetic.
 _MEMORY_BOUND = 0.9
 
 
@@ -64,7 +64,7 @@ def _newest_version_first(key):
 def _points(records):
     """{key: its Results that say something, oldest first}.
 
-    What was not judged is no figure of merit, and a later check without times takes no time away.
+    What was not checked is no figure of merit, and a later check without times takes no time away.
     """
     points = {}
     for record in records:
@@ -76,7 +76,7 @@ def _points(records):
 
 
 def _memory_bound(results):
-    """{(device, path)} whose floor is the time of the least traffic; where the peak is unknown, nothing is decided."""
+    """{(device, path)} whose lower bound is the time of the least streaming; where the peak is unknown, nothing is decided."""
     votes = {}
     for result in results:
         dram = result.record.environment["device"].get("dram_bytes_per_s")
@@ -114,9 +114,9 @@ def _series(key, points, numbers, verdict):
         "idea": newest.idea, "status": newest.status, "reason": newest.reason, "record": numbers[id(newest.record)],
         "command": newest.command, "flops": number(newest.flops), "bytes": number(newest.min_bytes),
         "roofline": number(newest.roofline), "error": number(newest.error), "worst": number(newest.worst_over_bound),
-        "opponent": newest.opponent, "opponentReason": newest.opponent_reason, "plan": newest.best_plan,
-        "opponentError": number(newest.opponent_error), "traffic": number(newest.traffic),
-        "times": _times(newest.times), "opponentTimes": _times(newest.opponent_times),
+        "baseline": newest.baseline, "baselineReason": newest.baseline_reason, "plan": newest.best_plan,
+        "baselineError": number(newest.baseline_error), "streaming": number(newest.streaming),
+        "times": _times(newest.times), "baselineTimes": _times(newest.baseline_times),
         "heuristic": number(newest.heuristic_times.median) if newest.heuristic_times else None,
         "verdict": _verdict(points, verdict), "changes": _changes(points, numbers), "steps": _steps(points, numbers),
         "timed": [numbers[id(result.record)] for result in timed],
@@ -164,8 +164,8 @@ def _changes(points, numbers):
     for before, after in zip(points, points[1:]):
         changed = [(name, old, new) for name, old, new in _differences(before.record, after.record)
                    if name != "library"]
-        if before.opponent and after.opponent and before.opponent != after.opponent:
-            changed.append(("library", before.opponent, after.opponent))
+        if before.baseline and after.baseline and before.baseline != after.baseline:
+            changed.append(("library", before.baseline, after.baseline))
         if changed:
             names = ", ".join(_CHANGE_WORDS.get(name, name) for name, _, _ in changed)
             text = ", ".join(f"{_CHANGE_WORDS.get(name, name)} {_short(old)} → {_short(new)}"
@@ -208,8 +208,8 @@ def _steps(points, numbers):
 
 def _packed_point(result, numbers):
     times = result.times if _is_timed(result) else None
-    opponent = result.opponent_times.median if result.opponent_times else None
-    return (numbers[id(result.record)], times and times.median, times and times.low, times and times.high, opponent,
+    baseline = result.baseline_times.median if result.baseline_times else None
+    return (numbers[id(result.record)], times and times.median, times and times.low, times and times.high, baseline,
             STATUSES.index(result.status))
 
 
@@ -229,7 +229,7 @@ def _is_timed(result):
 def _record(record):
     device = record.environment["device"]
     calibration = record.calibration or {}
-    libraries = [library for result in record.results for library in result.opponent.split(", ") if library]
+    libraries = [library for result in record.results for library in result.baseline.split(", ") if library]
     return {
         "file": f"{record.device}/{record.file.name}", "device": record.device, "name": record.device_name,
         "created": record.created, "commit": record.short, "results": len(record.results),

@@ -28,7 +28,7 @@ def floats(values):
 
 
 def columns(histories):
-    """Histories as byte planes; each is a list of points (record, median, low, high, opponent, status code).
+    """Histories as byte planes; each is a list of points (record, median, low, high, baseline, status code).
 
     A record's number and the two medians are kept as differences to the point before, in 16 bits that wrap around; the
     interval's ends as steps below and above the median. Low bytes first, then high bytes, which deflate to nothing.
@@ -37,8 +37,8 @@ def columns(histories):
     codes = bytearray()
     for points in histories:
         before = (0, 0, 0)
-        for record, median, low, high, opponent, code in points:
-            now = (record, step(median), step(opponent))
+        for record, median, low, high, baseline, code in points:
+            now = (record, step(median), step(baseline))
             planes[0].append(_zigzag(now[0] - before[0]))
             planes[1].append(_zigzag(now[1] - before[1]))
             planes[2].append(0 if median is None else _within(now[1] - step(low)))

@@ -26,7 +26,7 @@ _RATES = {
     "TFLOP/s": "",
     "GB/s": "GB/s: every input read and every output written once.",
     "copy, %": "Copy: that rate beside the bandwidth of a large device copy, measured in the same record.",
-    "moved, %": "Moved: time of a kernel that only moves the same bytes, in the same run, as a share of this one's.",
+    "streaming, %": "Moved: time of a kernel that only moves the same bytes, in the same run, as a share of this one's.",
 }
 
 _VERDICT_WORDS = {
@@ -111,10 +111,10 @@ def escape(value):
 
 
 def ratio(series):
-    """The opponent's time over the version's, or None."""
-    if series["status"] != "PASS" or not series["times"] or not series["opponentTimes"]:
+    """The baseline's time over the version's, or None."""
+    if series["status"] != "PASS" or not series["times"] or not series["baselineTimes"]:
         return None
-    return series["opponentTimes"]["median"] / series["times"]["median"]
+    return series["baselineTimes"]["median"] / series["times"]["median"]
 
 
 def rates(series, record):
@@ -128,8 +128,8 @@ def rates(series, record):
     found = {"GB/s": rate * 1e-9}
     if record["copy"]:
         found["copy, %"] = 100 * rate / record["copy"]
-    if series["traffic"]:
-        found["moved, %"] = 100 * series["traffic"] / seconds
+    if series["streaming"]:
+        found["streaming, %"] = 100 * series["streaming"] / seconds
     return found
 
 
@@ -194,13 +194,13 @@ def _standing(series, records):
             f"<td>v{version:02d} {escape(idea.replace('_', ' '))}</td>"
             f"<td class=n><b>{geometric_mean(ratios):.2f}</b> ×</td>"
             f"<td class=n>{min(ratios):.2f} to {max(ratios):.2f}</td>"
-            f"<td class=n>{len(ratios)} of {shapes}</td><td>{escape(_opponents(of_key, version))}</td>"
+            f"<td class=n>{len(ratios)} of {shapes}</td><td>{escape(_baselines(of_key, version))}</td>"
             f"<td>{escape(names[key[0]])}</td></tr>")
     return "\n".join(rows)
 
 
 def _best_version(series):
-    """(version, idea, ratios) of the largest geometric mean; None if no version was timed beside an opponent."""
+    """(version, idea, ratios) of the largest geometric mean; None if no version was timed beside a baseline."""
     found = []
     for version in {entry["version"] for entry in series}:
         mine = [entry for entry in series if entry["version"] == version]
@@ -210,8 +210,8 @@ def _best_version(series):
     return max(found)[1:] if found else None
 
 
-def _opponents(series, version):
-    return " or ".join(sorted({entry["opponent"] for entry in series if entry["version"] == version and ratio(entry)}))
+def _baselines(series, version):
+    return " or ".join(sorted({entry["baseline"] for entry in series if entry["version"] == version and ratio(entry)}))
 
 
 def _dtype_order(key):

@@ -44,7 +44,7 @@ function profileTable(profiles) {
   const two = profiles.length === 2;
   const last = profiles.at(-1);
   const row = (name, cell) => [name, ...profiles.map((profile) => ({n: cell(profile)})), ...(two ? [""] : []), ""];
-  const rows = [row("floor", (profile) => has(profile.floor) ? `${micros(profile.floor)} µs` : "–")];
+  const rows = [row("lower bound", (profile) => has(profile.lower_bound) ? `${micros(profile.lower_bound)} µs` : "–")];
   for (const name of unique(profiles.flatMap((profile) => Object.keys(profile.total)))) {
     const figures = profiles.map((profile) => profile.total[name]);
     if (!figures.some((one) => has(one?.value))) continue;

@@ -75,15 +75,15 @@ function sortTable(data) {
 const sortKey = (text) => /^[-+]?\d+(\.\d+)?(e[-+]?\d+)?(–.*)?$/.test(text) ? parseFloat(text) : text;
 
 function plain(data, series) {
-  const {times, opponentTimes, verdict} = series;
+  const {times, baselineTimes, verdict} = series;
   const record = data.records[series.record];
   return {
     device: series.device, path: series.path, version: series.version, idea: series.idea, problem: series.problem,
     dtype: series.dtype, status: series.status, reason: series.reason, cold_seconds: times?.median ?? null,
     cold_low: times?.low ?? null, cold_high: times?.high ?? null, warm_seconds: times?.warm ?? null,
-    flops: series.flops, bytes: series.bytes, copy_bytes_per_s: series.copy, traffic_seconds: series.traffic,
-    opponent: series.opponent, opponent_seconds: opponentTimes?.median ?? null, times_library: ratioOf(series),
-    roofline_seconds: series.roofline, error: series.error, opponent_error: series.opponentError,
+    flops: series.flops, bytes: series.bytes, copy_bytes_per_s: series.copy, streaming_seconds: series.streaming,
+    baseline: series.baseline, baseline_seconds: baselineTimes?.median ?? null, times_library: ratioOf(series),
+    roofline_seconds: series.roofline, error: series.error, baseline_error: series.baselineError,
     verdict: verdict.status,
     ratio_to_previous: verdict.ratio ?? null, commit: record.commit, created: record.created, command: series.command,
   };

@@ -26,7 +26,7 @@ function drawRoofline(data) {
     all.filter((series) => series.shape === shape).sort((one, other) => one.version - other.version);
   const point = (series, word) => ({x: intensity(series), y: rate(series), series, word});
   const newest = Math.max(...all.map((series) => series.version));
-  const opponents = all.filter((series) => series.opponentTimes
+  const baselines = all.filter((series) => series.baselineTimes
       && series.version === column(series.shape).at(-1).version);
 
   const lowest = Math.min(...all.map((series) => rate(series)));
@@ -43,8 +43,8 @@ function drawRoofline(data) {
       backgroundColor: column(shape).map((series) => faded("fast", series.version === newest ? 0.9 : 0.3)),
       pointBorderWidth: 0, pointRadius: column(shape).map((series) => series.version === newest ? 4 : 2.5),
       showLine: true})),
-    {label: opponents[0]?.opponent || "", data: opponents.map((series) =>
-      ({x: intensity(series), y: rate(series, series.opponentTimes.median), series, opponent: true})),
+    {label: baselines[0]?.baseline || "", data: baselines.map((series) =>
+      ({x: intensity(series), y: rate(series, series.baselineTimes.median), series, baseline: true})),
     borderColor: colour("slow"), backgroundColor: "transparent", borderWidth: 1.5, pointStyle: "triangle",
       pointRadius: 5.5},
     roofs.copy && {label: "memory, measured", data: slope(roofs.copy), borderColor: colour("ink"), borderWidth: 2,
@@ -63,7 +63,7 @@ function drawRoofline(data) {
     data: {datasets},
     options: {
       scales: {
-        x: axis("floating-point operations a byte of least traffic",
+        x: axis("floating-point operations a byte of least streaming",
           {type: "logarithmic", min: left, max: right, ticks: {callback: plainTick}}),
         y: axis("TFLOP/s, cold", {type: "logarithmic", min: lowest / 1.6, ticks: {callback: plainTick}}),
       },
@@ -80,27 +80,27 @@ function drawRoofline(data) {
 }
 
 // Ceilings in FLOP/s and bytes/s, and the seconds of an empty kernel. The peak follows from a result whose roofline is
-// arithmetic, not traffic.
+// arithmetic, not streaming.
 function roofsOf(data, at, all) {
   const record = data.records.filter((one) => one.device === at.device && one.copy).at(-1);
   const dram = data.records.filter((one) => one.device === at.device && one.dram).at(-1)?.dram;
   const bound = all.find((series) => series.roofline && dram && series.roofline > 1.001 * series.bytes / dram);
   const rates = all.flatMap((series) => [series.flops / series.times.median,
-    series.opponentTimes ? series.flops / series.opponentTimes.median : 0]);
+    series.baselineTimes ? series.flops / series.baselineTimes.median : 0]);
   return {copy: record?.copy, empty: record?.empty, dram, peak: bound ? bound.flops / bound.roofline : null,
     best: Math.max(...rates)};
 }
 
 function rooflineLabel(item) {
-  const {series, opponent} = item.raw;
-  const who = opponent ? series.opponent : versionName(series.version);
+  const {series, baseline} = item.raw;
+  const who = baseline ? series.baseline : versionName(series.version);
   return `${who} ${series.shape}: ${figure(item.parsed.y)} TFLOP/s at ${figure(item.parsed.x)} FLOP/B`;
 }
 
 function drawRoofLegend(roofs, at) {
   const said = (known, words) => known ? el("span", {}, words) : "";
   fill(byId("limits-legend"),
-    said(roofs.copy, `Copy bandwidth, measured by the stopwatch's calibration: ${figure(roofs.copy / 1e12)} TB/s.`),
+    said(roofs.copy, `Copy bandwidth, measured by the timer's calibration: ${figure(roofs.copy / 1e12)} TB/s.`),
     said(roofs.dram, `Announced by the driver: ${figure(roofs.dram / 1e12)} TB/s.`),
     said(roofs.peak, `Peak in ${at.dtype} at the highest clock, announced: ${figure(roofs.peak / 1e12)} TFLOP/s.`));
 }

@@ -11,12 +11,12 @@ function drawLadder(data) {
     fill(byId("rungs"));
     return;
   }
-  const opponent = libraryNames(all);
+  const baseline = libraryNames(all);
   const shapes = unique(all.map((series) => series.shape)).length;
   byId("ladder-lead").textContent = `${at.path} in ${at.dtype}, over ${many(shapes, "shape")}. `
-    + (opponent ? `A bar that crosses the line at 1 beats the best plan of ${opponent}. ` : "")
+    + (baseline ? `A bar that crosses the line at 1 beats the best plan of ${baseline}. ` : "")
     + "Cold: the L2 was overwritten before each launch. Warm: launches back to back.";
-  drawRungBars(rungs, opponent);
+  drawRungBars(rungs, baseline);
   fill(byId("rungs"), rungTable(rungs));
 }
 
@@ -28,9 +28,9 @@ function rungOf(data, at, version, all) {
     version, series, timed, words, idea: series[0].idea, kernels: series.map((one) => one.kernels).find(Boolean),
     cold: geomean(timed.map((one) => one.times.median)), warm: geomean(timed.map((one) => one.times.warm)),
     rate: sum(timed, workOf) / sum(timed, (one) => one.times.median), unit: rateUnit(series[0]),
-    copy: shareOfSum(timed, shareOfCopy), traffic: shareOfSum(timed, shareOfTraffic),
+    copy: shareOfSum(timed, shareOfCopy), streaming: shareOfSum(timed, shareOfStreaming),
     coldRatio: geomean(timed.map(ratioOf)),
-    warmRatio: geomean(timed.map((one) => one.times.warm && one.opponentTimes?.warm / one.times.warm)),
+    warmRatio: geomean(timed.map((one) => one.times.warm && one.baselineTimes?.warm / one.times.warm)),
     limit: geomean(timed.map(shareOfLimit)), limitName: limitName(series[0]),
   };
 }
@@ -44,16 +44,16 @@ function shareOfSum(series, share) {
   return sum(those, (one) => share(one) * one.times.median) / sum(those, (one) => one.times.median);
 }
 
-// Beside the opponent where there is one; else beside the card's limit or a copy's bandwidth.
-function drawRungBars(rungs, opponent) {
-  const label = opponent ? "times the library's speed" : `share of the ${rungs[0].limitName}`;
+// Beside the baseline where there is one; else beside the card's limit or a copy's bandwidth.
+function drawRungBars(rungs, baseline) {
+  const label = baseline ? "times the library's speed" : `share of the ${rungs[0].limitName}`;
   const bar = (name, values, background) =>
     ({label: name, data: values, backgroundColor: background, borderColor: colour("ink"), borderWidth: 0,
         maxBarThickness: 14});
-  const datasets = opponent
+  const datasets = baseline
     ? [bar("cold", rungs.map((rung) => rung.coldRatio), colour("fast")),
       bar("warm", rungs.map((rung) => rung.warmRatio), faded("fast", 0.38))]
-        .filter(({data}) => data.some(has))  // not every opponent is measured warm
+        .filter(({data}) => data.some(has))  // not every baseline is measured warm
     : [bar("cold", rungs.map((rung) => rung.limit), colour("fast"))];
   byId("ladder-plot").style.height = `${4.5 + 2.3 * rungs.length}rem`;
   plot("ladder-plot", `Speed of versions ${rungs.map((rung) =>
@@ -66,7 +66,7 @@ function drawRungBars(rungs, opponent) {
       plugins: {
         legend: {position: "top", align: "start", labels: {boxWidth: 14, boxHeight: 10}},
         tooltip: {callbacks: {label: (item) => `${item.dataset.label}: ${figure(item.raw)}`}},
-        marks: {lines: opponent ? [{x: 1, label: opponent, colour: colour("ink"), dash: [5, 3]}] : []},
+        marks: {lines: baseline ? [{x: 1, label: baseline, colour: colour("ink"), dash: [5, 3]}] : []},
       },
     },
   });
@@ -74,7 +74,7 @@ function drawRungBars(rungs, opponent) {
 
 function rungTable(rungs) {
   const best = Math.max(...rungs.map((rung) => rung.coldRatio || 0));
-  const shares = [["of copy", "copy"], ["of moving its bytes", "traffic"]]
+  const shares = [["of copy", "copy"], ["of a streaming kernel", "streaming"]]
     .filter(([, key]) => rungs.some((rung) => has(rung[key])));
   const rows = rungs.map((rung, at) => {
     const parent = rungs.find((one) => one.version === rung.words.parent) || rungs[at - 1];

@@ -64,7 +64,7 @@ def _profile(file, results):
         "created": str(raw["created"]),
         "commit": str(environment["commit"])[:7] + ("+" if environment["dirty"] else ""),
         "path": f"{raw['layer']}/{raw['pass']}", "version": int(raw["version"]), "idea": str(raw["idea"]),
-        "problem": str(raw["problem"]), "dtype": str(raw["dtype"]), "floor": _finite(raw["floor_seconds"]),
+        "problem": str(raw["problem"]), "dtype": str(raw["dtype"]), "lower_bound": _finite(raw["lower_bound_seconds"]),
         "ncu": str(raw.get("ncu", "")), "command": _command(raw["command"]),
         "advice": [str(line) for line in raw.get("advice", [])],
         "total": _figures(raw["total"]), "kernels": [_kernel(kernel) for kernel in raw["kernels"]],

@@ -38,15 +38,15 @@ function unpackHistories(bytes, counts) {
   const seconds = (step) => step === NOTHING ? null : BASE * Math.exp(step / STEPS);
   let at = 0;
   return counts.map((count) => {
-    let record = 0, median = 0, opponent = 0;
+    let record = 0, median = 0, baseline = 0;
     const points = [];
     for (const end = at + count; at < end; ++at) {
       record = record + difference(0, at) & 0xFFFF;
       median = median + difference(1, at) & 0xFFFF;
-      opponent = opponent + difference(4, at) & 0xFFFF;
+      baseline = baseline + difference(4, at) & 0xFFFF;
       const timed = median !== NOTHING;
       points.push({
-        record, median: seconds(median), opponent: seconds(opponent), status: bytes[10 * total + at],
+        record, median: seconds(median), baseline: seconds(baseline), status: bytes[10 * total + at],
         low: timed ? seconds(median - word(2, at)) : null, high: timed ? seconds(median + word(3, at)) : null,
       });
     }

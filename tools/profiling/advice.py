@@ -43,15 +43,15 @@ def nearest_roof(figures):
     return roof, percent
 
 
-def meanings(figures, limits, floor):
-    """{figure: one line}. `limits` as metrics.Kernel has them, `floor` in seconds or None."""
+def meanings(figures, limits, lower_bound):
+    """{figure: one line}. `limits` as metrics.Kernel has them, `lower_bound` in seconds or None."""
     said = {figure: "" for figure in figures}
 
     def note(figure, words):
         if figures.get(figure) is not None:
             said[figure] = words(figures[figure])
 
-    note("duration", lambda value: _against_floor(value, floor))
+    note("duration", lambda value: _against_lower_bound(value, lower_bound))
     note("sm", lambda value: _busy(value, "an arithmetic or issue unit", "all of its units wait or idle in between"))
     for roof, name in _ROOFS.items():
         note(roof, lambda value, name=name: _busy(value, name, "not what limits"))
@@ -67,10 +67,10 @@ def meanings(figures, limits, floor):
     return said
 
 
-def _against_floor(duration, floor):
-    if not floor:
+def _against_lower_bound(duration, lower_bound):
+    if not lower_bound:
         return "under the profiler"
-    return f"under the profiler, {duration / floor:.2f} x the floor of {1e6 * floor:.2f} us"
+    return f"under the profiler, {duration / lower_bound:.2f} x the lower bound of {1e6 * lower_bound:.2f} us"
 
 
 def _busy(percent, name, else_words):
@@ -113,10 +113,10 @@ def _waves(waves):
     return _FILLED
 
 
-def advice(kernels, floor):
+def advice(kernels, lower_bound):
     """Lines on a launch, the most important first: the limit that is nearest, then what else stands out.
 
-    Of several kernels the one that takes the most time, all its runs together, is judged.
+    Of several kernels the one that takes the most time, all its runs together, is checked.
     """
     kernel, part = _heaviest(kernels)
     figures = kernel.figures
@@ -131,10 +131,10 @@ def advice(kernels, floor):
     if waves is not None and _waves(waves) != _FILLED:
         lines.append(_waves(waves))
     durations = [each.figures.get("duration") for each in kernels]
-    if floor and all(durations):
+    if lower bound and all(durations):
         duration = sum(durations)
-        lines.append(f"{duration / floor:.2f} x the floor: " + (
-            "close to it" if duration < 1.25 * floor else f"at most {duration / floor:.1f} times faster"))
+        lines.append(f"{duration / lower_bound:.2f} x the lower bound: " + (
+            "close to it" if duration < 1.25 * lower_bound else f"at most {duration / lower_bound:.1f} times faster"))
     return lines
 
 

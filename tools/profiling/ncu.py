@@ -4,8 +4,8 @@ import os
 import re
 import subprocess
 
-from door import run, tools
-from door.errors import Failure, UsageError
+from cli import run, tools
+from cli.errors import Failure, UsageError
 
 from . import where
 

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 import ladder_records
-from door import build, device, paths, say, setup, tools
-from door.errors import Failure, UsageError
-from door.options import Parser
+from cli import build, device, paths, say, setup, tools
+from cli.errors import Failure, UsageError
+from cli.options import Parser
 
 from . import keep, metrics, ncu, record, show
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from door.errors import Failure
+from cli.errors import Failure
 
 from . import advice, metrics
 
@@ -20,20 +20,20 @@ def make(launch, kernels, ncu_version, command):
     """The profile of a launch. `launch` is the JSON that `bench --once --record` wrote. Throws Failure."""
     try:
         result = launch["results"][0]
-        floor = result["roofline_seconds"] or None
+        lower_bound = result["roofline_seconds"] or None
         profile = {
             "schema": SCHEMA, "created": launch["created"], "command": command, "environment": launch["environment"],
             "seed": launch["seed"], "layer": result["layer"], "pass": result["pass"], "version": result["version"],
-            "idea": result["idea"], "problem": result["problem"], "dtype": result["dtype"], "floor_seconds": floor,
+            "idea": result["idea"], "problem": result["problem"], "dtype": result["dtype"], "lower_bound_seconds": lower_bound,
             "min_bytes": result["min_read_bytes"] + result["min_write_bytes"],
         }
     except (KeyError, IndexError, TypeError) as error:
         raise Failure(f"the launch's record is broken: {type(error).__name__}: {error}") from None
     alone = len(kernels) == 1
-    profile["kernels"] = [_kernel_json(kernel, floor if alone else None) for kernel in kernels]
-    profile["total"] = _figures_json(total(kernels), kernels[0].limits if alone else {}, floor)
+    profile["kernels"] = [_kernel_json(kernel, lower_bound if alone else None) for kernel in kernels]
+    profile["total"] = _figures_json(total(kernels), kernels[0].limits if alone else {}, lower_bound)
     profile["ncu"] = ncu_version
-    profile["advice"] = advice.advice(kernels, floor)
+    profile["advice"] = advice.advice(kernels, lower_bound)
     return profile
 
 
@@ -65,15 +65,15 @@ def _mean(values):
     return sum(value * duration for value, duration in values) / sum(duration for _, duration in values)
 
 
-def _kernel_json(kernel, floor):
+def _kernel_json(kernel, lower_bound):
     return {"name": kernel.name, "grid": kernel.grid, "block": kernel.block, "limiter": kernel.limiter,
             "limits": kernel.limits,
-            "figures": _figures_json(kernel.figures, kernel.limits, floor),
+            "figures": _figures_json(kernel.figures, kernel.limits, lower_bound),
             "stalls": [{"reason": reason, "share": part} for reason, part in kernel.stalls]}
 
 
-def _figures_json(figures, limits, floor):
-    said = advice.meanings(figures, limits, floor)
+def _figures_json(figures, limits, lower_bound):
+    said = advice.meanings(figures, limits, lower_bound)
     return {figure: {"value": figures.get(figure), "unit": unit, "text": said.get(figure, "")}
             for figure, unit in UNITS.items()}
 
@@ -85,7 +85,7 @@ class Side:
     title: str
     device: str
     figures: dict  # {figure: number or None}
-    floor: float  # seconds, or None
+    lower_bound: float  # seconds, or None
     stalls: dict  # {reason: share}: of the longest kernel
 
 
@@ -100,7 +100,7 @@ def side(profile):
         title=f"v{profile['version']:02d} {profile['idea']}, {profile['problem']}",
         device=profile["environment"]["device"]["name"],
         figures={figure: cell["value"] for figure, cell in profile["total"].items()},
-        floor=profile["floor_seconds"], stalls={stall["reason"]: stall["share"] for stall in longest["stalls"]},
+        lower_bound=profile["lower_bound_seconds"], stalls={stall["reason"]: stall["share"] for stall in longest["stalls"]},
     )
 
 

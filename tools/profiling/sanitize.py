@@ -10,9 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from door import build, device, new, paths, say, setup, tools, wheels
-from door.errors import Failure, UsageError
-from door.options import Parser
+from cli import build, device, new, paths, say, setup, tools, wheels
+from cli.errors import Failure, UsageError
+from cli.options import Parser
 
 from . import keep, sanitizer, where
 
@@ -129,7 +129,7 @@ class _Session:
         layer, pass_ = path.split("/")
         dtype = ["--dtype", self.options.dtype] if self.options.dtype else []
         return [self.folder / f"bench_{layer}", "--pass", pass_, "--version", self.options.version, "--set",
-                self.options.set, *dtype, "--check", "--opponent", "none", "--seed", "1"]
+                self.options.set, *dtype, "--check", "--baseline", "none", "--seed", "1"]
 
     def _sanitize(self, tool, path):
         file = self.scratch / f"{tool}_{path.replace('/', '_')}.json"

@@ -26,7 +26,7 @@ _ROWS = [
 ]
 _TOP_STALLS = 3
 _MARKED = 6  # changes that a comparison points at
-_CONSEQUENCES = ("... over the floor", "... of its wavefronts", "waves")  # of what another row says, so not pointed at
+_CONSEQUENCES = ("... over the lower bound", "... of its wavefronts", "waves")  # of what another row says, so not pointed at
 NOT_A_TIME = "a duration under ncu is no benchmark time: each kernel runs alone, many times over, its caches flushed"
 
 
@@ -142,9 +142,9 @@ def _clock(data):
 def difference(a, b, units):
     """Two sides (record.Side) in columns, the largest changes marked."""
     rows = [(title, units[figure], a.figures.get(figure), b.figures.get(figure)) for figure, title in _ROWS]
-    floors = [side.figures["duration"] / side.floor if side.floor and side.figures.get("duration") else None
+    lower bounds = [side.figures["duration"] / side.lower_bound if side.lower_bound and side.figures.get("duration") else None
               for side in (a, b)]
-    rows.insert(1, ("... over the floor", "x", *floors))
+    rows.insert(1, ("... over the lower bound", "x", *lower bounds))
     rows.insert(1 + next(at for at, row in enumerate(rows) if row[0] == "bank conflicts"),
                 ("... of its wavefronts", "%", *(side.figures.get("conflict_share") for side in (a, b))))
     reasons = sorted(set(a.stalls) | set(b.stalls),

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 
-from door.paths import PRIVATE
+from cli.paths import PRIVATE
 
 
 def find(program, *more):

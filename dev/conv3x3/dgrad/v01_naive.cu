@@ -1,7 +1,7 @@
 // Idea:   one thread computes one element of dx, straight from the formula.
 // Parent: none.
 // Why:    it is the definition; every other version may be debugged against it. Each tap is summed apart, for a chain of
-//         9k fp32 additions loses more than the opponent's plan. Limiter: two loads a multiply-add. Unlike fprop's, its
+//         9k fp32 additions loses more than the baseline's plan. Limiter: two loads a multiply-add. Unlike fprop's, its
 //         weight loads run along c, on which neighbouring threads sit.
 // Needs:  nothing.
 

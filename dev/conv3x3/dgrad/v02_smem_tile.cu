@@ -55,7 +55,7 @@ __global__ void conv3x3_dgrad_v02_kernel(Problem p, const float* dy, const float
     }
     __syncthreads();
 
-    // A chunk is summed apart: one chain of 9k additions loses more than the opponent's plan.
+    // A chunk is summed apart: one chain of 9k additions loses more than the baseline's plan.
     float chunk_sum[kBlockC] = {};
     for (int k = 0; k < kChunkK; ++k) {
 #pragma unroll

@@ -19,7 +19,7 @@ template <int kVec>
 constexpr int kChunk = kVec == 4 ? 16 : 8;
 
 // K steps whose products are one chain of additions: 18 taps of a chunk, 288 products of whole 16-byte loads. A chain over
-// all 9c would lose more digits than the opponent's plan from c = 64 on. Runs are added up in y, for registers are full.
+// all 9c would lose more digits than the baseline's plan from c = 64 on. Runs are added up in y, for registers are full.
 constexpr int kRun = 18;
 
 template <class Tile, int kVec, int kBlocksPerSm>

@@ -89,10 +89,10 @@ __device__ __forceinline__ void store_sums(const Problem& p, const float (&sum)[
   const int row0 = at.row + threadIdx.x / 32 % 4 * 2;
 #pragma unroll
   for (int first = 0; first < kBlockN; first += kStagingCols<T>) {
-    constexpr int kMost = kStagingCols<T>;
-    const int cols = kBlockN - first < kMost ? kBlockN - first : kMost;
+    constexpr int kMax = kStagingCols<T>;
+    const int cols = kBlockN - first < kMax ? kBlockN - first : kMax;
 #pragma unroll
-    for (int j = 0; j < kMost / 8 && first + 8 * j < kBlockN; ++j) {
+    for (int j = 0; j < kMax / 8 && first + 8 * j < kBlockN; ++j) {
       const int k = k0 + first + 8 * j + lane % 4 * 2;
       const float b0 = bias && k < p.k ? bias[k] : 0.0f;
       const float b1 = bias && k + 1 < p.k ? bias[k + 1] : 0.0f;

@@ -273,8 +273,8 @@ Plan plan_of(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  constexpr std::int64_t kMostIndex = 2147483647;
-  return std::int64_t{kPoints} * p.c * p.k + p.k < kMostIndex ? nullptr : "36ck sums do not fit 32-bit indices";
+  constexpr std::int64_t kMaxIndex = 2147483647;
+  return std::int64_t{kPoints} * p.c * p.k + p.k < kMaxIndex ? nullptr : "36ck sums do not fit 32-bit indices";
 }
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * plan_of(p).workspace_floats(p); }

@@ -23,7 +23,7 @@ const char* supports(const Problem& p) {
   if (!whole_vectors(p)) return "a pixel's channels are no whole vectors of 16 bytes";
   const char* reason = nullptr;
   with_storage_type(p.dtype, [&](auto element) {
-    if (plan_smem<decltype(element)>(p, kMostClusterBlocks).chunk == 0)
+    if (plan_smem<decltype(element)>(p, kMaxClusterBlocks).chunk == 0)
       reason = "x and dy of an image's group do not fit in the shared memory of eight blocks";
   });
   return reason;
@@ -35,7 +35,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
   auto* const rows = p.affine ? static_cast<float2*>(workspace) : nullptr;  // [n][c]
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
-    const Slab slab = plan_smem<T>(p, kMostClusterBlocks);
+    const Slab slab = plan_smem<T>(p, kMaxClusterBlocks);
     ladder::launch(groupnorm_backward_v06_kernel<T, decltype(act)>,
                    {.grid = slab_blocks(p, slab),
                     .block = slab_threads(slab),

@@ -25,7 +25,7 @@ template <class T>
 Slab plan(const Problem& p) {
   const Slab alone = plan_smem<T>(p, 1);
   const bool two_fit = alone.chunk != 0 && blocks_per_sm(slab_smem_bytes<T>(alone)) >= 2;
-  return two_fit ? alone : plan_smem<T>(p, kMostClusterBlocks);
+  return two_fit ? alone : plan_smem<T>(p, kMaxClusterBlocks);
 }
 
 const char* supports(const Problem& p) {

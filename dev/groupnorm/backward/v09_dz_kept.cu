@@ -19,7 +19,7 @@ using namespace dz_kept;
 constexpr Costs kCosts{.line = 0.25, .step_ns = 70, .cluster_ns = 1000, .seen = 0.5, .in_step = true};
 
 template <class T, class Act, bool kCluster>
-__global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
     groupnorm_backward_v09_kernel(Problem p, Backward::Tensors t, Plan plan, float2* all_sums) {
   gradient<T, Act, kCluster, ChannelSums>(p, t, plan, all_sums, [] {});
 }

@@ -18,10 +18,10 @@ namespace ladder::groupnorm {
 namespace {
 
 constexpr int kQuad = 4;  // channels of a thread
-constexpr int kMostSteps = 8;
-constexpr int kMostQuads = 32;          // of a pixel: every warp has all channels
+constexpr int kMaxSteps = 8;
+constexpr int kMaxQuads = 32;          // of a pixel: every warp has all channels
 constexpr int kWarpWords = 32 * kQuad;  // sums of a warp's threads, of one kind
-constexpr int kMostThreads = 384;
+constexpr int kMaxThreads = 384;
 // Blocks that an SM has room for, at 80 registers: with one on each, clusters of eight leave a tenth of the SMs idle.
 [[maybe_unused]] constexpr int kBlocksPerSm = 2;
 
@@ -198,7 +198,7 @@ __device__ __forceinline__ void finish_sums(const Plan& plan, const Backward::Te
 
 // kWhole: every thread has a pixel at each of its steps.
 template <class T, class Act, int kSteps, bool kWhole>
-__global__ void __launch_bounds__(kMostThreads, kWhole ? kBlocksPerSm : 1)
+__global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
     groupnorm_backward_v10_kernel(Problem p, Backward::Tensors t, Plan plan) {
   LADDER_DYN_SMEM(raw);
   const unsigned thread = threadIdx.x;  // of its image
@@ -345,15 +345,15 @@ Plan plan_of(const Problem& p) {
   const int width = p.channels_per_group();
   const int unit = std::lcm(width, kQuad);
   double lowest = std::numeric_limits<double>::infinity();
-  for (int chunk = kMostQuads * kQuad / unit * unit; chunk > 0; chunk -= unit) {
+  for (int chunk = kMaxQuads * kQuad / unit * unit; chunk > 0; chunk -= unit) {
     if (p.c % chunk != 0) continue;
-    for (int cluster = 1; cluster <= std::min(kMostClusterBlocks, p.n); cluster *= 2) {
+    for (int cluster = 1; cluster <= std::min(kMaxClusterBlocks, p.n); cluster *= 2) {
       const int each = ceil_div(p.n, cluster);
-      for (int warps = 1; warps <= kMostThreads / 32 / each; ++warps) {
+      for (int warps = 1; warps <= kMaxThreads / 32 / each; ++warps) {
         const int quads = chunk / kQuad;
         const int rows = std::min(warps * 32 / quads, p.pixels());
         const int least = ceil_div(p.pixels(), rows);
-        if (least > kMostSteps) continue;
+        if (least > kMaxSteps) continue;
         const int steps = least > 4 ? 8 : 4;
         const Plan plan{.chunk = chunk,
                         .width = width,
@@ -406,7 +406,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* /*workspace*/, S
       run(steps, std::false_type{});
     };
     if (plan.steps == 4) return run_steps(std::integral_constant<int, 4>{});
-    run_steps(std::integral_constant<int, kMostSteps>{});
+    run_steps(std::integral_constant<int, kMaxSteps>{});
   });
 }
 

@@ -16,7 +16,7 @@ using namespace dz_kept;
 constexpr Costs kCosts{.line = 0.25, .step_ns = 100, .cluster_ns = 700, .seen = 0.3};
 
 template <class T, class Act, bool kCluster>
-__global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
     groupnorm_backward_v11_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, float2* all_sums) {
   const int index = cluster_index(plan.log_cluster);
   gradient<T, Act, kCluster, ChannelSums>(p, t, plan, all_sums, [&] { wait_for_turn(pace, index); });

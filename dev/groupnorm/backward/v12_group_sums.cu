@@ -18,19 +18,19 @@ namespace {
 using namespace dz_kept;
 
 template <class T, class Act, bool kCluster>
-__global__ void __launch_bounds__(kMostThreads, kThreadsPerSm / kMostThreads)
-    groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, MarkedRow* rows) {
+__global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
+    groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, FlaggedRow* rows) {
   const int index = cluster_index(plan.log_cluster);
   gradient<T, Act, kCluster, GroupSums>(p, t, plan, rows, [&] { wait_for_turn(pace, index); });
 }
 
 __global__ void __launch_bounds__(kParameterThreads)
-    groupnorm_backward_v12_parameters_kernel(MarkedRow* all, int rows, int c, float* dgamma, float* dbeta) {
-  add_marked_rows(all, rows, c, dgamma, dbeta);
+    groupnorm_backward_v12_parameters_kernel(FlaggedRow* all, int rows, int c, float* dgamma, float* dbeta) {
+  add_flagged_rows(all, rows, c, dgamma, dbeta);
 }
 
 void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  auto* const rows = p.affine ? static_cast<MarkedRow*>(workspace) : nullptr;
+  auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(512)
 }
 
 SlabPlan plan_of(const Problem& p) {
-  return plan_slab(p, {.block_bytes = 64 << 10, .good_block_bytes = 32 << 10, .most_cluster = kMostClusterBlocks});
+  return plan_slab(p, {.block_bytes = 64 << 10, .good_block_bytes = 32 << 10, .most_cluster = kMaxClusterBlocks});
 }
 
 const char* supports(const Problem& p) {

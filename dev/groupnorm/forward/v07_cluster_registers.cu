@@ -13,8 +13,8 @@
 namespace ladder::groupnorm {
 namespace {
 
-constexpr int kMostThreads = 512;
-constexpr int kMostVectors = 8;
+constexpr int kMaxThreads = 512;
+constexpr int kMaxVectors = 8;
 constexpr int kGoodVectors = 4;
 
 template <class T, int kHeld>
@@ -47,7 +47,7 @@ struct SlabInRegisters {
 // Up to 4 vectors fit 64 registers, so that an SM has 1024 threads, 64 KB in flight, and loads of some blocks run under the
 // arithmetic of others. 8 take 80, of which 384 threads may still be two blocks. Units of one channel and the longer
 // activations take more.
-constexpr int most_threads(int held) { return held <= kGoodVectors ? kMostThreads : 384; }
+constexpr int most_threads(int held) { return held <= kGoodVectors ? kMaxThreads : 384; }
 template <class Act>
 [[maybe_unused]] constexpr bool kFewRegisters =
     std::is_same_v<Act, Identity> || std::is_same_v<Act, Relu> || std::is_same_v<Act, Silu>;
@@ -63,13 +63,13 @@ __global__ void __launch_bounds__(most_threads(kHeld), kBlocksPerSm<Act, kUnit>)
 }
 
 SlabPlan plan_of(const Problem& p) {
-  return plan_slab(p, {.block_bytes = kMostVectors * kMostThreads * 16,
+  return plan_slab(p, {.block_bytes = kMaxVectors * kMaxThreads * 16,
                        .good_block_bytes = 32 << 10,
-                       .most_cluster = kMostClusterBlocks,
-                       .most_vectors = kMostVectors,
+                       .most_cluster = kMaxClusterBlocks,
+                       .most_vectors = kMaxVectors,
                        .good_vectors = kGoodVectors,
-                       .most_threads = kMostThreads,
-                       .most_threads_of_many = most_threads(kMostVectors)});
+                       .most_threads = kMaxThreads,
+                       .most_threads_of_many = most_threads(kMaxVectors)});
 }
 
 const char* supports(const Problem& p) {
@@ -81,7 +81,7 @@ template <class F>
 void dispatch_held(int vectors, F&& f) {
   if (vectors <= 2) return f(std::integral_constant<int, 2>{});
   if (vectors <= kGoodVectors) return f(std::integral_constant<int, kGoodVectors>{});
-  f(std::integral_constant<int, kMostVectors>{});
+  f(std::integral_constant<int, kMaxVectors>{});
 }
 
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {

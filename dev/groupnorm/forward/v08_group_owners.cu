@@ -21,13 +21,13 @@
 namespace ladder::groupnorm {
 namespace {
 
-constexpr int kMostThreads = 384;
+constexpr int kMaxThreads = 384;
 // Three such blocks an SM, at 56 registers a thread, where the activation leaves it at that: some load while others compute.
 template <class Act>
 [[maybe_unused]] constexpr int kBlocksPerSm =
     std::is_same_v<Act, Identity> || std::is_same_v<Act, Relu> || std::is_same_v<Act, Silu> ? 3 : 2;
-constexpr int kMostWarps = kMostThreads / 32;
-constexpr int kMostGroups = 32;  // of a block: a lane each
+constexpr int kMaxWarps = kMaxThreads / 32;
+constexpr int kMaxGroups = 32;  // of a block: a lane each
 
 // A block has `pixels` pixels of a chunk of `groups` groups, `row` vectors wide.
 struct Plan {
@@ -43,8 +43,8 @@ struct Plan {
 
 // What a block adds to the slab in shared memory.
 struct Sums {
-  float2 warps[kMostWarps][kMostGroups];
-  float2 cluster[kMostClusterBlocks][kMostGroups];
+  float2 warps[kMaxWarps][kMaxGroups];
+  float2 cluster[kMaxClusterBlocks][kMaxGroups];
 };
 
 template <class T>
@@ -145,7 +145,7 @@ __device__ __forceinline__ float2 sum_over_lanes(float2 sum, int groups) {
 }
 
 template <class T, class Act>
-__global__ void __launch_bounds__(kMostThreads, kBlocksPerSm<Act>)
+__global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
     groupnorm_forward_v08_kernel(Problem p, Forward::Tensors t, Plan plan) {
   constexpr int kVec = kVector<T>;
   LADDER_DYN_SMEM(smem);
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm<Act>)
   sum = sum_over_lanes(sum, plan.groups);
   if (lane < plan.groups) sums.warps[warp][lane] = sum;
   __syncthreads();
-  const auto add_parts = [&](const float2(*parts)[kMostGroups], int count) {
+  const auto add_parts = [&](const float2(*parts)[kMaxGroups], int count) {
     float2 total{0, 0};
     for (int i = lane / plan.groups; i < count; i += 32 / plan.groups) {
       const float2 part = parts[i][lane % plan.groups];
@@ -263,8 +263,8 @@ __global__ void __launch_bounds__(kMostThreads, kBlocksPerSm<Act>)
 // Threads for a plan, or 0: whole warps and whole rows, `vectors` for each or a few more, and no more than there are.
 int threads_of(const Plan& plan, int vectors) {
   const int step = std::lcm(plan.row, 32);
-  const int wanted = std::min(plan.vectors() / vectors, kMostThreads) / step * step;
-  return wanted > 0 || step > kMostThreads ? wanted : step;
+  const int wanted = std::min(plan.vectors() / vectors, kMaxThreads) / step * step;
+  return wanted > 0 || step > kMaxThreads ? wanted : step;
 }
 
 // Measured: where one block an SM can hold the tensor, the more blocks the better, then the wider the rows. Else blocks of
@@ -272,15 +272,15 @@ int threads_of(const Plan& plan, int vectors) {
 Plan plan_of(const Problem& p) {
   constexpr int kLoneBytes = 136 << 10;
   constexpr int kSharedBytes = 48 << 10;
-  constexpr int kMostBytes = 64 << 10;
+  constexpr int kMaxBytes = 64 << 10;
   constexpr int kGoodRow = 64 / 16;
   const int element = static_cast<int>(size_of(p.dtype));
   const int width = p.channels_per_group();
   Plan lone, shared;
   if (!whole_vectors(p) || width * element % 4 != 0 || !has_words(width * element / 4)) return {};
-  for (int groups = 1; groups <= std::min(p.g, kMostGroups); groups *= 2) {
+  for (int groups = 1; groups <= std::min(p.g, kMaxGroups); groups *= 2) {
     if (p.g % groups != 0 || groups * width * element % 16 != 0) continue;
-    for (int cluster = 1; cluster <= kMostClusterBlocks && p.pixels() % cluster == 0; cluster *= 2) {
+    for (int cluster = 1; cluster <= kMaxClusterBlocks && p.pixels() % cluster == 0; cluster *= 2) {
       Plan plan{.channels = groups * width,
                 .groups = groups,
                 .row = groups * width * element / 16,
@@ -293,8 +293,8 @@ Plan plan_of(const Problem& p) {
           (lone.channels == 0 || blocks(plan) > blocks(lone) || (blocks(plan) == blocks(lone) && cluster == 1))) {
         lone = plan;
       }
-      plan.threads = bytes <= kMostBytes ? threads_of(plan, 8) : 0;
-      const bool fits = bytes <= kSharedBytes || cluster == kMostClusterBlocks;
+      plan.threads = bytes <= kMaxBytes ? threads_of(plan, 8) : 0;
+      const bool fits = bytes <= kSharedBytes || cluster == kMaxClusterBlocks;
       if (plan.threads > 0 && fits && shared.row < kGoodRow && plan.channels > shared.channels) shared = plan;
     }
   }

@@ -16,19 +16,19 @@ namespace {
 using namespace tensor_core_sums;
 
 // Larger clusters leave some SMs idle and give others one block more.
-constexpr Taste kTaste{.least_even_cluster = 4};
+constexpr TuningParameters kTuning{.least_even_cluster = 4};
 
 template <class T, class Act>
-__global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
+__global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     groupnorm_forward_v09_kernel(Problem p, Forward::Tensors t, Plan plan) {
-  normalise<T, Act, kMostClusterBlocks>(
+  normalise<T, Act, kMaxClusterBlocks>(
       p, t, plan, [] {}, PlainCopy{});
 }
 
-const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_of(p, kTaste)); }
+const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_of(p, kTuning)); }
 
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
-  const Plan plan = plan_of(p, kTaste);
+  const Plan plan = plan_of(p, kTuning);
   dispatch_types(p, [&](auto element, auto act) {
     ladder::launch(groupnorm_forward_v09_kernel<decltype(element), decltype(act)>, config_of(p, plan), stream, p, t,
                    plan);

@@ -15,19 +15,19 @@ namespace {
 using namespace tensor_core_sums;
 
 template <class T, class Act>
-__global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
+__global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     groupnorm_forward_v10_kernel(Problem p, Forward::Tensors t, Plan plan, Pace pace) {
   const int index = cluster_index(plan.log_cluster);
-  normalise<T, Act, kMostClusterBlocks>(
+  normalise<T, Act, kMaxClusterBlocks>(
       p, t, plan, [&] { wait_for_turn(pace, index); }, PlainCopy{});
 }
 
-constexpr Taste kTaste{.least_even_cluster = 1, .least_pixels = 256, .good_threads = 384, .column_threads = 128};
+constexpr TuningParameters kTuning{.least_even_cluster = 1, .least_pixels = 256, .good_threads = 384, .column_threads = 128};
 
-const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_of(p, kTaste)); }
+const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_of(p, kTuning)); }
 
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
-  const Plan plan = plan_of(p, kTaste);
+  const Plan plan = plan_of(p, kTuning);
   const LaunchConfig config = config_of(p, plan);
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);

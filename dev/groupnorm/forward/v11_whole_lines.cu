@@ -18,11 +18,11 @@ namespace {
 using namespace tensor_core_sums;
 
 template <class T, class Act>
-__global__ void __launch_bounds__(kMostThreads, kBlocksPerSm)
+__global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     groupnorm_forward_v11_kernel(Problem p, Forward::Tensors t, Plan plan, Pace pace, bool reads_once) {
   const int index = cluster_index(plan.log_cluster);
   const ptx::CachePolicy policy = ptx::evict_policy(reads_once);
-  normalise<T, Act, kMostBigClusterBlocks>(
+  normalise<T, Act, kMaxBigClusterBlocks>(
       p, t, plan, [&] { wait_for_turn(pace, index); },
       [&](void* to, const void* from) { ptx::cp_async_16(to, from, true, policy); });
 }
@@ -39,7 +39,7 @@ double plan_ns(const Problem& p, const Plan& plan) {
   constexpr double kElementNs = 22;   // of a thread, on an SM full of threads
   constexpr double kAlone = 0.7;      // of that, on an empty one
   constexpr double kLast = 0.83;      // of a block, that nothing hides
-  constexpr int kThreadsPerSm = kMostThreads * kBlocksPerSm;
+  constexpr int kThreadsPerSm = kMaxThreads * kBlocksPerSm;
 
   const Turns turns = turns_of(p.n * (p.c / plan.channels), plan.cluster(), plan.threads,
                                static_cast<int>(slab_bytes(plan)) + sums_bytes(plan), kThreadsPerSm);
@@ -55,8 +55,8 @@ double plan_ns(const Problem& p, const Plan& plan) {
 }
 
 Plan plan_for(const Problem& p) {
-  constexpr int kMostSlabBytes = 200 << 10;
-  constexpr int kMostClusterThreads = 3072;  // more gain nothing
+  constexpr int kMaxSlabBytes = 200 << 10;
+  constexpr int kMaxClusterThreads = 3072;  // more gain nothing
   Plan best;
   double lowest = std::numeric_limits<double>::infinity();
   for (int groups = 1; groups <= p.g; ++groups) {
@@ -67,8 +67,8 @@ Plan plan_for(const Problem& p) {
       plan.log_cluster = log_cluster;
       plan.pixels = ceil_div(p.pixels(), plan.cluster());
       plan.tiles = ceil_div(plan.pixels, kTile);
-      if (slab_bytes(plan) > kMostSlabBytes) continue;
-      for (plan.threads = thread_step(plan); plan.threads <= std::min(kMostThreads, kMostClusterThreads >> log_cluster);
+      if (slab_bytes(plan) > kMaxSlabBytes) continue;
+      for (plan.threads = thread_step(plan); plan.threads <= std::min(kMaxThreads, kMaxClusterThreads >> log_cluster);
            plan.threads += thread_step(plan)) {
         complete(p, plan);
         const double ns = plan_ns(p, plan);

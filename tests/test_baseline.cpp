@@ -1,4 +1,4 @@
-// Opponents in processes of their own, played by shell scripts, good and bad; and several opponents as one.
+// Baselines in processes of their own, played by shell scripts, good and bad; and several baselines as one.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -9,7 +9,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "dev/groupnorm/groupnorm.h"
-#include "reference/opponent_worker.h"
+#include "reference/baseline_worker.h"
 #include "tests/support.h"
 
 namespace ladder {
@@ -65,16 +65,16 @@ class WorkerTest : public testing::Test {
   Case c_ = pass_of<groupnorm::Forward>().parse("n1 h1 w2 c4 g2 fp32");
   DeviceTensors tensors_{c_, fill(c_, Pattern::normal, 1), 0};
 
-  std::unique_ptr<Opponent> opponent(const std::string& script) {
-    return make_worker_opponent(std::make_shared<Worker>(fake(script)), c_, tensors_.pointers(), Search::all);
+  std::unique_ptr<Baseline> baseline(const std::string& script) {
+    return make_worker_baseline(std::make_shared<Worker>(fake(script)), c_, tensors_.pointers(), Search::all);
   }
   std::string complaint(const std::string& script) {
-    return failure_of([&] { (void)opponent(script); });
+    return failure_of([&] { (void)baseline(script); });
   }
 };
 
-TEST_F(WorkerTest, PlansAreRankedByItsOwnStopwatch) {
-  const auto o = opponent(std::string(kHello) + kPlans + kSamples);
+TEST_F(WorkerTest, PlansAreRankedByItsOwnTimer) {
+  const auto o = baseline(std::string(kHello) + kPlans + kSamples);
   EXPECT_EQ(o->library(), "Fake 1.2");
   EXPECT_EQ(o->empty_seconds(), 2e-6);
   ASSERT_EQ(o->tried().size(), 3u);
@@ -88,7 +88,7 @@ TEST_F(WorkerTest, PlansAreRankedByItsOwnStopwatch) {
 }
 
 TEST_F(WorkerTest, ItsOutputsComeIntoOurTensors) {
-  const auto o = opponent(std::string(kHello) + kPlans + kSamples);
+  const auto o = baseline(std::string(kHello) + kPlans + kSamples);
   tensors_.poison();
   o->answer();
   const auto outputs = tensors_.outputs();
@@ -104,7 +104,7 @@ TEST_F(WorkerTest, GetsInputsAsTheyAreStored) {
   const std::string kept = (fs::path(testing::TempDir()) / "ladder_worker_x").string();
   const std::string keep = R"(read prepare; cp "$1/x" )" + kept + R"(; echo "$prepare" > )" + kept + ".json; ";
   const std::string plans = std::string(kPlans).substr(std::string("read prepare; ").size());
-  (void)opponent(kHello + keep + plans + kSamples);
+  (void)baseline(kHello + keep + plans + kSamples);
   std::vector<float> x(8);
   std::ifstream(kept, std::ios::binary).read(reinterpret_cast<char*>(x.data()), 32);
   EXPECT_EQ(fs::file_size(kept), 32u);
@@ -159,7 +159,7 @@ TEST_F(WorkerTest, OneThatHangsIsEndedInTime) {
 TEST_F(WorkerTest, AnOutputOfAnotherSizeIsRefused) {
   std::string samples = kSamples;
   samples.replace(samples.find("32"), 2, "28");
-  const auto o = opponent(std::string(kHello) + kPlans + samples);
+  const auto o = baseline(std::string(kHello) + kPlans + samples);
   EXPECT_EQ(failure_of([&] { o->answer(); }), "the worker of Fake wrote 28 bytes of y, which has 32");
 }
 
@@ -215,8 +215,8 @@ TEST(TypicalSeconds, AreTheMedianOfAFewAndOfOneWhereItIsSlow) {
   EXPECT_EQ(left, std::vector<double>{1e-6});
 }
 
-// An opponent with two plans on our stream.
-class Stand : public Opponent {
+// A baseline with two plans on our stream.
+class Stand : public Baseline {
  public:
   Stand(std::string name, double best, double heuristic)
       : name_(std::move(name)), tried_{{name_ + " best", best}, {name_ + " heuristic", heuristic}} {}
@@ -237,8 +237,8 @@ class Stand : public Opponent {
   std::vector<Plan> tried_;
 };
 
-TEST(MergedOpponents, TheFastestIsBestAndTheFirstIsTheUsersChoice) {
-  std::vector<std::unique_ptr<Opponent>> both;
+TEST(MergedBaselines, TheFastestIsBestAndTheFirstIsTheUsersChoice) {
+  std::vector<std::unique_ptr<Baseline>> both;
   both.push_back(std::make_unique<Stand>("torch", 2e-6, 3e-6));
   both.push_back(std::make_unique<Stand>("cudnn", 1e-6, 9e-6));
   auto& torch = static_cast<Stand&>(*both[0]);

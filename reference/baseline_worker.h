@@ -1,4 +1,4 @@
-// Opponents that live in a process of their own, such as Python's libraries: started once, asked in lines of JSON, and
+// Baselines that live in a process of their own, such as Python's libraries: started once, asked in lines of JSON, and
 // believed no more than a kernel. A worker that dies, hangs or talks nonsense is one clear reason, and a new one is started
 // for the next case.
 //
@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/opponent.h"
+#include "reference/baseline.h"
 
 namespace ladder {
 
@@ -70,8 +70,8 @@ class Worker {
 // without another try once it did not start, or was lost three times.
 std::shared_ptr<Worker> shared_worker(const WorkerProgram& program);
 
-// The worker's plans for a case, those that run ranked by its own stopwatch. Throws Failure if none does.
-std::unique_ptr<Opponent> make_worker_opponent(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers,
+// The worker's plans for a case, those that run ranked by its own timer. Throws Failure if none does.
+std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers,
                                                Search search);
 
 // reference/pytorch/<layer>.py by python3, or by the interpreter that LADDER_PYTHON names.

@@ -39,7 +39,7 @@ def forget():
 
 
 def environment():
-    """The caller's environment, without what belongs to the door itself."""
+    """The caller's environment, without what belongs to the CLI itself."""
     env = dict(os.environ)
     env.pop("PYTHONPATH", None)
     return env

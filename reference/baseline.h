@@ -1,4 +1,4 @@
-// Opponents: what a kernel has to beat. A pass has one for each library that knows it, registered by
+// Baselines: what a kernel has to beat. A pass has one for each library that knows it, registered by
 // reference/<layer>_<library>.cpp; the harness sees them as one, whose best plan is the fastest of all.
 #pragma once
 
@@ -29,7 +29,7 @@ enum class Search {
   all,        // every engine, and every configuration that the heuristics know
   listed,     // the configurations that the heuristics know: a fraction of the time
   heuristic,  // only the heuristic's first choice: what an untuned user gets
-  none,       // no opponent at all: for tools that would look into the library's kernels, too
+  none,       // no baseline at all: for tools that would look into the library's kernels, too
 };
 
 enum class Choice : std::uint8_t {
@@ -38,9 +38,9 @@ enum class Choice : std::uint8_t {
 };
 
 // The plans that libraries have for one case on given tensors.
-class Opponent {
+class Baseline {
  public:
-  virtual ~Opponent() = default;
+  virtual ~Baseline() = default;
   virtual std::string library() const = 0;                      // "cuDNN 9.19.0"
   virtual std::string missing() const { return {}; }            // which libraries have no plan, and why; or empty
   virtual const std::vector<Plan>& tried() const = 0;           // every plan, the failed ones too
@@ -49,7 +49,7 @@ class Opponent {
   virtual bool makes(const TensorSpec&) const { return true; }  // whether its best plan has this output
 
   // What enqueues exactly that plan on a stream. Empty for a plan that runs in a process of its own, which has its own
-  // stopwatch: sample() then takes one cold sample there, in seconds, empty_seconds() of which are the stopwatch's.
+  // timer: sample() then takes one cold sample there, in seconds, empty_seconds() of which are the timer's.
   virtual std::function<void(Stream)> work(Choice choice) = 0;
   virtual double sample(Choice choice);
   virtual double empty_seconds() const { return 0; }
@@ -58,26 +58,26 @@ class Opponent {
   virtual void answer() = 0;
 };
 
-// Makes the opponent for a case. `pointers` are device tensors in the order of Case::tensors, the output its own. Throws
+// Makes the baseline for a case. `pointers` are device tensors in the order of Case::tensors, the output its own. Throws
 // Failure naming the reason when the library refuses the problem.
-using OpponentFactory = std::unique_ptr<Opponent> (*)(const Case& c, void* const* pointers, Search search,
+using BaselineFactory = std::unique_ptr<Baseline> (*)(const Case& c, void* const* pointers, Search search,
                                                       const Measure& measure);
 
 // In the order in which their heuristic counts as an untuned user's plan.
 enum class Library : std::uint8_t { pytorch, cudnn };
 
-bool register_opponent(const Pass& pass, Library library, OpponentFactory factory);
+bool register_baseline(const Pass& pass, Library library, BaselineFactory factory);
 
-// All libraries' opponents of the case as one. Throws Failure naming the reason of each where none has a plan.
-std::unique_ptr<Opponent> make_opponent(const Case& c, void* const* pointers, Search search, const Measure& measure);
+// All libraries' baselines of the case as one. Throws Failure naming the reason of each where none has a plan.
+std::unique_ptr<Baseline> make_baseline(const Case& c, void* const* pointers, Search search, const Measure& measure);
 
-// Several opponents, at least one, as one. `missing` says which others have no plan, and why.
-std::unique_ptr<Opponent> merged(std::vector<std::unique_ptr<Opponent>> opponents, std::string missing);
+// Several baselines, at least one, as one. `missing` says which others have no plan, and why.
+std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baselines, std::string missing);
 
 }  // namespace ladder
 
-#define LADDER_OPPONENT(P, library, factory)                                                                        \
+#define LADDER_BASELINE(P, library, factory)                                                                        \
   namespace {                                                                                                       \
-  [[maybe_unused]] const bool LADDER_UNIQUE(ladder_opponent_) = ::ladder::register_opponent(::ladder::pass_of<P>(), \
+  [[maybe_unused]] const bool LADDER_UNIQUE(ladder_baseline_) = ::ladder::register_baseline(::ladder::pass_of<P>(), \
                                                                                             library, factory);      \
   }

@@ -1,4 +1,4 @@
-#include "reference/opponent.h"
+#include "reference/baseline.h"
 
 #include <fmt/format.h>
 
@@ -11,23 +11,23 @@
 namespace ladder {
 namespace {
 
-std::map<std::pair<const Pass*, Library>, OpponentFactory>& factories() {
-  static std::map<std::pair<const Pass*, Library>, OpponentFactory> factories;
+std::map<std::pair<const Pass*, Library>, BaselineFactory>& factories() {
+  static std::map<std::pair<const Pass*, Library>, BaselineFactory> factories;
   return factories;
 }
 
-class MergedOpponent final : public Opponent {
+class MergedBaseline final : public Baseline {
  public:
-  MergedOpponent(std::vector<std::unique_ptr<Opponent>> opponents, std::string missing)
-      : opponents_(std::move(opponents)), missing_(std::move(missing)) {
-    LADDER_CHECK(!opponents_.empty());
-    best_ = opponents_.front().get();
-    for (const auto& opponent : opponents_) {
-      library_ += (library_.empty() ? "" : ", ") + opponent->library();
-      if (const std::string more = opponent->missing(); !more.empty())
+  MergedBaseline(std::vector<std::unique_ptr<Baseline>> baselines, std::string missing)
+      : baselines_(std::move(baselines)), missing_(std::move(missing)) {
+    LADDER_CHECK(!baselines_.empty());
+    best_ = baselines_.front().get();
+    for (const auto& baseline : baselines_) {
+      library_ += (library_.empty() ? "" : ", ") + baseline->library();
+      if (const std::string more = baseline->missing(); !more.empty())
         missing_ += (missing_.empty() ? "" : "; ") + more;
-      tried_.insert(tried_.end(), opponent->tried().begin(), opponent->tried().end());
-      if (opponent->plan(Choice::best).seconds < best_->plan(Choice::best).seconds) best_ = opponent.get();
+      tried_.insert(tried_.end(), baseline->tried().begin(), baseline->tried().end());
+      if (baseline->plan(Choice::best).seconds < best_->plan(Choice::best).seconds) best_ = baseline.get();
     }
   }
 
@@ -43,13 +43,13 @@ class MergedOpponent final : public Opponent {
   void answer() override { best_->answer(); }
 
  private:
-  Opponent& of(Choice choice) const { return choice == Choice::best ? *best_ : *opponents_.front(); }
+  Baseline& of(Choice choice) const { return choice == Choice::best ? *best_ : *baselines_.front(); }
 
-  std::vector<std::unique_ptr<Opponent>> opponents_;
+  std::vector<std::unique_ptr<Baseline>> baselines_;
   std::string missing_;
   std::string library_;
   std::vector<Plan> tried_;
-  Opponent* best_ = nullptr;
+  Baseline* best_ = nullptr;
 };
 
 }  // namespace
@@ -64,23 +64,23 @@ double typical_seconds(const std::function<double()>& sample) {
   return *middle;
 }
 
-double Opponent::sample(Choice) { throw Failure(library() + " has no stopwatch of its own"); }
+double Baseline::sample(Choice) { throw Failure(library() + " has no timer of its own"); }
 
-bool register_opponent(const Pass& pass, Library library, OpponentFactory factory) {
+bool register_baseline(const Pass& pass, Library library, BaselineFactory factory) {
   return factories().emplace(std::pair(&pass, library), factory).second;
 }
 
-std::unique_ptr<Opponent> merged(std::vector<std::unique_ptr<Opponent>> opponents, std::string missing) {
-  return std::make_unique<MergedOpponent>(std::move(opponents), std::move(missing));
+std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baselines, std::string missing) {
+  return std::make_unique<MergedBaseline>(std::move(baselines), std::move(missing));
 }
 
-std::unique_ptr<Opponent> make_opponent(const Case& c, void* const* pointers, Search search, const Measure& measure) {
-  std::vector<std::unique_ptr<Opponent>> opponents;
+std::unique_ptr<Baseline> make_baseline(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+  std::vector<std::unique_ptr<Baseline>> baselines;
   std::string missing;
   for (const auto& [key, factory] : factories()) {
     if (key.first != c.pass) continue;
     try {
-      opponents.push_back(factory(c, pointers, search, measure));
+      baselines.push_back(factory(c, pointers, search, measure));
     } catch (const std::exception& error) {
       missing += (missing.empty() ? "" : "; ") + std::string(error.what());
     }
@@ -88,8 +88,8 @@ std::unique_ptr<Opponent> make_opponent(const Case& c, void* const* pointers, Se
 #ifndef LADDER_CUDNN
   missing += std::string(missing.empty() ? "" : "; ") + "no cuDNN in this build";
 #endif
-  if (opponents.empty()) throw Failure(missing.empty() ? "no library has " + c.pass->path() : missing);
-  return merged(std::move(opponents), missing);
+  if (baselines.empty()) throw Failure(missing.empty() ? "no library has " + c.pass->path() : missing);
+  return merged(std::move(baselines), missing);
 }
 
 }  // namespace ladder

@@ -154,7 +154,7 @@ VERBS = {
     "build": build_only,
     "setup": setup_only,
     "table": table,
-    "record": _lazily("door.record"),
+    "record": _lazily("cli.record"),
     "compare": _lazily("compare.main"),
     "dashboard": _lazily("dashboard.main"),
     "profile": _lazily("profiling.profile"),

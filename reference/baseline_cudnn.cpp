@@ -1,4 +1,4 @@
-#include "reference/opponent_cudnn.h"
+#include "reference/baseline_cudnn.h"
 
 #include <fmt/format.h>
 
@@ -14,13 +14,13 @@ namespace fe = cudnn_frontend;
 namespace {
 
 // A plan may not take more memory than this; cuDNN's own frameworks stop at similar sizes.
-constexpr std::int64_t kMostWorkspaceBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxWorkspaceBytes = std::int64_t{1} << 30;
 
 // Plans of the first round that are measured once more, so that one lucky sample does not decide.
 constexpr std::size_t kFinalists = 5;
 
 // An engine without a heuristic's advice is tried with every choice of its knobs if there are at most this many.
-constexpr std::int64_t kMostKnobChoices = 8;
+constexpr std::int64_t kMaxKnobChoices = 8;
 
 void require(fe::error_t status) {
   if (status.is_bad()) throw Failure("cuDNN: " + one_line(status.get_message()));
@@ -56,7 +56,7 @@ std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> knob_choices(fe::g
   for (const fe::Knob& knob : knobs) {
     if (knob.stride <= 0 || knob.maxValue < knob.minValue) return choices;
     count *= (knob.maxValue - knob.minValue) / knob.stride + 1;
-    if (count > kMostKnobChoices) return choices;
+    if (count > kMaxKnobChoices) return choices;
   }
   for (const fe::Knob& knob : knobs) {
     std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> longer;
@@ -71,9 +71,9 @@ std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> knob_choices(fe::g
   return choices;
 }
 
-class CudnnOpponent final : public Opponent {
+class CudnnBaseline final : public Baseline {
  public:
-  CudnnOpponent(Dtype dtype, std::vector<CudnnGraph> graphs, Search search, const Measure& measure)
+  CudnnBaseline(Dtype dtype, std::vector<CudnnGraph> graphs, Search search, const Measure& measure)
       : graphs_(std::move(graphs)) {
     std::string refusal;
     for (CudnnGraph& g : graphs_) {
@@ -162,7 +162,7 @@ class CudnnOpponent final : public Opponent {
     return graph.get_execution_plan_count() > 0 ? fe::error_t{fe::error_code_t::OK, ""} : advice;
   }
 
-  // What an engine may not do to be a fair opponent of kernels that accumulate in fp32: sum in less, and, unless the
+  // What an engine may not do to be a fair baseline of kernels that accumulate in fp32: sum in less, and, unless the
   // problem says tf32, round its inputs.
   static std::vector<fe::NumericalNote_t> forbidden(Dtype dtype) {
     std::vector<fe::NumericalNote_t> notes = {fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION};
@@ -176,7 +176,7 @@ class CudnnOpponent final : public Opponent {
     try {
       require(candidate.graph->graph->build_plan_at_index(candidate.index));
       require(candidate.graph->graph->get_workspace_size_plan_at_index(candidate.index, candidate.workspace_bytes));
-      if (candidate.workspace_bytes > kMostWorkspaceBytes) {
+      if (candidate.workspace_bytes > kMaxWorkspaceBytes) {
         throw Failure(fmt::format("skipped: wants {:.1f} GiB of workspace",
                                   static_cast<double>(candidate.workspace_bytes) / (1 << 30)));
       }
@@ -289,9 +289,9 @@ fe::DataType_t cudnn_type(Dtype dtype) {
   return fe::DataType_t::FLOAT;
 }
 
-std::unique_ptr<Opponent> make_cudnn_opponent(Dtype dtype, std::vector<CudnnGraph> graphs, Search search,
+std::unique_ptr<Baseline> make_cudnn_baseline(Dtype dtype, std::vector<CudnnGraph> graphs, Search search,
                                               const Measure& measure) {
-  return std::make_unique<CudnnOpponent>(dtype, std::move(graphs), search, measure);
+  return std::make_unique<CudnnBaseline>(dtype, std::move(graphs), search, measure);
 }
 
 }  // namespace ladder

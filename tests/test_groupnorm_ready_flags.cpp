@@ -1,4 +1,4 @@
-// What groupnorm's backward v12 and later leave in their workspace for their second kernel: sums with a mark beside each, which whoever
+// What groupnorm's backward v12 and later leave in their workspace for their second kernel: sums with a ready flag beside each, which whoever
 // takes them takes away. A launch on the workspace of another one must see none of that one's sums.
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ struct Launch {
 
 void PrintTo(const Launch& launch, std::ostream* os) { *os << 'v' << launch.version << ' ' << launch.problem; }
 
-class GroupnormMarks : public testing::TestWithParam<Launch> {
+class GroupnormReadyFlags : public testing::TestWithParam<Launch> {
  protected:
   void SetUp() override {
     if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
@@ -39,7 +39,7 @@ class GroupnormMarks : public testing::TestWithParam<Launch> {
   Case case_ = version_.pass->parse(GetParam().problem);
 };
 
-TEST_P(GroupnormMarks, AreTakenAway) {
+TEST_P(GroupnormReadyFlags, AreTakenAway) {
   const std::size_t bytes = version_.workspace_bytes(case_);
   DeviceTensors tensors(case_, fill(case_, Pattern::normal, test::seed()), bytes);
   launch(tensors);
@@ -48,7 +48,7 @@ TEST_P(GroupnormMarks, AreTakenAway) {
   EXPECT_TRUE(std::all_of(left.begin(), left.end(), [](unsigned char byte) { return byte == 0; }));
 }
 
-TEST_P(GroupnormMarks, OfAnotherLaunchAreNotTaken) {
+TEST_P(GroupnormReadyFlags, OfAnotherLaunchAreNotTaken) {
   constexpr int kLaunches = 20;
   const HostTensors inputs[2] = {fill(case_, Pattern::normal, test::seed()),
                                  fill(case_, Pattern::normal, test::seed() + 1)};
@@ -67,7 +67,7 @@ TEST_P(GroupnormMarks, OfAnotherLaunchAreNotTaken) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Problems, GroupnormMarks,
+INSTANTIATE_TEST_SUITE_P(Problems, GroupnormReadyFlags,
                          testing::Values(Launch{12, "n5 h8 w8 c64 g32 silu fp32"},
                                          Launch{12, "n3 h32 w32 c64 g32 silu bf16"},
                                          Launch{13, "n5 h8 w8 c64 g32 silu fp16"},

@@ -1,4 +1,4 @@
-#include "reference/opponent_worker.h"
+#include "reference/baseline_worker.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -31,12 +31,12 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kLongestAnswerBytes = std::size_t{1} << 20;
-constexpr int kMostLosses = 3;
+constexpr int kMaxLosses = 3;
 
 // As much of a worker's words as a reason may hold.
 std::string said(std::string_view text) {
-  constexpr std::size_t kMost = 300;
-  return one_line(text, kMost);
+  constexpr std::size_t kMax = 300;
+  return one_line(text, kMax);
 }
 
 // In memory if that has room for the tensors of a large case.
@@ -217,8 +217,8 @@ std::shared_ptr<Worker> shared_worker(const WorkerProgram& program) {
   Known& known = all[program.command];
   if (known.worker && known.worker->running()) return known.worker;
   if (!known.reason.empty()) throw Failure(known.reason);
-  if (known.starts == kMostLosses) {
-    throw Failure(fmt::format("no {}: its worker was lost {} times", program.library, kMostLosses));
+  if (known.starts == kMaxLosses) {
+    throw Failure(fmt::format("no {}: its worker was lost {} times", program.library, kMaxLosses));
   }
   ++known.starts;
   known.worker.reset();
@@ -247,9 +247,9 @@ const char* name(Search search) {
   return "none";
 }
 
-class WorkerOpponent final : public Opponent {
+class WorkerBaseline final : public Baseline {
  public:
-  WorkerOpponent(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers, Search search)
+  WorkerBaseline(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers, Search search)
       : worker_(std::move(worker)), case_(c), pointers_(pointers, pointers + c.tensors.size()) {
     try {
       prepare(search);
@@ -365,9 +365,9 @@ class WorkerOpponent final : public Opponent {
 
 }  // namespace
 
-std::unique_ptr<Opponent> make_worker_opponent(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers,
+std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers,
                                                Search search) {
-  return std::make_unique<WorkerOpponent>(std::move(worker), c, pointers, search);
+  return std::make_unique<WorkerBaseline>(std::move(worker), c, pointers, search);
 }
 
 WorkerProgram pytorch_program(const std::string& layer) {

@@ -34,7 +34,7 @@ def ensure(preset, again=False):
         return False
     with lock.held(PRIVATE / "setup.lock"):
         # Not |=: every step has to run.
-        changed = [_tools_and_libraries(), _cuda(kind), kind == "cuda" and _opponent()]
+        changed = [_tools_and_libraries(), _cuda(kind), kind == "cuda" and _baseline()]
         tools.forget()
         aside = _stamp(kind).with_suffix(".new")
         aside.write_text(_fingerprint(kind))
@@ -141,7 +141,7 @@ def _cuda(kind):
     return True
 
 
-def _opponent():
+def _baseline():
     """cuDNN and its C++ headers. Only the comparison needs them, so their lack is no failure."""
     changed = False
     try:

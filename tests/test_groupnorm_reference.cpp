@@ -1,4 +1,4 @@
-// The judge of groupnorm against hand-computed numbers, a formula that shares no code with it, and finite differences.
+// The reference of groupnorm against hand-computed numbers, a formula that shares no code with it, and finite differences.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,13 +21,13 @@ Case forward(const std::string& line) { return pass_of<groupnorm::Forward>().par
 Case backward(const std::string& line) { return pass_of<groupnorm::Backward>().parse(line); }
 
 std::string null_answer(const Case& c, Pattern pattern) {
-  return accepted_null_answer(c, pattern, *judged(c, pattern, test::seed()));
+  return accepted_null_answer(c, pattern, *reference_run(c, pattern, test::seed()));
 }
 
-TEST(GroupnormJudge, HandComputedGroups) {
+TEST(GroupnormReference, HandComputedGroups) {
   // Two pixels of two groups of one channel: 1, 3 and 10, 20. Means 2 and 15, variances 1 and 25.
   const HostTensors inputs{{{1, 10, 3, 20}, {2, 3}, {100, 200}, {}, {}, {}}};
-  const References r = judge(forward("n1 h1 w2 c2 g2"), inputs);
+  const ExpectedOutputs r = reference_outputs(forward("n1 h1 w2 c2 g2"), inputs);
   const double one = 1 / std::sqrt(1 + 1e-5);
   const double five = 5 / std::sqrt(25 + 1e-5);
   const std::vector<double> y = {100 - 2 * one, 200 - 3 * five, 100 + 2 * one, 200 + 3 * five};
@@ -40,10 +40,10 @@ TEST(GroupnormJudge, HandComputedGroups) {
 
 // A single element is normalised to 0, so that z is beta, and y what the activation makes of it.
 double activated(const std::string& word, float z) {
-  return judge(forward("n1 h1 w1 c1 g1 " + word), {{{7}, {5}, {z}, {}, {}, {}}}).at(0).value.at(0);
+  return reference_outputs(forward("n1 h1 w1 c1 g1 " + word), {{{7}, {5}, {z}, {}, {}, {}}}).at(0).value.at(0);
 }
 
-TEST(GroupnormJudge, ActivationsAtKnownPoints) {
+TEST(GroupnormReference, ActivationsAtKnownPoints) {
   // At 1, -1 and -3, worked out to 20 digits elsewhere.
   struct Known {
     const char* word;
@@ -94,17 +94,17 @@ std::vector<double> normalised(const Problem& p, const HostTensors& inputs) {
   return z;
 }
 
-TEST(GroupnormJudge, AgreesWithGroupsOneByOne) {
+TEST(GroupnormReference, AgreesWithGroupsOneByOne) {
   for (const char* set : {"ci", "edge"}) {
     for (const NamedCase& named : named_cases(pass_of<groupnorm::Forward>(), set)) {
       Problem p = Problem::parse(named.problem);
       p.activation = Activation::identity;
       const HostTensors inputs = fill(forward(p.str()), Pattern::normal, test::seed());
-      const References judged = judge(forward(p.str()), inputs);
+      const ExpectedOutputs checked = reference_outputs(forward(p.str()), inputs);
       const std::vector<double> expected = normalised(p, inputs);
-      ASSERT_EQ(judged[0].value.size(), expected.size());
+      ASSERT_EQ(checked[0].value.size(), expected.size());
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        ASSERT_NEAR(judged[0].value[i], expected[i], 1e-9 * judged[0].magnitude[i]) << named.problem << " at " << i;
+        ASSERT_NEAR(checked[0].value[i], expected[i], 1e-9 * checked[0].magnitude[i]) << named.problem << " at " << i;
       }
     }
   }
@@ -112,7 +112,7 @@ TEST(GroupnormJudge, AgreesWithGroupsOneByOne) {
 
 // The loss whose gradient with respect to y is dy.
 double loss(const Problem& p, const HostTensors& inputs, const std::vector<float>& dy) {
-  const References r = judge(forward(p.str()), inputs);
+  const ExpectedOutputs r = reference_outputs(forward(p.str()), inputs);
   double sum = 0;
   for (std::size_t i = 0; i < dy.size(); ++i) sum += dy[i] * r[0].value[i];
   return sum;
@@ -170,7 +170,7 @@ void expect_gradients(const Problem& p, std::mt19937_64& random) {
     given = fill(c, Pattern::normal, random());
     inputs = on_grid(p, given);
   }
-  const References gradients = judge(c, given);
+  const ExpectedOutputs gradients = reference_outputs(c, given);
   ASSERT_EQ(gradients.size(), p.affine ? 3u : 1u);
   for (std::size_t g = 0; g < gradients.size(); ++g) {
     double scale = 0;
@@ -182,7 +182,7 @@ void expect_gradients(const Problem& p, std::mt19937_64& random) {
   }
 }
 
-TEST(GroupnormJudge, GradientsAreFiniteDifferencesOfTheForwardFormula) {
+TEST(GroupnormReference, GradientsAreFiniteDifferencesOfTheForwardFormula) {
   std::mt19937_64 random(test::seed());
   const auto draw = [&](int least, int most) { return least + static_cast<int>(random() % (most - least + 1)); };
   for (int i = 0; i < 24 && !HasFailure(); ++i) {
@@ -195,10 +195,10 @@ TEST(GroupnormJudge, GradientsAreFiniteDifferencesOfTheForwardFormula) {
   if (HasFailure()) fmt::print("{}\n", test::rerun_command());
 }
 
-TEST(GroupnormJudge, ConstantAnswersAreNotTelling) {
+TEST(GroupnormReference, ConstantAnswersAreNotTelling) {
   const auto telling = [](const Case& c) {
     std::string word;
-    for (const Reference& r : judge(c, fill(c, Pattern::normal, test::seed()))) word += r.telling ? 'y' : 'n';
+    for (const Expected& r : reference_outputs(c, fill(c, Pattern::normal, test::seed()))) word += r.telling ? 'y' : 'n';
     return word;
   };
   EXPECT_EQ(telling(forward("n2 h1 w1 c4 g4 silu")), "ynn");
@@ -212,11 +212,11 @@ TEST(GroupnormJudge, ConstantAnswersAreNotTelling) {
 }
 
 // Around a mean of 1e4 deviations fp32 statistics that are not taken about a pivot are wrong by more than the bound.
-TEST(GroupnormJudge, LargeMeansLeaveNoRoomForTheirRounding) {
+TEST(GroupnormReference, LargeMeansLeaveNoRoomForTheirRounding) {
   const Case c = forward("n1 h16 w16 c8 g2 mean20000 no-affine");
   const auto& p = detail::problem_of<groupnorm::Forward>(c);
   const HostTensors inputs = fill(c, Pattern::normal, test::seed());
-  const References r = judge(c, inputs);
+  const ExpectedOutputs r = reference_outputs(c, inputs);
   const groupnorm::Statistics s = groupnorm::statistics(p, inputs.values[0]);
   int wrong = 0;
   for (std::int64_t i = 0; i < p.elements(); ++i) {
@@ -229,7 +229,7 @@ TEST(GroupnormJudge, LargeMeansLeaveNoRoomForTheirRounding) {
 }
 
 // Long sums of terms with either sign end near zero; the bound must still tell them from it.
-TEST(GroupnormJudge, LargeCasesCanTell) {
+TEST(GroupnormReference, LargeCasesCanTell) {
   for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
     EXPECT_EQ(null_answer(backward("n32 h64 w64 c4 g2 silu"), pattern), "");
     EXPECT_EQ(null_answer(backward("n8 h64 w64 c8 g4 gelu"), pattern), "");

@@ -1,4 +1,4 @@
-// The judge against formulas that share no code with it.
+// The reference against formulas that share no code with it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ TEST(Conv3x3Judge, HandComputedImage) {
   //     3 4        4 5 6
   //                7 8 9
   const HostTensors inputs{{{1, 2, 3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {10}, {}}};
-  const References y = judge(make("n1 h2 w2 c1 k1 bias"), inputs);
+  const ExpectedOutputs y = reference_outputs(make("n1 h2 w2 c1 k1 bias"), inputs);
   const std::vector<double> expected = {10 + 1 * 5 + 2 * 6 + 3 * 8 + 4 * 9, 10 + 1 * 4 + 2 * 5 + 3 * 7 + 4 * 8,
                                         10 + 1 * 2 + 2 * 3 + 3 * 5 + 4 * 6, 10 + 1 * 1 + 2 * 2 + 3 * 4 + 4 * 5};
   EXPECT_EQ(y.at(0).value, expected);
@@ -32,7 +32,7 @@ TEST(Conv3x3Judge, HandComputedImage) {
 
 TEST(Conv3x3Judge, MagnitudeAddsAbsoluteTerms) {
   const HostTensors inputs{{{-1, 2}, {0, 0, 0, 0, -5, 3, 0, 0, 0}, {-7}, {}}};
-  const References y = judge(make("n1 h1 w2 c1 k1 bias"), inputs);
+  const ExpectedOutputs y = reference_outputs(make("n1 h1 w2 c1 k1 bias"), inputs);
   EXPECT_EQ(y.at(0).value, (std::vector<double>{-7 + 5 + 6, -7 - 10}));
   EXPECT_EQ(y.at(0).magnitude, (std::vector<double>{7 + 5 + 6, 7 + 10}));
 }
@@ -48,7 +48,7 @@ TEST(Conv3x3Judge, DeltaWeightsShiftTheImage) {
       std::vector<float>& w = inputs.values[1];
       std::fill(w.begin(), w.end(), 0.0f);
       for (int j = 0; j < 3; ++j) w[((j * 3 + r) * 3 + s) * 3 + j] = 1;
-      const References y = judge(c, inputs);
+      const ExpectedOutputs y = reference_outputs(c, inputs);
       std::size_t at = 0;
       for (int n = 0; n < p.n; ++n) {
         for (int row = 0; row < p.h; ++row) {
@@ -69,7 +69,7 @@ TEST(Conv3x3Judge, DeltaWeightsShiftTheImage) {
 
 // The scatter form: every input element adds its products to the outputs that it reaches. Indices come from running
 // over inputs, in long double, by way of a padded output whose border is dropped.
-Reference scatter(const Problem& p, const HostTensors& inputs) {
+Expected scatter(const Problem& p, const HostTensors& inputs) {
   const int padded_h = p.h + 2;
   const int padded_w = p.w + 2;
   std::vector<long double> value(std::size_t(p.n) * padded_h * padded_w * p.k);
@@ -94,7 +94,7 @@ Reference scatter(const Problem& p, const HostTensors& inputs) {
       }
     }
   }
-  Reference y;
+  Expected y;
   for (int n = 0; n < p.n; ++n) {
     for (int i = 1; i <= p.h; ++i) {
       for (int j = 1; j <= p.w; ++j) {
@@ -112,14 +112,14 @@ Reference scatter(const Problem& p, const HostTensors& inputs) {
 
 void expect_scatter_agrees(const Case& c, std::uint64_t seed) {
   const HostTensors inputs = fill(c, Pattern::normal, seed);
-  const Reference judged = judge(c, inputs).at(0);
-  const Reference expected = scatter(detail::problem_of<conv3x3::Fprop>(c), inputs);
-  ASSERT_EQ(judged.value.size(), expected.value.size());
+  const Expected checked = reference_outputs(c, inputs).at(0);
+  const Expected expected = scatter(detail::problem_of<conv3x3::Fprop>(c), inputs);
+  ASSERT_EQ(checked.value.size(), expected.value.size());
   // Recursive summation in double (Higham 4.2): K roundings of at most 2^-53 of the magnitude each.
   const double bound = static_cast<double>(c.reduction_length) * 0x1p-53;
-  for (std::size_t i = 0; i < judged.value.size(); ++i) {
-    ASSERT_LE(std::abs(judged.value[i] - expected.value[i]), bound * expected.magnitude[i]) << c.text << " at " << i;
-    ASSERT_LE(std::abs(judged.magnitude[i] - expected.magnitude[i]), bound * expected.magnitude[i]) << c.text;
+  for (std::size_t i = 0; i < checked.value.size(); ++i) {
+    ASSERT_LE(std::abs(checked.value[i] - expected.value[i]), bound * expected.magnitude[i]) << c.text << " at " << i;
+    ASSERT_LE(std::abs(checked.magnitude[i] - expected.magnitude[i]), bound * expected.magnitude[i]) << c.text;
   }
 }
 
@@ -156,7 +156,7 @@ void expect_gradients(const Problem& p, std::uint64_t seed, const std::vector<in
   const bool to_x = std::is_same_v<Pass, conv3x3::Dgrad>;
   const std::vector<float>& dy = given.values[to_x ? 0 : 1];
   const std::vector<float>& other = given.values[to_x ? 1 : 0];
-  const References gradients = judge(backward, given);
+  const ExpectedOutputs gradients = reference_outputs(backward, given);
   ASSERT_EQ(gradients.size(), elements_of.size());
   for (std::size_t g = 0; g < gradients.size(); ++g) {
     for (int i = 0; i < std::ssize(gradients[g].value); ++i) {
@@ -169,7 +169,7 @@ void expect_gradients(const Problem& p, std::uint64_t seed, const std::vector<in
       inputs.values[elements_of[g]][i] = 1;
       if (elements_of[g] == 0) inputs.values[1] = other;
       if (elements_of[g] == 1) inputs.values[0] = other;
-      const double expected = dot(judge(make(forward.str()), inputs).at(0).value, dy);
+      const double expected = dot(reference_outputs(make(forward.str()), inputs).at(0).value, dy);
       const double bound = static_cast<double>(backward.reduction_length) * 0x1p-52 * gradients[g].magnitude[i];
       ASSERT_LE(std::abs(gradients[g].value[i] - expected), bound) << backward.text << " output " << g << " at " << i;
     }
@@ -191,20 +191,20 @@ TEST(Conv3x3Judge, GradientsOfAHandComputedImage) {
   // dy = 1 2 in a row, weights 1 .. 9: dx[j] = sum over s of dy[j + 1 - s] w[1][s]; dw[1][s] = sum over q of
   // dy[q] x[q + s - 1]; the rows above and below are outside.
   const HostTensors to_x{{{1, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {}}};
-  EXPECT_EQ(judge(pass_of<conv3x3::Dgrad>().parse("n1 h1 w2 c1 k1"), to_x).at(0).value,
+  EXPECT_EQ(reference_outputs(pass_of<conv3x3::Dgrad>().parse("n1 h1 w2 c1 k1"), to_x).at(0).value,
             (std::vector<double>{1 * 5 + 2 * 4, 1 * 6 + 2 * 5}));
   const HostTensors to_w{{{10, 20}, {1, 2}, {}, {}}};
-  const References w = judge(pass_of<conv3x3::Wgrad>().parse("n1 h1 w2 c1 k1 bias"), to_w);
+  const ExpectedOutputs w = reference_outputs(pass_of<conv3x3::Wgrad>().parse("n1 h1 w2 c1 k1 bias"), to_w);
   EXPECT_EQ(w.at(0).value, (std::vector<double>{0, 0, 0, 2 * 10, 1 * 10 + 2 * 20, 1 * 20, 0, 0, 0}));
   EXPECT_EQ(w.at(1).value, (std::vector<double>{3}));
 }
 
 TEST(Conv3x3Judge, IsKeptForTheNextVersion) {
   const Case c = make("n1 h3 w3 c2 k2");
-  EXPECT_EQ(judged(c, Pattern::normal, 5), judged(c, Pattern::normal, 5));
-  EXPECT_NE(judged(c, Pattern::normal, 5), judged(c, Pattern::normal, 6));
-  EXPECT_NE(judged(c, Pattern::normal, 5), judged(c, Pattern::integer, 5));
-  EXPECT_NE(judged(c, Pattern::normal, 5), judged(make("n1 h3 w3 c2 k2 bf16"), Pattern::normal, 5));
+  EXPECT_EQ(reference_run(c, Pattern::normal, 5), reference_run(c, Pattern::normal, 5));
+  EXPECT_NE(reference_run(c, Pattern::normal, 5), reference_run(c, Pattern::normal, 6));
+  EXPECT_NE(reference_run(c, Pattern::normal, 5), reference_run(c, Pattern::integer, 5));
+  EXPECT_NE(reference_run(c, Pattern::normal, 5), checked(make("n1 h3 w3 c2 k2 bf16"), Pattern::normal, 5));
 }
 
 }  // namespace

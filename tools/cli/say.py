@@ -1,4 +1,4 @@
-"""What the door prints, all of it on stderr: stdout belongs to the programs it starts."""
+"""What the CLI prints, all of it on stderr: stdout belongs to the programs it starts."""
 
 import sys
 import time

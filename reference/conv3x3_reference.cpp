@@ -1,4 +1,4 @@
-// The judge of conv3x3: the formula of dev/conv3x3/conv3x3.h in double precision. A product of two fp32 numbers is
+// The reference of conv3x3: the formula of dev/conv3x3/conv3x3.h in double precision. A product of two fp32 numbers is
 // exact in double, so the only rounding is that of the sum, 2^29 times finer than fp32's.
 #include <algorithm>
 #include <cmath>
@@ -58,9 +58,9 @@ void for_each_tap(const Problem& p, std::int64_t row, int col, const auto& body)
 }
 
 // `images` [n, h, w, in] convolved with w, plus `bias` [out] unless that is null: [n, h, w, out].
-Reference convolve(const Problem& p, const std::vector<float>& images, const Weights& w, const float* bias) {
+Expected convolve(const Problem& p, const std::vector<float>& images, const Weights& w, const float* bias) {
   const std::size_t count = static_cast<std::size_t>(p.pixels()) * w.out;
-  Reference y{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
+  Expected y{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
   parallel_for(std::int64_t{p.n} * p.h, 1, [&](std::int64_t first_row, std::int64_t last_row) {
     for (std::int64_t row = first_row; row < last_row; ++row) {
       for (int col = 0; col < p.w; ++col) {
@@ -82,24 +82,24 @@ Reference convolve(const Problem& p, const std::vector<float>& images, const Wei
   return y;
 }
 
-References fprop(const Case& c, const HostTensors& inputs) {
+ExpectedOutputs fprop(const Case& c, const HostTensors& inputs) {
   const auto& p = detail::problem_of<Fprop>(c);
   return {
       convolve(p, inputs.values[0], fprop_weights(p, inputs.values[1]), p.bias ? inputs.values[2].data() : nullptr)};
 }
 
-References dgrad(const Case& c, const HostTensors& inputs) {
+ExpectedOutputs dgrad(const Case& c, const HostTensors& inputs) {
   const auto& p = detail::problem_of<Dgrad>(c);
   return {convolve(p, inputs.values[0], dgrad_weights(p, inputs.values[1]), nullptr)};
 }
 
-References wgrad(const Case& c, const HostTensors& inputs) {
+ExpectedOutputs wgrad(const Case& c, const HostTensors& inputs) {
   const auto& p = detail::problem_of<Wgrad>(c);
   const std::vector<float>& x = inputs.values[0];
   const std::vector<float>& dy = inputs.values[1];
   const std::size_t count = std::size_t{9} * p.k * p.c;
-  Reference dw{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
-  Reference dbias{.value = std::vector<double>(p.k), .magnitude = std::vector<double>(p.k)};
+  Expected dw{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
+  Expected dbias{.value = std::vector<double>(p.k), .magnitude = std::vector<double>(p.k)};
   parallel_for(p.k, 1, [&](std::int64_t first_k, std::int64_t last_k) {
     for (std::int64_t row = 0; row < std::int64_t{p.n} * p.h; ++row) {
       for (int col = 0; col < p.w; ++col) {
@@ -124,6 +124,6 @@ References wgrad(const Case& c, const HostTensors& inputs) {
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_JUDGE(ladder::conv3x3::Fprop, ladder::conv3x3::fprop)
-LADDER_JUDGE(ladder::conv3x3::Dgrad, ladder::conv3x3::dgrad)
-LADDER_JUDGE(ladder::conv3x3::Wgrad, ladder::conv3x3::wgrad)
+LADDER_REFERENCE(ladder::conv3x3::Fprop, ladder::conv3x3::fprop)
+LADDER_REFERENCE(ladder::conv3x3::Dgrad, ladder::conv3x3::dgrad)
+LADDER_REFERENCE(ladder::conv3x3::Wgrad, ladder::conv3x3::wgrad)

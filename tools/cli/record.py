@@ -248,16 +248,16 @@ def joined(part_paths, pieces):
 
 
 def standings(record):
-    """For each pass and dtype a line: how every version stands against the opponent, over the problems both did."""
+    """For each pass and dtype a line: how every version stands against the baseline, over the problems both did."""
     groups = {}
     for result in record.results:
-        if result.status == "PASS" and result.times and result.opponent_times:
-            ratio = result.opponent_times.median / result.times.median
+        if result.status == "PASS" and result.times and result.baseline_times:
+            ratio = result.baseline_times.median / result.times.median
             groups.setdefault((result.path, result.dtype), {}).setdefault(result.version, []).append(ratio)
     for (path, dtype), versions in sorted(groups.items()):
         stand = ", ".join(f"v{version:02d} {ladder_records.geometric_mean(ratios):.2f}"
                           for version, ratios in sorted(versions.items()))
-        yield f"{path} {dtype}, x opponent: {stand}"
+        yield f"{path} {dtype}, x baseline: {stand}"
 
 
 def write_new(file, text):
@@ -283,14 +283,14 @@ def read_machine():
 
 def _parse(arguments):
     parser = Parser(prog="./ladder record", allow_abbrev=False, description="Checks and times versions on the GPU, "
-                    "beside the opponent, into results/<device>/<date>_<commit>.json.")
+                    "beside the baseline, into results/<device>/<date>_<commit>.json.")
     parser.add_argument("layers", nargs="*", help="layers or layer/pass; all by default")
     parser.add_argument("--set", default="unet", help="of problems, from dev/<layer>/shapes.txt (default: unet)")
     parser.add_argument("--dtype", type=_dtypes, help=f"of {', '.join(DTYPES)}, with commas between; all by default")
     parser.add_argument("--version", default="all", help="all, best (the fastest recorded ones), or numbers: 6,7")
     parser.add_argument("--samples", type=int, default=30, help="cold samples a version (default: 30)")
     parser.add_argument("--seed", type=int, help="of the inputs (default: another one every run)")
-    parser.add_argument("--opponent", default="all", help="how far to look for the library's best plan: all, listed, "
+    parser.add_argument("--baseline", default="all", help="how far to look for the library's best plan: all, listed, "
                         "heuristic, none (default: all)")
     parser.add_argument("--tag", type=_tag, help="a word for the file's name, for a second record of the same commit")
     parser.add_argument("--results", type=Path, default=paths.ROOT / "results", help="folder of the records")
@@ -322,8 +322,8 @@ def _passes(wanted):
 
 
 def _bench_arguments(options):
-    arguments = ["--version", options.version, "--set", options.set, "--samples", str(options.samples), "--opponent",
-                 options.opponent]
+    arguments = ["--version", options.version, "--set", options.set, "--samples", str(options.samples), "--baseline",
+                 options.baseline]
     return arguments + (["--seed", str(options.seed)] if options.seed is not None else [])
 
 

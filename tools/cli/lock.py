@@ -1,4 +1,4 @@
-"""One door at a time where files are written: an flock that the kernel drops even if its holder is killed."""
+"""One CLI at a time where files are written: an flock that the kernel drops even if its holder is killed."""
 
 import contextlib
 import fcntl

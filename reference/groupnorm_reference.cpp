@@ -1,4 +1,4 @@
-// The judge of groupnorm: the formulas of dev/groupnorm/groupnorm.h in double precision.
+// The reference of groupnorm: the formulas of dev/groupnorm/groupnorm.h in double precision.
 //
 // Magnitudes. A kernel computes each output in fp32 from statistics that are themselves sums, so its error is not that of
 // one sum of terms. What compare() allows, about sqrt(K) 2^-21 of the magnitude, is meant for the sum of K terms; an output
@@ -90,23 +90,23 @@ class Elements {
   const std::vector<float>* beta_;
 };
 
-Reference of_size(std::int64_t count) {
+Expected of_size(std::int64_t count) {
   return {.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
 }
 
-References forward(const Case& c, const HostTensors& inputs) {
+ExpectedOutputs forward(const Case& c, const HostTensors& inputs) {
   const auto& p = detail::problem_of<Forward>(c);
   const std::vector<float>& x = inputs.values[0];
   const Elements at(p, p.affine ? &inputs.values[1] : nullptr, p.affine ? &inputs.values[2] : nullptr);
   const Statistics s = statistics(p, x);
   const std::int64_t groups = std::ssize(s.mean);
 
-  Reference mean{.value = s.mean, .magnitude = std::vector<double>(groups)};
+  Expected mean{.value = s.mean, .magnitude = std::vector<double>(groups)};
   at.for_each([&](std::int64_t i) { mean.magnitude[at.group(i)] += std::abs(x[i]) / double(p.group_size()); });
   // The variance's relative error is that of a sum of positive terms; one over its root has half of it.
-  Reference rstd{.value = s.rstd, .magnitude = s.rstd};
+  Expected rstd{.value = s.rstd, .magnitude = s.rstd};
 
-  Reference y = of_size(p.elements());
+  Expected y = of_size(p.elements());
   at.for_each([&](std::int64_t i) {
     const std::int64_t group = at.group(i);
     const double xhat = (x[i] - s.mean[group]) * s.rstd[group];
@@ -147,7 +147,7 @@ struct Terms {
   }
 };
 
-References backward(const Case& c, const HostTensors& inputs) {
+ExpectedOutputs backward(const Case& c, const HostTensors& inputs) {
   const auto& p = detail::problem_of<Backward>(c);
   const std::vector<float>& x = inputs.values[0];
   const std::vector<float>& dy = inputs.values[1];
@@ -174,13 +174,13 @@ References backward(const Case& c, const HostTensors& inputs) {
   };
 
   const std::int64_t groups = std::int64_t{p.n} * p.g;
-  Reference sum_a = of_size(groups);
-  Reference sum_b = of_size(groups);
-  Reference dgamma = of_size(p.c);
-  Reference dbeta = of_size(p.c);
+  Expected sum_a = of_size(groups);
+  Expected sum_b = of_size(groups);
+  Expected dgamma = of_size(p.c);
+  Expected dbeta = of_size(p.c);
   at.for_each([&](std::int64_t i) {
     const Terms t = terms(i);
-    const auto add = [](Reference& sum, std::int64_t to, double term, double magnitude) {
+    const auto add = [](Expected& sum, std::int64_t to, double term, double magnitude) {
       sum.value[to] += term;
       sum.magnitude[to] += magnitude;
     };
@@ -192,7 +192,7 @@ References backward(const Case& c, const HostTensors& inputs) {
     add(dgamma, i % p.c, t.dz * t.xhat, std::abs(t.xhat) * in_channel);
   });
 
-  Reference dx = of_size(p.elements());
+  Expected dx = of_size(p.elements());
   at.for_each([&](std::int64_t i) {
     const std::int64_t group = at.group(i);
     const Terms t = terms(i);
@@ -211,5 +211,5 @@ References backward(const Case& c, const HostTensors& inputs) {
 }  // namespace
 }  // namespace ladder::groupnorm
 
-LADDER_JUDGE(ladder::groupnorm::Forward, ladder::groupnorm::forward)
-LADDER_JUDGE(ladder::groupnorm::Backward, ladder::groupnorm::backward)
+LADDER_REFERENCE(ladder::groupnorm::Forward, ladder::groupnorm::forward)
+LADDER_REFERENCE(ladder::groupnorm::Backward, ladder::groupnorm::backward)

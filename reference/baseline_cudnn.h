@@ -1,4 +1,4 @@
-// cuDNN as an opponent: a case posed as one or more graphs (a graph for each layout worth trying), every engine
+// cuDNN as a baseline: a case posed as one or more graphs (a graph for each layout worth trying), every engine
 // configuration cuDNN has for them built and timed, the fastest kept.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "reference/opponent.h"
+#include "reference/baseline.h"
 
 namespace ladder {
 
@@ -48,7 +48,7 @@ cudnn_frontend::DataType_t cudnn_type(Dtype dtype);
 
 // Builds and times the plans of all graphs; graphs[0] is the one whose heuristic counts. Engines that sum in less than
 // fp32 are left out, for fp32 those on tensor cores as well. Throws Failure if nothing runs.
-std::unique_ptr<Opponent> make_cudnn_opponent(Dtype dtype, std::vector<CudnnGraph> graphs, Search search,
+std::unique_ptr<Baseline> make_cudnn_baseline(Dtype dtype, std::vector<CudnnGraph> graphs, Search search,
                                               const Measure& measure);
 
 }  // namespace ladder

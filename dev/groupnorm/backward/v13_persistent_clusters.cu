@@ -1,4 +1,4 @@
-// Idea:   clusters that stay, and load the next slab while they write dx of this one.
+// Idea:   clusters that persist, and load the next slab while they write dx of this one.
 // Parent: v12.
 // Why:    a cluster starts when 16 blocks have ended, a microsecond after the first of them, and only then begins to load. One
 //         that stays loads each step of its next slab as soon as it has read this one's: its warps hardly wait for memory.
@@ -23,7 +23,7 @@ struct Rounds {
   int chunks_on = 0;  // and chunks
 };
 
-struct StayingSums : GroupSums {
+struct PersistentSums : GroupSums {
   // Four blocks of 128 threads or three of 192, and 96 registers for each thread of five warps in a quarter of an SM.
   static constexpr int kThreadsPerSm = 640;
 
@@ -66,7 +66,7 @@ class Copies {
 // A thread's dx of a slab, dx_of_quad(x, dz) for each of its quads; kRefills: what it has read makes room for the next slab's.
 template <class T, bool kRefills, class F>
 __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                      const Place& place, const Place& next, const StayingSums& smem,
+                                      const Place& place, const Place& next, const PersistentSums& smem,
                                       unsigned char* slab, const F& dx_of_quad) {
   using Layout = SlabLayout<T>;
   const int own = place.lane * Layout::kQuadBytes;
@@ -109,12 +109,12 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
 }
 
 template <class T, class Act, bool kCluster>
-__global__ void __launch_bounds__(StayingSums::kThreadsPerSm)
+__global__ void __launch_bounds__(PersistentSums::kThreadsPerSm)
     groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, Plan plan, Rounds rounds, Pace pace,
-                                  MarkedRow* rows) {
+                                  FlaggedRow* rows) {
   using Layout = SlabLayout<T>;
   LADDER_DYN_SMEM(raw);
-  const StayingSums smem(raw + Layout::bytes(plan), plan);
+  const PersistentSums smem(raw + Layout::bytes(plan), plan);
   Place place(p, plan);
   announce_start<kCluster>(smem);
   int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(StayingSums::kThreadsPerSm)
   place.chunk = slab_index - place.image * rounds.chunks;
 
   // What the channels need is first in the queues in front of memory: behind x and dy it would come last.
-  StayingSums::Fetched fetched = StayingSums::fetch_channels(p, t, plan, place);
+  PersistentSums::Fetched fetched = PersistentSums::fetch_channels(p, t, plan, place);
   float beta[kQuad] = {};
   const auto load_beta = [&](int chunk) {
     if (t.beta) load_quad(t.beta + chunk * plan.chunk + place.column * kQuad, beta);
@@ -165,10 +165,10 @@ __global__ void __launch_bounds__(StayingSums::kThreadsPerSm)
     if (!is_last) {
       next.image += rounds.images_on, next.chunk += rounds.chunks_on;
       if (next.chunk >= rounds.chunks) next.chunk -= rounds.chunks, ++next.image;
-      fetched = StayingSums::fetch_channels(p, t, plan, next);
+      fetched = PersistentSums::fetch_channels(p, t, plan, next);
       load_beta(next.chunk);
     }
-    sum_rows<StayingSums::kFolds>(plan, smem, place, sums);
+    sum_rows<PersistentSums::kFolds>(plan, smem, place, sums);
     __syncthreads();
     float offset[kQuad];
     float slope[kQuad];
@@ -196,15 +196,15 @@ __global__ void __launch_bounds__(StayingSums::kThreadsPerSm)
 }
 
 __global__ void __launch_bounds__(kParameterThreads)
-    groupnorm_backward_v13_parameters_kernel(MarkedRow* all, int rows, int c, float* dgamma, float* dbeta) {
-  add_marked_rows(all, rows, c, dgamma, dbeta);
+    groupnorm_backward_v13_parameters_kernel(FlaggedRow* all, int rows, int c, float* dgamma, float* dbeta) {
+  add_flagged_rows(all, rows, c, dgamma, dbeta);
 }
 
 template <class T, class Act>
-void enqueue(const Problem& p, const Backward::Tensors& t, const Plan& plan, MarkedRow* rows, Stream stream) {
+void enqueue(const Problem& p, const Backward::Tensors& t, const Plan& plan, FlaggedRow* rows, Stream stream) {
   const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, false>  //
                                           : groupnorm_backward_v13_kernel<T, Act, true>;
-  LaunchConfig config = config_of<T, StayingSums>(p, plan);
+  LaunchConfig config = config_of<T, PersistentSums>(p, plan);
   const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
   const int chunks = p.c / plan.chunk;
   const int slabs = p.n * chunks;
@@ -225,11 +225,11 @@ void enqueue(const Problem& p, const Backward::Tensors& t, const Plan& plan, Mar
 }
 
 void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  auto* const rows = p.affine ? static_cast<MarkedRow*>(workspace) : nullptr;
+  auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;
   const auto with_type = [&](auto element) {
     using T = decltype(element);
     dispatch(p.activation,
-             [&](auto act) { enqueue<T, decltype(act)>(p, t, plan_for<T, StayingSums>(p), rows, stream); });
+             [&](auto act) { enqueue<T, decltype(act)>(p, t, plan_for<T, PersistentSums>(p), rows, stream); });
   };
   if (p.dtype == Dtype::bf16) return with_type(__nv_bfloat16());
   with_type(__half());
@@ -241,7 +241,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
 LADDER_VERSION(ladder::groupnorm::Backward,
                {.launch = ladder::groupnorm::launch,
                 .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::StayingSums>,
-                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::StayingSums>,
+                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::PersistentSums>,
+                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::PersistentSums>,
                 .min_arch = 90,
                 .needs = "whole vectors; slabs that fit in the shared memory of a cluster"})
