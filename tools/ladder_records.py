@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import old_names
+
 SCHEMA = "ladder.record/1"
 STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED", "UNCHECKED")
 
@@ -127,7 +129,7 @@ def load(file):
     file = Path(file)
     try:
         text = file.read_text(encoding="utf-8")
-        raw = json.loads(text)
+        raw = old_names.current(json.loads(text))
         schema = raw["schema"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadRecord(f"{file}: not a record: {type(error).__name__}: {error}") from None

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import ladder_records
+import old_names
 
 from . import ideas
 
@@ -53,7 +54,7 @@ def digest(root, versions):
 
 
 def _profile(file, results):
-    raw = json.loads(file.read_text(encoding="utf-8"))
+    raw = old_names.current(json.loads(file.read_text(encoding="utf-8")))
     if raw["schema"] != PROFILE_SCHEMA:
         raise ValueError(f"schema {raw['schema']}, this tool reads {PROFILE_SCHEMA}")
     report = file.with_suffix(".ncu-rep")

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+import old_names
 from cli.errors import Failure
 
 from . import advice, metrics
@@ -107,7 +108,7 @@ def side(profile):
 def read(path):
     """A profile from a file. Throws Failure."""
     try:
-        profile = json.loads(path.read_text(encoding="utf-8"))
+        profile = old_names.current(json.loads(path.read_text(encoding="utf-8")))
         if profile["schema"] != SCHEMA:
             raise Failure(f"{path}: schema {profile['schema']}, this tool reads {SCHEMA}")
         side(profile)
