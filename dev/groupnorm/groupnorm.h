@@ -57,6 +57,9 @@ struct Problem {
   static Problem random(std::uint64_t seed);
 };
 
+// Whether every pixel begins at a multiple of sixteen bytes.
+inline bool whole_vectors(const Problem& p) { return p.c * size_of(p.dtype) % 16 == 0; }
+
 struct Forward {
   static constexpr const char* kLayer = "groupnorm";
   static constexpr const char* kName = "forward";

@@ -6,7 +6,7 @@
 // Needs:  what v09 does.
 
 #include "dev/groupnorm/dz_kept.h"
-#include "dev/groupnorm/pace.h"
+#include "dev/common/pace.h"
 
 namespace ladder::groupnorm {
 namespace {

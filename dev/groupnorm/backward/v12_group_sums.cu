@@ -10,7 +10,7 @@
 // Needs:  what v11 does; clusters of 16 where the card has them.
 
 #include "dev/groupnorm/group_sums.h"
-#include "dev/groupnorm/pace.h"
+#include "dev/common/pace.h"
 
 namespace ladder::groupnorm {
 namespace {

@@ -7,7 +7,7 @@
 // Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32.
 
 #include "dev/groupnorm/group_sums.h"
-#include "dev/groupnorm/pace.h"
+#include "dev/common/pace.h"
 
 namespace ladder::groupnorm {
 namespace {

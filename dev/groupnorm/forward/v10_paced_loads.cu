@@ -6,7 +6,7 @@
 //         still arithmetic and the exchange, of the blocks that load last.
 // Needs:  what v09 does.
 
-#include "dev/groupnorm/pace.h"
+#include "dev/common/pace.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 
 namespace ladder::groupnorm {

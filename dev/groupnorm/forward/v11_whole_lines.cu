@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "dev/groupnorm/pace.h"
+#include "dev/common/pace.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 
 namespace ladder::groupnorm {
