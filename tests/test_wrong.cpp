@@ -24,8 +24,8 @@ struct Findings {
 Findings findings(const Version& v, const std::vector<std::string>& problems) {
   Findings f;
   for (const std::string& problem : problems) {
-    for (const Dtype dtype : v.dtypes) {
-      const Case c = v.pass->parse(with_dtype(problem, dtype));
+    for (const Dtype dtype : v.def.dtypes) {
+      const Case c = v.pass->parse(problem).with_dtype(dtype);
       const Verdict verdict = check(v, c, test::seed());
       if (verdict.status == Status::skip) {
         f.skipped = verdict.reason;

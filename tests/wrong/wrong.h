@@ -20,7 +20,10 @@ bool add_cheats(std::vector<std::string> problems) {
   register_reference(pass_of<W>(), [](const Case& c, const HostTensors& inputs) {
     Case honest = c;
     honest.pass = &pass_of<P>();
-    return reference_outputs(honest, inputs);
+    NamedOutputs named;
+    ExpectedOutputs expected = reference_outputs(honest, inputs);
+    for (std::size_t i = 0; i < expected.size(); ++i) named[written(c.tensors)[i]->name] = std::move(expected[i]);
+    return named;
   });
   return add({&pass_of<W>(), &pass_of<P>(), std::move(problems)});
 }
