@@ -10,6 +10,6 @@ void launch_elsewhere(const Problem& p, const Fprop::Tensors& t, void* workspace
 
 }  // namespace
 
-LADDER_VERSION(Fprop, {.launch = launch_elsewhere, .dtypes = stored_dtypes(), .supports = needs_streams})
+LADDER_VERSION(Fprop, {.launch = launch_elsewhere, .dtypes = stored_dtypes(), .supports = needs_streams<Problem>})
 
 }  // namespace ladder::conv3x3::fprop_wrong

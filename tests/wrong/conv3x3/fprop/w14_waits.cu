@@ -11,6 +11,6 @@ void launch_and_wait(const Problem& p, const Fprop::Tensors& t, void* workspace,
 
 }  // namespace
 
-LADDER_VERSION(Fprop, {.launch = launch_and_wait, .dtypes = stored_dtypes(), .supports = needs_streams})
+LADDER_VERSION(Fprop, {.launch = launch_and_wait, .dtypes = stored_dtypes(), .supports = needs_streams<Problem>})
 
 }  // namespace ladder::conv3x3::fprop_wrong
