@@ -227,11 +227,11 @@ class Record(unittest.TestCase):
         self.assertIsNone(data["kernels"][0]["figures"]["fma"]["value"])
         self.assertEqual(data["total"]["theoretical_occupancy"]["text"], "limited by registers, shared memory")
 
-    def test_an_unknown_floor_is_null(self):
-        for lower bound in (0, None):
+    def test_an_unknown_lower_bound_is_null(self):
+        for lower_bound in (0, None):
             data = made(CELLS, lower_bound=lower_bound)
             self.assertIsNone(data["lower_bound_seconds"])
-            self.assertNotIn("floor:", "\n".join(data["advice"]))
+            self.assertNotIn("lower bound", "\n".join(data["advice"]))
 
     def several(self):
         """A filter kernel, and a product kernel that runs twice."""

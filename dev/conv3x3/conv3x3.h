@@ -54,6 +54,7 @@ struct Problem {
 struct Fprop {
   static constexpr const char* kLayer = "conv3x3";
   static constexpr const char* kName = "fprop";
+  static constexpr bool kDefault = true;
   using Problem = conv3x3::Problem;
 
   struct Tensors {

@@ -63,6 +63,7 @@ using Values = std::vector<std::vector<float>>;
 struct Forward {
   static constexpr const char* kLayer = "groupnorm";
   static constexpr const char* kName = "forward";
+  static constexpr bool kDefault = true;
   static constexpr bool kExact = false;
   using Problem = groupnorm::Problem;
 
