@@ -13,7 +13,6 @@ A marker names a pass and what to show of it:
 A record that cannot be read is one line naming the file, exit 1, and nothing is rewritten.
 """
 
-import argparse
 import hashlib
 import math
 import os
@@ -23,7 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from cli import files
+from cli import files, options
+from listing import DTYPES
 from ladder_records import BadRecord, geometric_mean, problems_of_set, read, without_dtype
 
 _BLOCK = re.compile(r"(<!-- ladder:begin (\S+)/(\S+) (\S+) -->\n)(.*?)(<!-- ladder:end -->)", re.DOTALL)
@@ -32,17 +32,22 @@ _NOTHING = "*No record yet: `./ladder record {layer}/{pass_name}` on a GPU makes
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the tree to work on")
-    options = parser.parse_args(arguments)
+    chosen = parse(arguments)
     try:
-        rows = read(options.root / "results")
-        texts, pictures = render(options.root, rows)
+        rows = read(chosen.root / "results")
+        texts, pictures = render(chosen.root, rows)
     except BadRecord as error:
         print(f"ladder table: {error}", file=sys.stderr)
         return 1
-    return check(options.root, texts, pictures) if options.check else write(texts, pictures)
+    return check(chosen.root, texts, pictures) if chosen.check else write(texts, pictures)
+
+
+def parse(arguments):
+    parser = options.Parser("table", description="The tables and pictures of the READMEs, from the newest records.")
+    parser.add_argument("--check", action="store_true",
+                        help="change nothing; exit 1 if one is not that of the newest records")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the tree to work on")
+    return parser.parse_args(arguments)
 
 
 def render(root, rows):
@@ -333,8 +338,7 @@ def draw(title, data):
 
 
 def _dtypes(rows):
-    order = ["fp32", "tf32", "bf16", "fp16"]
-    return sorted({row.dtype for row in rows}, key=lambda dtype: (order + [dtype]).index(dtype))
+    return sorted({row.dtype for row in rows}, key=lambda dtype: (*DTYPES, dtype).index(dtype))
 
 
 def _sources(rows):
@@ -351,4 +355,4 @@ def _text(path):
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(options.run(main))
