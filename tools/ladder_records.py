@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import listing
 import old_names
 
 SCHEMA = "ladder.record/1"
@@ -398,15 +399,7 @@ def geometric_mean(values):
 
 def problems_of_set(root, layer, name):
     """{problem without its dtype word: the line's name} of one set of dev/<layer>/shapes.txt, in order."""
-    problems, current = {}, None
-    for line in (Path(root) / "dev" / layer / "shapes.txt").read_text(encoding="utf-8").splitlines():
-        line = line.split("#")[0].strip()
-        if line.startswith("["):
-            current = line.strip("[]")
-        elif line and current == name:
-            label, _, text = line.partition(":")
-            problems[" ".join(text.split())] = label.strip()
-    return problems
+    return {problem: label for label, problem in listing.sets(root, layer).get(name, {}).items()}
 
 
 def without_dtype(row):

@@ -9,7 +9,7 @@ Every tool takes them from here; `./ladder list --json` prints them for others.
 
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 SCHEMA = "ladder.listing/1"
@@ -33,10 +33,10 @@ _IS_DEFAULT = re.compile(r"\bkDefault = true\b")
 class Version:
     number: int
     idea: str  # "smem_tile"
-    file: Path
-    dtypes: tuple  # empty where the registration names none that can be read
-    arch: str  # "sm_90a", or "" where any will do
-    header: dict  # the comment's fields: "idea", "parent" (a number or None), "why", "needs", "spills"
+    file: "Path | None" = None  # None of a version that is known from a record alone
+    dtypes: tuple = ()  # none where the registration names none that can be read
+    arch: str = ""  # "sm_90a", or "" where any will do
+    header: dict = field(default_factory=dict)  # the comment's: "idea", "parent" (a number or None), "why", "needs", "spills"
 
     @property
     def label(self):

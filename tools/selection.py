@@ -100,10 +100,10 @@ def problem(layer, text):
     words = text.split()
     lines = [line for cases in layer.sets.values() for line in cases.values()]
     example = f", as in '{lines[0]}'" if lines else ""
-    if len(words) > 1:
-        missing = [letter for letter in _needed(lines) if not any(_size(word) == letter for word in words)]
-        if missing:
-            raise UsageError(f"--problem '{text}': {layer.name} needs {', '.join(missing)}{example}")
+    missing = [letter for letter in _needed(lines) if letter not in map(_size, words)]
+    if len(words) > 1 and missing:
+        raise UsageError(f"--problem '{text}': {layer.name} needs {', '.join(missing)}{example}")
+    if len(words) > 1 or (words and lines and not missing):
         return " ".join(words)
     wanted_set, _, name = text.strip().rpartition("/")
     found = {}
@@ -117,6 +117,25 @@ def problem(layer, text):
         raise UsageError(f"--problem '{text}': {layer.name} has no problem of that name{_meant(name, names)}; "
                          f"./ladder list {layer.name} shows them, and a line does as well{example}")
     return next(iter(found))
+
+
+def problems_of(layers, text):
+    """{layer: line} of those Layers that have what --problem `text` means."""
+    found, refused = {}, None
+    for layer in layers:
+        try:
+            found[layer.name] = problem(layer, text)
+        except UsageError as error:
+            refused = refused or error
+    if not found and refused:
+        raise refused
+    return found
+
+
+def layers_of(listing, some_passes):
+    """The Layers of Passes."""
+    names = {a_pass.layer for a_pass in some_passes}
+    return [layer for layer in listing.layers if layer.name in names]
 
 
 def dtypes(text):
@@ -160,19 +179,19 @@ def gtest_filter(chosen):
 
 
 def _numbers(a_pass, word, text):
-    has = f"{a_pass.path} has: {', '.join(version.label for version in a_pass.versions)}"
+    has = f"{a_pass.path} has {', '.join(version.label for version in a_pass.versions) or 'none'}"
     number, label, bounds = _NUMBER.fullmatch(word), _LABEL.fullmatch(word), _RANGE.fullmatch(word)
     if number or label:
         wanted = int((number or label)[1])
         version = a_pass.version(wanted)
         if version is None or (label and label[2] != version.idea):
-            raise UsageError(f"--version '{word}': {has}")
+            raise UsageError(f"no version '{word}': {has}")
         return [wanted]
     if bounds:
         low, high = int(bounds[1]), int(bounds[2])
         found = [each for each in a_pass.numbers if low <= each <= high]
         if not found:
-            raise UsageError(f"--version '{word}': " + ("the smaller number first" if low > high else has))
+            raise UsageError(f"--version '{word}': the smaller number first" if low > high else f"no version '{word}': {has}")
         return found
     if re.fullmatch(r"[a-z0-9]+([_ -][a-z0-9]+)*", word) and word not in ("all", "best"):
         wanted = f"_{re.sub('[ -]', '_', word)}_"

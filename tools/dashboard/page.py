@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from ladder_records import geometric_mean
+from listing import DTYPES
 
 from . import library, model, pack
 
@@ -215,8 +216,7 @@ def _baselines(series, version):
 
 
 def _dtype_order(key):
-    order = ["fp32", "tf32", "bf16", "fp16"]
-    return key[0], key[1], (order + [key[2]]).index(key[2])
+    return key[0], key[1], (*DTYPES, key[2]).index(key[2])
 
 
 def _row(series, records, headings):
