@@ -341,7 +341,7 @@ class Page(Tree):
     def test_a_rate_that_no_kernel_has_is_no_column(self):
         self.grown(2)
         self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "streaming, %"} & set(self.table()[0]), {"TFLOP/s"})
-        self.assertNotIn("Moved:", self.text())
+        self.assertNotIn("Streaming:", self.text())
         for file in (self.root / "results").glob("*/*.json"):
             file.unlink()
         dashboard_records.with_norm(self.root, streaming=None)  # as in an older record

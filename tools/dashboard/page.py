@@ -27,7 +27,7 @@ _RATES = {
     "TFLOP/s": "",
     "GB/s": "GB/s: every input read and every output written once.",
     "copy, %": "Copy: that rate beside the bandwidth of a large device copy, measured in the same record.",
-    "streaming, %": "Moved: time of a kernel that only moves the same bytes, in the same run, as a share of this one's.",
+    "streaming, %": "Streaming: time of a kernel that only moves the same bytes, in the same run, as a share of this one's.",
 }
 
 _VERDICT_WORDS = {
