@@ -83,8 +83,21 @@ def _with_version(command, text):
     return [*command[:at], "--version", text, *command[behind:]]
 
 
+def flags():
+    """Those of the program."""
+    return [flag for action in _parser()._actions for flag in action.option_strings if flag.startswith("--")]
+
+
 def _parse(arguments):
     """(options, the words that go to the program)."""
+    parser = _parser()
+    options, more = parser.parse_known_args(arguments)
+    for word in more:
+        _check_foreign(parser, word)
+    return options, _without_target(arguments, options.target)
+
+
+def _parser():
     parser = Parser("bench", description="Checks and times versions of a layer against the reference and the baseline.",
                     epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", nargs="?", help=selection.HELP["target"] + "; a layer is its default pass")
@@ -115,10 +128,7 @@ def _parse(arguments):
                      help="how far to look for the library's best plan")
     how.add_argument("--results", type=filled("results"), metavar="FOLDER",
                      help="where --version best looks for records")
-    options, more = parser.parse_known_args(arguments)
-    for word in more:
-        _check_foreign(parser, word)
-    return options, _without_target(arguments, options.target)
+    return parser
 
 
 def _without_target(arguments, target):
