@@ -23,9 +23,9 @@ Examples (on a GPU; without one everything is checked on the emulator and nothin
   {0} --list                                     what there is to run
   {0} --version 7                                check and time one version on the U-Net's shapes
   {0} --version all --set perf --dtype bf16      climb the ladder
-  {0} --version 7 --problem 'n1 h8 w8 c16 k16 bf16' --check
+  {0} --version 5-7 --problem square --check     some versions, a problem of shapes.txt
   {0} --version best --record results/mine.json  the fastest recorded version, results kept
-  ncu --nvtx --nvtx-include 'regex:conv3x3.*/' {0} --version 7 --set perf --once
+  ncu --nvtx --nvtx-include 'regex:{1}.*/' {0} --version 7 --set perf --once
 Google Benchmark's own flags (--benchmark_filter, --benchmark_repetitions, --benchmark_out=FILE, ...) work as well.)";
 
 struct Words {
@@ -161,7 +161,8 @@ bool means(const std::string& word, const Version& v) {
   }
   if (word == v.label()) return true;
   std::string wanted = "_" + word + "_";
-  std::replace_if(wanted.begin(), wanted.end(), [](char c) { return c == '-' || c == ' '; }, '_');
+  std::replace_if(
+      wanted.begin(), wanted.end(), [](char c) { return c == '-' || c == ' '; }, '_');
   return !word.empty() && ("_" + v.idea + "_").find(wanted) != std::string::npos;
 }
 
@@ -179,8 +180,8 @@ std::vector<const Version*> versions_option(const Words& words, const Pass& pass
     if (found) continue;
     std::vector<std::string> labels;
     for (const Version* v : all) labels.push_back(v->label());
-    throw UsageError(fmt::format("--version '{}': a number, v07, 5-9, a word of the idea, all or best; {} has: {}", word,
-                                 pass.path(), fmt::join(labels, ", ")));
+    throw UsageError(fmt::format("--version '{}': a number, v07, 5-9, a word of the idea, all or best; {} has: {}",
+                                 word, pass.path(), fmt::join(labels, ", ")));
   }
   std::sort(chosen.begin(), chosen.end(), [](const Version* a, const Version* b) { return a->number < b->number; });
   return chosen;
@@ -208,8 +209,8 @@ std::string problem_line(const std::string& text, const Pass& pass) {
     pass.parse(text);
     return text;
   } catch (const UsageError& error) {
-    throw UsageError(fmt::format("--problem '{}': no name in dev/{}/shapes.txt, and no line: {}", text, pass.layer,
-                                 error.what()));
+    throw UsageError(
+        fmt::format("--problem '{}': no name in dev/{}/shapes.txt, and no line: {}", text, pass.layer, error.what()));
   }
 }
 
@@ -234,7 +235,9 @@ std::vector<Case> cases_of(const std::vector<std::string>& lines, const Pass& pa
     const std::optional<Dtype> own = dtype_of(line);
     if (own) {
       if (!dtypes.empty() && std::find(dtypes.begin(), dtypes.end(), *own) == dtypes.end()) {
-        throw UsageError(fmt::format("--dtype contradicts the problem '{}'", line));
+        std::vector<std::string> names;
+        for (const Dtype dtype : dtypes) names.push_back(name(dtype));
+        throw UsageError(fmt::format("--dtype {} contradicts the problem '{}'", fmt::join(names, ","), line));
       }
       cases.push_back(parsed);
       continue;
@@ -296,14 +299,16 @@ std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::vector<std::
 }
 
 void add_options(CLI::App& app, Words& words) {
-  const CLI::Validator filled([](const std::string& word) { return std::string(word.empty() ? "it is empty" : ""); }, "");
+  const CLI::Validator filled([](const std::string& word) { return std::string(word.empty() ? "it is empty" : ""); },
+                              "");
   app.add_option("--version", words.version,
                  "7, v07, 5-9, 7,9, a word of the idea (wmma), all, or best: the fastest recorded one")
       ->capture_default_str()
       ->check(filled);
   app.add_option("--pass", words.pass, "which pass of the layer")->capture_default_str();
   app.add_option("--problem", words.problems, "a problem line, or a name from shapes.txt; may be repeated")->take_all();
-  app.add_option("--set", words.set, "a set of shapes.txt, such as unet, edge, ci, perf (default: unet; ci on the emulator)")
+  app.add_option("--set", words.set,
+                 "a set of shapes.txt, such as unet, edge, ci, perf (default: unet; ci on the emulator)")
       ->check(filled);
   app.add_option("--dtype", words.dtype, "of fp32, tf32, bf16, fp16, with commas between (default: all that there are)")
       ->check(filled);
@@ -370,7 +375,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   words.results = source_dir() + "/results";
   CLI::App app(fmt::format("Checks and times the versions of {} against the reference and the baseline.", layer),
                base_name(argv[0]));
-  app.footer(fmt::format(fmt::runtime(kExamples), base_name(argv[0])));
+  app.footer(fmt::format(fmt::runtime(kExamples), base_name(argv[0]), layer));
   add_options(app, words);
   std::reverse(ours.begin(), ours.end());  // as CLI11 wants them
   try {

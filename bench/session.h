@@ -58,7 +58,7 @@ struct Result {
 struct SessionOptions {
   std::uint64_t seed = 0;
   bool checked = true;  // else nothing is compared with anything, and nothing passes
-  bool timed = true;   // else only checked
+  bool timed = true;    // else only checked
   int samples = 30;
   // Not to be checked: every cold sample of a version is made to last this share longer by a spinning kernel behind its own,
   // which at 0 spins for no time.
@@ -91,7 +91,7 @@ class Session {
 
   SessionOptions options_;
   std::unique_ptr<Timer> timer_;
-  std::unique_ptr<CaseBaseline> baseline_;            // of the latest case
+  std::unique_ptr<CaseBaseline> baseline_;         // of the latest case
   std::shared_ptr<const ReferenceRun> unchecked_;  // the latest case's inputs, without answers
   std::string unchecked_case_;
 };

@@ -21,7 +21,7 @@ endfunction()
 function(ladder_link_from_build program)
   cmake_path(GET PROJECT_BINARY_DIR FILENAME preset)
   if(preset MATCHES "^(cuda|emulator)$" AND PROJECT_BINARY_DIR STREQUAL "${PROJECT_SOURCE_DIR}/build/${preset}")
-    add_custom_command(TARGET ${program} POST_BUILD VERBATIM
-                       COMMAND ${CMAKE_COMMAND} -E create_symlink ${preset}/${program} ${PROJECT_SOURCE_DIR}/build/${program})
+    add_custom_command(TARGET ${program} POST_BUILD VERBATIM COMMAND
+                       ${CMAKE_COMMAND} -E create_symlink ${preset}/${program} ${PROJECT_SOURCE_DIR}/build/${program})
   endif()
 endfunction()

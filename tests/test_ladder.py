@@ -441,6 +441,29 @@ class Setup(unittest.TestCase):
             if before is not None:
                 os.environ["LADDER_NO_SYSTEM_CUDA"] = before
 
+    def test_only_what_is_missing_of_cudnn_is_fetched(self):
+        fetched = []
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(setup, "PRIVATE", Path(folder)), \
+                mock.patch.object(setup, "_needs_ensurepip", lambda: None), \
+                mock.patch.object(setup.wheels, "install", lambda what, pins, *more: fetched.append(pins)), \
+                mock.patch.object(setup.wheels, "unpack_headers", lambda pin, log: fetched.append(pin)):
+            for there, expected in (({"cudnn.h"}, [setup.wheels.CUDNN_FRONTEND]),
+                                    ({"cudnn_frontend.h"}, [setup.wheels.CUDNN]),
+                                    ({"cudnn.h", "cudnn_frontend.h"}, []),
+                                    (set(), [setup.wheels.CUDNN, setup.wheels.CUDNN_FRONTEND])):
+                fetched.clear()
+                with mock.patch.object(setup, "_system_header", lambda name, there=there: name in there):
+                    self.assertEqual(setup._baseline(), bool(expected))
+                self.assertEqual(fetched, expected)
+
+    @unittest.skipUnless(shutil.which("c++"), "no C++ compiler")
+    def test_a_header_is_where_the_compiler_finds_it(self):
+        without = {name: value for name, value in os.environ.items() if name != "LADDER_NO_SYSTEM_CUDA"}
+        with mock.patch.dict(os.environ, without, clear=True):
+            self.assertTrue(setup._system_header("vector"))
+            self.assertFalse(setup._system_header("no/such/header.h"))
+
     def test_the_probe_sees_a_missing_library(self):
         real = dict(setup._LIBRARIES)
         self.addCleanup(setup._LIBRARIES.update, real)

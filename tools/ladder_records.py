@@ -257,7 +257,8 @@ def _result(record, raw):
 def _streaming(raw, name):
     if not raw:
         return math.nan
-    _agree(float(raw["seconds"]), _samples(raw["samples"], f"the streaming kernel of {name}"), f"the streaming kernel of {name}")
+    name = f"the streaming kernel of {name}"
+    _agree(float(raw["seconds"]), _samples(raw["samples"], name), name)
     return float(raw["seconds"])
 
 

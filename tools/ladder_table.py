@@ -99,8 +99,8 @@ def summary(rows, shapes, _):
             rate = sum(row.flops for row in against) / sum(row.baseline_cold for row in against)
             name = next(iter(against)).baseline
             lines.append(f"| *{name}, best plan* | {dtype} | {_us(cold)} | {rate / 1e12:.1f} | 1 | | | |")
-    lines += ["", "Time: geometric mean of the cold-cache medians. x baseline: geometric mean of the baseline's time / the version's "
-              "time, both measured in the same run; above 1 the version is faster.", ""]
+    lines += ["", "Time: geometric mean of the cold-cache medians. x baseline: geometric mean of the baseline's time / the "
+              "version's time, both measured in the same run; above 1 the version is faster.", ""]
     return "\n".join(lines)
 
 

@@ -36,7 +36,7 @@ class Version:
     file: "Path | None" = None  # None of a version that is known from a record alone
     dtypes: tuple = ()  # none where the registration names none that can be read
     arch: str = ""  # "sm_90a", or "" where any will do
-    header: dict = field(default_factory=dict)  # the comment's: "idea", "parent" (a number or None), "why", "needs", "spills"
+    header: dict = field(default_factory=dict)  # of the comment: "idea", "parent" (number or None), "why", "needs", "spills"
 
     @property
     def label(self):

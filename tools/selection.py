@@ -191,7 +191,8 @@ def _numbers(a_pass, word, text):
         low, high = int(bounds[1]), int(bounds[2])
         found = [each for each in a_pass.numbers if low <= each <= high]
         if not found:
-            raise UsageError(f"--version '{word}': the smaller number first" if low > high else f"no version '{word}': {has}")
+            why = f"--version '{word}': the smaller number first" if low > high else f"no version '{word}': {has}"
+            raise UsageError(why)
         return found
     if re.fullmatch(r"[a-z0-9]+([_ -][a-z0-9]+)*", word) and word not in ("all", "best"):
         wanted = f"_{re.sub('[ -]', '_', word)}_"

@@ -189,8 +189,9 @@ def _system_header(name):
         return True
     if tools.cxx() is None:
         return False
-    done = subprocess.run([tools.cxx(), "-E", "-P", "-x", "c++", "-"], input=f"#if !__has_include(<{name}>)\n#error\n#endif\n",
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+    done = subprocess.run([tools.cxx(), "-E", "-P", "-x", "c++", "-"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, text=True,
+                          input=f"#if !__has_include(<{name}>)\n#error missing\n#endif\n")
     return done.returncode == 0
 
 

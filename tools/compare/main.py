@@ -91,8 +91,9 @@ def _listing_of(there):
             ideas.setdefault(layer, {}).setdefault(name, {})[result.version] = result.idea
     layers = []
     for layer, of_layer in sorted(ideas.items()):
-        passes = tuple(listing.Pass(layer, name, tuple(listing.Version(number, versions[number]) for number in sorted(versions)))
-                       for name, versions in sorted(of_layer.items()))
+        passes = tuple(
+            listing.Pass(layer, name, tuple(listing.Version(number, idea) for number, idea in sorted(versions.items())))
+            for name, versions in sorted(of_layer.items()))
         layers.append(listing.Layer(layer, passes, "", listing.sets(paths.ROOT, layer)))
     return listing.Listing(paths.ROOT, tuple(layers))
 

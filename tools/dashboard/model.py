@@ -76,7 +76,8 @@ def _points(records):
 
 
 def _memory_bound(results):
-    """{(device, path)} whose lower bound is the time of moving the least bytes; nothing is decided where the peak is unknown."""
+    """{(device, path)} whose lower bound is the time of moving the least bytes; where the peak is unknown, nothing is
+    decided."""
     votes = {}
     for result in results:
         dram = result.record.environment["device"].get("dram_bytes_per_s")
@@ -114,7 +115,8 @@ def _series(key, points, numbers, verdict):
         "idea": newest.idea, "status": newest.status, "reason": newest.reason, "record": numbers[id(newest.record)],
         "command": newest.command, "flops": number(newest.flops), "bytes": number(newest.min_bytes),
         "roofline": number(newest.roofline), "error": number(newest.error), "worst": number(newest.worst_over_bound),
-        "baseline": newest.baseline, "baselineReason": newest.baseline_reason, "plan": newest.best_plan, "library": newest.best_library,
+        "baseline": newest.baseline, "baselineReason": newest.baseline_reason, "plan": newest.best_plan,
+        "library": newest.best_library,
         "baselineError": number(newest.baseline_error), "streaming": number(newest.streaming),
         "times": _times(newest.times), "baselineTimes": _times(newest.baseline_times),
         "heuristic": number(newest.heuristic_times.median) if newest.heuristic_times else None,

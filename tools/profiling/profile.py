@@ -46,7 +46,8 @@ def _print_difference(profiles):
 
 def _parse(arguments):
     parser = Parser("profile", description="Nsight Compute on exactly one launch, and what its figures say.")
-    parser.add_argument("target", nargs="?", metavar="layer", help=selection.HELP["target"] + "; a layer is its default pass")
+    parser.add_argument("target", nargs="?", metavar="layer",
+                        help=selection.HELP["target"] + "; a layer is its default pass")
     parser.add_selection("version")
     parser.add_argument("--diff", nargs=2, metavar=("A", "B"),
                         help="two versions side by side; a profile's .json is read instead of measured")
@@ -117,8 +118,8 @@ class _Profiler:
         problem = self._problem(version)
         with tempfile.TemporaryDirectory(prefix="ladder-profile-") as folder:
             report, launch, log = (Path(folder) / name for name in ("launch.ncu-rep", "launch.json", "ncu.log"))
-            program = [str(self.program), "--pass", self.options.chosen.name, "--version", str(version.number), "--problem",
-                       problem, "--seed", str(self.options.seed), "--once", "--record", str(launch)]
+            program = [str(self.program), "--pass", self.options.chosen.name, "--version", str(version.number),
+                       "--problem", problem, "--seed", str(self.options.seed), "--once", "--record", str(launch)]
             if self.options.dtype:
                 program[-3:-3] = ["--dtype", self.options.dtype]
             ncu.profile(self.ncu, self.options.chosen.layer, program, report, log)

@@ -135,7 +135,8 @@ class _Session:
         layer, pass_ = path.split("/")
         dtype = ["--dtype", self.options.dtype] if self.options.dtype else []
         what = ["--problem", self.options.problem] if self.options.problem else ["--set", self.options.set]
-        return [self.folder / f"bench_{layer}", "--pass", pass_, "--version", self.options.version, *what, *dtype, "--check", "--baseline", "none", "--seed", "1"]
+        return [self.folder / f"bench_{layer}", "--pass", pass_, "--version", self.options.version, *what, *dtype,
+                "--check", "--baseline", "none", "--seed", "1"]
 
     def _sanitize(self, tool, path):
         file = self.scratch / f"{tool}_{path.replace('/', '_')}.json"
