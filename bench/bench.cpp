@@ -240,7 +240,7 @@ int run(const char* layer, int argc, char** argv) {
                                                        .checked = options.mode != Mode::unchecked,
                                                        .timed = options.mode != Mode::check && !Timer::unavailable(),
                                                        .samples = options.samples,
-                                                       .handicap = options.inject_slowdown,
+                                                       .injected_slowdown = options.injected_slowdown,
                                                        .search = options.baseline_search});
     if (session->calibration()) print_calibration(people, *session->calibration());
   }

@@ -281,7 +281,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   options.samples = words.samples;
   if (words.injected_slowdown_percent) {
     if (!words.unchecked) throw UsageError("--inject-slowdown makes no figure: it needs --unchecked");
-    options.inject_slowdown = *words.injected_slowdown_percent / 100;
+    options.injected_slowdown = *words.injected_slowdown_percent / 100;
   }
   if (!options.schedule.empty()) backend::set_schedule(options.schedule);
   return options;

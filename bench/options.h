@@ -37,7 +37,7 @@ struct Options {
   std::string record;    // file; empty for none
   bool resume = false;   // an interrupted recording
   int samples = 30;
-  std::optional<double> handicap;  // share by which unchecked samples are made longer
+  std::optional<double> injected_slowdown;  // share by which unchecked samples are made longer
   Search baseline_search = Search::all;
   std::vector<std::string> benchmark_arguments;  // Google Benchmark's, argv[0] first
 };

@@ -62,7 +62,7 @@ struct SessionOptions {
   int samples = 30;
   // Not to be checked: every cold sample of a version is made to last this share longer by a spinning kernel behind its own,
   // which at 0 spins for no time.
-  std::optional<double> handicap = {};
+  std::optional<double> injected_slowdown = {};
   Search search = Search::all;
 };
 
