@@ -1,16 +1,10 @@
 // An honest kernel for the gradient of the input, to spoil in one way each.
-#pragma once
-
 #include "dev/conv3x3/conv3x3.h"
+#include "tests/wrong/conv3x3/problems.h"
 #include "tests/wrong/wrong.h"
 
-namespace ladder::conv3x3::dgrad_wrong {
-
-using wrong::stored_dtypes;
-
-struct Dgrad : conv3x3::Dgrad {
-  static constexpr const char* kName = "dgrad_wrong";
-};
+namespace ladder::conv3x3 {
+namespace {
 
 template <class T>
 struct View {
@@ -75,4 +69,44 @@ void launch_cheat(const Problem& p, const Dgrad::Tensors& t, void* workspace, St
   wrong::launch_cheat<Dgrad, View, Cheat>(p, t, workspace, stream);
 }
 
-}  // namespace ladder::conv3x3::dgrad_wrong
+// What can be wrong with it.
+
+// Convolves dy with the taps in the order of the forward pass.
+struct TapsNotFlipped : Honest {
+  __device__ long long weight(const Problem& p, int k, int tap, int c) const {
+    return Honest::weight(p, k, 8 - tap, c);
+  }
+};
+
+// Reads the weights as [c, 3, 3, k], which is what a convolution of dy would want.
+struct ChannelsNotExchanged : Honest {
+  __device__ long long weight(const Problem& p, int k, int tap, int c) const {
+    return (static_cast<long long>(c) * 9 + tap) * p.k + k;
+  }
+};
+
+// Sums over whole groups of eight output channels, and drops the rest.
+struct TailOfK : Honest {
+  __device__ int channels(const Problem& p) const { return p.k / 8 * 8; }
+};
+
+// Takes what lies next to a pixel in memory for its neighbour: at an edge that is a pixel of the next row or image.
+struct WrapsAtEdges : Honest {
+  __device__ bool inside(const Problem& p, long long pixel, int dr, int ds) const {
+    const long long neighbour = pixel + dr * p.w + ds;
+    return neighbour >= 0 && neighbour < static_cast<long long>(p.n) * p.h * p.w;
+  }
+};
+
+}  // namespace
+
+LADDER_CHEATS(Dgrad, wrong_problems(),
+              {
+                  {.name = "honest", .launch = launch_cheat<Spoiled<Honest>>},
+                  {.name = "taps_not_flipped", .launch = launch_cheat<Spoiled<TapsNotFlipped>>},
+                  {.name = "channels_not_exchanged", .launch = launch_cheat<Spoiled<ChannelsNotExchanged>>},
+                  {.name = "tail_of_k", .launch = launch_cheat<Spoiled<TailOfK>>},
+                  {.name = "wraps_at_edges", .launch = launch_cheat<Spoiled<WrapsAtEdges>>},
+              })
+
+}  // namespace ladder::conv3x3

@@ -1,18 +1,10 @@
 // An honest forward kernel, to spoil in one way each.
-#pragma once
-
 #include "dev/conv3x3/conv3x3.h"
+#include "tests/wrong/conv3x3/problems.h"
 #include "tests/wrong/wrong.h"
 
-namespace ladder::conv3x3::fprop_wrong {
-
-using wrong::kThreads;
-using wrong::needs_streams;
-using wrong::stored_dtypes;
-
-struct Fprop : conv3x3::Fprop {
-  static constexpr const char* kName = "fprop_wrong";
-};
+namespace ladder::conv3x3 {
+namespace {
 
 template <class T>
 struct View {
@@ -73,12 +65,6 @@ __device__ float output(const View<T>& v, long long index) {
 }
 
 template <class Cheat>
-void launch_with(const Problem& p, const Fprop::Tensors& t, void* workspace, Stream stream,
-                 const LaunchConfig& config) {
-  wrong::launch_with<Fprop, View, Cheat>(p, t, workspace, stream, config);
-}
-
-template <class Cheat>
 void launch_cheat(const Problem& p, const Fprop::Tensors& t, void* workspace, Stream stream) {
   wrong::launch_cheat<Fprop, View, Cheat>(p, t, workspace, stream);
 }
@@ -92,8 +78,65 @@ struct Spoiled {
   }
 };
 
-inline unsigned num_blocks(const Problem& p) { return wrong::num_blocks(p.pixels() * p.k); }
+// What can be wrong with it.
 
-inline std::size_t a_float_for_each_output(const Problem& p) { return p.pixels() * p.k * sizeof(float); }
+// Accumulates in bf16.
+struct Bf16Sum : Honest {
+  __device__ float add(float sum, float term) const { return to_float(from_float<__nv_bfloat16>(sum + term)); }
+};
 
-}  // namespace ladder::conv3x3::fprop_wrong
+// Forgets one tap in the last column, where the halo of a tile ends.
+struct BorderTap : Honest {
+  __device__ bool uses_tap(const Problem& p, int, int col, int tap) const { return col < p.w - 1 || tap != 0; }
+};
+
+// Reads channels in pairs, and drops the last of an odd number.
+struct OddChannel : Honest {
+  __device__ int channels(const Problem& p) const { return p.c / 2 * 2; }
+};
+
+// Ignores the bias.
+struct NoBias : Honest {
+  __device__ float first(const float*, int) const { return 0.0f; }
+};
+
+// Takes rows for columns, which only a square image hides.
+struct SwapsAxes {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long index) const {
+    View<T> turned = v;
+    turned.p.h = v.p.w;
+    turned.p.w = v.p.h;
+    v.y[index] = from_float<T>(output(turned, index));
+  }
+};
+
+// Reads the weights as [c, 3, 3, k].
+struct TransposedWeights : Honest {
+  __device__ long long weight(const Problem& p, int k, int tap, int c) const {
+    return (static_cast<long long>(c) * 9 + tap) * p.k + k;
+  }
+};
+
+// Convolves where the layer correlates: taps in reverse order.
+struct FlippedTaps : Honest {
+  __device__ long long weight(const Problem& p, int k, int tap, int c) const {
+    return (static_cast<long long>(k) * 9 + (8 - tap)) * p.c + c;
+  }
+};
+
+}  // namespace
+
+LADDER_CHEATS(Fprop, wrong_problems(),
+              {
+                  {.name = "honest", .launch = launch_cheat<Spoiled<Honest>>},
+                  {.name = "bf16_sum", .launch = launch_cheat<Spoiled<Bf16Sum>>},
+                  {.name = "border_tap", .launch = launch_cheat<Spoiled<BorderTap>>},
+                  {.name = "odd_channel", .launch = launch_cheat<Spoiled<OddChannel>>},
+                  {.name = "no_bias", .launch = launch_cheat<Spoiled<NoBias>>},
+                  {.name = "swaps_axes", .launch = launch_cheat<SwapsAxes>},
+                  {.name = "transposed_weights", .launch = launch_cheat<Spoiled<TransposedWeights>>},
+                  {.name = "flipped_taps", .launch = launch_cheat<Spoiled<FlippedTaps>>},
+              })
+
+}  // namespace ladder::conv3x3
