@@ -14,7 +14,7 @@ Ladder: CUDA kernels, climbed version by version, checked and timed.
 
   ./ladder bench <layer> [flags]     build, check and time versions; flags are the benchmark's own:
                                      ./ladder bench conv3x3 --version 7, ./ladder bench conv3x3 --help
-  ./ladder test [flags]              build and run every test; --preset NAME, --sanitize, and GoogleTest's own flags
+  ./ladder test [flags]              build, and test what changed; --full, --sanitize, --preset NAME, GoogleTest's flags
   ./ladder list                      layers, passes and versions
   ./ladder new <layer>/<pass> <idea> --from N
                                      the next version's file, made from version N
@@ -81,6 +81,9 @@ def test(arguments):
     parser.add_argument("--preset", choices=paths.PRESETS)
     parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
+    parser.add_argument("--full", action="store_true", help="everything, whatever changed, and the digests of it")
+    parser.add_argument("--resume", action="store_true", help="with --full: go on where the last one ended")
+    parser.add_argument("--stop-after", type=float, metavar="MINUTES", help="take up no version after that")
     options, gtest_flags = parser.parse_known_args(arguments)
     for flag in gtest_flags:
         if not flag.startswith("--gtest_"):
@@ -93,10 +96,8 @@ def test(arguments):
         say.line(choice)
         preset = choice.preset
 
-    jobs = [(preset, gtest_flags)]
-    if options.sanitize:
-        jobs += [("sanitize", gtest_flags), ("tsan", gtest_flags)]
-    return suite.run(jobs, cmake_options=_cmake_options(options))
+    return suite.run(preset, gtest_flags, sanitize=options.sanitize, full=options.full, resume=options.resume,
+                     stop_after=options.stop_after and options.stop_after * 60, cmake_options=_cmake_options(options))
 
 
 def build_only(arguments):
