@@ -104,11 +104,12 @@ def build_only(arguments):
     parser = _parser("build", device=True)
     parser.add_argument("--preset", choices=paths.PRESETS)
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
+    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a variable for CMake")
     parser.add_argument("targets", nargs="*", help="all by default")
     options = parser.parse_args(arguments)
     preset = _preset(options)
     _ready(preset)
-    build.build(preset, _cmake_options(options), options.targets)
+    build.build(preset, _cmake_options(options) + [f"-D{one}" for one in options.define], options.targets)
     say.line(f"built: {build.folder(preset)}")
     return 0
 
