@@ -52,12 +52,16 @@ void launch_once(const Options& options, const std::string& program, PartialReco
       record.add(to_json(result));
       continue;
     }
-    DeviceTensors tensors(c, fill(c, Pattern::normal, options.seed), v.workspace_bytes(c));
+    const Kernel kernel = plan(v, c);
+    result.plan = kernel.name;
+    result.workspace_bytes = kernel.workspace_bytes;
+    DeviceTensors tensors(c, fill(c, Pattern::normal, options.seed), kernel.workspace_bytes);
+    const BoundLaunch launch = kernel.bind(tensors.pointers(), tensors.workspace());
     backend::synchronize();
     const std::string range = fmt::format("{}/v{:02}/{}", c.pass->path(), v.number, c.text);
     {
       const NvtxRange nvtx(range);
-      v.launch(c, tensors.pointers(), tensors.workspace(), backend::check_stream());
+      launch(backend::check_stream());
       backend::synchronize();
     }
     std::cout << fmt::format("{}  launched once\n", range);
@@ -84,7 +88,7 @@ void report(benchmark::State& state, const Result& result) {
   state.counters["cold_high_us"] = 1e6 * result.times->cold_seconds.high;
   state.counters["warm_us"] = 1e6 * result.times->warm_seconds;
   state.counters["tflops"] = 1e-12 * result.problem.flops / cold;
-  state.counters["gbs"] = 1e-9 * (result.problem.min_read_bytes() + result.problem.min_write_bytes()) / cold;
+  state.counters["gbs"] = 1e-9 * result.problem.traffic.bytes() / cold;
   state.counters["throttled_samples"] = result.times->throttled;
   if (result.baseline.times) {
     state.counters["baseline_cold_us"] = 1e6 * result.baseline.times->cold_seconds.median;
@@ -158,10 +162,20 @@ class Progress {
   bool shown_;
 };
 
+// Prints nothing: the table is printed as results come in.
+class SilentReporter : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>&) override {}
+};
+
 // Hands every job to Google Benchmark and lets it run those that its filter leaves. Returns how many those are.
 std::size_t run_benchmarks(const Options& options, const std::string& program, bool table, Session* session,
                            std::vector<Result>& results, PartialRecord& record) {
   const Clock::time_point started = Clock::now();
+  const Calibration* calibration = session ? session->calibration() : nullptr;
+  std::optional<Table> rows;
+  if (table) rows.emplace(options.jobs, calibration ? calibration->copy_bytes_per_s : 0);
   for (std::size_t i = 0; i < options.jobs.size(); ++i) {
     const auto body = [&, i](benchmark::State& state) {
       const Job& job = options.jobs[i];
@@ -171,6 +185,7 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
       }
       results.back().command = command_of(program, job, options);
       record.add(to_json(results.back()));
+      if (rows) rows->print(results.back());
       report(state, results.back());
     };
     // The harness decides how often a kernel runs; to Google Benchmark the whole measurement is one iteration.
@@ -180,8 +195,7 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
         ->Unit(benchmark::kMicrosecond);
   }
   if (!table) return benchmark::RunSpecifiedBenchmarks();
-  const Calibration* calibration = session ? session->calibration() : nullptr;
-  TableReporter reporter(options.jobs, results, calibration ? calibration->copy_bytes_per_s : 0);
+  SilentReporter reporter;
   std::ostringstream complaints;  // that nothing matched is said by us, in the words of our command line
   reporter.SetErrorStream(&complaints);
   const std::size_t count = benchmark::RunSpecifiedBenchmarks(&reporter);

@@ -79,7 +79,7 @@ std::optional<Dtype> dtype_option(const Words& words) {
   const std::optional<Dtype> dtype = parse_dtype(words.dtype);
   if (!dtype) {
     std::vector<std::string> names;
-    for (const Dtype d : kAllDtypes) names.push_back(name(d));
+    for (const Dtype d : kProblemDtypes) names.push_back(name(d));
     throw UsageError(fmt::format("unknown dtype '{}': {}", words.dtype, fmt::join(names, ", ")));
   }
   return dtype;
@@ -93,14 +93,6 @@ Search search_option(const Words& words) {
     if (words.baseline == word) return search;
   }
   throw UsageError("unknown --baseline '" + words.baseline + "': all, listed, heuristic or none");
-}
-
-// The layer's forward pass, which goes by the name that its field gave it.
-std::string default_pass(const std::string& layer) {
-  for (const Pass* pass : all_passes()) {
-    if (pass->layer == layer && (pass->name == "fprop" || pass->name == "forward")) return pass->name;
-  }
-  throw UsageError("no layer '" + layer + "'");
 }
 
 std::vector<const Version*> versions_option(const Words& words, const Pass& pass) {
@@ -117,32 +109,34 @@ std::vector<const Version*> versions_option(const Words& words, const Pass& pass
   return versions;
 }
 
-std::vector<std::string> problem_lines(const Words& words, const Pass& pass) {
+// Problems as they were given; which of them name a dtype, each says.
+std::vector<Case> problems_option(const Words& words, const Pass& pass) {
+  std::vector<Case> problems;
   if (!words.problems.empty()) {
     if (!words.set.empty()) throw UsageError("--problem and --set exclude each other");
-    return words.problems;
+    for (const std::string& line : words.problems) problems.push_back(pass.parse(line));
+    return problems;
   }
   std::string set = words.set;
   if (set.empty()) set = backend::kind() == backend::Kind::gpu ? "unet" : "ci";
-  std::vector<std::string> lines;
-  for (const NamedCase& named : named_cases(pass, set)) lines.push_back(named.problem);
-  return lines;
+  for (NamedCase& named : named_cases(pass, set)) problems.push_back(std::move(named.problem));
+  return problems;
 }
 
-// A line that names no dtype stands for all, a line that does for that one.
-std::vector<Case> cases_of(const std::vector<std::string>& lines, const Pass& pass, std::optional<Dtype> dtype) {
+// A problem that names no dtype stands for all, one that does for that one.
+std::vector<Case> cases_of(const std::vector<Case>& problems, std::optional<Dtype> dtype) {
   std::vector<Case> cases;
-  for (const std::string& line : lines) {
-    const Case parsed = pass.parse(line);
-    const std::optional<Dtype> own = dtype_of(line);
-    if (own && dtype && *own != *dtype) {
-      throw UsageError(fmt::format("--dtype {} contradicts the problem '{}'", name(*dtype), line));
+  for (const Case& problem : problems) {
+    if (problem.names_dtype) {
+      if (dtype && problem.dtype != *dtype) {
+        throw UsageError(fmt::format("--dtype {} contradicts the problem '{}'", name(*dtype), problem.text));
+      }
+      cases.push_back(problem);
+    } else if (dtype) {
+      cases.push_back(problem.with_dtype(*dtype));
+    } else {
+      for (const Dtype each : kProblemDtypes) cases.push_back(problem.with_dtype(each));
     }
-    if (own || dtype) {
-      cases.push_back(own ? parsed : pass.parse(with_dtype(line, *dtype)));
-      continue;
-    }
-    for (const Dtype each : kAllDtypes) cases.push_back(pass.parse(with_dtype(line, each)));
   }
   return cases;
 }
@@ -156,7 +150,7 @@ const Version* best_version(const std::vector<const Version*>& versions, const C
   }
   const Version* highest = nullptr;
   for (const Version* v : versions) {
-    if (v->has(c.dtype) && !v->supports(c)) highest = v;
+    if (v->has(c.dtype) && !v->supports(v->def, c)) highest = v;
   }
   if (highest) {
     notes.push_back(fmt::format("best: no recorded time of '{}' on this device, so {}, the highest that supports it",
@@ -168,8 +162,8 @@ const Version* best_version(const std::vector<const Version*>& versions, const C
 std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::vector<std::string>& notes) {
   const std::vector<const Version*> versions = versions_option(words, pass);
   const std::optional<Dtype> dtype = dtype_option(words);
-  const std::vector<std::string> lines = problem_lines(words, pass);
-  const std::vector<Case> cases = cases_of(lines, pass, dtype);
+  const std::vector<Case> problems = problems_option(words, pass);
+  const std::vector<Case> cases = cases_of(problems, dtype);
   const bool named = words.version != "all" && words.version != "best";
 
   std::vector<Job> jobs;
@@ -181,10 +175,10 @@ std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::vector<std::
     for (const Version* v : versions) {
       if (v->has(c.dtype)) {
         jobs.push_back({v, c});
-      } else if (named && (dtype || lines.size() == cases.size())) {
+      } else if (named && (dtype || problems.size() == cases.size())) {
         // Asked for by name, so it is not quietly left out.
         std::vector<std::string> has;
-        for (const Dtype d : v->dtypes) has.push_back(name(d));
+        for (const Dtype d : v->def.dtypes) has.push_back(name(d));
         throw UsageError(fmt::format("{} has no {}: it has {}", v->label(), name(c.dtype), fmt::join(has, ", ")));
       }
     }
@@ -246,7 +240,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   }
 
   Words words;
-  words.pass = default_pass(layer);
+  words.pass = default_pass(layer).name;
   words.results = source_dir() + "/results";
   CLI::App app(fmt::format("Checks and times the versions of {} against the reference and the baseline.", layer),
                base_name(argv[0]));
@@ -290,7 +284,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
 std::string command_of(const std::string& program, const Job& job, const Options& options) {
   std::string command = fmt::format("{} --version {} --problem '{}' --seed {}", quoted(program), job.version->number,
                                     job.problem.text, options.seed);
-  if (job.version->pass->name != default_pass(job.version->pass->layer))
+  if (!job.version->pass->is_default)
     command += " --pass " + job.version->pass->name;
   if (!options.schedule.empty()) command += " --schedule " + options.schedule;
   if (options.mode == Mode::check) command += " --check";
@@ -309,10 +303,10 @@ std::string list_of(const Pass& pass) {
   std::string text = fmt::format("{:<28} {:<18} {}\n", "version", "dtypes", "needs");
   for (const Version* v : versions_of(pass)) {
     std::vector<std::string> dtypes;
-    for (const Dtype d : v->dtypes) dtypes.push_back(name(d));
-    std::string needs = v->needs;
-    if (v->min_arch > 0) {
-      needs += fmt::format("{}sm_{}{}", needs.empty() ? "" : "; ", v->min_arch, v->arch_specific ? "a" : " or later");
+    for (const Dtype d : v->def.dtypes) dtypes.push_back(name(d));
+    std::string needs = v->def.needs;
+    if (v->def.min_arch > 0) {
+      needs += fmt::format("{}sm_{}{}", needs.empty() ? "" : "; ", v->def.min_arch, v->def.arch_specific ? "a" : " or later");
     }
     text += fmt::format("{:<28} {:<18} {}\n", v->label(), fmt::format("{}", fmt::join(dtypes, " ")), needs);
   }

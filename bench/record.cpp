@@ -72,7 +72,9 @@ json to_json(const Verdict& verdict) {
           {"unwritten", verdict.unwritten}};
 }
 
-json to_json(const Plan& plan) { return {{"name", plan.name}, {"seconds", plan.seconds}, {"reason", plan.reason}}; }
+json to_json(const Plan& plan) {
+  return {{"library", plan.library}, {"name", plan.name}, {"seconds", plan.seconds}, {"reason", plan.reason}};
+}
 
 json to_json(const BaselineResult& baseline) {
   if (baseline.library.empty()) return {{"library", nullptr}, {"reason", baseline.reason}};
@@ -81,7 +83,9 @@ json to_json(const BaselineResult& baseline) {
   return {{"library", baseline.library},
           {"reason", baseline.reason},
           {"best_plan", baseline.best.name},
+          {"best_library", baseline.best.library},
           {"heuristic_plan", baseline.heuristic.name},
+          {"heuristic_library", baseline.heuristic.library},
           {"tried_plans", tried},
           {"workspace_bytes", baseline.workspace_bytes},
           {"empty_seconds", baseline.empty_seconds > 0 ? json(baseline.empty_seconds) : json()},
@@ -145,9 +149,10 @@ json to_json(const Result& result) {
               {"problem", c.text},
               {"dtype", name(c.dtype)},
               {"flops", c.flops},
-              {"min_read_bytes", c.min_read_bytes()},
-              {"min_write_bytes", c.min_write_bytes()},
-              {"workspace_bytes", result.version->workspace_bytes(c)},
+              {"min_read_bytes", c.traffic.read_bytes},
+              {"min_write_bytes", c.traffic.write_bytes},
+              {"plan", result.plan},
+              {"workspace_bytes", result.workspace_bytes},
               {"verdict", to_json(result.verdict)},
               {"times", to_json(result.times)},
               {"baseline", to_json(result.baseline)},

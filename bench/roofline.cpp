@@ -30,6 +30,9 @@ int multiply_adds(const Rates& rates, Dtype dtype) {
       return rates.tf32;
     case Dtype::bf16:
     case Dtype::f16:
+    case Dtype::i32:
+    case Dtype::i64:
+    case Dtype::u8:
       break;
   }
   return rates.half;
@@ -42,7 +45,7 @@ double arithmetic_seconds(const backend::DeviceInfo& device, const Case& c) {
 }
 
 double streaming_seconds(const backend::DeviceInfo& device, const Case& c) {
-  return seconds(c.min_read_bytes() + c.min_write_bytes(), device.dram_bytes_per_s);
+  return seconds(c.traffic.bytes(), device.dram_bytes_per_s);
 }
 
 }  // namespace
@@ -56,12 +59,12 @@ double peak_flops(const backend::DeviceInfo& device, Dtype dtype) {
   return 0;
 }
 
-double warm_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c) {
-  return seconds(c.flops * c.least_arithmetic, peak_flops(device, c.dtype));
+double warm_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const VersionDef& def) {
+  return seconds(c.flops * def.least_arithmetic, peak_flops(device, c.dtype));
 }
 
-double cold_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c) {
-  return std::max(warm_lower_bound_seconds(device, c), seconds(c.min_read_bytes(), device.dram_bytes_per_s));
+double cold_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const VersionDef& def) {
+  return std::max(warm_lower_bound_seconds(device, c, def), seconds(c.traffic.read_bytes, device.dram_bytes_per_s));
 }
 
 double roofline_seconds(const backend::DeviceInfo& device, const Case& c) {

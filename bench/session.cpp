@@ -61,7 +61,7 @@ class Snapshot {
  public:
   Snapshot(const Case& c, void* const* pointers) : case_(c) {
     for (std::size_t i = 0; i < c.tensors.size(); ++i) {
-      if (c.tensors[i].role != Role::output) continue;
+      if (!c.tensors[i].is_written()) continue;
       const std::size_t bytes = c.tensors[i].bytes();
       std::shared_ptr<void> copy(backend::allocate(bytes), backend::release);
       copies_.push_back({.spec = &case_.tensors[i], .memory = copy});
@@ -95,10 +95,17 @@ class Snapshot {
   std::vector<Work> works_;
 };
 
-std::string impossible(const Case& c, const Times& times) {
+Kernel planned(const Version& v, const Case& c, Result& result) {
+  Kernel kernel = plan(v, c);
+  result.plan = kernel.name;
+  result.workspace_bytes = kernel.workspace_bytes;
+  return kernel;
+}
+
+std::string impossible(const Version& v, const Case& c, const Times& times) {
   const backend::DeviceInfo& device = backend::device();
-  const double cold_lower_bound = cold_lower_bound_seconds(device, c);
-  const double warm_lower_bound = warm_lower_bound_seconds(device, c);
+  const double cold_lower_bound = cold_lower_bound_seconds(device, c, v.def);
+  const double warm_lower_bound = warm_lower_bound_seconds(device, c, v.def);
   if (times.cold_seconds.median < cold_lower_bound) {
     return fmt::format("{:.2f} us is below the {:.2f} us that arithmetic or memory need at their peak",
                        1e6 * times.cold_seconds.median, 1e6 * cold_lower_bound);
@@ -112,10 +119,13 @@ std::string impossible(const Case& c, const Times& times) {
 
 }  // namespace
 
-// What a case's versions are measured against; the baseline with tensors of its own, so that no kernel sees another's
-// answer.
-struct Session::CaseBaseline {
-  CaseBaseline(const Case& c, std::uint64_t seed, Search search, const Measure& measure) : text(c.text), pass(c.pass) {
+// The case at hand: what its versions are checked and measured against. The baseline has tensors of its own, so that no
+// kernel sees another's answer.
+struct Session::AtCase {
+  AtCase(const Case& c, std::uint64_t seed) : checked(c, seed) {}
+
+  void find_baseline(Search search, const Measure& measure) {
+    asked = true;
     if (search == Search::none) {
       result.reason = "not asked for";
       return;
@@ -125,8 +135,9 @@ struct Session::CaseBaseline {
       return;
     }
     try {
-      const auto checked = ladder::reference_run(c, Pattern::normal, seed);
-      tensors = std::make_unique<DeviceTensors>(c, checked->inputs, 0);
+      const Case& c = *checked;
+      const ReferenceRun& run = checked.run(Pattern::normal);
+      tensors = std::make_unique<DeviceTensors>(c, run.inputs, 0);
       baseline = make_baseline(c, tensors->pointers(), search, measure);
       result.library = baseline->library();
       result.reason = baseline->missing();
@@ -135,13 +146,11 @@ struct Session::CaseBaseline {
       result.tried = baseline->tried();
       result.workspace_bytes = baseline->workspace_bytes();
       result.empty_seconds = baseline->empty_seconds();
-      tensors->poison();
+      tensors->reset();
       baseline->answer();
       std::vector<bool> makes;
-      for (const TensorSpec& spec : c.tensors) {
-        if (spec.role == Role::output) makes.push_back(baseline->makes(spec));
-      }
-      result.verdict = compare(c, Pattern::normal, tensors->outputs(), checked->answers, makes);
+      for (const TensorSpec* spec : written(c.tensors)) makes.push_back(baseline->makes(*spec));
+      result.verdict = compare(c, Pattern::normal, tensors->outputs(), run.expected, {}, makes);
     } catch (const std::exception& error) {
       lose(error.what());
     }
@@ -153,8 +162,9 @@ struct Session::CaseBaseline {
     result.reason = one_line(reason);
   }
 
-  std::string text;
-  const Pass* pass = nullptr;
+  CheckedCase checked;
+  HostTensors unchecked_inputs;  // where nothing is compared with the reference
+  bool asked = false;            // for a baseline
   std::unique_ptr<DeviceTensors> tensors;
   std::unique_ptr<Baseline> baseline;  // null if there is none
   BaselineResult result;               // without times
@@ -169,23 +179,11 @@ Session::~Session() = default;
 
 const Calibration* Session::calibration() const { return timer_ ? &timer_->calibration() : nullptr; }
 
-Session::CaseBaseline& Session::baseline_for(const Case& c) {
-  if (baseline_ && baseline_->text == c.text && baseline_->pass == c.pass) return *baseline_;
-  baseline_.reset();  // its memory first
-  const std::optional<StreamingTime> streaming = time_streaming_kernel(c);
-  const Measure measure = [this](const Work& work) {
-    if (!timer_) {
-      work(backend::check_stream());
-      backend::synchronize();
-      return 1.0;  // nothing is ranked in a session that is not timed
-    }
-    timer_->run(work);
-    return typical_seconds([&] { return timer_->cold(work).seconds; });
-  };
-  baseline_ = std::make_unique<CaseBaseline>(
-      c, options_.seed, timer_ || options_.search == Search::none ? options_.search : Search::heuristic, measure);
-  baseline_->streaming = streaming;
-  return *baseline_;
+Session::AtCase& Session::at(const Case& c) {
+  if (at_ && at_->checked->text == c.text && at_->checked->pass == c.pass) return *at_;
+  at_.reset();  // its memory first
+  at_ = std::make_unique<AtCase>(c, options_.seed);
+  return *at_;
 }
 
 Result Session::run(const Version& v, const Case& c) {
@@ -205,16 +203,29 @@ Result Session::run(const Version& v, const Case& c) {
 }
 
 void Session::run_checked(const Version& v, const Case& c, Result& result) {
-  result.verdict = check(v, c, options_.seed);
+  AtCase& here = at(c);
+  result.verdict = check(v, here.checked);
   if (result.verdict.status != Status::pass) return;
-  CaseBaseline& baseline = baseline_for(c);
-  result.baseline = baseline.result;
-  result.streaming = baseline.streaming;
-  baseline.result.tried.clear();  // once is enough for a record
-  if (baseline.baseline && baseline.result.verdict.status == Status::pass) {
-    result.verdict = against_baseline(result.verdict, baseline.result.verdict, v.checked_as(c));
+  if (!here.asked) {
+    here.streaming = time_streaming_kernel(c, here.checked.run(Pattern::normal).inputs);
+    const Measure measure = [this](const Work& work) {
+      if (!timer_) {
+        work(backend::check_stream());
+        backend::synchronize();
+        return 1.0;  // nothing is ranked in a session that is not timed
+      }
+      timer_->run(work);
+      return typical_seconds([&] { return timer_->cold(work).seconds; });
+    };
+    here.find_baseline(timer_ || options_.search == Search::none ? options_.search : Search::heuristic, measure);
   }
-  if (timer_ && result.verdict.status == Status::pass) time(v, c, baseline, result);
+  result.baseline = here.result;
+  result.streaming = here.streaming;
+  here.result.tried.clear();  // once is enough for a record
+  if (here.baseline && here.result.verdict.status == Status::pass) {
+    result.verdict = against_baseline(result.verdict, here.result.verdict, c, v.def);
+  }
+  if (timer_ && result.verdict.status == Status::pass) time(v, here, result);
 }
 
 // Samples for somebody who checks otherwise: by the digest, against a run that was checked.
@@ -225,21 +236,16 @@ void Session::run_unchecked(const Version& v, const Case& c, Result& result) {
   }
   result.verdict.status = Status::unchecked;
   result.baseline.reason = "not asked for";
+  AtCase& here = at(c);
+  if (here.unchecked_inputs.values.empty()) here.unchecked_inputs = fill(c, Pattern::normal, options_.seed);
   if (timer_) {
-    time(v, c, baseline_for(c), result);
+    time(v, here, result);
     return;
   }
-  DeviceTensors tensors(c, unchecked(c)->inputs, v.workspace_bytes(c));
-  v.launch(c, tensors.pointers(), tensors.workspace(), backend::check_stream());
+  const Kernel kernel = planned(v, c, result);
+  DeviceTensors tensors(c, here.unchecked_inputs, kernel.workspace_bytes);
+  kernel.bind(tensors.pointers(), tensors.workspace())(backend::check_stream());
   result.digest = digest(tensors.outputs());
-}
-
-std::shared_ptr<const ReferenceRun> Session::unchecked(const Case& c) {
-  if (!unchecked_ || unchecked_case_ != c.text) {
-    unchecked_ = std::make_shared<ReferenceRun>(ReferenceRun{.inputs = fill(c, Pattern::normal, options_.seed)});
-    unchecked_case_ = c.text;
-  }
-  return unchecked_;
 }
 
 Work Session::slowed(const Work& work) {
@@ -256,28 +262,28 @@ Work Session::slowed(const Work& work) {
   return delayed(*options_.injected_slowdown * median(seconds));
 }
 
-std::optional<StreamingTime> Session::time_streaming_kernel(const Case& c) {
+std::optional<StreamingTime> Session::time_streaming_kernel(const Case& c, const HostTensors& inputs) {
   if (!timer_ || !options_.checked || !memory_bound(backend::device(), c)) return {};
-  const auto read_bytes = static_cast<std::size_t>(c.min_read_bytes());
-  const auto write_bytes = static_cast<std::size_t>(c.min_write_bytes());
+  const auto read_bytes = static_cast<std::size_t>(c.traffic.read_bytes);
+  const auto write_bytes = static_cast<std::size_t>(c.traffic.write_bytes);
   constexpr std::size_t kRounding = 16;  // of Timer::streaming_kernel
   const std::shared_ptr<void> from(backend::allocate(read_bytes + kRounding), backend::release);
   const std::shared_ptr<void> to(backend::allocate(write_bytes + kRounding), backend::release);
   // The inputs themselves: what bits are moved may matter.
-  const auto normal = reference_run(c, Pattern::normal, options_.seed);
-  auto* next = static_cast<unsigned char*>(from.get());
-  for (std::size_t i = 0; i < c.tensors.size(); ++i) {
-    if (c.tensors[i].role != Role::input) continue;
-    const std::vector<unsigned char> stored = encoded(c.tensors[i], normal->inputs.values[i]);
-    backend::copy_in(next, stored.data(), stored.size());
-    next += stored.size();
+  std::size_t filled = 0;
+  for (std::size_t i = 0; i < c.tensors.size() && filled < read_bytes; ++i) {
+    if (!c.tensors[i].is_read()) continue;
+    const std::vector<unsigned char> stored = encoded(c.tensors[i], inputs.values[i]);
+    const std::size_t bytes = std::min(stored.size(), read_bytes - filled);
+    backend::copy_in(static_cast<unsigned char*>(from.get()) + filled, stored.data(), bytes);
+    filled += bytes;
   }
-  const Work move = Timer::streaming_kernel(to.get(), write_bytes, from.get(), read_bytes);
-  timer_->run(move);
-  StreamingTime streaming{.samples = std::vector<double>(kStreamingSamples)};
-  for (double& seconds : streaming.samples) seconds = timer_->cold(move).seconds;
-  streaming.seconds = median(streaming.samples);
-  return streaming;
+  const Work streaming = Timer::streaming_kernel(to.get(), write_bytes, from.get(), read_bytes);
+  timer_->run(streaming);
+  StreamingTime time{.samples = std::vector<double>(kStreamingSamples)};
+  for (double& seconds : time.samples) seconds = timer_->cold(streaming).seconds;
+  time.seconds = median(time.samples);
+  return time;
 }
 
 Sample Session::cold(Baseline& baseline, Choice choice) {
@@ -285,43 +291,46 @@ Sample Session::cold(Baseline& baseline, Choice choice) {
   return {.seconds = baseline.sample(choice)};
 }
 
-void Session::time(const Version& v, const Case& plain, CaseBaseline& baseline, Result& result) {
-  const Case c = v.checked_as(plain);
-  const auto normal = options_.checked ? reference_run(c, Pattern::normal, options_.seed) : unchecked(plain);
-  const auto integer = options_.checked ? reference_run(c, Pattern::integer, options_.seed) : nullptr;
-  DeviceTensors tensors(c, normal->inputs, v.workspace_bytes(c));
-  const Snapshot snapshot(c, tensors.pointers());
-  const Work plain_work = [&](Stream stream) { v.launch(c, tensors.pointers(), tensors.workspace(), stream); };
+void Session::time(const Version& v, AtCase& here, Result& result) {
+  const Case& c = *here.checked;
+  const ReferenceRun* const normal = options_.checked ? &here.checked.run(Pattern::normal) : nullptr;
+  const ReferenceRun* const integer = options_.checked ? &here.checked.run(Pattern::integer) : nullptr;
+  const HostTensors& inputs = normal ? normal->inputs : here.unchecked_inputs;
+  const Kernel kernel = planned(v, c, result);
+  DeviceTensors tensors(c, inputs, kernel.workspace_bytes);
+  const Snapshot snapshot(c, tensors.data());
+  const Work plain_work = kernel.bind(tensors.pointers(), tensors.workspace());
   const Work version_work = options_.injected_slowdown ? slowed(plain_work) : plain_work;
   for (const Work& work : {version_work, snapshot.take()}) timer_->run(work);
   for (const Choice choice : {Choice::best, Choice::heuristic}) {
-    const Work work = baseline.baseline ? baseline.baseline->work(choice) : Work();
+    const Work work = here.baseline ? here.baseline->work(choice) : Work();
     if (work) timer_->run(work);
   }
 
-  const auto check_snapshot = [&](Pattern pattern, const ExpectedOutputs& answers, const char* which) {
+  const auto check_snapshot = [&](Pattern pattern, const char* which) {
     const std::vector<std::vector<float>> outputs = snapshot.outputs();
     if (result.digest.empty() && pattern == Pattern::normal) result.digest = digest(outputs);
     if (!options_.checked) return;
-    const Verdict verdict = compare(c, pattern, outputs, answers);
+    const ReferenceRun& run = pattern == Pattern::normal ? *normal : *integer;
+    const Verdict verdict = within_limit(compare(c, pattern, outputs, run.expected, v.def), c, run.expected, v.def);
     if (verdict.status == Status::pass) return;
     throw Failure(fmt::format("the output of the {} timed launch: {}", which, verdict.reason));
   };
 
   Times version_times, best_times, heuristic_times;
   const auto sample_version = [&](bool checked, const char* which) {
-    tensors.poison();
+    tensors.reset();
     version_times.cold.push_back(timer_->cold(version_work, checked ? snapshot.take() : Work()));
-    if (checked) check_snapshot(Pattern::normal, normal->answers, which);
+    if (checked) check_snapshot(Pattern::normal, which);
   };
   const auto sample_baseline = [&](int round) {
-    if (!baseline.baseline) return;
+    if (!here.baseline) return;
     try {
-      best_times.cold.push_back(cold(*baseline.baseline, Choice::best));
-      if (round % kHeuristicEvery == 0) heuristic_times.cold.push_back(cold(*baseline.baseline, Choice::heuristic));
+      best_times.cold.push_back(cold(*here.baseline, Choice::best));
+      if (round % kHeuristicEvery == 0) heuristic_times.cold.push_back(cold(*here.baseline, Choice::heuristic));
     } catch (const std::exception& error) {  // no fault of the version, which goes on alone
-      baseline.lose(error.what());
-      result.baseline = baseline.result;
+      here.lose(error.what());
+      result.baseline = here.result;
     }
   };
 
@@ -331,9 +340,9 @@ void Session::time(const Version& v, const Case& plain, CaseBaseline& baseline, 
   for (int round = 0; round < options_.samples; ++round) {
     if (round == surprise) {
       tensors.refill(integer->inputs);
-      tensors.poison();
+      tensors.reset();
       timer_->cold(version_work, snapshot.take());
-      check_snapshot(Pattern::integer, integer->answers, "surprise");
+      check_snapshot(Pattern::integer, "surprise");
       tensors.refill(normal->inputs);
     }
     const bool first = round == 0;
@@ -348,9 +357,15 @@ void Session::time(const Version& v, const Case& plain, CaseBaseline& baseline, 
     const double seconds = std::max(median_of(times.cold, &Sample::seconds), 1e-9);
     return std::clamp(static_cast<int>(kMaxWarmSeconds / seconds), 1, kWarmLaunches);
   };
+  // Launch after launch changes what is read and written, so that only a first one can be compared.
+  const bool repeatable = std::ranges::none_of(c.tensors, [](const TensorSpec& t) { return t.role == Role::inout; });
   for (int i = 0; i < (options_.checked ? kWarmSamples : 0); ++i) {
-    version_times.warm.push_back(timer_->warm(version_work, warm_launches(version_times)));
-    const Work best = baseline.baseline ? baseline.baseline->work(Choice::best) : Work();
+    const bool compared = repeatable && (i == 0 || i == kWarmSamples - 1);
+    tensors.reset();
+    version_times.warm.push_back(
+        timer_->warm(version_work, warm_launches(version_times), compared ? snapshot.take() : Work()));
+    if (compared) check_snapshot(Pattern::normal, i == 0 ? "first warm" : "last warm");
+    const Work best = here.baseline ? here.baseline->work(Choice::best) : Work();
     if (best) best_times.warm.push_back(timer_->warm(best, warm_launches(best_times)));
   }
   if (const std::string damage = tensors.damage(); !damage.empty()) throw Failure("after timing: " + damage);
@@ -360,7 +375,7 @@ void Session::time(const Version& v, const Case& plain, CaseBaseline& baseline, 
     for (const Sample& s : times->cold) highest_clock_hz = std::max(highest_clock_hz, s.sm_clock_hz);
   }
   finish(version_times, highest_clock_hz);
-  if (baseline.baseline) {
+  if (here.baseline) {
     finish(best_times, highest_clock_hz);
     finish(heuristic_times, highest_clock_hz);
     result.baseline.times = best_times;
@@ -371,7 +386,7 @@ void Session::time(const Version& v, const Case& plain, CaseBaseline& baseline, 
                        .stamp_seconds = median_of(version_times.cold, &Sample::stamp_seconds),
                        .wall_seconds = median_of(version_times.cold, &Sample::wall_seconds)};
   for (const std::string& doubt :
-       {timer_->calibration().failure, disagreement(timer_->calibration(), typical), impossible(c, version_times)}) {
+       {timer_->calibration().failure, disagreement(timer_->calibration(), typical), impossible(v, c, version_times)}) {
     if (doubt.empty() || result.verdict.status == Status::untrusted) continue;
     result.verdict.status = Status::untrusted;
     result.verdict.reason = doubt;

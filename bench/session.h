@@ -48,6 +48,8 @@ struct Result {
   Case problem;
   Verdict verdict;
   std::optional<Times> times;
+  std::string plan;                 // of the version, that was timed; empty where it has but one
+  std::size_t workspace_bytes = 0;  // that it asked for
   BaselineResult baseline;
   std::optional<StreamingTime> streaming;  // cold; of cases that memory limits
   std::string digest;        // of the outputs of the first timed launch: equal for equal kernels, inputs and devices
@@ -58,7 +60,7 @@ struct Result {
 struct SessionOptions {
   std::uint64_t seed = 0;
   bool checked = true;  // else nothing is compared with anything, and nothing passes
-  bool timed = true;   // else only checked
+  bool timed = true;    // else only checked
   int samples = 30;
   // Not to be checked: every cold sample of a version is made to last this share longer by a spinning kernel behind its own,
   // which at 0 spins for no time.
@@ -79,21 +81,18 @@ class Session {
   const Calibration* calibration() const;  // null in a session that is not timed
 
  private:
-  struct CaseBaseline;
+  struct AtCase;
+  AtCase& at(const Case& c);
   void run_checked(const Version& v, const Case& c, Result& result);
   void run_unchecked(const Version& v, const Case& c, Result& result);
-  std::shared_ptr<const ReferenceRun> unchecked(const Case& c);
   Work slowed(const Work& work);
-  CaseBaseline& baseline_for(const Case& c);
-  std::optional<StreamingTime> time_streaming_kernel(const Case& c);
+  std::optional<StreamingTime> time_streaming_kernel(const Case& c, const HostTensors& inputs);
   Sample cold(Baseline& baseline, Choice choice);
-  void time(const Version& v, const Case& c, CaseBaseline& baseline, Result& result);
+  void time(const Version& v, AtCase& at, Result& result);
 
   SessionOptions options_;
   std::unique_ptr<Timer> timer_;
-  std::unique_ptr<CaseBaseline> baseline_;            // of the latest case
-  std::shared_ptr<const ReferenceRun> unchecked_;  // the latest case's inputs, without answers
-  std::string unchecked_case_;
+  std::unique_ptr<AtCase> at_;  // the latest case
 };
 
 }  // namespace ladder

@@ -67,7 +67,7 @@ std::string ratio(const std::optional<Times>& baseline, const Times& times) {
 
 Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, double copy_bytes_per_s,
             double streaming_seconds) {
-  const double bytes_per_s = (c.min_read_bytes() + c.min_write_bytes()) / seconds;
+  const double bytes_per_s = c.traffic.bytes() / seconds;
   Rates rates{.tflops = fmt::format("{:.2f}", 1e-12 * c.flops / seconds),
               .gbs = fmt::format("{:.0f}", 1e-9 * bytes_per_s),
               .share_of_copy = "-",
@@ -93,26 +93,17 @@ std::string standings(const std::vector<Plan>& tried) {
   return line.empty() ? line : line + " us";
 }
 
-TableReporter::TableReporter(const std::vector<Job>& jobs, const std::vector<Result>& results, double copy_bytes_per_s)
-    : results_(results), copy_bytes_per_s_(copy_bytes_per_s) {
+Table::Table(const std::vector<Job>& jobs, double copy_bytes_per_s) : copy_bytes_per_s_(copy_bytes_per_s) {
   for (const Job& job : jobs) {
     version_width_ = std::max(version_width_, static_cast<int>(job.version->label().size()));
     problem_width_ = std::max(problem_width_, static_cast<int>(job.problem.text.size()));
   }
-}
-
-bool TableReporter::ReportContext(const Context&) {
   print_row({"version", "problem", "us cold", "[95 %]", "us warm", "TFLOP/s", "GB/s", "% copy", "% stream", "% roof",
              "x lib", "x heur", "error", "status"},
             version_width_, problem_width_);
-  return true;
 }
 
-void TableReporter::ReportRuns(const std::vector<Run>&) {
-  for (; printed_ < results_.size(); ++printed_) print(results_[printed_]);
-}
-
-void TableReporter::print(const Result& result) {
+void Table::print(const Result& result) {
   print_baseline(result);
   Row row = row_of(result.problem, result.times, result.verdict, copy_bytes_per_s_, result.streaming);
   row.version = result.version->label();
@@ -127,7 +118,7 @@ void TableReporter::print(const Result& result) {
 }
 
 // A row for the library, once a problem, above the versions that meet it.
-void TableReporter::print_baseline(const Result& result) {
+void Table::print_baseline(const Result& result) {
   const BaselineResult& baseline = result.baseline;
   // Said once for each reason, and not where nobody expects a baseline.
   if (!baseline.reason.empty() && backend::kind() == backend::Kind::gpu && reasons_.insert(baseline.reason).second) {

@@ -1,7 +1,5 @@
-// The table a person reads, printed by Google Benchmark as results come in.
+// The table a person reads, a row a result as they come in.
 #pragma once
-
-#include <benchmark/benchmark.h>
 
 #include <set>
 #include <string>
@@ -13,22 +11,17 @@
 
 namespace ladder {
 
-class TableReporter : public benchmark::BenchmarkReporter {
+class Table {
  public:
-  // `results` grows while the benchmarks run; rows are printed as it does. `copy_bytes_per_s` is what the run's own
-  // device copy moved; 0 if unknown.
-  TableReporter(const std::vector<Job>& jobs, const std::vector<Result>& results, double copy_bytes_per_s);
+  // Prints its head. `copy_bytes_per_s` is what the run's own device copy moved; 0 if unknown.
+  Table(const std::vector<Job>& jobs, double copy_bytes_per_s);
 
-  bool ReportContext(const Context& context) override;
-  void ReportRuns(const std::vector<Run>& runs) override;
+  void print(const Result& result);
 
  private:
-  void print(const Result& result);
   void print_baseline(const Result& result);
 
-  const std::vector<Result>& results_;
   double copy_bytes_per_s_;
-  std::size_t printed_ = 0;
   int version_width_ = 7;
   int problem_width_ = 7;
   std::string baseline_problem_;   // whose baseline has its row already

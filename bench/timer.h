@@ -76,7 +76,7 @@ class Timer {
   static Work streaming_kernel(void* to, std::size_t write_bytes, const void* from, std::size_t read_bytes);
 
   // The mean of `launches` executions back to back, caches as they leave them.
-  Sample warm(const Work& work, int launches);
+  Sample warm(const Work& work, int launches, const Work& after = {});
 
  private:
   struct Impl;

@@ -317,9 +317,9 @@ Work Timer::streaming_kernel(void* to, std::size_t write_bytes, const void* from
 
 Sample Timer::cold(const Work& work, const Work& after) { return impl_->cold(work, after); }
 
-Sample Timer::warm(const Work& work, int launches) {
+Sample Timer::warm(const Work& work, int launches, const Work& after) {
   work(impl_->stream);
-  return impl_->sample(work, launches, {});
+  return impl_->sample(work, launches, after);
 }
 
 }  // namespace ladder

@@ -36,6 +36,7 @@ void* allocate(std::size_t bytes);
 void release(void* pointer) noexcept;
 void copy_in(void* device_pointer, const void* host, std::size_t bytes);   // synchronous
 void copy_out(void* host, const void* device_pointer, std::size_t bytes);  // synchronous, after all work
+void copy(void* to, const void* from, std::size_t bytes);                  // on the device; synchronous
 void set_bytes(void* device_pointer, int byte, std::size_t bytes);         // synchronous
 void peek(void* host, const void* device_pointer, std::size_t bytes);      // as copy_out, but waits for no work
 void synchronize();  // waits for all work; throws Failure with the launch error, if there was one

@@ -139,6 +139,11 @@ void copy_out(void* host, const void* device_pointer, std::size_t bytes) {
   LADDER_CUDA(cudaMemcpy(host, device_pointer, bytes, cudaMemcpyDeviceToHost));
 }
 
+void copy(void* to, const void* from, std::size_t bytes) {
+  LADDER_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice));
+  LADDER_CUDA(cudaDeviceSynchronize());
+}
+
 void set_bytes(void* device_pointer, int byte, std::size_t bytes) {
   LADDER_CUDA(cudaMemset(device_pointer, byte, bytes));
   LADDER_CUDA(cudaDeviceSynchronize());

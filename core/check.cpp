@@ -17,7 +17,7 @@ namespace {
 Verdict failed(std::string reason) { return {.status = Status::fail, .reason = std::move(reason)}; }
 
 // Runs `enqueue` and waits; an exception becomes a reason. It is the version's own: nothing else is running.
-std::string run(const std::function<void()>& enqueue) {
+std::string wait_for(const std::function<void()>& enqueue) {
   try {
     enqueue();
     backend::synchronize();
@@ -27,70 +27,84 @@ std::string run(const std::function<void()>& enqueue) {
   }
 }
 
-Verdict check_outputs(const Case& c, Pattern pattern, const DeviceTensors& tensors, const ExpectedOutputs& answers) {
-  const std::string damage = tensors.damage();
-  Verdict verdict = compare(c, pattern, tensors.outputs(), answers);
-  if (damage.empty()) return verdict;
-  verdict.reason = damage + (verdict.reason.empty() ? "" : "; " + verdict.reason);
-  verdict.status = Status::fail;
-  return verdict;
-}
+// One kernel of a version with the buffers that it is checked in.
+class Check {
+ public:
+  Check(const Version& v, CheckedCase& c, const std::string& plan_name)
+      : version_(v),
+        case_(c),
+        kernel_(plan(v, *c, plan_name)),
+        tensors_(*c, c.run(Pattern::normal).inputs, kernel_.workspace_bytes),
+        launch_(kernel_.bind(tensors_.pointers(), tensors_.workspace())) {}
 
-// Once more on a stream that is kept back: whatever is written meanwhile was not enqueued there, and would escape a
-// timer that listens to the stream. Empty, or what was wrong. Comes after ordinary launches, because the first one may
-// load the kernel, and that waits for the device.
-std::string stream_fault(const std::function<void()>& enqueue, DeviceTensors& tensors) {
-  tensors.poison();
-  backend::hold();
-  bool untouched = true;
-  bool waited = false;
-  const std::string error = run([&] {
-    enqueue();
-    constexpr std::chrono::milliseconds kTimeForStrays{1};
-    std::this_thread::sleep_for(kTimeForStrays);
-    untouched = tensors.untouched();
-    waited = !backend::let_go();
-  });
-  if (!error.empty()) {
-    backend::let_go();
-    return error;
+  Verdict run(Pattern pattern) {
+    tensors_.refill(case_.run(pattern).inputs);
+    tensors_.reset();
+    if (std::string error = wait_for([&] { launch_(backend::check_stream()); }); !error.empty()) return failed(error);
+    return compare_outputs(pattern);
   }
-  if (waited) return "launch() waits for the device instead of enqueueing on its stream";
-  if (!untouched) return "work outside the stream that launch() was given";
-  return {};
-}
 
-Verdict run_and_check(const std::function<void()>& enqueue, const Case& c, Pattern pattern, const ReferenceRun& checked,
-                      DeviceTensors& tensors) {
-  tensors.refill(checked.inputs);
-  tensors.poison();
-  if (std::string error = run(enqueue); !error.empty()) return failed(std::move(error));
-  return check_outputs(c, pattern, tensors, checked.answers);
-}
+  // Once more on a stream that is kept back: whatever is written meanwhile was not enqueued there, and would escape a
+  // timer that listens to the stream. Comes after ordinary launches, because the first one may load the kernel, and that
+  // waits for the device.
+  Verdict run_held(Pattern pattern) {
+    tensors_.reset();
+    backend::hold();
+    bool untouched = true;
+    bool waited = false;
+    const std::string error = wait_for([&] {
+      launch_(backend::check_stream());
+      constexpr std::chrono::milliseconds kTimeForStrays{1};
+      std::this_thread::sleep_for(kTimeForStrays);
+      untouched = tensors_.untouched();
+      waited = !backend::let_go();
+    });
+    if (!error.empty()) {
+      backend::let_go();
+      return failed(error);
+    }
+    if (waited) return failed("launch() waits for the device instead of enqueueing on its stream");
+    if (!untouched) return failed("work outside the stream that launch() was given");
+    return compare_outputs(pattern);
+  }
 
-Verdict check_patterns(const Version& v, const Case& plain, const std::vector<Pattern>& patterns, std::uint64_t seed) {
-  const Case c = v.checked_as(plain);
-  if (std::string reason = why_not(v, c); !reason.empty()) return {.status = Status::skip, .reason = std::move(reason)};
-  std::vector<std::shared_ptr<const ReferenceRun>> checked;
+ private:
+  Verdict compare_outputs(Pattern pattern) {
+    const std::string damage = tensors_.damage();
+    const ExpectedOutputs& expected = case_.run(pattern).expected;
+    Verdict verdict = compare(*case_, pattern, tensors_.outputs(), expected, version_.def);
+    verdict = within_limit(std::move(verdict), *case_, expected, version_.def);
+    if (damage.empty()) return verdict;
+    verdict.reason = damage + (verdict.reason.empty() ? "" : "; " + verdict.reason);
+    verdict.status = Status::fail;
+    return verdict;
+  }
+
+  const Version& version_;
+  CheckedCase& case_;
+  Kernel kernel_;
+  DeviceTensors tensors_;
+  BoundLaunch launch_;
+};
+
+Verdict check_patterns(const Version& v, CheckedCase& c, const std::vector<Pattern>& patterns, const std::string& plan) {
+  if (std::string reason = why_not(v, *c); !reason.empty()) return {.status = Status::skip, .reason = std::move(reason)};
   for (const Pattern pattern : patterns) {
-    checked.push_back(ladder::reference_run(c, pattern, seed));
-    if (std::string null = accepted_null_answer(c, pattern, *checked.back()); !null.empty()) {
+    if (std::string null = accepted_null_answer(*c, pattern, c.run(pattern), v.def); !null.empty()) {
       return {.status = Status::untrusted, .reason = std::move(null)};
     }
   }
-  DeviceTensors tensors(c, checked.front()->inputs, v.workspace_bytes(c));
-  const auto enqueue = [&] { v.launch(c, tensors.pointers(), tensors.workspace(), backend::check_stream()); };
+  std::optional<Check> check;
+  if (std::string error = wait_for([&] { check.emplace(v, c, plan); }); !error.empty()) return failed(error);
 
   std::optional<Verdict> first;
-  for (std::size_t i = 0; i < patterns.size(); ++i) {
-    const Verdict verdict = run_and_check(enqueue, c, patterns[i], *checked[i], tensors);
+  for (const Pattern pattern : patterns) {
+    Verdict verdict = check->run(pattern);
     if (verdict.status != Status::pass) return verdict;
-    if (!first) first = verdict;
+    if (!first) first = std::move(verdict);
   }
   if (backend::kind() == backend::Kind::emulator) return *first;
-
-  if (std::string error = stream_fault(enqueue, tensors); !error.empty()) return failed(std::move(error));
-  const Verdict held = check_outputs(c, patterns.back(), tensors, checked.back()->answers);
+  const Verdict held = check->run_held(patterns.back());
   return held.status == Status::pass ? *first : held;
 }
 
@@ -115,24 +129,29 @@ const char* name(Status status) {
 std::string why_not(const Version& v, const Case& c) {
   if (!v.has(c.dtype)) {
     std::vector<std::string> has;
-    for (const Dtype dtype : v.dtypes) has.push_back(name(dtype));
+    for (const Dtype dtype : v.def.dtypes) has.push_back(name(dtype));
     return fmt::format("{} has no {}; it has {}", v.label(), name(c.dtype), fmt::join(has, ", "));
   }
-  if (const char* reason = v.supports(c)) return reason;
+  if (const char* reason = v.supports(v.def, c)) return reason;
   if (const char* reason = backend::unavailable()) return reason;
-  if (const int arch = backend::device().arch; v.arch_specific ? arch != v.min_arch : arch < v.min_arch) {
-    return fmt::format("{} needs sm_{}{}; {} is sm_{}", v.label(), v.min_arch, v.arch_specific ? "a" : "",
+  if (const int arch = backend::device().arch; v.def.arch_specific ? arch != v.def.min_arch : arch < v.def.min_arch) {
+    return fmt::format("{} needs sm_{}{}; {} is sm_{}", v.label(), v.def.min_arch, v.def.arch_specific ? "a" : "",
                        backend::device().name, arch);
   }
   return {};
 }
 
-Verdict check(const Version& v, const Case& c, Pattern pattern, std::uint64_t seed) {
-  return check_patterns(v, c, {pattern}, seed);
+Verdict check(const Version& v, CheckedCase& c, Pattern pattern, const std::string& plan) {
+  return check_patterns(v, c, {pattern}, plan);
+}
+
+Verdict check(const Version& v, CheckedCase& c, const std::string& plan) {
+  return check_patterns(v, c, {Pattern::normal, Pattern::integer}, plan);
 }
 
 Verdict check(const Version& v, const Case& c, std::uint64_t seed) {
-  return check_patterns(v, c, {Pattern::normal, Pattern::integer}, seed);
+  CheckedCase checked(c, seed);
+  return check(v, checked);
 }
 
 }  // namespace ladder

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,44 +21,61 @@ enum class Pattern : std::uint8_t {
   integer,  // small integers: every product and sum is exact in fp32, so outputs compare bit for bit
 };
 
-// Host values of a case's tensors, in the order of Case::tensors; every value is representable in its tensor's dtype.
-// Outputs are empty.
-struct HostTensors {
-  std::vector<std::vector<float>> values;
-};
+// Random values for what the case's kernels read.
 HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed);
 
 // One of them, elements in the order of spec.shape, and its bytes as the device has them, in spec.dtype.
 std::vector<unsigned char> encoded(const TensorSpec& spec, const std::vector<float>& values);
 std::vector<float> decoded(const TensorSpec& spec, const std::vector<unsigned char>& stored);
 
-// The reference's answer for one output tensor. `magnitude` is the sum of the absolute values of the terms behind each
+// What the reference expects of one output tensor. `magnitude` is the sum of the absolute values of the terms behind each
 // element (for a dot product, sum |a*b|): rounding errors of a sum scale with it, not with the result.
 struct Expected {
   std::vector<double> value;
   std::vector<double> magnitude;
   // False where the right answer to this problem is a null answer, a constant or a copy of an input, by the formula
   // itself: another output has to tell right from wrong then.
-  bool telling = true;
+  bool discriminating = true;
 };
-using ExpectedOutputs = std::vector<Expected>;  // an entry for each output, in order
-using ReferenceFunction = ExpectedOutputs (*)(const Case& c, const HostTensors& inputs);
+using ExpectedOutputs = std::vector<Expected>;  // an entry for each written tensor, in the order of Case::tensors
+using NamedOutputs = std::map<std::string, Expected, std::less<>>;
 
-// Everything the checks of one case share: every version of it gets the same inputs and is checked by one computation.
-struct ReferenceRun {
-  HostTensors inputs;
-  ExpectedOutputs answers;
-};
+// A pass's formula in double precision. inputs["x"] is what x holds; an inout tensor is there as it is before the pass.
+// The result has an entry for each written tensor.
+using ReferenceFunction = NamedOutputs (*)(const Case& c, const HostTensors& inputs);
 
 // Registered by reference/<layer>_reference.cpp through LADDER_REFERENCE.
 bool register_reference(const Pass& pass, ReferenceFunction reference);
-// The latest few are kept. Throw Failure where the pass has no reference.
-std::shared_ptr<const ReferenceRun> reference_run(const Case& c, Pattern pattern, std::uint64_t seed);
-std::shared_ptr<const ExpectedOutputs> reference_outputs(const Case& c, Pattern pattern, std::uint64_t seed);  // its answers
-ExpectedOutputs reference_outputs(const Case& c, const HostTensors& inputs);                                   // on these, not kept
 
-// One case's buffers on the device: inputs filled, outputs and workspace poisoned with NaN bytes, every buffer between
-// two guard bands of canaries.
+// Throws Failure where the pass has no reference.
+ExpectedOutputs reference_outputs(const Case& c, const HostTensors& inputs);
+
+// Inputs, and what is expected for them.
+struct ReferenceRun {
+  HostTensors inputs;
+  ExpectedOutputs expected;
+};
+ReferenceRun reference_run(const Case& c, Pattern pattern, std::uint64_t seed);
+
+// One case with the reference's runs of it, each computed when it is first asked for: whoever checks several versions, or
+// one under several schedules, hands this on. May be used from one thread at a time.
+class CheckedCase {
+ public:
+  CheckedCase(Case c, std::uint64_t seed);
+
+  const Case& operator*() const { return case_; }
+  const Case* operator->() const { return &case_; }
+  std::uint64_t seed() const { return seed_; }
+  const ReferenceRun& run(Pattern pattern);
+
+ private:
+  Case case_;
+  std::uint64_t seed_;
+  std::map<Pattern, ReferenceRun> runs_;
+};
+
+// One case's buffers on the device: inputs and inouts filled, outputs and workspace poisoned with NaN bytes, every buffer
+// between two guard bands of canaries.
 class DeviceTensors {
  public:
   DeviceTensors(const Case& c, const HostTensors& inputs, std::size_t workspace_bytes);
@@ -64,13 +83,14 @@ class DeviceTensors {
   DeviceTensors(const DeviceTensors&) = delete;
   DeviceTensors& operator=(const DeviceTensors&) = delete;
 
-  void* const* pointers() const;  // in the order of Case::tensors
+  void* const* data() const;  // in the order of Case::tensors
+  Pointers pointers() const;
   void* workspace() const;
 
   void refill(const HostTensors& inputs);           // other inputs at the same addresses
-  void poison();                                    // outputs and workspace become NaN again
-  bool untouched() const;                           // every output is still poison; waits for no stream
-  std::vector<std::vector<float>> outputs() const;  // as fp32, in order; waits for the device
+  void reset();                                     // as before a launch: outputs and workspace NaN, inouts filled
+  bool untouched() const;                           // nothing was written since reset(); waits for no stream
+  std::vector<std::vector<float>> outputs() const;  // what is written, as fp32, in order; waits for the device
   std::string damage() const;                       // empty, or which guard band or input was overwritten, and where
 
  private:
@@ -91,38 +111,51 @@ struct Verdict {
   std::vector<std::optional<double>> errors = {};  // of each output in order; none of one that was not checked
 };
 
-// The bound that compare() holds an element of `output` to, for Pattern::normal.
-double error_bound(const Case& c, const TensorSpec& output, double value, double magnitude);
-
-// Compares in pass form, so NaN fails: |y - ref| <= bound, with
-//     bound = u |ref| + g 4 sqrt(K) 2^-23 magnitude + smallest subnormal,
-// u the output dtype's unit roundoff, g the case's error growth (see VersionDef) and K its reduction length: the
+// The bound that compare() holds an element of `output` to, for Pattern::normal, in a
+// version that says `def` of itself:
+//     u |value| + g 4 sqrt(K) 2^-23 magnitude + u_i magnitude + smallest subnormal,
+// u the output dtype's unit roundoff, g the version's error growth, K the output's reduction length, and u_i the unit roundoff of the
+// dtype to which the formula lets terms be rounded (TensorSpec::intermediate), 0 without one. The second term is the
 // probabilistic error bound of a sum in fp32 (Higham and Mary 2019, theorem 2.4, lambda = 4), doubled because tensor cores
-// truncate where IEEE addition rounds. For Pattern::integer the outputs must equal the reference's value rounded once to the
-// output's dtype, unless the pass has no exact answers. A version that is not exact is held to the bound there too, with
-// the tensor's largest magnitude for every element.
-// `checked` says of each output whether it is looked at; empty: all are.
-Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const ExpectedOutputs& refs,
-                const std::vector<bool>& checked = {});
+// truncate where IEEE addition rounds.
+double error_bound(const TensorSpec& output, double value, double magnitude, const VersionDef& def = {});
+
+// The largest normalised L2 error, ||y - ref|| / ||ref||, that an fp32 output of an fp32 problem may have, whatever its
+// magnitudes allow: 2^-24 (16 + sqrt(K)), times the error growth. A sequence of K additions in fp32 stays below it; inputs
+// rounded to TF32 or bf16 do not. Where the formula itself is ill-conditioned, and ||magnitude|| is more than sqrt(K)
+// ||ref||, it grows by as much. Infinite for other dtypes, and where a term may be rounded on its way.
+double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const VersionDef& def = {});
+
+// Compares in pass form, so NaN fails: |y - ref| <= error_bound(). For Pattern::integer the outputs must equal the reference's value rounded once to the output's dtype, unless the pass has no
+// exact answers. A version that is not exact is held to the bound there too, with the tensor's largest magnitude for every
+// element. `looked_at` says of each output whether it is compared; empty: all are.
+Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs,
+                const ExpectedOutputs& expected, const VersionDef& def = {}, const std::vector<bool>& looked_at = {});
+
+// A pass stays one only if each output's error is within error_limit(), a NaN not being so.
+Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expected, const VersionDef& def);
 
 // Empty, or which null answer (all zeros, the mean, a copy of an input) compare() would take for right in at least half of
-// a telling output's elements, of those that are a sum of any terms: no verdict on such a case can be trusted.
-std::string accepted_null_answer(const Case& c, Pattern pattern, const ReferenceRun& checked);
+// a discriminating output's elements, of those that are a sum of any terms: no verdict on such a case can be trusted.
+std::string accepted_null_answer(const Case& c, Pattern pattern, const ReferenceRun& run, const VersionDef& def = {});
 
 // A pass stays one only if the error of each output that the baseline makes is at most twice the baseline's on the same
 // inputs, granted on top one rounding of the output and what the version declared (g of compare(), 1 unless it says
 // otherwise):
 //     error <= 2 baseline_error + u + (g - 1) sqrt(K) 2^-24.
-Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c);
+Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c, const VersionDef& def = {});
 
-// Runs the version and checks it: SKIP with the reason where it does not support the case or no device is there, FAIL on
-// a wrong value, a launch error, an emulator fault, a damaged guard, a changed input, or work outside the stream it was
-// given; UNTRUSTED where the case would pass a null answer.
-Verdict check(const Version& v, const Case& c, Pattern pattern, std::uint64_t seed);
-
-// Both patterns, one after the other in the same buffers, so that an answer remembered by address is stale. The verdict
-// is that of the first pattern that does not pass, else that of Pattern::normal, whose error is the telling one.
+// Runs a kernel of the version and compares what it writes: SKIP with the reason where the version does not support the
+// case or no device is there, FAIL on a wrong value, a launch error, an emulator fault, a damaged guard, a changed input, or
+// work outside the stream it was given; UNTRUSTED where the case would pass a null answer. Both patterns, one after the
+// other in the same buffers, so that an answer remembered by address is stale. The verdict is that of the first pattern
+// that does not pass, else that of Pattern::normal, whose error is the discriminating one. `plan` names one of the
+// version's plans; empty is the default.
+Verdict check(const Version& v, CheckedCase& c, const std::string& plan = {});
 Verdict check(const Version& v, const Case& c, std::uint64_t seed);
+
+// One pattern alone.
+Verdict check(const Version& v, CheckedCase& c, Pattern pattern, const std::string& plan = {});
 
 // Null, or why the version cannot run the case on this device (dtype, architecture, supports()).
 std::string why_not(const Version& v, const Case& c);

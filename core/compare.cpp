@@ -26,6 +26,10 @@ double smallest_subnormal(Dtype dtype) {
       return 0x1p-133;
     case Dtype::f16:
       return 0x1p-24;
+    case Dtype::i32:
+    case Dtype::i64:
+    case Dtype::u8:
+      return 0;
   }
   return 0;
 }
@@ -73,10 +77,13 @@ struct Rule {
   const TensorSpec& output;
   Pattern pattern;
   const Expected& ref;
+  const VersionDef& def;
   // Intermediates that mix neighbouring elements carry the errors of the largest: none counts for less.
-  double least_magnitude = c.exact || ref.magnitude.empty() ? 0 : *std::ranges::max_element(ref.magnitude);
+  double least_magnitude = def.exact || ref.magnitude.empty() ? 0 : *std::ranges::max_element(ref.magnitude);
 
-  bool exact() const { return pattern == Pattern::integer && c.exact && c.integers_exact; }
+  bool exact() const {
+    return is_integer(output.dtype) || (pattern == Pattern::integer && def.exact && c.integers_exact);
+  }
 
   // |y - ref| in units of the bound: right up to 1. Infinite for everything that is not a number.
   double excess(std::int64_t i, float y) const {
@@ -87,7 +94,7 @@ struct Rule {
   }
 
   double bound(std::int64_t i) const {
-    return error_bound(c, output, ref.value[i], std::max(ref.magnitude[i], least_magnitude));
+    return error_bound(output, ref.value[i], std::max(ref.magnitude[i], least_magnitude), def);
   }
 
   // Of answer(i) for every element i. Chunks are added in order: the sums do not depend on the number of threads.
@@ -108,7 +115,7 @@ struct Rule {
             t.worst = excess;
             t.worst_at = i;
           }
-          if (is_poison(output.dtype, y)) {
+          if (!(excess <= 1) && is_poison(output.dtype, y)) {
             ++t.unwritten;
             if (t.first_unwritten < 0) t.first_unwritten = i;
           }
@@ -120,14 +127,6 @@ struct Rule {
     return total;
   }
 };
-
-std::vector<const TensorSpec*> outputs_of(const Case& c) {
-  std::vector<const TensorSpec*> outputs;
-  for (const TensorSpec& spec : c.tensors) {
-    if (spec.role == Role::output) outputs.push_back(&spec);
-  }
-  return outputs;
-}
 
 // "y[n0 h3 w1 k7]": the element's indices, each behind its dimension's letter.
 std::string element(const TensorSpec& spec, std::int64_t index) {
@@ -157,24 +156,38 @@ std::string describe(const Rule& rule, const Tally& t, const std::vector<float>&
 
 }  // namespace
 
-double error_bound(const Case& c, const TensorSpec& output, double value, double magnitude) {
-  const double sum = c.error_growth * 4 * std::sqrt(static_cast<double>(c.reduction_length)) * 0x1p-23 * magnitude;
-  return unit_roundoff(output.dtype) * std::abs(value) + sum + smallest_subnormal(output.dtype);
+double error_bound(const TensorSpec& output, double value, double magnitude, const VersionDef& def) {
+  const double sum = def.error_growth * 4 * std::sqrt(static_cast<double>(output.reduction_length)) * 0x1p-23;
+  const double terms = output.intermediate ? unit_roundoff(*output.intermediate) : 0;
+  return unit_roundoff(output.dtype) * std::abs(value) + (sum + terms) * magnitude + smallest_subnormal(output.dtype);
 }
 
-Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs, const ExpectedOutputs& refs,
-                const std::vector<bool>& checked) {
-  const auto specs = outputs_of(c);
+double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const VersionDef& def) {
+  if (c.dtype != Dtype::f32 || output.dtype != Dtype::f32 || output.intermediate) return kInfinity;
+  const auto norm = [](const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += value * value;
+    return std::sqrt(sum);
+  };
+  const double root = std::sqrt(static_cast<double>(output.reduction_length));
+  const double condition = norm(expected.magnitude) / (norm(expected.value) * root);
+  if (!std::isfinite(condition)) return kInfinity;  // nothing but zeros are expected
+  return def.error_growth * std::max(condition, 1.0) * (16 + root) * 0x1p-24;
+}
+
+Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs,
+                const ExpectedOutputs& refs, const VersionDef& def, const std::vector<bool>& looked_at) {
+  const auto specs = written(c.tensors);
   LADDER_CHECK(outputs.size() == specs.size() && refs.size() == specs.size());
-  LADDER_CHECK(checked.empty() || checked.size() == specs.size());
+  LADDER_CHECK(looked_at.empty() || looked_at.size() == specs.size());
   Verdict verdict;
   verdict.errors.resize(specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (!checked.empty() && !checked[i]) continue;
+    if (!looked_at.empty() && !looked_at[i]) continue;
     const std::vector<float>& y = outputs[i];
     LADDER_CHECK(y.size() == specs[i]->elements() && refs[i].value.size() == y.size() &&
                  refs[i].magnitude.size() == y.size());
-    const Rule rule{c, *specs[i], pattern, refs[i]};
+    const Rule rule{c, *specs[i], pattern, refs[i], def};
     const Tally t = rule.tally([&](std::int64_t at) { return y[at]; });
     if (t.wrong > 0 && verdict.status == Status::pass) {
       verdict.status = Status::fail;
@@ -184,27 +197,40 @@ Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<fl
     verdict.unwritten += t.unwritten;
     const double error = t.squared_error > 0 ? std::sqrt(t.squared_error / t.squared_norm) : 0;
     verdict.errors[i] = error;
-    verdict.error = std::max(verdict.error, error);
   }
   return verdict;
 }
 
-std::string accepted_null_answer(const Case& c, Pattern pattern, const ReferenceRun& checked) {
-  const auto specs = outputs_of(c);
-  const ExpectedOutputs& refs = checked.answers;
+Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expected, const VersionDef& def) {
+  const auto specs = written(c.tensors);
+  for (std::size_t i = 0; i < specs.size() && verdict.status == Status::pass; ++i) {
+    const double limit = error_limit(c, *specs[i], expected[i], def);
+    const double error = verdict.errors.at(i).value_or(0);
+    if (error <= limit) continue;
+    verdict.status = Status::fail;
+    verdict.reason = fmt::format("{}: normalised L2 error {:.3g} where fp32 arithmetic stays below {:.3g}: inputs or products "
+                                 "have been rounded to fewer bits",
+                                 specs[i]->name, error, limit);
+  }
+  return verdict;
+}
+
+std::string accepted_null_answer(const Case& c, Pattern pattern, const ReferenceRun& run, const VersionDef& def) {
+  const auto specs = written(c.tensors);
+  const ExpectedOutputs& refs = run.expected;
   LADDER_CHECK(refs.size() == specs.size());
-  if (std::none_of(refs.begin(), refs.end(), [](const Expected& r) { return r.telling; })) {
+  if (std::none_of(refs.begin(), refs.end(), [](const Expected& r) { return r.discriminating; })) {
     return "every output is a constant or a copy of an input by the formula: this case cannot tell";
   }
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (!refs[i].telling) continue;
-    const Rule rule{c, *specs[i], pattern, refs[i]};
+    if (!refs[i].discriminating) continue;
+    const Rule rule{c, *specs[i], pattern, refs[i], def};
     // Elements that are sums of no terms (a tap that never lies inside the image) are zero in any answer: the others tell.
     const std::vector<double>& magnitude = refs[i].magnitude;
     const std::int64_t count = std::ssize(magnitude) - std::count(magnitude.begin(), magnitude.end(), 0.0);
     const auto accepts = [&](const auto& answer) {
-      const auto telling = [&](std::int64_t at) { return magnitude[at] == 0 ? 0.0f : answer(at); };
-      return count == 0 || 2 * rule.tally(telling).wrong < count;
+      const auto told = [&](std::int64_t at) { return magnitude[at] == 0 ? 0.0f : answer(at); };
+      return count == 0 || 2 * rule.tally(told).wrong < count;
     };
     const auto complaint = [&](const std::string& what) {
       return fmt::format("{} would pass as {}: this case cannot tell", what, specs[i]->name);
@@ -215,8 +241,8 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Reference
     // A single element is its own mean.
     if (count > 1 && accepts([&](std::int64_t) { return constant; })) return complaint("the constant mean");
 
-    for (std::size_t t = 0; t < checked.inputs.values.size(); ++t) {
-      const std::vector<float>& values = checked.inputs.values[t];
+    for (std::size_t t = 0; t < run.inputs.values.size(); ++t) {
+      const std::vector<float>& values = run.inputs.values[t];
       if (values.empty()) continue;
       const auto copied = [&](std::int64_t at) { return round_to(specs[i]->dtype, values[at % values.size()]); };
       if (accepts(copied)) return complaint(fmt::format("a copy of {}", c.tensors[t].name));
@@ -225,13 +251,14 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Reference
   return {};
 }
 
-Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c) {
-  const auto specs = outputs_of(c);
-  const double declared = (c.error_growth - 1) * std::sqrt(static_cast<double>(c.reduction_length)) * 0x1p-24;
+Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c, const VersionDef& def) {
+  const auto specs = written(c.tensors);
   for (std::size_t i = 0; i < specs.size() && verdict.status == Status::pass; ++i) {
     const std::optional<double> theirs = baseline.errors.at(i);
     if (!theirs) continue;
     const double ours = verdict.errors.at(i).value();
+    const double declared =
+        (def.error_growth - 1) * std::sqrt(static_cast<double>(specs[i]->reduction_length)) * 0x1p-24;
     const double most = 2 * *theirs + unit_roundoff(specs[i]->dtype) + declared;
     if (ours <= most) continue;
     verdict.status = Status::fail;

@@ -1,4 +1,4 @@
-// What kernel sources see: CUDA's vocabulary on either backend, and launch().
+// What kernel sources see: CUDA's vocabulary on either backend, launch() and bind_launch().
 //
 // Under nvcc this is CUDA itself. Under g++ or clang it is the SIMT emulator (core/simt), which gives the same words
 // (__global__, threadIdx, __syncthreads, __shfl_xor_sync, nvcuda::wmma, ...) a meaning on the CPU. A kernel includes
@@ -11,10 +11,12 @@
 #pragma once
 
 #include <cstddef>
+#include <tuple>
 
 #include "core/backend.h"
 #include "core/cluster_shape.h"
 #include "core/error.h"
+#include "core/kernel.h"
 #include "core/stream.h"
 
 #if defined(__CUDACC__)
@@ -32,6 +34,7 @@
 #else
 
 #include "core/simt/cuda.h"
+#include "core/simt/stream.h"
 
 #endif
 
@@ -55,15 +58,24 @@ struct LaunchConfig {
 
 namespace detail {
 
-// `config` as the runtime takes it, and what the kernel has to be told before. `attributes` must outlive the result.
+// Tells the driver what `kernel` will ask for in `config`.
 template <class... P>
-cudaLaunchConfig_t prepare(void (*kernel)(P...), const LaunchConfig& config, Stream stream,
-                           cudaLaunchAttribute (&attributes)[2]) {
+void allow(void (*kernel)(P...), const LaunchConfig& config) {
   constexpr std::size_t kDefaultSmemBytes = 48 * 1024;
   if (config.dynamic_smem > kDefaultSmemBytes) {
     LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(config.dynamic_smem)));
   }
+  if (config.cluster_blocks() == 1) return;
+  const std::string refusal = cluster_refusal(config.grid, config.cluster);
+  if (!refusal.empty()) throw Failure(refusal);
+  if (config.cluster_blocks() > kMaxPortableClusterBlocks) {
+    LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  }
+}
+
+// `config` as the runtime takes it. `attributes` must outlive the result.
+inline cudaLaunchConfig_t runtime_config(const LaunchConfig& config, Stream stream, cudaLaunchAttribute (&attributes)[2]) {
   cudaLaunchConfig_t c{};
   c.gridDim = config.grid;
   c.blockDim = config.block;
@@ -71,11 +83,6 @@ cudaLaunchConfig_t prepare(void (*kernel)(P...), const LaunchConfig& config, Str
   c.stream = stream;
   c.attrs = attributes;
   if (config.cluster_blocks() != 1) {
-    const std::string refusal = cluster_refusal(config.grid, config.cluster);
-    if (!refusal.empty()) throw Failure(refusal);
-    if (config.cluster_blocks() > kMaxPortableClusterBlocks) {
-      LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-    }
     cudaLaunchAttribute& attribute = attributes[c.numAttrs++];
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {config.cluster.x, config.cluster.y, config.cluster.z};
@@ -88,21 +95,21 @@ cudaLaunchConfig_t prepare(void (*kernel)(P...), const LaunchConfig& config, Str
   return c;
 }
 
-}  // namespace detail
-
-// Starts `kernel` on `stream`; throws Failure if the launch is refused.
-template <class... P, class... A>
-void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A... args) {
+template <class... P>
+void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, const std::tuple<P...>& args) {
   cudaLaunchAttribute attributes[2] = {};
-  const cudaLaunchConfig_t c = detail::prepare(kernel, config, stream, attributes);
-  LADDER_CUDA(cudaLaunchKernelEx(&c, kernel, static_cast<P>(args)...));
+  const cudaLaunchConfig_t c = runtime_config(config, stream, attributes);
+  std::apply([&](const P&... each) { LADDER_CUDA(cudaLaunchKernelEx(&c, kernel, each...)); }, args);
 }
+
+}  // namespace detail
 
 // How many clusters of `config` the card runs at a time, however many its grid has; single blocks where it has no clusters.
 template <class... P>
 int resident_clusters(void (*kernel)(P...), const LaunchConfig& config) {
+  detail::allow(kernel, config);
   cudaLaunchAttribute attributes[2] = {};
-  const cudaLaunchConfig_t c = detail::prepare(kernel, config, {}, attributes);
+  const cudaLaunchConfig_t c = detail::runtime_config(config, {}, attributes);
   int count = 0;
   if (config.cluster_blocks() > 1) {
     LADDER_CUDA(cudaOccupancyMaxActiveClusters(&count, kernel, &c));
@@ -115,13 +122,23 @@ int resident_clusters(void (*kernel)(P...), const LaunchConfig& config) {
 
 #else
 
-// Runs `kernel` to its end on the emulator; throws simt::Fault naming source line, block and thread if it misbehaves.
-template <class... P, class... A>
-void launch(void (*kernel)(P...), const LaunchConfig& config, Stream, A... args) {
-  simt::run(
-      {.grid = config.grid, .block = config.block, .dynamic_smem = config.dynamic_smem, .cluster = config.cluster},
-      [&] { kernel(static_cast<P>(args)...); });
+namespace detail {
+
+template <class... P>
+void allow(void (*)(P...), const LaunchConfig&) {}
+
+// Runs `kernel` to its end; throws simt::Fault naming source line, block and thread if it misbehaves. On a stream that is
+// being captured it is recorded instead.
+template <class... P>
+void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, const std::tuple<P...>& args) {
+  simt::enqueue(stream, [=] {
+    simt::run(
+        {.grid = config.grid, .block = config.block, .dynamic_smem = config.dynamic_smem, .cluster = config.cluster},
+        [&] { std::apply(kernel, args); });
+  });
 }
+
+}  // namespace detail
 
 // A block of the emulator has an SM for itself; but it runs clusters of more blocks than it has SMs.
 template <class... P>
@@ -131,6 +148,29 @@ int resident_clusters(void (*)(P...), const LaunchConfig& config) {
 }
 
 #endif
+
+// Starts `kernel` on `stream`; throws Failure if the launch is refused.
+template <class... P, class... A>
+void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A... args) {
+  detail::allow(kernel, config);
+  detail::enqueue(kernel, config, stream, std::tuple<P...>(static_cast<P>(args)...));
+}
+
+// The same in two steps: asks the driver what it must now, and returns what enqueues the launch and does nothing else.
+template <class... P, class... A>
+BoundLaunch bind_launch(void (*kernel)(P...), const LaunchConfig& config, A... args) {
+  detail::allow(kernel, config);
+  return [kernel, config, all = std::tuple<P...>(static_cast<P>(args)...)](Stream stream) {
+    detail::enqueue(kernel, config, stream, all);
+  };
+}
+
+// One behind the other.
+inline BoundLaunch in_order(std::vector<BoundLaunch> launches) {
+  return [launches = std::move(launches)](Stream stream) {
+    for (const BoundLaunch& launch : launches) launch(stream);
+  };
+}
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 

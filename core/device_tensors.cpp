@@ -57,7 +57,33 @@ class Buffer {
     backend::copy_in(data(), expected_.data(), bytes_);
   }
 
-  void poison() const { backend::set_bytes(data(), kPoison, bytes_); }
+  // The buffer holds `contents` before each launch, which may write it.
+  void begin_with(const Bytes& contents) {
+    if (!initial_) initial_ = {backend::allocate(bytes_), backend::release};
+    backend::copy_in(initial_.get(), contents.data(), bytes_);
+  }
+
+  // What a launch may write is as before it.
+  void reset() const {
+    if (!expected_.empty()) return;
+    if (initial_) {
+      backend::copy(data(), initial_.get(), bytes_);
+    } else {
+      backend::set_bytes(data(), kPoison, bytes_);
+    }
+  }
+
+  // Waits for no stream.
+  bool untouched() const {
+    Bytes contents(bytes_);
+    backend::peek(contents.data(), data(), bytes_);
+    if (initial_) {
+      Bytes initial(bytes_);
+      backend::peek(initial.data(), initial_.get(), bytes_);
+      return contents == initial;
+    }
+    return std::all_of(contents.begin(), contents.end(), [](unsigned char byte) { return byte == kPoison; });
+  }
 
   Bytes read() const {
     Bytes contents(bytes_);
@@ -89,7 +115,8 @@ class Buffer {
   std::string name_;
   std::size_t bytes_;
   std::unique_ptr<void, void (*)(void*) noexcept> base_;
-  Bytes expected_;  // of an input
+  Bytes expected_;                                                                       // of an input
+  std::unique_ptr<void, void (*)(void*) noexcept> initial_{nullptr, backend::release};  // of an inout
 };
 
 }  // namespace
@@ -117,7 +144,7 @@ struct DeviceTensors::Impl {
   std::vector<Buffer> buffers;  // one for each spec, then the workspace
   std::vector<void*> pointers;
 
-  bool is_input(std::size_t i) const { return i < specs.size() && specs[i].role == Role::input; }
+  bool is_written(std::size_t i) const { return i < specs.size() && specs[i].is_written(); }
   Dtype dtype(std::size_t i) const { return i < specs.size() ? specs[i].dtype : Dtype::f32; }
 };
 
@@ -130,12 +157,14 @@ DeviceTensors::DeviceTensors(const Case& c, const HostTensors& inputs, std::size
   }
   impl_->buffers.emplace_back("workspace", workspace_bytes);
   refill(inputs);
-  poison();
+  reset();
 }
 
 DeviceTensors::~DeviceTensors() = default;
 
-void* const* DeviceTensors::pointers() const { return impl_->pointers.data(); }
+void* const* DeviceTensors::data() const { return impl_->pointers.data(); }
+
+Pointers DeviceTensors::pointers() const { return {impl_->specs, impl_->pointers.data()}; }
 
 void* DeviceTensors::workspace() const {
   const Buffer& workspace = impl_->buffers.back();
@@ -144,22 +173,19 @@ void* DeviceTensors::workspace() const {
 
 void DeviceTensors::refill(const HostTensors& inputs) {
   for (std::size_t i = 0; i < impl_->specs.size(); ++i) {
-    if (impl_->is_input(i)) impl_->buffers[i].expect(encoded(impl_->specs[i], inputs.values[i]));
+    const TensorSpec& spec = impl_->specs[i];
+    if (spec.role == Role::input) impl_->buffers[i].expect(encoded(spec, inputs.values[i]));
+    if (spec.role == Role::inout) impl_->buffers[i].begin_with(encoded(spec, inputs.values[i]));
   }
 }
 
-void DeviceTensors::poison() {
-  for (std::size_t i = 0; i < impl_->buffers.size(); ++i) {
-    if (!impl_->is_input(i)) impl_->buffers[i].poison();
-  }
+void DeviceTensors::reset() {
+  for (const Buffer& buffer : impl_->buffers) buffer.reset();
 }
 
 bool DeviceTensors::untouched() const {
   for (std::size_t i = 0; i < impl_->specs.size(); ++i) {
-    if (impl_->is_input(i)) continue;
-    Bytes contents(impl_->buffers[i].bytes());
-    backend::peek(contents.data(), impl_->buffers[i].data(), contents.size());
-    if (std::any_of(contents.begin(), contents.end(), [](unsigned char byte) { return byte != kPoison; })) return false;
+    if (impl_->is_written(i) && !impl_->buffers[i].untouched()) return false;
   }
   return true;
 }
@@ -167,7 +193,7 @@ bool DeviceTensors::untouched() const {
 std::vector<std::vector<float>> DeviceTensors::outputs() const {
   std::vector<std::vector<float>> outputs;
   for (std::size_t i = 0; i < impl_->specs.size(); ++i) {
-    if (!impl_->is_input(i)) outputs.push_back(decoded(impl_->specs[i], impl_->buffers[i].read()));
+    if (impl_->is_written(i)) outputs.push_back(decoded(impl_->specs[i], impl_->buffers[i].read()));
   }
   return outputs;
 }

@@ -1,7 +1,9 @@
 #include "core/dtype.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace ladder {
 namespace {
@@ -62,6 +64,23 @@ float to_tf32(float value) {
   return std::bit_cast<float>(round_bits<13>(bits));
 }
 
+// The nearest integer, ties to even, that T holds; 0 for what is no number.
+template <class T>
+T to_integer(float value) {
+  if (!(value == value)) return 0;
+  const double rounded = std::nearbyint(static_cast<double>(value));
+  constexpr auto kLowest = static_cast<double>(std::numeric_limits<T>::lowest());
+  constexpr auto kHighest = static_cast<double>(std::numeric_limits<T>::max());
+  if (rounded <= kLowest) return std::numeric_limits<T>::lowest();
+  if (rounded >= kHighest) return std::numeric_limits<T>::max();
+  return static_cast<T>(rounded);
+}
+
+template <class T>
+float from_integer(T value) {
+  return static_cast<float>(value);
+}
+
 template <auto kConvert, class From, class To>
 void convert(const From* from, std::size_t count, To* to) {
   for (std::size_t i = 0; i < count; ++i) to[i] = kConvert(from[i]);
@@ -79,18 +98,39 @@ const char* name(Dtype dtype) {
       return "bf16";
     case Dtype::f16:
       return "fp16";
+    case Dtype::i32:
+      return "int32";
+    case Dtype::i64:
+      return "int64";
+    case Dtype::u8:
+      return "uint8";
   }
   return "?";
 }
 
 std::optional<Dtype> parse_dtype(std::string_view word) {
-  for (const Dtype dtype : kAllDtypes) {
+  for (const Dtype dtype : kProblemDtypes) {
     if (word == name(dtype)) return dtype;
   }
   return std::nullopt;
 }
 
-std::size_t size_of(Dtype dtype) { return dtype == Dtype::bf16 || dtype == Dtype::f16 ? 2 : 4; }
+std::size_t size_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32:
+    case Dtype::tf32:
+    case Dtype::i32:
+      return 4;
+    case Dtype::bf16:
+    case Dtype::f16:
+      return 2;
+    case Dtype::i64:
+      return 8;
+    case Dtype::u8:
+      return 1;
+  }
+  return 0;
+}
 
 double unit_roundoff(Dtype dtype) {
   switch (dtype) {
@@ -102,6 +142,10 @@ double unit_roundoff(Dtype dtype) {
       return 0x1p-8;
     case Dtype::f16:
       return 0x1p-11;
+    case Dtype::i32:
+    case Dtype::i64:
+    case Dtype::u8:
+      return 0;
   }
   return 0;
 }
@@ -116,6 +160,12 @@ float round_to(Dtype dtype, float value) {
       return from_bf16(to_bf16(value));
     case Dtype::f16:
       return from_f16(to_f16(value));
+    case Dtype::i32:
+      return from_integer(to_integer<std::int32_t>(value));
+    case Dtype::i64:
+      return from_integer(to_integer<std::int64_t>(value));
+    case Dtype::u8:
+      return from_integer(to_integer<std::uint8_t>(value));
   }
   return value;
 }
@@ -134,6 +184,15 @@ void encode(Dtype dtype, const float* values, std::size_t count, void* stored) {
     case Dtype::f16:
       convert<to_f16>(values, count, static_cast<std::uint16_t*>(stored));
       break;
+    case Dtype::i32:
+      convert<to_integer<std::int32_t>>(values, count, static_cast<std::int32_t*>(stored));
+      break;
+    case Dtype::i64:
+      convert<to_integer<std::int64_t>>(values, count, static_cast<std::int64_t*>(stored));
+      break;
+    case Dtype::u8:
+      convert<to_integer<std::uint8_t>>(values, count, static_cast<std::uint8_t*>(stored));
+      break;
   }
 }
 
@@ -148,6 +207,15 @@ void decode(Dtype dtype, const void* stored, std::size_t count, float* values) {
       break;
     case Dtype::f16:
       convert<from_f16>(static_cast<const std::uint16_t*>(stored), count, values);
+      break;
+    case Dtype::i32:
+      convert<from_integer<std::int32_t>>(static_cast<const std::int32_t*>(stored), count, values);
+      break;
+    case Dtype::i64:
+      convert<from_integer<std::int64_t>>(static_cast<const std::int64_t*>(stored), count, values);
+      break;
+    case Dtype::u8:
+      convert<from_integer<std::uint8_t>>(static_cast<const std::uint8_t*>(stored), count, values);
       break;
   }
 }

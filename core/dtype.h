@@ -9,11 +9,18 @@
 namespace ladder {
 
 // tf32 is stored as fp32 whose low 13 mantissa bits are zero: a problem in tf32 has tf32 inputs and fp32 outputs.
-enum class Dtype : std::uint8_t { f32, tf32, bf16, f16 };
+//
+// The integers are for tensors that hold no measurements: labels, time steps, pixels of images. On the host all values are
+// floats, which hold every integer up to 2^24.
+enum class Dtype : std::uint8_t { f32, tf32, bf16, f16, i32, i64, u8 };
 
-inline constexpr Dtype kAllDtypes[] = {Dtype::f32, Dtype::tf32, Dtype::bf16, Dtype::f16};
+// Those that a problem can be in.
+inline constexpr Dtype kProblemDtypes[] = {Dtype::f32, Dtype::tf32, Dtype::bf16, Dtype::f16};
 
-// "fp32", "tf32", "bf16", "fp16": the words of problem lines and command lines.
+inline bool is_integer(Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64 || dtype == Dtype::u8; }
+
+// "fp32", "tf32", "bf16", "fp16", the words of problem lines and command lines, which alone are parsed; "int32", "int64",
+// "uint8".
 const char* name(Dtype dtype);
 std::optional<Dtype> parse_dtype(std::string_view word);
 
@@ -21,10 +28,10 @@ std::optional<Dtype> parse_dtype(std::string_view word);
 std::size_t size_of(Dtype dtype);
 
 // Largest relative error of rounding a real number to `dtype` (Higham, "Accuracy and Stability", 2.1): 2^-24 for
-// fp32, 2^-11 for tf32 and fp16, 2^-8 for bf16 (half the distance of 1 to the next number).
+// fp32, 2^-11 for tf32 and fp16, 2^-8 for bf16 (half the distance of 1 to the next number). 0 for integers.
 double unit_roundoff(Dtype dtype);
 
-// `value` rounded to nearest even in `dtype`.
+// `value` rounded to nearest even in `dtype`; the nearest integer that an integer dtype holds.
 float round_to(Dtype dtype, float value);
 
 // Host arrays of `count` values between fp32 and the stored bytes of `dtype`; encode() rounds to nearest even.

@@ -28,9 +28,9 @@ double normal(std::uint64_t word) {
   return std::sqrt(-2 * std::log(u1)) * std::cos(2 * std::numbers::pi * u2);
 }
 
-// One of -most .. -1, 1 .. most: a zero would hide a term that a kernel forgets.
-double nonzero_integer(std::uint64_t word, int most) {
-  const int value = 1 + static_cast<int>((word >> 32) % static_cast<std::uint64_t>(most));
+// One of -largest .. -1, 1 .. largest: a zero would hide a term that a kernel forgets.
+double nonzero_integer(std::uint64_t word, int largest) {
+  const int value = 1 + static_cast<int>((word >> 32) % static_cast<std::uint64_t>(largest));
   return word & 1 ? value : -value;
 }
 
@@ -46,26 +46,34 @@ double largest_finite(Dtype dtype) { return dtype == Dtype::f16 ? 65504.0 : 3.0e
 }  // namespace
 
 HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed) {
-  HostTensors tensors;
-  const int most = largest_integer(c.reduction_length);
+  HostTensors tensors(c.tensors);
+  const int largest = largest_integer(c.reduction_length());
   std::uint64_t key = mix(seed);
-  for (const TensorSpec& spec : c.tensors) {
-    std::vector<float>& values = tensors.values.emplace_back();
+  for (std::size_t t = 0; t < c.tensors.size(); ++t) {
+    const TensorSpec& spec = c.tensors[t];
+    std::vector<float>& values = tensors.values[t];
     key = mix(key + 1);
-    if (spec.role == Role::output) continue;
+    if (!spec.is_read()) continue;
     values.resize(spec.elements());
+    if (is_integer(spec.dtype)) {
+      const auto count = static_cast<std::uint64_t>(spec.high - spec.low) + 1;
+      for (std::int64_t i = 0; i < std::ssize(values); ++i) {
+        values[i] = static_cast<float>(spec.low + static_cast<std::int64_t>(random_word(key, i) % count));
+      }
+      continue;
+    }
     const double limit = largest_finite(spec.dtype);
     parallel_for(std::ssize(values), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::uint64_t word = random_word(key, i);
         const double drawn =
-            pattern == Pattern::normal ? spec.mean + spec.stddev * normal(word) : nonzero_integer(word, most);
+            pattern == Pattern::normal ? spec.mean + spec.stddev * normal(word) : nonzero_integer(word, largest);
         const auto value = static_cast<float>(std::clamp(drawn, -limit, limit));
         values[i] = round_to(spec.dtype, spec.drawn ? round_to(*spec.drawn, value) : value);
       }
     });
   }
-  if (c.pass->derive) c.pass->derive(c, tensors.values);
+  if (c.pass->derive) c.pass->derive(c, tensors);
   return tensors;
 }
 

@@ -23,8 +23,9 @@ __device__ __forceinline__ T from_float(float v) {
 }
 
 // Calls f with a value of the type that stores `dtype`: float for fp32 and tf32, __nv_bfloat16 or __half.
+// Returns what f does. Throws Failure for an integer dtype.
 template <class F>
-void with_storage_type(Dtype dtype, F&& f) {
+auto with_storage_type(Dtype dtype, F&& f) {
   switch (dtype) {
     case Dtype::f32:
     case Dtype::tf32:
@@ -33,6 +34,8 @@ void with_storage_type(Dtype dtype, F&& f) {
       return f(__nv_bfloat16{});
     case Dtype::f16:
       return f(__half{});
+    default:
+      throw Failure(std::string("no kernel computes in ") + name(dtype));
   }
 }
 

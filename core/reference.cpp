@@ -1,8 +1,6 @@
-// The checks of all passes, and what they said last.
-#include <deque>
+// The references of all passes.
 #include <map>
-#include <mutex>
-#include <tuple>
+#include <utility>
 
 #include "core/check.h"
 #include "core/error.h"
@@ -15,44 +13,39 @@ std::map<const Pass*, ReferenceFunction>& references() {
   return instance;
 }
 
-struct Entry {
-  std::tuple<const Pass*, std::string, Pattern, std::uint64_t> key;
-  std::shared_ptr<const ReferenceRun> checked;
-};
-
 }  // namespace
 
-bool register_reference(const Pass& pass, ReferenceFunction reference) { return references().emplace(&pass, reference).second; }
+bool register_reference(const Pass& pass, ReferenceFunction reference) {
+  return references().emplace(&pass, reference).second;
+}
 
 ExpectedOutputs reference_outputs(const Case& c, const HostTensors& inputs) {
   const auto found = references().find(c.pass);
   if (found == references().end()) throw Failure(c.pass->path() + " has no reference");
-  return found->second(c, inputs);
-}
-
-std::shared_ptr<const ReferenceRun> reference_run(const Case& c, Pattern pattern, std::uint64_t seed) {
-  // Enough for both patterns of one case and the next; the largest cases take half a gigabyte each.
-  constexpr std::size_t kKept = 4;
-  static std::mutex mutex;
-  static std::deque<Entry> entries;
-
-  // Held while computing: a reference uses every core, so two at once would gain nothing.
-  const std::lock_guard lock(mutex);
-  const auto key = std::tuple(c.pass, c.text, pattern, seed);
-  for (const Entry& entry : entries) {
-    if (entry.key == key) return entry.checked;
+  NamedOutputs named = found->second(c, inputs);
+  ExpectedOutputs expected;
+  for (const TensorSpec* spec : written(c.tensors)) {
+    auto at = named.find(spec->name);
+    if (at == named.end()) throw Failure(c.pass->path() + ": its reference has no output " + spec->name);
+    expected.push_back(std::move(at->second));
+    named.erase(at);
   }
-  if (entries.size() == kKept) entries.pop_front();
-  auto checked = std::make_shared<ReferenceRun>();
-  checked->inputs = fill(c, pattern, seed);
-  checked->answers = reference_outputs(c, checked->inputs);
-  entries.push_back({key, checked});
-  return checked;
+  if (!named.empty()) throw Failure(c.pass->path() + ": its reference has an output too many, " + named.begin()->first);
+  return expected;
 }
 
-std::shared_ptr<const ExpectedOutputs> reference_outputs(const Case& c, Pattern pattern, std::uint64_t seed) {
-  auto both = reference_run(c, pattern, seed);
-  return {both, &both->answers};
+ReferenceRun reference_run(const Case& c, Pattern pattern, std::uint64_t seed) {
+  ReferenceRun run{.inputs = fill(c, pattern, seed), .expected = {}};
+  run.expected = reference_outputs(c, run.inputs);
+  return run;
+}
+
+CheckedCase::CheckedCase(Case c, std::uint64_t seed) : case_(std::move(c)), seed_(seed) {}
+
+const ReferenceRun& CheckedCase::run(Pattern pattern) {
+  const auto found = runs_.find(pattern);
+  if (found != runs_.end()) return found->second;
+  return runs_.emplace(pattern, reference_run(case_, pattern, seed_)).first->second;
 }
 
 }  // namespace ladder

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/problem_line.h"
 
 namespace ladder {
 namespace {
@@ -34,14 +35,6 @@ void insert_sorted(std::vector<const T*>& sorted, const T* item) {
   sorted.insert(std::upper_bound(sorted.begin(), sorted.end(), item, less), item);
 }
 
-double bytes_of(const std::vector<TensorSpec>& tensors, Role role) {
-  double bytes = 0;
-  for (const TensorSpec& t : tensors) {
-    if (t.role == role) bytes += static_cast<double>(t.bytes());
-  }
-  return bytes;
-}
-
 template <class Items, class Word>
 std::string joined(const Items& items, Word word) {
   std::string out;
@@ -51,24 +44,24 @@ std::string joined(const Items& items, Word word) {
 
 }  // namespace
 
-std::size_t TensorSpec::elements() const {
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
-  return count;
+Case Case::with_dtype(Dtype other) const { return pass->in_dtype(*this, other); }
+
+const TensorSpec& Case::tensor(std::string_view name) const {
+  for (const TensorSpec& spec : tensors) {
+    if (spec.name == name) return spec;
+  }
+  throw Failure(pass->path() + " has no tensor '" + std::string(name) +
+                "'; there are: " + joined(tensors, [](const TensorSpec& spec) { return spec.name; }));
 }
 
-std::size_t TensorSpec::bytes() const { return elements() * size_of(dtype); }
+std::int64_t Case::reduction_length() const {
+  std::int64_t longest = 1;
+  for (const TensorSpec& spec : tensors) longest = std::max(longest, spec.reduction_length);
+  return longest;
+}
 
-double Case::min_read_bytes() const { return bytes_of(tensors, Role::input); }
-double Case::min_write_bytes() const { return bytes_of(tensors, Role::output); }
-
-bool Version::has(Dtype dtype) const { return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end(); }
-
-Case Version::checked_as(Case c) const {
-  c.error_growth = error_growth;
-  c.exact = exact;
-  c.least_arithmetic = least_arithmetic;
-  return c;
+bool Version::has(Dtype dtype) const {
+  return std::find(def.dtypes.begin(), def.dtypes.end(), dtype) != def.dtypes.end();
 }
 
 std::string Version::label() const {
@@ -100,6 +93,14 @@ const Version& find_version(const Pass& pass, int number) {
                    "; it has: " + joined(versions, [](const Version* v) { return std::to_string(v->number); }));
 }
 
+const Pass& default_pass(std::string_view layer) {
+  for (const Pass* pass : all_passes()) {
+    if (pass->layer == layer && pass->is_default) return *pass;
+  }
+  throw UsageError("no layer '" + std::string(layer) + "' with a default pass; there are: " +
+                   joined(all_passes(), [](const Pass* p) { return p->path(); }));
+}
+
 std::vector<const Version*> versions_of(const Pass& pass) {
   std::vector<const Version*> found;
   for (const Version* v : all_versions()) {
@@ -108,7 +109,28 @@ std::vector<const Version*> versions_of(const Pass& pass) {
   return found;
 }
 
+std::vector<Kernel> plans(const Version& version, const Case& c) {
+  if (const char* reason = version.supports(version.def, c)) {
+    throw UsageError(version.pass->path() + ' ' + version.label() + " cannot run '" + c.text + "': " + reason);
+  }
+  std::vector<Kernel> kernels = version.kernels(version.def, c);
+  if (kernels.empty()) throw Failure(version.pass->path() + ' ' + version.label() + " has no plan for '" + c.text + '\'');
+  return kernels;
+}
+
+Kernel plan(const Version& version, const Case& c, std::string_view name) {
+  std::vector<Kernel> kernels = plans(version, c);
+  if (name.empty()) return std::move(kernels.front());
+  for (Kernel& kernel : kernels) {
+    if (kernel.name == name) return std::move(kernel);
+  }
+  throw UsageError(version.pass->path() + ' ' + version.label() + " has no plan '" + std::string(name) + "' for '" + c.text +
+                   "'; it has: " + joined(kernels, [](const Kernel& k) { return k.name; }));
+}
+
 namespace detail {
+
+bool names_dtype(std::string_view line) { return dtype_of(line).has_value(); }
 
 std::optional<FileName> parse_file_name(std::string_view file) {
   const auto slash = file.find_last_of("/\\");
@@ -138,7 +160,7 @@ const Pass* add_pass(Pass pass) {
   return &r.passes.back();
 }
 
-bool add_version(Version version, std::string_view file) {
+bool add_version(Version version, std::string_view file, const std::string& wrong) {
   Registry& r = registry();
   const auto complain = [&](const std::string& what) {
     r.error += (r.error.empty() ? "" : "; ") + std::string(file) + ": " + what;
@@ -146,6 +168,7 @@ bool add_version(Version version, std::string_view file) {
   };
   auto parsed = parse_file_name(file);
   if (!parsed) return complain("a version's file is named like v07_some_idea.cu");
+  if (!wrong.empty()) return complain(wrong);
   for (const Version& known : r.versions) {
     if (known.pass == version.pass && known.number == parsed->number) {
       return complain("the number " + std::to_string(parsed->number) + " is taken by " + known.file);

@@ -9,13 +9,14 @@
 //       using Problem = ...;   // plain fields, one of them `Dtype dtype`; str(), static parse(line) throwing UsageError,
 //                              // static random(seed): any small problem, for the tests
 //       struct Tensors {...};  // typed views: const inputs, outputs
-//       static std::vector<TensorSpec> tensors(const Problem&);              // in the order that bind() takes them
-//       static Tensors bind(const Problem&, void* const* pointers);          // a null pointer for an absent tensor
+//       static std::vector<TensorSpec> tensors(const Problem&);  // the one place where their order stands
+//       static Tensors bind(const Pointers& at);                 // {.x = at["x"], .bias = at.get<float>("bias"), ...}
 //       static double flops(const Problem&);
-//       static std::int64_t reduction_length(const Problem&);                // longest sum behind one output element
 //       // and, where it applies:
-//       static constexpr bool kExact = false;                                // outputs are no sums of products of inputs
-//       static void derive(const Problem&, std::vector<std::vector<float>>& inputs);  // inputs that follow from others
+//       static constexpr bool kDefault = true;                   // the pass that a command line means which names none
+//       static constexpr bool kExact = false;                    // outputs are no sums of products of inputs
+//       static Traffic traffic(const Problem&);                  // where it is not every tensor once
+//       static void derive(const Problem&, HostTensors& inputs);  // inputs that follow from others
 //     };
 //
 // and a version file ends with
@@ -27,33 +28,20 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/kernel.h"
 #include "core/stream.h"
+#include "core/tensors.h"
 
 namespace ladder {
-
-enum class Role : std::uint8_t { input, output };
-
-struct TensorSpec {
-  std::string name;  // the paper's letter: "x", "w", "dy"
-  Role role = Role::input;
-  Dtype dtype = Dtype::f32;         // how it is stored and rounded
-  std::vector<std::int64_t> shape;  // outermost dimension first
-  std::string layout;               // a letter a dimension: "nhwc", "krsc"
-  double mean = 0.0;                // of the normal values that fill() draws for an input
-  double stddev = 1.0;              // likewise
-  std::optional<Dtype> drawn = {};  // a dtype to which those values are rounded besides
-
-  std::size_t elements() const;
-  std::size_t bytes() const;
-};
 
 struct Pass;
 
@@ -62,65 +50,76 @@ struct Case {
   const Pass* pass = nullptr;
   std::string text;  // the problem's canonical line
   Dtype dtype = Dtype::f32;
+  bool names_dtype = false;  // whether the line it was parsed from did
   double flops = 0;
-  std::int64_t reduction_length = 1;
+  Traffic traffic;  // the least that a kernel has to move
   std::vector<TensorSpec> tensors;
-  double error_growth = 1;              // of the version at hand, see VersionDef
-  bool exact = true;                    // likewise
-  double least_arithmetic = 1;          // likewise
   bool integers_exact = true;           // of the pass: integer inputs have integer answers
   std::shared_ptr<const void> problem;  // the layer's own Problem
 
-  double min_read_bytes() const;   // every input once
-  double min_write_bytes() const;  // every output once
+  Case with_dtype(Dtype other) const;                       // the same problem in another dtype
+  const TensorSpec& tensor(std::string_view name) const;  // throws Failure naming those that there are
+
+  // The longest sum behind any output element.
+  std::int64_t reduction_length() const;
 };
 
 struct Pass {
   std::string layer;
   std::string name;
+  bool is_default = false;  // of its layer
   Case (*parser)(const Pass& self, std::string_view line) = nullptr;
-  std::string (*random_problem)(std::uint64_t seed) = nullptr;  // a line, fp32
-  // Fills in inputs that follow from other inputs; null where there are none. `values` as in HostTensors.
-  void (*derive)(const Case& c, std::vector<std::vector<float>>& values) = nullptr;
+  Case (*random_problem)(const Pass& self, std::uint64_t seed) = nullptr;  // fp32
+  Case (*in_dtype)(const Case& c, Dtype dtype) = nullptr;
+  // Fills in inputs that follow from other inputs; null where there are none.
+  void (*derive)(const Case& c, HostTensors& inputs) = nullptr;
 
   Case parse(std::string_view line) const { return parser(*this, line); }  // throws UsageError
+  Case random(std::uint64_t seed) const { return random_problem(*this, seed); }
   std::string path() const { return layer + "/" + name; }
 };
 
-// One numbered kernel version, stateless. All functions may be called from any thread.
-struct Version {
-  const Pass* pass = nullptr;
-  int number = 0;
-  std::string idea;  // "smem_tile"
-  std::string file;  // as the compiler was given it
-  std::vector<Dtype> dtypes;
-  int min_arch = 0;            // compute capability times ten (80, 90) below which it cannot run
-  bool arch_specific = false;  // runs on min_arch alone: sm_90a
-  double error_growth = 1;
-  bool exact = true;
-  double least_arithmetic = 1;
-  std::string needs;  // one phrase for --list, or empty
+namespace detail {
 
-  // Why this version cannot run the case, or null. The harness has asked about dtype and architecture already.
-  std::function<const char*(const Case&)> supports;
-  std::function<std::size_t(const Case&)> workspace_bytes;
-  // Enqueues the version on `stream`. `pointers` are device pointers in the order of Case::tensors.
-  std::function<void(const Case&, void* const* pointers, void* workspace, Stream stream)> launch;
-  std::shared_ptr<const void> definition;  // what its file said, see definition_of()
+// A function of a version file, without the types of its pass, which register_version() compares with those it must have.
+class VersionFunction {
+ public:
+  VersionFunction(std::nullptr_t = nullptr) {}  // NOLINT(google-explicit-constructor): so that {.launch = launch} works
+  template <class R, class... A>
+  VersionFunction(R (*function)(A...))  // NOLINT(google-explicit-constructor): likewise
+      : function_(reinterpret_cast<void (*)()>(function)), type_(&typeid(R(A...))) {}
 
-  bool has(Dtype dtype) const;
-  std::string label() const;     // "v03_smem_tile"
-  Case checked_as(Case c) const;  // the case, with what this version's algorithm changes about it
+  explicit operator bool() const { return function_ != nullptr; }
+  template <class F>
+  bool is() const {
+    return !function_ || *type_ == typeid(F);
+  }
+  template <class F>
+  F* as() const {
+    return reinterpret_cast<F*>(function_);
+  }
+
+ private:
+  void (*function_)() = nullptr;
+  const std::type_info* type_ = nullptr;
 };
 
-// What a version file says of itself; see LADDER_VERSION.
-template <class P>
+}  // namespace detail
+
+// What a version file says of itself; see LADDER_VERSION. P is its pass.
 struct VersionDef {
-  void (*launch)(const typename P::Problem&, const typename P::Tensors&, void* workspace, Stream stream);
-  std::vector<Dtype> dtypes;
-  const char* (*supports)(const typename P::Problem&) = nullptr;
-  std::size_t (*workspace_bytes)(const typename P::Problem&) = nullptr;
-  int min_arch = 0;
+  // One of the two. launch: void(const P::Problem&, const P::Tensors&, void* workspace, Stream) enqueues the version;
+  // plans: std::vector<KernelPlan<P>>(const P::Problem&) lists every way in which it can run the problem, the default first.
+  detail::VersionFunction launch = nullptr;
+  detail::VersionFunction plans = nullptr;
+  std::vector<const char*> plan_names = {};  // of all plans that there are; each must run in the tests
+  std::vector<Dtype> dtypes = {};
+  // const char*(const P::Problem&): why the version cannot run it, or null.
+  detail::VersionFunction supports = nullptr;
+  // std::size_t(const P::Problem&), for `launch`.
+  detail::VersionFunction workspace_bytes = nullptr;
+  bool private_workspace = false;  // see Kernel
+  int min_arch = 0;                // compute capability times ten (80, 90) below which it cannot run
   // True for instructions that later architectures dropped, such as sm_90a's wgmma: it runs on min_arch alone.
   bool arch_specific = false;
   // How much larger the rounding errors of its sums may be than those of plain fp32 additions.
@@ -131,16 +130,34 @@ struct VersionDef {
   // The share of the formula's multiplications that the algorithm cannot do without: a time below that much arithmetic at
   // the hardware's peak is not believed. 1/4 for Winograd's F(4x4, 3x3).
   double least_arithmetic = 1;
-  const char* needs = "";
+  const char* needs = "";  // one phrase for --list
 };
 
-// All passes and versions, in order of layer, pass and number. Versions whose file name is malformed or whose number is
-// taken twice make this throw Failure: the first thing every main() does is to call it.
+// One numbered kernel version, stateless. All functions may be called from any thread.
+struct Version {
+  const Pass* pass = nullptr;
+  int number = 0;
+  std::string idea;  // "smem_tile"
+  std::string file;  // as the compiler was given it
+  VersionDef def;    // what the file says of itself
+
+  // Why this version cannot run the case, or null. The harness has asked about dtype and architecture already.
+  const char* (*supports)(const VersionDef& def, const Case& c) = nullptr;
+  std::vector<Kernel> (*kernels)(const VersionDef& def, const Case& c) = nullptr;
+
+  bool has(Dtype dtype) const;
+  std::string label() const;  // "v03_smem_tile"
+};
+
+// All passes and versions, in order of layer, pass and number. A version whose file name is malformed, whose number is
+// taken twice, or whose functions are not of its pass makes this throw Failure: the first thing every main() does is to
+// call it.
 const std::vector<const Pass*>& all_passes();
 const std::vector<const Version*>& all_versions();
 
 // Throw UsageError naming what there is.
 const Pass& find_pass(std::string_view layer, std::string_view name);
+const Pass& default_pass(std::string_view layer);
 const Version& find_version(const Pass& pass, int number);
 std::vector<const Version*> versions_of(const Pass& pass);
 
@@ -156,7 +173,10 @@ struct FileName {
 std::optional<FileName> parse_file_name(std::string_view file);
 
 const Pass* add_pass(Pass pass);  // returns the one already there, if any
-bool add_version(Version version, std::string_view file);
+// `wrong` says what is wrong with the definition, or is empty.
+bool add_version(Version version, std::string_view file, const std::string& wrong);
+
+bool names_dtype(std::string_view line);
 
 template <class P>
 constexpr bool integers_exact() {
@@ -165,16 +185,32 @@ constexpr bool integers_exact() {
 }
 
 template <class P>
-Case make_case(const Pass& pass, const typename P::Problem& problem) {
-  return {.pass = &pass,
-          .text = problem.str(),
-          .dtype = problem.dtype,
-          .flops = P::flops(problem),
-          .reduction_length = P::reduction_length(problem),
-          .tensors = P::tensors(problem),
-          .integers_exact = integers_exact<P>(),
-          .problem = std::make_shared<const typename P::Problem>(problem)};
+constexpr bool is_default() {
+  if constexpr (requires { P::kDefault; }) return P::kDefault;
+  return false;
 }
+
+template <class P>
+Case make_case(const Pass& pass, const typename P::Problem& problem) {
+  Case c{.pass = &pass,
+         .text = problem.str(),
+         .dtype = problem.dtype,
+         .flops = P::flops(problem),
+         .tensors = P::tensors(problem),
+         .integers_exact = integers_exact<P>(),
+         .problem = std::make_shared<const typename P::Problem>(problem)};
+  if constexpr (requires { P::traffic(problem); }) {
+    c.traffic = P::traffic(problem);
+  } else {
+    c.traffic = each_once(c.tensors);
+  }
+  return c;
+}
+
+template <class P>
+constexpr auto derivation() -> void (*)(const Case&, HostTensors&);
+
+}  // namespace detail
 
 template <class P>
 const typename P::Problem& problem_of(const Case& c) {
@@ -182,14 +218,12 @@ const typename P::Problem& problem_of(const Case& c) {
 }
 
 template <class P>
-constexpr auto derivation() -> void (*)(const Case&, std::vector<std::vector<float>>&) {
+constexpr auto detail::derivation() -> void (*)(const Case&, HostTensors&) {
   if constexpr (requires { &P::derive; }) {
-    return [](const Case& c, std::vector<std::vector<float>>& values) { P::derive(problem_of<P>(c), values); };
+    return [](const Case& c, HostTensors& inputs) { P::derive(problem_of<P>(c), inputs); };
   }
   return nullptr;
 }
-
-}  // namespace detail
 
 // The pass's entry in the registry, made on first use.
 template <class P>
@@ -197,40 +231,105 @@ const Pass& pass_of() {
   static const Pass* const pass = detail::add_pass(
       {.layer = P::kLayer,
        .name = P::kName,
-       .parser = [](const Pass& self,
-                    std::string_view line) { return detail::make_case<P>(self, P::Problem::parse(line)); },
-       .random_problem = [](std::uint64_t seed) { return P::Problem::random(seed).str(); },
+       .is_default = detail::is_default<P>(),
+       .parser =
+           [](const Pass& self, std::string_view line) {
+             Case c = detail::make_case<P>(self, P::Problem::parse(line));
+             c.names_dtype = detail::names_dtype(line);
+             return c;
+           },
+       .random_problem =
+           [](const Pass& self, std::uint64_t seed) { return detail::make_case<P>(self, P::Problem::random(seed)); },
+       .in_dtype =
+           [](const Case& c, Dtype dtype) {
+             typename P::Problem problem = problem_of<P>(c);
+             problem.dtype = dtype;
+             return detail::make_case<P>(*c.pass, problem);
+           },
        .derive = detail::derivation<P>()});
   return *pass;
 }
 
-// What the file of version `number` says of itself: for a version of another pass that hands its work on to it. Not to be
-// called before main(). Throws UsageError if there is none.
+namespace detail {
+
 template <class P>
-const VersionDef<P>& definition_of(int number) {
-  return *static_cast<const VersionDef<P>*>(find_version(pass_of<P>(), number).definition.get());
+using LaunchFunction = void(const typename P::Problem&, const typename P::Tensors&, void*, Stream);
+template <class P>
+using PlansFunction = std::vector<KernelPlan<P>>(const typename P::Problem&);
+template <class P>
+using SupportsFunction = const char*(const typename P::Problem&);
+template <class P>
+using WorkspaceFunction = std::size_t(const typename P::Problem&);
+
+template <class P>
+std::string fault_of(const VersionDef& def) {
+  if (!def.launch == !def.plans) return "either .launch or .plans, one of them, must be there";
+  if (!def.launch.is<LaunchFunction<P>>()) {
+    return ".launch must be void(const Problem&, const Tensors&, void* workspace, Stream) of its pass";
+  }
+  if (!def.plans.is<PlansFunction<P>>()) return ".plans must be std::vector<KernelPlan<Pass>>(const Problem&) of its pass";
+  if (!def.supports.is<SupportsFunction<P>>()) return ".supports must be const char*(const Problem&) of its pass";
+  if (!def.workspace_bytes.is<WorkspaceFunction<P>>()) return ".workspace_bytes must be std::size_t(const Problem&)";
+  if (def.plans && def.plan_names.empty()) return ".plans without .plan_names";
+  if (def.plans && def.workspace_bytes) return ".workspace_bytes is for .launch: a plan says its own";
+  return {};
+}
+
+}  // namespace detail
+
+// A version's kernels for a problem, with the types of its pass: for a trainer, and for a version of another pass that hands
+// its work on to it. Not to be called before main().
+template <class P>
+class VersionOf {
+ public:
+  explicit VersionOf(const VersionDef& def) : def_(&def) {}
+
+  // Null, or why it cannot run the problem.
+  const char* supports(const typename P::Problem& problem) const {
+    return def_->supports ? def_->supports.as<detail::SupportsFunction<P>>()(problem) : nullptr;
+  }
+
+  // Every way to run a problem that it supports, the default first.
+  std::vector<KernelPlan<P>> plans(const typename P::Problem& problem) const {
+    if (def_->plans) return def_->plans.as<detail::PlansFunction<P>>()(problem);
+    const auto bytes = def_->workspace_bytes.as<detail::WorkspaceFunction<P>>();
+    const auto launch = def_->launch.as<detail::LaunchFunction<P>>();
+    return {{.workspace_bytes = bytes ? bytes(problem) : 0,
+             .bind = [launch, problem](const typename P::Tensors& tensors, void* workspace) -> BoundLaunch {
+               return [=](Stream stream) { launch(problem, tensors, workspace, stream); };
+             }}};
+  }
+
+ private:
+  const VersionDef* def_;
+};
+
+// Throws UsageError if there is no such version.
+template <class P>
+VersionOf<P> version_of(int number) {
+  return VersionOf<P>(find_version(pass_of<P>(), number).def);
 }
 
 template <class P>
-bool register_version(const char* file, VersionDef<P> def) {
+bool register_version(const char* file, VersionDef def) {
+  const std::string wrong = detail::fault_of<P>(def);
   Version v{.pass = &pass_of<P>(),
-            .dtypes = def.dtypes,
-            .min_arch = def.min_arch,
-            .arch_specific = def.arch_specific,
-            .error_growth = def.error_growth,
-            .exact = def.exact,
-            .least_arithmetic = def.least_arithmetic,
-            .needs = def.needs,
-            .supports = [f = def.supports](const Case& c) { return f ? f(detail::problem_of<P>(c)) : nullptr; },
-            .workspace_bytes =
-                [f = def.workspace_bytes](const Case& c) { return f ? f(detail::problem_of<P>(c)) : std::size_t{0}; },
-            .launch =
-                [f = def.launch](const Case& c, void* const* pointers, void* workspace, Stream stream) {
-                  const auto& problem = detail::problem_of<P>(c);
-                  f(problem, P::bind(problem, pointers), workspace, stream);
-                },
-            .definition = std::make_shared<const VersionDef<P>>(def)};
-  return detail::add_version(std::move(v), file);
+            .def = std::move(def),
+            .supports = [](const VersionDef& d, const Case& c) { return VersionOf<P>(d).supports(problem_of<P>(c)); },
+            .kernels =
+                [](const VersionDef& d, const Case& c) {
+                  std::vector<Kernel> kernels;
+                  for (KernelPlan<P>& plan : VersionOf<P>(d).plans(problem_of<P>(c))) {
+                    kernels.push_back({.name = plan.name,
+                                       .workspace_bytes = plan.workspace_bytes,
+                                       .private_workspace = d.private_workspace,
+                                       .bind = [bind = std::move(plan.bind)](const Pointers& at, void* workspace) {
+                                         return bind(P::bind(at), workspace);
+                                       }});
+                  }
+                  return kernels;
+                }};
+  return detail::add_version(std::move(v), file, wrong);
 }
 
 }  // namespace ladder
@@ -240,8 +339,8 @@ bool register_version(const char* file, VersionDef<P> def) {
 #define LADDER_NAME_OF_LINE(prefix, line) LADDER_NAME_OF_LINE_(prefix, line)
 #define LADDER_UNIQUE(prefix) LADDER_NAME_OF_LINE(prefix, __LINE__)
 
-#define LADDER_VERSION(pass, ...)                                                         \
-  namespace {                                                                             \
-  [[maybe_unused]] const bool ladder_registered =                                         \
-      ::ladder::register_version<pass>(__FILE__, ::ladder::VersionDef<pass> __VA_ARGS__); \
+#define LADDER_VERSION(pass, ...)                                                   \
+  namespace {                                                                       \
+  [[maybe_unused]] const bool ladder_registered =                                   \
+      ::ladder::register_version<pass>(__FILE__, ::ladder::VersionDef __VA_ARGS__); \
   }

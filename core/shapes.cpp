@@ -44,7 +44,7 @@ std::vector<ShapeSet> parse_shapes(std::string_view text, const std::string& fil
   int number = 0;
   const auto fail = [&](const std::string& what) { throw Failure(fmt::format("{}:{}: {}", file, number, what)); };
   const auto finish_set = [&] {
-    if (!sets.empty() && sets.back().cases.empty()) fail(fmt::format("the set '{}' above is empty", sets.back().name));
+    if (!sets.empty() && sets.back().lines.empty()) fail(fmt::format("the set '{}' above is empty", sets.back().name));
   };
   while (!text.empty()) {
     ++number;
@@ -59,7 +59,7 @@ std::vector<ShapeSet> parse_shapes(std::string_view text, const std::string& fil
       const std::string_view name = trim(line.substr(1, line.size() - (line.back() == ']' ? 2 : 1)));
       if (line.back() != ']' || !is_name(name)) fail("a heading reads '[set]', in lower-case letters, digits and _");
       if (has_name(sets, name)) fail(fmt::format("the set '{}' is there twice", name));
-      sets.push_back({.name = std::string(name), .cases = {}});
+      sets.push_back({.name = std::string(name), .lines = {}});
       continue;
     }
     const auto colon = line.find(':');
@@ -67,8 +67,8 @@ std::vector<ShapeSet> parse_shapes(std::string_view text, const std::string& fil
     const std::string_view problem = colon == std::string_view::npos ? "" : trim(line.substr(colon + 1));
     if (!is_name(name) || problem.empty()) fail("an entry reads 'name: problem'");
     if (sets.empty()) fail("an entry stands above the first '[set]' heading");
-    if (has_name(sets.back().cases, name)) fail(fmt::format("the name '{}' is in this set twice", name));
-    sets.back().cases.push_back({.name = std::string(name), .problem = std::string(problem)});
+    if (has_name(sets.back().lines, name)) fail(fmt::format("the name '{}' is in this set twice", name));
+    sets.back().lines.push_back({.name = std::string(name), .problem = std::string(problem)});
   }
   finish_set();
   return sets;
@@ -87,14 +87,15 @@ std::vector<NamedCase> named_cases(const Pass& pass, std::string_view set) {
   for (const ShapeSet& s : shape_sets(pass.layer)) {
     names.push_back(s.name);
     if (s.name != set) continue;
-    for (const NamedCase& c : s.cases) {
+    std::vector<NamedCase> cases;
+    for (const NamedLine& line : s.lines) {
       try {
-        pass.parse(c.problem);
+        cases.push_back({line.name, pass.parse(line.problem)});
       } catch (const UsageError& error) {
-        throw Failure(fmt::format("{}: [{}] {}: {}", file_of(pass.layer), set, c.name, error.what()));
+        throw Failure(fmt::format("{}: [{}] {}: {}", file_of(pass.layer), set, line.name, error.what()));
       }
     }
-    return s.cases;
+    return cases;
   }
   if (names.empty()) throw UsageError(fmt::format("no set '{}': {} does not exist", set, file_of(pass.layer)));
   throw UsageError(fmt::format("{} has no set '{}'; it has: {}", pass.layer, set, fmt::join(names, ", ")));

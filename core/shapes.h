@@ -15,14 +15,19 @@
 
 namespace ladder {
 
-struct NamedCase {
+struct NamedLine {
   std::string name;     // "square"
   std::string problem;  // "n1 h8 w8 c16 k16", as written
 };
 
 struct ShapeSet {
   std::string name;  // "ci"
-  std::vector<NamedCase> cases;
+  std::vector<NamedLine> lines;
+};
+
+struct NamedCase {
+  std::string name;
+  Case problem;
 };
 
 // The project's source folder: the environment's LADDER_SOURCE_DIR, or where this was compiled.
@@ -35,7 +40,7 @@ std::vector<ShapeSet> parse_shapes(std::string_view text, const std::string& fil
 // All sets of a layer, in the file's order; empty where the layer has no file.
 std::vector<ShapeSet> shape_sets(const std::string& layer);
 
-// The cases of one set of the pass's layer, each checked to parse. Throws UsageError listing the sets for an unknown
+// The cases of one set of the pass's layer, parsed. Throws UsageError listing the sets for an unknown
 // one, Failure for a problem that does not parse.
 std::vector<NamedCase> named_cases(const Pass& pass, std::string_view set);
 

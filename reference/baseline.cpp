@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "core/error.h"
@@ -11,10 +12,44 @@
 namespace ladder {
 namespace {
 
-std::map<std::pair<const Pass*, Library>, BaselineFactory>& factories() {
-  static std::map<std::pair<const Pass*, Library>, BaselineFactory> factories;
-  return factories;
+struct Registered {
+  BaselineFactory factory;
+  std::string library;
+};
+
+std::map<std::tuple<const Pass*, int, std::string>, Registered>& registered() {
+  static std::map<std::tuple<const Pass*, int, std::string>, Registered> instance;
+  return instance;
 }
+
+// One library's baseline, its plans under the library's name.
+class NamedBaseline final : public Baseline {
+ public:
+  NamedBaseline(std::string library, std::unique_ptr<Baseline> baseline)
+      : baseline_(std::move(baseline)), tried_(baseline_->tried()) {
+    for (Plan& plan : tried_) plan.library = library;
+    best_ = baseline_->plan(Choice::best);
+    heuristic_ = baseline_->plan(Choice::heuristic);
+    best_.library = heuristic_.library = library;
+  }
+
+  std::string library() const override { return baseline_->library(); }
+  std::string missing() const override { return baseline_->missing(); }
+  const std::vector<Plan>& tried() const override { return tried_; }
+  const Plan& plan(Choice choice) const override { return choice == Choice::best ? best_ : heuristic_; }
+  std::size_t workspace_bytes() const override { return baseline_->workspace_bytes(); }
+  bool makes(const TensorSpec& output) const override { return baseline_->makes(output); }
+  std::function<void(Stream)> work(Choice choice) override { return baseline_->work(choice); }
+  double sample(Choice choice) override { return baseline_->sample(choice); }
+  double empty_seconds() const override { return baseline_->empty_seconds(); }
+  void answer() override { baseline_->answer(); }
+
+ private:
+  std::unique_ptr<Baseline> baseline_;
+  std::vector<Plan> tried_;
+  Plan best_;
+  Plan heuristic_;
+};
 
 class MergedBaseline final : public Baseline {
  public:
@@ -66,21 +101,21 @@ double typical_seconds(const std::function<double()>& sample) {
 
 double Baseline::sample(Choice) { throw Failure(library() + " has no timer of its own"); }
 
-bool register_baseline(const Pass& pass, Library library, BaselineFactory factory) {
-  return factories().emplace(std::pair(&pass, library), factory).second;
+bool register_baseline(const Pass& pass, const char* library, int rank, BaselineFactory factory) {
+  return registered().emplace(std::tuple(&pass, rank, library), Registered{factory, library}).second;
 }
 
 std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baselines, std::string missing) {
   return std::make_unique<MergedBaseline>(std::move(baselines), std::move(missing));
 }
 
-std::unique_ptr<Baseline> make_baseline(const Case& c, void* const* pointers, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, Search search, const Measure& measure) {
   std::vector<std::unique_ptr<Baseline>> baselines;
   std::string missing;
-  for (const auto& [key, factory] : factories()) {
-    if (key.first != c.pass) continue;
+  for (const auto& [key, entry] : registered()) {
+    if (std::get<0>(key) != c.pass) continue;
     try {
-      baselines.push_back(factory(c, pointers, search, measure));
+      baselines.push_back(std::make_unique<NamedBaseline>(entry.library, entry.factory(c, at, search, measure)));
     } catch (const std::exception& error) {
       missing += (missing.empty() ? "" : "; ") + std::string(error.what());
     }

@@ -13,6 +13,7 @@
 namespace ladder {
 
 struct Plan {
+  std::string library = {};  // "cuDNN": as its baseline was registered
   std::string name = {};    // the library's own name of the plan or engine with its knobs, and the layout it works in
   double seconds = 0;       // as `measure` returned it; 0 for a plan that was not timed
   std::string reason = {};  // why it was not: the library's message, or the workspace it asked for
@@ -58,26 +59,24 @@ class Baseline {
   virtual void answer() = 0;
 };
 
-// Makes the baseline for a case. `pointers` are device tensors in the order of Case::tensors, the output its own. Throws
+// Makes the baseline for a case. `at` are device tensors, the outputs its own. Throws
 // Failure naming the reason when the library refuses the problem.
-using BaselineFactory = std::unique_ptr<Baseline> (*)(const Case& c, void* const* pointers, Search search,
+using BaselineFactory = std::unique_ptr<Baseline> (*)(const Case& c, const Pointers& at, Search search,
                                                       const Measure& measure);
 
-// In the order in which their heuristic counts as an untuned user's plan.
-enum class Library : std::uint8_t { pytorch, cudnn };
-
-bool register_baseline(const Pass& pass, Library library, BaselineFactory factory);
+// `rank`: the heuristic plan of the library with the least is what an untuned user of the pass gets.
+bool register_baseline(const Pass& pass, const char* library, int rank, BaselineFactory factory);
 
 // All libraries' baselines of the case as one. Throws Failure naming the reason of each where none has a plan.
-std::unique_ptr<Baseline> make_baseline(const Case& c, void* const* pointers, Search search, const Measure& measure);
+std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, Search search, const Measure& measure);
 
 // Several baselines, at least one, as one. `missing` says which others have no plan, and why.
 std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baselines, std::string missing);
 
 }  // namespace ladder
 
-#define LADDER_BASELINE(P, library, factory)                                                                        \
+#define LADDER_BASELINE(P, library, rank, factory)                                                                  \
   namespace {                                                                                                       \
   [[maybe_unused]] const bool LADDER_UNIQUE(ladder_baseline_) = ::ladder::register_baseline(::ladder::pass_of<P>(), \
-                                                                                            library, factory);      \
+                                                                                            library, rank, factory); \
   }

@@ -249,8 +249,9 @@ const char* name(Search search) {
 
 class WorkerBaseline final : public Baseline {
  public:
-  WorkerBaseline(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers, Search search)
-      : worker_(std::move(worker)), case_(c), pointers_(pointers, pointers + c.tensors.size()) {
+  WorkerBaseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at, Search search)
+      : worker_(std::move(worker)), case_(c) {
+    for (const TensorSpec& spec : c.tensors) pointers_.push_back(at[spec.name]);
     try {
       prepare(search);
     } catch (const json::exception&) {
@@ -282,7 +283,7 @@ class WorkerBaseline final : public Baseline {
     worker_->ask({{"answer", tried_[best_].name}}, worker_->program().sample_seconds);
     for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
       const TensorSpec& spec = case_.tensors[i];
-      if (spec.role != Role::output || !makes(spec)) continue;
+      if (!spec.is_written() || !makes(spec)) continue;
       const fs::path path = file(spec);
       std::error_code error;
       const std::uintmax_t size = fs::file_size(path, error);
@@ -307,11 +308,11 @@ class WorkerBaseline final : public Baseline {
     for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
       const TensorSpec& spec = case_.tensors[i];
       tensors.push_back({{"name", spec.name},
-                         {"role", spec.role == Role::input ? "input" : "output"},
+                         {"role", spec.role == Role::input ? "input" : spec.role == Role::inout ? "inout" : "output"},
                          {"dtype", ladder::name(spec.dtype)},
                          {"shape", spec.shape},
                          {"file", file(spec).string()}});
-      if (spec.role != Role::input) continue;
+      if (!spec.is_read()) continue;
       std::vector<char> bytes(spec.bytes());
       backend::copy_out(bytes.data(), pointers_[i], bytes.size());
       write_file(file(spec), bytes);
@@ -365,9 +366,9 @@ class WorkerBaseline final : public Baseline {
 
 }  // namespace
 
-std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers,
+std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at,
                                                Search search) {
-  return std::make_unique<WorkerBaseline>(std::move(worker), c, pointers, search);
+  return std::make_unique<WorkerBaseline>(std::move(worker), c, at, search);
 }
 
 WorkerProgram pytorch_program(const std::string& layer) {

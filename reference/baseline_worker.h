@@ -9,7 +9,7 @@
 //     {"sample": a plan's name}            {"seconds": 1.2e-5}, one cold run
 //     {"answer": a plan's name}            {} once the outputs are in their files
 //
-// Of a tensor: "name", "role" ("input", "output"), "dtype", "shape" and "file", which holds its elements as they are
+// Of a tensor: "name", "role" ("input", "output", "inout"), "dtype", "shape" and "file", which holds its elements as they are
 // stored. Where the worker cannot do what it was asked, it answers {"error": one line} and goes on. Its last argument is
 // the folder of those files; it ends, and removes the folder, when nobody is there to ask it.
 #pragma once
@@ -71,7 +71,7 @@ class Worker {
 std::shared_ptr<Worker> shared_worker(const WorkerProgram& program);
 
 // The worker's plans for a case, those that run ranked by its own timer. Throws Failure if none does.
-std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, void* const* pointers,
+std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at,
                                                Search search);
 
 // reference/pytorch/<layer>.py by python3, or by the interpreter that LADDER_PYTHON names.

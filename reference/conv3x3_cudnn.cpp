@@ -121,26 +121,26 @@ std::unique_ptr<Baseline> make_baseline(const Posed& posed, Search search, const
   return make_cudnn_baseline(posed.p.dtype, std::move(graphs), search, measure);
 }
 
-std::unique_ptr<Baseline> fprop(const Case& c, void* const* pointers, Search search, const Measure& measure) {
-  const Problem& p = detail::problem_of<Fprop>(c);
-  const Fprop::Tensors t = Fprop::bind(p, pointers);
+std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+  const Problem& p = problem_of<Fprop>(c);
+  const Fprop::Tensors t = Fprop::bind(at);
   return make_baseline(
       {Operation::fprop, p, images("x", p, p.c), weights("w", p), images("y", p, p.k), t.x, t.w, t.bias, t.y}, search,
       measure);
 }
 
-std::unique_ptr<Baseline> dgrad(const Case& c, void* const* pointers, Search search, const Measure& measure) {
-  const Problem& p = detail::problem_of<Dgrad>(c);
-  const Dgrad::Tensors t = Dgrad::bind(p, pointers);
+std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+  const Problem& p = problem_of<Dgrad>(c);
+  const Dgrad::Tensors t = Dgrad::bind(at);
   return make_baseline(
       {Operation::dgrad, p, images("dy", p, p.k), weights("w", p), images("dx", p, p.c), t.dy, t.w, nullptr, t.dx},
       search, measure);
 }
 
-std::unique_ptr<Baseline> wgrad(const Case& c, void* const* pointers, Search search, const Measure& measure) {
-  const Problem& p = detail::problem_of<Wgrad>(c);
+std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+  const Problem& p = problem_of<Wgrad>(c);
   if (p.bias) throw Failure("cuDNN has no operation for dw and dbias together: compare without bias");
-  const Wgrad::Tensors t = Wgrad::bind(p, pointers);
+  const Wgrad::Tensors t = Wgrad::bind(at);
   return make_baseline(
       {Operation::wgrad, p, images("dy", p, p.k), images("x", p, p.c), weights("dw", p), t.dy, t.x, nullptr, t.dw},
       search, measure);
@@ -149,6 +149,6 @@ std::unique_ptr<Baseline> wgrad(const Case& c, void* const* pointers, Search sea
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_BASELINE(ladder::conv3x3::Fprop, ladder::Library::cudnn, ladder::conv3x3::fprop)
-LADDER_BASELINE(ladder::conv3x3::Dgrad, ladder::Library::cudnn, ladder::conv3x3::dgrad)
-LADDER_BASELINE(ladder::conv3x3::Wgrad, ladder::Library::cudnn, ladder::conv3x3::wgrad)
+LADDER_BASELINE(ladder::conv3x3::Fprop, "cuDNN", 1, ladder::conv3x3::fprop)
+LADDER_BASELINE(ladder::conv3x3::Dgrad, "cuDNN", 1, ladder::conv3x3::dgrad)
+LADDER_BASELINE(ladder::conv3x3::Wgrad, "cuDNN", 1, ladder::conv3x3::wgrad)

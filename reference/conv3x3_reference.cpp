@@ -82,21 +82,21 @@ Expected convolve(const Problem& p, const std::vector<float>& images, const Weig
   return y;
 }
 
-ExpectedOutputs fprop(const Case& c, const HostTensors& inputs) {
-  const auto& p = detail::problem_of<Fprop>(c);
-  return {
-      convolve(p, inputs.values[0], fprop_weights(p, inputs.values[1]), p.bias ? inputs.values[2].data() : nullptr)};
+NamedOutputs fprop(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Fprop>(c);
+  const std::vector<float>* bias = in.find("bias");
+  return {{"y", convolve(p, in["x"], fprop_weights(p, in["w"]), bias ? bias->data() : nullptr)}};
 }
 
-ExpectedOutputs dgrad(const Case& c, const HostTensors& inputs) {
-  const auto& p = detail::problem_of<Dgrad>(c);
-  return {convolve(p, inputs.values[0], dgrad_weights(p, inputs.values[1]), nullptr)};
+NamedOutputs dgrad(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Dgrad>(c);
+  return {{"dx", convolve(p, in["dy"], dgrad_weights(p, in["w"]), nullptr)}};
 }
 
-ExpectedOutputs wgrad(const Case& c, const HostTensors& inputs) {
-  const auto& p = detail::problem_of<Wgrad>(c);
-  const std::vector<float>& x = inputs.values[0];
-  const std::vector<float>& dy = inputs.values[1];
+NamedOutputs wgrad(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Wgrad>(c);
+  const std::vector<float>& x = in["x"];
+  const std::vector<float>& dy = in["dy"];
   const std::size_t count = std::size_t{9} * p.k * p.c;
   Expected dw{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
   Expected dbias{.value = std::vector<double>(p.k), .magnitude = std::vector<double>(p.k)};
@@ -117,8 +117,10 @@ ExpectedOutputs wgrad(const Case& c, const HostTensors& inputs) {
       }
     }
   });
-  if (!p.bias) return {std::move(dw)};
-  return {std::move(dw), std::move(dbias)};
+  NamedOutputs outputs;
+  outputs["dw"] = std::move(dw);
+  if (p.bias) outputs["dbias"] = std::move(dbias);
+  return outputs;
 }
 
 }  // namespace

@@ -143,26 +143,26 @@ CudnnGraph backward_graph(const Problem& p, const Backward::Tensors& t, bool cha
 }
 
 template <class P, class MakeGraph>
-std::unique_ptr<Baseline> baseline(const Case& c, void* const* pointers, Search search, const Measure& measure,
+std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& at, Search search, const Measure& measure,
                                    const MakeGraph& make_graph) {
-  const Problem& p = detail::problem_of<P>(c);
+  const Problem& p = problem_of<P>(c);
   require_supported(p);
   std::vector<CudnnGraph> graphs;
-  if (p.g == p.c) graphs.push_back(make_graph(p, P::bind(p, pointers), true));
-  graphs.push_back(make_graph(p, P::bind(p, pointers), false));
+  if (p.g == p.c) graphs.push_back(make_graph(p, P::bind(at), true));
+  graphs.push_back(make_graph(p, P::bind(at), false));
   return make_cudnn_baseline(p.dtype, std::move(graphs), search, measure);
 }
 
-std::unique_ptr<Baseline> forward(const Case& c, void* const* pointers, Search search, const Measure& measure) {
-  return baseline<Forward>(c, pointers, search, measure, forward_graph);
+std::unique_ptr<Baseline> forward(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+  return baseline<Forward>(c, at, search, measure, forward_graph);
 }
 
-std::unique_ptr<Baseline> backward(const Case& c, void* const* pointers, Search search, const Measure& measure) {
-  return baseline<Backward>(c, pointers, search, measure, backward_graph);
+std::unique_ptr<Baseline> backward(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+  return baseline<Backward>(c, at, search, measure, backward_graph);
 }
 
 }  // namespace
 }  // namespace ladder::groupnorm
 
-LADDER_BASELINE(ladder::groupnorm::Forward, ladder::Library::cudnn, ladder::groupnorm::forward)
-LADDER_BASELINE(ladder::groupnorm::Backward, ladder::Library::cudnn, ladder::groupnorm::backward)
+LADDER_BASELINE(ladder::groupnorm::Forward, "cuDNN", 1, ladder::groupnorm::forward)
+LADDER_BASELINE(ladder::groupnorm::Backward, "cuDNN", 1, ladder::groupnorm::backward)

@@ -5,12 +5,12 @@
 namespace ladder::groupnorm {
 namespace {
 
-std::unique_ptr<Baseline> pytorch(const Case& c, void* const* pointers, Search search, const Measure&) {
-  return make_worker_baseline(shared_worker(pytorch_program("groupnorm")), c, pointers, search);
+std::unique_ptr<Baseline> pytorch(const Case& c, const Pointers& at, Search search, const Measure&) {
+  return make_worker_baseline(shared_worker(pytorch_program("groupnorm")), c, at, search);
 }
 
 }  // namespace
 }  // namespace ladder::groupnorm
 
-LADDER_BASELINE(ladder::groupnorm::Forward, ladder::Library::pytorch, ladder::groupnorm::pytorch)
-LADDER_BASELINE(ladder::groupnorm::Backward, ladder::Library::pytorch, ladder::groupnorm::pytorch)
+LADDER_BASELINE(ladder::groupnorm::Forward, "PyTorch", 0, ladder::groupnorm::pytorch)
+LADDER_BASELINE(ladder::groupnorm::Backward, "PyTorch", 0, ladder::groupnorm::pytorch)

@@ -1,8 +1,7 @@
 // The reference of groupnorm: the formulas of dev/groupnorm/groupnorm.h in double precision.
 //
 // Magnitudes. A kernel computes each output in fp32 from statistics that are themselves sums, so its error is not that of
-// one sum of terms. What compare() allows, about sqrt(K) 2^-21 of the magnitude, is meant for the sum of K terms; an output
-// behind shorter sums, of m terms, gets its magnitude times sqrt(m / K).
+// one sum of terms: what compare() allows, about sqrt(K) 2^-21 of the magnitude, is meant for the longest of them.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -94,10 +93,10 @@ Expected of_size(std::int64_t count) {
   return {.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
 }
 
-ExpectedOutputs forward(const Case& c, const HostTensors& inputs) {
-  const auto& p = detail::problem_of<Forward>(c);
-  const std::vector<float>& x = inputs.values[0];
-  const Elements at(p, p.affine ? &inputs.values[1] : nullptr, p.affine ? &inputs.values[2] : nullptr);
+NamedOutputs forward(const Case& c, const HostTensors& inputs) {
+  const auto& p = problem_of<Forward>(c);
+  const std::vector<float>& x = inputs["x"];
+  const Elements at(p, inputs.find("gamma"), inputs.find("beta"));
   const Statistics s = statistics(p, x);
   const std::int64_t groups = std::ssize(s.mean);
 
@@ -115,22 +114,26 @@ ExpectedOutputs forward(const Case& c, const HostTensors& inputs) {
     // The mean's error is a rounding of the mean of |x - pivot|, for a pivot out of the group: about two deviations.
     y.magnitude[i] = std::abs(at.gamma(i)) * (std::abs(xhat) + 2) + std::abs(at.beta(i));
     // Where surely nothing comes through, nothing may.
-    if (p.activation == Activation::relu && z < -error_bound(c, c.tensors.front(), 0, y.magnitude[i])) {
+    if (p.activation == Activation::relu && z < -error_bound(c.tensor("y"), 0, y.magnitude[i])) {
       y.magnitude[i] = 0;
     }
   });
 
   // Behind a large mean the groups' means may differ by less than is allowed.
-  const double spread = c.tensors.front().stddev / std::sqrt(static_cast<double>(p.group_size()));
-  mean.telling = error_bound(c, c.tensors.back(), 0, p.mean) < spread / 4;
+  const double spread = c.tensor("x").stddev / std::sqrt(static_cast<double>(p.group_size()));
+  mean.discriminating = error_bound(c.tensor("mean"), 0, p.mean) < spread / 4;
 
   // A single element is its own mean, and normalised it is zero.
   if (p.group_size() == 1) {
-    mean.telling = false;
-    rstd.telling = false;
-    y.telling = p.affine && p.activation != Activation::identity;
+    mean.discriminating = false;
+    rstd.discriminating = false;
+    y.discriminating = p.affine && p.activation != Activation::identity;
   }
-  return {std::move(y), std::move(mean), std::move(rstd)};
+  NamedOutputs outputs;
+  outputs["y"] = std::move(y);
+  outputs["mean"] = std::move(mean);
+  outputs["rstd"] = std::move(rstd);
+  return outputs;
 }
 
 // What one element contributes to the sums of the backward pass, and how far fp32 may be from it.
@@ -147,19 +150,18 @@ struct Terms {
   }
 };
 
-ExpectedOutputs backward(const Case& c, const HostTensors& inputs) {
-  const auto& p = detail::problem_of<Backward>(c);
-  const std::vector<float>& x = inputs.values[0];
-  const std::vector<float>& dy = inputs.values[1];
-  const std::size_t after_parameters = p.affine ? 4 : 2;
-  const std::vector<float>& mean = inputs.values[after_parameters];
-  const std::vector<float>& rstd = inputs.values[after_parameters + 1];
-  const Elements at(p, p.affine ? &inputs.values[2] : nullptr, p.affine ? &inputs.values[3] : nullptr);
+NamedOutputs backward(const Case& c, const HostTensors& inputs) {
+  const auto& p = problem_of<Backward>(c);
+  const std::vector<float>& x = inputs["x"];
+  const std::vector<float>& dy = inputs["dy"];
+  const std::vector<float>& mean = inputs["mean"];
+  const std::vector<float>& rstd = inputs["rstd"];
+  const Elements at(p, inputs.find("gamma"), inputs.find("beta"));
   // Sums behind dx are m long, those of dgamma and dbeta over all pixels.
   const auto m = static_cast<double>(p.group_size());
-  const auto all = static_cast<double>(c.reduction_length);
-  const double shorter = std::sqrt(m / all);
-  const double unit = error_bound(c, c.tensors.back(), 0, 1);
+  const auto pixels = static_cast<double>(p.n) * p.pixels();
+  const double group_unit = error_bound(c.tensor("dx"), 0, 1);
+  const double channel_unit = p.affine ? error_bound(c.tensor("dbeta"), 0, 1) : group_unit;
 
   const auto terms = [&](std::int64_t i) {
     const std::int64_t group = at.group(i);
@@ -184,10 +186,10 @@ ExpectedOutputs backward(const Case& c, const HostTensors& inputs) {
       sum.value[to] += term;
       sum.magnitude[to] += magnitude;
     };
-    const double in_group = std::abs(at.gamma(i)) * t.magnitude(m, unit * shorter);
+    const double in_group = std::abs(at.gamma(i)) * t.magnitude(m, group_unit);
     add(sum_a, at.group(i), at.gamma(i) * t.dz, in_group);
     add(sum_b, at.group(i), at.gamma(i) * t.dz * t.xhat, std::abs(t.xhat) * in_group);
-    const double in_channel = t.magnitude(all, unit);
+    const double in_channel = t.magnitude(pixels, channel_unit);
     add(dbeta, i % p.c, t.dz, in_channel);
     add(dgamma, i % p.c, t.dz * t.xhat, std::abs(t.xhat) * in_channel);
   });
@@ -198,14 +200,18 @@ ExpectedOutputs backward(const Case& c, const HostTensors& inputs) {
     const Terms t = terms(i);
     dx.value[i] = rstd[group] * (at.gamma(i) * t.dz - (sum_a.value[group] + t.xhat * sum_b.value[group]) / m);
     const double sums = sum_a.magnitude[group] + std::abs(t.xhat) * sum_b.magnitude[group];
-    dx.magnitude[i] = rstd[group] * (std::abs(at.gamma(i)) * t.magnitude(m, unit * shorter) + sums / m) * shorter;
+    dx.magnitude[i] = rstd[group] * (std::abs(at.gamma(i)) * t.magnitude(m, group_unit) + sums / m);
   });
 
   // One element does not change with x, and two only by what epsilon leaves of them.
-  dx.telling = p.group_size() > 2;
-  dgamma.telling = p.group_size() > 1;
-  if (!p.affine) return {std::move(dx)};
-  return {std::move(dx), std::move(dgamma), std::move(dbeta)};
+  dx.discriminating = p.group_size() > 2;
+  dgamma.discriminating = p.group_size() > 1;
+  NamedOutputs outputs;
+  outputs["dx"] = std::move(dx);
+  if (!p.affine) return outputs;
+  outputs["dgamma"] = std::move(dgamma);
+  outputs["dbeta"] = std::move(dbeta);
+  return outputs;
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ class EveryDtype : public testing::TestWithParam<Dtype> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Compare, EveryDtype, testing::ValuesIn(kAllDtypes),
+INSTANTIATE_TEST_SUITE_P(Compare, EveryDtype, testing::ValuesIn(kProblemDtypes),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 TEST_P(EveryDtype, AcceptsTheRoundedAnswer) {
@@ -231,7 +231,7 @@ TEST(Compare, EachOutputMeetsTheBaselinesOwn) {
 TEST(NullAnswers, NoNamedCaseAcceptsOne) {
   for (const char* set : {"ci", "edge"}) {
     for (const NamedCase& named : named_cases(pass_of<conv3x3::Fprop>(), set)) {
-      for (const Dtype dtype : kAllDtypes) {
+      for (const Dtype dtype : kProblemDtypes) {
         for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
           const Case c = make(with_dtype(named.problem, dtype));
           EXPECT_EQ(accepted_null_answer(c, pattern, *reference_run(c, pattern, 1)), "") << c.text;
@@ -280,7 +280,7 @@ TEST(HostTensors, LongOnesAreEncodedAsShortOnes) {
   constexpr std::size_t kElements = 200'001;
   std::vector<float> values(kElements);
   for (std::size_t i = 0; i < kElements; ++i) values[i] = static_cast<float>(i) / 3;
-  for (const Dtype dtype : kAllDtypes) {
+  for (const Dtype dtype : kProblemDtypes) {
     const TensorSpec spec{.name = "x", .dtype = dtype, .shape = {kElements}, .layout = "n"};
     const std::vector<unsigned char> stored = encoded(spec, values);
     std::vector<unsigned char> at_once(spec.bytes());
@@ -308,7 +308,7 @@ TEST(Fill, ValuesDoNotDependOnTheSize) {
 }
 
 TEST(Fill, NormalHasTheMomentsAndTheDtype) {
-  for (const Dtype dtype : kAllDtypes) {
+  for (const Dtype dtype : kProblemDtypes) {
     const Case c = make(with_dtype("n4 h32 w32 c64 k64 bias", dtype));
     const HostTensors tensors = fill(c, Pattern::normal, test::seed());
     ASSERT_EQ(tensors.values.size(), c.tensors.size());

@@ -46,6 +46,8 @@ void copy_in(void* device_pointer, const void* host, std::size_t bytes) { std::m
 
 void copy_out(void* host, const void* device_pointer, std::size_t bytes) { std::memcpy(host, device_pointer, bytes); }
 
+void copy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+
 void set_bytes(void* device_pointer, int byte, std::size_t bytes) { std::memset(device_pointer, byte, bytes); }
 
 void peek(void* host, const void* device_pointer, std::size_t bytes) { copy_out(host, device_pointer, bytes); }

@@ -74,54 +74,46 @@ std::vector<TensorSpec> Fprop::tensors(const Problem& p) {
   specs[1].stddev = unit_variance(9.0 * p.c);
   if (p.bias) specs.push_back(per_channel("bias", Role::input, p));
   specs.push_back(image("y", Role::output, p, output_dtype(p), p.k, 'k'));
+  specs.back().reduction_length = std::int64_t{9} * p.c + (p.bias ? 1 : 0);
   return specs;
 }
 
-Fprop::Tensors Fprop::bind(const Problem& p, void* const* pointers) {
-  return {.x = pointers[0],
-          .w = pointers[1],
-          .bias = p.bias ? static_cast<const float*>(pointers[2]) : nullptr,
-          .y = pointers[p.bias ? 3 : 2]};
+Fprop::Tensors Fprop::bind(const Pointers& at) {
+  return {.x = at["x"], .w = at["w"], .bias = at.get<const float>("bias"), .y = at["y"]};
 }
 
 double Fprop::flops(const Problem& p) { return 2.0 * 9.0 * p.c * p.k * static_cast<double>(p.pixels()); }
-
-std::int64_t Fprop::reduction_length(const Problem& p) { return std::int64_t{9} * p.c + (p.bias ? 1 : 0); }
 
 std::vector<TensorSpec> Dgrad::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {image("dy", Role::input, p, p.dtype, p.k, 'k'),
                                    weights("w", Role::input, p, p.dtype),
                                    image("dx", Role::output, p, output_dtype(p), p.c, 'c')};
   specs[1].stddev = unit_variance(9.0 * p.k);
+  specs.back().reduction_length = std::int64_t{9} * p.k;
   return specs;
 }
 
-Dgrad::Tensors Dgrad::bind(const Problem&, void* const* pointers) {
-  return {.dy = pointers[0], .w = pointers[1], .dx = pointers[2]};
-}
+Dgrad::Tensors Dgrad::bind(const Pointers& at) { return {.dy = at["dy"], .w = at["w"], .dx = at["dx"]}; }
 
 double Dgrad::flops(const Problem& p) { return Fprop::flops(p); }
-
-std::int64_t Dgrad::reduction_length(const Problem& p) { return std::int64_t{9} * p.k; }
 
 std::vector<TensorSpec> Wgrad::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {image("x", Role::input, p, p.dtype, p.c, 'c'),
                                    image("dy", Role::input, p, p.dtype, p.k, 'k'),
                                    weights("dw", Role::output, p, output_dtype(p))};
   specs[1].stddev = unit_variance(static_cast<double>(p.pixels()));
-  if (p.bias) specs.push_back(per_channel("dbias", Role::output, p));
+  specs.back().reduction_length = p.pixels();
+  if (p.bias) {
+    specs.push_back(per_channel("dbias", Role::output, p));
+    specs.back().reduction_length = p.pixels();
+  }
   return specs;
 }
 
-Wgrad::Tensors Wgrad::bind(const Problem& p, void* const* pointers) {
-  return {.x = pointers[0],
-          .dy = pointers[1],
-          .dw = pointers[2],
-          .dbias = p.bias ? static_cast<float*>(pointers[3]) : nullptr};
+Wgrad::Tensors Wgrad::bind(const Pointers& at) {
+  return {.x = at["x"], .dy = at["dy"], .dw = at["dw"], .dbias = at.get<float>("dbias")};
 }
 
 double Wgrad::flops(const Problem& p) { return Fprop::flops(p); }
-
-std::int64_t Wgrad::reduction_length(const Problem& p) { return p.pixels(); }
 
 }  // namespace ladder::conv3x3

@@ -54,6 +54,7 @@ struct Problem {
 struct Fprop {
   static constexpr const char* kLayer = "conv3x3";
   static constexpr const char* kName = "fprop";
+  static constexpr bool kDefault = true;
   using Problem = conv3x3::Problem;
 
   struct Tensors {
@@ -64,10 +65,9 @@ struct Fprop {
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
-  static Tensors bind(const Problem& p, void* const* pointers);
+  static Tensors bind(const Pointers& at);
   // Two per multiply-add of the formula above, borders counted as if they were inside (the convention of all papers).
   static double flops(const Problem& p);
-  static std::int64_t reduction_length(const Problem& p);
 };
 
 struct Dgrad {
@@ -82,9 +82,8 @@ struct Dgrad {
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
-  static Tensors bind(const Problem& p, void* const* pointers);
+  static Tensors bind(const Pointers& at);
   static double flops(const Problem& p);  // as fprop's
-  static std::int64_t reduction_length(const Problem& p);
 };
 
 struct Wgrad {
@@ -100,9 +99,8 @@ struct Wgrad {
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
-  static Tensors bind(const Problem& p, void* const* pointers);
+  static Tensors bind(const Pointers& at);
   static double flops(const Problem& p);  // of dw: as fprop's
-  static std::int64_t reduction_length(const Problem& p);
 };
 
 }  // namespace ladder::conv3x3

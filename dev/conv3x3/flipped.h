@@ -44,36 +44,47 @@ __global__ void conv3x3_dgrad_flip_kernel(Problem p, const T* w, T* flipped) {
   }
 }
 
-// What a dgrad version says of itself whose work is done by version kRung of fprop.
+// What a dgrad version says of itself whose work is done by version kRung of fprop: every plan of that one, behind the
+// flip, under its name. A rung without names has one plan, "flipped".
 template <int kRung>
 struct Flipped {
-  static const VersionDef<Fprop>& rung() {
-    static const VersionDef<Fprop>& definition = definition_of<Fprop>(kRung);
-    return definition;
+  static const VersionOf<Fprop>& rung() {
+    static const VersionOf<Fprop> version = version_of<Fprop>(kRung);
+    return version;
   }
 
-  static const char* supports(const Problem& p) { return rung().supports ? rung().supports(mirrored(p)) : nullptr; }
+  static const char* supports(const Problem& p) { return rung().supports(mirrored(p)); }
 
-  // w', then what the rung asks for.
+  // w', in front of what the rung asks for.
   static std::size_t flipped_bytes(const Problem& p) {
     constexpr std::size_t kAlignment = 256;
-    const std::size_t element = p.dtype == Dtype::bf16 || p.dtype == Dtype::f16 ? 2 : 4;
-    return (std::size_t{9} * p.k * p.c * element + kAlignment - 1) / kAlignment * kAlignment;
+    const std::size_t bytes = std::size_t{9} * p.k * p.c * size_of(p.dtype);
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
-  static std::size_t workspace_bytes(const Problem& p) {
-    return flipped_bytes(p) + (rung().workspace_bytes ? rung().workspace_bytes(mirrored(p)) : 0);
+  static std::vector<KernelPlan<Dgrad>> plans(const Problem& p) {
+    std::vector<KernelPlan<Dgrad>> plans;
+    for (const KernelPlan<Fprop>& forward : rung().plans(mirrored(p))) {
+      const auto bind = [p, forward](const Dgrad::Tensors& t, void* workspace) {
+        const Fprop::Tensors mirrored_tensors{.x = t.dy, .w = workspace, .bias = nullptr, .y = t.dx};
+        return in_order({bind_flip(p, t.w, workspace),
+                         forward.bind(mirrored_tensors, static_cast<std::byte*>(workspace) + flipped_bytes(p))});
+      };
+      plans.push_back({.name = *forward.name ? forward.name : "flipped",
+                       .workspace_bytes = flipped_bytes(p) + forward.workspace_bytes,
+                       .bind = bind});
+    }
+    return plans;
   }
 
-  static void launch(const Problem& p, const Dgrad::Tensors& t, void* workspace, Stream stream) {
-    with_storage_type(p.dtype, [&](auto element) {
+ private:
+  static BoundLaunch bind_flip(const Problem& p, const void* w, void* flipped) {
+    return with_storage_type(p.dtype, [&](auto element) {
       using T = decltype(element);
       const auto blocks = static_cast<unsigned>(9 * ceil_div(p.k, kFlipTile) * ceil_div(p.c, kFlipTile));
-      ladder::launch(conv3x3_dgrad_flip_kernel<T>, {.grid = blocks, .block = kFlipTile * kFlipRows}, stream, p,
-                     static_cast<const T*>(t.w), static_cast<T*>(workspace));
+      return bind_launch(conv3x3_dgrad_flip_kernel<T>, {.grid = blocks, .block = kFlipTile * kFlipRows}, p,
+                         static_cast<const T*>(w), static_cast<T*>(flipped));
     });
-    rung().launch(mirrored(p), {.x = t.dy, .w = workspace, .bias = nullptr, .y = t.dx},
-                  static_cast<std::byte*>(workspace) + flipped_bytes(p), stream);
   }
 };
 

@@ -8,7 +8,7 @@
 #include "core/numeric.h"
 #include "dev/groupnorm/activation.h"
 #include "dev/groupnorm/groupnorm.h"
-#include "dev/groupnorm/vectors.h"
+#include "dev/common/vectors.h"
 
 namespace ladder::groupnorm {
 

@@ -468,7 +468,7 @@ struct Costs {
 template <class T, class S>
 Turns turns_of(const Problem& p, const Plan& plan) {
   if (double(plan.each) * plan.chunk * (sizeof(T) + 4) > most_smem_bytes()) return {};  // far too many for an int
-  return groupnorm::turns_of(p.n * (p.c / plan.chunk), plan.cluster(), plan.threads(), smem_bytes<T, S>(plan),
+  return ladder::turns_of(p.n * (p.c / plan.chunk), plan.cluster(), plan.threads(), smem_bytes<T, S>(plan),
                              S::kThreadsPerSm);
 }
 

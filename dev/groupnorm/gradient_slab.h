@@ -13,9 +13,9 @@
 #include <numeric>
 
 #include "core/backend.h"
-#include "dev/groupnorm/cluster.h"
+#include "dev/common/cluster.h"
 #include "dev/groupnorm/gradient.h"
-#include "dev/groupnorm/vectors.h"
+#include "dev/common/vectors.h"
 
 namespace ladder::groupnorm {
 

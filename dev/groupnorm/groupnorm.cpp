@@ -44,6 +44,11 @@ TensorSpec per_group(const char* name, Role role, const Problem& p) {
   return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.n, p.g}, .layout = "ng"};
 }
 
+TensorSpec sum_of(std::int64_t terms, TensorSpec output) {
+  output.reduction_length = terms;
+  return output;
+}
+
 }  // namespace
 
 std::string Problem::str() const {
@@ -108,25 +113,22 @@ std::vector<TensorSpec> Forward::tensors(const Problem& p) {
     specs.push_back(per_channel("gamma", Role::input, p));
     specs.push_back(per_channel("beta", Role::input, p));
   }
-  specs.push_back(image("y", Role::output, p));
-  specs.push_back(per_group("mean", Role::output, p));
-  specs.push_back(per_group("rstd", Role::output, p));
+  specs.push_back(sum_of(p.group_size(), image("y", Role::output, p)));
+  specs.push_back(sum_of(p.group_size(), per_group("mean", Role::output, p)));
+  specs.push_back(sum_of(p.group_size(), per_group("rstd", Role::output, p)));
   return specs;
 }
 
-Forward::Tensors Forward::bind(const Problem& p, void* const* pointers) {
-  const int outputs = p.affine ? 3 : 1;
-  return {.x = pointers[0],
-          .gamma = p.affine ? static_cast<const float*>(pointers[1]) : nullptr,
-          .beta = p.affine ? static_cast<const float*>(pointers[2]) : nullptr,
-          .y = pointers[outputs],
-          .mean = static_cast<float*>(pointers[outputs + 1]),
-          .rstd = static_cast<float*>(pointers[outputs + 2])};
+Forward::Tensors Forward::bind(const Pointers& at) {
+  return {.x = at["x"],
+          .gamma = at.get<const float>("gamma"),
+          .beta = at.get<const float>("beta"),
+          .y = at["y"],
+          .mean = at.get<float>("mean"),
+          .rstd = at.get<float>("rstd")};
 }
 
 double Forward::flops(const Problem& p) { return 10.0 * static_cast<double>(p.elements()); }
-
-std::int64_t Forward::reduction_length(const Problem& p) { return p.group_size(); }
 
 std::vector<TensorSpec> Backward::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {normalised_image(p), image("dy", Role::input, p)};
@@ -136,39 +138,33 @@ std::vector<TensorSpec> Backward::tensors(const Problem& p) {
   }
   specs.push_back(per_group("mean", Role::input, p));
   specs.push_back(per_group("rstd", Role::input, p));
-  specs.push_back(image("dx", Role::output, p));
+  specs.push_back(sum_of(p.group_size(), image("dx", Role::output, p)));
   if (p.affine) {
-    specs.push_back(per_channel("dgamma", Role::output, p));
-    specs.push_back(per_channel("dbeta", Role::output, p));
+    const std::int64_t pixels = std::int64_t{p.n} * p.pixels();
+    specs.push_back(sum_of(pixels, per_channel("dgamma", Role::output, p)));
+    specs.push_back(sum_of(pixels, per_channel("dbeta", Role::output, p)));
   }
   return specs;
 }
 
-Backward::Tensors Backward::bind(const Problem& p, void* const* pointers) {
-  const int groups = p.affine ? 4 : 2;
-  return {.x = pointers[0],
-          .dy = pointers[1],
-          .gamma = p.affine ? static_cast<const float*>(pointers[2]) : nullptr,
-          .beta = p.affine ? static_cast<const float*>(pointers[3]) : nullptr,
-          .mean = static_cast<const float*>(pointers[groups]),
-          .rstd = static_cast<const float*>(pointers[groups + 1]),
-          .dx = pointers[groups + 2],
-          .dgamma = p.affine ? static_cast<float*>(pointers[groups + 3]) : nullptr,
-          .dbeta = p.affine ? static_cast<float*>(pointers[groups + 4]) : nullptr};
+Backward::Tensors Backward::bind(const Pointers& at) {
+  return {.x = at["x"],
+          .dy = at["dy"],
+          .gamma = at.get<const float>("gamma"),
+          .beta = at.get<const float>("beta"),
+          .mean = at.get<const float>("mean"),
+          .rstd = at.get<const float>("rstd"),
+          .dx = at["dx"],
+          .dgamma = at.get<float>("dgamma"),
+          .dbeta = at.get<float>("dbeta")};
 }
 
 double Backward::flops(const Problem& p) { return 21.0 * static_cast<double>(p.elements()); }
 
-// dgamma and dbeta sum over pixels, dx over groups; the reference's magnitudes know which of the two is shorter.
-std::int64_t Backward::reduction_length(const Problem& p) {
-  return p.affine ? std::max(std::int64_t{p.n} * p.pixels(), p.group_size()) : p.group_size();
-}
-
-void Backward::derive(const Problem& p, Values& inputs) {
-  const Statistics s = statistics(p, inputs[0]);
-  const std::size_t groups = p.affine ? 4 : 2;
-  inputs[groups].assign(s.mean.begin(), s.mean.end());
-  inputs[groups + 1].assign(s.rstd.begin(), s.rstd.end());
+void Backward::derive(const Problem& p, HostTensors& inputs) {
+  const Statistics s = statistics(p, inputs["x"]);
+  inputs["mean"].assign(s.mean.begin(), s.mean.end());
+  inputs["rstd"].assign(s.rstd.begin(), s.rstd.end());
 }
 
 Statistics statistics(const Problem& p, const std::vector<float>& x) {

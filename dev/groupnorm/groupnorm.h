@@ -57,12 +57,13 @@ struct Problem {
   static Problem random(std::uint64_t seed);
 };
 
-// The inputs of a pass in the order that fill() and the reference know them by.
-using Values = std::vector<std::vector<float>>;
+// Whether every pixel begins at a multiple of sixteen bytes.
+inline bool whole_vectors(const Problem& p) { return p.c * size_of(p.dtype) % 16 == 0; }
 
 struct Forward {
   static constexpr const char* kLayer = "groupnorm";
   static constexpr const char* kName = "forward";
+  static constexpr bool kDefault = true;
   static constexpr bool kExact = false;
   using Problem = groupnorm::Problem;
 
@@ -76,11 +77,10 @@ struct Forward {
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
-  static Tensors bind(const Problem& p, void* const* pointers);
+  static Tensors bind(const Pointers& at);
   // Two additions for mean and variance, four operations for z, four for the activation: a convention, as all of it hides
   // behind the memory's traffic.
   static double flops(const Problem& p);
-  static std::int64_t reduction_length(const Problem& p);
 };
 
 struct Backward {
@@ -102,12 +102,11 @@ struct Backward {
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
-  static Tensors bind(const Problem& p, void* const* pointers);
+  static Tensors bind(const Pointers& at);
   // Of an element: z and xhat 4, the derivative 8, two sums 4, dx 5: a convention likewise.
   static double flops(const Problem& p);
-  static std::int64_t reduction_length(const Problem& p);
   // Fills in mean and rstd, which follow from x.
-  static void derive(const Problem& p, Values& inputs);
+  static void derive(const Problem& p, HostTensors& inputs);
 };
 
 // Mean and rstd of every group [n, g] in double precision.

@@ -11,7 +11,7 @@
 
 #include "core/backend.h"
 #include "core/device.h"
-#include "dev/groupnorm/vectors.h"
+#include "dev/common/vectors.h"
 
 namespace ladder::groupnorm {
 

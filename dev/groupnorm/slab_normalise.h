@@ -6,7 +6,7 @@
 #pragma once
 
 #include "dev/groupnorm/activation.h"
-#include "dev/groupnorm/cluster.h"
+#include "dev/common/cluster.h"
 #include "dev/groupnorm/slab.h"
 #include "dev/groupnorm/statistics.h"
 #include "dev/ptx/cluster.h"

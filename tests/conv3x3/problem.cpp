@@ -40,7 +40,7 @@ TEST(Problem, EveryNamedShapeRoundTripsInEveryDtype) {
   int count = 0;
   for (const ShapeSet& set : shape_sets("conv3x3")) {
     for (const NamedCase& named : set.cases) {
-      for (const Dtype dtype : kAllDtypes) {
+      for (const Dtype dtype : kProblemDtypes) {
         const Problem p = Problem::parse(with_dtype(named.problem, dtype));
         EXPECT_EQ(p.dtype, dtype);
         EXPECT_EQ(Problem::parse(p.str()), p) << p.str();
@@ -108,7 +108,7 @@ TEST(Problem, RandomProblemsRoundTrip) {
                     .c = draw(512),
                     .k = draw(512),
                     .bias = random() % 2 == 0,
-                    .dtype = kAllDtypes[random() % std::size(kAllDtypes)]};
+                    .dtype = kProblemDtypes[random() % std::size(kProblemDtypes)]};
     ASSERT_EQ(Problem::parse(p.str()), p) << p.str() << "\n  " << test::rerun_command();
   }
 }

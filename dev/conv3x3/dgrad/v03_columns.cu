@@ -28,8 +28,8 @@ int images_per_slab(const Problem& p) {
   return static_cast<int>(std::clamp<std::size_t>(kSlabBytes / image_bytes, 1, static_cast<std::size_t>(p.n)));
 }
 
-std::size_t workspace_bytes(const Problem& p) {
-  return std::size_t{9} * images_per_slab(p) * p.h * p.w * p.c * sizeof(float);
+std::size_t columns_bytes(const Problem& p, int images) {
+  return std::size_t{9} * images * p.h * p.w * p.c * sizeof(float);
 }
 
 // columns[m][n] = sum over k of dy[m][k] w[k][n], n counting (r, s, c).
@@ -95,26 +95,38 @@ __global__ void conv3x3_dgrad_v03_collect_kernel(Problem p, int pixels, const fl
   dx[index] = sum;
 }
 
-void launch(const Problem& p, const Dgrad::Tensors& t, void* workspace, Stream stream) {
+BoundLaunch bind(const Problem& p, const Dgrad::Tensors& t, void* workspace, int slab) {
   auto* columns = static_cast<float*>(workspace);
   const int columns_n = 9 * p.c;
-  for (int image = 0; image < p.n; image += images_per_slab(p)) {
-    const int pixels = std::min(images_per_slab(p), p.n - image) * p.h * p.w;
+  std::vector<BoundLaunch> launches;
+  for (int image = 0; image < p.n; image += slab) {
+    const int pixels = std::min(slab, p.n - image) * p.h * p.w;
     const float* dy = static_cast<const float*>(t.dy) + image * p.h * p.w * p.k;
     float* dx = static_cast<float*>(t.dx) + image * p.h * p.w * p.c;
     const auto tiles = static_cast<unsigned>(ceil_div(pixels, kBlockM) * ceil_div(columns_n, kBlockN));
-    ladder::launch(conv3x3_dgrad_v03_product_kernel, {.grid = tiles, .block = kThreads}, stream, pixels, p.k, columns_n,
-                   dy, static_cast<const float*>(t.w), columns);
     const auto blocks = static_cast<unsigned>((static_cast<long long>(pixels) * p.c + kThreads - 1) / kThreads);
-    ladder::launch(conv3x3_dgrad_v03_collect_kernel, {.grid = blocks, .block = kThreads}, stream, p, pixels, columns,
-                   dx);
+    launches.push_back(bind_launch(conv3x3_dgrad_v03_product_kernel, {.grid = tiles, .block = kThreads}, pixels, p.k,
+                                   columns_n, dy, static_cast<const float*>(t.w), columns));
+    launches.push_back(bind_launch(conv3x3_dgrad_v03_collect_kernel, {.grid = blocks, .block = kThreads}, p, pixels,
+                                   columns, dx));
   }
+  return in_order(std::move(launches));
+}
+
+KernelPlan<Dgrad> slab_plan(const Problem& p, const char* name, int slab) {
+  return {.name = name,
+          .workspace_bytes = columns_bytes(p, slab),
+          .bind = [p, slab](const Dgrad::Tensors& t, void* workspace) { return bind(p, t, workspace, slab); }};
+}
+
+std::vector<KernelPlan<Dgrad>> plans(const Problem& p) {
+  return {slab_plan(p, "slabs that fit the L2", images_per_slab(p)), slab_plan(p, "slabs of one image", 1)};
 }
 
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Dgrad, {.launch = ladder::conv3x3::launch,
+LADDER_VERSION(ladder::conv3x3::Dgrad, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"slabs that fit the L2", "slabs of one image"},
                                         .dtypes = {ladder::Dtype::f32},
-                                        .workspace_bytes = ladder::conv3x3::workspace_bytes,
                                         .needs = "a workspace for the columns of some images"})

@@ -16,8 +16,8 @@ using Rung = Flipped<5>;
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Dgrad, {.launch = ladder::conv3x3::Rung::launch,
+LADDER_VERSION(ladder::conv3x3::Dgrad, {.plans = ladder::conv3x3::Rung::plans,
+                                        .plan_names = {"flipped"},
                                         .dtypes = {ladder::Dtype::f32},
                                         .supports = ladder::conv3x3::Rung::supports,
-                                        .workspace_bytes = ladder::conv3x3::Rung::workspace_bytes,
                                         .needs = "a workspace for the flipped weights"})

@@ -14,10 +14,10 @@ using Rung = Flipped<7>;
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Dgrad, {.launch = ladder::conv3x3::Rung::launch,
+LADDER_VERSION(ladder::conv3x3::Dgrad, {.plans = ladder::conv3x3::Rung::plans,
+                                        .plan_names = {"128x64", "128x128"},
                                         .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
                                         .supports = ladder::conv3x3::Rung::supports,
-                                        .workspace_bytes = ladder::conv3x3::Rung::workspace_bytes,
                                         .min_arch = 80,
                                         .error_growth = 4,  // in tf32, as fprop v07's
                                         .needs = "a workspace for the flipped weights"})

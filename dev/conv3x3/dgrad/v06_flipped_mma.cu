@@ -14,9 +14,9 @@ using Rung = Flipped<8>;
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Dgrad, {.launch = ladder::conv3x3::Rung::launch,
+LADDER_VERSION(ladder::conv3x3::Dgrad, {.plans = ladder::conv3x3::Rung::plans,
+                                        .plan_names = {"128x128", "128x96", "128x64", "64x64"},
                                         .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
                                         .supports = ladder::conv3x3::Rung::supports,
-                                        .workspace_bytes = ladder::conv3x3::Rung::workspace_bytes,
                                         .min_arch = 80,
                                         .needs = "a workspace for the flipped weights"})

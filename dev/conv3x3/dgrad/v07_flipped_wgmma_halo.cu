@@ -19,10 +19,11 @@ const char* supports(const Problem& p) {
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Dgrad, {.launch = ladder::conv3x3::Rung::launch,
+LADDER_VERSION(ladder::conv3x3::Dgrad, {.plans = ladder::conv3x3::Rung::plans,
+                                        .plan_names = {"4 patches x 128 channels", "4 patches x 64 channels",
+                                                       "2 patches x 96 channels", "1 patch x 64 channels"},
                                         .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
                                         .supports = ladder::conv3x3::supports,
-                                        .workspace_bytes = ladder::conv3x3::Rung::workspace_bytes,
                                         .min_arch = 90,
                                         .arch_specific = true,
                                         .needs = "a workspace for the flipped weights, k a multiple of 16 bytes"})

@@ -14,10 +14,10 @@ using Rung = Flipped<10>;
 }  // namespace ladder::conv3x3
 
 LADDER_VERSION(ladder::conv3x3::Dgrad,
-               {.launch = ladder::conv3x3::Rung::launch,
+               {.plans = ladder::conv3x3::Rung::plans,
+                .plan_names = {"flipped"},
                 .dtypes = {ladder::Dtype::f32},
                 .supports = ladder::conv3x3::Rung::supports,
-                .workspace_bytes = ladder::conv3x3::Rung::workspace_bytes,
                 .error_growth = 16,
                 .exact = false,
                 .least_arithmetic = 0.25,

@@ -144,24 +144,29 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 template <class T, int kBlockN>
-void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
-  const unsigned blocks =
-      static_cast<unsigned>(ceil_div(static_cast<int>(p.pixels()), kBlockM)) * ceil_div(p.k, kBlockN);
-  auto kernel = p.c % Format<T>::kVec == 0 ? conv3x3_fprop_v07_kernel<T, kBlockN, true>
-                                           : conv3x3_fprop_v07_kernel<T, kBlockN, false>;
-  ladder::launch(kernel, {.grid = blocks, .block = kThreads, .dynamic_smem = kSmemBytes<T, kBlockN>}, stream, p,
-                 static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
+KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
+  const auto bind = [p](const Fprop::Tensors& t, void*) {
+    const unsigned blocks =
+        static_cast<unsigned>(ceil_div(static_cast<int>(p.pixels()), kBlockM)) * ceil_div(p.k, kBlockN);
+    const auto kernel = p.c % Format<T>::kVec == 0 ? conv3x3_fprop_v07_kernel<T, kBlockN, true>
+                                                   : conv3x3_fprop_v07_kernel<T, kBlockN, false>;
+    return bind_launch(kernel, {.grid = blocks, .block = kThreads, .dynamic_smem = kSmemBytes<T, kBlockN>}, p,
+                       static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
+  };
+  return {.name = name, .bind = bind};
 }
 
 // 128 output channels a block where they fill it, for each pixel is then fetched half as often. Not in tf32, whose
 // fragments of that tile do not fit 128 registers.
-void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
-  with_storage_type(p.dtype, [&](auto element) {
+std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
+    std::vector<KernelPlan<Fprop>> plans = {tile_plan<T, 64>(p, "128x64")};
     if constexpr (sizeof(T) == 2) {
-      if (p.k % 128 == 0 && p.pixels() >= 16384) return launch_tile<T, 128>(p, t, stream);
+      plans.push_back(tile_plan<T, 128>(p, "128x128"));
+      if (p.k % 128 == 0 && p.pixels() >= 16384) return with_default<Fprop>(std::move(plans), 1);
     }
-    launch_tile<T, 64>(p, t, stream);
+    return plans;
   });
 }
 
@@ -169,7 +174,8 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
 }  // namespace ladder::conv3x3
 
 LADDER_VERSION(ladder::conv3x3::Fprop,
-               {.launch = ladder::conv3x3::launch,
+               {.plans = ladder::conv3x3::plans,
+                .plan_names = {"128x64", "128x128"},
                 .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
                 .min_arch = 80,
                 .error_growth = 4})  // in tf32, WMMA adds four products at a time, truncating each time

@@ -172,38 +172,44 @@ int num_blocks(const Problem& p) {
 }
 
 template <class T, class Tile>
-void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
-  auto kernel = p.c * sizeof(T) % kRunBytes == 0 ? conv3x3_fprop_v08_kernel<T, Tile, true>
-                                                 : conv3x3_fprop_v08_kernel<T, Tile, false>;
-  ladder::launch(
-      kernel,
-      {.grid = static_cast<unsigned>(num_blocks<Tile>(p)), .block = Tile::kThreads, .dynamic_smem = Tile::kSmemBytes},
-      stream, p, static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
+KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
+  const auto bind = [p](const Fprop::Tensors& t, void*) {
+    const auto kernel = p.c * sizeof(T) % kRunBytes == 0 ? conv3x3_fprop_v08_kernel<T, Tile, true>
+                                                         : conv3x3_fprop_v08_kernel<T, Tile, false>;
+    return bind_launch(
+        kernel,
+        {.grid = static_cast<unsigned>(num_blocks<Tile>(p)), .block = Tile::kThreads, .dynamic_smem = Tile::kSmemBytes},
+        p, static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
+  };
+  return {.name = name, .bind = bind};
 }
+
+using Square = Tile<128, 128, 2, 2, 3, 2>;
+using ThreeQuarters = Tile<128, 96, 2, 2, 3, 2>;
+using Narrow = Tile<128, 64, 2, 2, 4, 2>;
+using Small = Tile<64, 64, 2, 2, 6, 2>;
 
 // Larger tiles fetch less from L2; smaller ones keep all SMs busy when pixels are few.
-template <class T>
-void launch_type(const Problem& p, const Fprop::Tensors& t, Stream stream) {
-  using Square = Tile<128, 128, 2, 2, 3, 2>;
-  using Narrow = Tile<128, 64, 2, 2, 4, 2>;
-  using ThreeQuarters = Tile<128, 96, 2, 2, 3, 2>;
-  using Small = Tile<64, 64, 2, 2, 6, 2>;
+std::size_t best_tile(const Problem& p) {
   constexpr int kEnoughBlocks = 128;
-  if (p.k % 128 == 0 && num_blocks<Square>(p) >= kEnoughBlocks) return launch_tile<T, Square>(p, t, stream);
-  if (p.k % 96 == 0 && num_blocks<ThreeQuarters>(p) >= kEnoughBlocks) {
-    return launch_tile<T, ThreeQuarters>(p, t, stream);
-  }
-  if (num_blocks<Narrow>(p) >= kEnoughBlocks) return launch_tile<T, Narrow>(p, t, stream);
-  launch_tile<T, Small>(p, t, stream);
+  if (p.k % 128 == 0 && num_blocks<Square>(p) >= kEnoughBlocks) return 0;
+  if (p.k % 96 == 0 && num_blocks<ThreeQuarters>(p) >= kEnoughBlocks) return 1;
+  return num_blocks<Narrow>(p) >= kEnoughBlocks ? 2 : 3;
 }
 
-void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
-  with_storage_type(p.dtype, [&](auto element) { launch_type<decltype(element)>(p, t, stream); });
+std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) {
+    using T = decltype(element);
+    return with_default<Fprop>({tile_plan<T, Square>(p, "128x128"), tile_plan<T, ThreeQuarters>(p, "128x96"),
+                                tile_plan<T, Narrow>(p, "128x64"), tile_plan<T, Small>(p, "64x64")},
+                               best_tile(p));
+  });
 }
 
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Fprop, {.launch = ladder::conv3x3::launch,
+LADDER_VERSION(ladder::conv3x3::Fprop, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"128x128", "128x96", "128x64", "64x64"},
                                         .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
                                         .min_arch = 80})

@@ -288,33 +288,37 @@ int cost(const Problem& p) {
 }
 
 template <class T, class Tile>
-void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
-  constexpr std::uint32_t kChunkC = kRowBytes / sizeof(T);
-  const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
-  const auto x_map =
-      ptx::make_tensor_map(p.dtype, t.x, {size(p.c), size(p.w), size(p.h), size(p.n)}, {kChunkC, kHalo, kHalo, 1});
-  const auto w_map = ptx::make_tensor_map(p.dtype, t.w, {size(p.c), 9, size(p.k)}, {kChunkC, 1, Tile::kBlockN});
-  const int blocks = std::min(num_tiles<Tile>(p), backend::device().num_sms);
-  ladder::launch(conv3x3_fprop_v09_kernel<T, Tile>,
-                 {.grid = static_cast<unsigned>(blocks), .block = kThreads, .dynamic_smem = Tile::kSmemBytes}, stream,
-                 p, x_map, w_map, t.bias, static_cast<T*>(t.y));
+KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
+  const auto bind = [p](const Fprop::Tensors& t, void*) {
+    constexpr std::uint32_t kChunkC = kRowBytes / sizeof(T);
+    const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
+    const auto x_map =
+        ptx::make_tensor_map(p.dtype, t.x, {size(p.c), size(p.w), size(p.h), size(p.n)}, {kChunkC, kHalo, kHalo, 1});
+    const auto w_map = ptx::make_tensor_map(p.dtype, t.w, {size(p.c), 9, size(p.k)}, {kChunkC, 1, Tile::kBlockN});
+    const int blocks = std::min(num_tiles<Tile>(p), backend::device().num_sms);
+    return bind_launch(conv3x3_fprop_v09_kernel<T, Tile>,
+                       {.grid = static_cast<unsigned>(blocks), .block = kThreads, .dynamic_smem = Tile::kSmemBytes}, p,
+                       x_map, w_map, t.bias, static_cast<T*>(t.y));
+  };
+  return {.name = name, .bind = bind};
 }
 
-template <class T>
-void launch_type(const Problem& p, const Fprop::Tensors& t, Stream stream) {
-  using Wide = Tile<4, 128, 2, 5>;
-  using Tall = Tile<4, 64, 2, 8>;
-  using Middle = Tile<2, 96, 2, 8>;
-  using Small = Tile<1, 64, 3, 10>;
-  const int least = std::min({cost<Wide>(p), cost<Tall>(p), cost<Middle>(p), cost<Small>(p)});
-  if (cost<Wide>(p) == least) return launch_tile<T, Wide>(p, t, stream);
-  if (cost<Tall>(p) == least) return launch_tile<T, Tall>(p, t, stream);
-  if (cost<Middle>(p) == least) return launch_tile<T, Middle>(p, t, stream);
-  launch_tile<T, Small>(p, t, stream);
-}
+using Wide = Tile<4, 128, 2, 5>;
+using Tall = Tile<4, 64, 2, 8>;
+using Middle = Tile<2, 96, 2, 8>;
+using Small = Tile<1, 64, 3, 10>;
 
-void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
-  with_storage_type(p.dtype, [&](auto element) { launch_type<decltype(element)>(p, t, stream); });
+std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
+  const int costs[] = {cost<Wide>(p), cost<Tall>(p), cost<Middle>(p), cost<Small>(p)};
+  const auto cheapest = static_cast<std::size_t>(std::ranges::min_element(costs) - costs);
+  return with_storage_type(p.dtype, [&](auto element) {
+    using T = decltype(element);
+    return with_default<Fprop>({tile_plan<T, Wide>(p, "4 patches x 128 channels"),
+                                tile_plan<T, Tall>(p, "4 patches x 64 channels"),
+                                tile_plan<T, Middle>(p, "2 patches x 96 channels"),
+                                tile_plan<T, Small>(p, "1 patch x 64 channels")},
+                               cheapest);
+  });
 }
 
 const char* supports(const Problem& p) {
@@ -325,7 +329,9 @@ const char* supports(const Problem& p) {
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Fprop, {.launch = ladder::conv3x3::launch,
+LADDER_VERSION(ladder::conv3x3::Fprop, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"4 patches x 128 channels", "4 patches x 64 channels",
+                                                       "2 patches x 96 channels", "1 patch x 64 channels"},
                                         .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
                                         .supports = ladder::conv3x3::supports,
                                         .min_arch = 90,

@@ -231,27 +231,33 @@ Split split_of(const Problem& p) {
       .split;
 }
 
-std::size_t workspace_bytes(const Problem& p) { return partial_bytes(p, split_of(p)); }
-
-void launch(const Problem& p, const Wgrad::Tensors& t, void* workspace, Stream stream) {
-  const Split split = split_of(p);
-  auto* const partial = static_cast<float*>(workspace);
-  with_storage_type(p.dtype, [&](auto element) {
-    using T = decltype(element);
+template <class T>
+KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
+  const auto bind = [p, split](const Wgrad::Tensors& t, void* workspace) {
+    auto* const partial = static_cast<float*>(workspace);
     const bool vectors = p.c % Format<T>::kRun == 0 && p.k % Format<T>::kRun == 0;
-    ladder::launch(vectors ? conv3x3_wgrad_v05_kernel<T, true> : conv3x3_wgrad_v05_kernel<T, false>,
-                   {.grid = static_cast<unsigned>(num_patch_tiles(p)) * split.splits,
-                    .block = kThreads,
-                    .dynamic_smem = Format<T>::kSmemBytes},
-                   stream, p, split, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), partial);
-    launch_reduce<T>(p, split, partial, t, stream);
+    return in_order({bind_launch(vectors ? conv3x3_wgrad_v05_kernel<T, true> : conv3x3_wgrad_v05_kernel<T, false>,
+                                 {.grid = static_cast<unsigned>(num_patch_tiles(p)) * split.splits,
+                                  .block = kThreads,
+                                  .dynamic_smem = Format<T>::kSmemBytes},
+                                 p, split, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), partial),
+                     bind_reduce<T>(p, split, partial, t)});
+  };
+  return {.name = name, .workspace_bytes = partial_bytes(p, split), .bind = bind};
+}
+
+std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
+    using T = decltype(element);
+    return {split_plan<T>(p, "pixels split over blocks", split_of(p)),
+            split_plan<T>(p, "pixels in one piece", {1, num_patches(p)})};
   });
 }
 
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Wgrad, {.launch = ladder::conv3x3::launch,
+LADDER_VERSION(ladder::conv3x3::Wgrad, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"pixels split over blocks", "pixels in one piece"},
                                         .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                                        .workspace_bytes = ladder::conv3x3::workspace_bytes,
                                         .min_arch = 80})

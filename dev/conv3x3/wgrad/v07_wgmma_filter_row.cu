@@ -154,25 +154,34 @@ Split split_of(const Problem& p) {
   return plan_split(partial_row(p), num_patches(p), num_tiles(p), cost).split;
 }
 
-std::size_t workspace_bytes(const Problem& p) { return partial_bytes(p, split_of(p)); }
+template <class T>
+KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
+  const auto bind = [p, split](const Wgrad::Tensors& t, void* workspace) {
+    auto* const partial = static_cast<float*>(workspace);
+    const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
+    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.c), size(p.w), size(p.h), size(p.n)},
+                                            {kTileChannels, kHalo, kPatch, 1});
+    const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.k), size(p.w), size(p.h), size(p.n)},
+                                             {kTileChannels, kPatch, kPatch, 1});
+    const auto blocks = static_cast<unsigned>(num_tiles(p)) * split.splits;
+    return in_order({bind_launch(conv3x3_wgrad_v07_kernel<T>,
+                                 {.grid = blocks, .block = kThreads, .dynamic_smem = kSmemBytes}, p, split, x_map,
+                                 dy_map, partial),
+                     bind_reduce<T>(p, split, partial, t)});
+  };
+  return {.name = name, .workspace_bytes = partial_bytes(p, split), .bind = bind};
+}
 
-void launch(const Problem& p, const Wgrad::Tensors& t, void* workspace, Stream stream) {
-  const Split split = split_of(p);
-  auto* const partial = static_cast<float*>(workspace);
-  const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
-  const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.c), size(p.w), size(p.h), size(p.n)},
-                                          {kTileChannels, kHalo, kPatch, 1});
-  const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.k), size(p.w), size(p.h), size(p.n)},
-                                           {kTileChannels, kPatch, kPatch, 1});
-  const auto blocks = static_cast<unsigned>(num_tiles(p)) * split.splits;
-  const LaunchConfig config{.grid = blocks, .block = kThreads, .dynamic_smem = kSmemBytes};
-  if (p.dtype == Dtype::bf16) {
-    ladder::launch(conv3x3_wgrad_v07_kernel<__nv_bfloat16>, config, stream, p, split, x_map, dy_map, partial);
-    launch_reduce<__nv_bfloat16>(p, split, partial, t, stream);
-  } else {
-    ladder::launch(conv3x3_wgrad_v07_kernel<__half>, config, stream, p, split, x_map, dy_map, partial);
-    launch_reduce<__half>(p, split, partial, t, stream);
-  }
+std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == 2) {
+      return {split_plan<T>(p, "pixels split over blocks", split_of(p)),
+              split_plan<T>(p, "pixels in one piece", {1, num_patches(p)})};
+    } else {
+      return {};
+    }
+  });
 }
 
 const char* supports(const Problem& p) {
@@ -183,10 +192,10 @@ const char* supports(const Problem& p) {
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Wgrad, {.launch = ladder::conv3x3::launch,
+LADDER_VERSION(ladder::conv3x3::Wgrad, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"pixels split over blocks", "pixels in one piece"},
                                         .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
                                         .supports = ladder::conv3x3::supports,
-                                        .workspace_bytes = ladder::conv3x3::workspace_bytes,
                                         .min_arch = 90,
                                         .arch_specific = true,
                                         .needs = "c and k multiples of 16 bytes"})

@@ -387,34 +387,44 @@ const char* supports(const Problem& p) {
   return reason;
 }
 
-void launch(const Problem& p, const Backward::Tensors& t, void* /*workspace*/, Stream stream) {
+// Kernels for 4 steps a thread and for more, for images that are whole steps and for others.
+template <class T, class Act, int kSteps, bool kWhole>
+KernelPlan<Backward> kernel_plan(const Problem& p, const Plan& plan, const char* name) {
+  const auto bind = [p, plan](const Backward::Tensors& t, void*) {
+    const auto cluster = static_cast<unsigned>(plan.cluster);
+    return bind_launch(groupnorm_backward_v10_kernel<T, Act, kSteps, kWhole>,
+                       {.grid = {static_cast<unsigned>(p.c / plan.chunk), cluster},
+                        .block = {static_cast<unsigned>(plan.warps * 32), static_cast<unsigned>(plan.each)},
+                        .dynamic_smem = static_cast<std::size_t>(smem_bytes(plan)),
+                        .cluster = p.affine ? dim3{1, cluster} : dim3{1}},
+                       p, t, plan);
+  };
+  return {.name = name, .bind = bind};
+}
+
+std::vector<KernelPlan<Backward>> plans(const Problem& p) {
+  std::vector<KernelPlan<Backward>> plans;
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);
     const Plan plan = plan_of<T>(p);
-    const auto run = [&](auto steps, auto whole) {
-      const auto cluster = static_cast<unsigned>(plan.cluster);
-      ladder::launch(groupnorm_backward_v10_kernel<T, Act, steps.value, whole.value>,
-                     {.grid = {static_cast<unsigned>(p.c / plan.chunk), cluster},
-                      .block = {static_cast<unsigned>(plan.warps * 32), static_cast<unsigned>(plan.each)},
-                      .dynamic_smem = static_cast<std::size_t>(smem_bytes(plan)),
-                      .cluster = p.affine ? dim3{1, cluster} : dim3{1}},
-                     stream, p, t, plan);
-    };
-    const auto run_steps = [&](auto steps) {
-      if (plan.whole(p)) return run(steps, std::true_type{});
-      run(steps, std::false_type{});
-    };
-    if (plan.steps == 4) return run_steps(std::integral_constant<int, 4>{});
-    run_steps(std::integral_constant<int, kMaxSteps>{});
+    const bool few = plan.steps == 4;
+    if (plan.whole(p)) {
+      plans.push_back(few ? kernel_plan<T, Act, 4, true>(p, plan, "4 steps, whole")
+                          : kernel_plan<T, Act, kMaxSteps, true>(p, plan, "many steps, whole"));
+    }
+    plans.push_back(few ? kernel_plan<T, Act, 4, false>(p, plan, "4 steps")
+                        : kernel_plan<T, Act, kMaxSteps, false>(p, plan, "many steps"));
   });
+  return plans;
 }
 
 }  // namespace
 }  // namespace ladder::groupnorm
 
 LADDER_VERSION(ladder::groupnorm::Backward,
-               {.launch = ladder::groupnorm::launch,
+               {.plans = ladder::groupnorm::plans,
+                .plan_names = {"4 steps, whole", "many steps, whole", "4 steps", "many steps"},
                 .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
                 .supports = ladder::groupnorm::supports,
                 .min_arch = 90,

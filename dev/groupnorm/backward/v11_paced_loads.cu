@@ -6,7 +6,7 @@
 // Needs:  what v09 does.
 
 #include "dev/groupnorm/dz_kept.h"
-#include "dev/groupnorm/pace.h"
+#include "dev/common/pace.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -22,29 +22,34 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   gradient<T, Act, kCluster, ChannelSums>(p, t, plan, all_sums, [&] { wait_for_turn(pace, index); });
 }
 
-void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  auto* const all_sums = p.affine ? static_cast<float2*>(workspace) : nullptr;
+std::vector<KernelPlan<Backward>> plans(const Problem& p) {
+  KernelPlan<Backward> only{.workspace_bytes = workspace_bytes<ChannelSums>(p)};
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);
     const Plan plan = plan_of<T, ChannelSums>(
         p, [&](const Plan& candidate) { return plan_ns<T, ChannelSums>(p, candidate, kCosts); });
-    const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v11_kernel<T, Act, false>  //
-                                            : groupnorm_backward_v11_kernel<T, Act, true>;
-    const LaunchConfig config = config_of<T, ChannelSums>(p, plan);
-    const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
-    ladder::launch(kernel, config, stream, p, t, plan, pace, all_sums);
+    only.name = plan.cluster() == 1 ? "single blocks" : "clusters";
+    only.bind = [p, plan](const Backward::Tensors& t, void* workspace) {
+      auto* const all_sums = p.affine ? static_cast<float2*>(workspace) : nullptr;
+      const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v11_kernel<T, Act, false>  //
+                                              : groupnorm_backward_v11_kernel<T, Act, true>;
+      const LaunchConfig config = config_of<T, ChannelSums>(p, plan);
+      const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
+      return in_order({bind_launch(kernel, config, p, t, plan, pace, all_sums),
+                       [=](Stream stream) { launch_parameters<true>(p, all_sums, p.n, t, stream); }});
+    };
   });
-  launch_parameters<true>(p, all_sums, p.n, t, stream);
+  return {only};
 }
 
 }  // namespace
 }  // namespace ladder::groupnorm
 
 LADDER_VERSION(ladder::groupnorm::Backward,
-               {.launch = ladder::groupnorm::launch,
+               {.plans = ladder::groupnorm::plans,
+                .plan_names = {"single blocks", "clusters"},
                 .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
                 .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::dz_kept::ChannelSums>,
-                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::dz_kept::ChannelSums>,
                 .min_arch = 90,
                 .needs = "whole vectors; slabs that fit in eight blocks' shared memory"})

@@ -10,7 +10,7 @@
 // Needs:  what v11 does; clusters of 16 where the card has them.
 
 #include "dev/groupnorm/group_sums.h"
-#include "dev/groupnorm/pace.h"
+#include "dev/common/pace.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -29,32 +29,41 @@ __global__ void __launch_bounds__(kParameterThreads)
   add_flagged_rows(all, rows, c, dgamma, dbeta);
 }
 
-void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;
+std::vector<KernelPlan<Backward>> plans(const Problem& p) {
+  KernelPlan<Backward> only{.workspace_bytes = workspace_bytes<GroupSums>(p)};
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);
     const Plan plan = plan_for<T, GroupSums>(p);
-    const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v12_kernel<T, Act, false>  //
-                                            : groupnorm_backward_v12_kernel<T, Act, true>;
-    const LaunchConfig config = config_of<T, GroupSums>(p, plan);
-    const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
-    ladder::launch(kernel, config, stream, p, t, plan, pace, rows);
+    only.name = plan.cluster() == 1 ? "single blocks" : "clusters";
+    only.bind = [p, plan](const Backward::Tensors& t, void* workspace) {
+      auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;
+      const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v12_kernel<T, Act, false>  //
+                                              : groupnorm_backward_v12_kernel<T, Act, true>;
+      const LaunchConfig config = config_of<T, GroupSums>(p, plan);
+      const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
+      std::vector<BoundLaunch> launches = {bind_launch(kernel, config, p, t, plan, pace, rows)};
+      if (p.affine) {
+        launches.push_back(bind_launch(groupnorm_backward_v12_parameters_kernel,
+                                       {.grid = static_cast<unsigned>(parameter_blocks(p.c)),
+                                        .block = kParameterThreads,
+                                        .overlaps_previous = true},
+                                       rows, p.n, p.c, t.dgamma, t.dbeta));
+      }
+      return in_order(std::move(launches));
+    };
   });
-  if (!p.affine) return;
-  ladder::launch(
-      groupnorm_backward_v12_parameters_kernel,
-      {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads, .overlaps_previous = true},
-      stream, rows, p.n, p.c, t.dgamma, t.dbeta);
+  return {only};
 }
 
 }  // namespace
 }  // namespace ladder::groupnorm
 
 LADDER_VERSION(ladder::groupnorm::Backward,
-               {.launch = ladder::groupnorm::launch,
+               {.plans = ladder::groupnorm::plans,
+                .plan_names = {"single blocks", "clusters"},
                 .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
                 .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::dz_kept::GroupSums>,
-                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::dz_kept::GroupSums>,
+                .private_workspace = true,
                 .min_arch = 90,
                 .needs = "whole vectors; slabs that fit in the shared memory of a cluster"})

@@ -7,7 +7,7 @@
 // Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32.
 
 #include "dev/groupnorm/group_sums.h"
-#include "dev/groupnorm/pace.h"
+#include "dev/common/pace.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(kParameterThreads)
 }
 
 template <class T, class Act>
-void enqueue(const Problem& p, const Backward::Tensors& t, const Plan& plan, FlaggedRow* rows, Stream stream) {
+BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const Plan& plan, FlaggedRow* rows) {
   const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, false>  //
                                           : groupnorm_backward_v13_kernel<T, Act, true>;
   LaunchConfig config = config_of<T, PersistentSums>(p, plan);
@@ -210,38 +210,45 @@ void enqueue(const Problem& p, const Backward::Tensors& t, const Plan& plan, Fla
   const int slabs = p.n * chunks;
   const int clusters = std::min(slabs, resident_clusters(kernel, config));
   config.grid = static_cast<unsigned>(clusters * plan.cluster());
-  ladder::launch(kernel, config, stream, p, t, plan,
-                 Rounds{.slabs = slabs,
-                        .chunks = chunks,
-                        .clusters = clusters,
-                        .images_on = clusters / chunks,
-                        .chunks_on = clusters % chunks},
-                 pace, rows);
-  if (!p.affine) return;
-  ladder::launch(
-      groupnorm_backward_v13_parameters_kernel,
-      {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads, .overlaps_previous = true},
-      stream, rows, p.n, p.c, t.dgamma, t.dbeta);
+  const Rounds rounds{.slabs = slabs,
+                      .chunks = chunks,
+                      .clusters = clusters,
+                      .images_on = clusters / chunks,
+                      .chunks_on = clusters % chunks};
+  std::vector<BoundLaunch> launches = {bind_launch(kernel, config, p, t, plan, rounds, pace, rows)};
+  if (p.affine) {
+    launches.push_back(bind_launch(
+        groupnorm_backward_v13_parameters_kernel,
+        {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads, .overlaps_previous = true},
+        rows, p.n, p.c, t.dgamma, t.dbeta));
+  }
+  return in_order(std::move(launches));
 }
 
-void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;
+std::vector<KernelPlan<Backward>> plans(const Problem& p) {
+  KernelPlan<Backward> only{.workspace_bytes = workspace_bytes<PersistentSums>(p)};
   const auto with_type = [&](auto element) {
     using T = decltype(element);
-    dispatch(p.activation,
-             [&](auto act) { enqueue<T, decltype(act)>(p, t, plan_for<T, PersistentSums>(p), rows, stream); });
+    const Plan plan = plan_for<T, PersistentSums>(p);
+    only.name = plan.cluster() == 1 ? "single blocks" : "clusters";
+    dispatch(p.activation, [&](auto act) {
+      only.bind = [p, plan](const Backward::Tensors& t, void* workspace) {
+        return bind<T, decltype(act)>(p, t, plan, p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr);
+      };
+    });
   };
-  if (p.dtype == Dtype::bf16) return with_type(__nv_bfloat16());
-  with_type(__half());
+  p.dtype == Dtype::bf16 ? with_type(__nv_bfloat16()) : with_type(__half());
+  return {only};
 }
 
 }  // namespace
 }  // namespace ladder::groupnorm
 
 LADDER_VERSION(ladder::groupnorm::Backward,
-               {.launch = ladder::groupnorm::launch,
+               {.plans = ladder::groupnorm::plans,
+                .plan_names = {"single blocks", "clusters"},
                 .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
                 .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::PersistentSums>,
-                .workspace_bytes = ladder::groupnorm::dz_kept::workspace_bytes<ladder::groupnorm::PersistentSums>,
+                .private_workspace = true,
                 .min_arch = 90,
                 .needs = "whole vectors; slabs that fit in the shared memory of a cluster"})

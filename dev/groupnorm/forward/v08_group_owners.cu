@@ -12,9 +12,9 @@
 
 #include "core/backend.h"
 #include "dev/groupnorm/activation.h"
-#include "dev/groupnorm/cluster.h"
+#include "dev/common/cluster.h"
 #include "dev/groupnorm/statistics.h"
-#include "dev/groupnorm/vectors.h"
+#include "dev/common/vectors.h"
 #include "dev/ptx/cluster.h"
 #include "dev/ptx/cp_async.h"
 

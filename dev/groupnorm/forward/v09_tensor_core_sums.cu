@@ -27,18 +27,21 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
 
 const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_of(p, kTuning)); }
 
-void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
+std::vector<KernelPlan<Forward>> plans(const Problem& p) {
   const Plan plan = plan_of(p, kTuning);
+  KernelPlan<Forward> only{.name = "clusters"};
   dispatch_types(p, [&](auto element, auto act) {
-    ladder::launch(groupnorm_forward_v09_kernel<decltype(element), decltype(act)>, config_of(p, plan), stream, p, t,
-                   plan);
+    only.bind = [p, plan, kernel = groupnorm_forward_v09_kernel<decltype(element), decltype(act)>](
+                    const Forward::Tensors& t, void*) { return bind_launch(kernel, config_of(p, plan), p, t, plan); };
   });
+  return {only};
 }
 
 }  // namespace
 }  // namespace ladder::groupnorm
 
-LADDER_VERSION(ladder::groupnorm::Forward, {.launch = ladder::groupnorm::launch,
+LADDER_VERSION(ladder::groupnorm::Forward, {.plans = ladder::groupnorm::plans,
+                                            .plan_names = {"clusters"},
                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
                                             .supports = ladder::groupnorm::supports,
                                             .min_arch = 90})

@@ -6,7 +6,7 @@
 //         still arithmetic and the exchange, of the blocks that load last.
 // Needs:  what v09 does.
 
-#include "dev/groupnorm/pace.h"
+#include "dev/common/pace.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 
 namespace ladder::groupnorm {
@@ -26,21 +26,25 @@ constexpr TuningParameters kTuning{.least_even_cluster = 1, .least_pixels = 256,
 
 const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_of(p, kTuning)); }
 
-void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
+std::vector<KernelPlan<Forward>> plans(const Problem& p) {
   const Plan plan = plan_of(p, kTuning);
-  const LaunchConfig config = config_of(p, plan);
+  KernelPlan<Forward> only{.name = "clusters"};
   dispatch_types(p, [&](auto element, auto act) {
-    using T = decltype(element);
-    const auto kernel = groupnorm_forward_v10_kernel<T, decltype(act)>;
-    const Pace pace = pace_of(kernel, config, double(p.elements()) * sizeof(T));
-    ladder::launch(kernel, config, stream, p, t, plan, pace);
+    only.bind = [p, plan, kernel = groupnorm_forward_v10_kernel<decltype(element), decltype(act)>](
+                    const Forward::Tensors& t, void*) {
+      const LaunchConfig config = config_of(p, plan);
+      const Pace pace = pace_of(kernel, config, double(p.elements()) * sizeof(decltype(element)));
+      return bind_launch(kernel, config, p, t, plan, pace);
+    };
   });
+  return {only};
 }
 
 }  // namespace
 }  // namespace ladder::groupnorm
 
-LADDER_VERSION(ladder::groupnorm::Forward, {.launch = ladder::groupnorm::launch,
+LADDER_VERSION(ladder::groupnorm::Forward, {.plans = ladder::groupnorm::plans,
+                                            .plan_names = {"clusters"},
                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
                                             .supports = ladder::groupnorm::supports,
                                             .min_arch = 90})

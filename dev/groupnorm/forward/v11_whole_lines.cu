@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "dev/groupnorm/pace.h"
+#include "dev/common/pace.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 
 namespace ladder::groupnorm {
@@ -81,21 +81,26 @@ Plan plan_for(const Problem& p) {
 
 const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_for(p)); }
 
-void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
+std::vector<KernelPlan<Forward>> plans(const Problem& p) {
   const Plan plan = plan_for(p);
-  const LaunchConfig config = config_of(p, plan);
-  const double bytes = double(p.elements()) * static_cast<double>(size_of(p.dtype));
+  KernelPlan<Forward> only{.name = "clusters"};
   dispatch_types(p, [&](auto element, auto act) {
-    const auto kernel = groupnorm_forward_v11_kernel<decltype(element), decltype(act)>;
-    const Pace pace = pace_of(kernel, config, bytes);
-    ladder::launch(kernel, config, stream, p, t, plan, pace, fits_l2(2 * bytes));
+    only.bind = [p, plan, kernel = groupnorm_forward_v11_kernel<decltype(element), decltype(act)>](
+                    const Forward::Tensors& t, void*) {
+      const LaunchConfig config = config_of(p, plan);
+      const double bytes = double(p.elements()) * static_cast<double>(size_of(p.dtype));
+      const Pace pace = pace_of(kernel, config, bytes);
+      return bind_launch(kernel, config, p, t, plan, pace, fits_l2(2 * bytes));
+    };
   });
+  return {only};
 }
 
 }  // namespace
 }  // namespace ladder::groupnorm
 
-LADDER_VERSION(ladder::groupnorm::Forward, {.launch = ladder::groupnorm::launch,
+LADDER_VERSION(ladder::groupnorm::Forward, {.plans = ladder::groupnorm::plans,
+                                            .plan_names = {"clusters"},
                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
                                             .supports = ladder::groupnorm::supports,
                                             .min_arch = 90})

@@ -10,7 +10,7 @@
 #include "core/device.h"
 #include "dev/ptx/clock.h"
 
-namespace ladder::groupnorm {
+namespace ladder {
 
 struct Pace {
   int clusters = 0;       // of the grid's first ones, which the card has room for at once
@@ -50,4 +50,4 @@ Pace pace_of(void (*kernel)(P...), const LaunchConfig& config, double bytes) {
   return {.clusters = first, .interval = static_cast<unsigned>(clocks * 256)};
 }
 
-}  // namespace ladder::groupnorm
+}  // namespace ladder

@@ -3,9 +3,8 @@
 
 #include "core/device.h"
 #include "core/numeric.h"
-#include "dev/groupnorm/groupnorm.h"
 
-namespace ladder::groupnorm {
+namespace ladder {
 
 // Elements of T in one vector.
 template <class T>
@@ -83,7 +82,4 @@ __device__ __forceinline__ Quad<T> pack_quad(const float (&values)[4]) {
   }
 }
 
-// Whether every pixel begins at a multiple of sixteen bytes.
-inline bool whole_vectors(const Problem& p) { return p.c * size_of(p.dtype) % 16 == 0; }
-
-}  // namespace ladder::groupnorm
+}  // namespace ladder

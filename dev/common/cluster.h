@@ -7,7 +7,7 @@
 #include "core/cluster_shape.h"
 #include "core/device.h"
 
-namespace ladder::groupnorm {
+namespace ladder {
 
 // Any card with clusters has room for so many.
 inline constexpr int kMaxClusterBlocks = static_cast<int>(kMaxPortableClusterBlocks);
@@ -56,4 +56,4 @@ inline Turns turns_of(int clusters, int cluster_blocks, int threads, int smem_by
 // Whether the L2 has room for so many bytes: then loads that leave it first spare what else is in there.
 inline bool fits_l2(double bytes) { return bytes <= static_cast<double>(backend::device().l2_bytes); }
 
-}  // namespace ladder::groupnorm
+}  // namespace ladder

@@ -1,0 +1,87 @@
+// core/graph.h on the emulator.
+#include "core/graph.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+#include "core/simt/stream.h"
+
+struct CUstream_st {
+  std::weak_ptr<ladder::simt::Recording> recording;  // while a graph is being captured, which owns it
+};
+
+namespace ladder {
+namespace simt {
+
+std::shared_ptr<Recording> recording(Stream stream) { return stream ? stream->recording.lock() : nullptr; }
+
+}  // namespace simt
+
+OwnedStream::OwnedStream() : stream_(new CUstream_st) {}
+OwnedStream::~OwnedStream() { delete stream_; }
+void OwnedStream::synchronize() const {
+  if (!stream_->recording.expired()) throw Failure("a stream cannot be waited for while it is being captured");
+}
+
+struct Event::Impl {
+  std::weak_ptr<simt::Recording> recording;  // of the stream that it was recorded in
+};
+
+Event::Event() : impl_(std::make_unique<Impl>()) {}
+Event::~Event() = default;
+void Event::record(Stream stream) { impl_->recording = simt::recording(stream); }
+void Event::hold_back(Stream stream) const {
+  if (!stream) return;
+  if (const auto recording = impl_->recording.lock()) stream->recording = recording;
+}
+void Event::synchronize() const {}
+double Event::seconds_since(const Event&) const { return 0; }
+
+PinnedBuffer::PinnedBuffer(std::size_t bytes) : data_(std::malloc(bytes > 0 ? bytes : 1)), bytes_(bytes) {
+  if (!data_) throw Failure("no memory for a buffer of " + std::to_string(bytes) + " bytes");
+}
+PinnedBuffer::~PinnedBuffer() { std::free(data_); }
+
+void copy_in_async(void* device, const void* host, std::size_t bytes, Stream stream) {
+  copy_async(device, host, bytes, stream);
+}
+void copy_out_async(void* host, const void* device, std::size_t bytes, Stream stream) {
+  copy_async(host, device, bytes, stream);
+}
+void copy_async(void* to, const void* from, std::size_t bytes, Stream stream) {
+  simt::enqueue(stream, [=] { std::memmove(to, from, bytes); });
+}
+void set_bytes_async(void* device, int byte, std::size_t bytes, Stream stream) {
+  simt::enqueue(stream, [=] { std::memset(device, byte, bytes); });
+}
+
+struct Graph::Impl {
+  std::shared_ptr<simt::Recording> nodes;
+};
+
+Graph::Graph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() = default;
+
+Graph Graph::capture(const std::function<void(Stream)>& enqueue) {
+  // Streams that join the capture by an event record as long as this is there.
+  const auto nodes = std::make_shared<simt::Recording>();
+  CUstream_st stream{.recording = nodes};
+  enqueue(&stream);
+  auto impl = std::make_unique<Impl>();
+  impl->nodes = std::make_shared<simt::Recording>(std::move(*nodes));
+  return Graph(std::move(impl));
+}
+
+void Graph::replay(Stream stream) const {
+  simt::enqueue(stream, [nodes = impl_->nodes] {
+    for (const auto& node : *nodes) node();
+  });
+}
+
+std::size_t Graph::num_nodes() const { return impl_->nodes->size(); }
+
+}  // namespace ladder

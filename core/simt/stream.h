@@ -1,0 +1,29 @@
+// Streams of the emulator. Work runs when it is enqueued, except on a stream that a graph is being captured from: there it
+// is recorded.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/stream.h"
+
+namespace ladder::simt {
+
+using Recording = std::vector<std::function<void()>>;
+
+// What records the stream's work, or null.
+std::shared_ptr<Recording> recording(Stream stream);
+
+// Runs `work`, or has it recorded. It is copied, so it must hold what it needs by value.
+template <class F>
+void enqueue(Stream stream, F work) {
+  if (const auto to = recording(stream)) {
+    to->emplace_back(std::move(work));
+  } else {
+    work();
+  }
+}
+
+}  // namespace ladder::simt
