@@ -17,4 +17,7 @@ std::vector<std::string> schedules();
 // cannot see that: sums in another order, as of float atomics, are as right as each other.
 std::string difference_between_launches(const Version& v, const Case& c, std::uint64_t seed);
 
+// Captures the default plan into a graph and replays it twice: empty, or where its bits differ from those of a launch.
+std::string difference_between_replays(const Version& v, const Case& c, std::uint64_t seed);
+
 }  // namespace ladder::test

@@ -124,7 +124,7 @@ void dispatch(Activation activation, F&& f) {
 #else
 
 // All activations but SiLU, chosen when the kernel runs: six instances of every kernel take a compiler five times as long
-// as two, and the emulator's speed is nobody's concern. What is chosen holds for the launches inside of dispatch().
+// as two, and the emulator's speed is nobody's concern. A kernel's activation is that of the Problem among its arguments.
 class AnyOther {
  public:
   // `activation` is the chosen one for as long as this lives; another thread's choice waits.
@@ -152,7 +152,7 @@ class AnyOther {
 
   template <class F>
   static float ask(F&& f) {
-    LADDER_CHECK(chosen_.has_value());  // or else the launch has left dispatch()
+    LADDER_CHECK(chosen_.has_value());  // else the kernel has no Problem among its arguments
     switch (*chosen_) {
       case Activation::identity:
         return f(Identity{});
@@ -174,10 +174,11 @@ class AnyOther {
 // Calls f with a value of the activation's type, as it is on the emulator.
 template <class F>
 void dispatch(Activation activation, F&& f) {
-  if (activation == Activation::silu) return f(Silu{});
-  const AnyOther::Chosen chosen(activation);
-  f(AnyOther{});
+  activation == Activation::silu ? f(Silu{}) : f(AnyOther{});
 }
+
+// Found by launches whose kernel takes a Problem; see core/device.h.
+inline auto kernel_scope(const Problem& p) { return AnyOther::Chosen(p.activation); }
 
 #endif
 

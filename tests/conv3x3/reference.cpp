@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/check.h"
+#include "core/error.h"
 #include "core/shapes.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "tests/support.h"
@@ -18,29 +19,31 @@ using conv3x3::Problem;
 
 Case make(const std::string& line) { return pass_of<conv3x3::Fprop>().parse(line); }
 
-TEST(Conv3x3Judge, HandComputedImage) {
+TEST(Conv3x3Reference, HandComputedImage) {
   // x = 1 2    w = 1 2 3     bias 10, one channel
   //     3 4        4 5 6
   //                7 8 9
-  const HostTensors inputs{{{1, 2, 3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {10}, {}}};
-  const ExpectedOutputs y = reference_outputs(make("n1 h2 w2 c1 k1 bias"), inputs);
+  const Case c = make("n1 h2 w2 c1 k1 bias");
+  const HostTensors inputs(c.tensors, {{1, 2, 3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {10}});
+  const ExpectedOutputs y = reference_outputs(c, inputs);
   const std::vector<double> expected = {10 + 1 * 5 + 2 * 6 + 3 * 8 + 4 * 9, 10 + 1 * 4 + 2 * 5 + 3 * 7 + 4 * 8,
                                         10 + 1 * 2 + 2 * 3 + 3 * 5 + 4 * 6, 10 + 1 * 1 + 2 * 2 + 3 * 4 + 4 * 5};
   EXPECT_EQ(y.at(0).value, expected);
   EXPECT_EQ(y.at(0).magnitude, y.at(0).value) << "all terms are positive";
 }
 
-TEST(Conv3x3Judge, MagnitudeAddsAbsoluteTerms) {
-  const HostTensors inputs{{{-1, 2}, {0, 0, 0, 0, -5, 3, 0, 0, 0}, {-7}, {}}};
-  const ExpectedOutputs y = reference_outputs(make("n1 h1 w2 c1 k1 bias"), inputs);
+TEST(Conv3x3Reference, MagnitudeAddsAbsoluteTerms) {
+  const Case c = make("n1 h1 w2 c1 k1 bias");
+  const ExpectedOutputs y =
+      reference_outputs(c, HostTensors(c.tensors, {{-1, 2}, {0, 0, 0, 0, -5, 3, 0, 0, 0}, {-7}}));
   EXPECT_EQ(y.at(0).value, (std::vector<double>{-7 + 5 + 6, -7 - 10}));
   EXPECT_EQ(y.at(0).magnitude, (std::vector<double>{7 + 5 + 6, 7 + 10}));
 }
 
 // A weight of 1 at tap (r, s) from channel j to channel j, and 0 elsewhere, moves the image by (1 - r, 1 - s).
-TEST(Conv3x3Judge, DeltaWeightsShiftTheImage) {
+TEST(Conv3x3Reference, DeltaWeightsShiftTheImage) {
   const Case c = make("n2 h4 w5 c3 k3");
-  const auto& p = detail::problem_of<conv3x3::Fprop>(c);
+  const auto& p = problem_of<conv3x3::Fprop>(c);
   HostTensors inputs = fill(c, Pattern::normal, test::seed());
   const std::vector<float>& x = inputs.values[0];
   for (int r = 0; r < 3; ++r) {
@@ -113,25 +116,25 @@ Expected scatter(const Problem& p, const HostTensors& inputs) {
 void expect_scatter_agrees(const Case& c, std::uint64_t seed) {
   const HostTensors inputs = fill(c, Pattern::normal, seed);
   const Expected checked = reference_outputs(c, inputs).at(0);
-  const Expected expected = scatter(detail::problem_of<conv3x3::Fprop>(c), inputs);
+  const Expected expected = scatter(problem_of<conv3x3::Fprop>(c), inputs);
   ASSERT_EQ(checked.value.size(), expected.value.size());
   // Recursive summation in double (Higham 4.2): K roundings of at most 2^-53 of the magnitude each.
-  const double bound = static_cast<double>(c.reduction_length) * 0x1p-53;
+  const double bound = static_cast<double>(c.reduction_length()) * 0x1p-53;
   for (std::size_t i = 0; i < checked.value.size(); ++i) {
     ASSERT_LE(std::abs(checked.value[i] - expected.value[i]), bound * expected.magnitude[i]) << c.text << " at " << i;
     ASSERT_LE(std::abs(checked.magnitude[i] - expected.magnitude[i]), bound * expected.magnitude[i]) << c.text;
   }
 }
 
-TEST(Conv3x3Judge, AgreesWithTheScatterFormOnNamedShapes) {
+TEST(Conv3x3Reference, AgreesWithTheScatterFormOnNamedShapes) {
   for (const char* set : {"ci", "edge"}) {
     for (const NamedCase& named : named_cases(pass_of<conv3x3::Fprop>(), set)) {
-      expect_scatter_agrees(make(named.problem), test::seed());
+      expect_scatter_agrees(named.problem, test::seed());
     }
   }
 }
 
-TEST(Conv3x3Judge, AgreesWithTheScatterFormOnRandomShapes) {
+TEST(Conv3x3Reference, AgreesWithTheScatterFormOnRandomShapes) {
   std::mt19937_64 random(test::seed());
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % most); };
   for (int i = 0; i < 50; ++i) {
@@ -162,21 +165,20 @@ void expect_gradients(const Problem& p, std::uint64_t seed, const std::vector<in
     for (int i = 0; i < std::ssize(gradients[g].value); ++i) {
       Problem forward = p;
       forward.bias = true;
-      HostTensors inputs{{std::vector<float>(p.pixels() * p.c),
-                          std::vector<float>(std::size_t{9} * p.k * p.c),
-                          std::vector<float>(p.k),
-                          {}}};
+      HostTensors inputs(conv3x3::Fprop::tensors(forward),
+                         {std::vector<float>(p.pixels() * p.c), std::vector<float>(std::size_t{9} * p.k * p.c),
+                          std::vector<float>(p.k)});
       inputs.values[elements_of[g]][i] = 1;
       if (elements_of[g] == 0) inputs.values[1] = other;
       if (elements_of[g] == 1) inputs.values[0] = other;
       const double expected = dot(reference_outputs(make(forward.str()), inputs).at(0).value, dy);
-      const double bound = static_cast<double>(backward.reduction_length) * 0x1p-52 * gradients[g].magnitude[i];
+      const double bound = static_cast<double>(backward.reduction_length()) * 0x1p-52 * gradients[g].magnitude[i];
       ASSERT_LE(std::abs(gradients[g].value[i] - expected), bound) << backward.text << " output " << g << " at " << i;
     }
   }
 }
 
-TEST(Conv3x3Judge, GradientsAreThoseOfTheForwardFormula) {
+TEST(Conv3x3Reference, GradientsAreThoseOfTheForwardFormula) {
   std::mt19937_64 random(test::seed());
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % most); };
   for (int i = 0; i < 12; ++i) {
@@ -187,24 +189,40 @@ TEST(Conv3x3Judge, GradientsAreThoseOfTheForwardFormula) {
   }
 }
 
-TEST(Conv3x3Judge, GradientsOfAHandComputedImage) {
+TEST(Conv3x3Reference, GradientsOfAHandComputedImage) {
   // dy = 1 2 in a row, weights 1 .. 9: dx[j] = sum over s of dy[j + 1 - s] w[1][s]; dw[1][s] = sum over q of
   // dy[q] x[q + s - 1]; the rows above and below are outside.
-  const HostTensors to_x{{{1, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {}}};
-  EXPECT_EQ(reference_outputs(pass_of<conv3x3::Dgrad>().parse("n1 h1 w2 c1 k1"), to_x).at(0).value,
+  const Case to_x = pass_of<conv3x3::Dgrad>().parse("n1 h1 w2 c1 k1");
+  const HostTensors dy_and_w(to_x.tensors, {{1, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9}});
+  EXPECT_EQ(reference_outputs(to_x, dy_and_w).at(0).value,
             (std::vector<double>{1 * 5 + 2 * 4, 1 * 6 + 2 * 5}));
-  const HostTensors to_w{{{10, 20}, {1, 2}, {}, {}}};
-  const ExpectedOutputs w = reference_outputs(pass_of<conv3x3::Wgrad>().parse("n1 h1 w2 c1 k1 bias"), to_w);
+  const Case to_w = pass_of<conv3x3::Wgrad>().parse("n1 h1 w2 c1 k1 bias");
+  const ExpectedOutputs w = reference_outputs(to_w, HostTensors(to_w.tensors, {{10, 20}, {1, 2}}));
   EXPECT_EQ(w.at(0).value, (std::vector<double>{0, 0, 0, 2 * 10, 1 * 10 + 2 * 20, 1 * 20, 0, 0, 0}));
   EXPECT_EQ(w.at(1).value, (std::vector<double>{3}));
 }
 
-TEST(Conv3x3Judge, IsKeptForTheNextVersion) {
-  const Case c = make("n1 h3 w3 c2 k2");
-  EXPECT_EQ(reference_run(c, Pattern::normal, 5), reference_run(c, Pattern::normal, 5));
-  EXPECT_NE(reference_run(c, Pattern::normal, 5), reference_run(c, Pattern::normal, 6));
-  EXPECT_NE(reference_run(c, Pattern::normal, 5), reference_run(c, Pattern::integer, 5));
-  EXPECT_NE(reference_run(c, Pattern::normal, 5), reference_run(make("n1 h3 w3 c2 k2 bf16"), Pattern::normal, 5));
+TEST(Reference, ACaseComputesEachPatternOnce) {
+  CheckedCase c(make("n1 h3 w3 c2 k2"), 5);
+  const ReferenceRun* normal = &c.run(Pattern::normal);
+  const ReferenceRun* integer = &c.run(Pattern::integer);
+  EXPECT_EQ(&c.run(Pattern::normal), normal);
+  EXPECT_EQ(&c.run(Pattern::integer), integer);
+  EXPECT_NE(normal->inputs["x"], integer->inputs["x"]);
+  EXPECT_EQ(normal->inputs["x"], reference_run(*c, Pattern::normal, 5).inputs["x"]);
+  EXPECT_NE(normal->inputs["x"], reference_run(*c, Pattern::normal, 6).inputs["x"]);
+}
+
+TEST(Reference, TensorsAreFoundByName) {
+  const HostTensors inputs = fill(make("n1 h3 w3 c2 k2"), Pattern::normal, 1);
+  EXPECT_EQ(inputs["w"].size(), 36u);
+  EXPECT_EQ(inputs.find("bias"), nullptr);
+  try {
+    (void)inputs["v"];
+    FAIL() << "there is no v";
+  } catch (const Failure& error) {
+    EXPECT_STREQ(error.what(), "no tensor 'v'; there are: x, w, y");
+  }
 }
 
 }  // namespace

@@ -27,20 +27,21 @@ class GroupnormReadyFlags : public testing::TestWithParam<Launch> {
  protected:
   void SetUp() override {
     if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
-    if (backend::device().arch < version_.min_arch) GTEST_SKIP() << "an older GPU";
+    if (backend::device().arch < version_.def.min_arch) GTEST_SKIP() << "an older GPU";
   }
 
   void launch(DeviceTensors& tensors) const {
-    version_.launch(case_, tensors.pointers(), tensors.workspace(), backend::check_stream());
+    kernel_.bind(tensors.pointers(), tensors.workspace())(backend::check_stream());
     backend::synchronize();
   }
 
   const Version& version_ = find_version(pass_of<groupnorm::Backward>(), GetParam().version);
   Case case_ = version_.pass->parse(GetParam().problem);
+  Kernel kernel_ = plan(version_, case_);
 };
 
 TEST_P(GroupnormReadyFlags, AreTakenAway) {
-  const std::size_t bytes = version_.workspace_bytes(case_);
+  const std::size_t bytes = kernel_.workspace_bytes;
   DeviceTensors tensors(case_, fill(case_, Pattern::normal, test::seed()), bytes);
   launch(tensors);
   std::vector<unsigned char> left(bytes, 1);
@@ -54,12 +55,12 @@ TEST_P(GroupnormReadyFlags, OfAnotherLaunchAreNotTaken) {
                                  fill(case_, Pattern::normal, test::seed() + 1)};
   std::vector<std::vector<float>> alone[2];
   for (int i = 0; i < 2; ++i) {
-    DeviceTensors tensors(case_, inputs[i], version_.workspace_bytes(case_));
+    DeviceTensors tensors(case_, inputs[i], kernel_.workspace_bytes);
     launch(tensors);
     alone[i] = tensors.outputs();
   }
   ASSERT_NE(alone[0], alone[1]);
-  DeviceTensors tensors(case_, inputs[0], version_.workspace_bytes(case_));
+  DeviceTensors tensors(case_, inputs[0], kernel_.workspace_bytes);
   for (int i = 0; i < kLaunches; ++i) {
     tensors.refill(inputs[i % 2]);
     launch(tensors);

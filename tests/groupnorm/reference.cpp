@@ -21,13 +21,13 @@ Case forward(const std::string& line) { return pass_of<groupnorm::Forward>().par
 Case backward(const std::string& line) { return pass_of<groupnorm::Backward>().parse(line); }
 
 std::string null_answer(const Case& c, Pattern pattern) {
-  return accepted_null_answer(c, pattern, *reference_run(c, pattern, test::seed()));
+  return accepted_null_answer(c, pattern, reference_run(c, pattern, test::seed()));
 }
 
 TEST(GroupnormReference, HandComputedGroups) {
   // Two pixels of two groups of one channel: 1, 3 and 10, 20. Means 2 and 15, variances 1 and 25.
-  const HostTensors inputs{{{1, 10, 3, 20}, {2, 3}, {100, 200}, {}, {}, {}}};
-  const ExpectedOutputs r = reference_outputs(forward("n1 h1 w2 c2 g2"), inputs);
+  const Case c = forward("n1 h1 w2 c2 g2");
+  const ExpectedOutputs r = reference_outputs(c, HostTensors(c.tensors, {{1, 10, 3, 20}, {2, 3}, {100, 200}}));
   const double one = 1 / std::sqrt(1 + 1e-5);
   const double five = 5 / std::sqrt(25 + 1e-5);
   const std::vector<double> y = {100 - 2 * one, 200 - 3 * five, 100 + 2 * one, 200 + 3 * five};
@@ -40,7 +40,8 @@ TEST(GroupnormReference, HandComputedGroups) {
 
 // A single element is normalised to 0, so that z is beta, and y what the activation makes of it.
 double activated(const std::string& word, float z) {
-  return reference_outputs(forward("n1 h1 w1 c1 g1 " + word), {{{7}, {5}, {z}, {}, {}, {}}}).at(0).value.at(0);
+  const Case c = forward("n1 h1 w1 c1 g1 " + word);
+  return reference_outputs(c, HostTensors(c.tensors, {{7}, {5}, {z}})).at(0).value.at(0);
 }
 
 TEST(GroupnormReference, ActivationsAtKnownPoints) {
@@ -97,14 +98,14 @@ std::vector<double> normalised(const Problem& p, const HostTensors& inputs) {
 TEST(GroupnormReference, AgreesWithGroupsOneByOne) {
   for (const char* set : {"ci", "edge"}) {
     for (const NamedCase& named : named_cases(pass_of<groupnorm::Forward>(), set)) {
-      Problem p = Problem::parse(named.problem);
+      Problem p = problem_of<groupnorm::Forward>(named.problem);
       p.activation = Activation::identity;
       const HostTensors inputs = fill(forward(p.str()), Pattern::normal, test::seed());
       const ExpectedOutputs checked = reference_outputs(forward(p.str()), inputs);
       const std::vector<double> expected = normalised(p, inputs);
       ASSERT_EQ(checked[0].value.size(), expected.size());
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        ASSERT_NEAR(checked[0].value[i], expected[i], 1e-9 * checked[0].magnitude[i]) << named.problem << " at " << i;
+        ASSERT_NEAR(checked[0].value[i], expected[i], 1e-9 * checked[0].magnitude[i]) << named.problem.text << " at " << i;
       }
     }
   }
@@ -135,14 +136,14 @@ double slope(const Problem& p, HostTensors inputs, const std::vector<float>& dy,
 // Backward inputs as forward ones, with x, gamma and beta on a grid on which the steps are exact in fp32.
 HostTensors on_grid(const Problem& p, HostTensors& backward_inputs) {
   constexpr float kGrid = 0x1p-10f;
-  HostTensors inputs{.values = std::vector<std::vector<float>>(p.affine ? 6 : 4)};
+  HostTensors inputs(groupnorm::Forward::tensors(p));
   const auto take = [&](int from, int to) {
     for (float& value : backward_inputs.values[from]) value = std::round(value / kGrid) * kGrid;
     inputs.values[to] = backward_inputs.values[from];
   };
   take(0, 0);
   for (int i = 0; p.affine && i < 2; ++i) take(2 + i, 1 + i);
-  groupnorm::Backward::derive(p, backward_inputs.values);
+  groupnorm::Backward::derive(p, backward_inputs);
   return inputs;
 }
 
@@ -195,18 +196,18 @@ TEST(GroupnormReference, GradientsAreFiniteDifferencesOfTheForwardFormula) {
   if (HasFailure()) fmt::print("{}\n", test::rerun_command());
 }
 
-TEST(GroupnormReference, ConstantAnswersAreNotTelling) {
-  const auto telling = [](const Case& c) {
+TEST(GroupnormReference, ConstantAnswersDoNotDiscriminate) {
+  const auto discriminating = [](const Case& c) {
     std::string word;
-    for (const Expected& r : reference_outputs(c, fill(c, Pattern::normal, test::seed()))) word += r.telling ? 'y' : 'n';
+    for (const Expected& r : reference_outputs(c, fill(c, Pattern::normal, test::seed()))) word += r.discriminating ? 'y' : 'n';
     return word;
   };
-  EXPECT_EQ(telling(forward("n2 h1 w1 c4 g4 silu")), "ynn");
-  EXPECT_EQ(telling(forward("n2 h1 w1 c4 g4 silu no-affine")), "nnn");
-  EXPECT_EQ(telling(forward("n2 h1 w2 c4 g4 silu")), "yyy");
-  EXPECT_EQ(telling(backward("n2 h1 w1 c4 g4 silu")), "nny");
-  EXPECT_EQ(telling(backward("n2 h1 w2 c4 g4 silu")), "nyy");
-  EXPECT_EQ(telling(backward("n2 h1 w3 c4 g4 silu")), "yyy");
+  EXPECT_EQ(discriminating(forward("n2 h1 w1 c4 g4 silu")), "ynn");
+  EXPECT_EQ(discriminating(forward("n2 h1 w1 c4 g4 silu no-affine")), "nnn");
+  EXPECT_EQ(discriminating(forward("n2 h1 w2 c4 g4 silu")), "yyy");
+  EXPECT_EQ(discriminating(backward("n2 h1 w1 c4 g4 silu")), "nny");
+  EXPECT_EQ(discriminating(backward("n2 h1 w2 c4 g4 silu")), "nyy");
+  EXPECT_EQ(discriminating(backward("n2 h1 w3 c4 g4 silu")), "yyy");
   const Case blind = forward("n2 h1 w1 c4 g4 silu no-affine");
   EXPECT_NE(null_answer(blind, Pattern::normal).find("every output"), std::string::npos);
 }
@@ -214,7 +215,7 @@ TEST(GroupnormReference, ConstantAnswersAreNotTelling) {
 // Around a mean of 1e4 deviations fp32 statistics that are not taken about a pivot are wrong by more than the bound.
 TEST(GroupnormReference, LargeMeansLeaveNoRoomForTheirRounding) {
   const Case c = forward("n1 h16 w16 c8 g2 mean20000 no-affine");
-  const auto& p = detail::problem_of<groupnorm::Forward>(c);
+  const auto& p = problem_of<groupnorm::Forward>(c);
   const HostTensors inputs = fill(c, Pattern::normal, test::seed());
   const ExpectedOutputs r = reference_outputs(c, inputs);
   const groupnorm::Statistics s = groupnorm::statistics(p, inputs.values[0]);
@@ -223,7 +224,7 @@ TEST(GroupnormReference, LargeMeansLeaveNoRoomForTheirRounding) {
     const std::int64_t group = i % p.c / p.channels_per_group();
     const auto rounded_mean = static_cast<float>(s.mean[group] * (1 + 0x1p-23));
     const double y = (inputs.values[0][i] - rounded_mean) * s.rstd[group];
-    wrong += std::abs(y - r[0].value[i]) > error_bound(c, c.tensors[1], r[0].value[i], r[0].magnitude[i]);
+    wrong += std::abs(y - r[0].value[i]) > error_bound(c.tensor("y"), r[0].value[i], r[0].magnitude[i]);
   }
   EXPECT_GT(wrong, p.elements() / 2);
 }

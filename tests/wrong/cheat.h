@@ -28,11 +28,8 @@ inline const char* always(const Case&) { return nullptr; }
 Cheat make_cheat(const Pass& pass, char letter, int number, const std::string& name, std::vector<Dtype> dtypes,
                  Launch launch, WorkspaceBytes workspace_bytes, Supports supports = always);
 
-inline bool is_output(const TensorSpec& spec) { return spec.role != Role::input; }
-
-// One launch of `v` as the harness would enqueue it.
-inline void launch_version(const Version& v, const Case& c, void* const* pointers, void* workspace, Stream stream) {
-  v.launch(c, pointers, workspace, stream);
-}
+// One launch of the version's default plan as the harness would enqueue it, and the workspace that it needs.
+void launch_version(const Version& v, const Case& c, void* const* pointers, void* workspace, Stream stream);
+std::size_t workspace_bytes_of(const Version& v, const Case& c);
 
 }  // namespace ladder::wrong

@@ -1,6 +1,5 @@
 #include "tests/wrong/generic.h"
 
-
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -10,7 +9,6 @@
 #include "core/backend.h"
 #include "core/check.h"
 #include "core/numeric.h"
-#include "core/problem_line.h"
 #include "tests/support.h"
 
 namespace ladder::wrong {
@@ -194,14 +192,14 @@ class Cheats {
   Cheats(const Version& honest, std::vector<std::string> problems) : honest_(honest), problems_(std::move(problems)) {
     for (const std::string& problem : problems_) {
       for (const TensorSpec& spec : case_of(problem).tensors) {
-        std::vector<std::string>& names = is_output(spec) ? outputs_ : inputs_;
+        std::vector<std::string>& names = spec.is_written() ? outputs_ : inputs_;
         if (std::ranges::find(names, spec.name) == names.end()) names.push_back(spec.name);
       }
     }
   }
 
   void add(const std::string& name, Body body, std::vector<Dtype> dtypes = {}, Supports also = always) {
-    const auto honest_bytes = [v = &honest_](const Case& c) { return aligned(v->workspace_bytes(c)); };
+    const auto honest_bytes = [v = &honest_](const Case& c) { return aligned(workspace_bytes_of(*v, c)); };
     Launch launch = [v = &honest_, honest_bytes, body = std::move(body)](const Case& c, void* const* pointers,
                                                                          void* workspace, Stream stream) {
       auto* const own = static_cast<Byte*>(workspace) + honest_bytes(c);
@@ -211,10 +209,10 @@ class Cheats {
     WorkspaceBytes bytes = [honest_bytes](const Case& c) { return honest_bytes(c) + all_bytes(c); };
     Supports supports = [v = &honest_, also](const Case& c) {
       const char* const reason = also(c);
-      return reason ? reason : v->supports(c);
+      return reason ? reason : v->supports(v->def, c);
     };
     list_.push_back(make_cheat(*honest_.pass, 'g', static_cast<int>(list_.size()) + 1, name,
-                               dtypes.empty() ? honest_.dtypes : dtypes, launch, bytes, supports));
+                               dtypes.empty() ? honest_.def.dtypes : dtypes, launch, bytes, supports));
   }
 
   // What `spoil` does to each output by itself behind an honest launch: "<name>_<output>".
@@ -247,7 +245,7 @@ class Cheats {
 
  private:
   Case case_of(const std::string& problem) const {
-    return honest_.pass->parse(with_dtype(problem, honest_.dtypes.front()));
+    return honest_.pass->parse(problem).with_dtype(honest_.def.dtypes.front());
   }
 
   const Version& honest_;
@@ -277,7 +275,7 @@ void add_null_answers(Cheats& cheats) {
   });
   cheats.add_for_outputs("copies_input", [](const Call& call, std::size_t output) {
     constexpr std::size_t kFirst = 0;
-    if (is_output(call.spec(kFirst))) return;
+    if (call.spec(kFirst).is_written()) return;
     call.with_elements(output, [&](auto* y) {
       call.with_elements(kFirst, [&](auto* x) {
         using To = std::remove_pointer_t<decltype(y)>;
@@ -306,13 +304,13 @@ void add_near_misses(Cheats& cheats) {
   });
   // One element, by four bounds: that of the largest value, which hides it best from a relative tolerance.
   cheats.add_for_outputs("one_element_off", [](const Call& call, std::size_t output) {
-    const auto run = reference_run(call.c, Pattern::normal, test::seed());
+    const ReferenceRun run = reference_run(call.c, Pattern::normal, test::seed());
     std::size_t index = 0;  // of the output among outputs
-    for (std::size_t i = 0; i < output; ++i) index += is_output(call.spec(i)) ? 1 : 0;
-    const Expected& answer = run->answers.at(index);
+    for (std::size_t i = 0; i < output; ++i) index += call.spec(i).is_written() ? 1 : 0;
+    const Expected& answer = run.expected.at(index);
     const auto largest = std::ranges::max_element(answer.value, {}, [](double v) { return std::abs(v); });
     const auto at = largest - answer.value.begin();
-    const double bound = error_bound(call.c, call.spec(output), *largest, answer.magnitude[at]);
+    const double bound = error_bound(call.spec(output), *largest, answer.magnitude[at]);
     call.with_elements(output, [&](auto* y) { each(1, call.stream, Shift{y + at, static_cast<float>(4 * bound)}); });
   });
   // The last element: a grid rounded down, a loop that ends one too early.
@@ -330,9 +328,9 @@ void add_near_misses(Cheats& cheats) {
   // Made for the shape of one benchmark, and for no other.
   cheats.add("one_shape", [first = cheats.problems().front()](const Call& call) {
     call.launch_honest();
-    if (call.c.text == call.c.pass->parse(with_dtype(first, call.c.dtype)).text) return;
+    if (call.c.text == call.c.pass->parse(first).with_dtype(call.c.dtype).text) return;
     for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
-      if (!is_output(call.spec(i))) continue;
+      if (!call.spec(i).is_written()) continue;
       call.with_elements(i, [&](auto* y) { each(call.spec(i).elements(), call.stream, Set{y, 0.0f}); });
     }
   });
@@ -360,7 +358,7 @@ void add_rounded_inputs(Cheats& cheats) {
                [bits = bits](Call call) {
                  Byte* to = call.own;
                  for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
-                   if (is_output(call.spec(i)) || call.spec(i).dtype != Dtype::f32) continue;
+                   if (call.spec(i).is_written() || call.spec(i).dtype != Dtype::f32) continue;
                    auto* const rounded = reinterpret_cast<float*>(to);
                    each(call.spec(i).elements(), call.stream,
                         RoundInput{rounded, static_cast<const float*>(call.pointers[i]), bits});
@@ -416,7 +414,7 @@ void add_memory_faults(Cheats& cheats) {
 void add_stale_answers(Cheats& cheats) {
   const auto copy_outputs = [](const Call& call, Byte* kept, bool to_kept) {
     for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
-      if (!is_output(call.spec(i))) continue;
+      if (!call.spec(i).is_written()) continue;
       call.copy(to_kept ? kept : call.bytes(i), to_kept ? call.bytes(i) : kept, call.spec(i).bytes());
       kept += aligned(call.spec(i).bytes());
     }

@@ -57,11 +57,10 @@ bool add_cheats(std::vector<std::string> problems, const std::vector<Entry<P>>& 
     corpus.cheats.push_back(make_cheat(
         *corpus.pass, 'w', static_cast<int>(corpus.cheats.size()) + 1, entry.name, entry.dtypes,
         [entry](const Case& c, void* const* pointers, void* workspace, Stream stream) {
-          const auto& problem = detail::problem_of<P>(c);
-          entry.launch(problem, P::bind(problem, pointers), workspace, stream);
+          entry.launch(problem_of<P>(c), P::bind(Pointers(c.tensors, pointers)), workspace, stream);
         },
         [entry](const Case& c) {
-          return entry.workspace_bytes ? entry.workspace_bytes(detail::problem_of<P>(c)) : std::size_t{0};
+          return entry.workspace_bytes ? entry.workspace_bytes(problem_of<P>(c)) : std::size_t{0};
         }));
   }
   return add(std::move(corpus));
