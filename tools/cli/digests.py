@@ -18,7 +18,7 @@ _SHARED = ("core/**/*", "tests/test_versions.cpp", "tests/main.cpp", "tests/repe
            "CMakeLists.txt", "CMakePresets.json", "cmake/*", "tests/CMakeLists.txt")
 _INCLUDE = re.compile(r'^\s*#\s*include "(dev/[^"]+)"', re.MULTILINE)
 # How a version says that another one does its work; which, only the compiler knows.
-_HANDS_ON = re.compile(r"\b(definition_of|find_version|versions_of)\b")
+_HANDS_ON = re.compile(r"\b(version_of|versions_of|find_version|plans_of)\b")
 
 
 @dataclass(frozen=True)
