@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 #include <set>
 
 #include "core/backend.h"
@@ -166,6 +167,76 @@ TEST(Compare, AnInexactVersionIsHeldToTheLargestMagnitude) {
   const VersionDef inexact{.exact = false};
   EXPECT_EQ(compare(c, Pattern::normal, {{most, most, most}}, refs, inexact).status, Status::pass);
   EXPECT_EQ(compare(c, Pattern::normal, {{1.01f * most, 0, 0}}, refs, inexact).status, Status::fail);
+}
+
+// A dot product of K terms for each element: in double, and in fp32 from inputs rounded to `inputs`, added one by one.
+struct DotProducts {
+  DotProducts(std::int64_t terms, Dtype inputs, std::uint64_t seed) {
+    constexpr int kElements = 128;
+    expected.resize(1);
+    y.resize(1);
+    std::mt19937_64 random(seed);
+    std::normal_distribution<float> normal;
+    for (int i = 0; i < kElements; ++i) {
+      double value = 0;
+      double magnitude = 0;
+      float sum = 0;
+      for (std::int64_t k = 0; k < terms; ++k) {
+        const float a = normal(random);
+        const float b = normal(random);
+        value += double(a) * b;
+        magnitude += std::abs(double(a) * b);
+        sum += round_to(inputs, a) * round_to(inputs, b);
+      }
+      expected[0].value.push_back(value);
+      expected[0].magnitude.push_back(magnitude);
+      y[0].push_back(sum);
+    }
+    c = {.pass = &pass_of<conv3x3::Fprop>(),
+         .text = "dot products",
+         .tensors = {{.name = "y", .role = Role::output, .shape = {kElements}, .layout = "n", .reduction_length = terms}}};
+  }
+
+  Verdict verdict() const {
+    return within_limit(compare(c, Pattern::normal, y, expected), c, expected, {});
+  }
+
+  Case c;
+  ExpectedOutputs expected;
+  Outputs y;
+};
+
+// Without a baseline to compare with, the limit alone has to tell fp32 arithmetic from products of rounded inputs.
+TEST(ErrorLimit, SequentialSumsPassAndRoundedInputsDoNot) {
+  for (const std::int64_t terms : {1, 2, 9, 27, 576, 4608, 8192, 32768, 131072}) {
+    const Verdict fp32 = DotProducts(terms, Dtype::f32, test::seed()).verdict();
+    EXPECT_EQ(fp32.status, Status::pass) << terms << " terms: " << fp32.reason;
+    for (const Dtype rounded : {Dtype::tf32, Dtype::bf16, Dtype::f16}) {
+      const Verdict verdict = DotProducts(terms, rounded, test::seed()).verdict();
+      EXPECT_EQ(verdict.status, Status::fail) << terms << " terms of inputs rounded to " << name(rounded);
+    }
+  }
+}
+
+TEST(ErrorLimit, IsForFp32AloneAndGrowsWithWhatAVersionDeclares) {
+  const DotProducts dots(64, Dtype::f32, 1);
+  const TensorSpec& y = dots.c.tensors[0];
+  const double limit = error_limit(dots.c, y, dots.expected[0]);
+  EXPECT_DOUBLE_EQ(limit, (16 + 8) * 0x1p-24);
+  EXPECT_DOUBLE_EQ(error_limit(dots.c, y, dots.expected[0], {.error_growth = 4}), 4 * limit);
+  Case half = dots.c;
+  half.dtype = Dtype::bf16;
+  EXPECT_EQ(error_limit(half, y, dots.expected[0]), kInf);
+  TensorSpec rounded = y;
+  rounded.intermediate = Dtype::bf16;
+  EXPECT_EQ(error_limit(dots.c, rounded, dots.expected[0]), kInf);
+}
+
+TEST(ErrorLimit, AllowsRoundedTermsWhereTheFormulaDoes) {
+  TensorSpec y{.name = "y", .role = Role::output, .dtype = Dtype::f32};
+  const double plain = error_bound(y, 1, 8);
+  y.intermediate = Dtype::bf16;
+  EXPECT_DOUBLE_EQ(error_bound(y, 1, 8), plain + 8 * 0x1p-8);
 }
 
 // A pass with these errors of its outputs.

@@ -90,9 +90,7 @@ TEST(Problem, ErrorsAreOneLineWhateverTheInput) {
   for (const unsigned char c : message) EXPECT_GE(c, ' ');
 }
 
-TEST(Problem, WithDtypeReplacesOrAppends) {
-  EXPECT_EQ(with_dtype("n1 fp16 bias", Dtype::bf16), "n1 bf16 bias");
-  EXPECT_EQ(with_dtype("n1 bias", Dtype::tf32), "n1 bias tf32");
+TEST(Problem, LinesMayNameADtype) {
   EXPECT_EQ(dtype_of("n1 fp16 bias"), Dtype::f16);
   EXPECT_EQ(dtype_of("n1 bias"), std::nullopt);
 }
