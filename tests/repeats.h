@@ -9,7 +9,7 @@
 
 namespace ladder::test {
 
-// The orders of running threads that a test tries.
+// The orders of running threads that a test tries: the backend's, or those that LADDER_TEST_SCHEDULES lists ("asc,desc").
 std::vector<std::string> schedules();
 
 // Launches the version on one set of inputs under each of schedules(), at least twice, and 50 times on a GPU, with outputs and

@@ -78,7 +78,7 @@ def collect(build):
     kernels, missing = [], []
     for source in sorted(ROOT.glob("dev/*/*/v*.cu")):
         file = str(source.relative_to(ROOT))
-        report = build / "CMakeFiles" / "ladder_dev.dir" / f"{file}.o.ptxas"
+        report = build / "CMakeFiles" / f"ladder_{source.relative_to(ROOT).parts[1]}.dir" / f"{file}.o.ptxas"
         found = parse(report.read_text(encoding="utf-8"), file) if report.exists() else []
         kernels += found
         if not found:

@@ -18,7 +18,7 @@ Ladder: CUDA kernels, climbed version by version, checked and timed.
   ./ladder bench <layer>[/<pass>] [flags]
                                      build, check and time versions: ./ladder bench conv3x3 --version 7
   ./ladder test [<layer>[/<pass>]] [--version V] [flags]
-                                     build and run every test, or those of some versions; --preset NAME, --sanitize
+                                     build, and test what changed, or some versions; --full, --sanitize, --preset NAME
   ./ladder list [<layer>[/<pass>]] [--json]
                                      layers, passes, versions and named problems
   ./ladder new <layer>/<pass> <idea> --from N
@@ -91,17 +91,17 @@ def test(arguments):
     parser.add_selection("version")
     parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
+    parser.add_argument("--full", action="store_true", help="everything, whatever changed, and the digests of it")
+    parser.add_argument("--resume", action="store_true", help="with --full: go on where the last one ended")
+    parser.add_argument("--stop-after", type=float, metavar="MINUTES", help="take up no version after that")
     parser.epilog = "GoogleTest's own flags (--gtest_filter=..., --gtest_repeat=...) are handed on."
     chosen, gtest_flags = parser.parse_known_args(arguments)
     for flag in gtest_flags:
         if not flag.startswith("--gtest_"):
             raise UsageError(f"test: unknown argument '{flag}'; GoogleTest's flags begin with --gtest_")
     gtest_flags += _filter_of(chosen, gtest_flags)
-    preset = _preset(chosen)
-    jobs = [(preset, gtest_flags)]
-    if chosen.sanitize:
-        jobs += [("sanitize", gtest_flags), ("tsan", gtest_flags)]
-    return suite.run(jobs, cmake_options=_cmake_options(chosen))
+    return suite.run(_preset(chosen), gtest_flags, sanitize=chosen.sanitize, full=chosen.full, resume=chosen.resume,
+                     stop_after=chosen.stop_after and chosen.stop_after * 60, cmake_options=_cmake_options(chosen))
 
 
 def _filter_of(chosen, gtest_flags):
@@ -118,6 +118,7 @@ def _filter_of(chosen, gtest_flags):
 def build_only(arguments):
     parser = _parser("build", "Builds, and runs nothing.", device=True, preset=True)
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
+    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a variable for CMake")
     parser.add_argument("targets", nargs="*", help="all by default; bench_<layer> for one bench program")
     chosen = parser.parse_args(arguments)
     layers = [layer.name for layer in listing.read(paths.ROOT).layers]
@@ -127,7 +128,7 @@ def build_only(arguments):
     preset = _preset(chosen)
     if setup.ensure(preset):
         build.forget(preset)
-    build.build(preset, _cmake_options(chosen), chosen.targets)
+    build.build(preset, _cmake_options(chosen) + [f"-D{one}" for one in chosen.define], chosen.targets)
     say.line(f"built: {build.folder(preset)}")
     return 0
 
