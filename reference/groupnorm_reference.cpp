@@ -74,6 +74,15 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
     }
   });
 
+  // A kernel may take the mean about a pivot out of the group, about two deviations from it.
+  double means = 0;
+  double deviations = 0;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    means += s.mean[group] * s.mean[group];
+    deviations += 1 / (s.rstd[group] * s.rstd[group]);
+  }
+  mean.condition = 1 + 2 * std::sqrt(deviations / means);
+
   // Behind a large mean the groups' means may differ by less than is allowed.
   const double spread = c.tensor("x").stddev / std::sqrt(static_cast<double>(p.group_size()));
   mean.discriminating = error_bound(c.tensor("mean"), 0, p.mean) < spread / 4;
