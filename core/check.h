@@ -165,8 +165,8 @@ std::string why_not(const Version& v, const Case& c);
 
 }  // namespace ladder
 
-#define LADDER_REFERENCE(P, function)                                                                             \
-  namespace {                                                                                                 \
+#define LADDER_REFERENCE(P, function)                                                                                 \
+  namespace {                                                                                                         \
   [[maybe_unused]] const bool LADDER_UNIQUE(ladder_reference_) = ::ladder::register_reference(::ladder::pass_of<P>(), \
-                                                                                      function);              \
+                                                                                              function);              \
   }

@@ -209,9 +209,10 @@ Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expe
     const double error = verdict.errors.at(i).value_or(0);
     if (error <= limit) continue;
     verdict.status = Status::fail;
-    verdict.reason = fmt::format("{}: normalised L2 error {:.3g} where fp32 arithmetic stays below {:.3g}: inputs or products "
-                                 "have been rounded to fewer bits",
-                                 specs[i]->name, error, limit);
+    verdict.reason = fmt::format(
+        "{}: normalised L2 error {:.3g} where fp32 arithmetic stays below {:.3g}: inputs or products "
+        "have been rounded to fewer bits",
+        specs[i]->name, error, limit);
   }
   return verdict;
 }

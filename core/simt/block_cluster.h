@@ -90,8 +90,8 @@ class BlockCluster {
   std::exception_ptr error_;
 
   Side scheduler_;
-  int turn_ = 0;             // which of every fiber's ThreadSanitizer fibers this cluster uses
-  char start_ = 0;           // ThreadSanitizer: a cluster's beginning is ordered before all its threads
+  int turn_ = 0;    // which of every fiber's ThreadSanitizer fibers this cluster uses
+  char start_ = 0;  // ThreadSanitizer: a cluster's beginning is ordered before all its threads
   std::uint64_t num_switches_ = 0;
   Side* leaving_ = nullptr;  // the side that the switch in progress leaves
 };

@@ -77,12 +77,13 @@ void on_tick(int, siginfo_t*, void* context) {
     watched = {.switches = cluster.num_switches(), .ticks = 0};
   } else if (++watched.ticks >= limit_seconds()) {
     watched = {};
-    const auto* const at = reinterpret_cast<const void*>(
-        static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+    const auto* const at =
+        reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
     // Never returns: the thread is left where it is.
-    cluster.abandon(fiber, fmt::format("{}: the thread has run for {} s without reaching any barrier: it loops for ever "
-                                       "(LADDER_WATCHDOG_SECONDS sets how long is too long)",
-                                       place_of(at), limit_seconds()));
+    cluster.abandon(fiber,
+                    fmt::format("{}: the thread has run for {} s without reaching any barrier: it loops for ever "
+                                "(LADDER_WATCHDOG_SECONDS sets how long is too long)",
+                                place_of(at), limit_seconds()));
   }
   errno = saved_errno;
 }
