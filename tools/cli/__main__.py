@@ -104,13 +104,13 @@ def test(arguments):
         gtest_flags.append(f"--gtest_filter={selection.gtest_filter(versions)}")
     return suite.run(_preset(chosen), gtest_flags, sanitize=chosen.sanitize, full=chosen.full, resume=chosen.resume,
                      stop_after=chosen.stop_after and chosen.stop_after * 60, cmake_options=_cmake_options(chosen),
-                     layers=sorted({version.path.split("/")[0] for version in versions}))
+                     layers=sorted({path.split("/")[0] for path in versions}))
 
 
 def _versions_of(chosen, gtest_flags):
-    """The versions whose tests were asked for; none for all tests there are."""
+    """{path: Versions} whose tests were asked for; none for all tests there are."""
     if not chosen.targets and not chosen.version:
-        return []
+        return {}
     if any(flag.startswith("--gtest_filter") for flag in gtest_flags):
         raise UsageError("test: a layer or --version and --gtest_filter exclude each other")
     there = listing.read(paths.ROOT)
