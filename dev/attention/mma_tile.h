@@ -32,7 +32,7 @@ __device__ __forceinline__ void copy_pairs(unsigned char* tile, const T* first, 
   constexpr int kRuns = kD * static_cast<int>(sizeof(T)) / kRunBytes;  // of one of the two
   constexpr int kElements = kRunBytes / sizeof(T);
   static_assert(kTokens * 2 * kRuns % kThreads == 0);
-#pragma unroll
+#pragma unroll 2  // all addresses at once would take registers from the kernel's loop
   for (int i = 0; i < kTokens * 2 * kRuns / kThreads; ++i) {
     const int at = threadIdx.x + i * kThreads;
     const int row = at / (2 * kRuns);
@@ -79,6 +79,22 @@ __device__ __forceinline__ void load_rows(std::uint32_t (&a)[kD / 16][4], const 
       a[k][2 + half] = inside ? *reinterpret_cast<const std::uint32_t*>(from + 16 * k + 8) : 0;
     }
   }
+}
+
+// The sum of a row of o times one of d_o, kD channels.
+template <class T, int kD>
+__device__ __forceinline__ float delta_of(const T* o, const T* d_o) {
+  float delta = 0;
+#pragma unroll
+  for (int x = 0; x < kD; x += kVector<T>) {
+    float a[kVector<T>];
+    float b[kVector<T>];
+    unpack<T>(*reinterpret_cast<const uint4*>(o + x), a);
+    unpack<T>(*reinterpret_cast<const uint4*>(d_o + x), b);
+#pragma unroll
+    for (int i = 0; i < kVector<T>; ++i) delta += a[i] * b[i];
+  }
+  return delta;
 }
 
 // d += a times each half of b.

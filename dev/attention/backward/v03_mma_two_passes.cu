@@ -11,6 +11,7 @@
 
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
+#include "dev/ptx/opaque.h"
 
 namespace ladder::attention {
 namespace {
@@ -35,22 +36,6 @@ struct Head {  // one of one image, from its first token on
   int tokens;
 };
 
-// sum of a row of o times one of d_o, kD channels.
-template <class T, int kD>
-__device__ __forceinline__ float delta_of(const T* o, const T* d_o) {
-  float delta = 0;
-#pragma unroll
-  for (int x = 0; x < kD; x += kVector<T>) {
-    float a[kVector<T>];
-    float b[kVector<T>];
-    unpack<T>(*reinterpret_cast<const uint4*>(o + x), a);
-    unpack<T>(*reinterpret_cast<const uint4*>(d_o + x), b);
-#pragma unroll
-    for (int i = 0; i < kVector<T>; ++i) delta += a[i] * b[i];
-  }
-  return delta;
-}
-
 // kKeys: whether the block's own tokens are keys. A token of a tile is then q and d_o, an own one k and v; otherwise the
 // other way round. s = own first . first, dp = own second . second.
 template <class T, int kD, int kTiles, bool kKeys>
@@ -68,14 +53,15 @@ __device__ __forceinline__ void work(const Head<T>& head, float scale, int own0)
                                                step * kStepTokens, head.tokens);
     }
   };
-#pragma unroll
+#pragma unroll 1
   for (int step = 0; step < kStages; ++step) {
     if (step < num_steps) fetch(step);
     ptx::cp_async_commit();  // one group a step, empty or not
   }
 
   // This lane's tokens are row0 + 16 tile and that + 8.
-  const int row0 = own0 + threadIdx.x / 32 * kTiles * 16 + threadIdx.x % 32 / 4;
+  const auto first_row = [](int from) { return from + threadIdx.x / 32 * kTiles * 16 + threadIdx.x % 32 / 4; };
+  const int row0 = first_row(own0);
   std::uint32_t own_first[kTiles][kD / 16][4];
   std::uint32_t own_second[kTiles][kD / 16][4];
 #pragma unroll
@@ -88,8 +74,7 @@ __device__ __forceinline__ void work(const Head<T>& head, float scale, int own0)
 
   // lse in units of log2, and delta, of the queries: of all in shared memory, or of the own ones in registers. A query that
   // is not there has p = 2^-infinity.
-  float* const lses = reinterpret_cast<float*>(smem + min(num_steps, kStages) * kStageBytes<kD>);
-  float* const deltas = lses + num_steps * kStepTokens;
+  float2* const queries = reinterpret_cast<float2*>(smem + min(num_steps, kStages) * kStageBytes<kD>);
   float own_lse[kTiles][2];
   float own_delta[kTiles][2];
   const auto statistics = [&](int i, float& lse, float& delta) {
@@ -97,7 +82,7 @@ __device__ __forceinline__ void work(const Head<T>& head, float scale, int own0)
     delta = i < head.tokens ? delta_of<T, kD>(head.o + i * head.o_pitch, head.d_o + i * head.o_pitch) : 0.0f;
   };
   if constexpr (kKeys) {
-    for (int i = threadIdx.x; i < num_steps * kStepTokens; i += kThreads) statistics(i, lses[i], deltas[i]);
+    for (int i = threadIdx.x; i < num_steps * kStepTokens; i += kThreads) statistics(i, queries[i].x, queries[i].y);
   } else {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
@@ -118,9 +103,8 @@ __device__ __forceinline__ void work(const Head<T>& head, float scale, int own0)
     const unsigned char* const pairs = smem + step % kStages * kStageBytes<kD>;
     const int left = head.tokens - step * kStepTokens;
 
-#pragma unroll
-    for (int others = 0; others < kStepTokens; others += 16) {
-      if (others >= left) break;
+#pragma unroll 1
+    for (int others = 0; others < min(kStepTokens, left); others += 16) {
       float s[kTiles][2][4] = {};
       float dp[kTiles][2][4] = {};
 #pragma unroll
@@ -143,10 +127,9 @@ __device__ __forceinline__ void work(const Head<T>& head, float scale, int own0)
         float column_lse[2];
         float column_delta[2];
         if constexpr (kKeys) {
-          const float2 l = *reinterpret_cast<const float2*>(lses + step * kStepTokens + column);
-          const float2 d = *reinterpret_cast<const float2*>(deltas + step * kStepTokens + column);
-          column_lse[0] = l.x, column_lse[1] = l.y;
-          column_delta[0] = d.x, column_delta[1] = d.y;
+          const float4 two = *reinterpret_cast<const float4*>(queries + step * kStepTokens + column);
+          column_lse[0] = two.x, column_delta[0] = two.y;
+          column_lse[1] = two.z, column_delta[1] = two.w;
         }
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
@@ -196,11 +179,12 @@ __device__ __forceinline__ void work(const Head<T>& head, float scale, int own0)
     ptx::cp_async_commit();
   }
 
+  const int out_row0 = first_row(ptx::opaque(own0));  // or its addresses would take registers from the loop
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = row0 + 16 * tile + 8 * half;
+      const int row = out_row0 + 16 * tile + 8 * half;
       T* const out = head.dq + row * head.pitch;
       store_row<T, kD>(out + (kKeys ? kD : 0), from_ds[tile], half, scale, row < head.tokens);
       if constexpr (kKeys) store_row<T, kD>(out + 2 * kD, from_p[tile], half, 1.0f, row < head.tokens);
@@ -244,7 +228,7 @@ KernelPlan<Backward> tile_plan(const Problem& p, const char* name) {
     return bind_launch(attention_backward_v03_kernel<T, kD, kTiles>,
                        {.grid = dim3(2 * ceil_div(p.t, kWarps * kTiles * 16), p.n * p.heads),
                         .block = kThreads,
-                        .dynamic_smem = std::min(kStages, steps) * kStageBytes<kD> + 2 * steps * kStepTokens * sizeof(float)},
+                        .dynamic_smem = std::min(kStages, steps) * kStageBytes<kD> + steps * kStepTokens * sizeof(float2)},
                        p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
                        static_cast<const T*>(t.d_o), static_cast<T*>(t.dqkv));
   };

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     copy_pairs<T, kD, kStepKeys, Shape::kThreads>(smem + step % kStages * kStageBytes<kD>, q + kD, pitch, q + 2 * kD,
                                                   pitch, step * kStepKeys, p.t);
   };
-#pragma unroll
+#pragma unroll 1
   for (int step = 0; step < kStages; ++step) {
     if (step < num_steps) fetch(step);
     ptx::cp_async_commit();  // one group a step, empty or not, so that the count of pending groups tells the step
@@ -89,13 +89,14 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
 
     // Keys that are not there.
     if (const int left = p.t - step * kStepKeys; left < kStepKeys) {
+      const int own_left = left - static_cast<int>(threadIdx.x % 4) * 2;  // from this lane's first key on
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
         for (int j = 0; j < kStepKeys / 8; ++j) {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            if (8 * j + threadIdx.x % 4 * 2 + i % 2 >= left) s[tile][j][i] = -INFINITY;
+            if (8 * j + i % 2 >= own_left) s[tile][j][i] = -INFINITY;
           }
         }
       }
@@ -188,7 +189,7 @@ KernelPlan<Forward> shape_plan(const Problem& p, const char* name) {
 // the registers at d = 64.
 template <class T, int kD>
 std::vector<KernelPlan<Forward>> shape_plans(const Problem& p) {
-  std::vector<KernelPlan<Forward>> plans = {shape_plan<T, kD, Shape<4, 1, kD == 32 ? 5 : 3>>(p, "4x16"),
+  std::vector<KernelPlan<Forward>> plans = {shape_plan<T, kD, Shape<4, 1, kD == 32 ? 4 : 3>>(p, "4x16"),
                                             shape_plan<T, kD, Shape<8, 1, kD == 32 ? 2 : 1>>(p, "8x16"),
                                             shape_plan<T, kD, Shape<4, 2, kD == 32 ? 3 : 2>>(p, "4x32")};
   constexpr int kEnoughBlocks = 264;  // two an SM
