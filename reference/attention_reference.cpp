@@ -13,8 +13,9 @@
 //
 //     of ds           e_ds = |ds| e_s + p 2^-24 (sqrt(d) (sum of |d_o v| + sum of |d_o o|) + |dp| + |delta|)
 //
-// Each such error over `unit` is added to the magnitude of its term: in fp32 it is of the size of the term, in 16 bits next
-// to nothing.
+// Rounding p or ds to fp16 has an absolute error besides, where it is below the smallest normal number 2^-14: up to 2^-25,
+// half of the distance of its subnormal numbers. bf16 and tf32 have fp32's range. Each such error over `unit` is added to the
+// magnitude of its term: in fp32 it is of the size of the term, in 16 bits next to nothing.
 #include <algorithm>
 #include <cmath>
 
@@ -65,6 +66,9 @@ double score_error(const Problem& p, const Dot& s, double most) {
   return kUnitRoundoff * (std::sqrt(p.d) * s.magnitude + 2 * std::abs(s.value) + 2 * std::abs(most) + 8);
 }
 
+// Of p and ds where the problem lets them be rounded: see above.
+double underflow_error(const TensorSpec& output) { return output.intermediate == Dtype::f16 ? 0x1p-25 : 0; }
+
 // to += factor * row, to_magnitude += factor_magnitude * |row|.
 void add(double factor, double factor_magnitude, const double* row, int d, double* to, double* to_magnitude) {
   for (int x = 0; x < d; ++x) {
@@ -85,6 +89,7 @@ NamedOutputs forward(const Case& c, const HostTensors& in) {
   const std::vector<float>& qkv = in["qkv"];
   const double scale = 1 / std::sqrt(static_cast<double>(p.d));
   const double o_unit = error_bound(c.tensor("o"), 0, 1);
+  const double o_underflow = underflow_error(c.tensor("o")) / o_unit;
   const double lse_unit = error_bound(c.tensor("lse"), 0, 1);
   const Attended a = attend(p, qkv);
   Expected o{.value = a.o, .magnitude = std::vector<double>(a.o.size())};
@@ -114,7 +119,7 @@ NamedOutputs forward(const Case& c, const HostTensors& in) {
         row_error += probability * error;
         for (int x = 0; x < p.d; ++x) {
           const double term = std::abs(v[std::int64_t{j} * p.d + x]);
-          o_magnitude[x] += probability * (term + error / o_unit * (term + std::abs(o_row[x])));
+          o_magnitude[x] += probability * (term + error / o_unit * (term + std::abs(o_row[x]))) + o_underflow * term;
         }
       }
       // The logarithm of a sum of exponentials, of which the largest is 1, and the addition of the maximum.
@@ -131,6 +136,7 @@ NamedOutputs backward(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Backward>(c);
   const double scale = 1 / std::sqrt(static_cast<double>(p.d));
   const double unit = error_bound(c.tensor("dqkv"), 0, 1);
+  const double underflow = underflow_error(c.tensor("dqkv")) / unit;
   Expected dqkv = of_size(p.tokens() * 3 * p.c());
 
   for_each_head(p, [&](std::int64_t image, int head) {
@@ -161,12 +167,12 @@ NamedOutputs backward(const Case& c, const HostTensors& in) {
         const double cancelled = std::sqrt(p.d) * (dp.magnitude + delta.magnitude) + std::abs(dp.value) +
                                  std::abs(delta.value);
         const double ds_error = std::abs(ds) * error + probability * kUnitRoundoff * cancelled;
-        const double ds_magnitude = std::abs(ds) + ds_error / unit;
+        const double ds_magnitude = std::abs(ds) + ds_error / unit + underflow;
         add(scale * ds, scale * ds_magnitude, k_row, p.d, &gradients[0].value[i * p.d],
             &gradients[0].magnitude[i * p.d]);
         add(scale * ds, scale * ds_magnitude, q_row, p.d, &gradients[1].value[j * p.d],
             &gradients[1].magnitude[j * p.d]);
-        add(probability, probability * (1 + error / unit), d_o_row, p.d, &gradients[2].value[j * p.d],
+        add(probability, probability * (1 + error / unit) + underflow, d_o_row, p.d, &gradients[2].value[j * p.d],
             &gradients[2].magnitude[j * p.d]);
       }
     }

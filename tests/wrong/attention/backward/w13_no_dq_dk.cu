@@ -1,0 +1,16 @@
+// Writes zeros for dq and dk, which are small beside dv.
+#include "tests/wrong/attention/backward/backward.h"
+
+namespace ladder::attention::backward_wrong {
+namespace {
+
+struct Steps : Honest {
+  __device__ float scale_of_dq(float) const { return 0.0f; }
+  __device__ float scale_of_dk(float) const { return 0.0f; }
+};
+
+}  // namespace
+
+LADDER_VERSION(Backward, {.launch = launch_cheat<Spoiled<Steps>>, .dtypes = stored_dtypes()})
+
+}  // namespace ladder::attention::backward_wrong

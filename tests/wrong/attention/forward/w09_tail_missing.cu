@@ -1,0 +1,15 @@
+// Leaves out the keys of a last tile that is not whole.
+#include "tests/wrong/attention/forward/forward.h"
+
+namespace ladder::attention::forward_wrong {
+namespace {
+
+struct Steps : Honest {
+  __device__ int keys(const Problem& p, int) const { return p.t < 16 ? p.t : p.t / 16 * 16; }
+};
+
+}  // namespace
+
+LADDER_VERSION(Forward, {.launch = launch_cheat<Spoiled<Steps>>, .dtypes = stored_dtypes()})
+
+}  // namespace ladder::attention::forward_wrong
