@@ -8,7 +8,6 @@
 
 #include "core/backend.h"
 #include "core/check.h"
-#include "core/problem_line.h"
 #include "core/shapes.h"
 #include "dev/attention/attention.h"
 #include "tests/support.h"
@@ -23,7 +22,7 @@ void check_plans(const Pass& pass) {
     std::set<std::string> seen;
     for (const char* set : {"ci", "edge"}) {
       for (const NamedCase& named : named_cases(pass, set)) {
-        const Case c = pass.parse(with_dtype(named.problem.text, v->def.dtypes.front()));
+        const Case c = named.problem.with_dtype(v->def.dtypes.front());
         if (!why_not(*v, c).empty()) continue;
         CheckedCase checked(c, test::seed());
         for (const Kernel& kernel : plans(*v, c)) {
@@ -48,7 +47,7 @@ TEST(AttentionPlans, SingleToken) {
     for (const Pass* pass : {&pass_of<attention::Forward>(), &pass_of<attention::Backward>()}) {
       for (const Version* v : versions_of(*pass)) {
         for (const Dtype dtype : v->def.dtypes) {
-          const Case c = pass->parse(with_dtype(line, dtype));
+          const Case c = pass->parse(line).with_dtype(dtype);
           if (!why_not(*v, c).empty()) continue;
           const ReferenceRun run = reference_run(c, Pattern::normal, test::seed());
           const Kernel kernel = plan(*v, c);

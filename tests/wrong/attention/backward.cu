@@ -1,16 +1,9 @@
 // An honest backward kernel, to spoil in one way each: every element's thread makes p and ds of its row or column anew.
-#pragma once
-
 #include "tests/wrong/attention/problems.h"
 #include "tests/wrong/wrong.h"
 
-namespace ladder::attention::backward_wrong {
-
-using wrong::stored_dtypes;
-
-struct Backward : attention::Backward {
-  static constexpr const char* kName = "backward_wrong";
-};
+namespace ladder::attention {
+namespace {
 
 // Outputs are counted as those of dqkv.
 template <class T>
@@ -22,7 +15,7 @@ struct View {
   const T* d_o;
   T* dqkv;
 
-  View(const Problem& problem, const attention::Backward::Tensors& t, void*)
+  View(const Problem& problem, const Backward::Tensors& t, void*)
       : p(problem),
         qkv(static_cast<const T*>(t.qkv)),
         o(static_cast<const T*>(t.o)),
@@ -123,4 +116,100 @@ void launch_cheat(const Problem& p, const Backward::Tensors& t, void* workspace,
   wrong::launch_cheat<Backward, View, Cheat>(p, t, workspace, stream);
 }
 
-}  // namespace ladder::attention::backward_wrong
+// Leaves delta out of ds, as if the softmax were not normalised.
+struct NoDelta : Honest {
+  __device__ float delta(float) const { return 0.0f; }
+};
+
+// Writes dq where dk belongs, and dk where dq does.
+struct ExchangedDqDk : Honest {
+  __device__ Place place(const Problem& p, long long index) const {
+    Place at = Honest::place(p, index);
+    if (at.part < 2) at.part = 1 - at.part;
+    return at;
+  }
+};
+
+// Leaves the scale out of dk.
+struct DkNotScaled : Honest {
+  __device__ float scale_of_dk(float) const { return 1.0f; }
+};
+
+// Leaves the scale out of dq.
+struct DqNotScaled : Honest {
+  __device__ float scale_of_dq(float) const { return 1.0f; }
+};
+
+// Scales dq twice.
+struct DqScaledTwice : Honest {
+  __device__ float scale_of_dq(float scale) const { return scale * scale; }
+};
+
+// Scales scores, dq and dk by 1 / sqrt(sqrt(d)).
+struct ScaleOnce : Honest {
+  __device__ float scale(int d) const { return 1.0f / sqrtf(sqrtf(static_cast<float>(d))); }
+};
+
+// Takes lse for a logarithm to base 2.
+struct LseAsLog2 : Honest {
+  __device__ float probability(float score, float lse) const { return exp2f(score * 1.44269504f - lse); }
+};
+
+// Does not normalise p.
+struct NoLse : Honest {
+  __device__ float probability(float score, float) const { return expf(score); }
+};
+
+// Takes dp - delta for ds.
+struct NoPInDs : Honest {
+  __device__ float ds(float, float dp) const { return dp; }
+};
+
+// Leaves out the tokens of a last tile that is not whole.
+struct TailMissing : Honest {
+  __device__ int tokens(const Problem& p) const { return p.t < 16 ? p.t : p.t / 16 * 16; }
+};
+
+// Sums in bf16.
+struct Bf16Sums : Honest {
+  __device__ float add(float sum, float term) const { return to_float(from_float<__nv_bfloat16>(sum + term)); }
+};
+
+// Writes zeros for dq and dk, which are small beside dv.
+struct NoDqDk : Honest {
+  __device__ float scale_of_dq(float) const { return 0.0f; }
+  __device__ float scale_of_dk(float) const { return 0.0f; }
+};
+
+// Writes the channels of dqkv as [3][heads][d]: right for a single head.
+struct ThreeHeadsD : Honest {
+  __device__ Place place(const Problem& p, long long index) const {
+    Place at = Honest::place(p, index);
+    const int part_and_head = at.head * 3 + at.part;
+    at.part = part_and_head / p.heads;
+    at.head = part_and_head % p.heads;
+    return at;
+  }
+};
+
+}  // namespace
+
+LADDER_CHEATS(Backward, wrong_problems(),
+              {
+                  {.name = "honest", .launch = launch_cheat<Spoiled<Honest>>},
+                  {.name = "no_delta", .launch = launch_cheat<Spoiled<NoDelta>>},
+                  {.name = "exchanged_dq_dk", .launch = launch_cheat<Spoiled<ExchangedDqDk>>},
+                  {.name = "dk_not_scaled", .launch = launch_cheat<Spoiled<DkNotScaled>>},
+                  {.name = "dq_not_scaled", .launch = launch_cheat<Spoiled<DqNotScaled>>},
+                  {.name = "dq_scaled_twice", .launch = launch_cheat<Spoiled<DqScaledTwice>>},
+                  {.name = "scale_once", .launch = launch_cheat<Spoiled<ScaleOnce>>},
+                  {.name = "lse_as_log2", .launch = launch_cheat<Spoiled<LseAsLog2>>},
+                  {.name = "no_lse", .launch = launch_cheat<Spoiled<NoLse>>},
+                  {.name = "no_p_in_ds", .launch = launch_cheat<Spoiled<NoPInDs>>},
+                  {.name = "tail_missing", .launch = launch_cheat<Spoiled<TailMissing>>},
+                  {.name = "bf16_sums", .launch = launch_cheat<Spoiled<Bf16Sums>>},
+                  {.name = "no_dq_dk", .launch = launch_cheat<Spoiled<NoDqDk>>},
+                  {.name = "three_heads_d", .launch = launch_cheat<Spoiled<ThreeHeadsD>>},
+              })
+
+}  // namespace ladder::attention
