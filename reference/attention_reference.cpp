@@ -14,8 +14,10 @@
 //     of ds           e_ds = |ds| e_s + p 2^-24 (sqrt(d) (sum of |d_o v| + sum of |d_o o|) + |dp| + |delta|)
 //
 // Rounding p or ds to fp16 has an absolute error besides, where it is below the smallest normal number 2^-14: up to 2^-25,
-// half of the distance of its subnormal numbers. bf16 and tf32 have fp32's range. Each such error over `unit` is added to the
-// magnitude of its term: in fp32 it is of the size of the term, in 16 bits next to nothing.
+// half of the distance of its subnormal numbers. bf16 and tf32 have fp32's range. Each such error is added to the magnitude of
+// its term with the weight that makes compare() allow it: 1 / unit. In 16 bits that is next to nothing. In fp32, error_limit()
+// allows besides, over all elements, 2^-24 (16 + sqrt(K)) / sqrt(K) of the magnitudes: there the weight is such that a
+// quarter of the errors passes, since they are bounds, and seldom all reached. Large scores, as integer inputs have, need it.
 #include <algorithm>
 #include <cmath>
 
@@ -69,6 +71,14 @@ double score_error(const Problem& p, const Dot& s, double most) {
 // Of p and ds where the problem lets them be rounded: see above.
 double underflow_error(const TensorSpec& output) { return output.intermediate == Dtype::f16 ? 0x1p-25 : 0; }
 
+// What an error of a term counts in its magnitude: see above.
+double error_weight(const TensorSpec& output) {
+  const double least = 1 / error_bound(output, 0, 1);
+  if (output.intermediate || output.dtype != Dtype::f32) return least;
+  const double root = std::sqrt(static_cast<double>(output.reduction_length));
+  return std::max(least, root / (4 * (16 + root) * kUnitRoundoff));
+}
+
 // to += factor * row, to_magnitude += factor_magnitude * |row|.
 void add(double factor, double factor_magnitude, const double* row, int d, double* to, double* to_magnitude) {
   for (int x = 0; x < d; ++x) {
@@ -88,9 +98,9 @@ NamedOutputs forward(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Forward>(c);
   const std::vector<float>& qkv = in["qkv"];
   const double scale = 1 / std::sqrt(static_cast<double>(p.d));
-  const double o_unit = error_bound(c.tensor("o"), 0, 1);
-  const double o_underflow = underflow_error(c.tensor("o")) / o_unit;
-  const double lse_unit = error_bound(c.tensor("lse"), 0, 1);
+  const double o_weight = error_weight(c.tensor("o"));
+  const double o_underflow = o_weight * underflow_error(c.tensor("o"));
+  const double lse_weight = error_weight(c.tensor("lse"));
   const Attended a = attend(p, qkv);
   Expected o{.value = a.o, .magnitude = std::vector<double>(a.o.size())};
   Expected lse{.value = a.lse, .magnitude = std::vector<double>(a.lse.size())};
@@ -119,11 +129,11 @@ NamedOutputs forward(const Case& c, const HostTensors& in) {
         row_error += probability * error;
         for (int x = 0; x < p.d; ++x) {
           const double term = std::abs(v[std::int64_t{j} * p.d + x]);
-          o_magnitude[x] += probability * (term + error / o_unit * (term + std::abs(o_row[x]))) + o_underflow * term;
+          o_magnitude[x] += probability * (term + o_weight * error * (term + std::abs(o_row[x]))) + o_underflow * term;
         }
       }
       // The logarithm of a sum of exponentials, of which the largest is 1, and the addition of the maximum.
-      lse.magnitude[row] = 1 + std::abs(lse.value[row]) + row_error / lse_unit;
+      lse.magnitude[row] = 1 + std::abs(lse.value[row]) + lse_weight * row_error;
     }
   });
   NamedOutputs outputs;
@@ -135,8 +145,8 @@ NamedOutputs forward(const Case& c, const HostTensors& in) {
 NamedOutputs backward(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Backward>(c);
   const double scale = 1 / std::sqrt(static_cast<double>(p.d));
-  const double unit = error_bound(c.tensor("dqkv"), 0, 1);
-  const double underflow = underflow_error(c.tensor("dqkv")) / unit;
+  const double weight = error_weight(c.tensor("dqkv"));
+  const double underflow = weight * underflow_error(c.tensor("dqkv"));
   Expected dqkv = of_size(p.tokens() * 3 * p.c());
 
   for_each_head(p, [&](std::int64_t image, int head) {
@@ -167,12 +177,12 @@ NamedOutputs backward(const Case& c, const HostTensors& in) {
         const double cancelled = std::sqrt(p.d) * (dp.magnitude + delta.magnitude) + std::abs(dp.value) +
                                  std::abs(delta.value);
         const double ds_error = std::abs(ds) * error + probability * kUnitRoundoff * cancelled;
-        const double ds_magnitude = std::abs(ds) + ds_error / unit + underflow;
+        const double ds_magnitude = std::abs(ds) + weight * ds_error + underflow;
         add(scale * ds, scale * ds_magnitude, k_row, p.d, &gradients[0].value[i * p.d],
             &gradients[0].magnitude[i * p.d]);
         add(scale * ds, scale * ds_magnitude, q_row, p.d, &gradients[1].value[j * p.d],
             &gradients[1].magnitude[j * p.d]);
-        add(probability, probability * (1 + error / unit) + underflow, d_o_row, p.d, &gradients[2].value[j * p.d],
+        add(probability, probability * (1 + weight * error) + underflow, d_o_row, p.d, &gradients[2].value[j * p.d],
             &gradients[2].magnitude[j * p.d]);
       }
     }

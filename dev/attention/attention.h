@@ -101,9 +101,9 @@ struct Backward {
 
 inline float scale_of(const Problem& p) { return 1.0f / std::sqrt(static_cast<float>(p.d)); }
 
-// For versions whose grid has a row of blocks for each head of each image.
-inline const char* too_many_heads(const Problem& p) {
-  return std::int64_t{p.n} * p.heads > 65535 ? "a grid has at most 65535 rows, and n * heads is more" : nullptr;
+// For versions whose grid has a row of blocks for each head and a layer for each image.
+inline const char* too_large_grid(const Problem& p) {
+  return p.n > 65535 || p.heads > 65535 ? "a grid has at most 65535 blocks of n, and of heads" : nullptr;
 }
 
 // Where one head of one image lies: its elements are at `first` + token * `pitch` + channel.

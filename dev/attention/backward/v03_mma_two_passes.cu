@@ -197,8 +197,8 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
     attention_backward_v03_kernel(Problem p, float scale, const T* qkv, const T* o, const float* lse, const T* d_o,
                                   T* dqkv) {
   constexpr int kOwn = kWarps * kTiles * 16;
-  const int index = blockIdx.y % p.heads;
-  const int image = blockIdx.y / p.heads;
+  const int index = blockIdx.y;
+  const int image = blockIdx.z;
   const int pitch = 3 * p.heads * kD;
   const int o_pitch = p.heads * kD;
   const int first = image * p.t * pitch + index * 3 * kD;
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
   const Head<T> head = {.q = qkv + first,
                         .o = o + o_first,
                         .d_o = d_o + o_first,
-                        .lse = lse + blockIdx.y * p.t,
+                        .lse = lse + (image * p.heads + index) * p.t,
                         .dq = dqkv + first,
                         .pitch = pitch,
                         .o_pitch = o_pitch,
@@ -226,7 +226,7 @@ KernelPlan<Backward> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Backward::Tensors& t, void*) {
     const int steps = ceil_div(p.t, kStepTokens);
     return bind_launch(attention_backward_v03_kernel<T, kD, kTiles>,
-                       {.grid = dim3(2 * ceil_div(p.t, kWarps * kTiles * 16), p.n * p.heads),
+                       {.grid = dim3(2 * ceil_div(p.t, kWarps * kTiles * 16), p.heads, p.n),
                         .block = kThreads,
                         .dynamic_smem = std::min(kStages, steps) * kStageBytes<kD> + steps * kStepTokens * sizeof(float2)},
                        p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
@@ -256,5 +256,5 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
 LADDER_VERSION(ladder::attention::Backward, {.plans = ladder::attention::plans,
                                              .plan_names = {"16", "32"},
                                              .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                             .supports = ladder::attention::too_many_heads,
+                                             .supports = ladder::attention::too_large_grid,
                                              .min_arch = 80})

@@ -7,9 +7,11 @@
 //         Limiter left: the tensor cores wait at two barriers for every 64 queries, and a head of 256 tokens is one block,
 //         so that 192 heads leave a second wave on 132 SMs where one block fills an SM.
 // Needs:  16 bits; at most 256 tokens.
+// Spills: 56 bytes with 256 keys at d = 32, places of fragments, so that two blocks share an SM.
 
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
+#include "dev/ptx/opaque.h"
 
 namespace ladder::attention {
 namespace {
@@ -31,7 +33,7 @@ struct Shape {
 };
 
 template <class T, int kD, class S>
-__global__ void __launch_bounds__(S::kThreads, S::kKeys * kD <= 256 * 32 ? 2 : 1)
+__global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2)
     attention_backward_v04_kernel(Problem p, float scale, const T* qkv, const T* o, const float* lse, const T* d_o,
                                   T* dqkv) {
   constexpr int kTiles = S::kTiles;
@@ -43,8 +45,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kKeys * kD <= 256 * 32 ? 2 : 1
   unsigned char* const ds_tile = queries + S::kPairBytes;                        // [key][a step's queries], swizzled
   float2* const statistics = reinterpret_cast<float2*>(ds_tile + S::kDsBytes);   // of queries: lse log2(e), delta
 
-  const int head = blockIdx.x % p.heads;
-  const int image = blockIdx.x / p.heads;
+  const int head = blockIdx.x;
+  const int image = blockIdx.y;
   const int pitch = 3 * p.heads * kD;
   const int o_pitch = p.heads * kD;
   const int first = image * p.t * pitch + head * 3 * kD;
@@ -57,8 +59,9 @@ __global__ void __launch_bounds__(S::kThreads, S::kKeys * kD <= 256 * 32 ? 2 : 1
   // delta of one query a thread, of which o comes while the rest is on its way. One that is not there has p = 2^-infinity.
   static_assert(S::kKeys <= 2 * S::kThreads);
   for (int i = threadIdx.x; i < S::kKeys; i += S::kThreads) {
+    const int row = o_first + i * o_pitch;
     float2 both = {INFINITY, 0.0f};
-    if (i < p.t) both = {lse[blockIdx.x * p.t + i] * kLog2E, delta_of<T, kD>(o + o_first + i * o_pitch, d_o + o_first + i * o_pitch)};
+    if (i < p.t) both = {lse[(image * p.heads + head) * p.t + i] * kLog2E, delta_of<T, kD>(o + row, d_o + row)};
     statistics[i] = both;
   }
   ptx::cp_async_wait<0>();
@@ -156,11 +159,12 @@ __global__ void __launch_bounds__(S::kThreads, S::kKeys * kD <= 256 * 32 ? 2 : 1
     __syncthreads();  // all have read ds
   }
 
+  const int out_row0 = ptx::opaque(key0) + lane / 4;  // or its addresses would take registers from the loop
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = key0 + 16 * tile + 8 * half + lane / 4;
+      const int row = out_row0 + 16 * tile + 8 * half;
       T* const out = dqkv + first + row * pitch;
       store_row<T, kD>(out + kD, dk[tile], half, scale, row < p.t);
       store_row<T, kD>(out + 2 * kD, dv[tile], half, 1.0f, row < p.t);
@@ -173,7 +177,7 @@ KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
   using S = Shape<T, kD, kWarps, kTiles>;
   const auto bind = [p](const Backward::Tensors& t, void*) {
     return bind_launch(attention_backward_v04_kernel<T, kD, S>,
-                       {.grid = static_cast<unsigned>(p.n * p.heads), .block = S::kThreads, .dynamic_smem = S::kSmemBytes},
+                       {.grid = dim3(p.heads, p.n), .block = S::kThreads, .dynamic_smem = S::kSmemBytes},
                        p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
                        static_cast<const T*>(t.d_o), static_cast<T*>(t.dqkv));
   };
@@ -199,7 +203,7 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  return p.t > 256 ? "a block has shared memory and registers for 256 tokens" : nullptr;
+  return p.t > 256 ? "a block has shared memory and registers for 256 tokens" : too_large_grid(p);
 }
 
 }  // namespace

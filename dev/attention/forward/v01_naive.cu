@@ -11,7 +11,7 @@
 namespace ladder::attention {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 128;  // at least as many as a head has channels
 
 template <class T>
 __global__ void attention_forward_v01_kernel(Problem p, float scale, const T* qkv, T* o, float* lse) {
@@ -32,19 +32,23 @@ __global__ void attention_forward_v01_kernel(Problem p, float scale, const T* qk
   }
   __syncthreads();
 
-  // Every thread finds the maximum and the sum for itself, in the same order.
+  // Every thread finds the maximum for itself, then each exponential is one thread's.
   float most = scores[0];
   for (int j = 1; j < p.t; ++j) most = fmaxf(most, scores[j]);
-  float sum = 0;
-  for (int j = 0; j < p.t; ++j) sum += expf(scores[j] - most);
-  if (threadIdx.x == 0) lse[(image * p.heads + head) * p.t + i] = most + logf(sum);
+  __syncthreads();
+  for (int j = threadIdx.x; j < p.t; j += kThreads) scores[j] = expf(scores[j] - most);
+  __syncthreads();
 
-  // A thread a channel.
-  for (int x = threadIdx.x; x < p.d; x += kThreads) {
-    float weighted = 0;
-    for (int j = 0; j < p.t; ++j) weighted += expf(scores[j] - most) * to_float(v[j * pitch + x]);
-    o[((image * p.t + i) * p.heads + head) * p.d + x] = from_float<T>(weighted / sum);
+  // A thread a channel; all find the same sum.
+  if (static_cast<int>(threadIdx.x) >= p.d) return;
+  float sum = 0;
+  float weighted = 0;
+  for (int j = 0; j < p.t; ++j) {
+    sum += scores[j];
+    weighted += scores[j] * to_float(v[j * pitch + threadIdx.x]);
   }
+  o[((image * p.t + i) * p.heads + head) * p.d + threadIdx.x] = from_float<T>(weighted / sum);
+  if (threadIdx.x == 0) lse[(image * p.heads + head) * p.t + i] = most + logf(sum);
 }
 
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {

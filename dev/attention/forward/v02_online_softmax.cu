@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(kTileThreads)
   float* const vs = ks + kTile * kPitch;
   float* const ps = vs + kTile * kPitch;  // [query][key]
 
-  const int head = blockIdx.y % p.heads;
-  const int image = blockIdx.y / p.heads;
+  const int head = blockIdx.y;
+  const int image = blockIdx.z;
   const int pitch = 3 * p.heads * kD;
   const T* const q = qkv + image * p.t * pitch + head * 3 * kD;
   const int i0 = blockIdx.x * kTile;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kTileThreads)
     for (int lane = 8; lane > 0; lane /= 2) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], lane);
     const int i = i0 + ty * kRows + r;
     if (i >= p.t) continue;
-    if (tx == 0) lse[blockIdx.y * p.t + i] = most[r] + logf(sum[r]);
+    if (tx == 0) lse[(image * p.heads + head) * p.t + i] = most[r] + logf(sum[r]);
     T* const out = o + ((image * p.t + i) * p.heads + head) * kD + tx * kChannels;
 #pragma unroll
     for (int x = 0; x < kChannels; ++x) out[x] = from_float<T>(weighted[r][x] / sum[r]);
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kTileThreads)
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    const dim3 grid(ceil_div(p.t, kTile), p.n * p.heads);
+    const dim3 grid(ceil_div(p.t, kTile), p.heads, p.n);
     const auto go = [&](auto kernel, std::size_t smem_bytes) {
       ladder::launch(kernel, {.grid = grid, .block = kTileThreads, .dynamic_smem = smem_bytes}, stream, p, scale_of(p),
                      static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
@@ -129,4 +129,4 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
 LADDER_VERSION(ladder::attention::Forward,
                {.launch = ladder::attention::launch,
                 .dtypes = {ladder::Dtype::f32, ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::attention::too_many_heads})
+                .supports = ladder::attention::too_large_grid})

@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(kThreads) attention_forward_v03_kernel(Problem
   T* const probabilities = reinterpret_cast<T*>(own + kWarps * L::kSBytes + warp * L::kPBytes);      // [query][key]
   float* const weighted = reinterpret_cast<float*>(own + kWarps * (L::kSBytes + L::kPBytes) + warp * L::kOBytes);
 
-  const int head = blockIdx.y % p.heads;
-  const int image = blockIdx.y / p.heads;
+  const int head = blockIdx.y;
+  const int image = blockIdx.z;
   const int pitch = 3 * p.heads * kD;
   const T* const q = qkv + image * p.t * pitch + head * 3 * kD;
   const int i0 = blockIdx.x * kQueries;
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kThreads) attention_forward_v03_kernel(Problem
   sum += __shfl_xor_sync(0xffffffffu, sum, 1);
   const int i = i0 + warp * 16 + row;
   if (i >= p.t) return;
-  if (first == 0) lse[blockIdx.y * p.t + i] = most + logf(sum);
+  if (first == 0) lse[(image * p.heads + head) * p.t + i] = most + logf(sum);
   T* const out = o + ((image * p.t + i) * p.heads + head) * kD;
   for (int x = first; x < kD; x += 2) out[x] = from_float<T>(weighted[row * L::kPitchO + x] / sum);
 }
@@ -163,7 +163,7 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
-      const dim3 grid(ceil_div(p.t, kQueries), p.n * p.heads);
+      const dim3 grid(ceil_div(p.t, kQueries), p.heads, p.n);
       const auto go = [&](auto kernel, std::size_t smem_bytes) {
         ladder::launch(kernel, {.grid = grid, .block = kThreads, .dynamic_smem = smem_bytes}, stream, p, scale_of(p),
                        static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
@@ -179,5 +179,5 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
 
 LADDER_VERSION(ladder::attention::Forward, {.launch = ladder::attention::launch,
                                             .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                            .supports = ladder::attention::too_many_heads,
+                                            .supports = ladder::attention::too_large_grid,
                                             .min_arch = 80})

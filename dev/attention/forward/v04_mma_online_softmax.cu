@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   constexpr int kRowBytes = 4 * kD;  // of a token: k, then v
   LADDER_DYN_SMEM(smem);             // kStages times [key][k v], swizzled
 
-  const int head = blockIdx.y % p.heads;
-  const int image = blockIdx.y / p.heads;
+  const int head = blockIdx.y;
+  const int image = blockIdx.z;
   const int pitch = 3 * p.heads * kD;
   const T* const q = qkv + image * p.t * pitch + head * 3 * kD;
   const int num_steps = ceil_div(p.t, kStepKeys);
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
       const float row_sum = quad_sum(sum[tile][half]);
       const int row = row0 + 16 * tile + 8 * half;
       const bool inside = row < p.t;
-      if (inside && threadIdx.x % 4 == 0) lse[blockIdx.y * p.t + row] = most[tile][half] * scale + logf(row_sum);
+      if (inside && threadIdx.x % 4 == 0) lse[(image * p.heads + head) * p.t + row] = most[tile][half] * scale + logf(row_sum);
       store_row<T, kD>(o + ((image * p.t + row) * p.heads + head) * kD, weighted[tile], half, 1.0f / row_sum, inside);
     }
   }
@@ -177,7 +177,7 @@ KernelPlan<Forward> shape_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Forward::Tensors& t, void*) {
     const std::size_t stages = std::min(kStages, ceil_div(p.t, kStepKeys));
     return bind_launch(attention_forward_v04_kernel<T, kD, Shape>,
-                       {.grid = dim3(ceil_div(p.t, Shape::kQueries), p.n * p.heads),
+                       {.grid = dim3(ceil_div(p.t, Shape::kQueries), p.heads, p.n),
                         .block = Shape::kThreads,
                         .dynamic_smem = stages * kStageBytes<kD>},
                        p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
@@ -211,5 +211,5 @@ std::vector<KernelPlan<Forward>> plans(const Problem& p) {
 LADDER_VERSION(ladder::attention::Forward, {.plans = ladder::attention::plans,
                                             .plan_names = {"4x16", "8x16", "4x32"},
                                             .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                            .supports = ladder::attention::too_many_heads,
+                                            .supports = ladder::attention::too_large_grid,
                                             .min_arch = 80})
