@@ -14,7 +14,8 @@ enum Uid : std::int64_t { kQ = 1, kK, kV, kO, kLse, kDo, kDq, kDk, kDv };
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 void require_supported(const Problem& p) {
-  if (p.dtype != Dtype::bf16 && p.dtype != Dtype::f16) throw Failure("no cuDNN: its attention takes bf16 and fp16 alone");
+  if (p.dtype != Dtype::bf16 && p.dtype != Dtype::f16)
+    throw Failure("no cuDNN: its attention takes bf16 and fp16 alone");
 }
 
 // What the graphs of both passes are made of. cuDNN gives dimensions in the order n, heads, t, d.
@@ -89,8 +90,7 @@ CudnnGraph forward_graph(const Problem& p, const Forward::Tensors& t) {
   Tensor k = make.part("k", kK, t.qkv, 1);
   Tensor v = make.part("v", kV, t.qkv, 2);
   auto [o, lse] = make.graph().sdpa(
-      q, k, v,
-      fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(scale_of(p)));
+      q, k, v, fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(scale_of(p)));
   make.tokens_output(o, kO, t.o);
   make.statistics_output(lse, t.lse);
   return make.take();

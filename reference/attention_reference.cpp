@@ -174,8 +174,8 @@ NamedOutputs backward(const Case& c, const HostTensors& in) {
         const double probability = std::exp(s.value - lse[i]);
         const Dot dp = dot(d_o_row, &v[j * p.d], p.d);
         const double ds = probability * (dp.value - delta.value);
-        const double cancelled = std::sqrt(p.d) * (dp.magnitude + delta.magnitude) + std::abs(dp.value) +
-                                 std::abs(delta.value);
+        const double cancelled =
+            std::sqrt(p.d) * (dp.magnitude + delta.magnitude) + std::abs(dp.value) + std::abs(delta.value);
         const double ds_error = std::abs(ds) * error + probability * kUnitRoundoff * cancelled;
         const double ds_magnitude = std::abs(ds) + weight * ds_error + underflow;
         add(scale * ds, scale * ds_magnitude, k_row, p.d, &gradients[0].value[i * p.d],

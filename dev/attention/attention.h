@@ -53,8 +53,8 @@ struct Problem {
   std::int64_t scores() const { return tokens() * heads * t; }
   bool operator==(const Problem&) const = default;
 
-  // Any small problem of at least two tokens, tails as likely as whole tiles; fp32. Of a single token dq and dk are zero by
-  // the formula, which a check must not take for an answer.
+  // Any small problem of at least four tokens, tails as likely as whole tiles; fp32. Of a single token dq and dk are zero by
+  // the formula, and of two or three close to it wherever the softmax picks one: a check must not take that for an answer.
   static Problem random(std::uint64_t seed);
 };
 
@@ -113,7 +113,8 @@ struct HeadView {
 };
 // `part` of qkv: 0 is q, 1 is k, 2 is v.
 inline HeadView part_of_qkv(const Problem& p, std::int64_t image, int head, int part) {
-  return {.first = (image * p.t * p.heads + head) * 3 * p.d + std::int64_t{part} * p.d, .pitch = std::int64_t{3} * p.c()};
+  return {.first = (image * p.t * p.heads + head) * 3 * p.d + std::int64_t{part} * p.d,
+          .pitch = std::int64_t{3} * p.c()};
 }
 inline HeadView head_of_o(const Problem& p, std::int64_t image, int head) {
   return {.first = (image * p.t * p.heads + head) * p.d, .pitch = p.c()};

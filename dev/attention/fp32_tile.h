@@ -24,7 +24,8 @@ __device__ __forceinline__ void load_tile(float* tile, const T* head, int pitch,
     const int token = at / kRuns;
     const int channel = at % kRuns * kVector<T>;
     float values[kVector<T>] = {};
-    if (first + token < end) unpack<T>(*reinterpret_cast<const uint4*>(head + (first + token) * pitch + channel), values);
+    if (first + token < end)
+      unpack<T>(*reinterpret_cast<const uint4*>(head + (first + token) * pitch + channel), values);
     float* const to = tile + token * kTilePitch<kD> + channel;
 #pragma unroll
     for (int i = 0; i < kVector<T>; i += 4) {

@@ -27,8 +27,8 @@ void check_plans(const Pass& pass) {
         CheckedCase checked(c, test::seed());
         for (const Kernel& kernel : plans(*v, c)) {
           const Verdict verdict = check(*v, checked, kernel.name);
-          EXPECT_EQ(verdict.status, Status::pass)
-              << fmt::format("{} {} '{}': {}\n  {}", v->label(), kernel.name, c.text, verdict.reason, test::rerun_command());
+          EXPECT_EQ(verdict.status, Status::pass) << fmt::format("{} {} '{}': {}\n  {}", v->label(), kernel.name,
+                                                                 c.text, verdict.reason, test::rerun_command());
           seen.insert(kernel.name);
         }
       }

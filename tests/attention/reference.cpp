@@ -25,7 +25,7 @@ TEST(AttentionProblem, ReadsWhatItPrints) {
   for (int seed = 0; seed < 200; ++seed) {
     const Problem p = Problem::random(seed);
     EXPECT_EQ(Problem::parse(p.str()), p);
-    EXPECT_GE(p.t, 2);
+    EXPECT_GE(p.t, 4);
   }
 }
 

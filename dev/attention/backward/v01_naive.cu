@@ -74,9 +74,9 @@ void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) 
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
     ladder::launch(attention_backward_v01_kernel<T>,
-                   {.grid = static_cast<unsigned>(p.tokens() * p.heads), .block = kThreads}, stream, p,
-                   scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
-                   static_cast<const T*>(t.d_o), static_cast<T*>(t.dqkv));
+                   {.grid = static_cast<unsigned>(p.tokens() * p.heads), .block = kThreads}, stream, p, scale_of(p),
+                   static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse, static_cast<const T*>(t.d_o),
+                   static_cast<T*>(t.dqkv));
   });
 }
 

@@ -19,8 +19,8 @@ constexpr int kPitchP = kOther + 4;
 static_assert(kTileThreads == kOwn / kRows * 16);
 
 template <int kD>
-constexpr std::size_t kSmemBytes =
-    (2 * (kOwn + kOther) * kTilePitch<kD> + 2 * kOwn * kPitchP + 2 * (kOwn + kOther)) * sizeof(float);
+constexpr std::size_t kSmemBytes = (2 * (kOwn + kOther) * kTilePitch<kD> + 2 * kOwn * kPitchP + 2 * (kOwn + kOther)) *
+                                   sizeof(float);
 
 // to[row][x] += row `row` of factors, kOther of them, times channel x of the others' rows.
 template <int kD, int kChannels>
@@ -35,8 +35,8 @@ __device__ __forceinline__ void add_product(float (&to)[kRows][kChannels], const
       const float* const values = others + j * kPitch + x;
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        to[r][x] += f[r].x * values[0] + f[r].y * values[kPitch] + f[r].z * values[2 * kPitch] +
-                    f[r].w * values[3 * kPitch];
+        to[r][x] +=
+            f[r].x * values[0] + f[r].y * values[kPitch] + f[r].z * values[2 * kPitch] + f[r].w * values[3 * kPitch];
       }
     }
   }
@@ -143,9 +143,9 @@ __device__ __forceinline__ void work(const Problem& p, float scale, const T* qkv
 }
 
 template <class T, int kD>
-__global__ void __launch_bounds__(kTileThreads) attention_backward_v02_kernel(Problem p, float scale, const T* qkv,
-                                                                              const T* o, const float* lse, const T* d_o,
-                                                                              T* dqkv) {
+__global__ void __launch_bounds__(kTileThreads)
+    attention_backward_v02_kernel(Problem p, float scale, const T* qkv, const T* o, const float* lse, const T* d_o,
+                                  T* dqkv) {
   // Blocks of keys, which have more to do, come first.
   const int tiles = ceil_div(p.t, kOwn);
   const int tile = blockIdx.x;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
 #include "dev/ptx/opaque.h"
@@ -94,7 +95,7 @@ __device__ __forceinline__ void work(const Head<T>& head, float scale, int own0)
   }
 
   const float unit = scale * kLog2E;
-  float from_ds[kTiles][kD / 8][4] = {};               // dk or dq
+  float from_ds[kTiles][kD / 8][4] = {};             // dk or dq
   float from_p[kKeys ? kTiles : 1][kD / 8][4] = {};  // dv
 
   for (int step = 0; step < num_steps; ++step) {
@@ -225,12 +226,13 @@ template <class T, int kD, int kTiles>
 KernelPlan<Backward> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Backward::Tensors& t, void*) {
     const int steps = ceil_div(p.t, kStepTokens);
-    return bind_launch(attention_backward_v03_kernel<T, kD, kTiles>,
-                       {.grid = dim3(2 * ceil_div(p.t, kWarps * kTiles * 16), p.heads, p.n),
-                        .block = kThreads,
-                        .dynamic_smem = std::min(kStages, steps) * kStageBytes<kD> + steps * kStepTokens * sizeof(float2)},
-                       p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
-                       static_cast<const T*>(t.d_o), static_cast<T*>(t.dqkv));
+    return bind_launch(
+        attention_backward_v03_kernel<T, kD, kTiles>,
+        {.grid = dim3(2 * ceil_div(p.t, kWarps * kTiles * 16), p.heads, p.n),
+         .block = kThreads,
+         .dynamic_smem = std::min(kStages, steps) * kStageBytes<kD> + steps * kStepTokens * sizeof(float2)},
+        p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse, static_cast<const T*>(t.d_o),
+        static_cast<T*>(t.dqkv));
   };
   return {.name = name, .bind = bind};
 }

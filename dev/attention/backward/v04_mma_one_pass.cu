@@ -9,6 +9,7 @@
 // Needs:  16 bits; at most 256 tokens.
 // Spills: 56 bytes with 256 keys at d = 32, places of fragments, so that two blocks share an SM.
 
+#include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
 #include "dev/ptx/opaque.h"
@@ -40,10 +41,10 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
   constexpr int kRowBytes = 4 * kD;
   constexpr int kDsRowBytes = kStepQueries * 2;
   LADDER_DYN_SMEM(smem);
-  unsigned char* const keys = smem;                                              // [key][k v], swizzled
-  unsigned char* const queries = keys + S::kPairBytes;                           // [query][q d_o], swizzled
-  unsigned char* const ds_tile = queries + S::kPairBytes;                        // [key][a step's queries], swizzled
-  float2* const statistics = reinterpret_cast<float2*>(ds_tile + S::kDsBytes);   // of queries: lse log2(e), delta
+  unsigned char* const keys = smem;                                             // [key][k v], swizzled
+  unsigned char* const queries = keys + S::kPairBytes;                          // [query][q d_o], swizzled
+  unsigned char* const ds_tile = queries + S::kPairBytes;                       // [key][a step's queries], swizzled
+  float2* const statistics = reinterpret_cast<float2*>(ds_tile + S::kDsBytes);  // of queries: lse log2(e), delta
 
   const int head = blockIdx.x;
   const int image = blockIdx.y;
@@ -137,8 +138,8 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
     float dq[S::kPartRuns][4] = {};
     for (int key = 0; key < p.t; key += 16) {
       std::uint32_t rows[4];
-      ptx::ldmatrix_x4_trans(rows, ds_tile + swizzled<kDsRowBytes>(key + lane % 8 + lane / 16 * 8,
-                                                                   query0 / 8 + lane / 8 % 2));
+      ptx::ldmatrix_x4_trans(
+          rows, ds_tile + swizzled<kDsRowBytes>(key + lane % 8 + lane / 16 * 8, query0 / 8 + lane / 8 % 2));
 #pragma unroll
       for (int run = 0; run < S::kPartRuns; run += 2) {
         std::uint32_t summands[4];
@@ -177,8 +178,8 @@ KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
   using S = Shape<T, kD, kWarps, kTiles>;
   const auto bind = [p](const Backward::Tensors& t, void*) {
     return bind_launch(attention_backward_v04_kernel<T, kD, S>,
-                       {.grid = dim3(p.heads, p.n), .block = S::kThreads, .dynamic_smem = S::kSmemBytes},
-                       p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
+                       {.grid = dim3(p.heads, p.n), .block = S::kThreads, .dynamic_smem = S::kSmemBytes}, p,
+                       scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
                        static_cast<const T*>(t.d_o), static_cast<T*>(t.dqkv));
   };
   return {.name = name, .bind = bind};

@@ -55,8 +55,8 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
     ladder::launch(attention_forward_v01_kernel<T>,
-                   {.grid = static_cast<unsigned>(p.tokens() * p.heads), .block = kThreads}, stream, p,
-                   scale_of(p), static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
+                   {.grid = static_cast<unsigned>(p.tokens() * p.heads), .block = kThreads}, stream, p, scale_of(p),
+                   static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
   });
 }
 

@@ -50,17 +50,17 @@ __device__ __forceinline__ void copy_rows(T* to, int to_pitch, const T* from, in
 }
 
 template <class T, int kD>
-__global__ void __launch_bounds__(kThreads) attention_forward_v03_kernel(Problem p, float scale, const T* qkv, T* o,
-                                                                         float* lse) {
+__global__ void __launch_bounds__(kThreads)
+    attention_forward_v03_kernel(Problem p, float scale, const T* qkv, T* o, float* lse) {
   namespace wmma = nvcuda::wmma;
   using L = Layout<kD>;
   LADDER_DYN_SMEM(smem);
   const int warp = threadIdx.x / 32;
-  T* const qs = reinterpret_cast<T*>(smem);                    // [query][d]
-  T* const kvs = reinterpret_cast<T*>(smem + L::kQBytes);      // kStages times [key][k v]
+  T* const qs = reinterpret_cast<T*>(smem);                // [query][d]
+  T* const kvs = reinterpret_cast<T*>(smem + L::kQBytes);  // kStages times [key][k v]
   unsigned char* const own = smem + L::kQBytes + kStages * L::kStageBytes;
-  float* const s = reinterpret_cast<float*>(own + warp * L::kSBytes);                                // [query][key]
-  T* const probabilities = reinterpret_cast<T*>(own + kWarps * L::kSBytes + warp * L::kPBytes);      // [query][key]
+  float* const s = reinterpret_cast<float*>(own + warp * L::kSBytes);                            // [query][key]
+  T* const probabilities = reinterpret_cast<T*>(own + kWarps * L::kSBytes + warp * L::kPBytes);  // [query][key]
   float* const weighted = reinterpret_cast<float*>(own + kWarps * (L::kSBytes + L::kPBytes) + warp * L::kOBytes);
 
   const int head = blockIdx.y;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
 
@@ -166,7 +167,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
       const float row_sum = quad_sum(sum[tile][half]);
       const int row = row0 + 16 * tile + 8 * half;
       const bool inside = row < p.t;
-      if (inside && threadIdx.x % 4 == 0) lse[(image * p.heads + head) * p.t + row] = most[tile][half] * scale + logf(row_sum);
+      if (inside && threadIdx.x % 4 == 0)
+        lse[(image * p.heads + head) * p.t + row] = most[tile][half] * scale + logf(row_sum);
       store_row<T, kD>(o + ((image * p.t + row) * p.heads + head) * kD, weighted[tile], half, 1.0f / row_sum, inside);
     }
   }

@@ -40,7 +40,9 @@ struct Honest {
   __device__ float scale(int d) const { return 1.0f / sqrtf(static_cast<float>(d)); }
   // Channel 0 of q, k or v in a token's row.
   __device__ int part(const Problem& p, int head, int part) const { return (head * 3 + part) * p.d; }
-  __device__ int keys(const Problem& p, int /*query*/) const { return p.t; }  // those that count; behind t they are zero
+  __device__ int keys(const Problem& p, int /*query*/) const {
+    return p.t;
+  }  // those that count; behind t they are zero
   __device__ int head_of_v(const Problem&, int head) const { return head; }
   __device__ int image(int image) const { return image; }
   __device__ float operand(float x) const { return x; }
@@ -201,25 +203,26 @@ struct OverQueries {
 
 }  // namespace
 
-LADDER_CHEATS(Forward, wrong_problems(),
-              {
-                  {.name = "honest", .launch = launch_cheat<Spoiled<Honest>>},
-                  {.name = "no_rescale", .launch = launch_cheat<Spoiled<NoRescale>>},
-                  {.name = "log2", .launch = launch_cheat<Spoiled<Log2>>},
-                  {.name = "lse_without_maximum", .launch = launch_cheat<Spoiled<LseWithoutMaximum>>},
-                  {.name = "scale_once", .launch = launch_cheat<Spoiled<ScaleOnce>>},
-                  {.name = "no_scale", .launch = launch_cheat<Spoiled<NoScale>>},
-                  {.name = "three_heads_d", .launch = launch_cheat<Spoiled<ThreeHeadsD>>},
-                  {.name = "tail_not_masked", .launch = launch_cheat<Spoiled<TailNotMasked>>},
-                  {.name = "tail_missing", .launch = launch_cheat<Spoiled<TailMissing>>},
-                  {.name = "causal", .launch = launch_cheat<Spoiled<Causal>>},
-                  {.name = "not_normalised", .launch = launch_cheat<Spoiled<NotNormalised>>},
-                  {.name = "bf16_sums", .launch = launch_cheat<Spoiled<Bf16Sums>>},
-                  {.name = "bf16_operands", .launch = launch_cheat<Spoiled<Bf16Operands>>, .dtypes = {Dtype::f32, Dtype::f16}},
-                  {.name = "next_value", .launch = launch_cheat<Spoiled<NextValue>>},
-                  {.name = "first_image", .launch = launch_cheat<Spoiled<FirstImage>>},
-                  {.name = "lse_transposed", .launch = launch_cheat<Spoiled<LseTransposed>>},
-                  {.name = "softmax_over_queries", .launch = launch_cheat<OverQueries>},
-              })
+LADDER_CHEATS(
+    Forward, wrong_problems(),
+    {
+        {.name = "honest", .launch = launch_cheat<Spoiled<Honest>>},
+        {.name = "no_rescale", .launch = launch_cheat<Spoiled<NoRescale>>},
+        {.name = "log2", .launch = launch_cheat<Spoiled<Log2>>},
+        {.name = "lse_without_maximum", .launch = launch_cheat<Spoiled<LseWithoutMaximum>>},
+        {.name = "scale_once", .launch = launch_cheat<Spoiled<ScaleOnce>>},
+        {.name = "no_scale", .launch = launch_cheat<Spoiled<NoScale>>},
+        {.name = "three_heads_d", .launch = launch_cheat<Spoiled<ThreeHeadsD>>},
+        {.name = "tail_not_masked", .launch = launch_cheat<Spoiled<TailNotMasked>>},
+        {.name = "tail_missing", .launch = launch_cheat<Spoiled<TailMissing>>},
+        {.name = "causal", .launch = launch_cheat<Spoiled<Causal>>},
+        {.name = "not_normalised", .launch = launch_cheat<Spoiled<NotNormalised>>},
+        {.name = "bf16_sums", .launch = launch_cheat<Spoiled<Bf16Sums>>},
+        {.name = "bf16_operands", .launch = launch_cheat<Spoiled<Bf16Operands>>, .dtypes = {Dtype::f32, Dtype::f16}},
+        {.name = "next_value", .launch = launch_cheat<Spoiled<NextValue>>},
+        {.name = "first_image", .launch = launch_cheat<Spoiled<FirstImage>>},
+        {.name = "lse_transposed", .launch = launch_cheat<Spoiled<LseTransposed>>},
+        {.name = "softmax_over_queries", .launch = launch_cheat<OverQueries>},
+    })
 
 }  // namespace ladder::attention
