@@ -46,6 +46,15 @@ __device__ __forceinline__ void store_tile(const float* tile, int pitch, int sli
     for (int s = 1; s < kSlices; ++s) sum += tile[s * slice + row * pitch + col];
     return sum;
   };
+  const auto four_sums = [&](int row, int col) {
+    float4 sum = *reinterpret_cast<const float4*>(tile + row * pitch + col);
+#pragma unroll
+    for (int s = 1; s < kSlices; ++s) {
+      const float4 more = *reinterpret_cast<const float4*>(tile + s * slice + row * pitch + col);
+      sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+    }
+    return sum;
+  };
   if (cols % kVec == 0) {
     // Vectors of the residual are asked for a few ahead: nothing else hides their way.
     constexpr int kBatch = 4;
@@ -71,8 +80,12 @@ __device__ __forceinline__ void store_tile(const float* tile, int pitch, int sli
         float added[kVec], v[kVec];
         unpack<T>(residual[b], added);
 #pragma unroll
+        for (int j = 0; j < kVec; j += 4) {
+          const float4 sums = four_sums(row, col + j);
+          v[j] = sums.x, v[j + 1] = sums.y, v[j + 2] = sums.z, v[j + 3] = sums.w;
+        }
+#pragma unroll
         for (int j = 0; j < kVec; ++j) {
-          v[j] = sum_of(row, col + j);
           if (epilogue.bias) v[j] += epilogue.bias[col0 + col + j];
           if (epilogue.residual) v[j] += added[j];
           if (epilogue.silu) v[j] = silu(v[j]);
