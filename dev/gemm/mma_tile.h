@@ -20,9 +20,10 @@ struct MmaTile {
   static_assert(kWarpM % 16 == 0 && kWarpN % 16 == 0, "a warp loads 16 x 16 elements with one ldmatrix");
   static_assert(kMmasPerStep % kSlices == 0, "slices share a step evenly");
 
-  // Shared memory of a launch: the stages, and in their place at last the sums.
-  static constexpr std::size_t smem_bytes(int stage_bytes) {
-    return std::max<std::size_t>(std::size_t{kStages} * stage_bytes, std::size_t{kSlices} * kSlice * sizeof(float));
+  // Shared memory of a launch of so many steps: stages that are used, and in their place at last the sums.
+  static std::size_t smem_bytes(int stage_bytes, int steps) {
+    return std::max<std::size_t>(std::size_t{1} * std::min(kStages, steps) * stage_bytes,
+                                 std::size_t{kSlices} * kSlice * sizeof(float));
   }
 
   static __device__ __forceinline__ int slice() { return threadIdx.x / 32 / (kWarpsM * kWarpsN); }

@@ -17,7 +17,6 @@ struct Operands {
   using A = AlongRowsTile<T, Tile::kBlockM>;
   using B = AlongRowsTile<T, Tile::kBlockN>;
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
-  static constexpr std::size_t kSmemBytes = Tile::smem_bytes(kStageBytes);
 };
 
 template <class T, class Tile, bool kVectors>
@@ -93,7 +92,7 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name, Split split) {
         p.k % kRun<T> == 0 ? gemm_fprop_v05_kernel<T, Tile, true> : gemm_fprop_v05_kernel<T, Tile, false>;
     const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits,
                                  .block = Tile::kThreads,
-                                 .dynamic_smem = Operands<T, Tile>::kSmemBytes};
+                                 .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.each)};
     return with_reduce(split,
                        bind_launch(kernel, config, p, split, static_cast<const T*>(t.x), static_cast<const T*>(t.w),
                                    epilogue, y, partial),
