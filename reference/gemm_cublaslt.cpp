@@ -81,8 +81,8 @@ struct Posed {
   Matrix a, b, d;
   const void* c = nullptr;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* bias = nullptr;           // of the epilogue: added, or made
-  Dtype bias_dtype = Dtype::f32;  // as it lies in `bias`
+  void* bias = nullptr;                   // of the epilogue: added, or made
+  Dtype bias_dtype = Dtype::f32;          // as it lies in `bias`
   std::vector<std::string> outputs = {};  // of ours that it makes; empty for all
   std::shared_ptr<void> owned = {};
 };

@@ -9,7 +9,9 @@
 namespace ladder::gemm {
 namespace {
 
-Expected zeros(std::size_t count) { return {.value = std::vector<double>(count), .magnitude = std::vector<double>(count)}; }
+Expected zeros(std::size_t count) {
+  return {.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
+}
 
 // out[row][col] += sum over i of a(row, i) * b[i][col], b having `cols` elements a row. The innermost loop runs over
 // columns, which are contiguous in b and in out.
@@ -58,7 +60,8 @@ NamedOutputs fprop(const Case& c, const HostTensors& in) {
   for (std::size_t n = 0; n < std::size_t(p.n); ++n) {
     for (std::size_t k = 0; k < std::size_t(p.k); ++k) transposed[k * p.n + n] = w[n * p.k + k];
   }
-  multiply(y, p.m, p.k, p.n, [&](std::int64_t m, std::int64_t k) { return x[m * p.k + k]; }, transposed);
+  multiply(
+      y, p.m, p.k, p.n, [&](std::int64_t m, std::int64_t k) { return x[m * p.k + k]; }, transposed);
   for (std::size_t i = 0; p.silu && i < y.value.size(); ++i) apply_silu(y.value[i], y.magnitude[i]);
   NamedOutputs outputs;
   outputs["y"] = std::move(y);
@@ -69,7 +72,8 @@ NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Dgrad>(c);
   const std::vector<float>& dy = in["dy"];
   Expected dx = zeros(std::size_t(p.m) * p.k);
-  multiply(dx, p.m, p.n, p.k, [&](std::int64_t m, std::int64_t n) { return dy[m * p.n + n]; }, in["w"]);
+  multiply(
+      dx, p.m, p.n, p.k, [&](std::int64_t m, std::int64_t n) { return dy[m * p.n + n]; }, in["w"]);
   NamedOutputs outputs;
   outputs["dx"] = std::move(dx);
   return outputs;

@@ -31,8 +31,9 @@ TEST(GemmReference, HandComputedProduct) {
   // x = 1 2    w = 5 6    bias 100 200 300    r = 1000 2000 3000
   //     3 4        7 8                            4000 5000 6000
   //                9 -1
-  const ExpectedOutputs y = answer(make<gemm::Fprop>("m2 n3 k2 bias residual"),
-                                   {{1, 2, 3, 4}, {5, 6, 7, 8, 9, -1}, {100, 200, 300}, {1000, 2000, 3000, 4000, 5000, 6000}});
+  const ExpectedOutputs y =
+      answer(make<gemm::Fprop>("m2 n3 k2 bias residual"),
+             {{1, 2, 3, 4}, {5, 6, 7, 8, 9, -1}, {100, 200, 300}, {1000, 2000, 3000, 4000, 5000, 6000}});
   EXPECT_EQ(y.at(0).value, (std::vector<double>{1117, 2223, 3307, 4139, 5253, 6323}));
   EXPECT_EQ(y.at(0).magnitude, (std::vector<double>{1117, 2223, 3311, 4139, 5253, 6331})) << "absolute terms";
 }
@@ -68,7 +69,8 @@ std::vector<double> outer_products(int rows, int cols, int terms, const auto& a,
   std::vector<long double> sums(std::size_t(rows) * cols);
   for (int t = terms; t-- > 0;) {
     for (int row = 0; row < rows; ++row) {
-      for (int col = 0; col < cols; ++col) sums[std::size_t(row) * cols + col] += static_cast<long double>(a(row, t)) * b(col, t);
+      for (int col = 0; col < cols; ++col)
+        sums[std::size_t(row) * cols + col] += static_cast<long double>(a(row, t)) * b(col, t);
     }
   }
   return {sums.begin(), sums.end()};
@@ -89,8 +91,8 @@ void expect_agreement(Problem p, std::uint64_t seed) {
   const HostTensors in = fill(fprop, Pattern::normal, seed);
   const auto& x = in["x"];
   const auto& w = in["w"];
-  std::vector<double> y = outer_products(p.m, p.n, p.k, [&](int m, int k) { return x[m * p.k + k]; },
-                                         [&](int n, int k) { return w[n * p.k + k]; });
+  std::vector<double> y = outer_products(
+      p.m, p.n, p.k, [&](int m, int k) { return x[m * p.k + k]; }, [&](int n, int k) { return w[n * p.k + k]; });
   for (std::size_t i = 0; i < y.size(); ++i) {
     if (p.bias) y[i] += in["bias"][i % p.n];
     if (p.residual) y[i] += in["r"][i];
@@ -100,8 +102,9 @@ void expect_agreement(Problem p, std::uint64_t seed) {
   const Case dgrad = make<gemm::Dgrad>(p.str());
   const HostTensors to_x = fill(dgrad, Pattern::normal, seed);
   expect_near(dgrad, reference_outputs(dgrad, to_x).at(0),
-              outer_products(p.m, p.k, p.n, [&](int m, int n) { return to_x["dy"][m * p.n + n]; },
-                             [&](int k, int n) { return to_x["w"][n * p.k + k]; }));
+              outer_products(
+                  p.m, p.k, p.n, [&](int m, int n) { return to_x["dy"][m * p.n + n]; },
+                  [&](int k, int n) { return to_x["w"][n * p.k + k]; }));
 
   const Case wgrad = make<gemm::Wgrad>(p.str());
   const HostTensors to_w = fill(wgrad, Pattern::normal, seed);
@@ -158,7 +161,8 @@ TEST(GemmReference, GradientsAreThoseOfTheForwardFormula) {
       const double step = double(values[i]) - kept;
       const double above = loss();
       values[i] = kept;
-      EXPECT_NEAR((above - loss()) / step, gradient.value[i], 1e-11) << input << " at " << i << "\n  " << test::rerun_command();
+      EXPECT_NEAR((above - loss()) / step, gradient.value[i], 1e-11)
+          << input << " at " << i << "\n  " << test::rerun_command();
     }
   };
   const ExpectedOutputs of_weights = reference_outputs(wgrad, to_w);

@@ -21,22 +21,23 @@ struct AlongRows {
   static constexpr int kRowStep = kThreads / kRuns;
   static constexpr int kLoads = kExtent / kRowStep;
   static_assert(kLoads * kRowStep == kExtent, "loads divide evenly");
-  const float* row[kLoads];
-  int rows;  // that there are, of this thread's first one on
+  const float* row;  // this thread's first one
+  long long step;    // from one of its rows to the next
+  int rows;          // that there are from the first one on
   float4 fetched[kLoads];
 
   __device__ __forceinline__ AlongRows(const float* matrix, int first_row, int num_rows, int row_length) {
     const int mine = first_row + static_cast<int>(threadIdx.x) / kRuns;
     rows = num_rows - mine;
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) row[i] = matrix + static_cast<long long>(mine + i * kRowStep) * row_length;
+    row = matrix + static_cast<long long>(mine) * row_length;
+    step = static_cast<long long>(kRowStep) * row_length;
   }
   // Terms `first` to `end` - 1 of the sums, of which a chunk takes kChunk.
   __device__ __forceinline__ void fetch(int first, int end) {
     const int term = first + static_cast<int>(threadIdx.x) % kRuns * 4;
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      fetched[i] = fetch_four<kVectors>(row[i] + term, i * kRowStep < rows ? end - term : 0);
+      fetched[i] = fetch_four<kVectors>(row + i * step + term, i * kRowStep < rows ? end - term : 0);
     }
   }
   __device__ __forceinline__ void put(float* smem) const {
@@ -86,8 +87,8 @@ struct DownColumns {
 
 // A block's sums to rows x cols of `out`, its tile's first element being at (row0, col0).
 template <class Tile>
-__device__ __forceinline__ void store_sums(const float (&sum)[Tile::kThreadM][Tile::kThreadN], int row0, int col0, int rows,
-                                           int cols, const Epilogue<float>& epilogue, float* out) {
+__device__ __forceinline__ void store_sums(const float (&sum)[Tile::kThreadM][Tile::kThreadN], int row0, int col0,
+                                           int rows, int cols, const Epilogue<float>& epilogue, float* out) {
 #pragma unroll
   for (int i = 0; i < Tile::kThreadM; ++i) {
     const int row = row0 + Tile::row(i);

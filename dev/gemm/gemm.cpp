@@ -57,11 +57,8 @@ double unit_variance(double terms) { return 1.0 / std::sqrt(terms); }
 // `layout` names the two dimensions: "mk".
 TensorSpec matrix(const char* name, Role role, const Problem& p, Dtype dtype, const char* layout) {
   const auto extent = [&](char letter) { return letter == 'm' ? p.m : letter == 'n' ? p.n : p.k; };
-  return {.name = name,
-          .role = role,
-          .dtype = dtype,
-          .shape = {extent(layout[0]), extent(layout[1])},
-          .layout = layout};
+  return {
+      .name = name, .role = role, .dtype = dtype, .shape = {extent(layout[0]), extent(layout[1])}, .layout = layout};
 }
 
 TensorSpec per_feature(const char* name, Role role, const Problem& p) {

@@ -60,7 +60,7 @@ struct Fprop {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
-  static double flops(const Problem& p);                  // two per multiply-add of the matrix product
+  static double flops(const Problem& p);                   // two per multiply-add of the matrix product
   static bool exact(const Problem& p) { return !p.silu; }  // integers have integer answers
 };
 

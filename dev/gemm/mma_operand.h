@@ -23,6 +23,7 @@ __device__ __forceinline__ void copy_run(unsigned char* to, const T* from, const
   if constexpr (kVectors) {
     ptx::cp_async<kRunBytes>(to, count > 0 ? from : fallback, count > 0);
   } else {
+#pragma unroll 1
     for (int j = 0; j < kRun<T>; ++j) reinterpret_cast<T*>(to)[j] = j < count ? from[j] : from_float<T>(0.0f);
   }
 }
@@ -35,7 +36,9 @@ template <class T, int kExtent>
 struct AlongRowsTile {
   static constexpr int kBytes = kExtent * kStepBytes;
 
-  static __device__ __forceinline__ int at(int row, int run) { return row * kStepBytes + (run ^ (row % 8)) * kRunBytes; }
+  static __device__ __forceinline__ int at(int row, int run) {
+    return row * kStepBytes + (run ^ (row % 8)) * kRunBytes;
+  }
 
   // Terms `first` to `end` - 1, of which a step takes kStepTerms, of rows first_row on; zeros behind the last.
   template <int kThreads, bool kVectors>
@@ -51,8 +54,8 @@ struct AlongRowsTile {
 #pragma unroll
     for (int i = 0; i < kExtent / kRowStep; ++i) {
       const bool inside = first_row + row + i * kRowStep < rows;
-      copy_run<kVectors>(to + i * kRowStep * kStepBytes, from + static_cast<long long>(i) * kRowStep * row_length, matrix,
-                         inside ? end - term : 0);
+      copy_run<kVectors>(to + i * kRowStep * kStepBytes, from + static_cast<long long>(i) * kRowStep * row_length,
+                         matrix, inside ? end - term : 0);
     }
   }
 
@@ -127,7 +130,8 @@ struct DownColumnsTile {
 };
 
 template <class T>
-__device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+__device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                         std::uint32_t b1) {
   const std::uint32_t b[2] = {b0, b1};
   if constexpr (sizeof(T) == 4) {
     ptx::mma_m16n8k8_tf32(d, a, b);

@@ -33,8 +33,9 @@ struct MmaTile {
 
 // sum += A B over a step. `extra`, if it is not null, gets A's sums over its terms, times one: eight equal columns.
 template <class T, class Tile, class A, class B>
-__device__ __forceinline__ void multiply_step(float (&sum)[Tile::kWarpM / 16][Tile::kWarpN / 8][4], const unsigned char* as,
-                                              const unsigned char* bs, bool sums_a, float (&a_sum)[Tile::kWarpM / 16][4]) {
+__device__ __forceinline__ void multiply_step(float (&sum)[Tile::kWarpM / 16][Tile::kWarpN / 8][4],
+                                              const unsigned char* as, const unsigned char* bs, bool sums_a,
+                                              float (&a_sum)[Tile::kWarpM / 16][4]) {
 #pragma unroll
   for (int part = 0; part < kMmasPerStep / Tile::kSlices; ++part) {
     const int kk = part * Tile::kSlices + (Tile::kSlices > 1 ? Tile::slice() : 0);
@@ -47,10 +48,11 @@ __device__ __forceinline__ void multiply_step(float (&sum)[Tile::kWarpM / 16][Ti
 #pragma unroll
     for (int i = 0; i < Tile::kWarpM / 16; ++i) {
 #pragma unroll
-      for (int j = 0; j < Tile::kWarpN / 8; ++j) multiply<T>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+      for (int j = 0; j < Tile::kWarpN / 8; ++j)
+        multiply<T>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
     }
     if (sums_a) {
-      constexpr std::uint32_t kOne = std::is_same_v<T, float>  ? 0x3f800000u
+      constexpr std::uint32_t kOne = std::is_same_v<T, float>    ? 0x3f800000u
                                      : std::is_same_v<T, __half> ? 0x3c003c00u
                                                                  : 0x3f803f80u;
 #pragma unroll
@@ -60,8 +62,8 @@ __device__ __forceinline__ void multiply_step(float (&sum)[Tile::kWarpM / 16][Ti
 }
 
 template <class T, class Tile, class A, class B>
-__device__ __forceinline__ void multiply_step(float (&sum)[Tile::kWarpM / 16][Tile::kWarpN / 8][4], const unsigned char* as,
-                                              const unsigned char* bs) {
+__device__ __forceinline__ void multiply_step(float (&sum)[Tile::kWarpM / 16][Tile::kWarpN / 8][4],
+                                              const unsigned char* as, const unsigned char* bs) {
   float none[Tile::kWarpM / 16][4] = {};
   multiply_step<T, Tile, A, B>(sum, as, bs, false, none);
 }

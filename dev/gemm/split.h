@@ -28,8 +28,8 @@ struct SplitPlan {
   double ns;  // estimated
 };
 
-constexpr double kReduceNs = 1500;            // of the second kernel, whatever it adds
-constexpr double kPartialBytesPerNs = 3000;   // of partial sums through L2
+constexpr double kReduceNs = 1500;           // of the second kernel, whatever it adds
+constexpr double kPartialBytesPerNs = 3000;  // of partial sums through L2
 
 // Sums of one split, padded such that every row starts at 16 bytes.
 __host__ __device__ constexpr long long padded(long long count) { return (count + 3) / 4 * 4; }
@@ -54,7 +54,8 @@ inline SplitPlan plan_split(double row, int units, int tiles, const BlockCost& c
 // Which of a version's tiles takes the least time.
 template <std::size_t kCount>
 std::size_t fastest(const SplitPlan (&tiles)[kCount]) {
-  return std::min_element(tiles, tiles + kCount, [](const SplitPlan& a, const SplitPlan& b) { return a.ns < b.ns; }) - tiles;
+  return std::min_element(tiles, tiles + kCount, [](const SplitPlan& a, const SplitPlan& b) { return a.ns < b.ns; }) -
+         tiles;
 }
 
 inline Split whole(int units) { return {1, units}; }

@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch(const Problem& p, const Dgrad::Tensors& t, void*, Stream stream) {
   const unsigned blocks = static_cast<unsigned>(ceil_div(p.m, kTile)) * ceil_div(p.k, kTile);
-  ladder::launch(gemm_dgrad_v02_kernel, {.grid = blocks, .block = kThreads}, stream, p,
-                 static_cast<const float*>(t.dy), static_cast<const float*>(t.w), static_cast<float*>(t.dx));
+  ladder::launch(gemm_dgrad_v02_kernel, {.grid = blocks, .block = kThreads}, stream, p, static_cast<const float*>(t.dy),
+                 static_cast<const float*>(t.w), static_cast<float*>(t.dx));
 }
 
 }  // namespace

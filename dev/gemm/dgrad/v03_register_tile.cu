@@ -15,8 +15,12 @@ namespace {
 
 constexpr int kChunk = 16;
 
+// Of an SM: what leaves a thread the registers for its sums and the next chunk. Single elements take more addresses.
 template <class Tile, bool kVectors>
-__global__ void __launch_bounds__(Tile::kThreads, 512 / Tile::kThreads)
+constexpr int kMinBlocks = !kVectors ? 1 : Tile::kThreads == 256 ? 2 : 3;
+
+template <class Tile, bool kVectors>
+__global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
     gemm_dgrad_v03_kernel(Problem p, Split split, const float* dy, const float* w, float* dx, float* partial) {
   constexpr int kThreads = Tile::kThreads;
   constexpr int kStage = kChunk * (Tile::kPitchM + Tile::kPitchN);
@@ -81,9 +85,9 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name, Split split) {
         p.n % 4 == 0 && p.k % 4 == 0 ? gemm_dgrad_v03_kernel<Tile, true> : gemm_dgrad_v03_kernel<Tile, false>;
     const auto blocks = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits;
     return with_reduce<float>(split,
-                       bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split,
-                                   static_cast<const float*>(t.dy), static_cast<const float*>(t.w), dx, partial),
-                       partial, count, p.k, {}, dx);
+                              bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split,
+                                          static_cast<const float*>(t.dy), static_cast<const float*>(t.w), dx, partial),
+                              partial, count, p.k, {}, dx);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count), .bind = bind};
 }
@@ -95,11 +99,11 @@ using Low = FfmaTile<32, 64, 4, 4>;
 
 std::vector<KernelPlan<Dgrad>> plans(const Problem& p) {
   const SplitPlan choices[] = {split_of<Square>(p), split_of<Tall>(p), split_of<Small>(p), split_of<Low>(p)};
-  return with_default<Dgrad>({tile_plan<Square>(p, "128x128", choices[0].split),
-                              tile_plan<Tall>(p, "128x64", choices[1].split),
-                              tile_plan<Small>(p, "64x64", choices[2].split), tile_plan<Low>(p, "32x64", choices[3].split),
-                              tile_plan<Small>(p, "64x64 in two", halves(ceil_div(p.n, kChunk)))},
-                             fastest(choices));
+  return with_default<Dgrad>(
+      {tile_plan<Square>(p, "128x128", choices[0].split), tile_plan<Tall>(p, "128x64", choices[1].split),
+       tile_plan<Small>(p, "64x64", choices[2].split), tile_plan<Low>(p, "32x64", choices[3].split),
+       tile_plan<Small>(p, "64x64 in two", halves(ceil_div(p.n, kChunk)))},
+      fastest(choices));
 }
 
 }  // namespace

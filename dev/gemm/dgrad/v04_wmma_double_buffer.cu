@@ -17,7 +17,7 @@ constexpr int kThreads = 256;
 constexpr int kBlockM = 128;
 constexpr int kBlockN = 64;
 constexpr int kWarpsM = 4;
-constexpr int kWarpM = kBlockM / kWarpsM;                   // 32
+constexpr int kWarpM = kBlockM / kWarpsM;                    // 32
 constexpr int kWarpN = kBlockN / (kThreads / 32 / kWarpsM);  // 32
 constexpr int kPitchC = kBlockN + 4;
 
@@ -29,13 +29,12 @@ struct Format {
   static constexpr int kPitchB = kBlockN + kRun<T>;
   static constexpr int kStage = kBlockM * kPitch + kChunk * kPitchB;
   static constexpr std::size_t kSmemBytes =
-      std::max<std::size_t>(2 * kStage * sizeof(T), kBlockM * kPitchC * sizeof(float));
+      std::max<std::size_t>(2 * kStage * sizeof(T), kBlockM* kPitchC * sizeof(float));
   using Operand = std::conditional_t<sizeof(T) == 4, nvcuda::wmma::precision::tf32, T>;
 };
 
 template <class T, bool kVectors>
-__global__ void __launch_bounds__(kThreads, 2)
-    gemm_dgrad_v04_kernel(Problem p, const T* dy, const T* w, T* dx) {
+__global__ void __launch_bounds__(kThreads, 2) gemm_dgrad_v04_kernel(Problem p, const T* dy, const T* w, T* dx) {
   namespace wmma = nvcuda::wmma;
   using F = Format<T>;
   LADDER_DYN_SMEM(smem);
@@ -65,8 +64,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     for (int row = threadIdx.x / kRunsPerRowB; row < F::kChunk; row += kRowStepB) {
       const int w_row = chunk * F::kChunk + row;
       copy_run<kVectors>(reinterpret_cast<unsigned char*>(bs + row * F::kPitchB + load_k),
-                         w + static_cast<long long>(w_row) * p.k + k0 + load_k, w,
-                         w_row < p.n ? p.k - k0 - load_k : 0);
+                         w + static_cast<long long>(w_row) * p.k + k0 + load_k, w, w_row < p.n ? p.k - k0 - load_k : 0);
     }
     ptx::cp_async_commit();
   };
@@ -126,8 +124,8 @@ __global__ void __launch_bounds__(kThreads, 2)
 void launch(const Problem& p, const Dgrad::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    const auto kernel = p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_dgrad_v04_kernel<T, true>
-                                                                 : gemm_dgrad_v04_kernel<T, false>;
+    const auto kernel =
+        p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_dgrad_v04_kernel<T, true> : gemm_dgrad_v04_kernel<T, false>;
     const unsigned blocks = static_cast<unsigned>(ceil_div(p.m, kBlockM)) * ceil_div(p.k, kBlockN);
     ladder::launch(kernel, {.grid = blocks, .block = kThreads, .dynamic_smem = Format<T>::kSmemBytes}, stream, p,
                    static_cast<const T*>(t.dy), static_cast<const T*>(t.w), static_cast<T*>(t.dx));
@@ -137,7 +135,8 @@ void launch(const Problem& p, const Dgrad::Tensors& t, void*, Stream stream) {
 }  // namespace
 }  // namespace ladder::gemm
 
-LADDER_VERSION(ladder::gemm::Dgrad, {.launch = ladder::gemm::launch,
-                                     .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                                     .min_arch = 80,
-                                     .error_growth = 4})  // in tf32, WMMA adds four products at a time, truncating each time
+LADDER_VERSION(ladder::gemm::Dgrad,
+               {.launch = ladder::gemm::launch,
+                .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                .min_arch = 80,
+                .error_growth = 4})  // in tf32, WMMA adds four products at a time, truncating each time

@@ -67,12 +67,12 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   put_sums<Tile>(sum, tile);
   __syncthreads();
   if (split.splits == 1) {
-    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN, Tile::kSlices>(tile, Tile::kPitch, Tile::kSlice, m0, k0, p.m, p.k,
-                                                                      Epilogue<T>{}, dx);
+    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN, Tile::kSlices>(tile, Tile::kPitch, Tile::kSlice, m0, k0, p.m,
+                                                                      p.k, Epilogue<T>{}, dx);
   } else {
     float* const sums = partial + split_idx * padded(static_cast<long long>(p.m) * p.k);
-    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN, Tile::kSlices>(tile, Tile::kPitch, Tile::kSlice, m0, k0, p.m, p.k,
-                                                                      Epilogue<float>{}, sums);
+    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN, Tile::kSlices>(tile, Tile::kPitch, Tile::kSlice, m0, k0, p.m,
+                                                                      p.k, Epilogue<float>{}, sums);
   }
 }
 
@@ -87,15 +87,15 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name, Split split) {
   const auto bind = [p, split, count](const Dgrad::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
     auto* const dx = static_cast<T*>(t.dx);
-    const auto kernel =
-        p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_dgrad_v05_kernel<T, Tile, true> : gemm_dgrad_v05_kernel<T, Tile, false>;
+    const auto kernel = p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_dgrad_v05_kernel<T, Tile, true>
+                                                                 : gemm_dgrad_v05_kernel<T, Tile, false>;
     const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits,
                                  .block = Tile::kThreads,
                                  .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.each)};
-    return with_reduce<T>(split,
-                       bind_launch(kernel, config, p, split, static_cast<const T*>(t.dy), static_cast<const T*>(t.w),
-                                   dx, partial),
-                       partial, count, p.k, {}, dx);
+    return with_reduce<T>(
+        split,
+        bind_launch(kernel, config, p, split, static_cast<const T*>(t.dy), static_cast<const T*>(t.w), dx, partial),
+        partial, count, p.k, {}, dx);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count), .bind = bind};
 }
@@ -111,26 +111,22 @@ std::vector<KernelPlan<Dgrad>> plans(const Problem& p) {
     using T = decltype(element);
     const double row = double(p.m) * p.k;
     const int steps = ceil_div(p.n, kStepTerms<T>);
-    const SplitPlan choices[] = {plan_mma<T, Square>(row, steps, num_tiles<Square>(p)),
-                                 plan_mma<T, Tall>(row, steps, num_tiles<Tall>(p)),
-                                 plan_mma<T, ThreeQuarters>(row, steps, num_tiles<ThreeQuarters>(p)),
-                                 plan_mma<T, Small>(row, steps, num_tiles<Small>(p)),
-                                 plan_mma<T, Low>(row, steps, num_tiles<Low>(p))};
-    return with_default<Dgrad>({tile_plan<T, Square>(p, "128x128", choices[0].split),
-                                tile_plan<T, Tall>(p, "128x64", choices[1].split),
-                                tile_plan<T, ThreeQuarters>(p, "64x96", choices[2].split),
-                                tile_plan<T, Small>(p, "64x64", choices[3].split),
-                                tile_plan<T, Low>(p, "32x32", choices[4].split),
-                                tile_plan<T, Small>(p, "64x64 in two", halves(steps))},
-                               fastest(choices));
+    const SplitPlan choices[] = {
+        plan_mma<T, Square>(row, steps, num_tiles<Square>(p)), plan_mma<T, Tall>(row, steps, num_tiles<Tall>(p)),
+        plan_mma<T, ThreeQuarters>(row, steps, num_tiles<ThreeQuarters>(p)),
+        plan_mma<T, Small>(row, steps, num_tiles<Small>(p)), plan_mma<T, Low>(row, steps, num_tiles<Low>(p))};
+    return with_default<Dgrad>(
+        {tile_plan<T, Square>(p, "128x128", choices[0].split), tile_plan<T, Tall>(p, "128x64", choices[1].split),
+         tile_plan<T, ThreeQuarters>(p, "64x96", choices[2].split), tile_plan<T, Small>(p, "64x64", choices[3].split),
+         tile_plan<T, Low>(p, "32x32", choices[4].split), tile_plan<T, Small>(p, "64x64 in two", halves(steps))},
+        fastest(choices));
   });
 }
 
 }  // namespace
 }  // namespace ladder::gemm
 
-LADDER_VERSION(ladder::gemm::Dgrad,
-               {.plans = ladder::gemm::plans,
-                .plan_names = {"128x128", "128x64", "64x96", "64x64", "32x32", "64x64 in two"},
-                .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .min_arch = 80})
+LADDER_VERSION(ladder::gemm::Dgrad, {.plans = ladder::gemm::plans,
+                                     .plan_names = {"128x128", "128x64", "64x96", "64x64", "32x32", "64x64 in two"},
+                                     .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                     .min_arch = 80})

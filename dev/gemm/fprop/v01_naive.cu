@@ -29,8 +29,8 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
   const auto blocks = static_cast<unsigned>((static_cast<long long>(p.m) * p.n + kThreads - 1) / kThreads);
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(gemm_fprop_v01_kernel<T>, {.grid = blocks, .block = kThreads}, stream, p,
-                   static_cast<const T*>(t.x), static_cast<const T*>(t.w), epilogue_of<T>(p, t), static_cast<T*>(t.y));
+    ladder::launch(gemm_fprop_v01_kernel<T>, {.grid = blocks, .block = kThreads}, stream, p, static_cast<const T*>(t.x),
+                   static_cast<const T*>(t.w), epilogue_of<T>(p, t), static_cast<T*>(t.y));
   });
 }
 

@@ -15,8 +15,12 @@ namespace {
 
 constexpr int kChunk = 16;
 
+// Of an SM: what leaves a thread the registers for its sums and the next chunk. Single elements take more addresses.
 template <class Tile, bool kVectors>
-__global__ void __launch_bounds__(Tile::kThreads, 512 / Tile::kThreads)
+constexpr int kMinBlocks = !kVectors ? 1 : Tile::kThreads == 256 ? 2 : 3;
+
+template <class Tile, bool kVectors>
+__global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
     gemm_fprop_v03_kernel(Problem p, Split split, const float* x, const float* w, Epilogue<float> epilogue, float* y,
                           float* partial) {
   constexpr int kThreads = Tile::kThreads;
@@ -81,10 +85,11 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name, Split split) {
     auto* const y = static_cast<float*>(t.y);
     const auto kernel = p.k % 4 == 0 ? gemm_fprop_v03_kernel<Tile, true> : gemm_fprop_v03_kernel<Tile, false>;
     const auto blocks = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits;
-    return with_reduce(split,
-                       bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split,
-                                   static_cast<const float*>(t.x), static_cast<const float*>(t.w), epilogue, y, partial),
-                       partial, count, p.n, epilogue, y);
+    return with_reduce(
+        split,
+        bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split, static_cast<const float*>(t.x),
+                    static_cast<const float*>(t.w), epilogue, y, partial),
+        partial, count, p.n, epilogue, y);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count), .bind = bind};
 }
@@ -96,11 +101,11 @@ using Low = FfmaTile<32, 64, 4, 4>;
 
 std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
   const SplitPlan choices[] = {split_of<Square>(p), split_of<Tall>(p), split_of<Small>(p), split_of<Low>(p)};
-  return with_default<Fprop>({tile_plan<Square>(p, "128x128", choices[0].split),
-                              tile_plan<Tall>(p, "128x64", choices[1].split),
-                              tile_plan<Small>(p, "64x64", choices[2].split), tile_plan<Low>(p, "32x64", choices[3].split),
-                              tile_plan<Small>(p, "64x64 in two", halves(ceil_div(p.k, kChunk)))},
-                             fastest(choices));
+  return with_default<Fprop>(
+      {tile_plan<Square>(p, "128x128", choices[0].split), tile_plan<Tall>(p, "128x64", choices[1].split),
+       tile_plan<Small>(p, "64x64", choices[2].split), tile_plan<Low>(p, "32x64", choices[3].split),
+       tile_plan<Small>(p, "64x64 in two", halves(ceil_div(p.k, kChunk)))},
+      fastest(choices));
 }
 
 }  // namespace

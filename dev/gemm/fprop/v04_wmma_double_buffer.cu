@@ -17,7 +17,7 @@ constexpr int kThreads = 256;
 constexpr int kBlockM = 128;
 constexpr int kBlockN = 64;
 constexpr int kWarpsM = 4;
-constexpr int kWarpM = kBlockM / kWarpsM;                   // 32
+constexpr int kWarpM = kBlockM / kWarpsM;                    // 32
 constexpr int kWarpN = kBlockN / (kThreads / 32 / kWarpsM);  // 32
 constexpr int kPitchC = kBlockN + 4;
 
@@ -28,7 +28,7 @@ struct Format {
   static constexpr int kFragmentK = sizeof(T) == 4 ? 8 : 16;
   static constexpr int kStage = (kBlockM + kBlockN) * kPitch;
   static constexpr std::size_t kSmemBytes =
-      std::max<std::size_t>(2 * kStage * sizeof(T), kBlockM * kPitchC * sizeof(float));
+      std::max<std::size_t>(2 * kStage * sizeof(T), kBlockM* kPitchC * sizeof(float));
   using Operand = std::conditional_t<sizeof(T) == 4, nvcuda::wmma::precision::tf32, T>;
 };
 
@@ -131,7 +131,8 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
 }  // namespace
 }  // namespace ladder::gemm
 
-LADDER_VERSION(ladder::gemm::Fprop, {.launch = ladder::gemm::launch,
-                                     .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                                     .min_arch = 80,
-                                     .error_growth = 4})  // in tf32, WMMA adds four products at a time, truncating each time
+LADDER_VERSION(ladder::gemm::Fprop,
+               {.launch = ladder::gemm::launch,
+                .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                .min_arch = 80,
+                .error_growth = 4})  // in tf32, WMMA adds four products at a time, truncating each time

@@ -67,12 +67,12 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   put_sums<Tile>(sum, tile);
   __syncthreads();
   if (split.splits == 1) {
-    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN, Tile::kSlices>(tile, Tile::kPitch, Tile::kSlice, m0, n0, p.m, p.n,
-                                                                      epilogue, y);
+    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN, Tile::kSlices>(tile, Tile::kPitch, Tile::kSlice, m0, n0, p.m,
+                                                                      p.n, epilogue, y);
   } else {
     float* const sums = partial + split_idx * padded(static_cast<long long>(p.m) * p.n);
-    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN, Tile::kSlices>(tile, Tile::kPitch, Tile::kSlice, m0, n0, p.m, p.n,
-                                                                      Epilogue<float>{}, sums);
+    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN, Tile::kSlices>(tile, Tile::kPitch, Tile::kSlice, m0, n0, p.m,
+                                                                      p.n, Epilogue<float>{}, sums);
   }
 }
 
@@ -112,26 +112,22 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
     using T = decltype(element);
     const double row = double(p.m) * p.n;
     const int steps = ceil_div(p.k, kStepTerms<T>);
-    const SplitPlan choices[] = {plan_mma<T, Square>(row, steps, num_tiles<Square>(p)),
-                                 plan_mma<T, Tall>(row, steps, num_tiles<Tall>(p)),
-                                 plan_mma<T, ThreeQuarters>(row, steps, num_tiles<ThreeQuarters>(p)),
-                                 plan_mma<T, Small>(row, steps, num_tiles<Small>(p)),
-                                 plan_mma<T, Low>(row, steps, num_tiles<Low>(p))};
-    return with_default<Fprop>({tile_plan<T, Square>(p, "128x128", choices[0].split),
-                                tile_plan<T, Tall>(p, "128x64", choices[1].split),
-                                tile_plan<T, ThreeQuarters>(p, "64x96", choices[2].split),
-                                tile_plan<T, Small>(p, "64x64", choices[3].split),
-                                tile_plan<T, Low>(p, "32x32", choices[4].split),
-                                tile_plan<T, Small>(p, "64x64 in two", halves(steps))},
-                               fastest(choices));
+    const SplitPlan choices[] = {
+        plan_mma<T, Square>(row, steps, num_tiles<Square>(p)), plan_mma<T, Tall>(row, steps, num_tiles<Tall>(p)),
+        plan_mma<T, ThreeQuarters>(row, steps, num_tiles<ThreeQuarters>(p)),
+        plan_mma<T, Small>(row, steps, num_tiles<Small>(p)), plan_mma<T, Low>(row, steps, num_tiles<Low>(p))};
+    return with_default<Fprop>(
+        {tile_plan<T, Square>(p, "128x128", choices[0].split), tile_plan<T, Tall>(p, "128x64", choices[1].split),
+         tile_plan<T, ThreeQuarters>(p, "64x96", choices[2].split), tile_plan<T, Small>(p, "64x64", choices[3].split),
+         tile_plan<T, Low>(p, "32x32", choices[4].split), tile_plan<T, Small>(p, "64x64 in two", halves(steps))},
+        fastest(choices));
   });
 }
 
 }  // namespace
 }  // namespace ladder::gemm
 
-LADDER_VERSION(ladder::gemm::Fprop,
-               {.plans = ladder::gemm::plans,
-                .plan_names = {"128x128", "128x64", "64x96", "64x64", "32x32", "64x64 in two"},
-                .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .min_arch = 80})
+LADDER_VERSION(ladder::gemm::Fprop, {.plans = ladder::gemm::plans,
+                                     .plan_names = {"128x128", "128x64", "64x96", "64x64", "32x32", "64x64 in two"},
+                                     .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                     .min_arch = 80})

@@ -45,8 +45,8 @@ void launch(const Problem& p, const Wgrad::Tensors& t, void*, Stream stream) {
   const auto blocks = static_cast<unsigned>((sums + kThreads - 1) / kThreads);
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(gemm_wgrad_v01_kernel<T>, {.grid = blocks, .block = kThreads}, stream, p,
-                   static_cast<const T*>(t.x), static_cast<const T*>(t.dy), static_cast<T*>(t.dw), t.dbias);
+    ladder::launch(gemm_wgrad_v01_kernel<T>, {.grid = blocks, .block = kThreads}, stream, p, static_cast<const T*>(t.x),
+                   static_cast<const T*>(t.dy), static_cast<T*>(t.dw), t.dbias);
   });
 }
 

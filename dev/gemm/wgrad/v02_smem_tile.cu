@@ -60,8 +60,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch(const Problem& p, const Wgrad::Tensors& t, void*, Stream stream) {
   const unsigned blocks = static_cast<unsigned>(ceil_div(p.n, kTile)) * ceil_div(p.k, kTile);
-  ladder::launch(gemm_wgrad_v02_kernel, {.grid = blocks, .block = kThreads}, stream, p,
-                 static_cast<const float*>(t.x), static_cast<const float*>(t.dy), static_cast<float*>(t.dw), t.dbias);
+  ladder::launch(gemm_wgrad_v02_kernel, {.grid = blocks, .block = kThreads}, stream, p, static_cast<const float*>(t.x),
+                 static_cast<const float*>(t.dy), static_cast<float*>(t.dw), t.dbias);
 }
 
 }  // namespace

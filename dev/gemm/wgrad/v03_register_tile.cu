@@ -15,8 +15,12 @@ namespace {
 
 constexpr int kChunk = 16;
 
+// Of an SM: what leaves a thread the registers for its sums and the next chunk. Single elements take more addresses.
 template <class Tile, bool kVectors>
-__global__ void __launch_bounds__(Tile::kThreads, 512 / Tile::kThreads)
+constexpr int kMinBlocks = !kVectors ? 1 : Tile::kThreads == 256 ? 2 : 3;
+
+template <class Tile, bool kVectors>
+__global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
     gemm_wgrad_v03_kernel(Problem p, Split split, const float* x, const float* dy, float* dw, float* dbias,
                           float* partial) {
   constexpr int kThreads = Tile::kThreads;
@@ -87,14 +91,14 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
   const auto bind = [p, split, count, bias_count](const Wgrad::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
     auto* const dw = static_cast<float*>(t.dw);
-    const auto kernel = p.n % 4 == 0 && p.k % 4 == 0 ? gemm_wgrad_v03_kernel<Tile, true>
-                                                     : gemm_wgrad_v03_kernel<Tile, false>;
+    const auto kernel =
+        p.n % 4 == 0 && p.k % 4 == 0 ? gemm_wgrad_v03_kernel<Tile, true> : gemm_wgrad_v03_kernel<Tile, false>;
     const auto blocks = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits;
-    return with_reduce<float>(split,
-                              bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split,
-                                          static_cast<const float*>(t.x), static_cast<const float*>(t.dy), dw, t.dbias,
-                                          partial),
-                              partial, count, p.k, {}, dw, bias_count, t.dbias);
+    return with_reduce<float>(
+        split,
+        bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split, static_cast<const float*>(t.x),
+                    static_cast<const float*>(t.dy), dw, t.dbias, partial),
+        partial, count, p.k, {}, dw, bias_count, t.dbias);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count, bias_count), .bind = bind};
 }

@@ -16,10 +16,10 @@ namespace ladder::gemm {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlockM = 64;  // output features
+constexpr int kBlockM = 64;   // output features
 constexpr int kBlockN = 128;  // input features
 constexpr int kWarpsM = 2;
-constexpr int kWarpM = kBlockM / kWarpsM;                   // 32
+constexpr int kWarpM = kBlockM / kWarpsM;                    // 32
 constexpr int kWarpN = kBlockN / (kThreads / 32 / kWarpsM);  // 32
 constexpr int kPitchC = kBlockN + 4;
 
@@ -31,7 +31,7 @@ struct Format {
   static constexpr int kPitchB = kBlockN + kRun<T>;
   static constexpr int kStage = kChunk * (kPitchA + kPitchB);
   static constexpr std::size_t kSmemBytes =
-      std::max<std::size_t>(2 * kStage * sizeof(T), kBlockM * kPitchC * sizeof(float));
+      std::max<std::size_t>(2 * kStage * sizeof(T), kBlockM* kPitchC * sizeof(float));
   using Operand = std::conditional_t<sizeof(T) == 4, nvcuda::wmma::precision::tf32, T>;
 };
 
@@ -144,14 +144,13 @@ KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
   const auto bind = [p, split, count, bias_count](const Wgrad::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
     auto* const dw = static_cast<T*>(t.dw);
-    const auto kernel = p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_wgrad_v04_kernel<T, true>
-                                                                 : gemm_wgrad_v04_kernel<T, false>;
+    const auto kernel =
+        p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_wgrad_v04_kernel<T, true> : gemm_wgrad_v04_kernel<T, false>;
     const unsigned tiles = static_cast<unsigned>(ceil_div(p.n, kBlockM)) * ceil_div(p.k, kBlockN);
     return with_reduce<T>(
         split,
-        bind_launch(kernel,
-                    {.grid = tiles * split.splits, .block = kThreads, .dynamic_smem = Format<T>::kSmemBytes}, p, split,
-                    static_cast<const T*>(t.x), static_cast<const T*>(t.dy), dw, t.dbias, partial),
+        bind_launch(kernel, {.grid = tiles * split.splits, .block = kThreads, .dynamic_smem = Format<T>::kSmemBytes}, p,
+                    split, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), dw, t.dbias, partial),
         partial, count, p.k, {}, dw, bias_count, t.dbias);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count, bias_count), .bind = bind};
@@ -162,8 +161,8 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
     using T = decltype(element);
     const int tiles = ceil_div(p.n, kBlockM) * ceil_div(p.k, kBlockN);
     const int units = ceil_div(p.m, Format<T>::kChunk);
-    const SplitPlan best = plan_split(double(p.n) * p.k, units, tiles,
-                                      {.unit_ns = 800, .start_ns = 2000, .blocks_per_sm = 2});
+    const SplitPlan best =
+        plan_split(double(p.n) * p.k, units, tiles, {.unit_ns = 800, .start_ns = 2000, .blocks_per_sm = 2});
     return {split_plan<T>(p, "rows split over blocks", best.split), split_plan<T>(p, "rows in two", halves(units)),
             split_plan<T>(p, "rows in one piece", whole(units))};
   });

@@ -7,6 +7,7 @@
 //         second launch.
 // Needs:  nothing; cp.async where n and k are multiples of 16 bytes, else single elements, synchronously. A workspace where
 //         the rows are split.
+// Spills: 16 bytes on sm_80, where single elements meet the 128 x 128 tile: more addresses than registers, rarely used.
 
 #include "dev/gemm/mma_tile.h"
 
@@ -75,7 +76,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   if (whole) {
     store_tile<kThreads, Tile::kBlockM, Tile::kBlockN>(tile, Tile::kPitch, 0, n0, k0, p.n, p.k, Epilogue<T>{}, dw);
   } else {
-    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN>(tile, Tile::kPitch, 0, n0, k0, p.n, p.k, Epilogue<float>{}, sums);
+    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN>(tile, Tile::kPitch, 0, n0, k0, p.n, p.k, Epilogue<float>{},
+                                                       sums);
   }
   if (!sums_bias || threadIdx.x % 4 != 0) return;
   float* const bias_to = whole ? dbias : sums + padded(weights);
@@ -105,8 +107,8 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
                                  .block = Tile::kThreads,
                                  .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.each)};
     return with_reduce<T>(split,
-                          bind_launch(kernel, config, p, split, static_cast<const T*>(t.x),
-                                      static_cast<const T*>(t.dy), dw, t.dbias, partial),
+                          bind_launch(kernel, config, p, split, static_cast<const T*>(t.x), static_cast<const T*>(t.dy),
+                                      dw, t.dbias, partial),
                           partial, count, p.k, {}, dw, bias_count, t.dbias);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count, bias_count), .bind = bind};
@@ -123,19 +125,16 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
     using T = decltype(element);
     const double row = double(p.n) * p.k;
     const int steps = ceil_div(p.m, kStepTerms<T>);
-    const SplitPlan choices[] = {plan_mma<T, Square>(row, steps, num_tiles<Square>(p)),
-                                 plan_mma<T, Tall>(row, steps, num_tiles<Tall>(p)),
-                                 plan_mma<T, Flat>(row, steps, num_tiles<Flat>(p)),
-                                 plan_mma<T, Wide>(row, steps, num_tiles<Wide>(p)),
-                                 plan_mma<T, Small>(row, steps, num_tiles<Small>(p))};
-    return with_default<Wgrad>({tile_plan<T, Square>(p, "128x128", choices[0].split),
-                                tile_plan<T, Tall>(p, "128x64", choices[1].split),
-                                tile_plan<T, Flat>(p, "64x128", choices[2].split),
-                                tile_plan<T, Wide>(p, "64x192", choices[3].split),
-                                tile_plan<T, Small>(p, "64x64", choices[4].split),
-                                tile_plan<T, Small>(p, "64x64 in two", halves(steps)),
-                                tile_plan<T, Small>(p, "64x64 in one", whole(steps))},
-                               fastest(choices));
+    const SplitPlan choices[] = {
+        plan_mma<T, Square>(row, steps, num_tiles<Square>(p)), plan_mma<T, Tall>(row, steps, num_tiles<Tall>(p)),
+        plan_mma<T, Flat>(row, steps, num_tiles<Flat>(p)), plan_mma<T, Wide>(row, steps, num_tiles<Wide>(p)),
+        plan_mma<T, Small>(row, steps, num_tiles<Small>(p))};
+    return with_default<Wgrad>(
+        {tile_plan<T, Square>(p, "128x128", choices[0].split), tile_plan<T, Tall>(p, "128x64", choices[1].split),
+         tile_plan<T, Flat>(p, "64x128", choices[2].split), tile_plan<T, Wide>(p, "64x192", choices[3].split),
+         tile_plan<T, Small>(p, "64x64", choices[4].split), tile_plan<T, Small>(p, "64x64 in two", halves(steps)),
+         tile_plan<T, Small>(p, "64x64 in one", whole(steps))},
+        fastest(choices));
   });
 }
 
