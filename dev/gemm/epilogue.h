@@ -77,16 +77,19 @@ __device__ __forceinline__ void store_tile(const float* tile, int pitch, int sli
         const int row = i / (kBlockN / kVec);
         const int col = i % (kBlockN / kVec) * kVec;
         if (i >= kRuns || row0 + row >= rows || col0 + col >= cols) continue;
-        float added[kVec], v[kVec];
+        float added[kVec], bias[kVec], v[kVec];
         unpack<T>(residual[b], added);
 #pragma unroll
         for (int j = 0; j < kVec; j += 4) {
           const float4 sums = four_sums(row, col + j);
           v[j] = sums.x, v[j + 1] = sums.y, v[j + 2] = sums.z, v[j + 3] = sums.w;
+          const float4 more =
+              epilogue.bias ? *reinterpret_cast<const float4*>(epilogue.bias + col0 + col + j) : float4{};
+          bias[j] = more.x, bias[j + 1] = more.y, bias[j + 2] = more.z, bias[j + 3] = more.w;
         }
 #pragma unroll
         for (int j = 0; j < kVec; ++j) {
-          if (epilogue.bias) v[j] += epilogue.bias[col0 + col + j];
+          if (epilogue.bias) v[j] += bias[j];
           if (epilogue.residual) v[j] += added[j];
           if (epilogue.silu) v[j] = silu(v[j]);
         }
