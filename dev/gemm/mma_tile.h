@@ -94,8 +94,9 @@ SplitPlan plan_mma(double row, int steps, int tiles) {
   constexpr double kMultiplyNs = double(Tile::kBlockM) * Tile::kBlockN * kStepTerms<T> / kProductsPerNs;
   constexpr double kStoreNs = Tile::kBlockM * Tile::kBlockN * sizeof(T) / 30.0;
   return plan_split(row, steps, tiles,
-                    {.unit_ns = std::max(kLoadNs, kMultiplyNs) * Tile::kBlocksPerSm,
-                     .start_ns = 1500 + kStoreNs * Tile::kBlocksPerSm,
+                    {.unit_ns = std::max(kLoadNs, kMultiplyNs),
+                     .finish_ns = kStoreNs,
+                     .start_ns = 1500,
                      .blocks_per_sm = Tile::kBlocksPerSm});
 }
 

@@ -18,9 +18,11 @@ struct Split {
 
 // What a version's block costs, roughly, to weigh idle SMs against more partial sums.
 struct BlockCost {
-  double unit_ns;   // a unit's loads and multiplications, with blocks_per_sm blocks side by side
-  double start_ns;  // before its first multiplication and after its last
+  double unit_ns;    // a unit's loads and multiplications, if the block had what an SM gives to all of its blocks
+  double finish_ns;  // its stores, likewise
+  double start_ns;   // before its first multiplication and after its last, whoever else is on the SM
   int blocks_per_sm;
+  int busy_blocks = 1;  // that it takes to keep an SM busy
 };
 
 struct SplitPlan {
@@ -38,13 +40,16 @@ __host__ __device__ constexpr long long padded(long long count) { return (count 
 // every split's row of partial sums written and read once more.
 inline SplitPlan plan_split(double row, int units, int tiles, const BlockCost& cost) {
   constexpr int kMaxWaves = 3;
-  const int slots = backend::device().num_sms * cost.blocks_per_sm;
+  const int num_sms = backend::device().num_sms;
+  const int slots = num_sms * cost.blocks_per_sm;
   SplitPlan best{};
   for (int splits = 1; splits <= units && (splits == 1 || (splits - 1.0) * tiles < kMaxWaves * slots); ++splits) {
     const int each = ceil_div(units, splits);
     if (ceil_div(units, each) != splits) continue;  // a split would be empty
-    const double waves = std::max(1.0, ((splits * double(tiles)) / slots + ceil_div(splits * tiles, slots)) / 2);
-    double ns = waves * (cost.start_ns + each * cost.unit_ns);
+    const int blocks = splits * tiles;
+    const int sharing = std::max(cost.busy_blocks, std::min(cost.blocks_per_sm, ceil_div(blocks, num_sms)));
+    const double waves = std::max(1.0, (double(blocks) / slots + ceil_div(blocks, slots)) / 2);
+    double ns = waves * (cost.start_ns + sharing * (each * cost.unit_ns + cost.finish_ns));
     if (splits > 1) ns += kReduceNs + splits * 8 * row / kPartialBytesPerNs;
     if (splits == 1 || ns < best.ns) best = {{splits, each}, ns};
   }
@@ -60,7 +65,7 @@ std::size_t fastest(const SplitPlan (&tiles)[kCount]) {
 
 inline Split whole(int units) { return {1, units}; }
 
-// The smallest number of steps a split that makes more than one split: for tests of small problems.
+// Two splits, or one where there is a single step: what tests of small problems run.
 inline Split halves(int units) { return {ceil_div(units, ceil_div(units, 2)), ceil_div(units, 2)}; }
 
 constexpr int kReduceRuns = 32;

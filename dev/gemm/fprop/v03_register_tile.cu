@@ -17,7 +17,9 @@ constexpr int kChunk = 16;
 
 // Of an SM: what leaves a thread the registers for its sums and the next chunk. Single elements take more addresses.
 template <class Tile, bool kVectors>
-constexpr int kMinBlocks = !kVectors ? 1 : Tile::kThreads == 256 ? 2 : 3;
+constexpr int kMinBlocks = !kVectors               ? 1
+                           : Tile::kThreads == 256 ? 2
+                                                   : 3;
 
 template <class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
@@ -70,10 +72,15 @@ int num_tiles(const Problem& p) {
 template <class Tile>
 SplitPlan split_of(const Problem& p) {
   constexpr int kBlocksPerSm = 512 / Tile::kThreads;
+  constexpr int kBusyBlocks = 256 / Tile::kThreads;  // two warps for each of an SM's four schedulers
   // An SM multiplies 128 pairs a clock, of which the loop reaches three quarters.
-  constexpr double kUnitNs = Tile::kBlockM * Tile::kBlockN * kChunk * kBlocksPerSm / (128 * 1.7 * 0.75);
+  constexpr double kUnitNs = Tile::kBlockM * Tile::kBlockN * kChunk / (128 * 1.7 * 0.75);
   return plan_split(double(p.m) * p.n, ceil_div(p.k, kChunk), num_tiles<Tile>(p),
-                    {.unit_ns = kUnitNs, .start_ns = 2000, .blocks_per_sm = kBlocksPerSm});
+                    {.unit_ns = kUnitNs,
+                     .finish_ns = 0,
+                     .start_ns = 2000,
+                     .blocks_per_sm = kBlocksPerSm,
+                     .busy_blocks = kBusyBlocks});
 }
 
 template <class Tile>

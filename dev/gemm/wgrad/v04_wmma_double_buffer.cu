@@ -161,8 +161,8 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
     using T = decltype(element);
     const int tiles = ceil_div(p.n, kBlockM) * ceil_div(p.k, kBlockN);
     const int units = ceil_div(p.m, Format<T>::kChunk);
-    const SplitPlan best =
-        plan_split(double(p.n) * p.k, units, tiles, {.unit_ns = 800, .start_ns = 2000, .blocks_per_sm = 2});
+    const SplitPlan best = plan_split(double(p.n) * p.k, units, tiles,
+                                      {.unit_ns = 400, .finish_ns = 300, .start_ns = 2000, .blocks_per_sm = 2});
     return {split_plan<T>(p, "rows split over blocks", best.split), split_plan<T>(p, "rows in two", halves(units)),
             split_plan<T>(p, "rows in one piece", whole(units))};
   });
