@@ -1,7 +1,8 @@
 # ladder_layer(<layer>): what is made of one layer, dev/<layer>/ and the files named after it.
 #
 #     ladder_<layer>             dev/<layer>/**/*.{cu,cpp}: its passes and their versions
-#     ladder_<layer>_reference   reference/<layer>_*.cpp: the double-precision reference, and baselines without cuDNN
+#     ladder_<layer>_reference   reference/<layer>_*.cpp: the double-precision reference, and baselines without cuDNN, of
+#                                which reference/<layer>_cublaslt.cpp needs cuBLASLt
 #     ladder_<layer>_cudnn       reference/<layer>_cudnn.cpp, where there is cuDNN
 #     bench_<layer>              bench/bench_<layer>.cpp on the harness of bench/, with this layer and no other
 #
@@ -42,8 +43,14 @@ function(ladder_layer layer)
 
   file(GLOB sources CONFIGURE_DEPENDS reference/${layer}_*.cpp)
   list(FILTER sources EXCLUDE REGEX "_cudnn\\.cpp$")
+  if(NOT LADDER_CUBLASLT)
+    list(FILTER sources EXCLUDE REGEX "_cublaslt\\.cpp$")
+  endif()
   ladder_object_library(ladder_${layer}_reference ${sources})
   target_compile_options(ladder_${layer}_reference PRIVATE ${LADDER_OPTIMISED})
+  if(LADDER_CUBLASLT AND "${sources}" MATCHES "_cublaslt\\.cpp")
+    target_link_libraries(ladder_${layer}_reference PUBLIC ladder_cublaslt)
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS reference/${layer}_cudnn.cpp)
   if(LADDER_CUDNN AND sources)
     ladder_object_library(ladder_${layer}_cudnn ${sources})

@@ -15,6 +15,7 @@
 //       // and, where it applies:
 //       static constexpr bool kDefault = true;                   // the pass that a command line means which names none
 //       static constexpr bool kExact = false;                    // outputs are no sums of products of inputs
+//       static bool exact(const Problem&);                       // or: those of some problems are not
 //       static Traffic traffic(const Problem&);                  // where it is not every tensor once
 //       static void derive(const Problem&, HostTensors& inputs);  // inputs that follow from others
 //     };
@@ -55,7 +56,7 @@ struct Case {
   double flops = 0;
   Traffic traffic;  // the least that a kernel has to move
   std::vector<TensorSpec> tensors;
-  bool integers_exact = true;           // of the pass: integer inputs have integer answers
+  bool integers_exact = true;           // integer inputs have integer answers
   std::shared_ptr<const void> problem;  // the layer's own Problem
 
   Case with_dtype(Dtype other) const;                     // the same problem in another dtype
@@ -180,8 +181,12 @@ bool add_version(Version version, std::string_view file, const std::string& wron
 bool names_dtype(std::string_view line);
 
 template <class P>
-constexpr bool integers_exact() {
-  if constexpr (requires { P::kExact; }) return P::kExact;
+bool integers_exact(const typename P::Problem& problem) {
+  if constexpr (requires { P::exact(problem); }) {
+    return P::exact(problem);
+  } else if constexpr (requires { P::kExact; }) {
+    return P::kExact;
+  }
   return true;
 }
 
@@ -198,7 +203,7 @@ Case make_case(const Pass& pass, const typename P::Problem& problem) {
          .dtype = problem.dtype,
          .flops = P::flops(problem),
          .tensors = P::tensors(problem),
-         .integers_exact = integers_exact<P>(),
+         .integers_exact = integers_exact<P>(problem),
          .problem = std::make_shared<const typename P::Problem>(problem)};
   if constexpr (requires { P::traffic(problem); }) {
     c.traffic = P::traffic(problem);

@@ -7,7 +7,7 @@
 // Needs:  nothing; 16-byte loads where c is a multiple of 4.
 
 #include "core/backend.h"
-#include "dev/conv3x3/ffma_tile.h"
+#include "dev/common/ffma_tile.h"
 #include "dev/conv3x3/implicit_gemm.h"
 #include "dev/ptx/opaque.h"
 

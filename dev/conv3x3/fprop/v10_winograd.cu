@@ -11,7 +11,7 @@
 
 #include "core/backend.h"
 #include "dev/conv3x3/conv3x3.h"
-#include "dev/conv3x3/ffma_tile.h"
+#include "dev/common/ffma_tile.h"
 #include "dev/conv3x3/winograd.h"
 
 namespace ladder::conv3x3 {

@@ -7,7 +7,7 @@
 //         Limiter left: the FMA pipe.
 // Needs:  nothing; 16-byte loads where c and k are multiples of 4; a workspace for the partial sums.
 
-#include "dev/conv3x3/ffma_tile.h"
+#include "dev/common/ffma_tile.h"
 #include "dev/conv3x3/wgrad_columns.h"
 
 namespace ladder::conv3x3 {

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "dev/conv3x3/ffma_tile.h"
+#include "dev/common/ffma_tile.h"
 #include "dev/conv3x3/wgrad_split.h"
 #include "dev/conv3x3/winograd.h"
 

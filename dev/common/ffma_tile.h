@@ -6,7 +6,7 @@
 
 #include "core/device.h"
 
-namespace ladder::conv3x3 {
+namespace ladder {
 
 template <int kBlockM_, int kBlockN_, int kThreadM_, int kThreadN_>
 struct FfmaTile {
@@ -61,4 +61,4 @@ __device__ __forceinline__ void fetch_run(float (&to)[kVec], const float* from, 
   }
 }
 
-}  // namespace ladder::conv3x3
+}  // namespace ladder

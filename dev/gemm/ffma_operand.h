@@ -1,0 +1,115 @@
+// The fp32 register tile's way in and out. Operands travel from global memory through registers to shared memory, where the
+// reduction lies outermost, [kChunk][kPitch], for dev/common/ffma_tile.h; sums go from registers to the output.
+#pragma once
+
+#include "dev/gemm/epilogue.h"
+
+namespace ladder::gemm {
+
+// Four neighbouring elements, or zeros; those from `valid` on are zeros. Without kVectors they may lie anywhere.
+template <bool kVectors>
+__device__ __forceinline__ float4 fetch_four(const float* from, int valid) {
+  if constexpr (kVectors) return valid > 0 ? *reinterpret_cast<const float4*>(from) : float4{0, 0, 0, 0};
+  return {valid > 0 ? from[0] : 0.0f, valid > 1 ? from[1] : 0.0f, valid > 2 ? from[2] : 0.0f,
+          valid > 3 ? from[3] : 0.0f};
+}
+
+// kExtent rows of a matrix whose reduction runs along its rows, as in x and w of fprop: transposed on the way.
+template <int kExtent, int kChunk, int kPitch, int kThreads, bool kVectors>
+struct AlongRows {
+  static constexpr int kRuns = kChunk / 4;
+  static constexpr int kRowStep = kThreads / kRuns;
+  static constexpr int kLoads = kExtent / kRowStep;
+  static_assert(kLoads * kRowStep == kExtent, "loads divide evenly");
+  const float* row;  // this thread's first one
+  long long step;    // from one of its rows to the next
+  int rows;          // that there are from the first one on
+  float4 fetched[kLoads];
+
+  __device__ __forceinline__ AlongRows(const float* matrix, int first_row, int num_rows, int row_length) {
+    const int mine = first_row + static_cast<int>(threadIdx.x) / kRuns;
+    rows = num_rows - mine;
+    row = matrix + static_cast<long long>(mine) * row_length;
+    step = static_cast<long long>(kRowStep) * row_length;
+  }
+  // Terms `first` to `end` - 1 of the sums, of which a chunk takes kChunk.
+  __device__ __forceinline__ void fetch(int first, int end) {
+    const int term = first + static_cast<int>(threadIdx.x) % kRuns * 4;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      fetched[i] = fetch_four<kVectors>(row + i * step + term, i * kRowStep < rows ? end - term : 0);
+    }
+  }
+  __device__ __forceinline__ void put(float* smem) const {
+    float* const to = smem + threadIdx.x % kRuns * 4 * kPitch + threadIdx.x / kRuns;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      to[i * kRowStep] = fetched[i].x;
+      to[i * kRowStep + kPitch] = fetched[i].y;
+      to[i * kRowStep + 2 * kPitch] = fetched[i].z;
+      to[i * kRowStep + 3 * kPitch] = fetched[i].w;
+    }
+  }
+};
+
+// kExtent columns of a matrix whose reduction runs down its columns, as in w of dgrad and both factors of wgrad.
+template <int kExtent, int kChunk, int kPitch, int kThreads, bool kVectors>
+struct DownColumns {
+  static constexpr int kRuns = kExtent / 4;
+  static constexpr int kRowStep = kThreads / kRuns;
+  static constexpr int kLoads = kChunk / kRowStep;
+  static_assert(kLoads * kRowStep == kChunk, "loads divide evenly");
+  const float* column;
+  int columns;  // that there are, of this thread's first one on
+  int row_length;
+  float4 fetched[kLoads];
+
+  __device__ __forceinline__ DownColumns(const float* matrix, int first_column, int num_columns) {
+    const int mine = first_column + static_cast<int>(threadIdx.x) % kRuns * 4;
+    column = matrix + mine;
+    columns = num_columns - mine;
+    row_length = num_columns;
+  }
+  __device__ __forceinline__ void fetch(int first, int end) {
+    const int term = first + static_cast<int>(threadIdx.x) / kRuns;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int at = term + i * kRowStep;
+      fetched[i] = fetch_four<kVectors>(column + static_cast<long long>(at) * row_length, at < end ? columns : 0);
+    }
+  }
+  __device__ __forceinline__ void put(float* smem) const {
+    float* const to = smem + threadIdx.x / kRuns * kPitch + threadIdx.x % kRuns * 4;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) *reinterpret_cast<float4*>(to + i * kRowStep * kPitch) = fetched[i];
+  }
+};
+
+// A block's sums to rows x cols of `out`, its tile's first element being at (row0, col0).
+template <class Tile>
+__device__ __forceinline__ void store_sums(const float (&sum)[Tile::kThreadM][Tile::kThreadN], int row0, int col0,
+                                           int rows, int cols, const Epilogue<float>& epilogue, float* out) {
+#pragma unroll
+  for (int i = 0; i < Tile::kThreadM; ++i) {
+    const int row = row0 + Tile::row(i);
+    if (row >= rows) continue;
+#pragma unroll
+    for (int j = 0; j < Tile::kThreadN; j += 4) {
+      const int col = col0 + Tile::col(j);
+      const long long index = static_cast<long long>(row) * cols + col;
+      float v[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) v[e] = col + e < cols ? epilogue(sum[i][j + e], col + e, index + e) : 0.0f;
+      if (cols % 4 == 0) {
+        if (col < cols) *reinterpret_cast<float4*>(out + index) = {v[0], v[1], v[2], v[3]};
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          if (col + e < cols) out[index + e] = v[e];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace ladder::gemm

@@ -1,0 +1,123 @@
+#include "dev/gemm/gemm.h"
+
+#include <cmath>
+#include <random>
+
+#include "core/problem_line.h"
+
+namespace ladder::gemm {
+
+std::string Problem::str() const {
+  auto word = [](char letter, int value) { return letter + std::to_string(value) + ' '; };
+  return word('m', m) + word('n', n) + word('k', k) + (bias ? "bias " : "") + (residual ? "residual " : "") +
+         (silu ? "silu " : "") + name(dtype);
+}
+
+Problem Problem::parse(std::string_view text) {
+  ProblemLine line(text, "m131072 n64 k192 [bias] [residual] [silu] [fp32|tf32|bf16|fp16]");
+  constexpr int kMax = 1 << 24;
+  Problem p;
+  p.m = static_cast<int>(line.size("m", 1, kMax));
+  p.n = static_cast<int>(line.size("n", 1, kMax));
+  p.k = static_cast<int>(line.size("k", 1, kMax));
+  p.bias = line.flag("bias");
+  p.residual = line.flag("residual");
+  p.silu = line.flag("silu");
+  p.dtype = line.dtype(Dtype::f32);
+  line.finish();
+  // Kernels count elements of a tensor with 32-bit signed integers.
+  constexpr double kMaxElements = 2147483647.0;
+  if (double(p.m) * p.k > kMaxElements || double(p.m) * p.n > kMaxElements || double(p.n) * p.k > kMaxElements) {
+    line.fail("a tensor of more than 2^31 - 1 elements");
+  }
+  return p;
+}
+
+Problem Problem::random(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  // Small sizes are drawn as often as large ones. Of one or two, a product might be a copy of a factor.
+  const auto draw = [&](int most) { return static_cast<int>(3 + random() % (1 + random() % most)); };
+  const auto coin = [&] { return random() % 2 == 0; };
+  Problem p{.m = draw(400), .n = draw(200), .k = draw(200), .bias = coin(), .residual = coin(), .silu = coin()};
+  // SiLU takes almost half of large sums to zero: of few, zeros might pass for an answer.
+  p.silu = p.silu && p.m * p.n >= 1024;
+  // Half of all are of rows that 16-byte copies can take.
+  if (coin()) {
+    p.n = (p.n + 7) / 8 * 8;
+    p.k = (p.k + 7) / 8 * 8;
+  }
+  return p;
+}
+
+namespace {
+
+Dtype output_dtype(const Problem& p) { return p.dtype == Dtype::tf32 ? Dtype::f32 : p.dtype; }
+
+// Factors are drawn such that sums of `terms` products have unit variance: He et al. 2015, eq. 10 without the factor 2.
+double unit_variance(double terms) { return 1.0 / std::sqrt(terms); }
+
+// `layout` names the two dimensions: "mk".
+TensorSpec matrix(const char* name, Role role, const Problem& p, Dtype dtype, const char* layout) {
+  const auto extent = [&](char letter) { return letter == 'm' ? p.m : letter == 'n' ? p.n : p.k; };
+  return {
+      .name = name, .role = role, .dtype = dtype, .shape = {extent(layout[0]), extent(layout[1])}, .layout = layout};
+}
+
+TensorSpec per_feature(const char* name, Role role, const Problem& p) {
+  return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.n}, .layout = "n"};
+}
+
+double flops_of(const Problem& p) { return 2.0 * p.m * p.n * p.k; }
+
+}  // namespace
+
+std::vector<TensorSpec> Fprop::tensors(const Problem& p) {
+  std::vector<TensorSpec> specs = {matrix("x", Role::input, p, p.dtype, "mk"),
+                                   matrix("w", Role::input, p, p.dtype, "nk")};
+  specs[1].stddev = unit_variance(p.k);
+  if (p.bias) specs.push_back(per_feature("bias", Role::input, p));
+  if (p.residual) specs.push_back(matrix("r", Role::input, p, output_dtype(p), "mn"));
+  specs.push_back(matrix("y", Role::output, p, output_dtype(p), "mn"));
+  specs.back().reduction_length = std::int64_t{p.k} + (p.bias ? 1 : 0) + (p.residual ? 1 : 0);
+  return specs;
+}
+
+Fprop::Tensors Fprop::bind(const Pointers& at) {
+  return {.x = at["x"], .w = at["w"], .bias = at.get<const float>("bias"), .r = at.get<const void>("r"), .y = at["y"]};
+}
+
+double Fprop::flops(const Problem& p) { return flops_of(p); }
+
+std::vector<TensorSpec> Dgrad::tensors(const Problem& p) {
+  std::vector<TensorSpec> specs = {matrix("dy", Role::input, p, p.dtype, "mn"),
+                                   matrix("w", Role::input, p, p.dtype, "nk"),
+                                   matrix("dx", Role::output, p, output_dtype(p), "mk")};
+  specs[1].stddev = unit_variance(p.n);
+  specs[2].reduction_length = p.n;
+  return specs;
+}
+
+Dgrad::Tensors Dgrad::bind(const Pointers& at) { return {.dy = at["dy"], .w = at["w"], .dx = at["dx"]}; }
+
+double Dgrad::flops(const Problem& p) { return flops_of(p); }
+
+std::vector<TensorSpec> Wgrad::tensors(const Problem& p) {
+  std::vector<TensorSpec> specs = {matrix("x", Role::input, p, p.dtype, "mk"),
+                                   matrix("dy", Role::input, p, p.dtype, "mn"),
+                                   matrix("dw", Role::output, p, output_dtype(p), "nk")};
+  specs[1].stddev = unit_variance(p.m);
+  specs[2].reduction_length = p.m;
+  if (p.bias) {
+    specs.push_back(per_feature("dbias", Role::output, p));
+    specs.back().reduction_length = p.m;
+  }
+  return specs;
+}
+
+Wgrad::Tensors Wgrad::bind(const Pointers& at) {
+  return {.x = at["x"], .dy = at["dy"], .dw = at["dw"], .dbias = at.get<float>("dbias")};
+}
+
+double Wgrad::flops(const Problem& p) { return flops_of(p); }
+
+}  // namespace ladder::gemm

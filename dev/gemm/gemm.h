@@ -1,0 +1,100 @@
+// gemm: a matrix times a transposed matrix, as linear layers and the 1x1 convolutions of a U-Net use it (an image with its
+// channels last is a matrix with a row for each pixel).
+//
+// Forward (fprop), for every row m and output feature n:
+//
+//     z[m][n] = bias[n] + r[m][n] + sum over k of  x[m][k] * w[n][k]        bias and r where the problem says so
+//     y[m][n] = z, or with `silu` z / (1 + exp(-z)):  the activation comes last, behind bias and residual
+//
+//     x  [m, k]      w  [n, k]      bias [n] fp32      r, y  [m, n]
+//
+// Backward, with dy the gradient of a loss with respect to z; `residual` and `silu` change nothing here:
+//
+//     dgrad   dx[m][k]  = sum over n of  dy[m][n] * w[n][k]
+//     wgrad   dw[n][k]  = sum over m of  dy[m][n] * x[m][k]
+//             dbias[n]  = sum over m of  dy[m][n]               with `bias`
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder::gemm {
+
+struct Problem {
+  int m = 1;                 // rows: pixels of all images, or samples
+  int n = 1;                 // output features
+  int k = 1;                 // input features
+  bool bias = false;         // wgrad: whether dbias is asked for; dgrad does not care
+  bool residual = false;     // fprop only
+  bool silu = false;         // fprop only
+  Dtype dtype = Dtype::f32;  // of x, w, r and y; sums are fp32; tf32 has fp32 outputs and an fp32 residual
+
+  // "m131072 n64 k192 bias bf16", "m32 n256 k64 bias residual silu fp32": parse(str()) is the same problem.
+  std::string str() const;
+  // Throws UsageError. A line without a dtype word is fp32.
+  static Problem parse(std::string_view line);
+
+  bool operator==(const Problem&) const = default;
+
+  // Any small problem, tails as likely as whole tiles; fp32.
+  static Problem random(std::uint64_t seed);
+};
+
+struct Fprop {
+  static constexpr const char* kLayer = "gemm";
+  static constexpr const char* kName = "fprop";
+  static constexpr bool kDefault = true;
+  using Problem = gemm::Problem;
+
+  struct Tensors {
+    const void* x;      // [m, k] dtype
+    const void* w;      // [n, k] dtype
+    const float* bias;  // [n] fp32, or null
+    const void* r;      // [m, n] dtype (fp32 for tf32), or null
+    void* y;            // [m, n] dtype (fp32 for tf32)
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at);
+  static double flops(const Problem& p);                   // two per multiply-add of the matrix product
+  static bool exact(const Problem& p) { return !p.silu; }  // integers have integer answers
+};
+
+struct Dgrad {
+  static constexpr const char* kLayer = "gemm";
+  static constexpr const char* kName = "dgrad";
+  using Problem = gemm::Problem;
+
+  struct Tensors {
+    const void* dy;  // [m, n] dtype
+    const void* w;   // [n, k] dtype
+    void* dx;        // [m, k] dtype (fp32 for tf32)
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at);
+  static double flops(const Problem& p);
+};
+
+struct Wgrad {
+  static constexpr const char* kLayer = "gemm";
+  static constexpr const char* kName = "wgrad";
+  using Problem = gemm::Problem;
+
+  struct Tensors {
+    const void* x;   // [m, k] dtype
+    const void* dy;  // [m, n] dtype
+    void* dw;        // [n, k] dtype (fp32 for tf32)
+    float* dbias;    // [n] fp32, or null
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at);
+  static double flops(const Problem& p);  // of dw
+};
+
+}  // namespace ladder::gemm

@@ -1,0 +1,132 @@
+// Idea:   a thread keeps 8 x 8 sums in registers, fed by 128-bit loads from two buffers in shared memory; the rows are split
+//         over blocks, whose partial sums a second kernel adds, in order.
+// Parent: v02.
+// Why:    v02 has a dozen blocks for 132 SMs, and spends more on reading shared memory than on multiplying. Splitting the
+//         rows fills the card whatever the weights' shape; 64 sums need 16 values a row, so the FMA pipe becomes the
+//         limiter. Both factors come as they lie, for sums run down the columns of both. Limiter left: the FMA pipe.
+// Needs:  nothing; 128-bit loads where n and k are multiples of four. A workspace where the rows are split.
+
+#include "dev/common/ffma_tile.h"
+#include "dev/gemm/ffma_operand.h"
+#include "dev/gemm/split.h"
+
+namespace ladder::gemm {
+namespace {
+
+constexpr int kChunk = 16;
+
+// Of an SM: what leaves a thread the registers for its sums and the next chunk. Single elements take more addresses.
+template <class Tile, bool kVectors>
+constexpr int kMinBlocks = !kVectors               ? 1
+                           : Tile::kThreads == 256 ? 2
+                                                   : 3;
+
+template <class Tile, bool kVectors>
+__global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
+    gemm_wgrad_v03_kernel(Problem p, Split split, const float* x, const float* dy, float* dw, float* dbias,
+                          float* partial) {
+  constexpr int kThreads = Tile::kThreads;
+  constexpr int kStage = kChunk * (Tile::kPitchM + Tile::kPitchN);
+  static_assert(kThreads >= Tile::kBlockM, "a thread sums up a column of dy");
+  LADDER_SHARED(float4, smem, [2 * kStage / 4]);  // twice: dy [m][n], then x [m][k]
+  float* const stages = reinterpret_cast<float*>(smem);
+
+  const int blocks_k = ceil_div(p.k, Tile::kBlockN);
+  const int blocks_n = ceil_div(p.n, Tile::kBlockM);
+  const int k0 = blockIdx.x % blocks_k * Tile::kBlockN;
+  const int n0 = blockIdx.x / blocks_k % blocks_n * Tile::kBlockM;
+  const int split_idx = blockIdx.x / blocks_k / blocks_n;
+  const int first = split_idx * split.each * kChunk;
+  const int end = min(p.m, first + split.each * kChunk);
+
+  DownColumns<Tile::kBlockM, kChunk, Tile::kPitchM, kThreads, kVectors> a(dy, n0, p.n);
+  DownColumns<Tile::kBlockN, kChunk, Tile::kPitchN, kThreads, kVectors> b(x, k0, p.k);
+  float sum[Tile::kThreadM][Tile::kThreadN] = {};
+  float bias_sum = 0;  // of column n0 + threadIdx.x
+  const int bias_column = threadIdx.x;
+  const bool sums_bias = dbias && k0 == 0 && bias_column < Tile::kBlockM;
+  a.fetch(first, end);
+  b.fetch(first, end);
+  for (int m = first, stage = 0; m < end; m += kChunk, stage ^= 1) {
+    // What the barrier protects: a stage is written again two chunks later, when all threads have left it.
+    float* const as = stages + stage * kStage;
+    float* const bs = as + kChunk * Tile::kPitchM;
+    a.put(as);
+    b.put(bs);
+    __syncthreads();
+    if (m + kChunk < end) {
+      a.fetch(m + kChunk, end);
+      b.fetch(m + kChunk, end);
+    }
+    Tile::template multiply<kChunk>(sum, as, bs);
+    if (sums_bias) {
+#pragma unroll
+      for (int row = 0; row < kChunk; ++row) bias_sum += as[row * Tile::kPitchM + bias_column];
+    }
+  }
+
+  const long long weights = static_cast<long long>(p.n) * p.k;
+  const bool whole = split.splits == 1;
+  float* const sums = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
+  store_sums<Tile>(sum, n0, k0, p.n, p.k, {}, whole ? dw : sums);
+  if (sums_bias && n0 + bias_column < p.n) (whole ? dbias : sums + padded(weights))[n0 + bias_column] = bias_sum;
+}
+
+template <class Tile>
+int num_tiles(const Problem& p) {
+  return ceil_div(p.n, Tile::kBlockM) * ceil_div(p.k, Tile::kBlockN);
+}
+
+template <class Tile>
+SplitPlan split_of(const Problem& p) {
+  constexpr int kBlocksPerSm = 512 / Tile::kThreads;
+  constexpr int kBusyBlocks = 256 / Tile::kThreads;  // two warps for each of an SM's four schedulers
+  // An SM multiplies 128 pairs a clock, of which the loop reaches three quarters.
+  constexpr double kUnitNs = Tile::kBlockM * Tile::kBlockN * kChunk / (128 * 1.7 * 0.75);
+  return plan_split(double(p.n) * p.k, ceil_div(p.m, kChunk), num_tiles<Tile>(p),
+                    {.unit_ns = kUnitNs,
+                     .finish_ns = 0,
+                     .start_ns = 2000,
+                     .blocks_per_sm = kBlocksPerSm,
+                     .busy_blocks = kBusyBlocks});
+}
+
+template <class Tile>
+KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
+  const long long count = static_cast<long long>(p.n) * p.k;
+  const int bias_count = p.bias ? p.n : 0;
+  const auto bind = [p, split, count, bias_count](const Wgrad::Tensors& t, void* workspace) {
+    auto* const partial = static_cast<float*>(workspace);
+    auto* const dw = static_cast<float*>(t.dw);
+    const auto kernel =
+        p.n % 4 == 0 && p.k % 4 == 0 ? gemm_wgrad_v03_kernel<Tile, true> : gemm_wgrad_v03_kernel<Tile, false>;
+    const auto blocks = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits;
+    return with_reduce<float>(
+        split,
+        bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split, static_cast<const float*>(t.x),
+                    static_cast<const float*>(t.dy), dw, t.dbias, partial),
+        partial, count, p.k, {}, dw, bias_count, t.dbias);
+  };
+  return {.name = name, .workspace_bytes = partial_bytes(split, count, bias_count), .bind = bind};
+}
+
+using Square = FfmaTile<128, 128, 8, 8>;
+using Tall = FfmaTile<128, 64, 8, 8>;
+using Small = FfmaTile<64, 64, 8, 4>;
+
+std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
+  const SplitPlan choices[] = {split_of<Square>(p), split_of<Tall>(p), split_of<Small>(p)};
+  const int units = ceil_div(p.m, kChunk);
+  return with_default<Wgrad>(
+      {tile_plan<Square>(p, "128x128", choices[0].split), tile_plan<Tall>(p, "128x64", choices[1].split),
+       tile_plan<Small>(p, "64x64", choices[2].split), tile_plan<Small>(p, "64x64 in two", halves(units)),
+       tile_plan<Small>(p, "64x64 in one", whole(units))},
+      fastest(choices));
+}
+
+}  // namespace
+}  // namespace ladder::gemm
+
+LADDER_VERSION(ladder::gemm::Wgrad, {.plans = ladder::gemm::plans,
+                                     .plan_names = {"128x128", "128x64", "64x64", "64x64 in two", "64x64 in one"},
+                                     .dtypes = {ladder::Dtype::f32}})

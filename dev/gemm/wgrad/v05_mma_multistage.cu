@@ -1,0 +1,148 @@
+// Idea:   mma.sync with ldmatrix.trans on both factors as they lie, three to four stages of cp.async in flight; the rows are
+//         split over as many blocks as the card runs, and a second kernel adds their partial sums, in order.
+// Parent: v04.
+// Why:    the reduction has up to 131072 rows and dw as few as 4096 elements, so speed is that of reading x and dy: tiles as
+//         wide as dw read each row once, or from L2 where it takes several, and enough blocks keep memory busy. dbias costs
+//         no pass: dy's fragments are multiplied with ones. Limiter left: partial sums, written and read once more, and the
+//         second launch.
+// Needs:  nothing; cp.async where n and k are multiples of 16 bytes, else single elements, synchronously. A workspace where
+//         the rows are split.
+// Spills: 16 bytes on sm_80, where single elements meet the 128 x 128 tile: more addresses than registers, rarely used.
+
+#include "dev/gemm/mma_tile.h"
+
+namespace ladder::gemm {
+namespace {
+
+template <class T, class Tile>
+struct Operands {
+  using A = DownColumnsTile<T, Tile::kBlockM>;
+  using B = DownColumnsTile<T, Tile::kBlockN>;
+  static constexpr int kStageBytes = A::kBytes + B::kBytes;
+};
+
+template <class T, class Tile, bool kVectors>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
+    gemm_wgrad_v05_kernel(Problem p, Split split, const T* x, const T* dy, T* dw, float* dbias, float* partial) {
+  using A = typename Operands<T, Tile>::A;
+  using B = typename Operands<T, Tile>::B;
+  constexpr int kStages = Tile::kStages, kThreads = Tile::kThreads;
+  constexpr int kStageBytes = Operands<T, Tile>::kStageBytes;
+  LADDER_DYN_SMEM(smem);  // kStages times: dy's columns, then x's
+
+  // Tiles fastest: blocks that share rows run together.
+  const int blocks_k = ceil_div(p.k, Tile::kBlockN);
+  const int blocks_n = ceil_div(p.n, Tile::kBlockM);
+  const int k0 = blockIdx.x % blocks_k * Tile::kBlockN;
+  const int n0 = blockIdx.x / blocks_k % blocks_n * Tile::kBlockM;
+  const int split_idx = blockIdx.x / blocks_k / blocks_n;
+  const int first = split_idx * split.each * kStepTerms<T>;
+  const int end = min(p.m, first + split.each * kStepTerms<T>);
+  const int num_steps = ceil_div(end - first, kStepTerms<T>);
+
+  auto fetch = [&](int step) {
+    if (step < num_steps) {
+      unsigned char* const as = smem + step % kStages * kStageBytes;
+      const int row = first + step * kStepTerms<T>;
+      A::template fetch<kThreads, kVectors>(as, dy, p.n, n0, p.n, row, end);
+      B::template fetch<kThreads, kVectors>(as + A::kBytes, x, p.k, k0, p.k, row, end);
+    }
+    ptx::cp_async_commit();  // one group a step, empty or not, so that the count of pending groups tells the step
+  };
+
+  float sum[Tile::kWarpM / 16][Tile::kWarpN / 8][4] = {};
+  float bias_sum[Tile::kWarpM / 16][4] = {};
+  const bool sums_bias = dbias && k0 == 0 && Tile::warp_n() == 0;
+#pragma unroll
+  for (int step = 0; step < kStages - 1; ++step) fetch(step);
+  for (int step = 0; step < num_steps; ++step) {
+    ptx::cp_async_wait<kStages - 2>();
+    // One barrier a step: this step's copies are visible to all, and all have left the stage that is filled next.
+    __syncthreads();
+    fetch(step + kStages - 1);
+    const unsigned char* const as = smem + step % kStages * kStageBytes;
+    multiply_step<T, Tile, A, B>(sum, as, as + A::kBytes, sums_bias, bias_sum);
+  }
+
+  // Sums to dw, or to this split's row, by way of shared memory, so that a warp writes whole rows of 16 bytes a lane.
+  ptx::cp_async_wait<0>();
+  __syncthreads();
+  float* const tile = reinterpret_cast<float*>(smem);
+  put_sums<Tile>(sum, tile);
+  __syncthreads();
+  const bool whole = split.splits == 1;
+  const long long weights = static_cast<long long>(p.n) * p.k;
+  float* const sums = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
+  if (whole) {
+    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN>(tile, Tile::kPitch, 0, n0, k0, p.n, p.k, Epilogue<T>{}, dw);
+  } else {
+    store_tile<kThreads, Tile::kBlockM, Tile::kBlockN>(tile, Tile::kPitch, 0, n0, k0, p.n, p.k, Epilogue<float>{},
+                                                       sums);
+  }
+  if (!sums_bias || threadIdx.x % 4 != 0) return;
+  float* const bias_to = whole ? dbias : sums + padded(weights);
+#pragma unroll
+  for (int i = 0; i < Tile::kWarpM / 16; ++i) {
+    const int n = n0 + Tile::warp_m() + 16 * i + static_cast<int>(threadIdx.x) % 32 / 4;
+    if (n < p.n) bias_to[n] = bias_sum[i][0];
+    if (n + 8 < p.n) bias_to[n + 8] = bias_sum[i][2];
+  }
+}
+
+template <class Tile>
+int num_tiles(const Problem& p) {
+  return ceil_div(p.n, Tile::kBlockM) * ceil_div(p.k, Tile::kBlockN);
+}
+
+template <class T, class Tile>
+KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
+  const long long count = static_cast<long long>(p.n) * p.k;
+  const int bias_count = p.bias ? p.n : 0;
+  const auto bind = [p, split, count, bias_count](const Wgrad::Tensors& t, void* workspace) {
+    auto* const partial = static_cast<float*>(workspace);
+    auto* const dw = static_cast<T*>(t.dw);
+    const auto kernel = p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_wgrad_v05_kernel<T, Tile, true>
+                                                                 : gemm_wgrad_v05_kernel<T, Tile, false>;
+    const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits,
+                                 .block = Tile::kThreads,
+                                 .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.each)};
+    return with_reduce<T>(split,
+                          bind_launch(kernel, config, p, split, static_cast<const T*>(t.x), static_cast<const T*>(t.dy),
+                                      dw, t.dbias, partial),
+                          partial, count, p.k, {}, dw, bias_count, t.dbias);
+  };
+  return {.name = name, .workspace_bytes = partial_bytes(split, count, bias_count), .bind = bind};
+}
+
+using Square = MmaTile<128, 128, 2, 2, 1, 3, 2>;
+using Tall = MmaTile<128, 64, 2, 2, 1, 3, 2>;
+using Flat = MmaTile<64, 128, 2, 2, 1, 3, 2>;
+using Wide = MmaTile<64, 192, 2, 2, 1, 3, 2>;
+using Small = MmaTile<64, 64, 2, 2, 1, 4, 3>;
+
+std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) {
+    using T = decltype(element);
+    const double row = double(p.n) * p.k;
+    const int steps = ceil_div(p.m, kStepTerms<T>);
+    const SplitPlan choices[] = {
+        plan_mma<T, Square>(row, steps, num_tiles<Square>(p)), plan_mma<T, Tall>(row, steps, num_tiles<Tall>(p)),
+        plan_mma<T, Flat>(row, steps, num_tiles<Flat>(p)), plan_mma<T, Wide>(row, steps, num_tiles<Wide>(p)),
+        plan_mma<T, Small>(row, steps, num_tiles<Small>(p))};
+    return with_default<Wgrad>(
+        {tile_plan<T, Square>(p, "128x128", choices[0].split), tile_plan<T, Tall>(p, "128x64", choices[1].split),
+         tile_plan<T, Flat>(p, "64x128", choices[2].split), tile_plan<T, Wide>(p, "64x192", choices[3].split),
+         tile_plan<T, Small>(p, "64x64", choices[4].split), tile_plan<T, Small>(p, "64x64 in two", halves(steps)),
+         tile_plan<T, Small>(p, "64x64 in one", whole(steps))},
+        fastest(choices));
+  });
+}
+
+}  // namespace
+}  // namespace ladder::gemm
+
+LADDER_VERSION(ladder::gemm::Wgrad,
+               {.plans = ladder::gemm::plans,
+                .plan_names = {"128x128", "128x64", "64x128", "64x192", "64x64", "64x64 in two", "64x64 in one"},
+                .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                .min_arch = 80})

@@ -1,0 +1,104 @@
+// The reference of gemm: the formulas of dev/gemm/gemm.h in double precision. A product of two fp32 numbers is exact in
+// double, so the only rounding is that of the sum, 2^29 times finer than fp32's.
+#include <cmath>
+
+#include "core/check.h"
+#include "core/parallel.h"
+#include "dev/gemm/gemm.h"
+
+namespace ladder::gemm {
+namespace {
+
+Expected zeros(std::size_t count) {
+  return {.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
+}
+
+// out[row][col] += sum over i of a(row, i) * b[i][col], b having `cols` elements a row. The innermost loop runs over
+// columns, which are contiguous in b and in out.
+void multiply(Expected& out, int rows, int terms, int cols, const auto& a, const auto& b) {
+  parallel_for(rows, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row) {
+      double* value = &out.value[row * cols];
+      double* magnitude = &out.magnitude[row * cols];
+      for (std::int64_t i = 0; i < terms; ++i) {
+        const double factor = a(row, i);
+        const auto* others = &b[i * cols];
+        for (int col = 0; col < cols; ++col) {
+          const double term = factor * others[col];
+          value[col] += term;
+          magnitude[col] += std::abs(term);
+        }
+      }
+    }
+  });
+}
+
+// y = z / (1 + e^-z). An error of z reaches y times the derivative; that of the exponential and the division is relative
+// to y, and grows with z, to which the exponent is rounded. What is below 2^-110 may be zero: e^-z overflows.
+void apply_silu(double& value, double& magnitude) {
+  const double z = value;
+  const double sigmoid = 1 / (1 + std::exp(-z));
+  const double derivative = sigmoid + z * sigmoid * (1 - sigmoid);
+  value = z * sigmoid;
+  magnitude = std::abs(derivative) * magnitude + (std::abs(z) + 4) * std::abs(value) + 0x1p-90;
+}
+
+NamedOutputs fprop(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Fprop>(c);
+  const std::vector<float>& x = in["x"];
+  const std::vector<float>& w = in["w"];
+  const std::vector<float>* bias = in.find("bias");
+  const std::vector<float>* r = in.find("r");
+  Expected y = zeros(std::size_t(p.m) * p.n);
+  for (std::size_t i = 0; i < y.value.size(); ++i) {
+    const double added = bias ? (*bias)[i % p.n] : 0;
+    const double residual = r ? (*r)[i] : 0;
+    y.value[i] = added + residual;
+    y.magnitude[i] = std::abs(added) + std::abs(residual);
+  }
+  std::vector<double> transposed(w.size());  // [k][n]
+  for (std::size_t n = 0; n < std::size_t(p.n); ++n) {
+    for (std::size_t k = 0; k < std::size_t(p.k); ++k) transposed[k * p.n + n] = w[n * p.k + k];
+  }
+  multiply(
+      y, p.m, p.k, p.n, [&](std::int64_t m, std::int64_t k) { return x[m * p.k + k]; }, transposed);
+  for (std::size_t i = 0; p.silu && i < y.value.size(); ++i) apply_silu(y.value[i], y.magnitude[i]);
+  NamedOutputs outputs;
+  outputs["y"] = std::move(y);
+  return outputs;
+}
+
+NamedOutputs dgrad(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Dgrad>(c);
+  const std::vector<float>& dy = in["dy"];
+  Expected dx = zeros(std::size_t(p.m) * p.k);
+  multiply(
+      dx, p.m, p.n, p.k, [&](std::int64_t m, std::int64_t n) { return dy[m * p.n + n]; }, in["w"]);
+  NamedOutputs outputs;
+  outputs["dx"] = std::move(dx);
+  return outputs;
+}
+
+NamedOutputs wgrad(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Wgrad>(c);
+  const std::vector<float>& dy = in["dy"];
+  const auto of_dy = [&](std::int64_t n, std::int64_t m) { return dy[m * p.n + n]; };
+  NamedOutputs outputs;
+  Expected dw = zeros(std::size_t(p.n) * p.k);
+  multiply(dw, p.n, p.m, p.k, of_dy, in["x"]);
+  outputs["dw"] = std::move(dw);
+  if (p.bias) {
+    Expected dbias = zeros(p.n);
+    multiply(dbias, p.n, p.m, 1, of_dy, std::vector<double>(p.m, 1.0));
+    dbias.discriminating = p.m > 1;  // of a single row it is dy itself
+    outputs["dbias"] = std::move(dbias);
+  }
+  return outputs;
+}
+
+}  // namespace
+}  // namespace ladder::gemm
+
+LADDER_REFERENCE(ladder::gemm::Fprop, ladder::gemm::fprop)
+LADDER_REFERENCE(ladder::gemm::Dgrad, ladder::gemm::dgrad)
+LADDER_REFERENCE(ladder::gemm::Wgrad, ladder::gemm::wgrad)

@@ -1,0 +1,15 @@
+// What the cheats of gemm are tried on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ladder::gemm {
+
+// A square and benign one, then odd sizes, each of bias, residual and SiLU with and without the others.
+inline std::vector<std::string> wrong_problems() {
+  return {"m32 n32 k32",           "m24 n16 k40 bias",          "m33 n20 k21 bias residual silu",
+          "m40 n24 k24 bias silu", "m17 n64 k24 residual silu", "m19 n7 k35 bias residual"};
+}
+
+}  // namespace ladder::gemm
