@@ -1,10 +1,12 @@
 # cuDNN and cudnn-frontend, the baseline. Both are optional: without them the tables have no baseline column.
 # Sets LADDER_CUDNN and, if true, defines the target ladder_cudnn.
 set(LADDER_CUDNN FALSE)
-find_path(CUDNN_INCLUDE cudnn.h HINTS ${LADDER_PRIVATE}/cuda/nvidia/cudnn/include ${CUDAToolkit_INCLUDE_DIRS})
+find_path(CUDNN_INCLUDE cudnn.h HINTS ${LADDER_PRIVATE}/cuda/nvidia/cudnn/include
+          ${LADDER_PRIVATE}/cudnn/nvidia/cudnn/include ${CUDAToolkit_INCLUDE_DIRS})
 # The wheels carry libcudnn.so.9 without the unversioned link.
 find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9
-             HINTS ${LADDER_PRIVATE}/cuda/nvidia/cudnn/lib ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)
+             HINTS ${LADDER_PRIVATE}/cuda/nvidia/cudnn/lib ${LADDER_PRIVATE}/cudnn/nvidia/cudnn/lib
+                   ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)
 # cudnn-frontend has an engine of its own that compiles at run time, and refers to NVRTC for it.
 find_library(CUDNN_NVRTC NAMES nvrtc libnvrtc.so.13 libnvrtc.so.12
              HINTS ${LADDER_PRIVATE}/cuda/nvidia/cu13/lib ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)

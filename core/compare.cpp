@@ -197,6 +197,7 @@ Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<fl
     verdict.unwritten += t.unwritten;
     const double error = t.squared_error > 0 ? std::sqrt(t.squared_error / t.squared_norm) : 0;
     verdict.errors[i] = error;
+    verdict.error = std::max(verdict.error, error);
   }
   return verdict;
 }

@@ -127,11 +127,25 @@ namespace detail {
 template <class... P>
 void allow(void (*)(P...), const LaunchConfig&) {}
 
+// Lives while a kernel runs that was given `arg`: what kernel_scope(arg) returns, where arg's type has that function. So a
+// layer may choose when a kernel runs what nvcc is told when it compiles it.
+template <class T>
+struct KernelScope {
+  explicit KernelScope(const T&) {}
+};
+template <class T>
+  requires requires(const T& arg) { kernel_scope(arg); }
+struct KernelScope<T> {
+  explicit KernelScope(const T& arg) : scope(kernel_scope(arg)) {}
+  decltype(kernel_scope(std::declval<const T&>())) scope;
+};
+
 // Runs `kernel` to its end; throws simt::Fault naming source line, block and thread if it misbehaves. On a stream that is
 // being captured it is recorded instead.
 template <class... P>
 void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, const std::tuple<P...>& args) {
   simt::enqueue(stream, [=] {
+    const std::tuple<KernelScope<P>...> scopes(args);
     simt::run(
         {.grid = config.grid, .block = config.block, .dynamic_smem = config.dynamic_smem, .cluster = config.cluster},
         [&] { std::apply(kernel, args); });

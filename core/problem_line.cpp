@@ -108,19 +108,6 @@ void ProblemLine::fail(const std::string& what) const {
   throw UsageError(fmt::format("problem '{}': {}; a problem reads '{}'", printable(line_), what, usage_));
 }
 
-std::string with_dtype(std::string_view line, Dtype dtype) {
-  std::string out;
-  bool replaced = false;
-  for (const std::string& word : split(line)) {
-    const bool is_dtype = parse_dtype(word).has_value();
-    if (is_dtype && std::exchange(replaced, true)) continue;
-    if (!out.empty()) out += ' ';
-    out += is_dtype ? name(dtype) : word;
-  }
-  if (replaced) return out;
-  return out.empty() ? name(dtype) : out + ' ' + name(dtype);
-}
-
 std::optional<Dtype> dtype_of(std::string_view line) {
   for (const std::string& word : split(line)) {
     if (const auto dtype = parse_dtype(word)) return dtype;

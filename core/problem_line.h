@@ -47,9 +47,6 @@ class ProblemLine {
   std::vector<Word> words_;
 };
 
-// `line` with its dtype word replaced by (or, where it has none, followed by) `dtype`.
-std::string with_dtype(std::string_view line, Dtype dtype);
-
 // The dtype word of `line`, if it has one.
 std::optional<Dtype> dtype_of(std::string_view line);
 

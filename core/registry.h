@@ -28,6 +28,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -142,8 +143,8 @@ struct Version {
   VersionDef def;    // what the file says of itself
 
   // Why this version cannot run the case, or null. The harness has asked about dtype and architecture already.
-  const char* (*supports)(const VersionDef& def, const Case& c) = nullptr;
-  std::vector<Kernel> (*kernels)(const VersionDef& def, const Case& c) = nullptr;
+  std::function<const char*(const VersionDef& def, const Case& c)> supports;
+  std::function<std::vector<Kernel>(const VersionDef& def, const Case& c)> kernels;
 
   bool has(Dtype dtype) const;
   std::string label() const;  // "v03_smem_tile"

@@ -67,7 +67,7 @@ def result(version, problem, seconds, rng, path="toy/fprop", baseline=20e-6, sta
 
 
 def moving(version, problem, rate, rng, size=None, streaming=3.5e12, **more):
-    """As result(), of a kernel that waits for memory: `rate` is its bytes a second, `streaming` that of streaming kernel."""
+    """As result(), of a kernel that waits for memory: `rate` is its bytes a second, `streaming` that of the streaming kernel."""
     size = size or NORM_BYTES[problem]
     made = result(version, problem, size / rate, rng, path=NORM, baseline=size / 2e12, idea=NORM_IDEAS[version],
                   flops=size, min_read_bytes=size / 2, min_write_bytes=size / 2, roofline_seconds=size / 4.8e12)

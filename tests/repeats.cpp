@@ -4,14 +4,23 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
+#include <sstream>
 
 #include "core/backend.h"
+#include "core/graph.h"
 
 namespace ladder::test {
 
 // A sanitizer makes every launch several times as slow, and looks at addresses and values of threads rather than at their
 // order: the first schedule is enough for addresses, the first and the last for threads.
 std::vector<std::string> schedules() {
+  if (const char* given = std::getenv("LADDER_TEST_SCHEDULES")) {
+    std::vector<std::string> names;
+    std::istringstream words(given);
+    for (std::string name; std::getline(words, name, ',');) names.push_back(name);
+    if (!names.empty()) return names;
+  }
   std::vector<std::string> all = backend::schedules();
 #if defined(LADDER_ASAN)
   all.resize(1);
@@ -21,35 +30,70 @@ std::vector<std::string> schedules() {
   return all;
 }
 
+namespace {
+
+// Empty, or the first element that differs, with `which` in front of it.
+std::string first_difference(const std::vector<std::vector<float>>& first, const std::vector<std::vector<float>>& other,
+                             const std::string& which) {
+  for (std::size_t i = 0; i < other.size(); ++i) {
+    for (std::size_t at = 0; at < other[i].size(); ++at) {
+      if (std::bit_cast<std::uint32_t>(other[i][at]) == std::bit_cast<std::uint32_t>(first[i][at])) continue;
+      return fmt::format("{} gave other bits than the first launch: output {}, element {}: {} and {}", which, i, at,
+                         other[i][at], first[i][at]);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string difference_between_launches(const Version& v, const Case& c, std::uint64_t seed) {
   constexpr std::size_t kLaunchesOnGpu = 50;
   const std::vector<std::string> orders = schedules();
   const std::size_t launches =
       backend::kind() == backend::Kind::gpu ? kLaunchesOnGpu : std::max<std::size_t>(orders.size(), 2);
-  DeviceTensors tensors(c, fill(c, Pattern::normal, seed), v.workspace_bytes(c));
+  const Kernel kernel = plan(v, c);
+  DeviceTensors tensors(c, fill(c, Pattern::normal, seed), kernel.workspace_bytes);
+  const BoundLaunch bound = kernel.bind(tensors.pointers(), tensors.workspace());
 
   std::vector<std::vector<float>> first;
   std::string difference;
   for (std::size_t launch = 0; launch < launches && difference.empty(); ++launch) {
     const std::string& order = orders[launch % orders.size()];
     backend::set_schedule(order);
-    tensors.poison();
-    v.launch(c, tensors.pointers(), tensors.workspace(), backend::check_stream());
+    tensors.reset();
+    bound(backend::check_stream());
     backend::synchronize();
-    const std::vector<std::vector<float>> outputs = tensors.outputs();
-    if (first.empty()) first = outputs;
-    for (std::size_t i = 0; i < outputs.size() && difference.empty(); ++i) {
-      for (std::size_t at = 0; at < outputs[i].size(); ++at) {
-        if (std::bit_cast<std::uint32_t>(outputs[i][at]) == std::bit_cast<std::uint32_t>(first[i][at])) continue;
-        difference =
-            fmt::format("launch {} (schedule {}) gave other bits than the first: output {}, element {}: {} and {}",
-                        launch + 1, order, i, at, outputs[i][at], first[i][at]);
-        break;
-      }
+    if (first.empty()) {
+      first = tensors.outputs();
+    } else {
+      difference = first_difference(first, tensors.outputs(), fmt::format("launch {} (schedule {})", launch + 1, order));
     }
   }
   backend::set_schedule(orders.front());
   return difference;
+}
+
+std::string difference_between_replays(const Version& v, const Case& c, std::uint64_t seed) {
+  const Kernel kernel = plan(v, c);
+  DeviceTensors tensors(c, fill(c, Pattern::normal, seed), kernel.workspace_bytes);
+  const BoundLaunch bound = kernel.bind(tensors.pointers(), tensors.workspace());
+  const OwnedStream stream;
+  bound(stream);
+  stream.synchronize();
+  const std::vector<std::vector<float>> first = tensors.outputs();
+
+  tensors.reset();
+  const Graph graph = Graph::capture(bound);
+  if (!tensors.untouched()) return "something ran while it was being captured";
+  for (const char* which : {"the first replay", "the second replay"}) {
+    tensors.reset();
+    graph.replay(stream);
+    stream.synchronize();
+    if (std::string difference = first_difference(first, tensors.outputs(), which); !difference.empty()) return difference;
+    if (std::string damage = tensors.damage(); !damage.empty()) return std::string(which) + ": " + damage;
+  }
+  return {};
 }
 
 }  // namespace ladder::test

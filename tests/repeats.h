@@ -9,12 +9,15 @@
 
 namespace ladder::test {
 
-// The orders of running threads that a test tries.
+// The orders of running threads that a test tries: the backend's, or those that LADDER_TEST_SCHEDULES lists ("asc,desc").
 std::vector<std::string> schedules();
 
 // Launches the version on one set of inputs under each of schedules(), at least twice, and 50 times on a GPU, with outputs and
 // workspace poisoned before each launch. Empty, or which launch gave other bits than the first. Bounds on errors
 // cannot see that: sums in another order, as of float atomics, are as right as each other.
 std::string difference_between_launches(const Version& v, const Case& c, std::uint64_t seed);
+
+// Captures the default plan into a graph and replays it twice: empty, or where its bits differ from those of a launch.
+std::string difference_between_replays(const Version& v, const Case& c, std::uint64_t seed);
 
 }  // namespace ladder::test

@@ -89,7 +89,7 @@ TEST_F(WorkerTest, PlansAreRankedByItsOwnTimer) {
 
 TEST_F(WorkerTest, ItsOutputsComeIntoOurTensors) {
   const auto o = baseline(std::string(kHello) + kPlans + kSamples);
-  tensors_.poison();
+  tensors_.reset();
   o->answer();
   const auto outputs = tensors_.outputs();
   EXPECT_EQ(outputs[0], std::vector<float>(8, 0.0f));
@@ -219,7 +219,7 @@ TEST(TypicalSeconds, AreTheMedianOfAFewAndOfOneWhereItIsSlow) {
 class Stand : public Baseline {
  public:
   Stand(std::string name, double best, double heuristic)
-      : name_(std::move(name)), tried_{{name_ + " best", best}, {name_ + " heuristic", heuristic}} {}
+      : name_(std::move(name)), tried_{{.name = name_ + " best", .seconds = best}, {.name = name_ + " heuristic", .seconds = heuristic}} {}
   std::string library() const override { return name_; }
   const std::vector<Plan>& tried() const override { return tried_; }
   const Plan& plan(Choice choice) const override { return tried_[choice == Choice::best ? 0 : 1]; }

@@ -42,9 +42,50 @@ void expect_usage_error(const std::vector<std::string>& command, const std::vect
   for (const std::string& word : expected) EXPECT_NE(ended.err.find(word), std::string::npos) << ended.err;
 }
 
+// Names of the cases that a command line asks for, without running them.
+std::string cases_of(std::vector<std::string> command) {
+  command.push_back("--benchmark_list_tests");
+  const Ended ended = bench(command);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  std::string names;
+  std::istringstream lines(ended.out);
+  for (std::string line; std::getline(lines, line);) names += line.substr(0, line.find("/iterations")) + "\n";
+  return names;
+}
+
+TEST(BenchCli, WhatToRunIsSaidInManyWays) {
+  SKIP_WITHOUT_DEVICE(bench({"--version", "1", "--benchmark_list_tests"}));
+  const std::string first = cases_of({"--version", "1", "--problem", "square", "--dtype", "fp32"});
+  EXPECT_NE(first.find("/v01_naive/n1 h8 w8 c16 k16 fp32"), std::string::npos) << first;
+  EXPECT_EQ(std::count(first.begin(), first.end(), '\n'), 1) << first;
+  for (const char* version : {"v01", "V1", "01", "v01_naive", "naive", "1,v01"}) {
+    EXPECT_EQ(cases_of({"--version", version, "--problem", "ci/square", "--dtype", "fp32"}), first) << version;
+  }
+  const std::string both = cases_of({"--version", "3,1", "--problem", "square", "--dtype", "fp32"});
+  EXPECT_EQ(both.find(first), 0u) << both;
+  EXPECT_NE(both.find("/v03_"), std::string::npos) << both;
+  const std::string range = cases_of({"--version", "1-3", "--problem", "square", "--dtype", "fp32"});
+  EXPECT_EQ(range.find(first), 0u) << range;
+  EXPECT_EQ(std::count(range.begin(), range.end(), '\n'), 3) << range;
+  const std::string dtypes = cases_of({"--version", "1-3", "--problem", "square", "--dtype", "fp16,bf16"});
+  EXPECT_NE(dtypes.find("/v01_naive/n1 h8 w8 c16 k16 bf16\n"), std::string::npos) << dtypes;
+  EXPECT_NE(dtypes.find("/v01_naive/n1 h8 w8 c16 k16 fp16\n"), std::string::npos) << dtypes;
+  EXPECT_EQ(dtypes.find("/v03_"), std::string::npos) << dtypes;  // a range leaves out what has no such dtype
+}
+
 TEST(BenchCli, WrongUsageIsOneLineThatNamesWhatWouldBeRight) {
-  expect_usage_error({"--version", "99"}, {"99", "1, 2, 3"});
+  expect_usage_error({"--version", "99"}, {"99", "v01_", "v02_", "v03_"});
   expect_usage_error({"--version", "seven"}, {"seven", "all", "best"});
+  expect_usage_error({"--version", "1,"}, {"--version ''"});
+  expect_usage_error({"--version", "9-5"}, {"9-5", "v01_"});
+  expect_usage_error({"--version", "v01_tiles"}, {"v01_tiles", "v01_naive"});
+  expect_usage_error({"--problem", "nowhere"}, {"nowhere", "shapes.txt", "n32 h64 w64"});
+  for (const char* seed : {"-1", "18446744073709551616", "1.5"}) expect_usage_error({"--seed", seed}, {"--seed", seed});
+  for (const char* flag : {"--version", "--seed", "--set", "--dtype", "--schedule", "--device"}) {
+    expect_usage_error({flag, ""}, {flag, "empty"});
+  }
+  expect_usage_error({"--benchmark_format=yaml"}, {"--benchmark_format", "yaml", "json"});
+  expect_usage_error({"--dtype", "bf16,int8"}, {"int8", "fp32", "tf32"});
   expect_usage_error({"--problem", "n0 h-1"}, {"n0", "n32 h64 w64"});
   expect_usage_error({"--problem", ""}, {"n32 h64 w64"});
   expect_usage_error({"--set", "nowhere"}, {"nowhere", "unet", "edge", "ci", "perf"});

@@ -120,7 +120,7 @@ TEST_F(Record, TimesAndBaselineGoThroughJson) {
   result.baseline.reason = "no PyTorch";
   result.baseline.empty_seconds = 3e-6;
   result.baseline.verdict.errors = {0.5, {}};
-  result.traffic = {.seconds = 2.34e-6, .samples = {2.00004e-6, 9e-6, 2.34e-6}};
+  result.streaming = {.seconds = 2.34e-6, .samples = {2.00004e-6, 9e-6, 2.34e-6}};
 
   const json out = json::parse(to_json(result).dump());
   EXPECT_EQ(out["verdict"]["status"], "UNTRUSTED");

@@ -32,14 +32,14 @@ TEST(Table, RatesAreInTheUnitOfTheLimit) {
   EXPECT_EQ(norm.tflops, "-");
   EXPECT_EQ(norm.gbs, "3356");
   EXPECT_EQ(norm.share_of_copy, "83.9");
-  EXPECT_EQ(norm.share_of_move, "90.0");
+  EXPECT_EQ(norm.share_of_streaming, "90.0");
   const Rates alone = rates(kDevice, kNorm, 10e-6, 0, 0);
   EXPECT_EQ(alone.share_of_copy, "-") << "no copy was measured";
-  EXPECT_EQ(alone.share_of_move, "-") << "nor was moving the bytes";
+  EXPECT_EQ(alone.share_of_streaming, "-") << "nor was moving the bytes";
   const Rates convolution = rates(kDevice, kConvolution, 100e-6, 4e12, 9e-6);
   EXPECT_EQ(convolution.tflops, "96.64");  // 2 * 9 * 64 * 64 * 32 * 64 * 64 operations
   EXPECT_EQ(convolution.share_of_copy, "-");
-  EXPECT_EQ(convolution.share_of_move, "-");
+  EXPECT_EQ(convolution.share_of_streaming, "-");
 }
 
 TEST(Table, StandingsNameWhatRanFastestFirst) {

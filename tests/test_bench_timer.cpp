@@ -111,7 +111,7 @@ TEST(Roofline, FollowsTheWhitepapers) {
   const Case compute = pass_of<conv3x3::Fprop>().parse("n32 h64 w64 c64 k64 fp32");
   EXPECT_DOUBLE_EQ(cold_lower_bound_seconds(h100, compute), compute.flops / peak_flops(h100, Dtype::f32));
   const Case memory = pass_of<conv3x3::Fprop>().parse("n32 h64 w64 c64 k1 bf16");
-  EXPECT_DOUBLE_EQ(cold_lower_bound_seconds(h100, memory), memory.min_read_bytes() / h100.dram_bytes_per_s);
+  EXPECT_DOUBLE_EQ(cold_lower_bound_seconds(h100, memory), memory.traffic.read_bytes / h100.dram_bytes_per_s);
   EXPECT_LT(warm_lower_bound_seconds(h100, memory), cold_lower_bound_seconds(h100, memory));
 
   h100.arch = 999;
@@ -170,7 +170,7 @@ TEST_F(OnGpu, AMoveWritesItsBytesAndNoOthers) {
   for (const auto& [write_bytes, read_bytes] : std::vector<std::pair<std::size_t, std::size_t>>{
            {kMiB, kMiB}, {kMiB / 2 + 48, kMiB + 16}, {kMiB + 32, 64}, {64, kMiB}, {16, 16}, {17, 0}, {0, 64}}) {
     backend::set_bytes(buffers.to, 0xFF, buffers.bytes);  // the source holds ones, of which no xor makes this
-    timer.run(Timer::move(buffers.to, write_bytes, buffers.from, read_bytes));
+    timer.run(Timer::streaming_kernel(buffers.to, write_bytes, buffers.from, read_bytes));
     std::vector<unsigned char> found(buffers.bytes);
     backend::copy_out(found.data(), buffers.to, found.size());
     const std::size_t end = (write_bytes + 15) / 16 * 16;
@@ -184,7 +184,7 @@ TEST_F(OnGpu, AMoveReadsWhatItDoesNotWrite) {
   Timer timer;
   const Buffers buffers(std::size_t{256} << 20);
   for (const std::size_t write_bytes : {std::size_t{0}, buffers.bytes / 2, buffers.bytes}) {
-    const Work move = Timer::move(buffers.to, write_bytes, buffers.from, buffers.bytes);
+    const Work move = Timer::streaming_kernel(buffers.to, write_bytes, buffers.from, buffers.bytes);
     timer.run(move);
     const double bytes_per_s = static_cast<double>(buffers.bytes + write_bytes) / timer.cold(move).seconds;
     EXPECT_LT(bytes_per_s, backend::device().dram_bytes_per_s) << write_bytes << " written";

@@ -34,8 +34,12 @@ arguments = sys.argv[1:]
 here = pathlib.Path({folder!r})
 behaviour = json.loads((here / "behaviour.json").read_text())
 if "--help" in arguments:
-    print("--check --once" + ("" if behaviour.get("old") else " --unchecked --inject-slowdown"))
+    flags = {{"ancient": "", "renamed": " --unchecked --handicap --opponent"}}
+    print("--check --once" + flags.get(behaviour.get("age"), " --unchecked --inject-slowdown --baseline"))
     sys.exit(0)
+if behaviour.get("age") == "renamed" and {{"--inject-slowdown", "--baseline"}} & set(arguments):
+    print("bench_toy: not expected", file=sys.stderr)
+    sys.exit(2)
 calls = here / "calls"
 with open(calls, "a") as file:
     file.write(json.dumps(arguments) + "\\n")
@@ -83,9 +87,8 @@ class Live(unittest.TestCase):
         self.root = Path(folder.name)
         self.sides = [self.side("A", "a" * 40, seed=1), self.side("B", "b" * 40, seed=2)]
         self.words = []
-        for patch in (mock.patch.object(paths, "ROOT", self.root),
+        for patch in (mock.patch.object(paths, "ROOT", self.root / "B"),
                       mock.patch.object(paths, "PRIVATE", self.root / "private"),
-                      mock.patch.object(paths, "layers", lambda: ["toy"]),
                       mock.patch.object(trees, "find", lambda root, ref: trees.Source(ref, ref, "a" * 40, False)),
                       mock.patch.object(device, "gpu", lambda: ("NVIDIA H200", "")),
                       mock.patch.object(say, "progress", self.words.append),
@@ -99,6 +102,7 @@ class Live(unittest.TestCase):
             file = tree / "dev" / "toy" / "fprop" / f"v{version:02d}_naive.cu"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("")
+        (tree / "dev" / "toy" / "shapes.txt").write_text("[ci]\nwide: n32  c64\n")
         program = tree / "bench_toy"
         program.write_text(BENCH.format(python=sys.executable, folder=str(tree),
                                                  path=str(ROOT / "tests")))
@@ -138,7 +142,7 @@ class Live(unittest.TestCase):
         self.assertEqual([status for status, _ in verdicts.values()], ["SLOW", "SLOW", "SAME", "SAME"])
         self.assertEqual({version for version, _ in list(verdicts)[:2]}, {2})
         self.assertEqual((self.status, report["mode"]), (3, "live"))
-        self.assertIn("./ladder compare --live aaaaaaaaaa toy --pass fprop --version 2 --problem 'n32 c64 bf16'",
+        self.assertIn("./ladder compare --live aaaaaaaaaa toy/fprop --version 2 --problem 'n32 c64 bf16'",
                       self.text)
 
     def test_the_flags_and_the_order_of_the_processes(self):
@@ -202,11 +206,11 @@ class Live(unittest.TestCase):
                                            "(0 before the second run)"])
         self.assertIn("4 comparisons, 0 false calls", self.text)
 
-    def test_a_handicap_counts_what_was_seen(self):
+    def test_an_injected_slowdown_counts_what_was_seen(self):
         self.behave(1, factor={"1": 1.05, "2": 1.05})
         _, report = self.compare("--inject-slowdown", "5")
         (note,) = report["notes"]
-        self.assertRegex(note, r"^handicap: every sample of B lasts 5 % longer on purpose \(the middle of what was "
+        self.assertRegex(note, r"^injected slowdown: every sample of B lasts 5 % longer on purpose \(the middle of what was "
                                r"measured: \+(4\.9|5\.0|5\.1) %\); 4 of 4 kernels are called SLOW$")
         self.assertEqual([calls[-1][calls[-1].index("--inject-slowdown") + 1] for calls in (self.calls(0), self.calls(1))],
                          ["0", "5"])
@@ -264,9 +268,23 @@ class Live(unittest.TestCase):
             self.run_tool("--no-check", "--resume", str(folder))
 
     def test_a_commit_that_is_too_old_is_one_line(self):
-        self.behave(0, old=True)
+        self.behave(0, age="ancient")
         with self.assertRaisesRegex(Failure, "^A is too old to be compared live: its bench_toy has no --unchecked$"):
             self.run_tool()
+
+    def test_an_older_commit_is_told_its_own_flags(self):
+        self.behave(0, age="renamed")
+        verdicts, _ = self.compare("--inject-slowdown", "5")
+        self.assertEqual({status for status, _ in verdicts.values()}, {"SAME"})
+        old, new = self.calls(0)[-1], self.calls(1)[-1]
+        self.assertEqual([old[old.index(flag) + 1] for flag in ("--handicap", "--opponent")], ["0", "none"])
+        self.assertEqual([new[new.index(flag) + 1] for flag in ("--inject-slowdown", "--baseline")], ["5", "none"])
+
+    def test_every_form_of_what_to_run_reaches_both_sides_as_numbers_lines_and_one_dtype(self):
+        self.compare("--no-check", "toy/fprop", "--version", "naive", "--problem", "wide", "--dtype", "bf16,fp16")
+        asked = [call[2:8] for call in self.calls(0)]
+        for dtype in ("bf16", "fp16"):
+            self.assertIn(["--version", "1,2", "--problem", "n32 c64", "--dtype", dtype], asked)
 
     def test_without_a_gpu(self):
         with mock.patch.object(device, "gpu", lambda: (None, "no GPU: none")):
@@ -274,7 +292,7 @@ class Live(unittest.TestCase):
                 self.run_tool()
 
     def test_wrong_words(self):
-        for arguments in (("other_layer",), ("--pass", "dgrad"), ("--resume", str(self.root)), ("--device", "h200")):
+        for arguments in (("other_layer",), ("toy/dgrad",), ("--version", "3"), ("--resume", str(self.root)), ("--device", "h200")):
             with self.assertRaises(UsageError):
                 self.run_tool(*arguments)
 

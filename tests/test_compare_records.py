@@ -139,8 +139,13 @@ class Verdicts(Records):
         self.two(both, both)
         self.assertEqual(list(self.verdicts("--version", "2", "--dtype", "fp32")), [(2, "n32 c8 fp32")])
         self.assertEqual(len(self.verdicts("--problem", "n32 c64")), 2)
-        self.assertEqual(len(self.verdicts("--layer", "toy", "--pass", "fprop")), 4)
-        self.assertIn("nothing to compare", self.refused(UsageError, "--layer", "other"))
+        self.assertEqual(len(self.verdicts("--problem", "n32 c64 bf16", "--version", "1-2")), 2)
+        self.assertIn("nothing to compare", self.refused(UsageError, "--problem", "n32 c6"))  # no beginning of a line
+        for target in ("toy", "toy/fprop"):
+            self.assertEqual(len(self.verdicts(target)), 4)
+            self.assertEqual(len(self.verdicts("previous", target, "last", "--version", "v02")), 2)
+        self.assertIn("'toy/dgrad' is no file, no commit", self.refused(UsageError, "toy/dgrad"))
+        self.assertIn("no version '3': toy/fprop has v01", self.refused(UsageError, "--version", "3"))
 
 
 class Naming(Records):
@@ -230,7 +235,7 @@ class Output(Records):
         lines = [line for line in out.splitlines() if line.startswith(("SLOW", "MISSING", "SAME"))]
         self.assertEqual([line.split()[0] for line in lines], ["SLOW", "SLOW", "MISSING"])
         self.assertTrue(lines[0].endswith(
-            "./ladder compare --live aaaaaaaaaa toy --pass fprop --version 2 --problem 'n32 c64 bf16'"), lines[0])
+            "./ladder compare --live aaaaaaaaaa toy/fprop --version 2 --problem 'n32 c64 bf16'"), lines[0])
         self.assertIn("4 kernels: 2 SLOW, 1 MISSING, 1 SAME", out)
         self.assertIn("geometric mean of B / A over 3 kernels: 1.0", out)
         self.assertNotIn("\033", out)

@@ -17,6 +17,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 import dashboard_records  # noqa: E402
 import ladder_records  # noqa: E402
 from compare.records import compare  # noqa: E402
+import listing  # noqa: E402
 from dashboard import history, ideas, library, main, model, pack, page, sources  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
 
@@ -115,10 +116,10 @@ class Pack(unittest.TestCase):
 
 class Ideas(unittest.TestCase):
     def test_header(self):
-        fields = ideas.header("// Idea:   one thing\n//         and more.\n// Parent: v05.\n// Why:    it helps.\n"
+        fields = listing.header("// Idea:   one thing\n//         and more.\n// Parent: v05.\n// Why:    it helps.\n"
                               "\n// Idea: not this\n")
         self.assertEqual(fields, {"idea": "one thing and more.", "parent": 5, "why": "it helps."})
-        self.assertEqual(ideas.header("// Parent: none.\n"), {"parent": None})
+        self.assertEqual(listing.header("// Parent: none.\n"), {"parent": None})
 
     def test_a_path_is_a_layer_and_a_pass(self):
         for path in ("../../etc", "a/../../b", "/etc/x", "conv3x3"):
@@ -127,7 +128,7 @@ class Ideas(unittest.TestCase):
 
     def test_every_version_says_its_idea(self):
         for file in ROOT.glob("dev/*/*/v*.cu"):
-            fields = ideas.header(file.read_text(encoding="utf-8"))
+            fields = listing.header(file.read_text(encoding="utf-8"))
             self.assertTrue(fields.get("idea") and fields.get("why") and "parent" in fields, file)
 
 
@@ -340,7 +341,7 @@ class Page(Tree):
     def test_a_rate_that_no_kernel_has_is_no_column(self):
         self.grown(2)
         self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "streaming, %"} & set(self.table()[0]), {"TFLOP/s"})
-        self.assertNotIn("Moved:", self.text())
+        self.assertNotIn("Streaming:", self.text())
         for file in (self.root / "results").glob("*/*.json"):
             file.unlink()
         dashboard_records.with_norm(self.root, streaming=None)  # as in an older record

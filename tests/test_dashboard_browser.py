@@ -505,7 +505,7 @@ class MemoryBound(Browser):
         self.assertNotIn("a streaming kernel", "".join(self.labels_of_limits()))
         self.assertEqual(self.errors(), [])
 
-    def test_without_an_baseline_it_stands_beside_a_copy(self):
+    def test_without_a_baseline_it_stands_beside_a_copy(self):
         nobody = {"library": None, "reason": "there is none"}
         self.open(self.V02_TOP, file=self.page_of(baseline=nobody))
         cells = [cell.text for cell in self.all("#heat a") if "copy" in cell.text]
@@ -522,7 +522,7 @@ class OtherRecords(Browser):
         change(sorted((root / "results" / "h200").glob("*.json")))
         return make_page(root)
 
-    def test_without_an_baseline(self):
+    def test_without_a_baseline(self):
         def change(files):
             for day, file in enumerate(files):
                 rng = random.Random(day)

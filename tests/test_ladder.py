@@ -1,18 +1,27 @@
 """The CLI: its help, its errors, and the file that `./ladder new` writes. Run by tools/run_python_tests.py."""
 
+import contextlib
+import importlib
+import io
+import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from cli import device, lock, new, setup  # noqa: E402
-from cli.errors import UsageError  # noqa: E402
+from cli import bench, build, device, lock, new, setup  # noqa: E402
+from cli.errors import Failure, UsageError  # noqa: E402
+
+cli = importlib.import_module("cli.__main__")
 
 PARENT = """\
 // Idea:   tiles in shared memory.
@@ -88,6 +97,7 @@ class Help(unittest.TestCase):
         self.wrong("bench", says="bench needs a layer")
         self.wrong("bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: conv3x3")
         self.wrong("bench", "conv3x3", "--device", "tpu", says="--device tpu: gpu or emulator")
+        self.wrong("bench", "conv3x3", "--set", "unte", says="did you mean 'unet'?")
         self.wrong("build", "--preset", "debug", says="emulator")
         self.wrong("test", "--filter", "x", says="unknown argument '--filter'")
 
@@ -95,6 +105,261 @@ class Help(unittest.TestCase):
         if device.gpu()[0] is not None:
             self.skipTest("this machine has a GPU")
         self.wrong("bench", "conv3x3", "--device", "gpu", says="--device gpu: no GPU")
+
+
+VERBS = ("bench", "test", "list", "new", "build", "setup", "table", "record", "compare", "dashboard", "profile", "sanitize",
+         "resources", "format")
+
+
+class BareClone(unittest.TestCase):
+    """Python and nothing else: no compiler, no CMake, no git, no network, no folder of our own."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.root = Path(folder.name) / "ladder"
+        cls.root.mkdir()
+        for name in ("ladder", "CMakeLists.txt", "CMakePresets.json"):
+            shutil.copy(ROOT / name, cls.root / name)
+        for name in ("tools", "dev", "bench"):
+            shutil.copytree(ROOT / name, cls.root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        cls.programs = Path(folder.name) / "bin"
+        cls.programs.mkdir()
+        (cls.programs / "python3").symlink_to(sys.executable)
+        for name in ("env", "bash", "readlink", "dirname"):
+            (cls.programs / name).symlink_to(shutil.which(name))
+
+    def ladder(self, *arguments, status=0):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([self.root / "ladder", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, env={"PATH": str(self.programs)})
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual(done.returncode, status, (arguments, done.stderr))
+        self.assertLess(after.ru_utime - before.ru_utime, 1, arguments)
+        self.assertFalse((self.root / ".ladder").exists() or (self.root / "build").exists(), arguments)
+        return done
+
+    def test_help(self):
+        for arguments in ([], ["-h"], ["--help"], ["help"]):
+            self.assertIn("./ladder bench <layer>", self.ladder(*arguments, status=0 if arguments else 2).stdout)
+        for verb in VERBS:
+            for arguments in ([verb, "--help"], [verb, "-h"], ["help", verb]):
+                out = self.ladder(*arguments).stdout
+                self.assertIn(f"usage: ./ladder {verb}", out)
+        self.assertIn("--dtype", self.ladder("bench", "conv3x3", "--version", "7", "--help").stdout)
+
+    def test_version(self):
+        self.assertRegex(self.ladder("--version").stdout, r"^ladder \d+\.\d+\.\d+\n$")
+
+    def test_list(self):
+        out = self.ladder("list").stdout
+        self.assertIn("conv3x3/fprop (default)\n", out)
+        self.assertRegex(out, r"\n  v07_wmma_double_buffer +tf32 bf16 fp16 +sm_80\n")
+        out = self.ladder("list", "conv3x3/dgrad").stdout
+        self.assertNotIn("conv3x3/fprop", out)
+        self.assertRegex(out, r"\n      Idea: \S")
+        self.assertRegex(out, r"\n    res64 +n32 h64 w64 c64 k64\n")
+        listed = json.loads(self.ladder("list", "conv3x3/dgrad", "--json").stdout)
+        self.assertEqual((listed["schema"], [each["path"] for each in listed["layers"][0]["passes"]]),
+                         ("ladder.listing/1", ["conv3x3/dgrad"]))
+
+    def wrong(self, says, *arguments):
+        done = self.ladder(*arguments, status=2)
+        self.assertEqual((len(done.stderr.strip().splitlines()), done.stdout), (1, ""), done.stderr)
+        self.assertIn(says, done.stderr)
+
+    def test_wrong_usage(self):
+        for says, *arguments in (
+            ("no verb 'lsit'", "lsit"), ("no verb 'climb'", "help", "climb"),
+            ("no layer 'conv4x4'", "list", "conv4x4"), ("no pass 'conv3x3/wgard'", "list", "conv3x3/wgard"),
+            ("bench needs a layer", "bench"), ("no layer 'conv4x4'", "bench", "conv4x4"),
+            ("it has: fprop, dgrad, wgrad", "bench", "conv3x3/forward"),
+            ("no version '70'", "bench", "conv3x3", "--version", "70"), ("'1,'", "bench", "conv3x3", "--version", "1,"),
+            ("did you mean 'res64'?", "bench", "conv3x3", "--problem", "res46"),
+            ("needs h, w, c, k", "bench", "conv3x3", "--problem", "n1 x2"),
+            ("v05_implicit_gemm has no bf16: it has fp32", "bench", "conv3x3", "--version", "5", "--dtype", "bf16"),
+            ("contradicts the problem", "bench", "conv3x3", "--dtype", "bf16", "--problem", "n1 h8 w8 c16 k16 fp32"),
+            ("--seed '-1'", "bench", "conv3x3", "--seed", "-1"), ("--seed '-1'", "bench", "conv3x3", "--seed=-1"),
+            ("--seed '99999999999999999999'", "bench", "conv3x3", "--seed", "99999999999999999999"),
+            ("--seed ''", "bench", "conv3x3", "--seed", ""), ("--set: it is empty", "bench", "conv3x3", "--set", ""),
+            ("--dtype: it is empty", "bench", "conv3x3", "--dtype", ""),
+            ("--schedule: it is empty", "bench", "conv3x3", "--schedule", ""),
+            ("--device: it is empty", "bench", "conv3x3", "--device", ""),
+            ("--schedule 'sideways'", "bench", "conv3x3", "--schedule", "sideways"),
+            ("--benchmark_format=yaml: console, json, csv", "bench", "conv3x3", "--benchmark_format=yaml"),
+            ("unknown argument '--benchmark_velocity=1'", "bench", "conv3x3", "--benchmark_velocity=1"),
+            ("unknown argument '--velocity'", "bench", "conv3x3", "--velocity"),
+            ("exclude each other", "bench", "conv3x3", "--check", "--once"),
+            ("--resume needs the --record", "bench", "conv3x3", "--resume"),
+            ("no version '70'", "test", "conv3x3", "--version", "70"),
+            ("exclude each other", "test", "conv3x3", "--gtest_filter=*"), ("unknown argument '-x'", "test", "-x"),
+            ("bench_conv3x3", "build", "bench_conv4x4"), ("--preset", "build", "--preset", "debug"),
+            ("--preset", "setup", "--preset", "debug"), ("unrecognized", "table", "--chek"),
+            ("--set 'unte'", "record", "--set", "unte"), ("--dtype 'int8'", "record", "--dtype", "int8"),
+            ("no version '70'", "record", "conv3x3/dgrad", "--version", "70"), ("--samples", "record", "--samples", "0"),
+            ("compare takes A and B", "compare", "a", "b", "c"), ("unrecognized", "compare", "--velocity"),
+            ("no layer 'conv4x4'", "compare", "--live", "HEAD", "conv4x4"),
+            ("profile needs a layer", "profile", "--version", "7"), ("no version '70'", "profile", "conv3x3", "--version", "70"),
+            ("no tool 'valgrind'", "sanitize", "--tool", "valgrind"), ("--set 'cii'", "sanitize", "--set", "cii"),
+            ("unrecognized", "resources", "--velocity"), ("unrecognized", "format", "--velocity"),
+            ("unrecognized", "dashboard", "--velocity"), ("unrecognized", "list", "--velocity"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.wrong(says, *arguments)
+
+    def test_a_reader_that_has_enough(self):
+        process = subprocess.Popen([self.root / "ladder", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env={"PATH": str(self.programs)})
+        process.stdout.close()
+        self.assertEqual(process.stderr.read(), "")
+        self.assertEqual(process.wait(), 0)
+        process.stderr.close()
+
+
+class BenchVerb(unittest.TestCase):
+    """What the verb does around the program, which is a script here."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        program = self.folder / "bench_conv3x3"
+        program.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/words"\nexit 0\n')
+        program.chmod(0o755)
+        self.broken = []
+        for patch in (mock.patch.object(bench.build, "folder", lambda preset: self.folder),
+                      mock.patch.object(bench, "ready", lambda preset, programs, keep_going: self.broken),
+                      mock.patch.object(bench.device, "choose", lambda wanted: device.Choice("emulator", "for a test")),
+                      mock.patch.object(bench.os, "execve", self.execve)):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def execve(self, program, command, environment):
+        self.executed = True
+        subprocess.run(command, env=environment, check=True)
+
+    def bench(self, *arguments):
+        self.executed = False
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            status = bench.main(list(arguments))
+        words = self.folder / "words"
+        return status, words.read_text().split() if words.exists() else None, said.getvalue()
+
+    def test_the_pass_comes_from_the_target_and_the_rest_is_handed_on(self):
+        self.assertEqual(self.bench("conv3x3", "--version", "7")[1], ["--pass", "fprop", "--version", "7"])
+        self.assertEqual(self.bench("--version=5-7", "conv3x3/dgrad", "--benchmark_format=json", "--dtype", "bf16,fp16")[1],
+                         ["--pass", "dgrad", "--version=5-7", "--benchmark_format=json", "--dtype", "bf16,fp16"])
+        self.assertTrue(self.executed)
+
+    def test_a_version_that_does_not_compile_is_named_and_the_others_run(self):
+        self.broken = [build.Broken("conv3x3/fprop", 7, "conv3x3/fprop v07 does not compile: a.cu:1: no"),
+                       build.Broken("conv3x3/dgrad", 5, "another pass")]
+        status, words, said = self.bench("conv3x3", "--version", "7,1", "--check")
+        self.assertEqual((status, words), (1, ["--pass", "fprop", "--version", "1", "--check"]))
+        self.assertIn("missing: conv3x3/fprop v07 does not compile: a.cu:1: no", said)
+        self.assertNotIn("another pass", said)
+        for version in ("all", "wmma", "5-9"):
+            status, words, said = self.bench("conv3x3", "--version", version)
+            self.assertEqual((status, words), (1, ["--pass", "fprop", "--version", version]))
+            self.assertIn("missing: conv3x3/fprop v07", said)
+        status, words, said = self.bench("conv3x3", "--version", "1")
+        self.assertEqual((status, "v07" in said), (0, True))
+        (self.folder / "words").unlink()
+        with self.assertRaisesRegex(Failure, "^conv3x3/fprop v07 does not compile: a.cu:1: no$"):
+            self.bench("conv3x3", "--version", "v07")
+        self.assertFalse((self.folder / "words").exists())
+
+
+class Build(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        patch = mock.patch.object(build, "BUILD", self.folder)
+        patch.start()
+        self.addCleanup(patch.stop)
+        (self.folder / "cuda").mkdir()
+
+    def test_another_architecture_configures_anew(self):
+        cache = self.folder / "cuda" / "CMakeCache.txt"
+        self.assertFalse(build._cached("cuda", ["-DCMAKE_CUDA_ARCHITECTURES=90a-real"]))
+        cache.write_text("// words\nCMAKE_CUDA_ARCHITECTURES:UNINITIALIZED=90a-real\nLADDER_WERROR:BOOL=OFF\n")
+        self.assertTrue(build._cached("cuda", ["-DCMAKE_CUDA_ARCHITECTURES=90a-real"]))
+        self.assertTrue(build._cached("cuda", []))
+        self.assertFalse(build._cached("cuda", ["-DCMAKE_CUDA_ARCHITECTURES=80-real"]))
+        self.assertFalse(build._cached("cuda", ["-DCMAKE_CUDA_ARCHITECTURES=90a-real", "-DLADDER_WERROR=ON"]))
+
+    def test_a_machine_with_a_gpu_compiles_for_it_alone(self):
+        self.assertEqual([device.cmake_architecture(arch) for arch in (80, 89, 90, 120)],
+                         ["80-real", "89-real", "90a-real", "120-real"])
+        without = {name: value for name, value in os.environ.items() if name != "CUDAARCHS"}
+        with mock.patch.dict(os.environ, without, clear=True):
+            with mock.patch.object(device, "architecture", lambda: "90a-real"):
+                self.assertEqual(build._own_architecture("cuda"), ["-DCMAKE_CUDA_ARCHITECTURES=90a-real"])
+                self.assertEqual(build._own_architecture("emulator"), [])
+                os.environ["CUDAARCHS"] = "80;90a"
+                self.assertEqual(build._own_architecture("cuda"), [])
+            with mock.patch.object(device, "architecture", lambda: None):
+                self.assertEqual(build._own_architecture("profile"), [])
+
+    def ninja(self, script):
+        program = self.folder / "ninja"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        with mock.patch.object(build.tools, "ninja", lambda: str(program)), \
+                contextlib.redirect_stderr(io.StringIO()):
+            build._ninja("cuda", ["bench_toy"], keep_going=False)
+
+    def test_an_interrupted_build_is_no_failed_one(self):
+        with self.assertRaisesRegex(Failure, "the cuda build failed"):
+            self.ninja("exit 1")
+        for script in ("echo 'ninja: build stopped: interrupted by user.'; exit 2", "exit 130", "kill -INT $$"):
+            with self.assertRaises(KeyboardInterrupt):
+                self.ninja(script)
+
+    def test_an_interrupted_ladder_interrupts_its_build(self):
+        program = self.folder / "ninja"
+        program.write_text("#!/bin/sh\ntrap 'echo stopped > \"$0.stopped\"; exit 2' INT\necho '[1/9] begun'\n"
+                           "while :; do sleep 0.1; done\n")
+        program.chmod(0o755)
+        script = ("import sys; from cli import build, options\n"
+                  "build.tools.ninja = lambda: sys.argv[1]\n"
+                  "build.say.progress = lambda text: print(text, flush=True)\n"
+                  "sys.exit(options.run(lambda words: build._ninja('cuda', [], False)))\n")
+        process = subprocess.Popen([sys.executable, "-c", script, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")})
+        self.assertIn("building cuda: 1 of 9", process.stdout.readline())
+        process.send_signal(signal.SIGINT)  # to it alone, not to the group that a terminal would reach
+        said = process.communicate(timeout=60)[1]
+        self.assertEqual((process.returncode, said), (130, "ladder: interrupted\n"))
+        process.stdout.close()
+        self.assertTrue((self.folder / "ninja.stopped").exists())
+
+    def test_what_is_missing_is_known_until_its_file_is_gone(self):
+        objects = self.folder / "cuda" / "CMakeFiles" / "dev"
+        objects.mkdir(parents=True)
+        for name in ("v07_wmma_double_buffer", "v98_gone"):
+            (objects / f"{name}.cu.o.missing").write_text(json.dumps({
+                "source": f"dev/conv3x3/fprop/{name}.cu", "path": "conv3x3/fprop", "number": int(name[1:3]), "line": name}))
+        self.assertEqual(build._broken("cuda"), [build.Broken("conv3x3/fprop", 7, "v07_wmma_double_buffer")])
+
+
+class TestVerb(unittest.TestCase):
+    def test_a_version_becomes_a_filter(self):
+        ran = []
+        with mock.patch.object(cli.suite, "run", lambda jobs, cmake_options=(): ran.append(jobs) or 0), \
+                contextlib.redirect_stderr(io.StringIO()):
+            for arguments in (["conv3x3/fprop", "--version", "7"], ["--gtest_repeat=2"], ["conv3x3", "--version", "winograd"]):
+                self.assertEqual(cli.test([*arguments, "--preset", "emulator"]), 0)
+        self.assertEqual([flags for ((_, flags),) in ran], [
+            ["--gtest_filter=conv3x3_fprop_v07_wmma_double_buffer.*"], ["--gtest_repeat=2"],
+            ["--gtest_filter=conv3x3_fprop_v10_winograd.*:conv3x3_dgrad_v08_flipped_winograd.*:conv3x3_wgrad_v08_winograd.*"]])
+
+    def test_suites_are_named_as_the_filter_says(self):
+        source = (ROOT / "tests" / "test_versions.cpp").read_text(encoding="utf-8")
+        self.assertIn('fmt::format("{}_{}_{}", v.pass->layer, v.pass->name, v.label())', source)
 
 
 class New(Tree):
@@ -150,7 +415,7 @@ class New(Tree):
 
 
 class Lock(unittest.TestCase):
-    def test_two_doors_wait_for_each_other(self):
+    def test_two_clients_wait_for_each_other(self):
         with tempfile.TemporaryDirectory() as folder:
             path, log = Path(folder) / "lock", Path(folder) / "log"
             script = ("import sys, time; from pathlib import Path; from cli import lock\n"
@@ -175,6 +440,29 @@ class Setup(unittest.TestCase):
             del os.environ["LADDER_NO_SYSTEM_CUDA"]
             if before is not None:
                 os.environ["LADDER_NO_SYSTEM_CUDA"] = before
+
+    def test_only_what_is_missing_of_cudnn_is_fetched(self):
+        fetched = []
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(setup, "PRIVATE", Path(folder)), \
+                mock.patch.object(setup, "_needs_ensurepip", lambda: None), \
+                mock.patch.object(setup.wheels, "install", lambda what, pins, *more: fetched.append(pins)), \
+                mock.patch.object(setup.wheels, "unpack_headers", lambda pin, log: fetched.append(pin)):
+            for there, expected in (({"cudnn.h"}, [setup.wheels.CUDNN_FRONTEND]),
+                                    ({"cudnn_frontend.h"}, [setup.wheels.CUDNN]),
+                                    ({"cudnn.h", "cudnn_frontend.h"}, []),
+                                    (set(), [setup.wheels.CUDNN, setup.wheels.CUDNN_FRONTEND])):
+                fetched.clear()
+                with mock.patch.object(setup, "_system_header", lambda name, there=there: name in there):
+                    self.assertEqual(setup._baseline(), bool(expected))
+                self.assertEqual(fetched, expected)
+
+    @unittest.skipUnless(shutil.which("c++"), "no C++ compiler")
+    def test_a_header_is_where_the_compiler_finds_it(self):
+        without = {name: value for name, value in os.environ.items() if name != "LADDER_NO_SYSTEM_CUDA"}
+        with mock.patch.dict(os.environ, without, clear=True):
+            self.assertTrue(setup._system_header("vector"))
+            self.assertFalse(setup._system_header("no/such/header.h"))
 
     def test_the_probe_sees_a_missing_library(self):
         real = dict(setup._LIBRARIES)

@@ -53,7 +53,7 @@ class Records(unittest.TestCase):
         made = self.spoiled(lambda result: result.update(streaming={"seconds": 20e-6, "samples": [19e-6, 20e-6, 30e-6]}))
         self.assertEqual(self.load(made).results[0].streaming, 20e-6)
         made["results"][0]["streaming"]["seconds"] = 18e-6
-        self.refused(made, "the streaming of v01 n32 c64 bf16: the median")
+        self.refused(made, "the streaming kernel of v01 n32 c64 bf16: the median")
         made["results"][0]["streaming"] = {"seconds": 0, "samples": [0]}
         self.refused(made, "positive")
 

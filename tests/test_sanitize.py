@@ -166,6 +166,9 @@ class Run(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         (self.folder / "tests").mkdir()
+        (self.folder / "dev" / "conv3x3" / "fprop").mkdir(parents=True)
+        (self.folder / "dev" / "conv3x3" / "fprop" / "v01_naive.cu").write_text("// Idea:   as it is.\n")
+        (self.folder / "dev" / "conv3x3" / "shapes.txt").write_text("[ci]\nsquare: n1 h8 w8 c16 k16\n")
         for name, text in (("bench_conv3x3", BENCH), ("tests/planted", PLANTED), ("compute-sanitizer", SANITIZER)):
             path = self.folder / name
             path.write_text(text.format(python=sys.executable))
@@ -177,9 +180,7 @@ class Run(unittest.TestCase):
             self.says(tool, "bench", 0, silence(tool))
         for patch in (mock.patch.object(sanitize.device, "gpu", lambda: ("NVIDIA H200", "")),
                       mock.patch.object(sanitize, "_built", lambda programs: self.folder),
-                      mock.patch.object(sanitize.new, "passes", lambda: ["conv3x3/fprop"]),
                       mock.patch.object(sanitize.paths, "ROOT", self.folder),
-                      mock.patch.object(sanitize.paths, "layers", lambda: ["conv3x3"]),
                       mock.patch.dict(os.environ, {"PATH": str(self.folder)})):
             patch.start()
             self.addCleanup(patch.stop)
@@ -288,7 +289,11 @@ class Usage(unittest.TestCase):
         self.assertIn(words, done.stderr)
 
     def test_wrong_usage_is_one_line_and_exit_2(self):
-        self.wrong("no layer 'conv4x4'; there are: conv3x3/", "conv4x4")
+        self.wrong("no layer 'conv4x4'; there are: conv3x3, ", "conv4x4")
+        self.wrong("no version '70'", "conv3x3", "--version", "70")
+        self.wrong("--set 'cii': conv3x3 has ci", "conv3x3", "--set", "cii")
+        self.wrong("--dtype 'int8'", "--dtype", "int8")
+        self.wrong("argument --version: it is empty", "--version", "")
         self.wrong("no tool 'valgrind'; there are: memcheck, racecheck, synccheck, initcheck", "--tool", "valgrind")
         self.wrong("unrecognized arguments: --fast", "--fast")
 

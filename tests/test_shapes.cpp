@@ -25,12 +25,12 @@ TEST(Shapes, ReadsSetsNamesAndComments) {
   const auto sets = parse_shapes("# all\n[a]\none: n1 h1   # tiny\n\n[b_2]\r\nx: n2\r\ny: n3", "f");
   ASSERT_EQ(sets.size(), 2u);
   EXPECT_EQ(sets[0].name, "a");
-  ASSERT_EQ(sets[0].cases.size(), 1u);
-  EXPECT_EQ(sets[0].cases[0].name, "one");
-  EXPECT_EQ(sets[0].cases[0].problem, "n1 h1");
+  ASSERT_EQ(sets[0].lines.size(), 1u);
+  EXPECT_EQ(sets[0].lines[0].name, "one");
+  EXPECT_EQ(sets[0].lines[0].problem, "n1 h1");
   EXPECT_EQ(sets[1].name, "b_2");
-  ASSERT_EQ(sets[1].cases.size(), 2u);
-  EXPECT_EQ(sets[1].cases[1].problem, "n3");
+  ASSERT_EQ(sets[1].lines.size(), 2u);
+  EXPECT_EQ(sets[1].lines[1].problem, "n3");
 }
 
 TEST(Shapes, ErrorsCarryFileAndLine) {
@@ -67,7 +67,7 @@ TEST(Shapes, Conv3x3HasTheCasesItPromises) {
 
   std::vector<conv3x3::Problem> problems;
   for (const auto* set : {&ci, &edge}) {
-    for (const NamedCase& c : *set) problems.push_back(conv3x3::Problem::parse(c.problem));
+    for (const NamedCase& c : *set) problems.push_back(problem_of<conv3x3::Fprop>(c.problem));
   }
   const auto any = [&](auto predicate) { return std::any_of(problems.begin(), problems.end(), predicate); };
   using P = const conv3x3::Problem&;

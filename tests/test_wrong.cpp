@@ -1,4 +1,6 @@
-// The cheats of tests/wrong: checks that let one of them pass are broken, and so are those that fail the honest kernel.
+// Versions that cheat: checks that let one of them pass are broken, and so are those that fail an honest one. Every pass
+// is tried with the cheats that know nothing but its tensors (tests/wrong/generic.h), on the set ci of its layer, and with
+// those of its own (tests/wrong/<layer>/<pass>.cu), on problems of their own.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -6,10 +8,11 @@
 
 #include "core/backend.h"
 #include "core/check.h"
-#include "core/problem_line.h"
+#include "core/shapes.h"
 #include "tests/repeats.h"
 #include "tests/support.h"
 #include "tests/wrong/corpora.h"
+#include "tests/wrong/generic.h"
 
 namespace ladder {
 namespace {
@@ -21,89 +24,151 @@ struct Findings {
   std::string first;    // the first rejection: by what, and on which problem
 };
 
-Findings findings(const Version& v, const std::vector<std::string>& problems) {
+// What checks say of the version in one dtype, up to the first rejection.
+Findings findings(const Version& v, const std::vector<std::string>& problems, Dtype dtype) {
   Findings f;
   for (const std::string& problem : problems) {
-    for (const Dtype dtype : v.dtypes) {
-      const Case c = v.pass->parse(with_dtype(problem, dtype));
-      const Verdict verdict = check(v, c, test::seed());
-      if (verdict.status == Status::skip) {
-        f.skipped = verdict.reason;
-        continue;
-      }
-      std::string fault = verdict.reason;
-      if (verdict.status == Status::pass) fault = test::difference_between_launches(v, c, test::seed());
-      if (fault.empty()) {
-        ++f.passed;
-      } else if (f.rejected++ == 0) {
-        f.first = fmt::format("{}  [{}]", fault, c.text);
-      }
+    const Case c = v.pass->parse(problem).with_dtype(dtype);
+    const Verdict verdict = check(v, c, test::seed());
+    if (verdict.status == Status::skip) {
+      f.skipped = verdict.reason;
+      continue;
     }
+    std::string fault = verdict.reason;
+    if (verdict.status == Status::pass) fault = test::difference_between_launches(v, c, test::seed());
+    if (fault.empty()) {
+      ++f.passed;
+      continue;
+    }
+    f.first = fmt::format("{}  [{}]", fault, c.text);
+    f.rejected = 1;
+    break;
   }
   return f;
 }
 
-void run(const Version& v, const std::vector<std::string>& problems) {
+void run(const wrong::Cheat& cheat, const std::vector<std::string>& problems) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
-  const Findings f = findings(v, problems);
-  if (f.passed + f.rejected == 0) GTEST_SKIP() << f.skipped;
-  const bool honest = v.idea == "honest";
-  fmt::print("{:<26} {}\n", v.label(),
-             f.rejected == 0 ? fmt::format("passes all {}", f.passed)
-                             : fmt::format("rejected in {} of {}: {}", f.rejected, f.passed + f.rejected, f.first));
-  if (honest) {
-    EXPECT_EQ(f.rejected, 0) << f.first << "\n  " << test::rerun_command();
-  } else {
-    EXPECT_GT(f.rejected, 0) << v.label() << " was not found out\n  " << test::rerun_command();
+  std::string skipped;
+  int num_tried = 0;
+  for (const Dtype dtype : cheat.version.def.dtypes) {
+    const Findings f = findings(cheat.version, problems, dtype);
+    if (f.passed + f.rejected == 0) {
+      skipped = f.skipped;
+      continue;
+    }
+    ++num_tried;
+    fmt::print("{:<34} {} {}\n", cheat.label(), name(dtype),
+               f.rejected == 0 ? fmt::format("passes all {}", f.passed)
+                               : fmt::format("rejected behind {}: {}", f.passed, f.first));
+    if (cheat.honest) {
+      EXPECT_EQ(f.rejected, 0) << f.first << "\n  " << test::rerun_command();
+    } else {
+      EXPECT_GT(f.rejected, 0) << cheat.label() << " was not found out in " << name(dtype) << "\n  "
+                               << test::rerun_command();
+    }
   }
+  if (num_tried == 0) GTEST_SKIP() << skipped;
 }
 
 class WrongTest : public testing::Test {
  public:
-  WrongTest(const Version& v, const wrong::Corpus& corpus) : version_(v), corpus_(corpus) {}
-  void TestBody() override { run(version_, corpus_.problems); }
+  WrongTest(const wrong::Corpus& corpus, const wrong::Cheat& cheat) : corpus_(corpus), cheat_(cheat) {}
+  void TestBody() override { run(cheat_, corpus_.problems); }
 
  private:
-  const Version& version_;
   const wrong::Corpus& corpus_;
+  const wrong::Cheat& cheat_;
 };
 
+// Rounds its inputs in front of the longest sum there is, where bounds that grow with the sum are widest.
+class RoundedInputsTest : public testing::Test {
+ public:
+  RoundedInputsTest(const Case& c, const wrong::Cheat& cheat) : case_(c), cheat_(cheat) {}
+  void TestBody() override {
+    CheckedCase c(case_, test::seed());
+    const Verdict verdict = check(cheat_.version, c, Pattern::normal);
+    if (verdict.status == Status::skip) GTEST_SKIP() << verdict.reason;
+    EXPECT_EQ(verdict.status, Status::fail) << case_.text << ": error " << verdict.error;
+  }
+
+ private:
+  const Case case_;
+  const wrong::Cheat& cheat_;
+};
+
+Case longest_sum(const Pass& pass) {
+  Case longest;
+  std::int64_t length = 0;
+  for (const char* set : {"ci", "edge"}) {
+    for (const NamedCase& named : named_cases(pass, set)) {
+      const Case c = named.problem.with_dtype(Dtype::f32);
+      for (const TensorSpec* output : written(c.tensors)) {
+        if (output->reduction_length <= length) continue;
+        length = output->reduction_length;
+        longest = c;
+      }
+    }
+  }
+  return longest;
+}
+
+// The generic cheats of every pass here.
+const std::vector<wrong::Corpus>& generic_corpora() {
+  static const std::vector<wrong::Corpus> instance = [] {
+    std::vector<wrong::Corpus> corpora;
+    for (const Pass* pass : all_passes()) {
+      wrong::Corpus corpus{.pass = pass};
+      for (const NamedCase& named : named_cases(*pass, "ci")) corpus.problems.push_back(named.problem.text);
+      corpus.cheats = wrong::generic_cheats(*pass, corpus.problems);
+      corpora.push_back(std::move(corpus));
+    }
+    return corpora;
+  }();
+  return instance;
+}
+
 const bool registered = test::at_start([] {
-  for (const wrong::Corpus& corpus : wrong::corpora()) {
-    const std::string suite = fmt::format("Wrong_{}_{}", corpus.pass->layer, corpus.pass->name);
-    for (const Version* v : versions_of(*corpus.pass)) {
-      testing::RegisterTest(suite.c_str(), v->label().c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                            [v, &corpus] { return new WrongTest(*v, corpus); });
+  for (const auto* corpora : {&generic_corpora(), &wrong::corpora()}) {
+    for (const wrong::Corpus& corpus : *corpora) {
+      const std::string suite = fmt::format("Wrong_{}_{}", corpus.pass->layer, corpus.pass->name);
+      for (const wrong::Cheat& cheat : corpus.cheats) {
+        testing::RegisterTest(suite.c_str(), cheat.label().c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                              [&corpus, &cheat] { return new WrongTest(corpus, cheat); });
+      }
+    }
+  }
+  for (const wrong::Corpus& corpus : generic_corpora()) {
+    for (const wrong::Cheat& cheat : corpus.cheats) {
+      if (!cheat.version.idea.ends_with("_inputs")) continue;
+      const std::string suite = fmt::format("WrongLongestSum_{}_{}", corpus.pass->layer, corpus.pass->name);
+      testing::RegisterTest(suite.c_str(), cheat.label().c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                            [c = longest_sum(*corpus.pass), &cheat] { return new RoundedInputsTest(c, cheat); });
     }
   }
 });
 
 TEST(WrongCorpora, have_an_honest_version_and_cheats) {
-  for (const wrong::Corpus& corpus : wrong::corpora()) {
-    EXPECT_EQ(find_version(*corpus.pass, 1).idea, "honest") << corpus.pass->path();
-    EXPECT_GE(versions_of(*corpus.pass).size(), 5u) << corpus.pass->path();
+  for (const auto* corpora : {&generic_corpora(), &wrong::corpora()}) {
+    for (const wrong::Corpus& corpus : *corpora) {
+      ASSERT_GE(corpus.cheats.size(), 5u) << corpus.pass->path();
+      EXPECT_EQ(std::ranges::count(corpus.cheats, true, &wrong::Cheat::honest), 1) << corpus.pass->path();
+      EXPECT_TRUE(corpus.cheats.front().honest) << corpus.pass->path();
+    }
   }
 }
 
 TEST(WrongCorpora, are_there_for_every_pass) {
-  const auto is_one_of = [](const Pass* pass, const Pass* wrong::Corpus::*role) {
-    return std::any_of(wrong::corpora().begin(), wrong::corpora().end(),
-                       [&](const wrong::Corpus& corpus) { return corpus.*role == pass; });
-  };
   ASSERT_FALSE(all_passes().empty());
-  for (const Pass* pass : all_passes()) {
-    EXPECT_NE(is_one_of(pass, &wrong::Corpus::pass), is_one_of(pass, &wrong::Corpus::honest)) << pass->path();
+  EXPECT_EQ(generic_corpora().size(), all_passes().size());
+  for (const wrong::Corpus& corpus : wrong::corpora()) {
+    EXPECT_NE(std::ranges::find(all_passes(), corpus.pass), all_passes().end()) << corpus.pass->path();
   }
 }
 
-// One of dev/ would be measured, one without a corpus not be tried.
-TEST(WrongCorpora, hold_every_cheat) {
-  for (const Version* v : all_versions()) {
-    const bool cheats = v->file.find("tests/wrong/") != std::string::npos;
-    const bool tried = std::any_of(wrong::corpora().begin(), wrong::corpora().end(),
-                                   [v](const wrong::Corpus& corpus) { return corpus.pass == v->pass; });
-    EXPECT_EQ(cheats, tried) << v->file;
-  }
+// They would be measured.
+TEST(WrongCorpora, register_no_version) {
+  for (const Version* v : all_versions()) EXPECT_EQ(v->file.find("tests/"), std::string::npos) << v->file;
 }
 
 }  // namespace

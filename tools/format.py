@@ -3,11 +3,13 @@
 --check changes nothing and exits 1 naming the files that differ.
 """
 
-import argparse
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from cli import options
+from cli.errors import Failure
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
@@ -19,17 +21,16 @@ def sources():
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("files", nargs="*", type=Path)
-    options = parser.parse_args(arguments)
+    parser = options.Parser("format", description="clang-format over the tree.")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 naming the files that differ")
+    parser.add_argument("files", nargs="*", type=Path, help="all C++ and CUDA sources by default")
+    chosen = parser.parse_args(arguments)
     program = shutil.which("clang-format")
     if not program:
-        print("format: clang-format is missing: install the package clang-format (version 14)", file=sys.stderr)
-        return 1
+        raise Failure("format: clang-format is missing: install the package clang-format (version 14)")
 
-    files = options.files or sources()
-    if not options.check:
+    files = chosen.files or sources()
+    if not chosen.check:
         return subprocess.run([program, "-i", *files]).returncode
     differ = []
     for file in files:
@@ -44,4 +45,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(options.run(main))

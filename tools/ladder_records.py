@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import listing
 import old_names
 
 SCHEMA = "ladder.record/1"
@@ -50,6 +51,7 @@ class Plan:
     name: str
     seconds: float  # as it was ranked; nan if it did not run
     reason: str  # why it did not
+    library: str  # whose it is, without the release: "cuDNN"
 
 
 @dataclass
@@ -77,6 +79,7 @@ class Result:
     baseline_reason: str  # why there is none, or why some library is not among them
     tried_plans: list  # [Plan]; in a problem's first result of a run only
     best_plan: str
+    best_library: str  # whose best_plan is, with its release; "" where there was none
     heuristic_plan: str
     baseline_error: float
     baseline_times: "Times | None"
@@ -197,7 +200,19 @@ def _record(file, raw):
         results=[],
     )
     record.results = [_result(record, result) for result in raw["results"]]
+    owners = {(result.path, result.problem, plan.name): plan.library
+              for result in record.results for plan in result.tried_plans}
+    for result in record.results:
+        if result.baseline:
+            owner = owners.get((result.path, result.problem, result.best_plan))
+            result.best_library = _with_release(owner or old_names.library_of(result.best_plan, result.baseline),
+                                                result.baseline)
     return record
+
+
+def _with_release(library, libraries):
+    """"cuDNN" as "cuDNN 9.19.0", of all that a result names."""
+    return next((each for each in libraries.split(", ") if each.split(" ")[0] == library), library)
 
 
 def _result(record, raw):
@@ -226,9 +241,11 @@ def _result(record, raw):
         times=_times(raw["times"], name),
         baseline=baseline["library"] or "",
         baseline_reason=_text(baseline.get("reason", "")),
-        tried_plans=[Plan(_text(plan["name"]), float(plan["seconds"]) or math.nan, _text(plan.get("reason", "")))
+        tried_plans=[Plan(_text(plan["name"]), float(plan["seconds"]) or math.nan, _text(plan.get("reason", "")),
+                          _text(plan.get("library") or old_names.library_of(plan["name"], baseline["library"] or "")))
                      for plan in baseline.get("tried_plans") or []],
         best_plan=_text(baseline.get("best_plan", "")),
+        best_library="",  # until _record() has seen all plans
         heuristic_plan=_text(baseline.get("heuristic_plan", "")),
         baseline_error=_number(baseline_verdict.get("error")),
         baseline_times=_times(baseline.get("times"), f"the baseline of {name}"),
@@ -240,7 +257,8 @@ def _result(record, raw):
 def _streaming(raw, name):
     if not raw:
         return math.nan
-    _agree(float(raw["seconds"]), _samples(raw["samples"], f"the streaming of {name}"), f"the streaming of {name}")
+    name = f"the streaming kernel of {name}"
+    _agree(float(raw["seconds"]), _samples(raw["samples"], name), name)
     return float(raw["seconds"])
 
 
@@ -398,15 +416,7 @@ def geometric_mean(values):
 
 def problems_of_set(root, layer, name):
     """{problem without its dtype word: the line's name} of one set of dev/<layer>/shapes.txt, in order."""
-    problems, current = {}, None
-    for line in (Path(root) / "dev" / layer / "shapes.txt").read_text(encoding="utf-8").splitlines():
-        line = line.split("#")[0].strip()
-        if line.startswith("["):
-            current = line.strip("[]")
-        elif line and current == name:
-            label, _, text = line.partition(":")
-            problems[" ".join(text.split())] = label.strip()
-    return problems
+    return {problem: label for label, problem in listing.sets(root, layer).get(name, {}).items()}
 
 
 def without_dtype(row):

@@ -13,7 +13,6 @@ A marker names a pass and what to show of it:
 A record that cannot be read is one line naming the file, exit 1, and nothing is rewritten.
 """
 
-import argparse
 import hashlib
 import math
 import os
@@ -23,7 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from cli import files
+from cli import files, options
+from listing import DTYPES
 from ladder_records import BadRecord, geometric_mean, problems_of_set, read, without_dtype
 
 _BLOCK = re.compile(r"(<!-- ladder:begin (\S+)/(\S+) (\S+) -->\n)(.*?)(<!-- ladder:end -->)", re.DOTALL)
@@ -32,17 +32,22 @@ _NOTHING = "*No record yet: `./ladder record {layer}/{pass_name}` on a GPU makes
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the tree to work on")
-    options = parser.parse_args(arguments)
+    chosen = parse(arguments)
     try:
-        rows = read(options.root / "results")
-        texts, pictures = render(options.root, rows)
+        rows = read(chosen.root / "results")
+        texts, pictures = render(chosen.root, rows)
     except BadRecord as error:
         print(f"ladder table: {error}", file=sys.stderr)
         return 1
-    return check(options.root, texts, pictures) if options.check else write(texts, pictures)
+    return check(chosen.root, texts, pictures) if chosen.check else write(texts, pictures)
+
+
+def parse(arguments):
+    parser = options.Parser("table", description="The tables and pictures of the READMEs, from the newest records.")
+    parser.add_argument("--check", action="store_true",
+                        help="change nothing; exit 1 if one is not that of the newest records")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the tree to work on")
+    return parser.parse_args(arguments)
 
 
 def render(root, rows):
@@ -94,8 +99,8 @@ def summary(rows, shapes, _):
             rate = sum(row.flops for row in against) / sum(row.baseline_cold for row in against)
             name = next(iter(against)).baseline
             lines.append(f"| *{name}, best plan* | {dtype} | {_us(cold)} | {rate / 1e12:.1f} | 1 | | | |")
-    lines += ["", "Time: geometric mean of the cold-cache medians. x baseline: geometric mean of baseline's time / version's "
-              "time, both measured in the same run; above 1 the version is faster.", ""]
+    lines += ["", "Time: geometric mean of the cold-cache medians. x baseline: geometric mean of the baseline's time / the "
+              "version's time, both measured in the same run; above 1 the version is faster.", ""]
     return "\n".join(lines)
 
 
@@ -128,20 +133,24 @@ def _checks(rows):
     return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
 
 
-# The kinds of plans that a memory-bound layer's tables tell apart.
-_PLANS = {
-    "PyTorch eager": lambda name: name.startswith("PyTorch eager"),
-    "torch.compile": lambda name: name.startswith("PyTorch compile"),
-    "cuDNN": lambda name: not name.startswith("PyTorch"),
-}
+def _kind(plan):
+    """The kind of plans that a memory-bound layer's tables tell apart: a library's, or, where its plans' names begin with
+    its own, those whose names go on alike."""
+    words = plan.name.split()
+    return " ".join(words[:2]) if words[:1] == [plan.library] else plan.library
+
+
+def _kinds(rows):
+    """Those that were timed, by name."""
+    return sorted({_kind(plan) for row in rows for plan in row.plans if plan.seconds > 0})
 
 
 def _memory_summary(rows, shapes):
-    """As summary(), in bytes: arithmetic hides behind the memory's streaming, so its rate says nothing."""
+    """As summary(), in bytes: arithmetic hides behind the memory's traffic, so its rate says nothing."""
     lines = [
         _heading(rows, shapes),
         "",
-        "| version | dtype | time, us | GB/s | of a copy | streaming kernel | x best baseline | worst to best | x eager "
+        "| version | dtype | time, us | GB/s | of a copy | of a streaming kernel | x best baseline | worst to best | x untuned "
         "| checks |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
@@ -149,7 +158,7 @@ def _memory_summary(rows, shapes):
         of_dtype = [row for row in rows if row.dtype == dtype]
         for version in sorted({row.version for row in of_dtype}):
             lines.append(_memory_line([row for row in of_dtype if row.version == version]))
-        for kind in _PLANS:
+        for kind in _kinds(of_dtype):
             times = {without_dtype(row): (row, _of_kind(row, kind)) for row in of_dtype if _of_kind(row, kind) > 0}
             if times:
                 cold = geometric_mean(seconds for _, seconds in times.values())
@@ -157,10 +166,10 @@ def _memory_summary(rows, shapes):
                 count = "" if len(times) == len(shapes) else f"{len(times)} shapes"
                 lines.append(f"| *{kind}* | {dtype} | {_us(cold)} | {rate} | {share} | {moved} | | | | {count} |")
     lines += ["", "Time: geometric mean of the cold-cache medians. GB/s: every input and every output once, in the sum of the "
-              "times; of a copy: the same by what the run's own device copy moved; streaming kernel: share of the "
-              "times that a kernel takes which only moves those bytes. x: geometric mean of baseline's time / "
+              "times; of a copy: the same by what the run's own device copy moved; of a streaming kernel: the share of "
+              "the times that a kernel needs which only moves those bytes. x: geometric mean of the baseline's time / the "
               "version's time in the same run, above 1 the version is faster; best is the fastest plan of all libraries, "
-              "eager PyTorch's operators on channels_last images.", *_absent(rows), ""]
+              "untuned what a library does where nobody has looked for a better plan.", *_absent(rows), ""]
     return "\n".join(lines)
 
 
@@ -171,10 +180,10 @@ def _memory_line(rows):
         return f"| {name} | {rows[0].dtype} | | | | | | | | {_checks(rows)} |"
     rate, share, moved = _streaming([(row, row.cold) for row in timed])
     best = [row.baseline_cold / row.cold for row in timed if row.baseline_cold > 0]
-    eager = [row.heuristic_cold / row.cold for row in timed if row.heuristic_cold > 0]
+    untuned = [row.heuristic_cold / row.cold for row in timed if row.heuristic_cold > 0]
     spread = f"{min(best):.2f} to {max(best):.2f}" if best else "-"
     return (f"| {name} | {rows[0].dtype} | {_us(geometric_mean(row.cold for row in timed))} | {rate} | {share} | {moved} "
-            f"| {_x(best)} | {spread} | {_x(eager)} | {_checks(rows)} |")
+            f"| {_x(best)} | {spread} | {_x(untuned)} | {_checks(rows)} |")
 
 
 def _x(ratios):
@@ -182,7 +191,7 @@ def _x(ratios):
 
 
 def _streaming(timed):
-    """GB/s, the share of a copy and that of moving the bytes alone, as cells, of [(row, seconds)]."""
+    """GB/s, the share of a copy and that of a streaming kernel, as cells, of [(row, seconds)]."""
     timed = list(timed)
     rate = sum(row.min_bytes for row, _ in timed) / sum(seconds for _, seconds in timed)
     copies = [row.copy_rate for row, _ in timed if row.copy_rate > 0]
@@ -193,7 +202,7 @@ def _streaming(timed):
 
 def _of_kind(row, kind):
     """Seconds of the fastest plan of that kind, or nan."""
-    return min((plan.seconds for plan in row.plans if _PLANS[kind](plan.name) and plan.seconds > 0), default=math.nan)
+    return min((plan.seconds for plan in row.plans if _kind(plan) == kind and plan.seconds > 0), default=math.nan)
 
 
 def _absent(rows):
@@ -204,7 +213,7 @@ def _absent(rows):
 def shape_table(rows, shapes, _):
     """For each dtype: a line a shape, microseconds of every version, the baseline's, and the best ratio."""
     memory_bound = all(row.memory_bound for row in rows)
-    heads, cells_of = (_MEMORY_HEADS, _memory_cells) if memory_bound else (["baseline"], _baseline_cell)
+    heads, cells_of = _memory_columns(_kinds(rows)) if memory_bound else (["baseline"], _baseline_cell)
     lines = []
     for dtype in _dtypes(rows):
         of_dtype = [row for row in rows if row.dtype == dtype]
@@ -230,15 +239,15 @@ def _baseline_cell(here, _):
     return [next((_us(row.baseline_cold) for row in here if row.baseline_cold > 0), "-")]
 
 
-_MEMORY_HEADS = ["best GB/s", "of a copy", "streaming kernel", *_PLANS]
+def _memory_columns(kinds):
+    """Headings, and what stands below them: the rate of the fastest version, and the kinds of plans apart."""
+    def cells(here, timed):
+        fastest = min(timed, key=lambda row: row.cold, default=None)
+        streaming = _streaming([(fastest, fastest.cold)]) if fastest else ("-", "-", "-")
+        return [*streaming, *(next((_us(_of_kind(row, kind)) for row in here if _of_kind(row, kind) > 0), "-")
+                              for kind in kinds)]
 
-
-def _memory_cells(here, timed):
-    """The rate of the fastest version, and the baselines apart."""
-    fastest = min(timed, key=lambda row: row.cold, default=None)
-    streaming = _streaming([(fastest, fastest.cold)]) if fastest else ("-", "-", "-")
-    return [*streaming, *(next((_us(_of_kind(row, kind)) for row in here if _of_kind(row, kind) > 0), "-")
-                        for kind in _PLANS)]
+    return ["best GB/s", "of a copy", "of a streaming kernel", *kinds], cells
 
 
 def _cell(row):
@@ -333,8 +342,7 @@ def draw(title, data):
 
 
 def _dtypes(rows):
-    order = ["fp32", "tf32", "bf16", "fp16"]
-    return sorted({row.dtype for row in rows}, key=lambda dtype: (order + [dtype]).index(dtype))
+    return sorted({row.dtype for row in rows}, key=lambda dtype: (*DTYPES, dtype).index(dtype))
 
 
 def _sources(rows):
@@ -351,4 +359,4 @@ def _text(path):
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(options.run(main))

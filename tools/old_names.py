@@ -1,5 +1,7 @@
-"""Records, comparisons and profiles made before 2026-11-23 call some things by other names. Readers pass what they parsed
-through current() and then know one set of names only."""
+"""What was made before 2026-11-23 calls some things by other names: records, comparisons and profiles, which readers pass
+through current() to know one set of names only, and the bench programs of older commits."""
+
+import re
 
 _KEYS = {
     "opponent": "baseline",
@@ -7,6 +9,7 @@ _KEYS = {
     "floor_seconds": "lower_bound_seconds",
     "handicap": "inject_slowdown",
 }
+_FLAGS = {"--inject-slowdown": "--handicap", "--baseline": "--opponent"}
 _IDEAS = {"staying_clusters": "persistent_clusters"}
 
 
@@ -20,3 +23,19 @@ def current(value):
     if renamed.get("idea") in _IDEAS:
         renamed["idea"] = _IDEAS[renamed["idea"]]
     return renamed
+
+
+def flag(name, help_text):
+    """What a bench program whose --help is `help_text` calls the flag `name`; None where it has no such flag."""
+    there = re.findall(r"--[a-z][a-z-]*", help_text)
+    return next((each for each in (name, _FLAGS.get(name)) if each in there), None)
+
+
+def library_of(plan, libraries):
+    """Whose plan it is, where a record does not say: `libraries` is all that it says, "PyTorch 2.11.0, cuDNN 9.19.0".
+
+    PyTorch's plans begin with its name, those of cuDNN with an engine's number.
+    """
+    names = [library.split(" ")[0] for library in libraries.split(", ") if library]
+    first = "cuDNN" if re.match(r"eng\d", plan) else plan.split(" ")[0]
+    return first if first in names else (names or [""])[0]

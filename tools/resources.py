@@ -7,13 +7,14 @@ report. JSON: a list of {file, kernel, arch, registers, static_smem_bytes, stack
 spill_load_bytes}, an entry a kernel and architecture.
 """
 
-import argparse
 import json
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from cli import options
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -77,7 +78,7 @@ def collect(build):
     kernels, missing = [], []
     for source in sorted(ROOT.glob("dev/*/*/v*.cu")):
         file = str(source.relative_to(ROOT))
-        report = build / "CMakeFiles" / "ladder_dev.dir" / f"{file}.o.ptxas"
+        report = build / "CMakeFiles" / f"ladder_{source.relative_to(ROOT).parts[1]}.dir" / f"{file}.o.ptxas"
         found = parse(report.read_text(encoding="utf-8"), file) if report.exists() else []
         kernels += found
         if not found:
@@ -104,17 +105,18 @@ def table(kernels):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "cuda")
-    parser.add_argument("--json", type=Path, help="write the table there as well")
-    options = parser.parse_args(arguments)
+    parser = options.Parser("resources", description="Registers, shared memory and spills of every kernel of a CUDA build, "
+                            "from the ptxas reports beside its objects.")
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "cuda", help="its folder (default: build/cuda)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
+    chosen = parser.parse_args(arguments)
 
-    kernels, missing = collect(options.build.resolve())
+    kernels, missing = collect(chosen.build.resolve())
     if not kernels and not missing:
         missing = ["dev/ has no versions"]
     print(table(kernels))
-    if options.json:
-        options.json.write_text(json.dumps(kernels, indent=1) + "\n", encoding="utf-8")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(kernels, indent=1) + "\n", encoding="utf-8")
     problems = missing + complaints(kernels, lambda file: (ROOT / file).read_text(encoding="utf-8"))
     for line in problems:
         print(line, file=sys.stderr)
@@ -122,4 +124,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(options.run(main))

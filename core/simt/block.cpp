@@ -340,8 +340,12 @@ void Block::fault(const std::string& what, Where where) const {
 }
 
 void Block::fault(const std::string& what, Where where, int thread) const {
-  throw Fault(fmt::format("{}:{}: {}; thread {} of block {}{}", where.file, where.line, what, describe(fibers_[thread]),
-                          name(), cluster_.replay()));
+  throw Fault(
+      fmt::format("{}:{}: {}{}{}", where.file, where.line, what, at(fibers_[thread]), cluster_.replay()));
+}
+
+std::string Block::at(const Fiber& fiber) const {
+  return fmt::format("; thread {} of block {}", describe(fiber), name());
 }
 
 // "31 threads, first (0,0,0), wait in __shfl_sync with mask 0xffffffff at a.cu:7; ...; 1 thread has ended"

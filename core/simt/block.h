@@ -34,6 +34,7 @@ class Block {
   std::string waiting() const;  // who waits where
   // "(1,0,0)"
   std::string name() const;
+  std::string at(const Fiber& fiber) const;  // "; thread (1,0,0) of block (0,0,0)", for reports
   int num_threads() const { return num_threads_; }
   int num_ended() const { return num_ended_; }
   int num_stacks() const { return stacks_.count(); }

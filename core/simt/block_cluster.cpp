@@ -134,6 +134,13 @@ void BlockCluster::enter(context::transfer_t from) {
   cluster.leave(self);
 }
 
+void BlockCluster::abandon(Fiber& fiber, const std::string& what) {
+  fail(std::make_exception_ptr(Fault(what + fiber.block->at(fiber) + replay())));
+  sanitizer::release(kernel_->end);
+  fiber.over = true;
+  leave(fiber);
+}
+
 void BlockCluster::leave(Side& from) {
   Fiber* const next = error_ ? nullptr : pick();
   if (next == &from) return;
@@ -142,6 +149,7 @@ void BlockCluster::leave(Side& from) {
 }
 
 void BlockCluster::switch_sides(Side& from, Side& to) {
+  ++num_switches_;
   leaving_ = &from;
   sanitizer::begin_switch(from.over ? nullptr : &from.fake_stack, to.stack_bottom, to.stack_bytes);
   sanitizer::switch_to_fiber(to.tsan);

@@ -46,6 +46,9 @@ class BlockCluster {
   void leave(Side& from);
   bool idle() const;  // no thread can run
   void fail(std::exception_ptr error) { error_ = std::move(error); }
+  // Ends the cluster with a Fault while `fiber` runs, and never returns to it.
+  void abandon(Fiber& fiber, const std::string& what);
+  std::uint64_t num_switches() const { return num_switches_; }  // from thread to thread so far
   std::string replay() const;
 
   // barrier.cluster, by the running thread. Without `release` it orders when blocks begin and end, and no accesses.
@@ -89,6 +92,7 @@ class BlockCluster {
   Side scheduler_;
   int turn_ = 0;             // which of every fiber's ThreadSanitizer fibers this cluster uses
   char start_ = 0;           // ThreadSanitizer: a cluster's beginning is ordered before all its threads
+  std::uint64_t num_switches_ = 0;
   Side* leaving_ = nullptr;  // the side that the switch in progress leaves
 };
 

@@ -11,6 +11,7 @@
 #include "core/cluster_shape.h"
 #include "core/simt/block.h"
 #include "core/simt/sanitizer.h"
+#include "core/simt/watchdog.h"
 
 namespace ladder::simt {
 
@@ -158,6 +159,7 @@ void run(const Launch& launch, void (*body)(void*), void* context) {
   std::exception_ptr error;
   std::uint64_t error_at = num_clusters;  // of several failing ones the first in order is reported
   auto work = [&] {
+    watch_this_thread();
     std::unique_ptr<BlockCluster> cluster = pool().take();
     for (std::uint64_t i = next++; i < num_clusters; i = next++) {
       const std::uint64_t c = order[i];

@@ -1,17 +1,17 @@
-// The passes whose checks are tried with kernels that cheat, filled by LADDER_CHEATS of tests/wrong/wrong.h.
+// The cheats that know their pass, filled by LADDER_CHEATS of tests/wrong/wrong.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "core/registry.h"
+#include "tests/wrong/cheat.h"
 
 namespace ladder::wrong {
 
 struct Corpus {
-  const Pass* pass;                   // that the cheats are registered under
-  const Pass* honest;                 // that they pretend to be
+  const Pass* pass;
   std::vector<std::string> problems;  // without a dtype
+  std::vector<Cheat> cheats;
 };
 
 const std::vector<Corpus>& corpora();

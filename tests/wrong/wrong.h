@@ -1,10 +1,10 @@
-// What kernels that cheat share, whatever their layer. Those of a pass lie in tests/wrong/<layer>/<pass>/, numbered like
-// versions; a header beside them has an honest kernel to spoil in one way each. The first is the honest one, and its file
-// says through LADDER_CHEATS whose checks are tried, and on what problems.
+// What the cheats of one pass share, whatever their layer. Those of a pass are tests/wrong/<layer>/<pass>.cu: an honest
+// kernel, that kernel spoiled in ways that only this pass has, and a list of them all. What can be wrong with any pass is
+// in tests/wrong/generic.cu.
 #pragma once
 
+#include <cstddef>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/backend.h"
@@ -13,17 +13,6 @@
 #include "tests/wrong/corpora.h"
 
 namespace ladder::wrong {
-
-// W is P under another name, so that no benchmark or trainer ever meets its versions. They are checked as P's.
-template <class W, class P>
-bool add_cheats(std::vector<std::string> problems) {
-  register_reference(pass_of<W>(), [](const Case& c, const HostTensors& inputs) {
-    Case honest = c;
-    honest.pass = &pass_of<P>();
-    return reference_outputs(honest, inputs);
-  });
-  return add({&pass_of<W>(), &pass_of<P>(), std::move(problems)});
-}
 
 constexpr int kThreads = 64;
 
@@ -36,9 +25,9 @@ __global__ void wrong_kernel(View view, Cheat cheat) {
 
 inline unsigned num_blocks(long long count) { return static_cast<unsigned>((count + kThreads - 1) / kThreads); }
 
-// View<T>(problem, tensors, workspace) is what a kernel sees of pass W, stored as T.
-template <class W, template <class> class View, class Cheat>
-void launch_with(const typename W::Problem& p, const typename W::Tensors& t, void* workspace, Stream stream,
+// View<T>(problem, tensors, workspace) is what a kernel sees of pass P, stored as T.
+template <class P, template <class> class View, class Cheat>
+void launch_with(const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream,
                  const LaunchConfig& config) {
   with_storage_type(p.dtype, [&](auto element) {
     using V = View<decltype(element)>;
@@ -46,17 +35,35 @@ void launch_with(const typename W::Problem& p, const typename W::Tensors& t, voi
   });
 }
 
-template <class W, template <class> class View, class Cheat>
-void launch_cheat(const typename W::Problem& p, const typename W::Tensors& t, void* workspace, Stream stream) {
+template <class P, template <class> class View, class Cheat>
+void launch_cheat(const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream) {
   const long long count = View<float>(p, t, workspace).count();
-  launch_with<W, View, Cheat>(p, t, workspace, stream, {.grid = num_blocks(count), .block = kThreads});
+  launch_with<P, View, Cheat>(p, t, workspace, stream, {.grid = num_blocks(count), .block = kThreads});
 }
 
-inline std::vector<Dtype> stored_dtypes() { return {Dtype::f32, Dtype::bf16, Dtype::f16}; }
+// One of a pass's list.
+template <class P>
+struct Entry {
+  const char* name;
+  void (*launch)(const typename P::Problem&, const typename P::Tensors&, void* workspace, Stream stream);
+  std::size_t (*workspace_bytes)(const typename P::Problem&) = nullptr;
+  std::vector<Dtype> dtypes = {Dtype::f32, Dtype::bf16, Dtype::f16};
+};
 
-template <class Problem>
-const char* needs_streams(const Problem&) {
-  return backend::kind() == backend::Kind::emulator ? "the emulator has no streams" : nullptr;
+template <class P>
+bool add_cheats(std::vector<std::string> problems, const std::vector<Entry<P>>& entries) {
+  Corpus corpus{.pass = &pass_of<P>(), .problems = std::move(problems)};
+  for (const Entry<P>& entry : entries) {
+    corpus.cheats.push_back(make_cheat(
+        *corpus.pass, 'w', static_cast<int>(corpus.cheats.size()) + 1, entry.name, entry.dtypes,
+        [entry](const Case& c, void* const* pointers, void* workspace, Stream stream) {
+          entry.launch(problem_of<P>(c), P::bind(Pointers(c.tensors, pointers)), workspace, stream);
+        },
+        [entry](const Case& c) {
+          return entry.workspace_bytes ? entry.workspace_bytes(problem_of<P>(c)) : std::size_t{0};
+        }));
+  }
+  return add(std::move(corpus));
 }
 
 struct Release {
@@ -65,8 +72,8 @@ struct Release {
 
 }  // namespace ladder::wrong
 
-// LADDER_CHEATS(pass of the cheats, pass that they pretend to be, problems)
-#define LADDER_CHEATS(W, P, ...)                                                                              \
-  namespace {                                                                                                 \
-  [[maybe_unused]] const bool LADDER_UNIQUE(ladder_cheats_) = ::ladder::wrong::add_cheats<W, P>(__VA_ARGS__); \
+// LADDER_CHEATS(pass, problems to try them on, {{.name = "honest", .launch = ...}, ...}): the first must be honest.
+#define LADDER_CHEATS(P, problems, ...)                                                              \
+  namespace {                                                                                        \
+  [[maybe_unused]] const bool ladder_cheats = ::ladder::wrong::add_cheats<P>(problems, __VA_ARGS__); \
   }

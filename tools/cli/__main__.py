@@ -1,38 +1,53 @@
 """`./ladder <verb> ...`"""
 
 import importlib
-import os
+import json
 import subprocess
 import sys
 
-from . import build, device, new, paths, say, setup, suite, tools
+import listing
+import selection
+
+from . import build, device, new, options, paths, say, setup, suite, version
 from .errors import Failure, UsageError
 from .options import Parser
 
 HELP = """\
 Ladder: CUDA kernels, climbed version by version, checked and timed.
 
-  ./ladder bench <layer> [flags]     build, check and time versions; flags are the benchmark's own:
-                                     ./ladder bench conv3x3 --version 7, ./ladder bench conv3x3 --help
-  ./ladder test [flags]              build and run every test; --preset NAME, --sanitize, and GoogleTest's own flags
-  ./ladder list                      layers, passes and versions
+  ./ladder bench <layer>[/<pass>] [flags]
+                                     build, check and time versions: ./ladder bench conv3x3 --version 7
+  ./ladder test [<layer>[/<pass>]] [--version V] [flags]
+                                     build, and test what changed, or some versions; --full, --sanitize, --preset NAME
+  ./ladder list [<layer>[/<pass>]] [--json]
+                                     layers, passes, versions and named problems
   ./ladder new <layer>/<pass> <idea> --from N
                                      the next version's file, made from version N
   ./ladder build [--preset NAME] [--werror] [targets...]
                                      build only; presets: emulator, clang, cuda, profile, sanitize, tsan
   ./ladder setup [--preset NAME]     fetch what is missing, and nothing else; --dev: clang, clang-format, clang-tidy too
   ./ladder table [--check]           the tables and pictures of the READMEs, from results/
-  ./ladder record [layers...]        check and time every version, into results/<device>/<date>_<commit>.json
+  ./ladder record [<layer>[/<pass>]...]
+                                     check and time versions, into results/<device>/<date>_<commit>.json
   ./ladder compare [A [B]]           which kernels became slower or faster; --fail-on slow, --live REF
   ./ladder dashboard                 results/index.html, made of the records
-  ./ladder profile <layer> --version N
+  ./ladder profile <layer>[/<pass>] --version V
                                      Nsight Compute on one launch, the dozen figures that matter
-  ./ladder sanitize [layers...]      compute-sanitizer's four tools, each first shown a fault that it must find
+  ./ladder sanitize [<layer>[/<pass>]...]
+                                     compute-sanitizer's four tools, each first shown a fault that it must find
   ./ladder resources                 registers, shared memory and spills of every kernel
   ./ladder format [--check]          clang-format over the tree
 
-The GPU build is used where there is a GPU, else the emulator; --device gpu|emulator decides otherwise.
-What is missing is fetched: with apt-get as root, else into .ladder/ (remove that folder to undo it)."""
+What to run is said in the same way everywhere:
+  <layer>[/<pass>]                   conv3x3/dgrad; conv3x3 alone is all of its passes, to bench and profile its default
+  --version V                        7, v07, 5-9, 7,9, a word of the idea (wmma), all, or best
+  --problem P                        a line ('n1 h8 w8 c16 k16 bf16'), or a name that tables and list show (res64)
+  --dtype D, --set NAME              bf16,fp16; a set of dev/<layer>/shapes.txt
+
+./ladder <verb> --help says the rest, ./ladder --version which ladder this is. Both, list and every complaint about a
+command line need nothing but Python. The GPU build is used where there is a GPU, else the emulator; --device
+gpu|emulator decides otherwise. What is missing is fetched: with apt-get as root, else into .ladder/ (remove that folder
+to undo it)."""
 
 
 def main(arguments):
@@ -41,104 +56,105 @@ def main(arguments):
         return 2
     verb, rest = arguments[0], arguments[1:]
     if verb in ("-h", "--help", "help"):
-        print(HELP)
+        if not rest:
+            print(HELP)
+            return 0
+        verb, rest = rest[0], ["--help"]
+    if verb in ("--version", "version"):
+        print(version.text())
         return 0
     if verb not in VERBS:
         raise UsageError(f"no verb '{verb}'; there are: {', '.join(VERBS)}")
     return VERBS[verb](rest)
 
 
-def bench(arguments):
-    layers = paths.layers()
-    if not arguments or arguments[0] not in layers:
-        wrong = f"no layer '{arguments[0]}'" if arguments else "bench needs a layer"
-        raise UsageError(f"{wrong}; there are: {', '.join(layers) or 'none yet'}")
-    layer, flags = arguments[0], arguments[1:]
-    choice = device.choose(_value_of("--device", flags))
-    say.line(choice)
-    program = _built(choice.preset, f"bench_{layer}")
-    os.execve(program, [str(program), *flags], tools.environment())
-
-
 def list_versions(arguments):
-    options = _parser("list", device=True).parse_args(arguments)
-    passes = new.passes()
-    if not passes:
+    parser = Parser("list", description="Layers, passes, versions and named problems, read from the tree.")
+    parser.add_argument("target", nargs="?", help=selection.HELP["target"] + " (default: all)")
+    parser.add_argument("--json", action="store_true", help="for programs: schema ladder.listing/1, results/SCHEMA.md")
+    chosen = parser.parse_args(arguments)
+    there = listing.read(paths.ROOT)
+    if not there.layers:
         raise Failure("no version yet: dev/ has no <layer>/<pass>/vNN_<idea>.cu")
-    choice = device.choose(options.device)
-    say.line(choice)
-    worst = 0
-    for layer, name in (path.split("/") for path in passes):
-        program = _built(choice.preset, f"bench_{layer}")
-        print(f"{layer}/{name}", flush=True)
-        done = subprocess.run([program, "--pass", name, "--list"], env=tools.environment())
-        worst = max(worst, done.returncode)
-    return worst
+    target = [chosen.target] if chosen.target else []
+    passes = selection.passes(there, target)
+    if chosen.json:
+        print(json.dumps(there.json(passes), indent=1))
+    else:
+        print("\n".join(there.lines(passes, closely=bool(target))))
+    return 0
 
 
 def test(arguments):
-    parser = _parser("test", device=True)
-    parser.add_argument("--preset", choices=paths.PRESETS)
+    parser = _parser("test", "Builds and runs every test, or those of some versions.", device=True, preset=True)
+    parser.add_argument("targets", nargs="*", help=selection.HELP["target"] + " (default: every test there is)")
+    parser.add_selection("version")
     parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
-    options, gtest_flags = parser.parse_known_args(arguments)
+    parser.add_argument("--full", action="store_true", help="everything, whatever changed, and the digests of it")
+    parser.add_argument("--resume", action="store_true", help="with --full: go on where the last one ended")
+    parser.add_argument("--stop-after", type=float, metavar="MINUTES", help="take up no version after that")
+    parser.epilog = "GoogleTest's own flags (--gtest_filter=..., --gtest_repeat=...) are handed on."
+    chosen, gtest_flags = parser.parse_known_args(arguments)
     for flag in gtest_flags:
         if not flag.startswith("--gtest_"):
             raise UsageError(f"test: unknown argument '{flag}'; GoogleTest's flags begin with --gtest_")
-    if options.preset:
-        say.line(f"{options.preset} build (--preset)")
-        preset = options.preset
-    else:
-        choice = device.choose(options.device)
-        say.line(choice)
-        preset = choice.preset
+    gtest_flags += _filter_of(chosen, gtest_flags)
+    return suite.run(_preset(chosen), gtest_flags, sanitize=chosen.sanitize, full=chosen.full, resume=chosen.resume,
+                     stop_after=chosen.stop_after and chosen.stop_after * 60, cmake_options=_cmake_options(chosen))
 
-    jobs = [(preset, gtest_flags)]
-    if options.sanitize:
-        jobs += [("sanitize", gtest_flags), ("tsan", gtest_flags)]
-    return suite.run(jobs, cmake_options=_cmake_options(options))
+
+def _filter_of(chosen, gtest_flags):
+    """The GoogleTest flag that leaves the tests of the chosen versions; none for all."""
+    if not chosen.targets and not chosen.version:
+        return []
+    if any(flag.startswith("--gtest_filter") for flag in gtest_flags):
+        raise UsageError("test: a layer or --version and --gtest_filter exclude each other")
+    there = listing.read(paths.ROOT)
+    versions = selection.versions_of(selection.passes(there, chosen.targets), chosen.version or "all")
+    return [f"--gtest_filter={selection.gtest_filter(versions)}"]
 
 
 def build_only(arguments):
-    parser = _parser("build", device=True)
-    parser.add_argument("--preset", choices=paths.PRESETS)
+    parser = _parser("build", "Builds, and runs nothing.", device=True, preset=True)
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
-    parser.add_argument("targets", nargs="*", help="all by default")
-    options = parser.parse_args(arguments)
-    preset = _preset(options)
-    _ready(preset)
-    build.build(preset, _cmake_options(options), options.targets)
+    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a variable for CMake")
+    parser.add_argument("targets", nargs="*", help="all by default; bench_<layer> for one bench program")
+    chosen = parser.parse_args(arguments)
+    layers = [layer.name for layer in listing.read(paths.ROOT).layers]
+    for target in chosen.targets:
+        if target.startswith("bench_") and target[len("bench_") :] not in layers:
+            raise UsageError(f"no target '{target}'; there are: {', '.join(f'bench_{layer}' for layer in layers)}")
+    preset = _preset(chosen)
+    if setup.ensure(preset):
+        build.forget(preset)
+    build.build(preset, _cmake_options(chosen) + [f"-D{one}" for one in chosen.define], chosen.targets)
     say.line(f"built: {build.folder(preset)}")
     return 0
 
 
 def setup_only(arguments):
-    parser = _parser("setup", device=True)
-    parser.add_argument("--preset", choices=paths.PRESETS)
+    parser = _parser("setup", "Fetches what a build lacks, and nothing else.", device=True, preset=True)
     parser.add_argument("--dev", action="store_true", help="what the checks of the sources need as well")
-    options = parser.parse_args(arguments)
-    preset = _preset(options)
+    chosen = parser.parse_args(arguments)
+    preset = _preset(chosen)
     if setup.ensure(preset, again=True):
         build.forget(preset)
-    if options.dev:
+    if chosen.dev:
         setup.ensure_dev_tools()
     say.line(f"ready to build {preset}")
     return 0
 
 
 def table(arguments):
-    from . import wheels  # matplotlib lives in the private environment
+    import ladder_table
+
+    if ladder_table.parse(arguments).check:
+        return ladder_table.main(arguments)
+    from . import wheels  # matplotlib, which draws the pictures, lives in the private environment
 
     python = wheels.python_with(["matplotlib==3.9.4"], setup.LOG)
     return subprocess.run([python, paths.ROOT / "tools" / "ladder_table.py", *arguments]).returncode
-
-
-def resources(arguments):
-    return subprocess.run([sys.executable, paths.ROOT / "tools" / "resources.py", *arguments]).returncode
-
-
-def format_tree(arguments):
-    return subprocess.run([sys.executable, paths.ROOT / "tools" / "format.py", *arguments]).returncode
 
 
 def _lazily(module):
@@ -147,7 +163,7 @@ def _lazily(module):
 
 
 VERBS = {
-    "bench": bench,
+    "bench": _lazily("cli.bench"),
     "test": test,
     "list": list_versions,
     "new": new.main,
@@ -159,61 +175,32 @@ VERBS = {
     "dashboard": _lazily("dashboard.main"),
     "profile": _lazily("profiling.profile"),
     "sanitize": _lazily("profiling.sanitize"),
-    "resources": resources,
-    "format": format_tree,
+    "resources": _lazily("resources"),
+    "format": _lazily("format"),
 }
 
 
-def _parser(verb, device=False):
-    parser = Parser(prog=f"./ladder {verb}", allow_abbrev=False)
+def _parser(verb, description, device=False, preset=False):
+    parser = Parser(verb, description=description)
     if device:
-        parser.add_argument("--device", choices=("gpu", "emulator"))
+        parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
+    if preset:
+        parser.add_argument("--preset", choices=paths.PRESETS, help="of CMakePresets.json, instead of --device")
     return parser
 
 
-def _value_of(flag, arguments):
-    """The value of `--flag value` or `--flag=value` in another program's arguments."""
-    for at, word in enumerate(arguments):
-        if word == flag and at + 1 < len(arguments):
-            return arguments[at + 1]
-        if word.startswith(flag + "="):
-            return word[len(flag) + 1 :]
-    return None
-
-
-def _preset(options):
-    if options.preset:
-        say.line(f"{options.preset} build (--preset)")
-        return options.preset
-    choice = device.choose(options.device)
+def _preset(chosen):
+    if chosen.preset:
+        say.line(f"{chosen.preset} build (--preset)")
+        return chosen.preset
+    choice = device.choose(chosen.device)
     say.line(choice)
     return choice.preset
 
 
-def _cmake_options(options):
-    return ["-DLADDER_WERROR=ON"] if options.werror else []
-
-
-def _ready(preset):
-    if setup.ensure(preset):
-        build.forget(preset)
-
-
-def _built(preset, program):
-    _ready(preset)
-    build.build(preset, targets=[program])
-    return build.folder(preset) / program
+def _cmake_options(chosen):
+    return ["-DLADDER_WERROR=ON"] if chosen.werror else []
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except UsageError as error:
-        say.line(error)
-        sys.exit(2)
-    except Failure as error:
-        say.line(error)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        say.line("interrupted")
-        sys.exit(130)
+    sys.exit(options.run(main))

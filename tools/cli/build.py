@@ -1,13 +1,18 @@
 """Configures and builds a preset with CMake and Ninja."""
 
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 
-from . import lock, run, say, tools
+import launch_version
+
+from . import device, lock, run, say, tools
 from .errors import Failure
-from .paths import BUILD, PRIVATE, ROOT
+from .paths import BUILD, CUDA_PRESETS, PRIVATE, ROOT
 
 _NINJA_PROGRESS = re.compile(r"^\[(\d+)/(\d+)\] (.*)")
 
@@ -16,11 +21,24 @@ def folder(preset):
     return BUILD / preset
 
 
-def build(preset, options=(), targets=()):
-    """Brings build/<preset> up to date; `options` are -D arguments for CMake. Throws Failure."""
+@dataclass(frozen=True)
+class Broken:
+    """A version that does not compile and is missing from the programs that were built without it."""
+
+    path: str  # "conv3x3/fprop"
+    number: int
+    line: str  # what is to be said of it
+
+
+def build(preset, options=(), targets=(), keep_going=False):
+    """Brings build/<preset> up to date; `options` are -D arguments for CMake. Throws Failure.
+
+    Returns the Broken versions, which only with `keep_going` do not fail the build.
+    """
     with lock.held(BUILD / f".{preset}.lock"):
-        _configure(preset, options)
-        _ninja(preset, targets)
+        _configure(preset, [*_own_architecture(preset), *options])
+        _ninja(preset, targets, keep_going)
+        return _broken(preset) if keep_going else []
 
 
 def forget(preset):
@@ -28,25 +46,49 @@ def forget(preset):
     (folder(preset) / "build.ninja").unlink(missing_ok=True)
 
 
+def _own_architecture(preset):
+    """Of a machine with a GPU: nothing is compiled for others. CMake's own variable CUDAARCHS asks for more."""
+    if preset not in CUDA_PRESETS or os.environ.get("CUDAARCHS"):
+        return []
+    architecture = device.architecture()
+    return [f"-DCMAKE_CUDA_ARCHITECTURES={architecture}"] if architecture else []
+
+
 def _configure(preset, options):
     # Ninja runs CMake again by itself when a CMake file has changed.
-    if (folder(preset) / "build.ninja").exists() and not options:
+    if (folder(preset) / "build.ninja").exists() and _cached(preset, options):
         return
     command = [tools.cmake(), "-S", str(ROOT), "--preset", preset, f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}", *options]
     run.logged(f"configuring {preset}", command, PRIVATE / f"configure-{preset}.log", tools.environment())
 
 
-def _ninja(preset, targets):
+def _cached(preset, options):
+    """Whether the build is configured with those -D options."""
+    cache = folder(preset) / "CMakeCache.txt"
+    text = cache.read_text(encoding="utf-8") if cache.exists() else ""
+    there = dict(re.findall(r"^(\w+):\w+=(.*)$", text, re.MULTILINE))
+    return all(there.get(name) == value for name, _, value in (option[2:].partition("=") for option in options))
+
+
+def _broken(preset):
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in folder(preset).rglob(f"v*{launch_version.SUFFIX}")]
+    return [Broken(each["path"], each["number"], each["line"]) for each in sorted(found, key=lambda each: each["line"])
+            if (ROOT / each["source"]).exists()]
+
+
+def _ninja(preset, targets, keep_going):
     """Shows compilers' words as they come, and Ninja's progress on one line."""
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
-    command = [tools.ninja(), "-C", str(folder(preset)), "-j", jobs, *targets]
+    command = [tools.ninja(), "-C", str(folder(preset)), "-j", jobs, *(["-k", "0"] if keep_going else []), *targets]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        env={**tools.environment(), "NINJA_STATUS": "[%f/%t] "},
+        env={**tools.environment(), "NINJA_STATUS": "[%f/%t] ", launch_version.VARIABLE: "1" if keep_going else "0"},
     )
     quiet = ("ninja: Entering directory", "ninja: no work to do", "-- ", "Preset CMake variables")
+    interrupted = False
     try:
         for line in process.stdout:
+            interrupted |= "interrupted by user" in line
             step = _NINJA_PROGRESS.match(line)
             if step and "globbed directories" in step[3]:
                 continue  # CMake's look at the folders before every build
@@ -55,8 +97,13 @@ def _ninja(preset, targets):
             elif line.strip() and not line.startswith(quiet):
                 say.close()
                 print(line, end="", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)  # which a terminal has sent it as well
+        raise
     finally:
         say.close()
         status = process.wait()
+    if interrupted or status in (-signal.SIGINT, 128 + signal.SIGINT):
+        raise KeyboardInterrupt  # it went to Ninja, and not to us
     if status != 0:
         raise Failure(f"the {preset} build failed; the compiler's words are above")

@@ -1,6 +1,7 @@
 """Which backend runs kernels here, and why."""
 
 import ctypes
+import functools
 from dataclasses import dataclass
 
 from .errors import UsageError
@@ -22,8 +23,32 @@ class Choice:
         return f"{'GPU' if self.preset == 'cuda' else 'emulator'} build ({self.why})"
 
 
+@dataclass(frozen=True)
+class _Gpu:
+    model: str
+    arch: int  # compute capability times ten
+
+
 def gpu():
-    """(name of the first GPU, "") or (None, why there is none to use). Asks the driver, as CUDA itself does."""
+    """(name of the first GPU, "") or (None, why there is none to use)."""
+    found, why = _first()
+    return (found.model, "") if found else (None, why)
+
+
+def architecture():
+    """The first GPU's, as CMAKE_CUDA_ARCHITECTURES has it: "90a-real"; None without a GPU to use."""
+    found, _ = _first()
+    return cmake_architecture(found.arch) if found else None
+
+
+def cmake_architecture(arch):
+    # wgmma is for sm_90a alone; "real" leaves out PTX, which only another GPU would need.
+    return f"{arch}{'a' if arch == 90 else ''}-real"
+
+
+@functools.cache
+def _first():
+    """(_Gpu, "") or (None, why there is none to use). Asks the driver, as CUDA itself does."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -49,7 +74,7 @@ def gpu():
     if driver.value < _LEAST_DRIVER:
         has = f"{driver.value // 1000}.{driver.value % 1000 // 10}"
         return None, f"the driver of the {model} is too old: it runs CUDA {has}, kernels need 13.0"
-    return model, ""
+    return _Gpu(model, arch), ""
 
 
 def choose(wanted=None):

@@ -2,12 +2,14 @@
 
 import re
 
+import listing
+
 from . import files, paths, say
 from .errors import UsageError
+from .options import Parser
 
 USAGE = "./ladder new <layer>/<pass> <idea> --from N, for instance ./ladder new conv3x3/fprop split_k --from 8"
 
-_FILE = re.compile(r"v(\d\d)_([a-z0-9_]+)\.cu$")
 _IDEA = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 
 # An idea says what changed; these say only that something did.
@@ -17,31 +19,26 @@ _EMPTY_WORDS = {"fast", "faster", "fastest", "new", "newer", "final", "best", "b
 
 def main(arguments):
     directory, idea, parent_number = _parse(arguments)
-    folder = paths.DEV / directory
-    if directory.count("/") != 1 or not folder.is_dir():
-        raise UsageError(f"no pass '{directory}'; there are: {', '.join(passes()) or 'none'}")
-    versions = _versions(folder)
-    if parent_number not in versions:
-        have = ", ".join(str(number) for number in sorted(versions)) or "none"
-        raise UsageError(f"{directory} has no version {parent_number}; there are: {have}")
-    taken = [number for number, path in versions.items() if _FILE.match(path.name)[2] == idea]
+    a_pass = listing.read(paths.ROOT).find(directory)
+    if a_pass is None:
+        there = ", ".join(each.path for each in listing.read(paths.ROOT).passes)
+        raise UsageError(f"no pass '{directory}'; there are: {there or 'none'}")
+    parent = a_pass.version(parent_number)
+    if parent is None:
+        raise UsageError(f"{directory} has no version {parent_number}; there are: "
+                         f"{', '.join(map(str, a_pass.numbers)) or 'none'}")
+    taken = [version.label for version in a_pass.versions if version.idea == idea]
     if taken:
-        raise UsageError(f"{directory} has '{idea}' already: v{taken[0]:02d}_{idea}.cu")
+        raise UsageError(f"{directory} has '{idea}' already: {taken[0]}.cu")
 
-    number = max(versions) + 1
+    number = max(a_pass.numbers) + 1
     if number > 99:
         raise UsageError(f"{directory} has 99 versions; a file name holds two digits")
-    parent = versions[parent_number]
-    child = folder / f"v{number:02d}_{idea}.cu"
-    _write_new(child, renumber(parent.read_text(encoding="utf-8"), parent_number, number, idea))
-    say.line(f"wrote {child.relative_to(paths.ROOT)} from {parent.name}; fill in its header comment, then")
-    say.line(f"    ./ladder bench {directory.split('/')[0]} --pass {directory.split('/')[1]} --version {number}")
+    child = parent.file.with_name(f"v{number:02d}_{idea}.cu")
+    _write_new(child, renumber(parent.file.read_text(encoding="utf-8"), parent_number, number, idea))
+    say.line(f"wrote {child.relative_to(paths.ROOT)} from {parent.file.name}; fill in its header comment, then")
+    say.line(f"    ./ladder bench {directory} --version {number}")
     return 0
-
-
-def passes():
-    """Passes that have versions, as <layer>/<pass>."""
-    return sorted({str(path.parent.relative_to(paths.DEV)) for path in paths.DEV.glob("*/*/v*.cu")})
 
 
 def renumber(text, parent_number, number, idea):
@@ -60,39 +57,21 @@ def renumber(text, parent_number, number, idea):
 
 
 def _parse(arguments):
-    words, parent = [], None
-    at = 0
-    while at < len(arguments):
-        word = arguments[at]
-        if word in ("-h", "--help"):
-            raise UsageError(USAGE)
-        if word == "--from" or word.startswith("--from="):
-            value = word[len("--from=") :] if "=" in word else (arguments[at + 1] if at + 1 < len(arguments) else "")
-            at += 1 if "=" in word else 2
-            if not re.fullmatch(r"[vV]?\d{1,2}", value):
-                raise UsageError(f"--from '{value}': a version's number, as in --from 8")
-            parent = int(value.lstrip("vV"))
-            continue
-        words.append(word)
-        at += 1
-    if len(words) != 2 or parent is None:
+    parser = Parser("new", description="The next version's file, made from its parent's: " + USAGE)
+    parser.add_argument("words", nargs="*", metavar="<layer>/<pass> <idea>", help="an idea in snake_case, as in split_k")
+    parser.add_argument("--from", dest="parent", metavar="N", help="the parent's number")
+    chosen = parser.parse_args(arguments)
+    if len(chosen.words) != 2 or chosen.parent is None:
         raise UsageError(USAGE)
-    directory, idea = words
+    if not re.fullmatch(r"[vV]?\d{1,2}", chosen.parent):
+        raise UsageError(f"--from '{chosen.parent}': a version's number, as in --from 8")
+    directory, idea = chosen.words
     if not _IDEA.match(idea):
         raise UsageError(f"idea '{idea}': snake_case, as in split_k")
     empty = _EMPTY_WORDS.intersection(idea.split("_"))
     if empty:
         raise UsageError(f"idea '{idea}': '{empty.pop()}' says nothing of the change; name it, as in split_k")
-    return directory.strip("/"), idea, parent
-
-
-def _versions(folder):
-    found = {}
-    for path in folder.glob("v*.cu"):
-        match = _FILE.match(path.name)
-        if match:
-            found[int(match[1])] = path
-    return found
+    return directory.strip("/"), idea, int(chosen.parent.lstrip("vV"))
 
 
 def _write_new(path, text):

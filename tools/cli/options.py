@@ -1,10 +1,59 @@
-"""argparse with the project's manners: one line, exit 2."""
+"""argparse with the project's manners: one line, exit 2; and how a program ends."""
 
 import argparse
+import os
+import sys
 
-from .errors import UsageError
+import selection
+
+from . import say
+from .errors import Failure, UsageError
 
 
 class Parser(argparse.ArgumentParser):
+    def __init__(self, verb, **more):
+        super().__init__(prog=f"./ladder {verb}", allow_abbrev=False, **more)
+
     def error(self, message):
         raise UsageError(f"{self.prog}: {message}")
+
+    def add_selection(self, *names, **defaults):
+        """Options of selection.py by their names, in its words; a default is said behind them."""
+        for name in names:
+            default = defaults.get(name)
+            said = f" (default: {default})" if default else ""
+            self.add_argument(f"--{name}", type=filled(name), default=default, help=selection.HELP[name] + said)
+
+
+def filled(name):
+    """The type of an option that takes no empty word."""
+    def word(text):
+        if not text.strip():
+            raise argparse.ArgumentTypeError("it is empty")
+        return text
+
+    word.__name__ = name
+    return word
+
+
+def run(main):
+    """The exit status of a program: main()'s, or that of what it threw, which is said in a line."""
+    try:
+        try:
+            status = main(sys.argv[1:])
+        except SystemExit as end:  # argparse has printed its help
+            status = end.code
+        sys.stdout.flush()
+        return status
+    except UsageError as error:
+        say.line(error)
+        return 2
+    except Failure as error:
+        say.line(error)
+        return 1
+    except KeyboardInterrupt:
+        say.line("interrupted")
+        return 130
+    except BrokenPipeError:  # whoever read has read enough: `./ladder list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
+        return 0

@@ -5,12 +5,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PRIVATE = ROOT / ".ladder"
 BUILD = ROOT / "build"
-DEV = ROOT / "dev"
 
 PRESETS = ("emulator", "clang", "cuda", "profile", "sanitize", "tsan")
 CUDA_PRESETS = ("cuda", "profile")
 
-
-def layers():
-    """Names of the layers that have a benchmark."""
-    return sorted(path.stem[len("bench_") :] for path in (ROOT / "bench").glob("bench_*.cpp"))

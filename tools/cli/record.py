@@ -15,13 +15,14 @@ import time
 from pathlib import Path
 
 import ladder_records
+import listing
 import resources
+import selection
 
-from . import build, device, files, new, paths, say, setup, tools
+from . import build, device, files, paths, say, setup, tools
 from .errors import Failure, UsageError
 from .options import Parser
 
-DTYPES = ("fp32", "tf32", "bf16", "fp16")
 _BAR = 24
 _SMI = ("timestamp", "temperature.gpu", "power.draw", "power.limit", "clocks.sm", "clocks.mem", "clocks.max.sm",
         "clocks_event_reasons.active", "utilization.gpu")
@@ -29,7 +30,7 @@ _SMI = ("timestamp", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"
 
 def main(arguments):
     options = _parse(arguments)
-    passes = _passes(options.layers)
+    passes = _passes(options)
     model, why = device.gpu()
     if model is None:
         raise Failure(f"record needs a GPU: {why}; ./ladder bench checks kernels without one")
@@ -282,28 +283,26 @@ def read_machine():
 
 
 def _parse(arguments):
-    parser = Parser(prog="./ladder record", allow_abbrev=False, description="Checks and times versions on the GPU, "
+    parser = Parser("record", description="Checks and times versions on the GPU, "
                     "beside the baseline, into results/<device>/<date>_<commit>.json.")
-    parser.add_argument("layers", nargs="*", help="layers or layer/pass; all by default")
-    parser.add_argument("--set", default="unet", help="of problems, from dev/<layer>/shapes.txt (default: unet)")
-    parser.add_argument("--dtype", type=_dtypes, help=f"of {', '.join(DTYPES)}, with commas between; all by default")
-    parser.add_argument("--version", default="all", help="all, best (the fastest recorded ones), or numbers: 6,7")
+    parser.add_argument("layers", nargs="*", help=selection.HELP["target"] + " (default: all)")
+    parser.add_selection("version", "set", "problem", version="all")
+    parser.add_argument("--dtype", type=selection.dtypes, help=selection.HELP["dtype"] + " (default: all)")
     parser.add_argument("--samples", type=int, default=30, help="cold samples a version (default: 30)")
-    parser.add_argument("--seed", type=int, help="of the inputs (default: another one every run)")
-    parser.add_argument("--baseline", default="all", help="how far to look for the library's best plan: all, listed, "
-                        "heuristic, none (default: all)")
+    parser.add_argument("--seed", type=selection.seed, help="of the inputs (default: another one every run)")
+    parser.add_argument("--baseline", default="all", choices=("all", "listed", "heuristic", "none"),
+                        help="how far to look for the library's best plan (default: all)")
     parser.add_argument("--tag", type=_tag, help="a word for the file's name, for a second record of the same commit")
     parser.add_argument("--results", type=Path, default=paths.ROOT / "results", help="folder of the records")
     parser.add_argument("--resume", action="store_true", help="go on with the recording that was interrupted")
-    return parser.parse_args(arguments)
-
-
-def _dtypes(text):
-    words = text.split(",")
-    for word in words:
-        if word not in DTYPES:
-            raise argparse.ArgumentTypeError(f"no dtype '{word}': {', '.join(DTYPES)}")
-    return words
+    options = parser.parse_args(arguments)
+    if options.set and options.problem:
+        raise UsageError("--problem and --set exclude each other")
+    if not options.problem:
+        options.set = options.set or "unet"
+    if options.samples < 1:
+        raise UsageError(f"--samples {options.samples}: at least 1")
+    return options
 
 
 def _tag(text):
@@ -312,18 +311,22 @@ def _tag(text):
     return text
 
 
-def _passes(wanted):
-    have = new.passes()
-    chosen = [path for path in have if not wanted or path in wanted or path.split("/")[0] in wanted]
-    for word in wanted:
-        if not any(word in (path, path.split("/")[0]) for path in have):
-            raise UsageError(f"no layer '{word}'; there are: {', '.join(have)}")
-    return chosen
+def _passes(options):
+    """The asked passes, as <layer>/<pass>, that have what --version says."""
+    there = listing.read(paths.ROOT)
+    chosen = selection.passes(there, options.layers)
+    layers = selection.layers_of(there, chosen)
+    if options.problem:
+        problems = selection.problems_of(layers, options.problem)
+        chosen = [a_pass for a_pass in chosen if a_pass.layer in problems]
+    else:
+        selection.set_name(layers, options.set)
+    return list(selection.versions_of(chosen, options.version))
 
 
 def _bench_arguments(options):
-    arguments = ["--version", options.version, "--set", options.set, "--samples", str(options.samples), "--baseline",
-                 options.baseline]
+    problems = ["--problem", options.problem] if options.problem else ["--set", options.set]
+    arguments = ["--version", options.version, *problems, "--samples", str(options.samples), "--baseline", options.baseline]
     return arguments + (["--seed", str(options.seed)] if options.seed is not None else [])
 
 

@@ -145,12 +145,11 @@ def _baseline():
     """cuDNN and its C++ headers. Only the comparison needs them, so their lack is no failure."""
     changed = False
     try:
-        in_system = _system_cuda_file("include/cudnn.h") or _system_cuda_file("/usr/include/cudnn.h")
-        if not in_system and not (PRIVATE / "cuda").exists() and not (PRIVATE / "cudnn").exists():
+        if not (PRIVATE / "cuda").exists() and not (PRIVATE / "cudnn").exists() and not _system_header("cudnn.h"):
             _needs_ensurepip()
             wheels.install("cuDNN (700 MB)", wheels.CUDNN, "cudnn", LOG)
             changed = True
-        if not (PRIVATE / "include" / "cudnn_frontend.h").exists():
+        if not (PRIVATE / "include" / "cudnn_frontend.h").exists() and not _system_header("cudnn_frontend.h"):
             _needs_ensurepip()
             wheels.unpack_headers(wheels.CUDNN_FRONTEND, LOG)
             changed = True
@@ -179,6 +178,21 @@ def _system_cuda_file(name):
              "/usr/local/cuda", "/opt/cuda"]
     paths = [os.path.join(root, name) for root in roots if root]
     return next((path for path in paths if os.path.exists(path)), None)
+
+
+def _system_header(name):
+    """Whether a header is beside the toolkit or where the compiler looks, as Debian's packages put it
+    (/usr/include/x86_64-linux-gnu/cudnn.h)."""
+    if _system_cuda_hidden():
+        return False
+    if _system_cuda_file(f"include/{name}"):
+        return True
+    if tools.cxx() is None:
+        return False
+    done = subprocess.run([tools.cxx(), "-E", "-P", "-x", "c++", "-"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, text=True,
+                          input=f"#if !__has_include(<{name}>)\n#error missing\n#endif\n")
+    return done.returncode == 0
 
 
 def _system_nvcc():

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import ladder_records
+import listing
 from cli import device, paths, say, tools
 from cli.errors import Failure, UsageError
 from cli.files import shown
@@ -28,6 +29,17 @@ _TRIES = 3
 
 # Stands in the place of a record where a side has nothing of what is to be run.
 _NOTHING = "null"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a comparison's filters leave, by this tree's listing."""
+
+    paths: tuple  # "conv3x3/fprop"
+    named: bool  # whether layers or passes were asked for
+    versions: "dict | None"  # {path: numbers}; None for all
+    problems: dict  # {layer: the line}; empty for all
+    dtypes: tuple  # empty for all
 
 
 @dataclass(frozen=True)
@@ -46,15 +58,13 @@ class LiveComparison(records.Comparison):
 
 def compare(options):
     """A Report. UsageError, or Failure where there is no GPU or a program fails."""
-    layers = _layers(options.words, options.layer)
+    layers = list(dict.fromkeys(path.split("/")[0] for path in options.chosen.paths))
     source = trees.find(paths.ROOT, options.live)
     model, why = device.gpu()
     if model is None:
         raise Failure(f"--live needs a GPU: {why}; records compare without one: ./ladder compare")
-    both = sides.built(source, layers, options.inject_slowdown)
-    for side in both:
-        sides.require_new_enough(side)
-    jobs = jobs_of([path for path in sides.passes(both[1].tree) if path.split("/")[0] in layers], options)
+    both = [sides.fitted(side) for side in sides.built(source, layers, options.inject_slowdown)]
+    jobs = jobs_of([path for path in options.chosen.paths if path.split("/")[0] in both[0].programs], options)
     return measure(both, jobs, options, _folder(both, options))
 
 
@@ -86,8 +96,8 @@ def measure(both, jobs, options, folder):
     notes = _notes(both, comparisons, calls, options)
     shutil.rmtree(folder)
     a, b = ({"name": side.name, "commit": side.commit, "dirty": side.dirty} for side in both)
-    handicap = f" --inject-slowdown {options.inject_slowdown:g}" if options.inject_slowdown else ""
-    ref = both[0].ref + handicap
+    slowdown = f" --inject-slowdown {options.inject_slowdown:g}" if options.inject_slowdown else ""
+    ref = both[0].ref + slowdown
     return report.Report("live", a, b, records.worst_first(comparisons), notes,
                          lambda comparison: command_of(ref, comparison.key))
 
@@ -100,22 +110,26 @@ def raw(comparison):
 def command_of(ref, key):
     """The command that compares one kernel with commit `ref`."""
     _, path, version, problem = key
-    layer, _, a_pass = path.partition("/")
-    return f"./ladder compare --live {ref} {layer} --pass {a_pass} --version {version} --problem {shlex.quote(problem)}"
+    return f"./ladder compare --live {ref} {path} --version {version} --problem {shlex.quote(problem)}"
 
 
 def jobs_of(passes, options):
-    """A Job for each pass that the options leave."""
-    arguments = []
-    for flag, value in (("--set", options.set_name), ("--dtype", options.dtype), ("--problem", options.problem)):
-        if value:
-            arguments += [flag, value]
-    chosen = [path for path in passes if not options.pass_name or path.endswith("/" + options.pass_name)]
-    if options.version and len(chosen) > 1:
-        raise UsageError(f"--version needs --pass, as each numbers its own: {', '.join(chosen)}")
-    if not chosen:
-        raise UsageError(f"no pass '{options.pass_name}' there; there are: {', '.join(passes) or 'none'}")
-    return [Job(path, tuple(sorted(options.version or ())), tuple(arguments)) for path in chosen]
+    """The Jobs that the options leave of `passes`. A bench program of an older tree takes numbers, lines and one dtype, so
+    each dtype is a Job of its own."""
+    chosen, jobs = options.chosen, []
+    for path in passes:
+        problem = chosen.problems.get(path.split("/")[0])
+        what = ("--set", options.set_name) if options.set_name else ("--problem", problem) if problem else ()
+        versions = tuple(sorted((chosen.versions or {}).get(path, ())))
+        for dtype in chosen.dtypes or (None,):
+            jobs.append(Job(path, _having(path, versions, dtype), (*what, *(("--dtype", dtype) if dtype else ()))))
+    return jobs
+
+
+def _having(path, versions, dtype):
+    """Those of `versions` that have the dtype: the program refuses one that it is told by number and that has not."""
+    of_path = {version.number: version.dtypes for version in listing.versions(paths.ROOT, path)}
+    return tuple(number for number in versions if not dtype or dtype in of_path.get(number, (dtype,))) or versions
 
 
 class _Plan:
@@ -160,7 +174,7 @@ class _Plan:
                         continue
                     flags = ["--unchecked", "--samples", str(self.options.samples)]
                     if self.options.inject_slowdown is not None:
-                        flags += ["--inject-slowdown", f"{(0, self.options.inject_slowdown)[at]:g}"]
+                        flags += [self.sides[at].flag("--inject-slowdown"), f"{(0, self.options.inject_slowdown)[at]:g}"]
                     self._run(at, job, flags, files[at], what)
                 for at, file in enumerate(files):
                     for result in _results(file):
@@ -169,14 +183,15 @@ class _Plan:
 
     def _run(self, at, job, flags, file, what, allowed=(0,)):
         side, (layer, a_pass) = self.sides[at], job.path.split("/")
-        versions = [number for number in job.versions if number in sides.versions(side.tree, job.path)]
+        there = {version.number for version in listing.versions(side.tree, job.path)}
+        versions = [number for number in job.versions if number in there]
         started = time.monotonic()
-        if not sides.versions(side.tree, job.path) or (job.versions and not versions):
+        if not there or (job.versions and not versions):
             file.write_text(_NOTHING, encoding="utf-8")
         elif not (file.exists() and what == "checking"):
             command = [str(self.programs[at, layer]), "--pass", a_pass,
                        "--version", ",".join(map(str, versions)) or "all", *job.arguments, *flags,
-                       "--baseline", "none", "--seed", str(self.options.seed)]
+                       side.flag("--baseline"), "none", "--seed", str(self.options.seed)]
             for _ in range(_TRIES):
                 _process(command, side, file, self.folder / "log", allowed)
                 if not (_record(file).calibration or {}).get("failure"):
@@ -322,8 +337,8 @@ def _notes(both, comparisons, first_calls, options):
     if options.inject_slowdown:
         slow = sum(comparison.verdict.status == rule.SLOW for comparison in comparisons)
         middle = rule.percent(statistics.median(ratios)) if ratios else "none"
-        notes.append(f"handicap: every sample of B lasts {options.inject_slowdown:g} % longer on purpose (the middle of what was "
-                     f"measured: {middle}); {slow} of {len(ratios)} kernels are called SLOW")
+        notes.append(f"injected slowdown: every sample of B lasts {options.inject_slowdown:g} % longer on purpose (the "
+                     f"middle of what was measured: {middle}); {slow} of {len(ratios)} kernels are called SLOW")
     elif both[0].fingerprint == both[1].fingerprint:
         notes.append(f"A/A: the same sources on both sides, {len(ratios)} comparisons, {calls} false calls "
                      f"({first_calls} before the second run)")
@@ -333,15 +348,6 @@ def _notes(both, comparisons, first_calls, options):
         if changed:
             notes.append(f"note: the outputs of {changed} kernels differ from A's in some bit")
     return notes
-
-
-def _layers(words, layer_flags):
-    there = paths.layers()
-    wanted = list(dict.fromkeys([*words, *(layer_flags or ())])) or there
-    for layer in wanted:
-        if layer not in there:
-            raise UsageError(f"no layer '{layer}'; there are: {', '.join(there) or 'none yet'}")
-    return wanted
 
 
 def _private_copy(program, folder, at):
@@ -362,8 +368,8 @@ def _hash(path):
 def _folder(both, options):
     """The folder of this run, new or to be gone on with."""
     wanted = {"sources": [side.fingerprint for side in both], "layers": sorted(both[0].programs),
-              "options": [options.pass_name, sorted(options.version or ()), options.dtype, options.problem,
-                          options.set_name, options.repetitions, options.samples, options.seed, options.inject_slowdown]}
+              "options": [list(options.chosen.paths), options.version, options.dtype, options.problem, options.set_name,
+                          options.repetitions, options.samples, options.seed, options.inject_slowdown]}
     if options.resume:
         folder = Path(options.resume).absolute()
         try:

@@ -1,18 +1,20 @@
 """`./ladder compare`: did a commit make any kernel slower? Between records, or live."""
 
 import argparse
-import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import ladder_records
+import listing
+import selection
 from cli import paths, say
 from cli.errors import Failure, UsageError
-from cli.options import Parser
+from cli.options import Parser, filled
 
 from . import live, records, report, rule
+from .live import Chosen
 
 EXIT_FAILED_ON = 3
 
@@ -33,6 +35,8 @@ Exit status: 0, 3 if --fail-on finds something, 1 for a failure, 2 for wrong usa
 
 def main(arguments):
     options = _options(arguments)
+    if options.live:
+        options.chosen = _chosen(options, listing.read(paths.ROOT))
     made = live.compare(options) if options.live else _of_records(options)
     if not made.comparisons:
         raise UsageError("nothing to compare: no kernel in A or B is left by the filters")
@@ -58,9 +62,10 @@ def _of_records(options):
     there, bad = ladder_records.load_all(paths.ROOT / "results")
     for error in bad:
         say.line(f"passed over: {error}")
+    options.chosen = _chosen(options, _listing_of(there))
     words = options.words
     if len(words) > 2:
-        raise UsageError(f"compare takes A and B, not {len(words)} words; layers go to --layer")
+        raise UsageError(f"compare takes A and B, not {len(words)} words: {', '.join(words)}")
     if not words:
         words = ["previous", "last"]
     elif len(words) == 1:
@@ -75,6 +80,22 @@ def _of_records(options):
         return live.command_of(a.commit[:10], comparison.key)
 
     return report.Report("records", _side(a, files[0]), _side(b, files[1]), chosen, notes, reproduce)
+
+
+def _listing_of(there):
+    """What records hold, as a Listing: of versions that have left the tree they still know."""
+    ideas = {}
+    for record in there:
+        for result in record.results:
+            layer, _, name = result.path.partition("/")
+            ideas.setdefault(layer, {}).setdefault(name, {})[result.version] = result.idea
+    layers = []
+    for layer, of_layer in sorted(ideas.items()):
+        passes = tuple(
+            listing.Pass(layer, name, tuple(listing.Version(number, idea) for number, idea in sorted(versions.items())))
+            for name, versions in sorted(of_layer.items()))
+        layers.append(listing.Layer(layer, passes, "", listing.sets(paths.ROOT, layer)))
+    return listing.Listing(paths.ROOT, tuple(layers))
 
 
 def _side(record, files):
@@ -99,12 +120,12 @@ def _differences(a, b):
 
 def _wanted(comparison, options):
     _, path, version, problem = comparison.key
-    layer, _, a_pass = path.partition("/")
-    return ((not options.layer or layer in options.layer)
-            and (not options.pass_name or a_pass == options.pass_name)
-            and (not options.version or version in options.version)
-            and (not options.dtype or options.dtype in problem.split())
-            and (not options.problem or problem.startswith(options.problem)))
+    chosen = options.chosen
+    wanted = chosen.problems.get(path.split("/")[0])
+    return ((not chosen.named or path in chosen.paths)
+            and (chosen.versions is None or version in chosen.versions.get(path, ()))
+            and (not chosen.dtypes or selection.dtype_of(problem) in chosen.dtypes)
+            and (not chosen.problems or wanted in (problem, selection.without_dtype(problem))))
 
 
 def commit_of(word):
@@ -120,15 +141,12 @@ def commit_of(word):
 
 
 def _options(arguments):
-    parser = Parser(prog="./ladder compare", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False,
+    parser = Parser("compare", description=_DESCRIPTION, epilog=_EPILOG,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", metavar="A B", help="records to compare; with --live: layers")
+    parser.add_argument("words", nargs="*", metavar="A B LAYER[/PASS]",
+                        help="records to compare, and layers or passes to leave the others out")
     parser.add_argument("--device", help="of the records, as in results/<device>")
-    parser.add_argument("--layer", action="append", help="only this layer")
-    parser.add_argument("--pass", dest="pass_name", metavar="PASS", help="only this pass")
-    parser.add_argument("--version", type=_versions, help="only these: 7 or 6,7")
-    parser.add_argument("--dtype", help="only this one")
-    parser.add_argument("--problem", help="only this problem; of records, those that begin so")
+    parser.add_selection("version", "problem", "dtype")
     parser.add_argument("--all", action="store_true", help="show what is the SAME too")
     parser.add_argument("--json", metavar="FILE", help="the comparison as JSON; - for stdout")
     parser.add_argument("--junit", metavar="FILE", help="a test case for each kernel")
@@ -137,12 +155,13 @@ def _options(arguments):
     group = parser.add_argument_group("live")
     group.add_argument("--live", metavar="REF", help="build this commit beside this tree and run both in turn; "
                             "a folder with sources of its own does as well")
-    group.add_argument("--set", dest="set_name", metavar="SET", help="of problems (default: the benchmark's)")
+    group.add_argument("--set", dest="set_name", metavar="SET", type=filled("set"),
+                       help=selection.HELP["set"] + " (default: the benchmark's)")
     group.add_argument("--repetitions", type=_at_least(1), default=rule.LEAST_REPETITIONS, metavar="N",
                        help="processes a side (default: 9, the fewest that give a verdict)")
     group.add_argument("--samples", type=_at_least(1), default=30, metavar="N",
                        help="cold samples in each (default: 30)")
-    group.add_argument("--seed", type=_at_least(0), default=20261120, help="of the inputs, the same for both sides")
+    group.add_argument("--seed", type=selection.seed, default=20261120, help="of the inputs, the same for both sides")
     group.add_argument("--inject-slowdown", type=_percent, metavar="PERCENT",
                        help="make every sample of this tree's last so much longer: shows what this tool can see")
     group.add_argument("--no-check", action="store_true", help="do not check values first")
@@ -151,6 +170,29 @@ def _options(arguments):
     options = parser.parse_args(arguments)
     _check(options)
     return options
+
+
+def _chosen(options, there):
+    """What the filters leave of a Listing; takes the layers and passes out of options.words."""
+    targets = [word for word in options.words if selection.is_target(there, word)]
+    options.words = [word for word in options.words if word not in targets]
+    if options.live and options.words:
+        selection.passes(there, options.words)  # throws: that is no layer
+    passes = selection.passes(there, targets)
+    layers = selection.layers_of(there, passes)
+    if options.set_name:
+        selection.set_name(layers, options.set_name)
+    problems = selection.problems_of(layers, options.problem) if options.problem else {}
+    passes = [a_pass for a_pass in passes if not problems or a_pass.layer in problems]
+    versions = None
+    if options.version and options.version != "all":
+        if options.version == "best":
+            raise UsageError("./ladder compare: --version best names a version of one side; name it by number")
+        versions = {path: tuple(version.number for version in found)
+                    for path, found in selection.versions_of(passes, options.version).items()}
+        passes = [a_pass for a_pass in passes if a_pass.path in versions]
+    return Chosen(tuple(a_pass.path for a_pass in passes), bool(targets), versions, problems,
+                  tuple(selection.dtypes(options.dtype)) if options.dtype else ())
 
 
 def _check(options):
@@ -167,12 +209,6 @@ def _check(options):
     for path in (options.json, options.junit, options.keep):
         if path and path != "-" and not Path(path).absolute().parent.is_dir():
             raise Failure(f"cannot write {path}: its folder does not exist")
-
-
-def _versions(word):
-    if not re.fullmatch(r"\d+(,\d+)*", word):
-        raise argparse.ArgumentTypeError(f"'{word}': a number, or several: 6,7")
-    return {int(number) for number in word.split(",")}
 
 
 def _statuses(word):

@@ -3,9 +3,10 @@
 import os
 import re
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import old_names
 from cli import build, paths, run, say, setup, tools
 from cli.errors import Failure, UsageError
 
@@ -27,6 +28,10 @@ class Side:
     fingerprint: str  # of the sources
     tree: Path
     programs: dict  # layer -> its benchmark
+    old_flags: dict = field(default_factory=dict)  # {flag: what this side's programs call it}, where they differ
+
+    def flag(self, name):
+        return self.old_flags.get(name, name)
 
 
 def built(source, layers, percent):
@@ -54,26 +59,22 @@ def built(source, layers, percent):
     return side(source.name, source, other), side(f"this tree, {here.commit[:10]}{state}{slowed}", here, paths.ROOT)
 
 
-def passes(tree):
-    """["conv3x3/fprop", ...]: those that have versions."""
-    folders = {file.parent for file in (tree / "dev").glob("*/*/v[0-9][0-9]_*.cu")}
-    return sorted(f"{folder.parent.name}/{folder.name}" for folder in folders)
-
-
-def versions(tree, path):
-    return {int(file.name[1:3]) for file in (tree / "dev" / path).glob("v[0-9][0-9]_*.cu")}
-
-
-def require_new_enough(side):
+def fitted(side):
+    """The side with the names by which its programs know flags. Throws Failure where one lacks what a comparison needs."""
+    old_flags = {}
     for program in side.programs.values():
         try:
             done = subprocess.run([str(program), "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   env=tools.environment())
         except OSError as error:
             raise Failure(f"{side.name}: cannot run {program}: {error.strerror}") from None
-        for flag in ("--unchecked", "--inject-slowdown"):
-            if flag not in done.stdout:
+        for flag in ("--unchecked", "--inject-slowdown", "--baseline"):
+            own = old_names.flag(flag, done.stdout)
+            if own is None:
                 raise Failure(f"{side.name} is too old to be compared live: its {program.name} has no {flag}")
+            if own != flag:
+                old_flags[flag] = own
+    return replace(side, old_flags=old_flags)
 
 
 def _build_other(tree, name, targets):

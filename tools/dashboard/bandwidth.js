@@ -14,7 +14,7 @@ function drawBandwidth(data, at, all, {copy, dram, empty}) {
     points.at(-1).word = versionName(version);
     return points;
   };
-  // Of a shape's versions the newest: each has the baseline and the streaming of its own run.
+  // Of a shape's versions the newest: each has the baseline and the streaming kernel of its own run.
   const newest = (wanted) => bySize(shapes.map((shape) =>
     all.filter((series) => series.shape === shape && wanted(series))
       .sort((one, other) => other.version - one.version)[0]).filter(Boolean));
@@ -57,7 +57,7 @@ function drawBandwidth(data, at, all, {copy, dram, empty}) {
     data: {datasets},
     options: {
       scales: {
-        x: axis("least streaming, MB",
+        x: axis("bytes that must move, MB",
           {type: "logarithmic", min: left / 1e6, max: right / 1e6, ticks: {callback: plainTick}}),
         y: axis("GB/s, cold", {type: "logarithmic", min: lowest / 1.6, ticks: {callback: plainTick}}),
       },

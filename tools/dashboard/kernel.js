@@ -54,7 +54,7 @@ function kernelHead(data, series) {
     good && fact("warm", `${micros(times.warm)} µs`, "launches back to back"),
     good && workOf(series) && fact("rate", `${figure(rateOf(series))} ${rateUnit(series)}`, series.memoryBound
       ? series.copy && `${percent(shareOfCopy(series))} of a copy's ${figure(series.copy / 1e9)} GB/s`
-      : `${figure(series.bytes / times.median / 1e12)} TB/s of least streaming`),
+      : `${figure(series.bytes / times.median / 1e12)} TB/s of the least bytes`),
     good && has(shareOfStreaming(series)) && fact("of what a streaming kernel takes", percent(shareOfStreaming(series)),
       `a kernel that only moves them: ${micros(series.streaming)} µs`),
     good && series.roofline && fact("of the card's limit", percent(series.roofline / times.median),
@@ -80,7 +80,7 @@ function kernelHead(data, series) {
 
 function whoIsFaster(ratio, series) {
   if (Math.abs(ratio - 1) < 0.01) return "the same";
-  return ratio > 1 ? "we are faster" : `${libraryName(series)} is faster`;
+  return ratio > 1 ? "we are faster" : `${series.library} is faster`;
 }
 
 function drawHistory(data, series) {

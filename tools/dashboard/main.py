@@ -14,8 +14,7 @@ _PICTURE = "1400,1650"  # width and height: down to the ladder's bars
 
 
 def main(arguments):
-    parser = Parser(prog="./ladder dashboard", allow_abbrev=False,
-                    description="One page of every record, for a browser.")
+    parser = Parser("dashboard", description="One page of every record, for a browser.")
     parser.add_argument("--out", type=Path, help="results/index.html by default")
     parser.add_argument("--check", action="store_true",
                         help="write nothing; exit 1 if the page is not that of the records")

@@ -21,7 +21,7 @@ _CHANGE_WORDS = {"uuid": "card"}
 _FIGURES = ("ratio", "low", "high", "noise", "threshold", "cycles_ratio")
 STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED")  # a point's code in the packed history is its place here
 
-# A pass is told in bytes where this share of its problems needs longer for the least streaming than for its arithmetic.
+# A pass is told in bytes where this share of its problems needs longer to move the least bytes than for its arithmetic.
 _MEMORY_BOUND = 0.9
 
 
@@ -76,7 +76,8 @@ def _points(records):
 
 
 def _memory_bound(results):
-    """{(device, path)} whose lower bound is the time of the least streaming; where the peak is unknown, nothing is decided."""
+    """{(device, path)} whose lower bound is the time of moving the least bytes; where the peak is unknown, nothing is
+    decided."""
     votes = {}
     for result in results:
         dram = result.record.environment["device"].get("dram_bytes_per_s")
@@ -115,6 +116,7 @@ def _series(key, points, numbers, verdict):
         "command": newest.command, "flops": number(newest.flops), "bytes": number(newest.min_bytes),
         "roofline": number(newest.roofline), "error": number(newest.error), "worst": number(newest.worst_over_bound),
         "baseline": newest.baseline, "baselineReason": newest.baseline_reason, "plan": newest.best_plan,
+        "library": newest.best_library,
         "baselineError": number(newest.baseline_error), "streaming": number(newest.streaming),
         "times": _times(newest.times), "baselineTimes": _times(newest.baseline_times),
         "heuristic": number(newest.heuristic_times.median) if newest.heuristic_times else None,

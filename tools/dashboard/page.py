@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from ladder_records import geometric_mean
+from listing import DTYPES
 
 from . import library, model, pack
 
@@ -26,7 +27,7 @@ _RATES = {
     "TFLOP/s": "",
     "GB/s": "GB/s: every input read and every output written once.",
     "copy, %": "Copy: that rate beside the bandwidth of a large device copy, measured in the same record.",
-    "streaming, %": "Moved: time of a kernel that only moves the same bytes, in the same run, as a share of this one's.",
+    "streaming, %": "Streaming: time of a kernel that only moves the same bytes, in the same run, as a share of this one's.",
 }
 
 _VERDICT_WORDS = {
@@ -215,8 +216,7 @@ def _baselines(series, version):
 
 
 def _dtype_order(key):
-    order = ["fp32", "tf32", "bf16", "fp16"]
-    return key[0], key[1], (order + [key[2]]).index(key[2])
+    return key[0], key[1], (*DTYPES, key[2]).index(key[2])
 
 
 def _row(series, records, headings):

@@ -23,8 +23,8 @@ function drawProfiles(data) {
 }
 
 function profileCommand(series) {
-  const [layer, pass] = series ? series.path.split("/") : ["conv3x3", "fprop"];
-  return `./ladder profile ${layer} --pass ${pass} --version ${series ? series.version : 9}`;
+  return series ? `./ladder profile ${series.path} --version ${series.version}`
+    : "./ladder profile <layer>/<pass> --version N";
 }
 
 const profileName = (profile) =>

@@ -63,7 +63,7 @@ function drawRoofline(data) {
     data: {datasets},
     options: {
       scales: {
-        x: axis("floating-point operations a byte of least streaming",
+        x: axis("floating-point operations per byte that must move",
           {type: "logarithmic", min: left, max: right, ticks: {callback: plainTick}}),
         y: axis("TFLOP/s, cold", {type: "logarithmic", min: lowest / 1.6, ticks: {callback: plainTick}}),
       },
@@ -80,7 +80,7 @@ function drawRoofline(data) {
 }
 
 // Ceilings in FLOP/s and bytes/s, and the seconds of an empty kernel. The peak follows from a result whose roofline is
-// arithmetic, not streaming.
+// arithmetic, not bandwidth.
 function roofsOf(data, at, all) {
   const record = data.records.filter((one) => one.device === at.device && one.copy).at(-1);
   const dram = data.records.filter((one) => one.device === at.device && one.dram).at(-1)?.dram;

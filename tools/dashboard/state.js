@@ -73,7 +73,7 @@ const rateUnit = (series) => series.memoryBound ? "GB/s" : "TFLOP/s";
 const workOf = (series) => series.memoryBound ? series.bytes / 1e9 : series.flops / 1e12;
 const rateOf = (series, seconds = series.times.median) => workOf(series) / seconds;
 
-// Shares of a time: beside the copy bandwidth of the same record, beside streaming kernel in the same run, beside
+// Shares of a time: beside the copy bandwidth of the same record, beside a streaming kernel in the same run, beside
 // what the card is announced to do.
 const shareOfCopy = (series, seconds = series.times.median) =>
   series.memoryBound && series.copy ? series.bytes / series.copy / seconds : null;
@@ -82,14 +82,8 @@ const shareOfStreaming = (series, seconds = series.times.median) =>
 const shareOfLimit = (series) => shareOfCopy(series) ?? series.roofline / series.times.median;
 const limitName = (series) => series.memoryBound && series.copy ? "copy bandwidth" : "card's limit";
 
-// Of several libraries the one whose plan was fastest. PyTorch's plans begin with its name, cuDNN's with an engine.
-function libraryName({baseline, plan}) {
-  const libraries = baseline.split(", ");
-  const wanted = /^eng\d/.test(plan) ? "cuDNN" : plan.split(" ")[0];
-  return libraries.find((library) => library.split(" ")[0] === wanted) || libraries[0];
-}
-
-const libraryNames = (series) => unique(series.filter((one) => one.baseline).map(libraryName)).join(" and ");
+// Of several libraries those whose plans were fastest.
+const libraryNames = (series) => unique(series.filter((one) => one.baseline).map((one) => one.library)).join(" and ");
 
 // The kernel that is looked at closely: the one asked for, else the one most worth a look.
 function kernelOf(data) {

@@ -131,7 +131,7 @@ def advice(kernels, lower_bound):
     if waves is not None and _waves(waves) != _FILLED:
         lines.append(_waves(waves))
     durations = [each.figures.get("duration") for each in kernels]
-    if lower bound and all(durations):
+    if lower_bound and all(durations):
         duration = sum(durations)
         lines.append(f"{duration / lower_bound:.2f} x the lower bound: " + (
             "close to it" if duration < 1.25 * lower_bound else f"at most {duration / lower_bound:.1f} times faster"))

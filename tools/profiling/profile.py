@@ -2,16 +2,15 @@
 
 import json
 import os
-import re
 import shlex
-import subprocess
 import tempfile
 from pathlib import Path
 
-import ladder_records
-from cli import build, device, paths, say, setup, tools
+import listing
+import selection
+from cli import bench, build, device, paths, say
 from cli.errors import Failure, UsageError
-from cli.options import Parser
+from cli.options import Parser, filled
 
 from . import keep, metrics, ncu, record, show
 
@@ -46,45 +45,59 @@ def _print_difference(profiles):
 
 
 def _parse(arguments):
-    parser = Parser(prog="./ladder profile", allow_abbrev=False, description=__doc__)
-    parser.add_argument("layer", nargs="?", help="layer or layer/pass, as in ./ladder list")
-    parser.add_argument("--version", help="its number")
+    parser = Parser("profile", description="Nsight Compute on exactly one launch, and what its figures say.")
+    parser.add_argument("target", nargs="?", metavar="layer",
+                        help=selection.HELP["target"] + "; a layer is its default pass")
+    parser.add_selection("version")
     parser.add_argument("--diff", nargs=2, metavar=("A", "B"),
                         help="two versions side by side; a profile's .json is read instead of measured")
-    parser.add_argument("--pass", dest="pass_", metavar="PASS", help="default: the layer's forward pass")
-    parser.add_argument("--problem", help="a problem line; default: the first of the layer's set perf")
-    parser.add_argument("--dtype", help="default: the first of " + ", ".join(_DTYPES) + " that the version has")
-    parser.add_argument("--seed", default="1", help="of the inputs (default: 1)")
+    parser.add_argument("--pass", dest="pass_", metavar="PASS", help="as in <layer>/<pass>")
+    parser.add_argument("--problem", type=filled("problem"),
+                        help=selection.HELP["problem"] + " (default: the first of the layer's set perf)")
+    parser.add_argument("--dtype", help="one (default: the first of " + ", ".join(_DTYPES) + " that the version has)")
+    parser.add_argument("--seed", type=selection.seed, default=1, help="of the inputs (default: 1)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/<device>/profiles")
     parser.add_argument("--full", action="store_true", help="list every metric of the report as well")
     options = parser.parse_args(arguments)
     if bool(options.version) == bool(options.diff):
-        raise UsageError("profile: one of --version N and --diff A B, as in ./ladder profile conv3x3 --version 7")
+        raise UsageError("profile: one of --version V and --diff A B, as in ./ladder profile conv3x3 --version 7")
+    if options.dtype and options.dtype not in _DTYPES:
+        raise UsageError(f"profile: --dtype {options.dtype}: one of {', '.join(_DTYPES)}")
+    if options.diff and all(_is_file(side) for side in options.diff):
+        options.diff = [Path(side) for side in options.diff]
+        return options
+    there = listing.read(paths.ROOT)
+    if not options.target:
+        raise UsageError(f"profile needs a layer; there are: {', '.join(layer.name for layer in there.layers)}")
+    options.chosen = selection.one_pass(there, options.target, options.pass_)
     if options.diff:
-        options.diff = [_side(word) for word in options.diff]
+        options.diff = [Path(side) if _is_file(side) else _version(options.chosen, side) for side in options.diff]
     else:
-        options.version = _version(options.version)
-    if options.layer and "/" in options.layer:
-        options.layer, pass_ = options.layer.split("/", 1)
-        if options.pass_ not in (None, pass_):
-            raise UsageError(f"profile: {options.layer}/{pass_} and --pass {options.pass_}: one of the two")
-        options.pass_ = pass_
-    needs_layer = options.version is not None or not all(isinstance(side, Path) for side in options.diff)
-    layers = paths.layers()
-    if needs_layer and options.layer not in layers:
-        wrong = f"no layer '{options.layer}'" if options.layer else "profile needs a layer"
-        raise UsageError(f"{wrong}; there are: {', '.join(layers) or 'none yet'}")
+        options.version = _version(options.chosen, options.version)
+    options.problem = _problem_line(there.layer(options.chosen.layer), options.problem)
     return options
 
 
-def _version(word):
-    if not re.fullmatch(r"[vV]?\d{1,2}", word):
-        raise UsageError(f"profile: version '{word}': a number, as in 7")
-    return int(word.lstrip("vV"))
+def _is_file(word):
+    return word.endswith(".json")
 
 
-def _side(word):
-    return Path(word) if word.endswith(".json") else _version(word)
+def _version(a_pass, word):
+    found = selection.versions(a_pass, word)
+    if len(found) != 1 or word in ("all", "best"):
+        raise UsageError(f"profile: version '{word}': one, as in 7; that is "
+                         f"{', '.join(version.label for version in found)}")
+    return found[0]
+
+
+def _problem_line(layer, text):
+    """The asked one, else the first of the layer's set perf."""
+    if text is not None:
+        return selection.problem(layer, text)
+    problems = layer.sets.get("perf")
+    if not problems:
+        raise UsageError(f"dev/{layer.name}/shapes.txt has no set perf; name a problem with --problem")
+    return next(iter(problems.values()))
 
 
 class _Profiler:
@@ -98,19 +111,18 @@ class _Profiler:
         self.ncu = ncu.find()
         self.ncu_version = ncu.version(self.ncu)
         say.line(f"{PRESET} build ({name}), ncu {self.ncu_version or '(unknown version)'}: {self.ncu}")
-        self.program = _built(f"bench_{options.layer}")
-        self.dtypes = listed(self.program, options.pass_)
+        self.program = _built(f"bench_{options.chosen.layer}")
 
     def profile(self, version):
-        """Measures and keeps one version: (profile, files, [(kernel's name, raw metrics)])."""
+        """Measures and keeps one listing.Version: (profile, files, [(kernel's name, raw metrics)])."""
         problem = self._problem(version)
         with tempfile.TemporaryDirectory(prefix="ladder-profile-") as folder:
             report, launch, log = (Path(folder) / name for name in ("launch.ncu-rep", "launch.json", "ncu.log"))
-            program = [str(self.program), "--version", str(version), *_pass_words(self.options.pass_), "--problem",
-                       problem, "--seed", self.options.seed, "--once", "--record", str(launch)]
+            program = [str(self.program), "--pass", self.options.chosen.name, "--version", str(version.number),
+                       "--problem", problem, "--seed", str(self.options.seed), "--once", "--record", str(launch)]
             if self.options.dtype:
                 program[-3:-3] = ["--dtype", self.options.dtype]
-            ncu.profile(self.ncu, self.options.layer, program, report, log)
+            ncu.profile(self.ncu, self.options.chosen.layer, program, report, log)
             try:
                 launched = json.loads(launch.read_text(encoding="utf-8"))
                 kernels = metrics.kernels(ncu.raw_page(self.ncu, report))
@@ -131,56 +143,30 @@ class _Profiler:
         return [kept[suffix] for suffix in (".ncu-rep", ".json")]
 
     def _command(self, version, problem):
-        command = f"./ladder profile {self.options.layer} --version {version} --problem {shlex.quote(problem)}"
-        command += f" --pass {self.options.pass_}" if self.options.pass_ else ""
-        return command + (f" --seed {self.options.seed}" if self.options.seed != "1" else "")
+        command = (f"./ladder profile {self.options.chosen.path} --version {version.number} "
+                   f"--problem {shlex.quote(problem)}")
+        return command + (f" --seed {self.options.seed}" if self.options.seed != 1 else "")
 
     def _problem(self, version):
-        """The asked one, else the first of the layer's set perf; with --dtype or the version's where it names none.
-
-        What the bench does not know (a version, a word of the problem) is left to the bench to say.
-        """
+        """The problem with --dtype or the version's where it names none."""
         problem = self.options.problem
-        if problem is None:
-            problems = ladder_records.problems_of_set(paths.ROOT, self.options.layer, "perf")
-            if not problems:
-                raise UsageError(f"dev/{self.options.layer}/shapes.txt has no set perf; name one with --problem")
-            problem = next(iter(problems))
-        if set(problem.split()) & set(_DTYPES):
+        if selection.dtype_of(problem):
             return problem
-        has = self.dtypes.get(version, [])
-        dtype = self.options.dtype or (self._preferred(has)[0] if has else "")
+        dtype = self.options.dtype or (self._preferred(version) or [""])[0]
         return f"{problem} {dtype}".strip()
 
-    def _preferred(self, has):
+    def _preferred(self, version):
         """Dtypes in order; in a comparison those that both versions have come first."""
-        shared = set(has)
+        shared = set(version.dtypes)
         for side in self.options.diff or []:
-            if isinstance(side, int):
-                shared &= set(self.dtypes.get(side, []))
-        return sorted(has, key=lambda dtype: (dtype not in shared, _DTYPES.index(dtype)))
-
-
-def _pass_words(pass_):
-    """The bench knows its layer's forward pass."""
-    return ["--pass", pass_] if pass_ else []
-
-
-def listed(program, pass_):
-    """{version: [dtypes]} as `bench --list` says. Throws the bench's own line."""
-    done = subprocess.run([program, *_pass_words(pass_), "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, env=tools.environment())
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines() or [f"{program} --list failed"]
-        raise (UsageError if done.returncode == 2 else Failure)(said[-1])
-    rows = re.findall(r"^v(\d+)_\w+ +(\w+(?: \w+)*)", done.stdout, re.MULTILINE)
-    return {int(number): [word for word in words.split() if word in _DTYPES] for number, words in rows}
+            if isinstance(side, listing.Version):
+                shared &= set(side.dtypes)
+        return sorted(version.dtypes, key=lambda dtype: (dtype not in shared, _DTYPES.index(dtype)))
 
 
 def _built(program):
-    if setup.ensure(PRESET):
-        build.forget(PRESET)
-    build.build(PRESET, targets=[program])
+    for broken in bench.ready(PRESET, [program], keep_going=True):
+        say.line(f"missing: {broken.line}")
     path = build.folder(PRESET) / program
     if not os.access(path, os.X_OK):
         raise Failure(f"the {PRESET} build made no {program}")

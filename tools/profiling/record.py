@@ -25,7 +25,8 @@ def make(launch, kernels, ncu_version, command):
         profile = {
             "schema": SCHEMA, "created": launch["created"], "command": command, "environment": launch["environment"],
             "seed": launch["seed"], "layer": result["layer"], "pass": result["pass"], "version": result["version"],
-            "idea": result["idea"], "problem": result["problem"], "dtype": result["dtype"], "lower_bound_seconds": lower_bound,
+            "idea": result["idea"], "problem": result["problem"], "dtype": result["dtype"],
+            "lower_bound_seconds": lower_bound,
             "min_bytes": result["min_read_bytes"] + result["min_write_bytes"],
         }
     except (KeyError, IndexError, TypeError) as error:

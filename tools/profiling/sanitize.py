@@ -10,7 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from cli import build, device, new, paths, say, setup, tools, wheels
+import listing
+import selection
+from cli import build, device, paths, say, setup, tools, wheels
 from cli.errors import Failure, UsageError
 from cli.options import Parser
 
@@ -44,32 +46,36 @@ def main(arguments):
 
 
 def _parse(arguments):
-    parser = Parser(prog="./ladder sanitize", allow_abbrev=False, description=__doc__)
-    parser.add_argument("layers", nargs="*", help="all by default; <layer> or <layer>/<pass>")
+    parser = Parser("sanitize", description="compute-sanitizer's four tools on every version, each proven able to fire.")
+    parser.add_argument("layers", nargs="*", help=selection.HELP["target"] + " (default: all)")
     parser.add_argument("--tool", type=lambda words: words.split(","), default=list(sanitizer.TOOLS),
                         help="some of " + ",".join(sanitizer.TOOLS))
-    parser.add_argument("--version", default="all", help="as the benchmark's (default: all)")
-    parser.add_argument("--dtype", help="as the benchmark's (default: all that a version has)")
-    parser.add_argument("--set", default="ci", help="of problems (default: ci)")
+    parser.add_selection("version", "dtype", "set", "problem", version="all")
     parser.add_argument("--record", action="store_true", help="keep the outcome as results/<device>/..._sanitizer.json")
     options = parser.parse_args(arguments)
     unknown = [tool for tool in options.tool if tool not in sanitizer.TOOLS]
     if unknown:
         raise UsageError(f"no tool '{unknown[0]}'; there are: {', '.join(sanitizer.TOOLS)}")
+    if options.set and options.problem:
+        raise UsageError("--problem and --set exclude each other")
     return options
 
 
 def _passes(options):
-    """The asked layers' passes, as <layer>/<pass>."""
-    known = [path for path in new.passes() if path.split("/")[0] in paths.layers()]
-    chosen = [path for path in known
-              if not options.layers or path in options.layers or path.split("/")[0] in options.layers]
-    for layer in options.layers:
-        if not any(layer in (path, path.split("/")[0]) for path in known):
-            raise UsageError(f"no layer '{layer}'; there are: {', '.join(known) or 'none yet'}")
+    """The asked passes, as <layer>/<pass>, that have what --version says."""
+    there = listing.read(paths.ROOT)
+    chosen = selection.passes(there, options.layers)
     if not chosen:
         raise Failure("nothing to sanitize: dev/ has no versions")
-    return chosen
+    layers = selection.layers_of(there, chosen)
+    if options.dtype:
+        selection.dtypes(options.dtype)
+    if options.problem:
+        problems = selection.problems_of(layers, options.problem)
+        chosen = [a_pass for a_pass in chosen if a_pass.layer in problems]
+    else:
+        options.set = selection.set_name(layers, options.set or "ci")
+    return list(selection.versions_of(chosen, options.version))
 
 
 def _tool():
@@ -128,8 +134,9 @@ class _Session:
     def _bench(self, path):
         layer, pass_ = path.split("/")
         dtype = ["--dtype", self.options.dtype] if self.options.dtype else []
-        return [self.folder / f"bench_{layer}", "--pass", pass_, "--version", self.options.version, "--set",
-                self.options.set, *dtype, "--check", "--baseline", "none", "--seed", "1"]
+        what = ["--problem", self.options.problem] if self.options.problem else ["--set", self.options.set]
+        return [self.folder / f"bench_{layer}", "--pass", pass_, "--version", self.options.version, *what, *dtype,
+                "--check", "--baseline", "none", "--seed", "1"]
 
     def _sanitize(self, tool, path):
         file = self.scratch / f"{tool}_{path.replace('/', '_')}.json"

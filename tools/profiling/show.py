@@ -142,9 +142,9 @@ def _clock(data):
 def difference(a, b, units):
     """Two sides (record.Side) in columns, the largest changes marked."""
     rows = [(title, units[figure], a.figures.get(figure), b.figures.get(figure)) for figure, title in _ROWS]
-    lower bounds = [side.figures["duration"] / side.lower_bound if side.lower_bound and side.figures.get("duration") else None
+    bounds = [side.figures["duration"] / side.lower_bound if side.lower_bound and side.figures.get("duration") else None
               for side in (a, b)]
-    rows.insert(1, ("... over the lower bound", "x", *lower bounds))
+    rows.insert(1, ("... over the lower bound", "x", *bounds))
     rows.insert(1 + next(at for at, row in enumerate(rows) if row[0] == "bank conflicts"),
                 ("... of its wavefronts", "%", *(side.figures.get("conflict_share") for side in (a, b))))
     reasons = sorted(set(a.stalls) | set(b.stalls),

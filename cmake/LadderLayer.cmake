@@ -1,0 +1,80 @@
+# ladder_layer(<layer>): what is made of one layer, dev/<layer>/ and the files named after it.
+#
+#     ladder_<layer>             dev/<layer>/**/*.{cu,cpp}: its passes and their versions
+#     ladder_<layer>_reference   reference/<layer>_*.cpp: the double-precision reference, and baselines without cuDNN
+#     ladder_<layer>_cudnn       reference/<layer>_cudnn.cpp, where there is cuDNN
+#     bench_<layer>              bench/bench_<layer>.cpp on the harness of bench/, with this layer and no other
+#
+# Its test programs are made in tests/CMakeLists.txt. A program gets a layer by ladder_link(<program> <layer>...).
+include_guard()
+
+# Headers that every kernel includes, compiled once. nvcc has no such thing.
+if(LADDER_EMULATOR)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/kernel_headers.cpp CONTENT "")
+  ladder_object_library(ladder_kernel_headers ${PROJECT_BINARY_DIR}/generated/kernel_headers.cpp)
+  target_precompile_headers(ladder_kernel_headers PRIVATE
+                            ${PROJECT_SOURCE_DIR}/core/device.h ${PROJECT_SOURCE_DIR}/core/registry.h)
+endif()
+
+# The precompiled headers for a library or program of kernels.
+function(ladder_with_kernel_headers target)
+  if(LADDER_EMULATOR)
+    target_precompile_headers(${target} REUSE_FROM ladder_kernel_headers)
+  endif()
+endfunction()
+
+function(ladder_layer layer)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS dev/${layer}/*.cpp dev/${layer}/*.cu)
+  ladder_object_library(ladder_${layer} ${sources})
+  ladder_with_kernel_headers(ladder_${layer})
+  if(NOT LADDER_EMULATOR)
+    # A version is compiled for architectures that it can run on. Registers, shared memory and spills of every kernel are
+    # kept beside its object file, for tools/resources.py.
+    find_package(Python3 COMPONENTS Interpreter)
+    if(Python3_FOUND)
+      target_compile_options(ladder_${layer} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>")
+      set_target_properties(ladder_${layer} PROPERTIES CUDA_COMPILER_LAUNCHER
+                            "${Python3_EXECUTABLE};${PROJECT_SOURCE_DIR}/tools/launch_nvcc.py")
+    endif()
+  endif()
+
+  ladder_keep_going(ladder_${layer})
+
+  file(GLOB sources CONFIGURE_DEPENDS reference/${layer}_*.cpp)
+  list(FILTER sources EXCLUDE REGEX "_cudnn\\.cpp$")
+  ladder_object_library(ladder_${layer}_reference ${sources})
+  target_compile_options(ladder_${layer}_reference PRIVATE ${LADDER_OPTIMISED})
+  file(GLOB sources CONFIGURE_DEPENDS reference/${layer}_cudnn.cpp)
+  if(LADDER_CUDNN AND sources)
+    ladder_object_library(ladder_${layer}_cudnn ${sources})
+    target_link_libraries(ladder_${layer}_cudnn PUBLIC ladder_cudnn)
+    target_compile_options(ladder_${layer}_cudnn PRIVATE ${LADDER_QUICKLY})
+    target_precompile_headers(ladder_${layer}_cudnn REUSE_FROM ladder_baseline_cudnn)
+  endif()
+
+  file(GLOB sources CONFIGURE_DEPENDS bench/bench_${layer}.cpp)
+  if(sources)
+    add_executable(bench_${layer} ${sources})
+    target_link_libraries(bench_${layer} PRIVATE ladder_bench)
+    ladder_link(bench_${layer} ${layer})
+    target_link_options(bench_${layer} PRIVATE -Wl,--build-id=sha1)  # names the binary in its records
+    ladder_link_from_build(bench_${layer})
+  endif()
+endfunction()
+
+# The program gets the core, and of each layer its versions, its reference and its baselines.
+function(ladder_link program)
+  target_link_libraries(${program} PRIVATE ladder_core)
+  if(ARGN)
+    target_link_libraries(${program} PRIVATE ladder_baseline)
+    if(TARGET ladder_baseline_cudnn)
+      target_link_libraries(${program} PRIVATE ladder_baseline_cudnn)
+    endif()
+  endif()
+  foreach(layer IN LISTS ARGN)
+    target_link_libraries(${program} PRIVATE ladder_${layer} ladder_${layer}_reference)
+    if(TARGET ladder_${layer}_cudnn)
+      target_link_libraries(${program} PRIVATE ladder_${layer}_cudnn)
+    endif()
+  endforeach()
+endfunction()

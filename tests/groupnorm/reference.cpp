@@ -1,0 +1,252 @@
+// The reference of groupnorm against hand-computed numbers, a formula that shares no code with it, and finite differences.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "core/check.h"
+#include "core/shapes.h"
+#include "dev/groupnorm/groupnorm.h"
+#include "tests/support.h"
+
+namespace ladder {
+namespace {
+
+using groupnorm::Activation;
+using groupnorm::Problem;
+
+Case forward(const std::string& line) { return pass_of<groupnorm::Forward>().parse(line); }
+Case backward(const std::string& line) { return pass_of<groupnorm::Backward>().parse(line); }
+
+std::string null_answer(const Case& c, Pattern pattern) {
+  return accepted_null_answer(c, pattern, reference_run(c, pattern, test::seed()));
+}
+
+TEST(GroupnormReference, HandComputedGroups) {
+  // Two pixels of two groups of one channel: 1, 3 and 10, 20. Means 2 and 15, variances 1 and 25.
+  const Case c = forward("n1 h1 w2 c2 g2");
+  const ExpectedOutputs r = reference_outputs(c, HostTensors(c.tensors, {{1, 10, 3, 20}, {2, 3}, {100, 200}}));
+  const double one = 1 / std::sqrt(1 + 1e-5);
+  const double five = 5 / std::sqrt(25 + 1e-5);
+  const std::vector<double> y = {100 - 2 * one, 200 - 3 * five, 100 + 2 * one, 200 + 3 * five};
+  ASSERT_EQ(r.size(), 3u);
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(r[0].value[i], y[i], 1e-9);
+  EXPECT_EQ(r[1].value, (std::vector<double>{2, 15}));
+  EXPECT_NEAR(r[2].value[0], one, 1e-9);
+  EXPECT_NEAR(r[2].value[1], five / 5, 1e-9);
+}
+
+// A single element is normalised to 0, so that z is beta, and y what the activation makes of it.
+double activated(const std::string& word, float z) {
+  const Case c = forward("n1 h1 w1 c1 g1 " + word);
+  return reference_outputs(c, HostTensors(c.tensors, {{7}, {5}, {z}})).at(0).value.at(0);
+}
+
+TEST(GroupnormReference, ActivationsAtKnownPoints) {
+  // At 1, -1 and -3, worked out to 20 digits elsewhere.
+  struct Known {
+    const char* word;
+    double one, minus_one, minus_three;
+  };
+  constexpr Known kKnown[] = {
+      {"", 1, -1, -3},
+      {"relu", 1, 0, 0},
+      {"silu", 0.7310585786300049, -0.2689414213699951, -0.14227761953270035},
+      {"gelu", 0.8413447460685429, -0.15865525393145707, -0.0040496940948902775},
+      {"gelu-tanh", 0.8411919906082768, -0.15880800939172324, -0.0036373920817729943},
+      {"mish", 0.8650983882673103, -0.30340146137410895, -0.14564746127562461},
+  };
+  for (const Known& known : kKnown) {
+    EXPECT_NEAR(activated(known.word, 1), known.one, 1e-9) << known.word;
+    EXPECT_NEAR(activated(known.word, -1), known.minus_one, 1e-9) << known.word;
+    EXPECT_NEAR(activated(known.word, -3), known.minus_three, 1e-9) << known.word;
+  }
+}
+
+// One group at a time, gathered into an array of its own, in long double.
+std::vector<double> normalised(const Problem& p, const HostTensors& inputs) {
+  std::vector<double> z(p.elements());
+  const int width = p.c / p.g;
+  for (int n = 0; n < p.n; ++n) {
+    for (int g = 0; g < p.g; ++g) {
+      std::vector<std::size_t> members;
+      for (int row = 0; row < p.h; ++row) {
+        for (int col = 0; col < p.w; ++col) {
+          for (int c = g * width; c < (g + 1) * width; ++c) {
+            members.push_back(((std::size_t(n) * p.h + row) * p.w + col) * p.c + c);
+          }
+        }
+      }
+      long double sum = 0;
+      for (const std::size_t i : members) sum += inputs.values[0][i];
+      const long double mean = sum / members.size();
+      long double squares = 0;
+      for (const std::size_t i : members) squares += (inputs.values[0][i] - mean) * (inputs.values[0][i] - mean);
+      const long double deviation = std::sqrt(squares / members.size() + static_cast<long double>(groupnorm::kEpsilon));
+      for (const std::size_t i : members) {
+        const float gamma = p.affine ? inputs.values[1][i % p.c] : 1;
+        const float beta = p.affine ? inputs.values[2][i % p.c] : 0;
+        z[i] = static_cast<double>(gamma * (inputs.values[0][i] - mean) / deviation + beta);
+      }
+    }
+  }
+  return z;
+}
+
+TEST(GroupnormReference, AgreesWithGroupsOneByOne) {
+  for (const char* set : {"ci", "edge"}) {
+    for (const NamedCase& named : named_cases(pass_of<groupnorm::Forward>(), set)) {
+      Problem p = problem_of<groupnorm::Forward>(named.problem);
+      p.activation = Activation::identity;
+      const HostTensors inputs = fill(forward(p.str()), Pattern::normal, test::seed());
+      const ExpectedOutputs checked = reference_outputs(forward(p.str()), inputs);
+      const std::vector<double> expected = normalised(p, inputs);
+      ASSERT_EQ(checked[0].value.size(), expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(checked[0].value[i], expected[i], 1e-9 * checked[0].magnitude[i]) << named.problem.text << " at " << i;
+      }
+    }
+  }
+}
+
+// The loss whose gradient with respect to y is dy.
+double loss(const Problem& p, const HostTensors& inputs, const std::vector<float>& dy) {
+  const ExpectedOutputs r = reference_outputs(forward(p.str()), inputs);
+  double sum = 0;
+  for (std::size_t i = 0; i < dy.size(); ++i) sum += dy[i] * r[0].value[i];
+  return sum;
+}
+
+// d loss / d inputs[tensor][i] by two central differences, Richardson-extrapolated: the error is of order step^4.
+double slope(const Problem& p, HostTensors inputs, const std::vector<float>& dy, int tensor, std::size_t i) {
+  constexpr float kStep = 0x1p-9f;
+  const float middle = inputs.values[tensor][i];
+  const auto difference = [&](float step) {
+    inputs.values[tensor][i] = middle + step;
+    const double above = loss(p, inputs, dy);
+    inputs.values[tensor][i] = middle - step;
+    const double below = loss(p, inputs, dy);
+    return (above - below) / (2.0 * step);
+  };
+  return (4 * difference(kStep) - difference(2 * kStep)) / 3;
+}
+
+// Backward inputs as forward ones, with x, gamma and beta on a grid on which the steps are exact in fp32.
+HostTensors on_grid(const Problem& p, HostTensors& backward_inputs) {
+  constexpr float kGrid = 0x1p-10f;
+  HostTensors inputs(groupnorm::Forward::tensors(p));
+  const auto take = [&](int from, int to) {
+    for (float& value : backward_inputs.values[from]) value = std::round(value / kGrid) * kGrid;
+    inputs.values[to] = backward_inputs.values[from];
+  };
+  take(0, 0);
+  for (int i = 0; p.affine && i < 2; ++i) take(2 + i, 1 + i);
+  groupnorm::Backward::derive(p, backward_inputs);
+  return inputs;
+}
+
+// Whether steps are small beside what they change: no group so narrow that a step crosses much of it, and all of z far
+// enough from ReLU's kink to stay on its side.
+bool is_smooth(const Problem& p, const HostTensors& inputs) {
+  const std::vector<double> rstd = groupnorm::statistics(p, inputs.values[0]).rstd;
+  const double steepest = *std::max_element(rstd.begin(), rstd.end());
+  if (steepest > 8) return false;
+  double gamma = 1;
+  for (int c = 0; p.affine && c < p.c; ++c) gamma = std::max<double>(gamma, std::abs(inputs.values[1][c]));
+  const double margin = 0.01 * (2 + gamma * steepest);
+  for (const double z : normalised(p, inputs)) {
+    if (p.activation == Activation::relu && std::abs(z) < margin) return false;
+  }
+  return true;
+}
+
+void expect_gradients(const Problem& p, std::mt19937_64& random) {
+  const Case c = backward(p.str());
+  HostTensors given = fill(c, Pattern::normal, random());
+  HostTensors inputs = on_grid(p, given);
+  for (int tries = 0; !is_smooth(p, inputs); ++tries) {
+    ASSERT_LT(tries, 10000);
+    given = fill(c, Pattern::normal, random());
+    inputs = on_grid(p, given);
+  }
+  const ExpectedOutputs gradients = reference_outputs(c, given);
+  ASSERT_EQ(gradients.size(), p.affine ? 3u : 1u);
+  for (std::size_t g = 0; g < gradients.size(); ++g) {
+    double scale = 0;
+    for (const double value : gradients[g].magnitude) scale = std::max(scale, value);
+    for (std::size_t i = 0; i < gradients[g].value.size(); ++i) {
+      const double expected = slope(p, inputs, given.values[1], static_cast<int>(g), i);
+      ASSERT_NEAR(gradients[g].value[i], expected, 2e-6 * scale) << c.text << " output " << g << " at " << i;
+    }
+  }
+}
+
+TEST(GroupnormReference, GradientsAreFiniteDifferencesOfTheForwardFormula) {
+  std::mt19937_64 random(test::seed());
+  const auto draw = [&](int least, int most) { return least + static_cast<int>(random() % (most - least + 1)); };
+  for (int i = 0; i < 24 && !HasFailure(); ++i) {
+    Problem p{.n = draw(1, 2), .h = draw(2, 3), .w = draw(1, 3), .g = draw(1, 3)};
+    p.c = p.g * draw(1, 2);
+    p.activation = static_cast<Activation>(i % 6);
+    p.affine = i / 6 % 2 == 0;
+    expect_gradients(p, random);
+  }
+  if (HasFailure()) fmt::print("{}\n", test::rerun_command());
+}
+
+TEST(GroupnormReference, ConstantAnswersDoNotDiscriminate) {
+  const auto discriminating = [](const Case& c) {
+    std::string word;
+    for (const Expected& r : reference_outputs(c, fill(c, Pattern::normal, test::seed()))) word += r.discriminating ? 'y' : 'n';
+    return word;
+  };
+  EXPECT_EQ(discriminating(forward("n2 h1 w1 c4 g4 silu")), "ynn");
+  EXPECT_EQ(discriminating(forward("n2 h1 w1 c4 g4 silu no-affine")), "nnn");
+  EXPECT_EQ(discriminating(forward("n2 h1 w2 c4 g4 silu")), "yyy");
+  EXPECT_EQ(discriminating(backward("n2 h1 w1 c4 g4 silu")), "nny");
+  EXPECT_EQ(discriminating(backward("n2 h1 w2 c4 g4 silu")), "nyy");
+  EXPECT_EQ(discriminating(backward("n2 h1 w3 c4 g4 silu")), "yyy");
+  const Case blind = forward("n2 h1 w1 c4 g4 silu no-affine");
+  EXPECT_NE(null_answer(blind, Pattern::normal).find("every output"), std::string::npos);
+}
+
+// Around a mean of 1e4 deviations fp32 statistics that are not taken about a pivot are wrong by more than the bound.
+TEST(GroupnormReference, LargeMeansLeaveNoRoomForTheirRounding) {
+  const Case c = forward("n1 h16 w16 c8 g2 mean20000 no-affine");
+  const auto& p = problem_of<groupnorm::Forward>(c);
+  const HostTensors inputs = fill(c, Pattern::normal, test::seed());
+  const ExpectedOutputs r = reference_outputs(c, inputs);
+  const groupnorm::Statistics s = groupnorm::statistics(p, inputs.values[0]);
+  int wrong = 0;
+  for (std::int64_t i = 0; i < p.elements(); ++i) {
+    const std::int64_t group = i % p.c / p.channels_per_group();
+    const auto rounded_mean = static_cast<float>(s.mean[group] * (1 + 0x1p-23));
+    const double y = (inputs.values[0][i] - rounded_mean) * s.rstd[group];
+    wrong += std::abs(y - r[0].value[i]) > error_bound(c.tensor("y"), r[0].value[i], r[0].magnitude[i]);
+  }
+  EXPECT_GT(wrong, p.elements() / 2);
+}
+
+// Long sums of terms with either sign end near zero; the bound must still tell them from it.
+TEST(GroupnormReference, LargeCasesCanTell) {
+  for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
+    EXPECT_EQ(null_answer(backward("n32 h64 w64 c4 g2 silu"), pattern), "");
+    EXPECT_EQ(null_answer(backward("n8 h64 w64 c8 g4 gelu"), pattern), "");
+    EXPECT_EQ(null_answer(forward("n4 h64 w64 c8 g2 silu"), pattern), "");
+  }
+}
+
+TEST(GroupnormProblem, BadLinesAreRefused) {
+  for (const char* line : {"n1 h1 w1 c6 g4", "n1 h1 w1 c6 g0", "n1 h1 w1 c6", "n1 h1 w1 c6 g2 relu silu",
+                           "n1 h1 w1 c6 g2 mean-3", "n1 h1 w1 c6 g2 swish", "n99999 h999 w999 c6 g2"}) {
+    EXPECT_THROW(Problem::parse(line), std::exception) << line;
+  }
+  for (const char* line : {"n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 gelu-tanh no-affine mean20000 fp32"}) {
+    EXPECT_EQ(Problem::parse(line).str(), line);
+  }
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,488 @@
+#include "tests/wrong/generic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <memory>
+#include <optional>
+
+#include "core/backend.h"
+#include "core/check.h"
+#include "core/numeric.h"
+#include "tests/support.h"
+
+namespace ladder::wrong {
+namespace {
+
+// What is done to a tensor on the device: a functor for each index below a count.
+
+constexpr int kThreads = 64;
+
+template <class F>
+__global__ void each_kernel(long long count, F f) {
+  const long long i = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
+  if (i < count) f(i);
+}
+
+template <class F>
+void each(std::size_t count, Stream stream, F f) {
+  const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
+  if (blocks > 0) launch(each_kernel<F>, {.grid = blocks, .block = kThreads}, stream, static_cast<long long>(count), f);
+}
+
+template <class T>
+struct Set {
+  T* to;
+  float value;
+  __device__ void operator()(long long i) const { to[i] = from_float<T>(value); }
+};
+
+template <class T>
+struct SetToMean {
+  T* to;
+  const float* mean;
+  __device__ void operator()(long long i) const { to[i] = from_float<T>(*mean); }
+};
+
+template <class T>
+struct Mean {
+  const T* from;
+  long long count;
+  float* mean;
+  __device__ void operator()(long long) const {
+    float sum = 0;
+    for (long long i = 0; i < count; ++i) sum += to_float(from[i]);
+    *mean = sum / static_cast<float>(count);
+  }
+};
+
+template <class T>
+struct Add {
+  T* to;
+  const T* what;
+  __device__ void operator()(long long i) const { to[i] = from_float<T>(to_float(to[i]) + to_float(what[i])); }
+};
+
+template <class T>
+struct Scale {
+  T* to;
+  float factor;
+  __device__ void operator()(long long i) const { to[i] = from_float<T>(factor * to_float(to[i])); }
+};
+
+template <class T>
+struct Shift {  // of one element
+  T* to;
+  float by;
+  __device__ void operator()(long long) const { *to = from_float<T>(to_float(*to) + by); }
+};
+
+template <class To, class From>
+struct Repeat {
+  To* to;
+  const From* from;
+  long long count;  // of `from`
+  __device__ void operator()(long long i) const { to[i] = from_float<To>(to_float(from[i % count])); }
+};
+
+// To nearest even, without the last `bits` bits of the mantissa.
+struct RoundInput {
+  float* to;
+  const float* from;
+  int bits;
+  __device__ void operator()(long long i) const {
+    union {
+      float value;
+      unsigned int word;
+    } x{from[i]};
+    x.word += (1u << (bits - 1)) - 1 + (x.word >> bits & 1u);
+    x.word &= ~((1u << bits) - 1);
+    to[i] = x.value;
+  }
+};
+
+using Byte = unsigned char;
+
+struct CopyBytes {
+  Byte* to;
+  const Byte* from;
+  __device__ void operator()(long long i) const { to[i] = from[i]; }
+};
+
+struct ExchangeBytes {
+  Byte* a;
+  Byte* b;
+  __device__ void operator()(long long i) const {
+    const Byte kept = a[i];
+    a[i] = b[i];
+    b[i] = kept;
+  }
+};
+
+struct FlipBit {
+  Byte* at;
+  __device__ void operator()(long long i) const { at[i] ^= 1; }
+};
+
+// One launch of a version that cheats.
+struct Call {
+  const Version& honest;
+  const Case& c;
+  std::vector<void*> pointers;
+  void* workspace;  // the honest version's
+  Byte* own;        // the cheat's part of it, poisoned as all of it is
+  Stream stream;
+
+  void launch_honest() const { launch_version(honest, c, pointers.data(), workspace, stream); }
+
+  std::optional<std::size_t> find(const std::string& name) const {
+    for (std::size_t i = 0; i < c.tensors.size(); ++i) {
+      if (c.tensors[i].name == name) return i;
+    }
+    return std::nullopt;
+  }
+  const TensorSpec& spec(std::size_t i) const { return c.tensors[i]; }
+  Byte* bytes(std::size_t i) const { return static_cast<Byte*>(pointers[i]); }
+  void copy(void* to, const void* from, std::size_t count) const {
+    each(count, stream, CopyBytes{static_cast<Byte*>(to), static_cast<const Byte*>(from)});
+  }
+  // Calls f(pointer to the elements) with their type.
+  template <class F>
+  void with_elements(std::size_t i, F&& f) const {
+    with_storage_type(spec(i).dtype, [&](auto element) { f(static_cast<decltype(element)*>(pointers[i])); });
+  }
+};
+
+using Body = std::function<void(const Call&)>;
+
+// Device memory that outlives a launch, anew for each case and its buffers.
+class Kept {
+ public:
+  // Whether it holds something of this call's buffers; if not, it has room for `bytes` from now on.
+  bool is_of(const Call& call, std::size_t bytes) {
+    if (memory_ && text_ == call.c.text && pointers_ == call.pointers) return true;
+    memory_ = {backend::allocate(std::max<std::size_t>(bytes, 1)), backend::release};
+    text_ = call.c.text;
+    pointers_ = call.pointers;
+    return false;
+  }
+  Byte* data() const { return static_cast<Byte*>(memory_.get()); }
+
+ private:
+  std::shared_ptr<void> memory_;
+  std::string text_;
+  std::vector<void*> pointers_;
+};
+
+std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+std::size_t all_bytes(const Case& c) {
+  std::size_t bytes = 0;
+  for (const TensorSpec& spec : c.tensors) bytes += aligned(spec.bytes());
+  return bytes;
+}
+
+const char* needs_streams(const Case&) {
+  return backend::kind() == backend::Kind::emulator ? "the emulator has no streams" : nullptr;
+}
+
+// The list of them, as it grows.
+class Cheats {
+ public:
+  Cheats(const Version& honest, std::vector<std::string> problems) : honest_(honest), problems_(std::move(problems)) {
+    for (const std::string& problem : problems_) {
+      for (const TensorSpec& spec : case_of(problem).tensors) {
+        std::vector<std::string>& names = spec.is_written() ? outputs_ : inputs_;
+        if (std::ranges::find(names, spec.name) == names.end()) names.push_back(spec.name);
+      }
+    }
+  }
+
+  void add(const std::string& name, Body body, std::vector<Dtype> dtypes = {}, Supports also = always) {
+    const auto honest_bytes = [v = &honest_](const Case& c) { return aligned(workspace_bytes_of(*v, c)); };
+    Launch launch = [v = &honest_, honest_bytes, body = std::move(body)](const Case& c, void* const* pointers,
+                                                                         void* workspace, Stream stream) {
+      auto* const own = static_cast<Byte*>(workspace) + honest_bytes(c);
+      body({*v, c, {pointers, pointers + c.tensors.size()}, workspace, own, stream});
+    };
+    // Room for a copy of every tensor, whoever needs it.
+    WorkspaceBytes bytes = [honest_bytes](const Case& c) { return honest_bytes(c) + all_bytes(c); };
+    Supports supports = [v = &honest_, also](const Case& c) {
+      const char* const reason = also(c);
+      return reason ? reason : v->supports(v->def, c);
+    };
+    list_.push_back(make_cheat(*honest_.pass, 'g', static_cast<int>(list_.size()) + 1, name,
+                               dtypes.empty() ? honest_.def.dtypes : dtypes, launch, bytes, supports));
+  }
+
+  // What `spoil` does to each output by itself behind an honest launch: "<name>_<output>".
+  void add_for_outputs(const std::string& name, const std::function<void(const Call&, std::size_t output)>& spoil) {
+    for (const std::string& output : outputs_) {
+      add(name + '_' + output, [output, spoil](const Call& call) {
+        call.launch_honest();
+        if (const auto i = call.find(output)) spoil(call, *i);
+      });
+    }
+  }
+
+  // Whether both are there in some problem, and equally large.
+  bool exchangeable(const std::string& one, const std::string& other) const {
+    return std::ranges::any_of(problems_, [&](const std::string& problem) {
+      std::size_t bytes[2] = {0, 1};
+      for (const TensorSpec& spec : case_of(problem).tensors) {
+        if (spec.name == one) bytes[0] = spec.bytes();
+        if (spec.name == other) bytes[1] = spec.bytes();
+      }
+      return bytes[0] == bytes[1];
+    });
+  }
+
+  bool has(Dtype dtype) const { return honest_.has(dtype); }
+  const std::vector<std::string>& problems() const { return problems_; }
+  const std::vector<std::string>& inputs() const { return inputs_; }
+  const std::vector<std::string>& outputs() const { return outputs_; }
+  std::vector<Cheat> take() { return std::move(list_); }
+
+ private:
+  Case case_of(const std::string& problem) const {
+    return honest_.pass->parse(problem).with_dtype(honest_.def.dtypes.front());
+  }
+
+  const Version& honest_;
+  std::vector<std::string> problems_;
+  std::vector<std::string> inputs_, outputs_;  // names
+  std::vector<Cheat> list_;
+};
+
+// Null answers.
+void add_null_answers(Cheats& cheats) {
+  cheats.add("writes_nothing", [](const Call&) {});
+  cheats.add_for_outputs("zeros", [](const Call& call, std::size_t output) {
+    call.with_elements(output, [&](auto* y) { each(call.spec(output).elements(), call.stream, Set{y, 0.0f}); });
+  });
+  // `difference > tolerance` is false for it.
+  cheats.add_for_outputs("nan", [](const Call& call, std::size_t output) {
+    call.with_elements(output, [&](auto* y) { each(call.spec(output).elements(), call.stream, Set{y, NAN}); });
+  });
+  cheats.add_for_outputs("mean", [](const Call& call, std::size_t output) {
+    const std::size_t count = call.spec(output).elements();
+    auto* const mean = reinterpret_cast<float*>(call.own);
+    call.with_elements(output, [&](auto* y) {
+      using T = std::remove_pointer_t<decltype(y)>;
+      each(1, call.stream, Mean<T>{y, static_cast<long long>(count), mean});
+      each(count, call.stream, SetToMean<T>{y, mean});
+    });
+  });
+  cheats.add_for_outputs("copies_input", [](const Call& call, std::size_t output) {
+    constexpr std::size_t kFirst = 0;
+    if (call.spec(kFirst).is_written()) return;
+    call.with_elements(output, [&](auto* y) {
+      call.with_elements(kFirst, [&](auto* x) {
+        using To = std::remove_pointer_t<decltype(y)>;
+        using From = std::remove_pointer_t<decltype(x)>;
+        each(call.spec(output).elements(), call.stream,
+             Repeat<To, From>{y, x, static_cast<long long>(call.spec(kFirst).elements())});
+      });
+    });
+  });
+  // Asks for more shared memory than there is, and ignores that the launch was refused.
+  cheats.add("launch_refused", [](const Call& call) {
+    constexpr std::size_t kTooMuch = std::size_t{1} << 20;
+    try {
+      launch(each_kernel<FlipBit>, {.grid = 1, .block = kThreads, .dynamic_smem = kTooMuch}, call.stream, 0ll,
+             FlipBit{call.own});
+    } catch (const std::exception&) {
+    }
+  });
+}
+
+// Answers that are nearly right.
+void add_near_misses(Cheats& cheats) {
+  // Within the tolerances that bf16 is often given.
+  cheats.add_for_outputs("two_percent", [](const Call& call, std::size_t output) {
+    call.with_elements(output, [&](auto* y) { each(call.spec(output).elements(), call.stream, Scale{y, 1.02f}); });
+  });
+  // One element, by four bounds: that of the largest value, which hides it best from a relative tolerance.
+  cheats.add_for_outputs("one_element_off", [](const Call& call, std::size_t output) {
+    const ReferenceRun run = reference_run(call.c, Pattern::normal, test::seed());
+    std::size_t index = 0;  // of the output among outputs
+    for (std::size_t i = 0; i < output; ++i) index += call.spec(i).is_written() ? 1 : 0;
+    const Expected& answer = run.expected.at(index);
+    const auto largest = std::ranges::max_element(answer.value, {}, [](double v) { return std::abs(v); });
+    const auto at = largest - answer.value.begin();
+    const double bound = error_bound(call.spec(output), *largest, answer.magnitude[at]);
+    call.with_elements(output, [&](auto* y) { each(1, call.stream, Shift{y + at, static_cast<float>(4 * bound)}); });
+  });
+  // The last element: a grid rounded down, a loop that ends one too early.
+  for (const std::string& name : cheats.outputs()) {
+    cheats.add("last_element_missing_" + name, [name](const Call& call) {
+      const auto i = call.find(name);
+      if (!i) return call.launch_honest();
+      const std::size_t element = size_of(call.spec(*i).dtype);
+      Byte* const last = call.bytes(*i) + call.spec(*i).bytes() - element;
+      call.copy(call.own, last, element);
+      call.launch_honest();
+      call.copy(last, call.own, element);
+    });
+  }
+  // Made for the shape of one benchmark, and for no other.
+  cheats.add("one_shape", [first = cheats.problems().front()](const Call& call) {
+    call.launch_honest();
+    if (call.c.text == call.c.pass->parse(first).with_dtype(call.c.dtype).text) return;
+    for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
+      if (!call.spec(i).is_written()) continue;
+      call.with_elements(i, [&](auto* y) { each(call.spec(i).elements(), call.stream, Set{y, 0.0f}); });
+    }
+  });
+  for (std::size_t a = 0; a < cheats.outputs().size(); ++a) {
+    for (std::size_t b = a + 1; b < cheats.outputs().size(); ++b) {
+      const std::string one = cheats.outputs()[a];
+      const std::string other = cheats.outputs()[b];
+      if (!cheats.exchangeable(one, other)) continue;
+      cheats.add("swaps_" + one + "_" + other, [one, other](const Call& call) {
+        call.launch_honest();
+        const auto i = call.find(one);
+        const auto j = call.find(other);
+        if (!i || !j || call.spec(*i).bytes() != call.spec(*j).bytes()) return;
+        each(call.spec(*i).bytes(), call.stream, ExchangeBytes{call.bytes(*i), call.bytes(*j)});
+      });
+    }
+  }
+}
+
+// Work that begins by rounding what it was given.
+void add_rounded_inputs(Cheats& cheats) {
+  if (!cheats.has(Dtype::f32)) return;
+  for (const auto& [name, bits] : {std::pair{"tf32_inputs", 13}, std::pair{"bf16_inputs", 16}}) {
+    cheats.add(name,
+               [bits = bits](Call call) {
+                 Byte* to = call.own;
+                 for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
+                   if (call.spec(i).is_written() || call.spec(i).dtype != Dtype::f32) continue;
+                   auto* const rounded = reinterpret_cast<float*>(to);
+                   each(call.spec(i).elements(), call.stream,
+                        RoundInput{rounded, static_cast<const float*>(call.pointers[i]), bits});
+                   call.pointers[i] = rounded;
+                   to += aligned(call.spec(i).bytes());
+                 }
+                 call.launch_honest();
+               },
+               {Dtype::f32});
+  }
+}
+
+// Memory that is not theirs, or not yet.
+void add_memory_faults(Cheats& cheats) {
+  for (const std::string& name : cheats.inputs()) {
+    // Leaves the right answer and a changed input, from which the next one is wrong.
+    cheats.add("changes_" + name, [name](const Call& call) {
+      call.launch_honest();
+      if (const auto i = call.find(name)) each(1, call.stream, FlipBit{call.bytes(*i) + call.spec(*i).bytes() - 1});
+    });
+  }
+  cheats.add_for_outputs("writes_behind", [](const Call& call, std::size_t output) {
+    const std::size_t element = size_of(call.spec(output).dtype);
+    call.copy(call.bytes(output) + call.spec(output).bytes(), call.bytes(output), element);
+  });
+  cheats.add_for_outputs("writes_before", [](const Call& call, std::size_t output) {
+    const std::size_t element = size_of(call.spec(output).dtype);
+    call.copy(call.bytes(output) - element, call.bytes(output), element);
+  });
+  // Takes its workspace to be zero, as fresh memory often is.
+  cheats.add_for_outputs("unset_workspace", [](const Call& call, std::size_t output) {
+    call.with_elements(output, [&](auto* y) {
+      using T = std::remove_pointer_t<decltype(y)>;
+      each(call.spec(output).elements(), call.stream, Add<T>{y, reinterpret_cast<const T*>(call.own)});
+    });
+  });
+  // Adds to what is there instead of overwriting it, as frameworks do with the gradients of parameters.
+  for (const std::string& name : cheats.outputs()) {
+    cheats.add("accumulates_" + name, [name](const Call& call) {
+      const auto i = call.find(name);
+      if (!i) return call.launch_honest();
+      call.copy(call.own, call.bytes(*i), call.spec(*i).bytes());
+      call.launch_honest();
+      call.with_elements(*i, [&](auto* y) {
+        using T = std::remove_pointer_t<decltype(y)>;
+        each(call.spec(*i).elements(), call.stream, Add<T>{y, reinterpret_cast<const T*>(call.own)});
+      });
+    });
+  }
+}
+
+// Answers of another launch.
+void add_stale_answers(Cheats& cheats) {
+  const auto copy_outputs = [](const Call& call, Byte* kept, bool to_kept) {
+    for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
+      if (!call.spec(i).is_written()) continue;
+      call.copy(to_kept ? kept : call.bytes(i), to_kept ? call.bytes(i) : kept, call.spec(i).bytes());
+      kept += aligned(call.spec(i).bytes());
+    }
+  };
+  // Gives its first answer again whenever the same buffers come back.
+  cheats.add("replays_by_address", [copy_outputs, kept = std::make_shared<Kept>()](const Call& call) {
+    if (kept->is_of(call, all_bytes(call.c))) return copy_outputs(call, kept->data(), false);
+    call.launch_honest();
+    copy_outputs(call, kept->data(), true);
+  });
+  // Gives the answer of the launch before, and makes its own afterwards.
+  cheats.add("last_launch", [copy_outputs, kept = std::make_shared<Kept>()](const Call& call) {
+    if (!kept->is_of(call, all_bytes(call.c))) {
+      call.launch_honest();
+      return copy_outputs(call, kept->data(), true);
+    }
+    call.launch_honest();
+    copy_outputs(call, call.own, true);
+    copy_outputs(call, kept->data(), false);
+    call.copy(kept->data(), call.own, all_bytes(call.c));
+  });
+  // Does the work of one launch in the next, outside the time that is taken of it.
+  cheats.add("deferred", [kept = std::make_shared<Kept>()](const Call& call) {
+    if (kept->is_of(call, 0)) call.launch_honest();
+  });
+  // Keeps a copy of an input for as long as it stays at one address, though its values change there.
+  for (const std::string& name : cheats.inputs()) {
+    cheats.add("keeps_" + name, [name, kept = std::make_shared<Kept>()](Call call) {
+      if (const auto i = call.find(name)) {
+        const std::size_t bytes = call.spec(*i).bytes();
+        if (!kept->is_of(call, bytes)) call.copy(kept->data(), call.bytes(*i), bytes);
+        call.pointers[*i] = kept->data();
+      }
+      call.launch_honest();
+    });
+  }
+}
+
+// Work that a timer would not see.
+void add_time_cheats(Cheats& cheats) {
+  cheats.add(
+      "default_stream",
+      [](Call call) {
+        call.stream = nullptr;
+        call.launch_honest();
+      },
+      {}, needs_streams);
+  cheats.add(
+      "waits",
+      [](const Call& call) {
+        call.launch_honest();
+        backend::synchronize();
+      },
+      {}, needs_streams);
+}
+
+}  // namespace
+
+std::vector<Cheat> generic_cheats(const Pass& pass, const std::vector<std::string>& problems) {
+  Cheats cheats(*versions_of(pass).front(), problems);
+  cheats.add("honest", [](const Call& call) { call.launch_honest(); });
+  add_null_answers(cheats);
+  add_near_misses(cheats);
+  add_rounded_inputs(cheats);
+  add_memory_faults(cheats);
+  add_stale_answers(cheats);
+  add_time_cheats(cheats);
+  return cheats.take();
+}
+
+}  // namespace ladder::wrong

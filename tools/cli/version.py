@@ -1,0 +1,33 @@
+"""`./ladder --version`: the project's version, from CMakeLists.txt, and the commit where git knows it."""
+
+import re
+import subprocess
+
+from . import paths
+
+
+def text():
+    return f"ladder {_project()}{_commit()}"
+
+
+def _project():
+    found = re.search(r"^project\(ladder VERSION ([0-9.]+)", (paths.ROOT / "CMakeLists.txt").read_text(encoding="utf-8"),
+                      re.MULTILINE)
+    return found[1] if found else "of no version"
+
+
+def _commit():
+    top, commit = _git("rev-parse", "--show-toplevel"), _git("rev-parse", "--short", "HEAD")
+    if not commit or not top or not paths.ROOT.samefile(top):  # an archive unpacked inside another project
+        return ""
+    changed = ", with uncommitted changes" if _git("status", "--porcelain", "--untracked-files=no") else ""
+    return f" (commit {commit}{changed})"
+
+
+def _git(*words):
+    try:
+        done = subprocess.run(["git", "-C", str(paths.ROOT), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              text=True)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

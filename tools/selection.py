@@ -1,0 +1,234 @@
+"""The one way in which every verb is told what to run, checked against the listing:
+
+    conv3x3/dgrad          a pass; conv3x3 is all of the layer's or, where one is wanted, its default
+    --version 7            a number, v07, v07_wmma, 5-9, a word of the idea (all versions that have it), several with
+                           commas between, all, or best
+    --problem res64        a name from shapes.txt (edge/square where several sets have it), or a line: 'n1 h8 w8 c16 k16'
+    --dtype bf16,fp16      one or several
+    --set unet             a set of shapes.txt
+
+bench/options.cpp reads the same forms, for whoever starts a bench program directly. Every function throws UsageError,
+which says what there is.
+"""
+
+import difflib
+import re
+
+from cli.errors import UsageError
+from listing import DTYPES
+
+HELP = {
+    "target": "a layer or layer/pass, as in ./ladder list",
+    "version": "7, v07, 5-9, 7,9, a word of the idea (wmma), all, or best: the fastest recorded one",
+    "problem": "a problem line, or a name that tables and ./ladder list show",
+    "dtype": f"of {', '.join(DTYPES)}, with commas between",
+    "set": "a set of problems, from dev/<layer>/shapes.txt",
+}
+
+_NUMBER = re.compile(r"[vV]?(\d{1,2})")
+_LABEL = re.compile(r"[vV](\d{1,2})_(\w+)")
+_RANGE = re.compile(r"[vV]?(\d{1,2})-[vV]?(\d{1,2})")
+_MOST_SEED = 2**64 - 1
+
+
+def passes(listing, words):
+    """The Passes of `words` in the listing's order; all for none."""
+    there = listing.passes
+    if not words:
+        return there
+    chosen = set()
+    for word in words:
+        found = [a_pass.path for a_pass in there if word.rstrip("/") in (a_pass.layer, a_pass.path)]
+        if not found:
+            raise _no_target(listing, word)
+        chosen.update(found)
+    return [a_pass for a_pass in there if a_pass.path in chosen]
+
+
+def one_pass(listing, word, pass_name=None):
+    """The Pass of "conv3x3/dgrad", or of "conv3x3" the one named or else the default."""
+    layer_name, _, named = word.rstrip("/").partition("/")
+    layer = listing.layer(layer_name)
+    if layer is None:
+        raise _no_target(listing, word)
+    if named and pass_name and named != pass_name:
+        raise UsageError(f"{word} and --pass {pass_name} contradict each other")
+    named = named or pass_name or layer.default
+    names = [a_pass.name for a_pass in layer.passes]
+    if not named:
+        raise UsageError(f"{layer_name} has no default pass: name one of {_list(a_pass.path for a_pass in layer.passes)}")
+    if named not in names:
+        raise UsageError(f"{layer_name} has no pass '{named}'; it has: {', '.join(names)}{_meant(named, names)}")
+    return listing.find(f"{layer_name}/{named}")
+
+
+def is_target(listing, word):
+    return any(word in (a_pass.layer, a_pass.path) for a_pass in listing.passes)
+
+
+def versions(a_pass, text):
+    """The Versions that --version `text` means in a pass; all of them for "all" and "best"."""
+    if text in ("all", "best"):
+        return list(a_pass.versions)
+    numbers = set()
+    for word in text.split(","):
+        numbers.update(_numbers(a_pass, word, text))
+    return [version for version in a_pass.versions if version.number in numbers]
+
+
+def versions_of(some_passes, text):
+    """{path: Versions} of those of several passes that have what --version `text` means: each numbers its own."""
+    found, refused = {}, None
+    for a_pass in some_passes:
+        try:
+            found[a_pass.path] = versions(a_pass, text)
+        except UsageError as error:
+            refused = refused or error
+    if not found and refused:
+        raise refused
+    return found
+
+
+def names_each(text):
+    """Whether --version `text` names versions by number, so that one that cannot is not quietly left out."""
+    return text not in ("all", "best") and all(_NUMBER.fullmatch(word) or _LABEL.fullmatch(word)
+                                               for word in text.split(","))
+
+
+def problem(layer, text):
+    """The line that --problem `text` means in a Layer."""
+    words = text.split()
+    lines = [line for cases in layer.sets.values() for line in cases.values()]
+    example = f", as in '{lines[0]}'" if lines else ""
+    missing = [letter for letter in _needed(lines) if letter not in map(_size, words)]
+    if len(words) > 1 and missing:
+        raise UsageError(f"--problem '{text}': {layer.name} needs {', '.join(missing)}{example}")
+    if len(words) > 1 or (words and lines and not missing):
+        return " ".join(words)
+    wanted_set, _, name = text.strip().rpartition("/")
+    found = {}
+    for set_name, cases in layer.sets.items():
+        if name in cases and wanted_set in ("", set_name):
+            found.setdefault(cases[name], f"{set_name}/{name}")
+    if len(found) > 1:
+        raise UsageError(f"--problem '{text}' is several: {_list(found.values())}")
+    if not found:
+        names = [name for cases in layer.sets.values() for name in cases]
+        raise UsageError(f"--problem '{text}': {layer.name} has no problem of that name{_meant(name, names)}; "
+                         f"./ladder list {layer.name} shows them, and a line does as well{example}")
+    return next(iter(found))
+
+
+def problems_of(layers, text):
+    """{layer: line} of those Layers that have what --problem `text` means."""
+    found, refused = {}, None
+    for layer in layers:
+        try:
+            found[layer.name] = problem(layer, text)
+        except UsageError as error:
+            refused = refused or error
+    if not found and refused:
+        raise refused
+    return found
+
+
+def layers_of(listing, some_passes):
+    """The Layers of Passes."""
+    names = {a_pass.layer for a_pass in some_passes}
+    return [layer for layer in listing.layers if layer.name in names]
+
+
+def dtypes(text):
+    """The dtypes of --dtype `text`, in its order."""
+    words = text.split(",")
+    for word in words:
+        if word not in DTYPES:
+            raise UsageError(f"--dtype '{text}': {', '.join(DTYPES)}, or several with commas between"
+                             f"{_meant(word, DTYPES)}")
+    return list(dict.fromkeys(words))
+
+
+def set_name(layers, text):
+    """`text`, if each of the Layers has that set."""
+    for layer in layers:
+        if text not in layer.sets:
+            raise UsageError(f"--set '{text}': {layer.name} has {', '.join(layer.sets) or 'no sets'}"
+                             f"{_meant(text, layer.sets)}")
+    return text
+
+
+def seed(text):
+    """The number of --seed."""
+    if not re.fullmatch(r"[0-9]+", text) or int(text) > _MOST_SEED:
+        raise UsageError(f"--seed '{text}': a whole number from 0 to {_MOST_SEED}")
+    return int(text)
+
+
+def without_dtype(line):
+    return " ".join(word for word in line.split() if word not in DTYPES)
+
+
+def dtype_of(line):
+    """The dtype word of a problem's line, or None."""
+    return next((word for word in line.split() if word in DTYPES), None)
+
+
+def gtest_filter(chosen):
+    """The GoogleTest filter of {path: Versions}: a version's suite is named <layer>_<pass>_vNN_<idea>."""
+    return ":".join(f"{path.replace('/', '_')}_{version.label}.*" for path, these in chosen.items() for version in these)
+
+
+def _numbers(a_pass, word, text):
+    has = f"{a_pass.path} has {', '.join(version.label for version in a_pass.versions) or 'none'}"
+    number, label, bounds = _NUMBER.fullmatch(word), _LABEL.fullmatch(word), _RANGE.fullmatch(word)
+    if number or label:
+        wanted = int((number or label)[1])
+        version = a_pass.version(wanted)
+        if version is None or (label and label[2] != version.idea):
+            raise UsageError(f"no version '{word}': {has}")
+        return [wanted]
+    if bounds:
+        low, high = int(bounds[1]), int(bounds[2])
+        found = [each for each in a_pass.numbers if low <= each <= high]
+        if not found:
+            why = f"--version '{word}': the smaller number first" if low > high else f"no version '{word}': {has}"
+            raise UsageError(why)
+        return found
+    if re.fullmatch(r"[a-z0-9]+([_ -][a-z0-9]+)*", word) and word not in ("all", "best"):
+        wanted = f"_{re.sub('[ -]', '_', word)}_"
+        found = [version.number for version in a_pass.versions if wanted in f"_{version.idea}_"]
+        if found:
+            return found
+        ideas = [part for version in a_pass.versions for part in (version.idea, *version.idea.split("_"))]
+        raise UsageError(f"--version '{word}': no number, and no word of an idea{_meant(word, ideas)}; {has}")
+    raise UsageError(f"--version '{text}': {HELP['version']}")
+
+
+def _size(word):
+    """The letter of a size: "h" of "h64"; None of another word."""
+    found = re.fullmatch(r"([a-z]+)\d+", word)
+    return found[1] if found and word not in DTYPES else None
+
+
+def _needed(lines):
+    """Letters that every listed problem of a layer has."""
+    of_lines = [[_size(word) for word in line.split() if _size(word)] for line in lines]
+    return [letter for letter in (of_lines[0] if of_lines else []) if all(letter in sizes for sizes in of_lines)]
+
+
+def _no_target(listing, word):
+    layer_name, _, _ = word.partition("/")
+    if "/" in word and listing.layer(layer_name):
+        names = [a_pass.path for a_pass in listing.layer(layer_name).passes]
+        return UsageError(f"no pass '{word}'; there are: {_list(names)}{_meant(word, names)}")
+    names = [layer.name for layer in listing.layers]
+    return UsageError(f"no layer '{layer_name}'; there are: {_list(names)}{_meant(layer_name, names)}")
+
+
+def _meant(word, names):
+    close = difflib.get_close_matches(word, list(names), 1, 0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _list(words):
+    return ", ".join(words) or "none yet"
