@@ -93,7 +93,7 @@ struct QSample {
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
   static double flops(const Problem& p) { return Noise::flops(p); }
-  // The table of the problem's schedule; first and last time step are 0 and 999.
+  // The table of the problem's schedule, within a few per cent; first and last time step are 0 and 999.
   static void derive(const Problem& p, HostTensors& inputs);
 };
 
@@ -134,7 +134,7 @@ struct DdpmStep {
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
   static double flops(const Problem& p) { return Noise::flops(p); }
-  static void derive(const Problem& p, HostTensors& inputs);  // the table
+  static void derive(const Problem& p, HostTensors& inputs);  // the table, within a few per cent
 };
 
 struct DdimStep {
@@ -155,7 +155,7 @@ struct DdimStep {
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
   static double flops(const Problem& p) { return Noise::flops(p); }
-  static void derive(const Problem& p, HostTensors& inputs);  // the table
+  static void derive(const Problem& p, HostTensors& inputs);  // the table, within a few per cent
 };
 
 }  // namespace ladder::diffusion

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <random>
 
 #include "core/problem_line.h"
@@ -29,10 +30,13 @@ Hyper shown(const Problem& p) {
           .max_norm = static_cast<float>(0.3 * std::sqrt(static_cast<double>(p.p)))};
 }
 
+// Each a little off by what was drawn for it, so that no two launches' are the same.
 void set_hyper(const Problem& p, HostTensors& inputs) {
   const Hyper h = shown(p);
-  const auto* const first = reinterpret_cast<const float*>(&h);
-  inputs["hyper"].assign(first, first + sizeof h / sizeof(float));
+  const auto* const right = reinterpret_cast<const float*>(&h);
+  std::vector<float>& drawn = inputs["hyper"];
+  for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = right[i] * (1 + drawn[i] / 32);
+  drawn[offsetof(Hyper, step) / sizeof(float)] = h.step;
 }
 
 constexpr int kHyper = sizeof(Hyper) / sizeof(float);
@@ -95,7 +99,12 @@ Norm::Tensors Norm::bind(const Pointers& at) {
 
 double Norm::flops(const Problem& p) { return 2.0 * static_cast<double>(p.p); }
 
-void Norm::derive(const Problem& p, HostTensors& inputs) { set_hyper(p, inputs); }
+void Norm::derive(const Problem& p, HostTensors& inputs) {
+  set_hyper(p, inputs);
+  // TF32's rounding makes every one of these smaller, by a fifth of a unit of its last place: of many squares one sum is
+  // made, which would average errors of either sign away.
+  for (float& g : inputs["g"]) g = round_to(Dtype::tf32, g) * (1 + 0.2f * 0x1p-10f);
+}
 
 std::vector<TensorSpec> AdamW::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {flat("g", Role::input, p),
@@ -127,7 +136,7 @@ double AdamW::flops(const Problem& p) { return 20.0 * static_cast<double>(p.p); 
 
 void AdamW::derive(const Problem& p, HostTensors& inputs) {
   set_hyper(p, inputs);
-  inputs["scale"] = {p.clip ? 0.3f : 1.0f};
+  inputs["scale"][0] = (p.clip ? 0.3f : 1.0f) * (1 + inputs["scale"][0] / 32);
   for (float& v : inputs["v"]) v = v * v;
 }
 

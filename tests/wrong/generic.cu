@@ -238,6 +238,14 @@ class Cheats {
   }
 
   bool has(Dtype dtype) const { return honest_.has(dtype); }
+  // Whether some problem has an input stored in it.
+  bool has_input(Dtype dtype) const {
+    return std::ranges::any_of(problems_, [&](const std::string& problem) {
+      const Case c = case_of(problem);
+      return std::ranges::any_of(
+          c.tensors, [&](const TensorSpec& spec) { return !spec.is_written() && spec.dtype == dtype; });
+    });
+  }
   const std::vector<std::string>& problems() const { return problems_; }
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::vector<std::string>& outputs() const { return outputs_; }
@@ -352,7 +360,7 @@ void add_near_misses(Cheats& cheats) {
 
 // Work that begins by rounding what it was given.
 void add_rounded_inputs(Cheats& cheats) {
-  if (!cheats.has(Dtype::f32)) return;
+  if (!cheats.has(Dtype::f32) || !cheats.has_input(Dtype::f32)) return;
   for (const auto& [name, bits] : {std::pair{"tf32_inputs", 13}, std::pair{"bf16_inputs", 16}}) {
     cheats.add(name,
                [bits = bits](Call call) {
