@@ -47,9 +47,13 @@ NamedOutputs split(const Problem& p, const std::vector<float>& dy, const std::ve
   return outputs;
 }
 
-NamedOutputs split_alone(const Case& c, const HostTensors& in) { return split(problem_of<Split>(c), in["dy"], nullptr); }
+NamedOutputs split_alone(const Case& c, const HostTensors& in) {
+  return split(problem_of<Split>(c), in["dy"], nullptr);
+}
 
-NamedOutputs split_add(const Case& c, const HostTensors& in) { return split(problem_of<SplitAdd>(c), in["dy"], &in["e"]); }
+NamedOutputs split_add(const Case& c, const HostTensors& in) {
+  return split(problem_of<SplitAdd>(c), in["dy"], &in["e"]);
+}
 
 }  // namespace
 }  // namespace ladder::concat

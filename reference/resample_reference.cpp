@@ -40,9 +40,7 @@ Expected grown(const Problem& p, const std::vector<float>& image, double factor)
   return out;
 }
 
-NamedOutputs pool(const Case& c, const HostTensors& in) {
-  return {{"y", shrunk(problem_of<Pool>(c), in["x"], 0.25)}};
-}
+NamedOutputs pool(const Case& c, const HostTensors& in) { return {{"y", shrunk(problem_of<Pool>(c), in["x"], 0.25)}}; }
 
 NamedOutputs pool_backward(const Case& c, const HostTensors& in) {
   return {{"dx", grown(problem_of<PoolBackward>(c), in["dy"], 0.25)}};

@@ -20,10 +20,10 @@
 namespace ladder::add {
 
 struct Problem {
-  int n = 1;  // images
-  int h = 1;  // rows
-  int w = 1;  // columns
-  int c = 1;  // channels
+  int n = 1;                 // images
+  int h = 1;                 // rows
+  int w = 1;                 // columns
+  int c = 1;                 // channels
   Dtype dtype = Dtype::f32;  // of everything but de
 
   // "n32 h64 w64 c64 bf16": parse(str()) is the same problem.

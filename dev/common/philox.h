@@ -27,7 +27,6 @@ __host__ __device__ __forceinline__ PhiloxWords philox4x32_10(std::uint64_t coun
   std::uint32_t c3 = high(counter_high);
   std::uint32_t k0 = low(key);
   std::uint32_t k1 = high(key);
-#pragma unroll
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = kMultiplier0 * c0;
     const std::uint64_t product1 = kMultiplier1 * c2;

@@ -55,7 +55,8 @@ struct Join {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at) { return {.a = at["a"], .b = at["b"], .y = at["y"]}; }
-  static double flops(const Problem& p);  // one an element of y in all passes: a convention, as nothing but moving is done
+  static double flops(
+      const Problem& p);  // one an element of y in all passes: a convention, as nothing but moving is done
 };
 
 struct Split {
@@ -87,9 +88,7 @@ struct SplitAdd {
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
-  static Tensors bind(const Pointers& at) {
-    return {.dy = at["dy"], .e = at["e"], .da = at["da"], .db = at["db"]};
-  }
+  static Tensors bind(const Pointers& at) { return {.dy = at["dy"], .e = at["e"], .da = at["da"], .db = at["db"]}; }
   static double flops(const Problem& p) { return Join::flops(p); }
 };
 

@@ -29,8 +29,8 @@ std::vector<TensorSpec> step_tensors(const Problem& p, bool with_noise) {
   std::vector<TensorSpec> specs = {image("eps", Role::input, p, p.dtype)};
   if (with_noise) specs.push_back(image("noise", Role::input, p, Dtype::f32));
   specs.push_back(table(p.steps, kStepColumns));
-  specs.push_back({.name = "step", .role = Role::input, .dtype = Dtype::i32, .shape = {1}, .layout = "i",
-                   .high = p.steps - 1});
+  specs.push_back(
+      {.name = "step", .role = Role::input, .dtype = Dtype::i32, .shape = {1}, .layout = "i", .high = p.steps - 1});
   specs.push_back(image("x", Role::inout, p, Dtype::f32));
   if (size_of(p.dtype) == 2) specs.push_back(image("y", Role::output, p, p.dtype));
   return specs;
@@ -54,13 +54,12 @@ std::string Problem::str() const {
   const auto flag = [](bool set, const char* text) { return set ? text : ""; };
   const Problem usual;
   return word("n", n) + word("h", h) + word("w", w) + word("c", c) + flag(cosine, "cosine ") + flag(large, "large ") +
-         flag(no_clip, "no-clip ") + flag(clipped_eps, "clipped-eps ") + (steps == usual.steps ? "" : word("steps", steps)) +
-         (eta == usual.eta ? "" : word("eta", eta)) + name(dtype);
+         flag(no_clip, "no-clip ") + flag(clipped_eps, "clipped-eps ") +
+         (steps == usual.steps ? "" : word("steps", steps)) + (eta == usual.eta ? "" : word("eta", eta)) + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(text,
-                   "n32 h64 w64 c3 [cosine] [large] [no-clip] [clipped-eps] [steps50] [eta100] [fp32|bf16|fp16]");
+  ProblemLine line(text, "n32 h64 w64 c3 [cosine] [large] [no-clip] [clipped-eps] [steps50] [eta100] [fp32|bf16|fp16]");
   constexpr int kMax = 1 << 20;
   Problem p;
   p.n = static_cast<int>(line.size("n", 1, kMax));
@@ -105,12 +104,13 @@ std::vector<TensorSpec> Noise::tensors(const Problem& p) {
 double Noise::flops(const Problem& p) { return 10.0 * static_cast<double>(p.elements()); }
 
 std::vector<TensorSpec> QSample::tensors(const Problem& p) {
-  return {image("x0", Role::input, p, p.dtype),
-          {.name = "t", .role = Role::input, .dtype = Dtype::i32, .shape = {p.n}, .layout = "n", .high = kTimesteps - 1},
-          table(kTimesteps, 2),
-          philox(),
-          image("x_t", Role::output, p, p.dtype),
-          image("noise", Role::output, p, Dtype::f32)};
+  return {
+      image("x0", Role::input, p, p.dtype),
+      {.name = "t", .role = Role::input, .dtype = Dtype::i32, .shape = {p.n}, .layout = "n", .high = kTimesteps - 1},
+      table(kTimesteps, 2),
+      philox(),
+      image("x_t", Role::output, p, p.dtype),
+      image("noise", Role::output, p, Dtype::f32)};
 }
 
 QSample::Tensors QSample::bind(const Pointers& at) {

@@ -31,10 +31,10 @@
 namespace ladder::diffusion {
 
 struct Problem {
-  int n = 1;  // images
-  int h = 1;  // rows
-  int w = 1;  // columns
-  int c = 1;  // channels
+  int n = 1;                 // images
+  int h = 1;                 // rows
+  int w = 1;                 // columns
+  int c = 1;                 // channels
   bool cosine = false;       // the schedule, else linear
   bool large = false;        // ddpm_step: variance fixed_large, else fixed_small
   bool no_clip = false;      // the predicted x0 is not clamped

@@ -46,7 +46,8 @@ Schedule make_schedule(Betas betas, int timesteps) {
 
 std::vector<int> sampled_timesteps(Spacing spacing, int steps, int timesteps) {
   if (steps < 1 || steps > timesteps) {
-    throw UsageError("a sampler of " + std::to_string(steps) + " steps: 1 to " + std::to_string(timesteps) + " are right");
+    throw UsageError("a sampler of " + std::to_string(steps) + " steps: 1 to " + std::to_string(timesteps) +
+                     " are right");
   }
   std::vector<int> sampled;
   for (int i = 0; i < steps; ++i) {
@@ -71,7 +72,8 @@ std::vector<Diffused> diffused_table(const Schedule& schedule) {
   return table;
 }
 
-std::vector<Step> ddpm_table(const Schedule& schedule, const std::vector<int>& timesteps, Variance variance, bool clip) {
+std::vector<Step> ddpm_table(const Schedule& schedule, const std::vector<int>& timesteps, Variance variance,
+                             bool clip) {
   std::vector<Step> table;
   for (std::size_t i = 0; i < timesteps.size(); ++i) {
     const int t = timesteps[i];
@@ -101,7 +103,8 @@ std::vector<Step> ddim_table(const Schedule& schedule, const std::vector<int>& t
     Step step = prediction(alpha_bar, clip, t);
     step.sigma = static_cast<float>(sigma);
     if (clipped_eps) {
-      step.x0_weight = static_cast<float>(std::sqrt(next) - direction * std::sqrt(alpha_bar) / std::sqrt(1 - alpha_bar));
+      step.x0_weight =
+          static_cast<float>(std::sqrt(next) - direction * std::sqrt(alpha_bar) / std::sqrt(1 - alpha_bar));
       step.x_weight = static_cast<float>(direction / std::sqrt(1 - alpha_bar));
     } else {
       step.x0_weight = static_cast<float>(std::sqrt(next));

@@ -107,13 +107,10 @@ void Norm::derive(const Problem& p, HostTensors& inputs) {
 }
 
 std::vector<TensorSpec> AdamW::tensors(const Problem& p) {
-  std::vector<TensorSpec> specs = {flat("g", Role::input, p),
-                                   numbers("scale", Role::input, 1),
-                                   numbers("hyper", Role::input, kHyper),
-                                   flat("p", Role::inout, p),
-                                   flat("m", Role::inout, p, 0.3),
-                                   flat("v", Role::inout, p, 0.03),
-                                   flat("ema", Role::inout, p)};
+  std::vector<TensorSpec> specs = {
+      flat("g", Role::input, p),  numbers("scale", Role::input, 1), numbers("hyper", Role::input, kHyper),
+      flat("p", Role::inout, p),  flat("m", Role::inout, p, 0.3),   flat("v", Role::inout, p, 0.03),
+      flat("ema", Role::inout, p)};
   if (size_of(p.dtype) == 2) {
     specs.push_back(flat("w", Role::output, p));
     specs.back().dtype = p.dtype;

@@ -20,9 +20,7 @@ TensorSpec x_of(const Problem& p) {
 
 }  // namespace
 
-std::string Problem::str() const {
-  return 'n' + std::to_string(n) + " c" + std::to_string(c) + ' ' + name(dtype);
-}
+std::string Problem::str() const { return 'n' + std::to_string(n) + " c" + std::to_string(c) + ' ' + name(dtype); }
 
 Problem Problem::parse(std::string_view text) {
   ProblemLine line(text, "n32 c256 [fp32|bf16|fp16]");

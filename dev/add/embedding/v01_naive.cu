@@ -31,5 +31,5 @@ void launch(const Problem& p, const Embedding::Tensors& t, void*, Stream stream)
 }  // namespace
 }  // namespace ladder::add
 
-LADDER_VERSION(ladder::add::Embedding, {.launch = ladder::add::launch,
-                                  .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::add::Embedding,
+               {.launch = ladder::add::launch, .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

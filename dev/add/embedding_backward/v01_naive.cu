@@ -26,13 +26,14 @@ __global__ void add_embedding_backward_v01_kernel(Problem p, const T* dy, float*
 void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(add_embedding_backward_v01_kernel<T>, {.grid = stream_blocks(std::int64_t{p.n} * p.c, kThreads, 1), .block = kThreads},
-                   stream, p, static_cast<const T*>(t.dy), t.de);
+    ladder::launch(add_embedding_backward_v01_kernel<T>,
+                   {.grid = stream_blocks(std::int64_t{p.n} * p.c, kThreads, 1), .block = kThreads}, stream, p,
+                   static_cast<const T*>(t.dy), t.de);
   });
 }
 
 }  // namespace
 }  // namespace ladder::add
 
-LADDER_VERSION(ladder::add::EmbeddingBackward, {.launch = ladder::add::launch,
-                                  .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::add::EmbeddingBackward,
+               {.launch = ladder::add::launch, .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

@@ -44,20 +44,19 @@ void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void* workspa
     const ColumnSplit split = column_split<T, width>(p, kLeastPixels, kMostParts);
     auto* const parts = split.parts == 1 ? t.de : static_cast<float*>(workspace);
     const dim3 grid(static_cast<unsigned>(split.parts * split.chunks), static_cast<unsigned>(p.n));
-    ladder::launch(add_embedding_backward_v02_parts_kernel<T, width>, {.grid = grid, .block = kColumnThreads}, stream, p,
-                   split, static_cast<const T*>(t.dy), parts);
+    ladder::launch(add_embedding_backward_v02_parts_kernel<T, width>, {.grid = grid, .block = kColumnThreads}, stream,
+                   p, split, static_cast<const T*>(t.dy), parts);
     if (split.parts == 1) return;
     const int count = p.n * p.c;
     ladder::launch(add_embedding_backward_v02_sum_kernel,
-                   {.grid = stream_blocks(count, kColumnThreads, 1), .block = kColumnThreads}, stream, count, split.parts,
-                   parts, t.de);
+                   {.grid = stream_blocks(count, kColumnThreads, 1), .block = kColumnThreads}, stream, count,
+                   split.parts, parts, t.de);
   });
 }
 
 }  // namespace
 }  // namespace ladder::add
 
-LADDER_VERSION(ladder::add::EmbeddingBackward,
-               {.launch = ladder::add::launch,
-                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .workspace_bytes = ladder::add::workspace_bytes})
+LADDER_VERSION(ladder::add::EmbeddingBackward, {.launch = ladder::add::launch,
+                                                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                                .workspace_bytes = ladder::add::workspace_bytes})

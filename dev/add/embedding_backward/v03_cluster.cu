@@ -63,8 +63,7 @@ void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void*, Stream
 }  // namespace
 }  // namespace ladder::add
 
-LADDER_VERSION(ladder::add::EmbeddingBackward,
-               {.launch = ladder::add::launch,
-                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .min_arch = 90,
-                .needs = "thread-block clusters"})
+LADDER_VERSION(ladder::add::EmbeddingBackward, {.launch = ladder::add::launch,
+                                                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                                .min_arch = 90,
+                                                .needs = "thread-block clusters"})

@@ -29,5 +29,5 @@ void launch(const Problem& p, const Residual::Tensors& t, void*, Stream stream) 
 }  // namespace
 }  // namespace ladder::add
 
-LADDER_VERSION(ladder::add::Residual, {.launch = ladder::add::launch,
-                                  .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::add::Residual,
+               {.launch = ladder::add::launch, .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

@@ -13,8 +13,7 @@ constexpr int kThreads = 256;
 constexpr int kEach = 2;  // vectors of a thread
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads)
-    add_residual_v02_kernel(unsigned count, const T* a, const T* b, T* y) {
+__global__ void __launch_bounds__(kThreads) add_residual_v02_kernel(unsigned count, const T* a, const T* b, T* y) {
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   Bits<T, kWidth> a_loaded[kEach];
   Bits<T, kWidth> b_loaded[kEach];
@@ -50,5 +49,5 @@ void launch(const Problem& p, const Residual::Tensors& t, void*, Stream stream) 
 }  // namespace
 }  // namespace ladder::add
 
-LADDER_VERSION(ladder::add::Residual, {.launch = ladder::add::launch,
-                                       .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::add::Residual,
+               {.launch = ladder::add::launch, .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

@@ -25,8 +25,8 @@ void launch(const Problem& p, const Join::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
     ladder::launch(concat_join_v01_kernel<T>, {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads},
-                   stream, p.pixels(), p.c, p.k, static_cast<const T*>(t.a),
-                   static_cast<const T*>(t.b), static_cast<T*>(t.y));
+                   stream, p.pixels(), p.c, p.k, static_cast<const T*>(t.a), static_cast<const T*>(t.b),
+                   static_cast<T*>(t.y));
   });
 }
 
@@ -34,4 +34,4 @@ void launch(const Problem& p, const Join::Tensors& t, void*, Stream stream) {
 }  // namespace ladder::concat
 
 LADDER_VERSION(ladder::concat::Join, {.launch = ladder::concat::launch,
-                                  .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+                                      .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

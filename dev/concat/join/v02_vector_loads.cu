@@ -12,8 +12,7 @@ constexpr int kThreads = 256;
 constexpr int kEach = 4;  // units of a thread
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads)
-    concat_join_v02_kernel(Sides at, const T* a, const T* b, T* y) {
+__global__ void __launch_bounds__(kThreads) concat_join_v02_kernel(Sides at, const T* a, const T* b, T* y) {
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   Bits<T, kWidth> unit[kEach];
 #pragma unroll
@@ -42,4 +41,4 @@ void launch(const Problem& p, const Join::Tensors& t, void*, Stream stream) {
 }  // namespace ladder::concat
 
 LADDER_VERSION(ladder::concat::Join, {.launch = ladder::concat::launch,
-                                  .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+                                      .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

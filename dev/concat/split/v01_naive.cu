@@ -29,8 +29,8 @@ void launch(const Problem& p, const Split::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
     ladder::launch(concat_split_v01_kernel<T>, {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads},
-                   stream, p.pixels(), p.c, p.k, static_cast<const T*>(t.dy),
-                   static_cast<T*>(t.da), static_cast<T*>(t.db));
+                   stream, p.pixels(), p.c, p.k, static_cast<const T*>(t.dy), static_cast<T*>(t.da),
+                   static_cast<T*>(t.db));
   });
 }
 
@@ -38,4 +38,4 @@ void launch(const Problem& p, const Split::Tensors& t, void*, Stream stream) {
 }  // namespace ladder::concat
 
 LADDER_VERSION(ladder::concat::Split, {.launch = ladder::concat::launch,
-                                  .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+                                       .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

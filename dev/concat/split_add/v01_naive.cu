@@ -14,7 +14,7 @@ constexpr int kThreads = 256;
 
 template <class T>
 __global__ void concat_split_add_v01_kernel(unsigned pixels, unsigned c, unsigned k, const T* dy, const T* e, T* da,
-                                           T* db) {
+                                            T* db) {
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
   const unsigned pixel = index / (c + k);
   const unsigned channel = index % (c + k);
@@ -30,9 +30,10 @@ __global__ void concat_split_add_v01_kernel(unsigned pixels, unsigned c, unsigne
 void launch(const Problem& p, const SplitAdd::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(concat_split_add_v01_kernel<T>, {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads},
-                   stream, p.pixels(), p.c, p.k, static_cast<const T*>(t.dy),
-                   static_cast<const T*>(t.e), static_cast<T*>(t.da), static_cast<T*>(t.db));
+    ladder::launch(concat_split_add_v01_kernel<T>,
+                   {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads}, stream, p.pixels(), p.c, p.k,
+                   static_cast<const T*>(t.dy), static_cast<const T*>(t.e), static_cast<T*>(t.da),
+                   static_cast<T*>(t.db));
   });
 }
 
@@ -40,4 +41,4 @@ void launch(const Problem& p, const SplitAdd::Tensors& t, void*, Stream stream) 
 }  // namespace ladder::concat
 
 LADDER_VERSION(ladder::concat::SplitAdd, {.launch = ladder::concat::launch,
-                                  .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+                                          .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

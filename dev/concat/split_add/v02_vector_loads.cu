@@ -48,7 +48,8 @@ void launch(const Problem& p, const SplitAdd::Tensors& t, void*, Stream stream) 
     const Sides at = sides(p, width);
     ladder::launch(concat_split_add_v02_kernel<T, width>,
                    {.grid = stream_blocks(at.count, kThreads, kEach), .block = kThreads}, stream, at,
-                   static_cast<const T*>(t.dy), static_cast<const T*>(t.e), static_cast<T*>(t.da), static_cast<T*>(t.db));
+                   static_cast<const T*>(t.dy), static_cast<const T*>(t.e), static_cast<T*>(t.da),
+                   static_cast<T*>(t.db));
   });
 }
 
@@ -56,4 +57,4 @@ void launch(const Problem& p, const SplitAdd::Tensors& t, void*, Stream stream) 
 }  // namespace ladder::concat
 
 LADDER_VERSION(ladder::concat::SplitAdd, {.launch = ladder::concat::launch,
-                                  .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+                                          .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

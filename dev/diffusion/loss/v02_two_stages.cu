@@ -41,8 +41,8 @@ __device__ __forceinline__ void load_units(const T* tensor, unsigned unit, float
 }
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads) diffusion_loss_v02_parts_kernel(Cut cut, float scale, const T* pred,
-                                                                            const float* noise, T* dpred, float* sums) {
+__global__ void __launch_bounds__(kThreads)
+    diffusion_loss_v02_parts_kernel(Cut cut, float scale, const T* pred, const float* noise, T* dpred, float* sums) {
   const unsigned image = blockIdx.y * cut.units;
   const unsigned last = min((blockIdx.x + 1) * cut.each, cut.units);
   float sum = 0;
@@ -92,8 +92,8 @@ void launch(const Problem& p, const Loss::Tensors& t, void* workspace, Stream st
     ladder::launch(diffusion_loss_v02_parts_kernel<T, width>, {.grid = grid, .block = kThreads}, stream, cut,
                    static_cast<float>(2.0 / static_cast<double>(p.elements())), static_cast<const T*>(t.pred), t.noise,
                    static_cast<T*>(t.dpred), sums);
-    ladder::launch(diffusion_loss_v02_mean_kernel, {.grid = 1, .block = kThreads}, stream, p.n, cut.parts, p.image(), sums,
-                   t.losses, t.loss);
+    ladder::launch(diffusion_loss_v02_mean_kernel, {.grid = 1, .block = kThreads}, stream, p.n, cut.parts, p.image(),
+                   sums, t.losses, t.loss);
   };
   with_storage_type(p.dtype, [&](auto element) {
     if (p.image() % 4 == 0) {

@@ -16,8 +16,8 @@ __global__ void diffusion_noise_v01_kernel(unsigned count, const std::int64_t* p
 }
 
 void launch(const Problem& p, const Noise::Tensors& t, void*, Stream stream) {
-  ladder::launch(diffusion_noise_v01_kernel, {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads}, stream,
-                 p.elements(), t.philox, t.noise);
+  ladder::launch(diffusion_noise_v01_kernel, {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads},
+                 stream, p.elements(), t.philox, t.noise);
 }
 
 }  // namespace

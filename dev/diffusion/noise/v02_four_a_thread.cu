@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void launch(const Problem& p, const Noise::Tensors& t, void*, Stream stream) {
-  ladder::launch(diffusion_noise_v02_kernel, {.grid = stream_blocks(num_quads(p), kThreads, 1), .block = kThreads}, stream,
-                 p.elements(), t.philox, t.noise);
+  ladder::launch(diffusion_noise_v02_kernel, {.grid = stream_blocks(num_quads(p), kThreads, 1), .block = kThreads},
+                 stream, p.elements(), t.philox, t.noise);
 }
 
 }  // namespace

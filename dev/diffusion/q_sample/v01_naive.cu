@@ -18,7 +18,8 @@ __global__ void diffusion_q_sample_v01_kernel(Problem p, QSample::Tensors t) {
   const Diffused at = t.table[t.t[n]];
   const float noise = component(normals(t.philox, index / 4), index % 4);
   t.noise[index] = noise;
-  static_cast<T*>(t.x_t)[index] = from_float<T>(at.signal * to_float(static_cast<const T*>(t.x0)[index]) + at.noise * noise);
+  static_cast<T*>(t.x_t)[index] =
+      from_float<T>(at.signal * to_float(static_cast<const T*>(t.x0)[index]) + at.noise * noise);
 }
 
 void launch(const Problem& p, const QSample::Tensors& t, void*, Stream stream) {

@@ -16,7 +16,8 @@ constexpr int kThreads = 256;
 constexpr int kEach = 8;  // vectors of a thread
 constexpr int kSumThreads = 1024;
 
-__global__ void __launch_bounds__(kThreads) optimizer_norm_v02_parts_kernel(unsigned count, const float* g, float* sums) {
+__global__ void __launch_bounds__(kThreads)
+    optimizer_norm_v02_parts_kernel(unsigned count, const float* g, float* sums) {
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   const unsigned vectors = count / 4;
   uint4 loaded[kEach];
@@ -57,7 +58,8 @@ std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * num_block
 void launch(const Problem& p, const Norm::Tensors& t, void* workspace, Stream stream) {
   auto* const sums = static_cast<float*>(workspace);
   ladder::launch(optimizer_norm_v02_parts_kernel, {.grid = num_blocks(p), .block = kThreads}, stream, p.p, t.g, sums);
-  ladder::launch(optimizer_norm_v02_sum_kernel, {.grid = 1, .block = kSumThreads}, stream, num_blocks(p), p.clip, sums, t);
+  ladder::launch(optimizer_norm_v02_sum_kernel, {.grid = 1, .block = kSumThreads}, stream, num_blocks(p), p.clip, sums,
+                 t);
 }
 
 }  // namespace

@@ -27,13 +27,15 @@ __global__ void resample_pool_backward_v01_kernel(Problem p, const T* dy, T* dx)
 void launch(const Problem& p, const PoolBackward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(resample_pool_backward_v01_kernel<T>, {.grid = stream_blocks(p.large(), kThreads, 1), .block = kThreads},
-                   stream, p, static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
+    ladder::launch(resample_pool_backward_v01_kernel<T>,
+                   {.grid = stream_blocks(p.large(), kThreads, 1), .block = kThreads}, stream, p,
+                   static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
   });
 }
 
 }  // namespace
 }  // namespace ladder::resample
 
-LADDER_VERSION(ladder::resample::PoolBackward, {.launch = ladder::resample::launch,
-                                            .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::resample::PoolBackward,
+               {.launch = ladder::resample::launch,
+                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

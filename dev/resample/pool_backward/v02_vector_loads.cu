@@ -50,5 +50,6 @@ void launch(const Problem& p, const PoolBackward::Tensors& t, void*, Stream stre
 }  // namespace
 }  // namespace ladder::resample
 
-LADDER_VERSION(ladder::resample::PoolBackward, {.launch = ladder::resample::launch,
-                                            .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::resample::PoolBackward,
+               {.launch = ladder::resample::launch,
+                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

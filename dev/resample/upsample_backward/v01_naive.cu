@@ -31,13 +31,15 @@ __global__ void resample_upsample_backward_v01_kernel(Problem p, const T* dy, T*
 void launch(const Problem& p, const UpsampleBackward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(resample_upsample_backward_v01_kernel<T>, {.grid = stream_blocks(p.small(), kThreads, 1), .block = kThreads},
-                   stream, p, static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
+    ladder::launch(resample_upsample_backward_v01_kernel<T>,
+                   {.grid = stream_blocks(p.small(), kThreads, 1), .block = kThreads}, stream, p,
+                   static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
   });
 }
 
 }  // namespace
 }  // namespace ladder::resample
 
-LADDER_VERSION(ladder::resample::UpsampleBackward, {.launch = ladder::resample::launch,
-                                        .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::resample::UpsampleBackward,
+               {.launch = ladder::resample::launch,
+                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

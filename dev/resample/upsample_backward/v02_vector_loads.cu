@@ -59,5 +59,6 @@ void launch(const Problem& p, const UpsampleBackward::Tensors& t, void*, Stream 
 }  // namespace
 }  // namespace ladder::resample
 
-LADDER_VERSION(ladder::resample::UpsampleBackward, {.launch = ladder::resample::launch,
-                                        .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::resample::UpsampleBackward,
+               {.launch = ladder::resample::launch,
+                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

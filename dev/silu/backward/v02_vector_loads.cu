@@ -53,4 +53,4 @@ void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) 
 }  // namespace ladder::silu
 
 LADDER_VERSION(ladder::silu::Backward, {.launch = ladder::silu::launch,
-                                  .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+                                        .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
