@@ -23,7 +23,8 @@ Verdict trusted_check(const Version& v, std::optional<CheckedCase>& c, const std
   constexpr int kTries = 20;
   Verdict verdict = check(v, *c, plan);
   for (int i = 0; i < kTries && verdict.status == Status::untrusted; ++i) {
-    c.emplace(**c, c->seed() + 1);
+    const CheckedCase before = *std::move(c);  // emplace() destroys what it is given a reference into
+    c.emplace(*before, before.seed() + 1);
     verdict = check(v, *c, plan);
   }
   return verdict;
