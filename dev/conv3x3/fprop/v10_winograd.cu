@@ -10,8 +10,8 @@
 #include <algorithm>
 
 #include "core/backend.h"
-#include "dev/conv3x3/conv3x3.h"
 #include "dev/common/ffma_tile.h"
+#include "dev/conv3x3/conv3x3.h"
 #include "dev/conv3x3/winograd.h"
 
 namespace ladder::conv3x3 {
