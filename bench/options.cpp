@@ -231,8 +231,7 @@ std::vector<Case> cases_of(const std::vector<Case>& problems, const std::vector<
       if (!wanted(problem.dtype)) {
         std::vector<std::string> names;
         for (const Dtype dtype : dtypes) names.push_back(name(dtype));
-        throw UsageError(
-            fmt::format("--dtype {} contradicts the problem '{}'", fmt::join(names, ","), problem.text));
+        throw UsageError(fmt::format("--dtype {} contradicts the problem '{}'", fmt::join(names, ","), problem.text));
       }
       cases.push_back(problem);
       continue;
@@ -408,8 +407,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
 std::string command_of(const std::string& program, const Job& job, const Options& options) {
   std::string command = fmt::format("{} --version {} --problem '{}' --seed {}", quoted(program), job.version->number,
                                     job.problem.text, options.seed);
-  if (!job.version->pass->is_default)
-    command += " --pass " + job.version->pass->name;
+  if (!job.version->pass->is_default) command += " --pass " + job.version->pass->name;
   if (!options.schedule.empty()) command += " --schedule " + options.schedule;
   if (options.mode == Mode::check) command += " --check";
   if (options.mode == Mode::unchecked) command += " --unchecked";
@@ -430,7 +428,8 @@ std::string list_of(const Pass& pass) {
     for (const Dtype d : v->def.dtypes) dtypes.push_back(name(d));
     std::string needs = v->def.needs;
     if (v->def.min_arch > 0) {
-      needs += fmt::format("{}sm_{}{}", needs.empty() ? "" : "; ", v->def.min_arch, v->def.arch_specific ? "a" : " or later");
+      needs += fmt::format("{}sm_{}{}", needs.empty() ? "" : "; ", v->def.min_arch,
+                           v->def.arch_specific ? "a" : " or later");
     }
     text += fmt::format("{:<28} {:<18} {}\n", v->label(), fmt::format("{}", fmt::join(dtypes, " ")), needs);
   }

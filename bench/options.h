@@ -29,8 +29,8 @@ struct Options {
   const Pass* pass = nullptr;
   Mode mode = Mode::check;
   bool list = false;
-  bool environment = false;        // print it and leave
-  std::vector<Job> jobs;           // by problem, so that all versions of one share the reference's and the baseline's work
+  bool environment = false;  // print it and leave
+  std::vector<Job> jobs;     // by problem, so that all versions of one share the reference's and the baseline's work
   std::vector<std::string> notes;  // what was decided for the user, a line each
   std::uint64_t seed = 0;
   std::string schedule;  // of the emulator; empty for its default

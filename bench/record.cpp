@@ -223,7 +223,7 @@ int fastest_recorded(const std::string& folder, const Case& c) {
     std::ifstream file(entry.path());
     const json record = json::parse(file, nullptr, false);
     try {
-      if (record.at("schema") != kRecordSchema) continue;
+      if (record.at("schema") != kRecordSchema && record.at("schema") != kOldRecordSchema) continue;
       if (record.at("environment").at("device").at("slug") != backend::device().slug) continue;
       for (const json& row : record.at("results")) {
         if (row.at("layer") != c.pass->layer || row.at("pass") != c.pass->name || row.at("problem") != c.text) continue;

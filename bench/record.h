@@ -10,7 +10,8 @@
 
 namespace ladder {
 
-inline constexpr const char* kRecordSchema = "ladder.record/1";
+inline constexpr const char* kRecordSchema = "ladder.record/2";
+inline constexpr const char* kOldRecordSchema = "ladder.record/1";  // had other names for some fields
 
 // Everything that a figure may depend on besides the source: device, driver, libraries, compiler, commit.
 nlohmann::json environment();

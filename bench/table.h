@@ -30,9 +30,9 @@ class Table {
 
 // How fast a case was done in `seconds`, in the unit of what limits it. "-" where something is unknown or says nothing.
 struct Rates {
-  std::string tflops;         // of arithmetic, unless memory is the limit
-  std::string gbs;            // every input and every output once
-  std::string share_of_copy;  // those as per cent of a device copy, if memory is the limit
+  std::string tflops;              // of arithmetic, unless memory is the limit
+  std::string gbs;                 // every input and every output once
+  std::string share_of_copy;       // those as per cent of a device copy, if memory is the limit
   std::string share_of_streaming;  // the time that moving those takes alone as per cent of `seconds`, likewise
 };
 // 0 for what was not measured.

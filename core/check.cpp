@@ -87,8 +87,10 @@ class Check {
   BoundLaunch launch_;
 };
 
-Verdict check_patterns(const Version& v, CheckedCase& c, const std::vector<Pattern>& patterns, const std::string& plan) {
-  if (std::string reason = why_not(v, *c); !reason.empty()) return {.status = Status::skip, .reason = std::move(reason)};
+Verdict check_patterns(const Version& v, CheckedCase& c, const std::vector<Pattern>& patterns,
+                       const std::string& plan) {
+  if (std::string reason = why_not(v, *c); !reason.empty())
+    return {.status = Status::skip, .reason = std::move(reason)};
   for (const Pattern pattern : patterns) {
     if (std::string null = accepted_null_answer(*c, pattern, c.run(pattern), v.def); !null.empty()) {
       return {.status = Status::untrusted, .reason = std::move(null)};

@@ -36,6 +36,9 @@ struct Expected {
   // False where the right answer to this problem is a null answer, a constant or a copy of an input, by the formula
   // itself: another output has to tell right from wrong then.
   bool discriminating = true;
+  // How much larger than the result, in norm, sums on the way to it may be that cancel in the end. The formula's own doing:
+  // a mean that is taken about a pivot far from it.
+  double condition = 1;
 };
 using ExpectedOutputs = std::vector<Expected>;  // an entry for each written tensor, in the order of Case::tensors
 using NamedOutputs = std::map<std::string, Expected, std::less<>>;
@@ -122,8 +125,8 @@ double error_bound(const TensorSpec& output, double value, double magnitude, con
 
 // The largest normalised L2 error, ||y - ref|| / ||ref||, that an fp32 output of an fp32 problem may have, whatever its
 // magnitudes allow: 2^-24 (16 + sqrt(K)), times the error growth. A sequence of K additions in fp32 stays below it; inputs
-// rounded to TF32 or bf16 do not. Where the formula itself is ill-conditioned, and ||magnitude|| is more than sqrt(K)
-// ||ref||, it grows by as much. Infinite for other dtypes, and where a term may be rounded on its way.
+// rounded to TF32 or bf16 do not. Where the formula itself is ill-conditioned, ||magnitude|| being more than sqrt(K) ||ref||
+// or the reference saying so (Expected::condition), it grows by as much. Infinite for other dtypes, and where a term may be rounded on its way.
 double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const VersionDef& def = {});
 
 // Compares in pass form, so NaN fails: |y - ref| <= error_bound(). For Pattern::integer the outputs must equal the reference's value rounded once to the output's dtype, unless the pass has no
@@ -162,8 +165,8 @@ std::string why_not(const Version& v, const Case& c);
 
 }  // namespace ladder
 
-#define LADDER_REFERENCE(P, function)                                                                             \
-  namespace {                                                                                                 \
+#define LADDER_REFERENCE(P, function)                                                                                 \
+  namespace {                                                                                                         \
   [[maybe_unused]] const bool LADDER_UNIQUE(ladder_reference_) = ::ladder::register_reference(::ladder::pass_of<P>(), \
-                                                                                      function);              \
+                                                                                              function);              \
   }

@@ -172,7 +172,7 @@ double error_limit(const Case& c, const TensorSpec& output, const Expected& expe
   const double root = std::sqrt(static_cast<double>(output.reduction_length));
   const double condition = norm(expected.magnitude) / (norm(expected.value) * root);
   if (!std::isfinite(condition)) return kInfinity;  // nothing but zeros are expected
-  return def.error_growth * std::max(condition, 1.0) * (16 + root) * 0x1p-24;
+  return def.error_growth * std::max({condition, expected.condition, 1.0}) * (16 + root) * 0x1p-24;
 }
 
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs,
@@ -209,9 +209,10 @@ Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expe
     const double error = verdict.errors.at(i).value_or(0);
     if (error <= limit) continue;
     verdict.status = Status::fail;
-    verdict.reason = fmt::format("{}: normalised L2 error {:.3g} where fp32 arithmetic stays below {:.3g}: inputs or products "
-                                 "have been rounded to fewer bits",
-                                 specs[i]->name, error, limit);
+    verdict.reason = fmt::format(
+        "{}: normalised L2 error {:.3g} where fp32 arithmetic stays below {:.3g}: inputs or products "
+        "have been rounded to fewer bits",
+        specs[i]->name, error, limit);
   }
   return verdict;
 }

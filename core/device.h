@@ -75,7 +75,8 @@ void allow(void (*kernel)(P...), const LaunchConfig& config) {
 }
 
 // `config` as the runtime takes it. `attributes` must outlive the result.
-inline cudaLaunchConfig_t runtime_config(const LaunchConfig& config, Stream stream, cudaLaunchAttribute (&attributes)[2]) {
+inline cudaLaunchConfig_t runtime_config(const LaunchConfig& config, Stream stream,
+                                         cudaLaunchAttribute (&attributes)[2]) {
   cudaLaunchConfig_t c{};
   c.gridDim = config.grid;
   c.blockDim = config.block;
@@ -134,7 +135,7 @@ struct KernelScope {
   explicit KernelScope(const T&) {}
 };
 template <class T>
-  requires requires(const T& arg) { kernel_scope(arg); }
+requires requires(const T& arg) { kernel_scope(arg); }
 struct KernelScope<T> {
   explicit KernelScope(const T& arg) : scope(kernel_scope(arg)) {}
   decltype(kernel_scope(std::declval<const T&>())) scope;

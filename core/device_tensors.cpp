@@ -115,7 +115,7 @@ class Buffer {
   std::string name_;
   std::size_t bytes_;
   std::unique_ptr<void, void (*)(void*) noexcept> base_;
-  Bytes expected_;                                                                       // of an input
+  Bytes expected_;                                                                      // of an input
   std::unique_ptr<void, void (*)(void*) noexcept> initial_{nullptr, backend::release};  // of an inout
 };
 

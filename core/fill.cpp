@@ -48,7 +48,7 @@ double largest_finite(Dtype dtype) { return dtype == Dtype::f16 ? 65504.0 : 3.0e
 HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed) {
   HostTensors tensors(c.tensors);
   const int largest = largest_integer(c.reduction_length());
-  std::uint64_t key = mix(seed);
+  std::uint64_t key = mix(seed + static_cast<std::uint64_t>(pattern));  // so that integer tensors differ as well
   for (std::size_t t = 0; t < c.tensors.size(); ++t) {
     const TensorSpec& spec = c.tensors[t];
     std::vector<float>& values = tensors.values[t];

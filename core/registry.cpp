@@ -114,7 +114,8 @@ std::vector<Kernel> plans(const Version& version, const Case& c) {
     throw UsageError(version.pass->path() + ' ' + version.label() + " cannot run '" + c.text + "': " + reason);
   }
   std::vector<Kernel> kernels = version.kernels(version.def, c);
-  if (kernels.empty()) throw Failure(version.pass->path() + ' ' + version.label() + " has no plan for '" + c.text + '\'');
+  if (kernels.empty())
+    throw Failure(version.pass->path() + ' ' + version.label() + " has no plan for '" + c.text + '\'');
   return kernels;
 }
 
@@ -124,8 +125,8 @@ Kernel plan(const Version& version, const Case& c, std::string_view name) {
   for (Kernel& kernel : kernels) {
     if (kernel.name == name) return std::move(kernel);
   }
-  throw UsageError(version.pass->path() + ' ' + version.label() + " has no plan '" + std::string(name) + "' for '" + c.text +
-                   "'; it has: " + joined(kernels, [](const Kernel& k) { return k.name; }));
+  throw UsageError(version.pass->path() + ' ' + version.label() + " has no plan '" + std::string(name) + "' for '" +
+                   c.text + "'; it has: " + joined(kernels, [](const Kernel& k) { return k.name; }));
 }
 
 namespace detail {

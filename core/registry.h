@@ -59,7 +59,7 @@ struct Case {
   bool integers_exact = true;           // integer inputs have integer answers
   std::shared_ptr<const void> problem;  // the layer's own Problem
 
-  Case with_dtype(Dtype other) const;                       // the same problem in another dtype
+  Case with_dtype(Dtype other) const;                     // the same problem in another dtype
   const TensorSpec& tensor(std::string_view name) const;  // throws Failure naming those that there are
 
   // The longest sum behind any output element.
@@ -244,8 +244,8 @@ const Pass& pass_of() {
              c.names_dtype = detail::names_dtype(line);
              return c;
            },
-       .random_problem =
-           [](const Pass& self, std::uint64_t seed) { return detail::make_case<P>(self, P::Problem::random(seed)); },
+       .random_problem = [](const Pass& self,
+                            std::uint64_t seed) { return detail::make_case<P>(self, P::Problem::random(seed)); },
        .in_dtype =
            [](const Case& c, Dtype dtype) {
              typename P::Problem problem = problem_of<P>(c);
@@ -273,7 +273,8 @@ std::string fault_of(const VersionDef& def) {
   if (!def.launch.is<LaunchFunction<P>>()) {
     return ".launch must be void(const Problem&, const Tensors&, void* workspace, Stream) of its pass";
   }
-  if (!def.plans.is<PlansFunction<P>>()) return ".plans must be std::vector<KernelPlan<Pass>>(const Problem&) of its pass";
+  if (!def.plans.is<PlansFunction<P>>())
+    return ".plans must be std::vector<KernelPlan<Pass>>(const Problem&) of its pass";
   if (!def.supports.is<SupportsFunction<P>>()) return ".supports must be const char*(const Problem&) of its pass";
   if (!def.workspace_bytes.is<WorkspaceFunction<P>>()) return ".workspace_bytes must be std::size_t(const Problem&)";
   if (def.plans && def.plan_names.empty()) return ".plans without .plan_names";

@@ -14,9 +14,9 @@ namespace ladder {
 
 struct Plan {
   std::string library = {};  // "cuDNN": as its baseline was registered
-  std::string name = {};    // the library's own name of the plan or engine with its knobs, and the layout it works in
-  double seconds = 0;       // as `measure` returned it; 0 for a plan that was not timed
-  std::string reason = {};  // why it was not: the library's message, or the workspace it asked for
+  std::string name = {};     // the library's own name of the plan or engine with its knobs, and the layout it works in
+  double seconds = 0;        // as `measure` returned it; 0 for a plan that was not timed
+  std::string reason = {};   // why it was not: the library's message, or the workspace it asked for
 };
 
 // Seconds one call of `work` takes on the device, cold; how plans are ranked.
@@ -75,8 +75,8 @@ std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baseline
 
 }  // namespace ladder
 
-#define LADDER_BASELINE(P, library, rank, factory)                                                                  \
-  namespace {                                                                                                       \
-  [[maybe_unused]] const bool LADDER_UNIQUE(ladder_baseline_) = ::ladder::register_baseline(::ladder::pass_of<P>(), \
+#define LADDER_BASELINE(P, library, rank, factory)                                                                   \
+  namespace {                                                                                                        \
+  [[maybe_unused]] const bool LADDER_UNIQUE(ladder_baseline_) = ::ladder::register_baseline(::ladder::pass_of<P>(),  \
                                                                                             library, rank, factory); \
   }

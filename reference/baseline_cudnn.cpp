@@ -282,6 +282,12 @@ fe::DataType_t cudnn_type(Dtype dtype) {
       return fe::DataType_t::BFLOAT16;
     case Dtype::f16:
       return fe::DataType_t::HALF;
+    case Dtype::i32:
+      return fe::DataType_t::INT32;
+    case Dtype::i64:
+      return fe::DataType_t::INT64;
+    case Dtype::u8:
+      return fe::DataType_t::UINT8;
     case Dtype::f32:
     case Dtype::tf32:
       break;

@@ -308,7 +308,9 @@ class WorkerBaseline final : public Baseline {
     for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
       const TensorSpec& spec = case_.tensors[i];
       tensors.push_back({{"name", spec.name},
-                         {"role", spec.role == Role::input ? "input" : spec.role == Role::inout ? "inout" : "output"},
+                         {"role", spec.role == Role::input   ? "input"
+                                  : spec.role == Role::inout ? "inout"
+                                                             : "output"},
                          {"dtype", ladder::name(spec.dtype)},
                          {"shape", spec.shape},
                          {"file", file(spec).string()}});

@@ -4,59 +4,14 @@
 // one sum of terms: what compare() allows, about sqrt(K) 2^-21 of the magnitude, is meant for the longest of them.
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "core/check.h"
 #include "core/parallel.h"
 #include "dev/groupnorm/groupnorm.h"
+#include "reference/activation.h"
 
 namespace ladder::groupnorm {
 namespace {
-
-double sigmoid(double z) { return 1 / (1 + std::exp(-z)); }
-double normal_cdf(double z) { return 0.5 * std::erfc(-z * std::numbers::sqrt2 / 2); }
-double tanh_argument(double z) { return std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z); }
-
-double value(Activation activation, double z) {
-  switch (activation) {
-    case Activation::identity:
-      return z;
-    case Activation::relu:
-      return std::max(z, 0.0);
-    case Activation::silu:
-      return z * sigmoid(z);
-    case Activation::gelu:
-      return z * normal_cdf(z);
-    case Activation::gelu_tanh:
-      return 0.5 * z * (1 + std::tanh(tanh_argument(z)));
-    case Activation::mish:
-      return z * std::tanh(std::log1p(std::exp(z)));
-  }
-  return 0;
-}
-
-double derivative(Activation activation, double z) {
-  switch (activation) {
-    case Activation::identity:
-      return 1;
-    case Activation::relu:
-      return z > 0 ? 1 : 0;
-    case Activation::silu:
-      return sigmoid(z) * (1 + z * (1 - sigmoid(z)));
-    case Activation::gelu:
-      return normal_cdf(z) + z * std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
-    case Activation::gelu_tanh: {
-      const double t = std::tanh(tanh_argument(z));
-      const double slope = std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * z * z);
-      return 0.5 * (1 + t) + 0.5 * z * (1 - t * t) * slope;
-    }
-    case Activation::mish: {
-      const double t = std::tanh(std::log1p(std::exp(z)));
-      return t + z * (1 - t * t) * sigmoid(z);
-    }
-  }
-  return 0;
-}
 
 // Which group an element belongs to, and what the affine step makes of it.
 class Elements {
@@ -110,7 +65,7 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
     const std::int64_t group = at.group(i);
     const double xhat = (x[i] - s.mean[group]) * s.rstd[group];
     const double z = at.gamma(i) * xhat + at.beta(i);
-    y.value[i] = value(p.activation, z);
+    y.value[i] = reference::value(p.activation, z);
     // The mean's error is a rounding of the mean of |x - pivot|, for a pivot out of the group: about two deviations.
     y.magnitude[i] = std::abs(at.gamma(i)) * (std::abs(xhat) + 2) + std::abs(at.beta(i));
     // Where surely nothing comes through, nothing may.
@@ -118,6 +73,15 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
       y.magnitude[i] = 0;
     }
   });
+
+  // A kernel may take the mean about a pivot out of the group, about two deviations from it.
+  double means = 0;
+  double deviations = 0;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    means += s.mean[group] * s.mean[group];
+    deviations += 1 / (s.rstd[group] * s.rstd[group]);
+  }
+  mean.condition = 1 + 2 * std::sqrt(deviations / means);
 
   // Behind a large mean the groups' means may differ by less than is allowed.
   const double spread = c.tensor("x").stddev / std::sqrt(static_cast<double>(p.group_size()));
@@ -168,7 +132,7 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
     Terms t{.xhat = (double(x[i]) - mean[group]) * rstd[group]};
     const double scaled = at.gamma(i) * t.xhat;
     const double z = scaled + at.beta(i);
-    t.dz = dy[i] * derivative(p.activation, z);
+    t.dz = dy[i] * reference::derivative(p.activation, z);
     t.parts = std::abs(dy[i]) * (std::abs(scaled) + std::abs(at.beta(i)));
     const bool at_kink = std::abs(z) <= 0x1p-20 * (std::abs(scaled) + std::abs(at.beta(i)));
     if (p.activation == Activation::relu && at_kink) t.kink = std::abs(dy[i]);

@@ -63,7 +63,7 @@ def record(results, created="2026-01-01T00:00:00Z", commit="abcdef0123456789", d
     device = {"kind": kind, "name": "NVIDIA H200", "slug": "h200", "uuid": "GPU-1", "driver": "13.0", "runtime": "13.0",
               "arch": 90, "num_sms": 132, "l2_bytes": 60e6, "max_sm_clock_hz": 1.98e9, "dram_bytes_per_s": 4.8e12}
     made = {
-        "schema": "ladder.record/1", "created": created, "command": ["build/cuda/bench_toy"], "seed": 1,
+        "schema": "ladder.record/2", "created": created, "command": ["build/cuda/bench_toy"], "seed": 1,
         "environment": {"device": device, "host": "box", "commit": commit, "dirty": dirty, "build": "cuda",
                         "compiler": compiler, "flags": "-O3"},
         "calibration": {"spins": [], "empty": {"seconds": 3e-6}, "copy_bytes_per_s": 4.1e12, "max_sm_clock_hz": 1.98e9,

@@ -67,7 +67,8 @@ std::string difference_between_launches(const Version& v, const Case& c, std::ui
     if (first.empty()) {
       first = tensors.outputs();
     } else {
-      difference = first_difference(first, tensors.outputs(), fmt::format("launch {} (schedule {})", launch + 1, order));
+      difference =
+          first_difference(first, tensors.outputs(), fmt::format("launch {} (schedule {})", launch + 1, order));
     }
   }
   backend::set_schedule(orders.front());
@@ -90,7 +91,8 @@ std::string difference_between_replays(const Version& v, const Case& c, std::uin
     tensors.reset();
     graph.replay(stream);
     stream.synchronize();
-    if (std::string difference = first_difference(first, tensors.outputs(), which); !difference.empty()) return difference;
+    if (std::string difference = first_difference(first, tensors.outputs(), which); !difference.empty())
+      return difference;
     if (std::string damage = tensors.damage(); !damage.empty()) return std::string(which) + ": " + damage;
   }
   return {};

@@ -9,6 +9,13 @@
 
 namespace ladder::test {
 
+// Whether a sanitizer makes every launch several times as slow.
+#if defined(LADDER_ASAN) || defined(LADDER_TSAN)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // The orders of running threads that a test tries: the backend's, or those that LADDER_TEST_SCHEDULES lists ("asc,desc").
 std::vector<std::string> schedules();
 

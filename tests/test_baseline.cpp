@@ -219,7 +219,8 @@ TEST(TypicalSeconds, AreTheMedianOfAFewAndOfOneWhereItIsSlow) {
 class Stand : public Baseline {
  public:
   Stand(std::string name, double best, double heuristic)
-      : name_(std::move(name)), tried_{{.name = name_ + " best", .seconds = best}, {.name = name_ + " heuristic", .seconds = heuristic}} {}
+      : name_(std::move(name)),
+        tried_{{.name = name_ + " best", .seconds = best}, {.name = name_ + " heuristic", .seconds = heuristic}} {}
   std::string library() const override { return name_; }
   const std::vector<Plan>& tried() const override { return tried_; }
   const Plan& plan(Choice choice) const override { return tried_[choice == Choice::best ? 0 : 1]; }

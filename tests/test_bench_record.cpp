@@ -76,13 +76,13 @@ TEST_F(Record, HoldsWhatTheSchemaSays) {
   ASSERT_FALSE(record["results"].empty());
   for (const json& result : record["results"]) {
     expect_keys(result, {"layer", "pass", "version", "idea", "problem", "dtype", "flops", "min_read_bytes",
-                         "min_write_bytes", "roofline_seconds", "workspace_bytes", "verdict", "times", "baseline",
-                         "traffic", "digest", "command", "seconds_spent"});
+                         "min_write_bytes", "roofline_seconds", "plan", "workspace_bytes", "verdict", "times",
+                         "baseline", "streaming", "digest", "command", "seconds_spent"});
     expect_keys(result["verdict"], {"status", "reason", "error", "errors", "worst_over_bound", "unwritten"});
     EXPECT_EQ(result["verdict"]["status"], "PASS");
     EXPECT_GT(result["verdict"]["error"].get<double>(), 0);
     EXPECT_TRUE(result["times"].is_null());
-    EXPECT_TRUE(result["traffic"].is_null());
+    EXPECT_TRUE(result["streaming"].is_null());
   }
 }
 
@@ -130,8 +130,9 @@ TEST_F(Record, TimesAndBaselineGoThroughJson) {
   EXPECT_EQ(out["times"]["cold_samples"]["sm_clock_hz"], (std::vector<double>{1e9, 2e9}));
   EXPECT_DOUBLE_EQ(out["times"]["cold_seconds"]["median"], 1.5e-6);
   EXPECT_TRUE(out["times"]["warm_seconds"].is_null());
-  expect_keys(out["baseline"], {"library", "reason", "best_plan", "heuristic_plan", "tried_plans", "workspace_bytes",
-                                "empty_seconds", "verdict", "times", "heuristic_times"});
+  expect_keys(out["baseline"],
+              {"library", "reason", "best_plan", "best_library", "heuristic_plan", "heuristic_library", "tried_plans",
+               "workspace_bytes", "empty_seconds", "verdict", "times", "heuristic_times"});
   EXPECT_EQ(out["baseline"]["reason"], "no PyTorch");
   EXPECT_EQ(out["baseline"]["empty_seconds"], 3e-6);
   EXPECT_EQ(out["baseline"]["verdict"]["errors"], json({0.5, nullptr}));
@@ -139,9 +140,9 @@ TEST_F(Record, TimesAndBaselineGoThroughJson) {
   EXPECT_EQ(out["baseline"]["times"]["cold_samples"]["sm_clock_hz"], json({nullptr, nullptr}));
   EXPECT_EQ(out["baseline"]["tried_plans"][1]["reason"], "not supported");
   EXPECT_TRUE(out["baseline"]["heuristic_times"].is_null());
-  expect_keys(out["traffic"], {"seconds", "samples"});
-  EXPECT_EQ(out["traffic"]["seconds"], 2.34e-6);
-  EXPECT_EQ(out["traffic"]["samples"], (std::vector<double>{2e-6, 9e-6, 2.34e-6}));
+  expect_keys(out["streaming"], {"seconds", "samples"});
+  EXPECT_EQ(out["streaming"]["seconds"], 2.34e-6);
+  EXPECT_EQ(out["streaming"]["samples"], (std::vector<double>{2e-6, 9e-6, 2.34e-6}));
 }
 
 TEST_F(Record, AnUnwritablePathIsRefusedBeforeAnyWork) {

@@ -53,9 +53,7 @@ class EveryDtype : public testing::TestWithParam<Dtype> {
     y[0][at] = value;
     return compare(c_, pattern, y, refs_);
   }
-  double bound(std::size_t at) const {
-    return error_bound(output_of(c_), refs_[0].value[at], refs_[0].magnitude[at]);
-  }
+  double bound(std::size_t at) const { return error_bound(output_of(c_), refs_[0].value[at], refs_[0].magnitude[at]); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Compare, EveryDtype, testing::ValuesIn(kProblemDtypes),
@@ -194,12 +192,11 @@ struct DotProducts {
     }
     c = {.pass = &pass_of<conv3x3::Fprop>(),
          .text = "dot products",
-         .tensors = {{.name = "y", .role = Role::output, .shape = {kElements}, .layout = "n", .reduction_length = terms}}};
+         .tensors = {
+             {.name = "y", .role = Role::output, .shape = {kElements}, .layout = "n", .reduction_length = terms}}};
   }
 
-  Verdict verdict() const {
-    return within_limit(compare(c, Pattern::normal, y, expected), c, expected, {});
-  }
+  Verdict verdict() const { return within_limit(compare(c, Pattern::normal, y, expected), c, expected, {}); }
 
   Case c;
   ExpectedOutputs expected;

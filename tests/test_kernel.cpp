@@ -97,7 +97,7 @@ class Toy : public testing::Test {
 };
 
 TEST_F(Toy, TheRightVersionPassesUnderEveryPlan) {
-  for (const char* line : {"n1", "n64", "n65", "n1000"}) {
+  for (const char* line : {"n64", "n65", "n1000"}) {
     CheckedCase c(pass().parse(line), test::seed());
     for (const Kernel& kernel : plans(version(toy::kRight), *c)) {
       const Verdict verdict = check(version(toy::kRight), c, kernel.name);

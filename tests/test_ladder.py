@@ -349,13 +349,14 @@ class Build(unittest.TestCase):
 class TestVerb(unittest.TestCase):
     def test_a_version_becomes_a_filter(self):
         ran = []
-        with mock.patch.object(cli.suite, "run", lambda jobs, cmake_options=(): ran.append(jobs) or 0), \
+        with mock.patch.object(cli.suite, "run", lambda preset, flags, **rest: ran.append((flags, rest["layers"])) or 0), \
                 contextlib.redirect_stderr(io.StringIO()):
             for arguments in (["conv3x3/fprop", "--version", "7"], ["--gtest_repeat=2"], ["conv3x3", "--version", "winograd"]):
                 self.assertEqual(cli.test([*arguments, "--preset", "emulator"]), 0)
-        self.assertEqual([flags for ((_, flags),) in ran], [
-            ["--gtest_filter=conv3x3_fprop_v07_wmma_double_buffer.*"], ["--gtest_repeat=2"],
-            ["--gtest_filter=conv3x3_fprop_v10_winograd.*:conv3x3_dgrad_v08_flipped_winograd.*:conv3x3_wgrad_v08_winograd.*"]])
+        self.assertEqual(ran, [
+            (["--gtest_filter=conv3x3_fprop_v07_wmma_double_buffer.*"], ["conv3x3"]), (["--gtest_repeat=2"], []),
+            (["--gtest_filter=conv3x3_fprop_v10_winograd.*:conv3x3_dgrad_v08_flipped_winograd.*:"
+              "conv3x3_wgrad_v08_winograd.*"], ["conv3x3"])])
 
     def test_suites_are_named_as_the_filter_says(self):
         source = (ROOT / "tests" / "test_versions.cpp").read_text(encoding="utf-8")

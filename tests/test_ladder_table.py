@@ -43,7 +43,7 @@ class Table(unittest.TestCase):
         self.readme.write_text(README)
         (self.root / "results" / "h200").mkdir(parents=True)
 
-    def record(self, name, results, created="2026-01-01T00:00:00Z", kind="gpu", schema="ladder.record/1"):
+    def record(self, name, results, created="2026-01-01T00:00:00Z", kind="gpu", schema="ladder.record/2"):
         made = made_records.record(results, created, "abcdef0123456", kind=kind, schema=schema)
         made_records.write(self.root / "results" / "h200" / name, made)
 
@@ -206,7 +206,7 @@ class Table(unittest.TestCase):
         self.refused(whole[: len(whole) // 2])
         self.refused(whole.replace('"problem"', '"question"'))
         self.refused(whole.replace('"median": 0.0002', '"median": "quick"'))
-        self.refused(whole.replace("ladder.record/1", "ladder.record/2"))
+        self.refused(whole.replace("ladder.record/2", "ladder.record/3"))
 
 
 REPORT = """\

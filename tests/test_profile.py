@@ -84,7 +84,7 @@ def table(*launches, before=""):
 def launch(version=9, problem="n32 h64 w64 c64 k64 bf16", idea="wgmma_halo", lower_bound=12.2e-6, name="NVIDIA H200"):
     """The record of `bench --once --record`."""
     return {
-        "schema": "ladder.record/1", "created": "2026-11-20T21:00:00Z", "seed": 1, "command": ["bench_conv3x3"],
+        "schema": "ladder.record/2", "created": "2026-11-20T21:00:00Z", "seed": 1, "command": ["bench_conv3x3"],
         "environment": {"device": {"kind": "gpu", "name": name, "slug": "h200"}, "commit": "9e0a464abc",
                         "dirty": False},
         "results": [{"layer": "conv3x3", "pass": "fprop", "version": version, "idea": idea, "problem": problem,
@@ -584,7 +584,7 @@ class Usage(unittest.TestCase):
             for text in ("{", "[]", '{"schema": "ladder.profile/1"}', '{"schema": "ladder.profile/1", "kernels": []}'):
                 file.write_text(text)
                 self.wrong("not a profile", "--diff", str(file), str(file), status=1)
-            file.write_text('{"schema": "ladder.record/1"}')
+            file.write_text('{"schema": "ladder.record/2"}')
             self.wrong("this tool reads ladder.profile/1", "--diff", str(file), str(file), status=1)
 
 

@@ -100,8 +100,10 @@ class RoundedInputsTest : public testing::Test {
 Case longest_sum(const Pass& pass) {
   Case longest;
   std::int64_t length = 0;
-  for (const char* set : {"ci", "edge"}) {
-    for (const NamedCase& named : named_cases(pass, set)) {
+  for (const ShapeSet& set : shape_sets(pass.layer)) {
+    // [long_sum], where there is one, is for this alone: too long for every version under every schedule.
+    if (set.name != "ci" && set.name != "edge" && set.name != "long_sum") continue;
+    for (const NamedCase& named : named_cases(pass, set.name)) {
       const Case c = named.problem.with_dtype(Dtype::f32);
       for (const TensorSpec* output : written(c.tensors)) {
         if (output->reduction_length <= length) continue;

@@ -340,8 +340,7 @@ void Block::fault(const std::string& what, Where where) const {
 }
 
 void Block::fault(const std::string& what, Where where, int thread) const {
-  throw Fault(
-      fmt::format("{}:{}: {}{}{}", where.file, where.line, what, at(fibers_[thread]), cluster_.replay()));
+  throw Fault(fmt::format("{}:{}: {}{}{}", where.file, where.line, what, at(fibers_[thread]), cluster_.replay()));
 }
 
 std::string Block::at(const Fiber& fiber) const {

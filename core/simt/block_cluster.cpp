@@ -134,8 +134,11 @@ void BlockCluster::enter(context::transfer_t from) {
   cluster.leave(self);
 }
 
-void BlockCluster::abandon(Fiber& fiber, const std::string& what) {
+void BlockCluster::fail(const Fiber& fiber, const std::string& what) {
   fail(std::make_exception_ptr(Fault(what + fiber.block->at(fiber) + replay())));
+}
+
+void BlockCluster::abandon(Fiber& fiber) {
   sanitizer::release(kernel_->end);
   fiber.over = true;
   leave(fiber);

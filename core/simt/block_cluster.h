@@ -46,8 +46,8 @@ class BlockCluster {
   void leave(Side& from);
   bool idle() const;  // no thread can run
   void fail(std::exception_ptr error) { error_ = std::move(error); }
-  // Ends the cluster with a Fault while `fiber` runs, and never returns to it.
-  void abandon(Fiber& fiber, const std::string& what);
+  void fail(const Fiber& fiber, const std::string& what);  // with a Fault of that thread's
+  void abandon(Fiber& fiber);  // leaves the running thread, of a cluster that has failed, and never returns to it
   std::uint64_t num_switches() const { return num_switches_; }  // from thread to thread so far
   std::string replay() const;
 
@@ -90,8 +90,8 @@ class BlockCluster {
   std::exception_ptr error_;
 
   Side scheduler_;
-  int turn_ = 0;             // which of every fiber's ThreadSanitizer fibers this cluster uses
-  char start_ = 0;           // ThreadSanitizer: a cluster's beginning is ordered before all its threads
+  int turn_ = 0;    // which of every fiber's ThreadSanitizer fibers this cluster uses
+  char start_ = 0;  // ThreadSanitizer: a cluster's beginning is ordered before all its threads
   std::uint64_t num_switches_ = 0;
   Side* leaving_ = nullptr;  // the side that the switch in progress leaves
 };

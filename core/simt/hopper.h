@@ -93,7 +93,7 @@ class CopyEngine {
     std::uint64_t* barrier;
     std::int64_t coordinates[TensorMap::kMaxDims];
     unsigned char stored[kMaxStored];  // instead of a map
-    std::uint64_t deadline;             // the turn by which it lands
+    std::uint64_t deadline;            // the turn by which it lands
     Where where;
     const Block* by;
     int thread;

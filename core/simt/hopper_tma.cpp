@@ -15,7 +15,7 @@ namespace ladder::simt {
 namespace {
 
 constexpr int kPoison = 0xff;
-constexpr unsigned kRunBytes = 16;       // what the swizzle moves as one
+constexpr unsigned kRunBytes = 16;      // what the swizzle moves as one
 constexpr unsigned kMaxRowBytes = 128;  // of a box, with this swizzle
 
 void poison(unsigned char* place, std::size_t bytes) {

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <numbers>
 #include <type_traits>
 
 #include "core/simt/runtime.h"
@@ -123,6 +124,13 @@ inline int __float2int_rd(float a) { return static_cast<int>(std::floor(a)); }
 inline int __float2int_ru(float a) { return static_cast<int>(std::ceil(a)); }
 inline float __int2float_rn(int a) { return static_cast<float>(a); }
 inline float __uint2float_rn(unsigned a) { return static_cast<float>(a); }
+
+// sine and cosine of pi x, which glibc lacks. Reduced to a turn in fp32, which is exact, then in double.
+inline void sincospif(float x, float* sine, float* cosine) {
+  const double angle = std::numbers::pi * std::fmod(x, 2.0f);
+  *sine = static_cast<float>(std::sin(angle));
+  *cosine = static_cast<float>(std::cos(angle));
+}
 
 // --- Approximate functions. glibc declares some of these names for itself, hence noexcept.
 

@@ -60,6 +60,12 @@ std::string place_of(const void* address) {
   return info.dli_sname ? info.dli_sname : fmt::format("{}", address);
 }
 
+void report(BlockCluster& cluster, const Fiber& fiber, const void* at) {
+  cluster.fail(fiber, fmt::format("{}: the thread has run for {} s without reaching any barrier: it loops for ever "
+                                  "(LADDER_WATCHDOG_SECONDS sets how long is too long)",
+                                  place_of(at), limit_seconds()));
+}
+
 // How often in a row the thread was seen without a switch in between.
 struct Watched {
   std::uint64_t switches = 0;
@@ -77,12 +83,10 @@ void on_tick(int, siginfo_t*, void* context) {
     watched = {.switches = cluster.num_switches(), .ticks = 0};
   } else if (++watched.ticks >= limit_seconds()) {
     watched = {};
-    const auto* const at = reinterpret_cast<const void*>(
-        static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-    // Never returns: the thread is left where it is.
-    cluster.abandon(fiber, fmt::format("{}: the thread has run for {} s without reaching any barrier: it loops for ever "
-                                       "(LADDER_WATCHDOG_SECONDS sets how long is too long)",
-                                       place_of(at), limit_seconds()));
+    const auto* const at =
+        reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+    report(cluster, fiber, at);
+    cluster.abandon(fiber);  // never returns: nothing that this function holds is ever destroyed
   }
   errno = saved_errno;
 }

@@ -123,8 +123,8 @@ __global__ void __launch_bounds__(kReduceThreads)
 
 template <class T>
 BoundLaunch bind_reduce(const Problem& p, const Split& split, const float* partial, const Wgrad::Tensors& t) {
-  return bind_launch(conv3x3_wgrad_reduce_kernel<T>, {.grid = reduce_blocks(partial_row(p)), .block = kReduceThreads}, p,
-                     split.splits, partial, static_cast<T*>(t.dw), t.dbias);
+  return bind_launch(conv3x3_wgrad_reduce_kernel<T>, {.grid = reduce_blocks(partial_row(p)), .block = kReduceThreads},
+                     p, split.splits, partial, static_cast<T*>(t.dw), t.dbias);
 }
 
 template <class T>

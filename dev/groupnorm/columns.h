@@ -6,9 +6,9 @@
 
 #include "core/device.h"
 #include "core/numeric.h"
+#include "dev/common/vectors.h"
 #include "dev/groupnorm/activation.h"
 #include "dev/groupnorm/groupnorm.h"
-#include "dev/common/vectors.h"
 
 namespace ladder::groupnorm {
 

@@ -469,7 +469,7 @@ template <class T, class S>
 Turns turns_of(const Problem& p, const Plan& plan) {
   if (double(plan.each) * plan.chunk * (sizeof(T) + 4) > most_smem_bytes()) return {};  // far too many for an int
   return ladder::turns_of(p.n * (p.c / plan.chunk), plan.cluster(), plan.threads(), smem_bytes<T, S>(plan),
-                             S::kThreadsPerSm);
+                          S::kThreadsPerSm);
 }
 
 // What memory takes for the elements of an SM's blocks, each read twice and written once, in rows of a chunk. `line`: what

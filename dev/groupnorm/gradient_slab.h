@@ -14,8 +14,8 @@
 
 #include "core/backend.h"
 #include "dev/common/cluster.h"
-#include "dev/groupnorm/gradient.h"
 #include "dev/common/vectors.h"
+#include "dev/groupnorm/gradient.h"
 
 namespace ladder::groupnorm {
 

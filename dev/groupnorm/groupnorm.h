@@ -24,12 +24,13 @@
 #include <vector>
 
 #include "core/registry.h"
+#include "dev/common/activation_kind.h"
 
 namespace ladder::groupnorm {
 
-inline constexpr float kEpsilon = 1e-5f;
+using ladder::Activation;
 
-enum class Activation : std::uint8_t { identity, relu, silu, gelu, gelu_tanh, mish };
+inline constexpr float kEpsilon = 1e-5f;
 
 struct Problem {
   int n = 1;  // images

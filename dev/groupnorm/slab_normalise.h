@@ -5,8 +5,8 @@
 // add those of a group, always in the same order, and the blocks of a cluster exchange these sums.
 #pragma once
 
-#include "dev/groupnorm/activation.h"
 #include "dev/common/cluster.h"
+#include "dev/groupnorm/activation.h"
 #include "dev/groupnorm/slab.h"
 #include "dev/groupnorm/statistics.h"
 #include "dev/ptx/cluster.h"

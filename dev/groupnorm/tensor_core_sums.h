@@ -10,10 +10,10 @@
 #include <optional>
 
 #include "core/backend.h"
-#include "dev/groupnorm/activation.h"
 #include "dev/common/cluster.h"
-#include "dev/groupnorm/statistics.h"
 #include "dev/common/vectors.h"
+#include "dev/groupnorm/activation.h"
+#include "dev/groupnorm/statistics.h"
 #include "dev/ptx/cluster.h"
 #include "dev/ptx/cp_async.h"
 #include "dev/ptx/ldmatrix.h"
@@ -437,9 +437,9 @@ inline void complete(const Problem& p, Plan& plan) {
 
 // What versions differ in.
 struct TuningParameters {
-  int least_even_cluster = 1;         // from this size on there should be several blocks an SM
-  int least_pixels = 0;               // of a block, below which it is not cut for that
-  int good_threads = 256;             // of an SM
+  int least_even_cluster = 1;        // from this size on there should be several blocks an SM
+  int least_pixels = 0;              // of a block, below which it is not cut for that
+  int good_threads = 256;            // of an SM
   int column_threads = kMaxThreads;  // up to which a block has a warp for each column, however few are good
 };
 
@@ -465,7 +465,7 @@ inline Plan plan_of(const Problem& p, const TuningParameters& tuning) {
   constexpr int kLeastRow = 64 / 16;
   constexpr int kGoodBytes = 64 << 10;
   constexpr int kMaxBytes = 100 << 10;  // so that two blocks fit an SM
-  constexpr int kGoodBlocks = 3;         // of an SM
+  constexpr int kGoodBlocks = 3;        // of an SM
   constexpr int kMaxLogCluster = std::bit_width(static_cast<unsigned>(kMaxClusterBlocks)) - 1;
   Plan best;
   for (int groups = 1; groups <= p.g; ++groups) {
@@ -477,7 +477,8 @@ inline Plan plan_of(const Problem& p, const TuningParameters& tuning) {
     for (plan.log_cluster = 0; plan.log_cluster <= kMaxLogCluster; ++plan.log_cluster) {
       plan.pixels = ceil_div(p.pixels(), plan.cluster());
       plan.tiles = ceil_div(plan.pixels, kTile);
-      even = plan.cluster() < tuning.least_even_cluster || blocks_of(p, plan) >= kGoodBlocks * backend::device().num_sms;
+      even =
+          plan.cluster() < tuning.least_even_cluster || blocks_of(p, plan) >= kGoodBlocks * backend::device().num_sms;
       const bool cut_further = slab_bytes(plan) > kGoodBytes || (!even && plan.pixels / 2 >= tuning.least_pixels);
       if (!cut_further || plan.log_cluster == kMaxLogCluster) break;
     }

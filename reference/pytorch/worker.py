@@ -239,7 +239,31 @@ class Plans:
 
 
 def dtype_of(torch, name):
-    return {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+    return {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
+            "int32": torch.int32, "int64": torch.int64, "uint8": torch.uint8}[name]
+
+
+def plans_of(torch, function, tensors):
+    """Plans of one function from tensors by name to outputs by name, for layers without a gradient to prepare: eager first,
+    what a user gets who changes nothing."""
+    def setup(mode):
+        step = torch.compile(function, mode=mode, dynamic=False) if mode else function
+
+        def run():
+            with torch.no_grad():
+                return step(tensors)
+
+        return lambda: run
+
+    return [Plan("PyTorch eager", "heuristic", setup(None)),
+            Plan("PyTorch compile", "listed", setup("default")),
+            Plan("PyTorch compile max-autotune", "all", setup("max-autotune-no-cudagraphs"))]
+
+
+def random_tensors(torch, case, shapes):
+    """For trying a script by hand: {name: shape} drawn in the problem's dtype."""
+    dtype = dtype_of(torch, case.words[-1])
+    return {name: torch.randn(shape).to(dtype).cuda() for name, shape in shapes.items()}
 
 
 def _by_hand(layer, options):

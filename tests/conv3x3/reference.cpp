@@ -34,8 +34,7 @@ TEST(Conv3x3Reference, HandComputedImage) {
 
 TEST(Conv3x3Reference, MagnitudeAddsAbsoluteTerms) {
   const Case c = make("n1 h1 w2 c1 k1 bias");
-  const ExpectedOutputs y =
-      reference_outputs(c, HostTensors(c.tensors, {{-1, 2}, {0, 0, 0, 0, -5, 3, 0, 0, 0}, {-7}}));
+  const ExpectedOutputs y = reference_outputs(c, HostTensors(c.tensors, {{-1, 2}, {0, 0, 0, 0, -5, 3, 0, 0, 0}, {-7}}));
   EXPECT_EQ(y.at(0).value, (std::vector<double>{-7 + 5 + 6, -7 - 10}));
   EXPECT_EQ(y.at(0).magnitude, (std::vector<double>{7 + 5 + 6, 7 + 10}));
 }
@@ -194,8 +193,7 @@ TEST(Conv3x3Reference, GradientsOfAHandComputedImage) {
   // dy[q] x[q + s - 1]; the rows above and below are outside.
   const Case to_x = pass_of<conv3x3::Dgrad>().parse("n1 h1 w2 c1 k1");
   const HostTensors dy_and_w(to_x.tensors, {{1, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9}});
-  EXPECT_EQ(reference_outputs(to_x, dy_and_w).at(0).value,
-            (std::vector<double>{1 * 5 + 2 * 4, 1 * 6 + 2 * 5}));
+  EXPECT_EQ(reference_outputs(to_x, dy_and_w).at(0).value, (std::vector<double>{1 * 5 + 2 * 4, 1 * 6 + 2 * 5}));
   const Case to_w = pass_of<conv3x3::Wgrad>().parse("n1 h1 w2 c1 k1 bias");
   const ExpectedOutputs w = reference_outputs(to_w, HostTensors(to_w.tensors, {{10, 20}, {1, 2}}));
   EXPECT_EQ(w.at(0).value, (std::vector<double>{0, 0, 0, 2 * 10, 1 * 10 + 2 * 20, 1 * 20, 0, 0, 0}));

@@ -105,7 +105,8 @@ TEST(GroupnormReference, AgreesWithGroupsOneByOne) {
       const std::vector<double> expected = normalised(p, inputs);
       ASSERT_EQ(checked[0].value.size(), expected.size());
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        ASSERT_NEAR(checked[0].value[i], expected[i], 1e-9 * checked[0].magnitude[i]) << named.problem.text << " at " << i;
+        ASSERT_NEAR(checked[0].value[i], expected[i], 1e-9 * checked[0].magnitude[i])
+            << named.problem.text << " at " << i;
       }
     }
   }
@@ -199,7 +200,8 @@ TEST(GroupnormReference, GradientsAreFiniteDifferencesOfTheForwardFormula) {
 TEST(GroupnormReference, ConstantAnswersDoNotDiscriminate) {
   const auto discriminating = [](const Case& c) {
     std::string word;
-    for (const Expected& r : reference_outputs(c, fill(c, Pattern::normal, test::seed()))) word += r.discriminating ? 'y' : 'n';
+    for (const Expected& r : reference_outputs(c, fill(c, Pattern::normal, test::seed())))
+      word += r.discriminating ? 'y' : 'n';
     return word;
   };
   EXPECT_EQ(discriminating(forward("n2 h1 w1 c4 g4 silu")), "ynn");

@@ -27,10 +27,10 @@ struct Step {
   using Problem = toy::Problem;
 
   struct Tensors {
-    float* w;            // [n] fp32, before and after
-    const float* g;      // [n] fp32
-    const int* label;    // [n] int32
-    float* y;            // [n] fp32
+    float* w;          // [n] fp32, before and after
+    const float* g;    // [n] fp32
+    const int* label;  // [n] int32
+    float* y;          // [n] fp32
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);

@@ -216,8 +216,10 @@ class Cheats {
   }
 
   // What `spoil` does to each output by itself behind an honest launch: "<name>_<output>".
-  void add_for_outputs(const std::string& name, const std::function<void(const Call&, std::size_t output)>& spoil) {
+  void add_for_outputs(const std::string& name, const std::function<void(const Call&, std::size_t output)>& spoil,
+                       bool several = false) {
     for (const std::string& output : outputs_) {
+      if (several && !has_several(output)) continue;
       add(name + '_' + output, [output, spoil](const Call& call) {
         call.launch_honest();
         if (const auto i = call.find(output)) spoil(call, *i);
@@ -225,19 +227,41 @@ class Cheats {
     }
   }
 
-  // Whether both are there in some problem, and equally large.
-  bool exchangeable(const std::string& one, const std::string& other) const {
+  // The dtypes in which both are there in some problem, and equally large.
+  std::vector<Dtype> exchangeable(const std::string& one, const std::string& other) const {
+    std::vector<Dtype> found;
+    for (const Dtype dtype : honest_.def.dtypes) {
+      const bool some = std::ranges::any_of(problems_, [&](const std::string& problem) {
+        std::size_t bytes[2] = {0, 1};
+        for (const TensorSpec& spec : case_of(problem).with_dtype(dtype).tensors) {
+          if (spec.name == one) bytes[0] = spec.bytes();
+          if (spec.name == other) bytes[1] = spec.bytes();
+        }
+        return bytes[0] == bytes[1];
+      });
+      if (some) found.push_back(dtype);
+    }
+    return found;
+  }
+
+  // Whether the output has several elements in some problem: one is its own mean.
+  bool has_several(const std::string& output) const {
     return std::ranges::any_of(problems_, [&](const std::string& problem) {
-      std::size_t bytes[2] = {0, 1};
-      for (const TensorSpec& spec : case_of(problem).tensors) {
-        if (spec.name == one) bytes[0] = spec.bytes();
-        if (spec.name == other) bytes[1] = spec.bytes();
-      }
-      return bytes[0] == bytes[1];
+      const Case c = case_of(problem);
+      return std::ranges::any_of(c.tensors,
+                                 [&](const TensorSpec& spec) { return spec.name == output && spec.elements() > 1; });
     });
   }
 
   bool has(Dtype dtype) const { return honest_.has(dtype); }
+  // Whether some problem has an input stored in it.
+  bool has_input(Dtype dtype) const {
+    return std::ranges::any_of(problems_, [&](const std::string& problem) {
+      const Case c = case_of(problem);
+      return std::ranges::any_of(c.tensors,
+                                 [&](const TensorSpec& spec) { return !spec.is_written() && spec.dtype == dtype; });
+    });
+  }
   const std::vector<std::string>& problems() const { return problems_; }
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::vector<std::string>& outputs() const { return outputs_; }
@@ -264,15 +288,18 @@ void add_null_answers(Cheats& cheats) {
   cheats.add_for_outputs("nan", [](const Call& call, std::size_t output) {
     call.with_elements(output, [&](auto* y) { each(call.spec(output).elements(), call.stream, Set{y, NAN}); });
   });
-  cheats.add_for_outputs("mean", [](const Call& call, std::size_t output) {
-    const std::size_t count = call.spec(output).elements();
-    auto* const mean = reinterpret_cast<float*>(call.own);
-    call.with_elements(output, [&](auto* y) {
-      using T = std::remove_pointer_t<decltype(y)>;
-      each(1, call.stream, Mean<T>{y, static_cast<long long>(count), mean});
-      each(count, call.stream, SetToMean<T>{y, mean});
-    });
-  });
+  cheats.add_for_outputs(
+      "mean",
+      [](const Call& call, std::size_t output) {
+        const std::size_t count = call.spec(output).elements();
+        auto* const mean = reinterpret_cast<float*>(call.own);
+        call.with_elements(output, [&](auto* y) {
+          using T = std::remove_pointer_t<decltype(y)>;
+          each(1, call.stream, Mean<T>{y, static_cast<long long>(count), mean});
+          each(count, call.stream, SetToMean<T>{y, mean});
+        });
+      },
+      /*several=*/true);
   cheats.add_for_outputs("copies_input", [](const Call& call, std::size_t output) {
     constexpr std::size_t kFirst = 0;
     if (call.spec(kFirst).is_written()) return;
@@ -338,21 +365,25 @@ void add_near_misses(Cheats& cheats) {
     for (std::size_t b = a + 1; b < cheats.outputs().size(); ++b) {
       const std::string one = cheats.outputs()[a];
       const std::string other = cheats.outputs()[b];
-      if (!cheats.exchangeable(one, other)) continue;
-      cheats.add("swaps_" + one + "_" + other, [one, other](const Call& call) {
-        call.launch_honest();
-        const auto i = call.find(one);
-        const auto j = call.find(other);
-        if (!i || !j || call.spec(*i).bytes() != call.spec(*j).bytes()) return;
-        each(call.spec(*i).bytes(), call.stream, ExchangeBytes{call.bytes(*i), call.bytes(*j)});
-      });
+      const std::vector<Dtype> dtypes = cheats.exchangeable(one, other);
+      if (dtypes.empty()) continue;
+      cheats.add(
+          "swaps_" + one + "_" + other,
+          [one, other](const Call& call) {
+            call.launch_honest();
+            const auto i = call.find(one);
+            const auto j = call.find(other);
+            if (!i || !j || call.spec(*i).bytes() != call.spec(*j).bytes()) return;
+            each(call.spec(*i).bytes(), call.stream, ExchangeBytes{call.bytes(*i), call.bytes(*j)});
+          },
+          dtypes);
     }
   }
 }
 
 // Work that begins by rounding what it was given.
 void add_rounded_inputs(Cheats& cheats) {
-  if (!cheats.has(Dtype::f32)) return;
+  if (!cheats.has(Dtype::f32) || !cheats.has_input(Dtype::f32)) return;
   for (const auto& [name, bits] : {std::pair{"tf32_inputs", 13}, std::pair{"bf16_inputs", 16}}) {
     cheats.add(name,
                [bits = bits](Call call) {

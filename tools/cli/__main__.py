@@ -99,20 +99,22 @@ def test(arguments):
     for flag in gtest_flags:
         if not flag.startswith("--gtest_"):
             raise UsageError(f"test: unknown argument '{flag}'; GoogleTest's flags begin with --gtest_")
-    gtest_flags += _filter_of(chosen, gtest_flags)
+    versions = _versions_of(chosen, gtest_flags)
+    if versions:
+        gtest_flags.append(f"--gtest_filter={selection.gtest_filter(versions)}")
     return suite.run(_preset(chosen), gtest_flags, sanitize=chosen.sanitize, full=chosen.full, resume=chosen.resume,
-                     stop_after=chosen.stop_after and chosen.stop_after * 60, cmake_options=_cmake_options(chosen))
+                     stop_after=chosen.stop_after and chosen.stop_after * 60, cmake_options=_cmake_options(chosen),
+                     layers=sorted({path.split("/")[0] for path in versions}))
 
 
-def _filter_of(chosen, gtest_flags):
-    """The GoogleTest flag that leaves the tests of the chosen versions; none for all."""
+def _versions_of(chosen, gtest_flags):
+    """{path: Versions} whose tests were asked for; none for all tests there are."""
     if not chosen.targets and not chosen.version:
-        return []
+        return {}
     if any(flag.startswith("--gtest_filter") for flag in gtest_flags):
         raise UsageError("test: a layer or --version and --gtest_filter exclude each other")
     there = listing.read(paths.ROOT)
-    versions = selection.versions_of(selection.passes(there, chosen.targets), chosen.version or "all")
-    return [f"--gtest_filter={selection.gtest_filter(versions)}"]
+    return selection.versions_of(selection.passes(there, chosen.targets), chosen.version or "all")
 
 
 def build_only(arguments):

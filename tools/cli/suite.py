@@ -82,16 +82,19 @@ class Selection:
         return Selection(changed, same if shared_changed else [], [] if shared_changed else same, shared_changed, last)
 
 
-def run(preset, flags=(), sanitize=False, full=False, resume=False, stop_after=None, cmake_options=()):
+def run(preset, flags=(), sanitize=False, full=False, resume=False, stop_after=None, cmake_options=(), layers=()):
     """Builds and tests. The last line printed is the totals; returns the exit code.
 
-    `flags` are GoogleTest's, for every program of the build: then nothing is chosen by what changed. No version is taken
+    `flags` are GoogleTest's, for every program of the build, or for those of the versions of `layers` alone: then nothing
+    is chosen by what changed. No version is taken
     up `stop_after` seconds after the environment's LADDER_STARTED (seconds since 1970), or the start of this."""
     session = _Session(resume, _deadline(stop_after), cmake_options)
     versions = digests.versions()
     if flags:
         for name in [preset] + (["sanitize", "tsan"] if sanitize else []):
-            session.run_preset(name, lambda programs, name=name: [Unit(name, p, flags=tuple(flags)) for p in programs])
+            wanted = tuple(_VERSIONS + layer for layer in layers)
+            session.run_preset(name, lambda programs, name=name, wanted=wanted: [
+                Unit(name, p, flags=tuple(flags)) for p in programs if not wanted or p in wanted], wanted)
         return session.close()
 
     selection = Selection.of_changes(versions, digests.LastRun() if full else digests.last_run(), digests.of_version,

@@ -107,8 +107,8 @@ BoundLaunch bind(const Problem& p, const Dgrad::Tensors& t, void* workspace, int
     const auto blocks = static_cast<unsigned>((static_cast<long long>(pixels) * p.c + kThreads - 1) / kThreads);
     launches.push_back(bind_launch(conv3x3_dgrad_v03_product_kernel, {.grid = tiles, .block = kThreads}, pixels, p.k,
                                    columns_n, dy, static_cast<const float*>(t.w), columns));
-    launches.push_back(bind_launch(conv3x3_dgrad_v03_collect_kernel, {.grid = blocks, .block = kThreads}, p, pixels,
-                                   columns, dx));
+    launches.push_back(
+        bind_launch(conv3x3_dgrad_v03_collect_kernel, {.grid = blocks, .block = kThreads}, p, pixels, columns, dx));
   }
   return in_order(std::move(launches));
 }

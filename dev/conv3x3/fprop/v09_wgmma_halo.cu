@@ -313,11 +313,10 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
   const auto cheapest = static_cast<std::size_t>(std::ranges::min_element(costs) - costs);
   return with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    return with_default<Fprop>({tile_plan<T, Wide>(p, "4 patches x 128 channels"),
-                                tile_plan<T, Tall>(p, "4 patches x 64 channels"),
-                                tile_plan<T, Middle>(p, "2 patches x 96 channels"),
-                                tile_plan<T, Small>(p, "1 patch x 64 channels")},
-                               cheapest);
+    return with_default<Fprop>(
+        {tile_plan<T, Wide>(p, "4 patches x 128 channels"), tile_plan<T, Tall>(p, "4 patches x 64 channels"),
+         tile_plan<T, Middle>(p, "2 patches x 96 channels"), tile_plan<T, Small>(p, "1 patch x 64 channels")},
+        cheapest);
   });
 }
 

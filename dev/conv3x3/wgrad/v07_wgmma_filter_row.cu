@@ -164,10 +164,10 @@ KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
     const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.k), size(p.w), size(p.h), size(p.n)},
                                              {kTileChannels, kPatch, kPatch, 1});
     const auto blocks = static_cast<unsigned>(num_tiles(p)) * split.splits;
-    return in_order({bind_launch(conv3x3_wgrad_v07_kernel<T>,
-                                 {.grid = blocks, .block = kThreads, .dynamic_smem = kSmemBytes}, p, split, x_map,
-                                 dy_map, partial),
-                     bind_reduce<T>(p, split, partial, t)});
+    return in_order(
+        {bind_launch(conv3x3_wgrad_v07_kernel<T>, {.grid = blocks, .block = kThreads, .dynamic_smem = kSmemBytes}, p,
+                     split, x_map, dy_map, partial),
+         bind_reduce<T>(p, split, partial, t)});
   };
   return {.name = name, .workspace_bytes = partial_bytes(p, split), .bind = bind};
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kQuad = 4;  // channels of a thread
 constexpr int kMaxSteps = 8;
-constexpr int kMaxQuads = 32;          // of a pixel: every warp has all channels
+constexpr int kMaxQuads = 32;           // of a pixel: every warp has all channels
 constexpr int kWarpWords = 32 * kQuad;  // sums of a warp's threads, of one kind
 constexpr int kMaxThreads = 384;
 // Blocks that an SM has room for, at 80 registers: with one on each, clusters of eight leave a tenth of the SMs idle.

@@ -5,8 +5,8 @@
 //         as blocks end, so they stay apart. Limiter: memory in fp32; in 16-bit types issue slots.
 // Needs:  what v09 does.
 
-#include "dev/groupnorm/dz_kept.h"
 #include "dev/common/pace.h"
+#include "dev/groupnorm/dz_kept.h"
 
 namespace ladder::groupnorm {
 namespace {

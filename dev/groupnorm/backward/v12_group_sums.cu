@@ -9,8 +9,8 @@
 //         Limiter: memory in fp32; in 16-bit types issue slots.
 // Needs:  what v11 does; clusters of 16 where the card has them.
 
-#include "dev/groupnorm/group_sums.h"
 #include "dev/common/pace.h"
+#include "dev/groupnorm/group_sums.h"
 
 namespace ladder::groupnorm {
 namespace {

@@ -6,8 +6,8 @@
 //         thirds of it, the L2 for three quarters.
 // Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32.
 
-#include "dev/groupnorm/group_sums.h"
 #include "dev/common/pace.h"
+#include "dev/groupnorm/group_sums.h"
 
 namespace ladder::groupnorm {
 namespace {

@@ -11,10 +11,10 @@
 #include <numeric>
 
 #include "core/backend.h"
-#include "dev/groupnorm/activation.h"
 #include "dev/common/cluster.h"
-#include "dev/groupnorm/statistics.h"
 #include "dev/common/vectors.h"
+#include "dev/groupnorm/activation.h"
+#include "dev/groupnorm/statistics.h"
 #include "dev/ptx/cluster.h"
 #include "dev/ptx/cp_async.h"
 

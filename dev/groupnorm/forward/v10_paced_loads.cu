@@ -22,7 +22,8 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
       p, t, plan, [&] { wait_for_turn(pace, index); }, PlainCopy{});
 }
 
-constexpr TuningParameters kTuning{.least_even_cluster = 1, .least_pixels = 256, .good_threads = 384, .column_threads = 128};
+constexpr TuningParameters kTuning{
+    .least_even_cluster = 1, .least_pixels = 256, .good_threads = 384, .column_threads = 128};
 
 const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_of(p, kTuning)); }
 

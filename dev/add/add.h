@@ -1,0 +1,90 @@
+// add: the sums of a residual block of a diffusion U-Net. For every image n, pixel p and channel c:
+//
+//     residual            y[n][p][c] = a[n][p][c] + b[n][p][c]
+//     embedding           y[n][p][c] = x[n][p][c] + e[n][c]
+//     embedding_backward  de[n][c] = sum over p of dy[n][p][c]
+//
+//     a, b, x, y, dy  [n, h, w, c]  NHWC          e  [n, c]          de  [n, c]  fp32
+//
+// The gradients of a residual sum with respect to a and b, and of embedding's with respect to x, are dy itself; the sum of
+// two gradients that meet is residual. de is fp32: it is a sum of thousands of terms, and further sums are made of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder::add {
+
+struct Problem {
+  int n = 1;                 // images
+  int h = 1;                 // rows
+  int w = 1;                 // columns
+  int c = 1;                 // channels
+  Dtype dtype = Dtype::f32;  // of everything but de
+
+  // "n32 h64 w64 c64 bf16": parse(str()) is the same problem.
+  std::string str() const;
+  // Throws UsageError. A line without a dtype word is fp32.
+  static Problem parse(std::string_view line);
+
+  int pixels() const { return h * w; }  // of an image
+  std::int64_t elements() const { return std::int64_t{n} * h * w * c; }
+  bool operator==(const Problem&) const = default;
+
+  // Any small problem whose answers are no copies; fp32.
+  static Problem random(std::uint64_t seed);
+};
+
+struct Residual {
+  static constexpr const char* kLayer = "add";
+  static constexpr const char* kName = "residual";
+  static constexpr bool kDefault = true;
+  using Problem = add::Problem;
+
+  struct Tensors {
+    const void* a;  // [n, h, w, c] dtype
+    const void* b;  // [n, h, w, c] dtype
+    void* y;        // [n, h, w, c] dtype
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at) { return {.a = at["a"], .b = at["b"], .y = at["y"]}; }
+  static double flops(const Problem& p);  // one an element, in all three passes
+};
+
+struct Embedding {
+  static constexpr const char* kLayer = "add";
+  static constexpr const char* kName = "embedding";
+  using Problem = add::Problem;
+
+  struct Tensors {
+    const void* x;  // [n, h, w, c] dtype
+    const void* e;  // [n, c] dtype
+    void* y;        // [n, h, w, c] dtype
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at) { return {.x = at["x"], .e = at["e"], .y = at["y"]}; }
+  static double flops(const Problem& p) { return Residual::flops(p); }
+};
+
+struct EmbeddingBackward {
+  static constexpr const char* kLayer = "add";
+  static constexpr const char* kName = "embedding_backward";
+  using Problem = add::Problem;
+
+  struct Tensors {
+    const void* dy;  // [n, h, w, c] dtype
+    float* de;       // [n, c]
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at) { return {.dy = at["dy"], .de = at.get<float>("de")}; }
+  static double flops(const Problem& p) { return Residual::flops(p); }
+};
+
+}  // namespace ladder::add

@@ -1,0 +1,262 @@
+// Idea:   v02's two passes on mma.sync: p and ds leave one product in the layout in which the next one takes them, and never
+//         see shared memory. For keys the products are transposed, s^T = k q^T, so that what is summed over is again the
+//         columns of a warp's own rows.
+// Parent: v02.
+// Why:    the FMA pipe limits v02. A warp keeps its 16 or 32 tokens and their sums in registers and walks over the others, 16
+//         at a time; queries walk over keys for dq, keys over queries for dk and dv. Limiter left: seven products where the
+//         formula has five, each exponential made twice.
+// Needs:  16 bits.
+
+#include <algorithm>
+
+#include "dev/attention/mma_rows.h"
+#include "dev/attention/mma_tile.h"
+#include "dev/ptx/approximate.h"
+#include "dev/ptx/opaque.h"
+
+namespace ladder::attention {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * 32;
+constexpr int kStepTokens = 64;
+constexpr int kStages = 4;  // of kStepTokens: images of up to 256 tokens are loaded whole
+
+template <int kD>
+constexpr int kStageBytes = kStepTokens * 4 * kD;
+
+template <class T>
+struct Head {  // one of one image, from its first token on
+  const T* q;
+  const T* o;
+  const T* d_o;
+  const float* lse;
+  T* dq;
+  int pitch;    // of q and dq; k is kD elements behind q, v behind that
+  int o_pitch;  // of o and d_o
+  int tokens;
+};
+
+// kKeys: whether the block's own tokens are keys. A token of a tile is then q and d_o, an own one k and v; otherwise the
+// other way round. s = own first . first, dp = own second . second.
+template <class T, int kD, int kTiles, bool kKeys>
+__device__ __forceinline__ void work(const Head<T>& head, float scale, int own0) {
+  constexpr int kRowBytes = 4 * kD;
+  LADDER_DYN_SMEM(smem);  // stages times [token][first second], swizzled; then lse and delta of the queries, if kKeys
+  const int num_steps = ceil_div(head.tokens, kStepTokens);
+  const auto fetch = [&](int step) {
+    unsigned char* const tile = smem + step % kStages * kStageBytes<kD>;
+    if constexpr (kKeys) {
+      copy_pairs<T, kD, kStepTokens, kThreads>(tile, head.q, head.pitch, head.d_o, head.o_pitch, step * kStepTokens,
+                                               head.tokens);
+    } else {
+      copy_pairs<T, kD, kStepTokens, kThreads>(tile, head.q + kD, head.pitch, head.q + 2 * kD, head.pitch,
+                                               step * kStepTokens, head.tokens);
+    }
+  };
+#pragma unroll 1
+  for (int step = 0; step < kStages; ++step) {
+    if (step < num_steps) fetch(step);
+    ptx::cp_async_commit();  // one group a step, empty or not
+  }
+
+  // This lane's tokens are row0 + 16 tile and that + 8.
+  const auto first_row = [](int from) { return from + threadIdx.x / 32 * kTiles * 16 + threadIdx.x % 32 / 4; };
+  const int row0 = first_row(own0);
+  std::uint32_t own_first[kTiles][kD / 16][4];
+  std::uint32_t own_second[kTiles][kD / 16][4];
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+    const T* const second = kKeys ? head.q + 2 * kD : head.d_o;
+    const int second_pitch = kKeys ? head.pitch : head.o_pitch;
+    load_rows<T, kD>(own_first[tile], kKeys ? head.q + kD : head.q, head.pitch, row0 + 16 * tile, head.tokens);
+    load_rows<T, kD>(own_second[tile], second, second_pitch, row0 + 16 * tile, head.tokens);
+  }
+
+  // lse in units of log2, and delta, of the queries: of all in shared memory, or of the own ones in registers. A query that
+  // is not there has p = 2^-infinity.
+  float2* const queries = reinterpret_cast<float2*>(smem + min(num_steps, kStages) * kStageBytes<kD>);
+  float own_lse[kTiles][2];
+  float own_delta[kTiles][2];
+  const auto statistics = [&](int i, float& lse, float& delta) {
+    lse = i < head.tokens ? head.lse[i] * kLog2E : INFINITY;
+    delta = i < head.tokens ? delta_of<T, kD>(head.o + i * head.o_pitch, head.d_o + i * head.o_pitch) : 0.0f;
+  };
+  if constexpr (kKeys) {
+    for (int i = threadIdx.x; i < num_steps * kStepTokens; i += kThreads) statistics(i, queries[i].x, queries[i].y);
+  } else {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        statistics(row0 + 16 * tile + 8 * half, own_lse[tile][half], own_delta[tile][half]);
+      }
+    }
+  }
+
+  const float unit = scale * kLog2E;
+  float from_ds[kTiles][kD / 8][4] = {};             // dk or dq
+  float from_p[kKeys ? kTiles : 1][kD / 8][4] = {};  // dv
+
+  for (int step = 0; step < num_steps; ++step) {
+    ptx::cp_async_wait<kStages - 1>();
+    __syncthreads();
+    const unsigned char* const pairs = smem + step % kStages * kStageBytes<kD>;
+    const int left = head.tokens - step * kStepTokens;
+
+#pragma unroll 1
+    for (int others = 0; others < min(kStepTokens, left); others += 16) {
+      float s[kTiles][2][4] = {};
+      float dp[kTiles][2][4] = {};
+#pragma unroll
+      for (int k = 0; k < kD / 16; ++k) {
+        std::uint32_t first[4];
+        std::uint32_t second[4];
+        load_columns<kRowBytes>(first, pairs, others, 2 * k);
+        load_columns<kRowBytes>(second, pairs, others, kD / 8 + 2 * k);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+          multiply<T>(s[tile][0], s[tile][1], own_first[tile][k], first);
+          multiply<T>(dp[tile][0], dp[tile][1], own_second[tile][k], second);
+        }
+      }
+
+      // s becomes p, dp becomes ds. Element i of eight columns is row half i / 2, column 2t + i % 2.
+#pragma unroll
+      for (int eight = 0; eight < 2; ++eight) {
+        const int column = others + 8 * eight + threadIdx.x % 4 * 2;
+        float column_lse[2];
+        float column_delta[2];
+        if constexpr (kKeys) {
+          const float4 two = *reinterpret_cast<const float4*>(queries + step * kStepTokens + column);
+          column_lse[0] = two.x, column_delta[0] = two.y;
+          column_lse[1] = two.z, column_delta[1] = two.w;
+        }
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const float lse = kKeys ? column_lse[i % 2] : own_lse[tile][i / 2];
+            const float delta = kKeys ? column_delta[i % 2] : own_delta[tile][i / 2];
+            float probability = ptx::exp2_approximate(fmaf(s[tile][eight][i], unit, -lse));
+            // A key that is not there counts zero times p: it must be a number.
+            if (!kKeys && column + i % 2 >= left) probability = 0;
+            s[tile][eight][i] = probability;
+            dp[tile][eight][i] = probability * (dp[tile][eight][i] - delta);
+          }
+        }
+      }
+
+      std::uint32_t ds[kTiles][4];
+      std::uint32_t probabilities[kTiles][4];
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        as_rows<T>(ds[tile], dp[tile][0], dp[tile][1]);
+        if constexpr (kKeys) as_rows<T>(probabilities[tile], s[tile][0], s[tile][1]);
+      }
+#pragma unroll
+      for (int run = 0; run < kD / 8; run += 2) {
+        std::uint32_t first[4];
+        load_summands<kRowBytes>(first, pairs, others, run);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+          multiply<T>(from_ds[tile][run], from_ds[tile][run + 1], ds[tile], first);
+        }
+        if constexpr (kKeys) {
+          std::uint32_t second[4];
+          load_summands<kRowBytes>(second, pairs, others, kD / 8 + run);
+#pragma unroll
+          for (int tile = 0; tile < kTiles; ++tile) {
+            multiply<T>(from_p[tile][run], from_p[tile][run + 1], probabilities[tile], second);
+          }
+        }
+      }
+    }
+
+    if (step + kStages < num_steps) {
+      __syncthreads();  // all have left the stage
+      fetch(step + kStages);
+    }
+    ptx::cp_async_commit();
+  }
+
+  const int out_row0 = first_row(ptx::opaque(own0));  // or its addresses would take registers from the loop
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = out_row0 + 16 * tile + 8 * half;
+      T* const out = head.dq + row * head.pitch;
+      store_row<T, kD>(out + (kKeys ? kD : 0), from_ds[tile], half, scale, row < head.tokens);
+      if constexpr (kKeys) store_row<T, kD>(out + 2 * kD, from_p[tile], half, 1.0f, row < head.tokens);
+    }
+  }
+}
+
+template <class T, int kD, int kTiles>
+__global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
+    attention_backward_v03_kernel(Problem p, float scale, const T* qkv, const T* o, const float* lse, const T* d_o,
+                                  T* dqkv) {
+  constexpr int kOwn = kWarps * kTiles * 16;
+  const int index = blockIdx.y;
+  const int image = blockIdx.z;
+  const int pitch = 3 * p.heads * kD;
+  const int o_pitch = p.heads * kD;
+  const int first = image * p.t * pitch + index * 3 * kD;
+  const int o_first = image * p.t * o_pitch + index * kD;
+  const Head<T> head = {.q = qkv + first,
+                        .o = o + o_first,
+                        .d_o = d_o + o_first,
+                        .lse = lse + (image * p.heads + index) * p.t,
+                        .dq = dqkv + first,
+                        .pitch = pitch,
+                        .o_pitch = o_pitch,
+                        .tokens = p.t};
+  // Of an image's head, blocks of keys, which have more to do, come first.
+  const int tiles = ceil_div(p.t, kOwn);
+  const int tile = blockIdx.x;
+  if (tile < tiles) {
+    work<T, kD, kTiles, true>(head, scale, tile * kOwn);
+  } else {
+    work<T, kD, kTiles, false>(head, scale, (tile - tiles) * kOwn);
+  }
+}
+
+template <class T, int kD, int kTiles>
+KernelPlan<Backward> tile_plan(const Problem& p, const char* name) {
+  const auto bind = [p](const Backward::Tensors& t, void*) {
+    const int steps = ceil_div(p.t, kStepTokens);
+    return bind_launch(
+        attention_backward_v03_kernel<T, kD, kTiles>,
+        {.grid = dim3(2 * ceil_div(p.t, kWarps * kTiles * 16), p.heads, p.n),
+         .block = kThreads,
+         .dynamic_smem = std::min(kStages, steps) * kStageBytes<kD> + steps * kStepTokens * sizeof(float2)},
+        p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse, static_cast<const T*>(t.d_o),
+        static_cast<T*>(t.dqkv));
+  };
+  return {.name = name, .bind = bind};
+}
+
+// 32 tokens a warp fetch half the fragments a token; their registers suffice at d = 32.
+std::vector<KernelPlan<Backward>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Backward>> {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == 2) {
+      if (p.d == 64) return {tile_plan<T, 64, 1>(p, "16")};
+      constexpr int kEnoughBlocks = 264;  // two an SM
+      const std::int64_t blocks = std::int64_t{p.n} * p.heads * 2 * ceil_div(p.t, 128);
+      return with_default<Backward>({tile_plan<T, 32, 1>(p, "16"), tile_plan<T, 32, 2>(p, "32")},
+                                    p.t > 64 && blocks >= kEnoughBlocks ? 1 : 0);
+    }
+    return {};
+  });
+}
+
+}  // namespace
+}  // namespace ladder::attention
+
+LADDER_VERSION(ladder::attention::Backward, {.plans = ladder::attention::plans,
+                                             .plan_names = {"16", "32"},
+                                             .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                             .supports = ladder::attention::too_large_grid,
+                                             .min_arch = 80})

@@ -1,0 +1,217 @@
+// Idea:   one pass: a block has all keys of an image's head, a warp 16 or 32 of them. p and ds are made once; dk and dv stay
+//         in the warp's registers, and ds goes through shared memory to the warps that own its queries, which sum dq over
+//         all keys and store it once.
+// Parent: v03.
+// Why:    v03 makes scores and dp twice, seven products for the formula's five, and reads its tiles from L2 once more for
+//         each block of own tokens. Here everything of a head is loaded once. No sum crosses blocks, so the order is fixed.
+//         Limiter left: the tensor cores wait at two barriers for every 64 queries, and a head of 256 tokens is one block,
+//         so that 192 heads leave a second wave on 132 SMs where one block fills an SM.
+// Needs:  16 bits; at most 256 tokens.
+// Spills: 56 bytes with 256 keys at d = 32, places of fragments, so that two blocks share an SM.
+
+#include "dev/attention/mma_rows.h"
+#include "dev/attention/mma_tile.h"
+#include "dev/ptx/approximate.h"
+#include "dev/ptx/opaque.h"
+
+namespace ladder::attention {
+namespace {
+
+constexpr int kStepQueries = 64;
+
+template <class T, int kD, int kWarps_, int kTiles_>
+struct Shape {
+  static constexpr int kWarps = kWarps_, kTiles = kTiles_;  // a warp has kTiles times 16 keys
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kKeys = kWarps * kTiles * 16;
+  static constexpr int kPairBytes = kKeys * 4 * kD;  // of k and v, and of q and d_o
+  static constexpr int kDsBytes = kKeys * kStepQueries * 2;
+  static constexpr int kSmemBytes = 2 * kPairBytes + kDsBytes + kKeys * static_cast<int>(sizeof(float2));
+  // Of a step's 64 x kD of dq, warps take 16 queries each, and kParts of them share those 16, a part of the channels each.
+  static constexpr int kParts = kWarps / (kStepQueries / 16);
+  static constexpr int kPartRuns = kD / 8 / kParts;
+  static_assert(kParts >= 1 && kPartRuns % 2 == 0, "a fragment of k is sixteen channels");
+};
+
+template <class T, int kD, class S>
+__global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2)
+    attention_backward_v04_kernel(Problem p, float scale, const T* qkv, const T* o, const float* lse, const T* d_o,
+                                  T* dqkv) {
+  constexpr int kTiles = S::kTiles;
+  constexpr int kRowBytes = 4 * kD;
+  constexpr int kDsRowBytes = kStepQueries * 2;
+  LADDER_DYN_SMEM(smem);
+  unsigned char* const keys = smem;                                             // [key][k v], swizzled
+  unsigned char* const queries = keys + S::kPairBytes;                          // [query][q d_o], swizzled
+  unsigned char* const ds_tile = queries + S::kPairBytes;                       // [key][a step's queries], swizzled
+  float2* const statistics = reinterpret_cast<float2*>(ds_tile + S::kDsBytes);  // of queries: lse log2(e), delta
+
+  const int head = blockIdx.x;
+  const int image = blockIdx.y;
+  const int pitch = 3 * p.heads * kD;
+  const int o_pitch = p.heads * kD;
+  const int first = image * p.t * pitch + head * 3 * kD;
+  const int o_first = image * p.t * o_pitch + head * kD;
+  const T* const q = qkv + first;
+  copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, q + kD, pitch, q + 2 * kD, pitch, 0, p.t);
+  copy_pairs<T, kD, S::kKeys, S::kThreads>(queries, q, pitch, d_o + o_first, o_pitch, 0, p.t);
+  ptx::cp_async_commit();
+
+  // delta of one query a thread, of which o comes while the rest is on its way. One that is not there has p = 2^-infinity.
+  static_assert(S::kKeys <= 2 * S::kThreads);
+  for (int i = threadIdx.x; i < S::kKeys; i += S::kThreads) {
+    const int row = o_first + i * o_pitch;
+    float2 both = {INFINITY, 0.0f};
+    if (i < p.t) both = {lse[(image * p.heads + head) * p.t + i] * kLog2E, delta_of<T, kD>(o + row, d_o + row)};
+    statistics[i] = both;
+  }
+  ptx::cp_async_wait<0>();
+  __syncthreads();
+
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const int key0 = warp * kTiles * 16;
+  const float unit = scale * kLog2E;
+  float dk[kTiles][kD / 8][4] = {};
+  float dv[kTiles][kD / 8][4] = {};
+
+  for (int step0 = 0; step0 < p.t; step0 += kStepQueries) {
+#pragma unroll 1
+    for (int query = 0; query < kStepQueries; query += 16) {
+      // Transposed scores and dp of sixteen queries: rows are keys. A lane's columns of eight are 2 (lane % 4) and the next.
+      std::uint32_t probabilities[kTiles][4];
+      std::uint32_t ds[kTiles][4];
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        float s[2][4] = {};
+        float dp[2][4] = {};
+#pragma unroll
+        for (int k = 0; k < kD / 16; ++k) {
+          std::uint32_t rows[4];
+          std::uint32_t columns[4];
+          load_rows<kRowBytes>(rows, keys, key0 + 16 * tile, 2 * k);
+          load_columns<kRowBytes>(columns, queries, step0 + query, 2 * k);
+          multiply<T>(s[0], s[1], rows, columns);
+          load_rows<kRowBytes>(rows, keys, key0 + 16 * tile, kD / 8 + 2 * k);
+          load_columns<kRowBytes>(columns, queries, step0 + query, kD / 8 + 2 * k);
+          multiply<T>(dp[0], dp[1], rows, columns);
+        }
+#pragma unroll
+        for (int eight = 0; eight < 2; ++eight) {
+          const float4 two = *reinterpret_cast<const float4*>(statistics + step0 + query + 8 * eight + lane % 4 * 2);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const float probability = ptx::exp2_approximate(fmaf(s[eight][i], unit, i % 2 ? -two.z : -two.x));
+            s[eight][i] = probability;
+            dp[eight][i] = probability * (dp[eight][i] - (i % 2 ? two.w : two.y));
+          }
+        }
+        as_rows<T>(probabilities[tile], s[0], s[1]);
+        as_rows<T>(ds[tile], dp[0], dp[1]);
+
+        // ds to the warps that own these queries, a key's row of them; word i is keys 8 (i % 2), queries 8 (i / 2) onwards.
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int key = key0 + 16 * tile + 8 * (i % 2) + lane / 4;
+          unsigned char* const run = ds_tile + swizzled<kDsRowBytes>(key, query / 8 + i / 2);
+          *reinterpret_cast<std::uint32_t*>(run + lane % 4 * 4) = key < p.t ? ds[tile][i] : 0;
+        }
+      }
+#pragma unroll
+      for (int run = 0; run < kD / 8; run += 2) {
+        std::uint32_t summands[4];
+        load_summands<kRowBytes>(summands, queries, step0 + query, run);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) multiply<T>(dk[tile][run], dk[tile][run + 1], ds[tile], summands);
+        load_summands<kRowBytes>(summands, queries, step0 + query, kD / 8 + run);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+          multiply<T>(dv[tile][run], dv[tile][run + 1], probabilities[tile], summands);
+        }
+      }
+    }
+    __syncthreads();
+
+    // dq of sixteen queries and a part of the channels, over all keys in order. ds lies transposed: ldmatrix turns it.
+    const int query0 = warp / S::kParts * 16;
+    const int run0 = warp % S::kParts * S::kPartRuns;
+    float dq[S::kPartRuns][4] = {};
+    for (int key = 0; key < p.t; key += 16) {
+      std::uint32_t rows[4];
+      ptx::ldmatrix_x4_trans(
+          rows, ds_tile + swizzled<kDsRowBytes>(key + lane % 8 + lane / 16 * 8, query0 / 8 + lane / 8 % 2));
+#pragma unroll
+      for (int run = 0; run < S::kPartRuns; run += 2) {
+        std::uint32_t summands[4];
+        load_summands<kRowBytes>(summands, keys, key, run0 + run);
+        multiply<T>(dq[run], dq[run + 1], rows, summands);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = step0 + query0 + lane / 4 + 8 * half;
+#pragma unroll
+      for (int run = 0; run < S::kPartRuns; ++run) {
+        if (row >= p.t) continue;
+        const std::uint32_t word = packed<T>(scale * dq[run][2 * half], scale * dq[run][2 * half + 1]);
+        *reinterpret_cast<std::uint32_t*>(dqkv + first + row * pitch + (run0 + run) * 8 + lane % 4 * 2) = word;
+      }
+    }
+    __syncthreads();  // all have read ds
+  }
+
+  const int out_row0 = ptx::opaque(key0) + lane / 4;  // or its addresses would take registers from the loop
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = out_row0 + 16 * tile + 8 * half;
+      T* const out = dqkv + first + row * pitch;
+      store_row<T, kD>(out + kD, dk[tile], half, scale, row < p.t);
+      store_row<T, kD>(out + 2 * kD, dv[tile], half, 1.0f, row < p.t);
+    }
+  }
+}
+
+template <class T, int kD, int kWarps, int kTiles>
+KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
+  using S = Shape<T, kD, kWarps, kTiles>;
+  const auto bind = [p](const Backward::Tensors& t, void*) {
+    return bind_launch(attention_backward_v04_kernel<T, kD, S>,
+                       {.grid = dim3(p.heads, p.n), .block = S::kThreads, .dynamic_smem = S::kSmemBytes}, p,
+                       scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
+                       static_cast<const T*>(t.d_o), static_cast<T*>(t.dqkv));
+  };
+  return {.name = name, .bind = bind};
+}
+
+// The fewest keys that a head fits; a larger block would only idle.
+template <class T, int kD>
+std::vector<KernelPlan<Backward>> keys_plans(const Problem& p) {
+  std::vector<KernelPlan<Backward>> plans;
+  if (p.t <= 64) plans.push_back(keys_plan<T, kD, 4, 1>(p, "64"));
+  if (p.t <= 128) plans.push_back(keys_plan<T, kD, 8, 1>(p, "128"));
+  plans.push_back(keys_plan<T, kD, 8, 2>(p, "256"));
+  return plans;
+}
+
+std::vector<KernelPlan<Backward>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Backward>> {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == 2) return p.d == 32 ? keys_plans<T, 32>(p) : keys_plans<T, 64>(p);
+    return {};
+  });
+}
+
+const char* supports(const Problem& p) {
+  return p.t > 256 ? "a block has shared memory and registers for 256 tokens" : too_large_grid(p);
+}
+
+}  // namespace
+}  // namespace ladder::attention
+
+LADDER_VERSION(ladder::attention::Backward, {.plans = ladder::attention::plans,
+                                             .plan_names = {"64", "128", "256"},
+                                             .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                             .supports = ladder::attention::supports,
+                                             .min_arch = 80})

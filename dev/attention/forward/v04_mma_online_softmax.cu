@@ -1,0 +1,217 @@
+// Idea:   mma.sync with everything but keys and values in registers: scores leave one product in the layout in which the
+//         next one takes probabilities, so they never see shared memory. Keys and values of an image's head, up to 256
+//         tokens, are asked for at once.
+// Parent: v03.
+// Why:    v03's fragments are opaque, so its scores, probabilities and sums go through shared memory at every step. Here a
+//         warp keeps 16 or 32 queries, their maxima and their sums; what it reads is fragments of keys and values, and with
+//         32 queries each serves twice. Up to 64 tokens the softmax is exact at once, above it is kept up to date from 64
+//         keys to the next. Limiter left: exponentials, 16 a clock and SM, as long as a quarter of the products at d = 32,
+//         and for small images the way from DRAM to the first product.
+// Needs:  16 bits.
+
+#include <algorithm>
+
+#include "dev/attention/mma_rows.h"
+#include "dev/attention/mma_tile.h"
+#include "dev/ptx/approximate.h"
+
+namespace ladder::attention {
+namespace {
+
+constexpr int kStepKeys = 64;
+constexpr int kStages = 4;  // of kStepKeys: images of up to 256 tokens are loaded whole
+
+// A block has kWarps * kTiles * 16 queries of one head.
+template <int kWarps_, int kTiles_, int kBlocksPerSm_>
+struct Shape {
+  static constexpr int kWarps = kWarps_, kTiles = kTiles_, kBlocksPerSm = kBlocksPerSm_;
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kQueries = kWarps * kTiles * 16;
+};
+
+template <int kD>
+constexpr int kStageBytes = kStepKeys * 4 * kD;
+
+template <class T, int kD, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
+    attention_forward_v04_kernel(Problem p, float scale, const T* qkv, T* o, float* lse) {
+  constexpr int kTiles = Shape::kTiles;
+  constexpr int kRowBytes = 4 * kD;  // of a token: k, then v
+  LADDER_DYN_SMEM(smem);             // kStages times [key][k v], swizzled
+
+  const int head = blockIdx.y;
+  const int image = blockIdx.z;
+  const int pitch = 3 * p.heads * kD;
+  const T* const q = qkv + image * p.t * pitch + head * 3 * kD;
+  const int num_steps = ceil_div(p.t, kStepKeys);
+  const auto fetch = [&](int step) {
+    copy_pairs<T, kD, kStepKeys, Shape::kThreads>(smem + step % kStages * kStageBytes<kD>, q + kD, pitch, q + 2 * kD,
+                                                  pitch, step * kStepKeys, p.t);
+  };
+#pragma unroll 1
+  for (int step = 0; step < kStages; ++step) {
+    if (step < num_steps) fetch(step);
+    ptx::cp_async_commit();  // one group a step, empty or not, so that the count of pending groups tells the step
+  }
+
+  // This lane's queries are row0 + 16 tile and that + 8.
+  const int warp = threadIdx.x / 32;
+  const int row0 = blockIdx.x * Shape::kQueries + warp * kTiles * 16 + threadIdx.x % 32 / 4;
+  std::uint32_t queries[kTiles][kD / 16][4];
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) load_rows<T, kD>(queries[tile], q, pitch, row0 + 16 * tile, p.t);
+
+  // Scores count in units of log2(e) * scale: e^x is then one ex2, and the scaling part of its argument's multiply-add.
+  const float unit = scale * kLog2E;
+  float most[kTiles][2];  // of scores without that unit
+  float sum[kTiles][2] = {};
+  float weighted[kTiles][kD / 8][4] = {};
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) most[tile][0] = most[tile][1] = -INFINITY;
+
+  for (int step = 0; step < num_steps; ++step) {
+    ptx::cp_async_wait<kStages - 1>();
+    __syncthreads();
+    const unsigned char* const pairs = smem + step % kStages * kStageBytes<kD>;
+
+    float s[kTiles][kStepKeys / 8][4] = {};
+#pragma unroll
+    for (int keys = 0; keys < kStepKeys; keys += 16) {
+#pragma unroll
+      for (int k = 0; k < kD / 16; ++k) {
+        std::uint32_t columns[4];
+        load_columns<kRowBytes>(columns, pairs, keys, 2 * k);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+          multiply<T>(s[tile][keys / 8], s[tile][keys / 8 + 1], queries[tile][k], columns);
+        }
+      }
+    }
+
+    // Keys that are not there.
+    if (const int left = p.t - step * kStepKeys; left < kStepKeys) {
+      const int own_left = left - static_cast<int>(threadIdx.x % 4) * 2;  // from this lane's first key on
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int j = 0; j < kStepKeys / 8; ++j) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            if (8 * j + i % 2 >= own_left) s[tile][j][i] = -INFINITY;
+          }
+        }
+      }
+    }
+
+    // The maximum so far; what was summed before is brought down to it; p.
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float row_most = most[tile][half];
+#pragma unroll
+        for (int j = 0; j < kStepKeys / 8; ++j) {
+          row_most = fmaxf(row_most, fmaxf(s[tile][j][2 * half], s[tile][j][2 * half + 1]));
+        }
+        row_most = quad_max(row_most);
+        const float keep = ptx::exp2_approximate((most[tile][half] - row_most) * unit);  // 0 in the first step
+        most[tile][half] = row_most;
+        const float offset = row_most * unit;
+        float row_sum = 0;
+#pragma unroll
+        for (int j = 0; j < kStepKeys / 8; ++j) {
+#pragma unroll
+          for (int i = 2 * half; i < 2 * half + 2; ++i) {
+            s[tile][j][i] = ptx::exp2_approximate(fmaf(s[tile][j][i], unit, -offset));
+            row_sum += s[tile][j][i];
+          }
+        }
+        sum[tile][half] = sum[tile][half] * keep + row_sum;  // of this lane's keys
+#pragma unroll
+        for (int j = 0; j < kD / 8; ++j) {
+          weighted[tile][j][2 * half] *= keep;
+          weighted[tile][j][2 * half + 1] *= keep;
+        }
+      }
+    }
+
+#pragma unroll
+    for (int keys = 0; keys < kStepKeys; keys += 16) {
+      std::uint32_t probabilities[kTiles][4];
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        as_rows<T>(probabilities[tile], s[tile][keys / 8], s[tile][keys / 8 + 1]);
+      }
+#pragma unroll
+      for (int run = 0; run < kD / 8; run += 2) {
+        std::uint32_t values[4];
+        load_summands<kRowBytes>(values, pairs, keys, kD / 8 + run);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+          multiply<T>(weighted[tile][run], weighted[tile][run + 1], probabilities[tile], values);
+        }
+      }
+    }
+
+    if (step + kStages < num_steps) {
+      __syncthreads();  // all have left the stage
+      fetch(step + kStages);
+    }
+    ptx::cp_async_commit();
+  }
+
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float row_sum = quad_sum(sum[tile][half]);
+      const int row = row0 + 16 * tile + 8 * half;
+      const bool inside = row < p.t;
+      if (inside && threadIdx.x % 4 == 0)
+        lse[(image * p.heads + head) * p.t + row] = most[tile][half] * scale + logf(row_sum);
+      store_row<T, kD>(o + ((image * p.t + row) * p.heads + head) * kD, weighted[tile], half, 1.0f / row_sum, inside);
+    }
+  }
+}
+
+template <class T, int kD, class Shape>
+KernelPlan<Forward> shape_plan(const Problem& p, const char* name) {
+  const auto bind = [p](const Forward::Tensors& t, void*) {
+    const std::size_t stages = std::min(kStages, ceil_div(p.t, kStepKeys));
+    return bind_launch(attention_forward_v04_kernel<T, kD, Shape>,
+                       {.grid = dim3(ceil_div(p.t, Shape::kQueries), p.heads, p.n),
+                        .block = Shape::kThreads,
+                        .dynamic_smem = stages * kStageBytes<kD>},
+                       p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
+  };
+  return {.name = name, .bind = bind};
+}
+
+// 32 queries a warp fetch half the fragments a query; 16 keep more SMs busy where queries are few, and are all that fits
+// the registers at d = 64.
+template <class T, int kD>
+std::vector<KernelPlan<Forward>> shape_plans(const Problem& p) {
+  std::vector<KernelPlan<Forward>> plans = {shape_plan<T, kD, Shape<4, 1, kD == 32 ? 4 : 3>>(p, "4x16"),
+                                            shape_plan<T, kD, Shape<8, 1, kD == 32 ? 2 : 1>>(p, "8x16"),
+                                            shape_plan<T, kD, Shape<4, 2, kD == 32 ? 3 : 2>>(p, "4x32")};
+  constexpr int kEnoughBlocks = 264;  // two an SM
+  const std::int64_t blocks = std::int64_t{p.n} * p.heads * ceil_div(p.t, 128);
+  return with_default<Forward>(std::move(plans), p.t > 64 && blocks >= kEnoughBlocks ? 2 : 0);
+}
+
+std::vector<KernelPlan<Forward>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Forward>> {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == 2) return p.d == 32 ? shape_plans<T, 32>(p) : shape_plans<T, 64>(p);
+    return {};
+  });
+}
+
+}  // namespace
+}  // namespace ladder::attention
+
+LADDER_VERSION(ladder::attention::Forward, {.plans = ladder::attention::plans,
+                                            .plan_names = {"4x16", "8x16", "4x32"},
+                                            .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                            .supports = ladder::attention::too_large_grid,
+                                            .min_arch = 80})

@@ -1,0 +1,44 @@
+// Idea:   sixteen bytes a load and a store; a thread has four loads under way together.
+// Parent: v01.
+// Why:    whole lines with few instructions, and 64 bytes a thread on their way cover memory's latency. Limiter: memory.
+// Needs:  nothing; single elements where c or k is no multiple of sixteen bytes.
+
+#include "dev/concat/sides.h"
+
+namespace ladder::concat {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kEach = 4;  // units of a thread
+
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kThreads) concat_split_v02_kernel(Sides at, const T* dy, T* da, T* db) {
+  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+  Bits<T, kWidth> unit[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (first + i * kThreads < at.count) unit[i] = load_wide<kWidth>(dy, first + i * kThreads);
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (first + i * kThreads >= at.count) break;
+    const Place to = at.place(first + i * kThreads);
+    store_wide<kWidth>(to.in_b ? db : da, to.index, unit[i]);
+  }
+}
+
+void launch(const Problem& p, const Split::Tensors& t, void*, Stream stream) {
+  dispatch_width(p.dtype, both_whole(p), [&](auto element, auto width) {
+    using T = decltype(element);
+    const Sides at = sides(p, width);
+    ladder::launch(concat_split_v02_kernel<T, width>,
+                   {.grid = stream_blocks(at.count, kThreads, kEach), .block = kThreads}, stream, at,
+                   static_cast<const T*>(t.dy), static_cast<T*>(t.da), static_cast<T*>(t.db));
+  });
+}
+
+}  // namespace
+}  // namespace ladder::concat
+
+LADDER_VERSION(ladder::concat::Split, {.launch = ladder::concat::launch,
+                                       .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

@@ -1,0 +1,41 @@
+// Idea:   one thread computes one element, straight from the formula.
+// Parent: none.
+// Why:    it is the definition. Limiter: at 32 images of 64x64x3 the launch and two dependent loads, of the step and its
+//         row.
+// Needs:  nothing.
+
+#include "core/numeric.h"
+#include "dev/common/wide.h"
+#include "dev/diffusion/diffusion.h"
+
+namespace ladder::diffusion {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__global__ void diffusion_ddim_step_v01_kernel(unsigned count, DdimStep::Tensors t) {
+  const unsigned index = blockIdx.x * kThreads + threadIdx.x;
+  if (index >= count) return;
+  const Step step = t.table[*t.step];
+  const float eps = to_float(static_cast<const T*>(t.eps)[index]);
+  const float x = t.x[index];
+  const float x0 = fminf(fmaxf(step.x_scale * x - step.eps_scale * eps, -step.clip), step.clip);
+  const float noise = t.noise ? t.noise[index] : 0.0f;
+  const float next = step.x0_weight * x0 + step.x_weight * x + step.eps_weight * eps + step.sigma * noise;
+  t.x[index] = next;
+  if constexpr (sizeof(T) == 2) static_cast<T*>(t.y)[index] = from_float<T>(next);
+}
+
+void launch(const Problem& p, const DdimStep::Tensors& t, void*, Stream stream) {
+  with_storage_type(p.dtype, [&](auto element) {
+    ladder::launch(diffusion_ddim_step_v01_kernel<decltype(element)>,
+                   {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads}, stream, p.elements(), t);
+  });
+}
+
+}  // namespace
+}  // namespace ladder::diffusion
+
+LADDER_VERSION(ladder::diffusion::DdimStep, {.launch = ladder::diffusion::launch,
+                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

@@ -1,0 +1,140 @@
+#include "dev/optimizer/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <random>
+
+#include "core/problem_line.h"
+
+namespace ladder::optimizer {
+namespace {
+
+TensorSpec flat(const char* name, Role role, const Problem& p, double stddev = 1) {
+  return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.p}, .layout = "p", .stddev = stddev};
+}
+
+TensorSpec numbers(const char* name, Role role, int count) {
+  return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {count}, .layout = "i"};
+}
+
+// Such that every term shows: an update of a tenth of the parameters, an eps that is no rounding error.
+Hyper shown(const Problem& p) {
+  return {.lr = 0.1f,
+          .one_minus_beta1 = 0.1f,
+          .one_minus_beta2 = 0.001f,
+          .eps = 1e-3f,
+          .weight_decay = 0.1f,
+          .one_minus_ema_rate = 0.1f,
+          .step = static_cast<float>(1 + p.p % 5),
+          .max_norm = static_cast<float>(0.3 * std::sqrt(static_cast<double>(p.p)))};
+}
+
+// Each a little off by what was drawn for it, so that no two launches' are the same.
+void set_hyper(const Problem& p, HostTensors& inputs) {
+  const Hyper h = shown(p);
+  const auto* const right = reinterpret_cast<const float*>(&h);
+  std::vector<float>& drawn = inputs["hyper"];
+  for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = right[i] * (1 + drawn[i] / 32);
+  drawn[offsetof(Hyper, step) / sizeof(float)] = h.step;
+}
+
+constexpr int kHyper = sizeof(Hyper) / sizeof(float);
+
+}  // namespace
+
+std::string Problem::str() const {
+  return 'p' + std::to_string(p) + " tensors" + std::to_string(tensors) + (clip ? " clip " : " ") + name(dtype);
+}
+
+Problem Problem::parse(std::string_view text) {
+  ProblemLine line(text, "p20494211 tensors326 [clip] [fp32|bf16|fp16]");
+  // Kernels index elements with 32 bits.
+  constexpr std::int64_t kMaxElements = 2147483647;
+  Problem p;
+  p.p = line.size("p", 1, kMaxElements);
+  p.tensors = static_cast<int>(line.size("tensors", 1, 1 << 20));
+  p.clip = line.flag("clip");
+  p.dtype = line.dtype(Dtype::f32);
+  line.finish();
+  if (p.p < p.tensors) line.fail("a tensor without parameters");
+  return p;
+}
+
+std::vector<std::int64_t> Problem::tensor_begins() const {
+  const auto share = [](int i) { return 1.0 + (static_cast<std::uint32_t>(i) * 2654435761u >> 22); };
+  double all = 0;
+  for (int i = 0; i < tensors; ++i) all += share(i);
+  std::vector<std::int64_t> begins;
+  double before = 0;
+  for (int i = 0; i < tensors; ++i) {
+    begins.push_back(i + static_cast<std::int64_t>(static_cast<double>(p - tensors) * (before / all)));
+    before += share(i);
+  }
+  begins.push_back(p);
+  return begins;
+}
+
+Problem Problem::random(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  // Small sizes are drawn as often as large ones.
+  const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
+  const int tensors = draw(20);
+  return {.p = tensors + draw(20000), .tensors = tensors, .clip = random() % 2 == 0};
+}
+
+std::vector<TensorSpec> Norm::tensors(const Problem& p) {
+  std::vector<TensorSpec> specs = {flat("g", Role::input, p), numbers("hyper", Role::input, kHyper),
+                                   numbers("norm", Role::output, 1), numbers("scale", Role::output, 1)};
+  specs[2].reduction_length = specs[3].reduction_length = p.p;
+  return specs;
+}
+
+Norm::Tensors Norm::bind(const Pointers& at) {
+  return {.g = at.get<const float>("g"),
+          .hyper = at.get<const Hyper>("hyper"),
+          .norm = at.get<float>("norm"),
+          .scale = at.get<float>("scale")};
+}
+
+double Norm::flops(const Problem& p) { return 2.0 * static_cast<double>(p.p); }
+
+void Norm::derive(const Problem& p, HostTensors& inputs) {
+  set_hyper(p, inputs);
+  // TF32's rounding makes every one of these smaller, by a fifth of a unit of its last place: of many squares one sum is
+  // made, which would average errors of either sign away.
+  for (float& g : inputs["g"]) g = round_to(Dtype::tf32, g) * (1 + 0.2f * 0x1p-10f);
+}
+
+std::vector<TensorSpec> AdamW::tensors(const Problem& p) {
+  std::vector<TensorSpec> specs = {
+      flat("g", Role::input, p),  numbers("scale", Role::input, 1), numbers("hyper", Role::input, kHyper),
+      flat("p", Role::inout, p),  flat("m", Role::inout, p, 0.3),   flat("v", Role::inout, p, 0.03),
+      flat("ema", Role::inout, p)};
+  if (size_of(p.dtype) == 2) {
+    specs.push_back(flat("w", Role::output, p));
+    specs.back().dtype = p.dtype;
+  }
+  return specs;
+}
+
+AdamW::Tensors AdamW::bind(const Pointers& at) {
+  return {.g = at.get<const float>("g"),
+          .scale = at.get<const float>("scale"),
+          .hyper = at.get<const Hyper>("hyper"),
+          .p = at.get<float>("p"),
+          .m = at.get<float>("m"),
+          .v = at.get<float>("v"),
+          .ema = at.get<float>("ema"),
+          .w = at.get<void>("w")};
+}
+
+double AdamW::flops(const Problem& p) { return 20.0 * static_cast<double>(p.p); }
+
+void AdamW::derive(const Problem& p, HostTensors& inputs) {
+  set_hyper(p, inputs);
+  inputs["scale"][0] = (p.clip ? 0.3f : 1.0f) * (1 + inputs["scale"][0] / 32);
+  for (float& v : inputs["v"]) v = v * v;
+}
+
+}  // namespace ladder::optimizer

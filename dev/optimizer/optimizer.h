@@ -1,0 +1,104 @@
+// optimizer: AdamW (Loshchilov and Hutter 2019) with clipping by the gradients' global norm and an exponential moving average of
+// the parameters, over all parameters of a model at once. They lie in flat buffers, one tensor right behind the other, so
+// that a step is two passes and knows nothing of tensors:
+//
+//     norm   norm = sqrt(sum of g^2),  scale = min(1, max_norm / (norm + 1e-6)),  1 where the problem has no "clip",
+//            0 where the norm is not finite
+//     adamw  g = scale g
+//            m = m + one_minus_beta1 (g - m),  v = v + one_minus_beta2 (g^2 - v)
+//            p = (1 - lr weight_decay) p - lr / (1 - beta1^step) * m / (sqrt(v / (1 - beta2^step)) + eps)
+//            ema = ema + one_minus_ema_rate (p - ema),  w = p rounded to dtype;  all but w stay as they are where scale is 0
+//
+//     g, p, m, v, ema  [p] fp32          w  [p] dtype, where that is a 16-bit type          norm, scale  [1]          hyper  [8]
+//
+// (PyTorch's clip_grad_norm_ and AdamW.) What changes from step to step lies in `hyper` on the device, so that a captured
+// graph takes the new values. It holds 1 - beta rather than beta: of 0.999 and 0.9999 rounded to fp32, 1 - beta is wrong by
+// 1e-5 and 3e-4.
+//
+// Where a test needs tensors (tensor_begins()), tensor i < tensors has one parameter and a share of the others in proportion to
+// 1 + (i * 2654435761 mod 2^32) / 2^22, rounded down where it begins.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder::optimizer {
+
+struct Hyper {
+  float lr;
+  float one_minus_beta1;
+  float one_minus_beta2;
+  float eps;
+  float weight_decay;
+  float one_minus_ema_rate;
+  float step;  // 1 at the first one
+  float max_norm;
+};
+
+struct Problem {
+  std::int64_t p = 1;  // parameters
+  int tensors = 1;     // that they are the parameters of; no kernel needs to know
+  bool clip = false;
+  Dtype dtype = Dtype::f32;  // of w; everything else is fp32
+
+  // "p20494211 tensors326 clip bf16": parse(str()) is the same problem.
+  std::string str() const;
+  // Throws UsageError. A line without a dtype word is fp32.
+  static Problem parse(std::string_view line);
+
+  // Where each tensor begins, and p behind them.
+  std::vector<std::int64_t> tensor_begins() const;
+  bool operator==(const Problem&) const = default;
+
+  // Any small problem; fp32.
+  static Problem random(std::uint64_t seed);
+};
+
+struct Norm {
+  static constexpr const char* kLayer = "optimizer";
+  static constexpr const char* kName = "norm";
+  static constexpr bool kExact = false;
+  using Problem = optimizer::Problem;
+
+  struct Tensors {
+    const float* g;      // [p]
+    const Hyper* hyper;  // [8]
+    float* norm;         // [1]
+    float* scale;        // [1]
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at);
+  static double flops(const Problem& p);                      // two a parameter
+  static void derive(const Problem& p, HostTensors& inputs);  // hyper, such that the gradient is clipped
+};
+
+struct AdamW {
+  static constexpr const char* kLayer = "optimizer";
+  static constexpr const char* kName = "adamw";
+  static constexpr bool kDefault = true;
+  static constexpr bool kExact = false;
+  using Problem = optimizer::Problem;
+
+  struct Tensors {
+    const float* g;      // [p]
+    const float* scale;  // [1]
+    const Hyper* hyper;  // [8]
+    float* p;            // [p], and so on: in place
+    float* m;
+    float* v;
+    float* ema;
+    void* w;  // [p] dtype, or null where that is fp32
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at);
+  static double flops(const Problem& p);                      // twenty a parameter: a convention
+  static void derive(const Problem& p, HostTensors& inputs);  // scale, hyper, and a v that is a mean of squares
+};
+
+}  // namespace ladder::optimizer

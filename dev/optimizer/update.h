@@ -1,0 +1,61 @@
+// One parameter's step, and what all parameters' steps have in common.
+#pragma once
+
+#include <cmath>
+
+#include "core/device.h"
+#include "dev/optimizer/optimizer.h"
+
+namespace ladder::optimizer {
+
+struct Scalars {
+  float scale;  // of the gradient; 0: nothing is updated
+  float one_minus_beta1;
+  float one_minus_beta2;
+  float decay;        // 1 - lr weight_decay
+  float step_size;    // lr / (1 - beta1^step)
+  float root_factor;  // 1 / sqrt(1 - beta2^step)
+  float eps;
+  float one_minus_ema_rate;
+};
+
+// 1 - (1 - x)^step without cancellation.
+__device__ __forceinline__ float one_minus_power(float x, float step) { return -expm1f(step * log1pf(-x)); }
+
+__device__ __forceinline__ Scalars scalars_of(const Hyper& h, float scale) {
+  return {.scale = scale,
+          .one_minus_beta1 = h.one_minus_beta1,
+          .one_minus_beta2 = h.one_minus_beta2,
+          .decay = 1.0f - h.lr * h.weight_decay,
+          .step_size = h.lr / one_minus_power(h.one_minus_beta1, h.step),
+          .root_factor = 1.0f / sqrtf(one_minus_power(h.one_minus_beta2, h.step)),
+          .eps = h.eps,
+          .one_minus_ema_rate = h.one_minus_ema_rate};
+}
+
+struct State {
+  float p, m, v, ema;
+};
+
+__device__ __forceinline__ State updated(const Scalars& s, State at, float gradient) {
+  const float g = s.scale * gradient;
+  at.m += s.one_minus_beta1 * (g - at.m);
+  at.v += s.one_minus_beta2 * (g * g - at.v);
+  at.p = s.decay * at.p - s.step_size * at.m / (s.root_factor * sqrtf(at.v) + s.eps);
+  at.ema += s.one_minus_ema_rate * (at.p - at.ema);
+  return at;
+}
+
+// What the norm pass leaves, from the sum of squares.
+__device__ __forceinline__ void finish_norm(float squares, bool clip, const Hyper& h, float* norm, float* scale) {
+  constexpr float kLargest = 3.402823466e38f;
+  const float root = sqrtf(squares);
+  *norm = root;
+  if (!(root <= kLargest)) {  // NaN as well
+    *scale = 0.0f;
+  } else {
+    *scale = clip ? fminf(1.0f, h.max_norm / (root + 1e-6f)) : 1.0f;
+  }
+}
+
+}  // namespace ladder::optimizer

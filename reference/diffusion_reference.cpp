@@ -1,0 +1,143 @@
+// The reference of diffusion: the formulas of dev/diffusion/diffusion.h in double precision. Philox is written here again,
+// on 32-bit words; u1 and u2 are the fp32 numbers that the stream is defined by, everything behind them is double.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "core/check.h"
+#include "dev/diffusion/diffusion.h"
+
+namespace ladder::diffusion {
+namespace {
+
+using Words = std::array<std::uint32_t, 4>;
+
+Words philox(Words counter, std::uint32_t key0, std::uint32_t key1) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xd2511f53} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xcd9e8d57} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key0, static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key1, static_cast<std::uint32_t>(a)};
+    key0 += 0x9e3779b9;
+    key1 += 0xbb67ae85;
+  }
+  return counter;
+}
+
+struct Normal {
+  double value;
+  double radius;  // an error in u1 or in the angle scales with it
+};
+
+Normal normal(const std::vector<float>& seed_and_offset, std::int64_t index) {
+  const auto seed = static_cast<std::uint64_t>(seed_and_offset[0]);
+  const auto offset = static_cast<std::uint64_t>(seed_and_offset[1]);
+  const auto group = static_cast<std::uint64_t>(index / 4);
+  const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
+  const auto high = [](std::uint64_t v) { return static_cast<std::uint32_t>(v >> 32); };
+  const Words r = philox({low(group), high(group), low(offset), high(offset)}, low(seed), high(seed));
+  const std::size_t pair = index % 4 / 2 * 2;
+  const double u1 = std::fma(static_cast<float>(r[pair]), 0x1p-32f, 0x1p-33f);
+  const double u2 = static_cast<float>(r[pair + 1]) * 0x1p-32f;
+  const double radius = std::sqrt(-2 * std::log(u1));
+  const double angle = 2 * std::numbers::pi * u2;
+  return {radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle)), radius};
+}
+
+Expected zeros(std::int64_t count) { return {std::vector<double>(count), std::vector<double>(count)}; }
+
+NamedOutputs noise(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Noise>(c);
+  Expected noise = zeros(p.elements());
+  for (std::int64_t i = 0; i < p.elements(); ++i) {
+    const Normal made = normal(in["philox"], i);
+    noise.value[i] = made.value;
+    noise.magnitude[i] = made.radius;
+  }
+  return {{"noise", std::move(noise)}};
+}
+
+NamedOutputs q_sample(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<QSample>(c);
+  Expected noise = zeros(p.elements());
+  Expected x_t = zeros(p.elements());
+  for (std::int64_t i = 0; i < p.elements(); ++i) {
+    const auto t = static_cast<std::size_t>(in["t"][i / p.image()]);
+    const double signal = in["table"][2 * t];
+    const double weight = in["table"][2 * t + 1];
+    const Normal made = normal(in["philox"], i);
+    noise.value[i] = made.value;
+    noise.magnitude[i] = made.radius;
+    x_t.value[i] = signal * in["x0"][i] + weight * made.value;
+    x_t.magnitude[i] = std::abs(signal * in["x0"][i]) + weight * made.radius;
+  }
+  NamedOutputs outputs;
+  outputs["noise"] = std::move(noise);
+  outputs["x_t"] = std::move(x_t);
+  return outputs;
+}
+
+NamedOutputs loss(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Loss>(c);
+  const auto count = static_cast<double>(p.elements());
+  Expected dpred = zeros(p.elements());
+  Expected losses = zeros(p.n);
+  Expected loss = zeros(1);
+  for (std::int64_t i = 0; i < p.elements(); ++i) {
+    const double pred = in["pred"][i];
+    const double target = in["noise"][i];
+    const double square = (pred - target) * (pred - target);
+    // The difference is rounded as pred or noise is, and its square by as much.
+    const double terms = (std::abs(pred) + std::abs(target)) * std::abs(pred - target);
+    dpred.value[i] = 2 * (pred - target) / count;
+    dpred.magnitude[i] = 2 * (std::abs(pred) + std::abs(target)) / count;
+    losses.value[i / p.image()] += square / static_cast<double>(p.image());
+    losses.magnitude[i / p.image()] += terms / static_cast<double>(p.image());
+    loss.value[0] += square / count;
+    loss.magnitude[0] += terms / count;
+  }
+  NamedOutputs outputs;
+  outputs["dpred"] = std::move(dpred);
+  outputs["losses"] = std::move(losses);
+  outputs["loss"] = std::move(loss);
+  return outputs;
+}
+
+NamedOutputs step(const Problem& p, const HostTensors& in) {
+  Step s{};
+  const float* const row = &in["table"][static_cast<std::size_t>(in["step"][0]) * kStepColumns];
+  std::copy(row, row + kStepColumns, reinterpret_cast<float*>(&s));
+  const std::vector<float>* const noise = in.find("noise");
+  Expected x = zeros(p.elements());
+  for (std::int64_t i = 0; i < p.elements(); ++i) {
+    const double before = in["x"][i];
+    const double eps = in["eps"][i];
+    const double random = noise ? (*noise)[i] : 0;
+    const double clip = s.clip;
+    const double x0 = std::clamp(s.x_scale * before - s.eps_scale * eps, -clip, clip);
+    x.value[i] = s.x0_weight * x0 + s.x_weight * before + s.eps_weight * eps + s.sigma * random;
+    x.magnitude[i] = std::abs(s.x0_weight) * (std::abs(s.x_scale * before) + std::abs(s.eps_scale * eps)) +
+                     std::abs(s.x_weight * before) + std::abs(s.eps_weight * eps) + std::abs(s.sigma * random);
+  }
+  NamedOutputs outputs;
+  if (size_of(p.dtype) == 2) {
+    outputs["y"] = x;
+    // A step may change x by less than what a 16-bit type tells apart: x itself tells.
+    outputs["y"].discriminating = false;
+  }
+  outputs["x"] = std::move(x);
+  return outputs;
+}
+
+NamedOutputs ddpm_step(const Case& c, const HostTensors& in) { return step(problem_of<DdpmStep>(c), in); }
+NamedOutputs ddim_step(const Case& c, const HostTensors& in) { return step(problem_of<DdimStep>(c), in); }
+
+}  // namespace
+}  // namespace ladder::diffusion
+
+LADDER_REFERENCE(ladder::diffusion::Noise, ladder::diffusion::noise)
+LADDER_REFERENCE(ladder::diffusion::QSample, ladder::diffusion::q_sample)
+LADDER_REFERENCE(ladder::diffusion::Loss, ladder::diffusion::loss)
+LADDER_REFERENCE(ladder::diffusion::DdpmStep, ladder::diffusion::ddpm_step)
+LADDER_REFERENCE(ladder::diffusion::DdimStep, ladder::diffusion::ddim_step)

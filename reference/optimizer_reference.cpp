@@ -1,0 +1,73 @@
+// The reference of optimizer: the formulas of dev/optimizer/optimizer.h in double precision.
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.h"
+#include "dev/optimizer/optimizer.h"
+
+namespace ladder::optimizer {
+namespace {
+
+Hyper hyper_of(const HostTensors& in) {
+  Hyper h{};
+  std::copy(in["hyper"].begin(), in["hyper"].end(), reinterpret_cast<float*>(&h));
+  return h;
+}
+
+NamedOutputs norm(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Norm>(c);
+  double squares = 0;
+  for (const float g : in["g"]) squares += double{g} * g;
+  const double norm = std::sqrt(squares);
+  double scale = 1;
+  if (p.clip) scale = std::min(1.0, hyper_of(in).max_norm / (norm + 1e-6));
+  if (!std::isfinite(norm)) scale = 0;
+  NamedOutputs outputs;
+  outputs["norm"] = {.value = {norm}, .magnitude = {norm}};
+  outputs["scale"] = {.value = {scale}, .magnitude = {scale}, .discriminating = p.clip};
+  return outputs;
+}
+
+NamedOutputs adamw(const Case& c, const HostTensors& in) {
+  const auto& problem = problem_of<AdamW>(c);
+  const Hyper h = hyper_of(in);
+  const double scale = in["scale"][0];
+  const double bias1 = 1 - std::pow(1 - double{h.one_minus_beta1}, h.step);
+  const double bias2 = 1 - std::pow(1 - double{h.one_minus_beta2}, h.step);
+  NamedOutputs outputs;
+  for (const char* name : {"p", "m", "v", "ema"}) {
+    outputs[name] = {std::vector<double>(problem.p), std::vector<double>(problem.p)};
+  }
+  const auto set = [&](const char* name, std::int64_t i, double value, double magnitude) {
+    outputs.find(name)->second.value[i] = value;
+    outputs.find(name)->second.magnitude[i] = magnitude;
+  };
+  for (std::int64_t i = 0; i < problem.p; ++i) {
+    const double g = scale * in["g"][i];
+    const double m_before = in["m"][i];
+    const double v_before = in["v"][i];
+    const double p_before = in["p"][i];
+    const double ema_before = in["ema"][i];
+    const double m = m_before + h.one_minus_beta1 * (g - m_before);
+    const double v = v_before + h.one_minus_beta2 * (g * g - v_before);
+    const double per_m = h.lr / bias1 / (std::sqrt(v / bias2) + h.eps);
+    const double decayed = (1 - double{h.lr} * h.weight_decay) * p_before;
+    const double p = decayed - per_m * m;
+    const double ema = ema_before + h.one_minus_ema_rate * (p - ema_before);
+    const double m_magnitude = std::abs(m_before) + h.one_minus_beta1 * (std::abs(g) + std::abs(m_before));
+    // A dozen operations lie between m and the update: twice what one sum's rounding is granted.
+    const double p_magnitude = std::abs(decayed) + 2 * per_m * m_magnitude;
+    set("m", i, m, m_magnitude);
+    set("v", i, v, v_before + h.one_minus_beta2 * (g * g + v_before));
+    set("p", i, p, p_magnitude);
+    set("ema", i, ema, std::abs(ema_before) + h.one_minus_ema_rate * (p_magnitude + std::abs(ema_before)));
+  }
+  if (size_of(problem.dtype) == 2) outputs["w"] = outputs["p"];
+  return outputs;
+}
+
+}  // namespace
+}  // namespace ladder::optimizer
+
+LADDER_REFERENCE(ladder::optimizer::Norm, ladder::optimizer::norm)
+LADDER_REFERENCE(ladder::optimizer::AdamW, ladder::optimizer::adamw)

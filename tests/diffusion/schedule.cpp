@@ -1,0 +1,118 @@
+// Schedules and samplers against the package diffusers: tests/golden/diffusion_constants.json, which
+// tools/make_diffusion_constants.py makes.
+#include "dev/diffusion/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/shapes.h"
+
+namespace ladder::diffusion {
+namespace {
+
+using Json = nlohmann::json;
+
+const Json& golden() {
+  static const Json constants = [] {
+    std::ifstream file(source_dir() + "/tests/golden/diffusion_constants.json");
+    return Json::parse(file);
+  }();
+  return constants;
+}
+
+Schedule schedule_named(const std::string& name) {
+  return make_schedule(name == "cosine" ? Betas::cosine : Betas::linear);
+}
+
+Spacing spacing_named(const std::string& name) {
+  return name == "leading" ? Spacing::leading : name == "trailing" ? Spacing::trailing : Spacing::linspace;
+}
+
+TEST(Schedule, EqualsDiffusers) {
+  for (const auto& [name, known] : golden()["schedules"].items()) {
+    const Schedule schedule = schedule_named(name);
+    for (std::size_t i = 0; i < known["t"].size(); ++i) {
+      const int t = known["t"][i];
+      EXPECT_NEAR(schedule.betas[t], known["betas"][i], 1e-14) << name << t;
+      EXPECT_NEAR(schedule.alphas_cumprod[t] / known["alphas_cumprod"][i].get<double>(), 1, 1e-12) << name << t;
+    }
+  }
+}
+
+TEST(Schedule, PosteriorVariance) {
+  const Schedule schedule = make_schedule(Betas::linear);
+  EXPECT_EQ(schedule.posterior_variance(0), 0);
+  for (const int t : {1, 10, 999}) {
+    EXPECT_LT(schedule.posterior_variance(t), schedule.betas[t]);
+    EXPECT_NEAR(schedule.posterior_variance(t),
+                schedule.betas[t] * (1 - schedule.alphas_cumprod[t - 1]) / (1 - schedule.alphas_cumprod[t]), 1e-16);
+  }
+  // A step of the whole process has its variance.
+  const std::vector<Step> table =
+      ddpm_table(schedule, sampled_timesteps(Spacing::leading, kTimesteps), Variance::fixed_small, true);
+  for (const int t : {1, 10, 999}) {
+    EXPECT_NEAR(table[kTimesteps - 1 - t].sigma, std::sqrt(schedule.posterior_variance(t)), 1e-7);
+  }
+}
+
+TEST(Timesteps, EqualDiffusers) {
+  for (const Json& known : golden()["timesteps"]) {
+    const int steps = known["steps"];
+    std::vector<int> ours = sampled_timesteps(spacing_named(known["spacing"]), steps);
+    EXPECT_EQ(std::accumulate(ours.begin(), ours.end(), 0), known["sum"].get<int>()) << known["spacing"] << steps;
+    if (steps > 50) ours.erase(ours.begin() + 5, ours.end() - 5);
+    EXPECT_EQ(ours, known["timesteps"].get<std::vector<int>>()) << known["spacing"] << steps;
+  }
+  EXPECT_THROW(sampled_timesteps(Spacing::leading, 0), UsageError);
+  EXPECT_THROW(sampled_timesteps(Spacing::leading, 1001), UsageError);
+}
+
+// What a kernel computes of the table's fp32 coefficients, in double and in fp32.
+template <class Real>
+Real stepped(const Step& s, Real x, Real eps, Real noise) {
+  const Real clip = s.clip;
+  const Real x0 = std::clamp(s.x_scale * x - s.eps_scale * eps, -clip, clip);
+  return s.x0_weight * x0 + s.x_weight * x + s.eps_weight * eps + s.sigma * noise;
+}
+
+void expect_steps(const Json& known, const std::vector<Step>& table) {
+  const Json& constants = golden();
+  const Step& step = table.at(known["index"]);
+  for (std::size_t i = 0; i < constants["x"].size(); ++i) {
+    const double x = constants["x"][i];
+    const double eps = constants["eps"][i];
+    const double noise = constants["noise"][i];
+    const double expected = known["x"][i];
+    // Relative to the terms of the sum: where x0 is not clamped, 1 / sqrt(alpha_bar) is up to 1e4 (cosine) or 157.
+    const double scale =
+        1 + std::abs(step.x0_weight) * std::min<double>(step.x_scale * (std::abs(x) + std::abs(eps)), step.clip);
+    EXPECT_NEAR(stepped<double>(step, x, eps, noise), expected, 1e-6 * scale) << known.dump();
+    EXPECT_NEAR(stepped<float>(step, x, eps, noise), expected, 1e-6 * scale) << known.dump();
+  }
+}
+
+TEST(Ddpm, StepsEqualDiffusers) {
+  for (const Json& known : golden()["ddpm"]) {
+    const Variance variance = known["variance"] == "fixed_small" ? Variance::fixed_small : Variance::fixed_large;
+    expect_steps(
+        known, ddpm_table(schedule_named(known["betas"]),
+                          sampled_timesteps(spacing_named(known["spacing"]), known["steps"]), variance, known["clip"]));
+  }
+}
+
+TEST(Ddim, StepsEqualDiffusers) {
+  for (const Json& known : golden()["ddim"]) {
+    expect_steps(known, ddim_table(schedule_named(known["betas"]),
+                                   sampled_timesteps(spacing_named(known["spacing"]), known["steps"]), known["eta"],
+                                   known["clip"], known["clipped_eps"]));
+  }
+}
+
+}  // namespace
+}  // namespace ladder::diffusion

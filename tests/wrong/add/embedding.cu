@@ -1,0 +1,89 @@
+#include "dev/add/add.h"
+#include "tests/wrong/wrong.h"
+
+namespace ladder::add {
+namespace {
+
+template <class T>
+struct View {
+  Problem p;
+  const T* x;
+  const T* e;
+  T* y;
+
+  View(const Problem& problem, const Embedding::Tensors& t, void*)
+      : p(problem), x(static_cast<const T*>(t.x)), e(static_cast<const T*>(t.e)), y(static_cast<T*>(t.y)) {}
+
+  __host__ __device__ long long count() const { return p.elements(); }
+
+  __device__ int image(long long i) const { return static_cast<int>(i / p.c / (p.h * p.w)); }
+  __device__ int channel(long long i) const { return static_cast<int>(i % p.c); }
+};
+
+struct Honest {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long i) const {
+    v.y[i] = from_float<T>(to_float(v.x[i]) + to_float(v.e[v.image(i) * v.p.c + v.channel(i)]));
+  }
+};
+
+template <class Cheat>
+void launch_cheat(const Problem& p, const Embedding::Tensors& t, void* workspace, Stream stream) {
+  wrong::launch_cheat<Embedding, View, Cheat>(p, t, workspace, stream);
+}
+
+// What can be wrong with it.
+
+// One embedding for the whole batch.
+struct FirstImage {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long i) const {
+    v.y[i] = from_float<T>(to_float(v.x[i]) + to_float(v.e[v.channel(i)]));
+  }
+};
+
+// The neighbour's.
+struct NextImage {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long i) const {
+    v.y[i] = from_float<T>(to_float(v.x[i]) + to_float(v.e[(v.image(i) + 1) % v.p.n * v.p.c + v.channel(i)]));
+  }
+};
+
+// As if it went with the pixels: right where the image has one.
+struct ByPixel {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long i) const {
+    v.y[i] = from_float<T>(to_float(v.x[i]) + to_float(v.e[i % (v.p.n * v.p.c)]));
+  }
+};
+
+// Shifted by a channel.
+struct NextChannel {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long i) const {
+    v.y[i] = from_float<T>(to_float(v.x[i]) + to_float(v.e[v.image(i) * v.p.c + (v.channel(i) + 1) % v.p.c]));
+  }
+};
+
+// A factor, as of models that scale and shift.
+struct Scales {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long i) const {
+    v.y[i] = from_float<T>(to_float(v.x[i]) * (1.0f + to_float(v.e[v.image(i) * v.p.c + v.channel(i)])));
+  }
+};
+
+}  // namespace
+
+LADDER_CHEATS(Embedding, (std::vector<std::string>{"n3 h4 w4 c8", "n2 h3 w5 c7"}),
+              {
+                  {.name = "honest", .launch = launch_cheat<Honest>},
+                  {.name = "first_image", .launch = launch_cheat<FirstImage>},
+                  {.name = "next_image", .launch = launch_cheat<NextImage>},
+                  {.name = "by_pixel", .launch = launch_cheat<ByPixel>},
+                  {.name = "next_channel", .launch = launch_cheat<NextChannel>},
+                  {.name = "scales", .launch = launch_cheat<Scales>},
+              })
+
+}  // namespace ladder::add
