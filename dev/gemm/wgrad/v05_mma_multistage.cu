@@ -7,7 +7,6 @@
 //         second launch.
 // Needs:  nothing; cp.async where n and k are multiples of 16 bytes, else single elements, synchronously. A workspace where
 //         the rows are split.
-// Spills: 16 bytes on sm_80, where single elements meet the 128 x 128 tile: more addresses than registers, rarely used.
 
 #include "dev/gemm/mma_tile.h"
 
