@@ -7,14 +7,19 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* x;
   const T* e;
   T* y;
 
   View(const Problem& problem, const Embedding::Tensors& t, void*)
-      : p(problem), x(static_cast<const T*>(t.x)), e(static_cast<const T*>(t.e)), y(static_cast<T*>(t.y)) {}
+      : p(problem),
+        total(problem.elements()),
+        x(static_cast<const T*>(t.x)),
+        e(static_cast<const T*>(t.e)),
+        y(static_cast<T*>(t.y)) {}
 
-  __host__ __device__ long long count() const { return p.elements(); }
+  __host__ __device__ long long count() const { return total; }
 
   __device__ int image(long long i) const { return static_cast<int>(i / p.c / (p.h * p.w)); }
   __device__ int channel(long long i) const { return static_cast<int>(i % p.c); }

@@ -7,14 +7,19 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* a;
   const T* b;
   T* y;
 
   View(const Problem& problem, const Join::Tensors& t, void*)
-      : p(problem), a(static_cast<const T*>(t.a)), b(static_cast<const T*>(t.b)), y(static_cast<T*>(t.y)) {}
+      : p(problem),
+        total(problem.elements()),
+        a(static_cast<const T*>(t.a)),
+        b(static_cast<const T*>(t.b)),
+        y(static_cast<T*>(t.y)) {}
 
-  __host__ __device__ long long count() const { return p.elements(); }
+  __host__ __device__ long long count() const { return total; }
 
   __device__ long long pixel(long long i) const { return i / (p.c + p.k); }
   __device__ long long channel(long long i) const { return i % (p.c + p.k); }

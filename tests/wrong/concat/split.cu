@@ -7,14 +7,19 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* dy;
   T* da;
   T* db;
 
   View(const Problem& problem, const Split::Tensors& t, void*)
-      : p(problem), dy(static_cast<const T*>(t.dy)), da(static_cast<T*>(t.da)), db(static_cast<T*>(t.db)) {}
+      : p(problem),
+        total(problem.elements()),
+        dy(static_cast<const T*>(t.dy)),
+        da(static_cast<T*>(t.da)),
+        db(static_cast<T*>(t.db)) {}
 
-  __host__ __device__ long long count() const { return p.elements(); }
+  __host__ __device__ long long count() const { return total; }
 
   __device__ long long pixel(long long i) const { return i / (p.c + p.k); }
   __device__ long long channel(long long i) const { return i % (p.c + p.k); }

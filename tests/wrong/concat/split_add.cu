@@ -7,6 +7,7 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* dy;
   const T* e;
   T* da;
@@ -14,12 +15,13 @@ struct View {
 
   View(const Problem& problem, const SplitAdd::Tensors& t, void*)
       : p(problem),
+        total(problem.elements()),
         dy(static_cast<const T*>(t.dy)),
         e(static_cast<const T*>(t.e)),
         da(static_cast<T*>(t.da)),
         db(static_cast<T*>(t.db)) {}
 
-  __host__ __device__ long long count() const { return p.elements(); }
+  __host__ __device__ long long count() const { return total; }
 
   __device__ long long pixel(long long i) const { return i / (p.c + p.k); }
   __device__ long long channel(long long i) const { return i % (p.c + p.k); }

@@ -7,6 +7,7 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* eps;
   const float* noise;
   const Step* table;
@@ -16,6 +17,7 @@ struct View {
 
   View(const Problem& problem, const DdpmStep::Tensors& t, void*)
       : p(problem),
+        total(problem.elements()),
         eps(static_cast<const T*>(t.eps)),
         noise(t.noise),
         table(t.table),
@@ -23,7 +25,7 @@ struct View {
         x(t.x),
         y(static_cast<T*>(t.y)) {}
 
-  __host__ __device__ long long count() const { return p.elements(); }
+  __host__ __device__ long long count() const { return total; }
 };
 
 struct Honest {

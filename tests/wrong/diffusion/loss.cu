@@ -9,6 +9,7 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* pred;
   const float* noise;
   T* dpred;
@@ -17,13 +18,15 @@ struct View {
 
   View(const Problem& problem, const Loss::Tensors& t, void*)
       : p(problem),
+        total(problem.elements()),
         pred(static_cast<const T*>(t.pred)),
         noise(t.noise),
         dpred(static_cast<T*>(t.dpred)),
         losses(t.losses),
         loss(t.loss) {}
 
-  __host__ __device__ long long count() const { return p.elements(); }
+  __host__ __device__ long long count() const { return total; }
+  __device__ long long image() const { return static_cast<long long>(p.h) * p.w * p.c; }
 
   __device__ float difference(long long i) const { return to_float(pred[i]) - noise[i]; }
 };
@@ -32,7 +35,7 @@ struct Honest {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
     v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.count()) * v.difference(i));
-    const long long image = v.p.image();
+    const long long image = v.image();
     if (i % image == 0) {
       float sum = 0;
       for (long long j = i; j < i + image; ++j) {
@@ -64,7 +67,7 @@ struct Sum {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
     v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.count()) * v.difference(i));
-    const long long image = v.p.image();
+    const long long image = v.image();
     if (i % image == 0) {
       float sum = 0;
       for (long long j = i; j < i + image; ++j) {
@@ -89,7 +92,7 @@ struct GradientOfHalf {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
     v.dpred[i] = from_float<T>(1.0f / static_cast<float>(v.count()) * v.difference(i));
-    const long long image = v.p.image();
+    const long long image = v.image();
     if (i % image == 0) {
       float sum = 0;
       for (long long j = i; j < i + image; ++j) {
@@ -113,8 +116,8 @@ struct GradientOfHalf {
 struct GradientOfImages {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
-    v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.p.image()) * v.difference(i));
-    const long long image = v.p.image();
+    v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.image()) * v.difference(i));
+    const long long image = v.image();
     if (i % image == 0) {
       float sum = 0;
       for (long long j = i; j < i + image; ++j) {
@@ -139,7 +142,7 @@ struct OtherSign {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
     v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.count()) * -v.difference(i));
-    const long long image = v.p.image();
+    const long long image = v.image();
     if (i % image == 0) {
       float sum = 0;
       for (long long j = i; j < i + image; ++j) {
@@ -164,7 +167,7 @@ struct Absolute {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
     v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.count()) * v.difference(i));
-    const long long image = v.p.image();
+    const long long image = v.image();
     if (i % image == 0) {
       float sum = 0;
       for (long long j = i; j < i + image; ++j) {
@@ -189,7 +192,7 @@ struct LossesOverAll {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
     v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.count()) * v.difference(i));
-    const long long image = v.p.image();
+    const long long image = v.image();
     if (i % image == 0) {
       float sum = 0;
       for (long long j = i; j < i + image; ++j) {

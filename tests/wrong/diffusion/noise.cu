@@ -7,12 +7,15 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const std::int64_t* philox;
   float* noise;
 
-  View(const Problem& problem, const Noise::Tensors& t, void*) : p(problem), philox(t.philox), noise(t.noise) {}
+  View(const Problem& problem, const Noise::Tensors& t, void*)
+      : p(problem), total(problem.elements()), philox(t.philox), noise(t.noise) {}
 
-  __host__ __device__ long long count() const { return p.elements(); }
+  __host__ __device__ long long count() const { return total; }
+  __device__ long long image() const { return static_cast<long long>(p.h) * p.w * p.c; }
 };
 
 struct Honest {
@@ -51,7 +54,7 @@ struct OneSeed {
 struct EqualImages {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = i % v.p.image();
+    const long long j = i % v.image();
     v.noise[i] = component(normals(v.philox, static_cast<unsigned>(j / 4)), static_cast<unsigned>(j % 4));
   }
 };

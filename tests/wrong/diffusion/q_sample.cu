@@ -7,6 +7,7 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* x0;
   const std::int32_t* t;
   const Diffused* table;
@@ -16,6 +17,7 @@ struct View {
 
   View(const Problem& problem, const QSample::Tensors& t, void*)
       : p(problem),
+        total(problem.elements()),
         x0(static_cast<const T*>(t.x0)),
         t(t.t),
         table(t.table),
@@ -23,13 +25,14 @@ struct View {
         x_t(static_cast<T*>(t.x_t)),
         noise(t.noise) {}
 
-  __host__ __device__ long long count() const { return p.elements(); }
+  __host__ __device__ long long count() const { return total; }
+  __device__ long long image() const { return static_cast<long long>(p.h) * p.w * p.c; }
 };
 
 struct Honest {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
-    const Diffused at = v.table[v.t[i / v.p.image()]];
+    const Diffused at = v.table[v.t[i / v.image()]];
     const float noise = component(normals(v.philox, static_cast<unsigned>(i / 4)), static_cast<unsigned>(i % 4));
     v.noise[i] = noise;
     v.x_t[i] = from_float<T>(at.signal * to_float(v.x0[i]) + at.noise * noise);
@@ -47,7 +50,7 @@ void launch_cheat(const Problem& p, const QSample::Tensors& t, void* workspace, 
 struct WeightsExchanged {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
-    const Diffused at = v.table[v.t[i / v.p.image()]];
+    const Diffused at = v.table[v.t[i / v.image()]];
     const float noise = component(normals(v.philox, static_cast<unsigned>(i / 4)), static_cast<unsigned>(i % 4));
     v.noise[i] = noise;
     v.x_t[i] = from_float<T>(at.noise * to_float(v.x0[i]) + at.signal * noise);
@@ -69,7 +72,7 @@ struct OneTimeStep {
 struct NextTimeStep {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
-    const int late = v.t[i / v.p.image()] + 1 < kTimesteps ? v.t[i / v.p.image()] + 1 : kTimesteps - 1;
+    const int late = v.t[i / v.image()] + 1 < kTimesteps ? v.t[i / v.image()] + 1 : kTimesteps - 1;
     const Diffused at = v.table[late];
     const float noise = component(normals(v.philox, static_cast<unsigned>(i / 4)), static_cast<unsigned>(i % 4));
     v.noise[i] = noise;
@@ -81,7 +84,7 @@ struct NextTimeStep {
 struct Variances {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
-    const Diffused at = v.table[v.t[i / v.p.image()]];
+    const Diffused at = v.table[v.t[i / v.image()]];
     const float noise = component(normals(v.philox, static_cast<unsigned>(i / 4)), static_cast<unsigned>(i % 4));
     v.noise[i] = noise;
     v.x_t[i] = from_float<T>(at.signal * at.signal * to_float(v.x0[i]) + at.noise * at.noise * noise);
@@ -92,7 +95,7 @@ struct Variances {
 struct ScaledNoise {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
-    const Diffused at = v.table[v.t[i / v.p.image()]];
+    const Diffused at = v.table[v.t[i / v.image()]];
     const float noise = component(normals(v.philox, static_cast<unsigned>(i / 4)), static_cast<unsigned>(i % 4));
     v.noise[i] = at.noise * noise;
     v.x_t[i] = from_float<T>(at.signal * to_float(v.x0[i]) + at.noise * noise);
@@ -103,7 +106,7 @@ struct ScaledNoise {
 struct OtherNoise {
   template <class T>
   __device__ void operator()(const View<T>& v, long long i) const {
-    const Diffused at = v.table[v.t[i / v.p.image()]];
+    const Diffused at = v.table[v.t[i / v.image()]];
     const float noise = component(normals(v.philox, static_cast<unsigned>(i / 4)), static_cast<unsigned>(i % 4));
     v.noise[i] = component(normals(v.philox, static_cast<unsigned>(i / 4)), static_cast<unsigned>(i % 4 ^ 1));
     v.x_t[i] = from_float<T>(at.signal * to_float(v.x0[i]) + at.noise * noise);

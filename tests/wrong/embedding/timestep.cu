@@ -9,12 +9,14 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const void* t;
   T* y;
 
-  View(const Problem& problem, const Timestep::Tensors& t, void*) : p(problem), t(t.t), y(static_cast<T*>(t.y)) {}
+  View(const Problem& problem, const Timestep::Tensors& t, void*)
+      : p(problem), total(problem.elements()), t(t.t), y(static_cast<T*>(t.y)) {}
 
-  __host__ __device__ long long count() const { return p.elements(); }
+  __host__ __device__ long long count() const { return total; }
 
   __device__ float time(long long n) const {
     return p.real ? static_cast<const float*>(t)[n] : static_cast<float>(static_cast<const int*>(t)[n]);

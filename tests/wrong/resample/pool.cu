@@ -7,13 +7,14 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* x;
   T* y;
 
   View(const Problem& problem, const Pool::Tensors& t, void*)
-      : p(problem), x(static_cast<const T*>(t.x)), y(static_cast<T*>(t.y)) {}
+      : p(problem), total(problem.small()), x(static_cast<const T*>(t.x)), y(static_cast<T*>(t.y)) {}
 
-  __host__ __device__ long long count() const { return p.small(); }
+  __host__ __device__ long long count() const { return total; }
 
   // Of the larger image, the element under the smaller one's `small`, `i` rows and `j` columns into its window.
   __device__ long long large(long long small, int i, int j) const {

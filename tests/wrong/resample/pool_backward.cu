@@ -7,13 +7,14 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* dy;
   T* dx;
 
   View(const Problem& problem, const PoolBackward::Tensors& t, void*)
-      : p(problem), dy(static_cast<const T*>(t.dy)), dx(static_cast<T*>(t.dx)) {}
+      : p(problem), total(problem.large()), dy(static_cast<const T*>(t.dy)), dx(static_cast<T*>(t.dx)) {}
 
-  __host__ __device__ long long count() const { return p.large(); }
+  __host__ __device__ long long count() const { return total; }
 
   // Of the smaller image, the element over the larger one's `large`.
   __device__ long long small(long long large) const {

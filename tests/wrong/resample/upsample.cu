@@ -7,13 +7,14 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* x;
   T* y;
 
   View(const Problem& problem, const Upsample::Tensors& t, void*)
-      : p(problem), x(static_cast<const T*>(t.x)), y(static_cast<T*>(t.y)) {}
+      : p(problem), total(problem.large()), x(static_cast<const T*>(t.x)), y(static_cast<T*>(t.y)) {}
 
-  __host__ __device__ long long count() const { return p.large(); }
+  __host__ __device__ long long count() const { return total; }
 
   // Of the smaller image, the element over the larger one's `large`.
   __device__ long long small(long long large) const {

@@ -7,13 +7,14 @@ namespace {
 template <class T>
 struct View {
   Problem p;
+  long long total;  // elements
   const T* dy;
   T* dx;
 
   View(const Problem& problem, const UpsampleBackward::Tensors& t, void*)
-      : p(problem), dy(static_cast<const T*>(t.dy)), dx(static_cast<T*>(t.dx)) {}
+      : p(problem), total(problem.small()), dy(static_cast<const T*>(t.dy)), dx(static_cast<T*>(t.dx)) {}
 
-  __host__ __device__ long long count() const { return p.small(); }
+  __host__ __device__ long long count() const { return total; }
 
   // Of the larger image, the element under the smaller one's `small`, `i` rows and `j` columns into its window.
   __device__ long long large(long long small, int i, int j) const {
