@@ -86,7 +86,7 @@ struct DownColumnsTile {
                                                int columns, int first, int end) {
     constexpr int kRuns = kExtent / kRun<T>;
     static_assert(kStepTerms<T> * kRuns % kThreads == 0, "copies divide evenly");
-#pragma unroll (kVectors ? kStepTerms<T> * kRuns / kThreads : 1)  // single elements take more addresses
+#pragma unroll(kVectors ? kStepTerms <T>* kRuns / kThreads : 1)  // single elements take more addresses
     for (int i = 0; i < kStepTerms<T> * kRuns / kThreads; ++i) {
       const int index = threadIdx.x + i * kThreads;
       const int term = index / kRuns;
