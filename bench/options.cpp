@@ -171,6 +171,7 @@ std::vector<const Version*> versions_option(const Words& words, const Pass& pass
     }
     if (found) continue;
     std::vector<std::string> labels;
+    labels.reserve(all.size());
     for (const Version* v : all) labels.push_back(v->label());
     throw UsageError(fmt::format("--version '{}': a number, v07, 5-9, a word of the idea, all or best; {} has: {}",
                                  word, pass.path(), fmt::join(labels, ", ")));
@@ -230,6 +231,7 @@ std::vector<Case> cases_of(const std::vector<Case>& problems, const std::vector<
     if (problem.names_dtype) {
       if (!wanted(problem.dtype)) {
         std::vector<std::string> names;
+        names.reserve(dtypes.size());
         for (const Dtype dtype : dtypes) names.push_back(name(dtype));
         throw UsageError(fmt::format("--dtype {} contradicts the problem '{}'", fmt::join(names, ","), problem.text));
       }

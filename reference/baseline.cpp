@@ -25,7 +25,7 @@ std::map<std::tuple<const Pass*, int, std::string>, Registered>& registered() {
 // One library's baseline, its plans under the library's name.
 class NamedBaseline final : public Baseline {
  public:
-  NamedBaseline(std::string library, std::unique_ptr<Baseline> baseline)
+  NamedBaseline(const std::string& library, std::unique_ptr<Baseline> baseline)
       : baseline_(std::move(baseline)), tried_(baseline_->tried()) {
     for (Plan& plan : tried_) plan.library = library;
     best_ = baseline_->plan(Choice::best);

@@ -1,7 +1,9 @@
 """clang-tidy over the host sources: tools/tidy.py [--build build/emulator] [files...]. Exits 1 on a finding."""
 
 import argparse
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,12 +12,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("core", "dev", "reference", "bench")
-NOT_IN_THE_EMULATOR = ("_cuda.cpp", "_cudnn.cpp")
 
 
-def sources():
+def sources(build):
+    """Those that the build compiles."""
+    commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    compiled = {one["file"] for one in commands}
     found = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.cpp"))
-    return [path for path in found if not path.name.endswith(NOT_IN_THE_EMULATOR)]
+    return [path for path in found if str(path) in compiled]
+
+
+def without_precompiled_headers(build):
+    """A folder with the build's compile commands, but for g++'s precompiled headers, which clang-tidy cannot read: sources
+    include what they need."""
+    commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    for one in commands:
+        one["command"] = re.sub(r" -Winvalid-pch| -include \S*cmake_pch\.hxx", "", one["command"])
+    folder = build / "tidy"
+    folder.mkdir(exist_ok=True)
+    (folder / "compile_commands.json").write_text(json.dumps(commands), encoding="utf-8")
+    return folder
 
 
 def main(arguments):
@@ -31,12 +47,14 @@ def main(arguments):
         print(f"tidy: no compile_commands.json in {options.build}: ./ladder build --preset emulator", file=sys.stderr)
         return 1
 
+    folder = without_precompiled_headers(options.build)
+
     def check(file):
-        return subprocess.run([program, "--quiet", "-p", options.build, file], stdout=subprocess.PIPE,
+        return subprocess.run([program, "--quiet", "-p", folder, file], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        results = list(pool.map(check, options.files or sources()))
+        results = list(pool.map(check, options.files or sources(options.build)))
     for result in results:
         if result.returncode != 0:
             print(result.stdout, end="")

@@ -2,17 +2,17 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <signal.h>
-#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -83,9 +83,8 @@ void on_tick(int, siginfo_t*, void* context) {
     watched = {.switches = cluster.num_switches(), .ticks = 0};
   } else if (++watched.ticks >= limit_seconds()) {
     watched = {};
-    const auto* const at =
-        reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-    report(cluster, fiber, at);
+    const greg_t at = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
+    report(cluster, fiber, reinterpret_cast<const void*>(at));  // NOLINT(performance-no-int-to-ptr): a register's value
     cluster.abandon(fiber);  // never returns: nothing that this function holds is ever destroyed
   }
   errno = saved_errno;

@@ -17,9 +17,9 @@ constexpr int kChunk = 16;
 
 // Of an SM: what leaves a thread the registers for its sums and the next chunk. Single elements take more addresses.
 template <class Tile, bool kVectors>
-constexpr int kMinBlocks = !kVectors               ? 1
-                           : Tile::kThreads == 256 ? 2
-                                                   : 3;
+[[maybe_unused]] constexpr int kMinBlocks = !kVectors               ? 1
+                                            : Tile::kThreads == 256 ? 2
+                                                                    : 3;
 
 template <class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
