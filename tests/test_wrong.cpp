@@ -86,10 +86,14 @@ class RoundedInputsTest : public testing::Test {
  public:
   RoundedInputsTest(const Case& c, const wrong::Cheat& cheat) : case_(c), cheat_(cheat) {}
   void TestBody() override {
-    CheckedCase c(case_, test::seed());
-    const Verdict verdict = check(cheat_.version, c, Pattern::normal);
+    // Under some seeds a sum is so small that even zeros would pass for it.
+    Verdict verdict{.status = Status::untrusted};
+    for (std::uint64_t seed = test::seed(); verdict.status == Status::untrusted && seed < test::seed() + 20; ++seed) {
+      CheckedCase c(case_, seed);
+      verdict = check(cheat_.version, c, Pattern::normal);
+    }
     if (verdict.status == Status::skip) GTEST_SKIP() << verdict.reason;
-    EXPECT_EQ(verdict.status, Status::fail) << case_.text << ": error " << verdict.error;
+    EXPECT_EQ(verdict.status, Status::fail) << case_.text << ": error " << verdict.error << ' ' << verdict.reason;
   }
 
  private:
