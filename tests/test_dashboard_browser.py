@@ -494,12 +494,12 @@ class MemoryBound(Browser):
 
     def test_the_profile_to_make_is_of_the_kernel_in_sight(self):
         self.open(self.V02_TOP, file=self.both)
-        self.assertIn("./ladder profile groupnorm --pass forward --version 2", self.one("#profile-panel").text)
+        self.assertIn("./ladder profile groupnorm/forward --version 2", self.one("#profile-panel").text)
 
     def test_an_older_record_has_no_time_of_moving_its_bytes(self):
         self.open(self.V02_TOP, file=self.page_of(streaming=None))
         self.assertIn("75 % of a copy's", self.one("#kernel-head .facts").text)
-        self.assertNotIn("moving", self.one("#kernel-head .facts").text)
+        self.assertNotIn("streaming kernel", self.one("#kernel-head .facts").text)
         self.assertEqual([head.text for head in self.all("#rungs thead th")][4:7], ["GB/s", "of copy", "step"])
         self.assertNotIn("streaming kernel", dict(self.datasets()))
         self.assertNotIn("a streaming kernel", "".join(self.labels_of_limits()))

@@ -20,8 +20,8 @@ function drawAccuracy(data) {
 function accuracyRow(series) {
   const largest = (values) => values.filter(has).length ? Math.max(...values.filter(has)) : null;
   const checked = series.filter((one) => one.status !== "SKIP");
-  const worst = largest(judged.map((one) => one.error));
-  const library = largest(judged.map((one) => one.baselineError));
+  const worst = largest(checked.map((one) => one.error));
+  const library = largest(checked.map((one) => one.baselineError));
   const ratio = has(worst) && library ? worst / library : null;
   const meter = el("span", {class: "meter", "aria-hidden": "true"});
   meter.style.width = `${Math.min(2, ratio || 0) * 3}rem`;
@@ -29,5 +29,5 @@ function accuracyRow(series) {
   const others = unique(series.filter((one) => one.status !== "PASS").map((one) => `${one.status}: ${one.reason}`));
   return [`${versionName(series[0].version)} ${spaced(series[0].idea)}`, series[0].dtype,
     {n: tiny(worst)}, {n: tiny(library)}, {n: has(ratio) ? `× ${figure(ratio)}` : "–"}, ratio ? meter : "",
-    {n: percent(largest(judged.map((one) => one.worst)))}, {n: `${passes} of ${series.length}`}, others.join("; ")];
+    {n: percent(largest(checked.map((one) => one.worst)))}, {n: `${passes} of ${series.length}`}, others.join("; ")];
 }
