@@ -289,7 +289,7 @@ class Usage(unittest.TestCase):
         self.assertIn(words, done.stderr)
 
     def test_wrong_usage_is_one_line_and_exit_2(self):
-        self.wrong("no layer 'conv4x4'; there are: conv3x3, ", "conv4x4")
+        self.wrong("no layer 'conv4x4'; there are: add, attention, concat, conv3x3, ", "conv4x4")
         self.wrong("no version '70'", "conv3x3", "--version", "70")
         self.wrong("--set 'cii': conv3x3 has ci", "conv3x3", "--set", "cii")
         self.wrong("--dtype 'int8'", "--dtype", "int8")
