@@ -20,7 +20,7 @@ constexpr int kLoopLine = __LINE__ + 5;
 __global__ void loops_for_ever(volatile int* flag) {
   if (threadIdx.x == 3) {
     flag[1] = 1;
-    while (flag[0] == 0) flag[2] = flag[2] + 1;
+    while (flag[0] == 0) flag[2] = flag[2] ^ 1;
   }
   __syncthreads();
 }
