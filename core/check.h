@@ -114,23 +114,23 @@ struct Verdict {
   std::vector<std::optional<double>> errors = {};  // of each output in order; none of one that was not checked
 };
 
-// The bound that compare() holds an element of `output` to, for Pattern::normal, in a
-// version that says `def` of itself:
+// The bound that compare() holds an element of `output` to, for Pattern::normal, in a version that says `def` of itself:
 //     u |value| + g 4 sqrt(K) 2^-23 magnitude + u_i magnitude + smallest subnormal,
-// u the output dtype's unit roundoff, g the version's error growth, K the output's reduction length, and u_i the unit roundoff of the
-// dtype to which the formula lets terms be rounded (TensorSpec::intermediate), 0 without one. The second term is the
-// probabilistic error bound of a sum in fp32 (Higham and Mary 2019, theorem 2.4, lambda = 4), doubled because tensor cores
+// u the output dtype's unit roundoff, g the version's error growth, K the output's reduction length, and u_i the unit
+// roundoff of the dtype to which the formula lets terms be rounded (TensorSpec::intermediate), 0 without one. The second
+// term is the probabilistic error bound of a sum in fp32 (Higham and Mary 2019, theorem 2.4, lambda = 4), doubled because tensor cores
 // truncate where IEEE addition rounds.
 double error_bound(const TensorSpec& output, double value, double magnitude, const VersionDef& def = {});
 
 // The largest normalised L2 error, ||y - ref|| / ||ref||, that an fp32 output of an fp32 problem may have, whatever its
 // magnitudes allow: 2^-24 (16 + sqrt(K)), times the error growth. A sequence of K additions in fp32 stays below it; inputs
 // rounded to TF32 or bf16 do not. Where the formula itself is ill-conditioned, ||magnitude|| being more than sqrt(K) ||ref||
-// or the reference saying so (Expected::condition), it grows by as much. Infinite for other dtypes, and where a term may be rounded on its way.
+// or the reference saying so (Expected::condition), it grows by as much. Infinite for other dtypes, and where a term may be
+// rounded on its way.
 double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const VersionDef& def = {});
 
-// Compares in pass form, so NaN fails: |y - ref| <= error_bound(). For Pattern::integer the outputs must equal the reference's value rounded once to the output's dtype, unless the pass has no
-// exact answers. A version that is not exact is held to the bound there too, with the tensor's largest magnitude for every
+// Compares in pass form, so NaN fails: |y - ref| <= error_bound(). For Pattern::integer the outputs must equal the
+// reference's value rounded once to the output's dtype, unless the pass has no exact answers. A version that is not exact is held to the bound there too, with the tensor's largest magnitude for every
 // element. `looked_at` says of each output whether it is compared; empty: all are.
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs,
                 const ExpectedOutputs& expected, const VersionDef& def = {}, const std::vector<bool>& looked_at = {});

@@ -5,8 +5,8 @@
 //         at the U-Net's 32 x 256 the launch itself.
 // Needs:  nothing; single elements where the tensor is no multiple of sixteen bytes.
 
+#include "dev/common/activation.h"
 #include "dev/common/wide.h"
-#include "dev/silu/sigmoid.h"
 #include "dev/silu/silu.h"
 
 namespace ladder::silu {
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads) silu_backward_v02_kernel(unsigned co
     to_floats<T, kWidth>(x_loaded[i], values);
     to_floats<T, kWidth>(dy_loaded[i], gradients);
 #pragma unroll
-    for (int v = 0; v < kWidth; ++v) gradients[v] *= silu_derivative(values[v]);
+    for (int v = 0; v < kWidth; ++v) gradients[v] *= Silu::derivative(values[v]);
     store_wide<kWidth>(dx, first + i * kThreads, from_floats<T, kWidth>(gradients));
   }
 }

@@ -5,8 +5,8 @@
 //         at the U-Net's 32 x 256 the launch itself.
 // Needs:  nothing; single elements where the tensor is no multiple of sixteen bytes.
 
+#include "dev/common/activation.h"
 #include "dev/common/wide.h"
-#include "dev/silu/sigmoid.h"
 #include "dev/silu/silu.h"
 
 namespace ladder::silu {
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads) silu_forward_v02_kernel(unsigned cou
     float values[kWidth];
     to_floats<T, kWidth>(loaded[i], values);
 #pragma unroll
-    for (float& value : values) value = silu(value);
+    for (float& value : values) value = Silu::value(value);
     store_wide<kWidth>(y, first + i * kThreads, from_floats<T, kWidth>(values));
   }
 }
