@@ -107,8 +107,8 @@ class Help(unittest.TestCase):
         self.wrong("bench", "conv3x3", "--device", "gpu", says="--device gpu: no GPU")
 
 
-VERBS = ("bench", "test", "list", "new", "build", "setup", "table", "record", "compare", "dashboard", "profile", "sanitize",
-         "resources", "format")
+VERBS = ("bench", "test", "list", "new", "build", "setup", "table", "record", "compare", "promote", "dashboard",
+         "profile", "sanitize", "resources", "format")
 
 
 class BareClone(unittest.TestCase):

@@ -342,6 +342,8 @@ class Row:
     roofline: float
     baseline: str
     baseline_cold: float  # its best plan's median in the same run, or nan
+    baseline_warm: float
+    best_library: str  # whose that plan is, with its release; "" where there was none
     baseline_reason: str
     heuristic_cold: float  # of the plan that an untuned user gets, or nan
     plans: list  # [Plan] of the baseline, tried in the same record
@@ -398,6 +400,8 @@ def _row(result, plans):
         roofline=result.roofline,
         baseline=result.baseline,
         baseline_cold=baseline_times.median if baseline_times else math.nan,
+        baseline_warm=baseline_times.warm_median if baseline_times else math.nan,
+        best_library=result.best_library,
         baseline_reason=result.baseline_reason,
         heuristic_cold=result.heuristic_times.median if result.heuristic_times else math.nan,
         plans=plans,

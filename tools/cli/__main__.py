@@ -30,6 +30,7 @@ Ladder: CUDA kernels, climbed version by version, checked and timed.
   ./ladder record [<layer>[/<pass>]...]
                                      check and time versions, into results/<device>/<date>_<commit>.json
   ./ladder compare [A [B]]           which kernels became slower or faster; --fail-on slow, --live REF
+  ./ladder promote [--check]         train/promoted/<device>.txt: which version the trainer runs for each problem
   ./ladder dashboard                 results/index.html, made of the records
   ./ladder profile <layer>[/<pass>] --version V
                                      Nsight Compute on one launch, the dozen figures that matter
@@ -174,6 +175,7 @@ VERBS = {
     "table": table,
     "record": _lazily("cli.record"),
     "compare": _lazily("compare.main"),
+    "promote": _lazily("cli.promote"),
     "dashboard": _lazily("dashboard.main"),
     "profile": _lazily("profiling.profile"),
     "sanitize": _lazily("profiling.sanitize"),

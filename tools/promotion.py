@@ -1,0 +1,202 @@
+"""train/promoted/<device>.txt: for each problem that has a record, the version which the trainer runs.
+
+    conv3x3/fprop  n32 h64 w64 c64 k64 bf16  v09_wgmma_halo  20.4 us warm  23.2 cold  cuDNN  28.8 warm  457b462
+
+A line a problem, its columns two or more spaces apart: pass, problem with its dtype, version, its warm and cold medians,
+the library of the baseline's best plan and that plan's warm median in the same run (cold where nobody took a warm one),
+commit of the record; "-" where there is none. `#` begins a comment. train/promoted.h reads it too.
+
+The newest record of each version counts. The version with the least warm median is promoted, or with the least cold one
+where none has a warm time; the incumbent, which the table on disk names, stays if it takes at most 3 % longer.
+"""
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import listing
+import selection
+from cli.errors import Failure
+from listing import DTYPES
+
+MARGIN = 0.03
+_NUM_CELLS = 8
+_TO_THE_RIGHT = (3, 4, 6)  # columns of times
+
+_HEAD = """\
+# Which version the trainer runs on {name}, for every problem that results/{device} has a record of.
+# Made by `./ladder promote`, which says what changed; a person reviews that, nobody types a line.
+# Columns, two or more spaces apart: pass, problem, version, its warm and cold medians, the baseline's library and the warm
+# median of its best plan in the same run (cold where nobody took a warm one), commit of the record.
+# The least warm time wins; within {margin:.0f} % the version that stands here stays.
+"""
+
+
+@dataclass(frozen=True)
+class Change:
+    path: str
+    problem: str
+    old: str  # label of the version, or "" of a problem that the table does not have yet
+    new: str  # or "" of one that it has no longer
+    text: str  # times, and why
+
+    def __str__(self):
+        versions = " -> ".join(filter(None, (self.old, self.new))) if self.old and self.new else self.old or self.new
+        return f"{self.path}  {self.problem}  {versions}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Promotion:
+    device: str
+    file: Path
+    old: str  # the file's text; "" where there is none
+    new: str
+    num_cases: int
+    changes: list  # [Change] of versions, in the table's order
+    num_other_times: int  # lines that keep their version and have other figures
+
+    @property
+    def is_stale(self):
+        return self.old != self.new
+
+    def diff(self):
+        """Lines of the file that differ, "- " before those there are and "+ " before those there should be."""
+        old, new = self.old.splitlines(), self.new.splitlines()
+        return [line for line in difflib.ndiff(old, new) if line[:2] in ("- ", "+ ")]
+
+
+def file_of(root, device):
+    return Path(root) / "train" / "promoted" / f"{device}.txt"
+
+
+def promote(root, rows, device, problems=None):
+    """The Promotion that follows from `rows`, those of ladder_records.read(). Throws Failure.
+
+    `problems`: {layer: lines without their dtype} of the only ones to look at; the other lines of the table stay.
+    """
+    file = file_of(root, device)
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    present = parse(text, file)
+    cases, name = {}, device
+    for row in rows:
+        if row.device == device:
+            name = row.device_name
+            if _is_chosen(row.path, row.problem, problems):
+                cases.setdefault((row.path, row.problem), []).append(row)
+    versions = {path: {version.number: version for version in listing.versions(root, path)}
+                for path in {path for path, _ in cases}}
+
+    table = {key: cells for key, cells in present.items() if not _is_chosen(*key, problems)}
+    changes, num_other_times = [], 0
+    for key in sorted({*cases, *(set(present) - set(table))}, key=_order):
+        candidates = _candidates(cases.get(key, []), versions.get(key[0], {}))
+        incumbent = present[key][2] if key in present else ""
+        best = _winner(candidates, incumbent)
+        if best:
+            table[key] = _cells(candidates[best], best)
+        if best != incumbent:
+            changes.append(Change(*key, incumbent, best, _why(candidates, incumbent, best)))
+        elif best and table[key] != present[key]:
+            num_other_times += 1
+    head = _HEAD.format(name=name, device=device, margin=100 * MARGIN)
+    return Promotion(device, file, text, head + _body(table), len(table), changes, num_other_times)
+
+
+def parse(text, file):
+    """{(pass, problem): cells} of a table. Throws Failure naming file and line."""
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        cells = tuple(re.split(r"\s{2,}", line))
+        if len(cells) != _NUM_CELLS:
+            raise Failure(f"{file}:{number}: {len(cells)} columns, two or more spaces apart, where a line has "
+                          f"{_NUM_CELLS}; ./ladder promote makes the file anew once it is deleted")
+        if cells[:2] in found:
+            raise Failure(f"{file}:{number}: {cells[0]} {cells[1]} is there twice")
+        found[cells[:2]] = cells
+    return found
+
+
+def _is_chosen(path, problem, problems):
+    if problems is None:
+        return True
+    return selection.without_dtype(problem) in problems.get(path.split("/")[0], ())
+
+
+def _candidates(rows, versions):
+    """{label: Row} of those that pass, have a time, and are in the tree with this dtype: of these only the ones with a
+    warm time, if there are any."""
+    timed = {}
+    for row in rows:
+        version = versions.get(row.version)
+        if row.status == "PASS" and row.cold > 0 and version and row.dtype in (version.dtypes or DTYPES):
+            timed[version.label] = row
+    return {label: row for label, row in timed.items() if row.warm > 0} or timed
+
+
+def _seconds(row):
+    return row.warm if row.warm > 0 else row.cold
+
+
+def _winner(candidates, incumbent):
+    """A label; "" if there is no candidate."""
+    if not candidates:
+        return ""
+    best = min(candidates, key=lambda label: (_seconds(candidates[label]), label))
+    held = candidates.get(incumbent)
+    return incumbent if held and _seconds(held) <= (1 + MARGIN) * _seconds(candidates[best]) else best
+
+
+def _why(candidates, old, new):
+    if not new:
+        return "no version of the tree passes with a time any more"
+    kind = "warm" if candidates[new].warm > 0 else "cold"
+    now = _seconds(candidates[new])
+    if not old:
+        return f"{_us(now)} us {kind}, new"
+    if old not in candidates:
+        return f"{_us(now)} us {kind}; {old} is gone, or its newest record has no such time that passed"
+    before = _seconds(candidates[old])
+    return f"{_us(before)} -> {_us(now)} us {kind}, {100 * (1 - now / before):.1f} % less"
+
+
+def _cells(row, label):
+    library = row.best_library.split(" ")[0]
+    baseline = _time(row.baseline_warm, " warm") if row.baseline_warm > 0 else _time(row.baseline_cold, " cold")
+    commit = row.commit[:7] + ("+" if row.dirty else "")
+    return (row.path, row.problem, label, _time(row.warm, " us warm"), _time(row.cold, " cold"), library or "-",
+            baseline, commit)
+
+
+def _time(seconds, unit):
+    return _us(seconds) + unit if seconds > 0 else "-"
+
+
+def _us(seconds):
+    """Three digits, more only before the point."""
+    microseconds = 1e6 * seconds
+    return f"{microseconds:.{2 if microseconds < 9.995 else 1 if microseconds < 99.95 else 0}f}"
+
+
+def _body(table):
+    """Aligned within a pass, so that a new line rarely moves others."""
+    text = ""
+    for path in sorted({path for path, _ in table}):
+        lines = [table[key] for key in sorted(table, key=_order) if key[0] == path]
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        text += "\n"
+        for cells in lines:
+            padded = [cell.rjust(width) if at in _TO_THE_RIGHT else cell.ljust(width)
+                      for at, (cell, width) in enumerate(zip(cells, widths))]
+            text += "  ".join(padded).rstrip() + "\n"
+    return text
+
+
+def _order(key):
+    path, problem = key
+    dtype = selection.dtype_of(problem)
+    words = [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", problem)]  # text, number, text, ...
+    return path, DTYPES.index(dtype) if dtype else len(DTYPES), words
