@@ -2,7 +2,7 @@
 
     conv3x3/fprop  n32 h64 w64 c64 k64 bf16  v09_wgmma_halo  20.4 us warm  23.2 cold  cuDNN  28.8 warm  457b462
 
-A line a problem, its columns two or more spaces apart: pass, problem with its dtype, version, its warm and cold medians,
+A line a problem, columns two or more spaces apart: pass, problem with its dtype, version, its warm and cold medians,
 the library of the baseline's best plan and that plan's warm median in the same run (cold where nobody took a warm one),
 commit of the record; "-" where there is none. `#` begins a comment. train/promoted.h reads it too.
 
@@ -27,8 +27,8 @@ _TO_THE_RIGHT = (3, 4, 6)  # columns of times
 _HEAD = """\
 # Which version the trainer runs on {name}, for every problem that results/{device} has a record of.
 # Made by `./ladder promote`, which says what changed; a person reviews that, nobody types a line.
-# Columns, two or more spaces apart: pass, problem, version, its warm and cold medians, the baseline's library and the warm
-# median of its best plan in the same run (cold where nobody took a warm one), commit of the record.
+# Columns, two or more spaces apart: pass, problem, version, its warm and cold medians, the baseline's library and the
+# warm median of its best plan in the same run (cold where nobody took a warm one), commit of the record.
 # The least warm time wins; within {margin:.0f} % the version that stands here stays.
 """
 

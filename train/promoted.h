@@ -1,5 +1,5 @@
-// Which version the trainer runs for a problem: train/promoted/<device>.txt, which `./ladder promote` makes of the records
-// (tools/promotion.py says how), with what `--use` puts in its place.
+// Which version the trainer runs for a problem: train/promoted/<device>.txt, which `./ladder promote` makes of the
+// records (tools/promotion.py says how), with what `--use` puts in its place.
 //
 //     Promotions promotions = Promotions::for_device(backend::device().slug);
 //     promotions.use("conv3x3/fprop=v07");
@@ -32,21 +32,22 @@ class Promotions {
     const Version* version = nullptr;
   };
 
-  // Throws Failure, one line with file and line number, for a file that cannot be read, a malformed line, a problem that
-  // is there twice or does not parse, a pass or version that this program does not have.
+  // Throws Failure, one line with file and line number, for a file that cannot be read, a malformed line, a problem
+  // that is there twice or does not parse, a pass or version that this program does not have.
   static Promotions load(const std::filesystem::path& file);
 
   // train/promoted/<slug>.txt of source_dir(), or, with a note, that of h200 where this device has none.
   static Promotions for_device(std::string_view slug);
 
-  // Takes a version for a whole pass: "conv3x3/fprop=v07", or several with commas between; v07_wmma_double_buffer and 7 mean
-  // the same. A later one replaces an earlier one of its pass. Throws UsageError naming what there is, and then takes none.
+  // Takes a version for a whole pass: "conv3x3/fprop=v07", or several with commas between; v07_wmma_double_buffer and 7
+  // mean the same. A later one replaces an earlier one of its pass. Throws UsageError naming what there is, and then
+  // takes none.
   void use(std::string_view text);
 
-  // Of those versions that can run the case on this device, in this order: the one of --use; that of the case's line; of the
-  // line of the same problem with another batch (the first number of a problem: images, for gemm rows), the nearest in
-  // ratio; of the line of the pass and dtype that is nearest by FLOPs (by bytes where there is no arithmetic), where
-  // several are equally near the one with most words in common; the one with the highest number.
+  // Of those versions that can run the case on this device, in this order: the one of --use; that of the case's line;
+  // of the line of the same problem with another batch (the first number of a problem: images, for gemm rows), the
+  // nearest in ratio; of the line of the pass and dtype that is nearest by FLOPs (by bytes where there is no
+  // arithmetic), where several are equally near the one with most words in common; the one with the highest number.
   // Throws Failure where no version can.
   Choice choose(const Case& c) const;
 

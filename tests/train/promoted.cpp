@@ -1,4 +1,4 @@
-// Made-up tables of a made-up pass: which version is chosen, why, and what is refused. The tables of the tree must load.
+// Made-up tables of a made-up pass: which version is chosen, why, and what is refused. The tree's own tables must load.
 #include "train/promoted.h"
 
 #include <gtest/gtest.h>

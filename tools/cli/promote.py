@@ -44,7 +44,7 @@ def _parse(arguments):
                     f"the fastest warm; within {100 * promotion.MARGIN:.0f} % the one that stands in the table stays.")
     parser.add_argument("--device", metavar="SLUG", help="a folder of results/ (default: each that has a record)")
     parser.add_argument("--check", action="store_true",
-                        help="change nothing; exit 1, with the lines that differ, if a table is not that of the records")
+                        help="change nothing; exit 1, with the lines that differ, if a table is not up to date")
     parser.add_argument("--set", nargs="+", metavar="NAME",
                         help="look only at the problems of these sets; other lines of the table stay")
     parser.add_argument("--root", type=Path, default=paths.ROOT, help="the tree to work on")
