@@ -23,6 +23,12 @@ struct Event::Impl {
 Event::Event() : impl_(std::make_unique<Impl>()) { LADDER_CUDA(cudaEventCreate(&impl_->event)); }
 Event::~Event() { (void)cudaEventDestroy(impl_->event); }
 void Event::record(Stream stream) { LADDER_CUDA(cudaEventRecord(impl_->event, stream)); }
+void Event::mark(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  LADDER_CUDA(cudaStreamIsCapturing(stream, &status));
+  const bool captured = status != cudaStreamCaptureStatusNone;
+  LADDER_CUDA(cudaEventRecordWithFlags(impl_->event, stream, captured ? cudaEventRecordExternal : cudaEventRecordDefault));
+}
 void Event::hold_back(Stream stream) const { LADDER_CUDA(cudaStreamWaitEvent(stream, impl_->event, 0)); }
 void Event::synchronize() const { LADDER_CUDA(cudaEventSynchronize(impl_->event)); }
 double Event::seconds_since(const Event& before) const {

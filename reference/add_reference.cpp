@@ -14,9 +14,9 @@ void add_term(Expected& out, std::int64_t index, double term) {
   out.magnitude[index] += std::abs(term);
 }
 
-// The element of [n, c] that element `index` of [n, h, w, c] belongs to.
+// The element of [n, pitch] that element `index` of [n, h, w, c] belongs to.
 std::int64_t of_image(const Problem& p, std::int64_t index) {
-  return index / (std::int64_t{p.pixels()} * p.c) * p.c + index % p.c;
+  return index / (std::int64_t{p.pixels()} * p.c) * p.row() + p.first + index % p.c;
 }
 
 NamedOutputs residual(const Case& c, const HostTensors& in) {
@@ -41,7 +41,13 @@ NamedOutputs embedding(const Case& c, const HostTensors& in) {
 
 NamedOutputs embedding_backward(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<EmbeddingBackward>(c);
-  Expected de = zeros(std::int64_t{p.n} * p.c);
+  Expected de = zeros(std::int64_t{p.n} * p.row());
+  if (p.pitch != 0) {  // other columns stay; they are no sum of anything
+    for (std::int64_t i = 0; i < std::int64_t{p.n} * p.row(); ++i) {
+      const std::int64_t column = i % p.row() - p.first;
+      if (column < 0 || column >= p.c) de.value[i] = in["de"][i];
+    }
+  }
   for (std::int64_t i = 0; i < p.elements(); ++i) add_term(de, of_image(p, i), in["dy"][i]);
   return {{"de", std::move(de)}};
 }

@@ -47,6 +47,27 @@ Normal normal(const std::vector<float>& seed_and_offset, std::int64_t index) {
 
 Expected zeros(std::int64_t count) { return {std::vector<double>(count), std::vector<double>(count)}; }
 
+NamedOutputs batch(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Batch>(c);
+  Expected x0 = zeros(p.elements());
+  std::int64_t i = 0;
+  for (int n = 0; n < p.n; ++n) {
+    const auto index = static_cast<std::int64_t>(in["index"][n]);
+    const std::int64_t image = index < 0 ? -1 - index : index;
+    for (int row = 0; row < p.h; ++row) {
+      for (int column = 0; column < p.w; ++column) {
+        for (int channel = 0; channel < p.c; ++channel, ++i) {
+          const int from = index < 0 ? p.w - 1 - column : column;
+          const double pixel = in["pixels"][((image * p.h + row) * p.w + from) * p.c + channel];
+          x0.value[i] = pixel / 127.5 - 1;
+          x0.magnitude[i] = pixel / 127.5 + 1;
+        }
+      }
+    }
+  }
+  return {{"x0", std::move(x0)}};
+}
+
 NamedOutputs noise(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Noise>(c);
   Expected noise = zeros(p.elements());
@@ -136,6 +157,7 @@ NamedOutputs ddim_step(const Case& c, const HostTensors& in) { return step(probl
 }  // namespace
 }  // namespace ladder::diffusion
 
+LADDER_REFERENCE(ladder::diffusion::Batch, ladder::diffusion::batch)
 LADDER_REFERENCE(ladder::diffusion::Noise, ladder::diffusion::noise)
 LADDER_REFERENCE(ladder::diffusion::QSample, ladder::diffusion::q_sample)
 LADDER_REFERENCE(ladder::diffusion::Loss, ladder::diffusion::loss)

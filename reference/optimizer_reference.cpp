@@ -14,6 +14,21 @@ Hyper hyper_of(const HostTensors& in) {
   return h;
 }
 
+NamedOutputs accumulate(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Accumulate>(c);
+  Expected g{std::vector<double>(p.p), std::vector<double>(p.p)};
+  g.discriminating = !p.first || p.parts > 1;  // a copy otherwise
+  for (std::int64_t i = 0; i < p.p; ++i) {
+    const double before = p.first ? 0.0 : double{in["g"][i]};
+    const double added = double{in["d"][i]} / p.parts;
+    g.value[i] = before + added;
+    g.magnitude[i] = std::abs(before) + std::abs(added);
+  }
+  NamedOutputs outputs;
+  outputs["g"] = std::move(g);
+  return outputs;
+}
+
 NamedOutputs norm(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Norm>(c);
   double squares = 0;
@@ -69,5 +84,6 @@ NamedOutputs adamw(const Case& c, const HostTensors& in) {
 }  // namespace
 }  // namespace ladder::optimizer
 
+LADDER_REFERENCE(ladder::optimizer::Accumulate, ladder::optimizer::accumulate)
 LADDER_REFERENCE(ladder::optimizer::Norm, ladder::optimizer::norm)
 LADDER_REFERENCE(ladder::optimizer::AdamW, ladder::optimizer::adamw)

@@ -32,6 +32,7 @@ struct Event::Impl {
 Event::Event() : impl_(std::make_unique<Impl>()) {}
 Event::~Event() = default;
 void Event::record(Stream stream) { impl_->recording = simt::recording(stream); }
+void Event::mark(Stream) {}
 void Event::hold_back(Stream stream) const {
   if (!stream) return;
   if (const auto recording = impl_->recording.lock()) stream->recording = recording;

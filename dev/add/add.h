@@ -4,10 +4,14 @@
 //     embedding           y[n][p][c] = x[n][p][c] + e[n][c]
 //     embedding_backward  de[n][c] = sum over p of dy[n][p][c]
 //
-//     a, b, x, y, dy  [n, h, w, c]  NHWC          e  [n, c]          de  [n, c]  fp32
+//     a, b, x, y, dy  [n, h, w, c]  NHWC          e, de  [n, c]  fp32
 //
 // The gradients of a residual sum with respect to a and b, and of embedding's with respect to x, are dy itself; the sum of
-// two gradients that meet is residual. de is fp32: it is a sum of thousands of terms, and further sums are made of it.
+// two gradients that meet is residual. e is fp32 as the linear layer in front of it is, which has a row an image only; so is
+// de, a sum of thousands of terms of which further sums are made.
+//
+// The linear layers of all residual blocks can be computed as one: then e and de are c columns, from `first` on, of a
+// matrix [n, pitch]. The other columns of de stay as they are.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +28,19 @@ struct Problem {
   int h = 1;                 // rows
   int w = 1;                 // columns
   int c = 1;                 // channels
-  Dtype dtype = Dtype::f32;  // of everything but de
+  int pitch = 0;             // columns of the matrix that e is part of; 0: c. Not of residual.
+  int first = 0;             // of them, e's
+  Dtype dtype = Dtype::f32;  // of everything but e and de
 
-  // "n32 h64 w64 c64 bf16": parse(str()) is the same problem.
+  // "n32 h64 w64 c64 bf16", "n32 h8 w8 c256 pitch3712 first1920 bf16": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
 
   int pixels() const { return h * w; }  // of an image
+  int row() const { return pitch == 0 ? c : pitch; }
+  // Whether four columns of e at a time can be loaded.
+  bool whole_quads() const { return row() % 4 == 0 && first % 4 == 0; }
   std::int64_t elements() const { return std::int64_t{n} * h * w * c; }
   bool operator==(const Problem&) const = default;
 
@@ -62,14 +71,15 @@ struct Embedding {
   using Problem = add::Problem;
 
   struct Tensors {
-    const void* x;  // [n, h, w, c] dtype
-    const void* e;  // [n, c] dtype
-    void* y;        // [n, h, w, c] dtype
+    const void* x;   // [n, h, w, c] dtype
+    const float* e;  // [n, pitch]
+    void* y;         // [n, h, w, c] dtype
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
-  static Tensors bind(const Pointers& at) { return {.x = at["x"], .e = at["e"], .y = at["y"]}; }
+  static Tensors bind(const Pointers& at) { return {.x = at["x"], .e = at.get<const float>("e"), .y = at["y"]}; }
   static double flops(const Problem& p) { return Residual::flops(p); }
+  static Traffic traffic(const Problem& p);
 };
 
 struct EmbeddingBackward {
@@ -79,12 +89,13 @@ struct EmbeddingBackward {
 
   struct Tensors {
     const void* dy;  // [n, h, w, c] dtype
-    float* de;       // [n, c]
+    float* de;       // [n, pitch]
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at) { return {.dy = at["dy"], .de = at.get<float>("de")}; }
   static double flops(const Problem& p) { return Residual::flops(p); }
+  static Traffic traffic(const Problem& p);
 };
 
 }  // namespace ladder::add

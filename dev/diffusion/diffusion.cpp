@@ -55,11 +55,14 @@ std::string Problem::str() const {
   const Problem usual;
   return word("n", n) + word("h", h) + word("w", w) + word("c", c) + flag(cosine, "cosine ") + flag(large, "large ") +
          flag(no_clip, "no-clip ") + flag(clipped_eps, "clipped-eps ") +
-         (steps == usual.steps ? "" : word("steps", steps)) + (eta == usual.eta ? "" : word("eta", eta)) + name(dtype);
+         (steps == usual.steps ? "" : word("steps", steps)) + (eta == usual.eta ? "" : word("eta", eta)) +
+         (images == usual.images ? "" : word("images", images)) + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(text, "n32 h64 w64 c3 [cosine] [large] [no-clip] [clipped-eps] [steps50] [eta100] [fp32|bf16|fp16]");
+  ProblemLine line(text,
+                   "n32 h64 w64 c3 [cosine] [large] [no-clip] [clipped-eps] [steps50] [eta100] [images1200] "
+                   "[fp32|bf16|fp16]");
   constexpr int kMax = 1 << 20;
   Problem p;
   p.n = static_cast<int>(line.size("n", 1, kMax));
@@ -72,6 +75,7 @@ Problem Problem::parse(std::string_view text) {
   p.clipped_eps = line.flag("clipped-eps");
   p.steps = static_cast<int>(line.size_or("steps", p.steps, 1, kTimesteps));
   p.eta = static_cast<int>(line.size_or("eta", 0, 0, 100));
+  p.images = static_cast<int>(line.size_or("images", 0, 1, 1 << 23));
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   // Kernels index elements with 32 bits, and count images in a grid's y.
@@ -94,7 +98,28 @@ Problem Problem::random(std::uint64_t seed) {
   p.clipped_eps = flip();
   p.steps = 1 + static_cast<int>(random() % 300);
   p.eta = flip() ? 0 : draw(100);
+  p.images = flip() ? 0 : draw(12);
   return p;
+}
+
+std::vector<TensorSpec> Batch::tensors(const Problem& p) {
+  const int images = p.set_size();
+  return {
+      {.name = "pixels",
+       .role = Role::input,
+       .dtype = Dtype::u8,
+       .shape = {images, p.h, p.w, p.c},
+       .layout = "nhwc",
+       .high = 255},
+      {.name = "index", .role = Role::input, .dtype = Dtype::i32, .shape = {p.n}, .layout = "n", .low = -images, .high = images - 1},
+      image("x0", Role::output, p, p.dtype)};
+}
+
+double Batch::flops(const Problem& p) { return 2.0 * static_cast<double>(p.elements()); }
+
+Traffic Batch::traffic(const Problem& p) {
+  const auto elements = static_cast<double>(p.elements());
+  return {.read_bytes = elements + 4.0 * p.n, .write_bytes = elements * static_cast<double>(size_of(p.dtype))};
 }
 
 std::vector<TensorSpec> Noise::tensors(const Problem& p) {

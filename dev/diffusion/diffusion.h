@@ -1,6 +1,7 @@
 // diffusion: noise, the noised image, the loss and the steps of a sampler, for a model that predicts the noise (Ho et al.
 // 2020). For every element i of image n:
 //
+//     batch      x0[i] = pixels[index[n]][i] / 127.5 - 1; index[n] < 0 means image -1 - index[n], mirrored left to right
 //     noise      noise[i] = normal(i)
 //     q_sample   noise[i] = normal(i),  x_t[i] = signal[t[n]] x0[i] + noise_weight[t[n]] noise[i]
 //     loss       losses[n] = mean of (pred - noise)^2 over the image,  loss = mean over all,  dpred = 2 (pred - noise) / count
@@ -41,19 +42,42 @@ struct Problem {
   bool clipped_eps = false;  // ddim_step: eps is derived anew from the clamped x0
   int steps = 50;            // of the sampler, "leading"
   int eta = 0;               // ddim_step: per cent; there is noise where it is not 0
+  int images = 0;            // batch: of the data set that a batch of n is taken from; 0: n
   Dtype dtype = Dtype::f32;  // of x0, x_t, pred, dpred, eps and y; noise, x and losses are fp32
 
-  // "n32 h64 w64 c3 bf16", "n4 h8 w8 c3 cosine large no-clip clipped-eps steps250 eta100 fp32": parse(str()) is the same.
+  // "n32 h64 w64 c3 bf16", "n4 h8 w8 c3 cosine large no-clip clipped-eps steps250 eta100 fp32", "n32 h64 w64 c3 images1200
+  // bf16": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
 
   std::int64_t image() const { return std::int64_t{h} * w * c; }
   std::int64_t elements() const { return n * image(); }
+  int set_size() const { return images == 0 ? n : images; }
   bool operator==(const Problem&) const = default;
 
   // Any small problem; fp32.
   static Problem random(std::uint64_t seed);
+};
+
+struct Batch {
+  static constexpr const char* kLayer = "diffusion";
+  static constexpr const char* kName = "batch";
+  static constexpr bool kExact = false;
+  using Problem = diffusion::Problem;
+
+  struct Tensors {
+    const std::uint8_t* pixels;  // [images, h, w, c]
+    const std::int32_t* index;   // [n]
+    void* x0;                    // [n, h, w, c] dtype
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at) {
+    return {.pixels = at.get<const std::uint8_t>("pixels"), .index = at.get<const std::int32_t>("index"), .x0 = at["x0"]};
+  }
+  static double flops(const Problem& p);
+  static Traffic traffic(const Problem& p);  // n images are read, however many there are
 };
 
 struct Noise {

@@ -44,17 +44,20 @@ constexpr int kHyper = sizeof(Hyper) / sizeof(float);
 }  // namespace
 
 std::string Problem::str() const {
-  return 'p' + std::to_string(p) + " tensors" + std::to_string(tensors) + (clip ? " clip " : " ") + name(dtype);
+  return 'p' + std::to_string(p) + " tensors" + std::to_string(tensors) + (clip ? " clip" : "") +
+         (parts == 1 ? "" : " parts" + std::to_string(parts)) + (first ? " first " : " ") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(text, "p20494211 tensors326 [clip] [fp32|bf16|fp16]");
+  ProblemLine line(text, "p20494211 tensors326 [clip] [parts4] [first] [fp32|bf16|fp16]");
   // Kernels index elements with 32 bits.
   constexpr std::int64_t kMaxElements = 2147483647;
   Problem p;
   p.p = line.size("p", 1, kMaxElements);
   p.tensors = static_cast<int>(line.size("tensors", 1, 1 << 20));
   p.clip = line.flag("clip");
+  p.parts = static_cast<int>(line.size_or("parts", 1, 1, 1 << 20));
+  p.first = line.flag("first");
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   if (p.p < p.tensors) line.fail("a tensor without parameters");
@@ -80,8 +83,19 @@ Problem Problem::random(std::uint64_t seed) {
   // Small sizes are drawn as often as large ones.
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
   const int tensors = draw(20);
-  return {.p = tensors + draw(20000), .tensors = tensors, .clip = random() % 2 == 0};
+  Problem p{.p = tensors + draw(20000), .tensors = tensors, .clip = random() % 2 == 0};
+  p.parts = 1 + draw(8);
+  p.first = random() % 2 == 0;
+  return p;
 }
+
+std::vector<TensorSpec> Accumulate::tensors(const Problem& p) {
+  std::vector<TensorSpec> specs = {flat("d", Role::input, p), flat("g", p.first ? Role::output : Role::inout, p)};
+  specs.front().dtype = p.dtype;
+  return specs;
+}
+
+double Accumulate::flops(const Problem& p) { return 2.0 * static_cast<double>(p.p); }
 
 std::vector<TensorSpec> Norm::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {flat("g", Role::input, p), numbers("hyper", Role::input, kHyper),

@@ -1,7 +1,8 @@
 // optimizer: AdamW (Loshchilov and Hutter 2019) with clipping by the gradients' global norm and an exponential moving average of
 // the parameters, over all parameters of a model at once. They lie in flat buffers, one tensor right behind the other, so
-// that a step is two passes and knows nothing of tensors:
+// that a step is two passes and knows nothing of tensors. A third one makes g of the gradients that the layers left:
 //
+//     accumulate  g = share d  with "first",  else  g = g + share d;  share = 1 / parts, of the batches that make up a step
 //     norm   norm = sqrt(sum of g^2),  scale = min(1, max_norm / (norm + 1e-6)),  1 where the problem has no "clip",
 //            0 where the norm is not finite
 //     adamw  g = scale g
@@ -9,7 +10,8 @@
 //            p = (1 - lr weight_decay) p - lr / (1 - beta1^step) * m / (sqrt(v / (1 - beta2^step)) + eps)
 //            ema = ema + one_minus_ema_rate (p - ema),  w = p rounded to dtype;  all but w stay as they are where scale is 0
 //
-//     g, p, m, v, ema  [p] fp32          w  [p] dtype, where that is a 16-bit type          norm, scale  [1]          hyper  [8]
+//     g, p, m, v, ema  [p] fp32          d, w  [p] dtype, w where that is a 16-bit type          norm, scale  [1]
+//     hyper  [8]
 //
 // (PyTorch's clip_grad_norm_ and AdamW.) What changes from step to step lies in `hyper` on the device, so that a captured
 // graph takes the new values. It holds 1 - beta rather than beta: of 0.999 and 0.9999 rounded to fp32, 1 - beta is wrong by
@@ -43,9 +45,11 @@ struct Problem {
   std::int64_t p = 1;  // parameters
   int tensors = 1;     // that they are the parameters of; no kernel needs to know
   bool clip = false;
-  Dtype dtype = Dtype::f32;  // of w; everything else is fp32
+  int parts = 1;             // accumulate: batches of a step
+  bool first = false;        // accumulate: whether this is the first of them, and what g held is forgotten
+  Dtype dtype = Dtype::f32;  // of d and w; everything else is fp32
 
-  // "p20494211 tensors326 clip bf16": parse(str()) is the same problem.
+  // "p20494211 tensors326 clip bf16", "p4096 tensors1 parts4 first bf16": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
@@ -56,6 +60,22 @@ struct Problem {
 
   // Any small problem; fp32.
   static Problem random(std::uint64_t seed);
+};
+
+struct Accumulate {
+  static constexpr const char* kLayer = "optimizer";
+  static constexpr const char* kName = "accumulate";
+  using Problem = optimizer::Problem;
+
+  struct Tensors {
+    const void* d;  // [p] dtype
+    float* g;       // [p], in place unless this is the first
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at) { return {.d = at["d"], .g = at.get<float>("g")}; }
+  static double flops(const Problem& p);                                            // two a parameter
+  static bool exact(const Problem& p) { return (p.parts & (p.parts - 1)) == 0; }  // a power of two
 };
 
 struct Norm {

@@ -16,10 +16,24 @@ def plans(torch, case, tensors):
 
 
 def functions(torch, case):
+    first, channels = case.number_or("first", 0), case.number("c")
+
+    def embedding(at):
+        e = at["e"][:, first:first + channels].to(at["x"].dtype)
+        return {"y": at["x"] + e[:, None, None, :]}
+
+    def embedding_backward(at):
+        de = at["dy"].sum(dim=(1, 2), dtype=torch.float32)
+        if "de" not in at:
+            return {"de": de}
+        whole = at["de"].clone()
+        whole[:, first:first + channels] = de
+        return {"de": whole}
+
     return {
         "residual": lambda at: {"y": at["a"] + at["b"]},
-        "embedding": lambda at: {"y": at["x"] + at["e"][:, None, None, :]},
-        "embedding_backward": lambda at: {"de": at["dy"].sum(dim=(1, 2), dtype=torch.float32)},
+        "embedding": embedding,
+        "embedding_backward": embedding_backward,
     }
 
 
@@ -31,7 +45,8 @@ def random_inputs(torch, case):
     """For trying the script by hand."""
     n, h, w, c = (case.number(letter) for letter in "nhwc")
     image = (n, h, w, c)
-    return worker.random_tensors(torch, case, {"a": image, "b": image, "x": image, "e": (n, c), "dy": image})
+    row = case.number_or("pitch", c)
+    return worker.random_tensors(torch, case, {"a": image, "b": image, "x": image, "e": (n, row), "de": (n, row), "dy": image})
 
 
 if __name__ == "__main__":

@@ -45,6 +45,12 @@ class Case:
         return next(int(word[len(letter):]) for word in self.words
                     if word.startswith(letter) and word[len(letter):].isdigit())
 
+    def number_or(self, letter, otherwise):
+        try:
+            return self.number(letter)
+        except StopIteration:
+            return otherwise
+
 
 @dataclass
 class Plan:

@@ -13,18 +13,18 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T>
-__global__ void add_embedding_v01_kernel(Problem p, const T* x, const T* e, T* y) {
+__global__ void add_embedding_v01_kernel(Problem p, const T* x, const float* e, unsigned row, T* y) {
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
   const unsigned n = index / (p.h * p.w * p.c);
   if (n >= static_cast<unsigned>(p.n)) return;
-  y[index] = from_float<T>(to_float(x[index]) + to_float(e[n * p.c + index % p.c]));
+  y[index] = from_float<T>(to_float(x[index]) + e[n * row + index % p.c]);
 }
 
 void launch(const Problem& p, const Embedding::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
     ladder::launch(add_embedding_v01_kernel<T>, {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads},
-                   stream, p, static_cast<const T*>(t.x), static_cast<const T*>(t.e), static_cast<T*>(t.y));
+                   stream, p, static_cast<const T*>(t.x), t.e + p.first, p.row(), static_cast<T*>(t.y));
   });
 }
 

@@ -13,9 +13,21 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kEach = 4;  // vectors of a thread
 
+template <int kWidth>
+__device__ __forceinline__ void load_terms(const float* e, float (&terms)[kWidth]) {
+  constexpr int kAtOnce = kWidth < 4 ? kWidth : 4;
+#pragma unroll
+  for (int v = 0; v < kWidth; v += kAtOnce) {
+    float loaded[kAtOnce];
+    to_floats<float, kAtOnce>(load_wide<kAtOnce>(e, v / kAtOnce), loaded);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) terms[v + i] = loaded[i];
+  }
+}
+
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-    add_embedding_v02_kernel(unsigned columns, unsigned image, const T* x, const T* e, T* y) {
+    add_embedding_v02_kernel(unsigned columns, unsigned image, const T* x, const float* e, unsigned row, T* y) {
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;  // in the image
   const unsigned begin = blockIdx.y * image;
   Bits<T, kWidth> loaded[kEach];
@@ -30,7 +42,7 @@ __global__ void __launch_bounds__(kThreads)
     float sum[kWidth];
     float term[kWidth];
     to_floats<T, kWidth>(loaded[i], sum);
-    to_floats<T, kWidth>(load_wide<kWidth>(e, blockIdx.y * columns + index % columns), term);
+    load_terms(e + blockIdx.y * row + index % columns * kWidth, term);
 #pragma unroll
     for (int v = 0; v < kWidth; ++v) sum[v] += term[v];
     store_wide<kWidth>(y, begin + index, from_floats<T, kWidth>(sum));
@@ -38,13 +50,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void launch(const Problem& p, const Embedding::Tensors& t, void*, Stream stream) {
-  dispatch_width(p.dtype, whole_vectors(p.c, p.dtype), [&](auto element, auto width) {
+  dispatch_width(p.dtype, whole_vectors(p.c, p.dtype) && p.whole_quads(), [&](auto element, auto width) {
     using T = decltype(element);
     const int columns = p.c / width;
     const int image = columns * p.pixels();
     const dim3 grid(stream_blocks(image, kThreads, kEach), static_cast<unsigned>(p.n));
     ladder::launch(add_embedding_v02_kernel<T, width>, {.grid = grid, .block = kThreads}, stream, columns, image,
-                   static_cast<const T*>(t.x), static_cast<const T*>(t.e), static_cast<T*>(t.y));
+                   static_cast<const T*>(t.x), t.e + p.first, p.row(), static_cast<T*>(t.y));
   });
 }
 

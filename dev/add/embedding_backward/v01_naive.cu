@@ -13,14 +13,14 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T>
-__global__ void add_embedding_backward_v01_kernel(Problem p, const T* dy, float* de) {
+__global__ void add_embedding_backward_v01_kernel(Problem p, const T* dy, float* de, unsigned row) {
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
   const unsigned n = index / p.c;
   if (n >= static_cast<unsigned>(p.n)) return;
   const T* const first = dy + n * (p.h * p.w * p.c) + index % p.c;
   float sum = 0;
   for (int pixel = 0; pixel < p.h * p.w; ++pixel) sum += to_float(first[pixel * p.c]);
-  de[index] = sum;
+  de[n * row + index % p.c] = sum;
 }
 
 void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void*, Stream stream) {
@@ -28,7 +28,7 @@ void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void*, Stream
     using T = decltype(element);
     ladder::launch(add_embedding_backward_v01_kernel<T>,
                    {.grid = stream_blocks(std::int64_t{p.n} * p.c, kThreads, 1), .block = kThreads}, stream, p,
-                   static_cast<const T*>(t.dy), t.de);
+                   static_cast<const T*>(t.dy), t.de + p.first, p.row());
   });
 }
 

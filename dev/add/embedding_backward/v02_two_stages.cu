@@ -16,7 +16,7 @@ constexpr int kMostParts = 16;
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads)
-    add_embedding_backward_v02_parts_kernel(Problem p, ColumnSplit split, const T* dy, float* parts) {
+    add_embedding_backward_v02_parts_kernel(Problem p, ColumnSplit split, const T* dy, float* parts, unsigned row) {
   const auto part = static_cast<int>(blockIdx.x) % split.parts;
   const auto chunk = static_cast<int>(blockIdx.x) / split.parts;
   const auto n = static_cast<int>(blockIdx.y);
@@ -24,16 +24,17 @@ __global__ void __launch_bounds__(kColumnThreads)
   if (!sum_part<T, kWidth>(p, split, dy, n, part, chunk, sums)) return;
   const unsigned column = chunk * split.columns + threadIdx.x;
 #pragma unroll
-  for (int v = 0; v < kWidth; ++v) parts[(part * p.n + n) * p.c + column * kWidth + v] = sums[v];
+  for (int v = 0; v < kWidth; ++v) parts[(part * p.n + n) * row + column * kWidth + v] = sums[v];
 }
 
 __global__ void __launch_bounds__(kColumnThreads)
-    add_embedding_backward_v02_sum_kernel(unsigned count, int num_parts, const float* parts, float* de) {
+    add_embedding_backward_v02_sum_kernel(Problem p, int num_parts, const float* parts, float* de, unsigned row) {
   const unsigned index = blockIdx.x * kColumnThreads + threadIdx.x;
+  const unsigned count = p.n * p.c;
   if (index >= count) return;
   float sum = 0;
   for (int part = 0; part < num_parts; ++part) sum += parts[part * count + index];
-  de[index] = sum;
+  de[index / p.c * row + index % p.c] = sum;
 }
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * p.n * p.c * kMostParts; }
@@ -42,15 +43,17 @@ void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void* workspa
   dispatch_width(p.dtype, whole_vectors(p.c, p.dtype), [&](auto element, auto width) {
     using T = decltype(element);
     const ColumnSplit split = column_split<T, width>(p, kLeastPixels, kMostParts);
-    auto* const parts = split.parts == 1 ? t.de : static_cast<float*>(workspace);
+    const bool alone = split.parts == 1;
+    float* const de = t.de + p.first;
+    auto* const parts = alone ? de : static_cast<float*>(workspace);
     const dim3 grid(static_cast<unsigned>(split.parts * split.chunks), static_cast<unsigned>(p.n));
     ladder::launch(add_embedding_backward_v02_parts_kernel<T, width>, {.grid = grid, .block = kColumnThreads}, stream,
-                   p, split, static_cast<const T*>(t.dy), parts);
-    if (split.parts == 1) return;
+                   p, split, static_cast<const T*>(t.dy), parts, alone ? p.row() : p.c);
+    if (alone) return;
     const int count = p.n * p.c;
     ladder::launch(add_embedding_backward_v02_sum_kernel,
-                   {.grid = stream_blocks(count, kColumnThreads, 1), .block = kColumnThreads}, stream, count,
-                   split.parts, parts, t.de);
+                   {.grid = stream_blocks(count, kColumnThreads, 1), .block = kColumnThreads}, stream, p,
+                   split.parts, parts, de, p.row());
   });
 }
 

@@ -16,7 +16,7 @@ constexpr int kMostParts = 8;    // the largest cluster that every card has room
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads)
-    add_embedding_backward_v03_kernel(Problem p, ColumnSplit split, const T* dy, float* de) {
+    add_embedding_backward_v03_kernel(Problem p, ColumnSplit split, const T* dy, float* de, unsigned row_of_de) {
   LADDER_DYN_SMEM(smem);
   auto* const gathered = reinterpret_cast<float*>(smem);  // [part][kWidth][column], of the first block
   const auto part = static_cast<int>(ptx::cluster_rank());
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   for (int v = 0; v < kWidth; ++v) {
     float sum = sums[v];
     for (int other = 1; other < split.parts; ++other) sum += gathered[(other * kWidth + v) * split.columns + thread];
-    de[n * p.c + column * kWidth + v] = sum;
+    de[n * row_of_de + column * kWidth + v] = sum;
   }
 }
 
@@ -56,7 +56,7 @@ void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void*, Stream
                     .block = kColumnThreads,
                     .dynamic_smem = sizeof(float) * split.parts * split.columns * width,
                     .cluster = static_cast<unsigned>(split.parts)},
-                   stream, p, split, static_cast<const T*>(t.dy), t.de);
+                   stream, p, split, static_cast<const T*>(t.dy), t.de + p.first, p.row());
   });
 }
 

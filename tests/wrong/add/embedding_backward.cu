@@ -15,6 +15,7 @@ struct View {
 
   __host__ __device__ long long count() const { return static_cast<long long>(p.n) * p.c; }
 
+  __device__ int row() const { return p.pitch == 0 ? p.c : p.pitch; }
   __device__ int pixels() const { return p.h * p.w; }
   __device__ float dy_at(long long image, int pixel, int c) const {
     return to_float(dy[(image * pixels() + pixel) * p.c + c]);
@@ -28,7 +29,7 @@ struct Honest {
     const int c = static_cast<int>(i % v.p.c);
     float sum = 0;
     for (int pixel = 0; pixel < v.pixels(); ++pixel) sum += v.dy_at(n, pixel, c);
-    v.de[i] = sum;
+    v.de[n * v.row() + v.p.first + c] = sum;
   }
 };
 
@@ -124,9 +125,20 @@ struct AllImages {
   }
 };
 
+// Zeroes the columns next to those it has to write.
+struct ClearsNeighbours {
+  template <class T>
+  __device__ void operator()(const View<T>& v, long long i) const {
+    Honest{}(v, i);
+    const long long n = i / v.p.c;
+    for (int column = v.p.first + v.p.c; column < v.row(); ++column) v.de[n * v.row() + column] = 0;
+  }
+};
+
 }  // namespace
 
-LADDER_CHEATS(EmbeddingBackward, (std::vector<std::string>{"n3 h4 w4 c8", "n2 h3 w5 c7"}),
+LADDER_CHEATS(EmbeddingBackward,
+              (std::vector<std::string>{"n3 h4 w4 c8", "n2 h3 w5 c7", "n2 h3 w5 c7 pitch12 first3"}),
               {
                   {.name = "honest", .launch = launch_cheat<Honest>},
                   {.name = "mean", .launch = launch_cheat<Mean>},
@@ -136,6 +148,7 @@ LADDER_CHEATS(EmbeddingBackward, (std::vector<std::string>{"n3 h4 w4 c8", "n2 h3
                   {.name = "bf16_sums", .launch = launch_cheat<Bf16Sums>},
                   {.name = "bf16_result", .launch = launch_cheat<Bf16Result>},
                   {.name = "all_images", .launch = launch_cheat<AllImages>},
+                  {.name = "clears_neighbours", .launch = launch_cheat<ClearsNeighbours>},
               })
 
 }  // namespace ladder::add

@@ -1,0 +1,61 @@
+// Idea:   four quads of parameters a thread, loaded together: sixteen bytes of g, eight or sixteen of d.
+// Parent: v01.
+// Why:    6 bytes a parameter for bf16 are all there is to it: whole lines, and enough of them under way. Limiter: memory.
+// Needs:  nothing.
+
+#include "dev/common/wide.h"
+#include "dev/optimizer/optimizer.h"
+
+namespace ladder::optimizer {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kEach = 4;  // quads of a thread
+
+template <class T, bool kFirst>
+__global__ void __launch_bounds__(kThreads)
+    optimizer_accumulate_v02_kernel(unsigned count, float share, const T* d, float* g) {
+  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+  const unsigned quads = count / 4;
+  Quad<T> added[kEach];
+  uint4 before[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const unsigned quad = first + i * kThreads;
+    if (quad >= quads) break;
+    added[i] = reinterpret_cast<const Quad<T>*>(d)[quad];
+    if constexpr (!kFirst) before[i] = load_wide<4>(g, quad);
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const unsigned quad = first + i * kThreads;
+    if (quad >= quads) break;
+    float sum[4] = {};
+    float values[4];
+    if constexpr (!kFirst) to_floats<float, 4>(before[i], sum);
+    unpack_quad<T>(added[i], values);
+#pragma unroll
+    for (int v = 0; v < 4; ++v) sum[v] = kFirst ? share * values[v] : sum[v] + share * values[v];
+    store_wide<4>(g, quad, from_floats<float, 4>(sum));
+  }
+
+  // The last parameters, which are no whole quad.
+  const unsigned rest = 4 * quads + first;
+  if (rest < count) g[rest] = kFirst ? share * to_float(d[rest]) : g[rest] + share * to_float(d[rest]);
+}
+
+void launch(const Problem& p, const Accumulate::Tensors& t, void*, Stream stream) {
+  with_storage_type(p.dtype, [&](auto element) {
+    using T = decltype(element);
+    auto kernel = p.first ? optimizer_accumulate_v02_kernel<T, true> : optimizer_accumulate_v02_kernel<T, false>;
+    ladder::launch(kernel, {.grid = stream_blocks((p.p + 3) / 4, kThreads, kEach), .block = kThreads}, stream, p.p,
+                   1.0f / static_cast<float>(p.parts), static_cast<const T*>(t.d), t.g);
+  });
+}
+
+}  // namespace
+}  // namespace ladder::optimizer
+
+LADDER_VERSION(ladder::optimizer::Accumulate,
+               {.launch = ladder::optimizer::launch,
+                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
