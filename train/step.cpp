@@ -239,14 +239,9 @@ struct Step::Impl {
     const ValueId m = flat("first moments", state.first_moments);
     const ValueId v = flat("second moments", state.second_moments);
     const ValueId ema = flat("average", state.average);
-    if (state.copies) {
-      const ValueId w = tape.value("copies", stored(), {count}, *state.copies);
-      tape.run("update", "optimizer/adamw", problem,
-               {{"g", g}, {"scale", scale}, {"hyper", hyper}, {"p", p}, {"m", m}, {"v", v}, {"ema", ema}, {"w", w}});
-    } else {
-      tape.run("update", "optimizer/adamw", problem,
-               {{"g", g}, {"scale", scale}, {"hyper", hyper}, {"p", p}, {"m", m}, {"v", v}, {"ema", ema}});
-    }
+    const ValueId w = state.copies ? tape.value("copies", stored(), {count}, *state.copies) : kNoValue;
+    tape.run("update", "optimizer/adamw", problem,
+             {{"g", g}, {"scale", scale}, {"hyper", hyper}, {"p", p}, {"m", m}, {"v", v}, {"ema", ema}, {"w", w}});
     return tape;
   }
 
@@ -389,6 +384,28 @@ StepResults Step::run_poisoned(const StepInputs& inputs) {
   });
   return *collect();
 }
+
+StepResults Step::run_given(const StepInputs& inputs, const std::vector<float>& noised, const std::vector<float>& noise) {
+  while (collect()) {
+  }
+  impl_->stream.synchronize();
+  const auto put = [](const OwnedRegion& region, Dtype dtype, const std::vector<float>& values) {
+    LADDER_CHECK(values.size() * size_of(dtype) == region.bytes, region.name);
+    std::vector<std::byte> raw(region.bytes);
+    encode(dtype, values.data(), values.size(), raw.data());
+    backend::copy_in(region.base, raw.data(), raw.size());
+  };
+  put(*impl_->noised, impl_->stored(), noised);
+  put(*impl_->noise, Dtype::f32, noise);
+  impl_->start(inputs, [&] {
+    impl_->each_program(impl_->stream, [&](const Program& program) {
+      if (&program != impl_->prologue.get()) program.enqueue(impl_->stream);
+    });
+  });
+  return *collect();
+}
+
+Stream Step::stream() const { return impl_->stream; }
 
 const OwnedRegion& Step::gradients() const { return impl_->gradients; }
 

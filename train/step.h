@@ -84,6 +84,11 @@ class Step {
 
   // For tests: a step outside any graph, with the arena poisoned.
   StepResults run_poisoned(const StepInputs& inputs);
+  // For comparisons with other implementations: a step on these noised images and this noise, [batch, h, w, 3] each.
+  StepResults run_given(const StepInputs& inputs, const std::vector<float>& noised, const std::vector<float>& noise);
+
+  // Where steps run, for copies of images that must come before one, or after.
+  Stream stream() const;
 
   const OwnedRegion& gradients() const;
   // Noised images and noise of the newest step, as [batch, h, w, 3] fp32.
@@ -95,8 +100,8 @@ class Step {
   std::size_t bytes() const;   // of device memory, without the state and the data
   std::size_t num_nodes() const;  // of the graph; 0 without one
 
-  // Mean time of every operation in microseconds, one after the other as in a step, over `repeats` steps: a sum of several
-  // micro-batches where there are several.
+  // Mean time of every operation in microseconds, one after the other as in a step, over `repeats` steps of one micro-batch
+  // each, which train on what the last one was given. Zeros on the emulator.
   struct Timed {
     const Operation* operation;
     const Choice* choice;

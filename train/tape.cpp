@@ -1,5 +1,7 @@
 #include "train/tape.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -55,9 +57,11 @@ void Tape::run(const std::string& name, std::string_view pass, const std::string
     operation.values.push_back(id);
     ++used;
   }
-  if (used != tensors.size()) {
-    throw Failure(fmt::format("{}: {} '{}' has {} tensors, but {} were given", name, pass, operation.problem.text, used,
-                              tensors.size()));
+  const auto given = static_cast<std::size_t>(
+      std::ranges::count_if(tensors, [](const auto& tensor) { return tensor.second != kNoValue; }));
+  if (used != given) {
+    throw Failure(
+        fmt::format("{}: {} '{}' has {} tensors, but {} were given", name, pass, operation.problem.text, used, given));
   }
   operations_.push_back(std::move(operation));
 }

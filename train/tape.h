@@ -52,8 +52,9 @@ class Tape {
   ValueId value(std::string name, Dtype dtype, std::vector<std::int64_t> shape, const Region& region,
                 std::size_t offset_bytes = 0);
 
-  // Appends an operation: pass as "conv3x3/fprop", a problem's line, and a value for every tensor of it, by name. Throws
-  // Failure where a tensor has no value, or one of another size or dtype (tf32 is stored as fp32).
+  // Appends an operation: pass as "conv3x3/fprop", a problem's line, and a value for every tensor of it, by name; kNoValue for
+  // one that this problem lacks. Throws Failure where a tensor has no value, or one of another size or dtype (tf32 is stored
+  // as fp32).
   void run(const std::string& name, std::string_view pass, const std::string& problem,
            std::initializer_list<std::pair<std::string_view, ValueId>> tensors);
 

@@ -146,12 +146,8 @@ class Unet::Builder {
     const ValueId w = matrix(name + ".weight");
     const ValueId b = fp32_parameter(name + ".bias");
     const ValueId y = image(name, side, out);
-    if (residual == kNoValue) {
-      tape_.run(name, "gemm/fprop", problem, {{"x", x}, {"w", w}, {"bias", b}, {"y", y}});
-    } else {
-      tape_.run(name, "gemm/fprop", fmt::format("{} residual {}", sizes, dtype()),
-                {{"x", x}, {"w", w}, {"bias", b}, {"r", residual}, {"y", y}});
-    }
+    tape_.run(name, "gemm/fprop", residual == kNoValue ? problem : fmt::format("{} residual {}", sizes, dtype()),
+              {{"x", x}, {"w", w}, {"bias", b}, {"r", residual}, {"y", y}});
     if (trains()) {
       tape_.on_backward([=, this] {
         const ValueId dy = tape_.gradient(y);

@@ -1,0 +1,132 @@
+// A training step: the same bits however it is run, the right answer to rounding in parts, and no value read too late.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/backend.h"
+#include "tests/train/tiny.h"
+
+namespace ladder::train {
+namespace {
+
+using test::distance;
+using test::Tiny;
+
+struct Outcome {
+  std::vector<float> losses;
+  std::vector<float> gradients;
+  std::vector<float> values;
+  std::vector<float> average;
+
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome outcome(Tiny& net, const StepResults& results) {
+  return {results.losses, net.state.get(net.step->gradients()), net.state.get(net.state.values),
+          net.state.get(net.state.average)};
+}
+
+Outcome two_steps(Tiny&& net) {
+  net.run(1);
+  return outcome(net, net.run(2));
+}
+
+bool all_finite(const std::vector<float>& values) {
+  return std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
+}
+
+class TrainStep : public ::testing::TestWithParam<Dtype> {
+ protected:
+  void SetUp() override {
+    if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+  }
+};
+
+TEST_P(TrainStep, AGraphHasTheBitsOfLaunches) {
+  const Outcome launched = two_steps(Tiny(GetParam(), 1, false));
+  EXPECT_TRUE(all_finite(launched.gradients));
+  EXPECT_EQ(launched, two_steps(Tiny(GetParam(), 1, true)));
+}
+
+// What the arena held before, and what a value leaves behind, is NaN: a value that is read too early or too late shows.
+TEST_P(TrainStep, NoValueIsReadTooEarlyOrTooLate) {
+  Tiny plain(GetParam());
+  const Outcome expected = outcome(plain, plain.run());
+  Tiny poisoned(GetParam());
+  const StepResults results = poisoned.step->run_poisoned(poisoned.inputs());
+  EXPECT_EQ(outcome(poisoned, results), expected);
+}
+
+TEST_P(TrainStep, MicroBatchesAddUpToTheBatch) {
+  Tiny whole(GetParam(), 1);
+  const Outcome expected = outcome(whole, whole.run());
+  Tiny parts(GetParam(), 2);
+  const Outcome found = outcome(parts, parts.run());
+  const bool rounds = GetParam() == Dtype::bf16;
+  EXPECT_LT(distance(found.losses, expected.losses), rounds ? 1e-2 : 1e-6);
+  EXPECT_LT(distance(found.gradients, expected.gradients), rounds ? 2e-2 : 2e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, TrainStep, ::testing::Values(Dtype::f32, Dtype::bf16),
+                         [](const auto& info) { return name(info.param); });
+
+class TrainStepOnce : public TrainStep {};
+
+TEST_P(TrainStepOnce, AnotherStepHasOtherNoise) {
+  Tiny net(GetParam());
+  StepInputs inputs = net.inputs();
+  net.step->submit(inputs);
+  net.step->collect();
+  const std::vector<float> first = net.step->noise();
+  inputs.offset = 2;
+  net.step->submit(inputs);
+  net.step->collect();
+  EXPECT_GT(distance(net.step->noise(), first), 0.5);
+}
+
+// A gradient that is not finite leaves parameters, moments and average as they were, and says so.
+TEST_P(TrainStepOnce, LeavesOutAnUpdateThatIsNotFinite) {
+  Tiny net(GetParam());
+  std::vector<float> weights = net.random_weights();
+  weights[net.parameters["out.2.bias"].begin] = std::numeric_limits<float>::infinity();
+  net.set(weights);
+  const StepResults results = net.run();
+  EXPECT_EQ(results.scale, 0);
+  EXPECT_EQ(net.state.get(net.state.values), weights);
+  EXPECT_EQ(net.state.get(net.state.average), weights);
+  EXPECT_EQ(net.state.get(net.state.first_moments), std::vector<float>(weights.size(), 0.0f));
+}
+
+// The gradient says how the loss changes in a direction: central differences along the gradient itself and along a random one.
+TEST_P(TrainStepOnce, TheGradientIsTheSlopeOfTheLoss) {
+  Tiny net(GetParam());
+  const std::vector<float> weights = net.random_weights();
+  net.run();
+  const std::vector<float> gradient = net.state.get(net.step->gradients());
+  std::vector<float> mixed = gradient;  // signs at random: what one layer got wrong does not hide behind the others
+  for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i] *= (i * 2654435761u >> 16) % 2 == 0 ? 1.0f : -0.5f;
+  for (const std::vector<float>& direction : {gradient, mixed}) {
+    double norm = 0, slope = 0;
+    for (std::size_t i = 0; i < direction.size(); ++i) {
+      norm += double{direction[i]} * direction[i];
+      slope += double{direction[i]} * gradient[i];
+    }
+    const double h = 2e-3 / std::sqrt(norm);
+    const auto loss_at = [&](double distance) {
+      std::vector<float> moved = weights;
+      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += static_cast<float>(distance * direction[i]);
+      net.set(moved);
+      return double{net.run().loss};
+    };
+    const double found = (loss_at(h) - loss_at(-h)) / (2 * h);
+    EXPECT_NEAR(found, slope, 5e-3 * std::abs(slope));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, TrainStepOnce, ::testing::Values(Dtype::f32),
+                         [](const auto& info) { return name(info.param); });
+
+}  // namespace
+}  // namespace ladder::train

@@ -1,0 +1,80 @@
+// A U-Net small enough for the emulator, with everything around it that a step needs.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/backend.h"
+#include "train/step.h"
+#include "train/training.h"
+
+namespace ladder::train::test {
+
+// Two levels at 8x8, 64 and 128 channels, attention at 4x4; four images.
+class Tiny {
+ public:
+  static constexpr int kImages = 4;
+
+  explicit Tiny(Dtype dtype, int micro_batches = 1, bool graph = false)
+      : config{.name = "tiny", .model = model_config("tiny"), .dtype = dtype, .batch = 2, .micro_batches = micro_batches},
+        parameters(config.model),
+        state(parameters, dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32),
+        pixels("pixels", kImages * config.model.image_elements()),
+        promotions(Promotions::for_device(backend::device().slug)) {
+    config.learning_rate = 1e-3;
+    std::vector<unsigned char> bytes(pixels.bytes);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * 2654435761u >> 24);
+    backend::copy_in(pixels.base, bytes.data(), bytes.size());
+    set(random_weights());
+    step = std::make_unique<Step>(StepOptions{.model = config.model,
+                                              .dtype = dtype,
+                                              .batch = config.batch,
+                                              .micro_batches = micro_batches,
+                                              .graph = graph,
+                                              .images = kImages},
+                                  parameters, state, pixels, promotions);
+  }
+
+  void set(const std::vector<float>& weights) {
+    state.set_values(weights);
+    state.set(state.average, weights);
+  }
+
+  // Those of the initialisation, and small ones where that has zeros: of layers of zeros most gradients are zero.
+  std::vector<float> random_weights() const {
+    std::vector<float> weights = parameters.initial(7);
+    for (const Parameter& p : parameters.all()) {
+      if (p.start != Parameter::Start::zeros) continue;
+      for (std::int64_t i = 0; i < p.elements(); ++i) {
+        weights[p.begin + i] = 0.05f * static_cast<float>((p.begin + i) * 2654435761u % 2001) / 1000.0f - 0.05f;
+      }
+    }
+    return weights;
+  }
+
+  // Distinct images, one of them mirrored, and time steps.
+  StepInputs inputs(std::int64_t number = 1) const {
+    StepInputs in = step_inputs(config, number);
+    in.index = {static_cast<std::int32_t>(number % kImages), -1 - static_cast<std::int32_t>((number + 1) % kImages)};
+    in.t = {0, 999};
+    if (number > 1) in.t = {static_cast<std::int32_t>(37 * number % 1000), static_cast<std::int32_t>(611 * number % 1000)};
+    return in;
+  }
+
+  StepResults run(std::int64_t number = 1) {
+    step->submit(inputs(number));
+    return *step->collect();
+  }
+
+  TrainingConfig config;
+  Parameters parameters;
+  State state;
+  OwnedRegion pixels;
+  Promotions promotions;
+  std::unique_ptr<Step> step;
+};
+
+// ||a - b|| / ||b||
+double distance(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace ladder::train::test

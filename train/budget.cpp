@@ -1,0 +1,140 @@
+#include "train/budget.h"
+
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/backend.h"
+#include "core/error.h"
+#include "train/aside_file.h"
+#include "train/dataset.h"
+#include "train/image_source.h"
+#include "train/peak.h"
+
+namespace ladder::train {
+namespace {
+
+using Json = nlohmann::json;
+
+// A step with everything it needs, on the first images of the data.
+class Bench {
+ public:
+  Bench(const TrainingConfig& config, const TrainingOptions& options)
+      : config_(config),
+        data_(options.data),
+        parameters_(config.model),
+        state_(parameters_, config.dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32),
+        promotions_(Promotions::for_device(backend::device().slug)),
+        source_(data_, config.batch, options.device_data_bytes) {
+    if (!options.use.empty()) promotions_.use(options.use);
+    const std::vector<float> start = parameters_.initial(config.seed);
+    state_.set_values(start);
+    state_.set(state_.average, start);
+    step_ = std::make_unique<Step>(
+        StepOptions{.model = config.model,
+                    .dtype = config.dtype,
+                    .batch = config.batch,
+                    .micro_batches = config.micro_batches,
+                    .clip = config.clip > 0,
+                    .graph = options.graph,
+                    .betas = config.betas,
+                    .images = source_.images()},
+        parameters_, state_, source_.pixels(), promotions_);
+  }
+
+  Step& step() { return *step_; }
+
+  // Seconds of each of `count` steps behind one another, of which the first few are left out.
+  double seconds_a_step(int count) {
+    constexpr int kWarmUp = 20;
+    Event begin;
+    Event end;
+    for (int i = 0; i < kWarmUp + count; ++i) {
+      if (i == kWarmUp) begin.record(step_->stream());
+      StepInputs inputs = step_inputs(config_, i + 1);
+      std::vector<std::int32_t> batch;
+      for (int j = 0; j < config_.batch; ++j) batch.push_back((i * config_.batch + j) % static_cast<int>(data_.num_training()));
+      inputs.index = source_.place(batch, step_->stream());
+      step_->submit(inputs);
+      source_.release(step_->stream());
+    }
+    end.record(step_->stream());
+    while (step_->collect()) {
+    }
+    end.synchronize();
+    return end.seconds_since(begin) / count;
+  }
+
+  double bytes() const { return static_cast<double>(step_->bytes() + state_.bytes() + source_.pixels().bytes); }
+
+ private:
+  TrainingConfig config_;
+  Dataset data_;
+  Parameters parameters_;
+  State state_;
+  Promotions promotions_;
+  ImageSource source_;
+  std::unique_ptr<Step> step_;
+};
+
+// The least time that an operation can take: its arithmetic at the device's peak, or its bytes at the memory's rate.
+double lower_bound_us(const Case& c) {
+  const double arithmetic = c.flops / (peak_tflops(c.dtype) * 1e12);
+  const double rate = backend::device().dram_bytes_per_s;
+  return 1e6 * std::max(arithmetic, rate > 0 ? c.traffic.bytes() / rate : 0.0);
+}
+
+}  // namespace
+
+int explain(const TrainingConfig& config, const TrainingOptions& options) {
+  Bench bench(config, options);
+  for (const Program* program : bench.step().programs()) {
+    for (std::size_t i = 0; i < program->tape().operations().size(); ++i) {
+      const Operation& operation = program->tape().operations()[i];
+      const Choice& choice = program->choice(i);
+      fmt::print("{:<36} {:<24} {:<52} {:<26} {}\n", operation.name, operation.problem.pass->path(), operation.problem.text,
+                 choice.version->label(), choice.reason);
+    }
+  }
+  return 0;
+}
+
+int budget(const TrainingConfig& config, const TrainingOptions& options, const std::filesystem::path& file) {
+  if (backend::kind() != backend::Kind::gpu) throw Failure("--budget times kernels: it needs a GPU");
+  constexpr int kSteps = 200;
+  constexpr int kRepeats = 50;
+  Bench bench(config, options);
+  const double seconds = bench.seconds_a_step(kSteps);
+  Json operations = Json::array();
+  for (const Step::Timed& timed : bench.step().time_operations(kRepeats)) {
+    operations.push_back({{"layer", timed.operation->name},
+                          {"pass", timed.operation->problem.pass->path()},
+                          {"problem", timed.operation->problem.text},
+                          {"version", timed.choice->version->label()},
+                          {"why", timed.choice->reason},
+                          {"us", timed.us},
+                          {"lower_bound_us", lower_bound_us(timed.operation->problem)}});
+  }
+  const backend::DeviceInfo& device = backend::device();
+  const Json result = {{"schema", "ladder.budget/1"},
+                       {"device", device.name},
+                       {"driver", device.driver},
+                       {"config", config},
+                       {"graph", options.graph},
+                       {"steps_timed", kSteps},
+                       {"ms_a_step", 1e3 * seconds},
+                       {"tflops", bench.step().flops() / seconds * 1e-12},
+                       {"device_bytes", bench.bytes()},
+                       {"graph_nodes", bench.step().num_nodes()},
+                       {"operations", operations}};
+  const std::string text = result.dump(1) + "\n";
+  AsideFile out(file);
+  out.append(text.data(), text.size());
+  out.commit();
+  fmt::print("{:.3f} ms a step, {:.0f} images/s, {:.0f} TFLOP/s, {:.0f} MiB: {}\n", 1e3 * seconds, config.batch / seconds,
+             bench.step().flops() / seconds * 1e-12, bench.bytes() / (1 << 20), file.string());
+  return 0;
+}
+
+}  // namespace ladder::train

@@ -1,0 +1,51 @@
+// A training's state and files: checkpoints to go on from, weights from PyTorch, and back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "train/checkpoint.h"
+#include "train/parameters.h"
+#include "train/step.h"
+#include "train/training.h"
+
+namespace ladder::train {
+
+// The parameters as files have them.
+std::vector<ExpectedTensor> expected_tensors(const Parameters& parameters);
+
+// A flat buffer's tensors in PyTorch's layout, and back. Throw Failure where one has another number of elements.
+std::vector<float> file_values(const Parameter& p, const std::vector<float>& flat);
+void set_file_values(const Parameter& p, const std::vector<float>& values, std::vector<float>& flat);
+
+// A flat buffer from a file of weights alone; see import_weights().
+std::vector<float> read_weights(const std::filesystem::path& file, const Parameters& parameters);
+
+// Rounds a flat buffer to a device buffer of another dtype.
+void copy_rounded(const std::vector<float>& flat, Dtype dtype, const OwnedRegion& to);
+
+// What a checkpoint knows of a training besides its state and configuration.
+struct Progress {
+  std::int64_t step = 0;
+  std::int64_t skipped = 0;  // updates left out
+  std::string data_digest;
+  std::string promotions;
+  std::string device;
+};
+using Resumed = Progress;
+
+std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingConfig& config,
+                                      const Parameters& parameters, const State& state, const Progress& progress, int keep);
+
+// Sets the state. Throws Failure where the checkpoint's model is another one than the configuration's.
+Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const Parameters& parameters, State& state);
+
+// The configuration that a checkpoint was trained with. Throws Failure where there is none.
+TrainingConfig config_of(const Metadata& metadata);
+
+// A grid of images [n, side, side, 3] from -1 to 1, as a PNG.
+void write_grid(const std::filesystem::path& file, const std::vector<float>& images, int side);
+
+}  // namespace ladder::train

@@ -1,0 +1,211 @@
+// parity_unet: the network on weights and inputs from files, for comparison with PyTorch (reference/pytorch/unet_parity.py
+// and unet_train.py write and read the same files).
+//
+//     parity_unet --config tiny --weights W.safetensors --inputs I.safetensors --out O.safetensors
+//     parity_unet --weights W.safetensors --batches B.safetensors --losses L.json
+//
+// I has x0 [n, 3, h, w] and noise [n, 3, h, w] fp32 and t [n]; O gets pred [n, 3, h, w], loss [1] and grad.<parameter>. B has
+// the same with a dimension [steps] in front; L gets the losses of as many AdamW steps.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <exception>
+
+#include <nlohmann/json.hpp>
+
+#include "core/backend.h"
+#include "core/error.h"
+#include "train/model_files.h"
+#include "train/safetensors.h"
+#include "train/training.h"
+
+namespace ladder::train {
+namespace {
+
+struct Options {
+  std::string config = "unet64", dtype = "fp32", use;
+  std::filesystem::path weights, inputs, out, batches, losses;
+  double learning_rate = 1e-4;
+  double clip = 0;
+};
+
+// [count, c, h, w] and [count, h, w, c].
+std::vector<float> to_nhwc(const float* nchw, std::size_t count, std::size_t side) {
+  const std::size_t pixels = side * side;
+  std::vector<float> nhwc(count * pixels * kImageChannels);
+  for (std::size_t n = 0; n < count; ++n) {
+    for (std::size_t c = 0; c < kImageChannels; ++c) {
+      for (std::size_t p = 0; p < pixels; ++p) {
+        nhwc[(n * pixels + p) * kImageChannels + c] = nchw[(n * kImageChannels + c) * pixels + p];
+      }
+    }
+  }
+  return nhwc;
+}
+
+std::vector<float> to_nchw(const std::vector<float>& nhwc, std::size_t side) {
+  const std::size_t pixels = side * side;
+  const std::size_t count = nhwc.size() / pixels / kImageChannels;
+  std::vector<float> nchw(nhwc.size());
+  for (std::size_t n = 0; n < count; ++n) {
+    for (std::size_t c = 0; c < kImageChannels; ++c) {
+      for (std::size_t p = 0; p < pixels; ++p) {
+        nchw[(n * kImageChannels + c) * pixels + p] = nhwc[(n * pixels + p) * kImageChannels + c];
+      }
+    }
+  }
+  return nchw;
+}
+
+// One batch of a file that holds several.
+struct Batch {
+  std::vector<float> noised;  // NHWC
+  std::vector<float> noise;
+  std::vector<std::int32_t> t;
+};
+
+class Batches {
+ public:
+  Batches(const std::filesystem::path& path, int side, bool several)
+      : x0_(of(path, "x0")), noise_(of(path, "noise")), t_(of(path, "t")), side_(side) {
+    const SafetensorsFile file(path);
+    const Shape& shape = file.find("t")->shape;
+    steps_ = several ? shape.at(0) : 1;
+    images_ = shape.back();
+    const std::size_t expected = steps_ * images_ * kImageChannels * side * side;
+    if (x0_.size() != expected || noise_.size() != expected || t_.size() != steps_ * images_) {
+      throw Failure(fmt::format("'{}': x0 and noise must be {} images of 3 x {} x {}", path.string(), steps_ * images_, side,
+                                side));
+    }
+    if (file.find("x0")->dtype == Dtype::u8) {
+      for (float& value : x0_) value = value / 127.5f - 1.0f;
+    }
+  }
+
+  std::size_t steps() const { return steps_; }
+  int images() const { return static_cast<int>(images_); }
+
+  Batch at(std::size_t step) const {
+    const auto schedule = diffusion::make_schedule(diffusion::Betas::linear);
+    const std::size_t each = kImageChannels * side_ * side_;
+    const std::size_t first = step * images_;
+    Batch batch{.noised = to_nhwc(x0_.data() + first * each, images_, side_),
+                .noise = to_nhwc(noise_.data() + first * each, images_, side_),
+                .t = {}};
+    for (std::size_t i = 0; i < images_; ++i) {
+      const auto t = static_cast<std::int32_t>(t_[first + i]);
+      const double bar = schedule.alpha_bar(t);
+      batch.t.push_back(t);
+      for (std::size_t j = i * each; j < (i + 1) * each; ++j) {
+        batch.noised[j] = static_cast<float>(std::sqrt(bar) * batch.noised[j] + std::sqrt(1 - bar) * batch.noise[j]);
+      }
+    }
+    return batch;
+  }
+
+ private:
+  static std::vector<float> of(const std::filesystem::path& path, const char* name) {
+    return SafetensorsFile(path).floats(name);
+  }
+
+  std::vector<float> x0_, noise_, t_;
+  std::size_t side_, steps_ = 0, images_ = 0;
+};
+
+int run(int argc, char** argv) {
+  Options o;
+  CLI::App app("The network on weights and inputs from files, for comparison with PyTorch.", "parity_unet");
+  app.add_option("--config", o.config, "unet64 or tiny")->capture_default_str();
+  app.add_option("--dtype", o.dtype, "fp32, tf32 or bf16")->capture_default_str();
+  app.add_option("--weights", o.weights, "safetensors")->required();
+  app.add_option("--inputs", o.inputs, "safetensors: x0, t, noise");
+  app.add_option("--out", o.out, "safetensors: pred, loss and gradients");
+  app.add_option("--batches", o.batches, "safetensors: x0, t, noise of several steps");
+  app.add_option("--losses", o.losses, "JSON: the loss of each step");
+  app.add_option("--lr", o.learning_rate)->capture_default_str();
+  app.add_option("--clip", o.clip, "the gradient's largest norm; 0: not clipped")->capture_default_str();
+  app.add_option("--use", o.use, "versions in place of promoted ones");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    app.exit(help);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(one_line(error.what()) + "; --help lists the options");
+  }
+  if (o.inputs.empty() == o.batches.empty() || o.inputs.empty() != o.out.empty() || o.batches.empty() != o.losses.empty()) {
+    throw UsageError("either --inputs with --out, or --batches with --losses");
+  }
+  const auto dtype = parse_dtype(o.dtype);
+  if (!dtype || *dtype == Dtype::f16) throw UsageError("--dtype is one of: fp32, tf32, bf16; not '" + o.dtype + "'");
+  if (const char* reason = backend::unavailable()) throw Failure(reason);
+
+  const bool trains = !o.batches.empty();
+  TrainingConfig config{.name = o.config, .model = model_config(o.config), .dtype = *dtype};
+  config.learning_rate = o.learning_rate;
+  config.clip = o.clip;
+  const Batches batches(trains ? o.batches : o.inputs, config.model.image_size, trains);
+  config.batch = batches.images();
+  config.check();
+
+  const Parameters parameters(config.model);
+  State state(parameters, *dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32);
+  const std::vector<float> weights = read_weights(o.weights, parameters);
+  state.set_values(weights);
+  state.set(state.average, weights);
+  Promotions promotions = Promotions::for_device(backend::device().slug);
+  if (!o.use.empty()) promotions.use(o.use);
+  const OwnedRegion no_pixels("pixels", config.model.image_elements());
+  Step step({.model = config.model, .dtype = *dtype, .batch = config.batch, .clip = o.clip > 0, .graph = false}, parameters,
+            state, no_pixels, promotions);
+
+  nlohmann::json losses = nlohmann::json::array();
+  for (std::size_t number = 0; number < batches.steps(); ++number) {
+    const Batch batch = batches.at(number);
+    StepInputs inputs = step_inputs(config, static_cast<std::int64_t>(number) + 1);
+    inputs.index.assign(config.batch, 0);
+    inputs.t = batch.t;
+    const StepResults results = step.run_given(inputs, batch.noised, batch.noise);
+    losses.push_back(results.loss);
+    if (trains) continue;
+    std::vector<StoredTensor> tensors = {
+        {.name = "pred", .shape = {config.batch, kImageChannels, config.model.image_size, config.model.image_size}},
+        {.name = "loss", .shape = {1}}};
+    std::vector<std::vector<float>> values = {
+        to_nchw(step.prediction(), static_cast<std::size_t>(config.model.image_size)), {results.loss}};
+    const std::vector<float> gradients = state.get(step.gradients());
+    for (const Parameter& p : parameters.all()) {
+      tensors.push_back({.name = "grad." + p.name, .shape = p.shape});
+      values.push_back(file_values(p, gradients));
+    }
+    std::vector<FloatTensor> floats;
+    for (std::size_t i = 0; i < tensors.size(); ++i) floats.push_back({tensors[i].name, tensors[i].shape, values[i]});
+    write_floats(o.out, floats, {{"precision", o.dtype}, {"device", backend::device().name}});
+    fmt::print("{}: loss {:.9g}; {} gradients in {}\n", o.dtype, results.loss, parameters.all().size(), o.out.string());
+  }
+  if (trains) {
+    const std::string text = nlohmann::json({{"dtype", o.dtype}, {"losses", losses}}).dump() + "\n";
+    AsideFile out(o.losses);
+    out.append(text.data(), text.size());
+    out.commit();
+    fmt::print("{} steps, last loss {:.6f}: {}\n", batches.steps(), losses.back().get<double>(), o.losses.string());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ladder::train
+
+int main(int argc, char** argv) {
+  try {
+    return ladder::train::run(argc, argv);
+  } catch (const ladder::UsageError& error) {
+    fmt::print(stderr, "parity_unet: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "parity_unet: {}\n", error.what());
+    return 1;
+  }
+}

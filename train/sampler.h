@@ -1,0 +1,47 @@
+// Images out of noise: the steps of a sampler with the network in each, one graph a step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dev/diffusion/schedule.h"
+#include "train/config.h"
+#include "train/parameters.h"
+#include "train/promoted.h"
+#include "train/unet.h"
+
+namespace ladder::train {
+
+enum class SamplerKind { ddim, ddpm };
+
+struct SamplerOptions {
+  ModelConfig model;
+  Dtype dtype = Dtype::bf16;
+  int images = 64;  // at a time
+  SamplerKind kind = SamplerKind::ddim;
+  int steps = 50;
+  int eta_percent = 0;   // ddim: 0 is deterministic, 100 has ddpm's noise
+  bool large = false;    // ddpm: the variance is beta ("fixed_large"), else the posterior's ("fixed_small")
+  bool clip = true;      // the predicted image, to [-1, 1]
+  diffusion::Betas betas = diffusion::Betas::linear;
+  bool graph = true;
+};
+
+class Sampler {
+ public:
+  // Reads the weights at each run. What it is given must outlive it.
+  Sampler(const SamplerOptions& options, const Parameters& parameters, const WeightRegions& weights,
+          const Promotions& promotions);
+  ~Sampler();
+
+  // [images, h, w, 3], values around [-1, 1]. All noise follows from the seed and from `first`, the number of the first of these
+  // images among all that are drawn with that seed: batches of the same size, one behind the other, draw other images.
+  std::vector<float> run(std::int64_t seed, std::int64_t first = 0);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ladder::train
