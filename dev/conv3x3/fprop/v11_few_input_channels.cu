@@ -2,9 +2,9 @@
 //         memory, where a pixel is 8 bytes, K a row of the filter at a time; outputs straight from registers.
 // Parent: v08.
 // Why:    v06 to v08 pad K to chunks of 64 channels a tap, 21 times what there is to multiply, and fetch single elements;
-//         here K = 27 is padded to 48. A lane's pair of K indices is free to choose, so that one 8-byte load is half a
-//         fragment, and so are the columns, so that a lane's sums are 16 bytes of y and need no staging. Limiter left:
-//         writing y.
+//         here K = 27 is padded to 48. The order of K is free, so that 8 bytes of shared memory are a fragment of pixels,
+//         and so is that of the outputs, so that a lane's sums of a pixel are 16 bytes of y, eight lanes write a line, and
+//         nothing is staged. Weights stay in registers. Limiter left: writing y.
 // Needs:  c <= 4; bf16 or fp16; sm_80. 16-byte stores where k is a multiple of 8, else single elements.
 
 #include "dev/conv3x3/few_channels.h"

@@ -58,7 +58,8 @@ __host__ __device__ __forceinline__ Sides sides_of(const Problem& p) {
 
 // The N tile in which the filter's middle tap begins: under it, dy's few channels are their own pixel's.
 __host__ __device__ __forceinline__ int bias_tile(int few) { return 4 * few / 8; }
-static_assert((4 * kMaxFew + kMaxFew - 1) / 8 == 4 * kMaxFew / 8 && 4 * 2 / 8 == (4 * 2 + 1) / 8, "and in which it ends");
+static_assert((4 * kMaxFew + kMaxFew - 1) / 8 == 4 * kMaxFew / 8 && 4 * 2 / 8 == (4 * 2 + 1) / 8,
+              "and in which it ends");
 
 // Where a patch lies; they are numbered columns fastest, then rows, then images.
 struct PatchAt {
@@ -136,8 +137,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int j = 0; j < kTilesN; ++j) {
     const int column = j * 8 + g;
     const int tap = column / sides.few;
-    const int plane = tap < 9 ? tap % 3 * kMaxFew + column % sides.few
-                              : (column == kOnesColumn ? kOnesPlane : kZerosPlane);
+    const int plane =
+        tap < 9 ? tap % 3 * kMaxFew + column % sides.few : (column == kOnesColumn ? kOnesPlane : kZerosPlane);
     columns[j] = plane * kPlane + (tap < 9 ? tap / 3 * kCols : 0) + t * 4;
   }
   const float one_pair[2] = {1, 1};
@@ -201,7 +202,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   }
 
-  __syncthreads();  // all are done with the planes
+  // All are done with the planes.
+  __syncthreads();
   float4* const sums = reinterpret_cast<float4*>(smem);  // [warp][fragment][lane]
 #pragma unroll
   for (int i = 0; i < kFragments; ++i) {
