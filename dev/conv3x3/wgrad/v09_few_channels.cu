@@ -1,0 +1,307 @@
+// Idea:   at most three channels on one side, x's or dy's: the other, wide tensor is read once, straight into mma.sync's
+//         fragments, and multiplied with all nine taps of the few channels, 27 columns of 32. A block's warps share its
+//         pixels and meet once, at its end.
+// Parent: v05.
+// Why:    v05 pads the side of few channels to 64, 21 times what there is to multiply, and fetches it element by element.
+//         Here a product has the wide channels as M and (tap, few) as N for either side: where dy is the one with few
+//         channels, its pixels are looked up instead of x's and the taps run backwards. Limiter left: reading the wide
+//         tensor, and the second kernel.
+// Needs:  c <= 3 and k a multiple of 8, or k <= 3 and c a multiple of 8; bf16 or fp16; sm_80; a workspace.
+
+#include "dev/common/vectors.h"
+#include "dev/conv3x3/wgrad_split.h"
+#include "dev/ptx/mma.h"
+
+namespace ladder::conv3x3 {
+namespace {
+
+constexpr int kMaxFew = 3;
+constexpr int kWideTile = 64;  // channels of the wide tensor in a block
+constexpr int kWarps = 8;      // of one block an SM: as many partial sums as there are SMs
+constexpr int kThreads = kWarps * 32;
+constexpr int kCols = 16;        // of a patch: a K step of mma.sync is a row of it
+constexpr int kRowsPerWarp = 4;  // 8 KB under way, 64 an SM
+constexpr int kRows = kWarps * kRowsPerWarp;
+
+constexpr int kTilesM = kWideTile / 16;
+constexpr int kTilesN = 4;
+constexpr int kOnesColumn = 9 * kMaxFew;  // of ones: the sums of the wide tensor
+static_assert(kOnesColumn < 8 * kTilesN);
+
+// The few channels in shared memory: a plane for each channel and column of the filter, moved by that column, so that a
+// lane's four pixels are an aligned 8 bytes whatever its tap. A row of the filter is a row down. Two more are constants.
+// NOTE: a row more than the halo has, so that four planes in turn begin in different banks.
+constexpr int kPlaneRows = kRows + 3;
+constexpr int kPlane = kPlaneRows * kCols;  // elements
+constexpr int kOnesPlane = 3 * kMaxFew;
+constexpr int kZerosPlane = kOnesPlane + 1;
+constexpr int kPlanes = kZerosPlane + 1;
+static_assert(kPlane * 2 % 128 == 96);
+
+// A warp's sums as its lanes hold them, four to a fragment: M x N tiles, and one more for dbias where dy has few channels.
+constexpr int kFragments = kTilesM * kTilesN + 1;
+constexpr int kBiasFragment = kFragments - 1;
+constexpr int kBlockSums = kFragments * 32 * 4;
+constexpr std::size_t kSumBytes = std::size_t{kWarps} * kBlockSums * sizeof(float);
+static_assert(kSumBytes >= std::size_t{kPlanes} * kPlane * 2);
+
+// Which tensor is which.
+struct Sides {
+  bool few_x;  // else dy has few channels
+  int wide, few;
+};
+
+__host__ __device__ __forceinline__ Sides sides_of(const Problem& p) {
+  const bool few_x = p.c <= kMaxFew;
+  return {few_x, few_x ? p.k : p.c, few_x ? p.c : p.k};
+}
+
+// The N tile in which the filter's middle tap begins: under it, dy's few channels are their own pixel's.
+__host__ __device__ __forceinline__ int bias_tile(int few) { return 4 * few / 8; }
+static_assert((4 * kMaxFew + kMaxFew - 1) / 8 == 4 * kMaxFew / 8 && 4 * 2 / 8 == (4 * 2 + 1) / 8,
+              "and in which it ends");
+
+// Where a patch lies; they are numbered columns fastest, then rows, then images.
+struct PatchAt {
+  int image, row, col;
+};
+
+__host__ __device__ __forceinline__ int num_patches(const Problem& p) {
+  return p.n * ceil_div(p.h, kRows) * ceil_div(p.w, kCols);
+}
+
+__device__ __forceinline__ PatchAt patch_at(const Problem& p, int patch) {
+  const int patches_w = ceil_div(p.w, kCols);
+  const int patches_h = ceil_div(p.h, kRows);
+  return {patch / patches_w / patches_h, patch / patches_w % patches_h * kRows, patch % patches_w * kCols};
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1)
+    conv3x3_wgrad_v09_kernel(Problem p, Split split, const T* wide, const T* few, float* partial) {
+  LADDER_DYN_SMEM(smem);  // the planes, then every warp's sums
+  T* const planes = reinterpret_cast<T*>(smem);
+  const Sides sides = sides_of(p);
+  const int tiles = ceil_div(sides.wide, kWideTile);
+  const int channel0 = blockIdx.x % tiles * kWideTile;
+  const int split_idx = blockIdx.x / tiles;
+  const int begin = split_idx * split.each;
+  const int end = min(begin + split.each, num_patches(p));
+
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  // Eight channels of four pixels of a row of the warp's.
+  const auto load_row = [&](const PatchAt& at, int i, uint4(&pixels)[4]) {
+    const int row = at.row + warp * kRowsPerWarp + i;
+    const int channel = channel0 + g * 8;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int col = at.col + t * 4 + j;
+      const bool exists = row < p.h && col < p.w && channel < sides.wide;
+      const T* const from = wide + ((at.image * p.h + row) * p.w + col) * sides.wide + channel;
+      pixels[j] = exists ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+    }
+  };
+  constexpr int kHaloCols = kCols + 2;
+  constexpr int kHaloPixels = (kRows + 2) * kHaloCols;
+  constexpr int kHaloRounds = ceil_div(kHaloPixels, kThreads);
+  T halo[kHaloRounds][kMaxFew];  // of the few channels
+  const auto load_halo = [&](const PatchAt& at) {
+#pragma unroll
+    for (int i = 0; i < kHaloRounds; ++i) {
+      const int pixel = i * kThreads + threadIdx.x;
+      const int row = at.row + pixel / kHaloCols - 1;
+      const int col = at.col + pixel % kHaloCols - 1;
+      const bool inside = pixel < kHaloPixels && static_cast<unsigned>(row) < static_cast<unsigned>(p.h) &&
+                          static_cast<unsigned>(col) < static_cast<unsigned>(p.w);
+      const T* const from = few + (inside ? ((at.image * p.h + row) * p.w + col) * sides.few : 0);
+#pragma unroll
+      for (int j = 0; j < kMaxFew; ++j) halo[i][j] = inside && j < sides.few ? from[j] : from_float<T>(0.0f);
+    }
+  };
+  PatchAt at = patch_at(p, begin);
+  load_halo(at);
+  uint4 pixels[kRowsPerWarp][4];
+#pragma unroll
+  for (int i = 0; i < kRowsPerWarp; ++i) load_row(at, i, pixels[i]);
+
+  for (int i = threadIdx.x; i < 2 * kPlane; i += kThreads) {
+    planes[kOnesPlane * kPlane + i] = from_float<T>(i < kPlane ? 1.0f : 0.0f);
+  }
+
+  // Column 8j + g of N, at the lane's pixels: 4t to 4t + 3 of a row are its share of K.
+  int columns[kTilesN];
+#pragma unroll
+  for (int j = 0; j < kTilesN; ++j) {
+    const int column = j * 8 + g;
+    const int tap = column / sides.few;
+    const int plane =
+        tap < 9 ? tap % 3 * kMaxFew + column % sides.few : (column == kOnesColumn ? kOnesPlane : kZerosPlane);
+    columns[j] = plane * kPlane + (tap < 9 ? tap / 3 * kCols : 0) + t * 4;
+  }
+  const float one_pair[2] = {1, 1};
+  unsigned ones[1];
+  pack<T, 1>(one_pair, ones);
+
+  float sum[kTilesM][kTilesN][4] = {};
+  float bias_sum[4] = {};
+  for (int patch = begin; patch < end; ++patch) {
+    __syncthreads();  // all are done with the patch before
+#pragma unroll
+    for (int i = 0; i < kHaloRounds; ++i) {
+      const int pixel = i * kThreads + threadIdx.x;
+      if (pixel >= kHaloPixels) break;
+#pragma unroll
+      for (int s = 0; s < 3; ++s) {
+        const int col = pixel % kHaloCols - s;
+        if (col < 0 || col >= kCols) continue;
+#pragma unroll
+        for (int j = 0; j < kMaxFew; ++j) {
+          planes[(s * kMaxFew + j) * kPlane + pixel / kHaloCols * kCols + col] = halo[i][j];
+        }
+      }
+    }
+    __syncthreads();
+
+    const bool more = patch + 1 < end;
+    if (more) {
+      at = patch_at(p, patch + 1);
+      load_halo(at);
+    }
+#pragma unroll
+    for (int i = 0; i < kRowsPerWarp; ++i) {
+      std::uint32_t b[kTilesN][2];
+#pragma unroll
+      for (int j = 0; j < kTilesN; ++j) {
+        const uint2 four = *reinterpret_cast<const uint2*>(planes + columns[j] + (warp * kRowsPerWarp + i) * kCols);
+        b[j][0] = four.x, b[j][1] = four.y;
+      }
+      // A is the wide tensor transposed: rows g and g + 8 of M tile m are the lower and the upper half of word m of the
+      // lane's channels.
+#pragma unroll
+      for (int m = 0; m < kTilesM; ++m) {
+        const auto word = [&](int pixel) {
+          const uint4& words = pixels[i][pixel];
+          return m == 0 ? words.x : m == 1 ? words.y : m == 2 ? words.z : words.w;
+        };
+        constexpr unsigned kLower = 0x5410, kUpper = 0x7632;  // halves of two words side by side
+        const std::uint32_t a[4] = {__byte_perm(word(0), word(1), kLower), __byte_perm(word(0), word(1), kUpper),
+                                    __byte_perm(word(2), word(3), kLower), __byte_perm(word(2), word(3), kUpper)};
+#pragma unroll
+        for (int j = 0; j < kTilesN; ++j) ptx::mma_m16n8k16<T>(sum[m][j], a, b[j]);
+      }
+      if (p.bias && !sides.few_x) {
+        const std::uint32_t all_ones[4] = {ones[0], ones[0], ones[0], ones[0]};
+        const bool first = bias_tile(sides.few) == 0;
+        ptx::mma_m16n8k16<T>(bias_sum, all_ones, {first ? b[0][0] : b[1][0], first ? b[0][1] : b[1][1]});
+      }
+      // In place of what was just used up: 64 KB an SM are under way until the last patch.
+      if (more) load_row(at, i, pixels[i]);
+    }
+  }
+
+  // All are done with the planes.
+  __syncthreads();
+  float4* const sums = reinterpret_cast<float4*>(smem);  // [warp][fragment][lane]
+#pragma unroll
+  for (int i = 0; i < kFragments; ++i) {
+    const float(&four)[4] = i == kBiasFragment ? bias_sum : sum[i / kTilesN][i % kTilesN];
+    sums[(warp * kFragments + i) * 32 + lane] = {four[0], four[1], four[2], four[3]};
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < kFragments * 32; i += kThreads) {
+    float4 total = sums[i];
+#pragma unroll
+    for (int other = 1; other < kWarps; ++other) {
+      const float4 v = sums[other * kFragments * 32 + i];
+      total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
+    }
+    reinterpret_cast<float4*>(partial)[static_cast<long long>(blockIdx.x) * kFragments * 32 + i] = total;
+  }
+}
+
+// Sums of a split, in the order of the fragments of its blocks.
+int sums_of_split(const Problem& p) { return ceil_div(sides_of(p).wide, kWideTile) * kBlockSums; }
+
+template <class T>
+__global__ void __launch_bounds__(kReduceThreads)
+    conv3x3_wgrad_v09_reduce_kernel(Problem p, int splits, int row, const float* partial, T* dw, float* dbias) {
+  const auto [index, holder, total] = sum_rows(partial, splits, row);
+  if (!holder) return;
+  const Sides sides = sides_of(p);
+  const int fragment = index % kBlockSums / 128;
+  const int g = index % 128 / 16;
+  const int t = index % 16 / 4;
+  const float values[4] = {total.x, total.y, total.z, total.w};
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    if (fragment == kBiasFragment) {
+      const int k = bias_tile(sides.few) * 8 + t * 2 + e - 4 * sides.few;
+      if (dbias && !sides.few_x && index < kBlockSums && g == 0 && e < 2 && k >= 0 && k < p.k) dbias[k] = values[e];
+      continue;
+    }
+    const int channel = index / kBlockSums * kWideTile + g * 8 + fragment / kTilesN * 2 + e / 2;
+    const int column = fragment % kTilesN * 8 + t * 2 + e % 2;
+    if (channel >= sides.wide) continue;
+    if (column < 9 * sides.few) {
+      const int tap = column / sides.few;
+      const int few = column % sides.few;
+      const int to = sides.few_x ? (channel * 9 + tap) * p.c + few : (few * 9 + 8 - tap) * p.c + channel;
+      dw[to] = from_float<T>(values[e]);
+    } else if (column == kOnesColumn && dbias && sides.few_x) {
+      dbias[channel] = values[e];
+    }
+  }
+}
+
+// A patch is 64 KB of the wide tensor, for which an SM waits 2 us where all of them read.
+Split split_of(const Problem& p) {
+  const BlockCost cost{.unit_ns = 2000, .start_ns = 2000, .blocks_per_sm = 1};
+  return plan_split(sums_of_split(p), num_patches(p), ceil_div(sides_of(p).wide, kWideTile), cost).split;
+}
+
+template <class T>
+KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
+  const int row = sums_of_split(p);
+  const auto bind = [p, split, row](const Wgrad::Tensors& t, void* workspace) {
+    auto* const partial = static_cast<float*>(workspace);
+    const bool few_x = sides_of(p).few_x;
+    const auto blocks = static_cast<unsigned>(split.splits * (row / kBlockSums));
+    return in_order(
+        {bind_launch(conv3x3_wgrad_v09_kernel<T>, {.grid = blocks, .block = kThreads, .dynamic_smem = kSumBytes}, p,
+                     split, static_cast<const T*>(few_x ? t.dy : t.x), static_cast<const T*>(few_x ? t.x : t.dy),
+                     partial),
+         bind_launch(conv3x3_wgrad_v09_reduce_kernel<T>, {.grid = reduce_blocks(row), .block = kReduceThreads}, p,
+                     split.splits, row, partial, static_cast<T*>(t.dw), t.dbias)});
+  };
+  return {.name = name, .workspace_bytes = sizeof(float) * split.splits * row, .bind = bind};
+}
+
+std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == 2) {
+      return {split_plan<T>(p, "pixels split over blocks", split_of(p)),
+              split_plan<T>(p, "pixels in one piece", {1, num_patches(p)})};
+    } else {
+      return {};
+    }
+  });
+}
+
+const char* supports(const Problem& p) {
+  const bool few = (p.c <= kMaxFew && p.k % 8 == 0) || (p.k <= kMaxFew && p.c % 8 == 0);
+  return few ? nullptr : "neither c nor k is at most 3 with the other a multiple of 8";
+}
+
+}  // namespace
+}  // namespace ladder::conv3x3
+
+LADDER_VERSION(ladder::conv3x3::Wgrad, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"pixels split over blocks", "pixels in one piece"},
+                                        .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                        .supports = ladder::conv3x3::supports,
+                                        .min_arch = 80,
+                                        .needs = "c or k at most 3, the other a multiple of 8; a workspace"})
