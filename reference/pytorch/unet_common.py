@@ -35,9 +35,13 @@ def parser_of(description, config=True):
 
 
 def device_of(options):
+    """The device, made ready: all work of the process goes to one stream of its own, since the default one cannot be captured
+    into a graph, and gradients accumulate on the stream of their forward pass."""
     wanted = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if wanted == "cuda" and not torch.cuda.is_available():
         raise Refusal(f"PyTorch {torch.__version__} sees no CUDA device; --device cpu would do without")
+    if wanted == "cuda":
+        torch.cuda.set_stream(torch.cuda.Stream())
     return torch.device(wanted)
 
 
