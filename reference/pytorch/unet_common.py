@@ -1,0 +1,178 @@
+"""What the scripts around unet.py share: files written whole or not at all, random weights and inputs, precision, the parts of
+qkv, and errors in one line."""
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import sys
+from pathlib import Path
+
+import numpy
+import torch
+from torch import nn
+
+import unet
+from worker import Refusal, one_line
+
+
+def run(main, *arguments):
+    """A script's exit status: 1 after an error, printed as one line; argparse itself exits with 2."""
+    try:
+        return main(*arguments) or 0
+    except (Refusal, OSError, ValueError) as error:
+        print(f"{Path(sys.argv[0]).name}: {one_line(error)}", file=sys.stderr)
+        return 1
+
+
+def parser_of(description, config=True):
+    parser = argparse.ArgumentParser(description=description)
+    if config:
+        parser.add_argument("--config", choices=sorted(unet.CONFIGS), default="unet64")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
+    return parser
+
+
+def device_of(options):
+    """The device, made ready: all work of the process goes to one stream of its own, since the default one cannot be captured
+    into a graph, and gradients accumulate on the stream of their forward pass."""
+    wanted = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise Refusal(f"PyTorch {torch.__version__} sees no CUDA device; --device cpu would do without")
+    if wanted == "cuda":
+        torch.cuda.set_stream(torch.cuda.Stream())
+    return torch.device(wanted)
+
+
+def versions(device):
+    """For a record: who computed."""
+    told = {"torch": torch.__version__, "device": str(device)}
+    if device.type == "cuda":
+        told |= {"gpu": torch.cuda.get_device_name(), "cudnn": torch.backends.cudnn.version(), "cuda": torch.version.cuda}
+    return told
+
+
+# --- Files
+
+def written(path, write):
+    """`write(aside)` writes a file that then takes the name `path`."""
+    path = Path(path)
+    aside = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(aside)
+        with open(aside, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def save_json(path, what):
+    written(path, lambda aside: aside.write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8"))
+
+
+def save_tensors(path, tensors, metadata=None):
+    from safetensors.torch import save_file
+
+    held = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    written(path, lambda aside: save_file(held, str(aside), metadata=metadata))
+
+
+def load_tensors(path):
+    """({name: tensor}, metadata)."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+    except FileNotFoundError:
+        raise Refusal(f"{path}: no such file") from None
+    except SafetensorError as error:
+        raise Refusal(f"{path}: no safetensors file: {one_line(error)}") from None
+
+
+def load_weights(model, path):
+    """Into the model, in its dtype. Refuses a file with other names or shapes, and says which."""
+    tensors, _ = load_tensors(path)
+    own = model.state_dict()
+    wrong = ([f"no {name}" for name in own if name not in tensors] + [f"{name} too many" for name in tensors if name not in own] +
+             [f"{name} is {list(tensors[name].shape)}, not {list(own[name].shape)}" for name in own
+              if name in tensors and tensors[name].shape != own[name].shape])
+    if wrong:
+        raise Refusal(f"{path} is not of this configuration: {'; '.join(wrong[:3])}{' ..' if len(wrong) > 3 else ''}")
+    model.load_state_dict(tensors)
+
+
+# --- Random weights and inputs; numpy's generator gives the same on every machine.
+
+def fan_in(module):
+    """Of a convolution or linear layer: the products that one output sums."""
+    return module.weight[0].numel()
+
+
+def layers_with_parameters(model):
+    """(name, module), in state_dict's order."""
+    return [(name, module) for name, module in model.named_modules() if isinstance(getattr(module, "weight", None), nn.Parameter)]
+
+
+@torch.no_grad()
+def randomise(model, seed):
+    """Non-zero values in every tensor: of convolutions and linear layers uniform in +-1/sqrt(fan_in), as torch's default, the
+    zeroed ones too; of GroupNorm 1 +- 1/4 and +- 1/4."""
+    drawn = numpy.random.default_rng(seed)
+    for _, module in layers_with_parameters(model):
+        norm = isinstance(module, nn.GroupNorm)
+        scale = 0.25 if norm else 1 / math.sqrt(fan_in(module))
+        for parameter, middle in ((module.weight, 1.0 if norm else 0.0), (module.bias, 0.0)):
+            values = middle + scale * drawn.uniform(-1, 1, tuple(parameter.shape))
+            parameter.copy_(torch.from_numpy(values.astype(numpy.float32)))
+
+
+def random_batch(drawn, n, side):
+    """{"x0": [n, 3, h, w] fp32 of 256 levels, "t": [n] int64, distinct and 0 and 999 among them, "noise": as x0}."""
+    if not 2 <= n <= 1000:
+        raise Refusal(f"{n} images cannot have distinct t with 0 and 999 among them; 2 to 1000 can")
+    middle = 1 + drawn.choice(998, n - 2, replace=False)
+    t = drawn.permutation(numpy.concatenate([[0, 999], middle]))
+    x0 = drawn.integers(0, 256, (n, 3, side, side)) / 127.5 - 1
+    noise = drawn.standard_normal((n, 3, side, side))
+    return {"x0": torch.from_numpy(x0.astype(numpy.float32)), "t": torch.from_numpy(t.astype(numpy.int64)),
+            "noise": torch.from_numpy(noise.astype(numpy.float32))}
+
+
+def images_of(tensor):
+    """[n, 3, h, w] fp32 in [-1, 1] as it is, or of uint8, NHWC or NCHW."""
+    if tensor.dtype != torch.uint8:
+        return tensor.float()
+    if tensor.shape[-1] == 3 and tensor.shape[-3] != 3:
+        tensor = tensor.movedim(-1, -3)
+    return tensor.float() / 127.5 - 1
+
+
+# --- Precision
+
+def exact_fp32():
+    """No TF32 anywhere: cuDNN's convolutions have it by default."""
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def precision(device, dtype):
+    """A context for the forward pass: nothing for fp32, autocast with fp32 weights for bf16. Its cache of cast weights is off:
+    each is used once, and a cached one would stay in a captured graph."""
+    if dtype == "fp32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+
+
+# --- The parts of qkv
+
+def qkv_parts(name, shape, head_size):
+    """{"q": rows, "k": rows, "v": rows} of a qkv weight or bias (its name, whatever stands before it), in the legacy order
+    [heads][q, k, v][d] of the output dimension; {} of any other tensor."""
+    if not name.endswith((".qkv.weight", ".qkv.bias")):
+        return {}
+    rows = numpy.arange(shape[0]).reshape(-1, 3, head_size)
+    return {part: rows[:, index].ravel() for index, part in enumerate("qkv")}

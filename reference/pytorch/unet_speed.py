@@ -1,0 +1,251 @@
+"""Times of a whole training step in PyTorch on one GPU, and of sampling: what the trainer is compared with.
+
+    unet_speed.py --json OUT.json                 every variant
+    unet_speed.py --only graph --json OUT.json    torch.compile, bf16, channels_last, the whole step in one CUDA graph
+    unet_speed.py --sample --json OUT.json        64 images by 50 steps of DDIM, compiled, in CUDA graphs
+
+A step draws noise and t, noises the images, runs forward, loss and backward, clips at 1.0, updates by fused AdamW and
+foreach EMA. A variant is a process of its own: one that fails or takes too long is recorded with its error, the others
+still run. After warm-up, CUDA events between steps give the times; median and quartiles of them are recorded. Memory is
+PyTorch's own count of its peak, allocated and reserved, from building the model on.
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+import unet
+import unet_common as common
+from unet_diffusion import ddim_step, ddim_table
+from unet_step import WARM_UPS, Graph, Step, refuse_graph
+
+# name: (dtype, channels_last, compiled, in a graph); the one that counts first
+VARIANTS = {
+    "graph": ("bf16", True, True, True),
+    "eager_fp32": ("fp32", False, False, False),
+    "eager_bf16_channels_last": ("bf16", True, False, False),
+    "eager_bf16_channels_last_graph": ("bf16", True, False, True),
+    "compile_bf16_channels_last": ("bf16", True, True, False),
+    "compile_bf16": ("bf16", False, True, False),
+}
+CLIP, EMA_RATE, SAMPLER_STEPS = 1.0, 0.9999, 50
+
+
+def timed(step, count, device):
+    """Milliseconds of each of `count` calls, enqueued one after the other without waiting."""
+    if device.type == "cpu":
+        times = [time.perf_counter()]
+        for _ in range(count):
+            step()
+            times.append(time.perf_counter())
+        return [1e3 * (after - before) for before, after in zip(times, times[1:])]
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    torch.cuda.synchronize()
+    events[0].record()
+    for event in events[1:]:
+        step()
+        event.record()
+    torch.cuda.synchronize()
+    return [before.elapsed_time(after) for before, after in zip(events, events[1:])]
+
+
+def summary(milliseconds):
+    low, median, high = statistics.quantiles(milliseconds, n=4)
+    return {"ms": median, "ms_quartiles": [low, high], "ms_mean": statistics.fmean(milliseconds),
+            "measured_steps": len(milliseconds)}
+
+
+def prepared(options, device, channels_last):
+    """The model on its device, and random images [n, 3, h, w] of 256 levels."""
+    config = unet.CONFIGS[options.config]
+    torch.manual_seed(0)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    model = unet.UNet(config, explicit_attention=options.attention == "explicit").to(device).to(memory_format=layout)
+    images = torch.randint(0, 256, (options.batch, 3, config.image_size, config.image_size), device=device) / 127.5 - 1
+    return model, images.to(memory_format=layout)
+
+
+def compile_options(options):
+    chosen = {}
+    for word in options.inductor:
+        name, _, value = word.partition("=")
+        chosen[name] = {"True": True, "False": False}.get(value, int(value) if value.isdigit() else value)
+    if options.max_autotune:  # as mode="max-autotune-no-cudagraphs", which excludes options of one's own
+        chosen |= {"max_autotune": True, "coordinate_descent_tuning": True}
+    return {"options": chosen} if chosen else {}
+
+
+def measure_step(options, device):
+    dtype, channels_last, compiled, graphed = VARIANTS[options.variant]
+    # The defaults of an untuned user stay as they are: fp32, TF32 in convolutions only, no search among cuDNN's plans.
+    torch.backends.cudnn.benchmark = options.variant != "eager_fp32"
+    model, x0 = prepared(options, device, channels_last)
+    step = Step(model, dtype=dtype, clip=CLIP, ema_rate=EMA_RATE, compiled=compiled,
+                compile_options=compile_options(options))
+
+    def whole():
+        t = torch.randint(0, 1000, (len(x0),), device=device)
+        return step(x0, t, torch.randn_like(x0))
+
+    call = Graph(whole) if graphed else whole
+    started = time.perf_counter()
+    first, norm = (value.item() for value in call())
+    for _ in range(options.warm_up):
+        loss, _ = call()
+    loss.item()  # waits
+    warm_up = time.perf_counter() - started
+    told = summary(timed(call, options.steps, device))
+    last = call()[0].item()
+    if not (first == first and last == last):
+        raise common.Refusal(f"the loss is {first} at first and {last} in the end: no time is worth recording")
+    return {**told, "warm_up_seconds": warm_up, "first_loss": first, "first_norm": norm, "last_loss": last}
+
+
+def measure_sampling(options, device):
+    """A denoising step is one graph, replayed 50 times; the step's number is on the device."""
+    torch.backends.cudnn.benchmark = True
+    model, x = prepared(options, device, True)
+    model.requires_grad_(False)
+
+    def following(x, t, roots):
+        with common.precision(device, "bf16"):
+            eps = model(x, t.expand(len(x)))
+        return ddim_step(x, eps, roots)
+
+    if options.variant == "sample":
+        following = torch.compile(following, dynamic=False, **compile_options(options))
+    at, roots = ddim_table(SAMPLER_STEPS, device)
+    row = torch.zeros(1, dtype=torch.int64, device=device)
+
+    @torch.no_grad()
+    def denoise():
+        x.copy_(following(x, at[row], roots[row][0]))
+        row.add_(1).remainder_(SAMPLER_STEPS)
+
+    call = Graph(denoise) if device.type == "cuda" else denoise
+    started = time.perf_counter()
+    for _ in range(SAMPLER_STEPS):  # captured on the way
+        call()
+    warm_up = _waited(device) - started
+
+    def loop():
+        x.normal_()
+        for _ in range(SAMPLER_STEPS):
+            call()
+
+    milliseconds = []
+    for _ in range(options.loops):
+        before = _waited(device)
+        loop()
+        milliseconds.append(1e3 * (_waited(device) - before))
+    if not torch.isfinite(x).all():
+        raise common.Refusal("the samples are not finite: no time is worth recording")
+    return {"images": len(x), "sampler": f"ddim {SAMPLER_STEPS}", "ms": statistics.median(milliseconds), "ms_all": milliseconds,
+            "warm_up_seconds": warm_up}
+
+
+def _waited(device):
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def one(options):
+    """The variant that --variant names, in this process."""
+    device = common.device_of(options)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    elif options.variant == "sample" or VARIANTS.get(options.variant, (None,) * 4)[2]:
+        raise common.Refusal("torch.compile is timed on a GPU only: it needs --device cuda")
+    elif VARIANTS.get(options.variant, (None,) * 4)[3]:
+        refuse_graph(device)
+    measure = measure_sampling if options.variant.startswith("sample") else measure_step
+    told = measure(options, device) | {"versions": common.versions(device)}
+    if device.type == "cuda":
+        told |= {"peak_allocated_mib": torch.cuda.max_memory_allocated() / 2**20,
+                 "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20}
+    common.save_json(options.json, told)
+    return 0
+
+
+def every(options):
+    """Each variant in a process of its own; the record is rewritten after each. Exit status 1 if one failed."""
+    names = ["sample", "sample_eager"] if options.sample else list(VARIANTS)
+    if options.only:
+        unknown = [name for name in options.only if name not in names]
+        if unknown:
+            raise common.Refusal(f"no variant '{unknown[0]}'; there are {', '.join(names)}")
+        names = options.only
+    device, started = common.device_of(options), time.perf_counter()
+    record = {"config": options.config, "batch": options.batch, "clip": CLIP, "ema_rate": EMA_RATE,
+              "attention": options.attention, "max_autotune": options.max_autotune, "inductor": options.inductor,
+              "variants": {}}
+    for name in names:
+        before = time.perf_counter()
+        left = options.budget - (before - started)
+        told = in_process(name, min(left, options.limit), sys.argv[1:], device) if left > 5 else {
+            "error": f"not run: the {options.budget:.0f} seconds of --budget are spent"}
+        record["versions"] = told.pop("versions", record.get("versions"))
+        record["variants"][name] = told | {"seconds": time.perf_counter() - before}
+        if options.json:
+            common.save_json(options.json, record)
+        print(line_of(name, told), flush=True)
+    return 1 if any("error" in told for told in record["variants"].values()) else 0
+
+
+def in_process(name, limit, arguments, device):
+    """What the variant recorded, or {"error": why it did not}."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        command = [sys.executable, str(Path(__file__).resolve()), *arguments, "--device", device.type, "--variant", name,
+                   "--json", str(answer)]
+        try:
+            ended = subprocess.run(command, timeout=limit, stdout=sys.stderr, stderr=subprocess.PIPE, text=True,
+                                   errors="replace", check=False)
+        except subprocess.TimeoutExpired:
+            return {"error": f"not done after {limit:.0f} seconds"}
+        if ended.returncode or not answer.exists():
+            lines = [line for line in ended.stderr.splitlines() if line.strip()]
+            return {"error": lines[-1][:500] if lines else f"exit status {ended.returncode}", "stderr": lines[-30:]}
+        return common.json.loads(answer.read_text(encoding="utf-8"))
+
+
+def line_of(name, told):
+    if "error" in told:
+        return f"{name:<32} failed: {told['error']}"
+    memory = f"  peak {told['peak_allocated_mib']:.0f} MiB" if "peak_allocated_mib" in told else ""
+    return f"{name:<32} {told['ms']:9.3f} ms{memory}  (warm-up {told['warm_up_seconds']:.0f} s)"
+
+
+def main(arguments=None):
+    parser = common.parser_of(__doc__.splitlines()[0])
+    parser.add_argument("--json", help="record to write")
+    parser.add_argument("--only", nargs="+", metavar="VARIANT", help=f"of {', '.join(VARIANTS)}")
+    parser.add_argument("--sample", action="store_true", help="time the sampler instead")
+    parser.add_argument("--batch", type=int, help="images (default 32, of --sample 64)")
+    parser.add_argument("--steps", type=int, default=100, help="that are timed (default 100)")
+    parser.add_argument("--warm-up", type=int, default=10, help="steps before them (default 10)")
+    parser.add_argument("--loops", type=int, default=5, help="of the sampler (default 5)")
+    parser.add_argument("--attention", choices=("sdpa", "explicit"), default="sdpa")
+    parser.add_argument("--max-autotune", action="store_true", help="let torch.compile search; takes minutes")
+    parser.add_argument("--inductor", nargs="*", default=[], metavar="NAME=VALUE", help="options of torch.compile")
+    parser.add_argument("--budget", type=float, default=230, help="seconds for all variants (default 230)")
+    parser.add_argument("--limit", type=float, default=150, help="seconds for one (default 150)")
+    parser.add_argument("--variant", choices=[*VARIANTS, "sample", "sample_eager"],
+                        help="run this one here, without a process of its own: to see where it fails")
+    options = parser.parse_args(arguments)
+    options.batch = options.batch or (64 if options.sample else 32)
+    if options.steps < 2 or options.warm_up < WARM_UPS + 1 or options.loops < 1 or options.batch < 1:
+        parser.error(f"--steps from 2, --warm-up from {WARM_UPS + 1}, --loops and --batch from 1")
+    if options.variant and not options.json:
+        parser.error("--variant needs --json")
+    return common.run(one if options.variant else every, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
