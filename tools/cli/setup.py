@@ -43,7 +43,7 @@ def ensure(preset, again=False):
 
 
 def ensure_dev_tools():
-    """What the checks of the sources need: clang, clang-format and clang-tidy; a browser, and what drives it."""
+    """What the checks of the sources need: clang, clang-format and clang-tidy; a browser, and what drives it; safetensors."""
     programs = {"clang++": "clang", "clang-format": "clang-format", "clang-tidy": "clang-tidy", "chromium": "chromium",
                 "chromedriver": "chromium-driver"}
     missing = {package for program, package in programs.items() if shutil.which(program) is None}
@@ -54,6 +54,7 @@ def ensure_dev_tools():
             debian.install(missing, LOG)
         _needs_ensurepip()
         wheels.python_with(wheels.BROWSER_DRIVER, LOG)
+        wheels.python_with(wheels.SAFETENSORS, LOG)
 
 
 def _stamp(kind):

@@ -26,6 +26,8 @@ CUDA = CUDA_HEADERS + CUDNN + [
 ]
 # The last that runs on Python 3.9.
 BROWSER_DRIVER = ["selenium==4.32.0"]
+# The format's own library, to try the trainer's against, with a NumPy that fits this Python.
+SAFETENSORS = ["safetensors[numpy]==0.6.2"]
 CUDNN_FRONTEND = "nvidia-cudnn-frontend==1.32.0"
 
 

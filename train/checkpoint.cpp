@@ -1,0 +1,390 @@
+#include "train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace ladder::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModel = "model.safetensors";
+constexpr const char* kEma = "ema.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr std::array<const char*, 3> kFiles = {kModel, kEma, kOptimizer};
+
+constexpr const char* kFolder = "checkpoints";
+constexpr const char* kLatest = "latest";
+constexpr const char* kPartial = ".partial";
+constexpr const char* kReplaced = ".replaced";
+
+std::string step_name(std::int64_t step) { return fmt::format("step_{:08}", step); }
+
+// Of a whole number in decimal digits.
+std::optional<std::int64_t> parse_whole(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+// Of the name of a step's folder.
+std::optional<std::int64_t> parse_step(const std::string& name) {
+  constexpr std::string_view kPrefix = "step_";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::optional<std::int64_t> step = parse_whole(std::string_view(name).substr(kPrefix.size()));
+  return step && step_name(*step) == name ? step : std::nullopt;
+}
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+// Empty, or the first of the three files that the folder lacks.
+std::string missing_file(const fs::path& folder) {
+  for (const char* file : kFiles) {
+    if (!is_file(folder / file)) return file;
+  }
+  return {};
+}
+
+// What the file system refuses becomes a Failure that says what was tried.
+template <class Action>
+void attempt(const std::string& what, const Action& action) {
+  try {
+    action();
+  } catch (const fs::filesystem_error& error) {
+    throw Failure(fmt::format("{}: {}", what, error.code().message()));
+  }
+}
+
+// Step to folder, of those that stand under a good name.
+std::map<std::int64_t, fs::path> steps_in(const fs::path& folder) {
+  std::map<std::int64_t, fs::path> steps;
+  attempt(fmt::format("'{}' cannot be read", folder.string()), [&] {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const std::optional<std::int64_t> step = parse_step(entry.path().filename().string());
+      if (step && entry.is_directory()) steps[*step] = entry.path();
+    }
+  });
+  return steps;
+}
+
+// The step that `latest` names, if it names one.
+std::optional<std::int64_t> latest_step(const fs::path& folder) {
+  std::ifstream file(folder / kLatest);
+  std::string name;
+  std::getline(file, name);
+  return parse_step(name);
+}
+
+void point_latest(const fs::path& folder, const std::string& name) {
+  AsideFile file(folder / kLatest);
+  const std::string line = name + '\n';
+  file.append(line.data(), line.size());
+  file.commit();
+}
+
+// What a killed process left in the folder. It may have been between the two renames that replace a checkpoint: then
+// the old one takes its name again.
+void clear_up(const fs::path& folder) {
+  std::vector<fs::path> left;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) left.push_back(entry.path());
+  for (const fs::path& path : left) {
+    if (path.extension() == kPartial) fs::remove_all(path);
+    if (path.extension() != kReplaced) continue;
+    const fs::path good = folder / path.stem();
+    if (fs::exists(good)) {
+      fs::remove_all(path);
+    } else {
+      fs::rename(path, good);
+    }
+  }
+}
+
+// Removed under another name, so that what is left of it never passes for a checkpoint.
+void remove_step(const fs::path& folder) {
+  fs::path aside = folder;
+  aside += kPartial;
+  fs::rename(folder, aside);
+  fs::remove_all(aside);
+}
+
+std::vector<FloatTensor> part_of(const Checkpoint& checkpoint, std::vector<float> CheckpointTensor::*member,
+                                 const std::string& prefix = {}) {
+  std::vector<FloatTensor> part;
+  for (const CheckpointTensor& tensor : checkpoint.tensors) {
+    part.push_back({prefix + tensor.name, tensor.shape, tensor.*member});
+  }
+  return part;
+}
+
+void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
+  Metadata metadata = checkpoint.metadata;
+  metadata["schema"] = kCheckpointSchema;
+  const auto write = [&](const char* name, const std::vector<FloatTensor>& tensors) {
+    metadata["contents"] = fs::path(name).stem();
+    write_floats(folder / name, tensors, metadata);
+  };
+  write(kModel, part_of(checkpoint, &CheckpointTensor::weight));
+  write(kEma, part_of(checkpoint, &CheckpointTensor::ema));
+  std::vector<FloatTensor> moments = part_of(checkpoint, &CheckpointTensor::m, "m.");
+  const std::vector<FloatTensor> second = part_of(checkpoint, &CheckpointTensor::v, "v.");
+  moments.insert(moments.end(), second.begin(), second.end());
+  write(kOptimizer, moments);
+}
+
+// The metadata of one of the three files without "schema" and "contents", which are checked.
+Metadata checked_metadata(const SafetensorsFile& file) {
+  Metadata metadata = file.metadata();
+  const std::string path = file.path().string();
+  const auto schema = metadata.find("schema");
+  if (schema == metadata.end()) {
+    throw Failure(fmt::format("'{}' holds no checkpoint of a training: its metadata has no schema", path));
+  }
+  if (schema->second != kCheckpointSchema) {
+    throw Failure(fmt::format("'{}' is a checkpoint of another version: its schema is '{}', and '{}' is read here",
+                              path, one_line(schema->second, 60), kCheckpointSchema));
+  }
+  const std::string contents = file.path().stem();
+  if (const auto found = metadata.find("contents"); found == metadata.end() || found->second != contents) {
+    throw Failure(fmt::format("'{}' does not hold what it is called: its contents are '{}'", path,
+                              found == metadata.end() ? "" : one_line(found->second, 60)));
+  }
+  metadata.erase("schema");
+  metadata.erase("contents");
+  return metadata;
+}
+
+std::vector<ExpectedTensor> tensors_of(const SafetensorsFile& file) {
+  std::vector<ExpectedTensor> tensors;
+  for (const StoredTensor& tensor : file.tensors()) tensors.push_back({tensor.name, tensor.shape});
+  return tensors;
+}
+
+// Why an official checkpoint of guided-diffusion does not fit, if one of the extra names tells; else empty.
+std::string known_difference(const std::vector<std::string>& extra) {
+  for (const std::string& name : extra) {
+    const std::string_view block = std::string_view(name).substr(0, name.find('.'));
+    if ((block == "input_blocks" && name.ends_with(".op.weight")) ||
+        (block == "output_blocks" && name.ends_with(".conv.weight"))) {
+      return fmt::format(
+          "it has convolutions in its up- and downsampling ({}), which this model does not have: "
+          "conv_resample was on",
+          name);
+    }
+    if (block == "label_emb") {
+      return fmt::format("it is conditioned on classes ({}), which this model is not: class_cond was on", name);
+    }
+  }
+  return {};
+}
+
+// "tensor 'a' is missing" or "tensor 'a' and 3 more are missing"
+std::string listed(const std::vector<std::string>& names, const char* one, const char* several) {
+  if (names.size() == 1) return fmt::format("tensor '{}' {}", names[0], one);
+  return fmt::format("tensor '{}' and {} more {}", names[0], names.size() - 1, several);
+}
+
+}  // namespace
+
+fs::path write_checkpoint(const fs::path& run, const Checkpoint& checkpoint) {
+  const std::string name = step_name(number_in(checkpoint.metadata, "step"));
+  const fs::path folder = run / kFolder;
+  const fs::path good = folder / name;
+  const fs::path aside = folder / (name + kPartial);
+  const fs::path replaced = folder / (name + kReplaced);
+  const std::string failed = fmt::format("'{}' was not written", good.string());
+  attempt(failed, [&] {
+    fs::create_directories(folder);
+    clear_up(folder);
+    fs::create_directory(aside);
+  });
+  try {
+    write_files(aside, checkpoint);
+    attempt(failed, [&] {
+      const bool exists = fs::exists(good);
+      if (exists) fs::rename(good, replaced);
+      try {
+        fs::rename(aside, good);
+      } catch (const fs::filesystem_error&) {
+        if (exists) fs::rename(replaced, good);
+        throw;
+      }
+      sync_folder(folder);
+      if (exists) fs::remove_all(replaced);
+    });
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(aside, ignored);
+    throw;
+  }
+  point_latest(folder, name);
+  return good;
+}
+
+void prune(const fs::path& run, int keep) {
+  if (keep < 1) throw UsageError(fmt::format("{} checkpoints cannot be kept: 1 is the least", keep));
+  const fs::path folder = run / kFolder;
+  std::map<std::int64_t, fs::path> steps = steps_in(folder);
+  const std::optional<std::int64_t> latest = latest_step(folder);
+  auto next = steps.begin();
+  while (steps.size() > static_cast<std::size_t>(keep)) {
+    if (next->first == latest) ++next;
+    attempt(fmt::format("'{}' was not removed", next->second.string()), [&] { remove_step(next->second); });
+    next = steps.erase(next);
+  }
+}
+
+fs::path find_checkpoint(const fs::path& path) {
+  const std::string shown = path.string();
+  std::error_code error;
+  if (!fs::exists(path, error)) throw Failure(fmt::format("'{}': no such folder", shown));
+  if (!is_folder(path)) throw Failure(fmt::format("'{}' is a file: name a checkpoint's folder, or a run's", shown));
+
+  const bool has_any =
+      std::any_of(kFiles.begin(), kFiles.end(), [&](const char* file) { return is_file(path / file); });
+  const fs::path self = path.filename().empty() ? path.parent_path() : path;  // "step_00001000/"
+  if (has_any || parse_step(self.filename().string())) {
+    const std::string missing = missing_file(path);
+    if (!missing.empty()) throw Failure(fmt::format("'{}' is no whole checkpoint: it has no {}", shown, missing));
+    return self;
+  }
+
+  const fs::path folder = is_folder(path / kFolder) ? path / kFolder : path;
+  const std::map<std::int64_t, fs::path> steps = steps_in(folder);
+  if (const std::optional<std::int64_t> step = latest_step(folder)) {
+    const auto latest = steps.find(*step);
+    if (latest != steps.end() && missing_file(latest->second).empty()) return latest->second;
+  }
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (missing_file(step->second).empty()) return step->second;
+  }
+  if (!steps.empty()) {
+    const fs::path& last = steps.rbegin()->second;
+    throw Failure(fmt::format("'{}' holds no whole checkpoint: {} has no {}", shown, last.filename().string(),
+                              missing_file(last)));
+  }
+  throw Failure(fmt::format("'{}' holds no checkpoint: there is no folder like {} in it, nor in its {}/", shown,
+                            step_name(1000), kFolder));
+}
+
+Metadata read_metadata(const fs::path& path) {
+  return checked_metadata(SafetensorsFile(find_checkpoint(path) / kModel));
+}
+
+Checkpoint read_checkpoint(const fs::path& path) {
+  const fs::path folder = find_checkpoint(path);
+  const SafetensorsFile model(folder / kModel);
+  const SafetensorsFile ema(folder / kEma);
+  const SafetensorsFile optimizer(folder / kOptimizer);
+
+  Checkpoint checkpoint{checked_metadata(model), {}};
+  std::vector<ExpectedTensor> moments;
+  for (const char* prefix : {"m.", "v."}) {
+    for (const StoredTensor& tensor : model.tensors()) moments.push_back({prefix + tensor.name, tensor.shape});
+  }
+  const auto check = [&](const SafetensorsFile& file, const std::vector<ExpectedTensor>& expected) {
+    const std::string shown = fmt::format("'{}'", file.path().string());
+    if (checked_metadata(file) != checkpoint.metadata) {
+      throw Failure(fmt::format("{} and {} are of different checkpoints: their metadata differ", shown, kModel));
+    }
+    expect(shown, tensors_of(file), expected);
+    for (const StoredTensor& tensor : file.tensors()) {
+      if (tensor.dtype == Dtype::f32) continue;
+      throw Failure(fmt::format("{} has tensor '{}' in {}: a checkpoint is in {}", shown, tensor.name,
+                                name(tensor.dtype), name(Dtype::f32)));
+    }
+  };
+  check(model, tensors_of(model));
+  check(ema, tensors_of(model));
+  check(optimizer, moments);
+  for (const StoredTensor& tensor : model.tensors()) {
+    const std::string& name = tensor.name;
+    checkpoint.tensors.push_back({name, tensor.shape, model.floats(name), ema.floats(name),
+                                  optimizer.floats("m." + name), optimizer.floats("v." + name)});
+  }
+  return checkpoint;
+}
+
+void expect(const std::string& what, const std::vector<ExpectedTensor>& found,
+            const std::vector<ExpectedTensor>& expected) {
+  std::map<std::string, const Shape*> of_file, of_model;
+  for (const ExpectedTensor& tensor : found) of_file[tensor.name] = &tensor.shape;
+  for (const ExpectedTensor& tensor : expected) of_model[tensor.name] = &tensor.shape;
+
+  std::vector<std::string> missing, extra, reshaped;
+  for (const ExpectedTensor& tensor : expected) {
+    const auto there = of_file.find(tensor.name);
+    if (there == of_file.end()) {
+      missing.push_back(tensor.name);
+    } else if (*there->second != tensor.shape) {
+      reshaped.push_back(tensor.name);
+    }
+  }
+  for (const ExpectedTensor& tensor : found) {
+    if (!of_model.contains(tensor.name)) extra.push_back(tensor.name);
+  }
+  if (missing.empty() && extra.empty() && reshaped.empty()) return;
+
+  std::vector<std::string> reasons;
+  if (std::string reason = known_difference(extra); !reason.empty()) reasons.push_back(std::move(reason));
+  if (!missing.empty()) reasons.push_back(listed(missing, "is missing", "are missing"));
+  if (!extra.empty()) reasons.push_back(listed(extra, "is not the model's", "are not the model's"));
+  if (!reshaped.empty()) {
+    const std::string& name = reshaped[0];
+    const std::string more = reshaped.size() > 1 ? fmt::format(", and {} more differ", reshaped.size() - 1) : "";
+    reasons.push_back(fmt::format("tensor '{}' has shape {} instead of {}{}", name, to_string(*of_file[name]),
+                                  to_string(*of_model[name]), more));
+  }
+  std::string message = what + " does not fit the model: ";
+  for (std::size_t i = 0; i < reasons.size(); ++i) message += (i > 0 ? "; " : "") + reasons[i];
+  throw Failure(one_line(message));
+}
+
+void expect(const std::string& what, const Checkpoint& found, const std::vector<ExpectedTensor>& expected) {
+  std::vector<ExpectedTensor> tensors;
+  for (const CheckpointTensor& tensor : found.tensors) tensors.push_back({tensor.name, tensor.shape});
+  expect(what, tensors, expected);
+}
+
+std::map<std::string, std::vector<float>> import_weights(const fs::path& file,
+                                                         const std::vector<ExpectedTensor>& expected) {
+  const SafetensorsFile weights(file);
+  expect(fmt::format("'{}'", file.string()), tensors_of(weights), expected);
+  std::map<std::string, std::vector<float>> values;
+  for (const ExpectedTensor& tensor : expected) values[tensor.name] = weights.floats(tensor.name);
+  return values;
+}
+
+const std::string& text_in(const Metadata& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) throw Failure(fmt::format("the checkpoint's metadata has no '{}'", key));
+  return found->second;
+}
+
+std::int64_t number_in(const Metadata& metadata, const std::string& key) {
+  const std::string& text = text_in(metadata, key);
+  const std::optional<std::int64_t> value = parse_whole(text);
+  if (!value) {
+    throw Failure(
+        fmt::format("the checkpoint's metadata has {} '{}', which is no whole number", key, one_line(text, 60)));
+  }
+  return *value;
+}
+
+}  // namespace ladder::train

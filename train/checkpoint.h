@@ -1,0 +1,85 @@
+// Checkpoints: a training's whole state on disk, and the weights alone as PyTorch reads and writes them.
+//
+//     RUN/checkpoints/step_00001000/model.safetensors      weights in fp32, named as guided-diffusion's
+//                                  /ema.safetensors        their moving average, under the same names
+//                                  /optimizer.safetensors  Adam's moments, "m.<name>" and "v.<name>"
+//                    /latest                               "step_00001000": the one that was written last
+//
+// Each of the files has all of the metadata, so that three of different checkpoints cannot pass for one, and "contents"
+// besides: "model", "ema" or "optimizer". A step's folder takes its name when it is whole and on the disk. What ends in
+// ".partial" or ".replaced" was left behind by a process that was killed; nobody reads it, and the next
+// write_checkpoint() clears it up. One process at a time may write to a run.
+//
+// Errors are a Failure of one line that names the file or folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "train/safetensors.h"
+
+namespace ladder::train {
+
+inline constexpr const char* kCheckpointSchema = "ladder.checkpoint/1";
+
+// A parameter, all four in PyTorch's layout (train/layout.h) and as many as the shape has elements.
+struct CheckpointTensor {
+  std::string name;
+  Shape shape;
+  std::vector<float> weight;
+  std::vector<float> ema;  // exponential moving average of the weight
+  std::vector<float> m;    // Adam's first moment
+  std::vector<float> v;    // and its second
+};
+
+// The metadata needs "step", a whole number, which names the folder. The trainer keeps there what else it takes to go
+// on: images seen, seed, resolved configuration, the data's digest, promoted versions, device, counters. "schema" and
+// "contents" are write_checkpoint()'s.
+struct Checkpoint {
+  Metadata metadata;
+  std::vector<CheckpointTensor> tensors;
+};
+
+// What a model has, for comparison with what a file has.
+struct ExpectedTensor {
+  std::string name;
+  Shape shape;
+};
+
+// Writes `checkpoint` below the run's folder, which is made if need be, replaces one of the same step, and points
+// `latest` at it. Returns the step's folder. After a Failure, such as a full disk, what was there before is still
+// there, whole.
+std::filesystem::path write_checkpoint(const std::filesystem::path& run, const Checkpoint& checkpoint);
+
+// Removes the checkpoints with the lowest steps until `keep` are left (1 or more); never that which `latest` names.
+void prune(const std::filesystem::path& run, int keep);
+
+// The step's folder that a person's `path` means: itself, or of a run's folder (or its checkpoints/) the complete one
+// that `latest` names, failing that the one with the highest step.
+std::filesystem::path find_checkpoint(const std::filesystem::path& path);
+
+// Take what find_checkpoint() does. The metadata is that of model.safetensors, its schema checked; without "schema" and
+// "contents". read_checkpoint() has checked besides that all is there, of one checkpoint, and alike in names and
+// shapes, but cannot know which a model has: see expect(). Tensors are in the order in which they were written.
+Metadata read_metadata(const std::filesystem::path& path);
+Checkpoint read_checkpoint(const std::filesystem::path& path);
+
+// Throws Failure unless the names and shapes are those expected, in any order: which tensor is missing, is not the
+// model's or has another shape, and how many more. `what` opens the message: "'runs/a/model.safetensors'".
+void expect(const std::string& what, const std::vector<ExpectedTensor>& found,
+            const std::vector<ExpectedTensor>& expected);
+void expect(const std::string& what, const Checkpoint& found, const std::vector<ExpectedTensor>& expected);
+
+// Weights alone: any safetensors file with exactly the expected tensors, in fp32, or in bf16 or fp16, which become
+// fp32. model.safetensors and ema.safetensors of a checkpoint are such files.
+std::map<std::string, std::vector<float>> import_weights(const std::filesystem::path& file,
+                                                         const std::vector<ExpectedTensor>& expected);
+
+// A value of a checkpoint's metadata; throw Failure where there is none, or no whole number of 0 or more.
+const std::string& text_in(const Metadata& metadata, const std::string& key);
+std::int64_t number_in(const Metadata& metadata, const std::string& key);
+
+}  // namespace ladder::train
