@@ -88,7 +88,9 @@ double lower_bound_us(const Case& c) {
 }  // namespace
 
 int explain(const TrainingConfig& config, const TrainingOptions& options) {
-  Bench bench(config, options);
+  TrainingOptions unlaunched = options;
+  unlaunched.graph = false;
+  Bench bench(config, unlaunched);
   for (const Program* program : bench.step().programs()) {
     for (std::size_t i = 0; i < program->tape().operations().size(); ++i) {
       const Operation& operation = program->tape().operations()[i];

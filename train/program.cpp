@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/backend.h"
 #include "core/error.h"
 #include "core/graph.h"
@@ -104,14 +106,24 @@ void Program::bind(const Promotions& promotions) {
 }
 
 void Program::enqueue(Stream stream) const {
-  for (const BoundLaunch& launch : launches_) launch(stream);
+  for (std::size_t i = 0; i < launches_.size(); ++i) enqueue(i, stream);
+}
+
+void Program::enqueue(std::size_t operation, Stream stream) const {
+  try {
+    launches_[operation](stream);
+  } catch (const Failure& failure) {
+    const Case& problem = tape_.operations()[operation].problem;
+    throw Failure(fmt::format("{}: {}/{} '{}': {}", tape_.operations()[operation].name, problem.pass->path(),
+                              choices_[operation].version->label(), problem.text, failure.what()));
+  }
 }
 
 void Program::enqueue_poisoned(Stream stream) const {
   constexpr int kNanByte = 0xff;
   set_bytes_async(arena_.base, kNanByte, arena_.bytes, stream);
   for (std::size_t i = 0; i < launches_.size(); ++i) {
-    launches_[i](stream);
+    enqueue(i, stream);
     for (const Range& range : given_up_[i]) {
       set_bytes_async(static_cast<std::byte*>(arena_.base) + range.begin, kNanByte, range.bytes, stream);
     }

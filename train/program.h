@@ -34,8 +34,8 @@ class Program {
   // as from enqueue(), bit for bit, unless one is read before it was written or after it was given up.
   void enqueue_poisoned(Stream stream) const;
 
-  // One of the operations alone.
-  void enqueue(std::size_t operation, Stream stream) const { launches_[operation](stream); }
+  // One of the operations alone. All throw Failure naming the operation whose launch is refused.
+  void enqueue(std::size_t operation, Stream stream) const;
 
   const Tape& tape() const { return tape_; }
   const Choice& choice(std::size_t operation) const { return choices_[operation]; }
