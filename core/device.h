@@ -58,13 +58,18 @@ struct LaunchConfig {
 
 namespace detail {
 
-// Tells the driver what `kernel` will ask for in `config`.
+// Tells the driver what `kernel` will ask for in `config`, besides what it was told before: a kernel may be bound several
+// times, to problems of different sizes, before the first of them is launched.
 template <class... P>
 void allow(void (*kernel)(P...), const LaunchConfig& config) {
   constexpr std::size_t kDefaultSmemBytes = 48 * 1024;
+  const auto dynamic_smem = static_cast<int>(config.dynamic_smem);
   if (config.dynamic_smem > kDefaultSmemBytes) {
-    LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(config.dynamic_smem)));
+    cudaFuncAttributes now{};
+    LADDER_CUDA(cudaFuncGetAttributes(&now, kernel));
+    if (now.maxDynamicSharedSizeBytes < dynamic_smem) {
+      LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic_smem));
+    }
   }
   if (config.cluster_blocks() == 1) return;
   const std::string refusal = cluster_refusal(config.grid, config.cluster);

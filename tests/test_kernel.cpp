@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/graph.h"
+#include "tests/kernel/bound_twice.h"
 #include "tests/kernel/toy.h"
 #include "tests/repeats.h"
 #include "tests/support.h"
@@ -203,6 +204,25 @@ TEST_F(Graphs, TakeInStreamsThatWaitForAnEvent) {
   set_bytes_async(b.data, 9, kBytes, side);
   side.synchronize();
   EXPECT_EQ(read(b), std::vector<unsigned char>(kBytes, 9));
+}
+
+// A GPU is told the most that a kernel may ask for: a second binding that asks for less must not take it away from the first.
+TEST_F(Graphs, AKernelBoundAgainWithLessSharedMemoryStillRunsWithMore) {
+  constexpr std::size_t kMore = 96 * 1024;
+  constexpr std::size_t kLess = 64 * 1024;
+  auto* const y = static_cast<float*>(backend::allocate(2 * sizeof(float)));
+  backend::set_bytes(y, 0, 2 * sizeof(float));
+  const BoundLaunch more = toy::bind_last_of_smem(kMore, y);
+  const BoundLaunch less = toy::bind_last_of_smem(kLess, y + 1);
+  const OwnedStream stream;
+  more(stream);
+  less(stream);
+  stream.synchronize();
+  float found[2];
+  backend::copy_out(found, y, sizeof(found));
+  backend::release(y);
+  EXPECT_EQ(found[0], 1.0f);
+  EXPECT_EQ(found[1], 1.0f);
 }
 
 TEST_F(Graphs, CopiesGoThroughPinnedMemory) {

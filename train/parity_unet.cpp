@@ -106,8 +106,14 @@ class Batches {
   }
 
  private:
+  // Integers too, which fp32 holds up to 2^24.
   static std::vector<float> of(const std::filesystem::path& path, const char* name) {
-    return SafetensorsFile(path).floats(name);
+    const SafetensorsFile file(path);
+    const StoredTensor* const tensor = file.find(name);
+    if (tensor == nullptr || !is_integer(tensor->dtype)) return file.floats(name);
+    std::vector<float> values(tensor->elements());
+    decode(tensor->dtype, file.bytes(name).data(), values.size(), values.data());
+    return values;
   }
 
   std::vector<float> x0_, noise_, t_;
