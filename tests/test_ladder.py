@@ -108,7 +108,7 @@ class Help(unittest.TestCase):
 
 
 VERBS = ("bench", "test", "list", "new", "build", "setup", "table", "record", "compare", "promote", "dashboard",
-         "profile", "sanitize", "resources", "format")
+         "profile", "sanitize", "resources", "format", "prepare", "train", "sample")
 
 
 class BareClone(unittest.TestCase):
@@ -203,6 +203,8 @@ class BareClone(unittest.TestCase):
             ("profile needs a layer", "profile", "--version", "7"), ("no version '70'", "profile", "conv3x3", "--version", "70"),
             ("no tool 'valgrind'", "sanitize", "--tool", "valgrind"), ("--set 'cii'", "sanitize", "--set", "cii"),
             ("unrecognized", "resources", "--velocity"), ("unrecognized", "format", "--velocity"),
+            ("prepare needs a folder", "prepare"), ("no folder 'nowhere'", "prepare", "nowhere"),
+            ("--size 2: from 4", "prepare", "/", "--size", "2"), ("exclude", "prepare", "/", "--emoji"),
             ("unrecognized", "dashboard", "--velocity"), ("unrecognized", "list", "--velocity"),
         ):
             with self.subTest(arguments=arguments):

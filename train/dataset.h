@@ -56,17 +56,18 @@ class Dataset {
 
 // The order in which `count` images are drawn, for ever: in each epoch every image once. Position 0 is the first image
 // that the training draws, count the first of the second epoch; a batch is so many positions in a row, and may be more
-// than there are images. An epoch's order follows from (seed, epoch) alone, so a training that goes on at a position goes
-// on as if it had never stopped; and it is the same everywhere: std::mt19937_64 and std::seed_seq, whose every bit the
-// C++ standard fixes, then Fisher and Yates by hand, since what std::shuffle draws is each library's own.
+// than there are images. An epoch's order follows from (seed, epoch) alone, so a training that resumes at a position
+// draws as if it had never stopped; and it is the same everywhere: std::mt19937_64 and std::seed_seq, whose every bit
+// the C++ standard fixes, then Fisher and Yates by hand, since what std::shuffle draws is each library's own.
 class Order {
  public:
-  // With `flips`, a fair coin for each position says whether its image is mirrored left to right; the coins do not change
-  // the order. Throws Failure for no images, or more than 2^32 - 1.
+  // With `flips`, a fair coin for each position says whether its image is mirrored left to right; the coins do not
+  // change the order. Throws Failure for no images, or more than 2^32 - 1.
   Order(std::uint64_t seed, std::size_t count, bool flips = false);
 
-  // The image at a position, from 0 to count - 1, and whether it is mirrored. The epoch of the last position asked for is
-  // remembered: going on in it costs nothing, another epoch costs a pass over the images. Not for two threads at once.
+  // The image at a position, from 0 to count - 1, and whether it is mirrored. The epoch of the last position asked for
+  // is remembered: going on in it costs nothing, another epoch costs a pass over the images. Not for two threads at
+  // once.
   std::size_t at(std::uint64_t position);
   bool flipped(std::uint64_t position);
 

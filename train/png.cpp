@@ -1,6 +1,7 @@
 #include "train/png.h"
 
 #include <fmt/format.h>
+#include <stb_image_write.h>
 
 #include <algorithm>
 #include <array>
@@ -9,11 +10,6 @@
 
 #include "core/error.h"
 #include "train/aside_file.h"
-
-#define STB_IMAGE_WRITE_IMPLEMENTATION
-#define STB_IMAGE_WRITE_STATIC
-#define STBI_WRITE_NO_STDIO
-#include <stb_image_write.h>
 
 namespace ladder::train {
 

@@ -20,8 +20,8 @@ Picture grid(const std::uint8_t* images, int count, int size, int columns);
 // black or white, and NaN makes its pixel magenta.
 Picture grid(const float* images, int count, int size, int columns);
 
-// Throws Failure that names the file, whose old content then stays: no such folder, a full disk, or a picture whose width
-// or height is below 1 or not that of its pixels.
+// Throws Failure that names the file, whose old content then stays: no such folder, a full disk, or a picture whose
+// width or height is below 1 or not that of its pixels.
 void write_png(const std::filesystem::path& path, const Picture& picture);
 // `rgb` is [height, width, 3].
 void write_png(const std::filesystem::path& path, int width, int height, const std::uint8_t* rgb);

@@ -26,6 +26,7 @@ Ladder: CUDA kernels, climbed version by version, checked and timed.
   ./ladder build [--preset NAME] [--werror] [targets...]
                                      build only; presets: emulator, clang, cuda, profile, sanitize, tsan
   ./ladder setup [--preset NAME]     fetch what is missing, and nothing else; --dev: clang, clang-format, clang-tidy too
+  ./ladder prepare DIR               a folder of pictures as one file to train on; --emoji: the sample set
   ./ladder table [--check]           the tables and pictures of the READMEs, from results/
   ./ladder record [<layer>[/<pass>]...]
                                      check and time versions, into results/<device>/<date>_<commit>.json
@@ -172,6 +173,7 @@ VERBS = {
     "new": new.main,
     "build": build_only,
     "setup": setup_only,
+    "prepare": _lazily("cli.prepare"),
     "table": table,
     "record": _lazily("cli.record"),
     "compare": _lazily("compare.main"),

@@ -13,7 +13,8 @@ UNPACKED = PRIVATE / "root"
 
 # Packages that are unpacked privately: the asked ones and what they need of these projects. The rest of what they need
 # (libc, libstdc++) comes with the compiler.
-_PRIVATE_FAMILIES = re.compile(r"fmt|boost|benchmark|cli11|nlohmann|googletest|gtest|python3-pip-whl")
+_PRIVATE_FAMILIES = re.compile(r"fmt|boost|benchmark|cli11|nlohmann|googletest|gtest|stb|xxhash|python3-pip-whl"
+                               r"|fonts-noto-color-emoji")
 
 
 def present():

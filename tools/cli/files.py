@@ -17,6 +17,21 @@ def create(path, text):
         os.link(aside, path)  # a link, unlike a rename, never replaces
 
 
+@contextlib.contextmanager
+def whole(path):
+    """A binary file to write to, which takes the name `path` when all of it is on the disk. Throws OSError, and leaves
+    what bears that name as it was."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with open(aside, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
 def shown(path):
     """How to name `path` to somebody who stands in the current folder."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -22,6 +22,8 @@ _LIBRARIES = {
     "gtest/gtest.h": "libgtest-dev",
     "benchmark/benchmark.h": "libbenchmark-dev",
     "boost/context/fiber.hpp": "libboost-context-dev",
+    "stb/stb_image_write.h": "libstb-dev",
+    "xxhash.h": "libxxhash-dev",
 }
 
 _LEAST_NVCC = (12, 8)
@@ -43,7 +45,8 @@ def ensure(preset, again=False):
 
 
 def ensure_dev_tools():
-    """What the checks of the sources need: clang, clang-format and clang-tidy; a browser, and what drives it; safetensors."""
+    """What the checks of the sources need: clang, clang-format and clang-tidy; a browser, and what drives it; safetensors;
+    what makes the trainer's data."""
     programs = {"clang++": "clang", "clang-format": "clang-format", "clang-tidy": "clang-tidy", "chromium": "chromium",
                 "chromedriver": "chromium-driver"}
     missing = {package for program, package in programs.items() if shutil.which(program) is None}
@@ -55,6 +58,9 @@ def ensure_dev_tools():
         _needs_ensurepip()
         wheels.python_with(wheels.BROWSER_DRIVER, LOG)
         wheels.python_with(wheels.SAFETENSORS, LOG)
+    from . import prepare  # which imports this
+
+    prepare.fetch()
 
 
 def _stamp(kind):

@@ -28,6 +28,9 @@ CUDA = CUDA_HEADERS + CUDNN + [
 BROWSER_DRIVER = ["selenium==4.32.0"]
 # The format's own library, to try the trainer's against, with a NumPy that fits this Python.
 SAFETENSORS = ["safetensors[numpy]==0.6.2"]
+
+# For the trainer's data: pictures, a font's bitmaps, which characters are emoji, a digest.
+IMAGES = ["pillow==11.3.0", "fonttools==4.60.1", "regex==2025.9.1", "xxhash==3.5.0"]
 CUDNN_FRONTEND = "nvidia-cudnn-frontend==1.32.0"
 
 
