@@ -28,16 +28,16 @@ HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed);
 std::vector<unsigned char> encoded(const TensorSpec& spec, const std::vector<float>& values);
 std::vector<float> decoded(const TensorSpec& spec, const std::vector<unsigned char>& stored);
 
-// What the reference expects of one output tensor. `magnitude` is the sum of the absolute values of the terms behind each
-// element (for a dot product, sum |a*b|): rounding errors of a sum scale with it, not with the result.
+// What the reference expects of one output tensor. `magnitude` is the sum of the absolute values of the terms behind
+// each element (for a dot product, sum |a*b|): rounding errors of a sum scale with it, not with the result.
 struct Expected {
   std::vector<double> value;
   std::vector<double> magnitude;
   // False where the right answer to this problem is a null answer, a constant or a copy of an input, by the formula
   // itself: another output has to tell right from wrong then.
   bool discriminating = true;
-  // How much larger than the result, in norm, sums on the way to it may be that cancel in the end. The formula's own doing:
-  // a mean that is taken about a pivot far from it.
+  // How much larger than the result, in norm, sums on the way to it may be that cancel in the end. The formula's own
+  // doing: a mean that is taken about a pivot far from it.
   double condition = 1;
 };
 using ExpectedOutputs = std::vector<Expected>;  // an entry for each written tensor, in the order of Case::tensors
@@ -60,8 +60,8 @@ struct ReferenceRun {
 };
 ReferenceRun reference_run(const Case& c, Pattern pattern, std::uint64_t seed);
 
-// One case with the reference's runs of it, each computed when it is first asked for: whoever checks several versions, or
-// one under several schedules, hands this on. May be used from one thread at a time.
+// One case with the reference's runs of it, each computed when it is first asked for: whoever checks several versions,
+// or one under several schedules, hands this on. May be used from one thread at a time.
 class CheckedCase {
  public:
   CheckedCase(Case c, std::uint64_t seed);
@@ -77,8 +77,8 @@ class CheckedCase {
   std::map<Pattern, ReferenceRun> runs_;
 };
 
-// One case's buffers on the device: inputs and inouts filled, outputs and workspace poisoned with NaN bytes, every buffer
-// between two guard bands of canaries.
+// One case's buffers on the device: inputs and inouts filled, outputs and workspace poisoned with NaN bytes, every
+// buffer between two guard bands of canaries.
 class DeviceTensors {
  public:
   DeviceTensors(const Case& c, const HostTensors& inputs, std::size_t workspace_bytes);
@@ -114,32 +114,35 @@ struct Verdict {
   std::vector<std::optional<double>> errors = {};  // of each output in order; none of one that was not checked
 };
 
-// The bound that compare() holds an element of `output` to, for Pattern::normal, in a version that says `def` of itself:
+// The bound that compare() holds an element of `output` to, for Pattern::normal, in a version that says `def` of
+// itself:
 //     u |value| + g 4 sqrt(K) 2^-23 magnitude + u_i magnitude + smallest subnormal,
 // u the output dtype's unit roundoff, g the version's error growth, K the output's reduction length, and u_i the unit
-// roundoff of the dtype to which the formula lets terms be rounded (TensorSpec::intermediate), 0 without one. The second
-// term is the probabilistic error bound of a sum in fp32 (Higham and Mary 2019, theorem 2.4, lambda = 4), doubled because tensor cores
-// truncate where IEEE addition rounds.
+// roundoff of the dtype to which the formula lets terms be rounded (TensorSpec::intermediate), 0 without one. The
+// second term is the probabilistic error bound of a sum in fp32 (Higham and Mary 2019, theorem 2.4, lambda = 4),
+// doubled because tensor cores truncate where IEEE addition rounds.
 double error_bound(const TensorSpec& output, double value, double magnitude, const VersionDef& def = {});
 
 // The largest normalised L2 error, ||y - ref|| / ||ref||, that an fp32 output of an fp32 problem may have, whatever its
-// magnitudes allow: 2^-24 (16 + sqrt(K)), times the error growth. A sequence of K additions in fp32 stays below it; inputs
-// rounded to TF32 or bf16 do not. Where the formula itself is ill-conditioned, ||magnitude|| being more than sqrt(K) ||ref||
-// or the reference saying so (Expected::condition), it grows by as much. Infinite for other dtypes, and where a term may be
-// rounded on its way.
+// magnitudes allow: 2^-24 (16 + sqrt(K)), times the error growth. A sequence of K additions in fp32 stays below it;
+// inputs rounded to TF32 or bf16 do not. Where the formula itself is ill-conditioned, ||magnitude|| being more than
+// sqrt(K) ||ref|| or the reference saying so (Expected::condition), it grows by as much. Infinite for other dtypes, and
+// where a term may be rounded on its way.
 double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const VersionDef& def = {});
 
 // Compares in pass form, so NaN fails: |y - ref| <= error_bound(). For Pattern::integer the outputs must equal the
-// reference's value rounded once to the output's dtype, unless the pass has no exact answers. A version that is not exact is held to the bound there too, with the tensor's largest magnitude for every
-// element. `looked_at` says of each output whether it is compared; empty: all are.
+// reference's value rounded once to the output's dtype, unless the pass has no exact answers. A version that is not
+// exact is held to the bound there too, with the tensor's largest magnitude for every element. `looked_at` says of each
+// output whether it is compared; empty: all are.
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs,
                 const ExpectedOutputs& expected, const VersionDef& def = {}, const std::vector<bool>& looked_at = {});
 
 // A pass stays one only if each output's error is within error_limit(), a NaN not being so.
 Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expected, const VersionDef& def);
 
-// Empty, or which null answer (all zeros, the mean, a copy of an input) compare() would take for right in at least half of
-// a discriminating output's elements, of those that are a sum of any terms: no verdict on such a case can be trusted.
+// Empty, or which null answer (all zeros, the mean, a copy of an input) compare() would take for right in at least half
+// of a discriminating output's elements, of those that are a sum of any terms: no verdict on such a case can be
+// trusted.
 std::string accepted_null_answer(const Case& c, Pattern pattern, const ReferenceRun& run, const VersionDef& def = {});
 
 // A pass stays one only if the error of each output that the baseline makes is at most twice the baseline's on the same
@@ -149,11 +152,11 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Reference
 Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c, const VersionDef& def = {});
 
 // Runs a kernel of the version and compares what it writes: SKIP with the reason where the version does not support the
-// case or no device is there, FAIL on a wrong value, a launch error, an emulator fault, a damaged guard, a changed input, or
-// work outside the stream it was given; UNTRUSTED where the case would pass a null answer. Both patterns, one after the
-// other in the same buffers, so that an answer remembered by address is stale. The verdict is that of the first pattern
-// that does not pass, else that of Pattern::normal, whose error is the discriminating one. `plan` names one of the
-// version's plans; empty is the default.
+// case or no device is there, FAIL on a wrong value, a launch error, an emulator fault, a damaged guard, a changed
+// input, or work outside the stream it was given; UNTRUSTED where the case would pass a null answer. Both patterns, one
+// after the other in the same buffers, so that an answer remembered by address is stale. The verdict is that of the
+// first pattern that does not pass, else that of Pattern::normal, whose error is the discriminating one. `plan` names
+// one of the version's plans; empty is the default.
 Verdict check(const Version& v, CheckedCase& c, const std::string& plan = {});
 Verdict check(const Version& v, const Case& c, std::uint64_t seed);
 

@@ -44,8 +44,8 @@ struct LaunchConfig {
   dim3 grid;
   dim3 block;
   std::size_t dynamic_smem = 0;  // bytes
-  // Blocks of a thread-block cluster (dev/ptx/cluster.h); the grid must be a multiple of it in every dimension. More than
-  // 8 are not portable: a card may have no room for them, and the launch is then refused.
+  // Blocks of a thread-block cluster (dev/ptx/cluster.h); the grid must be a multiple of it in every dimension. More
+  // than 8 are not portable: a card may have no room for them, and the launch is then refused.
   dim3 cluster = 1;
   // The grid may start before the one in front of it on the stream has ended, and waits before it touches what that one
   // reads or writes (dev/ptx/grid_dependency.h). The emulator runs launches one behind the other.
@@ -58,8 +58,8 @@ struct LaunchConfig {
 
 namespace detail {
 
-// Tells the driver what `kernel` will ask for in `config`, besides what it was told before: a kernel may be bound several
-// times, to problems of different sizes, before the first of them is launched.
+// Tells the driver what `kernel` will ask for in `config`, besides what it was told before: a kernel may be bound
+// several times, to problems of different sizes, before the first of them is launched.
 template <class... P>
 void allow(void (*kernel)(P...), const LaunchConfig& config) {
   constexpr std::size_t kDefaultSmemBytes = 48 * 1024;
@@ -110,7 +110,8 @@ void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, co
 
 }  // namespace detail
 
-// How many clusters of `config` the card runs at a time, however many its grid has; single blocks where it has no clusters.
+// How many clusters of `config` the card runs at a time, however many its grid has; single blocks where it has no
+// clusters.
 template <class... P>
 int resident_clusters(void (*kernel)(P...), const LaunchConfig& config) {
   detail::allow(kernel, config);
@@ -133,8 +134,8 @@ namespace detail {
 template <class... P>
 void allow(void (*)(P...), const LaunchConfig&) {}
 
-// Lives while a kernel runs that was given `arg`: what kernel_scope(arg) returns, where arg's type has that function. So a
-// layer may choose when a kernel runs what nvcc is told when it compiles it.
+// Lives while a kernel runs that was given `arg`: what kernel_scope(arg) returns, where arg's type has that function.
+// So a layer may choose when a kernel runs what nvcc is told when it compiles it.
 template <class T>
 struct KernelScope {
   explicit KernelScope(const T&) {}
@@ -146,8 +147,8 @@ struct KernelScope<T> {
   decltype(kernel_scope(std::declval<const T&>())) scope;
 };
 
-// Runs `kernel` to its end; throws simt::Fault naming source line, block and thread if it misbehaves. On a stream that is
-// being captured it is recorded instead.
+// Runs `kernel` to its end; throws simt::Fault naming source line, block and thread if it misbehaves. On a stream that
+// is being captured it is recorded instead.
 template <class... P>
 void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, const std::tuple<P...>& args) {
   simt::enqueue(stream, [=] {

@@ -10,8 +10,8 @@ namespace ladder {
 
 // tf32 is stored as fp32 whose low 13 mantissa bits are zero: a problem in tf32 has tf32 inputs and fp32 outputs.
 //
-// The integers are for tensors that hold no measurements: labels, time steps, pixels of images. On the host all values are
-// floats, which hold every integer up to 2^24.
+// The integers are for tensors that hold no measurements: labels, time steps, pixels of images. On the host all values
+// are floats, which hold every integer up to 2^24.
 enum class Dtype : std::uint8_t { f32, tf32, bf16, f16, i32, i64, u8 };
 
 // Those that a problem can be in.
@@ -19,8 +19,8 @@ inline constexpr Dtype kProblemDtypes[] = {Dtype::f32, Dtype::tf32, Dtype::bf16,
 
 inline bool is_integer(Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64 || dtype == Dtype::u8; }
 
-// "fp32", "tf32", "bf16", "fp16", the words of problem lines and command lines, which alone are parsed; "int32", "int64",
-// "uint8".
+// "fp32", "tf32", "bf16", "fp16", the words of problem lines and command lines, which alone are parsed; "int32",
+// "int64", "uint8".
 const char* name(Dtype dtype);
 std::optional<Dtype> parse_dtype(std::string_view word);
 

@@ -1,5 +1,6 @@
-// Streams, events, asynchronous copies, and graphs: a sequence of launches recorded once and replayed. On the emulator work
-// runs when it is enqueued, so that streams and events have nothing to order; a graph there is the list of what was enqueued.
+// Streams, events, asynchronous copies, and graphs: a sequence of launches recorded once and replayed. On the emulator
+// work runs when it is enqueued, so that streams and events have nothing to order; a graph there is the list of what
+// was enqueued.
 //
 //     OwnedStream stream;
 //     const Graph graph = Graph::capture([&](Stream on) { first(on); second(on); });
@@ -32,7 +33,8 @@ class OwnedStream {
   Stream stream_ = nullptr;
 };
 
-// A point in a stream. Recorded in a stream that is being captured, it takes the streams that wait for it into the capture.
+// A point in a stream. Recorded in a stream that is being captured, it takes the streams that wait for it into the
+// capture.
 class Event {
  public:
   Event();
@@ -41,9 +43,9 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(Stream stream);
-  void mark(Stream stream);                         // the same, but recorded anew by every replay of a graph that it is in
-  void hold_back(Stream stream) const;              // what is enqueued there next waits until the event has passed
-  void synchronize() const;                         // until the event has passed
+  void mark(Stream stream);             // the same, but recorded anew by every replay of a graph that it is in
+  void hold_back(Stream stream) const;  // what is enqueued there next waits until the event has passed
+  void synchronize() const;             // until the event has passed
   double seconds_since(const Event& before) const;  // both passed; 0 on the emulator
 
  private:
@@ -67,8 +69,8 @@ class PinnedBuffer {
   std::size_t bytes_ = 0;
 };
 
-// Enqueue a copy: host to device, device to host, within the device; bytes all of one value. Host memory must be pinned for
-// the host not to wait, and stay until the copy is done.
+// Enqueue a copy: host to device, device to host, within the device; bytes all of one value. Host memory must be pinned
+// for the host not to wait, and stay until the copy is done.
 void copy_in_async(void* device, const void* host, std::size_t bytes, Stream stream);
 void copy_out_async(void* host, const void* device, std::size_t bytes, Stream stream);
 void copy_async(void* to, const void* from, std::size_t bytes, Stream stream);
@@ -77,8 +79,8 @@ void set_bytes_async(void* device, int byte, std::size_t bytes, Stream stream);
 // What a function enqueued, to be enqueued again as a whole.
 class Graph {
  public:
-  // Calls `enqueue` with a stream on which nothing runs yet. It may use other streams that wait for an Event recorded in
-  // that one, and must have that one wait for them in the end. Throws Failure where something cannot be captured.
+  // Calls `enqueue` with a stream on which nothing runs yet. It may use other streams that wait for an Event recorded
+  // in that one, and must have that one wait for them in the end. Throws Failure where something cannot be captured.
   static Graph capture(const std::function<void(Stream)>& enqueue);
 
   Graph(Graph&&) noexcept;

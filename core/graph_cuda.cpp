@@ -27,7 +27,8 @@ void Event::mark(Stream stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   LADDER_CUDA(cudaStreamIsCapturing(stream, &status));
   const bool captured = status != cudaStreamCaptureStatusNone;
-  LADDER_CUDA(cudaEventRecordWithFlags(impl_->event, stream, captured ? cudaEventRecordExternal : cudaEventRecordDefault));
+  LADDER_CUDA(
+      cudaEventRecordWithFlags(impl_->event, stream, captured ? cudaEventRecordExternal : cudaEventRecordDefault));
 }
 void Event::hold_back(Stream stream) const { LADDER_CUDA(cudaStreamWaitEvent(stream, impl_->event, 0)); }
 void Event::synchronize() const { LADDER_CUDA(cudaEventSynchronize(impl_->event)); }

@@ -47,13 +47,14 @@ std::vector<KernelPlan<P>> with_default(std::vector<KernelPlan<P>> plans, std::s
 struct Kernel {
   std::string name;  // empty for a version that has nothing to choose
   std::size_t workspace_bytes = 0;
-  // The workspace holds ready flags from one launch to the next: it must be this kernel's alone for as long as it is used.
+  // The workspace holds ready flags from one launch to the next: it must be this kernel's alone for as long as it is
+  // used.
   bool private_workspace = false;
   std::function<BoundLaunch(const Pointers& tensors, void* workspace)> bind;
 };
 
-// All ways of the version to run the case on this device, the default first; never empty. Throw UsageError with the reason
-// where the version does not support the case, or has no plan of that name for it.
+// All ways of the version to run the case on this device, the default first; never empty. Throw UsageError with the
+// reason where the version does not support the case, or has no plan of that name for it.
 std::vector<Kernel> plans(const Version& version, const Case& c);
 Kernel plan(const Version& version, const Case& c, std::string_view name = {});  // no name: the default
 

@@ -1,4 +1,5 @@
-// Named ranges for NVIDIA's profilers: `ncu --nvtx --nvtx-include "<name>/"` then sees the launches inside and no other.
+// Named ranges for NVIDIA's profilers: `ncu --nvtx --nvtx-include "<name>/"` then sees the launches inside and no
+// other.
 #pragma once
 
 #include <string>

@@ -83,7 +83,8 @@ struct Pass {
 
 namespace detail {
 
-// A function of a version file, without the types of its pass, which register_version() compares with those it must have.
+// A function of a version file, without the types of its pass, which register_version() compares with those it must
+// have.
 class VersionFunction {
  public:
   VersionFunction(std::nullptr_t = nullptr) {}  // NOLINT(google-explicit-constructor): so that {.launch = launch} works
@@ -111,7 +112,8 @@ class VersionFunction {
 // What a version file says of itself; see LADDER_VERSION. P is its pass.
 struct VersionDef {
   // One of the two. launch: void(const P::Problem&, const P::Tensors&, void* workspace, Stream) enqueues the version;
-  // plans: std::vector<KernelPlan<P>>(const P::Problem&) lists every way in which it can run the problem, the default first.
+  // plans: std::vector<KernelPlan<P>>(const P::Problem&) lists every way in which it can run the problem, the default
+  // first.
   detail::VersionFunction launch = nullptr;
   detail::VersionFunction plans = nullptr;
   std::vector<const char*> plan_names = {};  // of all plans that there are; each must run in the tests
@@ -129,8 +131,8 @@ struct VersionDef {
   // False where intermediates are no sums of products of the inputs (Winograd): integer problems are then held to the
   // bound instead of the last bit.
   bool exact = true;
-  // The share of the formula's multiplications that the algorithm cannot do without: a time below that much arithmetic at
-  // the hardware's peak is not believed. 1/4 for Winograd's F(4x4, 3x3).
+  // The share of the formula's multiplications that the algorithm cannot do without: a time below that much arithmetic
+  // at the hardware's peak is not believed. 1/4 for Winograd's F(4x4, 3x3).
   double least_arithmetic = 1;
   const char* needs = "";  // one phrase for --list
 };
@@ -284,8 +286,8 @@ std::string fault_of(const VersionDef& def) {
 
 }  // namespace detail
 
-// A version's kernels for a problem, with the types of its pass: for a trainer, and for a version of another pass that hands
-// its work on to it. Not to be called before main().
+// A version's kernels for a problem, with the types of its pass: for a trainer, and for a version of another pass that
+// hands its work on to it. Not to be called before main().
 template <class P>
 class VersionOf {
  public:

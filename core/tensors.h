@@ -79,8 +79,8 @@ class Pointers {
   void* const* pointers_;
 };
 
-// Host values of a case's tensors, in the order of its specs; every value is representable in its tensor's dtype. What is
-// only written is empty.
+// Host values of a case's tensors, in the order of its specs; every value is representable in its tensor's dtype. What
+// is only written is empty.
 class HostTensors {
  public:
   HostTensors() = default;

@@ -17,7 +17,8 @@ bool overlap(const Lifetime& a, const Lifetime& b) { return a.first <= b.last &&
 ArenaPlan plan_arena(const std::vector<Lifetime>& lifetimes) {
   std::vector<std::size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
 
   ArenaPlan plan;
   plan.offsets.resize(lifetimes.size());

@@ -1,5 +1,5 @@
-// One piece of device memory for all values that a program holds only for a while, planned once: values whose lifetimes do
-// not overlap may share addresses.
+// One piece of device memory for all values that a program holds only for a while, planned once: values whose lifetimes
+// do not overlap may share addresses.
 #pragma once
 
 #include <cstddef>

@@ -31,16 +31,15 @@ class Bench {
     const std::vector<float> start = parameters_.initial(config.seed);
     state_.set_values(start);
     state_.set(state_.average, start);
-    step_ = std::make_unique<Step>(
-        StepOptions{.model = config.model,
-                    .dtype = config.dtype,
-                    .batch = config.batch,
-                    .micro_batches = config.micro_batches,
-                    .clip = config.clip > 0,
-                    .graph = options.graph,
-                    .betas = config.betas,
-                    .images = source_.images()},
-        parameters_, state_, source_.pixels(), promotions_);
+    step_ = std::make_unique<Step>(StepOptions{.model = config.model,
+                                               .dtype = config.dtype,
+                                               .batch = config.batch,
+                                               .micro_batches = config.micro_batches,
+                                               .clip = config.clip > 0,
+                                               .graph = options.graph,
+                                               .betas = config.betas,
+                                               .images = source_.images()},
+                                   parameters_, state_, source_.pixels(), promotions_);
   }
 
   Step& step() { return *step_; }
@@ -54,7 +53,8 @@ class Bench {
       if (i == kWarmUp) begin.record(step_->stream());
       StepInputs inputs = step_inputs(config_, i + 1);
       std::vector<std::int32_t> batch;
-      for (int j = 0; j < config_.batch; ++j) batch.push_back((i * config_.batch + j) % static_cast<int>(data_.num_training()));
+      for (int j = 0; j < config_.batch; ++j)
+        batch.push_back((i * config_.batch + j) % static_cast<int>(data_.num_training()));
       inputs.index = source_.place(batch, step_->stream());
       step_->submit(inputs);
       source_.release(step_->stream());
@@ -95,8 +95,8 @@ int explain(const TrainingConfig& config, const TrainingOptions& options) {
     for (std::size_t i = 0; i < program->tape().operations().size(); ++i) {
       const Operation& operation = program->tape().operations()[i];
       const Choice& choice = program->choice(i);
-      fmt::print("{:<36} {:<24} {:<52} {:<26} {}\n", operation.name, operation.problem.pass->path(), operation.problem.text,
-                 choice.version->label(), choice.reason);
+      fmt::print("{:<36} {:<24} {:<52} {:<26} {}\n", operation.name, operation.problem.pass->path(),
+                 operation.problem.text, choice.version->label(), choice.reason);
     }
   }
   return 0;
@@ -119,23 +119,18 @@ int budget(const TrainingConfig& config, const TrainingOptions& options, const s
                           {"lower_bound_us", lower_bound_us(timed.operation->problem)}});
   }
   const backend::DeviceInfo& device = backend::device();
-  const Json result = {{"schema", "ladder.budget/1"},
-                       {"device", device.name},
-                       {"driver", device.driver},
-                       {"config", config},
-                       {"graph", options.graph},
-                       {"steps_timed", kSteps},
-                       {"ms_a_step", 1e3 * seconds},
-                       {"tflops", bench.step().flops() / seconds * 1e-12},
-                       {"device_bytes", bench.bytes()},
-                       {"graph_nodes", bench.step().num_nodes()},
+  const Json result = {{"schema", "ladder.budget/1"},   {"device", device.name},
+                       {"driver", device.driver},       {"config", config},
+                       {"graph", options.graph},        {"steps_timed", kSteps},
+                       {"ms_a_step", 1e3 * seconds},    {"tflops", bench.step().flops() / seconds * 1e-12},
+                       {"device_bytes", bench.bytes()}, {"graph_nodes", bench.step().num_nodes()},
                        {"operations", operations}};
   const std::string text = result.dump(1) + "\n";
   AsideFile out(file);
   out.append(text.data(), text.size());
   out.commit();
-  fmt::print("{:.3f} ms a step, {:.0f} images/s, {:.0f} TFLOP/s, {:.0f} MiB: {}\n", 1e3 * seconds, config.batch / seconds,
-             bench.step().flops() / seconds * 1e-12, bench.bytes() / (1 << 20), file.string());
+  fmt::print("{:.3f} ms a step, {:.0f} images/s, {:.0f} TFLOP/s, {:.0f} MiB: {}\n", 1e3 * seconds,
+             config.batch / seconds, bench.step().flops() / seconds * 1e-12, bench.bytes() / (1 << 20), file.string());
   return 0;
 }
 

@@ -19,14 +19,16 @@ void ModelConfig::check() const {
     throw UsageError("channel multipliers are a list of numbers of at least 1, such as 1,2,3,4");
   }
   if (levels() > 12 || image_size % (1 << (levels() - 1)) != 0) {
-    throw UsageError(fmt::format("an image of {} pixels a side cannot be halved {} times, once for each of {} levels but the last",
-                                 image_size, levels() - 1, levels()));
+    throw UsageError(
+        fmt::format("an image of {} pixels a side cannot be halved {} times, once for each of {} levels but the last",
+                    image_size, levels() - 1, levels()));
   }
   if (head_size != 32 && head_size != 64) throw UsageError(fmt::format("the head size is 32 or 64, not {}", head_size));
   for (int level = 0; level < levels(); ++level) {
     if (level_channels(level) % kGroups != 0) {
-      throw UsageError(fmt::format("level {} has {} channels: they must be a multiple of the {} groups of its normalisation",
-                                   level, level_channels(level), kGroups));
+      throw UsageError(
+          fmt::format("level {} has {} channels: they must be a multiple of the {} groups of its normalisation", level,
+                      level_channels(level), kGroups));
     }
     if (attends(side(level)) && level_channels(level) % head_size != 0) {
       throw UsageError(fmt::format("attention at {}x{}: {} channels are no multiple of the head size {}", side(level),

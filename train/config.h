@@ -14,12 +14,13 @@ inline constexpr int kImageChannels = 3;
 inline constexpr int kGroups = 32;  // of every group normalisation
 
 struct ModelConfig {
-  int image_size = 64;                              // pixels of a side
-  int channels = 64;                                // of the first level
-  std::vector<int> channel_mult = {1, 2, 3, 4};     // a level's channels, as a multiple of those; each level halves the image
-  int res_blocks = 2;                               // of each level on the way down; one more on the way up
-  std::vector<int> attention_resolutions = {16, 8}; // sides at which every residual block is followed by attention
-  int head_size = 32;                               // channels of an attention head: 32 or 64
+  int image_size = 64;  // pixels of a side
+  int channels = 64;    // of the first level
+  std::vector<int> channel_mult = {1, 2, 3,
+                                   4};  // a level's channels, as a multiple of those; each level halves the image
+  int res_blocks = 2;                   // of each level on the way down; one more on the way up
+  std::vector<int> attention_resolutions = {16, 8};  // sides at which every residual block is followed by attention
+  int head_size = 32;                                // channels of an attention head: 32 or 64
 
   // Throws UsageError saying what is wrong and what would be right.
   void check() const;

@@ -1,5 +1,5 @@
-// The loss on images that training never sees, at time steps and noise that never change: comparable over a training, and
-// between trainings on the same data.
+// The loss on images that training never sees, at time steps and noise that never change: comparable over a training,
+// and between trainings on the same data.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace ladder::train {
 
 class HeldOut {
  public:
-  // `images`: of `pixels`, the held-out ones, by number. `options` as those of the training's step. All must outlive this.
+  // `images`: of `pixels`, the held-out ones, by number. `options` as those of the training's step. All must outlive
+  // this.
   HeldOut(const StepOptions& options, std::vector<std::int32_t> images, const Parameters& parameters,
           const WeightRegions& weights, const Region& pixels, const Promotions& promotions);
   ~HeldOut();

@@ -10,7 +10,9 @@
 namespace ladder::train {
 
 ImageSource::ImageSource(const Dataset& data, int batch, std::size_t device_bytes)
-    : data_(data), batch_(batch), streams_(data.image_bytes() * (data.num_training() + data.num_held_out()) > device_bytes) {
+    : data_(data),
+      batch_(batch),
+      streams_(data.image_bytes() * (data.num_training() + data.num_held_out()) > device_bytes) {
   const auto training = static_cast<int>(data.num_training());
   const int held_out = std::min(static_cast<int>(data.num_held_out()), kMostHeldOut);
   held_out_.resize(held_out);

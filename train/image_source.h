@@ -1,5 +1,5 @@
-// Where a step finds its images: all of the data set on the device, or, where it is too large, room for the held-out images
-// and two batches, of which one is copied in while the other is worked on.
+// Where a step finds its images: all of the data set on the device, or, where it is too large, room for the held-out
+// images and two batches, of which one is copied in while the other is worked on.
 #pragma once
 
 #include <array>
@@ -26,8 +26,9 @@ class ImageSource {
   int images() const { return images_; }
   const std::vector<std::int32_t>& held_out() const { return held_out_; }  // their numbers in pixels()
 
-  // The batch's images by number in the data set, -1 - number for a mirrored one; returns them as diffusion::Batch takes them
-  // from pixels(). What is enqueued on `stream` next waits until they are there; release() says when they are done with.
+  // The batch's images by number in the data set, -1 - number for a mirrored one; returns them as diffusion::Batch
+  // takes them from pixels(). What is enqueued on `stream` next waits until they are there; release() says when they
+  // are done with.
   std::vector<std::int32_t> place(const std::vector<std::int32_t>& batch, Stream stream);
   void release(Stream stream);
 

@@ -48,7 +48,8 @@ void copy_rounded(const std::vector<float>& flat, Dtype dtype, const OwnedRegion
 }
 
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingConfig& config,
-                                      const Parameters& parameters, const State& state, const Progress& progress, int keep) {
+                                      const Parameters& parameters, const State& state, const Progress& progress,
+                                      int keep) {
   Checkpoint checkpoint;
   checkpoint.metadata = {{"step", std::to_string(progress.step)},
                          {"images", std::to_string(progress.step * config.batch)},
@@ -76,11 +77,13 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
   return folder;
 }
 
-Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const Parameters& parameters, State& state) {
+Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const Parameters& parameters,
+               State& state) {
   const Checkpoint checkpoint = read_checkpoint(run);
   const TrainingConfig before = config_of(checkpoint.metadata);
   if (!(before.model == config.model)) {
-    throw Failure(fmt::format("the checkpoint in '{}' is of another model: {}", run.string(), Json(before.model).dump()));
+    throw Failure(
+        fmt::format("the checkpoint in '{}' is of another model: {}", run.string(), Json(before.model).dump()));
   }
   expect(fmt::format("the checkpoint in '{}'", run.string()), checkpoint, expected_tensors(parameters));
   std::vector<float> values(parameters.size(), 0.0f), average = values, m = values, v = values;

@@ -37,10 +37,12 @@ struct Progress {
 using Resumed = Progress;
 
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingConfig& config,
-                                      const Parameters& parameters, const State& state, const Progress& progress, int keep);
+                                      const Parameters& parameters, const State& state, const Progress& progress,
+                                      int keep);
 
 // Sets the state. Throws Failure where the checkpoint's model is another one than the configuration's.
-Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const Parameters& parameters, State& state);
+Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const Parameters& parameters,
+               State& state);
 
 // The configuration that a checkpoint was trained with. Throws Failure where there is none.
 TrainingConfig config_of(const Metadata& metadata);

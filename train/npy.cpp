@@ -9,8 +9,10 @@
 
 namespace ladder::train {
 
-void write_npy(const std::filesystem::path& file, const std::vector<std::uint8_t>& bytes, const std::vector<int>& shape) {
-  std::string header = fmt::format("{{'descr': '|u1', 'fortran_order': False, 'shape': ({},), }}", fmt::join(shape, ", "));
+void write_npy(const std::filesystem::path& file, const std::vector<std::uint8_t>& bytes,
+               const std::vector<int>& shape) {
+  std::string header =
+      fmt::format("{{'descr': '|u1', 'fortran_order': False, 'shape': ({},), }}", fmt::join(shape, ", "));
   // Magic, version, the header's length in two bytes; all of it a multiple of 64, the last byte a newline.
   constexpr std::size_t kBefore = 10;
   header.append(63 - (kBefore + header.size()) % 64, ' ');

@@ -8,6 +8,7 @@
 namespace ladder::train {
 
 // uint8, C order. Throws Failure naming the file.
-void write_npy(const std::filesystem::path& file, const std::vector<std::uint8_t>& bytes, const std::vector<int>& shape);
+void write_npy(const std::filesystem::path& file, const std::vector<std::uint8_t>& bytes,
+               const std::vector<int>& shape);
 
 }  // namespace ladder::train

@@ -20,7 +20,8 @@ class Declaration {
     for (std::size_t i = 1; i < shape.size(); ++i) fan_in *= shape[i];
     const Start start = zero ? Start::zeros : Start::uniform;
     const std::int64_t out = shape[0];
-    all_.push_back({.name = name + ".weight", .shape = std::move(shape), .range = range, .start = start, .fan_in = fan_in});
+    all_.push_back(
+        {.name = name + ".weight", .shape = std::move(shape), .range = range, .start = start, .fan_in = fan_in});
     all_.push_back({.name = name + ".bias", .shape = {out}, .start = start, .fan_in = fan_in});
   }
   void conv3x3(const std::string& name, int in, int out, bool zero = false) {

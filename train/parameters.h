@@ -1,5 +1,6 @@
-// The parameters of a U-Net: names and shapes as in guided-diffusion's state_dict, and where each lies in the flat buffers
-// that hold all of them (values, gradients, Adam's moments, the moving average, the copy that tensor cores read).
+// The parameters of a U-Net: names and shapes as in guided-diffusion's state_dict, and where each lies in the flat
+// buffers that hold all of them (values, gradients, Adam's moments, the moving average, the copy that tensor cores
+// read).
 //
 // A buffer has three ranges, so that what is done to many tensors alike is one launch:
 //     matrices     weights of convolutions, 1x1 convolutions included: kernels read a copy in the model's dtype, and their
@@ -29,7 +30,8 @@ struct Parameter {
   enum class Start { uniform, zeros, ones };
 
   std::string name;
-  std::vector<std::int64_t> shape;  // PyTorch's: [out, in, 3, 3] of a convolution, which lies in memory as [out, 3, 3, in]
+  std::vector<std::int64_t>
+      shape;  // PyTorch's: [out, in, 3, 3] of a convolution, which lies in memory as [out, 3, 3, in]
   Range range = Range::vectors;
   Start start = Start::uniform;  // uniform: from -1 / sqrt(fan_in) to 1 / sqrt(fan_in)
   std::int64_t fan_in = 1;
@@ -47,20 +49,20 @@ class Parameters {
   const std::vector<Parameter>& all() const { return all_; }
   const Parameter& operator[](std::string_view name) const;  // throws Failure
 
-  std::int64_t count() const;               // of numbers that are learned
+  std::int64_t count() const;                  // of numbers that are learned
   std::int64_t size() const { return size_; }  // elements of a flat buffer
   std::int64_t matrices_end() const { return matrices_end_; }
   std::int64_t embedding_end() const { return embedding_end_; }
 
-  // The linear layers of all residual blocks as one: weights [embedding_rows, embedding channels] and bias [embedding_rows].
-  // A block's rows begin at embedding_row(its name).
+  // The linear layers of all residual blocks as one: weights [embedding_rows, embedding channels] and bias
+  // [embedding_rows]. A block's rows begin at embedding_row(its name).
   std::int64_t embedding_rows() const { return embedding_rows_; }
   std::int64_t embedding_row(std::string_view res_block) const;
   std::int64_t embedding_weights_begin() const { return embedding_weights_begin_; }
   std::int64_t embedding_bias_begin() const { return embedding_bias_begin_; }
 
-  // A flat buffer as training begins: PyTorch's default initialisation, drawn from `seed`, and zeros in the last layer of
-  // every branch, as guided-diffusion has it.
+  // A flat buffer as training begins: PyTorch's default initialisation, drawn from `seed`, and zeros in the last layer
+  // of every branch, as guided-diffusion has it.
   std::vector<float> initial(std::uint64_t seed) const;
 
  private:

@@ -1,13 +1,13 @@
-// parity_unet: the network on weights and inputs from files, for comparison with PyTorch (reference/pytorch/unet_parity.py
-// and unet_train.py write and read the same files).
+// parity_unet: the network on weights and inputs from files, for comparison with PyTorch
+// (reference/pytorch/unet_parity.py and unet_train.py write and read the same files).
 //
 //     parity_unet --config tiny --weights W.safetensors --inputs I.safetensors --out O.safetensors
 //     parity_unet --weights W.safetensors --batches B.safetensors --losses L.json
 //
-// I has x0 [n, 3, h, w] and noise [n, 3, h, w] fp32 and t [n]; O gets pred [n, 3, h, w], loss [1] and grad.<parameter>. B has
-// the same with a dimension [steps] in front; L gets the losses of as many AdamW steps.
-#include <CLI/CLI.hpp>
+// I has x0 [n, 3, h, w] and noise [n, 3, h, w] fp32 and t [n]; O gets pred [n, 3, h, w], loss [1] and grad.<parameter>.
+// B has the same with a dimension [steps] in front; L gets the losses of as many AdamW steps.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -76,8 +76,8 @@ class Batches {
     images_ = shape.back();
     const std::size_t expected = steps_ * images_ * kImageChannels * side * side;
     if (x0_.size() != expected || noise_.size() != expected || t_.size() != steps_ * images_) {
-      throw Failure(fmt::format("'{}': x0 and noise must be {} images of 3 x {} x {}", path.string(), steps_ * images_, side,
-                                side));
+      throw Failure(fmt::format("'{}': x0 and noise must be {} images of 3 x {} x {}", path.string(), steps_ * images_,
+                                side, side));
     }
     if (file.find("x0")->dtype == Dtype::u8) {
       for (float& value : x0_) value = value / 127.5f - 1.0f;
@@ -141,7 +141,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(one_line(error.what()) + "; --help lists the options");
   }
-  if (o.inputs.empty() == o.batches.empty() || o.inputs.empty() != o.out.empty() || o.batches.empty() != o.losses.empty()) {
+  if (o.inputs.empty() == o.batches.empty() || o.inputs.empty() != o.out.empty() ||
+      o.batches.empty() != o.losses.empty()) {
     throw UsageError("either --inputs with --out, or --batches with --losses");
   }
   const auto dtype = parse_dtype(o.dtype);
@@ -164,8 +165,8 @@ int run(int argc, char** argv) {
   Promotions promotions = Promotions::for_device(backend::device().slug);
   if (!o.use.empty()) promotions.use(o.use);
   const OwnedRegion no_pixels("pixels", config.model.image_elements());
-  Step step({.model = config.model, .dtype = *dtype, .batch = config.batch, .clip = o.clip > 0, .graph = false}, parameters,
-            state, no_pixels, promotions);
+  Step step({.model = config.model, .dtype = *dtype, .batch = config.batch, .clip = o.clip > 0, .graph = false},
+            parameters, state, no_pixels, promotions);
 
   nlohmann::json losses = nlohmann::json::array();
   for (std::size_t number = 0; number < batches.steps(); ++number) {

@@ -6,8 +6,8 @@
 
 namespace ladder::train {
 
-// TFLOP/s at the highest SM clock that the device announces: dense tensor-core products of an SM of compute capability 8.0 and
-// 9.0 (bf16 and fp16 2048 and 4096 a clock, TF32 half of that), 128 FMA of fp32.
+// TFLOP/s at the highest SM clock that the device announces: dense tensor-core products of an SM of compute capability
+// 8.0 and 9.0 (bf16 and fp16 2048 and 4096 a clock, TF32 half of that), 128 FMA of fp32.
 inline double peak_tflops(Dtype dtype) {
   const backend::DeviceInfo& device = backend::device();
   const double tensor = device.arch >= 90 ? 4096 : 2048;

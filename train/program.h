@@ -1,5 +1,5 @@
-// A tape made ready to run: a version chosen for every operation, addresses given to every value, kernels bound. Running it
-// enqueues and does nothing else, so that it can be captured into a graph.
+// A tape made ready to run: a version chosen for every operation, addresses given to every value, kernels bound.
+// Running it enqueues and does nothing else, so that it can be captured into a graph.
 #pragma once
 
 #include <memory>
@@ -30,8 +30,8 @@ class Program {
   // One operation behind the other, in the order of the tape.
   void enqueue(Stream stream) const;
 
-  // The same; before it the arena is filled with NaN bytes, behind each operation what nobody reads any more. Values come out
-  // as from enqueue(), bit for bit, unless one is read before it was written or after it was given up.
+  // The same; before it the arena is filled with NaN bytes, behind each operation what nobody reads any more. Values
+  // come out as from enqueue(), bit for bit, unless one is read before it was written or after it was given up.
   void enqueue_poisoned(Stream stream) const;
 
   // One of the operations alone. All throw Failure naming the operation whose launch is refused.
@@ -58,10 +58,10 @@ class Program {
   OwnedRegion arena_;
   std::unique_ptr<OwnedRegion> workspace_;  // of all kernels that need none of their own
   std::vector<std::unique_ptr<OwnedRegion>> private_workspaces_;
-  std::vector<void*> addresses_;                // by value
-  std::vector<std::vector<Range>> given_up_;    // by operation: of the arena, behind it
-  std::vector<Choice> choices_;                 // by operation
-  std::vector<BoundLaunch> launches_;           // by operation
+  std::vector<void*> addresses_;              // by value
+  std::vector<std::vector<Range>> given_up_;  // by operation: of the arena, behind it
+  std::vector<Choice> choices_;               // by operation
+  std::vector<BoundLaunch> launches_;         // by operation
 };
 
 }  // namespace ladder::train

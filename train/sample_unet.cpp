@@ -1,6 +1,6 @@
 // sample_unet: draws images from a checkpoint of train_unet; `./ladder sample` builds and runs it.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -37,7 +37,9 @@ struct Options {
   std::string graph = "on";
 };
 
-std::uint8_t pixel(float value) { return static_cast<std::uint8_t>(std::clamp((value + 1) * 127.5f + 0.5f, 0.0f, 255.0f)); }
+std::uint8_t pixel(float value) {
+  return static_cast<std::uint8_t>(std::clamp((value + 1) * 127.5f + 0.5f, 0.0f, 255.0f));
+}
 
 int draw(const Options& o) {
   const auto folder = find_checkpoint(o.checkpoint);
@@ -48,7 +50,8 @@ int draw(const Options& o) {
   Dtype dtype = config.dtype;
   if (!o.dtype.empty()) {
     const auto parsed = parse_dtype(o.dtype);
-    if (!parsed || *parsed == Dtype::f16) throw UsageError("--dtype is one of: bf16, tf32, fp32; not '" + o.dtype + "'");
+    if (!parsed || *parsed == Dtype::f16)
+      throw UsageError("--dtype is one of: bf16, tf32, fp32; not '" + o.dtype + "'");
     dtype = *parsed;
   }
   State state(parameters, dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32);
@@ -75,8 +78,8 @@ int draw(const Options& o) {
     const std::vector<float> batch = sampler.run(o.seed, first);
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     drawn.insert(drawn.end(), batch.begin(), batch.begin() + std::min<std::size_t>(images, o.count - first) * each);
-    fmt::print("{} of {} images, {:.2f} s for {} in {} steps\n", std::min(o.count, first + images), o.count, seconds, images,
-               o.steps);
+    fmt::print("{} of {} images, {:.2f} s for {} in {} steps\n", std::min(o.count, first + images), o.count, seconds,
+               images, o.steps);
     std::fflush(stdout);
   }
   write_grid(o.out, drawn, config.model.image_size);
@@ -107,7 +110,8 @@ int run(int argc, char** argv) {
   app.add_option("--use", o.use, "versions in place of promoted ones: conv3x3/fprop=v07");
   app.add_option("--graph", o.graph, "on or off")->capture_default_str();
   app.add_option("--out", o.out, "a PNG with all images in a grid")->capture_default_str();
-  app.add_option("--npy", o.npy, "besides: [count, h, w, 3] uint8; `./ladder sample --npz` makes guided-diffusion's file of it");
+  app.add_option("--npy", o.npy,
+                 "besides: [count, h, w, 3] uint8; `./ladder sample --npz` makes guided-diffusion's file of it");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -116,7 +120,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(one_line(error.what()) + "; --help lists the options");
   }
-  if (o.sampler != "ddim" && o.sampler != "ddpm") throw UsageError("--sampler is ddim or ddpm, not '" + o.sampler + "'");
+  if (o.sampler != "ddim" && o.sampler != "ddpm")
+    throw UsageError("--sampler is ddim or ddpm, not '" + o.sampler + "'");
   if (o.graph != "on" && o.graph != "off") throw UsageError("--graph is on or off, not '" + o.graph + "'");
   if (o.steps < 1 || o.steps > diffusion::kTimesteps) {
     throw UsageError(fmt::format("--steps is from 1 to {}, not {}", diffusion::kTimesteps, o.steps));

@@ -56,7 +56,8 @@ struct Sampler::Impl {
     if (options.betas == diffusion::Betas::cosine) line += " cosine";
     if (options.large) line += " large";
     if (!options.clip) line += " no-clip";
-    return fmt::format("{} steps{}{} {}", line, options.steps, eta() == 0 ? "" : fmt::format(" eta{}", eta()), name(dtype));
+    return fmt::format("{} steps{}{} {}", line, options.steps, eta() == 0 ? "" : fmt::format(" eta{}", eta()),
+                       name(dtype));
   }
   int eta() const { return options.kind == SamplerKind::ddim ? options.eta_percent : 0; }
   std::vector<std::int64_t> shape() const {
@@ -76,8 +77,8 @@ struct Sampler::Impl {
     const ValueId t = tape.value("t", Dtype::f32, {options.images}, inputs);
     const ValueId step_number = tape.value("step", Dtype::i32, {1}, inputs, step_at);
     const ValueId philox = tape.value("philox", Dtype::i64, {2}, inputs, philox_at);
-    const ValueId table_rows = tape.value("table", Dtype::f32, {static_cast<std::int64_t>(rows.size()),
-                                                                diffusion::kStepColumns}, coefficients);
+    const ValueId table_rows = tape.value(
+        "table", Dtype::f32, {static_cast<std::int64_t>(rows.size()), diffusion::kStepColumns}, coefficients);
     const ValueId now = tape.value("x", Dtype::f32, shape(), x);
     const ValueId input = y ? tape.value("y", net.stored(), shape(), *y) : now;
     const ValueId eps = net.forward(tape, input, t);
@@ -134,7 +135,8 @@ struct Sampler::Impl {
     round_x();
     write_inputs(seed, first);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      copy_in_async(inputs.base, static_cast<const std::byte*>(host_inputs.data()) + i * input_bytes, input_bytes, queue);
+      copy_in_async(inputs.base, static_cast<const std::byte*>(host_inputs.data()) + i * input_bytes, input_bytes,
+                    queue);
       if (graph) {
         graph->replay(queue);
         continue;

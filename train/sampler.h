@@ -21,9 +21,9 @@ struct SamplerOptions {
   int images = 64;  // at a time
   SamplerKind kind = SamplerKind::ddim;
   int steps = 50;
-  int eta_percent = 0;   // ddim: 0 is deterministic, 100 has ddpm's noise
-  bool large = false;    // ddpm: the variance is beta ("fixed_large"), else the posterior's ("fixed_small")
-  bool clip = true;      // the predicted image, to [-1, 1]
+  int eta_percent = 0;  // ddim: 0 is deterministic, 100 has ddpm's noise
+  bool large = false;   // ddpm: the variance is beta ("fixed_large"), else the posterior's ("fixed_small")
+  bool clip = true;     // the predicted image, to [-1, 1]
   diffusion::Betas betas = diffusion::Betas::linear;
   bool graph = true;
 };
@@ -35,8 +35,9 @@ class Sampler {
           const Promotions& promotions);
   ~Sampler();
 
-  // [images, h, w, 3], values around [-1, 1]. All noise follows from the seed and from `first`, the number of the first of these
-  // images among all that are drawn with that seed: batches of the same size, one behind the other, draw other images.
+  // [images, h, w, 3], values around [-1, 1]. All noise follows from the seed and from `first`, the number of the first
+  // of these images among all that are drawn with that seed: batches of the same size, one behind the other, draw other
+  // images.
   std::vector<float> run(std::int64_t seed, std::int64_t first = 0);
 
  private:

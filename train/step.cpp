@@ -42,7 +42,10 @@ struct InputLayout : Layout {
 
 struct ResultLayout : Layout {
   explicit ResultLayout(int batch)
-      : losses(add(batch * sizeof(float))), loss(add(sizeof(float))), norm(add(sizeof(float))), scale(add(sizeof(float))) {}
+      : losses(add(batch * sizeof(float))),
+        loss(add(sizeof(float))),
+        norm(add(sizeof(float))),
+        scale(add(sizeof(float))) {}
   std::size_t losses, loss, norm, scale;
 };
 
@@ -105,8 +108,8 @@ struct Step::Impl {
         results("results", result_layout.bytes()),
         gradients("gradients", parameters.size() * sizeof(float)) {
     if (options.batch < 1 || options.micro_batches < 1 || options.batch % options.micro_batches != 0) {
-      throw UsageError(fmt::format("a batch of {} cannot be cut into {} equal micro-batches", options.batch,
-                                   options.micro_batches));
+      throw UsageError(
+          fmt::format("a batch of {} cannot be cut into {} equal micro-batches", options.batch, options.micro_batches));
     }
     allocate();
     fill_table();
@@ -193,8 +196,8 @@ struct Step::Impl {
     const bool whole = parts() == 1;
     const ValueId x = tape.value("x_t", stored(), image_shape(n), whole ? *noised : *noised_part);
     const ValueId eps = tape.value("noise", Dtype::f32, image_shape(n), whole ? *noise : *noise_part);
-    const ValueId t = whole ? tape.value("t", Dtype::i32, {n}, inputs, input_layout.t)
-                            : tape.value("t", Dtype::i32, {n}, *t_part);
+    const ValueId t =
+        whole ? tape.value("t", Dtype::i32, {n}, inputs, input_layout.t) : tape.value("t", Dtype::i32, {n}, *t_part);
     const ValueId losses = whole ? tape.value("losses", Dtype::f32, {n}, results, result_layout.losses)
                                  : tape.value("losses", Dtype::f32, {n}, *losses_part);
     const ValueId loss = tape.value("loss", Dtype::f32, {1}, results, result_layout.loss);
@@ -213,7 +216,8 @@ struct Step::Impl {
     Tape tape;
     const auto add = [&](const char* name, Dtype dtype, const Region& from, std::int64_t begin, std::int64_t end) {
       const std::int64_t count = end - begin;
-      const ValueId d = tape.value(fmt::format("d {} of a micro-batch", name), dtype, {count}, from, begin * size_of(dtype));
+      const ValueId d =
+          tape.value(fmt::format("d {} of a micro-batch", name), dtype, {count}, from, begin * size_of(dtype));
       const ValueId g = tape.value(fmt::format("d {}", name), Dtype::f32, {count}, gradients, begin * sizeof(float));
       tape.run(name, "optimizer/accumulate",
                fmt::format("p{} tensors1 parts{}{} {}", count, parts(), first ? " first" : "", ladder::name(dtype)),
@@ -228,10 +232,12 @@ struct Step::Impl {
     Tape tape;
     const std::int64_t count = parameters.size();
     const std::string problem = fmt::format("p{} tensors1{} {}", count, options.clip ? " clip" : "", name(stored()));
-    const auto flat = [&](const char* name, const Region& region) { return tape.value(name, Dtype::f32, {count}, region); };
+    const auto flat = [&](const char* name, const Region& region) {
+      return tape.value(name, Dtype::f32, {count}, region);
+    };
     const ValueId g = flat("gradients", gradients);
-    const ValueId hyper = tape.value("hyper", Dtype::f32, {sizeof(optimizer::Hyper) / sizeof(float)}, inputs,
-                                     input_layout.hyper);
+    const ValueId hyper =
+        tape.value("hyper", Dtype::f32, {sizeof(optimizer::Hyper) / sizeof(float)}, inputs, input_layout.hyper);
     const ValueId norm = tape.value("norm", Dtype::f32, {1}, results, result_layout.norm);
     const ValueId scale = tape.value("scale", Dtype::f32, {1}, results, result_layout.scale);
     tape.run("norm", "optimizer/norm", problem, {{"g", g}, {"hyper", hyper}, {"norm", norm}, {"scale", scale}});
@@ -257,7 +263,8 @@ struct Step::Impl {
       }
       run(*network);
       if (parts() > 1) {
-        copy_async(at(results, result_layout.losses + part * losses_part->bytes), losses_part->base, losses_part->bytes, on);
+        copy_async(at(results, result_layout.losses + part * losses_part->bytes), losses_part->base, losses_part->bytes,
+                   on);
       }
       if (part == 0 && accumulate_first) run(*accumulate_first);
       if (part > 0) run(*accumulate_more);
@@ -269,7 +276,8 @@ struct Step::Impl {
     each_program(on, [on](const Program& program) { program.enqueue(on); });
   }
 
-  // Kernels load at their first launch, which a capture does not allow. A gradient that is not finite leaves the state alone.
+  // Kernels load at their first launch, which a capture does not allow. A gradient that is not finite leaves the state
+  // alone.
   void load_kernels() {
     prologue->enqueue(stream);
     network->enqueue(stream);
@@ -337,7 +345,7 @@ struct Step::Impl {
   ResultLayout result_layout;
   OwnedRegion inputs, results, gradients;
   std::unique_ptr<OwnedRegion> noised, noise, table, predicted, embedding_gradient;
-  std::unique_ptr<OwnedRegion> staged_matrices, staged_others;             // null where kernels write to `gradients`
+  std::unique_ptr<OwnedRegion> staged_matrices, staged_others;                // null where kernels write to `gradients`
   std::unique_ptr<OwnedRegion> noised_part, noise_part, t_part, losses_part;  // null where a batch is not cut
   GradientRegions gradient_regions;
   std::unique_ptr<Program> prologue, network, accumulate_first, accumulate_more, update;
@@ -385,7 +393,8 @@ StepResults Step::run_poisoned(const StepInputs& inputs) {
   return *collect();
 }
 
-StepResults Step::run_given(const StepInputs& inputs, const std::vector<float>& noised, const std::vector<float>& noise) {
+StepResults Step::run_given(const StepInputs& inputs, const std::vector<float>& noised,
+                            const std::vector<float>& noise) {
   while (collect()) {
   }
   impl_->stream.synchronize();
@@ -415,8 +424,8 @@ std::vector<float> Step::prediction() const { return impl_->images(*impl_->predi
 
 std::vector<const Program*> Step::programs() const {
   std::vector<const Program*> all;
-  for (const auto* program : {&impl_->prologue, &impl_->network, &impl_->accumulate_first, &impl_->accumulate_more,
-                              &impl_->update}) {
+  for (const auto* program :
+       {&impl_->prologue, &impl_->network, &impl_->accumulate_first, &impl_->accumulate_more, &impl_->update}) {
     if (*program) all.push_back(program->get());
   }
   return all;

@@ -1,5 +1,6 @@
 // One training step: a batch of images, noised, through the network and back, its gradients clipped, the parameters
-// updated. Everything that changes from step to step lies on the device, so that the whole step is one graph, captured once.
+// updated. Everything that changes from step to step lies on the device, so that the whole step is one graph, captured
+// once.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@
 
 namespace ladder::train {
 
-// What the network learns, on the device: flat fp32 buffers with the offsets of Parameters, and the copy in the model's dtype
-// (none where that is fp32).
+// What the network learns, on the device: flat fp32 buffers with the offsets of Parameters, and the copy in the model's
+// dtype (none where that is fp32).
 struct State {
   State(const Parameters& parameters, Dtype stored);
 
@@ -76,8 +77,8 @@ class Step {
        const Promotions& promotions);
   ~Step();
 
-  // Enqueues a step. The results of the oldest one are handed out as soon as several are on their way, or none where there
-  // are only few.
+  // Enqueues a step. The results of the oldest one are handed out as soon as several are on their way, or none where
+  // there are only few.
   std::optional<StepResults> submit(const StepInputs& inputs);
   // Waits for the oldest step under way; none if there is none.
   std::optional<StepResults> collect();
@@ -96,12 +97,12 @@ class Step {
   std::vector<float> noise() const;
   std::vector<float> prediction() const;  // of the last micro-batch
   std::vector<const Program*> programs() const;
-  double flops() const;        // of a step
-  std::size_t bytes() const;   // of device memory, without the state and the data
+  double flops() const;           // of a step
+  std::size_t bytes() const;      // of device memory, without the state and the data
   std::size_t num_nodes() const;  // of the graph; 0 without one
 
-  // Mean time of every operation in microseconds, one after the other as in a step, over `repeats` steps of one micro-batch
-  // each, which train on what the last one was given. Zeros on the emulator.
+  // Mean time of every operation in microseconds, one after the other as in a step, over `repeats` steps of one
+  // micro-batch each, which train on what the last one was given. Zeros on the emulator.
   struct Timed {
     const Operation* operation;
     const Choice* choice;

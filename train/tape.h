@@ -1,8 +1,8 @@
 // A program of operations on values: what a step computes, before anything is chosen or allocated. An operation is a
 // problem of a pass, with a value for each of its tensors; which of them it reads and writes, the pass says.
 //
-// Forward and backward are pushed together: whoever adds an operation also says what its gradients are (on_backward), and
-// backward() appends those, the last first.
+// Forward and backward are pushed together: whoever adds an operation also says what its gradients are (on_backward),
+// and backward() appends those, the last first.
 #pragma once
 
 #include <cstddef>
@@ -52,14 +52,14 @@ class Tape {
   ValueId value(std::string name, Dtype dtype, std::vector<std::int64_t> shape, const Region& region,
                 std::size_t offset_bytes = 0);
 
-  // Appends an operation: pass as "conv3x3/fprop", a problem's line, and a value for every tensor of it, by name; kNoValue for
-  // one that this problem lacks. Throws Failure where a tensor has no value, or one of another size or dtype (tf32 is stored
-  // as fp32).
+  // Appends an operation: pass as "conv3x3/fprop", a problem's line, and a value for every tensor of it, by name;
+  // kNoValue for one that this problem lacks. Throws Failure where a tensor has no value, or one of another size or
+  // dtype (tf32 is stored as fp32).
   void run(const std::string& name, std::string_view pass, const std::string& problem,
            std::initializer_list<std::pair<std::string_view, ValueId>> tensors);
 
-  // Gradients of the loss. add_gradient() says a summand; where there are several, a residual addition is appended. A value
-  // whose gradient is asked for must have one.
+  // Gradients of the loss. add_gradient() says a summand; where there are several, a residual addition is appended. A
+  // value whose gradient is asked for must have one.
   void add_gradient(ValueId of, ValueId gradient);
   bool has_gradient(ValueId of) const { return of < static_cast<int>(gradients_.size()) && gradients_[of] != kNoValue; }
   ValueId gradient(ValueId of) const;

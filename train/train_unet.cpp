@@ -1,6 +1,6 @@
 // train_unet: trains guided-diffusion's U-Net; `./ladder train` builds and runs it.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <exception>
@@ -38,10 +38,12 @@ void add_model(CLI::App& app, TrainingConfig& c, Words& words) {
 }
 
 void add_training(CLI::App& app, TrainingConfig& c, Words& words) {
-  app.add_option("--dtype", words.dtype, "bf16 (fp32 master weights and weight gradients), tf32 or fp32")->capture_default_str();
+  app.add_option("--dtype", words.dtype, "bf16 (fp32 master weights and weight gradients), tf32 or fp32")
+      ->capture_default_str();
   app.add_option("--steps", c.steps, "of the whole training")->capture_default_str();
   app.add_option("--batch", c.batch, "images of a step")->capture_default_str();
-  app.add_option("--micro-batches", c.micro_batches, "parts that a batch is cut into, to save memory")->capture_default_str();
+  app.add_option("--micro-batches", c.micro_batches, "parts that a batch is cut into, to save memory")
+      ->capture_default_str();
   app.add_option("--lr", c.learning_rate, "learning rate")->capture_default_str();
   app.add_option("--warm-up", c.warm_up, "steps over which the learning rate grows")->capture_default_str();
   app.add_option("--decay", words.decay, "of the learning rate: constant, linear, cosine")->capture_default_str();
@@ -51,7 +53,8 @@ void add_training(CLI::App& app, TrainingConfig& c, Words& words) {
   app.add_option("--weight-decay", c.weight_decay, "decoupled (AdamW)")->capture_default_str();
   app.add_option("--clip", c.clip, "the gradient's largest norm; 0: not clipped")->capture_default_str();
   app.add_option("--ema-rate", c.ema_rate, "of the weights' moving average")->capture_default_str();
-  app.add_option("--ema", words.ema, "ramp: a half-life of at most 5 % of the images seen; constant")->capture_default_str();
+  app.add_option("--ema", words.ema, "ramp: a half-life of at most 5 % of the images seen; constant")
+      ->capture_default_str();
   app.add_option("--schedule", words.schedule, "of the noise: linear, cosine")->capture_default_str();
   app.add_flag("--flip", c.flip, "mirror every other image, at random");
   app.add_flag("--overfit-batch", c.overfit_batch, "the first batch, its time steps and its noise again and again");
@@ -97,7 +100,8 @@ void begin_with(const Words& words, const CLI::App& app, TrainingConfig& c) {
   if (!given("--channels")) c.model.channels = named.channels;
   if (!given("--res-blocks")) c.model.res_blocks = named.res_blocks;
   if (!given("--head-size")) c.model.head_size = named.head_size;
-  c.model.channel_mult = given("--channel-mult") ? parse_list(words.channel_mult, "--channel-mult") : named.channel_mult;
+  c.model.channel_mult =
+      given("--channel-mult") ? parse_list(words.channel_mult, "--channel-mult") : named.channel_mult;
   c.model.attention_resolutions = given("--attention-resolutions")
                                       ? parse_list(words.attention_resolutions, "--attention-resolutions")
                                       : named.attention_resolutions;
@@ -114,10 +118,17 @@ void go_on_with(const TrainingOptions& options, const CLI::App& app, TrainingCon
   const TrainingConfig before = config_of(read_metadata(options.out));
   const nlohmann::json was = before;
   const nlohmann::json now = c;
-  static constexpr std::pair<const char*, const char*> kOptions[] = {
-      {"--config", "name"},       {"--image-size", "model"}, {"--channels", "model"},   {"--channel-mult", "model"},
-      {"--res-blocks", "model"},  {"--head-size", "model"},  {"--attention-resolutions", "model"},
-      {"--dtype", "dtype"},       {"--batch", "batch"},      {"--seed", "seed"},        {"--schedule", "schedule"}};
+  static constexpr std::pair<const char*, const char*> kOptions[] = {{"--config", "name"},
+                                                                     {"--image-size", "model"},
+                                                                     {"--channels", "model"},
+                                                                     {"--channel-mult", "model"},
+                                                                     {"--res-blocks", "model"},
+                                                                     {"--head-size", "model"},
+                                                                     {"--attention-resolutions", "model"},
+                                                                     {"--dtype", "dtype"},
+                                                                     {"--batch", "batch"},
+                                                                     {"--seed", "seed"},
+                                                                     {"--schedule", "schedule"}};
   for (const auto& [option, key] : kOptions) {
     if (app.count(option) > 0 && was.at(key) != now.at(key)) {
       throw UsageError(fmt::format("{}: the training in '{}' has {} {}, which cannot change on the way", option,

@@ -116,9 +116,9 @@ class Training {
         promotions_(Promotions::for_device(backend::device().slug)),
         order_(config_.seed, data_.num_training(), config_.flip) {
     if (data_.image_size() != config_.model.image_size) {
-      throw UsageError(fmt::format("'{}' has images of {} pixels a side, the model takes {}: prepare them with --size {}",
-                                   options_.data.string(), data_.image_size(), config_.model.image_size,
-                                   config_.model.image_size));
+      throw UsageError(
+          fmt::format("'{}' has images of {} pixels a side, the model takes {}: prepare them with --size {}",
+                      options_.data.string(), data_.image_size(), config_.model.image_size, config_.model.image_size));
     }
     if (!options_.use.empty()) promotions_.use(options_.use);
     source_ = std::make_unique<ImageSource>(data_, config_.batch, options_.device_data_bytes);
@@ -185,12 +185,14 @@ class Training {
       skipped_ = resumed.skipped;
       if (resumed.data_digest != data_.digest()) {
         throw Failure(fmt::format("the checkpoint was trained on other data than '{}': digest {} and {}",
-                                  options_.data.string(), resumed.data_digest.substr(0, 12), data_.digest().substr(0, 12)));
+                                  options_.data.string(), resumed.data_digest.substr(0, 12),
+                                  data_.digest().substr(0, 12)));
       }
       if (resumed.promotions != promotions_.str()) {
         fmt::print("note: other kernels than the checkpoint's: from here on bits will differ\n");
       } else if (resumed.device != backend::device().name) {
-        fmt::print("note: the checkpoint is from {}, this is {}: bits may differ\n", resumed.device, backend::device().name);
+        fmt::print("note: the checkpoint is from {}, this is {}: bits may differ\n", resumed.device,
+                   backend::device().name);
       }
       return;
     }
@@ -207,8 +209,8 @@ class Training {
 
   void introduce() const {
     const auto& device = backend::device();
-    fmt::print("model: {}, {} parameters, {} images of {} pixels a side a step{}, {}\n", config_.name, parameters_.count(),
-               config_.batch, config_.model.image_size,
+    fmt::print("model: {}, {} parameters, {} images of {} pixels a side a step{}, {}\n", config_.name,
+               parameters_.count(), config_.batch, config_.model.image_size,
                config_.micro_batches > 1 ? fmt::format(" in {} micro-batches", config_.micro_batches) : "",
                ladder::name(config_.dtype));
     fmt::print("data: {} images to train on, {} held out, {}\n", data_.num_training(), data_.num_held_out(),
@@ -224,7 +226,8 @@ class Training {
                options_.graph ? fmt::format(" in a graph of {} nodes", step_->num_nodes()) : ", no graph",
                static_cast<double>(step_->bytes() + state_.bytes() + source_->pixels().bytes) / (1 << 20));
     if (!promotions_.note().empty()) fmt::print("kernels: {}\n", promotions_.note());
-    if (fallbacks > 0) fmt::print("kernels: {} of the operations without a record of their own: --explain\n", fallbacks);
+    if (fallbacks > 0)
+      fmt::print("kernels: {} of the operations without a record of their own: --explain\n", fallbacks);
     std::fflush(stdout);
   }
 
@@ -253,9 +256,10 @@ class Training {
       ++skipped_;
       ++skipped_in_a_row_;
       if (skipped_in_a_row_ >= kMostSkippedInARow) {
-        throw Failure(fmt::format("the gradients of {} steps in a row were not finite: the training has diverged; go on from "
-                                  "the last checkpoint in '{}' with a lower --lr",
-                                  skipped_in_a_row_, options_.out.string()));
+        throw Failure(
+            fmt::format("the gradients of {} steps in a row were not finite: the training has diverged; go on from "
+                        "the last checkpoint in '{}' with a lower --lr",
+                        skipped_in_a_row_, options_.out.string()));
       }
       return;
     }
@@ -266,9 +270,10 @@ class Training {
     slow_loss_ = slow_loss_ == 0 ? results.loss : slow_loss_ + kSlow * (results.loss - slow_loss_);
     quick_loss_ = quick_loss_ == 0 ? results.loss : quick_loss_ + kQuick * (results.loss - quick_loss_);
     if (quick_loss_ > kSpike * slow_loss_ + kLeastSpike) {
-      throw Failure(fmt::format("the loss has jumped from {:.4f} to {:.4f} near step {}: go on from the last checkpoint in '{}' "
-                                "with a lower --lr, or clip gradients",
-                                slow_loss_, quick_loss_, done_, options_.out.string()));
+      throw Failure(
+          fmt::format("the loss has jumped from {:.4f} to {:.4f} near step {}: go on from the last checkpoint in '{}' "
+                      "with a lower --lr, or clip gradients",
+                      slow_loss_, quick_loss_, done_, options_.out.string()));
     }
   }
 
@@ -291,13 +296,13 @@ class Training {
                  {"ms_a_step", 1e3 * each}};
     for (int q = 0; q < 4; ++q) {
       const std::int64_t images = interval_.quartile_images[q];
-      line["loss_by_quartile_of_t"].push_back(images > 0 ? Json(interval_.quartile_loss[q] / static_cast<double>(images))
-                                                         : Json());
+      line["loss_by_quartile_of_t"].push_back(
+          images > 0 ? Json(interval_.quartile_loss[q] / static_cast<double>(images)) : Json());
     }
     log_->add(line);
     const bool is_gpu = backend::kind() == backend::Kind::gpu;
-    fmt::print("step {}/{}  loss {:.5f}  gradient {:.3f}  {}{}  {} left{}\n", done_, config_.steps, interval_.loss / count,
-               interval_.norm / count,
+    fmt::print("step {}/{}  loss {:.5f}  gradient {:.3f}  {}{}  {} left{}\n", done_, config_.steps,
+               interval_.loss / count, interval_.norm / count,
                is_gpu ? fmt::format("{:.2f} ms a step  {:.0f} images/s", 1e3 * each, config_.batch / each)
                       : fmt::format("{:.1f} s a step on the emulator", each),
                is_gpu ? fmt::format("  {:.0f} TFLOP/s ({:.0f} % of {:.0f})", tflops, 100 * tflops / peak, peak) : "",
@@ -321,13 +326,13 @@ class Training {
       if (state_.copies) average_copies_ = std::make_unique<OwnedRegion>("average's copies", state_.copies->bytes);
       const Region* const copies = average_copies_ ? average_copies_.get() : &state_.average;
       constexpr int kImages = 64;
-      sampler_ = std::make_unique<Sampler>(
-          SamplerOptions{.model = config_.model,
-                         .dtype = config_.dtype,
-                         .images = backend::kind() == backend::Kind::gpu ? kImages : 4,
-                         .betas = config_.betas,
-                         .graph = options_.graph},
-          parameters_, WeightRegions{.values = &state_.average, .copies = copies}, promotions_);
+      sampler_ = std::make_unique<Sampler>(SamplerOptions{.model = config_.model,
+                                                          .dtype = config_.dtype,
+                                                          .images = backend::kind() == backend::Kind::gpu ? kImages : 4,
+                                                          .betas = config_.betas,
+                                                          .graph = options_.graph},
+                                           parameters_, WeightRegions{.values = &state_.average, .copies = copies},
+                                           promotions_);
     }
     if (average_copies_) copy_rounded(state_.get(state_.average), state_.stored, *average_copies_);
     const std::vector<float> images = sampler_->run(static_cast<std::int64_t>(config_.seed));
@@ -389,9 +394,11 @@ void TrainingConfig::check() const {
   require(batch % micro_batches == 0, "the batch must be a multiple of the micro-batches");
   require(learning_rate > 0 && std::isfinite(learning_rate), "the learning rate is a positive number");
   require(warm_up >= 0 && clip >= 0 && weight_decay >= 0, "warm-up, clip and weight decay are 0 or more");
-  require(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1 && eps > 0, "betas are from 0 to below 1, eps is positive");
+  require(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1 && eps > 0,
+          "betas are from 0 to below 1, eps is positive");
   require(ema_rate >= 0 && ema_rate < 1, "the rate of the moving average is from 0 to below 1");
-  require(dtype == Dtype::bf16 || dtype == Dtype::f32 || dtype == Dtype::tf32, "a training's dtype is bf16, fp32 or tf32");
+  require(dtype == Dtype::bf16 || dtype == Dtype::f32 || dtype == Dtype::tf32,
+          "a training's dtype is bf16, fp32 or tf32");
 }
 
 void to_json(Json& json, const TrainingConfig& c) {
@@ -442,7 +449,8 @@ void from_json(const Json& json, TrainingConfig& c) {
 }
 
 double learning_rate(const TrainingConfig& config, std::int64_t step) {
-  if (step <= config.warm_up) return config.learning_rate * static_cast<double>(step) / static_cast<double>(config.warm_up);
+  if (step <= config.warm_up)
+    return config.learning_rate * static_cast<double>(step) / static_cast<double>(config.warm_up);
   const double behind = static_cast<double>(step - config.warm_up - 1);
   const double whole = std::max(1.0, static_cast<double>(config.steps - config.warm_up));
   if (config.decay == Decay::linear) return config.learning_rate * std::max(0.0, 1 - behind / whole);

@@ -8,8 +8,8 @@
 
 namespace ladder::train {
 
-Unet::Unet(const ModelConfig& config, const Parameters& parameters, Dtype dtype, int images, const WeightRegions& weights,
-           const GradientRegions* gradients)
+Unet::Unet(const ModelConfig& config, const Parameters& parameters, Dtype dtype, int images,
+           const WeightRegions& weights, const GradientRegions* gradients)
     : config_(config),
       architecture_(config),
       parameters_(parameters),
@@ -57,7 +57,8 @@ class Unet::Builder {
   }
   ValueId matrix_gradient(const std::string& name) {
     const Parameter& p = net_.parameters_[name];
-    return tape_.value("d " + name, net_.stored(), p.shape, *net_.gradients_->matrices, p.begin * size_of(net_.stored()));
+    return tape_.value("d " + name, net_.stored(), p.shape, *net_.gradients_->matrices,
+                       p.begin * size_of(net_.stored()));
   }
   ValueId fp32_gradient(const std::string& name) {
     const Parameter& p = net_.parameters_[name];
@@ -118,8 +119,8 @@ class Unet::Builder {
   ValueId conv3x3(const std::string& name, ValueId x, int in, int out, int side, const Region* result = nullptr) {
     const std::string problem = fmt::format("n{} h{} w{} c{} k{} bias {}", n_, side, side, in, out, dtype());
     const ValueId w = matrix(name + ".weight");
-    const ValueId y = result == nullptr ? image(name, side, out)
-                                        : tape_.value(name, net_.stored(), {n_, side, side, out}, *result);
+    const ValueId y =
+        result == nullptr ? image(name, side, out) : tape_.value(name, net_.stored(), {n_, side, side, out}, *result);
     tape_.run(name, "conv3x3/fprop", problem, {{"x", x}, {"w", w}, {"bias", fp32_parameter(name + ".bias")}, {"y", y}});
     if (trains()) {
       const bool is_first = tape_[x].region != nullptr;  // the noised image: nobody asks for its gradient
@@ -292,13 +293,12 @@ class Unet::Builder {
 
   ValueId linear(const std::string& name, ValueId x, int in, int out, bool needs_dx) {
     const auto gradients = [=, this](ValueId dy) {
-      tape_.run(name, "gemm/wgrad", fmt::format("m{} n{} k{} bias fp32", n_, out, in),
-                {{"x", x},
-                 {"dy", dy},
-                 {"dw", fp32_gradient(name + ".weight")},
-                 {"dbias", fp32_gradient(name + ".bias")}});
+      tape_.run(
+          name, "gemm/wgrad", fmt::format("m{} n{} k{} bias fp32", n_, out, in),
+          {{"x", x}, {"dy", dy}, {"dw", fp32_gradient(name + ".weight")}, {"dbias", fp32_gradient(name + ".bias")}});
     };
-    return linear(name, x, fp32_parameter(name + ".weight"), fp32_parameter(name + ".bias"), in, out, gradients, needs_dx);
+    return linear(name, x, fp32_parameter(name + ".weight"), fp32_parameter(name + ".bias"), in, out, gradients,
+                  needs_dx);
   }
 
   ValueId silu(const std::string& name, ValueId x, int channels) {

@@ -6,9 +6,9 @@
 //
 //     a, b, x, y, dy  [n, h, w, c]  NHWC          e, de  [n, c]  fp32
 //
-// The gradients of a residual sum with respect to a and b, and of embedding's with respect to x, are dy itself; the sum of
-// two gradients that meet is residual. e is fp32 as the linear layer in front of it is, which has a row an image only; so is
-// de, a sum of thousands of terms of which further sums are made.
+// The gradients of a residual sum with respect to a and b, and of embedding's with respect to x, are dy itself; the sum
+// of two gradients that meet is residual. e is fp32 as the linear layer in front of it is, which has a row an image
+// only; so is de, a sum of thousands of terms of which further sums are made.
 //
 // The linear layers of all residual blocks can be computed as one: then e and de are c columns, from `first` on, of a
 // matrix [n, pitch]. The other columns of de stay as they are.

@@ -1,6 +1,6 @@
-// Sums over an image's pixels, channel by channel, in a fixed order. A block takes a part of the pixels and a chunk of the
-// channels: its threads are rows of columns, a column is a vector of channels (or a single one), and a thread adds every
-// kRows-th pixel of its part. Rows are added up in shared memory, in order.
+// Sums over an image's pixels, channel by channel, in a fixed order. A block takes a part of the pixels and a chunk of
+// the channels: its threads are rows of columns, a column is a vector of channels (or a single one), and a thread adds
+// every kRows-th pixel of its part. Rows are added up in shared memory, in order.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,8 @@ ColumnSplit column_split(const Problem& p, int least, int most) {
   return split;
 }
 
-// The sums of part `part` and chunk `chunk` of image `n`: afterwards sums[] holds those of the calling thread's column if
-// this returns true. All threads of the block call it.
+// The sums of part `part` and chunk `chunk` of image `n`: afterwards sums[] holds those of the calling thread's column
+// if this returns true. All threads of the block call it.
 template <class T, int kWidth>
 __device__ __forceinline__ bool sum_part(const Problem& p, const ColumnSplit& split, const T* dy, int n, int part,
                                          int chunk, float (&sums)[kWidth]) {

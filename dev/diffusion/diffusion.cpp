@@ -104,15 +104,20 @@ Problem Problem::random(std::uint64_t seed) {
 
 std::vector<TensorSpec> Batch::tensors(const Problem& p) {
   const int images = p.set_size();
-  return {
-      {.name = "pixels",
-       .role = Role::input,
-       .dtype = Dtype::u8,
-       .shape = {images, p.h, p.w, p.c},
-       .layout = "nhwc",
-       .high = 255},
-      {.name = "index", .role = Role::input, .dtype = Dtype::i32, .shape = {p.n}, .layout = "n", .low = -images, .high = images - 1},
-      image("x0", Role::output, p, p.dtype)};
+  return {{.name = "pixels",
+           .role = Role::input,
+           .dtype = Dtype::u8,
+           .shape = {images, p.h, p.w, p.c},
+           .layout = "nhwc",
+           .high = 255},
+          {.name = "index",
+           .role = Role::input,
+           .dtype = Dtype::i32,
+           .shape = {p.n},
+           .layout = "n",
+           .low = -images,
+           .high = images - 1},
+          image("x0", Role::output, p, p.dtype)};
 }
 
 double Batch::flops(const Problem& p) { return 2.0 * static_cast<double>(p.elements()); }

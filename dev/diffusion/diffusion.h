@@ -1,5 +1,5 @@
-// diffusion: noise, the noised image, the loss and the steps of a sampler, for a model that predicts the noise (Ho et al.
-// 2020). For every element i of image n:
+// diffusion: noise, the noised image, the loss and the steps of a sampler, for a model that predicts the noise (Ho et
+// al. 2020). For every element i of image n:
 //
 //     batch      x0[i] = pixels[index[n]][i] / 127.5 - 1; index[n] < 0 means image -1 - index[n], mirrored left to right
 //     noise      noise[i] = normal(i)
@@ -8,11 +8,12 @@
 //     ddpm_step  x0 = clamp(x_scale x - eps_scale eps, -clip, clip),  x = x0_weight x0 + x_weight x + sigma noise
 //     ddim_step  the same x0,  x = x0_weight x0 + x_weight x + eps_weight eps + sigma noise
 //
-// The coefficients of a step are row step[0] of a table on the device (schedule.h), so that a captured graph takes others
-// when the counter has changed. x is fp32 and updated in place; y is x as the model takes it, where that is a 16-bit type.
+// The coefficients of a step are row step[0] of a table on the device (schedule.h), so that a captured graph takes
+// others when the counter has changed. x is fp32 and updated in place; y is x as the model takes it, where that is a
+// 16-bit type.
 //
-// The stream of noise. normal(i), i the element's index in the whole tensor, is word i % 4 of four normal numbers made by
-// Box and Muller's transform from
+// The stream of noise. normal(i), i the element's index in the whole tensor, is word i % 4 of four normal numbers made
+// by Box and Muller's transform from
 //
 //     Philox4x32-10 (Salmon et al. 2011), counter = (i / 4, offset), key = seed, each 64 bits, lower word first
 //
@@ -45,8 +46,8 @@ struct Problem {
   int images = 0;            // batch: of the data set that a batch of n is taken from; 0: n
   Dtype dtype = Dtype::f32;  // of x0, x_t, pred, dpred, eps and y; noise, x and losses are fp32
 
-  // "n32 h64 w64 c3 bf16", "n4 h8 w8 c3 cosine large no-clip clipped-eps steps250 eta100 fp32", "n32 h64 w64 c3 images1200
-  // bf16": parse(str()) is the same problem.
+  // "n32 h64 w64 c3 bf16", "n4 h8 w8 c3 cosine large no-clip clipped-eps steps250 eta100 fp32", "n32 h64 w64 c3
+  // images1200 bf16": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
@@ -74,7 +75,8 @@ struct Batch {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at) {
-    return {.pixels = at.get<const std::uint8_t>("pixels"), .index = at.get<const std::int32_t>("index"), .x0 = at["x0"]};
+    return {
+        .pixels = at.get<const std::uint8_t>("pixels"), .index = at.get<const std::int32_t>("index"), .x0 = at["x0"]};
   }
   static double flops(const Problem& p);
   static Traffic traffic(const Problem& p);  // n images are read, however many there are

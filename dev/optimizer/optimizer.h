@@ -1,6 +1,7 @@
-// optimizer: AdamW (Loshchilov and Hutter 2019) with clipping by the gradients' global norm and an exponential moving average of
-// the parameters, over all parameters of a model at once. They lie in flat buffers, one tensor right behind the other, so
-// that a step is two passes and knows nothing of tensors. A third one makes g of the gradients that the layers left:
+// optimizer: AdamW (Loshchilov and Hutter 2019) with clipping by the gradients' global norm and an exponential moving
+// average of the parameters, over all parameters of a model at once. They lie in flat buffers, one tensor right behind
+// the other, so that a step is two passes and knows nothing of tensors. A third one makes g of the gradients that the
+// layers left:
 //
 //     accumulate  g = share d  with "first",  else  g = g + share d;  share = 1 / parts, of the batches that make up a step
 //     norm   norm = sqrt(sum of g^2),  scale = min(1, max_norm / (norm + 1e-6)),  1 where the problem has no "clip",
@@ -13,12 +14,12 @@
 //     g, p, m, v, ema  [p] fp32          d, w  [p] dtype, w where that is a 16-bit type          norm, scale  [1]
 //     hyper  [8]
 //
-// (PyTorch's clip_grad_norm_ and AdamW.) What changes from step to step lies in `hyper` on the device, so that a captured
-// graph takes the new values. It holds 1 - beta rather than beta: of 0.999 and 0.9999 rounded to fp32, 1 - beta is wrong by
-// 1e-5 and 3e-4.
+// (PyTorch's clip_grad_norm_ and AdamW.) What changes from step to step lies in `hyper` on the device, so that a
+// captured graph takes the new values. It holds 1 - beta rather than beta: of 0.999 and 0.9999 rounded to fp32, 1 -
+// beta is wrong by 1e-5 and 3e-4.
 //
-// Where a test needs tensors (tensor_begins()), tensor i < tensors has one parameter and a share of the others in proportion to
-// 1 + (i * 2654435761 mod 2^32) / 2^22, rounded down where it begins.
+// Where a test needs tensors (tensor_begins()), tensor i < tensors has one parameter and a share of the others in
+// proportion to 1 + (i * 2654435761 mod 2^32) / 2^22, rounded down where it begins.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +75,7 @@ struct Accumulate {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at) { return {.d = at["d"], .g = at.get<float>("g")}; }
-  static double flops(const Problem& p);                                            // two a parameter
+  static double flops(const Problem& p);                                          // two a parameter
   static bool exact(const Problem& p) { return (p.parts & (p.parts - 1)) == 0; }  // a power of two
 };
 

@@ -1,5 +1,5 @@
-// The network against PyTorch: tests/golden/unet_tiny.json, which reference/pytorch/unet_golden.py makes in float64 and which
-// says itself how its weights and inputs are made.
+// The network against PyTorch: tests/golden/unet_tiny.json, which reference/pytorch/unet_golden.py makes in float64 and
+// which says itself how its weights and inputs are made.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -80,7 +80,8 @@ void expect_gradient(const std::string& name, std::size_t parameter, const std::
   for (std::uint32_t j = 0; j < 4; ++j) {
     const std::uint32_t stream = 1024 + 4 * static_cast<std::uint32_t>(parameter) + j;
     double projection = 0;
-    for (std::size_t e = 0; e < g.size(); ++e) projection += double{g[e]} * value(stream, static_cast<std::uint32_t>(e));
+    for (std::size_t e = 0; e < g.size(); ++e)
+      projection += double{g[e]} * value(stream, static_cast<std::uint32_t>(e));
     EXPECT_NEAR(projection, known["projections"][j].get<double>(), 2 * kLimit * norm) << name << ", projection " << j;
   }
 }

@@ -99,7 +99,8 @@ TEST_P(TrainStepOnce, LeavesOutAnUpdateThatIsNotFinite) {
   EXPECT_EQ(net.state.get(net.state.first_moments), std::vector<float>(weights.size(), 0.0f));
 }
 
-// The gradient says how the loss changes in a direction: central differences along the gradient itself and along a random one.
+// The gradient says how the loss changes in a direction: central differences along the gradient itself and along a
+// random one.
 TEST_P(TrainStepOnce, TheGradientIsTheSlopeOfTheLoss) {
   Tiny net(GetParam());
   const std::vector<float> weights = net.random_weights();

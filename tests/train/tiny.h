@@ -16,7 +16,11 @@ class Tiny {
   static constexpr int kImages = 4;
 
   explicit Tiny(Dtype dtype, int micro_batches = 1, bool graph = false)
-      : config{.name = "tiny", .model = model_config("tiny"), .dtype = dtype, .batch = 2, .micro_batches = micro_batches},
+      : config{.name = "tiny",
+               .model = model_config("tiny"),
+               .dtype = dtype,
+               .batch = 2,
+               .micro_batches = micro_batches},
         parameters(config.model),
         state(parameters, dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32),
         pixels("pixels", kImages * config.model.image_elements()),
@@ -57,7 +61,8 @@ class Tiny {
     StepInputs in = step_inputs(config, number);
     in.index = {static_cast<std::int32_t>(number % kImages), -1 - static_cast<std::int32_t>((number + 1) % kImages)};
     in.t = {0, 999};
-    if (number > 1) in.t = {static_cast<std::int32_t>(37 * number % 1000), static_cast<std::int32_t>(611 * number % 1000)};
+    if (number > 1)
+      in.t = {static_cast<std::int32_t>(37 * number % 1000), static_cast<std::int32_t>(611 * number % 1000)};
     return in;
   }
 

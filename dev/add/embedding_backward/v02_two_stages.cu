@@ -52,8 +52,8 @@ void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void* workspa
     if (alone) return;
     const int count = p.n * p.c;
     ladder::launch(add_embedding_backward_v02_sum_kernel,
-                   {.grid = stream_blocks(count, kColumnThreads, 1), .block = kColumnThreads}, stream, p,
-                   split.parts, parts, de, p.row());
+                   {.grid = stream_blocks(count, kColumnThreads, 1), .block = kColumnThreads}, stream, p, split.parts,
+                   parts, de, p.row());
   });
 }
 

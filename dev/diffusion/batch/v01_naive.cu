@@ -33,9 +33,8 @@ __global__ void diffusion_batch_v01_kernel(Problem p, const std::uint8_t* pixels
 void launch(const Problem& p, const Batch::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(diffusion_batch_v01_kernel<T>,
-                   {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads}, stream, p, t.pixels, t.index,
-                   static_cast<T*>(t.x0));
+    ladder::launch(diffusion_batch_v01_kernel<T>, {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads},
+                   stream, p, t.pixels, t.index, static_cast<T*>(t.x0));
   });
 }
 

@@ -23,14 +23,13 @@ __global__ void optimizer_accumulate_v01_kernel(Problem p, const T* d, float* g)
 void launch(const Problem& p, const Accumulate::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(optimizer_accumulate_v01_kernel<T>, {.grid = stream_blocks(p.p, kThreads, 1), .block = kThreads}, stream,
-                   p, static_cast<const T*>(t.d), t.g);
+    ladder::launch(optimizer_accumulate_v01_kernel<T>, {.grid = stream_blocks(p.p, kThreads, 1), .block = kThreads},
+                   stream, p, static_cast<const T*>(t.d), t.g);
   });
 }
 
 }  // namespace
 }  // namespace ladder::optimizer
 
-LADDER_VERSION(ladder::optimizer::Accumulate,
-               {.launch = ladder::optimizer::launch,
-                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::optimizer::Accumulate, {.launch = ladder::optimizer::launch,
+                                               .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

@@ -56,6 +56,5 @@ void launch(const Problem& p, const Accumulate::Tensors& t, void*, Stream stream
 }  // namespace
 }  // namespace ladder::optimizer
 
-LADDER_VERSION(ladder::optimizer::Accumulate,
-               {.launch = ladder::optimizer::launch,
-                .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+LADDER_VERSION(ladder::optimizer::Accumulate, {.launch = ladder::optimizer::launch,
+                                               .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})

@@ -13,11 +13,7 @@ struct View {
   T* y;
 
   View(const Problem& problem, const Embedding::Tensors& t, void*)
-      : p(problem),
-        total(problem.elements()),
-        x(static_cast<const T*>(t.x)),
-        e(t.e),
-        y(static_cast<T*>(t.y)) {}
+      : p(problem), total(problem.elements()), x(static_cast<const T*>(t.x)), e(t.e), y(static_cast<T*>(t.y)) {}
 
   __host__ __device__ long long count() const { return total; }
 

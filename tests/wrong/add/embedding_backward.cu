@@ -137,8 +137,7 @@ struct ClearsNeighbours {
 
 }  // namespace
 
-LADDER_CHEATS(EmbeddingBackward,
-              (std::vector<std::string>{"n3 h4 w4 c8", "n2 h3 w5 c7", "n2 h3 w5 c7 pitch12 first3"}),
+LADDER_CHEATS(EmbeddingBackward, (std::vector<std::string>{"n3 h4 w4 c8", "n2 h3 w5 c7", "n2 h3 w5 c7 pitch12 first3"}),
               {
                   {.name = "honest", .launch = launch_cheat<Honest>},
                   {.name = "mean", .launch = launch_cheat<Mean>},
