@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/backend.h"
 #include "core/numeric.h"
@@ -67,11 +68,13 @@ __device__ __forceinline__ void put_run(float* to, const float (&run)[kVec]) {
   }
 }
 
-// Adds rows of partial sums: a block of 256 threads takes 32 runs of four sums, with eight threads for each, which add
-// every eighth row and then each other's sums, in order. Only the threads of group 0 return the run's sums.
-constexpr int kReduceRuns = 32;
-constexpr int kReduceGroups = 8;
-constexpr int kReduceThreads = kReduceRuns * kReduceGroups;
+// Adds rows of partial sums: a block of 256 threads takes runs of four sums, with kGroups threads for each, which add every
+// kGroups-th row and then each other's sums, in order. Only the threads of group 0 return the run's sums. As many groups as
+// there are rows to share out, up to eight: more would have nothing to load.
+constexpr int kReduceThreads = 256;
+constexpr int kMostReduceGroups = 8;
+template <int kGroups>
+constexpr int kReduceRuns = kReduceThreads / kGroups;
 
 struct RowSums {
   int index;    // of the first sum in its row
@@ -79,37 +82,52 @@ struct RowSums {
   float4 sum;
 };
 
+template <int kGroups>
 __device__ __forceinline__ RowSums sum_rows(const float* partial, int rows, int row) {
-  LADDER_SHARED(float4, sums, [kReduceGroups][kReduceRuns]);
-  const int run = threadIdx.x % kReduceRuns;
-  const int group = threadIdx.x / kReduceRuns;
-  const int index = (blockIdx.x * kReduceRuns + run) * 4;
+  LADDER_SHARED(float4, sums, [kGroups][kReduceRuns<kGroups>]);
+  const int run = threadIdx.x % kReduceRuns<kGroups>;
+  const int group = threadIdx.x / kReduceRuns<kGroups>;
+  const int index = (blockIdx.x * kReduceRuns<kGroups> + run) * 4;
 
   float4 sum{0, 0, 0, 0};
   if (index < row) {
 #pragma unroll 8
-    for (int i = group; i < rows; i += kReduceGroups) {
+    for (int i = group; i < rows; i += kGroups) {
       const float4 v = *reinterpret_cast<const float4*>(partial + static_cast<long long>(i) * row + index);
       sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
     }
   }
-  sums[group][run] = sum;
-  __syncthreads();
+  if constexpr (kGroups > 1) {
+    sums[group][run] = sum;
+    __syncthreads();
+  }
   if (group > 0 || index >= row) return {index, false, sum};
 #pragma unroll
-  for (int g = 1; g < kReduceGroups; ++g) {
+  for (int g = 1; g < kGroups; ++g) {
     const float4 v = sums[g][run];
     sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
   }
   return {index, true, sum};
 }
 
-inline unsigned reduce_blocks(int row) { return static_cast<unsigned>(ceil_div(row, 4 * kReduceRuns)); }
+// Calls f(std::integral_constant<int, kGroups>{}) with the groups that so many rows deserve.
+template <class F>
+auto with_reduce_groups(int rows, F&& f) {
+  if (rows >= kMostReduceGroups) return f(std::integral_constant<int, kMostReduceGroups>{});
+  if (rows >= 4) return f(std::integral_constant<int, 4>{});
+  if (rows >= 2) return f(std::integral_constant<int, 2>{});
+  return f(std::integral_constant<int, 1>{});
+}
 
-template <class T>
+template <int kGroups>
+unsigned reduce_blocks(int row) {
+  return static_cast<unsigned>(ceil_div(row, 4 * kReduceRuns<kGroups>));
+}
+
+template <class T, int kGroups>
 __global__ void __launch_bounds__(kReduceThreads)
     conv3x3_wgrad_reduce_kernel(Problem p, int splits, const float* partial, T* dw, float* dbias) {
-  const auto [index, holder, sum] = sum_rows(partial, splits, partial_row(p));
+  const auto [index, holder, sum] = sum_rows<kGroups>(partial, splits, partial_row(p));
   if (!holder) return;
   const float values[4] = {sum.x, sum.y, sum.z, sum.w};
   const int weights = 9 * p.c * p.k;
@@ -123,8 +141,11 @@ __global__ void __launch_bounds__(kReduceThreads)
 
 template <class T>
 BoundLaunch bind_reduce(const Problem& p, const Split& split, const float* partial, const Wgrad::Tensors& t) {
-  return bind_launch(conv3x3_wgrad_reduce_kernel<T>, {.grid = reduce_blocks(partial_row(p)), .block = kReduceThreads},
-                     p, split.splits, partial, static_cast<T*>(t.dw), t.dbias);
+  return with_reduce_groups(split.splits, [&](auto groups) {
+    return bind_launch(conv3x3_wgrad_reduce_kernel<T, groups>,
+                       {.grid = reduce_blocks<groups>(partial_row(p)), .block = kReduceThreads}, p, split.splits,
+                       partial, static_cast<T*>(t.dw), t.dbias);
+  });
 }
 
 template <class T>

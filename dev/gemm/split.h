@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/backend.h"
 #include "dev/gemm/epilogue.h"
@@ -68,27 +69,26 @@ inline Split whole(int units) { return {1, units}; }
 // Two splits, or one where there is a single step: what tests of small problems run.
 inline Split halves(int units) { return {ceil_div(units, ceil_div(units, 2)), ceil_div(units, 2)}; }
 
-constexpr int kReduceRuns = 32;
-constexpr int kReduceGroups = 8;
-constexpr int kReduceThreads = kReduceRuns * kReduceGroups;
+constexpr int kReduceThreads = 256;
 
-// A block takes 32 runs of four sums, with eight threads for each, which add every eighth row and then each other's sums, in
-// order. `out` has `count` elements in rows of `cols`; behind them a row may hold, from padded(count) on, the sums of
+// A block takes runs of four sums, with kGroups threads for each, which add every kGroups-th row and then each other's sums,
+// in order: as many groups as there are rows to share out, up to eight. `out` has `count` elements in rows of `cols`; behind them a row may hold, from padded(count) on, the sums of
 // `dbias` [bias_count].
-template <class T>
+template <class T, int kGroups>
 __global__ void __launch_bounds__(kReduceThreads)
     gemm_reduce_kernel(int splits, const float* partial, long long count, int cols, Epilogue<T> epilogue, T* out,
                        int bias_count, float* dbias) {
-  LADDER_SHARED(float4, sums, [kReduceGroups][kReduceRuns]);
-  const int run = threadIdx.x % kReduceRuns;
-  const int group = threadIdx.x / kReduceRuns;
+  constexpr int kRuns = kReduceThreads / kGroups;
+  LADDER_SHARED(float4, sums, [kGroups][kRuns]);
+  const int run = threadIdx.x % kRuns;
+  const int group = threadIdx.x / kRuns;
   const long long row = padded(count) + padded(bias_count);
-  const long long index = (blockIdx.x * static_cast<long long>(kReduceRuns) + run) * 4;
+  const long long index = (blockIdx.x * static_cast<long long>(kRuns) + run) * 4;
 
   float4 sum{0, 0, 0, 0};
   if (index < row) {
 #pragma unroll 8
-    for (int i = group; i < splits; i += kReduceGroups) {
+    for (int i = group; i < splits; i += kGroups) {
       const float4 v = *reinterpret_cast<const float4*>(partial + i * row + index);
       sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
     }
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kReduceThreads)
   __syncthreads();
   if (group > 0 || index >= row) return;
 #pragma unroll
-  for (int g = 1; g < kReduceGroups; ++g) {
+  for (int g = 1; g < kGroups; ++g) {
     const float4 v = sums[g][run];
     sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
   }
@@ -119,9 +119,15 @@ template <class T>
 BoundLaunch bind_reduce(const Split& split, const float* partial, long long count, int cols,
                         const Epilogue<T>& epilogue, T* out, int bias_count = 0, float* dbias = nullptr) {
   const long long runs = (padded(count) + padded(bias_count)) / 4;
-  return bind_launch(gemm_reduce_kernel<T>,
-                     {.grid = static_cast<unsigned>((runs + kReduceRuns - 1) / kReduceRuns), .block = kReduceThreads},
-                     split.splits, partial, count, cols, epilogue, out, bias_count, dbias);
+  const auto bind = [&](auto groups) {
+    constexpr int kRuns = kReduceThreads / decltype(groups)::value;
+    return bind_launch(gemm_reduce_kernel<T, decltype(groups)::value>,
+                       {.grid = static_cast<unsigned>((runs + kRuns - 1) / kRuns), .block = kReduceThreads},
+                       split.splits, partial, count, cols, epilogue, out, bias_count, dbias);
+  };
+  if (split.splits >= 8) return bind(std::integral_constant<int, 8>{});
+  if (split.splits >= 4) return bind(std::integral_constant<int, 4>{});
+  return bind(std::integral_constant<int, 2>{});
 }
 
 // `first` alone, or with the sum of its partial sums behind it.

@@ -18,8 +18,9 @@ namespace {
 
 constexpr int kConsumerWarps = 4;
 constexpr int kProducers = 2;
-constexpr int kBiasWarp = kConsumerWarps + kProducers;
-constexpr int kThreads = (kBiasWarp + 1) * 32;
+constexpr int kFirstBiasWarp = kConsumerWarps + kProducers;
+constexpr int kBiasWarps = 4;  // one alone takes longer for a patch than its multiplications do
+constexpr int kThreads = (kFirstBiasWarp + kBiasWarps) * 32;
 constexpr int kColumns = 3 * kTileChannels;  // of the block's sums: (s, c)
 
 constexpr int kRowBytes = 128;  // of a pixel: 64 channels of 16 bits
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       ptx::mbarrier_init(full + i, 1);
-      ptx::mbarrier_init(empty + i, kConsumerWarps + (sums_bias ? 1 : 0));
+      ptx::mbarrier_init(empty + i, kConsumerWarps + (sums_bias ? kBiasWarps : 0));
     }
     ptx::mbarrier_fence_init();
   }
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
 
-  if (warp >= kConsumerWarps && warp < kBiasWarp) {
+  if (warp >= kConsumerWarps && warp < kFirstBiasWarp) {
     if (lane != 0) return;
     const int producer = warp - kConsumerWarps;
     if (producer == 0) {
@@ -87,25 +88,33 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  if (warp == kBiasWarp) {
-    // dbias from the same patches: a lane has two output channels, a word of each pixel's swizzled row.
+  if (warp >= kFirstBiasWarp) {
+    // dbias from the same patches: a warp has sixteen output channels, eight words of each pixel's swizzled row, a lane one
+    // of these in every fourth pair of pixels. Pairs an even distance apart keep the lanes in different banks.
     if (!sums_bias) return;
+    const int word = (warp - kFirstBiasWarp) * 8 + lane % 8;
     float sum[2] = {};
     for (int i = 0; i < count; ++i) {
       ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
       const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
-#pragma unroll 8
-      for (int pixel = 0; pixel < kPatchPixels; ++pixel) {
+#pragma unroll
+      for (int j = 0; j < kPatchPixels / 4; ++j) {
+        const int pixel = j / 2 * 8 + lane / 8 * 2 + j % 2;
         const T* const pair =
-            reinterpret_cast<const T*>(patch + pixel * kRowBytes + (lane / 4 ^ pixel % 8) * 16) + lane % 4 * 2;
+            reinterpret_cast<const T*>(patch + pixel * kRowBytes + (word / 4 ^ pixel % 8) * 16) + word % 4 * 2;
         sum[0] += to_float(pair[0]);
         sum[1] += to_float(pair[1]);
       }
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(empty + stage_of(i));
     }
-    const int k = k0 + lane * 2;
-    if (k < p.k) *reinterpret_cast<float2*>(out + bias_offset(p) + k) = {sum[0], sum[1]};
+#pragma unroll
+    for (int distance = 8; distance < 32; distance *= 2) {
+      sum[0] += __shfl_xor_sync(0xffffffff, sum[0], distance);
+      sum[1] += __shfl_xor_sync(0xffffffff, sum[1], distance);
+    }
+    const int k = k0 + word * 2;
+    if (lane < 8 && k < p.k) *reinterpret_cast<float2*>(out + bias_offset(p) + k) = {sum[0], sum[1]};
     return;
   }
 
