@@ -560,6 +560,57 @@ TEST(Wgmma, mn_major_operands) {
   check_mn_operands<__nv_bfloat16, 192>({5, 8, 1}, {37, 8, 66});  // three vertical ones
 }
 
+// d = a b, a K-major, b MN-major, in four K steps of 16.
+template <class T, int kN>
+__global__ void multiply_b_mn_kernel(const T* image, int num_rows, Operand a, MnOperand b, float* out) {
+  LADDER_DYN_SMEM(smem);
+  for (int i = static_cast<int>(threadIdx.x); i < num_rows * 64; i += static_cast<int>(blockDim.x)) {
+    *reinterpret_cast<T*>(smem + swizzled(0, i / 64, i % 64 * 2)) = image[i];
+  }
+  __syncthreads();
+  float d[kN / 2];
+  ptx::wgmma_fence();
+  for (int step = 0; step < 4; ++step) {
+    const auto desc_a = ptx::wgmma_descriptor(smem + a.first_row * 128 + step * 32, a.group_rows * 128);
+    const auto desc_b =
+        ptx::wgmma_descriptor_mn(smem + b.row(0, 16 * step) * 128, b.group_rows * 128, b.chunk_rows * 128);
+    ptx::wgmma_m64_b_mn<T, kN>(d, desc_a, desc_b, step > 0);
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  ptx::wgmma_keep(d);
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+  const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+  for (int i = 0; i < kN / 2; ++i) out[(row + i / 2 % 2 * 8) * kN + column + i / 4 * 8 + i % 2] = d[i];
+}
+
+template <class T, int kN>
+void check_b_mn_operands(Operand a, MnOperand b) {
+  const int num_rows = std::max(a.row(63), b.row(kN - 1, 63)) + 1;
+  const std::vector<T> image = integers<T>(static_cast<std::size_t>(num_rows) * 64, kN);
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule);
+    std::vector<float> out(64 * kN, -1);
+    launch(multiply_b_mn_kernel<T, kN>, {1, 128, static_cast<std::size_t>(num_rows) * 128}, nullptr, image.data(),
+           num_rows, a, b, out.data());
+    for (int i = 0; i < 64; ++i) {
+      for (int j = 0; j < kN; ++j) {
+        float expected = 0;
+        for (int k = 0; k < 64; ++k) {
+          expected += detail::to_float(image[a.row(i) * 64 + k]) * detail::to_float(image[b.row(j, k) * 64 + j % 64]);
+        }
+        ASSERT_EQ(out[i * kN + j], expected) << schedule << " n" << kN << " row " << i << " column " << j;
+      }
+    }
+  }
+}
+
+TEST(Wgmma, only_b_mn_major) {
+  check_b_mn_operands<__nv_bfloat16, 64>({0, 8}, {64, 8, 64});
+  check_b_mn_operands<__half, 96>({11, 10}, {96, 8, 64});
+  check_b_mn_operands<__nv_bfloat16, 128>({3, 8}, {80, 8, 64});
+}
+
 // The same operands outside of what there is, or off a row's start.
 __global__ void mn_misuse_kernel(int a_offset, int b_group_stride) {
   LADDER_DYN_SMEM(smem);

@@ -141,7 +141,7 @@ class TensorCores {
   Warpgroup& own_group(Where where);
   WarpQueue& own_queue(Where where);
   std::unique_ptr<Slice> begin_slice(WarpQueue& queue, void* const (&operands)[detail::kWarpSize]);
-  void check_operand(const detail::Wgmma& operands, std::uint64_t descriptor, int rows, const char* name) const;
+  void check_operand(std::uint64_t descriptor, bool mn_major, int rows, const char* name, Where where) const;
   void note_reads(bool mn_major, std::uint64_t descriptor, int first_row, int rows) const;
   void execute_until(Warpgroup& group, std::uint64_t end);
   void write_back(Warpgroup& group, WarpQueue& queue, Where where);

@@ -141,8 +141,8 @@ TensorCores::WarpQueue& TensorCores::own_queue(Where where) {
   return own_group(where).warps[block_.thread() / detail::kWarpSize % kWarps];
 }
 
-void TensorCores::check_operand(const Wgmma& operands, std::uint64_t descriptor, int rows, const char* name) const {
-  const Where where = operands.where;
+void TensorCores::check_operand(std::uint64_t descriptor, bool mn_major, int rows, const char* name,
+                                Where where) const {
   constexpr std::uint64_t kSwizzle128 = 1;
   if (descriptor >> 62 != kSwizzle128 || (descriptor >> 49 & 7) != 0) {
     block_.fault(fmt::format("wgmma: operand {} has no descriptor of a 128-byte swizzled tile", name), where);
@@ -153,7 +153,7 @@ void TensorCores::check_operand(const Wgmma& operands, std::uint64_t descriptor,
           fmt::format("wgmma: row {} of operand {} is not within the block's dynamic shared memory", row, name), where);
     }
   };
-  if (operands.mn_major) {
+  if (mn_major) {
     if (start_of(descriptor) % 128 != 0) {
       block_.fault(fmt::format("wgmma: MN-major operand {} starts {} bytes into a 128-byte row", name,
                                start_of(descriptor) % 128),
@@ -175,8 +175,8 @@ void TensorCores::check_operand(const Wgmma& operands, std::uint64_t descriptor,
 // For ThreadSanitizer: a warp reads its own rows of A and all of B, and is done when it has waited.
 void TensorCores::note_reads(const Wgmma& operands) {
   if constexpr (!sanitizer::kNotesAccesses) return;
-  note_reads(operands.mn_major, operands.a, block_.thread() / detail::kWarpSize % kWarps * kWarpRows, kWarpRows);
-  note_reads(operands.mn_major, operands.b, 0, operands.n);
+  note_reads(operands.a_mn_major, operands.a, block_.thread() / detail::kWarpSize % kWarps * kWarpRows, kWarpRows);
+  note_reads(operands.b_mn_major, operands.b, 0, operands.n);
   sanitizer::release(&own_group(operands.where).sync);
 }
 
@@ -237,7 +237,7 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   for (void* lane : operands) {
     const Wgmma& other = *static_cast<const Wgmma*>(lane);
     if (other.a != own.a || other.b != own.b || other.accumulate != own.accumulate || other.n != own.n ||
-        other.mn_major != own.mn_major) {
+        other.a_mn_major != own.a_mn_major || other.b_mn_major != own.b_mn_major) {
       block_.fault("wgmma: lanes gave different operands", own.where);
     }
   }
@@ -248,15 +248,15 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   // The same multiplication as the other warps'?
   const std::uint64_t number = queue.num_issued;
   if (number == group.first + group.queue.size()) {
-    check_operand(own, own.a, kWarps * kWarpRows, "A");
-    check_operand(own, own.b, own.n, "B");
+    check_operand(own.a, own.a_mn_major, kWarps * kWarpRows, "A", own.where);
+    check_operand(own.b, own.b_mn_major, own.n, "B", own.where);
     group.queue.push_back({.operands = own, .wgmma_group = queue.num_groups});
   }
   Multiplication& multiplication = group.queue[number - group.first];
   const Wgmma& theirs = multiplication.operands;
   if (!(own.where == theirs.where) || own.a != theirs.a || own.b != theirs.b || own.n != theirs.n ||
-      own.format != theirs.format || own.mn_major != theirs.mn_major || own.accumulate != theirs.accumulate ||
-      queue.num_groups != multiplication.wgmma_group) {
+      own.format != theirs.format || own.a_mn_major != theirs.a_mn_major || own.b_mn_major != theirs.b_mn_major ||
+      own.accumulate != theirs.accumulate || queue.num_groups != multiplication.wgmma_group) {
     block_.fault(
         fmt::format("wgmma: another warp of the warpgroup has a different multiplication in its place, at {}:{}",
                     theirs.where.file, theirs.where.line),
@@ -294,8 +294,8 @@ void TensorCores::execute_until(Warpgroup& group, std::uint64_t end) {
   for (; group.executed < end; ++group.executed) {
     const Multiplication& multiplication = group.queue[group.executed - group.first];
     const Wgmma& operands = multiplication.operands;
-    auto gather = [&](std::uint64_t descriptor, int rows, detail::WgmmaRow* to) {
-      if (operands.mn_major) {
+    auto gather = [&](std::uint64_t descriptor, bool mn_major, int rows, detail::WgmmaRow* to) {
+      if (mn_major) {
         for_each_mn_run(descriptor, 0, rows, [&](std::uint32_t address, int row, int k) {
           for (int i = 0; i < 8; ++i) std::memcpy(to[row + i].bytes + 2 * k, shared + address + 2 * i, 2);
         });
@@ -309,8 +309,8 @@ void TensorCores::execute_until(Warpgroup& group, std::uint64_t end) {
     };
     detail::WgmmaRow a[kWarps * kWarpRows];
     detail::WgmmaRow b[256];
-    gather(operands.a, kWarps * kWarpRows, a);
-    gather(operands.b, operands.n, b);
+    gather(operands.a, operands.a_mn_major, kWarps * kWarpRows, a);
+    gather(operands.b, operands.b_mn_major, operands.n, b);
     float* d[kWarps];
     for (int warp = 0; warp < kWarps; ++warp) d[warp] = multiplication.slices[warp]->values;
     detail::multiply_wgmma(operands.format, operands.n, a, b, operands.accumulate, d);

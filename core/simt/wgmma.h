@@ -25,7 +25,8 @@ struct Wgmma {
   std::uint64_t b;
   int n;
   WgmmaFormat format;
-  bool mn_major;  // both operands
+  bool a_mn_major;
+  bool b_mn_major;
   bool accumulate;
   Where where;
 };
@@ -47,14 +48,15 @@ void wgmma_wait(int pending, Where where = Where::here());
 namespace detail {
 
 template <class T, int kN>
-void multiply_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool mn_major, bool accumulate, Where where) {
+void multiply_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool a_mn_major, bool b_mn_major,
+                  bool accumulate, Where where) {
   static_assert(kN % 8 == 0 && kN >= 8 && kN <= 256, "the widths that wgmma has");
   static_assert(std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, __half> || std::is_same_v<T, float>,
                 "the element types that the emulator has");
   constexpr WgmmaFormat kFormat = std::is_same_v<T, __nv_bfloat16> ? WgmmaFormat::bf16
                                   : std::is_same_v<T, __half>      ? WgmmaFormat::f16
                                                                    : WgmmaFormat::tf32;
-  Wgmma operands{d, a, b, kN, kFormat, mn_major, accumulate, where};
+  Wgmma operands{d, a, b, kN, kFormat, a_mn_major, b_mn_major, accumulate, where};
   issue_wgmma(operands);
 }
 
@@ -62,13 +64,20 @@ void multiply_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool mn_
 
 template <class T, int kN>
 void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate, Where where = Where::here()) {
-  detail::multiply_m64<T, kN>(d, a, b, /*mn_major=*/false, accumulate, where);
+  detail::multiply_m64<T, kN>(d, a, b, /*a_mn_major=*/false, /*b_mn_major=*/false, accumulate, where);
 }
 
 template <class T, int kN>
 void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate, Where where = Where::here()) {
   static_assert(sizeof(T) == 2, "MN-major operands have 16-bit elements");
-  detail::multiply_m64<T, kN>(d, a, b, /*mn_major=*/true, accumulate, where);
+  detail::multiply_m64<T, kN>(d, a, b, /*a_mn_major=*/true, /*b_mn_major=*/true, accumulate, where);
+}
+
+template <class T, int kN>
+void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate,
+                    Where where = Where::here()) {
+  static_assert(sizeof(T) == 2, "MN-major operands have 16-bit elements");
+  detail::multiply_m64<T, kN>(d, a, b, /*a_mn_major=*/false, /*b_mn_major=*/true, accumulate, where);
 }
 
 }  // namespace ladder::simt

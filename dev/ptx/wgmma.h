@@ -100,6 +100,11 @@ template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                              bool accumulate LADDER_WHERE);
 
+// The same with A K-major and B MN-major. T is __nv_bfloat16 or __half, kN 64, 96 or 128.
+template <class T, int kN>
+__device__ __forceinline__ void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
+                                               bool accumulate LADDER_WHERE);
+
 // Moves registers between warpgroups: every warp of the group calls it, the kernel has __launch_bounds__(threads, 1).
 template <int kRegisters>
 __device__ __forceinline__ void release_registers() {
@@ -255,7 +260,16 @@ LADDER_WGMMA(256)
 LADDER_WGMMA_N192(wgmma_m64_mn, __nv_bfloat16, "bf16.bf16", "k16", ", 1, 1")
 LADDER_WGMMA_N192(wgmma_m64_mn, __half, "f16.f16", "k16", ", 1, 1")
 
+#define LADDER_WGMMA_B_MN(n)                                                     \
+  LADDER_WGMMA_N##n(wgmma_m64_b_mn, __nv_bfloat16, "bf16.bf16", "k16", ", 0, 1") \
+      LADDER_WGMMA_N##n(wgmma_m64_b_mn, __half, "f16.f16", "k16", ", 0, 1")
+
+LADDER_WGMMA_B_MN(64)
+LADDER_WGMMA_B_MN(96)
+LADDER_WGMMA_B_MN(128)
+
 #undef LADDER_WGMMA
+#undef LADDER_WGMMA_B_MN
 #undef LADDER_WGMMA_N64
 #undef LADDER_WGMMA_N96
 #undef LADDER_WGMMA_N128
@@ -274,6 +288,12 @@ template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                              bool accumulate LADDER_WHERE_IN) {
   simt::wgmma_m64_mn<T, kN>(d, a, b, accumulate, where);
+}
+
+template <class T, int kN>
+__device__ __forceinline__ void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
+                                               bool accumulate LADDER_WHERE_IN) {
+  simt::wgmma_m64_b_mn<T, kN>(d, a, b, accumulate, where);
 }
 
 #endif
