@@ -1,10 +1,13 @@
 #include "train/budget.h"
 
-#include <fstream>
+#include <chrono>
+#include <ctime>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "build_info.h"
 #include "core/backend.h"
 #include "core/error.h"
 #include "train/aside_file.h"
@@ -85,6 +88,15 @@ double lower_bound_us(const Case& c) {
   return 1e6 * std::max(arithmetic, rate > 0 ? c.traffic.bytes() / rate : 0.0);
 }
 
+std::string utc_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
 }  // namespace
 
 int explain(const TrainingConfig& config, const TrainingOptions& options) {
@@ -119,11 +131,19 @@ int budget(const TrainingConfig& config, const TrainingOptions& options, const s
                           {"lower_bound_us", lower_bound_us(timed.operation->problem)}});
   }
   const backend::DeviceInfo& device = backend::device();
-  const Json result = {{"schema", "ladder.budget/1"},   {"device", device.name},
-                       {"driver", device.driver},       {"config", config},
-                       {"graph", options.graph},        {"steps_timed", kSteps},
-                       {"ms_a_step", 1e3 * seconds},    {"tflops", bench.step().flops() / seconds * 1e-12},
-                       {"device_bytes", bench.bytes()}, {"graph_nodes", bench.step().num_nodes()},
+  const Json result = {{"schema", "ladder.budget/1"},
+                       {"created", utc_now()},
+                       {"commit", build_info::kCommit},
+                       {"dirty", build_info::kDirty},
+                       {"device", device.name},
+                       {"driver", device.driver},
+                       {"config", config},
+                       {"graph", options.graph},
+                       {"steps_timed", kSteps},
+                       {"ms_a_step", 1e3 * seconds},
+                       {"tflops", bench.step().flops() / seconds * 1e-12},
+                       {"device_bytes", bench.bytes()},
+                       {"graph_nodes", bench.step().num_nodes()},
                        {"operations", operations}};
   const std::string text = result.dump(1) + "\n";
   AsideFile out(file);
