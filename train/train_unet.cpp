@@ -57,7 +57,8 @@ void add_training(CLI::App& app, TrainingConfig& c, Words& words) {
       ->capture_default_str();
   app.add_option("--schedule", words.schedule, "of the noise: linear, cosine")->capture_default_str();
   app.add_flag("--flip", c.flip, "mirror every other image, at random");
-  app.add_flag("--overfit-batch", c.overfit_batch, "the first batch, its time steps and its noise again and again");
+  app.add_flag("--overfit-batch,!--no-overfit-batch", c.overfit_batch,
+               "the first batch, its time steps and its noise again and again; or a new batch each step");
   app.add_option("--seed", c.seed, "of weights, order, time steps and noise")->capture_default_str();
 }
 
