@@ -71,6 +71,38 @@ class Programs(unittest.TestCase):
                       self.program("train_unet", "--config", "x", "--data", "y", "--out", "z").stderr)
 
 
+    def test_tiny_learns_is_interrupted_goes_on_and_is_sampled(self):
+        if not (BUILT / "train_unet").exists() or not (BUILT / "sample_unet").exists():
+            self.skipTest("not built: ./ladder build --preset emulator train_unet sample_unet")
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        data, out = write_ldata(Path(scratch.name) / "a.ldata", 8), Path(scratch.name) / "run"
+        command = [BUILT / "train_unet", "--config", "tiny", "--data", data, "--out", out]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                if line.startswith("step 2/30"):
+                    process.send_signal(signal.SIGINT)
+        self.assertEqual(process.returncode, 130)
+        losses = [json.loads(line)["loss"] for line in (out / "log.jsonl").read_text().splitlines()]
+        self.assertLess(losses[-1], losses[0])
+        config = train.checkpoint_config(out)
+        self.assertEqual((config["name"], config["model"]["image_size"], config["overfit_batch"], config["batch"]),
+                         ("tiny", 8, True, 2))
+        done = self.program("train_unet", "--resume", "--steps", str(len(losses) + 1), "--data", data, "--out", out)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(len((out / "log.jsonl").read_text().splitlines()), len(losses) + 1)
+        npz = Path(scratch.name) / "samples.npz"
+        done = subprocess.run([ROOT / "ladder", "sample", out, "--device", "emulator", "--steps", "1", "--count", "2",
+                               "--out", Path(scratch.name) / "samples.png", "--npz", npz],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn(".npy", done.stdout)
+        with zipfile.ZipFile(npz) as archive:
+            array = archive.read("arr_0.npy")
+        self.assertIn(b"'shape': (2, 8, 8, 3", array[:128])
+        self.assertEqual((array[:6], len(array)), (b"\x93NUMPY", 128 + 2 * 8 * 8 * 3))
+
+
 class Verb(unittest.TestCase):
     """What the verbs do around the programs, which are a script here."""
 

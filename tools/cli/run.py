@@ -51,8 +51,9 @@ def handed_over(command):
     os.execve(str(command[0]), [str(word) for word in command], tools.environment())
 
 
-def passed_on(command):
-    """The exit status of `command`, which is sent every signal to end that we are sent, and once each.
+def passed_on(command, hidden=None):
+    """The exit status of `command`, which is sent every signal to end that we are sent, once each. The line `hidden`
+    of its output is left out.
 
     It has a process group of its own: a terminal's Ctrl-C goes to a whole group, and a second one would end a training
     without its checkpoint.
@@ -68,9 +69,15 @@ def passed_on(command):
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, env=tools.environment(),
-                                   start_new_session=True)
+                                   start_new_session=True, stdout=subprocess.PIPE if hidden else None, text=True,
+                                   errors="replace")
         for number in early:
             process.send_signal(number)
+        if hidden:
+            with process.stdout as lines:
+                for line in lines:
+                    if line.rstrip("\n") != hidden:
+                        print(line, end="", flush=True)
         status = process.wait()
     finally:
         for number, handler in before.items():

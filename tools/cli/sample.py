@@ -89,7 +89,7 @@ def _with_npz(command, chosen):
     npz = Path(chosen.npz)
     with tempfile.TemporaryDirectory(dir=npz.resolve().parent, prefix=".sample.") as scratch:
         npy = Path(chosen.npy or Path(scratch) / "samples.npy")
-        status = run.passed_on(command if chosen.npy else [*command, f"--npy={npy}"])
+        status = run.passed_on(command) if chosen.npy else run.passed_on([*command, f"--npy={npy}"], f"wrote {npy}")
         if status:
             return status
         try:
