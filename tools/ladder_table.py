@@ -10,6 +10,8 @@ A marker names a pass and what to show of it:
     <!-- ladder:begin conv3x3/fprop picture -->     results/<device>/ladder_<layer>_<pass>.svg
     <!-- ladder:end -->
 
+The tables of train/README.md are train_budget.py's, which this runs too.
+
 A record that cannot be read is one line naming the file, exit 1, and nothing is rewritten.
 """
 
@@ -22,6 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import train_budget
 from cli import files, options
 from listing import DTYPES
 from ladder_records import BadRecord, geometric_mean, problems_of_set, read, without_dtype
@@ -39,7 +42,9 @@ def main(arguments):
     except BadRecord as error:
         print(f"ladder table: {error}", file=sys.stderr)
         return 1
-    return check(chosen.root, texts, pictures) if chosen.check else write(texts, pictures)
+    status = check(chosen.root, texts, pictures) if chosen.check else write(texts, pictures)
+    of_training = ["--root", str(chosen.root), *(["--check"] if chosen.check else [])]
+    return max(status, train_budget.main(of_training))
 
 
 def parse(arguments):

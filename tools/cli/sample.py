@@ -65,6 +65,8 @@ def _parser():
     add = own.group("what is written")
     add("--out", "a PNG with all images in a grid (default: samples.png)", type=filled("out"), metavar="FILE.png")
     add("--npy", "besides: [count, h, w, 3] uint8", type=filled("npy"), metavar="FILE.npy")
+    add("--json", "besides: how long each batch took, a record for train/README.md", type=filled("json"),
+        metavar="FILE.json")
     parser.add_argument("--npz", type=filled("npz"), metavar="FILE.npz", help="besides: the same as arr_0, the file "
                         "that guided-diffusion's sampling scripts write and its evaluation reads")
     return parser, own
@@ -77,7 +79,7 @@ def _check(chosen):
         raise UsageError(f"there is no folder '{chosen.checkpoint}'; ./ladder train makes one, such as runs/unet64-1")
     if chosen.ema and chosen.no_ema:
         raise UsageError("--ema and --no-ema exclude each other")
-    for flag, suffix in (("out", ".png"), ("npy", ".npy"), ("npz", ".npz")):
+    for flag, suffix in (("out", ".png"), ("npy", ".npy"), ("npz", ".npz"), ("json", ".json")):
         path = getattr(chosen, flag)
         if path and Path(path).suffix != suffix:
             raise UsageError(f"--{flag} '{path}': a name that ends in {suffix}")
