@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import markers
+import generated
 from cli import files, options
 from ladder_records import BadRecord
 
@@ -73,8 +73,8 @@ def render(root):
         return None
     by_device = {folder: Records(folder) for folder in sorted((root / "results").glob("*/"))}
     text = path.read_text(encoding="utf-8")
-    text = markers.filled(text, "budget", _joined(budget_table, by_device, _NO_BUDGET))
-    return markers.filled(text, "speed", _joined(speed_table, by_device, _NO_SPEED))
+    text = generated.filled(text, "budget", _joined(budget_table, by_device, _NO_BUDGET))
+    return generated.filled(text, "speed", _joined(speed_table, by_device, _NO_SPEED))
 
 
 def _joined(table, by_device, nothing):

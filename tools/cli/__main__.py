@@ -160,7 +160,7 @@ def table(arguments):
         return ladder_table.main(arguments)
     from . import wheels  # matplotlib, which draws the pictures, lives in the private environment
 
-    python = wheels.python_with(["matplotlib==3.9.4"], setup.LOG)
+    python = wheels.python_with(wheels.MATPLOTLIB, setup.LOG)
     return subprocess.run([python, paths.ROOT / "tools" / "ladder_table.py", *arguments]).returncode
 
 

@@ -62,13 +62,21 @@ def program_flags():
 
 def checkpoint_config(run_folder):
     """The configuration of a run's newest checkpoint, as train_unet wrote it. Throws Failure."""
+    try:
+        return json.loads(checkpoint_metadata(run_folder)["config"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failure(f"the newest checkpoint in '{run_folder}' has no configuration: {error}") from None
+
+
+def checkpoint_metadata(run_folder):
+    """{name: text} of a run's newest checkpoint. Throws Failure."""
     checkpoints = Path(run_folder) / "checkpoints"
     try:
         latest = checkpoints / (checkpoints / "latest").read_text(encoding="utf-8").strip()
         with open(latest / "model.safetensors", "rb") as file:
             (header_bytes,) = struct.unpack("<Q", file.read(8))
             header = json.loads(file.read(min(header_bytes, 1 << 26)))
-        return json.loads(header["__metadata__"]["config"])
+        return header["__metadata__"]
     except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
         raise Failure(f"the newest checkpoint in '{run_folder}' cannot be read: {error}") from None
 
