@@ -90,6 +90,16 @@ class Table(Made):
         self.assertEqual(self.run_tool(), (0, ""))
         self.assertNotIn("| PyTorch", self.readme.read_text())
 
+    def test_images_are_shown_where_they_are_there(self):
+        self.record(record())
+        self.drawn(record())
+        self.run_tool()
+        self.assertNotIn("samples_64.png", self.readme.read_text())
+        (self.root / "results" / "samples_64.png").write_bytes(b"")
+        self.assertEqual(self.run_tool("--check")[0], 1)
+        self.run_tool()
+        self.assertIn("](../results/samples_64.png)\n", self.readme.read_text())
+
     def test_check_names_what_is_old(self):
         self.record(record())
         self.drawn(record(device="another"))

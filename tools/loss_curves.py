@@ -7,7 +7,8 @@
 
 The first two are part of `./ladder table`. --make joins a run's log.jsonl and what `reference/pytorch/unet_train.py
 --data ... --out RUN.json` wrote into a record, schema ladder.training-run/1 (results/SCHEMA.md), curves thinned to 400
-points. The newest record of all devices is shown.
+points. The newest record of all devices is shown, and below its curves results/samples_64.png and
+results/nearest_images.png where they are there.
 """
 
 import io
@@ -32,6 +33,11 @@ HALF_LIFE = 500  # steps over which a loss loses half of its weight in loss_ema
 LAST_STEPS = 1000  # whose mean is the final training loss
 
 _NOTHING = "*No record yet: `tools/loss_curves.py --make` joins the logs of a training and of PyTorch's to one.*\n"
+# Pictures of the recorded run that the README shows where they are there, in results/.
+_IMAGES = {
+    "samples_64.png": "64 images drawn from the averaged weights",
+    "nearest_images.png": "Images drawn, each beside the training images nearest to it",
+}
 _SIDES = {"ladder": "Ladder", "pytorch": "PyTorch"}
 
 
@@ -207,11 +213,11 @@ def _render(root, record):
     path = root / README
     if not path.exists():
         return None
-    body = _table(record) if record else _NOTHING
+    body = _table(root, record) if record else _NOTHING
     return generated.filled(path.read_text(encoding="utf-8"), "run", body)
 
 
-def _table(record):
+def _table(root, record):
     name, dtype, batch = (record[f"config/{key}"] for key in ("name", "dtype", "batch"))
     lines = [f"**{record['device']}**, {name}, {dtype}, batch {batch}, commit {record['commit'][:10]}: "
              f"`{record['command']}`", "",
@@ -220,11 +226,15 @@ def _table(record):
     for side, label in _sides(record).items():
         held_out = record[f"{side}/held_out"]
         lines.append(f"| {record[side].get('how', label)} | {record[f'{side}/steps']} "
-                     f"| {record[f'{side}/ms_a_step']:.2f} | {_duration(record[f'{side}/wall_seconds'])} | {record[f'{side}/final_loss']:.4f} "
+                     f"| {record[f'{side}/ms_a_step']:.2f} "
+                     f"| {_duration(record[f'{side}/wall_seconds'])} | {record[f'{side}/final_loss']:.4f} "
                      f"| {_last(held_out['loss'])} | {_last(held_out.get('loss_of_average', []))} |")
     lines += ["", "Wall time: of the steps, without held-out losses, images, checkpoints and compiling. Final training "
               f"loss: the mean over the last {LAST_STEPS} steps.", "",
               f"![Training and held-out loss, step by step](../{PICTURE.as_posix()})"]
+    for name, words in _IMAGES.items():
+        if (root / "results" / name).exists():
+            lines += ["", f"![{words}](../results/{name})"]
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Whether a model has learned its images by heart: each sample beside the training images nearest to it.
 
-    tools/nearest_images.py samples.npz build/data/emoji-64.ldata --out nearest.png
+    python3 tools/nearest_images.py samples.npz build/data/emoji-64.ldata --out nearest.png
 
 A row is a sample and, behind a gap, its 3 nearest images of the training part of the file, the nearest first, by the
 Euclidean distance of their pixels. Samples are what `./ladder sample --npz` or `--npy` wrote. Prints a line a row: the
