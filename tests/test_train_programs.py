@@ -80,7 +80,7 @@ class Programs(unittest.TestCase):
         command = [BUILT / "train_unet", "--config", "tiny", "--data", data, "--out", out]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             for line in process.stdout:
-                if line.startswith("step 2/30"):
+                if line.startswith("step 2/30  loss"):  # and not at its checkpoint
                     process.send_signal(signal.SIGINT)
         self.assertEqual(process.returncode, 130)
         losses = [json.loads(line)["loss"] for line in (out / "log.jsonl").read_text().splitlines()]
@@ -203,6 +203,7 @@ class Verb(unittest.TestCase):
             ("no run with a checkpoint", "--resume"), ("no run of tiny", "--resume", "--config", "tiny"),
             ("holds no checkpoint", "--resume", "--out", str(self.scratch)),
             ("holds a training already", "--out", str(self.scratch / "taken")),
+            ("no sample set of 2 pixels a side", "--image-size", "2"),
             ("needs a GPU", "--budget", "x.json"), ("no folder 'no/where'", "--budget", "no/where/x.json"),
             ("leave no log", "--tensorboard", "--explain"), ("--out: it is empty", "--out", ""),
         ):

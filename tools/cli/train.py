@@ -43,6 +43,9 @@ def main(arguments):
     size = _image_size(chosen, resumed)
     if chosen.data:
         _check_data(chosen.data, size)
+    elif size not in prepare.SIZES:
+        raise UsageError(f"no sample set of {size} pixels a side, only from {prepare.SIZES[0]} to {prepare.SIZES[-1]}: "
+                         "give --data")
     choice = device.choose(chosen.device)
     if chosen.budget and choice.preset == "emulator":
         raise UsageError("--budget times kernels: it needs a GPU")
@@ -173,8 +176,8 @@ def _resumed(chosen):
             raise UsageError(f"'{chosen.out}' holds a training already: go on with --resume, or give another --out")
         return None
     if not chosen.out:
-        chosen.out = str(_newest_run(chosen.config))
-        say.line(f"going on with {files.shown(Path(chosen.out))}")
+        chosen.out = files.shown(_newest_run(chosen.config))
+        say.line(f"going on with {chosen.out}")
     elif not (Path(chosen.out) / "checkpoints" / "latest").is_file():
         raise UsageError(f"'{chosen.out}' holds no checkpoint to go on from: leave out --resume")
     return checkpoint_config(chosen.out)
@@ -205,7 +208,7 @@ def _new_run(config, made):
             continue
         say.line(f"the run's folder: {files.shown(folder)}")
         break
-    return str(RUNS / f"{config}-{number}")
+    return files.shown(RUNS / f"{config}-{number}")
 
 
 def _image_size(chosen, resumed):
@@ -222,12 +225,9 @@ def _check_data(path, size):
 
 
 def _sample_set(size):
-    if size not in prepare.SIZES:
-        raise UsageError(f"no sample set of {size} pixels a side, only from {prepare.SIZES[0]} to {prepare.SIZES[-1]}: "
-                         "give --data")
-    path = prepare.sample_set(size)
-    say.line(f"the sample set: {files.shown(path)}")
-    return str(path)
+    path = files.shown(prepare.sample_set(size))
+    say.line(f"the sample set: {path}")
+    return path
 
 
 def _tensorboard_python():
@@ -248,5 +248,5 @@ def _with_tensorboard(command, out, python):
     if failed:
         say.line("TensorBoard's events are not complete: the lines above say why")
     else:
-        say.line(f"tensorboard --logdir {files.shown(out / 'tensorboard')} shows the curves")
+        say.line(f"tensorboard --logdir {out / 'tensorboard'} shows the curves")
     return status
