@@ -205,6 +205,9 @@ class BareClone(unittest.TestCase):
             ("unrecognized", "resources", "--velocity"), ("unrecognized", "format", "--velocity"),
             ("prepare needs a folder", "prepare"), ("no folder 'nowhere'", "prepare", "nowhere"),
             ("--size 2: from 4", "prepare", "/", "--size", "2"), ("exclude", "prepare", "/", "--emoji"),
+            ("--batch: a whole number of at least 1, not '0'", "train", "--batch", "0"),
+            ("no file 'nowhere'", "train", "--data", "nowhere"), ("no run with a checkpoint", "train", "--resume"),
+            ("sample needs a run's folder", "sample"), ("no folder 'nowhere'", "sample", "nowhere"),
             ("unrecognized", "dashboard", "--velocity"), ("unrecognized", "list", "--velocity"),
         ):
             with self.subTest(arguments=arguments):

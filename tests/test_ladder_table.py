@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
+import generated  # noqa: E402
 import ladder_table  # noqa: E402
 import made_records  # noqa: E402
 import resources  # noqa: E402
@@ -184,7 +185,7 @@ class Table(unittest.TestCase):
         status, errors = self.run_tool("--check")
         self.assertEqual((status, "ladder_toy_fprop.svg" in errors), (1, True))
         ((path, (title, data)),) = pictures.items()
-        path.write_text(f"<svg><!-- figures {ladder_table.digest(title, data)} --></svg>")
+        path.write_text(f"<svg><!-- figures {generated.digest(title, data)} --></svg>")
         self.assertEqual(self.run_tool("--check"), (0, ""))
 
     def refused(self, text):

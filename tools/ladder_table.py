@@ -10,10 +10,11 @@ A marker names a pass and what to show of it:
     <!-- ladder:begin conv3x3/fprop picture -->     results/<device>/ladder_<layer>_<pass>.svg
     <!-- ladder:end -->
 
+What train/README.md shows is made by train_budget.py and loss_curves.py, which this runs too.
+
 A record that cannot be read is one line naming the file, exit 1, and nothing is rewritten.
 """
 
-import hashlib
 import math
 import os
 import re
@@ -22,7 +23,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import loss_curves
+import train_budget
 from cli import files, options
+from generated import description, is_shown
 from listing import DTYPES
 from ladder_records import BadRecord, geometric_mean, problems_of_set, read, without_dtype
 
@@ -39,7 +43,9 @@ def main(arguments):
     except BadRecord as error:
         print(f"ladder table: {error}", file=sys.stderr)
         return 1
-    return check(chosen.root, texts, pictures) if chosen.check else write(texts, pictures)
+    status = check(chosen.root, texts, pictures) if chosen.check else write(texts, pictures)
+    of_training = ["--root", str(chosen.root), *(["--check"] if chosen.check else [])]
+    return max(status, train_budget.main(of_training), loss_curves.main(of_training))
 
 
 def parse(arguments):
@@ -280,14 +286,9 @@ def series(rows):
     return out
 
 
-def digest(title, data):
-    """Tells whether a picture shows these figures."""
-    return hashlib.sha256(repr((title, sorted(data.items()))).encode()).hexdigest()[:16]
-
-
 def write(texts, pictures):
     for path, (title, data) in pictures.items():
-        if data and f"figures {digest(title, data)}" not in _text(path):
+        if data and not is_shown(path, title, data):
             files.replace(path, draw(title, data))
     for path, text in texts.items():
         if text != _text(path):
@@ -298,7 +299,7 @@ def write(texts, pictures):
 def check(root, texts, pictures):
     stale = [path for path, text in texts.items() if text != _text(path)]
     stale += [path for path, (title, data) in pictures.items()
-              if data and f"figures {digest(title, data)}" not in _text(path)]
+              if data and not is_shown(path, title, data)]
     for path in stale:
         print(f"ladder table: {path.relative_to(root)} is not that of the newest records; run ./ladder table",
               file=sys.stderr)
@@ -336,7 +337,7 @@ def draw(title, data):
     axes.legend(frameon=False)
     figure.tight_layout()
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Description": f"figures {digest(title, data)}"})
+    figure.savefig(out, format="svg", metadata={"Date": None, "Description": description(title, data)})
     plt.close(figure)
     return out.getvalue()
 

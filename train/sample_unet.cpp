@@ -9,8 +9,11 @@
 #include <exception>
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 #include "core/backend.h"
 #include "core/error.h"
+#include "train/aside_file.h"
 #include "train/checkpoint.h"
 #include "train/model_files.h"
 #include "train/npy.h"
@@ -23,6 +26,7 @@ struct Options {
   std::filesystem::path checkpoint;
   std::filesystem::path out = "samples.png";
   std::filesystem::path npy;
+  std::filesystem::path json;
   int steps = 50;
   std::string sampler = "ddim";
   int eta = 0;
@@ -39,6 +43,25 @@ struct Options {
 
 std::uint8_t pixel(float value) {
   return static_cast<std::uint8_t>(std::clamp((value + 1) * 127.5f + 0.5f, 0.0f, 255.0f));
+}
+
+// Schema ladder.sampling/1, of which tools/train_budget.py makes a column of train/README.md.
+void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, int images,
+                 const std::vector<double>& batch_seconds) {
+  const nlohmann::json record = {{"schema", "ladder.sampling/1"},
+                                 {"device", backend::device().name},
+                                 {"driver", backend::device().driver},
+                                 {"config", config},
+                                 {"dtype", name(dtype)},
+                                 {"graph", o.graph == "on"},
+                                 {"sampler", o.sampler},
+                                 {"steps", o.steps},
+                                 {"images", images},
+                                 {"batch_seconds", batch_seconds}};
+  const std::string text = record.dump(1) + "\n";
+  AsideFile out(o.json);
+  out.append(text.data(), text.size());
+  out.commit();
 }
 
 int draw(const Options& o) {
@@ -72,14 +95,14 @@ int draw(const Options& o) {
                   parameters, state.weights(), promotions);
   const std::size_t each = config.model.image_elements();
   std::vector<float> drawn;
-  double seconds = 0;
+  std::vector<double> batch_seconds;
   for (int first = 0; first < o.count; first += images) {
     const auto began = std::chrono::steady_clock::now();
     const std::vector<float> batch = sampler.run(o.seed, first);
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    batch_seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     drawn.insert(drawn.end(), batch.begin(), batch.begin() + std::min<std::size_t>(images, o.count - first) * each);
-    fmt::print("{} of {} images, {:.2f} s for {} in {} steps\n", std::min(o.count, first + images), o.count, seconds,
-               images, o.steps);
+    fmt::print("{} of {} images, {:.2f} s for {} in {} steps\n", std::min(o.count, first + images), o.count,
+               batch_seconds.back(), images, o.steps);
     std::fflush(stdout);
   }
   write_grid(o.out, drawn, config.model.image_size);
@@ -89,6 +112,10 @@ int draw(const Options& o) {
     std::ranges::transform(drawn, bytes.begin(), pixel);
     write_npy(o.npy, bytes, {o.count, config.model.image_size, config.model.image_size, kImageChannels});
     fmt::print("wrote {}\n", o.npy.string());
+  }
+  if (!o.json.empty()) {
+    write_times(o, config, dtype, images, batch_seconds);
+    fmt::print("wrote {}\n", o.json.string());
   }
   return 0;
 }
@@ -112,6 +139,7 @@ int run(int argc, char** argv) {
   app.add_option("--out", o.out, "a PNG with all images in a grid")->capture_default_str();
   app.add_option("--npy", o.npy,
                  "besides: [count, h, w, 3] uint8; `./ladder sample --npz` makes guided-diffusion's file of it");
+  app.add_option("--json", o.json, "besides: how long each batch took, a record for train/README.md");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {

@@ -27,7 +27,9 @@ struct Words {
 };
 
 void add_model(CLI::App& app, TrainingConfig& c, Words& words) {
-  app.add_option("--config", words.config, "a model to begin with: unet64 (20,494,211 parameters), tiny")
+  app.add_option(
+         "--config", words.config,
+         "a model to begin with: unet64 (20,494,211 parameters); tiny, which learns two images by heart in 30 steps")
       ->capture_default_str();
   app.add_option("--image-size", c.model.image_size, "pixels of a side");
   app.add_option("--channels", c.model.channels, "of the first level");
@@ -57,7 +59,8 @@ void add_training(CLI::App& app, TrainingConfig& c, Words& words) {
       ->capture_default_str();
   app.add_option("--schedule", words.schedule, "of the noise: linear, cosine")->capture_default_str();
   app.add_flag("--flip", c.flip, "mirror every other image, at random");
-  app.add_flag("--overfit-batch", c.overfit_batch, "the first batch, its time steps and its noise again and again");
+  app.add_flag("--overfit-batch,!--no-overfit-batch", c.overfit_batch,
+               "the first batch, its time steps and its noise again and again; or a new batch each step");
   app.add_option("--seed", c.seed, "of weights, order, time steps and noise")->capture_default_str();
 }
 
@@ -91,6 +94,23 @@ T one_of(const char* what, const std::string& word, std::initializer_list<std::p
   throw UsageError(fmt::format("{} is one of: {}; not '{}'", what, all, word));
 }
 
+// `tiny` is for machines without a GPU, where a step takes seconds: two images learned by heart show that everything
+// works. What the command line names stays.
+void begin_tiny(const CLI::App& app, TrainingConfig& c) {
+  const auto given = [&](const char* option) { return app.count(option) > 0; };
+  if (!given("--steps")) c.steps = 30;
+  if (!given("--batch")) c.batch = 2;
+  if (!given("--lr")) c.learning_rate = 1e-3;
+  if (!given("--overfit-batch")) c.overfit_batch = true;
+}
+
+void run_tiny(const CLI::App& app, TrainingOptions& o) {
+  const auto given = [&](const char* option) { return app.count(option) > 0; };
+  if (!given("--log-every")) o.log_every = 1;
+  if (!given("--held-out-every")) o.held_out_every = 0;
+  if (!given("--checkpoint-every")) o.checkpoint_every = 0;
+}
+
 // The numbers of --config lie below those that the command line names.
 void begin_with(const Words& words, const CLI::App& app, TrainingConfig& c) {
   const ModelConfig named = model_config(words.config);
@@ -111,6 +131,7 @@ void begin_with(const Words& words, const CLI::App& app, TrainingConfig& c) {
   c.betas = one_of<diffusion::Betas>("--schedule", words.schedule,
                                      {{"linear", diffusion::Betas::linear}, {"cosine", diffusion::Betas::cosine}});
   c.ema_ramp = one_of<bool>("--ema", words.ema, {{"ramp", true}, {"constant", false}});
+  if (c.name == "tiny") begin_tiny(app, c);
 }
 
 // A training that goes on has the configuration that it began with; what the command line says besides must agree.
@@ -161,6 +182,7 @@ int run(int argc, char** argv) {
   config.check();
   if (const char* reason = backend::unavailable()) throw Failure(reason);
   if (options.resume) go_on_with(options, app, config);
+  if (config.name == "tiny") run_tiny(app, options);
   if (words.explain) return explain(config, options);
   if (!words.budget.empty()) return budget(config, options, words.budget);
   return train(config, options) ? 0 : kInterrupted;

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
@@ -34,6 +35,7 @@ VARIANTS = {
     "compile_bf16": ("bf16", False, True, False),
 }
 CLIP, EMA_RATE, SAMPLER_STEPS = 1.0, 0.9999, 50
+SCHEMA = "ladder.pytorch-speed/1"  # results/SCHEMA.md
 
 
 def timed(step, count, device):
@@ -182,7 +184,8 @@ def every(options):
             raise common.Refusal(f"no variant '{unknown[0]}'; there are {', '.join(names)}")
         names = options.only
     device, started = common.device_of(options), time.perf_counter()
-    record = {"config": options.config, "batch": options.batch, "clip": CLIP, "ema_rate": EMA_RATE,
+    record = {"schema": SCHEMA, "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+              "config": options.config, "batch": options.batch, "clip": CLIP, "ema_rate": EMA_RATE,
               "attention": options.attention, "max_autotune": options.max_autotune, "inductor": options.inductor,
               "variants": {}}
     for name in names:

@@ -27,6 +27,9 @@ Ladder: CUDA kernels, climbed version by version, checked and timed.
                                      build only; presets: emulator, clang, cuda, profile, sanitize, tsan
   ./ladder setup [--preset NAME]     fetch what is missing, and nothing else; --dev: clang, clang-format, clang-tidy too
   ./ladder prepare DIR               a folder of pictures as one file to train on; --emoji: the sample set
+  ./ladder train [--config C] [flags]
+                                     train the U-Net with the promoted kernels; --config tiny: without a GPU
+  ./ladder sample RUN [flags]        images from a checkpoint of a training
   ./ladder table [--check]           the tables and pictures of the READMEs, from results/
   ./ladder record [<layer>[/<pass>]...]
                                      check and time versions, into results/<device>/<date>_<commit>.json
@@ -157,7 +160,7 @@ def table(arguments):
         return ladder_table.main(arguments)
     from . import wheels  # matplotlib, which draws the pictures, lives in the private environment
 
-    python = wheels.python_with(["matplotlib==3.9.4"], setup.LOG)
+    python = wheels.python_with(wheels.MATPLOTLIB, setup.LOG)
     return subprocess.run([python, paths.ROOT / "tools" / "ladder_table.py", *arguments]).returncode
 
 
@@ -174,6 +177,8 @@ VERBS = {
     "build": build_only,
     "setup": setup_only,
     "prepare": _lazily("cli.prepare"),
+    "train": _lazily("cli.train"),
+    "sample": _lazily("cli.sample"),
     "table": table,
     "record": _lazily("cli.record"),
     "compare": _lazily("compare.main"),

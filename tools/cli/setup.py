@@ -45,8 +45,8 @@ def ensure(preset, again=False):
 
 
 def ensure_dev_tools():
-    """What the checks of the sources need: clang, clang-format and clang-tidy; a browser, and what drives it; safetensors;
-    what makes the trainer's data."""
+    """What the checks of the sources need: clang, clang-format and clang-tidy; a browser, and what drives it;
+    safetensors; what writes TensorBoard's events, draws pictures and compares them; what makes the trainer's data."""
     programs = {"clang++": "clang", "clang-format": "clang-format", "clang-tidy": "clang-tidy", "chromium": "chromium",
                 "chromedriver": "chromium-driver"}
     missing = {package for program, package in programs.items() if shutil.which(program) is None}
@@ -58,6 +58,8 @@ def ensure_dev_tools():
         _needs_ensurepip()
         wheels.python_with(wheels.BROWSER_DRIVER, LOG)
         wheels.python_with(wheels.SAFETENSORS, LOG)
+        for pins in (wheels.TENSORBOARD, wheels.MATPLOTLIB, list(wheels.PIXELS.values())):
+            wheels.python_with(pins, LOG)
     from . import prepare  # which imports this
 
     prepare.fetch()

@@ -31,6 +31,12 @@ SAFETENSORS = ["safetensors[numpy]==0.6.2"]
 
 # For the trainer's data: pictures, a font's bitmaps, which characters are emoji, a digest.
 IMAGES = ["pillow==11.3.0", "fonttools==4.60.1", "regex==2025.9.1", "xxhash==3.5.0"]
+# What draws the pictures of the READMEs.
+MATPLOTLIB = ["matplotlib==3.9.4"]
+# For tools/nearest_images.py.
+PIXELS = {"PIL": "pillow==11.3.0", "numpy": "numpy==2.0.2"}
+# What ./ladder train --tensorboard writes events with.
+TENSORBOARD = ["tensorboardX==2.6.2.2"]
 CUDNN_FRONTEND = "nvidia-cudnn-frontend==1.32.0"
 
 

@@ -1,0 +1,287 @@
+"""The tables of a training step's time in train/README.md, made from the newest records of results/.
+
+    tools/train_budget.py            rewrites what stands between the markers `training:begin budget` and `speed`
+    tools/train_budget.py --check    changes nothing; exits 1 if the README is not that of the newest records
+
+Both are part of `./ladder table`. The records (results/SCHEMA.md):
+
+    results/<device>/<date>_<commit>_training-budget.json      ./ladder train --budget FILE
+    results/<device>/<date>_<commit>_training-sampling.json    ./ladder sample RUN --count 320 --json FILE
+    results/<device>/<date>_<commit>_training-pytorch.json     reference/pytorch/unet_speed.py --json FILE
+    results/<device>/<date>_<commit>_training-pytorch-sampling.json    the same with --sample
+"""
+
+import json
+import math
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import generated
+from cli import files, options
+from ladder_records import BadRecord
+
+README = Path("train") / "README.md"
+BUDGET, SAMPLING, PYTORCH = "ladder.budget/1", "ladder.sampling/1", "ladder.pytorch-speed/1"
+WORST = 10
+
+_NO_BUDGET = "*No record yet: `./ladder train --budget FILE` on a GPU makes one.*\n"
+_NO_SPEED = ("*No record yet: `./ladder train --budget FILE` and `reference/pytorch/unet_speed.py --json FILE` on a "
+             "GPU make them.*\n")
+
+# Variants of reference/pytorch/unet_speed.py: what they are called here, and the variant that samples likewise.
+_VARIANTS = {
+    "eager_fp32": ("PyTorch eager, fp32", None),
+    "eager_bf16_channels_last": ("PyTorch eager", None),
+    "eager_bf16_channels_last_graph": ("PyTorch eager in a CUDA graph", "sample_eager"),
+    "compile_bf16": ("PyTorch compile, NCHW", None),
+    "compile_bf16_channels_last": ("PyTorch compile", None),
+    "graph": ("PyTorch compile in a CUDA graph", "sample"),
+}
+
+
+def main(arguments):
+    chosen = _parse(arguments)
+    try:
+        text = render(chosen.root)
+    except BadRecord as error:
+        print(f"ladder table: {error}", file=sys.stderr)
+        return 1
+    path = chosen.root / README
+    if text is None or text == path.read_text(encoding="utf-8"):
+        return 0
+    if chosen.check:
+        print(f"ladder table: {README} is not that of the newest records; run ./ladder table", file=sys.stderr)
+        return 1
+    files.replace(path, text)
+    return 0
+
+
+def _parse(arguments):
+    parser = options.Parser("table", description="The tables of a training step's time, from the newest records.")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if one is not up to date")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the tree to work on")
+    return parser.parse_args(arguments)
+
+
+def render(root):
+    """The README's text; None where there is no README."""
+    path = root / README
+    if not path.exists():
+        return None
+    by_device = {folder: Records(folder) for folder in sorted((root / "results").glob("*/"))}
+    text = path.read_text(encoding="utf-8")
+    text = generated.filled(text, "budget", _joined(budget_table, by_device, _NO_BUDGET))
+    return generated.filled(text, "speed", _joined(speed_table, by_device, _NO_SPEED))
+
+
+def _joined(table, by_device, nothing):
+    return "\n".join(filter(None, (table(records) for records in by_device.values()))) or nothing
+
+
+class Records:
+    """The newest of each kind in the folder of a device; None where there is none."""
+
+    def __init__(self, folder):
+        self.budget = newest(folder, "training-budget", BUDGET)
+        self.sampling = newest(folder, "training-sampling", SAMPLING)
+        self.pytorch = newest(folder, "training-pytorch", PYTORCH)
+        self.pytorch_sampling = newest(folder, "training-pytorch-sampling", PYTORCH)
+
+
+class Record:
+    """A JSON file whose gaps are a BadRecord that names it."""
+
+    def __init__(self, file, raw):
+        self.file, self.raw = file, raw
+        self.commit = file.name.split("_")[1]
+
+    def __getitem__(self, path):
+        """Of "config/model/channels"."""
+        value = self.raw
+        for key in path.split("/"):
+            if not isinstance(value, dict) or key not in value:
+                raise BadRecord(f"{self.file}: it has no '{path}'")
+            value = value[key]
+        return value
+
+    def number(self, path):
+        value = self[path]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+            raise BadRecord(f"{self.file}: '{path}' is {value!r}, not a positive number")
+        return value
+
+
+def newest(folder, kind, schema):
+    """The Record made last of <folder>/<date>_<commit>_<kind>.json. Throws BadRecord."""
+    found = []
+    for file in folder.glob(f"*_*_{kind}.json"):
+        try:
+            raw = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadRecord(f"{file}: not a record: {type(error).__name__}: {error}") from None
+        if not isinstance(raw, dict) or raw.get("schema") != schema:
+            raise BadRecord(f"{file}: its schema is not {schema}")
+        date = str(raw.get("created", "")) or file.name.split("_")[0]
+        found.append((date, file.name, Record(file, raw)))
+    return max(found, key=lambda each: each[:2])[2] if found else None
+
+
+class Operation:
+    """One of the budget's."""
+
+    def __init__(self, record, raw):
+        try:
+            self.layer, self.path, self.problem, self.version = (str(raw[key]) for key in ("layer", "pass", "problem",
+                                                                                           "version"))
+            self.us, bound = float(raw["us"]), raw["lower_bound_us"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadRecord(f"{record.file}: broken operation: {type(error).__name__}: {error}") from None
+        self.bound = float(bound) if bound is not None else math.nan  # where the device's peak is unknown
+
+    @property
+    def gap(self):
+        return self.us - self.bound
+
+
+def budget_table(records):
+    """Where a step's time goes, the kind of operation first that has most to gain."""
+    record = records.budget
+    if record is None:
+        return ""
+    operations = [Operation(record, raw) for raw in record["operations"]]
+    total = sum(operation.us for operation in operations)
+    if not operations or total <= 0:
+        raise BadRecord(f"{record.file}: it has no operation that was timed")
+    lines = [f"{_heading(record)}: {record.number('ms_a_step'):.2f} ms a step, {_how(record)}, "
+             f"{record.number('tflops'):.0f} TFLOP/s. Operations timed in their places, one behind the other: "
+             f"{1e-3 * total:.2f} ms.", "",
+             "| operation | launches | time, us | lower bound, us | gap, us | share of the time |",
+             "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    kinds = {}
+    for operation in operations:
+        kinds.setdefault(operation.path, []).append(operation)
+    sums = [(path, len(of), sum(each.us for each in of), sum(each.bound for each in of)) for path, of in kinds.items()]
+    for path, count, us, bound in sorted(sums, key=lambda kind: _by_gap(kind[2] - kind[3], kind[2])):
+        lines.append(f"| {path} | {count} | {us:.0f} | {_us(bound)} | {_us(us - bound)} | {100 * us / total:.1f} % |")
+    bound = sum(operation.bound for operation in operations)
+    lines += [f"| *all* | {len(operations)} | {total:.0f} | {_us(bound)} | {_us(total - bound)} | 100 % |", "",
+              "Lower bound: the operation's arithmetic at the device's peak, or every input and output once at its "
+              "memory's rate, whichever is longer. Gap: time less bound, what a better kernel could gain at most.", "",
+              f"The {WORST} single operations with the largest gaps:" if len(operations) > WORST else
+              "Single operations by their gaps:", "",
+              "| layer | operation | problem | version | time, us | lower bound, us | gap, us |",
+              "| --- | --- | --- | --- | ---: | ---: | ---: |"]
+    for each in sorted(operations, key=lambda operation: _by_gap(operation.gap, operation.us))[:WORST]:
+        lines.append(f"| {each.layer} | {each.path} | `{each.problem}` | {each.version} | {each.us:.1f} | "
+                     f"{_us(each.bound, 1)} | {_us(each.gap, 1)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _by_gap(gap, us):
+    """A key that sorts large gaps to the front and unknown ones to the end."""
+    return (1, -us) if math.isnan(gap) else (0, -gap)
+
+
+def _us(value, digits=0):
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _heading(record):
+    device, name, dtype, batch = (record[key] for key in ("device", "config/name", "config/dtype", "config/batch"))
+    return f"**{device}**, {name}, {dtype}, batch {batch}, commit {record.commit}"
+
+
+def _how(record):
+    return f"one CUDA graph of {record['graph_nodes']} nodes" if record["graph"] else "launch by launch"
+
+
+def speed_table(records):
+    """A step beside PyTorch's."""
+    ours, theirs = records.budget, records.pytorch
+    if ours is None and theirs is None:
+        return ""
+    rows, notes = [], []
+    milliseconds = None
+    if ours is not None:
+        milliseconds, batch = ours.number("ms_a_step"), ours.number("config/batch")
+        rows.append([f"**Ladder**, {ours['config/dtype']}", f"{milliseconds:.2f}", "1",
+                     f"{1e3 * batch / milliseconds:.0f}",
+                     f"{ours.number('device_bytes') / 2**20:.0f}", _our_sampling(records.sampling)])
+    else:
+        notes.append("Missing: our own step, `./ladder train --budget FILE`.")
+    if theirs is None:
+        notes.append("Missing: PyTorch's steps, `reference/pytorch/unet_speed.py --json FILE`.")
+    else:
+        if ours is not None and (theirs["config"], theirs["batch"]) != (ours["config/name"], ours["config/batch"]):
+            raise BadRecord(f"{theirs.file}: {theirs['config']} at batch {theirs['batch']} is not what "
+                            f"{ours.file.name} timed: {ours['config/name']} at batch {ours['config/batch']}")
+        rows += _pytorch_rows(theirs, records.pytorch_sampling, milliseconds, notes)
+    return "\n".join([_speed_heading(ours, theirs), "",
+                      "| | ms a step | x Ladder | images/s | peak memory, MiB | 64 images sampled, ms |",
+                      "| --- | ---: | ---: | ---: | ---: | ---: |",
+                      *("| " + " | ".join(row) + " |" for row in rows), "",
+                      "A step: noise, forward, loss, backward, clipping, AdamW, moving average. x Ladder: above 1 "
+                      "Ladder is faster. PyTorch: bf16 autocast and channels_last where nothing else is said, fused "
+                      "AdamW; its memory is its allocator's peak, Ladder's what it has allocated. Sampled: 50 steps "
+                      "of DDIM.",
+                      *(line for note in notes for line in ("", note))]) + "\n"
+
+
+def _speed_heading(ours, theirs):
+    either = ours or theirs
+    device = ours["device"] if ours else theirs["versions/gpu"]
+    name, batch = (ours["config/name"], ours["config/batch"]) if ours else (theirs["config"], theirs["batch"])
+    release = f", PyTorch {theirs['versions/torch']}" if theirs else ""
+    other = f" and {theirs.commit}" if ours and theirs and theirs.commit != ours.commit else ""
+    return f"**{device}**, {name}, batch {batch}{release}, commit {either.commit}{other}:"
+
+
+def _our_sampling(record):
+    if record is None:
+        return "-"
+    if (record["images"], record["sampler"], record["steps"]) != (64, "ddim", 50):
+        raise BadRecord(f"{record.file}: the table shows batches of 64 images by 50 steps of ddim, not of "
+                        f"{record['images']} by {record['steps']} of {record['sampler']}")
+    seconds = record["batch_seconds"]
+    if not isinstance(seconds, list) or len(seconds) < 2:
+        raise BadRecord(f"{record.file}: a time takes two batches or more, of which the first warms up")
+    return f"{1e3 * statistics.median(seconds[1:]):.0f}"
+
+
+def _pytorch_rows(record, sampling, our_milliseconds, notes):
+    rows = []
+    for name in record["variants"]:
+        if name not in _VARIANTS:
+            raise BadRecord(f"{record.file}: no variant '{name}' is known here")
+    for name, (label, sampled) in _VARIANTS.items():
+        told = record["variants"].get(name)
+        if told is None:
+            continue
+        if "error" in told:
+            notes.append(f"Missing: {label}: {told['error']}")
+            continue
+        milliseconds = record.number(f"variants/{name}/ms")
+        ratio = f"{milliseconds / our_milliseconds:.2f}" if our_milliseconds else "-"
+        memory = f"{record.number(f'variants/{name}/peak_allocated_mib'):.0f}"
+        rows.append([label, f"{milliseconds:.2f}", ratio, f"{1e3 * record.number('batch') / milliseconds:.0f}", memory,
+                     _pytorch_sampling(sampling, sampled, notes)])
+    return rows
+
+
+def _pytorch_sampling(record, variant, notes):
+    if record is None or variant not in record["variants"]:
+        return "-"
+    told = record["variants"][variant]
+    if "error" in told:
+        notes.append(f"Missing: PyTorch's {variant}: {told['error']}")
+        return "-"
+    if (told.get("images"), told.get("sampler")) != (64, "ddim 50"):
+        raise BadRecord(f"{record.file}: '{variant}' is not 64 images by 50 steps of ddim")
+    return f"{record.number(f'variants/{variant}/ms'):.0f}"
+
+
+if __name__ == "__main__":
+    sys.exit(options.run(main))
