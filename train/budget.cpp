@@ -56,6 +56,7 @@ class Bench {
       if (i == kWarmUp) begin.record(step_->stream());
       StepInputs inputs = step_inputs(config_, i + 1);
       std::vector<std::int32_t> batch;
+      batch.reserve(static_cast<std::size_t>(config_.batch));
       for (int j = 0; j < config_.batch; ++j)
         batch.push_back((i * config_.batch + j) % static_cast<int>(data_.num_training()));
       inputs.index = source_.place(batch, step_->stream());

@@ -99,7 +99,7 @@ struct Interval {
 };
 
 std::string duration(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds + 0.5);
+  const std::int64_t s = std::llround(seconds);
   if (s >= 3600) return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
   if (s >= 60) return fmt::format("{} min {:02} s", s / 60, s % 60);
   return fmt::format("{} s", s);
