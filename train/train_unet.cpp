@@ -134,31 +134,48 @@ void begin_with(const Words& words, const CLI::App& app, TrainingConfig& c) {
   if (c.name == "tiny") begin_tiny(app, c);
 }
 
-// A training that goes on has the configuration that it began with; what the command line says besides must agree.
+// A training that goes on has the configuration that it began with, but for those numbers that may change on the way,
+// where the command line names them. What it names of the others must agree.
 void go_on_with(const TrainingOptions& options, const CLI::App& app, TrainingConfig& c) {
+  const TrainingConfig now = c;
   const TrainingConfig before = config_of(read_metadata(options.out));
-  const nlohmann::json was = before;
-  const nlohmann::json now = c;
-  static constexpr std::pair<const char*, const char*> kOptions[] = {{"--config", "name"},
-                                                                     {"--image-size", "model"},
-                                                                     {"--channels", "model"},
-                                                                     {"--channel-mult", "model"},
-                                                                     {"--res-blocks", "model"},
-                                                                     {"--head-size", "model"},
-                                                                     {"--attention-resolutions", "model"},
-                                                                     {"--dtype", "dtype"},
-                                                                     {"--batch", "batch"},
-                                                                     {"--seed", "seed"},
-                                                                     {"--schedule", "schedule"}};
-  for (const auto& [option, key] : kOptions) {
-    if (app.count(option) > 0 && was.at(key) != now.at(key)) {
+  const nlohmann::json json_before = before;
+  const nlohmann::json json_now = now;
+  static constexpr std::pair<const char*, const char*> kFixed[] = {{"--config", "name"},
+                                                                   {"--image-size", "model"},
+                                                                   {"--channels", "model"},
+                                                                   {"--channel-mult", "model"},
+                                                                   {"--res-blocks", "model"},
+                                                                   {"--head-size", "model"},
+                                                                   {"--attention-resolutions", "model"},
+                                                                   {"--dtype", "dtype"},
+                                                                   {"--batch", "batch"},
+                                                                   {"--micro-batches", "micro_batches"},
+                                                                   {"--beta1", "beta1"},
+                                                                   {"--beta2", "beta2"},
+                                                                   {"--eps", "eps"},
+                                                                   {"--flip", "flip"},
+                                                                   {"--overfit-batch", "overfit_batch"},
+                                                                   {"--seed", "seed"},
+                                                                   {"--schedule", "schedule"}};
+  for (const auto& [option, key] : kFixed) {
+    if (app.count(option) > 0 && json_before.at(key) != json_now.at(key)) {
       throw UsageError(fmt::format("{}: the training in '{}' has {} {}, which cannot change on the way", option,
-                                   options.out.string(), key, was.at(key).dump()));
+                                   options.out.string(), key, json_before.at(key).dump()));
     }
   }
-  const std::int64_t steps = app.count("--steps") > 0 ? c.steps : before.steps;
   c = before;
-  c.steps = steps;
+  const auto take = [&](const char* option, auto member) {
+    if (app.count(option) > 0) c.*member = now.*member;
+  };
+  take("--steps", &TrainingConfig::steps);
+  take("--lr", &TrainingConfig::learning_rate);
+  take("--warm-up", &TrainingConfig::warm_up);
+  take("--decay", &TrainingConfig::decay);
+  take("--weight-decay", &TrainingConfig::weight_decay);
+  take("--clip", &TrainingConfig::clip);
+  take("--ema-rate", &TrainingConfig::ema_rate);
+  take("--ema", &TrainingConfig::ema_ramp);
 }
 
 int run(int argc, char** argv) {

@@ -285,11 +285,12 @@ class Training {
     const double each = seconds / static_cast<double>(steps);
     const double tflops = step_->flops() / each * 1e-12;
     const double peak = peak_tflops(config_.dtype);
-    const double count = std::max<double>(1, static_cast<double>(interval_.steps));
+    const auto count = static_cast<double>(interval_.steps);
+    const bool any = interval_.steps > 0;  // else every update was left out, and there is no loss to speak of
     Json line = {{"step", done_},
                  {"images", done_ * config_.batch},
-                 {"loss", interval_.loss / count},
-                 {"gradient_norm", interval_.norm / count},
+                 {"loss", any ? Json(interval_.loss / count) : Json()},
+                 {"gradient_norm", any ? Json(interval_.norm / count) : Json()},
                  {"learning_rate", learning_rate(config_, done_)},
                  {"ema_rate", ema_rate(config_, done_)},
                  {"skipped", skipped_},
@@ -301,13 +302,14 @@ class Training {
     }
     log_->add(line);
     const bool is_gpu = backend::kind() == backend::Kind::gpu;
-    fmt::print("step {}/{}  loss {:.5f}  gradient {:.3f}  {}{}  {} left{}\n", done_, config_.steps,
-               interval_.loss / count, interval_.norm / count,
+    fmt::print("step {}/{}  {}  {}{}  {} left{}\n", done_, config_.steps,
+               any ? fmt::format("loss {:.5f}  gradient {:.3f}", interval_.loss / count, interval_.norm / count)
+                   : "loss and gradient not finite",
                is_gpu ? fmt::format("{:.2f} ms a step  {:.0f} images/s", 1e3 * each, config_.batch / each)
                       : fmt::format("{:.1f} s a step on the emulator", each),
                is_gpu ? fmt::format("  {:.0f} TFLOP/s ({:.0f} % of {:.0f})", tflops, 100 * tflops / peak, peak) : "",
                duration(each * static_cast<double>(last - done_)),
-               skipped_ > 0 ? fmt::format("  {} updates left out", skipped_) : "");
+               skipped_ > 0 ? fmt::format("  updates left out: {}", skipped_) : "");
     std::fflush(stdout);
     interval_ = {};
   }

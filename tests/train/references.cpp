@@ -1,0 +1,275 @@
+// A step against the references in double precision, twice. Operation by operation: each output is compared with the
+// reference's answer to the inputs that the step itself had just then, within the bounds that the operation's version
+// is held to on random values. And the whole tape run on the references alone, each taking what others before it gave:
+// every tensor of forward, backward and update is then the step's to the rounding that adds up on the way.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+#include "core/check.h"
+#include "tests/repeats.h"
+#include "tests/train/tiny.h"
+
+namespace ladder::train {
+namespace {
+
+using test::Tiny;
+
+std::vector<float> values_at(const TensorSpec& spec, const void* device) {
+  std::vector<unsigned char> stored(spec.bytes());
+  backend::copy_out(stored.data(), device, stored.size());
+  return decoded(spec, stored);
+}
+
+std::vector<std::vector<float>> outputs_of(const Program& program, std::size_t i) {
+  const Operation& operation = program.tape().operations()[i];
+  const std::vector<TensorSpec>& tensors = operation.problem.tensors;
+  std::vector<std::vector<float>> outputs;
+  for (std::size_t j = 0; j < tensors.size(); ++j) {
+    if (tensors[j].is_written()) outputs.push_back(values_at(tensors[j], program.address(operation.values[j])));
+  }
+  return outputs;
+}
+
+HostTensors inputs_of(const Program& program, std::size_t i) {
+  const Operation& operation = program.tape().operations()[i];
+  const std::vector<TensorSpec>& tensors = operation.problem.tensors;
+  HostTensors inputs(tensors);
+  for (std::size_t j = 0; j < tensors.size(); ++j) {
+    if (tensors[j].is_read()) inputs.values[j] = values_at(tensors[j], program.address(operation.values[j]));
+  }
+  return inputs;
+}
+
+// What an operation read, and the reference's answer to it.
+struct Answer {
+  std::vector<std::vector<float>> inputs;
+  ExpectedOutputs expected;
+};
+
+// Called in place of an operation's launch; its work is done when it returns.
+using Launch = std::function<void(const Program& program, std::size_t operation, Stream stream)>;
+
+void launch(const Program& program, std::size_t operation, Stream stream) {
+  program.enqueue(operation, stream);
+  backend::synchronize();
+}
+
+// The reference's answer, rounded to the tensors' dtypes, where the kernel would have put its own.
+void take_reference(const Program& program, std::size_t i, Stream) {
+  const Operation& operation = program.tape().operations()[i];
+  const Case& c = operation.problem;
+  const ExpectedOutputs expected = reference_outputs(c, inputs_of(program, i));
+  std::size_t output = 0;
+  for (std::size_t j = 0; j < c.tensors.size(); ++j) {
+    if (!c.tensors[j].is_written()) continue;
+    const std::vector<double>& value = expected[output++].value;
+    const auto stored = encoded(c.tensors[j], std::vector<float>(value.begin(), value.end()));
+    backend::copy_in(program.address(operation.values[j]), stored.data(), stored.size());
+  }
+}
+
+// Everything that a step's operations write, one after the other.
+std::vector<std::vector<float>> all_outputs(const Step& step, const Launch& run) {
+  std::vector<std::vector<float>> all;
+  for (const Program* program : step.programs()) {
+    for (std::size_t i = 0; i < program->tape().operations().size(); ++i) {
+      run(*program, i, step.stream());
+      for (std::vector<float>& output : outputs_of(*program, i)) all.push_back(std::move(output));
+    }
+  }
+  return all;
+}
+
+// The names of the same, for messages.
+std::vector<std::string> all_names(const Step& step) {
+  std::vector<std::string> names;
+  for (const Program* program : step.programs()) {
+    for (const Operation& operation : program->tape().operations()) {
+      for (const TensorSpec* spec : written(operation.problem.tensors)) {
+        names.push_back(fmt::format("{}: {}, {}", operation.name, operation.problem.pass->path(), spec->name));
+      }
+    }
+  }
+  return names;
+}
+
+class Comparison {
+ public:
+  explicit Comparison(Launch run = launch) : launch_(std::move(run)) {}
+
+  // Runs a step's programs on the inputs of the step before, and keeps what differs.
+  void run(const Step& step) {
+    num_checked_ = 0;
+    for (const Program* program : step.programs()) {
+      for (std::size_t i = 0; i < program->tape().operations().size(); ++i) run(*program, i, step.stream());
+    }
+  }
+
+  const std::vector<std::string>& differences() const { return differences_; }
+  const std::set<std::string>& passes() const { return passes_; }
+  std::size_t num_checked() const { return num_checked_; }
+
+ private:
+  void run(const Program& program, std::size_t i, Stream stream) {
+    const Operation& operation = program.tape().operations()[i];
+    const Case& c = operation.problem;
+    const HostTensors inputs = inputs_of(program, i);
+    // Another order of threads has the same inputs: kernels give the same bits under each.
+    Answer& answer = answers_[{&program, i}];
+    if (answer.expected.empty() || answer.inputs != inputs.values) {
+      answer = {.inputs = inputs.values, .expected = reference_outputs(c, inputs)};
+    }
+    launch_(program, i, stream);
+    const std::vector<std::vector<float>> outputs = outputs_of(program, i);
+    const VersionDef& def = program.choice(i).version->def;
+    const Verdict verdict =
+        within_limit(compare(c, Pattern::normal, outputs, answer.expected, def), c, answer.expected, def);
+    num_checked_ += outputs.size();
+    passes_.insert(c.pass->path());
+    if (verdict.status == Status::pass) return;
+    differences_.push_back(fmt::format("{}: {}/{} '{}': {}", operation.name, c.pass->path(),
+                                       program.choice(i).version->label(), c.text, verdict.reason));
+  }
+
+  Launch launch_;
+  std::map<std::pair<const Program*, std::size_t>, Answer> answers_;
+  std::vector<std::string> differences_;
+  std::set<std::string> passes_;
+  std::size_t num_checked_ = 0;
+};
+
+// A step's state, as it began.
+void begin_again(Tiny& net) {
+  net.set(net.random_weights());
+  const std::vector<float> zeros(net.parameters.size(), 0.0f);
+  net.state.set(net.state.first_moments, zeros);
+  net.state.set(net.state.second_moments, zeros);
+}
+
+class References : public ::testing::TestWithParam<Dtype> {
+ protected:
+  void SetUp() override {
+    if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+  }
+  void TearDown() override { backend::set_schedule(backend::schedules().front()); }
+};
+
+TEST_P(References, EveryTensorOfAStepIsTheirs) {
+  Tiny net(GetParam());
+  const StepResults results = net.run();
+  const std::vector<float> values = net.state.get(net.state.values);
+  Comparison comparison;
+  const std::vector<std::string> schedules = ladder::test::schedules();
+  for (const std::string& schedule : std::set<std::string>{schedules.front(), schedules.back()}) {
+    SCOPED_TRACE(schedule);
+    backend::set_schedule(schedule);
+    begin_again(net);
+    comparison.run(*net.step);
+    for (const std::string& difference : comparison.differences()) ADD_FAILURE() << difference;
+    // What was compared is the step: it ends at the same bits.
+    EXPECT_EQ(net.state.get(net.state.values), values);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(comparison.num_checked(), 200u);
+  EXPECT_GT(results.loss, 0);
+  // Nothing that a step can be made of is missing in this one.
+  for (const char* pass : {"add/embedding",
+                           "add/embedding_backward",
+                           "add/residual",
+                           "attention/backward",
+                           "attention/forward",
+                           "concat/join",
+                           "concat/split",
+                           "conv3x3/dgrad",
+                           "conv3x3/fprop",
+                           "conv3x3/wgrad",
+                           "diffusion/batch",
+                           "diffusion/loss",
+                           "diffusion/q_sample",
+                           "embedding/timestep",
+                           "gemm/dgrad",
+                           "gemm/fprop",
+                           "gemm/wgrad",
+                           "groupnorm/backward",
+                           "groupnorm/forward",
+                           "optimizer/adamw",
+                           "optimizer/norm",
+                           "resample/pool",
+                           "resample/pool_backward",
+                           "resample/upsample",
+                           "resample/upsample_backward",
+                           "silu/backward",
+                           "silu/forward"}) {
+    EXPECT_TRUE(comparison.passes().contains(pass)) << pass;
+  }
+}
+
+TEST_P(References, RunAStepThemselves) {
+  Tiny net(GetParam());
+  net.run();
+  begin_again(net);
+  const auto found = all_outputs(*net.step, launch);
+  begin_again(net);
+  const auto expected = all_outputs(*net.step, take_reference);
+  const std::vector<std::string> names = all_names(*net.step);
+  ASSERT_EQ(found.size(), names.size());
+  ASSERT_EQ(expected.size(), names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const double error = test::distance(found[i], expected[i]);
+    EXPECT_LT(error, GetParam() == Dtype::f32 ? 3e-5 : 6e-2) << names[i];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, References, ::testing::Values(Dtype::f32, Dtype::bf16),
+                         [](const auto& info) { return name(info.param); });
+
+// That the comparison would see it: one operation that takes two of its operands for each other, and one tensor of
+// which an element is twice what it should be.
+TEST(ReferencesFaults, AreFound) {
+  if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+  Tiny net(Dtype::f32);
+  net.run();
+  begin_again(net);
+  int faults = 0;
+  Comparison comparison([&](const Program& program, std::size_t i, Stream stream) {
+    const Operation& operation = program.tape().operations()[i];
+    const Case& c = operation.problem;
+    std::vector<void*> pointers;
+    for (const ValueId id : operation.values) pointers.push_back(program.address(id));
+    const auto& shapes = c.tensors;
+    if (c.pass->path() == "concat/join" && shapes[0].shape == shapes[1].shape && faults == 0) {
+      std::swap(pointers[0], pointers[1]);
+      const Kernel kernel = plan(*program.choice(i).version, c);
+      const OwnedRegion workspace("workspace", kernel.workspace_bytes);
+      kernel.bind(Pointers(c.tensors, pointers.data()), workspace.base)(stream);
+      backend::synchronize();
+      ++faults;
+      return;
+    }
+    launch(program, i, stream);
+    if (c.pass->path() == "conv3x3/dgrad" && faults == 1) {
+      auto* const dx = static_cast<std::byte*>(pointers.back()) + 17 * sizeof(float);
+      float element = 0;
+      backend::copy_out(&element, dx, sizeof(element));
+      element *= 2;
+      backend::copy_in(dx, &element, sizeof(element));
+      ++faults;
+    }
+  });
+  comparison.run(*net.step);
+  EXPECT_EQ(faults, 2);
+  ASSERT_EQ(comparison.differences().size(), 2u);  // each only where it was made: what follows is right for its inputs
+  EXPECT_NE(comparison.differences()[0].find("concat/join"), std::string::npos) << comparison.differences()[0];
+  EXPECT_NE(comparison.differences()[1].find("conv3x3/dgrad"), std::string::npos) << comparison.differences()[1];
+  EXPECT_NE(comparison.differences()[1].find("dx[n0 h0 w0 c17]"), std::string::npos) << comparison.differences()[1];
+}
+
+}  // namespace
+}  // namespace ladder::train
