@@ -290,6 +290,9 @@ TEST_F(Resuming, RefusesWhatIsDamagedOrNotThere) {
   EXPECT_TRUE(has(refusal(o), ema.string()));
   fs::remove(ema);
   EXPECT_TRUE(has(refusal(o), "no whole checkpoint"));
+  o.initial_weights = file_of(o, "model.safetensors");
+  EXPECT_TRUE(has(message_of<UsageError>([&] { train(small_config(), o); }), "--resume or --init-weights, not both"));
+  o.initial_weights.clear();
   o.out = folder() / "nowhere";
   EXPECT_TRUE(has(refusal(o), "nowhere"));
   EXPECT_FALSE(fs::exists(o.out));
@@ -298,7 +301,9 @@ TEST_F(Resuming, RefusesWhatIsDamagedOrNotThere) {
 TEST_F(Resuming, OtherKernelsAreSaid) {
   TrainingOptions o = interrupted("other kernels");
   o.stop_at = 2;  // there already: nothing is trained
-  EXPECT_FALSE(has(printed([&] { train(small_config(), o); }), "other kernels"));
+  const std::string text = printed([&] { train(small_config(), o); });
+  EXPECT_FALSE(has(text, "other kernels"));
+  EXPECT_TRUE(has(text, "nothing is left to do"));
   o.use = "add/residual=v01";
   EXPECT_TRUE(has(printed([&] { train(small_config(), o); }), "other kernels than the checkpoint's"));
 }
