@@ -368,6 +368,7 @@ TEST_F(Diverging, LeavesUpdatesOutAndCountsThem) {
   EXPECT_EQ(log_of(o.out).back().at("skipped"), 2);
   EXPECT_TRUE(log_of(o.out).back().at("loss").is_null());
   // The count goes on behind an interruption.
+  o.initial_weights.clear();
   o.resume = true;
   o.stop_at = 3;
   train(small_config(), o);
