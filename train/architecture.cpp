@@ -18,7 +18,7 @@ Architecture::Architecture(const ModelConfig& config) {
     block.layers.push_back(layer(kind, name, block.layers.size(), in, out, side));
   };
 
-  int channels = config.channels;
+  int channels = config.level_channels(0);
   add(down.emplace_back(), Kind::conv, "input_blocks.0", kImageChannels, channels, config.image_size);
   for (int level = 0; level < config.levels(); ++level) {
     const int side = config.side(level);

@@ -136,6 +136,9 @@ class Training {
     introduce();
     const Signals signals;
     const std::int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, config_.steps) : config_.steps;
+    if (first_ >= last) {
+      fmt::print("step {}/{}  nothing is left to do: the checkpoint is of this step\n", first_, config_.steps);
+    }
     interval_began_ = Clock::now();
     if (first_ == 0) look_at_held_out(0);
     for (std::int64_t number = first_ + 1; number <= last && interrupted == 0; ++number) {
@@ -180,6 +183,9 @@ class Training {
 
   void begin_state() {
     if (options_.resume) {
+      if (!options_.initial_weights.empty()) {
+        throw UsageError("a training that goes on has its own weights: --resume or --init-weights, not both");
+      }
       const Resumed resumed = resume(options_.out, config_, parameters_, state_);
       first_ = done_ = resumed.step;
       skipped_ = resumed.skipped;

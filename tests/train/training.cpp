@@ -290,6 +290,9 @@ TEST_F(Resuming, RefusesWhatIsDamagedOrNotThere) {
   EXPECT_TRUE(has(refusal(o), ema.string()));
   fs::remove(ema);
   EXPECT_TRUE(has(refusal(o), "no whole checkpoint"));
+  o.initial_weights = file_of(o, "model.safetensors");
+  EXPECT_TRUE(has(message_of<UsageError>([&] { train(small_config(), o); }), "--resume or --init-weights, not both"));
+  o.initial_weights.clear();
   o.out = folder() / "nowhere";
   EXPECT_TRUE(has(refusal(o), "nowhere"));
   EXPECT_FALSE(fs::exists(o.out));
@@ -298,7 +301,9 @@ TEST_F(Resuming, RefusesWhatIsDamagedOrNotThere) {
 TEST_F(Resuming, OtherKernelsAreSaid) {
   TrainingOptions o = interrupted("other kernels");
   o.stop_at = 2;  // there already: nothing is trained
-  EXPECT_FALSE(has(printed([&] { train(small_config(), o); }), "other kernels"));
+  const std::string text = printed([&] { train(small_config(), o); });
+  EXPECT_FALSE(has(text, "other kernels"));
+  EXPECT_TRUE(has(text, "nothing is left to do"));
   o.use = "add/residual=v01";
   EXPECT_TRUE(has(printed([&] { train(small_config(), o); }), "other kernels than the checkpoint's"));
 }
@@ -363,6 +368,7 @@ TEST_F(Diverging, LeavesUpdatesOutAndCountsThem) {
   EXPECT_EQ(log_of(o.out).back().at("skipped"), 2);
   EXPECT_TRUE(log_of(o.out).back().at("loss").is_null());
   // The count goes on behind an interruption.
+  o.initial_weights.clear();
   o.resume = true;
   o.stop_at = 3;
   train(small_config(), o);
