@@ -4,6 +4,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
@@ -91,6 +92,20 @@ class SuiteTest(unittest.TestCase):
             self.assertEqual(len(self.full()), 3)
         digests.record_path(self.root).unlink()
         self.assertEqual(len(self.full()), 3)
+
+    def test_a_full_run_leaves_out_versions_that_failed_and_nothing_else_may(self):
+        def written(unit):
+            session = suite._Session(False, float("inf"), ())
+            session.of_shared, session.of_versions = "shared", {v.name: "now" for v in self.versions}
+            session._keep(unit, suite.Totals(failed=1, broken=[unit.key]), 1.0)
+            session.totals.add(suite.Totals(failed=1, broken=[unit.key]))
+            with mock.patch.object(digests, "write_last_run") as write, mock.patch.object(suite.say, "line"):
+                session.write_last_run(self.versions)
+            return write.call_args and sorted(write.call_args.args[2])
+
+        ended_badly = suite.Unit("sanitize", "test_versions_sum", "sum/forward/v01_naive")
+        self.assertEqual(written(ended_badly), ["sum/backward/v01_handed_on", "sum/forward/v02_tile"])
+        self.assertIsNone(written(suite.Unit("sanitize", "test_check")))
 
     def test_units_of_a_changed_version(self):
         self.write("dev/sum/forward/v01_naive.cu", '#include "dev/sum/sum.h"\n// other\n')

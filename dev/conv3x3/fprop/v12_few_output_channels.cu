@@ -34,7 +34,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     conv3x3_fprop_v12_kernel(Problem p, const T* x, const T* w, const float* bias, T* y) {
   constexpr int kColumns = 9 * kOutputs;  // (tap, k)
   constexpr int kTilesM = ceil_div(kColumns, 16);
-  LADDER_SHARED(float, products, [kColumns][kPitch]);  // by pixel of the halo patch
+  LADDER_SHARED(float2, pairs, [kColumns][kPitch / 2]);  // of products, by pixel of the halo patch
+  auto* const products = reinterpret_cast<float(*)[kPitch]>(pairs);
 
   const int tiles_w = ceil_div(p.w, kTile);
   const int tiles_h = ceil_div(p.h, kTile);
