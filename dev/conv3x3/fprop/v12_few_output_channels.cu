@@ -21,7 +21,7 @@ constexpr int kHalo = kTile + 2;
 constexpr int kHaloPixels = kHalo * kHalo;
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * 32;
-constexpr int kBlocksPerSm = 4;  // 512 tiles of the U-Net's 32 images of 64 x 64 are one wave
+[[maybe_unused]] constexpr int kBlocksPerSm = 4;  // 512 tiles of the U-Net's 32 images of 64 x 64 are one wave
 
 constexpr int kStep = 16;  // pixels that a warp takes at a time
 constexpr int kSteps = ceil_div(kHaloPixels, kStep);
