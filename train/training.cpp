@@ -353,7 +353,8 @@ class Training {
   }
 
   void save(std::int64_t number) {
-    if (options_.checkpoint_every == 0 && number != config_.steps && interrupted == 0) return;
+    const bool ends = number == config_.steps || number == options_.stop_at || interrupted != 0;
+    if (options_.checkpoint_every == 0 && !ends) return;
     const fs::path folder = save_checkpoint(options_.out, config_, parameters_, state_,
                                             {.step = number,
                                              .skipped = skipped_,

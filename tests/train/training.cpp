@@ -133,6 +133,7 @@ class Training : public ::testing::Test {
 
 TEST_F(Training, GoesOnAsIfItHadNotStopped) {
   TrainingOptions o = options("resumed");
+  o.checkpoint_every = 0;  // one where it stops, and one in the end
   o.stop_at = 2;
   EXPECT_TRUE(train(small_config(), o));
   EXPECT_EQ(contents(o.out / "checkpoints" / "latest"), "step_00000002\n");
