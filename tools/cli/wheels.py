@@ -1,6 +1,5 @@
 """Packages from PyPI, pinned, into the private folder: NVIDIA's compiler and libraries, and CMake where it is old."""
 
-import importlib.util
 import shutil
 import subprocess
 import sys
@@ -69,7 +68,9 @@ def python_with(pins, log):
 
 def python_having(pins, log):
     """A Python that can import what `pins` names ({"numpy": "numpy==2.0.2"}): this one if it can, else python_with()."""
-    if all(importlib.util.find_spec(module) for module in pins):
+    # Asked of a process of its own: what this one can import may lie in folders that it alone has on its path.
+    imports = subprocess.run([sys.executable, "-c", f"import {', '.join(pins)}"], stderr=subprocess.DEVNULL)
+    if imports.returncode == 0:
         return Path(sys.executable)
     return python_with(list(pins.values()), log)
 
