@@ -10,7 +10,8 @@
 #include <algorithm>
 
 #include "core/backend.h"
-#include "dev/conv3x3/implicit_gemm.h"
+#include "dev/common/ring.h"
+#include "dev/conv3x3/patches.h"
 #include "dev/ptx/mbarrier.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
@@ -22,9 +23,8 @@ constexpr int kChunk = 64;  // output channels of dy that are summed over at a t
 constexpr int kRowBytes = kChunk * 2;
 constexpr int kMmaK = 16;
 constexpr int kMmaSteps = kChunk / kMmaK;
-constexpr int kPatch = 8;  // 8 x 8 pixels are the 64 rows of a wgmma
-constexpr int kHalo = kPatch + 2;
-constexpr int kHaloBytes = kHalo * kHalo * kRowBytes;
+static_assert(kPatchPixels == 64, "the rows of a wgmma");
+constexpr int kHaloBytes = kHaloPixels * kRowBytes;
 constexpr int kPatchBytes = (kHaloBytes + 1023) / 1024 * 1024;  // a whole number of swizzle patterns
 constexpr int kBoxChannels = 64;                                // input channels that a box of weights has
 constexpr int kBoxBytes = kChunk * kBoxChannels * 2;
@@ -56,31 +56,6 @@ struct Tile {
                                             kConsumerWarps * kStagingBytes + kBarriers * sizeof(ptx::Mbarrier);
   static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
 };
-
-// Position in a ring of stages, and the parity of the phase that a consumer waits for there.
-template <int kStages>
-struct RingIndex {
-  int stage = 0;
-  unsigned parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
-// Where patch number `index` lies; images outermost. Past the last patch the image number is past the last image, where
-// the TMA reads zeros.
-struct PatchPosition {
-  int image, row, col;
-};
-__device__ __forceinline__ PatchPosition patch_position(const Problem& p, int index) {
-  const int patches_w = ceil_div(p.w, kPatch);
-  const int patches_h = ceil_div(p.h, kPatch);
-  return {index / patches_w / patches_h, index / patches_w % patches_h * kPatch, index % patches_w * kPatch};
-}
 
 // Stores a warp's 16 x kBlockN sums: rows are two image rows of a patch. They pass through a few rows of shared memory
 // that are the warp's own, so that it writes 128 bytes of a pixel at a time and waits for nobody. c is a multiple of 8.
@@ -152,8 +127,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
 
   const int tiles_c = ceil_div(p.c, kBlockN);
-  const int patches = p.n * ceil_div(p.h, kPatch) * ceil_div(p.w, kPatch);
-  const int tiles = ceil_div(patches, Tile::kPatches) * tiles_c;
+  const int tiles = ceil_div(num_patches(p), Tile::kPatches) * tiles_c;
   const int chunks = ceil_div(p.k, kChunk);
   const int warp = threadIdx.x / 32;
 
@@ -268,8 +242,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <class Tile>
 int num_tiles(const Problem& p) {
-  const int patches = p.n * ceil_div(p.h, kPatch) * ceil_div(p.w, kPatch);
-  return ceil_div(patches, Tile::kPatches) * ceil_div(p.c, Tile::kBlockN);
+  return ceil_div(num_patches(p), Tile::kPatches) * ceil_div(p.c, Tile::kBlockN);
 }
 
 // Multiplications of the busiest SM, in units of one patch x one input channel, and half a patch more for each tile's

@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int c0 = blockIdx.x % tiles_c * kTileChannels;
   const int k0 = blockIdx.x / tiles_c % tiles_k * kTileChannels;
   const int split_idx = blockIdx.x / tiles_c / tiles_k;
-  const int patches = p.n * ceil_div(p.h, kPatch) * ceil_div(p.w, kPatch);
+  const int patches = num_patches(p);
   const int begin = split_idx * split.each;
   const int count = min(split.each, patches - begin);
 

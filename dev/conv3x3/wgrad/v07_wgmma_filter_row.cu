@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int k0 = blockIdx.x / 3 / tiles_c % tiles_k * kTileChannels;
   const int split_idx = blockIdx.x / 3 / tiles_c / tiles_k;
   const int begin = split_idx * split.each;
-  const int count = min(split.each, p.n * ceil_div(p.h, kPatch) * ceil_div(p.w, kPatch) - begin);
+  const int count = min(split.each, num_patches(p) - begin);
   const bool sums_bias = p.bias && c0 == 0 && r == 0;
 
   if (threadIdx.x == 0) {

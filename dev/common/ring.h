@@ -1,0 +1,20 @@
+// A ring of stages in shared memory that a producer fills and consumers empty, each stage behind a pair of barriers.
+#pragma once
+
+namespace ladder {
+
+// Position in a ring of stages, and the parity of the phase that a consumer waits for there.
+template <int kStages>
+struct RingIndex {
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+}  // namespace ladder
