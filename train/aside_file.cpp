@@ -53,6 +53,12 @@ void AsideFile::fail(int error) const {
   throw Failure(fmt::format("'{}' was not written: {}", path_.string(), std::strerror(error)));
 }
 
+void write_text(const fs::path& path, std::string_view text) {
+  AsideFile out(path);
+  out.append(text.data(), text.size());
+  out.commit();
+}
+
 void sync_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // EINVAL: a file system that has no such thing to do.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <string_view>
 
 namespace ladder::train {
 
@@ -26,6 +27,9 @@ class AsideFile {
   std::filesystem::path aside_;  // "<path>.<process>.partial", which only a killed process leaves behind
   int descriptor_ = -1;          // -1: nothing to write to any more
 };
+
+// A file of `text` alone, likewise.
+void write_text(const std::filesystem::path& path, std::string_view text);
 
 // Has the disk keep the names in this folder: of files made, renamed and removed in it. Throws Failure.
 void sync_folder(const std::filesystem::path& folder);

@@ -146,10 +146,7 @@ int budget(const TrainingConfig& config, const TrainingOptions& options, const s
                        {"device_bytes", bench.bytes()},
                        {"graph_nodes", bench.step().num_nodes()},
                        {"operations", operations}};
-  const std::string text = result.dump(1) + "\n";
-  AsideFile out(file);
-  out.append(text.data(), text.size());
-  out.commit();
+  write_text(file, result.dump(1) + "\n");
   fmt::print("{:.3f} ms a step, {:.0f} images/s, {:.0f} TFLOP/s, {:.0f} MiB: {}\n", 1e3 * seconds,
              config.batch / seconds, bench.step().flops() / seconds * 1e-12, bench.bytes() / (1 << 20), file.string());
   return 0;

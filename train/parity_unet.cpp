@@ -193,10 +193,7 @@ int run(int argc, char** argv) {
     fmt::print("{}: loss {:.9g}; {} gradients in {}\n", o.dtype, results.loss, parameters.all().size(), o.out.string());
   }
   if (trains) {
-    const std::string text = nlohmann::json({{"dtype", o.dtype}, {"losses", losses}}).dump() + "\n";
-    AsideFile out(o.losses);
-    out.append(text.data(), text.size());
-    out.commit();
+    write_text(o.losses, nlohmann::json({{"dtype", o.dtype}, {"losses", losses}}).dump() + "\n");
     fmt::print("{} steps, last loss {:.6f}: {}\n", batches.steps(), losses.back().get<double>(), o.losses.string());
   }
   return 0;

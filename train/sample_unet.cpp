@@ -58,10 +58,7 @@ void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, in
                                  {"steps", o.steps},
                                  {"images", images},
                                  {"batch_seconds", batch_seconds}};
-  const std::string text = record.dump(1) + "\n";
-  AsideFile out(o.json);
-  out.append(text.data(), text.size());
-  out.commit();
+  write_text(o.json, record.dump(1) + "\n");
 }
 
 int draw(const Options& o) {
