@@ -173,6 +173,7 @@ class Versions(Toy):
         found = selection.versions_of(self.there.passes, "6-7")
         self.assertEqual({path: [version.number for version in these] for path, these in found.items()}, {"toy/apply": [6, 7]})
         self.refused("no version '70'", selection.versions_of, self.there.passes, "70")
+        self.refused("no version '7': toy/grad has v01", selection.versions_of, self.there.passes, "1,7")
 
     def test_which_forms_name_every_version(self):
         for text, each in (("7", True), ("v07,1", True), ("v07_wmma", True), ("5-9", False), ("wmma", False), ("all", False)):

@@ -77,16 +77,26 @@ def versions(a_pass, text):
 
 
 def versions_of(some_passes, text):
-    """{path: Versions} of those of several passes that have what --version `text` means: each numbers its own."""
+    """{path: Versions} of those of several passes that have what --version `text` means: each numbers its own. A pass that
+    has a part of it is refused, as what it has would be quietly left out."""
     found, refused = {}, None
     for a_pass in some_passes:
         try:
             found[a_pass.path] = versions(a_pass, text)
         except UsageError as error:
+            if any(_has(a_pass, word) for word in text.split(",")):
+                raise
             refused = refused or error
     if not found and refused:
         raise refused
     return found
+
+
+def _has(a_pass, word):
+    try:
+        return bool(_numbers(a_pass, word, word))
+    except UsageError:
+        return False
 
 
 def names_each(text):
