@@ -149,10 +149,10 @@ def load(file):
         raise BadRecord(f"{file}: broken record: {type(error).__name__}: {error}") from None
 
 
-def load_all(results):
-    """([Record of every GPU, the oldest first], [BadRecord])."""
+def load_all(results, device="*"):
+    """([Record of every GPU, or of one, the oldest first], [BadRecord])."""
     records, bad = [], []
-    for file in sorted(Path(results).glob("*/*.json")):
+    for file in sorted(Path(results).glob(f"{device}/*.json")):
         try:
             record = load(file)
         except BadRecord as error:

@@ -32,7 +32,8 @@ Ladder: CUDA kernels, climbed version by version, checked and timed.
   ./ladder sample RUN [flags]        images from a checkpoint of a training
   ./ladder table [--check]           the tables and pictures of the READMEs, from results/
   ./ladder record [<layer>[/<pass>]...]
-                                     check and time versions, into results/<device>/<date>_<commit>.json
+                                     check and time versions, into results/<device>/<date>_<commit>.json; --missing:
+                                     those that have no record yet, --missing --list only names them
   ./ladder compare [A [B]]           which kernels became slower or faster; --fail-on slow, --live REF
   ./ladder promote [--check]         train/promoted/<device>.txt: which version the trainer runs for each problem
   ./ladder dashboard                 results/index.html, made of the records

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import re
 from dataclasses import dataclass
 
 from .errors import UsageError
@@ -33,6 +34,18 @@ def gpu():
     """(name of the first GPU, "") or (None, why there is none to use)."""
     found, why = _first()
     return (found.model, "") if found else (None, why)
+
+
+def slug():
+    """The first GPU's name in results/, as core/backend_cuda.cpp makes it: "h200"; None without a GPU to use."""
+    found, _ = _first()
+    return slug_of(found.model) if found else None
+
+
+def slug_of(model):
+    for brand in ("NVIDIA ", "GeForce ", "Tesla "):
+        model = model.removeprefix(brand)
+    return re.sub(r"[^a-z0-9]+", "-", model.lower()).lstrip("-")
 
 
 def architecture():

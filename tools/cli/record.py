@@ -1,7 +1,8 @@
 """`./ladder record`: every version checked and timed on the GPU, into one new file of results/.
 
 The results of each bench program lie in <name>.partial/ until all are there, so an interrupted recording goes on with
---resume. A record that exists is never written again.
+--resume. A record that exists is never written again. --missing records the versions that have none (missing_records.py),
+--missing --list only names them.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import datetime
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -16,12 +18,13 @@ from pathlib import Path
 
 import ladder_records
 import listing
+import missing_records
 import resources
 import selection
 
 from . import build, device, files, paths, say, setup, tools
 from .errors import Failure, UsageError
-from .options import Parser
+from .options import Parser, filled
 
 _BAR = 24
 _SMI = ("timestamp", "temperature.gpu", "power.draw", "power.limit", "clocks.sm", "clocks.mem", "clocks.max.sm",
@@ -30,26 +33,37 @@ _SMI = ("timestamp", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"
 
 def main(arguments):
     options = _parse(arguments)
-    passes = _passes(options)
+    there = listing.read(paths.ROOT)
+    chosen = _chosen(options, there)
+    gaps = None
+    if options.missing and not options.resume:  # what was interrupted knows what it records
+        slug = _device(options)
+        gaps = _gaps(options, there, chosen, slug)
+        if options.list or not any(gap.missing for gap in gaps):
+            return _answer(options, gaps, slug, arguments)
     model, why = device.gpu()
     if model is None:
         raise Failure(f"record needs a GPU: {why}; ./ladder bench checks kernels without one")
+    if gaps and slug != device.slug():
+        raise UsageError(f"record --missing --device {slug}: the GPU here is {device.slug()}; --list needs no GPU")
     say.line(f"GPU build ({model})")
     if setup.ensure("cuda"):
         build.forget("cuda")
     # Programs run in ROOT and are named from there, so that the commands in a record work in anybody's checkout.
     folder = build.folder("cuda").relative_to(paths.ROOT)
-    programs = {path: folder / f"bench_{path.split('/')[0]}" for path in passes}
+    parts = _parts(options, there, chosen, gaps)
+    programs = {path: folder / f"bench_{path.split('/')[0]}" for path, _, _ in parts}
     build.build("cuda", targets=sorted({program.name for program in programs.values()}))
     kernels, _ = resources.collect(build.folder("cuda"))
-    return Recording(options, programs, options.results, kernels, read_machine).run()
+    return Recording(options, parts, programs, options.results, kernels, read_machine).run()
 
 
 class Recording:
-    """One recording from its first program to its file. `programs` are the bench programs of each "layer/pass"."""
+    """One recording from its first program to its file. `parts` are of _parts(), `programs` the bench programs of each
+    "layer/pass"."""
 
-    def __init__(self, options, programs, results, kernels, machine):
-        self.options, self.programs, self.kernels, self.machine = options, programs, kernels, machine
+    def __init__(self, options, parts, programs, results, kernels, machine):
+        self.options, self.parts, self.programs, self.kernels, self.machine = options, parts, programs, kernels, machine
         self.environment = _environment(next(iter(programs.values())))
         folder = results / self.environment["device"]["slug"]
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,15 +118,14 @@ class Recording:
             self.partial.mkdir()
             plan = {
                 "created": _utc_now(),
-                "arguments": _bench_arguments(self.options),
-                "parts": [[path, dtype] for path in self.programs for dtype in self.options.dtype or [None]],
+                "parts": self.parts,
                 "machine": self.machine(),
             }
             (self.partial / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-        unknown = {path for path, _ in plan["parts"]} - set(self.programs)
+        unknown = {path for path, _, _ in plan["parts"]} - set(self.programs)
         self.programs.update({path: next(iter(self.programs.values())).with_name(f"bench_{path.split('/')[0]}")
                               for path in unknown})
-        return [Part(path, dtype, plan["arguments"], self.partial) for path, dtype in plan["parts"]], plan
+        return [Part(*part, self.partial) for part in plan["parts"]], plan
 
     def _finish(self, parts, plan):
         pieces = [json.loads(part.file.read_text(encoding="utf-8")) for part in parts]
@@ -295,11 +308,21 @@ def _parse(arguments):
     parser.add_argument("--tag", type=_tag, help="a word for the file's name, for a second record of the same commit")
     parser.add_argument("--results", type=Path, default=paths.ROOT / "results", help="folder of the records")
     parser.add_argument("--resume", action="store_true", help="go on with the recording that was interrupted")
+    missing = parser.add_argument_group("what has no record yet")
+    missing.add_argument("--missing", action="store_true", help="record only versions without a result that passed on this "
+                         "GPU, with --dtype in that dtype; on the set perf unless --set or --problem says otherwise")
+    missing.add_argument("--list", action="store_true", help="with --missing: only say which those are; needs no GPU")
+    missing.add_argument("--device", type=filled("device"), metavar="SLUG", help="with --missing: whose records count, a "
+                         "folder of results/ (default: the GPU here, else the only one that results/ has)")
     options = parser.parse_args(arguments)
     if options.set and options.problem:
         raise UsageError("--problem and --set exclude each other")
-    if not options.problem:
-        options.set = options.set or "unet"
+    if not options.missing and (options.list or options.device):
+        raise UsageError(f"{'--list' if options.list else '--device'} needs --missing: ./ladder record --missing --list")
+    if options.missing and options.version == "best":
+        raise UsageError("--missing and --version best exclude each other: best is the fastest recorded one")
+    if options.list and options.resume:
+        raise UsageError("--list and --resume exclude each other: --list records nothing")
     if options.samples < 1:
         raise UsageError(f"--samples {options.samples}: at least 1")
     return options
@@ -311,23 +334,80 @@ def _tag(text):
     return text
 
 
-def _passes(options):
-    """The asked passes, as <layer>/<pass>, that have what --version says."""
-    there = listing.read(paths.ROOT)
+def _chosen(options, there):
+    """{"layer/pass": Versions} of the asked passes that have what --version says."""
     chosen = selection.passes(there, options.layers)
     layers = selection.layers_of(there, chosen)
     if options.problem:
         problems = selection.problems_of(layers, options.problem)
         chosen = [a_pass for a_pass in chosen if a_pass.layer in problems]
     else:
-        selection.set_name(layers, options.set)
-    return list(selection.versions_of(chosen, options.version))
+        for layer in layers:
+            selection.set_name([layer], _set(options, layer))
+    return selection.versions_of(chosen, options.version)
 
 
-def _bench_arguments(options):
-    problems = ["--problem", options.problem] if options.problem else ["--set", options.set]
-    arguments = ["--version", options.version, *problems, "--samples", str(options.samples), "--baseline", options.baseline]
+def _device(options):
+    """The slug of the GPU whose records --missing asks about."""
+    known = missing_records.devices(options.results)
+    if options.device and options.device not in known and options.device != device.slug():
+        raise UsageError(f"--device {options.device}: no record of it; there are those of: {', '.join(known) or 'none yet'}")
+    slug = options.device or device.slug()
+    if not slug and not known:
+        raise UsageError(f"record --missing: no GPU here, and {files.shown(options.results)} has no record of one")
+    if not slug and len(known) > 1:
+        raise UsageError(f"record --missing: records of several GPUs ({', '.join(known)}): choose with --device")
+    return slug or known[0]
+
+
+def _gaps(options, there, chosen, slug):
+    """The missing_records.Gaps of chosen passes, for each of the dtypes that --dtype or --problem asks for."""
+    records, bad = ladder_records.load_all(options.results, slug)
+    for error in bad:
+        say.line(f"not counted: {error}")
+    recorded = missing_records.passed(records)
+    gaps = [missing_records.gap(path, versions, recorded, dtype) for path, versions in chosen.items()
+            for dtype in options.dtype or [_dtype_of_problem(options, there.layer(path.split("/")[0]))]]
+    if not any(gap.asked for gap in gaps):
+        raise UsageError(f"no version that was asked for has {' or '.join(dict.fromkeys(gap.dtype for gap in gaps))}")
+    return gaps
+
+
+def _answer(options, gaps, slug, arguments):
+    """Says what is missing: a table with --list, a line where that is nothing."""
+    command = shlex.join(["./ladder", "record", *(word for word in arguments if word != "--list")])
+    line = missing_records.summary(gaps, slug, command)
+    if options.list:
+        print(*missing_records.table(gaps), "", line, sep="\n")
+    else:
+        say.line(f"nothing to record: {line}")
+    return 0
+
+
+def _parts(options, there, chosen, gaps=None):
+    """What each run of a bench program measures: its "layer/pass", a dtype or None for all, and its other arguments; of
+    `gaps` only what is missing."""
+    if gaps is None:
+        wanted = [(path, dtype, options.version) for path in chosen for dtype in options.dtype or [None]]
+    else:
+        wanted = [(gap.path, gap.dtype, ",".join(map(str, gap.missing))) for gap in gaps if gap.missing]
+    return [[path, dtype, _bench_arguments(options, there.layer(path.split("/")[0]), version)]
+            for path, dtype, version in wanted]
+
+
+def _bench_arguments(options, layer, version):
+    problems = ["--problem", options.problem] if options.problem else ["--set", _set(options, layer)]
+    arguments = ["--version", version, *problems, "--samples", str(options.samples), "--baseline", options.baseline]
     return arguments + (["--seed", str(options.seed)] if options.seed is not None else [])
+
+
+def _set(options, layer):
+    """The set to record of a layer. What has no record yet gets one of the few problems of perf."""
+    return options.set or ("perf" if options.missing and "perf" in layer.sets else "unet")
+
+
+def _dtype_of_problem(options, layer):
+    return selection.dtype_of(selection.problem(layer, options.problem)) if options.problem else None
 
 
 def _environment(program):
@@ -344,10 +424,9 @@ def _environment(program):
 def _seconds_spent(results, slug):
     """{"layer/pass/vNN_idea/problem": seconds} of the newest record of each on this device."""
     spent = {}
-    for record in ladder_records.load_all(results)[0]:
-        if record.device == slug:
-            spent.update({f"{result.path}/v{result.version:02d}_{result.idea}/{result.problem}": result.seconds_spent
-                          for result in record.results if result.seconds_spent > 0})
+    for record in ladder_records.load_all(results, slug)[0]:
+        spent.update({f"{result.path}/v{result.version:02d}_{result.idea}/{result.problem}": result.seconds_spent
+                      for result in record.results if result.seconds_spent > 0})
     return spent
 
 
