@@ -95,12 +95,12 @@ template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                           bool accumulate LADDER_WHERE);
 
-// The same with both operands MN-major. T is __nv_bfloat16 or __half, kN 192.
+// The same with both operands MN-major. T is __nv_bfloat16 or __half, kN 64, 128 or 192.
 template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                              bool accumulate LADDER_WHERE);
 
-// The same with A K-major and B MN-major. T is __nv_bfloat16 or __half, kN 64, 96 or 128.
+// The same with A K-major and B MN-major. T is __nv_bfloat16 or __half, kN 64, 96, 128 or 192.
 template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                                bool accumulate LADDER_WHERE);
@@ -257,8 +257,14 @@ LADDER_WGMMA(96)
 LADDER_WGMMA(128)
 LADDER_WGMMA(192)
 LADDER_WGMMA(256)
-LADDER_WGMMA_N192(wgmma_m64_mn, __nv_bfloat16, "bf16.bf16", "k16", ", 1, 1")
-LADDER_WGMMA_N192(wgmma_m64_mn, __half, "f16.f16", "k16", ", 1, 1")
+
+#define LADDER_WGMMA_MN(n)                                                     \
+  LADDER_WGMMA_N##n(wgmma_m64_mn, __nv_bfloat16, "bf16.bf16", "k16", ", 1, 1") \
+      LADDER_WGMMA_N##n(wgmma_m64_mn, __half, "f16.f16", "k16", ", 1, 1")
+
+LADDER_WGMMA_MN(64)
+LADDER_WGMMA_MN(128)
+LADDER_WGMMA_MN(192)
 
 #define LADDER_WGMMA_B_MN(n)                                                     \
   LADDER_WGMMA_N##n(wgmma_m64_b_mn, __nv_bfloat16, "bf16.bf16", "k16", ", 0, 1") \
@@ -267,8 +273,10 @@ LADDER_WGMMA_N192(wgmma_m64_mn, __half, "f16.f16", "k16", ", 1, 1")
 LADDER_WGMMA_B_MN(64)
 LADDER_WGMMA_B_MN(96)
 LADDER_WGMMA_B_MN(128)
+LADDER_WGMMA_B_MN(192)
 
 #undef LADDER_WGMMA
+#undef LADDER_WGMMA_MN
 #undef LADDER_WGMMA_B_MN
 #undef LADDER_WGMMA_N64
 #undef LADDER_WGMMA_N96

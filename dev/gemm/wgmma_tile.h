@@ -1,0 +1,70 @@
+// What a block of the persistent wgmma versions has: two consumer warpgroups that take tiles by turns, a producer that runs
+// ahead of both through one ring of stages, and how long a layer takes with it.
+#pragma once
+
+#include <algorithm>
+
+#include "core/backend.h"
+#include "dev/gemm/gemm.h"
+#include "dev/ptx/mbarrier.h"
+
+namespace ladder::gemm {
+
+inline constexpr int kStepTerms16 = 64;  // of the sums, 16 bits each: the 128 bytes of a swizzled row
+inline constexpr int kStepRowBytes = 128;
+inline constexpr int kWgmmaTerms = 16;
+
+inline constexpr int kConsumerGroups = 2;
+inline constexpr int kGroupThreads = 128;
+inline constexpr int kConsumerThreads = kConsumerGroups * kGroupThreads;
+inline constexpr int kWgmmaThreads = kConsumerThreads + kGroupThreads;  // registers move between whole warpgroups
+inline constexpr int kConsumerRegisters = 232;
+inline constexpr int kProducerRegisters = 40;
+static_assert(kConsumerThreads * kConsumerRegisters + kGroupThreads * kProducerRegisters <= 65536, "the register file");
+
+// A warpgroup's tile is kRows x kBlockN sums, of which a warp has 16 rows of every 64. kStageBytes: a step's terms of both
+// operands; kWarpStoreBytes: what a warp's sums pass through on their way to memory.
+template <int kRows_, int kBlockN_, int kStageBytes_, int kWarpStoreBytes>
+struct PersistentTile {
+  static constexpr int kRows = kRows_, kBlockN = kBlockN_, kStageBytes = kStageBytes_;
+  static constexpr int kStoreBytes = kConsumerThreads / 32 * kWarpStoreBytes;
+  static constexpr int kMaxStages = 12;  // 12 KB each and more: enough under way for all of memory's rate
+  static constexpr int kSmemLimit = 227 * 1024 - 2 * kMaxStages * static_cast<int>(sizeof(ptx::Mbarrier));
+  static constexpr int kStages = std::min(kMaxStages, (kSmemLimit - kStoreBytes) / kStageBytes);
+  static constexpr std::size_t kSmemBytes =
+      std::size_t{kStages} * kStageBytes + kStoreBytes + 2 * kStages * sizeof(ptx::Mbarrier);
+  static_assert(kRows % 64 == 0 && kStageBytes % 1024 == 0, "wgmma's rows, and whole swizzle patterns");
+  static_assert(kStages >= 4, "a tile's loads under the one before");
+};
+
+// The ring of stages: where the i-th step of a block lies, and the parity of the phase in which it is full.
+template <class Tile>
+__device__ __forceinline__ int stage_of(int i) {
+  return i % Tile::kStages;
+}
+template <class Tile>
+__device__ __forceinline__ unsigned parity_of(int i) {
+  return i / Tile::kStages % 2;
+}
+
+// Nanoseconds, roughly, of an H200: a step comes at an SM's share of the L2's rate and is multiplied at three quarters of
+// the tensor cores' rate; a block's last tile is stored while nothing else happens.
+template <class Tile>
+double persistent_ns(int tiles, int steps) {
+  constexpr double kBytesPerNs = 60;
+  constexpr double kProductsPerNs = 2800;
+  constexpr double kLoadNs = Tile::kStageBytes / kBytesPerNs;
+  constexpr double kMultiplyNs = double(Tile::kRows) * Tile::kBlockN * kStepTerms16 / kProductsPerNs;
+  constexpr double kStoreNs = Tile::kRows * Tile::kBlockN * 2 / 30.0;
+  const int rounds = ceil_div(tiles, backend::device().num_sms);
+  return rounds * (std::max(kLoadNs, kMultiplyNs) * steps + kStoreNs / 2) + kStoreNs;
+}
+
+// Of both operands' rows, n and k elements long.
+inline const char* rows_for_tma(const Problem& p) {
+  return p.n % 8 == 0 && p.k % 8 == 0
+             ? nullptr
+             : "n or k is not a multiple of 8, but the TMA's strides are multiples of 16 bytes";
+}
+
+}  // namespace ladder::gemm

@@ -1,0 +1,280 @@
+// Idea:   the blocks that split a tile's rows are a cluster, and add up in each other's shared memory: each takes a share of
+//         the tile, adds what all of them have of it, in the order of their ranks, and stores it once. Where more blocks than
+//         a cluster split the rows, clusters write partial sums, an eighth of v06's.
+// Parent: v06.
+// Why:    at 8x8 and 16x16 v06's partial sums are 2 to 12 MB, written, read by a second kernel and launched for: 3 to 4 us of
+//         6 to 10. A cluster of eight leaves one launch and no partial sums where dw has a dozen tiles. Limiter left:
+//         clusters of eight leave a dozen SMs idle, and the last block's rows are waited for by all.
+// Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. A workspace where
+//         more than a cluster split the rows.
+
+#include "dev/gemm/split.h"
+#include "dev/gemm/wgmma_boxes.h"
+#include "dev/ptx/cluster.h"
+#include "dev/ptx/tma.h"
+#include "dev/ptx/wgmma.h"
+
+namespace ladder::gemm {
+namespace {
+
+constexpr int kMaxRanks = static_cast<int>(kMaxPortableClusterBlocks);
+
+// The block's sums lie in the stages' place: rows of features, then dbias.
+template <int kGroups, int kColumns>
+struct Tile : BoxTile<kGroups, kColumns> {
+  using Base = BoxTile<kGroups, kColumns>;
+  static constexpr int kPitch = kColumns + 8;  // 8 floats: the 16 float2 of a half-warp meet no bank twice
+  static constexpr int kSums = Base::kFeatures * kPitch;
+  static_assert((kSums + Base::kFeatures) * 4 <= Base::kStages * Base::kStageBytes, "what the stages leave");
+};
+
+// How a layer's rows are split: into `clusters` of `ranks` blocks, each of which has `each` steps; the last ones may have
+// fewer, or none.
+struct ClusterSplit {
+  int clusters = 1;
+  int ranks = 1;
+  int each = 1;
+};
+
+// What all blocks of the cluster have at `mine`, in the order of their ranks. The loads are all under way at once.
+template <class V>
+__device__ __forceinline__ void load_all(V (&values)[kMaxRanks], V* mine, int ranks) {
+#pragma unroll
+  for (int rank = 0; rank < kMaxRanks; ++rank)
+    values[rank] = rank < ranks ? ptx::ld_shared_cluster(ptx::mapa(mine, rank)) : V{};
+}
+
+template <class T, class Tile>
+__global__ void __launch_bounds__(Tile::kThreads, 1)
+    gemm_wgrad_v07_kernel(Problem p, ClusterSplit split, const __grid_constant__ ptx::TensorMap x_map,
+                          const __grid_constant__ ptx::TensorMap dy_map, T* dw, float* dbias, float* partial) {
+  LADDER_DYN_SMEM(smem);  // [stage]: boxes of dy, boxes of x: 64 rows of 64 columns
+  auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem + Tile::kStages * Tile::kStageBytes);
+  ptx::Mbarrier* const empty = full + Tile::kStages;
+
+  // A cluster's ranks fastest, then tiles: blocks that share rows run together.
+  const int tiles_k = ceil_div(p.k, Tile::kColumns);
+  const int tiles_n = ceil_div(p.n, Tile::kFeatures);
+  const int rank = blockIdx.x % split.ranks;
+  const int tile = blockIdx.x / split.ranks;
+  const int k0 = tile % tiles_k * Tile::kColumns;
+  const int n0 = tile / tiles_k % tiles_n * Tile::kFeatures;
+  const int cluster_idx = tile / tiles_k / tiles_n;
+  const int first = (cluster_idx * split.ranks + rank) * split.each;
+  const int count = min(split.each, ceil_div(p.m, kStepRows) - first);  // not above 0: nothing to add
+  const bool sums_bias = dbias && k0 == 0;
+
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Tile::kStages; ++i) {
+      ptx::mbarrier_init(full + i, 1);
+      ptx::mbarrier_init(empty + i, Tile::kConsumerWarps + (sums_bias ? kBiasWarps : 0));
+    }
+    ptx::mbarrier_fence_init();
+  }
+  __syncthreads();
+
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const bool consumes = warp < Tile::kConsumerWarps;
+  const int bias_warp = warp - Tile::kConsumerWarps - 1;
+  float sum[Tile::kColumns / 2];
+  float bias_sum[Tile::kGroups][2] = {};
+
+  if (consumes) {
+    const int group = warp / 4;
+    for (int i = 0; i < count; ++i) {
+      const int stage = stage_of<Tile>(i);
+      const unsigned char* const a = smem + stage * Tile::kStageBytes + group * kBoxBytes;
+      const unsigned char* const b = smem + stage * Tile::kStageBytes + Tile::kGroups * kBoxBytes;
+      ptx::mbarrier_wait(full + stage, parity_of<Tile>(i));
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int row = 0; row < kStepRows; row += kWgmmaTerms) {
+        const auto a_operand = ptx::wgmma_descriptor_mn(a + row * kStepRowBytes, 8 * kStepRowBytes, kBoxBytes);
+        const auto b_operand = ptx::wgmma_descriptor_mn(b + row * kStepRowBytes, 8 * kStepRowBytes, kBoxBytes);
+        ptx::wgmma_m64_mn<T, Tile::kColumns>(sum, a_operand, b_operand, i > 0 || row > 0);
+      }
+      ptx::wgmma_commit();
+      // The stage that the multiplications before these have read is free.
+      ptx::wgmma_wait<1>();
+      if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<Tile>(i - 1));
+    }
+    ptx::wgmma_wait<0>();
+    ptx::wgmma_keep(sum);
+  } else if (bias_warp < 0) {
+    // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
+    if (lane == 0) {
+      ptx::tma_prefetch(x_map);
+      ptx::tma_prefetch(dy_map);
+      for (int i = 0; i < count; ++i) {
+        const int stage = stage_of<Tile>(i);
+        unsigned char* const to = smem + stage * Tile::kStageBytes;
+        const int row = (first + i) * kStepRows;
+        ptx::mbarrier_wait(empty + stage, parity_of<Tile>(i) ^ 1);
+        ptx::mbarrier_arrive_expect_tx(full + stage, Tile::kStageBytes);
+        for (int box = 0; box < Tile::kGroups; ++box)
+          ptx::tma_load(to + box * kBoxBytes, dy_map, full + stage, n0 + box * kBoxColumns, row, 0);
+        for (int box = 0; box < Tile::kColumns / kBoxColumns; ++box)
+          ptx::tma_load(to + (Tile::kGroups + box) * kBoxBytes, x_map, full + stage, k0 + box * kBoxColumns, row, 0);
+      }
+    }
+  } else if (sums_bias) {
+    for (int i = 0; i < count; ++i) {
+      const int stage = stage_of<Tile>(i);
+      ptx::mbarrier_wait(full + stage, parity_of<Tile>(i));
+#pragma unroll
+      for (int box = 0; box < Tile::kGroups; ++box)
+        add_columns<T>(bias_sum[box], smem + stage * Tile::kStageBytes + box * kBoxBytes, bias_warp);
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(empty + stage);
+    }
+#pragma unroll
+    for (int box = 0; box < Tile::kGroups; ++box) add_lanes(bias_sum[box]);
+  }
+
+  // Nobody reads the stages any more: the sums take their place.
+  __syncthreads();
+  auto* const sums = reinterpret_cast<float*>(smem);
+  float* const bias_sums = sums + Tile::kSums;
+  if (consumes) {
+#pragma unroll
+    for (int j = 0; j < Tile::kColumns / 8; ++j) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* const pair = sum + 4 * j + 2 * half;
+        float* const to = sums + (warp * 16 + lane / 4 + 8 * half) * Tile::kPitch + 8 * j + lane % 4 * 2;
+        *reinterpret_cast<float2*>(to) = count > 0 ? float2{pair[0], pair[1]} : float2{0, 0};
+      }
+    }
+  } else if (bias_warp >= 0 && lane < 8) {
+#pragma unroll
+    for (int box = 0; box < Tile::kGroups; ++box) {
+      *reinterpret_cast<float2*>(bias_sums + box * kBoxColumns + bias_warp * 16 + lane * 2) = {bias_sum[box][0],
+                                                                                               bias_sum[box][1]};
+    }
+  }
+  ptx::cluster_sync();
+
+  const bool whole = split.clusters == 1;
+  const long long weights = static_cast<long long>(p.n) * p.k;
+  float* const partial_row = partial + cluster_idx * (padded(weights) + padded(dbias ? p.n : 0));
+  constexpr int kQuadsPerRow = Tile::kColumns / 4;
+  for (int i = threadIdx.x + rank * Tile::kThreads; i < Tile::kFeatures * kQuadsPerRow;
+       i += split.ranks * Tile::kThreads) {
+    const int n = n0 + i / kQuadsPerRow;
+    const int k = k0 + i % kQuadsPerRow * 4;
+    if (n >= p.n || k >= p.k) continue;
+    float4 parts[kMaxRanks];
+    load_all(parts, reinterpret_cast<float4*>(sums + i / kQuadsPerRow * Tile::kPitch + i % kQuadsPerRow * 4),
+             split.ranks);
+    float4 v = parts[0];
+#pragma unroll
+    for (int r = 1; r < kMaxRanks; ++r) v.x += parts[r].x, v.y += parts[r].y, v.z += parts[r].z, v.w += parts[r].w;
+    const long long index = static_cast<long long>(n) * p.k + k;
+    if (whole) {
+      *reinterpret_cast<Quad<T>*>(dw + index) = pack_quad<T>({v.x, v.y, v.z, v.w});
+    } else {
+      *reinterpret_cast<float4*>(partial_row + index) = v;
+    }
+  }
+  if (sums_bias && rank == 0) {
+    float* const bias_to = whole ? dbias : partial_row + padded(weights);
+    for (int i = threadIdx.x; i < Tile::kFeatures && n0 + i < p.n; i += Tile::kThreads) {
+      float parts[kMaxRanks];
+      load_all(parts, bias_sums + i, split.ranks);
+      float v = parts[0];
+#pragma unroll
+      for (int r = 1; r < kMaxRanks; ++r) v += parts[r];
+      bias_to[n0 + i] = v;
+    }
+  }
+  // A block's memory is there for the others until they have read it.
+  ptx::cluster_sync();
+}
+
+struct ClusterPlan {
+  ClusterSplit split;
+  double ns = 0;  // estimated
+};
+
+// The split that takes the least time, by estimates of an H200: distributed shared memory gives half of the L2's rate, and
+// clusters of more than two leave an eleventh of the SMs idle.
+template <class Tile>
+ClusterPlan plan_tile(const Problem& p) {
+  constexpr double kExchangeNs = Tile::kFeatures * Tile::kColumns * 4 / 30.0;
+  constexpr double kStartNs = 2000;
+  const int steps = ceil_div(p.m, kStepRows);
+  const int num_sms = backend::device().num_sms;
+  ClusterPlan best{};
+  for (int ranks = 1; ranks <= kMaxRanks; ranks *= 2) {
+    const int slots = std::max(1, (ranks > 2 ? num_sms - num_sms / 11 : num_sms) / ranks);  // of clusters
+    for (int clusters = 1; (clusters - 1) * ranks < steps && (clusters == 1 || clusters * Tile::count(p) <= slots);
+         ++clusters) {
+      const int each = ceil_div(steps, clusters * ranks);
+      const int waves = ceil_div(clusters * Tile::count(p), slots);
+      double ns =
+          waves * (kStartNs + each * Tile::kStepNs + (ranks > 1 ? 1000 + kExchangeNs / ranks * (ranks - 1) : 0));
+      if (clusters > 1) ns += kReduceNs + clusters * 8.0 * p.n * p.k / kPartialBytesPerNs;
+      if (best.ns == 0 || ns < best.ns) best = {{clusters, ranks, each}, ns};
+    }
+  }
+  return best;
+}
+
+template <class T, class Tile>
+KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, ClusterSplit split) {
+  const long long count = static_cast<long long>(p.n) * p.k;
+  const int bias_count = p.bias ? p.n : 0;
+  const Split partials{.splits = split.clusters};
+  const auto bind = [p, split, partials, count, bias_count](const Wgrad::Tensors& t, void* workspace) {
+    auto* const partial = static_cast<float*>(workspace);
+    auto* const dw = static_cast<T*>(t.dw);
+    const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
+    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.k), size(p.m), 1}, {kBoxColumns, kStepRows, 1});
+    const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.n), size(p.m), 1}, {kBoxColumns, kStepRows, 1});
+    const LaunchConfig config = {.grid = static_cast<unsigned>(Tile::count(p) * split.clusters * split.ranks),
+                                 .block = Tile::kThreads,
+                                 .dynamic_smem = Tile::kSmemBytes,
+                                 .cluster = static_cast<unsigned>(split.ranks)};
+    return with_reduce<T>(
+        partials, bind_launch(gemm_wgrad_v07_kernel<T, Tile>, config, p, split, x_map, dy_map, dw, t.dbias, partial),
+        partial, count, p.k, {}, dw, bias_count, t.dbias);
+  };
+  return {.name = name, .workspace_bytes = partial_bytes(partials, count, bias_count), .bind = bind};
+}
+
+using Small = Tile<1, 64>;
+
+std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
+  const ClusterPlan choices[] = {plan_tile<Tile<2, 192>>(p), plan_tile<Tile<2, 128>>(p), plan_tile<Tile<1, 192>>(p),
+                                 plan_tile<Tile<1, 128>>(p), plan_tile<Small>(p)};
+  const auto fastest = std::ranges::min_element(choices, {}, &ClusterPlan::ns) - choices;
+  const int steps = ceil_div(p.m, kStepRows);
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == 2) {
+      return with_default<Wgrad>(
+          {tile_plan<T, Tile<2, 192>>(p, "128x192", choices[0].split),
+           tile_plan<T, Tile<2, 128>>(p, "128x128", choices[1].split),
+           tile_plan<T, Tile<1, 192>>(p, "64x192", choices[2].split),
+           tile_plan<T, Tile<1, 128>>(p, "64x128", choices[3].split), tile_plan<T, Small>(p, "64x64", choices[4].split),
+           tile_plan<T, Small>(p, "64x64 in one", {1, 1, steps}),
+           tile_plan<T, Small>(p, "64x64 in two clusters", {2, 2, ceil_div(steps, 4)})},
+          static_cast<std::size_t>(fastest));
+    } else {
+      return {};
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ladder::gemm
+
+LADDER_VERSION(ladder::gemm::Wgrad, {.plans = ladder::gemm::plans,
+                                     .plan_names = {"128x192", "128x128", "64x192", "64x128", "64x64", "64x64 in one",
+                                                    "64x64 in two clusters"},
+                                     .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                     .supports = ladder::gemm::rows_for_tma,
+                                     .min_arch = 90,
+                                     .arch_specific = true,
+                                     .needs = "n and k multiples of 8"})
