@@ -8,16 +8,15 @@
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. A workspace where
 //         more than a cluster split the rows.
 
+#include "dev/common/cluster_split.h"
+#include "dev/common/cluster_sums.h"
 #include "dev/gemm/split.h"
 #include "dev/gemm/wgmma_boxes.h"
-#include "dev/ptx/cluster.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
 
 namespace ladder::gemm {
 namespace {
-
-constexpr int kMaxRanks = static_cast<int>(kMaxPortableClusterBlocks);
 
 // The block's sums lie in the stages' place: rows of features, then dbias.
 template <int kGroups, int kColumns>
@@ -27,22 +26,6 @@ struct Tile : BoxTile<kGroups, kColumns> {
   static constexpr int kSums = Base::kFeatures * kPitch;
   static_assert((kSums + Base::kFeatures) * 4 <= Base::kStages * Base::kStageBytes, "what the stages leave");
 };
-
-// How a layer's rows are split: into `clusters` of `ranks` blocks, each of which has `each` steps; the last ones may have
-// fewer, or none.
-struct ClusterSplit {
-  int clusters = 1;
-  int ranks = 1;
-  int each = 1;
-};
-
-// What all blocks of the cluster have at `mine`, in the order of their ranks. The loads are all under way at once.
-template <class V>
-__device__ __forceinline__ void load_all(V (&values)[kMaxRanks], V* mine, int ranks) {
-#pragma unroll
-  for (int rank = 0; rank < kMaxRanks; ++rank)
-    values[rank] = rank < ranks ? ptx::ld_shared_cluster(ptx::mapa(mine, rank)) : V{};
-}
 
 template <class T, class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, 1)
@@ -164,12 +147,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     const int n = n0 + i / kQuadsPerRow;
     const int k = k0 + i % kQuadsPerRow * 4;
     if (n >= p.n || k >= p.k) continue;
-    float4 parts[kMaxRanks];
-    load_all(parts, reinterpret_cast<float4*>(sums + i / kQuadsPerRow * Tile::kPitch + i % kQuadsPerRow * 4),
-             split.ranks);
-    float4 v = parts[0];
-#pragma unroll
-    for (int r = 1; r < kMaxRanks; ++r) v.x += parts[r].x, v.y += parts[r].y, v.z += parts[r].z, v.w += parts[r].w;
+    auto* const mine = reinterpret_cast<float4*>(sums + i / kQuadsPerRow * Tile::kPitch + i % kQuadsPerRow * 4);
+    const float4 v = sum_over_cluster(mine, split.ranks);
     const long long index = static_cast<long long>(n) * p.k + k;
     if (whole) {
       *reinterpret_cast<Quad<T>*>(dw + index) = pack_quad<T>({v.x, v.y, v.z, v.w});
@@ -179,46 +158,22 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   }
   if (sums_bias && rank == 0) {
     float* const bias_to = whole ? dbias : partial_row + padded(weights);
-    for (int i = threadIdx.x; i < Tile::kFeatures && n0 + i < p.n; i += Tile::kThreads) {
-      float parts[kMaxRanks];
-      load_all(parts, bias_sums + i, split.ranks);
-      float v = parts[0];
-#pragma unroll
-      for (int r = 1; r < kMaxRanks; ++r) v += parts[r];
-      bias_to[n0 + i] = v;
-    }
+    for (int i = threadIdx.x; i < Tile::kFeatures && n0 + i < p.n; i += Tile::kThreads)
+      bias_to[n0 + i] = sum_over_cluster(bias_sums + i, split.ranks);
   }
   // A block's memory is there for the others until they have read it.
   ptx::cluster_sync();
 }
 
-struct ClusterPlan {
-  ClusterSplit split;
-  double ns = 0;  // estimated
-};
-
-// The split that takes the least time, by estimates of an H200: distributed shared memory gives half of the L2's rate, and
-// clusters of more than two leave an eleventh of the SMs idle.
+// Estimates, of an H200: distributed shared memory gives half of the L2's rate.
 template <class Tile>
 ClusterPlan plan_tile(const Problem& p) {
-  constexpr double kExchangeNs = Tile::kFeatures * Tile::kColumns * 4 / 30.0;
-  constexpr double kStartNs = 2000;
-  const int steps = ceil_div(p.m, kStepRows);
-  const int num_sms = backend::device().num_sms;
-  ClusterPlan best{};
-  for (int ranks = 1; ranks <= kMaxRanks; ranks *= 2) {
-    const int slots = std::max(1, (ranks > 2 ? num_sms - num_sms / 11 : num_sms) / ranks);  // of clusters
-    for (int clusters = 1; (clusters - 1) * ranks < steps && (clusters == 1 || clusters * Tile::count(p) <= slots);
-         ++clusters) {
-      const int each = ceil_div(steps, clusters * ranks);
-      const int waves = ceil_div(clusters * Tile::count(p), slots);
-      double ns =
-          waves * (kStartNs + each * Tile::kStepNs + (ranks > 1 ? 1000 + kExchangeNs / ranks * (ranks - 1) : 0));
-      if (clusters > 1) ns += kReduceNs + clusters * 8.0 * p.n * p.k / kPartialBytesPerNs;
-      if (best.ns == 0 || ns < best.ns) best = {{clusters, ranks, each}, ns};
-    }
-  }
-  return best;
+  return plan_cluster_split(ceil_div(p.m, kStepRows), Tile::count(p),
+                            {.unit_ns = Tile::kStepNs,
+                             .start_ns = 2000,
+                             .exchange_ns = Tile::kFeatures * Tile::kColumns * 4 / 30.0,
+                             .partials_ns = 8.0 * p.n * p.k / kPartialBytesPerNs,
+                             .second_ns = kReduceNs});
 }
 
 template <class T, class Tile>

@@ -1,0 +1,256 @@
+// Idea:   the blocks that split a tile's patches are a cluster, and add up in each other's shared memory: each takes a share of
+//         the tile, adds what all of them have of it, in the order of their ranks, and stores it once. Where more blocks than
+//         a cluster split the patches, clusters write partial sums, up to an eighth of v07's.
+// Parent: v07.
+// Why:    v07 writes partial sums even where a tile has one block or two, reads them in a second kernel, and launches that:
+//         5 us of 13 at 8x8, 256 -> 256. A cluster of two leaves nothing of it there, one of four at 16x16. Limiter left: at
+//         8x8 the fill of shared memory from L2, as dy crosses three times; clusters of four and eight leave a dozen SMs
+//         idle.
+// Needs:  as v07: sm_90a; c and k multiples of 16 bytes; bf16 or fp16.
+
+#include "dev/common/cluster_split.h"
+#include "dev/common/cluster_sums.h"
+#include "dev/common/vectors.h"
+#include "dev/conv3x3/wgrad_patch.h"
+#include "dev/ptx/mbarrier.h"
+#include "dev/ptx/tma.h"
+#include "dev/ptx/wgmma.h"
+
+namespace ladder::conv3x3 {
+namespace {
+
+constexpr int kConsumerWarps = 4;
+constexpr int kProducers = 2;
+constexpr int kFirstBiasWarp = kConsumerWarps + kProducers;
+constexpr int kBiasWarps = 4;  // one alone takes longer for a patch than its multiplications do
+constexpr int kThreads = (kFirstBiasWarp + kBiasWarps) * 32;
+constexpr int kColumns = 3 * kTileChannels;  // of the block's sums: (s, c)
+
+constexpr int kRowBytes = 128;  // of a pixel: 64 channels of 16 bits
+constexpr int kPatchBytes = kPatchPixels * kRowBytes;
+constexpr int kViewBytes = kPatch * kHalo * kRowBytes;  // of x: the patch's rows, with a pixel more at either end
+constexpr int kStageBytes = kPatchBytes + kViewBytes;
+constexpr int kStages = 12;
+static_assert(kStageBytes % 1024 == 0 && kPatchBytes % 1024 == 0, "whole swizzle patterns");
+constexpr std::size_t kSmemBytes = std::size_t{kStages} * kStageBytes + 2 * kStages * sizeof(ptx::Mbarrier);
+static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
+
+// The block's sums lie in the stages' place: rows of output channels, then dbias.
+constexpr int kPitch = kColumns + 8;  // 8 floats: the 16 float2 of a half-warp meet no bank twice
+constexpr int kSums = kTileChannels * kPitch;
+static_assert((kSums + kTileChannels) * 4 <= kStages * kStageBytes, "what the stages leave");
+
+// The ring of stages: where the i-th patch lies, and the parity of the phase in which it is full.
+__device__ __forceinline__ int stage_of(int i) { return i % kStages; }
+__device__ __forceinline__ unsigned parity_of(int i) { return i / kStages % 2; }
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1)
+    conv3x3_wgrad_v10_kernel(Problem p, ClusterSplit split, const __grid_constant__ ptx::TensorMap x_map,
+                             const __grid_constant__ ptx::TensorMap dy_map, T* dw, float* dbias, float* partial) {
+  LADDER_DYN_SMEM(smem);  // [stage]: dy [8 x 8 pixels][128 bytes], x [8 x 10 pixels][128 bytes]
+  auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem + kStages * kStageBytes);
+  ptx::Mbarrier* const empty = full + kStages;
+
+  const int tiles_c = ceil_div(p.c, kTileChannels);
+  const int tiles_k = ceil_div(p.k, kTileChannels);
+  const int rank = blockIdx.x % split.ranks;
+  const int tile = blockIdx.x / split.ranks;
+  const int r = tile % 3;  // the block's row of the filter
+  const int c0 = tile / 3 % tiles_c * kTileChannels;
+  const int k0 = tile / 3 / tiles_c % tiles_k * kTileChannels;
+  const int cluster_idx = tile / 3 / tiles_c / tiles_k;
+  const int begin = (cluster_idx * split.ranks + rank) * split.each;
+  const int count = min(split.each, num_patches(p) - begin);  // not above 0: nothing to add
+  const bool sums_bias = dbias && c0 == 0 && r == 0;
+
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      ptx::mbarrier_init(full + i, 1);
+      ptx::mbarrier_init(empty + i, kConsumerWarps + (sums_bias ? kBiasWarps : 0));
+    }
+    ptx::mbarrier_fence_init();
+  }
+  __syncthreads();
+
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const bool consumes = warp < kConsumerWarps;
+  const int word = (warp - kFirstBiasWarp) * 8 + lane % 8;  // of a pixel's row, a bias warp's lane
+  float sum[kColumns / 2];
+  float bias_sum[2] = {};
+
+  if (consumes) {
+    for (int i = 0; i < count; ++i) {
+      ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
+      const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
+      const unsigned char* const view = patch + kPatchBytes;
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int row = 0; row < kPatch; row += 2) {
+        // NOTE: a K step is two image rows of eight pixels: 8 rows of memory apart in dy, a halo's row in x. The next 64
+        // columns begin one row of memory on: the next pixel.
+        const auto a = ptx::wgmma_descriptor_mn(patch + row * kPatch * kRowBytes, kPatch * kRowBytes, kRowBytes);
+        const auto b = ptx::wgmma_descriptor_mn(view + row * kHalo * kRowBytes, kHalo * kRowBytes, kRowBytes);
+        ptx::wgmma_m64_mn<T, kColumns>(sum, a, b, i > 0 || row > 0);
+      }
+      ptx::wgmma_commit();
+      // The stage that the multiplications before these have read is free.
+      ptx::wgmma_wait<1>();
+      if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of(i - 1));
+    }
+    ptx::wgmma_wait<0>();
+    ptx::wgmma_keep(sum);
+  } else if (warp < kFirstBiasWarp) {
+    const int producer = warp - kConsumerWarps;
+    if (lane == 0) {
+      if (producer == 0) {
+        ptx::tma_prefetch(x_map);
+        ptx::tma_prefetch(dy_map);
+      }
+      PatchPosition at = patch_position(p, begin);
+      for (int i = 0; i < count; ++i, at.advance(p)) {
+        if (i % kProducers != producer) continue;
+        unsigned char* const stage = smem + stage_of(i) * kStageBytes;
+        ptx::Mbarrier* const filled = full + stage_of(i);
+        // A fresh barrier lets a wait for the parity before its first phase pass.
+        ptx::mbarrier_wait(empty + stage_of(i), parity_of(i) ^ 1);
+        ptx::mbarrier_arrive_expect_tx(filled, kPatchBytes + kViewBytes);
+        ptx::tma_load(stage, dy_map, filled, k0, at.col, at.row, at.image);
+        ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row + r - 1, at.image);
+      }
+    }
+  } else if (sums_bias) {
+    // dbias from the same patches: a warp has sixteen output channels, eight words of each pixel's swizzled row, a lane one
+    // of these in every fourth pair of pixels. Pairs an even distance apart keep the lanes in different banks.
+    for (int i = 0; i < count; ++i) {
+      ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
+      const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
+#pragma unroll
+      for (int j = 0; j < kPatchPixels / 4; ++j) {
+        const int pixel = j / 2 * 8 + lane / 8 * 2 + j % 2;
+        const T* const pair =
+            reinterpret_cast<const T*>(patch + pixel * kRowBytes + (word / 4 ^ pixel % 8) * 16) + word % 4 * 2;
+        bias_sum[0] += to_float(pair[0]);
+        bias_sum[1] += to_float(pair[1]);
+      }
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(empty + stage_of(i));
+    }
+#pragma unroll
+    for (int distance = 8; distance < 32; distance *= 2) {
+      bias_sum[0] += __shfl_xor_sync(0xffffffff, bias_sum[0], distance);
+      bias_sum[1] += __shfl_xor_sync(0xffffffff, bias_sum[1], distance);
+    }
+  }
+
+  // Nobody reads the stages any more: the sums take their place.
+  __syncthreads();
+  auto* const sums = reinterpret_cast<float*>(smem);
+  float* const bias_sums = sums + kSums;
+  if (consumes) {
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* const pair = sum + 4 * j + 2 * half;
+        float* const to = sums + (warp * 16 + lane / 4 + 8 * half) * kPitch + 8 * j + lane % 4 * 2;
+        *reinterpret_cast<float2*>(to) = count > 0 ? float2{pair[0], pair[1]} : float2{0, 0};
+      }
+    }
+  } else if (warp >= kFirstBiasWarp && lane < 8) {
+    *reinterpret_cast<float2*>(bias_sums + word * 2) = {bias_sum[0], bias_sum[1]};
+  }
+  ptx::cluster_sync();
+
+  const bool whole = split.clusters == 1;
+  float* const partial_sums = partial + static_cast<long long>(cluster_idx) * partial_row(p);
+  constexpr int kQuadsPerRow = kColumns / 4;
+  for (int i = threadIdx.x + rank * kThreads; i < kTileChannels * kQuadsPerRow; i += split.ranks * kThreads) {
+    const int column = i % kQuadsPerRow * 4;
+    const int k = k0 + i / kQuadsPerRow;
+    const int c = c0 + column % kTileChannels;
+    if (k >= p.k || c >= p.c) continue;
+    const float4 v =
+        sum_over_cluster(reinterpret_cast<float4*>(sums + i / kQuadsPerRow * kPitch + column), split.ranks);
+    const int index = ((k * 3 + r) * 3 + column / kTileChannels) * p.c + c;
+    if (whole) {
+      *reinterpret_cast<Quad<T>*>(dw + index) = pack_quad<T>({v.x, v.y, v.z, v.w});
+    } else {
+      *reinterpret_cast<float4*>(partial_sums + index) = v;
+    }
+  }
+  if (sums_bias && rank == 0 && threadIdx.x < kTileChannels && k0 + static_cast<int>(threadIdx.x) < p.k) {
+    float* const bias_to = whole ? dbias : partial_sums + bias_offset(p);
+    bias_to[k0 + threadIdx.x] = sum_over_cluster(bias_sums + threadIdx.x, split.ranks);
+  }
+  // A block's memory is there for the others until they have read it.
+  ptx::cluster_sync();
+}
+
+int num_tiles(const Problem& p) { return 3 * num_patch_tiles(p); }
+
+// A patch's 18 KB come from L2, of which all SMs together get some 7 TB/s, and take longer than its multiplications; v07's
+// second kernel took 3 us. Distributed shared memory gives half of the L2's rate.
+ClusterSplit split_of(const Problem& p) {
+  return plan_cluster_split(num_patches(p), num_tiles(p),
+                            {.unit_ns = 330,
+                             .start_ns = 3000,
+                             .exchange_ns = kTileChannels * kColumns * 4 / 30.0,
+                             .partials_ns = 8.0 * partial_row(p) / 3000,
+                             .second_ns = 3000})
+      .split;
+}
+
+template <class T>
+KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, ClusterSplit split) {
+  const auto bind = [p, split](const Wgrad::Tensors& t, void* workspace) {
+    auto* const partial = static_cast<float*>(workspace);
+    const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
+    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.c), size(p.w), size(p.h), size(p.n)},
+                                            {kTileChannels, kHalo, kPatch, 1});
+    const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.k), size(p.w), size(p.h), size(p.n)},
+                                             {kTileChannels, kPatch, kPatch, 1});
+    const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles(p) * split.clusters * split.ranks),
+                                 .block = kThreads,
+                                 .dynamic_smem = kSmemBytes,
+                                 .cluster = static_cast<unsigned>(split.ranks)};
+    BoundLaunch first = bind_launch(conv3x3_wgrad_v10_kernel<T>, config, p, split, x_map, dy_map, static_cast<T*>(t.dw),
+                                    t.dbias, partial);
+    if (split.clusters == 1) return first;
+    return in_order({std::move(first), bind_reduce<T>(p, {.splits = split.clusters}, partial, t)});
+  };
+  return {.name = name,
+          .workspace_bytes = split.clusters == 1 ? 0 : partial_bytes(p, {.splits = split.clusters}),
+          .bind = bind};
+}
+
+std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == 2) {
+      return {split_plan<T>(p, "patches split over clusters", split_of(p)),
+              split_plan<T>(p, "patches in one piece", {1, 1, num_patches(p)}),
+              split_plan<T>(p, "patches split over two clusters of two", {2, 2, ceil_div(num_patches(p), 4)})};
+    } else {
+      return {};
+    }
+  });
+}
+
+const char* supports(const Problem& p) {
+  return p.c % 8 == 0 && p.k % 8 == 0 ? nullptr
+                                      : "c or k is not a multiple of 16 bytes, which the TMA's strides must be";
+}
+
+}  // namespace
+}  // namespace ladder::conv3x3
+
+LADDER_VERSION(ladder::conv3x3::Wgrad, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"patches split over clusters", "patches in one piece",
+                                                       "patches split over two clusters of two"},
+                                        .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                        .supports = ladder::conv3x3::supports,
+                                        .min_arch = 90,
+                                        .arch_specific = true,
+                                        .needs = "c and k multiples of 16 bytes"})
