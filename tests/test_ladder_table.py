@@ -221,6 +221,8 @@ ptxas info    : Function properties for _Z1bv
     16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads
 ptxas info    : Used 255 registers, used 0 barriers
 """
+SERIALIZED = ("ptxas info    : (C7520) Potential Performance Loss: wgmma.mma_async instructions are serialized due to program "
+              "dependence on compiler-inserted WG.AR in divergent path in the function '_Z1bv'\n")
 
 
 class Resources(unittest.TestCase):
@@ -238,6 +240,19 @@ class Resources(unittest.TestCase):
         self.assertEqual(len(resources.complaints(kernels, lambda _: silent)), 1)
         self.assertIn("_Z1bv spills on sm_90a", resources.complaints(kernels, lambda _: silent)[0])
         self.assertEqual(resources.complaints(kernels, lambda _: honest), [])
+
+    def test_serialized_wgmma_is_a_complaint(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = Path(folder)
+            for file in resources.ROOT.glob("dev/*/*/v*.cu"):
+                source = file.relative_to(resources.ROOT)
+                report = build / "CMakeFiles" / f"ladder_{source.parts[1]}.dir" / f"{source}.o.ptxas"
+                report.parent.mkdir(parents=True, exist_ok=True)
+                report.write_text(REPORT + (SERIALIZED if source.name == "v09_wgmma_halo.cu" else ""))
+            self.assertEqual(resources.collect(build)[1],
+                             ["dev/conv3x3/fprop/v09_wgmma_halo.cu: ptxas serializes the wgmma instructions of "
+                              f"{resources.demangle(['_Z1bv'])['_Z1bv']}: program dependence on compiler-inserted WG.AR in "
+                              "divergent path; a wgmma_fence() belongs behind every wait, in front of the multiplications that follow it"])
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     tools/resources.py [--build build/cuda] [--json FILE]
 
-Exits 1 if a kernel spills and its file's header comment has no line that begins with "Spills:", or if a version has no
-report. JSON: a list of {file, kernel, arch, registers, static_smem_bytes, stack_bytes, spill_store_bytes,
-spill_load_bytes}, an entry a kernel and architecture.
+Exits 1 if a kernel spills and its file's header comment has no line that begins with "Spills:", if ptxas has serialized a
+kernel's wgmma instructions, which it says in passing and which costs half of their speed, or if a version has no report.
+JSON: a list of {file, kernel, arch, registers, static_smem_bytes, stack_bytes, spill_store_bytes, spill_load_bytes}, an
+entry a kernel and architecture.
 """
 
 import json
@@ -22,6 +23,7 @@ _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
 _SMEM = re.compile(r"(\d+) bytes smem")
+_SERIALIZED = re.compile(r"wgmma\S* instructions are serialized due to (.*?) in (?:the )?function '(\w+)'")
 
 
 def parse(report, file):
@@ -63,6 +65,11 @@ def complaints(kernels, source_of):
     return lines
 
 
+def serialized(report):
+    """{kernel: why} of those of one object's report whose wgmma instructions wait for each other."""
+    return {kernel: why for why, kernel in _SERIALIZED.findall(report)}
+
+
 def demangle(names):
     """Short readable names, template arguments kept: "conv3x3_fprop_v07_kernel<__half, 128, false>"."""
     if not shutil.which("c++filt"):
@@ -74,19 +81,23 @@ def demangle(names):
 
 
 def collect(build):
-    """Every kernel of the versions built there, and the versions that have no report."""
-    kernels, missing = [], []
+    """Every kernel of the versions built there, and what is wrong with the reports: missing ones, serialized kernels."""
+    kernels, waiting, wrong = [], [], []
     for source in sorted(ROOT.glob("dev/*/*/v*.cu")):
         file = str(source.relative_to(ROOT))
         report = build / "CMakeFiles" / f"ladder_{source.relative_to(ROOT).parts[1]}.dir" / f"{file}.o.ptxas"
-        found = parse(report.read_text(encoding="utf-8"), file) if report.exists() else []
+        text = report.read_text(encoding="utf-8") if report.exists() else ""
+        found = parse(text, file)
         kernels += found
+        waiting += [(file, kernel, why) for kernel, why in serialized(text).items()]
         if not found:
-            missing.append(f"{file}: no ptxas report in {build}; build it first: ./ladder build --preset cuda")
+            wrong.append(f"{file}: no ptxas report in {build}; build it first: ./ladder build --preset cuda")
     names = demangle(sorted({kernel["kernel"] for kernel in kernels}))
     for kernel in kernels:
         kernel["kernel"] = names[kernel["kernel"]]
-    return kernels, missing
+    wrong += [f"{file}: ptxas serializes the wgmma instructions of {names[kernel]}: {why}; a wgmma_fence() belongs behind "
+              "every wait, in front of the multiplications that follow it" for file, kernel, why in waiting]
+    return kernels, wrong
 
 
 def table(kernels):
@@ -111,13 +122,13 @@ def main(arguments):
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
     chosen = parser.parse_args(arguments)
 
-    kernels, missing = collect(chosen.build.resolve())
-    if not kernels and not missing:
-        missing = ["dev/ has no versions"]
+    kernels, wrong = collect(chosen.build.resolve())
+    if not kernels and not wrong:
+        wrong = ["dev/ has no versions"]
     print(table(kernels))
     if chosen.json:
         chosen.json.write_text(json.dumps(kernels, indent=1) + "\n", encoding="utf-8")
-    problems = missing + complaints(kernels, lambda file: (ROOT / file).read_text(encoding="utf-8"))
+    problems = wrong + complaints(kernels, lambda file: (ROOT / file).read_text(encoding="utf-8"))
     for line in problems:
         print(line, file=sys.stderr)
     return 1 if problems else 0
