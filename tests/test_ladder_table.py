@@ -252,7 +252,8 @@ class Resources(unittest.TestCase):
             self.assertEqual(resources.collect(build)[1],
                              ["dev/conv3x3/fprop/v09_wgmma_halo.cu: ptxas serializes the wgmma instructions of "
                               f"{resources.demangle(['_Z1bv'])['_Z1bv']}: program dependence on compiler-inserted WG.AR in "
-                              "divergent path; a wgmma_fence() belongs behind every wait, in front of the multiplications that follow it"])
+                              "divergent path; a wgmma_fence() belongs behind every wait, in front of the multiplications "
+                              "that follow it"])
 
 
 if __name__ == "__main__":

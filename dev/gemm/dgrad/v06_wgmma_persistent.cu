@@ -32,12 +32,14 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   unsigned char* const stores = smem + Tile::kStages * Tile::kStageBytes;
   auto* const full = reinterpret_cast<ptx::Mbarrier*>(stores + Tile::kStoreBytes);
   ptx::Mbarrier* const empty = full + Tile::kStages;
+  const Alternation turns{empty + Tile::kStages};
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::kStages; ++i) {
       ptx::mbarrier_init(full + i, 1);
       ptx::mbarrier_init(empty + i, kGroupThreads / 32);
     }
+    turns.init();
     ptx::mbarrier_fence_init();
   }
   __syncthreads();
@@ -82,6 +84,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     const int row0 = tile / tiles_k * Tile::kRows + warp % 4 * 16;
     const int k0 = tile % tiles_k * Tile::kBlockN;
     float sum[kParts][Tile::kBlockN / 2];
+    turns.wait(turn);
     for (int step = 0; step < steps; ++step) {
       const int stage = stage_of<Tile>(turn * steps + step);
       const unsigned char* const a = smem + stage * Tile::kStageBytes;
@@ -99,6 +102,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
         }
       }
       ptx::wgmma_commit();
+      if (elected && step == steps - 1) turns.pass_on(turn);
       // The stage that the multiplications before these have read is free.
       ptx::wgmma_wait<1>();
       if (elected && step > 0) ptx::mbarrier_arrive(empty + stage_of<Tile>(turn * steps + step - 1));
