@@ -1,12 +1,15 @@
 """Runs tests/test_*.py; the last line printed is the count of cases as JSON."""
 
 import json
+import signal
 import sys
 import unittest
 from pathlib import Path
 
 
 def main():
+    # A shell's background jobs ignore interrupts, and so would every program that the tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     root = Path(__file__).resolve().parents[1]
     suite = unittest.defaultTestLoader.discover(str(root / "tests"), pattern="test_*.py")
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1).run(suite)
