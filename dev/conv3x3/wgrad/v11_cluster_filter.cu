@@ -1,0 +1,247 @@
+// Idea:   v06's tile with v10's sums: a block has all nine taps of 64 x 64 channels, a warpgroup each row of the filter, so that
+//         one copy of a patch and its halo serves three times the products; the blocks that split the patches are a cluster
+//         and add up in each other's shared memory.
+// Parent: v10, and v06 for the tile.
+// Why:    v07 and v10 read dy three times and x once for each row of the filter: 18 KB from L2 for 384 clocks of products, which
+//         take 530 instead. v06 reads 21 KB for 1152 clocks, but wrote 147 KB of partial sums a block, 19 MB whatever the
+//         shape; a cluster of eight writes an eighth of that, and nothing of it where one cluster has all patches of a tile.
+//         Limiter left: 147 KB a block through distributed shared memory, 3 to 4 us.
+// Needs:  as v06: sm_90a; c and k multiples of 16 bytes; bf16 or fp16.
+
+#include "dev/common/cluster_split.h"
+#include "dev/common/cluster_sums.h"
+#include "dev/common/vectors.h"
+#include "dev/conv3x3/wgrad_patch.h"
+#include "dev/ptx/mbarrier.h"
+#include "dev/ptx/tma.h"
+#include "dev/ptx/wgmma.h"
+
+namespace ladder::conv3x3 {
+namespace {
+
+constexpr int kGroups = 3;  // consumer warpgroups: one for each row of the filter
+constexpr int kConsumerWarps = 4 * kGroups;
+constexpr int kProducerWarp = kConsumerWarps;
+constexpr int kFirstBiasWarp = kProducerWarp + 1;
+constexpr int kBiasWarps = 2;
+constexpr int kThreads = (kFirstBiasWarp + kBiasWarps) * 32;  // 480: 136 registers a thread
+constexpr int kColumns = 3 * kTileChannels;                   // of a warpgroup's sums: (s, c)
+
+constexpr int kRowBytes = 128;  // of a pixel: 64 channels of 16 bits
+constexpr int kPatchBytes = kPatchPixels * kRowBytes;
+constexpr int kHaloBytes = kHaloPixels * kRowBytes;
+constexpr int kStageBytes = kPatchBytes + (kHaloBytes + 1023) / 1024 * 1024;  // a whole number of swizzle patterns
+constexpr int kStages = 10;
+constexpr std::size_t kSmemBytes = std::size_t{kStages} * kStageBytes + 2 * kStages * sizeof(ptx::Mbarrier);
+static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
+
+// The block's sums lie in the stages' place: rows of the filter, of these rows of output channels; then dbias.
+constexpr int kPitch = kColumns + 8;  // 8 floats: the 16 float2 of a half-warp meet no bank twice
+constexpr int kSums = kGroups * kTileChannels * kPitch;
+static_assert((kSums + kTileChannels) * 4 <= kStages * kStageBytes, "what the stages leave");
+
+// The ring of stages: where the i-th patch lies, and the parity of the phase in which it is full.
+__device__ __forceinline__ int stage_of(int i) { return i % kStages; }
+__device__ __forceinline__ unsigned parity_of(int i) { return i / kStages % 2; }
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1)
+    conv3x3_wgrad_v11_kernel(Problem p, ClusterSplit split, const __grid_constant__ ptx::TensorMap x_map,
+                             const __grid_constant__ ptx::TensorMap dy_map, T* dw, float* dbias, float* partial) {
+  LADDER_DYN_SMEM(smem);  // [stage]: dy [8 x 8 pixels][128 bytes], x [10 x 10 pixels][128 bytes]
+  auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem + kStages * kStageBytes);
+  ptx::Mbarrier* const empty = full + kStages;
+
+  const int tiles_c = ceil_div(p.c, kTileChannels);
+  const int tiles_k = ceil_div(p.k, kTileChannels);
+  const int rank = blockIdx.x % split.ranks;
+  const int tile = blockIdx.x / split.ranks;
+  const int c0 = tile % tiles_c * kTileChannels;
+  const int k0 = tile / tiles_c % tiles_k * kTileChannels;
+  const int cluster_idx = tile / tiles_c / tiles_k;
+  const int begin = (cluster_idx * split.ranks + rank) * split.each;
+  const int count = min(split.each, num_patches(p) - begin);  // not above 0: nothing to add
+  const bool sums_bias = dbias && c0 == 0;
+
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      ptx::mbarrier_init(full + i, 1);
+      ptx::mbarrier_init(empty + i, kConsumerWarps + (sums_bias ? kBiasWarps : 0));
+    }
+    ptx::mbarrier_fence_init();
+  }
+  __syncthreads();
+
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const bool consumes = warp < kConsumerWarps;
+  const int word = (warp - kFirstBiasWarp) * 16 + lane % 16;  // of a pixel's row, a bias warp's lane
+  float sum[kColumns / 2];
+  float bias_sum[2] = {};
+
+  if (consumes) {
+    for (int i = 0; i < count; ++i) {
+      ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
+      const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
+      const unsigned char* const halo = patch + kPatchBytes + warp / 4 * kHalo * kRowBytes;
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int row = 0; row < kPatch; row += 2) {
+        // NOTE: a K step is two image rows of eight pixels: 8 rows of memory apart in dy, a halo's row in x. The next 64
+        // columns begin one row of memory on: the next pixel.
+        const auto a = ptx::wgmma_descriptor_mn(patch + row * kPatch * kRowBytes, kPatch * kRowBytes, kRowBytes);
+        const auto b = ptx::wgmma_descriptor_mn(halo + row * kHalo * kRowBytes, kHalo * kRowBytes, kRowBytes);
+        ptx::wgmma_m64_mn<T, kColumns>(sum, a, b, i > 0 || row > 0);
+      }
+      ptx::wgmma_commit();
+      // The stage that the multiplications before these have read is free.
+      ptx::wgmma_wait<1>();
+      if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of(i - 1));
+    }
+    ptx::wgmma_wait<0>();
+    ptx::wgmma_keep(sum);
+  } else if (warp == kProducerWarp) {
+    if (lane == 0) {
+      ptx::tma_prefetch(x_map);
+      ptx::tma_prefetch(dy_map);
+      PatchPosition at = patch_position(p, begin);
+      for (int i = 0; i < count; ++i, at.advance(p)) {
+        unsigned char* const stage = smem + stage_of(i) * kStageBytes;
+        ptx::Mbarrier* const filled = full + stage_of(i);
+        // A fresh barrier lets a wait for the parity before its first phase pass.
+        ptx::mbarrier_wait(empty + stage_of(i), parity_of(i) ^ 1);
+        ptx::mbarrier_arrive_expect_tx(filled, kPatchBytes + kHaloBytes);
+        ptx::tma_load(stage, dy_map, filled, k0, at.col, at.row, at.image);
+        ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row - 1, at.image);
+      }
+    }
+  } else if (sums_bias) {
+    // dbias from the same patches: a warp has 32 output channels, sixteen words of each pixel's swizzled row, a lane one of
+    // these in every other four pixels. Pixels four apart keep the lanes in different banks.
+    for (int i = 0; i < count; ++i) {
+      ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
+      const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
+#pragma unroll
+      for (int j = 0; j < kPatchPixels / 2; ++j) {
+        const int pixel = j / 4 * 8 + lane / 16 * 4 + j % 4;
+        const unsigned pair[1] = {
+            *reinterpret_cast<const unsigned*>(patch + pixel * kRowBytes + (word / 4 ^ pixel % 8) * 16 + word % 4 * 4)};
+        float values[2];
+        unpack<T, 1>(pair, values);
+        bias_sum[0] += values[0], bias_sum[1] += values[1];
+      }
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(empty + stage_of(i));
+    }
+    bias_sum[0] += __shfl_xor_sync(0xffffffff, bias_sum[0], 16);
+    bias_sum[1] += __shfl_xor_sync(0xffffffff, bias_sum[1], 16);
+  }
+
+  // Nobody reads the stages any more: the sums take their place.
+  __syncthreads();
+  auto* const sums = reinterpret_cast<float*>(smem);
+  float* const bias_sums = sums + kSums;
+  if (consumes) {
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* const pair = sum + 4 * j + 2 * half;
+        float* const to = sums + (warp * 16 + lane / 4 + 8 * half) * kPitch + 8 * j + lane % 4 * 2;
+        *reinterpret_cast<float2*>(to) = count > 0 ? float2{pair[0], pair[1]} : float2{0, 0};
+      }
+    }
+  } else if (warp >= kFirstBiasWarp && lane < 16) {
+    *reinterpret_cast<float2*>(bias_sums + word * 2) = {bias_sum[0], bias_sum[1]};
+  }
+  ptx::cluster_sync();
+
+  const bool whole = split.clusters == 1;
+  float* const partial_sums = partial + static_cast<long long>(cluster_idx) * partial_row(p);
+  constexpr int kQuadsPerRow = kColumns / 4;
+  constexpr int kQuads = kGroups * kTileChannels * kQuadsPerRow;
+  for (int i = threadIdx.x + rank * kThreads; i < kQuads; i += split.ranks * kThreads) {
+    const int column = i % kQuadsPerRow * 4;
+    const int row = i / kQuadsPerRow;  // of the block's sums: (r, k)
+    const int k = k0 + row % kTileChannels;
+    const int c = c0 + column % kTileChannels;
+    if (k >= p.k || c >= p.c) continue;
+    const float4 v = sum_over_cluster(reinterpret_cast<float4*>(sums + row * kPitch + column), split.ranks);
+    const int index = ((k * 3 + row / kTileChannels) * 3 + column / kTileChannels) * p.c + c;
+    if (whole) {
+      *reinterpret_cast<Quad<T>*>(dw + index) = pack_quad<T>({v.x, v.y, v.z, v.w});
+    } else {
+      *reinterpret_cast<float4*>(partial_sums + index) = v;
+    }
+  }
+  if (sums_bias && rank == 0 && threadIdx.x < kTileChannels && k0 + static_cast<int>(threadIdx.x) < p.k) {
+    float* const bias_to = whole ? dbias : partial_sums + bias_offset(p);
+    bias_to[k0 + threadIdx.x] = sum_over_cluster(bias_sums + threadIdx.x, split.ranks);
+  }
+  // A block's memory is there for the others until they have read it.
+  ptx::cluster_sync();
+}
+
+// A patch takes 3 x 4 wgmmas of 96 clocks at some 1.7 GHz; distributed shared memory gives two thirds of the L2's rate.
+ClusterSplit split_of(const Problem& p) {
+  return plan_cluster_split(num_patches(p), num_patch_tiles(p),
+                            {.unit_ns = 690,
+                             .start_ns = 3000,
+                             .exchange_ns = kGroups * kTileChannels * kColumns * 4 / 40.0,
+                             .partials_ns = 8.0 * partial_row(p) / 3000,
+                             .second_ns = 3000})
+      .split;
+}
+
+template <class T>
+KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, ClusterSplit split) {
+  const auto bind = [p, split](const Wgrad::Tensors& t, void* workspace) {
+    auto* const partial = static_cast<float*>(workspace);
+    const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
+    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.c), size(p.w), size(p.h), size(p.n)},
+                                            {kTileChannels, kHalo, kHalo, 1});
+    const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.k), size(p.w), size(p.h), size(p.n)},
+                                             {kTileChannels, kPatch, kPatch, 1});
+    const LaunchConfig config = {.grid = static_cast<unsigned>(num_patch_tiles(p) * split.clusters * split.ranks),
+                                 .block = kThreads,
+                                 .dynamic_smem = kSmemBytes,
+                                 .cluster = static_cast<unsigned>(split.ranks)};
+    BoundLaunch first = bind_launch(conv3x3_wgrad_v11_kernel<T>, config, p, split, x_map, dy_map, static_cast<T*>(t.dw),
+                                    t.dbias, partial);
+    if (split.clusters == 1) return first;
+    return in_order({std::move(first), bind_reduce<T>(p, {.splits = split.clusters}, partial, t)});
+  };
+  return {.name = name,
+          .workspace_bytes = split.clusters == 1 ? 0 : partial_bytes(p, {.splits = split.clusters}),
+          .bind = bind};
+}
+
+std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == 2) {
+      return {split_plan<T>(p, "patches split over clusters", split_of(p)),
+              split_plan<T>(p, "patches in one piece", {1, 1, num_patches(p)}),
+              split_plan<T>(p, "patches split over two clusters of two", {2, 2, ceil_div(num_patches(p), 4)})};
+    } else {
+      return {};
+    }
+  });
+}
+
+const char* supports(const Problem& p) {
+  return p.c % 8 == 0 && p.k % 8 == 0 ? nullptr
+                                      : "c or k is not a multiple of 16 bytes, which the TMA's strides must be";
+}
+
+}  // namespace
+}  // namespace ladder::conv3x3
+
+LADDER_VERSION(ladder::conv3x3::Wgrad, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"patches split over clusters", "patches in one piece",
+                                                       "patches split over two clusters of two"},
+                                        .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                        .supports = ladder::conv3x3::supports,
+                                        .min_arch = 90,
+                                        .arch_specific = true,
+                                        .needs = "c and k multiples of 16 bytes"})
