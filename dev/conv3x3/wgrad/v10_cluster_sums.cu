@@ -120,6 +120,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row + r - 1, at.image);
       }
     }
+    __syncwarp();  // the barriers below are for whole warps
   } else if (sums_bias) {
     // dbias from the same patches: a warp has sixteen output channels, eight words of each pixel's swizzled row, a lane one
     // of these in every fourth pair of pixels. Pairs an even distance apart keep the lanes in different banks.

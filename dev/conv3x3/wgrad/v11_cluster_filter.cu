@@ -115,6 +115,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row - 1, at.image);
       }
     }
+    __syncwarp();  // the barriers below are for whole warps
   } else if (sums_bias) {
     // dbias from the same patches: a warp has 32 output channels, sixteen words of each pixel's swizzled row, a lane one of
     // these in every other four pixels. Pixels four apart keep the lanes in different banks.

@@ -101,6 +101,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
           ptx::tma_load(to + (Tile::kGroups + box) * kBoxBytes, x_map, full + stage, k0 + box * kBoxColumns, row, 0);
       }
     }
+    __syncwarp();  // the barriers below are for whole warps
   } else if (sums_bias) {
     for (int i = 0; i < count; ++i) {
       const int stage = stage_of<Tile>(i);
