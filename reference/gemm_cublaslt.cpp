@@ -1,5 +1,5 @@
 // cuBLASLt's matrix product as gemm's baseline: every algorithm that its heuristics name is timed, the fastest kept. Bias,
-// residual and the bias's gradient are part of the same call, where it has them.
+// residual, the gradient that dgrad adds to and the bias's gradient are part of the same call, where it has them.
 //
 // cuBLASLt's matrices have their columns contiguous, so ours are their own transposes to it: y^T = w x^T, dx^T = w^T dy^T,
 // dw^T = x^T dy.
@@ -280,8 +280,9 @@ std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search
 std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
   const Problem& p = problem_of<Dgrad>(c);
   const Dgrad::Tensors t = Dgrad::bind(at);
-  return first_that_runs({{.dtype = p.dtype, .a = {t.w, p.k, p.n}, .b = {t.dy, p.n, p.m}, .d = {t.dx, p.k, p.m}}},
-                         search, measure);
+  return first_that_runs(
+      {{.dtype = p.dtype, .a = {t.w, p.k, p.n}, .b = {t.dy, p.n, p.m}, .d = {t.dx, p.k, p.m}, .c = t.r}}, search,
+      measure);
 }
 
 std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {

@@ -71,7 +71,12 @@ NamedOutputs fprop(const Case& c, const HostTensors& in) {
 NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Dgrad>(c);
   const std::vector<float>& dy = in["dy"];
+  const std::vector<float>* r = in.find("r");
   Expected dx = zeros(std::size_t(p.m) * p.k);
+  for (std::size_t i = 0; r && i < dx.value.size(); ++i) {
+    dx.value[i] = (*r)[i];
+    dx.magnitude[i] = std::abs(dx.value[i]);
+  }
   multiply(
       dx, p.m, p.n, p.k, [&](std::int64_t m, std::int64_t n) { return dy[m * p.n + n]; }, in["w"]);
   NamedOutputs outputs;

@@ -1,4 +1,5 @@
-// What becomes of finished sums: fprop adds bias and residual and applies SiLU, in this order; gradients add nothing.
+// What becomes of finished sums: fprop adds bias and residual and applies SiLU, in this order; dgrad may add the gradient that
+// is there already.
 #pragma once
 
 #include "core/numeric.h"
@@ -30,6 +31,11 @@ struct Epilogue {
 template <class T>
 Epilogue<T> epilogue_of(const Problem& p, const Fprop::Tensors& t) {
   return {.bias = t.bias, .residual = static_cast<const T*>(t.r), .silu = p.silu};
+}
+
+template <class T>
+Epilogue<T> epilogue_of(const Dgrad::Tensors& t) {
+  return {.residual = static_cast<const T*>(t.r)};
 }
 
 // Stores a tile of sums, fp32 in shared memory with `pitch` elements a row (a multiple of 4), into rows x cols of `out`.

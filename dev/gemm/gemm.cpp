@@ -10,11 +10,11 @@ namespace ladder::gemm {
 std::string Problem::str() const {
   auto word = [](char letter, int value) { return letter + std::to_string(value) + ' '; };
   return word('m', m) + word('n', n) + word('k', k) + (bias ? "bias " : "") + (residual ? "residual " : "") +
-         (silu ? "silu " : "") + name(dtype);
+         (silu ? "silu " : "") + (accumulate ? "accumulate " : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(text, "m131072 n64 k192 [bias] [residual] [silu] [fp32|tf32|bf16|fp16]");
+  ProblemLine line(text, "m131072 n64 k192 [bias] [residual] [silu] [accumulate] [fp32|tf32|bf16|fp16]");
   constexpr int kMax = 1 << 24;
   Problem p;
   p.m = static_cast<int>(line.size("m", 1, kMax));
@@ -23,6 +23,7 @@ Problem Problem::parse(std::string_view text) {
   p.bias = line.flag("bias");
   p.residual = line.flag("residual");
   p.silu = line.flag("silu");
+  p.accumulate = line.flag("accumulate");
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   // Kernels count elements of a tensor with 32-bit signed integers.
@@ -38,7 +39,13 @@ Problem Problem::random(std::uint64_t seed) {
   // Small sizes are drawn as often as large ones. Of one or two, a product might be a copy of a factor.
   const auto draw = [&](int most) { return static_cast<int>(3 + random() % (1 + random() % most)); };
   const auto coin = [&] { return random() % 2 == 0; };
-  Problem p{.m = draw(400), .n = draw(200), .k = draw(200), .bias = coin(), .residual = coin(), .silu = coin()};
+  Problem p{.m = draw(400),
+            .n = draw(200),
+            .k = draw(200),
+            .bias = coin(),
+            .residual = coin(),
+            .silu = coin(),
+            .accumulate = coin()};
   // SiLU takes almost half of large sums to zero: of few, zeros might pass for an answer.
   p.silu = p.silu && p.m * p.n >= 1024;
   // Half of all are of rows that 16-byte copies can take.
@@ -90,14 +97,17 @@ double Fprop::flops(const Problem& p) { return flops_of(p); }
 
 std::vector<TensorSpec> Dgrad::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {matrix("dy", Role::input, p, p.dtype, "mn"),
-                                   matrix("w", Role::input, p, p.dtype, "nk"),
-                                   matrix("dx", Role::output, p, output_dtype(p), "mk")};
+                                   matrix("w", Role::input, p, p.dtype, "nk")};
   specs[1].stddev = unit_variance(p.n);
-  specs[2].reduction_length = p.n;
+  if (p.accumulate) specs.push_back(matrix("r", Role::input, p, output_dtype(p), "mk"));
+  specs.push_back(matrix("dx", Role::output, p, output_dtype(p), "mk"));
+  specs.back().reduction_length = std::int64_t{p.n} + (p.accumulate ? 1 : 0);
   return specs;
 }
 
-Dgrad::Tensors Dgrad::bind(const Pointers& at) { return {.dy = at["dy"], .w = at["w"], .dx = at["dx"]}; }
+Dgrad::Tensors Dgrad::bind(const Pointers& at) {
+  return {.dy = at["dy"], .w = at["w"], .r = at.get<const void>("r"), .dx = at["dx"]};
+}
 
 double Dgrad::flops(const Problem& p) { return flops_of(p); }
 

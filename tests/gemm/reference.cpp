@@ -44,6 +44,10 @@ TEST(GemmReference, HandComputedGradients) {
   const ExpectedOutputs dx = answer(make<gemm::Dgrad>("m2 n2 k2"), {{1, 2, 3, 4}, {5, 6, 7, -8}});
   EXPECT_EQ(dx.at(0).value, (std::vector<double>{19, -10, 43, -14}));
   EXPECT_EQ(dx.at(0).magnitude, (std::vector<double>{19, 22, 43, 50}));
+  const ExpectedOutputs sum =
+      answer(make<gemm::Dgrad>("m2 n2 k2 accumulate"), {{1, 2, 3, 4}, {5, 6, 7, -8}, {100, -200, 300, 400}});
+  EXPECT_EQ(sum.at(0).value, (std::vector<double>{119, -210, 343, 386}));
+  EXPECT_EQ(sum.at(0).magnitude, (std::vector<double>{119, 222, 343, 450}));
   const ExpectedOutputs dw = answer(make<gemm::Wgrad>("m2 n2 k2 bias"), {{10, 20, 30, 40}, {1, 2, 3, 4}});
   EXPECT_EQ(dw.at(0).value, (std::vector<double>{100, 140, 140, 200}));
   EXPECT_EQ(dw.at(1).value, (std::vector<double>{4, 6}));
@@ -101,10 +105,11 @@ void expect_agreement(Problem p, std::uint64_t seed) {
 
   const Case dgrad = make<gemm::Dgrad>(p.str());
   const HostTensors to_x = fill(dgrad, Pattern::normal, seed);
-  expect_near(dgrad, reference_outputs(dgrad, to_x).at(0),
-              outer_products(
-                  p.m, p.k, p.n, [&](int m, int n) { return to_x["dy"][m * p.n + n]; },
-                  [&](int k, int n) { return to_x["w"][n * p.k + k]; }));
+  std::vector<double> dx = outer_products(
+      p.m, p.k, p.n, [&](int m, int n) { return to_x["dy"][m * p.n + n]; },
+      [&](int k, int n) { return to_x["w"][n * p.k + k]; });
+  for (std::size_t i = 0; p.accumulate && i < dx.size(); ++i) dx[i] += to_x["r"][i];
+  expect_near(dgrad, reference_outputs(dgrad, to_x).at(0), dx);
 
   const Case wgrad = make<gemm::Wgrad>(p.str());
   const HostTensors to_w = fill(wgrad, Pattern::normal, seed);
@@ -195,7 +200,8 @@ TEST(GemmReference, TellsNullAnswersApart) {
 }
 
 TEST(GemmProblem, ReadsWhatItPrints) {
-  for (const char* line : {"m131072 n64 k192 bias bf16", "m1 n1 k1 fp32", "m32 n256 k64 bias residual silu tf32"}) {
+  for (const char* line : {"m131072 n64 k192 bias bf16", "m1 n1 k1 fp32", "m32 n256 k64 bias residual silu tf32",
+                           "m8 n8 k8 accumulate bf16"}) {
     EXPECT_EQ(Problem::parse(line).str(), line);
   }
   std::mt19937_64 random(test::seed());

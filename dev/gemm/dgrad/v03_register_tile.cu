@@ -23,7 +23,8 @@ template <class Tile, bool kVectors>
 
 template <class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
-    gemm_dgrad_v03_kernel(Problem p, Split split, const float* dy, const float* w, float* dx, float* partial) {
+    gemm_dgrad_v03_kernel(Problem p, Split split, const float* dy, const float* w, Epilogue<float> epilogue, float* dx,
+                          float* partial) {
   constexpr int kThreads = Tile::kThreads;
   constexpr int kStage = kChunk * (Tile::kPitchM + Tile::kPitchN);
   LADDER_SHARED(float4, smem, [2 * kStage / 4]);  // twice: dy [n][m], then w [n][k]
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
   }
 
   if (split.splits == 1) {
-    store_sums<Tile>(sum, m0, k0, p.m, p.k, {}, dx);
+    store_sums<Tile>(sum, m0, k0, p.m, p.k, epilogue, dx);
   } else {
     store_sums<Tile>(sum, m0, k0, p.m, p.k, {}, partial + split_idx * padded(static_cast<long long>(p.m) * p.k));
   }
@@ -91,10 +92,11 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name, Split split) {
     const auto kernel =
         p.n % 4 == 0 && p.k % 4 == 0 ? gemm_dgrad_v03_kernel<Tile, true> : gemm_dgrad_v03_kernel<Tile, false>;
     const auto blocks = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits;
-    return with_reduce<float>(split,
-                              bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split,
-                                          static_cast<const float*>(t.dy), static_cast<const float*>(t.w), dx, partial),
-                              partial, count, p.k, {}, dx);
+    return with_reduce<float>(
+        split,
+        bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split, static_cast<const float*>(t.dy),
+                    static_cast<const float*>(t.w), epilogue_of<float>(t), dx, partial),
+        partial, count, p.k, epilogue_of<float>(t), dx);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count), .bind = bind};
 }

@@ -21,7 +21,8 @@ struct Operands {
 
 template <class T, class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
-    gemm_dgrad_v05_kernel(Problem p, Split split, const T* dy, const T* w, T* dx, float* partial) {
+    gemm_dgrad_v05_kernel(Problem p, Split split, const T* dy, const T* w, Epilogue<T> epilogue, T* dx,
+                          float* partial) {
   using A = typename Operands<T, Tile>::A;
   using B = typename Operands<T, Tile>::B;
   constexpr int kStages = Tile::kStages, kThreads = Tile::kThreads;
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   __syncthreads();
   if (split.splits == 1) {
     store_tile<kThreads, Tile::kBlockM, Tile::kBlockN, Tile::kSlices>(tile, Tile::kPitch, Tile::kSlice, m0, k0, p.m,
-                                                                      p.k, Epilogue<T>{}, dx);
+                                                                      p.k, epilogue, dx);
   } else {
     float* const sums = partial + split_idx * padded(static_cast<long long>(p.m) * p.k);
     store_tile<kThreads, Tile::kBlockM, Tile::kBlockN, Tile::kSlices>(tile, Tile::kPitch, Tile::kSlice, m0, k0, p.m,
@@ -92,10 +93,10 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name, Split split) {
     const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits,
                                  .block = Tile::kThreads,
                                  .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.each)};
-    return with_reduce<T>(
-        split,
-        bind_launch(kernel, config, p, split, static_cast<const T*>(t.dy), static_cast<const T*>(t.w), dx, partial),
-        partial, count, p.k, {}, dx);
+    return with_reduce<T>(split,
+                          bind_launch(kernel, config, p, split, static_cast<const T*>(t.dy), static_cast<const T*>(t.w),
+                                      epilogue_of<T>(t), dx, partial),
+                          partial, count, p.k, epilogue_of<T>(t), dx);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count), .bind = bind};
 }

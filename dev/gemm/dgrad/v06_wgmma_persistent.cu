@@ -24,7 +24,7 @@ using Tile = PersistentTile<kRows, kBlockN, kRows * kStepRowBytes + kBlockN / kB
 template <class T, class Tile>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     gemm_dgrad_v06_kernel(Problem p, const __grid_constant__ ptx::TensorMap dy_map,
-                          const __grid_constant__ ptx::TensorMap w_map, T* dx) {
+                          const __grid_constant__ ptx::TensorMap w_map, Epilogue<T> epilogue, T* dx) {
   using Store = WarpStore<T, Tile::kBlockN>;
   constexpr int kParts = Tile::kRows / 64;
   constexpr int kBytesA = Tile::kRows * kStepRowBytes;
@@ -83,6 +83,13 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   for (int tile = blockIdx.x + group * gridDim.x; tile < tiles; tile += kConsumerGroups * gridDim.x) {
     const int row0 = tile / tiles_k * Tile::kRows + warp % 4 * 16;
     const int k0 = tile % tiles_k * Tile::kBlockN;
+    if (epilogue.residual) {
+#pragma unroll
+      for (int part = 0; part < kParts; ++part)
+        Store::fetch(staging + part * Store::kBytes, epilogue.residual, row0 + part * 64, k0, p.m, p.k);
+    }
+    ptx::cp_async_commit();
+
     float sum[kParts][Tile::kBlockN / 2];
     turns.wait(turn);
     for (int step = 0; step < steps; ++step) {
@@ -112,9 +119,11 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     for (int part = 0; part < kParts; ++part) ptx::wgmma_keep(sum[part]);
     if (elected) ptx::mbarrier_arrive(empty + stage_of<Tile>(turn * steps + steps - 1));
 
+    ptx::cp_async_wait<0>();
+    __syncwarp();
 #pragma unroll
     for (int part = 0; part < kParts; ++part)
-      Store::store(staging + part * Store::kBytes, sum[part], row0 + part * 64, k0, p.m, p.k, Epilogue<T>{}, dx);
+      Store::store(staging + part * Store::kBytes, sum[part], row0 + part * 64, k0, p.m, p.k, epilogue, dx);
     turn += kConsumerGroups;
   }
 }
@@ -139,7 +148,7 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name) {
     return bind_launch(
         gemm_dgrad_v06_kernel<T, Tile>,
         {.grid = static_cast<unsigned>(blocks), .block = kWgmmaThreads, .dynamic_smem = Tile::kSmemBytes}, p, dy_map,
-        w_map, static_cast<T*>(t.dx));
+        w_map, epilogue_of<T>(t), static_cast<T*>(t.dx));
   };
   return {.name = name, .bind = bind};
 }

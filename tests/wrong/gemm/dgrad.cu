@@ -16,6 +16,7 @@ struct View {
   Problem p;
   const T* dy;
   const T* w;
+  const T* r;
   T* dx;
   float* partial;  // [kShares][count()]
 
@@ -23,6 +24,7 @@ struct View {
       : p(problem),
         dy(static_cast<const T*>(t.dy)),
         w(static_cast<const T*>(t.w)),
+        r(static_cast<const T*>(t.r)),
         dx(static_cast<T*>(t.dx)),
         partial(static_cast<float*>(space)) {}
 
@@ -35,6 +37,10 @@ struct Honest {
   __device__ long long row(const Problem&, long long m) const { return m; }
   __device__ long long weight(const Problem& p, int n, int k) const { return static_cast<long long>(n) * p.k + k; }
   __device__ int num_shares() const { return kShares; }
+  template <class T>
+  __device__ float finished(float sum, const T* r, const T*, long long index) const {
+    return r ? sum + to_float(r[index]) : sum;
+  }
 };
 
 // The sum of a share of one output's terms.
@@ -67,7 +73,7 @@ struct Total {
   __device__ void operator()(const View<T>& v, long long index) const {
     float sum = 0;
     for (int share = 0; share < Steps{}.num_shares(); ++share) sum += v.partial[share * v.count() + index];
-    v.dx[index] = from_float<T>(sum);
+    v.dx[index] = from_float<T>(Steps{}.finished(sum, v.r, v.dx, index));
   }
 };
 
@@ -101,6 +107,22 @@ struct WeightsTransposed : Honest {
 // Leaves out the last share of the terms.
 struct LastSplit : Honest {
   __device__ int num_shares() const { return kShares - 1; }
+};
+
+// Forgets the gradient that is there already.
+struct NoAccumulation : Honest {
+  template <class T>
+  __device__ float finished(float sum, const T*, const T*, long long) const {
+    return sum;
+  }
+};
+
+// Adds to what dx held before, as if it were that gradient.
+struct AddsToOutput : Honest {
+  template <class T>
+  __device__ float finished(float sum, const T* r, const T* dx, long long index) const {
+    return r ? sum + to_float(dx[index]) : sum;
+  }
 };
 
 // Adds the shares of the terms in whatever order blocks arrive: every answer is within the bound, and no two need be the same.
@@ -143,6 +165,8 @@ LADDER_CHEATS(
         {.name = "tail_of_n", .launch = launch_both<TailOfN>, .workspace_bytes = partial_bytes},
         {.name = "weights_transposed", .launch = launch_both<WeightsTransposed>, .workspace_bytes = partial_bytes},
         {.name = "last_split", .launch = launch_both<LastSplit>, .workspace_bytes = partial_bytes},
+        {.name = "no_accumulation", .launch = launch_both<NoAccumulation>, .workspace_bytes = partial_bytes},
+        {.name = "adds_to_output", .launch = launch_both<AddsToOutput>, .workspace_bytes = partial_bytes},
         {.name = "float_atomics",
          .launch = float_atomics::launch_atomics,
          .workspace_bytes = partial_bytes,
