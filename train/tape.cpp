@@ -85,6 +85,11 @@ void Tape::add_gradient(ValueId of, ValueId gradient) {
   gradients_[of] = sum;
 }
 
+void Tape::replace_gradient(ValueId of, ValueId gradient) {
+  gradients_.resize(values_.size(), kNoValue);
+  gradients_[of] = gradient;
+}
+
 ValueId Tape::gradient(ValueId of) const {
   if (!has_gradient(of)) throw Failure("nothing gave " + values_[of].name + " a gradient");
   return gradients_[of];

@@ -61,6 +61,8 @@ class Tape {
   // Gradients of the loss. add_gradient() says a summand; where there are several, a residual addition is appended. A
   // value whose gradient is asked for must have one.
   void add_gradient(ValueId of, ValueId gradient);
+  // Says all of it: an operation has added to what was there.
+  void replace_gradient(ValueId of, ValueId gradient);
   bool has_gradient(ValueId of) const { return of < static_cast<int>(gradients_.size()) && gradients_[of] != kNoValue; }
   ValueId gradient(ValueId of) const;
 

@@ -98,13 +98,21 @@ class Unet::Builder {
   // h = conv(silu(norm(x))) + embedding;  y = skip(x) + conv(silu(norm(h)))
   ValueId res_block(const Layer& layer, ValueId x) {
     const std::string& name = layer.name;
+    const std::string skip = name + ".skip_connection";
+    const bool projects = layer.in != layer.out;
+    const ValueId y = projects ? image(skip, layer.side, layer.out) : kNoValue;
+    if (projects && trains()) {
+      // Said first, so done last: x has the other path's gradient by then, to which this one is added on the way.
+      tape_.on_backward([=, this] { conv1x1_input_gradient(skip, x, y, layer.in, layer.out, layer.side); });
+    }
     ValueId h = group_norm(name + ".in_layers.0", x, layer.in, layer.side, "silu");
     h = conv3x3(name + ".in_layers.2", h, layer.in, layer.out, layer.side);
     h = add_embedding(name, h, layer.out, layer.side);
     h = group_norm(name + ".out_layers.0", h, layer.out, layer.side, "silu");
     h = conv3x3(name + ".out_layers.3", h, layer.out, layer.out, layer.side);
-    if (layer.in != layer.out) return conv1x1(name + ".skip_connection", x, layer.in, layer.out, layer.side, h);
-    return residual(name, x, h, layer.out, layer.side);
+    if (!projects) return residual(name, x, h, layer.out, layer.side);
+    conv1x1_to(y, skip, x, layer.in, layer.out, layer.side, h);
+    return y;
   }
 
   // y = x + proj(attention(qkv(norm(x))))
@@ -140,30 +148,45 @@ class Unet::Builder {
     return y;
   }
 
-  // With a residual where one is given, which is added.
   ValueId conv1x1(const std::string& name, ValueId x, int in, int out, int side, ValueId residual = kNoValue) {
-    const std::string sizes = fmt::format("m{} n{} k{} bias", n_ * side * side, out, in);
-    const std::string problem = fmt::format("{} {}", sizes, dtype());
-    const ValueId w = matrix(name + ".weight");
-    const ValueId b = fp32_parameter(name + ".bias");
     const ValueId y = image(name, side, out);
-    tape_.run(name, "gemm/fprop", residual == kNoValue ? problem : fmt::format("{} residual {}", sizes, dtype()),
-              {{"x", x}, {"w", w}, {"bias", b}, {"r", residual}, {"y", y}});
     if (trains()) {
-      tape_.on_backward([=, this] {
-        const ValueId dy = tape_.gradient(y);
-        if (residual != kNoValue) tape_.add_gradient(residual, dy);
-        tape_.run(name, "gemm/wgrad", problem,
-                  {{"x", x},
-                   {"dy", dy},
-                   {"dw", matrix_gradient(name + ".weight")},
-                   {"dbias", fp32_gradient(name + ".bias")}});
-        const ValueId dx = like(x);
-        tape_.run(name, "gemm/dgrad", problem, {{"dy", dy}, {"w", w}, {"dx", dx}});
-        tape_.add_gradient(x, dx);
-      });
+      tape_.on_backward([=, this] { conv1x1_input_gradient(name, x, y, in, out, side); });
     }
+    conv1x1_to(y, name, x, in, out, side, residual);
     return y;
+  }
+
+  // With a residual where one is given, which is added. The input's gradient is the caller's.
+  void conv1x1_to(ValueId y, const std::string& name, ValueId x, int in, int out, int side, ValueId residual) {
+    const std::string problem = conv1x1_problem(in, out, side, "");
+    tape_.run(name, "gemm/fprop", residual == kNoValue ? problem : conv1x1_problem(in, out, side, " residual"),
+              {{"x", x},
+               {"w", matrix(name + ".weight")},
+               {"bias", fp32_parameter(name + ".bias")},
+               {"r", residual},
+               {"y", y}});
+    if (!trains()) return;
+    tape_.on_backward([=, this] {
+      const ValueId dy = tape_.gradient(y);
+      if (residual != kNoValue) tape_.add_gradient(residual, dy);
+      tape_.run(
+          name, "gemm/wgrad", problem,
+          {{"x", x}, {"dy", dy}, {"dw", matrix_gradient(name + ".weight")}, {"dbias", fp32_gradient(name + ".bias")}});
+    });
+  }
+
+  // Adds to what x has already, in the same operation.
+  void conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y, int in, int out, int side) {
+    const ValueId so_far = tape_.has_gradient(x) ? tape_.gradient(x) : kNoValue;
+    const ValueId dx = like(x);
+    tape_.run(name, "gemm/dgrad", conv1x1_problem(in, out, side, so_far == kNoValue ? "" : " accumulate"),
+              {{"dy", tape_.gradient(y)}, {"w", matrix(name + ".weight")}, {"r", so_far}, {"dx", dx}});
+    tape_.replace_gradient(x, dx);
+  }
+
+  std::string conv1x1_problem(int in, int out, int side, const char* words) const {
+    return fmt::format("m{} n{} k{} bias{} {}", n_ * side * side, out, in, words, dtype());
   }
 
   ValueId group_norm(const std::string& name, ValueId x, int channels, int side, std::string_view activation) {
