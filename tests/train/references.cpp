@@ -211,6 +211,25 @@ TEST_P(References, EveryTensorOfAStepIsTheirs) {
   }
 }
 
+// One product a skip connection, and no sum of images behind it.
+TEST_P(References, SkipConnectionsAddTheirGradientThemselves) {
+  Tiny net(GetParam());
+  int accumulating = 0;
+  for (const Program* program : net.step->programs()) {
+    for (const Operation& operation : program->tape().operations()) {
+      const bool is_skip = operation.name.ends_with(".skip_connection");
+      if (!is_skip || operation.problem.pass->path() != "gemm/dgrad") continue;
+      EXPECT_NE(operation.problem.text.find(" accumulate "), std::string::npos) << operation.name;
+      ++accumulating;
+    }
+    for (const Operation& operation : program->tape().operations()) {
+      EXPECT_FALSE(operation.problem.pass->path() == "add/residual" && operation.name.ends_with(" input"))
+          << operation.name << ": the sum of a concatenation's gradients";
+    }
+  }
+  EXPECT_GE(accumulating, 3);
+}
+
 TEST_P(References, RunAStepThemselves) {
   Tiny net(GetParam());
   net.run();

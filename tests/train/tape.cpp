@@ -104,6 +104,17 @@ TEST_F(Tapes, GradientsOfSeveralUsesAreAddedUp) {
   EXPECT_FALSE(tape_.has_gradient(d1));
 }
 
+TEST_F(Tapes, AnOperationMayAddToAGradientItself) {
+  const ValueId x = value("x"), d1 = value("d1"), both = value("both"), d3 = value("d3");
+  tape_.add_gradient(x, d1);
+  tape_.replace_gradient(x, both);
+  EXPECT_EQ(tape_.gradient(x), both);
+  EXPECT_TRUE(tape_.operations().empty());
+  tape_.add_gradient(x, d3);
+  ASSERT_EQ(tape_.operations().size(), 1u);
+  EXPECT_EQ(tape_.operations()[0].values, (std::vector<ValueId>{both, d3, tape_.gradient(x)}));
+}
+
 TEST_F(Tapes, AnOperationIsGivenWhatItTakes) {
   const ValueId a = value("a"), y = value("y");
   const ValueId small = tape_.value("small", Dtype::f32, {4}), half = tape_.value("half", Dtype::bf16, {2, 4});
