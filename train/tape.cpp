@@ -81,8 +81,7 @@ void Tape::add_gradient(ValueId of, ValueId gradient) {
       fmt::format("n{} h{} w{} c{} {}", shape[0], image ? shape[1] : 1, image ? shape[2] : 1, shape.back(),
                   ladder::name(value.dtype)),
       {{"a", gradients_[of]}, {"b", gradient}, {"y", sum}});
-  gradients_.resize(values_.size(), kNoValue);
-  gradients_[of] = sum;
+  replace_gradient(of, sum);
 }
 
 void Tape::replace_gradient(ValueId of, ValueId gradient) {

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/backend.h"
-#include "core/cluster_shape.h"
 #include "core/device.h"
+#include "dev/common/cluster.h"
 
 namespace ladder {
 
@@ -36,7 +36,7 @@ struct ClusterPlan {
 inline ClusterPlan plan_cluster_split(int units, int tiles, const ClusterCost& cost) {
   const int num_sms = backend::device().num_sms;
   ClusterPlan best{};
-  for (int ranks = 1; ranks <= static_cast<int>(kMaxPortableClusterBlocks); ranks *= 2) {
+  for (int ranks = 1; ranks <= kMaxClusterBlocks; ranks *= 2) {
     const int slots = std::max(1, (ranks > 2 ? num_sms - num_sms / 11 : num_sms) / ranks);
     for (int clusters = 1; (clusters - 1) * ranks < units && (clusters == 1 || clusters * tiles <= slots); ++clusters) {
       const int each = ceil_div(units, clusters * ranks);

@@ -17,4 +17,14 @@ struct RingIndex {
   }
 };
 
+// The same for whoever counts the fills: where the i-th lies, and the parity of the phase in which it is full.
+template <int kStages>
+__device__ __forceinline__ int stage_of(int i) {
+  return i % kStages;
+}
+template <int kStages>
+__device__ __forceinline__ unsigned parity_of(int i) {
+  return i / kStages % 2;
+}
+
 }  // namespace ladder

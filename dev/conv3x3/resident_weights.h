@@ -7,6 +7,7 @@
 
 #include "core/backend.h"
 #include "dev/common/alternation.h"
+#include "dev/common/ring.h"
 #include "dev/conv3x3/patch_store.h"
 #include "dev/ptx/mbarrier.h"
 

@@ -9,6 +9,12 @@ namespace ladder::conv3x3 {
 
 constexpr int kTileChannels = 64;  // of k, and of c
 
+// Of versions whose patches the TMA brings.
+inline const char* channels_for_tma(const Problem& p) {
+  return p.c % 8 == 0 && p.k % 8 == 0 ? nullptr
+                                      : "c or k is not a multiple of 16 bytes, which the TMA's strides must be";
+}
+
 inline int num_patch_tiles(const Problem& p) { return ceil_div(p.k, kTileChannels) * ceil_div(p.c, kTileChannels); }
 
 }  // namespace ladder::conv3x3

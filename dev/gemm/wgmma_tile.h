@@ -6,6 +6,7 @@
 
 #include "core/backend.h"
 #include "dev/common/alternation.h"
+#include "dev/common/ring.h"
 #include "dev/gemm/gemm.h"
 #include "dev/ptx/mbarrier.h"
 
@@ -38,27 +39,19 @@ struct PersistentTile {
   static_assert(kStages >= 4, "a tile's loads under the one before");
 };
 
-// The ring of stages: where the i-th step of a block lies, and the parity of the phase in which it is full.
-template <class Tile>
-__device__ __forceinline__ int stage_of(int i) {
-  return i % Tile::kStages;
-}
-template <class Tile>
-__device__ __forceinline__ unsigned parity_of(int i) {
-  return i / Tile::kStages % 2;
+// Nanoseconds, roughly, of an H200, that a step takes a block: its bytes come at an SM's share of the L2's rate, and its
+// rows x columns sums are multiplied at three quarters of the tensor cores' rate.
+constexpr double step_ns(int stage_bytes, int rows, int columns) {
+  return std::max(stage_bytes / 60.0, static_cast<double>(rows) * columns * kStepTerms16 / 2800);
 }
 
-// Nanoseconds, roughly, of an H200: a step comes at an SM's share of the L2's rate and is multiplied at three quarters of
-// the tensor cores' rate; a block's last tile is stored while nothing else happens.
+// A block's last tile is stored while nothing else happens.
 template <class Tile>
 double persistent_ns(int tiles, int steps) {
-  constexpr double kBytesPerNs = 60;
-  constexpr double kProductsPerNs = 2800;
-  constexpr double kLoadNs = Tile::kStageBytes / kBytesPerNs;
-  constexpr double kMultiplyNs = double(Tile::kRows) * Tile::kBlockN * kStepTerms16 / kProductsPerNs;
+  constexpr double kStepNs = step_ns(Tile::kStageBytes, Tile::kRows, Tile::kBlockN);
   constexpr double kStoreNs = Tile::kRows * Tile::kBlockN * 2 / 30.0;
   const int rounds = ceil_div(tiles, backend::device().num_sms);
-  return rounds * (std::max(kLoadNs, kMultiplyNs) * steps + kStoreNs / 2) + kStoreNs;
+  return rounds * (kStepNs * steps + kStoreNs / 2) + kStoreNs;
 }
 
 // Of both operands' rows, n and k elements long.

@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     int i = 0;
     for (int tile = first_tile; tile < tiles; tile += tile_step) {
       for (int chunk = 0; chunk < chunks; ++chunk, ++i) {
-        const int stage = i % Tile::kStages;
-        ptx::mbarrier_wait(empty + stage, (i / Tile::kStages % 2) ^ 1);
+        const int stage = stage_of<Tile::kStages>(i);
+        ptx::mbarrier_wait(empty + stage, parity_of<Tile::kStages>(i) ^ 1);
         ptx::mbarrier_arrive_expect_tx(full + stage, Tile::kPatches * kHaloBytes);
         for (int patch = 0; patch < Tile::kPatches; ++patch) {
           const PatchPosition at = patch_position(p, tile * Tile::kPatches + patch);
@@ -83,8 +83,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     turns.wait(turn);
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const int i = turn * chunks + chunk;
-      const unsigned char* const halo = stages + i % Tile::kStages * Tile::kStageBytes;
-      ptx::mbarrier_wait(full + i % Tile::kStages, i / Tile::kStages % 2);
+      const int stage = stage_of<Tile::kStages>(i);
+      const unsigned char* const halo = stages + stage * Tile::kStageBytes;
+      ptx::mbarrier_wait(full + stage, parity_of<Tile::kStages>(i));
 #pragma unroll
       for (int tap = 0; tap < 9; ++tap) {
         ptx::mbarrier_wait(full_weights + chunk * 9 + tap, 0);
@@ -106,13 +107,13 @@ __global__ void __launch_bounds__(kThreads, 1)
         if (elected && chunk == chunks - 1 && tap == 8) turns.pass_on(turn);
         ptx::wgmma_wait<1>();
         // The stage that the chunk before has read is free.
-        if (elected && chunk > 0 && tap == 0) ptx::mbarrier_arrive(empty + (i - 1) % Tile::kStages);
+        if (elected && chunk > 0 && tap == 0) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(i - 1));
       }
     }
     ptx::wgmma_wait<0>();
 #pragma unroll
     for (int patch = 0; patch < Tile::kPatches; ++patch) ptx::wgmma_keep(sum[patch]);
-    if (elected) ptx::mbarrier_arrive(empty + (turn * chunks + chunks - 1) % Tile::kStages);
+    if (elected) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(turn * chunks + chunks - 1));
 
 #pragma unroll
     for (int patch = 0; patch < Tile::kPatches; ++patch) {

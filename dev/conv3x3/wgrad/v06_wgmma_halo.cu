@@ -8,6 +8,7 @@
 // Needs:  sm_90a; c and k multiples of 16 bytes (the TMA's strides); bf16 or fp16: wgmma takes tf32 operands K-major only,
 //         pixels innermost, which NHWC does not have. Any h and w: patches may hang over the edge.
 
+#include "dev/common/ring.h"
 #include "dev/conv3x3/wgrad_patch.h"
 #include "dev/ptx/mbarrier.h"
 #include "dev/ptx/tma.h"
@@ -30,10 +31,6 @@ constexpr int kStageBytes = kPatchBytes + (kHaloBytes + 1023) / 1024 * 1024;  //
 constexpr int kStages = 8;
 constexpr std::size_t kSmemBytes = std::size_t{kStages} * kStageBytes + 2 * kStages * sizeof(ptx::Mbarrier);
 static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
-
-// The ring of stages: where the i-th patch lies, and the parity of the phase in which it is full.
-__device__ __forceinline__ int stage_of(int i) { return i % kStages; }
-__device__ __forceinline__ unsigned parity_of(int i) { return i / kStages % 2; }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -71,10 +68,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::tma_prefetch(dy_map);
     PatchPosition at = patch_position(p, begin);
     for (int i = 0; i < count; ++i, at.advance(p)) {
-      unsigned char* const stage = smem + stage_of(i) * kStageBytes;
-      ptx::Mbarrier* const filled = full + stage_of(i);
+      unsigned char* const stage = smem + stage_of<kStages>(i) * kStageBytes;
+      ptx::Mbarrier* const filled = full + stage_of<kStages>(i);
       // A fresh barrier lets a wait for the parity before its first phase pass.
-      ptx::mbarrier_wait(empty + stage_of(i), parity_of(i) ^ 1);
+      ptx::mbarrier_wait(empty + stage_of<kStages>(i), parity_of<kStages>(i) ^ 1);
       ptx::mbarrier_arrive_expect_tx(filled, kPatchBytes + kHaloBytes);
       ptx::tma_load(stage, dy_map, filled, k0, at.col, at.row, at.image);
       ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row - 1, at.image);
@@ -87,8 +84,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (!sums_bias) return;
     float sum[2] = {};
     for (int i = 0; i < count; ++i) {
-      ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
-      const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
+      ptx::mbarrier_wait(full + stage_of<kStages>(i), parity_of<kStages>(i));
+      const unsigned char* const patch = smem + stage_of<kStages>(i) * kStageBytes;
 #pragma unroll 8
       for (int pixel = 0; pixel < kPatchPixels; ++pixel) {
         const T* const pair =
@@ -97,7 +94,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         sum[1] += to_float(pair[1]);
       }
       __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(empty + stage_of(i));
+      if (lane == 0) ptx::mbarrier_arrive(empty + stage_of<kStages>(i));
     }
     const int k = k0 + lane * 2;
     if (k < p.k) *reinterpret_cast<float2*>(out + bias_offset(p) + k) = {sum[0], sum[1]};
@@ -107,8 +104,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int r = warp / 4;  // the warpgroup's row of the filter
   float sum[kColumns / 2];
   for (int i = 0; i < count; ++i) {
-    ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
-    const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
+    ptx::mbarrier_wait(full + stage_of<kStages>(i), parity_of<kStages>(i));
+    const unsigned char* const patch = smem + stage_of<kStages>(i) * kStageBytes;
     const unsigned char* const halo = patch + kPatchBytes + r * kHalo * kRowBytes;
     ptx::wgmma_fence();
 #pragma unroll
@@ -122,7 +119,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::wgmma_commit();
     // The stage that the multiplications before these have read is free.
     ptx::wgmma_wait<1>();
-    if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of(i - 1));
+    if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<kStages>(i - 1));
   }
   ptx::wgmma_wait<0>();
   ptx::wgmma_keep(sum);
@@ -178,18 +175,13 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   });
 }
 
-const char* supports(const Problem& p) {
-  return p.c % 8 == 0 && p.k % 8 == 0 ? nullptr
-                                      : "c or k is not a multiple of 16 bytes, which the TMA's strides must be";
-}
-
 }  // namespace
 }  // namespace ladder::conv3x3
 
 LADDER_VERSION(ladder::conv3x3::Wgrad, {.plans = ladder::conv3x3::plans,
                                         .plan_names = {"pixels split over blocks", "pixels in one piece"},
                                         .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                        .supports = ladder::conv3x3::supports,
+                                        .supports = ladder::conv3x3::channels_for_tma,
                                         .min_arch = 90,
                                         .arch_specific = true,
                                         .needs = "c and k multiples of 16 bytes"})

@@ -8,6 +8,7 @@
 //         slow the multiplications. A patch takes 384 clocks, less than one thread needs for its copies: hence two.
 // Needs:  as v06: sm_90a; c and k multiples of 16 bytes; bf16 or fp16.
 
+#include "dev/common/ring.h"
 #include "dev/conv3x3/wgrad_patch.h"
 #include "dev/ptx/mbarrier.h"
 #include "dev/ptx/tma.h"
@@ -31,10 +32,6 @@ constexpr int kStages = 12;
 static_assert(kStageBytes % 1024 == 0 && kPatchBytes % 1024 == 0, "whole swizzle patterns");
 constexpr std::size_t kSmemBytes = std::size_t{kStages} * kStageBytes + 2 * kStages * sizeof(ptx::Mbarrier);
 static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
-
-// The ring of stages: where the i-th patch lies, and the parity of the phase in which it is full.
-__device__ __forceinline__ int stage_of(int i) { return i % kStages; }
-__device__ __forceinline__ unsigned parity_of(int i) { return i / kStages % 2; }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -77,10 +74,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     PatchPosition at = patch_position(p, begin);
     for (int i = 0; i < count; ++i, at.advance(p)) {
       if (i % kProducers != producer) continue;
-      unsigned char* const stage = smem + stage_of(i) * kStageBytes;
-      ptx::Mbarrier* const filled = full + stage_of(i);
+      unsigned char* const stage = smem + stage_of<kStages>(i) * kStageBytes;
+      ptx::Mbarrier* const filled = full + stage_of<kStages>(i);
       // A fresh barrier lets a wait for the parity before its first phase pass.
-      ptx::mbarrier_wait(empty + stage_of(i), parity_of(i) ^ 1);
+      ptx::mbarrier_wait(empty + stage_of<kStages>(i), parity_of<kStages>(i) ^ 1);
       ptx::mbarrier_arrive_expect_tx(filled, kPatchBytes + kViewBytes);
       ptx::tma_load(stage, dy_map, filled, k0, at.col, at.row, at.image);
       ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row + r - 1, at.image);
@@ -95,8 +92,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int word = (warp - kFirstBiasWarp) * 8 + lane % 8;
     float sum[2] = {};
     for (int i = 0; i < count; ++i) {
-      ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
-      const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
+      ptx::mbarrier_wait(full + stage_of<kStages>(i), parity_of<kStages>(i));
+      const unsigned char* const patch = smem + stage_of<kStages>(i) * kStageBytes;
 #pragma unroll
       for (int j = 0; j < kPatchPixels / 4; ++j) {
         const int pixel = j / 2 * 8 + lane / 8 * 2 + j % 2;
@@ -106,7 +103,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         sum[1] += to_float(pair[1]);
       }
       __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(empty + stage_of(i));
+      if (lane == 0) ptx::mbarrier_arrive(empty + stage_of<kStages>(i));
     }
 #pragma unroll
     for (int distance = 8; distance < 32; distance *= 2) {
@@ -120,8 +117,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   float sum[kColumns / 2];
   for (int i = 0; i < count; ++i) {
-    ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
-    const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
+    ptx::mbarrier_wait(full + stage_of<kStages>(i), parity_of<kStages>(i));
+    const unsigned char* const patch = smem + stage_of<kStages>(i) * kStageBytes;
     const unsigned char* const view = patch + kPatchBytes;
     ptx::wgmma_fence();
 #pragma unroll
@@ -135,7 +132,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::wgmma_commit();
     // The stage that the multiplications before these have read is free.
     ptx::wgmma_wait<1>();
-    if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of(i - 1));
+    if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<kStages>(i - 1));
   }
   ptx::wgmma_wait<0>();
   ptx::wgmma_keep(sum);
@@ -193,18 +190,13 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   });
 }
 
-const char* supports(const Problem& p) {
-  return p.c % 8 == 0 && p.k % 8 == 0 ? nullptr
-                                      : "c or k is not a multiple of 16 bytes, which the TMA's strides must be";
-}
-
 }  // namespace
 }  // namespace ladder::conv3x3
 
 LADDER_VERSION(ladder::conv3x3::Wgrad, {.plans = ladder::conv3x3::plans,
                                         .plan_names = {"pixels split over blocks", "pixels in one piece"},
                                         .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                        .supports = ladder::conv3x3::supports,
+                                        .supports = ladder::conv3x3::channels_for_tma,
                                         .min_arch = 90,
                                         .arch_specific = true,
                                         .needs = "c and k multiples of 16 bytes"})

@@ -8,10 +8,9 @@
 //         idle.
 // Needs:  as v07: sm_90a; c and k multiples of 16 bytes; bf16 or fp16.
 
-#include "dev/common/cluster_split.h"
-#include "dev/common/cluster_sums.h"
-#include "dev/common/vectors.h"
-#include "dev/conv3x3/wgrad_patch.h"
+#include "dev/common/box_columns.h"
+#include "dev/common/ring.h"
+#include "dev/conv3x3/wgrad_cluster.h"
 #include "dev/ptx/mbarrier.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
@@ -22,9 +21,8 @@ namespace {
 constexpr int kConsumerWarps = 4;
 constexpr int kProducers = 2;
 constexpr int kFirstBiasWarp = kConsumerWarps + kProducers;
-constexpr int kBiasWarps = 4;  // one alone takes longer for a patch than its multiplications do
+constexpr int kBiasWarps = kColumnWarps;  // one alone takes longer for a patch than its multiplications do
 constexpr int kThreads = (kFirstBiasWarp + kBiasWarps) * 32;
-constexpr int kColumns = 3 * kTileChannels;  // of the block's sums: (s, c)
 
 constexpr int kRowBytes = 128;  // of a pixel: 64 channels of 16 bits
 constexpr int kPatchBytes = kPatchPixels * kRowBytes;
@@ -35,14 +33,7 @@ static_assert(kStageBytes % 1024 == 0 && kPatchBytes % 1024 == 0, "whole swizzle
 constexpr std::size_t kSmemBytes = std::size_t{kStages} * kStageBytes + 2 * kStages * sizeof(ptx::Mbarrier);
 static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
 
-// The block's sums lie in the stages' place: rows of output channels, then dbias.
-constexpr int kPitch = kColumns + 8;  // 8 floats: the 16 float2 of a half-warp meet no bank twice
-constexpr int kSums = kTileChannels * kPitch;
-static_assert((kSums + kTileChannels) * 4 <= kStages * kStageBytes, "what the stages leave");
-
-// The ring of stages: where the i-th patch lies, and the parity of the phase in which it is full.
-__device__ __forceinline__ int stage_of(int i) { return i % kStages; }
-__device__ __forceinline__ unsigned parity_of(int i) { return i / kStages % 2; }
+static_assert(ClusterSums<1>::kBytes <= kStages * kStageBytes, "the sums take the stages' place");
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -76,14 +67,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   const bool consumes = warp < kConsumerWarps;
-  const int word = (warp - kFirstBiasWarp) * 8 + lane % 8;  // of a pixel's row, a bias warp's lane
+  const int bias_warp = warp - kFirstBiasWarp;
   float sum[kColumns / 2];
   float bias_sum[2] = {};
 
   if (consumes) {
     for (int i = 0; i < count; ++i) {
-      ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
-      const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
+      ptx::mbarrier_wait(full + stage_of<kStages>(i), parity_of<kStages>(i));
+      const unsigned char* const patch = smem + stage_of<kStages>(i) * kStageBytes;
       const unsigned char* const view = patch + kPatchBytes;
       ptx::wgmma_fence();
 #pragma unroll
@@ -97,7 +88,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       ptx::wgmma_commit();
       // The stage that the multiplications before these have read is free.
       ptx::wgmma_wait<1>();
-      if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of(i - 1));
+      if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<kStages>(i - 1));
     }
     ptx::wgmma_wait<0>();
     ptx::wgmma_keep(sum);
@@ -111,10 +102,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       PatchPosition at = patch_position(p, begin);
       for (int i = 0; i < count; ++i, at.advance(p)) {
         if (i % kProducers != producer) continue;
-        unsigned char* const stage = smem + stage_of(i) * kStageBytes;
-        ptx::Mbarrier* const filled = full + stage_of(i);
+        unsigned char* const stage = smem + stage_of<kStages>(i) * kStageBytes;
+        ptx::Mbarrier* const filled = full + stage_of<kStages>(i);
         // A fresh barrier lets a wait for the parity before its first phase pass.
-        ptx::mbarrier_wait(empty + stage_of(i), parity_of(i) ^ 1);
+        ptx::mbarrier_wait(empty + stage_of<kStages>(i), parity_of<kStages>(i) ^ 1);
         ptx::mbarrier_arrive_expect_tx(filled, kPatchBytes + kViewBytes);
         ptx::tma_load(stage, dy_map, filled, k0, at.col, at.row, at.image);
         ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row + r - 1, at.image);
@@ -122,69 +113,29 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     __syncwarp();  // the barriers below are for whole warps
   } else if (sums_bias) {
-    // dbias from the same patches: a warp has sixteen output channels, eight words of each pixel's swizzled row, a lane one
-    // of these in every fourth pair of pixels. Pairs an even distance apart keep the lanes in different banks.
+    // dbias from the same patches.
     for (int i = 0; i < count; ++i) {
-      ptx::mbarrier_wait(full + stage_of(i), parity_of(i));
-      const unsigned char* const patch = smem + stage_of(i) * kStageBytes;
-#pragma unroll
-      for (int j = 0; j < kPatchPixels / 4; ++j) {
-        const int pixel = j / 2 * 8 + lane / 8 * 2 + j % 2;
-        const T* const pair =
-            reinterpret_cast<const T*>(patch + pixel * kRowBytes + (word / 4 ^ pixel % 8) * 16) + word % 4 * 2;
-        bias_sum[0] += to_float(pair[0]);
-        bias_sum[1] += to_float(pair[1]);
-      }
+      ptx::mbarrier_wait(full + stage_of<kStages>(i), parity_of<kStages>(i));
+      add_box_columns<T>(bias_sum, smem + stage_of<kStages>(i) * kStageBytes, bias_warp);
       __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(empty + stage_of(i));
+      if (lane == 0) ptx::mbarrier_arrive(empty + stage_of<kStages>(i));
     }
-#pragma unroll
-    for (int distance = 8; distance < 32; distance *= 2) {
-      bias_sum[0] += __shfl_xor_sync(0xffffffff, bias_sum[0], distance);
-      bias_sum[1] += __shfl_xor_sync(0xffffffff, bias_sum[1], distance);
-    }
+    add_column_lanes(bias_sum);
   }
 
   // Nobody reads the stages any more: the sums take their place.
   __syncthreads();
   auto* const sums = reinterpret_cast<float*>(smem);
-  float* const bias_sums = sums + kSums;
+  float* const bias_sums = sums + ClusterSums<1>::kBiasAt;
   if (consumes) {
-#pragma unroll
-    for (int j = 0; j < kColumns / 8; ++j) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float* const pair = sum + 4 * j + 2 * half;
-        float* const to = sums + (warp * 16 + lane / 4 + 8 * half) * kPitch + 8 * j + lane % 4 * 2;
-        *reinterpret_cast<float2*>(to) = count > 0 ? float2{pair[0], pair[1]} : float2{0, 0};
-      }
-    }
+    put_wgmma_sums<kColumns>(sums, sum, warp * 16, count > 0);
   } else if (warp >= kFirstBiasWarp && lane < 8) {
-    *reinterpret_cast<float2*>(bias_sums + word * 2) = {bias_sum[0], bias_sum[1]};
+    *reinterpret_cast<float2*>(bias_sums + bias_warp * 16 + lane * 2) = {bias_sum[0], bias_sum[1]};
   }
   ptx::cluster_sync();
 
-  const bool whole = split.clusters == 1;
-  float* const partial_sums = partial + static_cast<long long>(cluster_idx) * partial_row(p);
-  constexpr int kQuadsPerRow = kColumns / 4;
-  for (int i = threadIdx.x + rank * kThreads; i < kTileChannels * kQuadsPerRow; i += split.ranks * kThreads) {
-    const int column = i % kQuadsPerRow * 4;
-    const int k = k0 + i / kQuadsPerRow;
-    const int c = c0 + column % kTileChannels;
-    if (k >= p.k || c >= p.c) continue;
-    const float4 v =
-        sum_over_cluster(reinterpret_cast<float4*>(sums + i / kQuadsPerRow * kPitch + column), split.ranks);
-    const int index = ((k * 3 + r) * 3 + column / kTileChannels) * p.c + c;
-    if (whole) {
-      *reinterpret_cast<Quad<T>*>(dw + index) = pack_quad<T>({v.x, v.y, v.z, v.w});
-    } else {
-      *reinterpret_cast<float4*>(partial_sums + index) = v;
-    }
-  }
-  if (sums_bias && rank == 0 && threadIdx.x < kTileChannels && k0 + static_cast<int>(threadIdx.x) < p.k) {
-    float* const bias_to = whole ? dbias : partial_sums + bias_offset(p);
-    bias_to[k0 + threadIdx.x] = sum_over_cluster(bias_sums + threadIdx.x, split.ranks);
-  }
+  const ClusterTile place{.r0 = r, .k0 = k0, .c0 = c0, .cluster = cluster_idx, .rank = rank, .sums_bias = sums_bias};
+  store_cluster_sums<T, 1, kThreads>(p, split, place, sums, dw, dbias, partial);
   // A block's memory is there for the others until they have read it.
   ptx::cluster_sync();
 }
@@ -203,45 +154,21 @@ ClusterSplit split_of(const Problem& p) {
       .split;
 }
 
-template <class T>
-KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, ClusterSplit split) {
-  const auto bind = [p, split](const Wgrad::Tensors& t, void* workspace) {
-    auto* const partial = static_cast<float*>(workspace);
-    const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
-    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.c), size(p.w), size(p.h), size(p.n)},
-                                            {kTileChannels, kHalo, kPatch, 1});
-    const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.k), size(p.w), size(p.h), size(p.n)},
-                                             {kTileChannels, kPatch, kPatch, 1});
-    const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles(p) * split.clusters * split.ranks),
-                                 .block = kThreads,
-                                 .dynamic_smem = kSmemBytes,
-                                 .cluster = static_cast<unsigned>(split.ranks)};
-    BoundLaunch first = bind_launch(conv3x3_wgrad_v10_kernel<T>, config, p, split, x_map, dy_map, static_cast<T*>(t.dw),
-                                    t.dbias, partial);
-    if (split.clusters == 1) return first;
-    return in_order({std::move(first), bind_reduce<T>(p, {.splits = split.clusters}, partial, t)});
-  };
-  return {.name = name,
-          .workspace_bytes = split.clusters == 1 ? 0 : partial_bytes(p, {.splits = split.clusters}),
-          .bind = bind};
-}
-
 std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
-      return {split_plan<T>(p, "patches split over clusters", split_of(p)),
-              split_plan<T>(p, "patches in one piece", {1, 1, num_patches(p)}),
-              split_plan<T>(p, "patches split over two clusters of two", {2, 2, ceil_div(num_patches(p), 4)})};
+      return cluster_plans<T>(p,
+                              {.kernel = conv3x3_wgrad_v10_kernel<T>,
+                               .threads = kThreads,
+                               .smem_bytes = kSmemBytes,
+                               .tiles = num_tiles(p),
+                               .view_rows = kPatch},
+                              split_of(p));
     } else {
       return {};
     }
   });
-}
-
-const char* supports(const Problem& p) {
-  return p.c % 8 == 0 && p.k % 8 == 0 ? nullptr
-                                      : "c or k is not a multiple of 16 bytes, which the TMA's strides must be";
 }
 
 }  // namespace
@@ -251,7 +178,7 @@ LADDER_VERSION(ladder::conv3x3::Wgrad, {.plans = ladder::conv3x3::plans,
                                         .plan_names = {"patches split over clusters", "patches in one piece",
                                                        "patches split over two clusters of two"},
                                         .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                        .supports = ladder::conv3x3::supports,
+                                        .supports = ladder::conv3x3::channels_for_tma,
                                         .min_arch = 90,
                                         .arch_specific = true,
                                         .needs = "c and k multiples of 16 bytes"})

@@ -59,9 +59,9 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
       const int m0 = tile / tiles_n * Tile::kRows;
       const int n0 = tile % tiles_n * Tile::kBlockN;
       for (int step = 0; step < steps; ++step, ++i) {
-        const int stage = stage_of<Tile>(i);
+        const int stage = stage_of<Tile::kStages>(i);
         unsigned char* const to = smem + stage * Tile::kStageBytes;
-        ptx::mbarrier_wait(empty + stage, parity_of<Tile>(i) ^ 1);
+        ptx::mbarrier_wait(empty + stage, parity_of<Tile::kStages>(i) ^ 1);
         ptx::mbarrier_arrive_expect_tx(full + stage, Tile::kStageBytes);
         ptx::tma_load(to, x_map, full + stage, step * kStepTerms16, m0, 0);
         ptx::tma_load(to + kBytesA, w_map, full + stage, step * kStepTerms16, n0, 0);
@@ -89,9 +89,9 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     float sum[kParts][Tile::kBlockN / 2];
     turns.wait(turn);
     for (int step = 0; step < steps; ++step) {
-      const int stage = stage_of<Tile>(turn * steps + step);
+      const int stage = stage_of<Tile::kStages>(turn * steps + step);
       const unsigned char* const a = smem + stage * Tile::kStageBytes;
-      ptx::mbarrier_wait(full + stage, parity_of<Tile>(turn * steps + step));
+      ptx::mbarrier_wait(full + stage, parity_of<Tile::kStages>(turn * steps + step));
       ptx::wgmma_fence();
 #pragma unroll
       for (int kk = 0; kk < kStepTerms16 / kWgmmaTerms; ++kk) {
@@ -107,12 +107,12 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
       if (elected && step == steps - 1) turns.pass_on(turn);
       // The stage that the multiplications before these have read is free.
       ptx::wgmma_wait<1>();
-      if (elected && step > 0) ptx::mbarrier_arrive(empty + stage_of<Tile>(turn * steps + step - 1));
+      if (elected && step > 0) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(turn * steps + step - 1));
     }
     ptx::wgmma_wait<0>();
 #pragma unroll
     for (int part = 0; part < kParts; ++part) ptx::wgmma_keep(sum[part]);
-    if (elected) ptx::mbarrier_arrive(empty + stage_of<Tile>(turn * steps + steps - 1));
+    if (elected) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(turn * steps + steps - 1));
 
     ptx::cp_async_wait<0>();
     __syncwarp();

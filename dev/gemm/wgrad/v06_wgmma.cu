@@ -55,10 +55,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     ptx::tma_prefetch(x_map);
     ptx::tma_prefetch(dy_map);
     for (int i = 0; i < count; ++i) {
-      const int stage = stage_of<Tile>(i);
+      const int stage = stage_of<Tile::kStages>(i);
       unsigned char* const to = smem + stage * Tile::kStageBytes;
       const int row = (first + i) * kStepRows;
-      ptx::mbarrier_wait(empty + stage, parity_of<Tile>(i) ^ 1);
+      ptx::mbarrier_wait(empty + stage, parity_of<Tile::kStages>(i) ^ 1);
       ptx::mbarrier_arrive_expect_tx(full + stage, Tile::kStageBytes);
       for (int box = 0; box < Tile::kGroups; ++box)
         ptx::tma_load(to + box * kBoxBytes, dy_map, full + stage, n0 + box * kBoxColumns, row, 0);
@@ -73,18 +73,18 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     const int bias_warp = warp - Tile::kConsumerWarps - 1;
     float sum[Tile::kGroups][2] = {};
     for (int i = 0; i < count; ++i) {
-      const int stage = stage_of<Tile>(i);
-      ptx::mbarrier_wait(full + stage, parity_of<Tile>(i));
+      const int stage = stage_of<Tile::kStages>(i);
+      ptx::mbarrier_wait(full + stage, parity_of<Tile::kStages>(i));
 #pragma unroll
       for (int box = 0; box < Tile::kGroups; ++box)
-        add_columns<T>(sum[box], smem + stage * Tile::kStageBytes + box * kBoxBytes, bias_warp);
+        add_box_columns<T>(sum[box], smem + stage * Tile::kStageBytes + box * kBoxBytes, bias_warp);
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(empty + stage);
     }
     float* const bias_to = whole ? dbias : sums + padded(weights);
 #pragma unroll
     for (int box = 0; box < Tile::kGroups; ++box) {
-      add_lanes(sum[box]);
+      add_column_lanes(sum[box]);
       const int n = n0 + box * kBoxColumns + bias_warp * 16 + lane * 2;
       if (lane < 8 && n < p.n) *reinterpret_cast<float2*>(bias_to + n) = {sum[box][0], sum[box][1]};
     }
@@ -94,10 +94,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const int group = warp / 4;
   float sum[Tile::kColumns / 2];
   for (int i = 0; i < count; ++i) {
-    const int stage = stage_of<Tile>(i);
+    const int stage = stage_of<Tile::kStages>(i);
     const unsigned char* const a = smem + stage * Tile::kStageBytes + group * kBoxBytes;
     const unsigned char* const b = smem + stage * Tile::kStageBytes + Tile::kGroups * kBoxBytes;
-    ptx::mbarrier_wait(full + stage, parity_of<Tile>(i));
+    ptx::mbarrier_wait(full + stage, parity_of<Tile::kStages>(i));
     ptx::wgmma_fence();
 #pragma unroll
     for (int row = 0; row < kStepRows; row += kWgmmaTerms) {
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     ptx::wgmma_commit();
     // The stage that the multiplications before these have read is free.
     ptx::wgmma_wait<1>();
-    if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<Tile>(i - 1));
+    if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(i - 1));
   }
   ptx::wgmma_wait<0>();
   ptx::wgmma_keep(sum);

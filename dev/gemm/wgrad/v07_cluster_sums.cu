@@ -22,7 +22,7 @@ namespace {
 template <int kGroups, int kColumns>
 struct Tile : BoxTile<kGroups, kColumns> {
   using Base = BoxTile<kGroups, kColumns>;
-  static constexpr int kPitch = kColumns + 8;  // 8 floats: the 16 float2 of a half-warp meet no bank twice
+  static constexpr int kPitch = kSumsPitch<kColumns>;
   static constexpr int kSums = Base::kFeatures * kPitch;
   static_assert((kSums + Base::kFeatures) * 4 <= Base::kStages * Base::kStageBytes, "what the stages leave");
 };
@@ -66,10 +66,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   if (consumes) {
     const int group = warp / 4;
     for (int i = 0; i < count; ++i) {
-      const int stage = stage_of<Tile>(i);
+      const int stage = stage_of<Tile::kStages>(i);
       const unsigned char* const a = smem + stage * Tile::kStageBytes + group * kBoxBytes;
       const unsigned char* const b = smem + stage * Tile::kStageBytes + Tile::kGroups * kBoxBytes;
-      ptx::mbarrier_wait(full + stage, parity_of<Tile>(i));
+      ptx::mbarrier_wait(full + stage, parity_of<Tile::kStages>(i));
       ptx::wgmma_fence();
 #pragma unroll
       for (int row = 0; row < kStepRows; row += kWgmmaTerms) {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       ptx::wgmma_commit();
       // The stage that the multiplications before these have read is free.
       ptx::wgmma_wait<1>();
-      if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<Tile>(i - 1));
+      if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(i - 1));
     }
     ptx::wgmma_wait<0>();
     ptx::wgmma_keep(sum);
@@ -90,10 +90,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       ptx::tma_prefetch(x_map);
       ptx::tma_prefetch(dy_map);
       for (int i = 0; i < count; ++i) {
-        const int stage = stage_of<Tile>(i);
+        const int stage = stage_of<Tile::kStages>(i);
         unsigned char* const to = smem + stage * Tile::kStageBytes;
         const int row = (first + i) * kStepRows;
-        ptx::mbarrier_wait(empty + stage, parity_of<Tile>(i) ^ 1);
+        ptx::mbarrier_wait(empty + stage, parity_of<Tile::kStages>(i) ^ 1);
         ptx::mbarrier_arrive_expect_tx(full + stage, Tile::kStageBytes);
         for (int box = 0; box < Tile::kGroups; ++box)
           ptx::tma_load(to + box * kBoxBytes, dy_map, full + stage, n0 + box * kBoxColumns, row, 0);
@@ -104,16 +104,16 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     __syncwarp();  // the barriers below are for whole warps
   } else if (sums_bias) {
     for (int i = 0; i < count; ++i) {
-      const int stage = stage_of<Tile>(i);
-      ptx::mbarrier_wait(full + stage, parity_of<Tile>(i));
+      const int stage = stage_of<Tile::kStages>(i);
+      ptx::mbarrier_wait(full + stage, parity_of<Tile::kStages>(i));
 #pragma unroll
       for (int box = 0; box < Tile::kGroups; ++box)
-        add_columns<T>(bias_sum[box], smem + stage * Tile::kStageBytes + box * kBoxBytes, bias_warp);
+        add_box_columns<T>(bias_sum[box], smem + stage * Tile::kStageBytes + box * kBoxBytes, bias_warp);
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(empty + stage);
     }
 #pragma unroll
-    for (int box = 0; box < Tile::kGroups; ++box) add_lanes(bias_sum[box]);
+    for (int box = 0; box < Tile::kGroups; ++box) add_column_lanes(bias_sum[box]);
   }
 
   // Nobody reads the stages any more: the sums take their place.
@@ -121,15 +121,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   auto* const sums = reinterpret_cast<float*>(smem);
   float* const bias_sums = sums + Tile::kSums;
   if (consumes) {
-#pragma unroll
-    for (int j = 0; j < Tile::kColumns / 8; ++j) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float* const pair = sum + 4 * j + 2 * half;
-        float* const to = sums + (warp * 16 + lane / 4 + 8 * half) * Tile::kPitch + 8 * j + lane % 4 * 2;
-        *reinterpret_cast<float2*>(to) = count > 0 ? float2{pair[0], pair[1]} : float2{0, 0};
-      }
-    }
+    put_wgmma_sums<Tile::kColumns>(sums, sum, warp * 16, count > 0);
   } else if (bias_warp >= 0 && lane < 8) {
 #pragma unroll
     for (int box = 0; box < Tile::kGroups; ++box) {

@@ -1,0 +1,107 @@
+// wgrad's blocks that split the patches of a tile as a cluster: their sums lie in shared memory, each block adds a share of
+// them over the cluster, in the order of ranks, and stores it; where several clusters have patches of a tile, it stores
+// partial sums, and the second kernel of wgrad_split.h adds these.
+#pragma once
+
+#include "dev/common/cluster_split.h"
+#include "dev/common/cluster_sums.h"
+#include "dev/common/vectors.h"
+#include "dev/conv3x3/wgrad_patch.h"
+#include "dev/ptx/tma.h"
+
+namespace ladder::conv3x3 {
+
+inline constexpr int kColumns = 3 * kTileChannels;  // of a row of the filter: (s, c)
+
+// Where they lie: rows of the filter, of these rows of output channels; then dbias.
+template <int kFilterRows>
+struct ClusterSums {
+  static constexpr int kRows = kFilterRows * kTileChannels;
+  static constexpr int kBiasAt = kRows * kSumsPitch<kColumns>;
+  static constexpr int kBytes = (kBiasAt + kTileChannels) * static_cast<int>(sizeof(float));
+};
+
+// The block's place among all: its tile of channels, its first row of the filter, and its place in the cluster.
+struct ClusterTile {
+  int r0;
+  int k0;
+  int c0;
+  int cluster;
+  int rank;
+  bool sums_bias;
+};
+
+// By all kThreads threads of all blocks of the cluster, behind a cluster barrier.
+template <class T, int kFilterRows, int kThreads>
+__device__ __forceinline__ void store_cluster_sums(const Problem& p, const ClusterSplit& split, const ClusterTile& tile,
+                                                   float* sums, T* dw, float* dbias, float* partial) {
+  constexpr int kQuadsPerRow = kColumns / 4;
+  const bool whole = split.clusters == 1;
+  float* const partial_sums = partial + static_cast<long long>(tile.cluster) * partial_row(p);
+  for (int i = threadIdx.x + tile.rank * kThreads; i < ClusterSums<kFilterRows>::kRows * kQuadsPerRow;
+       i += split.ranks * kThreads) {
+    const int row = i / kQuadsPerRow;  // (r, k)
+    const int column = i % kQuadsPerRow * 4;
+    const int k = tile.k0 + row % kTileChannels;
+    const int c = tile.c0 + column % kTileChannels;
+    if (k >= p.k || c >= p.c) continue;
+    auto* const mine = reinterpret_cast<float4*>(sums + row * kSumsPitch<kColumns> + column);
+    const float4 v = sum_over_cluster(mine, split.ranks);
+    const int index = ((k * 3 + tile.r0 + row / kTileChannels) * 3 + column / kTileChannels) * p.c + c;
+    if (whole) {
+      *reinterpret_cast<Quad<T>*>(dw + index) = pack_quad<T>({v.x, v.y, v.z, v.w});
+    } else {
+      *reinterpret_cast<float4*>(partial_sums + index) = v;
+    }
+  }
+  const int k = tile.k0 + static_cast<int>(threadIdx.x);
+  if (tile.sums_bias && tile.rank == 0 && threadIdx.x < kTileChannels && k < p.k) {
+    float* const bias_to = whole ? dbias : partial_sums + bias_offset(p);
+    bias_to[k] = sum_over_cluster(sums + ClusterSums<kFilterRows>::kBiasAt + threadIdx.x, split.ranks);
+  }
+}
+
+// A version's kernel, and what a launch of it takes.
+template <class T>
+struct ClusterKernel {
+  void (*kernel)(Problem, ClusterSplit, ptx::TensorMap, ptx::TensorMap, T*, float*, float*);
+  int threads;
+  std::size_t smem_bytes;
+  int tiles;
+  int view_rows;  // of x, that a patch meets: 8, or all 10 of its halo
+};
+
+template <class T>
+KernelPlan<Wgrad> cluster_plan(const Problem& p, const char* name, const ClusterKernel<T>& kernel,
+                               const ClusterSplit& split) {
+  const auto bind = [p, kernel, split](const Wgrad::Tensors& t, void* workspace) {
+    auto* const partial = static_cast<float*>(workspace);
+    const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
+    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.c), size(p.w), size(p.h), size(p.n)},
+                                            {kTileChannels, kHalo, static_cast<std::uint32_t>(kernel.view_rows), 1});
+    const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.k), size(p.w), size(p.h), size(p.n)},
+                                             {kTileChannels, kPatch, kPatch, 1});
+    const LaunchConfig config = {.grid = static_cast<unsigned>(kernel.tiles * split.clusters * split.ranks),
+                                 .block = static_cast<unsigned>(kernel.threads),
+                                 .dynamic_smem = kernel.smem_bytes,
+                                 .cluster = static_cast<unsigned>(split.ranks)};
+    BoundLaunch first =
+        bind_launch(kernel.kernel, config, p, split, x_map, dy_map, static_cast<T*>(t.dw), t.dbias, partial);
+    if (split.clusters == 1) return first;
+    return in_order({std::move(first), bind_reduce<T>(p, {.splits = split.clusters}, partial, t)});
+  };
+  return {.name = name,
+          .workspace_bytes = split.clusters == 1 ? 0 : partial_bytes(p, {.splits = split.clusters}),
+          .bind = bind};
+}
+
+// `chosen` by default; the others are what tests of small problems run.
+template <class T>
+std::vector<KernelPlan<Wgrad>> cluster_plans(const Problem& p, const ClusterKernel<T>& kernel,
+                                             const ClusterSplit& chosen) {
+  return {cluster_plan(p, "patches split over clusters", kernel, chosen),
+          cluster_plan(p, "patches in one piece", kernel, {1, 1, num_patches(p)}),
+          cluster_plan(p, "patches split over two clusters of two", kernel, {2, 2, ceil_div(num_patches(p), 4)})};
+}
+
+}  // namespace ladder::conv3x3
