@@ -65,13 +65,15 @@ LADDER_CONFORMS(tma_tf32, tma<float>)
 
 // --- wgmma: one tile of rows, copied in boxes of 128; A and B are windows into it
 
+enum class Major { k, mn, b_mn };  // what the rows of memory lie along: K for both, M and N, or N for B alone
+
 struct Window {
   int first_row;
   int group_rows;      // 8: dense; 10: a halo of 1280 bytes a group
   int chunk_rows = 1;  // of an MN-major operand: 1: the next pixel
 };
 
-template <class T, int kN, bool kMnMajor>
+template <class T, int kN, Major kMajor>
 __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int boxes, Window a, Window b, float* out) {
   LADDER_DYN_SMEM(smem);
   LADDER_SHARED(ptx::Mbarrier, full, );
@@ -83,14 +85,13 @@ __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int box
   }
   __syncthreads();
   ptx::mbarrier_wait(&full, 0);
-  const auto describe = [&](const Window& window, int step) {
-    const unsigned char* const first = smem + window.first_row * kRowBytes;
+  const auto describe_k = [&](const Window& window, int step) {
+    return ptx::wgmma_descriptor(smem + window.first_row * kRowBytes + 32 * step, window.group_rows * kRowBytes);
+  };
+  const auto describe_mn = [&](const Window& window, int step) {
     const unsigned group_bytes = window.group_rows * kRowBytes;
-    if constexpr (kMnMajor) {
-      return ptx::wgmma_descriptor_mn(first + 2 * step * group_bytes, group_bytes, window.chunk_rows * kRowBytes);
-    } else {
-      return ptx::wgmma_descriptor(first + 32 * step, group_bytes);
-    }
+    return ptx::wgmma_descriptor_mn(smem + window.first_row * kRowBytes + 2 * step * group_bytes, group_bytes,
+                                    window.chunk_rows * kRowBytes);
   };
   float d[kN / 2];
 #pragma unroll
@@ -99,10 +100,12 @@ __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int box
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    if constexpr (kMnMajor) {
-      ptx::wgmma_m64_mn<T, kN>(d, describe(a, step), describe(b, step), true);
+    if constexpr (kMajor == Major::mn) {
+      ptx::wgmma_m64_mn<T, kN>(d, describe_mn(a, step), describe_mn(b, step), true);
+    } else if constexpr (kMajor == Major::b_mn) {
+      ptx::wgmma_m64_b_mn<T, kN>(d, describe_k(a, step), describe_mn(b, step), true);
     } else {
-      ptx::wgmma_m64<T, kN>(d, describe(a, step), describe(b, step), true);
+      ptx::wgmma_m64<T, kN>(d, describe_k(a, step), describe_k(b, step), true);
     }
   }
   ptx::wgmma_commit();
@@ -112,7 +115,7 @@ __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int box
   for (int i = 0; i < kN / 2; ++i) out[threadIdx.x * (kN / 2) + i] = d[i];
 }
 
-template <class T, int kN, bool kMnMajor = false>
+template <class T, int kN, Major kMajor = Major::k>
 Output wgmma() {
   constexpr int kC = kRowBytes / sizeof(T);
   constexpr int kBoxes = 4;
@@ -130,7 +133,7 @@ Output wgmma() {
   Output output{.words = {}, .shape = {5, kThreads, kN / 2}, .absolute = 1e-4, .relative = 0};
   for (const auto& window : windows) {
     DeviceArray<float> out(kThreads * kN / 2);
-    launch(wgmma_kernel<T, kN, kMnMajor>, {1, kThreads, kRows * kRowBytes}, nullptr, map, kBoxes, window[0], window[1],
+    launch(wgmma_kernel<T, kN, kMajor>, {1, kThreads, kRows * kRowBytes}, nullptr, map, kBoxes, window[0], window[1],
            out.get());
     for (const std::uint32_t word : patterns(out.to_host())) output.words.push_back(word);
   }
@@ -146,8 +149,14 @@ LADDER_CONFORMS(wgmma_f16_n64, (wgmma<__half, 64>))
 LADDER_CONFORMS(wgmma_f16_n256, (wgmma<__half, 256>))
 LADDER_CONFORMS(wgmma_tf32_n64, (wgmma<float, 64>))
 LADDER_CONFORMS(wgmma_tf32_n256, (wgmma<float, 256>))
-LADDER_CONFORMS(wgmma_mn_bf16_n192, (wgmma<__nv_bfloat16, 192, true>))
-LADDER_CONFORMS(wgmma_mn_f16_n192, (wgmma<__half, 192, true>))
+LADDER_CONFORMS(wgmma_mn_bf16_n64, (wgmma<__nv_bfloat16, 64, Major::mn>))
+LADDER_CONFORMS(wgmma_mn_bf16_n128, (wgmma<__nv_bfloat16, 128, Major::mn>))
+LADDER_CONFORMS(wgmma_mn_bf16_n192, (wgmma<__nv_bfloat16, 192, Major::mn>))
+LADDER_CONFORMS(wgmma_mn_f16_n192, (wgmma<__half, 192, Major::mn>))
+LADDER_CONFORMS(wgmma_b_mn_bf16_n64, (wgmma<__nv_bfloat16, 64, Major::b_mn>))
+LADDER_CONFORMS(wgmma_b_mn_bf16_n96, (wgmma<__nv_bfloat16, 96, Major::b_mn>))
+LADDER_CONFORMS(wgmma_b_mn_bf16_n128, (wgmma<__nv_bfloat16, 128, Major::b_mn>))
+LADDER_CONFORMS(wgmma_b_mn_bf16_n192, (wgmma<__nv_bfloat16, 192, Major::b_mn>))
 
 }  // namespace
 }  // namespace ladder::conformance
