@@ -23,14 +23,18 @@ struct PatchStore {
                                                PatchPosition at, int channel0, int channels, const float* bias,
                                                T* image) {
     const int lane = threadIdx.x % 32;
+    // All of them before the first store to shared memory, which the compiler must take for their memory too.
+    float2 of_pair[kChannels / 8];
 #pragma unroll
     for (int j = 0; j < kChannels / 8; ++j) {
       const int channel = channel0 + 8 * j + lane % 4 * 2;
-      const float2 b =
-          bias && channel < channels ? *reinterpret_cast<const float2*>(bias + channel) : float2{0.0f, 0.0f};
+      of_pair[j] = bias && channel < channels ? *reinterpret_cast<const float2*>(bias + channel) : float2{0.0f, 0.0f};
+    }
+#pragma unroll
+    for (int j = 0; j < kChannels / 8; ++j) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float pair[2] = {sum[4 * j + 2 * half] + b.x, sum[4 * j + 2 * half + 1] + b.y};
+        const float pair[2] = {sum[4 * j + 2 * half] + of_pair[j].x, sum[4 * j + 2 * half + 1] + of_pair[j].y};
         unsigned rounded[1];
         pack<T, 1>(pair, rounded);
         *reinterpret_cast<unsigned*>(staging + (lane / 4 + 8 * half) * kPitch + (8 * j + lane % 4 * 2) * 2) =

@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     __syncwarp();
 #pragma unroll
     for (int part = 0; part < kParts; ++part)
-      Store::store(staging + part * Store::kBytes, sum[part], row0 + part * 64, k0, p.m, p.k, epilogue, dx);
+      Store::store(staging + part * Store::kBytes, sum[part], nullptr, row0 + part * 64, k0, p.m, p.k, epilogue, dx);
     turn += kConsumerGroups;
   }
 }

@@ -85,6 +85,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
         Store::fetch(staging + part * Store::kBytes, epilogue.residual, row0 + part * 64, n0, p.m, p.n);
     }
     ptx::cp_async_commit();
+    float2 bias[Store::kPairs];
+    Store::fetch_bias(bias, epilogue.bias, n0, p.n);
 
     float sum[kParts][Tile::kBlockN / 2];
     turns.wait(turn);
@@ -118,7 +120,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     __syncwarp();
 #pragma unroll
     for (int part = 0; part < kParts; ++part)
-      Store::store(staging + part * Store::kBytes, sum[part], row0 + part * 64, n0, p.m, p.n, epilogue, y);
+      Store::store(staging + part * Store::kBytes, sum[part], bias, row0 + part * 64, n0, p.m, p.n, epilogue, y);
     turn += kConsumerGroups;
   }
 }
