@@ -279,6 +279,7 @@ std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search
 
 std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
   const Problem& p = problem_of<Dgrad>(c);
+  if (p.split > 0) throw Failure("cuBLASLt writes one matrix a call");
   const Dgrad::Tensors t = Dgrad::bind(at);
   return first_that_runs(
       {{.dtype = p.dtype, .a = {t.w, p.k, p.n}, .b = {t.dy, p.n, p.m}, .d = {t.dx, p.k, p.m}, .c = t.r}}, search,

@@ -80,7 +80,23 @@ NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   multiply(
       dx, p.m, p.n, p.k, [&](std::int64_t m, std::int64_t n) { return dy[m * p.n + n]; }, in["w"]);
   NamedOutputs outputs;
-  outputs["dx"] = std::move(dx);
+  if (p.split == 0) {
+    outputs["dx"] = std::move(dx);
+    return outputs;
+  }
+  const auto part = [&](int from, int to) {
+    Expected columns = zeros(std::size_t(p.m) * (to - from));
+    std::size_t at = 0;
+    for (std::size_t m = 0; m < std::size_t(p.m); ++m) {
+      for (int k = from; k < to; ++k, ++at) {
+        columns.value[at] = dx.value[m * p.k + k];
+        columns.magnitude[at] = dx.magnitude[m * p.k + k];
+      }
+    }
+    return columns;
+  };
+  outputs["dx"] = part(0, p.split);
+  outputs["dx_rest"] = part(p.split, p.k);
   return outputs;
 }
 

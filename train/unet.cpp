@@ -1,5 +1,6 @@
 #include "train/unet.h"
 
+#include <map>
 #include <memory>
 
 #include <fmt/format.h>
@@ -43,6 +44,11 @@ class Unet::Builder {
   }
 
  private:
+  struct Concatenation {
+    ValueId a, b;
+    int channels_a;
+  };
+
   // Values.
   ValueId image(const std::string& name, int side, int channels) {
     return tape_.value(name, net_.stored(), {n_, side, side, channels});
@@ -176,16 +182,26 @@ class Unet::Builder {
     });
   }
 
-  // Adds to what x has already, in the same operation.
+  // Adds to what x has already, in the same operation; of a concatenation, as the gradients of its parts.
   void conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y, int in, int out, int side) {
     const ValueId so_far = tape_.has_gradient(x) ? tape_.gradient(x) : kNoValue;
-    const ValueId dx = like(x);
-    tape_.run(name, "gemm/dgrad", conv1x1_problem(in, out, side, so_far == kNoValue ? "" : " accumulate"),
-              {{"dy", tape_.gradient(y)}, {"w", matrix(name + ".weight")}, {"r", so_far}, {"dx", dx}});
-    tape_.replace_gradient(x, dx);
+    const auto parts = concatenations_.find(x);
+    const bool split = parts != concatenations_.end();
+    const ValueId dx = like(split ? parts->second.a : x);
+    const ValueId dx_rest = split ? like(parts->second.b) : kNoValue;
+    const std::string words = fmt::format("{}{}", so_far == kNoValue ? "" : " accumulate",
+                                          split ? fmt::format(" split{}", parts->second.channels_a) : "");
+    tape_.run(
+        name, "gemm/dgrad", conv1x1_problem(in, out, side, words),
+        {{"dy", tape_.gradient(y)}, {"w", matrix(name + ".weight")}, {"r", so_far}, {"dx", dx}, {"dx_rest", dx_rest}});
+    if (split) {
+      add_part_gradients(name, parts->second, dx, dx_rest);
+    } else {
+      tape_.replace_gradient(x, dx);
+    }
   }
 
-  std::string conv1x1_problem(int in, int out, int side, const char* words) const {
+  std::string conv1x1_problem(int in, int out, int side, std::string_view words) const {
     return fmt::format("m{} n{} k{} bias{} {}", n_ * side * side, out, in, words, dtype());
   }
 
@@ -253,17 +269,22 @@ class Unet::Builder {
     const ValueId y = image(name + " input", side, c + k);
     tape_.run(name, "concat/join", problem, {{"a", a}, {"b", b}, {"y", y}});
     if (trains()) {
+      concatenations_[y] = {.a = a, .b = b, .channels_a = c};
       tape_.on_backward([=, this] {
+        if (tape_.has_gradient(a)) return;  // the skip convolution behind y has left both parts' gradients
         const ValueId da = like(a);
         const ValueId db = like(b);
-        const ValueId dy = tape_.gradient(y);
-        if (tape_.has_gradient(b)) throw Failure(name + ": the skip has a gradient before its concat's");
-        tape_.run(name, "concat/split", problem, {{"dy", dy}, {"da", da}, {"db", db}});
-        tape_.add_gradient(a, da);
-        tape_.add_gradient(b, db);
+        tape_.run(name, "concat/split", problem, {{"dy", tape_.gradient(y)}, {"da", da}, {"db", db}});
+        add_part_gradients(name, concatenations_.at(y), da, db);
       });
     }
     return y;
+  }
+
+  void add_part_gradients(const std::string& name, const Concatenation& parts, ValueId da, ValueId db) {
+    if (tape_.has_gradient(parts.b)) throw Failure(name + ": the skip has a gradient before its concatenation's");
+    tape_.add_gradient(parts.a, da);
+    tape_.add_gradient(parts.b, db);
   }
 
   ValueId pool(const Layer& layer, ValueId x) {
@@ -392,6 +413,7 @@ class Unet::Builder {
   int n_;
   ValueId embedding_ = kNoValue;           // [n, rows of all blocks]
   ValueId embedding_gradient_ = kNoValue;  // likewise
+  std::map<ValueId, Concatenation> concatenations_;
 };
 
 ValueId Unet::forward(Tape& tape, ValueId x, ValueId t, const Region* prediction) const {

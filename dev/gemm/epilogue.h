@@ -5,6 +5,7 @@
 #include "core/numeric.h"
 #include "dev/common/vectors.h"
 #include "dev/gemm/gemm.h"
+#include "dev/gemm/output.h"
 #include "dev/ptx/approximate.h"
 
 namespace ladder::gemm {
@@ -38,12 +39,12 @@ Epilogue<T> epilogue_of(const Dgrad::Tensors& t) {
   return {.residual = static_cast<const T*>(t.r)};
 }
 
-// Stores a tile of sums, fp32 in shared memory with `pitch` elements a row (a multiple of 4), into rows x cols of `out`.
-// kSlices tiles that lie `slice` elements apart are added in order. All kThreads threads of the block take part, after a
+// Stores a tile of sums, fp32 in shared memory with `pitch` elements a row (a multiple of 4), into rows x cols of `out`
+// (a T* or a SideBySide<T>). kSlices tiles that lie `slice` elements apart are added in order. All kThreads threads of the block take part, after a
 // barrier behind the last write of `tile`.
-template <int kThreads, int kBlockM, int kBlockN, int kSlices = 1, class T>
+template <int kThreads, int kBlockM, int kBlockN, int kSlices = 1, class T, class Out>
 __device__ __forceinline__ void store_tile(const float* tile, int pitch, int slice, int row0, int col0, int rows,
-                                           int cols, const Epilogue<T>& epilogue, T* out) {
+                                           int cols, const Epilogue<T>& epilogue, Out out) {
   constexpr int kVec = kVector<T>;
   constexpr int kRuns = kBlockM * kBlockN / kVec;
   const auto sum_of = [&](int row, int col) {
@@ -61,7 +62,7 @@ __device__ __forceinline__ void store_tile(const float* tile, int pitch, int sli
     }
     return sum;
   };
-  if (cols % kVec == 0) {
+  if (in_runs<kVec>(out, cols)) {
     // Vectors of the residual are asked for a few ahead: nothing else hides their way.
     constexpr int kBatch = 4;
     for (int first = threadIdx.x; first < kRuns; first += kBatch * kThreads) {
@@ -99,7 +100,7 @@ __device__ __forceinline__ void store_tile(const float* tile, int pitch, int sli
           if (epilogue.residual) v[j] += added[j];
           if (epilogue.silu) v[j] = silu(v[j]);
         }
-        *reinterpret_cast<uint4*>(out + static_cast<long long>(row0 + row) * cols + col0 + col) = pack<T>(v);
+        *reinterpret_cast<uint4*>(element_at(out, row0 + row, col0 + col, cols)) = pack<T>(v);
       }
     }
   } else {
@@ -108,7 +109,7 @@ __device__ __forceinline__ void store_tile(const float* tile, int pitch, int sli
       const int col = col0 + i % kBlockN;
       if (row >= rows || col >= cols) continue;
       const long long index = static_cast<long long>(row) * cols + col;
-      out[index] = from_float<T>(epilogue(sum_of(i / kBlockN, i % kBlockN), col, index));
+      *element_at(out, row, col, cols) = from_float<T>(epilogue(sum_of(i / kBlockN, i % kBlockN), col, index));
     }
   }
 }

@@ -85,10 +85,10 @@ struct DownColumns {
   }
 };
 
-// A block's sums to rows x cols of `out`, its tile's first element being at (row0, col0).
-template <class Tile>
+// A block's sums to rows x cols of `out` (a float* or a SideBySide<float>), its tile's first element being at (row0, col0).
+template <class Tile, class Out>
 __device__ __forceinline__ void store_sums(const float (&sum)[Tile::kThreadM][Tile::kThreadN], int row0, int col0,
-                                           int rows, int cols, const Epilogue<float>& epilogue, float* out) {
+                                           int rows, int cols, const Epilogue<float>& epilogue, Out out) {
 #pragma unroll
   for (int i = 0; i < Tile::kThreadM; ++i) {
     const int row = row0 + Tile::row(i);
@@ -100,12 +100,12 @@ __device__ __forceinline__ void store_sums(const float (&sum)[Tile::kThreadM][Ti
       float v[4];
 #pragma unroll
       for (int e = 0; e < 4; ++e) v[e] = col + e < cols ? epilogue(sum[i][j + e], col + e, index + e) : 0.0f;
-      if (cols % 4 == 0) {
-        if (col < cols) *reinterpret_cast<float4*>(out + index) = {v[0], v[1], v[2], v[3]};
+      if (in_runs<4>(out, cols)) {
+        if (col < cols) *reinterpret_cast<float4*>(element_at(out, row, col, cols)) = {v[0], v[1], v[2], v[3]};
       } else {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          if (col + e < cols) out[index + e] = v[e];
+          if (col + e < cols) *element_at(out, row, col + e, cols) = v[e];
         }
       }
     }

@@ -10,11 +10,12 @@ namespace ladder::gemm {
 std::string Problem::str() const {
   auto word = [](char letter, int value) { return letter + std::to_string(value) + ' '; };
   return word('m', m) + word('n', n) + word('k', k) + (bias ? "bias " : "") + (residual ? "residual " : "") +
-         (silu ? "silu " : "") + (accumulate ? "accumulate " : "") + name(dtype);
+         (silu ? "silu " : "") + (accumulate ? "accumulate " : "") +
+         (split > 0 ? "split" + std::to_string(split) + ' ' : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(text, "m131072 n64 k192 [bias] [residual] [silu] [accumulate] [fp32|tf32|bf16|fp16]");
+  ProblemLine line(text, "m131072 n64 k192 [bias] [residual] [silu] [accumulate] [split128] [fp32|tf32|bf16|fp16]");
   constexpr int kMax = 1 << 24;
   Problem p;
   p.m = static_cast<int>(line.size("m", 1, kMax));
@@ -24,6 +25,8 @@ Problem Problem::parse(std::string_view text) {
   p.residual = line.flag("residual");
   p.silu = line.flag("silu");
   p.accumulate = line.flag("accumulate");
+  p.split = static_cast<int>(line.size_or("split", 0, 1, kMax));
+  if (p.split >= p.k) line.fail("split: the first part has all of k's columns");
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   // Kernels count elements of a tensor with 32-bit signed integers.
@@ -52,6 +55,11 @@ Problem Problem::random(std::uint64_t seed) {
   if (coin()) {
     p.n = (p.n + 7) / 8 * 8;
     p.k = (p.k + 7) / 8 * 8;
+  }
+  // A quarter are split.
+  if (coin() && coin()) {
+    p.split = 1 + static_cast<int>(random() % static_cast<std::uint64_t>(p.k - 1));
+    if (p.k % 8 == 0 && p.k > 8 && coin()) p.split = (p.split + 7) / 8 * 8 % p.k;
   }
   return p;
 }
@@ -100,13 +108,19 @@ std::vector<TensorSpec> Dgrad::tensors(const Problem& p) {
                                    matrix("w", Role::input, p, p.dtype, "nk")};
   specs[1].stddev = unit_variance(p.n);
   if (p.accumulate) specs.push_back(matrix("r", Role::input, p, output_dtype(p), "mk"));
-  specs.push_back(matrix("dx", Role::output, p, output_dtype(p), "mk"));
-  specs.back().reduction_length = std::int64_t{p.n} + (p.accumulate ? 1 : 0);
+  const auto add_output = [&](const char* name, int cols) {
+    specs.push_back(matrix(name, Role::output, p, output_dtype(p), "mk"));
+    specs.back().shape[1] = cols;
+    specs.back().reduction_length = std::int64_t{p.n} + (p.accumulate ? 1 : 0);
+  };
+  add_output("dx", p.split > 0 ? p.split : p.k);
+  if (p.split > 0) add_output("dx_rest", p.k - p.split);
   return specs;
 }
 
 Dgrad::Tensors Dgrad::bind(const Pointers& at) {
-  return {.dy = at["dy"], .w = at["w"], .r = at.get<const void>("r"), .dx = at["dx"]};
+  return {
+      .dy = at["dy"], .w = at["w"], .r = at.get<const void>("r"), .dx = at["dx"], .dx_rest = at.get<void>("dx_rest")};
 }
 
 double Dgrad::flops(const Problem& p) { return flops_of(p); }

@@ -11,6 +11,7 @@
 // Backward, with dy the gradient of a loss with respect to z; `residual` and `silu` change nothing here:
 //
 //     dgrad   dx[m][k]  = r[m][k] + sum over n of  dy[m][n] * w[n][k]        r with `accumulate`: what x got elsewhere
+//             with `split`, x is two tensors side by side, and so is dx: the columns from `split` on are dx_rest's
 //     wgrad   dw[n][k]  = sum over m of  dy[m][n] * x[m][k]
 //             dbias[n]  = sum over m of  dy[m][n]               with `bias`
 #pragma once
@@ -32,10 +33,11 @@ struct Problem {
   bool residual = false;     // fprop only
   bool silu = false;         // fprop only
   bool accumulate = false;   // dgrad only
+  int split = 0;             // dgrad only: columns of dx of the first of two tensors; 0: one tensor
   Dtype dtype = Dtype::f32;  // of x, w, r and y; sums are fp32; tf32 has fp32 outputs and an fp32 r
 
-  // "m131072 n64 k192 bias bf16", "m32 n256 k64 bias residual silu fp32", "m32 n8 k64 accumulate fp32": parse(str()) is the
-  // same problem.
+  // "m131072 n64 k192 bias bf16", "m32 n256 k64 bias residual silu fp32", "m32 n8 k64 accumulate split40 fp32": parse(str())
+  // is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
@@ -75,7 +77,8 @@ struct Dgrad {
     const void* dy;  // [m, n] dtype
     const void* w;   // [n, k] dtype
     const void* r;   // [m, k] dtype (fp32 for tf32), or null
-    void* dx;        // [m, k] dtype (fp32 for tf32)
+    void* dx;        // [m, k], or [m, split], dtype (fp32 for tf32)
+    void* dx_rest;   // [m, k - split] likewise, or null
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);

@@ -46,7 +46,7 @@ struct WarpStore {
       for (int i = threadIdx.x % 32; i < 16 * kBlockN; i += 32) {
         const int row = row0 + i / kBlockN;
         const int col = col0 + i % kBlockN;
-        if (row < rows && col < cols) at(staging, i / kBlockN)[i % kBlockN] = residual[element(row, col, cols)];
+        if (row < rows && col < cols) at(staging, i / kBlockN)[i % kBlockN] = *element_at(residual, row, col, cols);
       }
       return;
     }
@@ -57,36 +57,37 @@ struct WarpStore {
       const int col = col0 + run % kRunsPerRow * kVec;
       const bool inside = row < rows && col < cols;
       ptx::cp_async<16>(at(staging, run / kRunsPerRow) + run % kRunsPerRow * kVec,
-                        residual + (inside ? element(row, col, cols) : 0), inside);
+                        element_at(residual, inside ? row : 0, inside ? col : 0, cols), inside);
     }
   }
 
-  // What becomes of `sum` goes to `out` [rows, cols]. `bias` is of fetch_bias(), or null. If the epilogue has a residual,
+  // What becomes of `sum` goes to `out` [rows, cols], a T* or a SideBySide<T>. `bias` is of fetch_bias(), or null. If the epilogue has a residual,
   // fetch()'s copies have arrived, for all lanes.
+  template <class Out>
   static __device__ __forceinline__ void store(unsigned char* staging, const float (&sum)[kBlockN / 2],
                                                const float2* bias, int row0, int col0, int rows, int cols,
-                                               const Epilogue<T>& epilogue, T* out) {
+                                               const Epilogue<T>& epilogue, const Out& out) {
     if (epilogue.residual) {
       epilogue.silu ? round<true, true>(staging, sum, bias) : round<true, false>(staging, sum, bias);
     } else {
       epilogue.silu ? round<false, true>(staging, sum, bias) : round<false, false>(staging, sum, bias);
     }
     __syncwarp();
-    if (cols % kVec == 0) {
+    if (in_runs<kVec>(out, cols)) {
 #pragma unroll
       for (int i = 0; i < kRunsPerLane; ++i) {
         const int run = threadIdx.x % 32 + i * 32;
         const int row = row0 + run / kRunsPerRow;
         const int col = col0 + run % kRunsPerRow * kVec;
         if (row >= rows || col >= cols) continue;
-        *reinterpret_cast<uint4*>(out + element(row, col, cols)) =
+        *reinterpret_cast<uint4*>(element_at(out, row, col, cols)) =
             *reinterpret_cast<const uint4*>(at(staging, run / kRunsPerRow) + run % kRunsPerRow * kVec);
       }
     } else {
       for (int i = threadIdx.x % 32; i < 16 * kBlockN; i += 32) {
         const int row = row0 + i / kBlockN;
         const int col = col0 + i % kBlockN;
-        if (row < rows && col < cols) out[element(row, col, cols)] = at(staging, i / kBlockN)[i % kBlockN];
+        if (row < rows && col < cols) *element_at(out, row, col, cols) = at(staging, i / kBlockN)[i % kBlockN];
       }
     }
     __syncwarp();  // all have read: the rows may be filled again
@@ -95,10 +96,6 @@ struct WarpStore {
  private:
   static __device__ __forceinline__ T* at(unsigned char* staging, int row) {
     return reinterpret_cast<T*>(staging + row * kPitch);
-  }
-
-  static __device__ __forceinline__ long long element(int row, int col, int cols) {
-    return static_cast<long long>(row) * cols + col;
   }
 
   // Leaves finished elements where the residual's have been.

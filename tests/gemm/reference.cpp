@@ -48,6 +48,10 @@ TEST(GemmReference, HandComputedGradients) {
       answer(make<gemm::Dgrad>("m2 n2 k2 accumulate"), {{1, 2, 3, 4}, {5, 6, 7, -8}, {100, -200, 300, 400}});
   EXPECT_EQ(sum.at(0).value, (std::vector<double>{119, -210, 343, 386}));
   EXPECT_EQ(sum.at(0).magnitude, (std::vector<double>{119, 222, 343, 450}));
+  const ExpectedOutputs parts = answer(make<gemm::Dgrad>("m2 n2 k2 split1"), {{1, 2, 3, 4}, {5, 6, 7, -8}});
+  EXPECT_EQ(parts.at(0).value, (std::vector<double>{19, 43}));
+  EXPECT_EQ(parts.at(1).value, (std::vector<double>{-10, -14}));
+  EXPECT_EQ(parts.at(1).magnitude, (std::vector<double>{22, 50}));
   const ExpectedOutputs dw = answer(make<gemm::Wgrad>("m2 n2 k2 bias"), {{10, 20, 30, 40}, {1, 2, 3, 4}});
   EXPECT_EQ(dw.at(0).value, (std::vector<double>{100, 140, 140, 200}));
   EXPECT_EQ(dw.at(1).value, (std::vector<double>{4, 6}));
@@ -109,7 +113,16 @@ void expect_agreement(Problem p, std::uint64_t seed) {
       p.m, p.k, p.n, [&](int m, int n) { return to_x["dy"][m * p.n + n]; },
       [&](int k, int n) { return to_x["w"][n * p.k + k]; });
   for (std::size_t i = 0; p.accumulate && i < dx.size(); ++i) dx[i] += to_x["r"][i];
-  expect_near(dgrad, reference_outputs(dgrad, to_x).at(0), dx);
+  const ExpectedOutputs parts = reference_outputs(dgrad, to_x);
+  const int cols[] = {p.split > 0 ? p.split : p.k, p.split > 0 ? p.k - p.split : 0};
+  ASSERT_EQ(parts.size(), p.split > 0 ? 2u : 1u);
+  for (int part = 0, first = 0; part < static_cast<int>(parts.size()); first += cols[part++]) {
+    std::vector<double> of_part;
+    for (int m = 0; m < p.m; ++m) {
+      for (int k = first; k < first + cols[part]; ++k) of_part.push_back(dx[std::size_t(m) * p.k + k]);
+    }
+    expect_near(dgrad, parts.at(part), of_part);
+  }
 
   const Case wgrad = make<gemm::Wgrad>(p.str());
   const HostTensors to_w = fill(wgrad, Pattern::normal, seed);
@@ -201,7 +214,7 @@ TEST(GemmReference, TellsNullAnswersApart) {
 
 TEST(GemmProblem, ReadsWhatItPrints) {
   for (const char* line : {"m131072 n64 k192 bias bf16", "m1 n1 k1 fp32", "m32 n256 k64 bias residual silu tf32",
-                           "m8 n8 k8 accumulate bf16"}) {
+                           "m8 n8 k8 accumulate split3 bf16", "m8 n8 k8 split7 fp16"}) {
     EXPECT_EQ(Problem::parse(line).str(), line);
   }
   std::mt19937_64 random(test::seed());
@@ -211,6 +224,8 @@ TEST(GemmProblem, ReadsWhatItPrints) {
   }
   EXPECT_THROW(Problem::parse("m1048576 n4096 k16"), UsageError) << "2^32 elements of y";
   EXPECT_THROW(Problem::parse("m1 n2"), UsageError);
+  EXPECT_THROW(Problem::parse("m8 n8 k8 split8"), UsageError) << "nothing is left for the second part";
+  EXPECT_THROW(Problem::parse("m8 n8 k8 split0"), UsageError);
 }
 
 }  // namespace

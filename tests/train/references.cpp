@@ -186,7 +186,6 @@ TEST_P(References, EveryTensorOfAStepIsTheirs) {
                            "attention/backward",
                            "attention/forward",
                            "concat/join",
-                           "concat/split",
                            "conv3x3/dgrad",
                            "conv3x3/fprop",
                            "conv3x3/wgrad",
@@ -211,23 +210,27 @@ TEST_P(References, EveryTensorOfAStepIsTheirs) {
   }
 }
 
-// One product a skip connection, and no sum of images behind it.
-TEST_P(References, SkipConnectionsAddTheirGradientThemselves) {
+// One product a skip connection, and neither a sum of images nor a split behind it.
+TEST_P(References, SkipConnectionsAddAndSplitTheirGradientThemselves) {
   Tiny net(GetParam());
-  int accumulating = 0;
+  int accumulating = 0, splitting = 0, joins = 0;
   for (const Program* program : net.step->programs()) {
     for (const Operation& operation : program->tape().operations()) {
       const bool is_skip = operation.name.ends_with(".skip_connection");
       if (!is_skip || operation.problem.pass->path() != "gemm/dgrad") continue;
       EXPECT_NE(operation.problem.text.find(" accumulate "), std::string::npos) << operation.name;
       ++accumulating;
+      splitting += operation.problem.text.find(" split") != std::string::npos;
     }
     for (const Operation& operation : program->tape().operations()) {
       EXPECT_FALSE(operation.problem.pass->path() == "add/residual" && operation.name.ends_with(" input"))
           << operation.name << ": the sum of a concatenation's gradients";
+      EXPECT_NE(operation.problem.pass->path(), "concat/split") << operation.name;
+      joins += operation.problem.pass->path() == "concat/join";
     }
   }
   EXPECT_GE(accumulating, 3);
+  EXPECT_EQ(splitting, joins);
 }
 
 TEST_P(References, RunAStepThemselves) {

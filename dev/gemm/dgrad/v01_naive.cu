@@ -5,7 +5,7 @@
 // Needs:  nothing.
 
 #include "core/numeric.h"
-#include "dev/gemm/gemm.h"
+#include "dev/gemm/output.h"
 
 namespace ladder::gemm {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T>
-__global__ void gemm_dgrad_v01_kernel(Problem p, const T* dy, const T* w, const T* r, T* dx) {
+__global__ void gemm_dgrad_v01_kernel(Problem p, const T* dy, const T* w, const T* r, SideBySide<T> dx) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
   if (index >= static_cast<long long>(p.m) * p.k) return;
   const T* dy_row = dy + index / p.k * p.n;
@@ -21,7 +21,7 @@ __global__ void gemm_dgrad_v01_kernel(Problem p, const T* dy, const T* w, const 
 
   float sum = 0;
   for (int n = 0; n < p.n; ++n) sum += to_float(dy_row[n]) * to_float(w_column[static_cast<long long>(n) * p.k]);
-  dx[index] = from_float<T>(r ? sum + to_float(r[index]) : sum);
+  *element_at(dx, index, p.k) = from_float<T>(r ? sum + to_float(r[index]) : sum);
 }
 
 void launch(const Problem& p, const Dgrad::Tensors& t, void*, Stream stream) {
@@ -30,7 +30,7 @@ void launch(const Problem& p, const Dgrad::Tensors& t, void*, Stream stream) {
     using T = decltype(element);
     ladder::launch(gemm_dgrad_v01_kernel<T>, {.grid = blocks, .block = kThreads}, stream, p,
                    static_cast<const T*>(t.dy), static_cast<const T*>(t.w), static_cast<const T*>(t.r),
-                   static_cast<T*>(t.dx));
+                   output_of<T>(p, t));
   });
 }
 

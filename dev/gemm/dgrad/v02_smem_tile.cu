@@ -5,7 +5,7 @@
 // Needs:  nothing.
 
 #include "core/numeric.h"
-#include "dev/gemm/gemm.h"
+#include "dev/gemm/output.h"
 
 namespace ladder::gemm {
 namespace {
@@ -16,7 +16,7 @@ constexpr int kRowStep = kThreads / kTile;
 constexpr int kRows = kTile / kRowStep;  // of sums a thread
 
 __global__ void __launch_bounds__(kThreads)
-    gemm_dgrad_v02_kernel(Problem p, const float* dy, const float* w, const float* r, float* dx) {
+    gemm_dgrad_v02_kernel(Problem p, const float* dy, const float* w, const float* r, SideBySide<float> dx) {
   LADDER_SHARED(float, dys, [kTile][kTile]);  // [m][n]: a warp reads one element, to all lanes
   LADDER_SHARED(float, ws, [kTile][kTile]);   // [n][k]: a warp reads one row
   const int blocks_k = ceil_div(p.k, kTile);
@@ -43,14 +43,14 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < kRows; ++i) {
     const int m = m0 + ty + i * kRowStep;
     const long long index = static_cast<long long>(m) * p.k + k0 + tx;
-    if (m < p.m && k0 + tx < p.k) dx[index] = r ? sum[i] + r[index] : sum[i];
+    if (m < p.m && k0 + tx < p.k) *element_at(dx, m, k0 + tx, p.k) = r ? sum[i] + r[index] : sum[i];
   }
 }
 
 void launch(const Problem& p, const Dgrad::Tensors& t, void*, Stream stream) {
   const unsigned blocks = static_cast<unsigned>(ceil_div(p.m, kTile)) * ceil_div(p.k, kTile);
   ladder::launch(gemm_dgrad_v02_kernel, {.grid = blocks, .block = kThreads}, stream, p, static_cast<const float*>(t.dy),
-                 static_cast<const float*>(t.w), static_cast<const float*>(t.r), static_cast<float*>(t.dx));
+                 static_cast<const float*>(t.w), static_cast<const float*>(t.r), output_of<float>(p, t));
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ template <class Tile, bool kVectors>
 
 template <class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
-    gemm_dgrad_v03_kernel(Problem p, Split split, const float* dy, const float* w, Epilogue<float> epilogue, float* dx,
-                          float* partial) {
+    gemm_dgrad_v03_kernel(Problem p, Split split, const float* dy, const float* w, Epilogue<float> epilogue,
+                          SideBySide<float> dx, float* partial) {
   constexpr int kThreads = Tile::kThreads;
   constexpr int kStage = kChunk * (Tile::kPitchM + Tile::kPitchN);
   LADDER_SHARED(float4, smem, [2 * kStage / 4]);  // twice: dy [n][m], then w [n][k]
@@ -88,7 +88,7 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name, Split split) {
   const long long count = static_cast<long long>(p.m) * p.k;
   const auto bind = [p, split, count](const Dgrad::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
-    auto* const dx = static_cast<float*>(t.dx);
+    const auto dx = output_of<float>(p, t);
     const auto kernel =
         p.n % 4 == 0 && p.k % 4 == 0 ? gemm_dgrad_v03_kernel<Tile, true> : gemm_dgrad_v03_kernel<Tile, false>;
     const auto blocks = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits;

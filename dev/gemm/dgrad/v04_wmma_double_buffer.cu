@@ -35,7 +35,7 @@ struct Format {
 
 template <class T, bool kVectors>
 __global__ void __launch_bounds__(kThreads, 2)
-    gemm_dgrad_v04_kernel(Problem p, const T* dy, const T* w, Epilogue<T> epilogue, T* dx) {
+    gemm_dgrad_v04_kernel(Problem p, const T* dy, const T* w, Epilogue<T> epilogue, SideBySide<T> dx) {
   namespace wmma = nvcuda::wmma;
   using F = Format<T>;
   LADDER_DYN_SMEM(smem);
@@ -129,7 +129,7 @@ void launch(const Problem& p, const Dgrad::Tensors& t, void*, Stream stream) {
         p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_dgrad_v04_kernel<T, true> : gemm_dgrad_v04_kernel<T, false>;
     const unsigned blocks = static_cast<unsigned>(ceil_div(p.m, kBlockM)) * ceil_div(p.k, kBlockN);
     ladder::launch(kernel, {.grid = blocks, .block = kThreads, .dynamic_smem = Format<T>::kSmemBytes}, stream, p,
-                   static_cast<const T*>(t.dy), static_cast<const T*>(t.w), epilogue_of<T>(t), static_cast<T*>(t.dx));
+                   static_cast<const T*>(t.dy), static_cast<const T*>(t.w), epilogue_of<T>(t), output_of<T>(p, t));
   });
 }
 

@@ -21,7 +21,7 @@ struct Operands {
 
 template <class T, class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
-    gemm_dgrad_v05_kernel(Problem p, Split split, const T* dy, const T* w, Epilogue<T> epilogue, T* dx,
+    gemm_dgrad_v05_kernel(Problem p, Split split, const T* dy, const T* w, Epilogue<T> epilogue, SideBySide<T> dx,
                           float* partial) {
   using A = typename Operands<T, Tile>::A;
   using B = typename Operands<T, Tile>::B;
@@ -87,7 +87,7 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name, Split split) {
   const long long count = static_cast<long long>(p.m) * p.k;
   const auto bind = [p, split, count](const Dgrad::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
-    auto* const dx = static_cast<T*>(t.dx);
+    const auto dx = output_of<T>(p, t);
     const auto kernel = p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_dgrad_v05_kernel<T, Tile, true>
                                                                  : gemm_dgrad_v05_kernel<T, Tile, false>;
     const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits,

@@ -24,7 +24,7 @@ using Tile = PersistentTile<kRows, kBlockN, kRows * kStepRowBytes + kBlockN / kB
 template <class T, class Tile>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     gemm_dgrad_v06_kernel(Problem p, const __grid_constant__ ptx::TensorMap dy_map,
-                          const __grid_constant__ ptx::TensorMap w_map, Epilogue<T> epilogue, T* dx) {
+                          const __grid_constant__ ptx::TensorMap w_map, Epilogue<T> epilogue, SideBySide<T> dx) {
   using Store = WarpStore<T, Tile::kBlockN>;
   constexpr int kParts = Tile::kRows / 64;
   constexpr int kBytesA = Tile::kRows * kStepRowBytes;
@@ -148,7 +148,7 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name) {
     return bind_launch(
         gemm_dgrad_v06_kernel<T, Tile>,
         {.grid = static_cast<unsigned>(blocks), .block = kWgmmaThreads, .dynamic_smem = Tile::kSmemBytes}, p, dy_map,
-        w_map, epilogue_of<T>(t), static_cast<T*>(t.dx));
+        w_map, epilogue_of<T>(t), output_of<T>(p, t));
   };
   return {.name = name, .bind = bind};
 }

@@ -1,6 +1,6 @@
 // Honest kernels for the gradient of the input, to spoil in one way each: partial sums of shares of the terms, then their
 // sum.
-#include "dev/gemm/gemm.h"
+#include "dev/gemm/output.h"
 #include "tests/wrong/gemm/problems.h"
 #include "tests/wrong/wrong.h"
 
@@ -17,7 +17,7 @@ struct View {
   const T* dy;
   const T* w;
   const T* r;
-  T* dx;
+  SideBySide<T> dx;
   float* partial;  // [kShares][count()]
 
   View(const Problem& problem, const Dgrad::Tensors& t, void* space)
@@ -25,7 +25,7 @@ struct View {
         dy(static_cast<const T*>(t.dy)),
         w(static_cast<const T*>(t.w)),
         r(static_cast<const T*>(t.r)),
-        dx(static_cast<T*>(t.dx)),
+        dx(output_of<T>(problem, t)),
         partial(static_cast<float*>(space)) {}
 
   __host__ __device__ long long count() const { return static_cast<long long>(p.m) * p.k; }
@@ -37,6 +37,7 @@ struct Honest {
   __device__ long long row(const Problem&, long long m) const { return m; }
   __device__ long long weight(const Problem& p, int n, int k) const { return static_cast<long long>(n) * p.k + k; }
   __device__ int num_shares() const { return kShares; }
+  __device__ int cols(const Problem& p) const { return p.k; }
   template <class T>
   __device__ float finished(float sum, const T* r, const T*, long long index) const {
     return r ? sum + to_float(r[index]) : sum;
@@ -73,7 +74,8 @@ struct Total {
   __device__ void operator()(const View<T>& v, long long index) const {
     float sum = 0;
     for (int share = 0; share < Steps{}.num_shares(); ++share) sum += v.partial[share * v.count() + index];
-    v.dx[index] = from_float<T>(Steps{}.finished(sum, v.r, v.dx, index));
+    T* const to = element_at(v.dx, index / v.p.k, static_cast<int>(index % v.p.k), Steps{}.cols(v.p));
+    *to = from_float<T>(Steps{}.finished(sum, v.r, to, index));
   }
 };
 
@@ -120,9 +122,14 @@ struct NoAccumulation : Honest {
 // Adds to what dx held before, as if it were that gradient.
 struct AddsToOutput : Honest {
   template <class T>
-  __device__ float finished(float sum, const T* r, const T* dx, long long index) const {
-    return r ? sum + to_float(dx[index]) : sum;
+  __device__ float finished(float sum, const T* r, const T* dx, long long) const {
+    return r ? sum + to_float(*dx) : sum;
   }
+};
+
+// Takes the rows of the second part for as long as those of the first, which must be the shorter.
+struct PitchOfFirstPart : Honest {
+  __device__ int cols(const Problem& p) const { return p.split > 0 ? 2 * p.split : p.k; }
 };
 
 // Adds the shares of the terms in whatever order blocks arrive: every answer is within the bound, and no two need be the same.
@@ -167,6 +174,7 @@ LADDER_CHEATS(
         {.name = "last_split", .launch = launch_both<LastSplit>, .workspace_bytes = partial_bytes},
         {.name = "no_accumulation", .launch = launch_both<NoAccumulation>, .workspace_bytes = partial_bytes},
         {.name = "adds_to_output", .launch = launch_both<AddsToOutput>, .workspace_bytes = partial_bytes},
+        {.name = "pitch_of_first_part", .launch = launch_both<PitchOfFirstPart>, .workspace_bytes = partial_bytes},
         {.name = "float_atomics",
          .launch = float_atomics::launch_atomics,
          .workspace_bytes = partial_bytes,
