@@ -180,32 +180,19 @@ TEST_P(References, EveryTensorOfAStepIsTheirs) {
   EXPECT_GT(comparison.num_checked(), 200u);
   EXPECT_GT(results.loss, 0);
   // Nothing that a step can be made of is missing in this one.
-  for (const char* pass : {"add/embedding",
-                           "add/embedding_backward",
-                           "add/residual",
-                           "attention/backward",
-                           "attention/forward",
-                           "concat/join",
-                           "conv3x3/dgrad",
-                           "conv3x3/fprop",
-                           "conv3x3/wgrad",
-                           "diffusion/batch",
-                           "diffusion/loss",
-                           "diffusion/q_sample",
-                           "embedding/timestep",
-                           "gemm/dgrad",
-                           "gemm/fprop",
-                           "gemm/wgrad",
-                           "groupnorm/backward",
-                           "groupnorm/forward",
-                           "optimizer/adamw",
-                           "optimizer/norm",
-                           "resample/pool",
-                           "resample/pool_backward",
-                           "resample/upsample",
-                           "resample/upsample_backward",
-                           "silu/backward",
-                           "silu/forward"}) {
+  for (const char* pass : {"add/embedding",      "add/embedding_backward",
+                           "add/residual",       "attention/backward",
+                           "attention/forward",  "concat/join",
+                           "conv3x3/dgrad",      "conv3x3/fprop",
+                           "conv3x3/wgrad",      "diffusion/batch",
+                           "diffusion/loss",     "diffusion/q_sample",
+                           "embedding/timestep", "gemm/dgrad",
+                           "gemm/fprop",         "gemm/wgrad",
+                           "groupnorm/backward", "groupnorm/forward",
+                           "optimizer/adamw",    "optimizer/norm",
+                           "resample/pool",      "resample/pool_backward",
+                           "resample/upsample",  "resample/upsample_backward",
+                           "silu/backward",      "silu/forward"}) {
     EXPECT_TRUE(comparison.passes().contains(pass)) << pass;
   }
 }
