@@ -1,8 +1,8 @@
 // Idea:   a row of blocks is one image, a thread four neighbouring elements of it and one store.
 // Parent: v01.
 // Why:    all threads ask for their image's number at once and work out where the elements lie in the mirrored image while it
-//         is under way, two divisions for four elements where v01 has five or six for each; a quarter of the stores, and no
-//         branch. Limiter: at 32 images of 64x64x3 the launch, and two loads of which one waits for the other.
+//         is under way: two divisions for four elements, where v01 has three for each, two of them in front of it. A quarter of
+//         the stores, and no branch. Limiter: at 32 images of 64x64x3 the launch, and two loads, one behind the other.
 // Needs:  nothing; single elements where an image is no multiple of four.
 
 #include "dev/diffusion/quads.h"

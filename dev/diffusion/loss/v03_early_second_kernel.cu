@@ -71,9 +71,13 @@ __global__ void __launch_bounds__(kMeanThreads)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   ptx::grid_dependency_wait();
   float total = 0;
+#pragma unroll 1
   for (int image = warp; image < n; image += kMeanWarps) {
     float sum = 0;
-    for (int part = lane; part < parts; part += 32) sum += sums[image * parts + part];
+#pragma unroll
+    for (int first = 0; first < kMostParts; first += 32) {
+      if (first + lane < parts) sum += sums[image * parts + first + lane];
+    }
     const float mean = warp_sum(sum) / elements;
     if (lane == 0) losses[image] = mean;
     total += mean;
