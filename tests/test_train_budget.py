@@ -58,8 +58,8 @@ class Made(unittest.TestCase):
         self.readme.write_text(README)
         (self.root / "results" / "h200").mkdir(parents=True)
 
-    def record(self, name, raw):
-        file = self.root / "results" / "h200" / f"2026-01-02_abc1234_{name}.json"
+    def record(self, name, raw, commit="abc1234"):
+        file = self.root / "results" / "h200" / f"2026-01-02_{commit}_{name}.json"
         file.write_text(raw if isinstance(raw, str) else json.dumps(raw))
         return file
 
@@ -163,6 +163,15 @@ class Speed(Made):
             "| PyTorch eager, fp32 | 80.00 | 8.00 | 400 | 9000 | - |",
             "| PyTorch compile in a CUDA graph | 15.00 | 1.50 | 2133 | 4000 | 321 |"])
         self.assertIn("Missing: PyTorch compile, NCHW: out of memory", lines)
+
+    def test_sampling_of_another_commit_is_said(self):
+        self.record("training-budget", budget(OPERATIONS))
+        sampling = {"schema": "ladder.sampling/1", "images": 64, "sampler": "ddim", "steps": 50,
+                    "batch_seconds": [9.0, 0.25]}
+        self.record("training-sampling", sampling)
+        self.assertFalse([line for line in self.lines() if line.startswith("Sampled at")])
+        self.record("training-sampling", sampling, commit="def5678")
+        self.assertIn("Sampled at commit def5678.", self.lines())
 
     def test_one_side_alone(self):
         self.record("training-pytorch", pytorch({"graph": {"ms": 15.0, "peak_allocated_mib": 4000.4}}))

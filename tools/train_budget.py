@@ -219,6 +219,10 @@ def speed_table(records):
             raise BadRecord(f"{theirs.file}: {theirs['config']} at batch {theirs['batch']} is not what "
                             f"{ours.file.name} timed: {ours['config/name']} at batch {ours['config/batch']}")
         rows += _pytorch_rows(theirs, records.pytorch_sampling, milliseconds, notes)
+    sampled_at = {record.commit for record in (records.sampling, records.pytorch_sampling) if record}
+    others = sampled_at - {(ours or theirs).commit}
+    if others:
+        notes.append(f"Sampled at commit {' and '.join(sorted(others))}.")
     return "\n".join([_speed_heading(ours, theirs), "",
                       "| | ms a step | x Ladder | images/s | peak memory, MiB | 64 images sampled, ms |",
                       "| --- | ---: | ---: | ---: | ---: | ---: |",
