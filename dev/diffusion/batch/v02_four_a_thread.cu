@@ -71,13 +71,7 @@ void launch(const Problem& p, const Batch::Tensors& t, void*, Stream stream) {
     ladder::launch(diffusion_batch_v02_kernel<T, width>, {.grid = grid, .block = kThreads}, stream, p.image(),
                    p.w * p.c, p.c, t.pixels, t.index, static_cast<T*>(t.x0));
   };
-  with_storage_type(p.dtype, [&](auto element) {
-    if (p.image() % 4 == 0) {
-      run(element, std::integral_constant<int, 4>{});
-    } else {
-      run(element, std::integral_constant<int, 1>{});
-    }
-  });
+  with_unit(p, run);
 }
 
 }  // namespace

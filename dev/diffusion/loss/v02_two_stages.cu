@@ -32,15 +32,6 @@ Cut cut_of(const Problem& p) {
 }
 
 template <class T, int kWidth>
-__device__ __forceinline__ void load_units(const T* tensor, unsigned unit, float (&values)[kWidth]) {
-  if constexpr (kWidth == 4) {
-    unpack_quad<T>(reinterpret_cast<const Quad<T>*>(tensor)[unit], values);
-  } else {
-    values[0] = to_float(tensor[unit]);
-  }
-}
-
-template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     diffusion_loss_v02_parts_kernel(Cut cut, float scale, const T* pred, const float* noise, T* dpred, float* sums) {
   const unsigned image = blockIdx.y * cut.units;
@@ -50,19 +41,15 @@ __global__ void __launch_bounds__(kThreads)
   for (unsigned unit = blockIdx.x * cut.each + threadIdx.x; unit < last; unit += kThreads) {
     float difference[kWidth];
     float target[kWidth];
-    load_units<T, kWidth>(pred, image + unit, difference);
-    load_units<float, kWidth>(noise, image + unit, target);
+    load_unit<T, kWidth>(pred, image + unit, difference);
+    load_unit<float, kWidth>(noise, image + unit, target);
 #pragma unroll
     for (int v = 0; v < kWidth; ++v) {
       difference[v] -= target[v];
       sum += difference[v] * difference[v];
       difference[v] *= scale;
     }
-    if constexpr (kWidth == 4) {
-      reinterpret_cast<Quad<T>*>(dpred)[image + unit] = pack_quad<T>(difference);
-    } else {
-      dpred[image + unit] = from_float<T>(difference[0]);
-    }
+    store_unit<T, kWidth>(dpred, image + unit, difference);
   }
   sum = block_sum<kThreads>(sum);
   if (threadIdx.x == 0) sums[blockIdx.y * cut.parts + blockIdx.x] = sum;
@@ -95,13 +82,7 @@ void launch(const Problem& p, const Loss::Tensors& t, void* workspace, Stream st
     ladder::launch(diffusion_loss_v02_mean_kernel, {.grid = 1, .block = kThreads}, stream, p.n, cut.parts, p.image(),
                    sums, t.losses, t.loss);
   };
-  with_storage_type(p.dtype, [&](auto element) {
-    if (p.image() % 4 == 0) {
-      run(element, std::integral_constant<int, 4>{});
-    } else {
-      run(element, std::integral_constant<int, 1>{});
-    }
-  });
+  with_unit(p, run);
 }
 
 }  // namespace

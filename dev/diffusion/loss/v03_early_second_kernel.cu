@@ -20,15 +20,6 @@ constexpr int kMeanThreads = 1024;  // a warp for each of 32 images
 constexpr int kMeanWarps = kMeanThreads / 32;
 static_assert(kMeanWarps == 32, "the warps' sums are one warp's lanes");
 
-template <class T, int kWidth>
-__device__ __forceinline__ void load_unit(const T* tensor, unsigned unit, float (&values)[kWidth]) {
-  if constexpr (kWidth == 4) {
-    unpack_quad<T>(reinterpret_cast<const Quad<T>*>(tensor)[unit], values);
-  } else {
-    values[0] = to_float(tensor[unit]);
-  }
-}
-
 // A unit is kWidth elements, a row of blocks an image; part x of it is every unit of the row's block x.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) diffusion_loss_v03_parts_kernel(unsigned units, float scale, const T* pred,
@@ -47,11 +38,7 @@ __global__ void __launch_bounds__(kThreads) diffusion_loss_v03_parts_kernel(unsi
       sum += difference[v] * difference[v];
       difference[v] *= scale;
     }
-    if constexpr (kWidth == 4) {
-      reinterpret_cast<Quad<T>*>(dpred)[image + unit] = pack_quad<T>(difference);
-    } else {
-      dpred[image + unit] = from_float<T>(difference[0]);
-    }
+    store_unit<T, kWidth>(dpred, image + unit, difference);
   }
   sum = block_sum<kThreads>(sum);
   if (threadIdx.x == 0) sums[blockIdx.y * gridDim.x + blockIdx.x] = sum;
@@ -104,13 +91,7 @@ void launch(const Problem& p, const Loss::Tensors& t, void* workspace, Stream st
     ladder::launch(diffusion_loss_v03_mean_kernel, {.grid = 1, .block = kMeanThreads, .overlaps_previous = true},
                    stream, p.n, parts, p.image(), sums, t.losses, t.loss);
   };
-  with_storage_type(p.dtype, [&](auto element) {
-    if (p.image() % 4 == 0) {
-      run(element, std::integral_constant<int, 4>{});
-    } else {
-      run(element, std::integral_constant<int, 1>{});
-    }
-  });
+  with_unit(p, run);
 }
 
 }  // namespace
