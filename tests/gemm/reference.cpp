@@ -114,12 +114,12 @@ void expect_agreement(Problem p, std::uint64_t seed) {
       [&](int k, int n) { return to_x["w"][n * p.k + k]; });
   for (std::size_t i = 0; p.accumulate && i < dx.size(); ++i) dx[i] += to_x["r"][i];
   const ExpectedOutputs parts = reference_outputs(dgrad, to_x);
-  const int cols[] = {p.split > 0 ? p.split : p.k, p.split > 0 ? p.k - p.split : 0};
-  ASSERT_EQ(parts.size(), p.split > 0 ? 2u : 1u);
-  for (int part = 0, first = 0; part < static_cast<int>(parts.size()); first += cols[part++]) {
+  const std::vector<int> edges = p.split > 0 ? std::vector<int>{0, p.split, p.k} : std::vector<int>{0, p.k};
+  ASSERT_EQ(parts.size(), edges.size() - 1);
+  for (std::size_t part = 0; part < parts.size(); ++part) {
     std::vector<double> of_part;
     for (int m = 0; m < p.m; ++m) {
-      for (int k = first; k < first + cols[part]; ++k) of_part.push_back(dx[std::size_t(m) * p.k + k]);
+      for (int k = edges[part]; k < edges[part + 1]; ++k) of_part.push_back(dx[std::size_t(m) * p.k + k]);
     }
     expect_near(dgrad, parts.at(part), of_part);
   }
