@@ -57,7 +57,7 @@ Problem Problem::random(std::uint64_t seed) {
     p.k = (p.k + 7) / 8 * 8;
   }
   // A quarter are split.
-  if (coin() && coin()) {
+  if (random() % 4 == 0) {
     p.split = 1 + static_cast<int>(random() % static_cast<std::uint64_t>(p.k - 1));
     if (p.k % 8 == 0 && p.k > 8 && coin()) p.split = (p.split + 7) / 8 * 8 % p.k;
   }
