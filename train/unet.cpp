@@ -194,11 +194,11 @@ class Unet::Builder {
     tape_.run(
         name, "gemm/dgrad", conv1x1_problem(in, out, side, words),
         {{"dy", tape_.gradient(y)}, {"w", matrix(name + ".weight")}, {"r", so_far}, {"dx", dx}, {"dx_rest", dx_rest}});
-    if (split) {
-      add_part_gradients(name, parts->second, dx, dx_rest);
-    } else {
-      tape_.replace_gradient(x, dx);
-    }
+    if (!split) return tape_.replace_gradient(x, dx);
+    if (tape_.has_gradient(parts->second.b))
+      throw Failure(name + ": the skip has a gradient before its concatenation's");
+    tape_.add_gradient(parts->second.a, dx);
+    tape_.add_gradient(parts->second.b, dx_rest);
   }
 
   std::string conv1x1_problem(int in, int out, int side, std::string_view words) const {
@@ -264,27 +264,13 @@ class Unet::Builder {
     return y;
   }
 
+  // Its gradient is the skip convolution's behind it, which every block has whose input is wider than its output.
   ValueId concat(const std::string& name, ValueId a, ValueId b, int c, int k, int side) {
     const std::string problem = fmt::format("n{} h{} w{} c{} k{} {}", n_, side, side, c, k, stored());
     const ValueId y = image(name + " input", side, c + k);
     tape_.run(name, "concat/join", problem, {{"a", a}, {"b", b}, {"y", y}});
-    if (trains()) {
-      concatenations_[y] = {.a = a, .b = b, .channels_a = c};
-      tape_.on_backward([=, this] {
-        if (tape_.has_gradient(a)) return;  // the skip convolution behind y has left both parts' gradients
-        const ValueId da = like(a);
-        const ValueId db = like(b);
-        tape_.run(name, "concat/split", problem, {{"dy", tape_.gradient(y)}, {"da", da}, {"db", db}});
-        add_part_gradients(name, concatenations_.at(y), da, db);
-      });
-    }
+    concatenations_[y] = {.a = a, .b = b, .channels_a = c};
     return y;
-  }
-
-  void add_part_gradients(const std::string& name, const Concatenation& parts, ValueId da, ValueId db) {
-    if (tape_.has_gradient(parts.b)) throw Failure(name + ": the skip has a gradient before its concatenation's");
-    tape_.add_gradient(parts.a, da);
-    tape_.add_gradient(parts.b, db);
   }
 
   ValueId pool(const Layer& layer, ValueId x) {

@@ -73,8 +73,7 @@ constexpr int kReduceThreads = 256;
 
 // A block takes runs of four sums, with kGroups threads for each, which add every kGroups-th row and then each other's
 // sums, in order: as many groups as there are rows to share out, up to eight. `out`, a T* or a SideBySide<T>, has `count`
-// elements in rows of `cols`;
-// behind them a row may hold, from padded(count) on, the sums of `dbias` [bias_count].
+// elements in rows of `cols`; behind them a row may hold, from padded(count) on, the sums of `dbias` [bias_count].
 template <class T, int kGroups, class Out>
 __global__ void __launch_bounds__(kReduceThreads)
     gemm_reduce_kernel(int splits, const float* partial, long long count, int cols, Epilogue<T> epilogue, Out out,

@@ -61,8 +61,8 @@ struct WarpStore {
     }
   }
 
-  // What becomes of `sum` goes to `out` [rows, cols], a T* or a SideBySide<T>. `bias` is of fetch_bias(), or null. If the epilogue has a residual,
-  // fetch()'s copies have arrived, for all lanes.
+  // What becomes of `sum` goes to `out` [rows, cols], a T* or a SideBySide<T>. `bias` is of fetch_bias(), or null. If the
+  // epilogue has a residual, fetch()'s copies have arrived, for all lanes.
   template <class Out>
   static __device__ __forceinline__ void store(unsigned char* staging, const float (&sum)[kBlockN / 2],
                                                const float2* bias, int row0, int col0, int rows, int cols,
