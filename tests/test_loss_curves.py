@@ -142,6 +142,8 @@ class Make(Made):
         (step.parent / "latest").write_text("step_00000030")
         header = json.dumps({"__metadata__": {"config": json.dumps(CONFIG), "device": "NVIDIA H200"}}).encode()
         (step / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+        for part in ("ema", "optimizer"):
+            (step / f"{part}.safetensors").touch()
         self.log([{"step": 0, "held_out_loss": 1.0}, {"step": 10, "loss": 0.5, "ms_a_step": 100},
                   {"step": 20, "loss": 9.0, "ms_a_step": 900}, {"step": 20, "held_out_loss": 9.0},
                   {"step": 20, "loss": 0.25, "ms_a_step": 200}, {"step": 20, "held_out_loss": 0.375},

@@ -23,19 +23,23 @@ from cli import bench, build, device, run, sample, setup, tensorboard, train, wh
 from cli.errors import Failure, UsageError  # noqa: E402
 
 BUILT = ROOT / "build" / "emulator" / "train"
+DIGEST = "f13e3eda06540948f35234891644bcbd"  # XXH3 of write_ldata(size=8)'s first 40 bytes and pixels
 
 
-def write_ldata(path, size, count=3):
-    path.write_bytes(struct.pack("<8sIIIIQQ", b"LADDATA\n", 1, size, 3, 0, count, 1) + bytes(88)
+def write_ldata(path, size, count=3, digest=""):
+    path.write_bytes(struct.pack("<8sIIIIQQ", b"LADDATA\n", 1, size, 3, 0, count, 1)
+                     + bytes.fromhex(digest).ljust(88, b"\0")
                      + bytes(count * size * size * 3))
     return str(path)
 
 
-def write_checkpoint(run_folder, image_size):
+def write_checkpoint(run_folder, image_size, number=3):
     """As much of one as the verb reads."""
-    step = run_folder / "checkpoints" / "step_00000003"
+    step = run_folder / "checkpoints" / f"step_{number:08}"
     step.mkdir(parents=True)
-    (step.parent / "latest").write_text("step_00000003")
+    (step.parent / "latest").write_text(step.name)
+    for part in ("ema", "optimizer"):
+        (step / f"{part}.safetensors").touch()
     header = json.dumps({"__metadata__": {"config": json.dumps({"model": {"image_size": image_size}})}}).encode()
     (step / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
 
@@ -76,7 +80,7 @@ class Programs(unittest.TestCase):
             self.skipTest("not built: ./ladder build --preset emulator train_unet sample_unet")
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
-        data, out = write_ldata(Path(scratch.name) / "a.ldata", 8), Path(scratch.name) / "run"
+        data, out = write_ldata(Path(scratch.name) / "a.ldata", 8, digest=DIGEST), Path(scratch.name) / "run"
         command = [BUILT / "train_unet", "--config", "tiny", "--data", data, "--out", out]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             for line in process.stdout:
@@ -88,7 +92,7 @@ class Programs(unittest.TestCase):
         config = train.checkpoint_config(out)
         self.assertEqual((config["name"], config["model"]["image_size"], config["overfit_batch"], config["batch"]),
                          ("tiny", 8, True, 2))
-        done = self.program("train_unet", "--resume", "--steps", str(len(losses) + 1), "--data", data, "--out", out)
+        done = self.program("train_unet", "--resume", "--steps", str(len(losses) + 1), "--out", out)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(len((out / "log.jsonl").read_text().splitlines()), len(losses) + 1)
         npz = Path(scratch.name) / "samples.npz"
@@ -173,16 +177,43 @@ class Verb(unittest.TestCase):
         runs = self.scratch / "runs"
         for at, (name, size) in enumerate((("tiny-1", 8), ("unet64-4", 64), ("tiny-3", 16))):
             write_checkpoint(runs / name, size)
-            os.utime(runs / name / "checkpoints" / "latest", (at + 1, at + 1))
+            os.utime(runs / name / "checkpoints" / "step_00000003", (at + 1, at + 1))
         (runs / "tiny-7").mkdir()
         self.assertEqual(self.verb(train, "--resume"),
                          [f"--data={self.sample_set(16)}", f"--out={runs}/tiny-3", "--resume"])
         self.assertIn("going on with ", self.said.getvalue())
         self.assertIn(f"--out={runs}/unet64-4", self.verb(train, "--resume", "--config", "unet64"))
         self.assertIn(f"--data={self.sample_set(8)}", self.verb(train, "--resume", "--out", str(runs / "tiny-1")))
+        (runs / "tiny-3" / "options.json").write_text("{}")  # which says where the run's data are
+        self.assertEqual(self.verb(train, "--resume"), [f"--out={runs}/tiny-3", "--resume"])
         (runs / "tiny-3" / "checkpoints" / "step_00000003" / "model.safetensors").write_bytes(b"broken")
         with self.assertRaisesRegex(Failure, "newest checkpoint in '.*tiny-3' cannot be read"):
             self.verb(train, "--resume")
+
+    def test_resume_passes_over_what_is_damaged_or_half_there(self):
+        out = self.scratch / "run"
+        checkpoints = out / "checkpoints"
+        checkpoints.mkdir(parents=True)
+        (checkpoints / "step_00000001.partial").mkdir()  # a training killed in its first checkpoint begins anew
+        self.assertIn(f"--out={out}", self.verb(train, "--out", str(out)))
+        self.built.clear()
+        self.refuses("holds no checkpoint", train, "--resume", "--out", str(out))
+        write_checkpoint(out, 8, number=2)
+        write_checkpoint(out, 16, number=4)
+        for latest, size in (("step_00000002", 8), ("step_00000004\n", 16), ("", 16), ("../../etc", 16), (None, 16)):
+            (checkpoints / "latest").unlink(missing_ok=True)
+            if latest is not None:
+                (checkpoints / "latest").write_text(latest)
+            self.assertIn(f"--data={self.sample_set(size)}", self.verb(train, "--resume", "--out", str(out)), latest)
+        (checkpoints / "step_00000004" / "model.safetensors").write_bytes(b"broken")
+        self.assertIn(f"--data={self.sample_set(8)}", self.verb(train, "--resume", "--out", str(out)))
+        self.built.clear()
+        self.refuses("holds a training already", train, "--out", str(out))
+
+    def test_what_the_system_refuses_is_one_line(self):
+        done = subprocess.run([ROOT / "ladder", "train", "--data", "a" * 300], text=True, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, f"ladder: {'a' * 300}: File name too long\n")
 
     def test_what_train_refuses_before_a_build(self):
         small = write_ldata(self.scratch / "small.ldata", 4)

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "train/digest.h"
 
 namespace ladder::train {
 namespace {
@@ -92,6 +93,19 @@ std::optional<std::int64_t> latest_step(const fs::path& folder) {
   return parse_step(name);
 }
 
+// The complete checkpoints of a run, the one to go on from first: that which `latest` names, then by falling step.
+std::vector<fs::path> complete_in(const fs::path& folder) {
+  std::map<std::int64_t, fs::path> steps = steps_in(folder);
+  std::erase_if(steps, [](const auto& step) { return !missing_file(step.second).empty(); });
+  std::vector<fs::path> found;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) found.push_back(step->second);
+  if (const auto latest = latest_step(folder); latest && steps.contains(*latest)) {
+    const auto named = std::ranges::find(found, steps[*latest]);
+    std::rotate(found.begin(), named, named + 1);
+  }
+  return found;
+}
+
 void point_latest(const fs::path& folder, const std::string& name) {
   AsideFile file(folder / kLatest);
   const std::string line = name + '\n';
@@ -133,22 +147,34 @@ std::vector<FloatTensor> part_of(const Checkpoint& checkpoint, std::vector<float
   return part;
 }
 
+std::string digest_of(const std::vector<FloatTensor>& tensors) {
+  Digest digest;
+  for (const FloatTensor& tensor : tensors) digest.add(tensor.values.data(), tensor.values.size_bytes());
+  return digest.hex();
+}
+
+// Those of optimizer.safetensors: all first moments, then all second ones.
+std::vector<FloatTensor> moments_of(const Checkpoint& checkpoint) {
+  std::vector<FloatTensor> moments = part_of(checkpoint, &CheckpointTensor::m, "m.");
+  const std::vector<FloatTensor> second = part_of(checkpoint, &CheckpointTensor::v, "v.");
+  moments.insert(moments.end(), second.begin(), second.end());
+  return moments;
+}
+
 void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
   Metadata metadata = checkpoint.metadata;
   metadata["schema"] = kCheckpointSchema;
   const auto write = [&](const char* name, const std::vector<FloatTensor>& tensors) {
     metadata["contents"] = fs::path(name).stem();
+    metadata["digest"] = digest_of(tensors);
     write_floats(folder / name, tensors, metadata);
   };
   write(kModel, part_of(checkpoint, &CheckpointTensor::weight));
   write(kEma, part_of(checkpoint, &CheckpointTensor::ema));
-  std::vector<FloatTensor> moments = part_of(checkpoint, &CheckpointTensor::m, "m.");
-  const std::vector<FloatTensor> second = part_of(checkpoint, &CheckpointTensor::v, "v.");
-  moments.insert(moments.end(), second.begin(), second.end());
-  write(kOptimizer, moments);
+  write(kOptimizer, moments_of(checkpoint));
 }
 
-// The metadata of one of the three files without "schema" and "contents", which are checked.
+// The metadata of one of the three files without "schema" and "contents", which are checked, and without "digest".
 Metadata checked_metadata(const SafetensorsFile& file) {
   Metadata metadata = file.metadata();
   const std::string path = file.path().string();
@@ -167,6 +193,7 @@ Metadata checked_metadata(const SafetensorsFile& file) {
   }
   metadata.erase("schema");
   metadata.erase("contents");
+  metadata.erase("digest");
   return metadata;
 }
 
@@ -250,6 +277,8 @@ void prune(const fs::path& run, int keep) {
   }
 }
 
+bool has_checkpoint(const fs::path& run) { return is_folder(run / kFolder) && !complete_in(run / kFolder).empty(); }
+
 fs::path find_checkpoint(const fs::path& path) {
   const std::string shown = path.string();
   std::error_code error;
@@ -266,15 +295,8 @@ fs::path find_checkpoint(const fs::path& path) {
   }
 
   const fs::path folder = is_folder(path / kFolder) ? path / kFolder : path;
-  const std::map<std::int64_t, fs::path> steps = steps_in(folder);
-  if (const std::optional<std::int64_t> step = latest_step(folder)) {
-    const auto latest = steps.find(*step);
-    if (latest != steps.end() && missing_file(latest->second).empty()) return latest->second;
-  }
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (missing_file(step->second).empty()) return step->second;
-  }
-  if (!steps.empty()) {
+  if (const std::vector<fs::path> complete = complete_in(folder); !complete.empty()) return complete.front();
+  if (const std::map<std::int64_t, fs::path> steps = steps_in(folder); !steps.empty()) {
     const fs::path& last = steps.rbegin()->second;
     throw Failure(fmt::format("'{}' holds no whole checkpoint: {} has no {}", shown, last.filename().string(),
                               missing_file(last)));
@@ -318,7 +340,43 @@ Checkpoint read_checkpoint(const fs::path& path) {
     checkpoint.tensors.push_back({name, tensor.shape, model.floats(name), ema.floats(name),
                                   optimizer.floats("m." + name), optimizer.floats("v." + name)});
   }
+  const auto check_digest = [](const SafetensorsFile& file, const std::vector<FloatTensor>& tensors) {
+    const auto digest = file.metadata().find("digest");  // which checkpoints before it was added do not have
+    if (digest == file.metadata().end() || digest->second == digest_of(tensors)) return;
+    throw Failure(fmt::format("'{}' is damaged: its numbers are not those that were written", file.path().string()));
+  };
+  check_digest(model, part_of(checkpoint, &CheckpointTensor::weight));
+  check_digest(ema, part_of(checkpoint, &CheckpointTensor::ema));
+  check_digest(optimizer, moments_of(checkpoint));
   return checkpoint;
+}
+
+namespace {
+
+// What `read` makes of the first of the run's complete checkpoints that it takes; `damaged` are those before.
+template <class Read>
+auto first_readable(const fs::path& run, std::vector<std::string>& damaged, const Read& read) {
+  find_checkpoint(run);  // throws where there is none
+  const std::size_t before = damaged.size();
+  for (const fs::path& folder : complete_in(run / kFolder)) {
+    try {
+      return read(folder);
+    } catch (const Failure& failure) {
+      damaged.push_back(failure.what());
+    }
+  }
+  throw Failure(damaged[before]);
+}
+
+}  // namespace
+
+Checkpoint read_newest(const fs::path& run, std::vector<std::string>& damaged) {
+  return first_readable(run, damaged, read_checkpoint);
+}
+
+Metadata read_newest_metadata(const fs::path& run) {
+  std::vector<std::string> damaged;
+  return first_readable(run, damaged, read_metadata);
 }
 
 void expect(const std::string& what, const std::vector<ExpectedTensor>& found,

@@ -5,8 +5,8 @@
 //                                  /optimizer.safetensors  Adam's moments, "m.<name>" and "v.<name>"
 //                    /latest                               "step_00001000": the one that was written last
 //
-// Each of the files has all of the metadata, so that three of different checkpoints cannot pass for one, and "contents"
-// besides: "model", "ema" or "optimizer". A step's folder takes its name when it is whole and on the disk. What ends in
+// Each of the files has all of the metadata, so that three of different checkpoints cannot pass for one, and besides
+// "contents", "model", "ema" or "optimizer", and "digest", of its tensors' bytes. A step's folder takes its name when it is whole and on the disk. What ends in
 // ".partial" or ".replaced" was left behind by a process that was killed; nobody reads it, and the next
 // write_checkpoint() clears it up. One process at a time may write to a run.
 //
@@ -36,8 +36,8 @@ struct CheckpointTensor {
 };
 
 // The metadata needs "step", a whole number, which names the folder. The trainer keeps there what else it takes to go
-// on: images seen, seed, resolved configuration, the data's digest, promoted versions, device, counters. "schema" and
-// "contents" are write_checkpoint()'s.
+// on: images seen, seed, resolved configuration, the data's digest, promoted versions, device, counters. "schema",
+// "contents" and "digest" are write_checkpoint()'s.
 struct Checkpoint {
   Metadata metadata;
   std::vector<CheckpointTensor> tensors;
@@ -57,15 +57,25 @@ std::filesystem::path write_checkpoint(const std::filesystem::path& run, const C
 // Removes the checkpoints with the lowest steps until `keep` are left (1 or more); never that which `latest` names.
 void prune(const std::filesystem::path& run, int keep);
 
+// Whether the run has a complete checkpoint.
+bool has_checkpoint(const std::filesystem::path& run);
+
 // The step's folder that a person's `path` means: itself, or of a run's folder (or its checkpoints/) the complete one
 // that `latest` names, failing that the one with the highest step.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
-// Take what find_checkpoint() does. The metadata is that of model.safetensors, its schema checked; without "schema" and
-// "contents". read_checkpoint() has checked besides that all is there, of one checkpoint, and alike in names and
-// shapes, but cannot know which a model has: see expect(). Tensors are in the order in which they were written.
+// Take what find_checkpoint() does. The metadata is that of model.safetensors, its schema checked; without "schema",
+// "contents" and "digest". read_checkpoint() has checked besides that all is there, undamaged, of one checkpoint, and
+// alike in names and shapes, but cannot know which a model has: see expect(). Tensors are in the order in which they
+// were written.
 Metadata read_metadata(const std::filesystem::path& path);
 Checkpoint read_checkpoint(const std::filesystem::path& path);
+
+// The checkpoint that a training goes on from: the newest of the run's complete ones that is not damaged. What is wrong
+// with newer ones is added to `damaged`, a line each. Throws the newest one's Failure where all are.
+Checkpoint read_newest(const std::filesystem::path& run, std::vector<std::string>& damaged);
+// The metadata of the newest whose model.safetensors begins as it should.
+Metadata read_newest_metadata(const std::filesystem::path& run);
 
 // Throws Failure unless the names and shapes are those expected, in any order: which tensor is missing, is not the
 // model's or has another shape, and how many more. `what` opens the message: "'runs/a/model.safetensors'".

@@ -16,9 +16,7 @@
 #include <utility>
 
 #include "core/error.h"
-
-#define XXH_INLINE_ALL  // no library to link
-#include <xxhash.h>
+#include "train/digest.h"
 
 namespace ladder::train {
 
@@ -39,7 +37,7 @@ struct Header {
   std::uint32_t zero;
   std::uint64_t num_images;
   std::uint64_t num_held_out;
-  XXH128_canonical_t digest;  // of what stands in front of it, and of the pixels
+  std::uint8_t digest[16];  // of what stands in front of it, and of the pixels
   std::uint8_t zeros[72];
 };
 static_assert(sizeof(Header) == kHeaderBytes && offsetof(Header, digest) == 40, "the header is read as it lies");
@@ -111,7 +109,7 @@ Dataset::Dataset(std::filesystem::path path) : path_(std::move(path)) {
   }
   num_images_ = header.num_images;
   num_held_out_ = header.num_held_out;
-  for (const unsigned char byte : header.digest.digest) digest_ += fmt::format("{:02x}", byte);
+  for (const std::uint8_t byte : header.digest) digest_ += fmt::format("{:02x}", byte);
   pixels_ = file_.get() + kHeaderBytes;
 }
 
@@ -133,15 +131,10 @@ void Dataset::check_digest() const {
   constexpr std::size_t kAtOnce = std::size_t{1} << 24;
   const std::uint8_t* file = file_.get();
   const std::size_t bytes = file_.get_deleter().bytes;
-  XXH3_state_t state;
-  XXH3_128bits_reset(&state);
-  XXH3_128bits_update(&state, file, offsetof(Header, digest));
-  for (std::size_t at = kHeaderBytes; at < bytes; at += kAtOnce) {
-    XXH3_128bits_update(&state, file + at, std::min(kAtOnce, bytes - at));
-  }
-  XXH128_canonical_t digest;
-  XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(&state));
-  if (std::memcmp(&digest, file + offsetof(Header, digest), sizeof digest) != 0) {
+  Digest found;
+  found.add(file, offsetof(Header, digest));
+  for (std::size_t at = kHeaderBytes; at < bytes; at += kAtOnce) found.add(file + at, std::min(kAtOnce, bytes - at));
+  if (found.hex() != digest_) {
     refuse(path_, "is corrupt: its pixels or its header are not those that its digest was made of; prepare it anew");
   }
 }

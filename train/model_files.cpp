@@ -36,7 +36,13 @@ void set_file_values(const Parameter& p, const std::vector<float>& values, std::
 std::vector<float> read_weights(const std::filesystem::path& file, const Parameters& parameters) {
   const auto weights = import_weights(file, expected_tensors(parameters));
   std::vector<float> flat(parameters.size(), 0.0f);
-  for (const Parameter& p : parameters.all()) set_file_values(p, weights.at(p.name), flat);
+  for (const Parameter& p : parameters.all()) {
+    const std::vector<float>& values = weights.at(p.name);
+    if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
+      throw Failure(fmt::format("'{}': tensor '{}' has a weight that is not finite", file.string(), p.name));
+    }
+    set_file_values(p, values, flat);
+  }
   return flat;
 }
 
@@ -79,7 +85,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
 
 Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const Parameters& parameters,
                State& state) {
-  const Checkpoint checkpoint = read_checkpoint(run);
+  std::vector<std::string> damaged;
+  const Checkpoint checkpoint = read_newest(run, damaged);
   const TrainingConfig before = config_of(checkpoint.metadata);
   if (!(before.model == config.model)) {
     throw Failure(
@@ -98,11 +105,12 @@ Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, c
   state.set(state.average, average);
   state.set(state.first_moments, m);
   state.set(state.second_moments, v);
-  return {.step = number_in(checkpoint.metadata, "step"),
-          .skipped = number_in(checkpoint.metadata, "skipped"),
-          .data_digest = text_in(checkpoint.metadata, "data_digest"),
-          .promotions = text_in(checkpoint.metadata, "promotions"),
-          .device = text_in(checkpoint.metadata, "device")};
+  return {{.step = number_in(checkpoint.metadata, "step"),
+           .skipped = number_in(checkpoint.metadata, "skipped"),
+           .data_digest = text_in(checkpoint.metadata, "data_digest"),
+           .promotions = text_in(checkpoint.metadata, "promotions"),
+           .device = text_in(checkpoint.metadata, "device")},
+          std::move(damaged)};
 }
 
 TrainingConfig config_of(const Metadata& metadata) {

@@ -9,7 +9,7 @@
 #include "train/checkpoint.h"
 #include "train/parameters.h"
 #include "train/step.h"
-#include "train/training.h"
+#include "train/training_config.h"
 
 namespace ladder::train {
 
@@ -20,7 +20,7 @@ std::vector<ExpectedTensor> expected_tensors(const Parameters& parameters);
 std::vector<float> file_values(const Parameter& p, const std::vector<float>& flat);
 void set_file_values(const Parameter& p, const std::vector<float>& values, std::vector<float>& flat);
 
-// A flat buffer from a file of weights alone; see import_weights().
+// A flat buffer from a file of weights alone; see import_weights(). Throws Failure too where a weight is not finite.
 std::vector<float> read_weights(const std::filesystem::path& file, const Parameters& parameters);
 
 // Rounds a flat buffer to a device buffer of another dtype.
@@ -34,13 +34,16 @@ struct Progress {
   std::string promotions;
   std::string device;
 };
-using Resumed = Progress;
+
+struct Resumed : Progress {
+  std::vector<std::string> damaged;  // why newer checkpoints were passed over, a line each
+};
 
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingConfig& config,
                                       const Parameters& parameters, const State& state, const Progress& progress,
                                       int keep);
 
-// Sets the state. Throws Failure where the checkpoint's model is another one than the configuration's.
+// Sets the state to the newest checkpoint that is not damaged. Throws Failure where the checkpoint's model is another one than the configuration's.
 Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const Parameters& parameters,
                State& state);
 

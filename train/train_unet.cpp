@@ -65,9 +65,10 @@ void add_training(CLI::App& app, TrainingConfig& c, Words& words) {
 }
 
 void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
-  app.add_option("--data", o.data, "a file that `./ladder prepare` made")->required();
+  app.add_option("--data", o.data, "a file that `./ladder prepare` made");
   app.add_option("--out", o.out, "folder of the run")->required();
-  app.add_flag("--resume", o.resume, "go on from the newest checkpoint of --out");
+  app.add_flag("--resume", o.resume,
+               "go on from the newest checkpoint of --out, with the options that the run was started with");
   app.add_option("--init-weights", o.initial_weights, "safetensors to begin with, named as in guided-diffusion");
   app.add_option("--graph", words.graph, "on: the step is one CUDA graph; off: the same bits, launch by launch")
       ->capture_default_str();
@@ -138,7 +139,7 @@ void begin_with(const Words& words, const CLI::App& app, TrainingConfig& c) {
 // where the command line names them. What it names of the others must agree.
 void go_on_with(const TrainingOptions& options, const CLI::App& app, TrainingConfig& c) {
   const TrainingConfig now = c;
-  const TrainingConfig before = config_of(read_metadata(options.out));
+  const TrainingConfig before = config_of(read_newest_metadata(options.out));
   const nlohmann::json json_before = before;
   const nlohmann::json json_now = now;
   static constexpr std::pair<const char*, const char*> kFixed[] = {{"--config", "name"},
@@ -195,11 +196,14 @@ int run(int argc, char** argv) {
     throw UsageError(one_line(error.what()) + "; --help lists the options");
   }
   begin_with(words, app, config);
+  const auto given = [&](const char* flag) { return app.count(flag) > 0; };
   options.graph = one_of<bool>("--graph", words.graph, {{"on", true}, {"off", false}});
   config.check();
   if (const char* reason = backend::unavailable()) throw Failure(reason);
   if (options.resume) go_on_with(options, app, config);
   if (config.name == "tiny") run_tiny(app, options);
+  if (options.resume) recall_options(options, given);
+  if (options.data.empty()) throw UsageError("--data is required: a file that `./ladder prepare` made");
   if (words.explain) return explain(config, options);
   if (!words.budget.empty()) return budget(config, options, words.budget);
   return train(config, options) ? 0 : kInterrupted;

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <fstream>
-#include <numbers>
+#include <iterator>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -29,17 +29,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
-const char* name_of(Decay decay) {
-  return decay == Decay::linear ? "linear" : decay == Decay::cosine ? "cosine" : "constant";
-}
-
-std::uint64_t splitmix64(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
 volatile std::sig_atomic_t interrupted = 0;
 
 void on_signal(int) {
@@ -47,35 +36,26 @@ void on_signal(int) {
   interrupted = 1;
 }
 
-// While it lives, Ctrl-C and a polite kill end the training behind the step that is under way.
+// While it lives, SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the training after the current step. One that the process was
+// started to ignore, as nohup does with SIGHUP, stays ignored.
 class Signals {
  public:
-  Signals() : before_{std::signal(SIGINT, on_signal), std::signal(SIGTERM, on_signal)} {}
+  Signals() {
+    interrupted = 0;
+    for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+      before_[i] = std::signal(kSignals[i], on_signal);
+      if (before_[i] == SIG_IGN) std::signal(kSignals[i], SIG_IGN);
+    }
+  }
   ~Signals() {
-    std::signal(SIGINT, before_[0]);
-    std::signal(SIGTERM, before_[1]);
+    for (std::size_t i = 0; i < std::size(kSignals); ++i) std::signal(kSignals[i], before_[i]);
   }
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
  private:
-  void (*before_[2])(int);
-};
-
-// Lines of JSON, each written at once.
-class Log {
- public:
-  Log(const fs::path& file, bool append) : path_(file), out_(file, append ? std::ios::app : std::ios::trunc) {
-    if (!out_) throw Failure(fmt::format("cannot write '{}'", file.string()));
-  }
-  void add(const Json& line) {
-    out_ << line.dump() << '\n' << std::flush;
-    if (!out_) throw Failure(fmt::format("cannot write '{}': is the disk full?", path_.string()));
-  }
-
- private:
-  fs::path path_;
-  std::ofstream out_;
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+  void (*before_[std::size(kSignals)])(int);
 };
 
 // Figures of the steps since the last line of the log.
@@ -120,6 +100,7 @@ class Training {
           fmt::format("'{}' has images of {} pixels a side, the model takes {}: prepare them with --size {}",
                       options_.data.string(), data_.image_size(), config_.model.image_size, config_.model.image_size));
     }
+    data_.check_digest();
     if (!options_.use.empty()) promotions_.use(options_.use);
     source_ = std::make_unique<ImageSource>(data_, config_.batch, options_.device_data_bytes);
     begin_state();
@@ -131,8 +112,8 @@ class Training {
   }
 
   bool run() {
-    fs::create_directories(options_.out);
-    log_ = std::make_unique<Log>(options_.out / "log.jsonl", options_.resume);
+    save_options(options_);
+    log_ = std::make_unique<Log>(options_.out / "log.jsonl", first_);
     introduce();
     const Signals signals;
     const std::int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, config_.steps) : config_.steps;
@@ -186,9 +167,13 @@ class Training {
       if (!options_.initial_weights.empty()) {
         throw UsageError("a training that goes on has its own weights: --resume or --init-weights, not both");
       }
+      find_checkpoint(options_.out);  // throws where there is none, before the lock makes a folder
+      lock_.emplace(options_.out);
       const Resumed resumed = resume(options_.out, config_, parameters_, state_);
       first_ = done_ = resumed.step;
       skipped_ = resumed.skipped;
+      for (const std::string& damaged : resumed.damaged) fmt::print("note: {}\n", damaged);
+      if (!resumed.damaged.empty()) fmt::print("note: going on from step {} instead\n", first_);
       if (resumed.data_digest != data_.digest()) {
         throw Failure(fmt::format("the checkpoint was trained on other data than '{}': digest {} and {}",
                                   options_.data.string(), resumed.data_digest.substr(0, 12),
@@ -202,7 +187,8 @@ class Training {
       }
       return;
     }
-    if (fs::exists(options_.out / "checkpoints")) {
+    lock_.emplace(options_.out);
+    if (has_checkpoint(options_.out)) {
       throw UsageError(fmt::format("'{}' holds a training already: go on with --resume, or give another --out",
                                    options_.out.string()));
     }
@@ -375,6 +361,7 @@ class Training {
   State state_;
   Promotions promotions_;
   Order order_;
+  std::optional<RunLock> lock_;
   std::unique_ptr<ImageSource> source_;
   std::unique_ptr<Step> step_;
   std::unique_ptr<HeldOut> held_out_;
@@ -393,106 +380,6 @@ class Training {
 };
 
 }  // namespace
-
-void TrainingConfig::check() const {
-  model.check();
-  const auto require = [](bool holds, const char* what) {
-    if (!holds) throw UsageError(what);
-  };
-  require(steps >= 1 && batch >= 1 && micro_batches >= 1, "steps, batch and micro-batches are at least 1");
-  require(batch % micro_batches == 0, "the batch must be a multiple of the micro-batches");
-  require(learning_rate > 0 && std::isfinite(learning_rate), "the learning rate is a positive number");
-  require(warm_up >= 0 && clip >= 0 && weight_decay >= 0, "warm-up, clip and weight decay are 0 or more");
-  require(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1 && eps > 0,
-          "betas are from 0 to below 1, eps is positive");
-  require(ema_rate >= 0 && ema_rate < 1, "the rate of the moving average is from 0 to below 1");
-  require(dtype == Dtype::bf16 || dtype == Dtype::f32 || dtype == Dtype::tf32,
-          "a training's dtype is bf16, fp32 or tf32");
-}
-
-void to_json(Json& json, const TrainingConfig& c) {
-  json = {{"name", c.name},
-          {"model", c.model},
-          {"dtype", ladder::name(c.dtype)},
-          {"steps", c.steps},
-          {"batch", c.batch},
-          {"micro_batches", c.micro_batches},
-          {"learning_rate", c.learning_rate},
-          {"warm_up", c.warm_up},
-          {"decay", name_of(c.decay)},
-          {"beta1", c.beta1},
-          {"beta2", c.beta2},
-          {"eps", c.eps},
-          {"weight_decay", c.weight_decay},
-          {"clip", c.clip},
-          {"ema_rate", c.ema_rate},
-          {"ema_ramp", c.ema_ramp},
-          {"schedule", c.betas == diffusion::Betas::cosine ? "cosine" : "linear"},
-          {"flip", c.flip},
-          {"overfit_batch", c.overfit_batch},
-          {"seed", c.seed}};
-}
-
-void from_json(const Json& json, TrainingConfig& c) {
-  json.at("name").get_to(c.name);
-  json.at("model").get_to(c.model);
-  c.dtype = parse_dtype(json.at("dtype").get<std::string>()).value_or(Dtype::bf16);
-  json.at("steps").get_to(c.steps);
-  json.at("batch").get_to(c.batch);
-  json.at("micro_batches").get_to(c.micro_batches);
-  json.at("learning_rate").get_to(c.learning_rate);
-  json.at("warm_up").get_to(c.warm_up);
-  const auto decay = json.at("decay").get<std::string>();
-  c.decay = decay == "linear" ? Decay::linear : decay == "cosine" ? Decay::cosine : Decay::constant;
-  json.at("beta1").get_to(c.beta1);
-  json.at("beta2").get_to(c.beta2);
-  json.at("eps").get_to(c.eps);
-  json.at("weight_decay").get_to(c.weight_decay);
-  json.at("clip").get_to(c.clip);
-  json.at("ema_rate").get_to(c.ema_rate);
-  json.at("ema_ramp").get_to(c.ema_ramp);
-  c.betas = json.at("schedule").get<std::string>() == "cosine" ? diffusion::Betas::cosine : diffusion::Betas::linear;
-  json.at("flip").get_to(c.flip);
-  json.at("overfit_batch").get_to(c.overfit_batch);
-  json.at("seed").get_to(c.seed);
-}
-
-double learning_rate(const TrainingConfig& config, std::int64_t step) {
-  if (step <= config.warm_up)
-    return config.learning_rate * static_cast<double>(step) / static_cast<double>(config.warm_up);
-  const double behind = static_cast<double>(step - config.warm_up - 1);
-  const double whole = std::max(1.0, static_cast<double>(config.steps - config.warm_up));
-  if (config.decay == Decay::linear) return config.learning_rate * std::max(0.0, 1 - behind / whole);
-  if (config.decay == Decay::cosine) {
-    return config.learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * std::min(1.0, behind / whole)));
-  }
-  return config.learning_rate;
-}
-
-double ema_rate(const TrainingConfig& config, std::int64_t step) {
-  if (!config.ema_ramp) return config.ema_rate;
-  constexpr double kShare = 0.05;  // of the images seen: the average's half-life (Karras et al. 2024)
-  return std::min(config.ema_rate, std::pow(0.5, 1 / (kShare * static_cast<double>(step))));
-}
-
-std::int32_t time_step(std::uint64_t seed, std::int64_t step, int i) {
-  const std::uint64_t bits = splitmix64(splitmix64(splitmix64(seed ^ 0x74696d65) + step) + i);
-  return static_cast<std::int32_t>((bits >> 32) * diffusion::kTimesteps >> 32);
-}
-
-StepInputs step_inputs(const TrainingConfig& config, std::int64_t step) {
-  StepInputs inputs{.seed = static_cast<std::int64_t>(config.seed), .offset = step};
-  for (int i = 0; i < config.batch; ++i) inputs.t.push_back(time_step(config.seed, step, i));
-  inputs.hyper = {.lr = static_cast<float>(learning_rate(config, step)),
-                  .one_minus_beta1 = static_cast<float>(1 - config.beta1),
-                  .one_minus_beta2 = static_cast<float>(1 - config.beta2),
-                  .eps = static_cast<float>(config.eps),
-                  .weight_decay = static_cast<float>(config.weight_decay),
-                  .one_minus_ema_rate = static_cast<float>(1 - ema_rate(config, step)),
-                  .step = static_cast<float>(step),
-                  .max_norm = static_cast<float>(config.clip)};
-  return inputs;
-}
 
 bool train(TrainingConfig config, const TrainingOptions& options) {
   config.check();

@@ -1,75 +1,10 @@
-// A training from beginning to end: which images, which learning rate, what is logged, kept and drawn on the way.
-// Everything that a step is given follows from the configuration and the step's number, so that a training that was
-// interrupted goes on as if it had not been.
+// A training from beginning to end: which images, what is logged, kept and drawn on the way.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <string>
-
-#include <nlohmann/json_fwd.hpp>
-
-#include "train/config.h"
-#include "train/step.h"
+#include "train/run_folder.h"
+#include "train/training_config.h"
 
 namespace ladder::train {
-
-enum class Decay { constant, linear, cosine };
-
-struct TrainingConfig {
-  std::string name = "unet64";
-  ModelConfig model;
-  Dtype dtype = Dtype::bf16;
-  std::int64_t steps = 20000;
-  int batch = 32;
-  int micro_batches = 1;
-  double learning_rate = 1e-4;
-  std::int64_t warm_up = 0;       // steps over which the learning rate grows to that
-  Decay decay = Decay::constant;  // over all steps behind the warm-up, to zero
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double clip = 1;           // the gradient's largest norm; 0: not clipped
-  double ema_rate = 0.9999;  // of the weights' moving average, at most
-  bool ema_ramp = true;      // shorter at first: a half-life of at most 5 % of the images seen
-  diffusion::Betas betas = diffusion::Betas::linear;
-  bool flip = false;           // every other image mirrored, at random
-  bool overfit_batch = false;  // the first batch, again and again
-  std::uint64_t seed = 0;
-
-  void check() const;  // throws UsageError
-};
-
-void to_json(nlohmann::json& json, const TrainingConfig& config);
-void from_json(const nlohmann::json& json, TrainingConfig& config);
-
-// What may differ between the parts of an interrupted training.
-struct TrainingOptions {
-  std::filesystem::path data;
-  std::filesystem::path out;
-  std::filesystem::path initial_weights;  // safetensors; empty: PyTorch's initialisation
-  bool resume = false;
-  bool graph = true;
-  std::string use;              // versions in place of promoted ones: "conv3x3/fprop=v07"
-  std::int64_t log_every = 50;  // steps; likewise the others; 0: never
-  std::int64_t held_out_every = 1000;
-  std::int64_t sample_every = 0;
-  std::int64_t checkpoint_every = 5000;
-  int keep = 3;                                          // checkpoints
-  std::int64_t stop_at = 0;                              // a step to stop at, as if interrupted; 0: the last
-  std::size_t device_data_bytes = std::size_t{8} << 30;  // larger data sets are streamed from the host
-};
-
-// Learning rate and rate of the moving average of step `step`, the first being 1.
-double learning_rate(const TrainingConfig& config, std::int64_t step);
-double ema_rate(const TrainingConfig& config, std::int64_t step);
-
-// The time step of image `i` of a batch, uniform from 0 to 999; splitmix64 of seed, step and i.
-std::int32_t time_step(std::uint64_t seed, std::int64_t step, int i);
-
-// Everything that step `step` of `config` is given but its images.
-StepInputs step_inputs(const TrainingConfig& config, std::int64_t step);
 
 // Trains, printing its progress. Writes to options.out: log.jsonl, checkpoints/, samples/. Returns true if it came to
 // its end, false if a signal ended it (a checkpoint was written then).

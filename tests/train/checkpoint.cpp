@@ -267,6 +267,10 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNamed) {
     const std::string whole = contents(step / file);
     put(step / file, whole.substr(0, whole.size() - 1));
     expect_unreadable(step, {file, "cut short"});
+    std::string flipped = whole;
+    flipped[flipped.size() - 2] ^= 1;
+    put(step / file, flipped);
+    expect_unreadable(step, {file, "is damaged"});
     put(step / file, whole);
   }
   expect_equal(read_checkpoint(step), made(1));

@@ -51,9 +51,12 @@ def run(main):
     except Failure as error:
         say.line(error)
         return 1
-    except KeyboardInterrupt:
-        say.line("interrupted")
-        return 130
     except BrokenPipeError:  # whoever read has read enough: `./ladder list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
         return 0
+    except OSError as error:
+        say.line(f"{error.filename}: {error.strerror}" if error.filename else error)
+        return 1
+    except KeyboardInterrupt:
+        say.line("interrupted")
+        return 130

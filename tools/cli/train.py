@@ -23,7 +23,7 @@ RUNS = paths.ROOT / "runs"
 
 _DESCRIPTION = """\
 Trains guided-diffusion's U-Net to predict noise, with the fastest recorded version of every kernel. Ctrl-C ends a
-training behind the step that is under way, with a checkpoint; --resume goes on from it. A run's folder has log.jsonl,
+training after the current step, with a checkpoint; --resume goes on from it. A run's folder has log.jsonl,
 checkpoints/ and samples/."""
 
 _EXAMPLES = """\
@@ -43,7 +43,7 @@ def main(arguments):
     size = _image_size(chosen, resumed)
     if chosen.data:
         _check_data(chosen.data, size)
-    elif size not in prepare.SIZES:
+    elif not resumed and size not in prepare.SIZES:
         raise UsageError(f"no sample set of {size} pixels a side, only from {prepare.SIZES[0]} to {prepare.SIZES[-1]}: "
                          "give --data")
     choice = device.choose(chosen.device)
@@ -51,7 +51,8 @@ def main(arguments):
         raise UsageError("--budget times kernels: it needs a GPU")
     say.line(choice)
     bench.ready(choice.preset, [PROGRAM])
-    chosen.data = chosen.data or _sample_set(size)
+    if not chosen.data and not (chosen.resume and (Path(chosen.out) / "options.json").is_file()):
+        chosen.data = _sample_set(size)
     python = _tensorboard_python() if chosen.tensorboard else None
     chosen.out = chosen.out or _new_run(chosen.config or "unet64", made=not (chosen.explain or chosen.budget))
     command = [build.folder(choice.preset) / "train" / PROGRAM, *own.words(chosen)]
@@ -72,16 +73,30 @@ def checkpoint_config(run_folder):
 
 
 def checkpoint_metadata(run_folder):
-    """{name: text} of a run's newest checkpoint. Throws Failure."""
+    """{name: text} of a run's newest checkpoint that can be read. Throws Failure."""
+    problems = []
+    for folder in complete_checkpoints(run_folder):
+        try:
+            with open(folder / "model.safetensors", "rb") as file:
+                (header_bytes,) = struct.unpack("<Q", file.read(8))
+                header = json.loads(file.read(min(header_bytes, 1 << 26)))
+            return header["__metadata__"]
+        except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+            problems.append(error)
+    raise Failure(f"the newest checkpoint in '{run_folder}' cannot be read: {(problems or ['there is none'])[0]}")
+
+
+def complete_checkpoints(run_folder):
+    """Folders of a run's complete checkpoints, that to go on from first: what `latest` names, then by falling step. The
+    same as train/checkpoint.cpp takes."""
     checkpoints = Path(run_folder) / "checkpoints"
+    complete = [folder for folder in checkpoints.glob("step_*") if re.fullmatch(r"step_\d{8,}", folder.name)
+                and all((folder / f"{part}.safetensors").is_file() for part in ("model", "ema", "optimizer"))]
     try:
-        latest = checkpoints / (checkpoints / "latest").read_text(encoding="utf-8").strip()
-        with open(latest / "model.safetensors", "rb") as file:
-            (header_bytes,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(min(header_bytes, 1 << 26)))
-        return header["__metadata__"]
-    except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
-        raise Failure(f"the newest checkpoint in '{run_folder}' cannot be read: {error}") from None
+        latest = (checkpoints / "latest").read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        latest = ""
+    return sorted(complete, key=lambda folder: (folder.name == latest, int(folder.name[5:])), reverse=True)
 
 
 def _parser():
@@ -128,11 +143,13 @@ def _parser():
     add("--seed", "of weights, order, time steps and noise (default: 0)", type=flags.whole(0, 2**63 - 1), metavar="N")
 
     add = own.group("how it runs")
-    add("--data", "a file that ./ladder prepare made (default: the sample set, made where it is missing)",
+    add("--data", "a file that ./ladder prepare made (default: the sample set, made where it is missing; with --resume, "
+        "that of the run)",
         type=filled("data"), metavar="FILE.ldata")
     add("--out", "folder of the run (default: runs/<config>-<n>, the next that is free)", type=filled("out"),
         metavar="DIR")
-    add("--resume", "go on from the newest checkpoint of --out (default: of the newest run in runs/)")
+    add("--resume", "go on from the newest checkpoint of --out (default: of the newest run in runs/), with the options "
+        "that the run was started with, where they are not given anew")
     add("--init-weights", "safetensors to begin with, named as in guided-diffusion", type=filled("init-weights"),
         metavar="FILE")
     add("--graph", "on: the step is one CUDA graph (the default); off: the same bits, launch by launch",
@@ -172,25 +189,25 @@ def _check(chosen):
 def _resumed(chosen):
     """The configuration of the training to go on with, and --out set to its folder; None for a new one."""
     if not chosen.resume:
-        if chosen.out and (Path(chosen.out) / "checkpoints").exists() and not (chosen.explain or chosen.budget):
+        if chosen.out and complete_checkpoints(chosen.out) and not (chosen.explain or chosen.budget):
             raise UsageError(f"'{chosen.out}' holds a training already: go on with --resume, or give another --out")
         return None
     if not chosen.out:
         chosen.out = files.shown(_newest_run(chosen.config))
         say.line(f"going on with {chosen.out}")
-    elif not (Path(chosen.out) / "checkpoints" / "latest").is_file():
+    elif not complete_checkpoints(chosen.out):
         raise UsageError(f"'{chosen.out}' holds no checkpoint to go on from: leave out --resume")
     return checkpoint_config(chosen.out)
 
 
 def _newest_run(config):
     """The run with the newest checkpoint, of a configuration or of any."""
-    latest = [file for file in RUNS.glob("*/checkpoints/latest")
-              if config is None or re.fullmatch(rf"{config}-\d+", file.parents[1].name)]
-    if not latest:
+    runs = [run for run in RUNS.glob("*") if config is None or re.fullmatch(rf"{config}-\d+", run.name)]
+    newest = {run: found[0].stat().st_mtime_ns for run in runs if (found := complete_checkpoints(run))}
+    if not newest:
         of = f" of {config}" if config else ""
         raise UsageError(f"--resume: {files.shown(RUNS)} has no run{of} with a checkpoint; --out DIR names another")
-    return max(latest, key=lambda file: file.stat().st_mtime_ns).parents[1]
+    return max(newest, key=newest.get)
 
 
 def _new_run(config, made):

@@ -1,0 +1,112 @@
+#include "train/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "train/aside_file.h"
+
+namespace ladder::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kOptions = "options.json";
+
+// Calls each(flag, member) for the options that a resumed training has kept.
+template <class Options, class Each>
+void each_kept(Options& o, const Each& each) {
+  each("--data", o.data);
+  each("--graph", o.graph);
+  each("--use", o.use);
+  each("--log-every", o.log_every);
+  each("--held-out-every", o.held_out_every);
+  each("--sample-every", o.sample_every);
+  each("--checkpoint-every", o.checkpoint_every);
+  each("--keep", o.keep);
+  each("--device-data-bytes", o.device_data_bytes);
+}
+
+std::string read(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+void save_options(const TrainingOptions& options) {
+  TrainingOptions kept = options;
+  kept.data = fs::absolute(options.data);
+  Json json;
+  each_kept(kept, [&](const char* flag, const auto& value) { json[flag] = value; });
+  write_text(options.out / kOptions, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void recall_options(TrainingOptions& options, const std::function<bool(const char* flag)>& given) {
+  const fs::path file = options.out / kOptions;
+  if (!fs::exists(file)) return;
+  try {
+    const Json json = Json::parse(read(file));
+    each_kept(options, [&](const char* flag, auto& value) {
+      if (!given(flag) && json.contains(flag)) json.at(flag).get_to(value);
+    });
+  } catch (const Json::exception& error) {
+    throw Failure(fmt::format("'{}' is damaged: {}; remove it, and give its flags again", file.string(),
+                              one_line(error.what(), 200)));
+  }
+}
+
+RunLock::RunLock(const fs::path& run) {
+  const fs::path file = run / "lock";
+  std::error_code error;
+  fs::create_directories(run, error);
+  if (error) throw Failure(fmt::format("'{}' cannot be made: {}", run.string(), error.message()));
+  descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) throw Failure(fmt::format("'{}' cannot be written: {}", file.string(), std::strerror(errno)));
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const std::string process = read(file);
+    ::close(descriptor_);
+    throw UsageError(fmt::format("process {} is training in '{}': wait for it, or give another --out",
+                                 one_line(process, 20), run.string()));
+  }
+  const std::string process = std::to_string(::getpid());
+  if (::ftruncate(descriptor_, 0) != 0 || ::write(descriptor_, process.data(), process.size()) < 0) {
+    const int why = errno;
+    ::close(descriptor_);
+    throw Failure(fmt::format("'{}' cannot be written: {}", file.string(), std::strerror(why)));
+  }
+}
+
+RunLock::~RunLock() { ::close(descriptor_); }
+
+Log::Log(const fs::path& file, std::int64_t after) : path_(file) {
+  const std::string before = after > 0 ? read(file) : "";
+  std::string kept;
+  for (std::size_t begin = 0; begin < before.size();) {
+    const std::size_t end = before.find('\n', begin);
+    if (end == std::string::npos) break;
+    const std::string line = before.substr(begin, end + 1 - begin);
+    const Json json = Json::parse(line, nullptr, false);
+    const auto step = json.is_object() ? json.find("step") : json.end();
+    if (step != json.end() && step->is_number_integer() && *step <= after) kept += line;
+    begin = end + 1;
+  }
+  if (kept.size() != before.size() || after == 0) write_text(file, kept);
+  out_.open(file, std::ios::app);
+  if (!out_) throw Failure(fmt::format("cannot write '{}'", file.string()));
+}
+
+void Log::add(const Json& line) {
+  out_ << line.dump() << '\n' << std::flush;
+  if (!out_) throw Failure(fmt::format("cannot write '{}': is the disk full?", path_.string()));
+}
+
+}  // namespace ladder::train
