@@ -15,6 +15,7 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "train/dataset.h"
+#include "train/divergence.h"
 #include "train/held_out.h"
 #include "train/image_source.h"
 #include "train/model_files.h"
@@ -94,7 +95,8 @@ class Training {
         parameters_(config_.model),
         state_(parameters_, config_.dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32),
         promotions_(Promotions::for_device(backend::device().slug)),
-        order_(config_.seed, data_.num_training(), config_.flip) {
+        order_(config_.seed, data_.num_training(), config_.flip),
+        divergence_(advice()) {
     if (data_.image_size() != config_.model.image_size) {
       throw UsageError(
           fmt::format("'{}' has images of {} pixels a side, the model takes {}: prepare them with --size {}",
@@ -162,6 +164,10 @@ class Training {
             .images = source_->images()};
   }
 
+  std::string advice() const {
+    return fmt::format("go on from the last checkpoint in '{}' with a lower --lr", options_.out.string());
+  }
+
   void begin_state() {
     if (options_.resume) {
       if (!options_.initial_weights.empty()) {
@@ -171,7 +177,7 @@ class Training {
       lock_.emplace(options_.out);
       const Resumed resumed = resume(options_.out, config_, parameters_, state_);
       first_ = done_ = resumed.step;
-      skipped_ = resumed.skipped;
+      divergence_ = Divergence(advice(), resumed.skipped);
       for (const std::string& damaged : resumed.damaged) fmt::print("note: {}\n", damaged);
       if (!resumed.damaged.empty()) fmt::print("note: going on from step {} instead\n", first_);
       if (resumed.data_digest != data_.digest()) {
@@ -244,29 +250,7 @@ class Training {
   }
 
   void take(const StepResults& results) {
-    if (results.scale == 0) {
-      ++skipped_;
-      ++skipped_in_a_row_;
-      if (skipped_in_a_row_ >= kMostSkippedInARow) {
-        throw Failure(
-            fmt::format("the gradients of {} steps in a row were not finite: the training has diverged; go on from "
-                        "the last checkpoint in '{}' with a lower --lr",
-                        skipped_in_a_row_, options_.out.string()));
-      }
-      return;
-    }
-    skipped_in_a_row_ = 0;
-    interval_.add(results);
-    // A slow mean of the loss: one that is far above it for long is no noise.
-    constexpr double kSlow = 0.002, kQuick = 0.1, kSpike = 5, kLeastSpike = 0.1;
-    slow_loss_ = slow_loss_ == 0 ? results.loss : slow_loss_ + kSlow * (results.loss - slow_loss_);
-    quick_loss_ = quick_loss_ == 0 ? results.loss : quick_loss_ + kQuick * (results.loss - quick_loss_);
-    if (quick_loss_ > kSpike * slow_loss_ + kLeastSpike) {
-      throw Failure(
-          fmt::format("the loss has jumped from {:.4f} to {:.4f} near step {}: go on from the last checkpoint in '{}' "
-                      "with a lower --lr, or clip gradients",
-                      slow_loss_, quick_loss_, done_, options_.out.string()));
-    }
+    if (divergence_.look_at(results, done_)) interval_.add(results);
   }
 
   void report(std::int64_t last) {
@@ -285,7 +269,7 @@ class Training {
                  {"gradient_norm", any ? Json(interval_.norm / count) : Json()},
                  {"learning_rate", learning_rate(config_, done_)},
                  {"ema_rate", ema_rate(config_, done_)},
-                 {"skipped", skipped_},
+                 {"skipped", divergence_.skipped()},
                  {"ms_a_step", 1e3 * each}};
     for (int q = 0; q < 4; ++q) {
       const std::int64_t images = interval_.quartile_images[q];
@@ -301,7 +285,7 @@ class Training {
                       : fmt::format("{:.1f} s a step on the emulator", each),
                is_gpu ? fmt::format("  {:.0f} TFLOP/s ({:.0f} % of {:.0f})", tflops, 100 * tflops / peak, peak) : "",
                duration(each * static_cast<double>(last - done_)),
-               skipped_ > 0 ? fmt::format("  updates left out: {}", skipped_) : "");
+               divergence_.skipped() > 0 ? fmt::format("  updates left out: {}", divergence_.skipped()) : "");
     std::fflush(stdout);
     interval_ = {};
   }
@@ -343,7 +327,7 @@ class Training {
     if (options_.checkpoint_every == 0 && !ends) return;
     const fs::path folder = save_checkpoint(options_.out, config_, parameters_, state_,
                                             {.step = number,
-                                             .skipped = skipped_,
+                                             .skipped = divergence_.skipped(),
                                              .data_digest = data_.digest(),
                                              .promotions = promotions_.str(),
                                              .device = backend::device().name},
@@ -351,8 +335,6 @@ class Training {
     fmt::print("step {}/{}  checkpoint: {}\n", number, config_.steps, folder.string());
     std::fflush(stdout);
   }
-
-  static constexpr std::int64_t kMostSkippedInARow = 20;
 
   TrainingConfig config_;
   TrainingOptions options_;
@@ -368,13 +350,10 @@ class Training {
   std::unique_ptr<OwnedRegion> average_copies_;
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<Log> log_;
+  Divergence divergence_;
   std::int64_t first_ = 0;  // step behind which this run began
   std::int64_t done_ = 0;
   std::int64_t reported_ = -1;
-  std::int64_t skipped_ = 0;
-  std::int64_t skipped_in_a_row_ = 0;
-  double slow_loss_ = 0;
-  double quick_loss_ = 0;
   Interval interval_;
   Clock::time_point interval_began_;
 };

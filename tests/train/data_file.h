@@ -11,8 +11,9 @@
 
 namespace ladder::train::test {
 
-// A file as `./ladder prepare` writes it, of images of bytes that follow from `seed`.
-inline void put_images(const std::filesystem::path& file, int size, int images, int held_out, std::uint64_t seed = 0) {
+// A file as `./ladder prepare` writes it, of these pixels.
+inline void put_raw_images(const std::filesystem::path& file, int size, int images, int held_out,
+                           const std::string& pixels) {
   const auto little = [](std::uint64_t value, int bytes) {
     std::string text;
     for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> 8 * i);
@@ -20,18 +21,23 @@ inline void put_images(const std::filesystem::path& file, int size, int images, 
   };
   const std::string header = "LADDATA\n" + little(1, 4) + little(size, 4) + little(3, 4) + little(0, 4) +
                              little(images, 8) + little(held_out, 8);
-  std::string pixels;
-  std::uint64_t state = seed;
-  for (int i = 0; i < images * size * size * 3; ++i) {
-    state = state * 6364136223846793005 + 1442695040888963407;
-    pixels += static_cast<char>(state >> 56);
-  }
   Digest digest;
   digest.add(header.data(), header.size());
   digest.add(pixels.data(), pixels.size());
   std::string digest_bytes;
   for (int i = 0; i < 16; ++i) digest_bytes += static_cast<char>(std::stoi(digest.hex().substr(2 * i, 2), nullptr, 16));
   ladder::test::put(file, header + digest_bytes + std::string(72, '\0') + pixels);
+}
+
+// Of bytes that follow from `seed`.
+inline void put_images(const std::filesystem::path& file, int size, int images, int held_out, std::uint64_t seed = 0) {
+  std::string pixels;
+  std::uint64_t state = seed;
+  for (int i = 0; i < images * size * size * 3; ++i) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    pixels += static_cast<char>(state >> 56);
+  }
+  put_raw_images(file, size, images, held_out, pixels);
 }
 
 }  // namespace ladder::train::test

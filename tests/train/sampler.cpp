@@ -1,6 +1,7 @@
 // What looks at a network from outside its training: the sampler, the held-out loss, and where images come from.
 #include "train/sampler.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,61 +33,110 @@ class NeedsDevice : public ::testing::Test {
   }
 };
 
-// A network of one level with random weights.
+// A network of one level in which no weight is zero: what it predicts depends on the image and on the time step.
 class Sampling : public NeedsDevice {
  protected:
+  static constexpr std::int64_t kSeed = 11;
+
+  // Of 64 channels: with one channel a group, the group norm would take out what the embedding adds.
   static ModelConfig model() {
-    return {.image_size = 8, .channels = 32, .channel_mult = {1}, .res_blocks = 1, .attention_resolutions = {}};
+    return {.image_size = 4, .channels = 64, .channel_mult = {1}, .res_blocks = 1, .attention_resolutions = {}};
   }
-  static SamplerOptions options() {
-    return {.model = model(), .dtype = Dtype::f32, .images = 2, .steps = 3, .graph = false};
+  static SamplerOptions options(Dtype dtype = Dtype::f32) {
+    return {.model = model(), .dtype = dtype, .images = 2, .steps = 3, .graph = false};
   }
 
   void SetUp() override {
     NeedsDevice::SetUp();
     if (IsSkipped()) return;
     parameters_.emplace(model());
-    state_.emplace(*parameters_, Dtype::f32);
     std::vector<float> weights = parameters_->initial(1);
-    const Parameter& last = (*parameters_)["out.2.weight"];
-    for (std::int64_t i = 0; i < last.elements(); ++i) weights[last.begin + i] = static_cast<float>(i % 7 - 3) * 0.02f;
-    state_->set_values(weights);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] == 0) weights[i] = static_cast<float>(i % 7) * 0.02f - 0.06f;
+    }
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) state(dtype).emplace(*parameters_, dtype).set_values(weights);
   }
 
-  std::vector<float> sample(const SamplerOptions& options, std::int64_t seed = 1, std::int64_t first = 0) {
-    return Sampler(options, *parameters_, state_->weights(), promotions_).run(seed, first);
+  std::optional<State>& state(Dtype dtype) { return dtype == Dtype::f32 ? fp32_ : bf16_; }
+
+  std::vector<float> sample(const SamplerOptions& options, std::int64_t seed = kSeed, std::int64_t first = 0) {
+    return Sampler(options, *parameters_, state(options.dtype)->weights(), promotions_).run(seed, first);
   }
 
-  // The network's prediction, without a sampler.
-  std::vector<float> predict(const std::vector<float>& x, float t) {
-    const std::vector<float> times(2, t);
-    const OwnedRegion images("x", x.size() * sizeof(float)), predicted("prediction", images.bytes);
-    const OwnedRegion t_region("t", times.size() * sizeof(float));
-    backend::copy_in(images.base, x.data(), images.bytes);
-    backend::copy_in(t_region.base, times.data(), t_region.bytes);
+  // Runs the operations of a tape that `append` adds to, and returns `count` numbers of what they leave in a region.
+  template <class Append>
+  std::vector<float> computed(Dtype dtype, std::size_t count, const Append& append) {
+    const OwnedRegion region("result", count * size_of(dtype));
     Tape tape;
-    Unet(model(), *parameters_, Dtype::f32, 2, state_->weights())
-        .forward(tape, tape.value("x", Dtype::f32, {2, 8, 8, kImageChannels}, images),
-                 tape.value("t", Dtype::f32, {2}, t_region), &predicted);
+    append(tape, region);
     const OwnedStream stream;
     Program(std::move(tape), promotions_).enqueue(stream);
     stream.synchronize();
-    std::vector<float> found(x.size());
-    backend::copy_out(found.data(), predicted.base, predicted.bytes);
+    std::vector<std::byte> raw(region.bytes);
+    backend::copy_out(raw.data(), region.base, raw.size());
+    std::vector<float> found(count);
+    decode(dtype, raw.data(), count, found.data());
     return found;
   }
 
+  // The network's prediction, without a sampler.
+  std::vector<float> predict(Dtype dtype, const std::vector<double>& x, int t) {
+    const std::vector<float> times(2, static_cast<float>(t)), rounded(x.begin(), x.end());
+    std::vector<std::byte> raw(x.size() * size_of(dtype));
+    encode(dtype, rounded.data(), rounded.size(), raw.data());
+    const OwnedRegion images("x", raw.size()), t_region("t", times.size() * sizeof(float));
+    backend::copy_in(images.base, raw.data(), raw.size());
+    backend::copy_in(t_region.base, times.data(), t_region.bytes);
+    return computed(dtype, x.size(), [&](Tape& tape, const Region& predicted) {
+      Unet(model(), *parameters_, dtype, 2, state(dtype)->weights())
+          .forward(tape, tape.value("x", dtype, {2, 4, 4, kImageChannels}, images),
+                   tape.value("t", Dtype::f32, {2}, t_region), &predicted);
+    });
+  }
+
+  std::vector<float> noise(std::int64_t offset) {
+    const std::int64_t philox[2] = {kSeed, offset};
+    const OwnedRegion stream("philox", sizeof philox);
+    backend::copy_in(stream.base, philox, sizeof philox);
+    return computed(Dtype::f32, 2 * 4 * 4 * kImageChannels, [&](Tape& tape, const Region& drawn) {
+      tape.run("noise", "diffusion/noise", "n2 h4 w4 c3 fp32",
+               {{"philox", tape.value("philox", Dtype::i64, {2}, stream)},
+                {"noise", tape.value("noise", Dtype::f32, {2, 4, 4, kImageChannels}, drawn)}});
+    });
+  }
+
+  // Three steps at t = 666, 333 and 0 on the host, in double, the network asked at each. `step` makes the next x of
+  // alpha_bar at t and at the next time step, of x0 clamped to [-1, 1], eps, x and noise. The streams of noise: 1001 for
+  // each batch, one a step, the last for what it begins with.
+  template <class Step>
+  std::vector<float> sampled(Dtype dtype, std::int64_t first, const Step& step) {
+    const auto schedule = diffusion::make_schedule(diffusion::Betas::linear);
+    const std::int64_t streams = first / 2 * 1001;
+    const std::vector<float> start = noise(streams + 1000);
+    std::vector<double> x(start.begin(), start.end());
+    for (int i = 0; i < 3; ++i) {
+      const int t = 666 - 333 * i;
+      const double bar = schedule.alphas_cumprod[t], next = t > 0 ? schedule.alphas_cumprod[t - 333] : 1;
+      const std::vector<float> eps = predict(dtype, x, t), drawn = noise(streams + i);
+      for (std::size_t j = 0; j < x.size(); ++j) {
+        const double x0 = std::clamp((x[j] - std::sqrt(1 - bar) * eps[j]) / std::sqrt(bar), -1.0, 1.0);
+        x[j] = step(bar, next, x0, eps[j], x[j], drawn[j]);
+      }
+    }
+    return {x.begin(), x.end()};
+  }
+
   std::optional<Parameters> parameters_;
-  std::optional<State> state_;
+  std::optional<State> fp32_, bf16_;
   Promotions promotions_ = Promotions::for_device(backend::unavailable() ? "" : backend::device().slug);
 };
 
 TEST_F(Sampling, AGraphChangesNoBitAndTheSeedDecides) {
-  const std::vector<float> images = sample(options());
+  const std::vector<float> images = sample(options(), 1);
   EXPECT_TRUE(std::ranges::all_of(images, [](float v) { return std::isfinite(v); }));
   SamplerOptions graph = options();
   graph.graph = true;
-  Sampler sampler(graph, *parameters_, state_->weights(), promotions_);
+  Sampler sampler(graph, *parameters_, fp32_->weights(), promotions_);
   EXPECT_EQ(sampler.run(1), images);
   EXPECT_NE(sampler.run(2), images);
   const std::vector<float> next = sampler.run(1, 2);  // the two images behind those
@@ -96,45 +146,46 @@ TEST_F(Sampling, AGraphChangesNoBitAndTheSeedDecides) {
   EXPECT_FALSE(std::equal(images.begin(), images.begin() + each, images.begin() + each));
 }
 
-// DDIM's formula on the host, in double, at the time steps of the schedule, the network asked at each.
-TEST_F(Sampling, DdimIsItsFormulaAtTheSchedulesTimeSteps) {
-  const auto schedule = diffusion::make_schedule(diffusion::Betas::linear);
-  const std::vector<float> weights = state_->get(state_->values);
-  // With a network that sees no noise one step at t = 0 scales what it begins with.
-  state_->set_values(std::vector<float>(weights.size(), 0.0f));
-  SamplerOptions one = options();
-  one.steps = 1;
-  one.clip = false;
-  std::vector<float> x = sample(one);
-  state_->set_values(weights);
-  for (float& v : x) v = static_cast<float>(v * std::sqrt(schedule.alpha_bar(0)));
-
-  const std::vector<int> times = {666, 333, 0};
-  EXPECT_EQ(diffusion::sampled_timesteps(diffusion::Spacing::leading, 3), times);
-  for (const int t : times) {
-    const std::vector<float> eps = predict(x, static_cast<float>(t));
-    const double bar = schedule.alpha_bar(t);
-    const double next = t >= 333 ? schedule.alpha_bar(t - 333) : 1;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const double x0 = std::clamp((x[i] - std::sqrt(1 - bar) * eps[i]) / std::sqrt(bar), -1.0, 1.0);
-      x[i] = static_cast<float>(std::sqrt(next) * x0 + std::sqrt(1 - next) * eps[i]);
-    }
+TEST_F(Sampling, TheNetworkSeesTheTimeStep) {
+  const std::vector<float> start = noise(0);
+  const std::vector<double> x(start.begin(), start.end());
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    EXPECT_GT(distance(predict(dtype, x, 0), predict(dtype, x, 999)), 0.05) << name(dtype);
+    EXPECT_GT(distance(predict(dtype, x, 333), predict(dtype, x, 0)), 0.02) << name(dtype);
   }
-  EXPECT_LT(distance(sample(options()), x), 1e-4);
 }
 
-TEST_F(Sampling, NoiseOnTheWayIsDrawnWhereItIsAskedFor) {
-  const std::vector<float> ddim = sample(options());
-  SamplerOptions noisy = options();
-  noisy.eta_percent = 100;
-  EXPECT_GT(distance(sample(noisy), ddim), 0.05);
-  SamplerOptions ddpm = options();
-  ddpm.kind = SamplerKind::ddpm;
-  const std::vector<float> small = sample(ddpm);
-  EXPECT_GT(distance(small, ddim), 0.05);
-  EXPECT_EQ(sample(ddpm), small);
-  ddpm.large = true;
-  EXPECT_NE(sample(ddpm), small);
+// Both batches of two: the streams of the second follow those of the first.
+TEST_F(Sampling, EveryStepIsItsFormulaAndHasANoiseOfItsOwn) {
+  EXPECT_EQ(diffusion::sampled_timesteps(diffusion::Spacing::leading, 3), (std::vector<int>{666, 333, 0}));
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    const double tolerance = dtype == Dtype::f32 ? 1e-4 : 1e-2;  // an x on the edge between two bf16 numbers
+    for (const std::int64_t first : {0, 2}) {
+      const std::string at = fmt::format("{}, image {}", name(dtype), first);
+      for (const int eta : {0, 60}) {
+        SamplerOptions ddim = options(dtype);
+        ddim.eta_percent = eta;
+        const auto step = [&](double bar, double next, double x0, double eps, double, double drawn) {
+          const double sigma = eta / 100.0 * std::sqrt((1 - next) / (1 - bar) * (1 - bar / next));
+          return std::sqrt(next) * x0 + std::sqrt(1 - next - sigma * sigma) * eps + sigma * drawn;
+        };
+        EXPECT_LT(distance(sample(ddim, kSeed, first), sampled(dtype, first, step)), tolerance)
+            << at << ", eta " << eta;
+      }
+      for (const bool large : {false, true}) {
+        SamplerOptions ddpm = options(dtype);
+        ddpm.kind = SamplerKind::ddpm;
+        ddpm.large = large;
+        const auto step = [&](double bar, double next, double x0, double, double x, double drawn) {
+          const double beta = 1 - bar / next, variance = large ? beta : beta * (1 - next) / (1 - bar);
+          return (std::sqrt(next) * beta * x0 + std::sqrt(1 - beta) * (1 - next) * x) / (1 - bar) +
+                 (next < 1 ? std::sqrt(variance) * drawn : 0);
+        };
+        EXPECT_LT(distance(sample(ddpm, kSeed, first), sampled(dtype, first, step)), tolerance)
+            << at << ", ddpm " << large;
+      }
+    }
+  }
 }
 
 TEST_F(Sampling, NoImagesAreRefused) {

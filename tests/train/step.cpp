@@ -99,6 +99,35 @@ TEST_P(TrainStepOnce, LeavesOutAnUpdateThatIsNotFinite) {
   EXPECT_EQ(net.state.get(net.state.first_moments), std::vector<float>(weights.size(), 0.0f));
 }
 
+// A step whose gradient is not finite, between two others, leaves nothing behind.
+TEST_P(TrainStepOnce, AStepLeftOutBetweenGoodOnesChangesNothing) {
+  Tiny plain(GetParam());
+  plain.run(1);
+  const Outcome expected = outcome(plain, plain.run(3));
+  Tiny net(GetParam());
+  net.run(1);
+  const std::vector<float> noise = net.step->noise();
+  const std::vector<float> infinite(noise.size(), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(net.step->run_given(net.inputs(2), infinite, noise).scale, 0);
+  EXPECT_EQ(outcome(net, net.run(3)), expected);
+}
+
+// More steps than are on their way at a time: each result is its own step's.
+TEST_P(TrainStepOnce, ResultsComeInTheOrderOfTheirSteps) {
+  Tiny net(GetParam());
+  std::vector<StepResults> results;
+  for (int number = 1; number <= 6; ++number) {
+    if (auto oldest = net.step->submit(net.inputs(number))) results.push_back(*oldest);
+  }
+  while (auto oldest = net.step->collect()) results.push_back(*oldest);
+  ASSERT_EQ(results.size(), 6u);
+  Tiny alone(GetParam());
+  for (int number = 1; number <= 6; ++number) {
+    EXPECT_EQ(results[number - 1].t, net.inputs(number).t);
+    EXPECT_EQ(results[number - 1].losses, alone.run(number).losses);
+  }
+}
+
 // The gradient says how the loss changes in a direction: central differences along the gradient itself and along a
 // random one.
 TEST_P(TrainStepOnce, TheGradientIsTheSlopeOfTheLoss) {

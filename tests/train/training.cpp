@@ -1,5 +1,6 @@
 // A training from beginning to end: interrupted, streamed, watched, refused, jumping.
 #include "tests/train/run.h"
+#include "train/sampler.h"
 
 namespace ladder::train::test {
 namespace {
@@ -44,6 +45,34 @@ TEST_F(Training, WatchingChangesNothing) {
   }
   ASSERT_EQ(held_out.size(), 3u);  // before the first step, and behind each
   EXPECT_NE(held_out[0], held_out[1]);
+}
+
+// A picture is what the sampler draws with the average that the checkpoint of the same step has.
+TEST_F(Training, PicturesAreDrawnFromTheAverage) {
+  TrainingOptions o = options("pictures");
+  o.stop_at = 2;
+  o.sample_every = 1;
+  o.checkpoint_every = 1;
+  TrainingConfig config = small_config();
+  config.learning_rate = 0.02;  // so that weights and averages differ in a picture of 256 levels
+  train(config, o);
+  const Parameters parameters(config.model);
+  const Promotions promotions = Promotions::for_device(backend::device().slug);
+  State state(parameters, config.dtype);
+  Sampler sampler({.model = config.model,
+                   .dtype = config.dtype,
+                   .images = backend::kind() == backend::Kind::gpu ? 64 : 4,
+                   .betas = config.betas},
+                  parameters, state.weights(), promotions);
+  const auto drawn = [&](const char* file) {
+    state.set_values(read_weights(o.out / "checkpoints" / "step_00000002" / file, parameters));
+    write_grid(o.out / "drawn.png", sampler.run(static_cast<std::int64_t>(config.seed)), config.model.image_size);
+    return contents(o.out / "drawn.png");
+  };
+  const std::string picture = contents(o.out / "samples" / "step_00000002.png");
+  EXPECT_EQ(picture, drawn("ema.safetensors"));
+  EXPECT_NE(picture, drawn("model.safetensors"));
+  EXPECT_NE(picture, contents(o.out / "samples" / "step_00000001.png"));
 }
 
 // Four steps, so that each half of the buffer on the device is filled twice.

@@ -1,0 +1,32 @@
+// When to give a training up: many updates left out in a row, or a loss that jumps and stays there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "train/step.h"
+
+namespace ladder::train {
+
+class Divergence {
+ public:
+  // `advice` follows every message: where to go on from.
+  explicit Divergence(std::string advice, std::int64_t skipped = 0) : advice_(std::move(advice)), skipped_(skipped) {}
+
+  // Looks at the results of the next step, in order. Throws Failure where the training has diverged; `step` is for the
+  // message. Returns whether the step updated the parameters.
+  bool look_at(const StepResults& results, std::int64_t step);
+
+  std::int64_t skipped() const { return skipped_; }  // updates left out so far
+
+  static constexpr std::int64_t kMostSkippedInARow = 20;
+
+ private:
+  std::string advice_;
+  std::int64_t skipped_;
+  std::int64_t skipped_in_a_row_ = 0;
+  double slow_loss_ = 0;   // a mean over about 500 steps: a quick one that is far above it for long is no noise
+  double quick_loss_ = 0;  // over about 10
+};
+
+}  // namespace ladder::train
