@@ -1,9 +1,12 @@
 """Synthetic records for the dashboard's tests: true to the schema, of any size, with the same figures every time."""
 
+import contextlib
 import functools
+import io
 import random
 import sys
 import tempfile
+import unittest
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 import ladder_records  # noqa: E402
 import made_records  # noqa: E402
 from compare.records import compare  # noqa: E402
-from dashboard import library, model, page  # noqa: E402
+from dashboard import library, main, model, page, sources  # noqa: E402
 
 IDEAS = {1: "naive", 2: "tiled", 3: "wgmma"}
 PROBLEMS = ("n32 h64 w64 c64 k64 bf16", "n32 h8 w8 c256 k256 bf16", "n32 h8 w8 c256 k256 fp32")
@@ -41,6 +44,31 @@ PROFILE = {
                  "figures": {"duration": {"value": 16.25e-6, "unit": "s", "text": ""}},
                  "stalls": [{"reason": "long scoreboard", "share": 0.42}]}],
 }
+
+
+class Tree(unittest.TestCase):
+    """A project of a toy ladder in a folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+
+    def grown(self, count=6):
+        return tree(self.root, count)
+
+    def built(self):
+        return model.build(self.root, *sources.read(self.root), compare)
+
+    def series(self, version, problem, data=None):
+        data = data or self.built()
+        return next(one for one in data["series"] if (one["version"], one["problem"]) == (version, problem))
+
+    def run_tool(self, *arguments):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            status = main.main(["--root", str(self.root), *arguments])
+        return status, said.getvalue()
 
 
 def times(seconds, rng, noise=0.003, samples=20):
@@ -167,7 +195,7 @@ def large(folder, num_series, num_records):
 def large_page():
     """The page of 500 series by 500 records; both test files look at it, and it takes ten seconds to make."""
     with tempfile.TemporaryDirectory() as folder:
-        data = model.build(folder, large(folder, 500, 500), [], [], compare)
+        data = model.build(folder, large(folder, 500, 500), [], [], {}, compare)
     assert sum(len(points) for points in data["histories"]) == 250_000
     return page.render(data, "0" * 64, {}, library.source())
 

@@ -16,38 +16,11 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 import dashboard_records  # noqa: E402
 import ladder_records  # noqa: E402
-from compare.records import compare  # noqa: E402
 import listing  # noqa: E402
-from dashboard import history, ideas, library, main, model, pack, page, sources  # noqa: E402
+from dashboard import history, ideas, library, model, pack, page, sources  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
 
 MOST_BYTES = 2_000_000
-
-
-class Tree(unittest.TestCase):
-    """A project of a toy ladder in a folder of its own."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = Path(folder.name)
-
-    def grown(self, count=6):
-        return dashboard_records.tree(self.root, count)
-
-    def built(self):
-        records, bad, profiles = sources.read(self.root)
-        return model.build(self.root, records, bad, profiles, compare)
-
-    def series(self, version, problem, data=None):
-        data = data or self.built()
-        return next(one for one in data["series"] if (one["version"], one["problem"]) == (version, problem))
-
-    def run_tool(self, *arguments):
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
-            status = main.main(["--root", str(self.root), *arguments])
-        return status, said.getvalue()
 
 
 class Steps(unittest.TestCase):
@@ -132,23 +105,7 @@ class Ideas(unittest.TestCase):
             self.assertTrue(fields.get("idea") and fields.get("why") and "parent" in fields, file)
 
 
-class Model(Tree):
-    def test_newest_against_the_one_before(self):
-        self.grown()
-        data = self.built()
-        slow = self.series(3, dashboard_records.PROBLEMS[1], data)
-        self.assertEqual(slow["verdict"]["status"], "SLOW")
-        self.assertAlmostEqual(slow["verdict"]["ratio"], 1.08, delta=0.01)
-        self.assertEqual(self.series(2, dashboard_records.PROBLEMS[0], data)["verdict"]["status"], "SAME")
-        self.assertEqual(self.series(3, dashboard_records.PROBLEMS[2], data)["verdict"]["status"], model.UNTIMED)
-        self.assertEqual(page.headline(data["series"]), "1 kernel became slower.")
-
-    def test_one_record_is_compared_with_nothing(self):
-        self.grown(1)
-        data = self.built()
-        self.assertEqual({one["verdict"]["status"] for one in data["series"]}, {model.FIRST})
-        self.assertIn("Nothing to compare yet", page.headline(data["series"]))
-
+class Model(dashboard_records.Tree):
     def test_steps_and_changes(self):
         self.grown(10)
         stepped = self.series(2, dashboard_records.PROBLEMS[0])
@@ -240,7 +197,7 @@ class Model(Tree):
                          ["h200/profiles/cut.json", "h200/profiles/other.json"])
 
 
-class BadRecords(Tree):
+class BadRecords(dashboard_records.Tree):
     def setUp(self):
         super().setUp()
         self.grown(3)
@@ -280,7 +237,7 @@ class BadRecords(Tree):
         self.assertEqual(self.run_tool("--strict")[0], 1)
 
 
-class Page(Tree):
+class Page(dashboard_records.Tree):
     def text(self):
         self.assertEqual(self.run_tool()[0], 0)
         return (self.root / "results" / "index.html").read_text()
@@ -384,7 +341,7 @@ class Page(Tree):
         self.assertLess(len(dashboard_records.large_page().encode()), MOST_BYTES)
 
 
-class CommandLine(Tree):
+class CommandLine(dashboard_records.Tree):
     def test_check(self):
         self.grown(2)
         self.assertEqual(self.run_tool("--check")[0], 1)

@@ -150,8 +150,7 @@ class Loading(Browser):
         self.assertIn("99.0 KiB 99.0 KiB × 1.00", self.one("#profile-panel").text)
 
     def test_what_was_packed_comes_out(self):
-        records, bad, profiles = sources.read(self.root)
-        data = model.build(self.root, records, bad, profiles, compare)
+        data = model.build(self.root, *sources.read(self.root), compare)
         self.open()
         unpacked = self.driver.execute_script(
             "return ladder.series.map((one) => [one.history, one.samples.map((side) => "
@@ -230,9 +229,9 @@ class Using(Browser):
 
     def test_the_headline_is_about_what_is_shown(self):
         self.open()
-        self.assertEqual(self.one("h1").text, "1 kernel became slower.")
+        self.assertEqual(self.one("h1").text, "1 kernel became slower on 2026-01-10.")
         self.choose("dtype", "fp32")
-        self.assertEqual(self.one("h1").text, "No kernel became slower.")
+        self.assertEqual(self.one("h1").text, "No kernel became slower on 2026-01-10.")
         self.assertEqual(self.one(".tile.slow b").text, "0")
 
     def test_a_link_restores_what_was_seen(self):
@@ -548,7 +547,7 @@ class OtherRecords(Browser):
         self.assertIn("Nothing to compare yet", self.one("h1").text)  # the newest record's device is shown first
         self.assertEqual(len(self.rows()), 9)
         self.choose("device", "h200")
-        self.assertEqual(self.one("h1").text, "1 kernel became slower.")
+        self.assertEqual(self.one("h1").text, "1 kernel became slower on 2026-01-03.")
         self.assertEqual(len(self.rows()), 9)
         self.assertEqual(len([line for line in self.all(".dateline[data-device]") if line.is_displayed()]), 1)
 

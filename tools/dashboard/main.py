@@ -43,11 +43,11 @@ def check(root, out):
 def write(root, out, strict=False):
     from compare.records import compare
 
-    records, bad, profiles = sources.read(root)
+    records, bad, profiles, live = sources.read(root)
     shown = sources.shown(records)
     for entry in bad:
         say.line(f"not shown: {entry['file']}: {entry['reason']}")
-    data = model.build(root, records, bad, profiles, compare)
+    data = model.build(root, records, bad, profiles, live, compare)
     text = page.render(data, sources.digest(root, shown), shown, library.source())
     try:
         files.replace(out, text)

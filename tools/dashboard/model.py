@@ -1,4 +1,5 @@
-"""What the page shows, as plain dicts and lists: series of results, the newest of each checked against the one before.
+"""What the page shows, as plain dicts and lists: series of results, the newest of each checked against the one before
+on the same card.
 
 A series is one kernel on one problem and device: (device, path, version, problem). Times are seconds with seven digits,
 missing figures None. Nothing here knows HTML.
@@ -6,16 +7,19 @@ missing figures None. Nothing here knows HTML.
 
 import math
 from dataclasses import replace
+from itertools import islice
 
 from . import history, ideas
 
 VERDICTS = ("SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED")
-FIRST = "FIRST"  # a series with one record has nothing to be compared with
+FIRST = "FIRST"  # a series with one record on its card has nothing to be compared with
 UNTIMED = "UNTIMED"  # without a time in either of the two
+OLDER = "OLDER"  # the newest comparison of its device did not measure it
 
 # Of a record's fingerprint: times before and after a change of these say nothing about the source. A change of
 # compiler, flags, library or of the card for another of the same kind is marked, and a step there is a step.
 _BREAKING = {"device", "driver", "CUDA", "SM clock"}
+_OF_ONE_CARD = {*_BREAKING, "uuid"}  # verdicts are only given between records that agree in these
 _CHANGE_WORDS = {"uuid": "card"}
 
 _FIGURES = ("ratio", "low", "high", "noise", "threshold", "cycles_ratio")
@@ -25,11 +29,11 @@ STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED")  # a point's code in the packed
 _MEMORY_BOUND = 0.9
 
 
-def build(root, records, bad, profiles, compare):
+def build(root, records, bad, profiles, live, compare):
     """The page's data but for its long columns, which are in "histories" and "samples" for page.py to pack.
 
-    `records` as of ladder_records.load_all, oldest first; `bad` and `profiles` as of sources.py; `compare(a, b)` gives
-    the Comparisons of two records.
+    `records` as of ladder_records.load_all, oldest first; `bad`, `profiles` and `live` as of sources.py;
+    `compare(a, b)` gives the Comparisons of two records.
     """
     numbers = {id(record): number for number, record in enumerate(records)}
     all_points = _points(records)
@@ -38,15 +42,18 @@ def build(root, records, bad, profiles, compare):
     series, histories, samples = [], [], []
     for key in sorted(all_points, key=_newest_version_first):
         points = all_points[key]
-        series.append(_series(key, points, numbers, verdicts.get(key)))
+        pair = _pair(points)
+        series.append(_series(key, points, pair, numbers, verdicts.get(key)))
         histories.append([_packed_point(result, numbers) for result in points])
-        samples.append([_samples(result) for result in _newest_timed(points)])
+        samples.append([_samples(result) for result in pair if _is_timed(result)])
     for entry in series:
         entry["memoryBound"] = (entry["device"], entry["path"]) in memory_bound
     paths = sorted({entry["path"] for entry in series})
+    shown_records = [_record(record) for record in records]
     return {
-        "records": [_record(record) for record in records],
+        "records": shown_records,
         "series": series,
+        "live": _only_news(series, shown_records, live),
         "ladders": {path: ideas.of_ladder(root, path) for path in paths},
         "shapes": {layer: ideas.shapes(root, layer) for layer in sorted({path.split("/")[0] for path in paths})},
         "profiles": profiles,
@@ -91,9 +98,9 @@ def _verdicts(all_points, compare):
     """{key: Verdict} of the newest against the one before. Records are compared once a pair, not once a series."""
     pairs = {}
     for key, points in all_points.items():
-        if len(points) > 1:
-            before, newest = points[-2].record, points[-1].record
-            pairs.setdefault((id(before), id(newest)), (before, newest, set()))[2].add(key)
+        *before, newest = (result.record for result in _pair(points))
+        for old in before:
+            pairs.setdefault((id(old), id(newest)), (old, newest, set()))[2].add(key)
     verdicts = {}
     for before, newest, keys in pairs.values():
         for comparison in compare(_only(before, keys), _only(newest, keys)):
@@ -101,14 +108,40 @@ def _verdicts(all_points, compare):
     return verdicts
 
 
+def _pair(points):
+    """The newest result, and before it the newest older one of the same card, if there is any."""
+    newest = points[-1]
+    older = (result for result in reversed(points[:-1]) if not _changed(result.record, newest.record, _OF_ONE_CARD))
+    return [*reversed([newest, *islice(older, 1)])]
+
+
+def _only_news(series, records, live):
+    """Marks the verdicts that are not of their device's newest comparison; {device: the live one} where it is that."""
+    days = {}
+    for entry in series:
+        if entry["verdict"]["status"] in VERDICTS:
+            days.setdefault(entry["device"], set()).add(_day(records, entry))
+    newest = {device: max(of) for device, of in days.items()}
+    live = {device: one for device, one in live.items() if one["day"] > newest.get(device, "")}
+    for entry in series:
+        verdict, day = entry["verdict"], _day(records, entry)
+        if verdict["status"] in VERDICTS and (entry["device"] in live or day < newest[entry["device"]]):
+            reason = f"{verdict['status']} on {day}" + (f": {verdict['reason']}" if verdict["reason"] else "")
+            verdict.update(status=OLDER, reason=reason)
+    return live
+
+
+def _day(records, entry):
+    return records[entry["record"]]["created"][:10]
+
+
 def _only(record, keys):
     return replace(record, results=[result for result in record.results if result.key in keys])
 
 
-def _series(key, points, numbers, verdict):
+def _series(key, points, pair, numbers, verdict):
     device, path, version, problem = key
     newest = points[-1]
-    timed = _newest_timed(points)
     entry = {
         "device": device, "path": path, "version": version, "problem": problem, "dtype": newest.dtype,
         "shape": " ".join(word for word in problem.split() if word != newest.dtype),
@@ -120,8 +153,8 @@ def _series(key, points, numbers, verdict):
         "baselineError": number(newest.baseline_error), "streaming": number(newest.streaming),
         "times": _times(newest.times), "baselineTimes": _times(newest.baseline_times),
         "heuristic": number(newest.heuristic_times.median) if newest.heuristic_times else None,
-        "verdict": _verdict(points, verdict), "changes": _changes(points, numbers), "steps": _steps(points, numbers),
-        "timed": [numbers[id(result.record)] for result in timed],
+        "verdict": _verdict(pair, verdict), "changes": _changes(points, numbers), "steps": _steps(points, numbers),
+        "timed": [numbers[id(result.record)] for result in pair if _is_timed(result)],
         "kernels": _kernels(newest),
     }
     return entry
@@ -134,13 +167,13 @@ def _times(times):
             "warm": number(times.warm_median), "throttled": times.throttled}
 
 
-def _verdict(points, verdict):
-    if verdict is None and points[-1].status == "UNTRUSTED":
-        return {"status": "UNTRUSTED", "reason": points[-1].reason}
-    if verdict is None and len(points) > 1:
+def _verdict(pair, verdict):
+    if verdict is None and pair[-1].status == "UNTRUSTED":
+        return {"status": "UNTRUSTED", "reason": pair[-1].reason}
+    if verdict is None and len(pair) > 1:
         return {"status": UNTIMED, "reason": "no time in either record"}
     if verdict is None:
-        return {"status": FIRST, "reason": "the only record of it"}
+        return {"status": FIRST, "reason": "the only record of it on its card"}
     figures = {name: number(getattr(verdict, name)) for name in _FIGURES}
     return {"status": verdict.status, "reason": verdict.reason, **figures}
 
@@ -172,7 +205,7 @@ def _changes(points, numbers):
             names = ", ".join(_CHANGE_WORDS.get(name, name) for name, _, _ in changed)
             text = ", ".join(f"{_CHANGE_WORDS.get(name, name)} {_short(old)} → {_short(new)}"
                              for name, old, new in changed)
-            found.append([numbers[id(after.record)], _breaks(before.record, after.record), names, text])
+            found.append([numbers[id(after.record)], _changed(before.record, after.record, _BREAKING), names, text])
     return found
 
 
@@ -191,14 +224,14 @@ def _differences(before, after):
     return [(name, old.get(name), new.get(name)) for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
 
 
-def _breaks(before, after):
-    return any(name in _BREAKING for name, _, _ in _differences(before, after))
+def _changed(before, after, names):
+    return any(name in names for name, _, _ in _differences(before, after))
 
 
 def _steps(points, numbers):
     """[[record, seconds before, seconds after]]; across a break of the series no step is looked for."""
     timed = [result for result in points if _is_timed(result)]
-    starts = [at for at in range(1, len(timed)) if _breaks(timed[at - 1].record, timed[at].record)]
+    starts = [at for at in range(1, len(timed)) if _changed(timed[at - 1].record, timed[at].record, _BREAKING)]
     found, begin = [], 0
     for end in [*starts, len(timed)]:
         run = timed[begin:end]
@@ -217,11 +250,6 @@ def _packed_point(result, numbers):
 
 def _samples(result):
     return result.times.seconds, result.times.clocks
-
-
-def _newest_timed(points):
-    """The newest two Results with times, the older first."""
-    return [result for result in points if _is_timed(result)][-2:]
 
 
 def _is_timed(result):

@@ -30,13 +30,14 @@ _RATES = {
     "streaming, %": "Streaming: time of a kernel that only moves the same bytes, in the same run, as a share of this one's.",
 }
 
+# Sign and words of each verdict, as a tile and in a sentence.
 _VERDICT_WORDS = {
     "SLOW": ("▲", "slower than before"),
     "FAST": ("▼", "faster than before"),
-    "SAME": ("=", "no change that counts"),
+    "SAME": ("=", "unchanged"),
     "AMBIGUOUS": ("≈", "too noisy to tell"),
     "MISSING": ("–", "timed before, not now"),
-    "UNTRUSTED": ("!", "a time that cannot be"),
+    "UNTRUSTED": ("!", "with an impossible time"),
 }
 
 
@@ -55,8 +56,8 @@ def render(data, inputs, shown, chart_js):
         "css": _read("page.css"),
         "title": escape(_title(data)),
         "dateline": _dateline(data),
-        "headline": escape(headline(data["series"])),
-        "compared": _compared(data["series"]),
+        "headline": escape(headline(data)),
+        "compared": escape(_compared(data)),
         "strip": _strip(data["series"]),
         "standing": _standing(data["series"], data["records"]),
         "rateHeads": "".join(f'<th scope="col" class="n rate">{heading}</th>' for heading in headings),
@@ -85,26 +86,40 @@ def made_of(page):
         return "", {}
 
 
-def headline(series):
-    """The page's first sentence."""
-    counts = _counts(series)
-    if not series:
+def headline(data):
+    """The page's first sentence: of the newest comparison alone. strip.js says it of what the filters leave."""
+    day, counts, _ = _newest_comparison(data)
+    if not data["series"]:
         return "Nothing has been measured yet."
-    compared = sum(counts.values())
-    if not compared:
-        return f"Nothing to compare yet: each of the {len(series)} kernels has one record."
+    if not day:
+        return "Nothing to compare yet: no kernel has two records of one card."
     if counts["SLOW"]:
-        return f"{_kernels(counts['SLOW'])} became slower."
+        return f"{_kernels(counts['SLOW'])} became slower on {day}."
     suffix = f", {_kernels(counts['UNTRUSTED'])} cannot be trusted" if counts["UNTRUSTED"] else ""
-    return f"No kernel became slower{suffix}."
+    return f"No kernel became slower on {day}{suffix}."
 
 
-def _compared(series):
+def _newest_comparison(data):
+    """(day, {verdict: kernels}, what was compared) over all devices; ("", {}, "") where nothing was."""
+    records = data["records"]
+    days = [records[entry["record"]]["created"][:10] for entry in data["series"]
+            if entry["verdict"]["status"] in model.VERDICTS]
+    if days:
+        return max(days), _counts(data["series"]), "records"
+    live = max(data["live"].values(), key=lambda one: one["day"], default=None)
+    if not live:
+        return "", {}, ""
+    return live["day"], live["counts"], f"live, {live['b']} beside {live['a']} in turn, {', '.join(live['paths'])}"
+
+
+def _compared(data):
     """Silence about a kernel that was measured once must not read as praise."""
-    compared = sum(_counts(series).values())
-    if compared == len(series):
-        return "all of them can be compared"
-    return f"{compared} of {len(series)} can be compared so far"
+    _, counts, what = _newest_comparison(data)
+    if not what:
+        return ""
+    found = [f"{counts[verdict]} {words}" for verdict, (_, words) in _VERDICT_WORDS.items() if counts.get(verdict)]
+    return (f"{_kernels(sum(counts.values()))} compared ({what}): {', '.join(found)}. "
+            "Nothing new is known of the others.")
 
 
 def escape(value):
@@ -164,14 +179,17 @@ def _clock(record):
 
 
 def _strip(series):
+    """Nothing where only zeros would stand."""
     counts = _counts(series)
+    if not any(counts.values()):
+        return ""
     tiles = []
     for verdict in model.VERDICTS:
         sign, words = _VERDICT_WORDS[verdict]
         tiles.append(f'<li><a class="tile {verdict.lower()}" data-verdict="{verdict}" href="#results">'
                      f'<span class="sign" aria-hidden="true">{sign}</span> <b>{counts[verdict]}</b> '
                      f'<span class="name">{verdict}</span> <span class="words">{words}</span></a></li>')
-    return "\n".join(tiles)
+    return '<ul class="strip">\n' + "\n".join(tiles) + "\n</ul>"
 
 
 def _counts(series):

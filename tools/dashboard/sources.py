@@ -10,22 +10,30 @@ import old_names
 
 from . import ideas
 
-PROFILE_SCHEMA = "ladder.profile/1"
+LIVE_SCHEMA, PROFILE_SCHEMA = "ladder.comparison/1", "ladder.profile/1"
 _CODE = Path(__file__).resolve().parent
 
 
 def read(root):
-    """(records, bad, profiles): bad is a list of {"file", "reason"} for whatever cannot be believed."""
+    """(records, bad, profiles, live): bad is a list of {"file", "reason"} for whatever cannot be believed, live is
+    {device: its newest live comparison}."""
     results = Path(root) / "results"
     records, wrong = ladder_records.load_all(results)
     bad = [_split(error, results) for error in wrong]
-    profiles = []
-    for file in sorted(results.glob("*/profiles/*.json")):
+    profiles, wrong = _readable(results, "*/profiles/*.json", "a profile", _profile)
+    comparisons, others = _readable(results, "*/*_compare-live.json", "a live comparison", _live)
+    return records, bad + wrong + others, profiles, {one["device"]: one for one in comparisons}
+
+
+def _readable(results, pattern, kind, read_one):
+    """(what read_one() makes of the files, bad)."""
+    found, bad = [], []
+    for file in sorted(results.glob(pattern)):
         try:
-            profiles.append(_profile(file, results))
+            found.append(read_one(file, results))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            bad.append({"file": str(file.relative_to(results)), "reason": f"not a profile: {_one_line(error)}"})
-    return records, bad, profiles
+            bad.append({"file": str(file.relative_to(results)), "reason": f"not {kind}: {_one_line(error)}"})
+    return found, bad
 
 
 def shown(records):
@@ -53,10 +61,27 @@ def digest(root, versions):
     return total.hexdigest()
 
 
-def _profile(file, results):
+def _live(file, results):
+    raw = _of_schema(file, LIVE_SCHEMA)
+    return {"device": file.relative_to(results).parts[0], "day": file.name[:10],
+            "a": _short(raw["a"]), "b": _short(raw["b"]),
+            "paths": sorted({str(one["path"]) for one in raw["comparisons"]}),
+            "counts": {str(status): int(count) for status, count in raw["counts"].items()}}
+
+
+def _short(side):
+    return str(side["commit"] or side["name"])[:7] + ("+" if side["dirty"] else "")
+
+
+def _of_schema(file, schema):
     raw = old_names.current(json.loads(file.read_text(encoding="utf-8")))
-    if raw["schema"] != PROFILE_SCHEMA:
-        raise ValueError(f"schema {raw['schema']}, this tool reads {PROFILE_SCHEMA}")
+    if raw["schema"] != schema:
+        raise ValueError(f"schema {raw['schema']}, this tool reads {schema}")
+    return raw
+
+
+def _profile(file, results):
+    raw = _of_schema(file, PROFILE_SCHEMA)
     report = file.with_suffix(".ncu-rep")
     environment = raw["environment"]
     return {

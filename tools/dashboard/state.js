@@ -92,8 +92,7 @@ function kernelOf(data) {
     kernelName(series) === state.kernel && (!device || series.device === device));
   if (asked) return asked;
   const candidates = chosen(data);
-  const worth = ["SLOW", "UNTRUSTED", "MISSING", "FAST"];
-  const called = worth.map((verdict) =>
+  const called = NOTABLE.map((verdict) =>
     candidates.find((series) => series.verdict.status === verdict && passed(series)));
   const fastest = candidates.filter(passed)  // no rate in bytes beats one in arithmetic, or the reverse
     .sort((one, other) => one.memoryBound - other.memoryBound || rateOf(other) - rateOf(one))[0];
