@@ -307,14 +307,6 @@ class Page(dashboard_records.Tree):
         file.write_text(ladder_records.text_of({**json.loads(file.read_text()), "calibration": None}))
         self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "streaming, %"} & set(self.table()[0]), {"GB/s"})
 
-    def test_whom_a_ladder_stands_beside(self):
-        dashboard_records.with_norm(self.grown(2))
-        rows = re.search(r'<table id="standing">.*?<tbody>(.*?)</tbody>', self.text(), re.DOTALL)[1].split("\n")
-        (norm,) = [row for row in rows if dashboard_records.NORM in row]
-        self.assertIn(f"<td>{dashboard_records.PYTORCH}</td>", norm)
-        self.assertIn("v02 one pass", norm)
-        self.assertTrue(all("<td>cuDNN 9.19.0</td>" in row for row in rows if "toy/fprop" in row))
-
     def test_the_license_stays(self):
         self.grown(1)
         self.assertIn("Permission is hereby granted", self.text())
@@ -363,6 +355,13 @@ class CommandLine(dashboard_records.Tree):
             file.write_text(before.replace("low:", "bottom:"))
             self.assertEqual(self.run_tool("--check")[0], 1)
             file.write_text(before)
+        with self.subTest("another promotion"):
+            file = self.root / "train" / "promoted" / "h200.txt"
+            file.parent.mkdir(parents=True)
+            file.write_text("# none\n")
+            self.assertEqual(self.run_tool("--check")[0], 1)
+            file.unlink()
+            self.assertEqual(self.run_tool("--check")[0], 0)
         with self.subTest("another record"):
             dashboard_records.write(self.root, "later.json", dashboard_records.of_day(2, 3))
             status, said = self.run_tool("--check")

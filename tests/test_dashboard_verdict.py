@@ -1,4 +1,4 @@
-"""The top of the dashboard: what the newest comparison says."""
+"""The top of the dashboard: what the newest comparison says, and how the promoted versions stand beside the library."""
 
 import json
 import random
@@ -89,6 +89,71 @@ class NewestComparison(Top):
         broken = self.root / "results" / "h200" / "2026-03-05_b_compare-live.json"
         broken.write_text('{"schema": "ladder.comparison/1"}')
         self.assertIn("not a live comparison", self.built()["bad"][0]["reason"])
+
+
+class Standing(Top):
+    def rows(self):
+        """{"toy/fprop bf16": texts of its cells}"""
+        found = {}
+        for table in re.findall(r'<table class="standing">.*?<tbody>(.*?)</tbody>', self.text(), re.DOTALL):
+            for row in re.findall(r"<tr .*?</tr>", table):
+                name, *cells = (" ".join(re.sub("<[^>]*>", " ", cell).split()) for cell in
+                                re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row))
+                found[name] = cells
+        return found
+
+    def promote(self, *lines):
+        file = self.root / "train" / "promoted" / "h200.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"toy/fprop  {line}\n" for line in lines))
+
+    def test_what_is_promoted_over_all_problems(self):
+        self.grown(1)
+        self.promote(f"{TOP}  v02_tiled  10.0 us warm  50.0 cold  cuDNN  60.0 warm  aaaaaaa",
+                     f"{LOW}  v03_wgmma  50.0 us warm  30.0 cold  PyTorch  30.0 cold  bbbbbbb",
+                     "n8 h8 w8 c256 k256 bf16  v01_naive  1.00 us warm  1.00 cold  cuDNN  99.0 warm  ccccccc",
+                     f"{LOW_FP32}  v01_naive  10.0 us warm  10.0 cold  -  -  ddddddd")
+        self.assertEqual(self.rows(), {
+            "toy/fprop bf16": ["2.25", "1.00 to 6.00", "2 of 2", "40", "90", "1 × v02 tiled, 1 × v03 wgmma",
+                               "PyTorch or cuDNN", "aaaaaaa bbbbbbb"],
+            "toy/fprop fp32": ["1 × v01 naive"]})
+
+    def test_the_problem_of_the_unet_has_a_bias(self):
+        self.grown(1)
+        shapes = self.root / "dev" / "toy" / "shapes.txt"
+        shapes.write_text(shapes.read_text() + "[unet_bias]\ntop_bias: n32 h64 w64 c64 k64 bias\n")
+        bias = TOP.replace(" bf16", " bias bf16")
+        without = f"{TOP}  v01_naive  20.0 us warm  20.0 cold  cuDNN  40.0 warm  aaaaaaa"
+        self.promote(without, f"{bias}  v02_tiled  10.0 us warm  10.0 cold  cuDNN  50.0 warm  bbbbbbb")
+        self.assertEqual(self.rows()["toy/fprop bf16"][:1] + self.rows()["toy/fprop bf16"][2:6],
+                         ["5.00", "1 of 1", "10", "50", "1 × v02 tiled"])
+        self.promote(without, f"{bias}  v02_tiled  10.0 us warm  10.0 cold  -  -  bbbbbbb")
+        self.assertEqual(self.rows()["toy/fprop bf16"][:1] + self.rows()["toy/fprop bf16"][2:6],
+                         ["2.00", "1 of 1 without bias", "20", "40", "1 × v02 tiled"])
+
+    def test_a_few_problems_are_no_figure_of_a_ladder(self):
+        self.grown(1)
+        others = [f"n32 h{at} w8 c256 k256" for at in (9, 10)]
+        shapes = self.root / "dev" / "toy" / "shapes.txt"
+        shapes.write_text(shapes.read_text() + "".join(f"x{shape.split()[1]}: {shape}\n" for shape in others))
+        self.promote(f"{TOP}  v03_wgmma  10.0 us warm  10.0 cold  cuDNN  90.0 warm  aaaaaaa", *(
+            f"{shape} bf16  v03_wgmma  10.0 us warm  10.0 cold  -  -  aaaaaaa" for shape in others))
+        self.assertEqual(self.rows()["toy/fprop bf16"][:3], ["–", "9.00 to 9.00", "1 of 3"])
+
+    def test_not_promoted_the_version_with_most_problems_stands(self):
+        self.grown(1)
+        dashboard_records.with_norm(self.root)
+        for at in range(3):  # v09 is the fastest, of one problem; v03 has no fp32
+            self.measure(1 + at, {3: 1.5e-5, 2: 4e-5}, problem=f"n32 h{9 + at} w8 c256 k256 bf16")
+        self.measure(9, {9: 1e-6})
+        rows = self.rows()
+        ratio, span, *cells = rows["toy/fprop bf16"]
+        self.assertEqual(cells[0], "5 of 5")
+        self.assertEqual(cells[3:5], ["5 × v03 wgmma recorded, not promoted", "cuDNN 9.19.0"])
+        self.assertAlmostEqual(float(ratio), 20 / 15, delta=0.05)
+        self.assertIn("v02 tiled", rows["toy/fprop fp32"][5])
+        self.assertEqual(rows[f"{dashboard_records.NORM} bf16"][5:7],
+                         ["3 × v02 one pass recorded, not promoted", "PyTorch 2.11.0"])
 
 
 if __name__ == "__main__":

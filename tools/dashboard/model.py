@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from itertools import islice
 
-from . import history, ideas
+from . import history, ideas, standing
 
 VERDICTS = ("SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED")
 FIRST = "FIRST"  # a series with one record on its card has nothing to be compared with
@@ -50,12 +50,14 @@ def build(root, records, bad, profiles, live, compare):
         entry["memoryBound"] = (entry["device"], entry["path"]) in memory_bound
     paths = sorted({entry["path"] for entry in series})
     shown_records = [_record(record) for record in records]
+    shapes = {layer: ideas.shapes(root, layer) for layer in sorted({path.split("/")[0] for path in paths})}
     return {
         "records": shown_records,
         "series": series,
         "live": _only_news(series, shown_records, live),
+        "standing": standing.rows(root, series, shapes, shown_records),
         "ladders": {path: ideas.of_ladder(root, path) for path in paths},
-        "shapes": {layer: ideas.shapes(root, layer) for layer in sorted({path.split("/")[0] for path in paths})},
+        "shapes": shapes,
         "profiles": profiles,
         "bad": bad,
         "histories": histories,

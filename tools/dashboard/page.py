@@ -8,9 +8,6 @@ import json
 import re
 from pathlib import Path
 
-from ladder_records import geometric_mean
-from listing import DTYPES
-
 from . import library, model, pack
 
 _HERE = Path(__file__).resolve().parent
@@ -43,7 +40,7 @@ _VERDICT_WORDS = {
 
 def render(data, inputs, shown, chart_js):
     """The page's text. `inputs` is the digest of what it is made of, `shown` what sources.shown() says is on it."""
-    packed = {key: value for key, value in data.items() if key not in ("histories", "samples")}
+    packed = {key: value for key, value in data.items() if key not in ("histories", "samples", "standing")}
     packed["points"] = [len(points) for points in data["histories"]]
     packed["sampleCounts"] = [[len(seconds) for seconds, _ in of_series] for of_series in data["samples"]]
     columns = [column for of_series in data["samples"] for column in of_series]
@@ -59,7 +56,8 @@ def render(data, inputs, shown, chart_js):
         "headline": escape(headline(data)),
         "compared": escape(_compared(data)),
         "strip": _strip(data["series"]),
-        "standing": _standing(data["series"], data["records"]),
+        "standing": "\n".join(_standing(row, data["records"]) for row in data["standing"] if row["timed"]),
+        "alone": _alone([row for row in data["standing"] if not row["timed"]]),
         "rateHeads": "".join(f'<th scope="col" class="n rate">{heading}</th>' for heading in headings),
         "rates": " ".join(_RATES[heading] for heading in headings),
         "rows": "\n".join(_row(series, data["records"], headings) for series in data["series"]),
@@ -196,45 +194,39 @@ def _counts(series):
     return {verdict: sum(entry["verdict"]["status"] == verdict for entry in series) for verdict in model.VERDICTS}
 
 
-def _standing(series, records):
-    """A row a ladder and dtype: its fastest version over the shapes it was timed on."""
+def _standing(row, records):
     names = {record["device"]: record["name"] for record in records}
-    rows = []
-    for key in sorted({(entry["device"], entry["path"], entry["dtype"]) for entry in series}, key=_dtype_order):
-        of_key = [entry for entry in series if (entry["device"], entry["path"], entry["dtype"]) == key]
-        best = _best_version(of_key)
-        if not best:
-            continue
-        version, idea, ratios = best
-        shapes = len({entry["shape"] for entry in of_key})
-        rows.append(
-            f'<tr data-device="{escape(key[0])}" data-path="{escape(key[1])}" data-dtype="{escape(key[2])}">'
-            f"<th scope=row>{escape(key[1])} <span class=dtype>{escape(key[2])}</span></th>"
-            f"<td>v{version:02d} {escape(idea.replace('_', ' '))}</td>"
-            f"<td class=n><b>{geometric_mean(ratios):.2f}</b> ×</td>"
-            f"<td class=n>{min(ratios):.2f} to {max(ratios):.2f}</td>"
-            f"<td class=n>{len(ratios)} of {shapes}</td><td>{escape(_baselines(of_key, version))}</td>"
-            f"<td>{escape(names[key[0]])}</td></tr>")
-    return "\n".join(rows)
+    device = f" <span class=dtype>{escape(names[row['device']])}</span>" if len(names) > 1 else ""
+    figures = [f"<b>{row['ratio']:.2f}</b>" if row["ratio"] else "–", f"{row['low']:.2f} to {row['high']:.2f}",
+               f"{row['timed']} of {row['problems']}" + ("<br>without bias" if row["withoutBias"] else ""),
+               f"{1e6 * row['seconds']:.0f}", f"{1e6 * row['librarySeconds']:.0f}"]
+    words = [escape(" or ".join(row["libraries"])), escape(" ".join(row["commits"]))]
+    return (f"<tr {_filtered(row)}><th scope=row>{_ladder(row)}{device}</th>"
+            + "".join(f"<td class=n>{figure}</td>" for figure in figures) + f"<td class=versions>{_versions(row)}</td>"
+            + "".join(f"<td>{word}</td>" for word in words) + "</tr>")
 
 
-def _best_version(series):
-    """(version, idea, ratios) of the largest geometric mean; None if no version was timed beside a baseline."""
-    found = []
-    for version in {entry["version"] for entry in series}:
-        mine = [entry for entry in series if entry["version"] == version]
-        ratios = [value for value in map(ratio, mine) if value]
-        if ratios:
-            found.append((geometric_mean(ratios), version, mine[0]["idea"], ratios))
-    return max(found)[1:] if found else None
+def _alone(rows):
+    """The promoted versions that no library was timed beside."""
+    if not rows:
+        return ""
+    lines = "\n".join(f"<tr {_filtered(row)}><th scope=row>{_ladder(row)}</th><td>{_versions(row)}</td></tr>"
+                      for row in rows)
+    return (f"<details><summary>{len(rows)} more, without a library's time beside them</summary>"
+            f'<table class="standing"><tbody>\n{lines}\n</tbody></table></details>')
 
 
-def _baselines(series, version):
-    return " or ".join(sorted({entry["baseline"] for entry in series if entry["version"] == version and ratio(entry)}))
+def _filtered(row):
+    return " ".join(f'data-{key}="{escape(row[key])}"' for key in ("device", "path", "dtype"))
 
 
-def _dtype_order(key):
-    return key[0], key[1], (*DTYPES, key[2]).index(key[2])
+def _ladder(row):
+    return f"{escape(row['path'])} <span class=dtype>{escape(row['dtype'])}</span>"
+
+
+def _versions(row):
+    named = ", ".join(f"{count}\u00a0×\u00a0{label.replace('_', ' ')}" for label, count in row["versions"])
+    return escape(named) + ("" if row["promoted"] else " <small>recorded, not promoted</small>")
 
 
 def _row(series, records, headings):

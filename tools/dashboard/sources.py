@@ -50,8 +50,9 @@ def digest(root, versions):
     it again."""
     results = Path(root) / "results"
     total = hashlib.sha256()
-    for file in sorted([*results.glob("*/*.json"), *results.glob("*/profiles/*.json")]):
-        total.update(f"{file.relative_to(results)}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    promoted = Path(root).glob("train/promoted/*.txt")
+    for file in sorted([*results.glob("*/*.json"), *results.glob("*/profiles/*.json"), *promoted]):
+        total.update(f"{file.relative_to(root)}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     for path, numbers in versions.items():
         words = ideas.of_ladder(root, path)
         words = {number: words[number] for number in numbers if number in words}

@@ -1,0 +1,111 @@
+"""How each ladder stands beside the library, as one figure: the library's time over ours, over all problems together.
+
+Ours are the versions that train/promoted/<device>.txt names for the U-Net's problems, with the times that stand there.
+A ladder without a line there is represented by its best recorded version. Nothing here knows HTML.
+"""
+
+from collections import Counter
+
+import promotion
+from listing import DTYPES
+from selection import dtype_of, without_dtype
+
+_UNET = "unet"  # the names of the sets that hold the U-Net's problems begin so: unet, unet_bias
+
+# Times on a smaller share of a ladder's problems give no figure of the ladder.
+_LEAST_COVERAGE = 0.5
+
+
+def rows(root, series, shapes, records):
+    """A dict a device, pass and dtype. The others are those of the page's data."""
+    ladders = {}
+    for entry in series:
+        ladders.setdefault((entry["device"], entry["path"], entry["dtype"]), []).append(entry)
+    tables = {device: _table(root, device, shapes) for device, _, _ in ladders}
+    found = []
+    for device, path, dtype in sorted(ladders, key=_order):
+        row = _promoted(tables[device], path, dtype) or _recorded(ladders[device, path, dtype], records)
+        if row:
+            found.append({"device": device, "path": path, "dtype": dtype, **row})
+    return found
+
+
+def _table(root, device, shapes):
+    """{path: [cells]} of the promotion table's lines that are problems of the U-Net."""
+    file = promotion.file_of(root, device)
+    table = promotion.parse(file.read_text(encoding="utf-8"), file) if file.exists() else {}
+    found = {}
+    for (path, problem), cells in table.items():
+        sets = shapes.get(path.split("/")[0], {})
+        if any(without_dtype(problem) in problems for name, problems in sets.items() if name.startswith(_UNET)):
+            found.setdefault(path, []).append(cells)
+    return found
+
+
+def _promoted(table, path, dtype):
+    """None where the table has no line. Of a problem with and without a bias, the U-Net's is that with one; where no
+    library was timed on it, the times are those without."""
+    cases = {}
+    for cells in sorted(table.get(path, []), key=lambda cells: len(cells[1])):
+        if dtype_of(cells[1]) == dtype:
+            cases.setdefault(_without_bias(cells[1]), []).insert(0, cells)
+    if not cases:
+        return None
+    timed = list(filter(None, (next(filter(_times, lines), None) for lines in cases.values())))
+    of_unet = [lines[0] for lines in cases.values()]
+    problems = len({_without_bias(without_dtype(cells[1])) for cells in table[path]})
+    return {
+        "promoted": True, "versions": Counter(cells[2] for cells in of_unet).most_common(),
+        "withoutBias": any(cells not in of_unet for cells in timed),
+        "libraries": sorted({cells[5] for cells in timed}), "commits": sorted({cells[7] for cells in timed}),
+        **_figures([_times(cells) for cells in timed], problems),
+    }
+
+
+def _times(cells):
+    """(ours, the library's) in seconds, both warm, or both cold where the library has no warm time; None without."""
+    _, _, _, warm, cold, _, baseline, _ = cells
+    ours = cold if baseline.endswith("cold") else warm
+    return None if "-" in (ours, baseline) else tuple(1e-6 * float(cell.split()[0]) for cell in (ours, baseline))
+
+
+def _recorded(series, records):
+    """The fastest of the versions that were timed on at least half of the problems, over those that all of them have;
+    None without a baseline."""
+    timed = {}
+    for entry in series:
+        if entry["status"] == "PASS" and entry["times"] and entry["baselineTimes"]:
+            times = entry["times"]["median"], entry["baselineTimes"]["median"]
+            timed.setdefault((entry["version"], entry["idea"]), {})[entry["problem"]] = times, entry
+    problems = {entry["problem"] for entry in series}
+    broad = {version: of for version, of in timed.items() if len(of) >= _LEAST_COVERAGE * len(problems)}
+    common = set.intersection(*map(set, broad.values())) if broad else set()
+    if not common:
+        return None
+    number, idea = best = min(broad, key=lambda version: sum(broad[version][problem][0][0] for problem in common))
+    entries = [broad[best][problem][1] for problem in common]
+    return {
+        "promoted": False, "versions": [(f"v{number:02d}_{idea}", len(common))], "withoutBias": False,
+        "libraries": sorted({entry["library"] for entry in entries}),
+        "commits": sorted({records[entry["record"]]["commit"] for entry in entries}),
+        **_figures([broad[best][problem][0] for problem in common], len(problems)),
+    }
+
+
+def _figures(times, problems):
+    """Of (ours, the library's) of each problem that has both."""
+    ours, library = sum(own for own, _ in times), sum(theirs for _, theirs in times)
+    ratios = [theirs / own for own, theirs in times]
+    covered = times and len(times) >= _LEAST_COVERAGE * problems
+    return {"timed": len(times), "problems": problems, "ratio": library / ours if covered else None,
+            "low": min(ratios, default=None), "high": max(ratios, default=None),
+            "seconds": ours, "librarySeconds": library}
+
+
+def _without_bias(problem):
+    return " ".join(word for word in problem.split() if word != "bias")
+
+
+def _order(key):
+    device, path, dtype = key
+    return device, path, (*DTYPES, dtype).index(dtype)
