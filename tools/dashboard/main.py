@@ -10,7 +10,7 @@ from cli.options import Parser
 
 from . import library, model, page, sources
 
-_PICTURE = "1400,1650"  # width and height: down to the ladder's bars
+_PICTURE = "1400,1650"  # width and height: down to the end of what is promoted
 
 
 def main(arguments):
