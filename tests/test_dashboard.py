@@ -17,61 +17,10 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 import dashboard_records  # noqa: E402
 import ladder_records  # noqa: E402
 import listing  # noqa: E402
-from dashboard import history, ideas, library, model, pack, page, sources  # noqa: E402
+from dashboard import ideas, library, model, pack  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
 
 MOST_BYTES = 2_000_000
-
-
-class Steps(unittest.TestCase):
-    def noisy(self, *levels, noise=0.004, seed=1):
-        rng = random.Random(seed)
-        return [level * (1 + rng.gauss(0, noise)) for level, count in levels for _ in range(count)]
-
-    def test_steps_are_found_where_they_are(self):
-        found = history.steps(self.noisy((1e-5, 40), (1.3e-5, 25), (1.17e-5, 30)))
-        self.assertEqual([at for at, _, _ in found], [40, 65])
-        self.assertAlmostEqual(found[0][1] / 1e-5, 1, delta=0.01)
-        self.assertAlmostEqual(found[0][2] / 1.3e-5, 1, delta=0.01)
-
-    def test_two_records_make_a_level(self):
-        self.assertEqual([at for at, _, _ in history.steps([1.0, 1.0, 1.2, 1.2])], [2])
-        self.assertEqual(history.steps([1.0, 1.0, 1.0, 1.0, 1.0, 1.2]), [])
-
-    def test_an_outlier_is_no_step(self):
-        for at in (0, 1, 30, 58, 59):
-            times = self.noisy((1e-5, 60))
-            times[at] *= 2
-            self.assertEqual(history.steps(times), [], at)
-
-    def test_noise_is_no_step(self):
-        found = [history.steps(self.noisy((1e-5, 100), noise=0.03, seed=seed)) for seed in range(100)]
-        self.assertEqual([steps for steps in found if steps], [])
-
-    def test_a_small_change_is_no_step(self):
-        self.assertEqual(history.steps(self.noisy((1e-5, 50), (1.04e-5, 50), noise=0.001)), [])
-        self.assertEqual(len(history.steps(self.noisy((1e-5, 50), (1.06e-5, 50), noise=0.001))), 1)
-
-    def test_the_fit_is_the_cheapest(self):
-        """Against every way to cut a short history into two."""
-        for seed in range(20):
-            logs = [random.Random(seed).gauss(0, 1) for _ in range(9)]
-            logs[5:] = [value + 4 * (seed % 3) for value in logs[5:]]
-            price = 2.0
-
-            def cost(begin, end):
-                part = sorted(logs[begin:end])
-                return sum(abs(value - part[len(part) // 2]) for value in part)
-
-            def total(segments):
-                return sum(cost(*segment) for segment in segments) + price * (len(segments) - 1)
-
-            best_of_two = min([total([(0, 9)])] + [total([(0, cut), (cut, 9)]) for cut in range(1, 9)])
-            self.assertLessEqual(total(history._fit(logs, price)), best_of_two + 1e-9)
-
-    def test_short_histories(self):
-        for times in ([], [1.0], [1.0, 2.0], [1.0, 2.0, 3.0]):
-            self.assertEqual(history.steps(times), [])
 
 
 class Pack(unittest.TestCase):
