@@ -146,11 +146,7 @@ struct Session::AtCase {
       result.tried = baseline->tried();
       result.workspace_bytes = baseline->workspace_bytes();
       result.empty_seconds = baseline->empty_seconds();
-      tensors->reset();
-      baseline->answer();
-      std::vector<bool> makes;
-      for (const TensorSpec* spec : written(c.tensors)) makes.push_back(baseline->makes(*spec));
-      result.verdict = compare(c, Pattern::normal, tensors->outputs(), run.expected, {}, makes);
+      result.verdict = judged(*baseline, c, *tensors, run);
     } catch (const std::exception& error) {
       lose(error.what());
     }

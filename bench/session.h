@@ -32,7 +32,7 @@ struct BaselineResult {
   std::vector<Plan> tried;
   std::size_t workspace_bytes = 0;
   double empty_seconds = 0;              // an empty kernel by the best plan's own timer; 0 where it is ours
-  Verdict verdict;                       // of the best plan's outputs, by the reference
+  Verdict verdict;                       // of the best plan's outputs, as judged() has it
   std::optional<Times> times;            // of the best plan
   std::optional<Times> heuristic_times;  // of the plan an untuned user gets
 };

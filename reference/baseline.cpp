@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -39,6 +40,7 @@ class NamedBaseline final : public Baseline {
   const Plan& plan(Choice choice) const override { return choice == Choice::best ? best_ : heuristic_; }
   std::size_t workspace_bytes() const override { return baseline_->workspace_bytes(); }
   bool makes(const TensorSpec& output) const override { return baseline_->makes(output); }
+  Dtype takes(const TensorSpec& input) const override { return baseline_->takes(input); }
   std::function<void(Stream)> work(Choice choice) override { return baseline_->work(choice); }
   double sample(Choice choice) override { return baseline_->sample(choice); }
   double empty_seconds() const override { return baseline_->empty_seconds(); }
@@ -72,6 +74,7 @@ class MergedBaseline final : public Baseline {
   const Plan& plan(Choice choice) const override { return of(choice).plan(choice); }
   std::size_t workspace_bytes() const override { return best_->workspace_bytes(); }
   bool makes(const TensorSpec& output) const override { return best_->makes(output); }
+  Dtype takes(const TensorSpec& input) const override { return best_->takes(input); }
   std::function<void(Stream)> work(Choice choice) override { return of(choice).work(choice); }
   double sample(Choice choice) override { return of(choice).sample(choice); }
   double empty_seconds() const override { return best_->empty_seconds(); }
@@ -125,6 +128,22 @@ std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, Searc
 #endif
   if (baselines.empty()) throw Failure(missing.empty() ? "no library has " + c.pass->path() : missing);
   return merged(std::move(baselines), missing);
+}
+
+Verdict judged(Baseline& baseline, const Case& c, DeviceTensors& tensors, const ReferenceRun& run) {
+  tensors.reset();
+  baseline.answer();
+  std::vector<bool> makes;
+  for (const TensorSpec* spec : written(c.tensors)) makes.push_back(baseline.makes(*spec));
+  std::optional<HostTensors> rounded;
+  for (const TensorSpec& spec : c.tensors) {
+    const Dtype dtype = baseline.takes(spec);
+    if (!spec.is_read() || dtype == spec.dtype) continue;
+    if (!rounded) rounded = run.inputs;
+    for (float& value : (*rounded)[spec.name]) value = round_to(dtype, value);
+  }
+  const ExpectedOutputs own = rounded ? reference_outputs(c, *rounded) : ExpectedOutputs();
+  return compare(c, Pattern::normal, tensors.outputs(), rounded ? own : run.expected, {}, makes);
 }
 
 }  // namespace ladder

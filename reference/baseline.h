@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/check.h"
 #include "core/registry.h"
 
 namespace ladder {
@@ -48,6 +49,7 @@ class Baseline {
   virtual const Plan& plan(Choice choice) const = 0;            // one of them
   virtual std::size_t workspace_bytes() const = 0;              // of the best
   virtual bool makes(const TensorSpec&) const { return true; }  // whether its best plan has this output
+  virtual Dtype takes(const TensorSpec& input) const { return input.dtype; }  // to which its best plan rounds this input
 
   // What enqueues exactly that plan on a stream. Empty for a plan that runs in a process of its own, which has its own
   // timer: sample() then takes one cold sample there, in seconds, empty_seconds() of which are the timer's.
@@ -72,6 +74,10 @@ std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, Searc
 
 // Several baselines, at least one, as one. `missing` says which others have no plan, and why.
 std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baselines, std::string missing);
+
+// Runs the best plan on `tensors`, filled with the inputs of `run`, and compares what it makes with the formula's values for
+// the inputs as it takes them: a library that knows no fp32 bias is as right as one that does.
+Verdict judged(Baseline& baseline, const Case& c, DeviceTensors& tensors, const ReferenceRun& run);
 
 }  // namespace ladder
 

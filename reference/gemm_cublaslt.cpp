@@ -134,6 +134,9 @@ class CublasLtBaseline final : public Baseline {
   bool makes(const TensorSpec& output) const override {
     return posed_.outputs.empty() || std::ranges::count(posed_.outputs, output.name) > 0;
   }
+  Dtype takes(const TensorSpec& input) const override {
+    return input.name == "bias" ? posed_.bias_dtype : input.dtype;
+  }
   std::function<void(Stream)> work(Choice choice) override {
     return [this, i = index(choice)](Stream stream) { execute(i, stream); };
   }
@@ -187,7 +190,9 @@ class CublasLtBaseline final : public Baseline {
                                            static_cast<int>(algorithms_.size()), algorithms_.data(), &found));
     algorithms_.resize(found);
     if (algorithms_.empty()) throw Failure(library() + "'s heuristics name no algorithm");
-    for (const auto& each : algorithms_) tried_.push_back({.name = name_of(each.algo)});
+    const std::string bias =
+        posed_.bias && posed_.bias_dtype != Dtype::f32 ? fmt::format(", {} bias", name(posed_.bias_dtype)) : "";
+    for (const auto& each : algorithms_) tried_.push_back({.name = name_of(each.algo) + bias});
     workspace_ = device_buffer(kWorkspaceBytes);
   }
 

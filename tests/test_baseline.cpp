@@ -6,8 +6,10 @@
 #include <fstream>
 #include <thread>
 
+#include "core/backend.h"
 #include "core/check.h"
 #include "core/error.h"
+#include "dev/gemm/gemm.h"
 #include "dev/groupnorm/groupnorm.h"
 #include "reference/baseline_worker.h"
 #include "tests/support.h"
@@ -259,6 +261,49 @@ TEST(MergedBaselines, TheFastestIsBestAndTheFirstIsTheUsersChoice) {
   EXPECT_EQ(cudnn.ran, "cudnn best;answer;");
   EXPECT_EQ(torch.ran, "torch heuristic;");
   EXPECT_NE(failure_of([&] { (void)torch.sample(Choice::best); }), "no failure");
+}
+
+// Answers what the formula makes of the inputs of seed 1, the bias rounded to the dtype of y.
+class RoundedBias final : public Stand {
+ public:
+  RoundedBias(const Case& c, const Pointers& at)
+      : Stand("y", 1e-9, 1e-9), inputs(fill(c, Pattern::normal, 1)), c_(c), y_(at["y"]) {
+    for (float& value : inputs["bias"]) value = round_to(c.dtype, value);
+  }
+  Dtype takes(const TensorSpec& input) const override {
+    return declared && input.name == "bias" ? c_.dtype : input.dtype;
+  }
+  void answer() override {
+    const std::vector<double> y = reference_outputs(c_, inputs)[0].value;
+    const auto stored = encoded(c_.tensor("y"), std::vector<float>(y.begin(), y.end()));
+    backend::copy_in(y_, stored.data(), stored.size());
+  }
+
+  HostTensors inputs;
+  bool declared = true;
+
+ private:
+  Case c_;
+  void* y_;
+};
+
+TEST(JudgedBaseline, IsHeldToTheInputsThatItTakes) {
+  if (backend::unavailable()) GTEST_SKIP() << backend::unavailable();
+  const Case c = pass_of<gemm::Fprop>().parse("m64 n16 k32 bias bf16");
+  const ReferenceRun run = reference_run(c, Pattern::normal, 1);
+  DeviceTensors tensors(c, run.inputs, 0);
+  register_baseline(*c.pass, "RoundedBias", 0, [](const Case& of, const Pointers& at, Search, const Measure&) {
+    return std::unique_ptr<Baseline>(std::make_unique<RoundedBias>(of, at));
+  });
+  const auto registered = make_baseline(c, tensors.pointers(), Search::heuristic, [](const auto&) { return 1.0; });
+  EXPECT_EQ(judged(*registered, c, tensors, run).status, Status::pass);
+
+  RoundedBias baseline(c, tensors.pointers());
+  baseline.declared = false;
+  EXPECT_EQ(judged(baseline, c, tensors, run).status, Status::fail) << "its bias is not the one that it was given";
+  baseline.declared = true;
+  baseline.inputs["w"][0] += 1;
+  EXPECT_EQ(judged(baseline, c, tensors, run).status, Status::fail) << "what it rounds excuses no other error";
 }
 
 }  // namespace
