@@ -80,17 +80,16 @@ Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, do
 }
 
 std::string standings(const std::vector<Plan>& tried) {
-  constexpr std::size_t kMax = 8;
+  constexpr std::size_t kMaxColumns = 120;
   std::vector<Plan> timed;
   std::copy_if(tried.begin(), tried.end(), std::back_inserter(timed),
                [](const Plan& plan) { return plan.seconds > 0; });
   std::stable_sort(timed.begin(), timed.end(), [](const Plan& a, const Plan& b) { return a.seconds < b.seconds; });
-  if (timed.size() > kMax) return {};
   std::string line;
   for (const Plan& plan : timed) {
     line += fmt::format("{}{} {}", line.empty() ? "" : ", ", plan.name, microseconds(plan.seconds));
   }
-  return line.empty() ? line : line + " us";
+  return line.empty() || line.size() > kMaxColumns ? "" : line + " us";
 }
 
 Table::Table(const std::vector<Job>& jobs, double copy_bytes_per_s) : copy_bytes_per_s_(copy_bytes_per_s) {
@@ -139,10 +138,14 @@ void Table::print_baseline(const Result& result) {
 
 std::string tally(const std::vector<Result>& results) {
   std::array<int, 5> counts{};
-  for (const Result& result : results) ++counts[static_cast<std::size_t>(result.verdict.status)];
-  const std::string checked =
-      fmt::format("{} passed, {} failed, {} skipped, {} untrusted", counts[0], counts[1], counts[2], counts[3]);
-  return counts[4] > 0 ? fmt::format("{}, {} not checked", checked, counts[4]) : checked;
+  std::set<std::string> baseline_failed;  // problems
+  for (const Result& result : results) {
+    ++counts[static_cast<std::size_t>(result.verdict.status)];
+    if (result.baseline.verdict.status == Status::fail) baseline_failed.insert(result.problem.text);
+  }
+  return fmt::format("{} passed, {} failed, {} skipped, {} untrusted{}{}", counts[0], counts[1], counts[2], counts[3],
+                     counts[4] > 0 ? fmt::format(", {} not checked", counts[4]) : "",
+                     baseline_failed.empty() ? "" : fmt::format("; baseline: {} failed", baseline_failed.size()));
 }
 
 }  // namespace ladder

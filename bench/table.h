@@ -43,7 +43,7 @@ Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, do
 // are too many for a line.
 std::string standings(const std::vector<Plan>& tried);
 
-// "12 passed, 1 failed, 3 skipped, 0 untrusted"
+// "12 passed, 1 failed, 3 skipped, 0 untrusted; baseline: 2 failed", the latter of problems.
 std::string tally(const std::vector<Result>& results);
 
 }  // namespace ladder

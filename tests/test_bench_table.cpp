@@ -48,7 +48,16 @@ TEST(Table, StandingsNameWhatRanFastestFirst) {
                        {.name = "compiled", .seconds = 40.125e-6}}),
             "compiled 40.12, eager 80.20 us");
   EXPECT_EQ(standings({}), "");
-  EXPECT_EQ(standings(std::vector<Plan>(9, {.name = "eng0", .seconds = 1e-6})), "") << "too many for a line";
+  const Plan algorithm{.name = "algo 66 tile 22 stages 35 split-K 1 reduction 0 swizzle 0", .seconds = 1e-6};
+  EXPECT_EQ(standings({algorithm, algorithm}), "") << "too long for a line";
+}
+
+TEST(Table, TheTallyCountsProblemsThatTheBaselineFails) {
+  const Result passed{.problem = kNorm};
+  Result beside_a_fault = passed;
+  beside_a_fault.baseline.verdict.status = Status::fail;
+  EXPECT_EQ(tally({passed}), "1 passed, 0 failed, 0 skipped, 0 untrusted");
+  EXPECT_EQ(tally({beside_a_fault, beside_a_fault}), "2 passed, 0 failed, 0 skipped, 0 untrusted; baseline: 1 failed");
 }
 
 }  // namespace
