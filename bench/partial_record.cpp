@@ -68,6 +68,19 @@ void PartialRecord::read() {
 
 bool PartialRecord::holds(const Version& v, const Case& c) const { return held_.contains({v.number, c.text}); }
 
+std::string PartialRecord::unjudged() const {
+  std::string reason;
+  for (const json& result : results_) {
+    const json& verdict = result.at("verdict");
+    if (verdict.at("status") != "SKIP" && verdict.at("status") != "UNTRUSTED") return {};
+    if (verdict.at("status") == "UNTRUSTED" && reason.empty()) {
+      reason = fmt::format("v{:02} on '{}' is UNTRUSTED: {}", result.at("version").get<int>(),
+                           result.at("problem").get<std::string>(), verdict.at("reason").get<std::string>());
+    }
+  }
+  return reason;
+}
+
 void PartialRecord::add(const json& result) {
   take(result);
   if (!record_.empty()) append(result);

@@ -23,6 +23,9 @@ class PartialRecord {
   std::size_t kept() const { return kept_; }  // results of the interrupted run
   bool failed() const { return failed_; }     // a result so far is a FAIL
 
+  // Why no result so far says anything of a version, the first UNTRUSTED one; empty where one does, or all were skipped.
+  std::string unjudged() const;
+
   // Throws Failure, what was added before kept, if the disk takes no more.
   void add(const nlohmann::json& result);
 
