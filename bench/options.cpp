@@ -9,11 +9,11 @@
 #include <iostream>
 #include <random>
 
-#include "bench/record.h"
 #include "core/backend.h"
 #include "core/error.h"
 #include "core/problem_line.h"
 #include "core/shapes.h"
+#include "train/promoted.h"
 
 namespace ladder {
 namespace {
@@ -24,7 +24,7 @@ Examples (on a GPU; without one everything is checked on the emulator and nothin
   {0} --version 7                                check and time one version on the U-Net's shapes
   {0} --version all --set perf --dtype bf16      climb the ladder
   {0} --version 5-7 --problem square --check     some versions, a problem of shapes.txt
-  {0} --version best --record results/mine.json  the fastest recorded version, results kept
+  {0} --version best --record results/mine.json  the version that the trainer takes, results kept
   ncu --nvtx --nvtx-include 'regex:{1}.*/' {0} --version 7 --set perf --once
 Google Benchmark's own flags (--benchmark_filter, --benchmark_repetitions, --benchmark_out=FILE, ...) work as well.)";
 
@@ -48,7 +48,6 @@ struct Words {
   int samples = 30;
   std::optional<double> injected_slowdown_percent;
   std::string baseline = "all";
-  std::string results;
 };
 
 const char* backend_name() { return backend::kind() == backend::Kind::gpu ? "gpu" : "emulator"; }
@@ -160,7 +159,8 @@ bool means(const std::string& word, const Version& v) {
 
 std::vector<const Version*> versions_option(const Words& words, const Pass& pass) {
   const std::vector<const Version*> all = versions_of(pass);
-  if (words.version == "all" || words.version == "best") return all;
+  if (words.version == "all") return all;
+  if (words.version == "best") return {};
   std::vector<const Version*> chosen;
   for (const std::string& word : words_of(words.version)) {
     bool found = false;
@@ -245,22 +245,29 @@ std::vector<Case> cases_of(const std::vector<Case>& problems, const std::vector<
   return cases;
 }
 
-// The version that recorded the fastest passing time, else the highest number that can.
-const Version* best_version(const std::vector<const Version*>& versions, const Case& c, const std::string& results,
-                            std::vector<std::string>& notes) {
-  const int recorded = backend::unavailable() ? 0 : fastest_recorded(results, c);
-  for (const Version* v : versions) {
-    if (v->number == recorded) return v;
+void require_backend() {
+  if (const char* reason = backend::unavailable()) {
+    throw UsageError(fmt::format("{}; the emulator needs none: configure with `cmake --preset emulator`", reason));
   }
-  const Version* highest = nullptr;
-  for (const Version* v : versions) {
-    if (v->has(c.dtype) && !v->supports(v->def, c)) highest = v;
+}
+
+// What the trainer runs for each case, and why.
+std::vector<Job> best_jobs(const std::vector<Case>& cases, const Pass& pass, std::vector<std::string>& notes) {
+  require_backend();
+  const auto promotions = train::Promotions::for_device(backend::device().slug, pass.layer);
+  if (!promotions.note().empty()) notes.push_back("best: " + promotions.note());
+  std::vector<Job> jobs;
+  for (const Case& c : cases) {
+    if (std::ranges::none_of(versions_of(pass), [&](const Version* v) { return v->has(c.dtype); })) continue;
+    try {
+      const train::Choice best = promotions.choose(c);
+      jobs.push_back({best.version, c});
+      notes.push_back(fmt::format("best of '{}': {}, {}", c.text, best.version->label(), best.reason));
+    } catch (const Failure& none) {
+      notes.push_back(fmt::format("best: {}", none.what()));
+    }
   }
-  if (highest) {
-    notes.push_back(fmt::format("best: no recorded time of '{}' on this device, so {}, the highest that supports it",
-                                c.text, highest->label()));
-  }
-  return highest;
+  return jobs;
 }
 
 std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::vector<std::string>& notes) {
@@ -271,11 +278,8 @@ std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::vector<std::
   const bool named = names_each(words);
 
   std::vector<Job> jobs;
+  if (words.version == "best") jobs = best_jobs(cases, pass, notes);
   for (const Case& c : cases) {
-    if (words.version == "best") {
-      if (const Version* best = best_version(versions, c, words.results, notes)) jobs.push_back({best, c});
-      continue;
-    }
     for (const Version* v : versions) {
       if (v->has(c.dtype)) {
         jobs.push_back({v, c});
@@ -296,7 +300,7 @@ void add_options(CLI::App& app, Words& words) {
   const CLI::Validator filled([](const std::string& word) { return std::string(word.empty() ? "it is empty" : ""); },
                               "");
   app.add_option("--version", words.version,
-                 "7, v07, 5-9, 7,9, a word of the idea (wmma), all, or best: the fastest recorded one")
+                 "7, v07, 5-9, 7,9, a word of the idea (wmma), all, or best: the promoted one, as in training")
       ->capture_default_str()
       ->check(filled);
   app.add_option("--pass", words.pass, "which pass of the layer")->capture_default_str();
@@ -331,7 +335,6 @@ void add_options(CLI::App& app, Words& words) {
                  "how far to look for the library's best plan: all, listed (by its heuristics), heuristic (its first "
                  "choice), none")
       ->capture_default_str();
-  app.add_option("--results", words.results, "where --version best looks for records")->capture_default_str();
 }
 
 // Google Benchmark ends with its usage and status 0 over these.
@@ -366,7 +369,6 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
 
   Words words;
   words.pass = default_pass(layer).name;
-  words.results = source_dir() + "/results";
   CLI::App app(fmt::format("Checks and times the versions of {} against the reference and the baseline.", layer),
                base_name(argv[0]));
   app.footer(fmt::format(fmt::runtime(kExamples), base_name(argv[0]), layer));
@@ -389,9 +391,7 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   require_device(words);
   options.mode = mode_of(words);
   options.jobs = jobs_of(words, *options.pass, options.notes);
-  if (const char* reason = backend::unavailable()) {
-    throw UsageError(fmt::format("{}; the emulator needs none: configure with `cmake --preset emulator`", reason));
-  }
+  require_backend();
   options.seed = seed_option(words);
   options.schedule = words.schedule;
   options.record = words.record;

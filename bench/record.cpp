@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 
 #include "bench/build_id.h"
 #include "bench/roofline.h"
@@ -212,32 +211,6 @@ void write_whole(const std::string& path, const std::string& text) {
     fs::remove(part, ignored);
     throw Failure(fmt::format("'{}' was not written: {}", path, error.message()));
   }
-}
-
-int fastest_recorded(const std::string& folder, const Case& c) {
-  int fastest = 0;
-  double fastest_seconds = std::numeric_limits<double>::infinity();
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, error)) {
-    if (entry.path().extension() != ".json") continue;
-    std::ifstream file(entry.path());
-    const json record = json::parse(file, nullptr, false);
-    try {
-      if (record.at("schema") != kRecordSchema && record.at("schema") != kOldRecordSchema) continue;
-      if (record.at("environment").at("device").at("slug") != backend::device().slug) continue;
-      for (const json& row : record.at("results")) {
-        if (row.at("layer") != c.pass->layer || row.at("pass") != c.pass->name || row.at("problem") != c.text) continue;
-        if (row.at("verdict").at("status") != "PASS" || row.at("times").is_null()) continue;
-        const double seconds = row.at("times").at("cold_seconds").at("median").get<double>();
-        if (!(seconds < fastest_seconds)) continue;
-        fastest_seconds = seconds;
-        fastest = row.at("version").get<int>();
-      }
-    } catch (const json::exception&) {
-      continue;  // not a record, or a broken one
-    }
-  }
-  return fastest;
 }
 
 }  // namespace ladder

@@ -11,7 +11,6 @@
 namespace ladder {
 
 inline constexpr const char* kRecordSchema = "ladder.record/2";
-inline constexpr const char* kOldRecordSchema = "ladder.record/1";  // had other names for some fields
 
 // Everything that a figure may depend on besides the source: device, driver, libraries, compiler, commit.
 nlohmann::json environment();
@@ -28,9 +27,5 @@ void write_whole(const std::string& path, const std::string& text);
 
 // The record as a file: a line for each of its fields, and for each result.
 std::string record_text(const nlohmann::json& record);
-
-// The number of the version with the smallest cold median among the passing results for this case on this device, in
-// all records below `folder`; 0 if there is none. Files that are no records are passed over.
-int fastest_recorded(const std::string& folder, const Case& c);
 
 }  // namespace ladder

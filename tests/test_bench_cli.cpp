@@ -1,4 +1,5 @@
 // bench_conv3x3 as a user meets it: what it prints, and how it ends.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -12,8 +13,10 @@
 #include <vector>
 
 #include "bench/bench.h"
+#include "core/shapes.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "tests/subprocess.h"
+#include "train/promoted.h"
 
 namespace ladder {
 namespace {
@@ -71,6 +74,29 @@ TEST(BenchCli, WhatToRunIsSaidInManyWays) {
   EXPECT_NE(dtypes.find("/v01_naive/n1 h8 w8 c16 k16 bf16\n"), std::string::npos) << dtypes;
   EXPECT_NE(dtypes.find("/v01_naive/n1 h8 w8 c16 k16 fp16\n"), std::string::npos) << dtypes;
   EXPECT_EQ(dtypes.find("/v03_"), std::string::npos) << dtypes;  // a range leaves out what has no such dtype
+}
+
+TEST(BenchCli, BestIsWhatTheTrainerTakes) {
+  SKIP_WITHOUT_DEVICE(bench({"--version", "1", "--benchmark_list_tests"}));
+  const auto table = train::Promotions::load(source_dir() + "/train/promoted/h200.txt", "conv3x3");
+  std::vector<std::string> command = {"--version", "best"};
+  std::string expected;
+  for (const auto& [problem, version] : table.lines()) {
+    if (!problem.pass->is_default) continue;
+    command.insert(command.end(), {"--problem", problem.text});
+    expected += fmt::format("{}/{}/{}\n", problem.pass->path(), version->label(), problem.text);
+  }
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(cases_of(command), expected);
+
+  const auto& [problem, version] = table.lines().front();
+  const std::size_t batch_end = problem.text.find(' ');
+  const std::string text = "n31" + problem.text.substr(batch_end);
+  const Ended ended =
+      bench({"--pass", problem.pass->name, "--version", "best", "--problem", text, "--benchmark_list_tests"});
+  const std::string why =
+      fmt::format("best of '{}': {}, recorded for {}\n", text, version->label(), problem.text.substr(0, batch_end));
+  EXPECT_NE(ended.err.find(why), std::string::npos) << ended.err;
 }
 
 TEST(BenchCli, WrongUsageIsOneLineThatNamesWhatWouldBeRight) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "bench/record.h"
-#include "core/backend.h"
 #include "core/error.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "tests/subprocess.h"
@@ -267,34 +266,6 @@ TEST_F(Record, ALaunchForAProfilerLeavesWhereItRanAndTheLowerBound) {
   EXPECT_EQ(record["results"][0]["verdict"]["status"], "UNCHECKED");
   EXPECT_TRUE(record["results"][0]["times"].is_null());
   EXPECT_TRUE(record["results"][0].contains("roofline_seconds"));
-}
-
-TEST_F(Record, BestIsTheFastestThatPassedOnThisDevice) {
-  if (backend::unavailable()) GTEST_SKIP() << backend::unavailable();
-  const Case c = pass_of<conv3x3::Fprop>().parse("n1 h8 w8 c16 k16 bf16");
-  const auto row = [&](int version, const std::string& status, double seconds, const std::string& problem) {
-    return json{{"layer", "conv3x3"},
-                {"pass", "fprop"},
-                {"version", version},
-                {"problem", problem},
-                {"verdict", {{"status", status}}},
-                {"times", {{"cold_seconds", {{"median", seconds}}}}}};
-  };
-  const auto record = [&](const std::string& slug, const json& rows) {
-    return json{{"schema", kRecordSchema}, {"environment", {{"device", {{"slug", slug}}}}}, {"results", rows}}.dump();
-  };
-  const std::string here = backend::device().slug;
-  EXPECT_EQ(fastest_recorded(folder_.string(), c), 0);
-  EXPECT_EQ(fastest_recorded(path("nowhere"), c), 0);
-  write("truncated.json", record(here, {row(1, "PASS", 1e-9, c.text)}).substr(0, 40));
-  write("other_schema.json", R"({"schema": "ladder.record/0", "results": []})");
-  write("other_device.json", record(here + "x", json::array({row(2, "PASS", 1e-9, c.text)})));
-  write("a.json", record(here, json::array({row(3, "PASS", 5e-6, c.text), row(4, "UNTRUSTED", 1e-9, c.text),
-                                            row(5, "PASS", 1e-9, "n1 h8 w8 c16 k16 fp16")})));
-  EXPECT_EQ(fastest_recorded(folder_.string(), c), 3);
-  fs::create_directories(path("deeper"));
-  write("deeper/b.json", record(here, json::array({row(6, "PASS", 4e-6, c.text)})));
-  EXPECT_EQ(fastest_recorded(folder_.string(), c), 6);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ from listing import DTYPES
 
 HELP = {
     "target": "a layer or layer/pass, as in ./ladder list",
-    "version": "7, v07, 5-9, 7,9, a word of the idea (wmma), all, or best: the fastest recorded one",
+    "version": "7, v07, 5-9, 7,9, a word of the idea (wmma), all, or best: the promoted one, as in training",
     "problem": "a problem line, or a name that tables and ./ladder list show",
     "dtype": f"of {', '.join(DTYPES)}, with commas between",
     "set": "a set of problems, from dev/<layer>/shapes.txt",

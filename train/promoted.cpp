@@ -131,7 +131,7 @@ int words_in_common(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-Promotions Promotions::load(const std::filesystem::path& file) {
+Promotions Promotions::load(const std::filesystem::path& file, std::string_view layer) {
   std::ifstream in(file);
   if (!in) {
     throw Failure(
@@ -142,7 +142,7 @@ Promotions Promotions::load(const std::filesystem::path& file) {
   for (int number = 1; std::getline(in, text); ++number) {
     text.resize(std::min(text.find('#'), text.size()));
     text.resize(text.find_last_not_of(" \t\r") + 1);  // npos + 1 is 0
-    if (text.empty()) continue;
+    if (text.empty() || (!layer.empty() && !text.starts_with(fmt::format("{}/", layer)))) continue;
     try {
       Line line = parse_line(text);
       for (const Line& known : made.lines_) {
@@ -159,11 +159,11 @@ Promotions Promotions::load(const std::filesystem::path& file) {
   return made;
 }
 
-Promotions Promotions::for_device(std::string_view slug) {
+Promotions Promotions::for_device(std::string_view slug, std::string_view layer) {
   const std::filesystem::path folder = std::filesystem::path(source_dir()) / "train" / "promoted";
   const std::filesystem::path own = folder / fmt::format("{}.txt", slug);
-  if (std::filesystem::exists(own)) return load(own);
-  Promotions others = load(folder / fmt::format("{}.txt", kOtherwise));
+  if (std::filesystem::exists(own)) return load(own, layer);
+  Promotions others = load(folder / fmt::format("{}.txt", kOtherwise), layer);
   others.note_ = fmt::format("no table for '{}': taking that of {}", slug, kOtherwise);
   return others;
 }

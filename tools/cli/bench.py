@@ -126,8 +126,6 @@ def _parser():
     how.add_argument("--samples", type=_samples, help="cold samples a version (default: 30)")
     how.add_argument("--baseline", choices=("all", "listed", "heuristic", "none"),
                      help="how far to look for the library's best plan")
-    how.add_argument("--results", type=filled("results"), metavar="FOLDER",
-                     help="where --version best looks for records")
     return parser
 
 

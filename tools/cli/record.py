@@ -320,7 +320,7 @@ def _parse(arguments):
     if not options.missing and (options.list or options.device):
         raise UsageError(f"{'--list' if options.list else '--device'} needs --missing: ./ladder record --missing --list")
     if options.missing and options.version == "best":
-        raise UsageError("--missing and --version best exclude each other: best is the fastest recorded one")
+        raise UsageError("--missing and --version best exclude each other: best is the promoted one")
     if options.list and options.resume:
         raise UsageError("--list and --resume exclude each other: --list records nothing")
     if options.samples < 1:
