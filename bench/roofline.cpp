@@ -59,11 +59,11 @@ double peak_flops(const backend::DeviceInfo& device, Dtype dtype) {
   return 0;
 }
 
-double warm_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const VersionDef& def) {
+double warm_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const AnyVersionDef& def) {
   return seconds(c.flops * def.least_arithmetic, peak_flops(device, c.dtype));
 }
 
-double cold_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const VersionDef& def) {
+double cold_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const AnyVersionDef& def) {
   return std::max(warm_lower_bound_seconds(device, c, def), seconds(c.traffic.read_bytes, device.dram_bytes_per_s));
 }
 

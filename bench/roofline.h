@@ -12,8 +12,8 @@ double peak_flops(const backend::DeviceInfo& device, Dtype dtype);
 
 // Seconds below which no kernel can be that does the version's least arithmetic (VersionDef) and reads its inputs from DRAM; with warm
 // caches only the arithmetic counts. 0 if nothing is known.
-double cold_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const VersionDef& def = {});
-double warm_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const VersionDef& def = {});
+double cold_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const AnyVersionDef& def = {});
+double warm_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const AnyVersionDef& def = {});
 
 // The roofline's time: the formula's arithmetic at the peak, or every input read and every output written once, whichever is longer.
 double roofline_seconds(const backend::DeviceInfo& device, const Case& c);

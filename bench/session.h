@@ -9,7 +9,7 @@
 
 #include "bench/statistics.h"
 #include "bench/timer.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/registry.h"
 #include "reference/baseline.h"
 

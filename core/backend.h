@@ -29,6 +29,11 @@ struct DeviceInfo {
   std::string driver;  // "13.0" as cudaDriverGetVersion has it
   std::string runtime;
 };
+// Everything below is of the calling thread's current device, which is number 0 until use_device().
+int num_devices();                     // those that this process sees
+int current_device();                  // its number
+void use_device(int number);           // throws UsageError where there is no such device
+const DeviceInfo& device(int number);  // asked of the driver once; throws Failure where there is none
 const DeviceInfo& device();
 
 // Device memory, at least 256-byte aligned. Throw Failure when there is none left or the device faulted.

@@ -1,4 +1,4 @@
-// The backend on a GPU: the CUDA runtime, current device.
+// The backend on a GPU: the CUDA runtime.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -6,6 +6,7 @@
 #include <cctype>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -39,7 +40,26 @@ std::string slug_of(std::string name) {
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-Stream make_stream() {
+// A T for each device, made on first use by make(number). A T stays where it is.
+template <class T>
+class PerDevice {
+ public:
+  explicit PerDevice(T (*make)(int device)) : make_(make) {}
+
+  const T& of(int device) {
+    const std::lock_guard lock(mutex_);
+    const auto found = made_.find(device);
+    return found != made_.end() ? found->second : made_.emplace(device, make_(device)).first->second;
+  }
+
+ private:
+  T (*make_)(int device);
+  std::mutex mutex_;
+  std::map<int, T> made_;
+};
+
+// On the current device.
+Stream make_stream(int) {
   Stream stream = nullptr;
   LADDER_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   return stream;
@@ -70,10 +90,8 @@ struct Gate {
 };
 Gate gate;
 
-DeviceInfo query() {
+DeviceInfo query(int device) {
   if (const char* reason = unavailable()) throw Failure(reason);
-  int device = 0;
-  LADDER_CUDA(cudaGetDevice(&device));
   cudaDeviceProp properties{};
   LADDER_CUDA(cudaGetDeviceProperties(&properties, device));
   int driver = 0;
@@ -115,9 +133,34 @@ const char* unavailable() {
   return reason.empty() ? nullptr : reason.c_str();
 }
 
+int num_devices() {
+  if (unavailable() != nullptr) return 0;
+  int count = 0;
+  LADDER_CUDA(cudaGetDeviceCount(&count));
+  return count;
+}
+
+int current_device() {
+  int number = 0;
+  LADDER_CUDA(cudaGetDevice(&number));
+  return number;
+}
+
+void use_device(int number) {
+  if (number < 0 || number >= num_devices()) {
+    throw UsageError(fmt::format("no device {}: there are {}, the first is number 0", number, num_devices()));
+  }
+  LADDER_CUDA(cudaSetDevice(number));
+}
+
+const DeviceInfo& device(int number) {
+  static PerDevice<DeviceInfo> infos(query);
+  return infos.of(number);
+}
+
 const DeviceInfo& device() {
-  static const DeviceInfo info = query();
-  return info;
+  if (const char* reason = unavailable()) throw Failure(reason);
+  return device(current_device());
 }
 
 void* allocate(std::size_t bytes) {
@@ -150,14 +193,15 @@ void set_bytes(void* device_pointer, int byte, std::size_t bytes) {
 }
 
 void peek(void* host, const void* device_pointer, std::size_t bytes) {
-  static const Stream stream = make_stream();
+  static PerDevice<Stream> streams(make_stream);
+  const Stream stream = streams.of(current_device());
   LADDER_CUDA(cudaMemcpyAsync(host, device_pointer, bytes, cudaMemcpyDeviceToHost, stream));
   LADDER_CUDA(cudaStreamSynchronize(stream));
 }
 
 Stream check_stream() {
-  static const Stream stream = make_stream();
-  return stream;
+  static PerDevice<Stream> streams(make_stream);
+  return streams.of(current_device());
 }
 
 void hold() {

@@ -19,6 +19,9 @@ inline constexpr Dtype kProblemDtypes[] = {Dtype::f32, Dtype::tf32, Dtype::bf16,
 
 inline bool is_integer(Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64 || dtype == Dtype::u8; }
 
+// The dtype in which results of a problem in `dtype` are stored: fp32 of tf32, else its own.
+inline Dtype storage_dtype(Dtype dtype) { return dtype == Dtype::tf32 ? Dtype::f32 : dtype; }
+
 // "fp32", "tf32", "bf16", "fp16", the words of problem lines and command lines, which alone are parsed; "int32",
 // "int64", "uint8".
 const char* name(Dtype dtype);

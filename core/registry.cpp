@@ -5,6 +5,10 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/backend.h"
 #include "core/error.h"
 #include "core/problem_line.h"
 
@@ -109,11 +113,32 @@ std::vector<const Version*> versions_of(const Pass& pass) {
   return found;
 }
 
+std::string why_not(const Version& v, const Case& c) {
+  if (!v.has(c.dtype)) {
+    std::vector<std::string> has;
+    for (const Dtype dtype : v.def.dtypes) has.push_back(name(dtype));
+    return fmt::format("{} has no {}; it has {}", v.label(), name(c.dtype), fmt::join(has, ", "));
+  }
+  if (const char* reason = v.supports(c)) return reason;
+  if (const char* reason = backend::unavailable()) return reason;
+  if (const int arch = backend::device().arch; v.def.arch_specific ? arch != v.def.min_arch : arch < v.def.min_arch) {
+    return fmt::format("{} needs sm_{}{}; {} is sm_{}", v.label(), v.def.min_arch, v.def.arch_specific ? "a" : "",
+                       backend::device().name, arch);
+  }
+  return {};
+}
+
 std::vector<Kernel> plans(const Version& version, const Case& c) {
-  if (const char* reason = version.supports(version.def, c)) {
+  if (const char* reason = version.supports(c)) {
     throw UsageError(version.pass->path() + ' ' + version.label() + " cannot run '" + c.text + "': " + reason);
   }
-  std::vector<Kernel> kernels = version.kernels(version.def, c);
+  std::vector<Kernel> kernels;
+  for (KernelPlan<AnyPass>& plan : version.def.plans(c)) {
+    kernels.push_back({.name = plan.name,
+                       .workspace_bytes = plan.workspace_bytes,
+                       .private_workspace = version.def.private_workspace,
+                       .bind = std::move(plan.bind)});
+  }
   if (kernels.empty())
     throw Failure(version.pass->path() + ' ' + version.label() + " has no plan for '" + c.text + '\'');
   return kernels;

@@ -29,12 +29,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -81,49 +81,20 @@ struct Pass {
   std::string path() const { return layer + "/" + name; }
 };
 
-namespace detail {
-
-// A function of a version file, without the types of its pass, which register_version() compares with those it must
-// have.
-class VersionFunction {
- public:
-  VersionFunction(std::nullptr_t = nullptr) {}  // NOLINT(google-explicit-constructor): so that {.launch = launch} works
-  template <class R, class... A>
-  VersionFunction(R (*function)(A...))  // NOLINT(google-explicit-constructor): likewise
-      : function_(reinterpret_cast<void (*)()>(function)), type_(&typeid(R(A...))) {}
-
-  explicit operator bool() const { return function_ != nullptr; }
-  template <class F>
-  bool is() const {
-    return !function_ || *type_ == typeid(F);
-  }
-  template <class F>
-  F* as() const {
-    return reinterpret_cast<F*>(function_);
-  }
-
- private:
-  void (*function_)() = nullptr;
-  const std::type_info* type_ = nullptr;
-};
-
-}  // namespace detail
-
-// What a version file says of itself; see LADDER_VERSION. P is its pass.
+// What a version file says of itself; see LADDER_VERSION. P is its pass, or AnyPass in the registry.
+template <class P>
 struct VersionDef {
-  // One of the two. launch: void(const P::Problem&, const P::Tensors&, void* workspace, Stream) enqueues the version;
-  // plans: std::vector<KernelPlan<P>>(const P::Problem&) lists every way in which it can run the problem, the default
+  // One of the two: launch enqueues the version; plans lists every way in which it can run the problem, the default
   // first.
-  detail::VersionFunction launch = nullptr;
-  detail::VersionFunction plans = nullptr;
+  std::function<void(const typename P::Problem&, const typename P::Tensors&, void* workspace, Stream)> launch = {};
+  std::function<std::vector<KernelPlan<P>>(const typename P::Problem&)> plans = {};
   std::vector<const char*> plan_names = {};  // of all plans that there are; each must run in the tests
   std::vector<Dtype> dtypes = {};
-  // const char*(const P::Problem&): why the version cannot run it, or null.
-  detail::VersionFunction supports = nullptr;
-  // std::size_t(const P::Problem&), for `launch`.
-  detail::VersionFunction workspace_bytes = nullptr;
-  bool private_workspace = false;  // see Kernel
-  int min_arch = 0;                // compute capability times ten (80, 90) below which it cannot run
+  // Why the version cannot run the problem, or null. Empty: it can run every one.
+  std::function<const char*(const typename P::Problem&)> supports = {};
+  std::function<std::size_t(const typename P::Problem&)> workspace_bytes = {};  // of `launch`; empty: none
+  bool private_workspace = false;                                               // see Kernel
+  int min_arch = 0;  // compute capability times ten (80, 90) below which it cannot run
   // True for instructions that later architectures dropped, such as sm_90a's wgmma: it runs on min_arch alone.
   bool arch_specific = false;
   // How much larger the rounding errors of its sums may be than those of plain fp32 additions.
@@ -137,24 +108,33 @@ struct VersionDef {
   const char* needs = "";  // one phrase for --list
 };
 
+// Of any pass: a problem as a Case, tensors by name.
+struct AnyPass {
+  using Problem = Case;
+  using Tensors = Pointers;
+};
+using AnyVersionDef = VersionDef<AnyPass>;
+
 // One numbered kernel version, stateless. All functions may be called from any thread.
 struct Version {
   const Pass* pass = nullptr;
   int number = 0;
-  std::string idea;  // "smem_tile"
-  std::string file;  // as the compiler was given it
-  VersionDef def;    // what the file says of itself
-
-  // Why this version cannot run the case, or null. The harness has asked about dtype and architecture already.
-  std::function<const char*(const VersionDef& def, const Case& c)> supports;
-  std::function<std::vector<Kernel>(const VersionDef& def, const Case& c)> kernels;
+  std::string idea;             // "smem_tile"
+  std::string file;             // as the compiler was given it
+  AnyVersionDef def;            // what the file says of itself; always with `plans`
+  const void* typed = nullptr;  // the same as VersionDef of its pass; null of one that no file registered
 
   bool has(Dtype dtype) const;
   std::string label() const;  // "v03_smem_tile"
+  // Null, or why this version cannot run the case. Dtype and device are why_not()'s.
+  const char* supports(const Case& c) const { return def.supports ? def.supports(c) : nullptr; }
 };
 
+// Empty, or why the version cannot run the case on this device: dtype, architecture, supports(), no device.
+std::string why_not(const Version& v, const Case& c);
+
 // All passes and versions, in order of layer, pass and number. A version whose file name is malformed, whose number is
-// taken twice, or whose functions are not of its pass makes this throw Failure: the first thing every main() does is to
+// taken twice, or whose definition contradicts itself makes this throw Failure: the first thing every main() does is to
 // call it.
 const std::vector<const Pass*>& all_passes();
 const std::vector<const Version*>& all_versions();
@@ -261,24 +241,8 @@ const Pass& pass_of() {
 namespace detail {
 
 template <class P>
-using LaunchFunction = void(const typename P::Problem&, const typename P::Tensors&, void*, Stream);
-template <class P>
-using PlansFunction = std::vector<KernelPlan<P>>(const typename P::Problem&);
-template <class P>
-using SupportsFunction = const char*(const typename P::Problem&);
-template <class P>
-using WorkspaceFunction = std::size_t(const typename P::Problem&);
-
-template <class P>
-std::string fault_of(const VersionDef& def) {
+std::string fault_of(const VersionDef<P>& def) {
   if (!def.launch == !def.plans) return "either .launch or .plans, one of them, must be there";
-  if (!def.launch.is<LaunchFunction<P>>()) {
-    return ".launch must be void(const Problem&, const Tensors&, void* workspace, Stream) of its pass";
-  }
-  if (!def.plans.is<PlansFunction<P>>())
-    return ".plans must be std::vector<KernelPlan<Pass>>(const Problem&) of its pass";
-  if (!def.supports.is<SupportsFunction<P>>()) return ".supports must be const char*(const Problem&) of its pass";
-  if (!def.workspace_bytes.is<WorkspaceFunction<P>>()) return ".workspace_bytes must be std::size_t(const Problem&)";
   if (def.plans && def.plan_names.empty()) return ".plans without .plan_names";
   if (def.plans && def.workspace_bytes) return ".workspace_bytes is for .launch: a plan says its own";
   return {};
@@ -286,59 +250,74 @@ std::string fault_of(const VersionDef& def) {
 
 }  // namespace detail
 
-// A version's kernels for a problem, with the types of its pass: for a trainer, and for a version of another pass that
-// hands its work on to it. Not to be called before main().
+// A version's kernels for a problem, with the types of its pass: for a version of another pass that hands its work on to
+// it. Not to be called before main().
 template <class P>
 class VersionOf {
  public:
-  explicit VersionOf(const VersionDef& def) : def_(&def) {}
+  explicit VersionOf(const VersionDef<P>& def) : def_(&def) {}
 
   // Null, or why it cannot run the problem.
   const char* supports(const typename P::Problem& problem) const {
-    return def_->supports ? def_->supports.as<detail::SupportsFunction<P>>()(problem) : nullptr;
+    return def_->supports ? def_->supports(problem) : nullptr;
   }
 
   // Every way to run a problem that it supports, the default first.
   std::vector<KernelPlan<P>> plans(const typename P::Problem& problem) const {
-    if (def_->plans) return def_->plans.as<detail::PlansFunction<P>>()(problem);
-    const auto bytes = def_->workspace_bytes.as<detail::WorkspaceFunction<P>>();
-    const auto launch = def_->launch.as<detail::LaunchFunction<P>>();
-    return {{.workspace_bytes = bytes ? bytes(problem) : 0,
-             .bind = [launch, problem](const typename P::Tensors& tensors, void* workspace) -> BoundLaunch {
-               return [=](Stream stream) { launch(problem, tensors, workspace, stream); };
+    if (def_->plans) return def_->plans(problem);
+    return {{.workspace_bytes = def_->workspace_bytes ? def_->workspace_bytes(problem) : 0,
+             .bind = [def = def_, problem](const typename P::Tensors& tensors, void* workspace) -> BoundLaunch {
+               return [=](Stream stream) { def->launch(problem, tensors, workspace, stream); };
              }}};
   }
 
  private:
-  const VersionDef* def_;
+  const VersionDef<P>* def_;
 };
 
 // Throws UsageError if there is no such version.
 template <class P>
 VersionOf<P> version_of(int number) {
-  return VersionOf<P>(find_version(pass_of<P>(), number).def);
+  return VersionOf<P>(*static_cast<const VersionDef<P>*>(find_version(pass_of<P>(), number).typed));
 }
 
+namespace detail {
+
+// `def`, which lives as long as the program, without the types of its pass.
 template <class P>
-bool register_version(const char* file, VersionDef def) {
-  const std::string wrong = detail::fault_of<P>(def);
-  Version v{.pass = &pass_of<P>(),
-            .def = std::move(def),
-            .supports = [](const VersionDef& d, const Case& c) { return VersionOf<P>(d).supports(problem_of<P>(c)); },
-            .kernels =
-                [](const VersionDef& d, const Case& c) {
-                  std::vector<Kernel> kernels;
-                  for (KernelPlan<P>& plan : VersionOf<P>(d).plans(problem_of<P>(c))) {
-                    kernels.push_back({.name = plan.name,
-                                       .workspace_bytes = plan.workspace_bytes,
-                                       .private_workspace = d.private_workspace,
-                                       .bind = [bind = std::move(plan.bind)](const Pointers& at, void* workspace) {
-                                         return bind(P::bind(at), workspace);
-                                       }});
-                  }
-                  return kernels;
-                }};
-  return detail::add_version(std::move(v), file, wrong);
+AnyVersionDef any_pass(const VersionDef<P>& def) {
+  return {.plans =
+              [&def](const Case& c) {
+                std::vector<KernelPlan<AnyPass>> plans;
+                for (KernelPlan<P>& plan : VersionOf<P>(def).plans(problem_of<P>(c))) {
+                  plans.push_back({.name = plan.name,
+                                   .workspace_bytes = plan.workspace_bytes,
+                                   .bind = [bind = std::move(plan.bind)](const Pointers& at, void* workspace) {
+                                     return bind(P::bind(at), workspace);
+                                   }});
+                }
+                return plans;
+              },
+          .plan_names = def.plan_names,
+          .dtypes = def.dtypes,
+          .supports = [&def](const Case& c) { return VersionOf<P>(def).supports(problem_of<P>(c)); },
+          .private_workspace = def.private_workspace,
+          .min_arch = def.min_arch,
+          .arch_specific = def.arch_specific,
+          .error_growth = def.error_growth,
+          .exact = def.exact,
+          .least_arithmetic = def.least_arithmetic,
+          .needs = def.needs};
+}
+
+}  // namespace detail
+
+template <class P>
+bool register_version(const char* file, VersionDef<P> def) {
+  static std::deque<VersionDef<P>> kept;  // a deque moves none of them
+  kept.push_back(std::move(def));
+  return detail::add_version({.pass = &pass_of<P>(), .def = detail::any_pass(kept.back()), .typed = &kept.back()}, file,
+                             detail::fault_of(kept.back()));
 }
 
 }  // namespace ladder
@@ -348,8 +327,8 @@ bool register_version(const char* file, VersionDef def) {
 #define LADDER_NAME_OF_LINE(prefix, line) LADDER_NAME_OF_LINE_(prefix, line)
 #define LADDER_UNIQUE(prefix) LADDER_NAME_OF_LINE(prefix, __LINE__)
 
-#define LADDER_VERSION(pass, ...)                                                   \
-  namespace {                                                                       \
-  [[maybe_unused]] const bool ladder_registered =                                   \
-      ::ladder::register_version<pass>(__FILE__, ::ladder::VersionDef __VA_ARGS__); \
+#define LADDER_VERSION(pass, ...)                                                         \
+  namespace {                                                                             \
+  [[maybe_unused]] const bool ladder_registered =                                         \
+      ::ladder::register_version<pass>(__FILE__, ::ladder::VersionDef<pass> __VA_ARGS__); \
   }

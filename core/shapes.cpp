@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
 #include "core/error.h"
+#include "core/paths.h"
 
 namespace ladder {
 namespace {
@@ -30,14 +30,9 @@ bool has_name(const auto& items, std::string_view name) {
   return std::any_of(items.begin(), items.end(), [&](const auto& item) { return item.name == name; });
 }
 
-std::string file_of(const std::string& layer) { return source_dir() + "/dev/" + layer + "/shapes.txt"; }
+std::string file_of(const std::string& layer) { return data_dir() + "/dev/" + layer + "/shapes.txt"; }
 
 }  // namespace
-
-std::string source_dir() {
-  const char* given = std::getenv("LADDER_SOURCE_DIR");
-  return given && *given ? given : LADDER_SOURCE_DIR;
-}
 
 std::vector<ShapeSet> parse_shapes(std::string_view text, const std::string& file) {
   std::vector<ShapeSet> sets;

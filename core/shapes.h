@@ -30,9 +30,6 @@ struct NamedCase {
   Case problem;
 };
 
-// The project's source folder: the environment's LADDER_SOURCE_DIR, or where this was compiled.
-std::string source_dir();
-
 // Reads the text of a shapes file. Throws Failure, one line with `file` and the line's number, where it is malformed:
 // an entry without a name or a heading above it, a set or name that is there twice, an empty set.
 std::vector<ShapeSet> parse_shapes(std::string_view text, const std::string& file);

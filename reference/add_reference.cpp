@@ -1,7 +1,7 @@
 // The reference of add: the formulas of dev/add/add.h in double precision.
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "dev/add/add.h"
 
 namespace ladder::add {

@@ -21,7 +21,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/parallel.h"
 #include "dev/attention/attention.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/registry.h"
 
 namespace ladder {
@@ -49,7 +49,9 @@ class Baseline {
   virtual const Plan& plan(Choice choice) const = 0;            // one of them
   virtual std::size_t workspace_bytes() const = 0;              // of the best
   virtual bool makes(const TensorSpec&) const { return true; }  // whether its best plan has this output
-  virtual Dtype takes(const TensorSpec& input) const { return input.dtype; }  // to which its best plan rounds this input
+  virtual Dtype takes(const TensorSpec& input) const {
+    return input.dtype;
+  }  // to which its best plan rounds this input
 
   // What enqueues exactly that plan on a stream. Empty for a plan that runs in a process of its own, which has its own
   // timer: sample() then takes one cold sample there, in seconds, empty_seconds() of which are the timer's.

@@ -21,7 +21,7 @@
 
 #include "core/backend.h"
 #include "core/error.h"
-#include "core/shapes.h"
+#include "core/paths.h"
 
 namespace ladder {
 namespace {

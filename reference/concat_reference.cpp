@@ -1,7 +1,7 @@
 // The reference of concat: the formulas of dev/concat/concat.h in double precision.
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "dev/concat/concat.h"
 
 namespace ladder::concat {

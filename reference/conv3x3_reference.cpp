@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/parallel.h"
 #include "dev/conv3x3/conv3x3.h"
 

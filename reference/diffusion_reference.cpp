@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "dev/diffusion/diffusion.h"
 
 namespace ladder::diffusion {

@@ -5,7 +5,7 @@
 // angle is wrong by at most 3 of its own units of rounding, and so is cosine or sine. Hence the angle counts.
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "dev/embedding/embedding.h"
 
 namespace ladder::embedding {

@@ -134,9 +134,7 @@ class CublasLtBaseline final : public Baseline {
   bool makes(const TensorSpec& output) const override {
     return posed_.outputs.empty() || std::ranges::count(posed_.outputs, output.name) > 0;
   }
-  Dtype takes(const TensorSpec& input) const override {
-    return input.name == "bias" ? posed_.bias_dtype : input.dtype;
-  }
+  Dtype takes(const TensorSpec& input) const override { return input.name == "bias" ? posed_.bias_dtype : input.dtype; }
   std::function<void(Stream)> work(Choice choice) override {
     return [this, i = index(choice)](Stream stream) { execute(i, stream); };
   }

@@ -2,7 +2,7 @@
 // double, so the only rounding is that of the sum, 2^29 times finer than fp32's.
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/parallel.h"
 #include "dev/gemm/gemm.h"
 

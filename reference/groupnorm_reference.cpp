@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/parallel.h"
 #include "dev/groupnorm/groupnorm.h"
 #include "reference/activation.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "dev/optimizer/optimizer.h"
 
 namespace ladder::optimizer {

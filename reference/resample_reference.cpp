@@ -1,7 +1,7 @@
 // The reference of resample: the formulas of dev/resample/resample.h in double precision.
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "dev/resample/resample.h"
 
 namespace ladder::resample {

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "dev/silu/silu.h"
 
 namespace ladder::silu {

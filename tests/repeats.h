@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/check.h"
+#include "core/check/check.h"
 
 namespace ladder::test {
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 #include "dev/gemm/gemm.h"
 #include "dev/groupnorm/groupnorm.h"

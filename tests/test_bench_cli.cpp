@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/bench.h"
-#include "core/shapes.h"
+#include "core/paths.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "tests/subprocess.h"
 #include "train/promoted.h"

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/problem_line.h"
 #include "core/shapes.h"
 #include "dev/conv3x3/conv3x3.h"
@@ -162,7 +162,7 @@ TEST(Compare, AnInexactVersionIsHeldToTheLargestMagnitude) {
   const ExpectedOutputs refs = {{{0, 0, 0}, {0, 1, 3}}};  // values, magnitudes
   const auto most = static_cast<float>(error_bound(dw, 0, 3));
   EXPECT_EQ(compare(c, Pattern::normal, {{0, most, 0}}, refs).status, Status::fail) << "its own magnitude is 1";
-  const VersionDef inexact{.exact = false};
+  const AnyVersionDef inexact{.exact = false};
   EXPECT_EQ(compare(c, Pattern::normal, {{most, most, most}}, refs, inexact).status, Status::pass);
   EXPECT_EQ(compare(c, Pattern::normal, {{1.01f * most, 0, 0}}, refs, inexact).status, Status::fail);
 }
@@ -247,7 +247,7 @@ TEST(Compare, BaselineMayBeHalfAsWrongAndNoLess) {
   EXPECT_EQ(against_baseline(pass, with_errors({0.49e-4}), c).status, Status::fail);
   EXPECT_EQ(against_baseline(with_errors({u}), with_errors({0}), c).status, Status::pass) << "one rounding is granted";
   EXPECT_EQ(against_baseline(with_errors({1.1 * u}), with_errors({0}), c).status, Status::fail);
-  const VersionDef def{.error_growth = 3};
+  const AnyVersionDef def{.error_growth = 3};
   EXPECT_EQ(against_baseline(with_errors({u + 2 * 6 * u}), with_errors({0}), c, def).status, Status::pass) << "K is 36";
   EXPECT_EQ(against_baseline(with_errors({u + 2.1 * 6 * u}), with_errors({0}), c, def).status, Status::fail);
   EXPECT_EQ(against_baseline(with_errors({kNan}), with_errors({1}), c).status, Status::fail);
@@ -514,7 +514,7 @@ TEST(Check, SkipsWithTheReason) {
   const Version& v = find_version(pass_of<conv3x3::Fprop>(), 1);
   Version picky = v;
   picky.def.dtypes = {Dtype::f32};
-  picky.supports = [](const VersionDef&, const Case&) { return "too small"; };
+  picky.def.supports = [](const Case&) { return "too small"; };
   const Verdict dtype = check(picky, make("n1 h1 w1 c1 k1 bf16"), 1);
   EXPECT_EQ(dtype.status, Status::skip);
   EXPECT_EQ(dtype.reason, v.label() + " has no bf16; it has fp32");
@@ -546,7 +546,7 @@ TEST(Check, NullAnswersAreJudgedByTheVersionsOwnBound) {
 TEST(Check, AnExceptionOfTheLaunchIsAFailure) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
   Version throws = find_version(pass_of<conv3x3::Fprop>(), 1);
-  throws.kernels = [](const VersionDef&, const Case&) -> std::vector<Kernel> {
+  throws.def.plans = [](const Case&) -> std::vector<KernelPlan<AnyPass>> {
     const BoundLaunch refuse = [](Stream) { throw std::runtime_error("refused\nfor a reason\n"); };
     return {{.bind = [refuse](const Pointers&, void*) { return refuse; }}};
   };

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 #include "core/graph.h"
 #include "tests/kernel/bound_twice.h"
@@ -49,7 +49,7 @@ TEST(Plans, OneThatIsNotThereIsNamedWithThoseThatAre) {
 
 TEST(Plans, AVersionThatDoesNotSupportTheCaseSaysWhy) {
   Version picky = version(toy::kRight);
-  picky.supports = [](const VersionDef&, const Case&) { return "n is odd"; };
+  picky.def.supports = [](const Case&) { return "n is odd"; };
   try {
     plan(picky, pass().parse("n65"));
     FAIL() << "it is not supported";
@@ -252,6 +252,23 @@ TEST_F(Graphs, AnExceptionEndsTheCapture) {
   graph.replay(stream);
   stream.synchronize();
   EXPECT_EQ(read(a), std::vector<unsigned char>(kBytes, 4));
+}
+
+TEST(Backend, DevicesAreTakenByNumber) {
+  EXPECT_THROW(backend::use_device(-1), UsageError);
+  EXPECT_THROW(backend::use_device(backend::num_devices()), UsageError);
+  for (int number = backend::num_devices() - 1; number >= 0; --number) {  // 0 is current in the end
+    backend::use_device(number);
+    EXPECT_EQ(backend::current_device(), number);
+    EXPECT_EQ(&backend::device(), &backend::device(number));
+    void* const bytes = backend::allocate(4);
+    const int written = 7 + number;
+    backend::copy_in(bytes, &written, sizeof written);
+    int read = 0;
+    backend::peek(&read, bytes, sizeof read);
+    EXPECT_EQ(read, written);
+    backend::release(bytes);
+  }
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 from cli import digests, suite  # noqa: E402
 
 _TREE = {
-    "core/check.h": "checks",
+    "core/check/check.h": "checks",
     "CMakeLists.txt": "flags",
     "tests/test_versions.cpp": "tests",
     "dev/sum/sum.h": "the pass",
@@ -75,7 +75,7 @@ class SuiteTest(unittest.TestCase):
                 self.assertEqual(self.full(), [])
 
     def test_what_all_share_has_versions_tried_briefly(self):
-        for name in ("core/check.h", "CMakeLists.txt", "tests/test_versions.cpp"):
+        for name in ("core/check/check.h", "CMakeLists.txt", "tests/test_versions.cpp"):
             with self.subTest(name):
                 self.write(name, "other")
                 found = self.selection()
@@ -109,7 +109,7 @@ class SuiteTest(unittest.TestCase):
 
     def test_units_of_a_changed_version(self):
         self.write("dev/sum/forward/v01_naive.cu", '#include "dev/sum/sum.h"\n// other\n')
-        self.write("core/check.h", "other")
+        self.write("core/check/check.h", "other")
         found = self.selection()
         programs = ["test_check", "test_simt", "test_versions_sum"]
         self.assertEqual([unit.key for unit in suite.units("emulator", programs, found)],
@@ -127,7 +127,7 @@ class SuiteTest(unittest.TestCase):
         self.assertIsNone(suite.targets("tsan", self.selection()))
         self.write("dev/sum/forward/v01_naive.cu", "other")
         self.assertEqual(suite.targets("sanitize", self.selection()), ["test_versions_sum"])
-        self.write("core/check.h", "other")
+        self.write("core/check/check.h", "other")
         self.assertEqual(suite.targets("tsan", self.selection()), ["test_versions_sum", "test_simt", "test_faults"])
         self.assertEqual(suite.targets("sanitize", self.selection()), ())
         self.assertEqual(suite.targets("emulator", self.selection()), ())

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/shapes.h"
 #include "tests/repeats.h"
 #include "tests/support.h"
@@ -132,7 +132,7 @@ void add_named_tests(const Version& v, const std::string& set) {
 // Every plan that is no problem's default runs as well: on the problems of [ci] and [edge], until it has run on a few in
 // each dtype. One that never ran fails.
 [[maybe_unused]] void add_plan_test(const Version& v) {
-  if (!v.def.plans) return;
+  if (v.def.plan_names.empty()) return;
   add_test(v, "plans", [&v](Checks& checks) {
     constexpr int kProblems = test::kSanitized ? 1 : 4;  // of a plan and dtype
     std::vector<std::string> orders = test::schedules();

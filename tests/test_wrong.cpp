@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/shapes.h"
 #include "tests/repeats.h"
 #include "tests/support.h"

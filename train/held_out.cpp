@@ -37,7 +37,7 @@ struct HeldOut::Impl {
     program = std::make_unique<Program>(tape(pixels), promotions);
   }
 
-  Dtype stored() const { return options.dtype == Dtype::tf32 ? Dtype::f32 : options.dtype; }
+  Dtype stored() const { return storage_dtype(options.dtype); }
 
   Tape tape(const Region& pixels) const {
     Tape tape;

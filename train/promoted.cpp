@@ -12,9 +12,9 @@
 #include <tuple>
 #include <utility>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
-#include "core/shapes.h"
+#include "core/paths.h"
 
 namespace ladder::train {
 namespace {
@@ -160,7 +160,7 @@ Promotions Promotions::load(const std::filesystem::path& file, std::string_view 
 }
 
 Promotions Promotions::for_device(std::string_view slug, std::string_view layer) {
-  const std::filesystem::path folder = std::filesystem::path(source_dir()) / "train" / "promoted";
+  const std::filesystem::path folder = std::filesystem::path(data_dir()) / "train" / "promoted";
   const std::filesystem::path own = folder / fmt::format("{}.txt", slug);
   if (std::filesystem::exists(own)) return load(own, layer);
   Promotions others = load(folder / fmt::format("{}.txt", kOtherwise), layer);

@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::size_t kSlots = 4;  // steps on their way at a time
 
-Dtype stored_dtype(Dtype dtype) { return dtype == Dtype::tf32 ? Dtype::f32 : dtype; }
-
 // Arrays one behind the other in a region, each at a multiple of 256 bytes.
 class Layout {
  public:
@@ -129,7 +127,7 @@ struct Step::Impl {
 
   int parts() const { return options.micro_batches; }
   int micro_batch() const { return options.batch / options.micro_batches; }
-  Dtype stored() const { return stored_dtype(options.dtype); }
+  Dtype stored() const { return storage_dtype(options.dtype); }
   std::vector<std::int64_t> image_shape(int images) const {
     return {images, options.model.image_size, options.model.image_size, kImageChannels};
   }

@@ -9,8 +9,6 @@
 namespace ladder::train {
 namespace {
 
-Dtype stored(Dtype dtype) { return dtype == Dtype::tf32 ? Dtype::f32 : dtype; }
-
 const Pass& pass_of(std::string_view path) {
   const auto slash = path.find('/');
   LADDER_CHECK(slash != std::string_view::npos, std::string(path));
@@ -50,7 +48,7 @@ void Tape::run(const std::string& name, std::string_view pass, const std::string
     const std::string where = fmt::format("{}: {} '{}', tensor {}", name, pass, operation.problem.text, spec.name);
     if (id == kNoValue) throw Failure(where + " has no value");
     const Value& value = values_[id];
-    if (value.bytes() != spec.bytes() || stored(value.dtype) != stored(spec.dtype)) {
+    if (value.bytes() != spec.bytes() || storage_dtype(value.dtype) != storage_dtype(spec.dtype)) {
       throw Failure(fmt::format("{} is {} elements of {}, but {} has {} of {}", where, spec.elements(),
                                 ladder::name(spec.dtype), value.name, value.elements(), ladder::name(value.dtype)));
     }

@@ -30,7 +30,7 @@ class Unet {
   Unet(const ModelConfig& config, const Parameters& parameters, Dtype dtype, int images, const WeightRegions& weights,
        const GradientRegions* gradients = nullptr);
 
-  Dtype stored() const { return dtype_ == Dtype::tf32 ? Dtype::f32 : dtype_; }
+  Dtype stored() const { return storage_dtype(dtype_); }
 
   // Appends the forward pass. x [n, h, w, 3] as stored, in a region; t [n], int32 or fp32. Returns the prediction of
   // the noise, of x's shape and dtype, which lies in `prediction` if that is given.

@@ -16,7 +16,16 @@ Kind kind() { return Kind::emulator; }
 
 const char* unavailable() { return nullptr; }
 
-const DeviceInfo& device() {
+int num_devices() { return 1; }
+
+int current_device() { return 0; }
+
+void use_device(int number) {
+  if (number != 0) throw UsageError(fmt::format("no device {}: the emulator is number 0 and the only one", number));
+}
+
+const DeviceInfo& device(int number) {
+  if (number != 0) throw Failure(fmt::format("no device {}: the emulator is number 0 and the only one", number));
   static const DeviceInfo info = [] {
     DeviceInfo emulator;
     emulator.name = "emulator";
@@ -30,6 +39,8 @@ const DeviceInfo& device() {
   }();
   return info;
 }
+
+const DeviceInfo& device() { return device(0); }
 
 void* allocate(std::size_t bytes) {
   constexpr std::size_t kAlignment = 256;

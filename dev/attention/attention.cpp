@@ -42,8 +42,6 @@ Problem Problem::random(std::uint64_t seed) {
 
 namespace {
 
-Dtype output_dtype(const Problem& p) { return p.dtype == Dtype::tf32 ? Dtype::f32 : p.dtype; }
-
 // What p and ds may be rounded to.
 std::optional<Dtype> operand_dtype(const Problem& p) {
   return p.dtype == Dtype::f32 ? std::nullopt : std::optional(p.dtype);
@@ -67,7 +65,7 @@ TensorSpec reduced(const Problem& p, TensorSpec output) {
 
 std::vector<TensorSpec> Forward::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {tokens("qkv", Role::input, p, p.dtype, 3 * p.c()),
-                                   reduced(p, tokens("o", Role::output, p, output_dtype(p), p.c())),
+                                   reduced(p, tokens("o", Role::output, p, storage_dtype(p.dtype), p.c())),
                                    reduced(p, log_sum_exp(Role::output, p))};
   specs[1].intermediate = operand_dtype(p);
   return specs;
@@ -81,9 +79,9 @@ double Forward::flops(const Problem& p) { return 4.0 * static_cast<double>(p.sco
 
 std::vector<TensorSpec> Backward::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {tokens("qkv", Role::input, p, p.dtype, 3 * p.c()),
-                                   tokens("o", Role::input, p, output_dtype(p), p.c()), log_sum_exp(Role::input, p),
-                                   tokens("d_o", Role::input, p, p.dtype, p.c()),
-                                   reduced(p, tokens("dqkv", Role::output, p, output_dtype(p), 3 * p.c()))};
+                                   tokens("o", Role::input, p, storage_dtype(p.dtype), p.c()),
+                                   log_sum_exp(Role::input, p), tokens("d_o", Role::input, p, p.dtype, p.c()),
+                                   reduced(p, tokens("dqkv", Role::output, p, storage_dtype(p.dtype), 3 * p.c()))};
   specs.back().intermediate = operand_dtype(p);
   return specs;
 }
@@ -99,7 +97,7 @@ void Backward::derive(const Problem& p, HostTensors& inputs) {
   std::vector<float>& o = inputs["o"];
   o.resize(a.o.size());
   std::transform(a.o.begin(), a.o.end(), o.begin(),
-                 [&](double value) { return round_to(output_dtype(p), static_cast<float>(value)); });
+                 [&](double value) { return round_to(storage_dtype(p.dtype), static_cast<float>(value)); });
   inputs["lse"].assign(a.lse.begin(), a.lse.end());
 }
 

@@ -44,8 +44,6 @@ Problem Problem::random(std::uint64_t seed) {
 
 namespace {
 
-Dtype output_dtype(const Problem& p) { return p.dtype == Dtype::tf32 ? Dtype::f32 : p.dtype; }
-
 // Inputs and weights are drawn such that sums of `terms` products have unit variance: He et al. 2015, eq. 10 without the
 // factor 2.
 double unit_variance(double terms) { return 1.0 / std::sqrt(terms); }
@@ -73,7 +71,7 @@ std::vector<TensorSpec> Fprop::tensors(const Problem& p) {
                                    weights("w", Role::input, p, p.dtype)};
   specs[1].stddev = unit_variance(9.0 * p.c);
   if (p.bias) specs.push_back(per_channel("bias", Role::input, p));
-  specs.push_back(image("y", Role::output, p, output_dtype(p), p.k, 'k'));
+  specs.push_back(image("y", Role::output, p, storage_dtype(p.dtype), p.k, 'k'));
   specs.back().reduction_length = std::int64_t{9} * p.c + (p.bias ? 1 : 0);
   return specs;
 }
@@ -87,7 +85,7 @@ double Fprop::flops(const Problem& p) { return 2.0 * 9.0 * p.c * p.k * static_ca
 std::vector<TensorSpec> Dgrad::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {image("dy", Role::input, p, p.dtype, p.k, 'k'),
                                    weights("w", Role::input, p, p.dtype),
-                                   image("dx", Role::output, p, output_dtype(p), p.c, 'c')};
+                                   image("dx", Role::output, p, storage_dtype(p.dtype), p.c, 'c')};
   specs[1].stddev = unit_variance(9.0 * p.k);
   specs.back().reduction_length = std::int64_t{9} * p.k;
   return specs;
@@ -100,7 +98,7 @@ double Dgrad::flops(const Problem& p) { return Fprop::flops(p); }
 std::vector<TensorSpec> Wgrad::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {image("x", Role::input, p, p.dtype, p.c, 'c'),
                                    image("dy", Role::input, p, p.dtype, p.k, 'k'),
-                                   weights("dw", Role::output, p, output_dtype(p))};
+                                   weights("dw", Role::output, p, storage_dtype(p.dtype))};
   specs[1].stddev = unit_variance(static_cast<double>(p.pixels()));
   specs.back().reduction_length = p.pixels();
   if (p.bias) {

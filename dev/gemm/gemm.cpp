@@ -66,8 +66,6 @@ Problem Problem::random(std::uint64_t seed) {
 
 namespace {
 
-Dtype output_dtype(const Problem& p) { return p.dtype == Dtype::tf32 ? Dtype::f32 : p.dtype; }
-
 // Factors are drawn such that sums of `terms` products have unit variance: He et al. 2015, eq. 10 without the factor 2.
 double unit_variance(double terms) { return 1.0 / std::sqrt(terms); }
 
@@ -91,8 +89,8 @@ std::vector<TensorSpec> Fprop::tensors(const Problem& p) {
                                    matrix("w", Role::input, p, p.dtype, "nk")};
   specs[1].stddev = unit_variance(p.k);
   if (p.bias) specs.push_back(per_feature("bias", Role::input, p));
-  if (p.residual) specs.push_back(matrix("r", Role::input, p, output_dtype(p), "mn"));
-  specs.push_back(matrix("y", Role::output, p, output_dtype(p), "mn"));
+  if (p.residual) specs.push_back(matrix("r", Role::input, p, storage_dtype(p.dtype), "mn"));
+  specs.push_back(matrix("y", Role::output, p, storage_dtype(p.dtype), "mn"));
   specs.back().reduction_length = std::int64_t{p.k} + (p.bias ? 1 : 0) + (p.residual ? 1 : 0);
   return specs;
 }
@@ -107,9 +105,9 @@ std::vector<TensorSpec> Dgrad::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {matrix("dy", Role::input, p, p.dtype, "mn"),
                                    matrix("w", Role::input, p, p.dtype, "nk")};
   specs[1].stddev = unit_variance(p.n);
-  if (p.accumulate) specs.push_back(matrix("r", Role::input, p, output_dtype(p), "mk"));
+  if (p.accumulate) specs.push_back(matrix("r", Role::input, p, storage_dtype(p.dtype), "mk"));
   const auto add_output = [&](const char* name, int cols) {
-    specs.push_back(matrix(name, Role::output, p, output_dtype(p), "mk"));
+    specs.push_back(matrix(name, Role::output, p, storage_dtype(p.dtype), "mk"));
     specs.back().shape[1] = cols;
     specs.back().reduction_length = std::int64_t{p.n} + (p.accumulate ? 1 : 0);
   };
@@ -128,7 +126,7 @@ double Dgrad::flops(const Problem& p) { return flops_of(p); }
 std::vector<TensorSpec> Wgrad::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {matrix("x", Role::input, p, p.dtype, "mk"),
                                    matrix("dy", Role::input, p, p.dtype, "mn"),
-                                   matrix("dw", Role::output, p, output_dtype(p), "nk")};
+                                   matrix("dw", Role::output, p, storage_dtype(p.dtype), "nk")};
   specs[1].stddev = unit_variance(p.m);
   specs[2].reduction_length = p.m;
   if (p.bias) {

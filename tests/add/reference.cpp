@@ -1,7 +1,7 @@
 // The reference of add against hand-computed numbers, and its gradient against the pass that it belongs to.
 #include <gtest/gtest.h>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 #include "dev/add/add.h"
 #include "tests/support.h"

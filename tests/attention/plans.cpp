@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/shapes.h"
 #include "dev/attention/attention.h"
 #include "tests/support.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 #include "core/shapes.h"
 #include "dev/attention/attention.h"

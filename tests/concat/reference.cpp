@@ -1,7 +1,7 @@
 // The reference of concat against hand-computed numbers, and its gradient against the pass that it belongs to.
 #include <gtest/gtest.h>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 #include "dev/concat/concat.h"
 #include "tests/support.h"

@@ -6,7 +6,7 @@
 #include <random>
 #include <type_traits>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 #include "core/shapes.h"
 #include "dev/conv3x3/conv3x3.h"

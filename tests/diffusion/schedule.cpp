@@ -11,7 +11,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/shapes.h"
+#include "core/paths.h"
 
 namespace ladder::diffusion {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 #include "dev/embedding/embedding.h"
 

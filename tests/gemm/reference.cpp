@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 #include "core/shapes.h"
 #include "dev/gemm/gemm.h"

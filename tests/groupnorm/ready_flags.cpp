@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/registry.h"
 #include "core/shapes.h"
 #include "dev/groupnorm/groupnorm.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/shapes.h"
 #include "dev/groupnorm/groupnorm.h"
 #include "tests/support.h"

@@ -1,6 +1,6 @@
 #include "tests/kernel/toy.h"
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/problem_line.h"
 
 namespace ladder::toy {

@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
-#include "core/shapes.h"
+#include "core/paths.h"
 #include "dev/optimizer/optimizer.h"
 
 namespace ladder {

@@ -1,7 +1,7 @@
 // The reference of resample against hand-computed numbers, and its gradients against the passes that they belong to.
 #include <gtest/gtest.h>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 #include "dev/resample/resample.h"
 #include "tests/support.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
-#include "core/shapes.h"
+#include "core/paths.h"
 #include "tests/train/tiny.h"
 #include "train/model_files.h"
 

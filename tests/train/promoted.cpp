@@ -11,7 +11,7 @@
 
 #include "core/backend.h"
 #include "core/error.h"
-#include "core/shapes.h"
+#include "core/paths.h"
 #include "dev/conv3x3/conv3x3.h"
 
 namespace ladder::train {
@@ -244,7 +244,7 @@ TEST(PromotedTables, LoadAndFit) {
     for (const auto& [problem, version] : promotions.lines()) {
       ++num_lines;
       EXPECT_TRUE(version->has(problem.dtype)) << entry.path() << ": " << version->label() << ' ' << problem.text;
-      const char* reason = version->supports(version->def, problem);
+      const char* reason = version->supports(problem);
       EXPECT_EQ(reason, nullptr) << entry.path() << ": " << version->label() << ' ' << problem.text;
     }
   }

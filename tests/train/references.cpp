@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "tests/repeats.h"
 #include "tests/train/tiny.h"
 
@@ -128,7 +128,7 @@ class Comparison {
     }
     launch_(program, i, stream);
     const std::vector<std::vector<float>> outputs = outputs_of(program, i);
-    const VersionDef& def = program.choice(i).version->def;
+    const AnyVersionDef& def = program.choice(i).version->def;
     const Verdict verdict =
         within_limit(compare(c, Pattern::normal, outputs, answer.expected, def), c, answer.expected, def);
     num_checked_ += outputs.size();

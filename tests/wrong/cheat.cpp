@@ -6,22 +6,19 @@ namespace ladder::wrong {
 
 Cheat make_cheat(const Pass& pass, char letter, int number, const std::string& name, std::vector<Dtype> dtypes,
                  Launch launch, WorkspaceBytes workspace_bytes, Supports supports) {
-  const auto kernels = [launch = std::move(launch), workspace_bytes = std::move(workspace_bytes)](const VersionDef&,
-                                                                                                  const Case& c) {
+  const auto plans = [launch = std::move(launch), workspace_bytes = std::move(workspace_bytes)](const Case& c) {
     const auto bind = [launch, c](const Pointers& at, void* workspace) -> BoundLaunch {
       std::vector<void*> pointers;
       for (const TensorSpec& spec : c.tensors) pointers.push_back(at[spec.name]);
       return [=](Stream stream) { launch(c, pointers.data(), workspace, stream); };
     };
-    return std::vector<Kernel>{{.workspace_bytes = workspace_bytes(c), .bind = bind}};
+    return std::vector<KernelPlan<AnyPass>>{{.workspace_bytes = workspace_bytes(c), .bind = bind}};
   };
   return {.version = {.pass = &pass,
                       .number = number,
                       .idea = name,
                       .file = fmt::format("{}{:02}_{}.cu", letter, number, name),
-                      .def = {.dtypes = std::move(dtypes)},
-                      .supports = [supports](const VersionDef&, const Case& c) { return supports(c); },
-                      .kernels = kernels},
+                      .def = {.plans = plans, .dtypes = std::move(dtypes), .supports = std::move(supports)}},
           .honest = name == "honest"};
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/numeric.h"
 #include "tests/support.h"
 
@@ -209,7 +209,7 @@ class Cheats {
     WorkspaceBytes bytes = [honest_bytes](const Case& c) { return honest_bytes(c) + all_bytes(c); };
     Supports supports = [v = &honest_, also](const Case& c) {
       const char* const reason = also(c);
-      return reason ? reason : v->supports(v->def, c);
+      return reason ? reason : v->supports(c);
     };
     list_.push_back(make_cheat(*honest_.pass, 'g', static_cast<int>(list_.size()) + 1, name,
                                dtypes.empty() ? honest_.def.dtypes : dtypes, launch, bytes, supports));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/numeric.h"
 #include "tests/wrong/corpora.h"
 

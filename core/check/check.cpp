@@ -1,4 +1,4 @@
-#include "core/check.h"
+#include "core/check/check.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -126,21 +126,6 @@ const char* name(Status status) {
       return "UNCHECKED";
   }
   return "?";
-}
-
-std::string why_not(const Version& v, const Case& c) {
-  if (!v.has(c.dtype)) {
-    std::vector<std::string> has;
-    for (const Dtype dtype : v.def.dtypes) has.push_back(name(dtype));
-    return fmt::format("{} has no {}; it has {}", v.label(), name(c.dtype), fmt::join(has, ", "));
-  }
-  if (const char* reason = v.supports(v.def, c)) return reason;
-  if (const char* reason = backend::unavailable()) return reason;
-  if (const int arch = backend::device().arch; v.def.arch_specific ? arch != v.def.min_arch : arch < v.def.min_arch) {
-    return fmt::format("{} needs sm_{}{}; {} is sm_{}", v.label(), v.def.min_arch, v.def.arch_specific ? "a" : "",
-                       backend::device().name, arch);
-  }
-  return {};
 }
 
 Verdict check(const Version& v, CheckedCase& c, Pattern pattern, const std::string& plan) {

@@ -121,35 +121,37 @@ struct Verdict {
 // roundoff of the dtype to which the formula lets terms be rounded (TensorSpec::intermediate), 0 without one. The
 // second term is the probabilistic error bound of a sum in fp32 (Higham and Mary 2019, theorem 2.4, lambda = 4),
 // doubled because tensor cores truncate where IEEE addition rounds.
-double error_bound(const TensorSpec& output, double value, double magnitude, const VersionDef& def = {});
+double error_bound(const TensorSpec& output, double value, double magnitude, const AnyVersionDef& def = {});
 
 // The largest normalised L2 error, ||y - ref|| / ||ref||, that an fp32 output of an fp32 problem may have, whatever its
 // magnitudes allow: 2^-24 (16 + sqrt(K)), times the error growth. A sequence of K additions in fp32 stays below it;
 // inputs rounded to TF32 or bf16 do not. Where the formula itself is ill-conditioned, ||magnitude|| being more than
 // sqrt(K) ||ref|| or the reference saying so (Expected::condition), it grows by as much. Infinite for other dtypes, and
 // where a term may be rounded on its way.
-double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const VersionDef& def = {});
+double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const AnyVersionDef& def = {});
 
 // Compares in pass form, so NaN fails: |y - ref| <= error_bound(). For Pattern::integer the outputs must equal the
 // reference's value rounded once to the output's dtype, unless the pass has no exact answers. A version that is not
 // exact is held to the bound there too, with the tensor's largest magnitude for every element. `looked_at` says of each
 // output whether it is compared; empty: all are.
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs,
-                const ExpectedOutputs& expected, const VersionDef& def = {}, const std::vector<bool>& looked_at = {});
+                const ExpectedOutputs& expected, const AnyVersionDef& def = {},
+                const std::vector<bool>& looked_at = {});
 
 // A pass stays one only if each output's error is within error_limit(), a NaN not being so.
-Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expected, const VersionDef& def);
+Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expected, const AnyVersionDef& def);
 
 // Empty, or which null answer (all zeros, the mean, a copy of an input) compare() would take for right in at least half
 // of a discriminating output's elements, of those that are a sum of any terms: no verdict on such a case can be
 // trusted.
-std::string accepted_null_answer(const Case& c, Pattern pattern, const ReferenceRun& run, const VersionDef& def = {});
+std::string accepted_null_answer(const Case& c, Pattern pattern, const ReferenceRun& run,
+                                 const AnyVersionDef& def = {});
 
 // A pass stays one only if the error of each output that the baseline makes is at most twice the baseline's on the same
 // inputs, granted on top one rounding of the output and what the version declared (g of compare(), 1 unless it says
 // otherwise):
 //     error <= 2 baseline_error + u + (g - 1) sqrt(K) 2^-24.
-Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c, const VersionDef& def = {});
+Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c, const AnyVersionDef& def = {});
 
 // Runs a kernel of the version and compares what it writes: SKIP with the reason where the version does not support the
 // case or no device is there, FAIL on a wrong value, a launch error, an emulator fault, a damaged guard, a changed
@@ -162,9 +164,6 @@ Verdict check(const Version& v, const Case& c, std::uint64_t seed);
 
 // One pattern alone.
 Verdict check(const Version& v, CheckedCase& c, Pattern pattern, const std::string& plan = {});
-
-// Null, or why the version cannot run the case on this device (dtype, architecture, supports()).
-std::string why_not(const Version& v, const Case& c);
 
 }  // namespace ladder
 

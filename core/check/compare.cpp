@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 #include "core/parallel.h"
 
@@ -77,7 +77,7 @@ struct Rule {
   const TensorSpec& output;
   Pattern pattern;
   const Expected& ref;
-  const VersionDef& def;
+  const AnyVersionDef& def;
   // Intermediates that mix neighbouring elements carry the errors of the largest: none counts for less.
   double least_magnitude = def.exact || ref.magnitude.empty() ? 0 : *std::ranges::max_element(ref.magnitude);
 
@@ -156,13 +156,13 @@ std::string describe(const Rule& rule, const Tally& t, const std::vector<float>&
 
 }  // namespace
 
-double error_bound(const TensorSpec& output, double value, double magnitude, const VersionDef& def) {
+double error_bound(const TensorSpec& output, double value, double magnitude, const AnyVersionDef& def) {
   const double sum = def.error_growth * 4 * std::sqrt(static_cast<double>(output.reduction_length)) * 0x1p-23;
   const double terms = output.intermediate ? unit_roundoff(*output.intermediate) : 0;
   return unit_roundoff(output.dtype) * std::abs(value) + (sum + terms) * magnitude + smallest_subnormal(output.dtype);
 }
 
-double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const VersionDef& def) {
+double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const AnyVersionDef& def) {
   if (c.dtype != Dtype::f32 || output.dtype != Dtype::f32 || output.intermediate) return kInfinity;
   const auto norm = [](const std::vector<double>& values) {
     double sum = 0;
@@ -176,7 +176,7 @@ double error_limit(const Case& c, const TensorSpec& output, const Expected& expe
 }
 
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs,
-                const ExpectedOutputs& refs, const VersionDef& def, const std::vector<bool>& looked_at) {
+                const ExpectedOutputs& refs, const AnyVersionDef& def, const std::vector<bool>& looked_at) {
   const auto specs = written(c.tensors);
   LADDER_CHECK(outputs.size() == specs.size() && refs.size() == specs.size());
   LADDER_CHECK(looked_at.empty() || looked_at.size() == specs.size());
@@ -202,7 +202,7 @@ Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<fl
   return verdict;
 }
 
-Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expected, const VersionDef& def) {
+Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expected, const AnyVersionDef& def) {
   const auto specs = written(c.tensors);
   for (std::size_t i = 0; i < specs.size() && verdict.status == Status::pass; ++i) {
     const double limit = error_limit(c, *specs[i], expected[i], def);
@@ -217,7 +217,7 @@ Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expe
   return verdict;
 }
 
-std::string accepted_null_answer(const Case& c, Pattern pattern, const ReferenceRun& run, const VersionDef& def) {
+std::string accepted_null_answer(const Case& c, Pattern pattern, const ReferenceRun& run, const AnyVersionDef& def) {
   const auto specs = written(c.tensors);
   const ExpectedOutputs& refs = run.expected;
   LADDER_CHECK(refs.size() == specs.size());
@@ -253,7 +253,7 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Reference
   return {};
 }
 
-Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c, const VersionDef& def) {
+Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c, const AnyVersionDef& def) {
   const auto specs = written(c.tensors);
   for (std::size_t i = 0; i < specs.size() && verdict.status == Status::pass; ++i) {
     const std::optional<double> theirs = baseline.errors.at(i);

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "core/backend.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/parallel.h"
 
 namespace ladder {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/parallel.h"
 
 namespace ladder {

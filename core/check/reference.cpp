@@ -2,7 +2,7 @@
 #include <map>
 #include <utility>
 
-#include "core/check.h"
+#include "core/check/check.h"
 #include "core/error.h"
 
 namespace ladder {
