@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/problem_line.h"
 #include "core/shapes.h"
-#include "train/promoted.h"
+#include "runtime/promoted.h"
 
 namespace ladder {
 namespace {

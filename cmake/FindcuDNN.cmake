@@ -13,7 +13,7 @@ find_path(cuDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ${LADDER_PRIVATE}/in
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
   cuDNN REQUIRED_VARS cuDNN_LIBRARY cuDNN_INCLUDE_DIR cuDNN_FRONTEND_INCLUDE_DIR cuDNN_NVRTC_LIBRARY
-  REASON_FAILURE_MESSAGE "bench programs have no cuDNN beside them; `./ladder setup` fetches what is missing")
+  REASON_FAILURE_MESSAGE "bench programs have no cuDNN beside them: run ./ladder setup")
 if(cuDNN_FOUND AND NOT TARGET cuDNN::cudnn)
   add_library(cuDNN::cudnn INTERFACE IMPORTED)
   target_include_directories(cuDNN::cudnn INTERFACE ${cuDNN_INCLUDE_DIR})

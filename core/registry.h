@@ -238,6 +238,12 @@ const Pass& pass_of() {
   return *pass;
 }
 
+// A problem as the harness sees it. The registry's parse() gives the same for its line.
+template <class P>
+Case case_of(const typename P::Problem& problem) {
+  return detail::make_case<P>(pass_of<P>(), problem);
+}
+
 namespace detail {
 
 template <class P>

@@ -15,8 +15,8 @@
 #include "bench/bench.h"
 #include "core/paths.h"
 #include "dev/conv3x3/conv3x3.h"
+#include "runtime/promoted.h"
 #include "tests/subprocess.h"
-#include "train/promoted.h"
 
 namespace ladder {
 namespace {
@@ -78,7 +78,7 @@ TEST(BenchCli, WhatToRunIsSaidInManyWays) {
 
 TEST(BenchCli, BestIsWhatTheTrainerTakes) {
   SKIP_WITHOUT_DEVICE(bench({"--version", "1", "--benchmark_list_tests"}));
-  const auto table = train::Promotions::load(source_dir() + "/train/promoted/h200.txt", "conv3x3");
+  const auto table = Promotions::load(source_dir() + "/runtime/promoted/h200.txt", "conv3x3");
   std::vector<std::string> command = {"--version", "best"};
   std::string expected;
   for (const auto& [problem, version] : table.lines()) {

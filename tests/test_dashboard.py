@@ -305,7 +305,7 @@ class CommandLine(dashboard_records.Tree):
             self.assertEqual(self.run_tool("--check")[0], 1)
             file.write_text(before)
         with self.subTest("another promotion"):
-            file = self.root / "train" / "promoted" / "h200.txt"
+            file = self.root / "runtime" / "promoted" / "h200.txt"
             file.parent.mkdir(parents=True)
             file.write_text("# none\n")
             self.assertEqual(self.run_tool("--check")[0], 1)

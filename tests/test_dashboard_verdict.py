@@ -103,7 +103,7 @@ class Standing(Top):
         return found
 
     def promote(self, *lines):
-        file = self.root / "train" / "promoted" / "h200.txt"
+        file = self.root / "runtime" / "promoted" / "h200.txt"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"toy/fprop  {line}\n" for line in lines))
 

@@ -37,7 +37,7 @@ class Promote(unittest.TestCase):
             file = self.versions / f"v{number:02d}_idea_{number}.cu"
             file.write_text("LADDER_VERSION(toy::Fprop, {.launch = launch})\n")
         (self.root / "dev" / "toy" / "shapes.txt").write_text("[unet]\ntop: n32 c64\n[perf]\nlow: n32 c8\n")
-        self.table = self.root / "train" / "promoted" / "h200.txt"
+        self.table = self.root / "runtime" / "promoted" / "h200.txt"
         self.day = 0
 
     def record(self, *results, device="h200", **fields):
@@ -170,7 +170,7 @@ class Promote(unittest.TestCase):
         status, printed = self.run_tool("--check")
         self.assertEqual(status, 1)
         self.assertEqual(self.table.read_text(), before)
-        self.assertIn("train/promoted/h200.txt is not what", printed)
+        self.assertIn("runtime/promoted/h200.txt is not what", printed)
         lines = [line for line in printed.splitlines() if line[:2] in ("- ", "+ ")]
         changed = [line[:2] + line.split("  ")[2].strip() for line in lines]
         self.assertEqual(changed, ["- v01_idea_1", "+ v02_idea_2"])
@@ -203,7 +203,7 @@ class Promote(unittest.TestCase):
         (self.versions / "v03_idea_3.cu").unlink()
         _, printed = self.run_tool()
         self.assertEqual(printed.splitlines(), [
-            "train/promoted/h200.txt: 3 cases; 1 have another version, 1 are new, 1 dropped, 1 have other figures only",
+            "runtime/promoted/h200.txt: 3 cases; 1 have another version, 1 are new, 1 dropped, 1 have other figures only",
             "  toy/fprop  n1 c1 bf16  v01_idea_1: 9.00 us warm, new",
             "  toy/fprop  n2 c2 bf16  v03_idea_3: no version of the tree passes with a time any more",
             "  toy/fprop  n32 c64 bf16  v01_idea_1 -> v02_idea_2: 30.0 -> 20.0 us warm, 33.3 % less",

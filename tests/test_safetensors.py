@@ -24,7 +24,7 @@ try:
 except ImportError:
     safetensors = None
 
-PROGRAM = ROOT / "build" / "emulator" / "tests" / "train_safetensors_tool"
+PROGRAM = ROOT / "build" / "emulator" / "tests" / "io_safetensors_tool"
 LACKS = ("" if PROGRAM.exists() else f"{PROGRAM.relative_to(ROOT)} is not built") or (
     "" if safetensors else "needs the Python package safetensors: ./ladder setup --dev")
 

@@ -13,7 +13,7 @@ from cli.errors import Failure
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
-FOLDERS = ("core", "dev", "reference", "bench", "tests", "train")
+FOLDERS = ("core", "dev", "reference", "bench", "tests", "runtime", "nn", "io", "train")
 
 
 def sources():

@@ -1,10 +1,10 @@
-"""train/promoted/<device>.txt: for each problem that has a record, the version which the trainer runs.
+"""runtime/promoted/<device>.txt: for each problem that has a record, the version which the trainer runs.
 
     conv3x3/fprop  n32 h64 w64 c64 k64 bf16  v09_wgmma_halo  20.4 us warm  23.2 cold  cuDNN  28.8 warm  457b462
 
 A line a problem, columns two or more spaces apart: pass, problem with its dtype, version, its warm and cold medians,
 the library of the baseline's best plan and that plan's warm median in the same run (cold where nobody took a warm one),
-commit of the record; "-" where there is none. `#` begins a comment. train/promoted.h reads it too.
+commit of the record; "-" where there is none. `#` begins a comment. runtime/promoted.h reads it too.
 
 The newest record of each version counts. The version with the least warm median is promoted, or with the least cold one
 where none has a warm time; the incumbent, which the table on disk names, stays if it takes at most 3 % longer.
@@ -67,7 +67,7 @@ class Promotion:
 
 
 def file_of(root, device):
-    return Path(root) / "train" / "promoted" / f"{device}.txt"
+    return Path(root) / "runtime" / "promoted" / f"{device}.txt"
 
 
 def promote(root, rows, device, problems=None):

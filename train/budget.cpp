@@ -10,10 +10,12 @@
 #include "build_info.h"
 #include "core/backend.h"
 #include "core/error.h"
-#include "train/aside_file.h"
+#include "io/aside_file.h"
+#include "nn/models/unet2d.h"
 #include "train/dataset.h"
 #include "train/image_source.h"
 #include "train/peak.h"
+#include "train/step.h"
 
 namespace ladder::train {
 namespace {
@@ -26,23 +28,18 @@ class Bench {
   Bench(const TrainingConfig& config, const TrainingOptions& options)
       : config_(config),
         data_(options.data),
-        parameters_(config.model),
-        state_(parameters_, config.dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32),
+        model_(config.model),
+        parameters_(model_.declare()),
+        state_(parameters_, config.dtype),
         promotions_(Promotions::for_device(backend::device().slug)),
-        source_(data_, config.batch, options.device_data_bytes) {
+        source_(data_, config.batch, options.device_data_bytes),
+        objective_(denoising_options(config, source_.images()), model_, source_.pixels()) {
     if (!options.use.empty()) promotions_.use(options.use);
     const std::vector<float> start = parameters_.initial(config.seed);
     state_.set_values(start);
     state_.set(state_.average, start);
-    step_ = std::make_unique<Step>(StepOptions{.model = config.model,
-                                               .dtype = config.dtype,
-                                               .batch = config.batch,
-                                               .micro_batches = config.micro_batches,
-                                               .clip = config.clip > 0,
-                                               .graph = options.graph,
-                                               .betas = config.betas,
-                                               .images = source_.images()},
-                                   parameters_, state_, source_.pixels(), promotions_);
+    step_ = std::make_unique<Step>(StepOptions{.dtype = config.dtype, .clip = config.clip > 0, .graph = options.graph},
+                                   objective_, parameters_, state_, promotions_);
   }
 
   Step& step() { return *step_; }
@@ -54,13 +51,13 @@ class Bench {
     Event end;
     for (int i = 0; i < kWarmUp + count; ++i) {
       if (i == kWarmUp) begin.record(step_->stream());
-      StepInputs inputs = step_inputs(config_, i + 1);
+      DenoisingInputs inputs = denoising_inputs(config_, i + 1);
       std::vector<std::int32_t> batch;
       batch.reserve(static_cast<std::size_t>(config_.batch));
       for (int j = 0; j < config_.batch; ++j)
         batch.push_back((i * config_.batch + j) % static_cast<int>(data_.num_training()));
       inputs.index = source_.place(batch, step_->stream());
-      step_->submit(inputs);
+      step_->submit({.batch = inputs.bytes(), .hyper = hyper(config_, i + 1)});
       source_.release(step_->stream());
     }
     end.record(step_->stream());
@@ -70,15 +67,19 @@ class Bench {
     return end.seconds_since(begin) / count;
   }
 
-  double bytes() const { return static_cast<double>(step_->bytes() + state_.bytes() + source_.pixels().bytes); }
+  double bytes() const {
+    return static_cast<double>(step_->bytes() + objective_.bytes() + state_.bytes() + source_.pixels().bytes);
+  }
 
  private:
   TrainingConfig config_;
   Dataset data_;
-  Parameters parameters_;
-  State state_;
+  nn::Unet2d model_;
+  nn::Parameters parameters_;
+  nn::State state_;
   Promotions promotions_;
   ImageSource source_;
+  Denoising objective_;
   std::unique_ptr<Step> step_;
 };
 
@@ -146,7 +147,7 @@ int budget(const TrainingConfig& config, const TrainingOptions& options, const s
                        {"device_bytes", bench.bytes()},
                        {"graph_nodes", bench.step().num_nodes()},
                        {"operations", operations}};
-  write_text(file, result.dump(1) + "\n");
+  io::write_text(file, result.dump(1) + "\n");
   fmt::print("{:.3f} ms a step, {:.0f} images/s, {:.0f} TFLOP/s, {:.0f} MiB: {}\n", 1e3 * seconds,
              config.batch / seconds, bench.step().flops() / seconds * 1e-12, bench.bytes() / (1 << 20), file.string());
   return 0;

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "train/digest.h"
+#include "io/digest.h"
 
 namespace ladder::train {
 namespace {
@@ -107,7 +107,7 @@ std::vector<fs::path> complete_in(const fs::path& folder) {
 }
 
 void point_latest(const fs::path& folder, const std::string& name) {
-  AsideFile file(folder / kLatest);
+  io::AsideFile file(folder / kLatest);
   const std::string line = name + '\n';
   file.append(line.data(), line.size());
   file.commit();
@@ -138,36 +138,36 @@ void remove_step(const fs::path& folder) {
   fs::remove_all(aside);
 }
 
-std::vector<FloatTensor> part_of(const Checkpoint& checkpoint, std::vector<float> CheckpointTensor::*member,
-                                 const std::string& prefix = {}) {
-  std::vector<FloatTensor> part;
+std::vector<io::FloatTensor> part_of(const Checkpoint& checkpoint, std::vector<float> CheckpointTensor::*member,
+                                     const std::string& prefix = {}) {
+  std::vector<io::FloatTensor> part;
   for (const CheckpointTensor& tensor : checkpoint.tensors) {
     part.push_back({prefix + tensor.name, tensor.shape, tensor.*member});
   }
   return part;
 }
 
-std::string digest_of(const std::vector<FloatTensor>& tensors) {
-  Digest digest;
-  for (const FloatTensor& tensor : tensors) digest.add(tensor.values.data(), tensor.values.size_bytes());
+std::string digest_of(const std::vector<io::FloatTensor>& tensors) {
+  io::Digest digest;
+  for (const io::FloatTensor& tensor : tensors) digest.add(tensor.values.data(), tensor.values.size_bytes());
   return digest.hex();
 }
 
 // Those of optimizer.safetensors: all first moments, then all second ones.
-std::vector<FloatTensor> moments_of(const Checkpoint& checkpoint) {
-  std::vector<FloatTensor> moments = part_of(checkpoint, &CheckpointTensor::m, "m.");
-  const std::vector<FloatTensor> second = part_of(checkpoint, &CheckpointTensor::v, "v.");
+std::vector<io::FloatTensor> moments_of(const Checkpoint& checkpoint) {
+  std::vector<io::FloatTensor> moments = part_of(checkpoint, &CheckpointTensor::m, "m.");
+  const std::vector<io::FloatTensor> second = part_of(checkpoint, &CheckpointTensor::v, "v.");
   moments.insert(moments.end(), second.begin(), second.end());
   return moments;
 }
 
 void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
-  Metadata metadata = checkpoint.metadata;
+  io::Metadata metadata = checkpoint.metadata;
   metadata["schema"] = kCheckpointSchema;
-  const auto write = [&](const char* name, const std::vector<FloatTensor>& tensors) {
+  const auto write = [&](const char* name, const std::vector<io::FloatTensor>& tensors) {
     metadata["contents"] = fs::path(name).stem();
     metadata["digest"] = digest_of(tensors);
-    write_floats(folder / name, tensors, metadata);
+    io::write_floats(folder / name, tensors, metadata);
   };
   write(kModel, part_of(checkpoint, &CheckpointTensor::weight));
   write(kEma, part_of(checkpoint, &CheckpointTensor::ema));
@@ -175,8 +175,8 @@ void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
 }
 
 // The metadata of one of the three files without "schema" and "contents", which are checked, and without "digest".
-Metadata checked_metadata(const SafetensorsFile& file) {
-  Metadata metadata = file.metadata();
+io::Metadata checked_metadata(const io::SafetensorsFile& file) {
+  io::Metadata metadata = file.metadata();
   const std::string path = file.path().string();
   const auto schema = metadata.find("schema");
   if (schema == metadata.end()) {
@@ -197,9 +197,9 @@ Metadata checked_metadata(const SafetensorsFile& file) {
   return metadata;
 }
 
-std::vector<ExpectedTensor> tensors_of(const SafetensorsFile& file) {
+std::vector<ExpectedTensor> tensors_of(const io::SafetensorsFile& file) {
   std::vector<ExpectedTensor> tensors;
-  for (const StoredTensor& tensor : file.tensors()) tensors.push_back({tensor.name, tensor.shape});
+  for (const io::StoredTensor& tensor : file.tensors()) tensors.push_back({tensor.name, tensor.shape});
   return tensors;
 }
 
@@ -252,7 +252,7 @@ fs::path write_checkpoint(const fs::path& run, const Checkpoint& checkpoint) {
         if (exists) fs::rename(replaced, good);
         throw;
       }
-      sync_folder(folder);
+      io::sync_folder(folder);
       if (exists) fs::remove_all(replaced);
     });
   } catch (...) {
@@ -305,28 +305,28 @@ fs::path find_checkpoint(const fs::path& path) {
                             step_name(1000), kFolder));
 }
 
-Metadata read_metadata(const fs::path& path) {
-  return checked_metadata(SafetensorsFile(find_checkpoint(path) / kModel));
+io::Metadata read_metadata(const fs::path& path) {
+  return checked_metadata(io::SafetensorsFile(find_checkpoint(path) / kModel));
 }
 
 Checkpoint read_checkpoint(const fs::path& path) {
   const fs::path folder = find_checkpoint(path);
-  const SafetensorsFile model(folder / kModel);
-  const SafetensorsFile ema(folder / kEma);
-  const SafetensorsFile optimizer(folder / kOptimizer);
+  const io::SafetensorsFile model(folder / kModel);
+  const io::SafetensorsFile ema(folder / kEma);
+  const io::SafetensorsFile optimizer(folder / kOptimizer);
 
   Checkpoint checkpoint{checked_metadata(model), {}};
   std::vector<ExpectedTensor> moments;
   for (const char* prefix : {"m.", "v."}) {
-    for (const StoredTensor& tensor : model.tensors()) moments.push_back({prefix + tensor.name, tensor.shape});
+    for (const io::StoredTensor& tensor : model.tensors()) moments.push_back({prefix + tensor.name, tensor.shape});
   }
-  const auto check = [&](const SafetensorsFile& file, const std::vector<ExpectedTensor>& expected) {
+  const auto check = [&](const io::SafetensorsFile& file, const std::vector<ExpectedTensor>& expected) {
     const std::string shown = fmt::format("'{}'", file.path().string());
     if (checked_metadata(file) != checkpoint.metadata) {
       throw Failure(fmt::format("{} and {} are of different checkpoints: their metadata differ", shown, kModel));
     }
     expect(shown, tensors_of(file), expected);
-    for (const StoredTensor& tensor : file.tensors()) {
+    for (const io::StoredTensor& tensor : file.tensors()) {
       if (tensor.dtype == Dtype::f32) continue;
       throw Failure(fmt::format("{} has tensor '{}' in {}: a checkpoint is in {}", shown, tensor.name,
                                 name(tensor.dtype), name(Dtype::f32)));
@@ -335,12 +335,12 @@ Checkpoint read_checkpoint(const fs::path& path) {
   check(model, tensors_of(model));
   check(ema, tensors_of(model));
   check(optimizer, moments);
-  for (const StoredTensor& tensor : model.tensors()) {
+  for (const io::StoredTensor& tensor : model.tensors()) {
     const std::string& name = tensor.name;
     checkpoint.tensors.push_back({name, tensor.shape, model.floats(name), ema.floats(name),
                                   optimizer.floats("m." + name), optimizer.floats("v." + name)});
   }
-  const auto check_digest = [](const SafetensorsFile& file, const std::vector<FloatTensor>& tensors) {
+  const auto check_digest = [](const io::SafetensorsFile& file, const std::vector<io::FloatTensor>& tensors) {
     const auto digest = file.metadata().find("digest");  // which checkpoints before it was added do not have
     if (digest == file.metadata().end() || digest->second == digest_of(tensors)) return;
     throw Failure(fmt::format("'{}' is damaged: its numbers are not those that were written", file.path().string()));
@@ -374,14 +374,14 @@ Checkpoint read_newest(const fs::path& run, std::vector<std::string>& damaged) {
   return first_readable(run, damaged, read_checkpoint);
 }
 
-Metadata read_newest_metadata(const fs::path& run) {
+io::Metadata read_newest_metadata(const fs::path& run) {
   std::vector<std::string> damaged;
   return first_readable(run, damaged, read_metadata);
 }
 
 void expect(const std::string& what, const std::vector<ExpectedTensor>& found,
             const std::vector<ExpectedTensor>& expected) {
-  std::map<std::string, const Shape*> of_file, of_model;
+  std::map<std::string, const io::Shape*> of_file, of_model;
   for (const ExpectedTensor& tensor : found) of_file[tensor.name] = &tensor.shape;
   for (const ExpectedTensor& tensor : expected) of_model[tensor.name] = &tensor.shape;
 
@@ -406,8 +406,8 @@ void expect(const std::string& what, const std::vector<ExpectedTensor>& found,
   if (!reshaped.empty()) {
     const std::string& name = reshaped[0];
     const std::string more = reshaped.size() > 1 ? fmt::format(", and {} more differ", reshaped.size() - 1) : "";
-    reasons.push_back(fmt::format("tensor '{}' has shape {} instead of {}{}", name, to_string(*of_file[name]),
-                                  to_string(*of_model[name]), more));
+    reasons.push_back(fmt::format("tensor '{}' has shape {} instead of {}{}", name, io::to_string(*of_file[name]),
+                                  io::to_string(*of_model[name]), more));
   }
   std::string message = what + " does not fit the model: ";
   for (std::size_t i = 0; i < reasons.size(); ++i) message += (i > 0 ? "; " : "") + reasons[i];
@@ -422,20 +422,20 @@ void expect(const std::string& what, const Checkpoint& found, const std::vector<
 
 std::map<std::string, std::vector<float>> import_weights(const fs::path& file,
                                                          const std::vector<ExpectedTensor>& expected) {
-  const SafetensorsFile weights(file);
+  const io::SafetensorsFile weights(file);
   expect(fmt::format("'{}'", file.string()), tensors_of(weights), expected);
   std::map<std::string, std::vector<float>> values;
   for (const ExpectedTensor& tensor : expected) values[tensor.name] = weights.floats(tensor.name);
   return values;
 }
 
-const std::string& text_in(const Metadata& metadata, const std::string& key) {
+const std::string& text_in(const io::Metadata& metadata, const std::string& key) {
   const auto found = metadata.find(key);
   if (found == metadata.end()) throw Failure(fmt::format("the checkpoint's metadata has no '{}'", key));
   return found->second;
 }
 
-std::int64_t number_in(const Metadata& metadata, const std::string& key) {
+std::int64_t number_in(const io::Metadata& metadata, const std::string& key) {
   const std::string& text = text_in(metadata, key);
   const std::optional<std::int64_t> value = parse_whole(text);
   if (!value) {

@@ -19,16 +19,16 @@
 #include <string>
 #include <vector>
 
-#include "train/safetensors.h"
+#include "io/safetensors.h"
 
 namespace ladder::train {
 
 inline constexpr const char* kCheckpointSchema = "ladder.checkpoint/1";
 
-// A parameter, all four in PyTorch's layout (train/layout.h) and as many as the shape has elements.
+// A parameter, all four in PyTorch's layout (io/layout.h) and as many as the shape has elements.
 struct CheckpointTensor {
   std::string name;
-  Shape shape;
+  io::Shape shape;
   std::vector<float> weight;
   std::vector<float> ema;  // exponential moving average of the weight
   std::vector<float> m;    // Adam's first moment
@@ -39,14 +39,14 @@ struct CheckpointTensor {
 // on: images seen, seed, resolved configuration, the data's digest, promoted versions, device, counters. "schema",
 // "contents" and "digest" are write_checkpoint()'s.
 struct Checkpoint {
-  Metadata metadata;
+  io::Metadata metadata;
   std::vector<CheckpointTensor> tensors;
 };
 
 // What a model has, for comparison with what a file has.
 struct ExpectedTensor {
   std::string name;
-  Shape shape;
+  io::Shape shape;
 };
 
 // Writes `checkpoint` below the run's folder, which is made if need be, replaces one of the same step, and points
@@ -68,14 +68,14 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 // "contents" and "digest". read_checkpoint() has checked besides that all is there, undamaged, of one checkpoint, and
 // alike in names and shapes, but cannot know which a model has: see expect(). Tensors are in the order in which they
 // were written.
-Metadata read_metadata(const std::filesystem::path& path);
+io::Metadata read_metadata(const std::filesystem::path& path);
 Checkpoint read_checkpoint(const std::filesystem::path& path);
 
 // The checkpoint that a training goes on from: the newest of the run's complete ones that is not damaged. What is wrong
 // with newer ones is added to `damaged`, a line each. Throws the newest one's Failure where all are.
 Checkpoint read_newest(const std::filesystem::path& run, std::vector<std::string>& damaged);
 // The metadata of the newest whose model.safetensors begins as it should.
-Metadata read_newest_metadata(const std::filesystem::path& run);
+io::Metadata read_newest_metadata(const std::filesystem::path& run);
 
 // Throws Failure unless the names and shapes are those expected, in any order: which tensor is missing, is not the
 // model's or has another shape, and how many more. `what` opens the message: "'runs/a/model.safetensors'".
@@ -89,7 +89,7 @@ std::map<std::string, std::vector<float>> import_weights(const std::filesystem::
                                                          const std::vector<ExpectedTensor>& expected);
 
 // A value of a checkpoint's metadata; throw Failure where there is none, or no whole number of 0 or more.
-const std::string& text_in(const Metadata& metadata, const std::string& key);
-std::int64_t number_in(const Metadata& metadata, const std::string& key);
+const std::string& text_in(const io::Metadata& metadata, const std::string& key);
+std::int64_t number_in(const io::Metadata& metadata, const std::string& key);
 
 }  // namespace ladder::train

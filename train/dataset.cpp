@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/digest.h"
+#include "io/digest.h"
 
 namespace ladder::train {
 
@@ -131,7 +131,7 @@ void Dataset::check_digest() const {
   constexpr std::size_t kAtOnce = std::size_t{1} << 24;
   const std::uint8_t* file = file_.get();
   const std::size_t bytes = file_.get_deleter().bytes;
-  Digest found;
+  io::Digest found;
   found.add(file, offsetof(Header, digest));
   for (std::size_t at = kHeaderBytes; at < bytes; at += kAtOnce) found.add(file + at, std::min(kAtOnce, bytes - at));
   if (found.hex() != digest_) {

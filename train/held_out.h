@@ -6,18 +6,17 @@
 #include <memory>
 #include <vector>
 
-#include "train/promoted.h"
-#include "train/step.h"
-#include "train/unet.h"
+#include "runtime/promoted.h"
+#include "train/denoising.h"
 
 namespace ladder::train {
 
 class HeldOut {
  public:
-  // `images`: of `pixels`, the held-out ones, by number. `options` as those of the training's step. All must outlive
-  // this.
-  HeldOut(const StepOptions& options, std::vector<std::int32_t> images, const Parameters& parameters,
-          const WeightRegions& weights, const Region& pixels, const Promotions& promotions);
+  // `images`: of `pixels`, the held-out ones, by number. `options` as those of the training's objective. All must outlive
+  // this; the binding has no gradients.
+  HeldOut(const DenoisingOptions& options, std::vector<std::int32_t> images, const nn::Model& model,
+          const nn::Binding& binding, const Region& pixels, const Promotions& promotions);
   ~HeldOut();
 
   // The mean over all of them.

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/graph.h"
+#include "runtime/program.h"
 #include "train/dataset.h"
-#include "train/program.h"
 
 namespace ladder::train {
 

@@ -8,35 +8,35 @@
 
 #include "core/backend.h"
 #include "core/error.h"
-#include "train/layout.h"
-#include "train/png.h"
+#include "io/layout.h"
+#include "io/png.h"
 
 namespace ladder::train {
 
 using Json = nlohmann::json;
 
-std::vector<ExpectedTensor> expected_tensors(const Parameters& parameters) {
+std::vector<ExpectedTensor> expected_tensors(const nn::Parameters& parameters) {
   std::vector<ExpectedTensor> expected;
-  for (const Parameter& p : parameters.all()) expected.push_back({p.name, p.shape});
+  for (const nn::Parameter& p : parameters.all()) expected.push_back({p.name, p.shape});
   return expected;
 }
 
-std::vector<float> file_values(const Parameter& p, const std::vector<float>& flat) {
+std::vector<float> file_values(const nn::Parameter& p, const std::vector<float>& flat) {
   const auto begin = flat.begin() + p.begin;
-  return from_krsc(std::vector<float>(begin, begin + p.elements()), p.shape);
+  return io::from_krsc(std::vector<float>(begin, begin + p.elements()), p.shape);
 }
 
-void set_file_values(const Parameter& p, const std::vector<float>& values, std::vector<float>& flat) {
+void set_file_values(const nn::Parameter& p, const std::vector<float>& values, std::vector<float>& flat) {
   if (static_cast<std::int64_t>(values.size()) != p.elements()) {
     throw Failure(fmt::format("{} has {} elements, not {}", p.name, p.elements(), values.size()));
   }
-  std::ranges::copy(to_krsc(values, p.shape), flat.begin() + p.begin);
+  std::ranges::copy(io::to_krsc(values, p.shape), flat.begin() + p.begin);
 }
 
-std::vector<float> read_weights(const std::filesystem::path& file, const Parameters& parameters) {
+std::vector<float> read_weights(const std::filesystem::path& file, const nn::Parameters& parameters) {
   const auto weights = import_weights(file, expected_tensors(parameters));
   std::vector<float> flat(parameters.size(), 0.0f);
-  for (const Parameter& p : parameters.all()) {
+  for (const nn::Parameter& p : parameters.all()) {
     const std::vector<float>& values = weights.at(p.name);
     if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
       throw Failure(fmt::format("'{}': tensor '{}' has a weight that is not finite", file.string(), p.name));
@@ -46,16 +46,9 @@ std::vector<float> read_weights(const std::filesystem::path& file, const Paramet
   return flat;
 }
 
-void copy_rounded(const std::vector<float>& flat, Dtype dtype, const OwnedRegion& to) {
-  LADDER_CHECK(flat.size() * size_of(dtype) == to.bytes, to.name);
-  std::vector<std::byte> rounded(to.bytes);
-  encode(dtype, flat.data(), flat.size(), rounded.data());
-  backend::copy_in(to.base, rounded.data(), rounded.size());
-}
-
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingConfig& config,
-                                      const Parameters& parameters, const State& state, const Progress& progress,
-                                      int keep) {
+                                      const nn::Parameters& parameters, const nn::State& state,
+                                      const Progress& progress, int keep) {
   Checkpoint checkpoint;
   checkpoint.metadata = {{"step", std::to_string(progress.step)},
                          {"images", std::to_string(progress.step * config.batch)},
@@ -70,7 +63,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
   const std::vector<float> average = state.get(state.average);
   const std::vector<float> m = state.get(state.first_moments);
   const std::vector<float> v = state.get(state.second_moments);
-  for (const Parameter& p : parameters.all()) {
+  for (const nn::Parameter& p : parameters.all()) {
     checkpoint.tensors.push_back({.name = p.name,
                                   .shape = p.shape,
                                   .weight = file_values(p, values),
@@ -83,8 +76,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
   return folder;
 }
 
-Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const Parameters& parameters,
-               State& state) {
+Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const nn::Parameters& parameters,
+               nn::State& state) {
   std::vector<std::string> damaged;
   const Checkpoint checkpoint = read_newest(run, damaged);
   const TrainingConfig before = config_of(checkpoint.metadata);
@@ -95,7 +88,7 @@ Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, c
   expect(fmt::format("the checkpoint in '{}'", run.string()), checkpoint, expected_tensors(parameters));
   std::vector<float> values(parameters.size(), 0.0f), average = values, m = values, v = values;
   for (const CheckpointTensor& tensor : checkpoint.tensors) {
-    const Parameter& p = parameters[tensor.name];
+    const nn::Parameter& p = parameters[tensor.name];
     set_file_values(p, tensor.weight, values);
     set_file_values(p, tensor.ema, average);
     set_file_values(p, tensor.m, m);
@@ -113,7 +106,7 @@ Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, c
           std::move(damaged)};
 }
 
-TrainingConfig config_of(const Metadata& metadata) {
+TrainingConfig config_of(const io::Metadata& metadata) {
   try {
     return Json::parse(text_in(metadata, "config")).get<TrainingConfig>();
   } catch (const Json::exception& error) {
@@ -122,9 +115,9 @@ TrainingConfig config_of(const Metadata& metadata) {
 }
 
 void write_grid(const std::filesystem::path& file, const std::vector<float>& images, int side) {
-  const auto count = static_cast<int>(images.size() / (static_cast<std::size_t>(side) * side * kImageChannels));
+  const auto count = static_cast<int>(images.size() / (static_cast<std::size_t>(side) * side * nn::kImageChannels));
   const int columns = std::max(1, static_cast<int>(std::ceil(std::sqrt(count))));
-  write_png(file, grid(images.data(), count, side, columns));
+  io::write_png(file, io::grid(images.data(), count, side, columns));
 }
 
 }  // namespace ladder::train

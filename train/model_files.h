@@ -6,25 +6,21 @@
 #include <string>
 #include <vector>
 
+#include "nn/state.h"
 #include "train/checkpoint.h"
-#include "train/parameters.h"
-#include "train/step.h"
 #include "train/training_config.h"
 
 namespace ladder::train {
 
 // The parameters as files have them.
-std::vector<ExpectedTensor> expected_tensors(const Parameters& parameters);
+std::vector<ExpectedTensor> expected_tensors(const nn::Parameters& parameters);
 
 // A flat buffer's tensors in PyTorch's layout, and back. Throw Failure where one has another number of elements.
-std::vector<float> file_values(const Parameter& p, const std::vector<float>& flat);
-void set_file_values(const Parameter& p, const std::vector<float>& values, std::vector<float>& flat);
+std::vector<float> file_values(const nn::Parameter& p, const std::vector<float>& flat);
+void set_file_values(const nn::Parameter& p, const std::vector<float>& values, std::vector<float>& flat);
 
 // A flat buffer from a file of weights alone; see import_weights(). Throws Failure too where a weight is not finite.
-std::vector<float> read_weights(const std::filesystem::path& file, const Parameters& parameters);
-
-// Rounds a flat buffer to a device buffer of another dtype.
-void copy_rounded(const std::vector<float>& flat, Dtype dtype, const OwnedRegion& to);
+std::vector<float> read_weights(const std::filesystem::path& file, const nn::Parameters& parameters);
 
 // What a checkpoint knows of a training besides its state and configuration.
 struct Progress {
@@ -40,15 +36,15 @@ struct Resumed : Progress {
 };
 
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingConfig& config,
-                                      const Parameters& parameters, const State& state, const Progress& progress,
-                                      int keep);
+                                      const nn::Parameters& parameters, const nn::State& state,
+                                      const Progress& progress, int keep);
 
 // Sets the state to the newest checkpoint that is not damaged. Throws Failure where the checkpoint's model is another one than the configuration's.
-Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const Parameters& parameters,
-               State& state);
+Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const nn::Parameters& parameters,
+               nn::State& state);
 
 // The configuration that a checkpoint was trained with. Throws Failure where there is none.
-TrainingConfig config_of(const Metadata& metadata);
+TrainingConfig config_of(const io::Metadata& metadata);
 
 // A grid of images [n, side, side, 3] from -1 to 1, as a PNG.
 void write_grid(const std::filesystem::path& file, const std::vector<float>& images, int side);

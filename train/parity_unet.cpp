@@ -17,9 +17,11 @@
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "io/safetensors.h"
+#include "nn/models/unet2d.h"
 #include "train/model_files.h"
-#include "train/safetensors.h"
-#include "train/training.h"
+#include "train/step.h"
+#include "train/training_config.h"
 
 namespace ladder::train {
 namespace {
@@ -34,11 +36,11 @@ struct Options {
 // [count, c, h, w] and [count, h, w, c].
 std::vector<float> to_nhwc(const float* nchw, std::size_t count, std::size_t side) {
   const std::size_t pixels = side * side;
-  std::vector<float> nhwc(count * pixels * kImageChannels);
+  std::vector<float> nhwc(count * pixels * nn::kImageChannels);
   for (std::size_t n = 0; n < count; ++n) {
-    for (std::size_t c = 0; c < kImageChannels; ++c) {
+    for (std::size_t c = 0; c < nn::kImageChannels; ++c) {
       for (std::size_t p = 0; p < pixels; ++p) {
-        nhwc[(n * pixels + p) * kImageChannels + c] = nchw[(n * kImageChannels + c) * pixels + p];
+        nhwc[(n * pixels + p) * nn::kImageChannels + c] = nchw[(n * nn::kImageChannels + c) * pixels + p];
       }
     }
   }
@@ -47,12 +49,12 @@ std::vector<float> to_nhwc(const float* nchw, std::size_t count, std::size_t sid
 
 std::vector<float> to_nchw(const std::vector<float>& nhwc, std::size_t side) {
   const std::size_t pixels = side * side;
-  const std::size_t count = nhwc.size() / pixels / kImageChannels;
+  const std::size_t count = nhwc.size() / pixels / nn::kImageChannels;
   std::vector<float> nchw(nhwc.size());
   for (std::size_t n = 0; n < count; ++n) {
-    for (std::size_t c = 0; c < kImageChannels; ++c) {
+    for (std::size_t c = 0; c < nn::kImageChannels; ++c) {
       for (std::size_t p = 0; p < pixels; ++p) {
-        nchw[(n * kImageChannels + c) * pixels + p] = nhwc[(n * pixels + p) * kImageChannels + c];
+        nchw[(n * nn::kImageChannels + c) * pixels + p] = nhwc[(n * pixels + p) * nn::kImageChannels + c];
       }
     }
   }
@@ -70,11 +72,11 @@ class Batches {
  public:
   Batches(const std::filesystem::path& path, int side, bool several)
       : x0_(of(path, "x0")), noise_(of(path, "noise")), t_(of(path, "t")), side_(side) {
-    const SafetensorsFile file(path);
-    const Shape& shape = file.find("t")->shape;
+    const io::SafetensorsFile file(path);
+    const io::Shape& shape = file.find("t")->shape;
     steps_ = several ? shape.at(0) : 1;
     images_ = shape.back();
-    const std::size_t expected = steps_ * images_ * kImageChannels * side * side;
+    const std::size_t expected = steps_ * images_ * nn::kImageChannels * side * side;
     if (x0_.size() != expected || noise_.size() != expected || t_.size() != steps_ * images_) {
       throw Failure(fmt::format("'{}': x0 and noise must be {} images of 3 x {} x {}", path.string(), steps_ * images_,
                                 side, side));
@@ -89,7 +91,7 @@ class Batches {
 
   Batch at(std::size_t step) const {
     const auto schedule = diffusion::make_schedule(diffusion::Betas::linear);
-    const std::size_t each = kImageChannels * side_ * side_;
+    const std::size_t each = nn::kImageChannels * side_ * side_;
     const std::size_t first = step * images_;
     Batch batch{.noised = to_nhwc(x0_.data() + first * each, images_, side_),
                 .noise = to_nhwc(noise_.data() + first * each, images_, side_),
@@ -108,8 +110,8 @@ class Batches {
  private:
   // Integers too, which fp32 holds up to 2^24.
   static std::vector<float> of(const std::filesystem::path& path, const char* name) {
-    const SafetensorsFile file(path);
-    const StoredTensor* const tensor = file.find(name);
+    const io::SafetensorsFile file(path);
+    const io::StoredTensor* const tensor = file.find(name);
     if (tensor == nullptr || !is_integer(tensor->dtype)) return file.floats(name);
     std::vector<float> values(tensor->elements());
     decode(tensor->dtype, file.bytes(name).data(), values.size(), values.data());
@@ -150,50 +152,51 @@ int run(int argc, char** argv) {
   if (const char* reason = backend::unavailable()) throw Failure(reason);
 
   const bool trains = !o.batches.empty();
-  TrainingConfig config{.name = o.config, .model = model_config(o.config), .dtype = *dtype};
+  TrainingConfig config{.name = o.config, .model = nn::unet2d_config(o.config), .dtype = *dtype};
   config.learning_rate = o.learning_rate;
   config.clip = o.clip;
   const Batches batches(trains ? o.batches : o.inputs, config.model.image_size, trains);
   config.batch = batches.images();
   config.check();
 
-  const Parameters parameters(config.model);
-  State state(parameters, *dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32);
+  const nn::Unet2d model(config.model);
+  const nn::Parameters parameters(model.declare());
+  nn::State state(parameters, *dtype);
   const std::vector<float> weights = read_weights(o.weights, parameters);
   state.set_values(weights);
   state.set(state.average, weights);
   Promotions promotions = Promotions::for_device(backend::device().slug);
   if (!o.use.empty()) promotions.use(o.use);
   const OwnedRegion no_pixels("pixels", config.model.image_elements());
-  Step step({.model = config.model, .dtype = *dtype, .batch = config.batch, .clip = o.clip > 0, .graph = false},
-            parameters, state, no_pixels, promotions);
+  Denoising objective(denoising_options(config, 1), model, no_pixels);
+  Step step({.dtype = *dtype, .clip = o.clip > 0, .graph = false}, objective, parameters, state, promotions);
 
   nlohmann::json losses = nlohmann::json::array();
   for (std::size_t number = 0; number < batches.steps(); ++number) {
     const Batch batch = batches.at(number);
-    StepInputs inputs = step_inputs(config, static_cast<std::int64_t>(number) + 1);
-    inputs.index.assign(config.batch, 0);
-    inputs.t = batch.t;
-    const StepResults results = step.run_given(inputs, batch.noised, batch.noise);
+    DenoisingInputs inputs{.index = std::vector<std::int32_t>(batch.t.size()), .t = batch.t};
+    objective.set_batch(batch.noised, batch.noise);
+    const StepResults results =
+        step.run_on_batch({.batch = inputs.bytes(), .hyper = hyper(config, static_cast<std::int64_t>(number) + 1)});
     losses.push_back(results.loss);
     if (trains) continue;
-    std::vector<StoredTensor> tensors = {
-        {.name = "pred", .shape = {config.batch, kImageChannels, config.model.image_size, config.model.image_size}},
+    std::vector<io::StoredTensor> tensors = {
+        {.name = "pred", .shape = {config.batch, nn::kImageChannels, config.model.image_size, config.model.image_size}},
         {.name = "loss", .shape = {1}}};
     std::vector<std::vector<float>> values = {
-        to_nchw(step.prediction(), static_cast<std::size_t>(config.model.image_size)), {results.loss}};
+        to_nchw(objective.prediction(), static_cast<std::size_t>(config.model.image_size)), {results.loss}};
     const std::vector<float> gradients = state.get(step.gradients());
-    for (const Parameter& p : parameters.all()) {
+    for (const nn::Parameter& p : parameters.all()) {
       tensors.push_back({.name = "grad." + p.name, .shape = p.shape});
       values.push_back(file_values(p, gradients));
     }
-    std::vector<FloatTensor> floats;
+    std::vector<io::FloatTensor> floats;
     for (std::size_t i = 0; i < tensors.size(); ++i) floats.push_back({tensors[i].name, tensors[i].shape, values[i]});
-    write_floats(o.out, floats, {{"precision", o.dtype}, {"device", backend::device().name}});
+    io::write_floats(o.out, floats, {{"precision", o.dtype}, {"device", backend::device().name}});
     fmt::print("{}: loss {:.9g}; {} gradients in {}\n", o.dtype, results.loss, parameters.all().size(), o.out.string());
   }
   if (trains) {
-    write_text(o.losses, nlohmann::json({{"dtype", o.dtype}, {"losses", losses}}).dump() + "\n");
+    io::write_text(o.losses, nlohmann::json({{"dtype", o.dtype}, {"losses", losses}}).dump() + "\n");
     fmt::print("{} steps, last loss {:.6f}: {}\n", batches.steps(), losses.back().get<double>(), o.losses.string());
   }
   return 0;

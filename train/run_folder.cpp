@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "train/aside_file.h"
+#include "io/aside_file.h"
 
 namespace ladder::train {
 namespace {
@@ -47,7 +47,7 @@ void save_options(const TrainingOptions& options) {
   kept.data = fs::absolute(options.data);
   Json json;
   each_kept(kept, [&](const char* flag, const auto& value) { json[flag] = value; });
-  write_text(options.out / kOptions, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  io::write_text(options.out / kOptions, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void recall_options(TrainingOptions& options, const std::function<bool(const char* flag)>& given) {
@@ -99,7 +99,7 @@ Log::Log(const fs::path& file, std::int64_t after) : path_(file) {
     if (step != json.end() && step->is_number_integer() && *step <= after) kept += line;
     begin = end + 1;
   }
-  if (kept.size() != before.size() || after == 0) write_text(file, kept);
+  if (kept.size() != before.size() || after == 0) io::write_text(file, kept);
   out_.open(file, std::ios::app);
   if (!out_) throw Failure(fmt::format("cannot write '{}'", file.string()));
 }

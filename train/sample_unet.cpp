@@ -13,10 +13,11 @@
 
 #include "core/backend.h"
 #include "core/error.h"
-#include "train/aside_file.h"
+#include "io/aside_file.h"
+#include "io/npy.h"
+#include "nn/models/unet2d.h"
 #include "train/checkpoint.h"
 #include "train/model_files.h"
-#include "train/npy.h"
 #include "train/sampler.h"
 
 namespace ladder::train {
@@ -58,13 +59,14 @@ void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, in
                                  {"steps", o.steps},
                                  {"images", images},
                                  {"batch_seconds", batch_seconds}};
-  write_text(o.json, record.dump(1) + "\n");
+  io::write_text(o.json, record.dump(1) + "\n");
 }
 
 int draw(const Options& o) {
   const auto folder = find_checkpoint(o.checkpoint);
   const TrainingConfig config = config_of(read_metadata(folder));
-  const Parameters parameters(config.model);
+  const nn::Unet2d model(config.model);
+  const nn::Parameters parameters(model.declare());
   const std::vector<float> weights =
       read_weights(folder / (o.ema ? "ema.safetensors" : "model.safetensors"), parameters);
   Dtype dtype = config.dtype;
@@ -74,13 +76,12 @@ int draw(const Options& o) {
       throw UsageError("--dtype is one of: bf16, tf32, fp32; not '" + o.dtype + "'");
     dtype = *parsed;
   }
-  State state(parameters, dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32);
+  nn::State state(parameters, dtype);
   state.set_values(weights);
   Promotions promotions = Promotions::for_device(backend::device().slug);
   if (!o.use.empty()) promotions.use(o.use);
   const int images = std::min(o.count, o.batch);
-  Sampler sampler({.model = config.model,
-                   .dtype = dtype,
+  Sampler sampler({.dtype = dtype,
                    .images = images,
                    .kind = o.sampler == "ddim" ? SamplerKind::ddim : SamplerKind::ddpm,
                    .steps = o.steps,
@@ -89,7 +90,7 @@ int draw(const Options& o) {
                    .clip = !o.no_clip,
                    .betas = config.betas,
                    .graph = o.graph == "on"},
-                  parameters, state.weights(), promotions);
+                  model, parameters, state.weights(), promotions);
   const std::size_t each = config.model.image_elements();
   std::vector<float> drawn;
   std::vector<double> batch_seconds;
@@ -107,7 +108,7 @@ int draw(const Options& o) {
   if (!o.npy.empty()) {
     std::vector<std::uint8_t> bytes(drawn.size());
     std::ranges::transform(drawn, bytes.begin(), pixel);
-    write_npy(o.npy, bytes, {o.count, config.model.image_size, config.model.image_size, kImageChannels});
+    io::write_npy(o.npy, bytes, {o.count, config.model.image_size, config.model.image_size, nn::kImageChannels});
     fmt::print("wrote {}\n", o.npy.string());
   }
   if (!o.json.empty()) {

@@ -3,12 +3,11 @@
 #include <cstring>
 #include <optional>
 
-#include <fmt/format.h>
-
 #include "core/backend.h"
 #include "core/error.h"
 #include "core/graph.h"
-#include "train/program.h"
+#include "dev/diffusion/diffusion.h"
+#include "runtime/program.h"
 
 namespace ladder::train {
 namespace {
@@ -18,10 +17,11 @@ std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 }  // namespace
 
 struct Sampler::Impl {
-  Impl(const SamplerOptions& sampler_options, const Parameters& parameters, const WeightRegions& weights,
-       const Promotions& promotions)
+  Impl(const SamplerOptions& sampler_options, const nn::Model& network, const nn::Parameters& parameters,
+       const nn::WeightRegions& weights, const Promotions& promotions)
       : options(sampler_options),
-        net(options.model, parameters, options.dtype, options.images, weights),
+        model(network),
+        binding{.parameters = &parameters, .weights = weights, .dtype = options.dtype},
         rows(table()),
         step_at(padded(options.images * sizeof(float))),
         philox_at(step_at + 256),
@@ -31,13 +31,23 @@ struct Sampler::Impl {
         x("x", elements() * sizeof(float)),
         host_inputs(input_bytes * rows.size()) {
     if (options.images < 1) throw UsageError("there is at least one image to sample");
-    if (net.stored() != Dtype::f32) y.emplace("x as the model takes it", elements() * size_of(net.stored()));
+    if (stored() != Dtype::f32) y.emplace("x as the model takes it", elements() * size_of(stored()));
     backend::copy_in(coefficients.base, rows.data(), coefficients.bytes);
     begin = std::make_unique<Program>(first_noise(), promotions);
     step = std::make_unique<Program>(denoising(), promotions);
   }
 
-  std::size_t elements() const { return options.images * options.model.image_elements(); }
+  Dtype stored() const { return storage_dtype(options.dtype); }
+  std::vector<std::int64_t> shape() const {
+    std::vector<std::int64_t> shape = model.sample_shape();
+    shape.insert(shape.begin(), options.images);
+    return shape;
+  }
+  std::size_t elements() const {
+    std::size_t product = 1;
+    for (const std::int64_t extent : shape()) product *= static_cast<std::size_t>(extent);
+    return product;
+  }
 
   std::vector<diffusion::Step> table() const {
     const auto schedule = diffusion::make_schedule(options.betas);
@@ -50,25 +60,26 @@ struct Sampler::Impl {
                                  options.clip);
   }
 
-  std::string problem(Dtype dtype) const {
-    const int side = options.model.image_size;
-    std::string line = fmt::format("n{} h{} w{} c{}", options.images, side, side, kImageChannels);
-    if (options.betas == diffusion::Betas::cosine) line += " cosine";
-    if (options.large) line += " large";
-    if (!options.clip) line += " no-clip";
-    return fmt::format("{} steps{}{} {}", line, options.steps, eta() == 0 ? "" : fmt::format(" eta{}", eta()),
-                       name(dtype));
+  diffusion::Problem problem(Dtype dtype) const {
+    const std::vector<std::int64_t> extents = shape();
+    return {.n = static_cast<int>(extents[0]),
+            .h = static_cast<int>(extents[1]),
+            .w = static_cast<int>(extents[2]),
+            .c = static_cast<int>(extents[3]),
+            .cosine = options.betas == diffusion::Betas::cosine,
+            .large = options.large,
+            .no_clip = !options.clip,
+            .steps = options.steps,
+            .eta = eta(),
+            .dtype = dtype};
   }
   int eta() const { return options.kind == SamplerKind::ddim ? options.eta_percent : 0; }
-  std::vector<std::int64_t> shape() const {
-    return {options.images, options.model.image_size, options.model.image_size, kImageChannels};
-  }
 
   Tape first_noise() const {
     Tape tape;
     const ValueId philox = tape.value("philox", Dtype::i64, {2}, inputs, philox_at);
-    tape.run("noise", "diffusion/noise", problem(Dtype::f32),
-             {{"philox", philox}, {"noise", tape.value("x", Dtype::f32, shape(), x)}});
+    tape.run<diffusion::Noise>("noise", problem(Dtype::f32),
+                               {{"philox", philox}, {"noise", tape.value("x", Dtype::f32, shape(), x)}});
     return tape;
   }
 
@@ -80,17 +91,17 @@ struct Sampler::Impl {
     const ValueId table_rows = tape.value(
         "table", Dtype::f32, {static_cast<std::int64_t>(rows.size()), diffusion::kStepColumns}, coefficients);
     const ValueId now = tape.value("x", Dtype::f32, shape(), x);
-    const ValueId input = y ? tape.value("y", net.stored(), shape(), *y) : now;
-    const ValueId eps = net.forward(tape, input, t);
+    const ValueId input = y ? tape.value("y", stored(), shape(), *y) : now;
+    const ValueId eps = model.forward(tape, binding, input, t);
     const bool is_ddim = options.kind == SamplerKind::ddim;
     ValueId noise = kNoValue;
     if (!is_ddim || eta() != 0) {
       noise = tape.value("noise", Dtype::f32, shape());
-      tape.run("noise", "diffusion/noise", problem(Dtype::f32), {{"philox", philox}, {"noise", noise}});
+      tape.run<diffusion::Noise>("noise", problem(Dtype::f32), {{"philox", philox}, {"noise", noise}});
     }
-    const char* const pass = is_ddim ? "diffusion/ddim_step" : "diffusion/ddpm_step";
-    const std::string line = problem(net.stored());
-    tape.run("step", pass, line,
+    const Case step =
+        is_ddim ? case_of<diffusion::DdimStep>(problem(stored())) : case_of<diffusion::DdpmStep>(problem(stored()));
+    tape.run("step", step,
              {{"eps", eps},
               {"noise", noise},
               {"table", table_rows},
@@ -123,7 +134,7 @@ struct Sampler::Impl {
     std::vector<float> values(elements());
     backend::copy_out(values.data(), x.base, x.bytes);
     std::vector<std::byte> rounded(y->bytes);
-    encode(net.stored(), values.data(), values.size(), rounded.data());
+    encode(stored(), values.data(), values.size(), rounded.data());
     backend::copy_in(y->base, rounded.data(), rounded.size());
   }
 
@@ -154,7 +165,8 @@ struct Sampler::Impl {
   }
 
   SamplerOptions options;
-  Unet net;
+  const nn::Model& model;
+  nn::Binding binding;
   std::vector<diffusion::Step> rows;
   std::size_t step_at, philox_at, input_bytes;  // t lies at 0
   OwnedRegion inputs, coefficients, x;
@@ -165,9 +177,9 @@ struct Sampler::Impl {
   std::optional<Graph> graph;
 };
 
-Sampler::Sampler(const SamplerOptions& options, const Parameters& parameters, const WeightRegions& weights,
-                 const Promotions& promotions)
-    : impl_(std::make_unique<Impl>(options, parameters, weights, promotions)) {}
+Sampler::Sampler(const SamplerOptions& options, const nn::Model& model, const nn::Parameters& parameters,
+                 const nn::WeightRegions& weights, const Promotions& promotions)
+    : impl_(std::make_unique<Impl>(options, model, parameters, weights, promotions)) {}
 
 Sampler::~Sampler() = default;
 

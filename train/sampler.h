@@ -6,17 +6,14 @@
 #include <vector>
 
 #include "dev/diffusion/schedule.h"
-#include "train/config.h"
-#include "train/parameters.h"
-#include "train/promoted.h"
-#include "train/unet.h"
+#include "nn/model.h"
+#include "runtime/promoted.h"
 
 namespace ladder::train {
 
 enum class SamplerKind { ddim, ddpm };
 
 struct SamplerOptions {
-  ModelConfig model;
   Dtype dtype = Dtype::bf16;
   int images = 64;  // at a time
   SamplerKind kind = SamplerKind::ddim;
@@ -31,8 +28,8 @@ struct SamplerOptions {
 class Sampler {
  public:
   // Reads the weights at each run. What it is given must outlive it.
-  Sampler(const SamplerOptions& options, const Parameters& parameters, const WeightRegions& weights,
-          const Promotions& promotions);
+  Sampler(const SamplerOptions& options, const nn::Model& model, const nn::Parameters& parameters,
+          const nn::WeightRegions& weights, const Promotions& promotions);
   ~Sampler();
 
   // [images, h, w, 3], values around [-1, 1]. All noise follows from the seed and from `first`, the number of the first

@@ -114,7 +114,7 @@ void run_tiny(const CLI::App& app, TrainingOptions& o) {
 
 // The numbers of --config lie below those that the command line names.
 void begin_with(const Words& words, const CLI::App& app, TrainingConfig& c) {
-  const ModelConfig named = model_config(words.config);
+  const nn::Unet2dConfig named = nn::unet2d_config(words.config);
   const auto given = [&](const char* option) { return app.count(option) > 0; };
   c.name = words.config;
   if (!given("--image-size")) c.model.image_size = named.image_size;
@@ -122,9 +122,9 @@ void begin_with(const Words& words, const CLI::App& app, TrainingConfig& c) {
   if (!given("--res-blocks")) c.model.res_blocks = named.res_blocks;
   if (!given("--head-size")) c.model.head_size = named.head_size;
   c.model.channel_mult =
-      given("--channel-mult") ? parse_list(words.channel_mult, "--channel-mult") : named.channel_mult;
+      given("--channel-mult") ? nn::parse_list(words.channel_mult, "--channel-mult") : named.channel_mult;
   c.model.attention_resolutions = given("--attention-resolutions")
-                                      ? parse_list(words.attention_resolutions, "--attention-resolutions")
+                                      ? nn::parse_list(words.attention_resolutions, "--attention-resolutions")
                                       : named.attention_resolutions;
   c.dtype = one_of<Dtype>("--dtype", words.dtype, {{"bf16", Dtype::bf16}, {"tf32", Dtype::tf32}, {"fp32", Dtype::f32}});
   c.decay = one_of<Decay>("--decay", words.decay,

@@ -14,14 +14,16 @@
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "io/png.h"
+#include "nn/models/unet2d.h"
 #include "train/dataset.h"
 #include "train/divergence.h"
 #include "train/held_out.h"
 #include "train/image_source.h"
 #include "train/model_files.h"
 #include "train/peak.h"
-#include "train/png.h"
 #include "train/sampler.h"
+#include "train/step.h"
 
 namespace ladder::train {
 namespace {
@@ -67,12 +69,13 @@ struct Interval {
   double quartile_loss[4] = {};
   std::int64_t quartile_images[4] = {};
 
-  void add(const StepResults& r) {
+  // `t`: the time steps of its images.
+  void add(const StepResults& r, const std::vector<std::int32_t>& t) {
     ++steps;
     loss += r.loss;
     norm += r.norm;
     for (std::size_t i = 0; i < r.losses.size(); ++i) {
-      const int quartile = r.t[i] * 4 / diffusion::kTimesteps;
+      const int quartile = t[i] * 4 / diffusion::kTimesteps;
       quartile_loss[quartile] += r.losses[i];
       ++quartile_images[quartile];
     }
@@ -92,8 +95,9 @@ class Training {
       : config_(std::move(config)),
         options_(options),
         data_(options.data),
-        parameters_(config_.model),
-        state_(parameters_, config_.dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32),
+        model_(config_.model),
+        parameters_(model_.declare()),
+        state_(parameters_, config_.dtype),
         promotions_(Promotions::for_device(backend::device().slug)),
         order_(config_.seed, data_.num_training(), config_.flip),
         divergence_(advice()) {
@@ -106,10 +110,16 @@ class Training {
     if (!options_.use.empty()) promotions_.use(options_.use);
     source_ = std::make_unique<ImageSource>(data_, config_.batch, options_.device_data_bytes);
     begin_state();
-    step_ = std::make_unique<Step>(step_options(), parameters_, state_, source_->pixels(), promotions_);
+    const DenoisingOptions of_batch = denoising_options(config_, source_->images());
+    objective_.emplace(of_batch, model_, source_->pixels());
+    step_ =
+        std::make_unique<Step>(StepOptions{.dtype = config_.dtype, .clip = config_.clip > 0, .graph = options_.graph},
+                               *objective_, parameters_, state_, promotions_);
     if (!source_->held_out().empty()) {
-      held_out_ = std::make_unique<HeldOut>(step_options(), source_->held_out(), parameters_, state_.weights(),
-                                            source_->pixels(), promotions_);
+      held_out_ = std::make_unique<HeldOut>(
+          of_batch, source_->held_out(), model_,
+          nn::Binding{.parameters = &parameters_, .weights = state_.weights(), .dtype = config_.dtype},
+          source_->pixels(), promotions_);
     }
   }
 
@@ -153,17 +163,6 @@ class Training {
  private:
   static bool due(std::int64_t step, std::int64_t every) { return every > 0 && step % every == 0; }
 
-  StepOptions step_options() const {
-    return {.model = config_.model,
-            .dtype = config_.dtype,
-            .batch = config_.batch,
-            .micro_batches = config_.micro_batches,
-            .clip = config_.clip > 0,
-            .graph = options_.graph,
-            .betas = config_.betas,
-            .images = source_->images()};
-  }
-
   std::string advice() const {
     return fmt::format("go on from the last checkpoint in '{}' with a lower --lr", options_.out.string());
   }
@@ -176,7 +175,7 @@ class Training {
       find_checkpoint(options_.out);  // throws where there is none, before the lock makes a folder
       lock_.emplace(options_.out);
       const Resumed resumed = resume(options_.out, config_, parameters_, state_);
-      first_ = done_ = resumed.step;
+      first_ = done_ = taken_ = resumed.step;
       divergence_ = Divergence(advice(), resumed.skipped);
       for (const std::string& damaged : resumed.damaged) fmt::print("note: {}\n", damaged);
       if (!resumed.damaged.empty()) fmt::print("note: going on from step {} instead\n", first_);
@@ -222,7 +221,8 @@ class Training {
     }
     fmt::print("device: {}; {} operations a step{}; {:.0f} MiB\n", device.name, operations,
                options_.graph ? fmt::format(" in a graph of {} nodes", step_->num_nodes()) : ", no graph",
-               static_cast<double>(step_->bytes() + state_.bytes() + source_->pixels().bytes) / (1 << 20));
+               static_cast<double>(step_->bytes() + objective_->bytes() + state_.bytes() + source_->pixels().bytes) /
+                   (1 << 20));
     if (!promotions_.note().empty()) fmt::print("kernels: {}\n", promotions_.note());
     if (fallbacks > 0)
       fmt::print("kernels: {} of the operations without a record of their own: --explain\n", fallbacks);
@@ -239,18 +239,22 @@ class Training {
     return batch;
   }
 
+  // Of the batch that step `number` is given. One to be learned by heart has its time steps and noise learned too.
+  DenoisingInputs inputs_of(std::int64_t number) const {
+    return denoising_inputs(config_, config_.overfit_batch ? 1 : number);
+  }
+
   void submit(std::int64_t number) {
-    // A batch to be learned by heart has its time steps and noise learned too.
-    StepInputs inputs = step_inputs(config_, config_.overfit_batch ? 1 : number);
-    inputs.hyper = step_inputs(config_, number).hyper;
-    inputs.index = source_->place(batch_of(number), step_->stream());
-    const auto results = step_->submit(inputs);
+    DenoisingInputs batch = inputs_of(number);
+    batch.index = source_->place(batch_of(number), step_->stream());
+    const auto results = step_->submit({.batch = batch.bytes(), .hyper = hyper(config_, number)});
     source_->release(step_->stream());
     if (results) take(*results);
   }
 
   void take(const StepResults& results) {
-    if (divergence_.look_at(results, done_)) interval_.add(results);
+    ++taken_;
+    if (divergence_.look_at(results, taken_)) interval_.add(results, inputs_of(taken_).t);
   }
 
   void report(std::int64_t last) {
@@ -304,15 +308,14 @@ class Training {
       if (state_.copies) average_copies_ = std::make_unique<OwnedRegion>("average's copies", state_.copies->bytes);
       const Region* const copies = average_copies_ ? average_copies_.get() : &state_.average;
       constexpr int kImages = 64;
-      sampler_ = std::make_unique<Sampler>(SamplerOptions{.model = config_.model,
-                                                          .dtype = config_.dtype,
+      sampler_ = std::make_unique<Sampler>(SamplerOptions{.dtype = config_.dtype,
                                                           .images = backend::kind() == backend::Kind::gpu ? kImages : 4,
                                                           .betas = config_.betas,
                                                           .graph = options_.graph},
-                                           parameters_, WeightRegions{.values = &state_.average, .copies = copies},
-                                           promotions_);
+                                           model_, parameters_,
+                                           nn::WeightRegions{.values = &state_.average, .copies = copies}, promotions_);
     }
-    if (average_copies_) copy_rounded(state_.get(state_.average), state_.stored, *average_copies_);
+    if (average_copies_) nn::copy_rounded(state_.get(state_.average), state_.stored, *average_copies_);
     const std::vector<float> images = sampler_->run(static_cast<std::int64_t>(config_.seed));
     const fs::path folder = options_.out / "samples";
     fs::create_directories(folder);
@@ -339,20 +342,23 @@ class Training {
   TrainingConfig config_;
   TrainingOptions options_;
   Dataset data_;
-  Parameters parameters_;
-  State state_;
+  nn::Unet2d model_;
+  nn::Parameters parameters_;
+  nn::State state_;
   Promotions promotions_;
   Order order_;
   std::optional<RunLock> lock_;
   std::unique_ptr<ImageSource> source_;
+  std::optional<Denoising> objective_;
   std::unique_ptr<Step> step_;
   std::unique_ptr<HeldOut> held_out_;
   std::unique_ptr<OwnedRegion> average_copies_;
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<Log> log_;
   Divergence divergence_;
-  std::int64_t first_ = 0;  // step behind which this run began
-  std::int64_t done_ = 0;
+  std::int64_t first_ = 0;  // the step after which this run began
+  std::int64_t done_ = 0;   // the newest step that was submitted
+  std::int64_t taken_ = 0;  // and that whose results are in
   std::int64_t reported_ = -1;
   Interval interval_;
   Clock::time_point interval_began_;

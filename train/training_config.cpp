@@ -112,18 +112,29 @@ std::int32_t time_step(std::uint64_t seed, std::int64_t step, int i) {
   return static_cast<std::int32_t>((bits >> 32) * diffusion::kTimesteps >> 32);
 }
 
-StepInputs step_inputs(const TrainingConfig& config, std::int64_t step) {
-  StepInputs inputs{.seed = static_cast<std::int64_t>(config.seed), .offset = step};
+DenoisingInputs denoising_inputs(const TrainingConfig& config, std::int64_t step) {
+  DenoisingInputs inputs{.seed = static_cast<std::int64_t>(config.seed), .offset = step};
   for (int i = 0; i < config.batch; ++i) inputs.t.push_back(time_step(config.seed, step, i));
-  inputs.hyper = {.lr = static_cast<float>(learning_rate(config, step)),
-                  .one_minus_beta1 = static_cast<float>(1 - config.beta1),
-                  .one_minus_beta2 = static_cast<float>(1 - config.beta2),
-                  .eps = static_cast<float>(config.eps),
-                  .weight_decay = static_cast<float>(config.weight_decay),
-                  .one_minus_ema_rate = static_cast<float>(1 - ema_rate(config, step)),
-                  .step = static_cast<float>(step),
-                  .max_norm = static_cast<float>(config.clip)};
   return inputs;
+}
+
+optimizer::Hyper hyper(const TrainingConfig& config, std::int64_t step) {
+  return {.lr = static_cast<float>(learning_rate(config, step)),
+          .one_minus_beta1 = static_cast<float>(1 - config.beta1),
+          .one_minus_beta2 = static_cast<float>(1 - config.beta2),
+          .eps = static_cast<float>(config.eps),
+          .weight_decay = static_cast<float>(config.weight_decay),
+          .one_minus_ema_rate = static_cast<float>(1 - ema_rate(config, step)),
+          .step = static_cast<float>(step),
+          .max_norm = static_cast<float>(config.clip)};
+}
+
+DenoisingOptions denoising_options(const TrainingConfig& config, int images) {
+  return {.dtype = config.dtype,
+          .batch = config.batch,
+          .micro_batches = config.micro_batches,
+          .betas = config.betas,
+          .images = images};
 }
 
 }  // namespace ladder::train

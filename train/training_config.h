@@ -7,8 +7,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "train/config.h"
-#include "train/step.h"
+#include "dev/optimizer/optimizer.h"
+#include "nn/models/unet2d_config.h"
+#include "train/denoising.h"
 
 namespace ladder::train {
 
@@ -16,7 +17,7 @@ enum class Decay { constant, linear, cosine };
 
 struct TrainingConfig {
   std::string name = "unet64";
-  ModelConfig model;
+  nn::Unet2dConfig model;
   Dtype dtype = Dtype::bf16;
   std::int64_t steps = 20000;
   int batch = 32;
@@ -49,7 +50,11 @@ double ema_rate(const TrainingConfig& config, std::int64_t step);
 // The time step of image `i` of a batch, uniform from 0 to 999; splitmix64 of seed, step and i.
 std::int32_t time_step(std::uint64_t seed, std::int64_t step, int i);
 
-// Everything that step `step` of `config` is given but its images.
-StepInputs step_inputs(const TrainingConfig& config, std::int64_t step);
+// Everything that step `step` is given: its batch but for the images, and what the update takes.
+DenoisingInputs denoising_inputs(const TrainingConfig& config, std::int64_t step);
+optimizer::Hyper hyper(const TrainingConfig& config, std::int64_t step);
+
+// What a training's objective is made of, on a data set of `images` images.
+DenoisingOptions denoising_options(const TrainingConfig& config, int images);
 
 }  // namespace ladder::train

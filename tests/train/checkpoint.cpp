@@ -10,9 +10,9 @@
 #include <random>
 
 #include "core/error.h"
+#include "io/layout.h"
+#include "tests/files.h"
 #include "tests/support.h"
-#include "tests/train/files.h"
-#include "train/layout.h"
 
 namespace ladder::train {
 namespace {
@@ -32,7 +32,7 @@ const std::vector<ExpectedTensor>& model() {
   return tensors;
 }
 
-std::size_t elements(const Shape& shape) { return StoredTensor{"", Dtype::f32, shape}.elements(); }
+std::size_t elements(const io::Shape& shape) { return io::StoredTensor{"", Dtype::f32, shape}.elements(); }
 
 Checkpoint made(std::int64_t step, const std::vector<ExpectedTensor>& tensors = model()) {
   std::mt19937 random(static_cast<unsigned>(test::seed()) + static_cast<unsigned>(step));
@@ -111,7 +111,7 @@ TEST_F(CheckpointTest, WhatIsSavedComesBack) {
 TEST_F(CheckpointTest, FilesHoldWhatPyTorchLoads) {
   const Checkpoint saved = made(1);
   const fs::path step = write_checkpoint(run_, saved);
-  const SafetensorsFile weights(step / "model.safetensors"), optimizer(step / "optimizer.safetensors");
+  const io::SafetensorsFile weights(step / "model.safetensors"), optimizer(step / "optimizer.safetensors");
   ASSERT_EQ(weights.tensors().size(), model().size()) << "a strict load_state_dict wants no other";
   for (std::size_t i = 0; i < model().size(); ++i) {
     EXPECT_EQ(weights.tensors()[i].name, model()[i].name);
@@ -290,22 +290,24 @@ TEST_F(CheckpointTest, FilesThatDoNotBelongTogetherAreNamed) {
 
   // Files made by hand, right but for one thing.
   const fs::path other = scratch_ / "other";
-  const auto save = [&](const std::vector<StoredTensor>& tensors, const std::string& key, const std::string& value) {
-    Metadata metadata = SafetensorsFile(a / "ema.safetensors").metadata();
+  const auto save = [&](const std::vector<io::StoredTensor>& tensors, const std::string& key,
+                        const std::string& value) {
+    io::Metadata metadata = io::SafetensorsFile(a / "ema.safetensors").metadata();
     if (!key.empty()) metadata[key] = value;
     if (value.empty()) metadata.erase(key);
-    SafetensorsWriter writer(other, tensors, metadata);
-    for (const StoredTensor& tensor : tensors) writer.append(std::vector<char>(tensor.bytes()).data(), tensor.bytes());
+    io::SafetensorsWriter writer(other, tensors, metadata);
+    for (const io::StoredTensor& tensor : tensors)
+      writer.append(std::vector<char>(tensor.bytes()).data(), tensor.bytes());
     writer.finish();
   };
-  std::vector<StoredTensor> right;
+  std::vector<io::StoredTensor> right;
   for (const ExpectedTensor& tensor : model()) right.push_back({tensor.name, Dtype::f32, tensor.shape});
   const char* ema = "ema.safetensors";
   save(right, "schema", "ladder.checkpoint/2");
   replaced(other, ema, {ema, "another version", "'ladder.checkpoint/2'", "'ladder.checkpoint/1'"});
   save(right, "schema", "");
   replaced(other, ema, {ema, "no schema"});
-  std::vector<StoredTensor> wrong = right;
+  std::vector<io::StoredTensor> wrong = right;
   wrong.pop_back();
   save(wrong, "", "x");
   replaced(other, ema, {ema, "'out.2.weight' is missing"});
@@ -365,7 +367,7 @@ TEST_F(CheckpointTest, WeightsAloneAreImported) {
   const fs::path file = scratch_ / "weights.safetensors";
   const std::vector<float> values = {1.5f, -2.0f, 0.25f, 1024.0f};
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::i32}) {
-    SafetensorsWriter writer(file, {{"a", dtype, {2, 2}}});
+    io::SafetensorsWriter writer(file, {{"a", dtype, {2, 2}}});
     std::vector<unsigned char> stored(4 * size_of(dtype));
     encode(dtype, values.data(), 4, stored.data());
     writer.append(stored.data(), stored.size());
@@ -382,7 +384,7 @@ TEST_F(CheckpointTest, WeightsAloneAreImported) {
 }
 
 TEST(MetadataValues, WhatIsNotThereOrNoNumberIsNamed) {
-  const Metadata metadata = {
+  const io::Metadata metadata = {
       {"step", "12"}, {"name", "12 "}, {"large", "9223372036854775808"}, {"empty", ""}, {"less", "-3"}};
   EXPECT_EQ(number_in(metadata, "step"), 12);
   for (const char* key : {"name", "large", "empty", "less", "none"}) {
@@ -393,10 +395,10 @@ TEST(MetadataValues, WhatIsNotThereOrNoNumberIsNamed) {
 }
 
 TEST(Layout, ConvolutionsAreTurnedAndTheRestIsNot) {
-  const Shape shape = {2, 3, 3, 2};  // [o, i, r, s]; r and s differ, so that they cannot be taken for each other
+  const io::Shape shape = {2, 3, 3, 2};  // [o, i, r, s]; r and s differ, so that they cannot be taken for each other
   std::vector<float> oihw(36);
   for (std::size_t i = 0; i < oihw.size(); ++i) oihw[i] = static_cast<float>(i);
-  const std::vector<float> krsc = to_krsc(oihw, shape);
+  const std::vector<float> krsc = io::to_krsc(oihw, shape);
   ASSERT_EQ(krsc.size(), oihw.size());
   for (std::size_t o = 0; o < 2; ++o) {
     for (std::size_t i = 0; i < 3; ++i) {
@@ -407,12 +409,12 @@ TEST(Layout, ConvolutionsAreTurnedAndTheRestIsNot) {
       }
     }
   }
-  EXPECT_EQ(from_krsc(krsc, shape), oihw);
-  for (const Shape& other : {Shape{36}, Shape{6, 6}, Shape{9, 4, 1}, Shape{9, 4, 1, 1}}) {
-    EXPECT_EQ(to_krsc(oihw, other), oihw) << to_string(other);
-    EXPECT_EQ(from_krsc(oihw, other), oihw) << to_string(other);
+  EXPECT_EQ(io::from_krsc(krsc, shape), oihw);
+  for (const io::Shape& other : {io::Shape{36}, io::Shape{6, 6}, io::Shape{9, 4, 1}, io::Shape{9, 4, 1, 1}}) {
+    EXPECT_EQ(io::to_krsc(oihw, other), oihw) << io::to_string(other);
+    EXPECT_EQ(io::from_krsc(oihw, other), oihw) << io::to_string(other);
   }
-  EXPECT_THROW(to_krsc(oihw, {2, 3, 3, 3}), Failure);
+  EXPECT_THROW(io::to_krsc(oihw, {2, 3, 3, 3}), Failure);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/train/files.h"
-#include "train/digest.h"
+#include "io/digest.h"
+#include "tests/files.h"
 
 namespace ladder::train::test {
 
@@ -21,7 +21,7 @@ inline void put_raw_images(const std::filesystem::path& file, int size, int imag
   };
   const std::string header = "LADDATA\n" + little(1, 4) + little(size, 4) + little(3, 4) + little(0, 4) +
                              little(images, 8) + little(held_out, 8);
-  Digest digest;
+  io::Digest digest;
   digest.add(header.data(), header.size());
   digest.add(pixels.data(), pixels.size());
   std::string digest_bytes;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "tests/train/files.h"
+#include "tests/files.h"
 
 namespace ladder::train {
 namespace {

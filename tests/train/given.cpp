@@ -8,6 +8,7 @@
 #include "train/dataset.h"
 #include "train/divergence.h"
 #include "train/image_source.h"
+#include "train/step.h"
 
 namespace ladder::train::test {
 namespace {
@@ -73,32 +74,26 @@ class Alone {
   Alone(const TrainingConfig& config, const fs::path& data_file)
       : config_(config),
         data_(data_file),
-        parameters_(config.model),
+        model_(config.model),
+        parameters_(model_.declare()),
         state_(parameters_, config.dtype),
         source_(data_, config.batch, std::size_t{1} << 20),
         promotions_(Promotions::for_device(backend::device().slug)),
-        step_({.model = config.model,
-               .dtype = config.dtype,
-               .batch = config.batch,
-               .clip = false,
-               .graph = false,
-               .betas = config.betas,
-               .images = source_.images()},
-              parameters_, state_, source_.pixels(), promotions_) {}
+        objective_({.dtype = config.dtype, .batch = config.batch, .betas = config.betas, .images = source_.images()},
+                   model_, source_.pixels()),
+        step_({.dtype = config.dtype, .clip = false, .graph = false}, objective_, parameters_, state_, promotions_) {}
 
   // Of step `number` from the weights in `file`: image p of the order is the p-th to be drawn.
   StepResults run(const fs::path& file, std::int64_t number) {
     state_.set_values(read_weights(file, parameters_));
     Order order(config_.seed, data_.num_training(), config_.flip);
-    StepInputs inputs{.t = times_of(config_, number),
-                      .seed = static_cast<std::int64_t>(config_.seed),
-                      .offset = number,
-                      .hyper = {.one_minus_beta1 = 1, .one_minus_beta2 = 1, .eps = 1, .step = 1}};
+    DenoisingInputs inputs{
+        .t = times_of(config_, number), .seed = static_cast<std::int64_t>(config_.seed), .offset = number};
     for (std::int64_t p = (number - 1) * config_.batch; p < number * config_.batch; ++p) {
       const auto image = static_cast<std::int32_t>(order.at(p));
       inputs.index.push_back(order.flipped(p) ? -1 - image : image);
     }
-    step_.submit(inputs);
+    step_.submit({.batch = inputs.bytes(), .hyper = {.one_minus_beta1 = 1, .one_minus_beta2 = 1, .eps = 1, .step = 1}});
     return *step_.collect();
   }
 
@@ -106,7 +101,7 @@ class Alone {
   std::vector<float> gradients() const {
     const std::vector<float> flat = state_.get(step_.gradients());
     std::vector<float> all;
-    for (const Parameter& p : parameters_.all()) {
+    for (const nn::Parameter& p : parameters_.all()) {
       const std::vector<float> values = file_values(p, flat);
       all.insert(all.end(), values.begin(), values.end());
     }
@@ -116,10 +111,12 @@ class Alone {
  private:
   TrainingConfig config_;
   Dataset data_;
-  Parameters parameters_;
-  State state_;
+  nn::Unet2d model_;
+  nn::Parameters parameters_;
+  nn::State state_;
   ImageSource source_;
   Promotions promotions_;
+  Denoising objective_;
   Step step_;
 };
 
@@ -143,13 +140,13 @@ class Given : public Training {
   // The initialisation has zeros in the last layers, behind which no gradient arrives.
   static fs::path start() {
     static const fs::path file = [] {
-      const Parameters parameters(small_config().model);
+      const nn::Parameters parameters(nn::Unet2d(small_config().model).declare());
       std::vector<float> flat = parameters.initial(3);
       for (std::size_t i = 0; i < flat.size(); ++i) {
         if (flat[i] == 0) flat[i] = 0.03f * static_cast<float>(i * 2654435761u % 201) / 100.0f - 0.03f;
       }
       Checkpoint checkpoint{{{"step", "0"}}, {}};
-      for (const Parameter& p : parameters.all()) {
+      for (const nn::Parameter& p : parameters.all()) {
         const std::vector<float> values = file_values(p, flat), zeros(values.size(), 0.0f);
         checkpoint.tensors.push_back(
             {.name = p.name, .shape = p.shape, .weight = values, .ema = values, .m = zeros, .v = zeros});
@@ -260,9 +257,7 @@ TEST_F(Given, ImagesHeldOutAreNeverDrawn) {
   }
 }
 
-StepResults results_of(float loss, float scale = 1) {
-  return {.losses = {loss}, .loss = loss, .scale = scale, .t = {0}};
-}
+StepResults results_of(float loss, float scale = 1) { return {.losses = {loss}, .loss = loss, .scale = scale}; }
 
 TEST(Divergences, AStepBetweenThoseLeftOutBeginsTheCountAnew) {
   Divergence watch("try this", 7);

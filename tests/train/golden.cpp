@@ -44,7 +44,7 @@ bool is_normalisation(const std::string& name) {
 }
 
 // In PyTorch's layout.
-std::vector<float> weights_of(const Parameter& p, std::uint32_t stream) {
+std::vector<float> weights_of(const nn::Parameter& p, std::uint32_t stream) {
   std::vector<float> values(p.elements());
   const bool is_weight = p.name.ends_with(".weight");
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.fan_in)));
@@ -57,12 +57,13 @@ std::vector<float> weights_of(const Parameter& p, std::uint32_t stream) {
 
 // [n, c, h, w] elements counted in that order, as [n, h, w, c].
 std::vector<float> image(std::uint32_t stream, float scale, int n, int side) {
-  std::vector<float> made(static_cast<std::size_t>(n) * side * side * kImageChannels);
+  std::vector<float> made(static_cast<std::size_t>(n) * side * side * nn::kImageChannels);
   std::uint32_t element = 0;
   for (int i = 0; i < n; ++i) {
-    for (int c = 0; c < kImageChannels; ++c) {
+    for (int c = 0; c < nn::kImageChannels; ++c) {
       for (int p = 0; p < side * side; ++p) {
-        made[(static_cast<std::size_t>(i) * side * side + p) * kImageChannels + c] = scale * value(stream, element++);
+        made[(static_cast<std::size_t>(i) * side * side + p) * nn::kImageChannels + c] =
+            scale * value(stream, element++);
       }
     }
   }
@@ -87,7 +88,7 @@ void expect_gradient(const std::string& name, std::size_t parameter, const std::
 }
 
 // A gradient of qkv with zeros but in the rows of q, k or v: [heads][q, k, v][d].
-std::vector<float> only(char part, std::vector<float> g, const Parameter& p, int d) {
+std::vector<float> only(char part, std::vector<float> g, const nn::Parameter& p, int d) {
   const auto wanted = static_cast<std::int64_t>(std::string("qkv").find(part));
   const std::int64_t columns = p.elements() / p.shape[0];
   for (std::int64_t row = 0; row < p.shape[0]; ++row) {
@@ -117,32 +118,33 @@ TEST(TrainGolden, LossPredictionAndGradientsArePyTorchs) {
   const int n = net.config.batch;
   const std::vector<float> noise = image(1001, 2, n, side);
   std::vector<float> noised = image(1000, 1, n, side);
-  StepInputs inputs = net.inputs();
+  DenoisingInputs inputs = net.batch();
   inputs.t = golden()["t"].get<std::vector<std::int32_t>>();
   const auto schedule = diffusion::make_schedule(diffusion::Betas::linear);
   for (std::size_t i = 0; i < noised.size(); ++i) {
     const double bar = schedule.alpha_bar(inputs.t[i / (noised.size() / n)]);
     noised[i] = static_cast<float>(std::sqrt(bar) * noised[i] + std::sqrt(1 - bar) * noise[i]);
   }
-  const StepResults results = net.step->run_given(inputs, noised, noise);
+  net.objective.set_batch(noised, noise);
+  const StepResults results = net.step->run_on_batch({.batch = inputs.bytes(), .hyper = hyper(net.config, 1)});
   EXPECT_NEAR(results.loss, golden()["loss"].get<double>(), 1e-5);
 
-  const std::vector<float> nhwc = net.step->prediction();
+  const std::vector<float> nhwc = net.objective.prediction();
   const std::size_t pixels = static_cast<std::size_t>(side) * side;
   const auto stride = golden()["pred"]["stride"].get<std::size_t>();
   const double pred_norm = golden()["pred"]["norm"];
   std::size_t checked = 0;
   for (std::size_t element = 0; element < nhwc.size(); element += stride, ++checked) {
-    const std::size_t image_idx = element / (pixels * kImageChannels);
-    const std::size_t c = element / pixels % kImageChannels;
-    const float found = nhwc[(image_idx * pixels + element % pixels) * kImageChannels + c];
+    const std::size_t image_idx = element / (pixels * nn::kImageChannels);
+    const std::size_t c = element / pixels % nn::kImageChannels;
+    const float found = nhwc[(image_idx * pixels + element % pixels) * nn::kImageChannels + c];
     EXPECT_NEAR(found, golden()["pred"]["elements"][checked].get<double>(), 3e-5 * pred_norm) << element;
   }
   EXPECT_EQ(checked, golden()["pred"]["elements"].size());
 
   const std::vector<float> gradients = net.state.get(net.step->gradients());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& p = parameters[i];
+    const nn::Parameter& p = parameters[i];
     const Json& known = golden()["parameters"][i];
     const std::vector<float> g = file_values(p, gradients);
     if (!known.contains("parts")) {

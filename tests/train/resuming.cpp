@@ -189,12 +189,12 @@ class Diverging : public Training {
  protected:
   // The reference's initialisation with one number in it so large that the gradients overflow.
   static fs::path spoilt_weights(float value = 1e38f) {
-    const Parameters parameters(small_config().model);
+    const nn::Parameters parameters(nn::Unet2d(small_config().model).declare());
     std::vector<float> flat = parameters.initial(1);
     flat[parameters["out.2.bias"].begin] = value;
     Checkpoint checkpoint;
     checkpoint.metadata = {{"step", "1"}};
-    for (const Parameter& p : parameters.all()) {
+    for (const nn::Parameter& p : parameters.all()) {
       const std::vector<float> values = file_values(p, flat);
       checkpoint.tensors.push_back(
           {.name = p.name, .shape = p.shape, .weight = values, .ema = values, .m = values, .v = values});
@@ -210,7 +210,8 @@ TEST_F(Diverging, LeavesUpdatesOutAndCountsThem) {
   const std::string text = printed([&] { train(small_config(), o); });
   EXPECT_TRUE(has(text, "loss and gradient not finite"));
   EXPECT_TRUE(has(text, "updates left out: 2"));
-  const auto start = import_weights(o.initial_weights, expected_tensors(Parameters(small_config().model)));
+  const auto start =
+      import_weights(o.initial_weights, expected_tensors(nn::Parameters(nn::Unet2d(small_config().model).declare())));
   EXPECT_EQ(weights_of(o.out, 2), start);
   EXPECT_EQ(weights_of(o.out, 2, kFiles[1]), start);
   EXPECT_EQ(read_metadata(o.out).at("skipped"), "2");

@@ -12,8 +12,9 @@
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "nn/models/unet2d.h"
+#include "tests/files.h"
 #include "tests/train/data_file.h"
-#include "tests/train/files.h"
 #include "train/model_files.h"
 #include "train/training.h"
 
@@ -77,7 +78,7 @@ inline std::vector<double> losses_of(const fs::path& run) {
 
 inline std::map<std::string, std::vector<float>> weights_of(const fs::path& run, int step,
                                                             const char* file = kFiles[0]) {
-  const Parameters parameters(small_config().model);
+  const nn::Parameters parameters(nn::Unet2d(small_config().model).declare());
   return import_weights(run / "checkpoints" / ("step_0000000" + std::to_string(step)) / file,
                         expected_tensors(parameters));
 }

@@ -12,8 +12,9 @@
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "dev/diffusion/diffusion.h"
+#include "tests/files.h"
 #include "tests/train/data_file.h"
-#include "tests/train/files.h"
 #include "tests/train/tiny.h"
 #include "train/held_out.h"
 #include "train/image_source.h"
@@ -39,17 +40,17 @@ class Sampling : public NeedsDevice {
   static constexpr std::int64_t kSeed = 11;
 
   // Of 64 channels: with one channel a group, the group norm would take out what the embedding adds.
-  static ModelConfig model() {
+  static nn::Unet2dConfig config() {
     return {.image_size = 4, .channels = 64, .channel_mult = {1}, .res_blocks = 1, .attention_resolutions = {}};
   }
   static SamplerOptions options(Dtype dtype = Dtype::f32) {
-    return {.model = model(), .dtype = dtype, .images = 2, .steps = 3, .graph = false};
+    return {.dtype = dtype, .images = 2, .steps = 3, .graph = false};
   }
 
   void SetUp() override {
     NeedsDevice::SetUp();
     if (IsSkipped()) return;
-    parameters_.emplace(model());
+    parameters_.emplace(model_.declare());
     std::vector<float> weights = parameters_->initial(1);
     for (std::size_t i = 0; i < weights.size(); ++i) {
       if (weights[i] == 0) weights[i] = static_cast<float>(i % 7) * 0.02f - 0.06f;
@@ -57,10 +58,10 @@ class Sampling : public NeedsDevice {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) state(dtype).emplace(*parameters_, dtype).set_values(weights);
   }
 
-  std::optional<State>& state(Dtype dtype) { return dtype == Dtype::f32 ? fp32_ : bf16_; }
+  std::optional<nn::State>& state(Dtype dtype) { return dtype == Dtype::f32 ? fp32_ : bf16_; }
 
   std::vector<float> sample(const SamplerOptions& options, std::int64_t seed = kSeed, std::int64_t first = 0) {
-    return Sampler(options, *parameters_, state(options.dtype)->weights(), promotions_).run(seed, first);
+    return Sampler(options, model_, *parameters_, state(options.dtype)->weights(), promotions_).run(seed, first);
   }
 
   // Runs the operations of a tape that `append` adds to, and returns `count` numbers of what they leave in a region.
@@ -88,9 +89,9 @@ class Sampling : public NeedsDevice {
     backend::copy_in(images.base, raw.data(), raw.size());
     backend::copy_in(t_region.base, times.data(), t_region.bytes);
     return computed(dtype, x.size(), [&](Tape& tape, const Region& predicted) {
-      Unet(model(), *parameters_, dtype, 2, state(dtype)->weights())
-          .forward(tape, tape.value("x", dtype, {2, 4, 4, kImageChannels}, images),
-                   tape.value("t", Dtype::f32, {2}, t_region), &predicted);
+      model_.forward(tape, {.parameters = &*parameters_, .weights = state(dtype)->weights(), .dtype = dtype},
+                     tape.value("x", dtype, {2, 4, 4, nn::kImageChannels}, images),
+                     tape.value("t", Dtype::f32, {2}, t_region), &predicted);
     });
   }
 
@@ -98,10 +99,10 @@ class Sampling : public NeedsDevice {
     const std::int64_t philox[2] = {kSeed, offset};
     const OwnedRegion stream("philox", sizeof philox);
     backend::copy_in(stream.base, philox, sizeof philox);
-    return computed(Dtype::f32, 2 * 4 * 4 * kImageChannels, [&](Tape& tape, const Region& drawn) {
-      tape.run("noise", "diffusion/noise", "n2 h4 w4 c3 fp32",
-               {{"philox", tape.value("philox", Dtype::i64, {2}, stream)},
-                {"noise", tape.value("noise", Dtype::f32, {2, 4, 4, kImageChannels}, drawn)}});
+    return computed(Dtype::f32, 2 * 4 * 4 * nn::kImageChannels, [&](Tape& tape, const Region& drawn) {
+      tape.run<diffusion::Noise>("noise", {.n = 2, .h = 4, .w = 4, .c = 3},
+                                 {{"philox", tape.value("philox", Dtype::i64, {2}, stream)},
+                                  {"noise", tape.value("noise", Dtype::f32, {2, 4, 4, nn::kImageChannels}, drawn)}});
     });
   }
 
@@ -126,8 +127,9 @@ class Sampling : public NeedsDevice {
     return {x.begin(), x.end()};
   }
 
-  std::optional<Parameters> parameters_;
-  std::optional<State> fp32_, bf16_;
+  const nn::Unet2d model_{config()};
+  std::optional<nn::Parameters> parameters_;
+  std::optional<nn::State> fp32_, bf16_;
   Promotions promotions_ = Promotions::for_device(backend::unavailable() ? "" : backend::device().slug);
 };
 
@@ -136,7 +138,7 @@ TEST_F(Sampling, AGraphChangesNoBitAndTheSeedDecides) {
   EXPECT_TRUE(std::ranges::all_of(images, [](float v) { return std::isfinite(v); }));
   SamplerOptions graph = options();
   graph.graph = true;
-  Sampler sampler(graph, *parameters_, fp32_->weights(), promotions_);
+  Sampler sampler(graph, model_, *parameters_, fp32_->weights(), promotions_);
   EXPECT_EQ(sampler.run(1), images);
   EXPECT_NE(sampler.run(2), images);
   const std::vector<float> next = sampler.run(1, 2);  // the two images behind those
@@ -200,23 +202,23 @@ class HeldOutLoss : public NeedsDevice {};
 // counts once. Nothing of the training changes.
 TEST_F(HeldOutLoss, IsTheMeanOverItsImagesAndChangesNothing) {
   Tiny net(Dtype::bf16);
-  const StepOptions options{.model = net.config.model, .dtype = Dtype::bf16, .batch = 2, .images = Tiny::kImages};
-  HeldOut held_out(options, {3, 1, 2}, net.parameters, net.state.weights(), net.pixels, net.promotions);
+  const nn::Binding binding{.parameters = &net.parameters, .weights = net.state.weights(), .dtype = net.config.dtype};
+  HeldOut held_out(denoising_options(net.config, Tiny::kImages), {3, 1, 2}, net.model, binding, net.pixels,
+                   net.promotions);
   const std::vector<float> weights = net.state.get(net.state.values), moments = net.state.get(net.state.first_moments);
   const double loss = held_out.loss();
   EXPECT_EQ(held_out.loss(), loss);
   EXPECT_EQ(net.state.get(net.state.values), weights);
   EXPECT_EQ(net.state.get(net.state.first_moments), moments);
 
-  StepInputs inputs = net.inputs();
-  inputs.hyper.lr = 0;
-  inputs.seed = 0x68656c64;
+  optimizer::Hyper still = hyper(net.config, 1);
+  still.lr = 0;
   double sum = 0;
   for (const int first : {0, 2}) {
-    inputs.offset = first;
-    inputs.index = first == 0 ? std::vector<std::int32_t>{3, 1} : std::vector<std::int32_t>{2, 2};
-    inputs.t = first == 0 ? std::vector<std::int32_t>{166, 500} : std::vector<std::int32_t>{833, 833};
-    net.step->submit(inputs);
+    DenoisingInputs batch{.seed = 0x68656c64, .offset = first};
+    batch.index = first == 0 ? std::vector<std::int32_t>{3, 1} : std::vector<std::int32_t>{2, 2};
+    batch.t = first == 0 ? std::vector<std::int32_t>{166, 500} : std::vector<std::int32_t>{833, 833};
+    net.step->submit({.batch = batch.bytes(), .hyper = still});
     const StepResults results = *net.step->collect();
     sum += results.losses[0] + (first == 0 ? double{results.losses[1]} : 0);
   }

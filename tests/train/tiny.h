@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "core/backend.h"
+#include "nn/models/unet2d.h"
 #include "train/step.h"
-#include "train/training.h"
+#include "train/training_config.h"
 
 namespace ladder::train::test {
 
@@ -17,26 +18,23 @@ class Tiny {
 
   explicit Tiny(Dtype dtype, int micro_batches = 1, bool graph = false)
       : config{.name = "tiny",
-               .model = model_config("tiny"),
+               .model = nn::unet2d_config("tiny"),
                .dtype = dtype,
                .batch = 2,
                .micro_batches = micro_batches},
-        parameters(config.model),
-        state(parameters, dtype == Dtype::bf16 ? Dtype::bf16 : Dtype::f32),
+        model(config.model),
+        parameters(model.declare()),
+        state(parameters, dtype),
         pixels("pixels", kImages * config.model.image_elements()),
-        promotions(Promotions::for_device(backend::device().slug)) {
+        promotions(Promotions::for_device(backend::device().slug)),
+        objective(denoising_options(config, kImages), model, pixels) {
     config.learning_rate = 1e-3;
     std::vector<unsigned char> bytes(pixels.bytes);
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * 2654435761u >> 24);
     backend::copy_in(pixels.base, bytes.data(), bytes.size());
     set(random_weights());
-    step = std::make_unique<Step>(StepOptions{.model = config.model,
-                                              .dtype = dtype,
-                                              .batch = config.batch,
-                                              .micro_batches = micro_batches,
-                                              .graph = graph,
-                                              .images = kImages},
-                                  parameters, state, pixels, promotions);
+    step =
+        std::make_unique<Step>(StepOptions{.dtype = dtype, .graph = graph}, objective, parameters, state, promotions);
   }
 
   void set(const std::vector<float>& weights) {
@@ -47,8 +45,8 @@ class Tiny {
   // Those of the initialisation, and small ones where that has zeros: of layers of zeros most gradients are zero.
   std::vector<float> random_weights() const {
     std::vector<float> weights = parameters.initial(7);
-    for (const Parameter& p : parameters.all()) {
-      if (p.start != Parameter::Start::zeros) continue;
+    for (const nn::Parameter& p : parameters.all()) {
+      if (p.start != nn::Parameter::Start::zeros) continue;
       for (std::int64_t i = 0; i < p.elements(); ++i) {
         weights[p.begin + i] = 0.05f * static_cast<float>((p.begin + i) * 2654435761u % 2001) / 1000.0f - 0.05f;
       }
@@ -57,13 +55,16 @@ class Tiny {
   }
 
   // Distinct images, one of them mirrored, and time steps.
-  StepInputs inputs(std::int64_t number = 1) const {
-    StepInputs in = step_inputs(config, number);
+  DenoisingInputs batch(std::int64_t number = 1) const {
+    DenoisingInputs in = denoising_inputs(config, number);
     in.index = {static_cast<std::int32_t>(number % kImages), -1 - static_cast<std::int32_t>((number + 1) % kImages)};
     in.t = {0, 999};
     if (number > 1)
       in.t = {static_cast<std::int32_t>(37 * number % 1000), static_cast<std::int32_t>(611 * number % 1000)};
     return in;
+  }
+  StepInputs inputs(std::int64_t number = 1) const {
+    return {.batch = batch(number).bytes(), .hyper = hyper(config, number)};
   }
 
   StepResults run(std::int64_t number = 1) {
@@ -72,10 +73,12 @@ class Tiny {
   }
 
   TrainingConfig config;
-  Parameters parameters;
-  State state;
+  nn::Unet2d model;
+  nn::Parameters parameters;
+  nn::State state;
   OwnedRegion pixels;
   Promotions promotions;
+  Denoising objective;
   std::unique_ptr<Step> step;
 };
 

@@ -56,14 +56,13 @@ TEST_F(Training, PicturesAreDrawnFromTheAverage) {
   TrainingConfig config = small_config();
   config.learning_rate = 0.02;  // so that weights and averages differ in a picture of 256 levels
   train(config, o);
-  const Parameters parameters(config.model);
+  const nn::Unet2d model(config.model);
+  const nn::Parameters parameters(model.declare());
   const Promotions promotions = Promotions::for_device(backend::device().slug);
-  State state(parameters, config.dtype);
-  Sampler sampler({.model = config.model,
-                   .dtype = config.dtype,
-                   .images = backend::kind() == backend::Kind::gpu ? 64 : 4,
-                   .betas = config.betas},
-                  parameters, state.weights(), promotions);
+  nn::State state(parameters, config.dtype);
+  Sampler sampler(
+      {.dtype = config.dtype, .images = backend::kind() == backend::Kind::gpu ? 64 : 4, .betas = config.betas}, model,
+      parameters, state.weights(), promotions);
   const auto drawn = [&](const char* file) {
     state.set_values(read_weights(o.out / "checkpoints" / "step_00000002" / file, parameters));
     write_grid(o.out / "drawn.png", sampler.run(static_cast<std::int64_t>(config.seed)), config.model.image_size);

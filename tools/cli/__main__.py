@@ -35,7 +35,7 @@ Ladder: CUDA kernels, climbed version by version, checked and timed.
                                      check and time versions, into results/<device>/<date>_<commit>.json; --missing:
                                      those that have no record yet, --missing --list only names them
   ./ladder compare [A [B]]           which kernels became slower or faster; --fail-on slow, --live REF
-  ./ladder promote [--check]         train/promoted/<device>.txt: which version the trainer runs for each problem
+  ./ladder promote [--check]         runtime/promoted/<device>.txt: which version the trainer runs for each problem
   ./ladder dashboard                 results/index.html, made of the records
   ./ladder profile <layer>[/<pass>] --version V
                                      Nsight Compute on one launch, the dozen figures that matter

@@ -67,7 +67,7 @@ def of_shared(root=None):
 def of_tree(root=None):
     """Of all that a test program may be made of or read."""
     root = root or paths.ROOT
-    folders = ("bench", "cmake", "core", "dev", "reference", "tests", "tools")
+    folders = ("bench", "cmake", "core", "dev", "io", "nn", "reference", "runtime", "tests", "tools", "train")
     return _digest({path for folder in folders for path in (root / folder).rglob("*")
                     if "__pycache__" not in path.parts and path != record_path(root)}
                    | {root / "CMakeLists.txt", root / "CMakePresets.json"}, root)

@@ -1,4 +1,4 @@
-"""`./ladder promote`: train/promoted/<device>.txt from results/; tools/promotion.py has the rules."""
+"""`./ladder promote`: runtime/promoted/<device>.txt from results/; tools/promotion.py has the rules."""
 
 import sys
 from pathlib import Path

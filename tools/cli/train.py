@@ -18,7 +18,7 @@ from .errors import Failure, UsageError
 from .options import Parser, filled
 
 PROGRAM = "train_unet"
-IMAGE_SIZES = {"unet64": 64, "tiny": 8}  # of the named configurations, train/config.cpp
+IMAGE_SIZES = {"unet64": 64, "tiny": 8}  # of the named configurations, nn/models/unet2d_config.cpp
 RUNS = paths.ROOT / "runs"
 
 _DESCRIPTION = """\

@@ -50,7 +50,7 @@ def digest(root, versions):
     it again."""
     results = Path(root) / "results"
     total = hashlib.sha256()
-    promoted = Path(root).glob("train/promoted/*.txt")
+    promoted = Path(root).glob("runtime/promoted/*.txt")
     for file in sorted([*results.glob("*/*.json"), *results.glob("*/profiles/*.json"), *promoted]):
         total.update(f"{file.relative_to(root)}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     for path, numbers in versions.items():

@@ -1,6 +1,6 @@
 """How each ladder stands beside the library, as one figure: the library's time over ours, over all problems together.
 
-Ours are the versions that train/promoted/<device>.txt names for the U-Net's problems, with the times that stand there.
+Ours are the versions that runtime/promoted/<device>.txt names for the U-Net's problems, with the times that stand there.
 A ladder without a line there is represented by its best recorded version. Nothing here knows HTML.
 """
 

@@ -1,0 +1,37 @@
+// A file that takes its name only when it is whole and on the disk: written beside it, flushed, renamed.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string_view>
+
+namespace ladder::io {
+
+// What was there under the name before stays whole until commit(), whatever happens: an exception, a full disk, a
+// crash. Every member throws Failure naming the file and the system's reason, behind which nothing of the new file is
+// left.
+class AsideFile {
+ public:
+  explicit AsideFile(std::filesystem::path path);  // its folder must be there
+  ~AsideFile();                                    // removes what was not committed
+  AsideFile(const AsideFile&) = delete;
+  AsideFile& operator=(const AsideFile&) = delete;
+
+  void append(const void* bytes, std::size_t size);
+  void commit();  // once, last
+
+ private:
+  [[noreturn]] void fail(int error) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path aside_;  // "<path>.<process>.partial", which only a killed process leaves behind
+  int descriptor_ = -1;          // -1: nothing to write to any more
+};
+
+// A file of `text` alone, likewise.
+void write_text(const std::filesystem::path& path, std::string_view text);
+
+// Has the disk keep the names in this folder: of files made, renamed and removed in it. Throws Failure.
+void sync_folder(const std::filesystem::path& folder);
+
+}  // namespace ladder::io

@@ -1,0 +1,331 @@
+#include "nn/layers.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "dev/add/add.h"
+#include "dev/attention/attention.h"
+#include "dev/concat/concat.h"
+#include "dev/conv3x3/conv3x3.h"
+#include "dev/embedding/embedding.h"
+#include "dev/gemm/gemm.h"
+#include "dev/resample/resample.h"
+#include "dev/silu/silu.h"
+
+namespace ladder::nn {
+
+// Values.
+
+int Layers::extent(ValueId id, int dimension) const { return static_cast<int>(tape_[id].shape[dimension]); }
+
+ValueId Layers::output(const std::string& name, Dtype dtype, std::vector<std::int64_t> shape, const Region* region) {
+  const ValueId y = region == nullptr ? tape_.value(name, dtype, std::move(shape))
+                                      : tape_.value(name, dtype, std::move(shape), *region);
+  if (trains()) tape_.set_requires_grad(y);
+  return y;
+}
+
+ValueId Layers::parameter(const std::string& name) {
+  const Parameter& p = (*net_.parameters)[name];
+  const bool copied = p.range == Parameter::Range::matrices;
+  const Dtype dtype = copied ? stored() : Dtype::f32;
+  return tape_.value(name, dtype, p.shape, copied ? *net_.weights.copies : *net_.weights.values,
+                     p.begin * size_of(dtype));
+}
+
+ValueId Layers::parameter_gradient(const std::string& name) {
+  const Parameter& p = (*net_.parameters)[name];
+  const bool is_matrix = p.range == Parameter::Range::matrices;
+  const Dtype dtype = is_matrix ? stored() : Dtype::f32;
+  return tape_.value("d " + name, dtype, p.shape, is_matrix ? *net_.gradients->matrices : *net_.gradients->others,
+                     p.begin * size_of(dtype));
+}
+
+ValueId Layers::like(ValueId id) {
+  const Value value = tape_[id];
+  return tape_.value("d " + value.name, value.dtype, value.shape);
+}
+
+// Convolutions.
+
+ValueId Layers::conv3x3(const std::string& name, ValueId x, int out, const Region* result) {
+  const int n = extent(x, 0), h = extent(x, 1), w = extent(x, 2), c = extent(x, 3);
+  const conv3x3::Problem problem{.n = n, .h = h, .w = w, .c = c, .k = out, .bias = true, .dtype = net_.dtype};
+  const ValueId weight = parameter(name + ".weight");
+  const ValueId y = output(name, stored(), {n, h, w, out}, result);
+  tape_.run<conv3x3::Fprop>(name, problem, {{"x", x}, {"w", weight}, {"bias", parameter(name + ".bias")}, {"y", y}});
+  if (!trains()) return y;
+  tape_.on_backward([=, this] {
+    const ValueId dy = tape_.gradient(y);
+    tape_.run<conv3x3::Wgrad>(name, problem,
+                              {{"x", x},
+                               {"dy", dy},
+                               {"dw", parameter_gradient(name + ".weight")},
+                               {"dbias", parameter_gradient(name + ".bias")}});
+    if (!tape_[x].requires_grad) return;
+    const ValueId dx = like(x);
+    tape_.run<conv3x3::Dgrad>(name, problem, {{"dy", dy}, {"w", weight}, {"dx", dx}});
+    tape_.add_gradient(x, dx);
+  });
+  return y;
+}
+
+ValueId Layers::conv1x1(const std::string& name, ValueId x, int out, ValueId residual) {
+  const ValueId y = begin_conv1x1(name, x, out);
+  finish_conv1x1(y, name, x, residual);
+  return y;
+}
+
+ValueId Layers::begin_conv1x1(const std::string& name, ValueId x, int out) {
+  const ValueId y = output(name, stored(), {extent(x, 0), extent(x, 1), extent(x, 2), out});
+  // Registered before the layers in between, so it runs after theirs in backward.
+  if (trains()) tape_.on_backward([=, this] { conv1x1_input_gradient(name, x, y); });
+  return y;
+}
+
+namespace {
+
+gemm::Problem conv1x1_problem(const Value& x, const Value& y, Dtype dtype) {
+  return {.m = static_cast<int>(y.elements() / y.shape.back()),
+          .n = static_cast<int>(y.shape.back()),
+          .k = static_cast<int>(x.shape.back()),
+          .bias = true,
+          .dtype = dtype};
+}
+
+}  // namespace
+
+void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, ValueId residual) {
+  const gemm::Problem problem = conv1x1_problem(tape_[x], tape_[y], net_.dtype);
+  gemm::Problem forward = problem;
+  forward.residual = residual != kNoValue;
+  tape_.run<gemm::Fprop>(
+      name, forward,
+      {{"x", x}, {"w", parameter(name + ".weight")}, {"bias", parameter(name + ".bias")}, {"r", residual}, {"y", y}});
+  if (!trains()) return;
+  tape_.on_backward([=, this] {
+    const ValueId dy = tape_.gradient(y);
+    if (residual != kNoValue) tape_.add_gradient(residual, dy);
+    tape_.run<gemm::Wgrad>(name, problem,
+                           {{"x", x},
+                            {"dy", dy},
+                            {"dw", parameter_gradient(name + ".weight")},
+                            {"dbias", parameter_gradient(name + ".bias")}});
+  });
+}
+
+// Adds to what x has already; of a concatenation, as the gradients of its parts.
+void Layers::conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y) {
+  if (!tape_[x].requires_grad) return;
+  const ValueId so_far = tape_.has_gradient(x) ? tape_.gradient(x) : kNoValue;
+  const auto parts = concatenations_.find(x);
+  const bool split = parts != concatenations_.end();
+  const ValueId dx = like(split ? parts->second.a : x);
+  const ValueId dx_rest = split ? like(parts->second.b) : kNoValue;
+  gemm::Problem problem = conv1x1_problem(tape_[x], tape_[y], net_.dtype);
+  problem.accumulate = so_far != kNoValue;
+  problem.split = split ? extent(parts->second.a, 3) : 0;
+  tape_.run<gemm::Dgrad>(
+      name, problem,
+      {{"dy", tape_.gradient(y)}, {"w", parameter(name + ".weight")}, {"r", so_far}, {"dx", dx}, {"dx_rest", dx_rest}});
+  if (!split) return tape_.replace_gradient(x, dx);
+  if (tape_.has_gradient(parts->second.b)) throw Failure(name + ": the skip has a gradient before its concatenation's");
+  tape_.add_gradient(parts->second.a, dx);
+  tape_.add_gradient(parts->second.b, dx_rest);
+}
+
+// Normalisation and attention.
+
+ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, groupnorm::Activation activation) {
+  const int n = extent(x, 0), h = extent(x, 1), w = extent(x, 2), c = extent(x, 3);
+  const groupnorm::Problem problem{
+      .n = n, .h = h, .w = w, .c = c, .g = groups, .activation = activation, .dtype = stored()};
+  const ValueId gamma = parameter(name + ".weight");
+  const ValueId beta = parameter(name + ".bias");
+  const ValueId y = output(name, stored(), tape_[x].shape);
+  const ValueId mean = tape_.value(name + " mean", Dtype::f32, {n, groups});
+  const ValueId rstd = tape_.value(name + " rstd", Dtype::f32, {n, groups});
+  tape_.run<groupnorm::Forward>(name, problem,
+                                {{"x", x}, {"gamma", gamma}, {"beta", beta}, {"y", y}, {"mean", mean}, {"rstd", rstd}});
+  if (!trains()) return y;
+  tape_.on_backward([=, this] {
+    const ValueId dx = like(x);
+    tape_.run<groupnorm::Backward>(name, problem,
+                                   {{"x", x},
+                                    {"dy", tape_.gradient(y)},
+                                    {"gamma", gamma},
+                                    {"beta", beta},
+                                    {"mean", mean},
+                                    {"rstd", rstd},
+                                    {"dx", dx},
+                                    {"dgamma", parameter_gradient(name + ".weight")},
+                                    {"dbeta", parameter_gradient(name + ".bias")}});
+    tape_.add_gradient(x, dx);
+  });
+  return y;
+}
+
+ValueId Layers::attention(const std::string& name, ValueId qkv, int head_size) {
+  const int n = extent(qkv, 0), h = extent(qkv, 1), w = extent(qkv, 2), c = extent(qkv, 3) / 3;
+  const int heads = c / head_size;
+  const attention::Problem problem{.n = n, .t = h * w, .heads = heads, .d = head_size, .dtype = net_.dtype};
+  const ValueId o = output(name + ".attention", stored(), {n, h, w, c});
+  const ValueId lse = tape_.value(name + " lse", Dtype::f32, {n, heads, h * w});
+  tape_.run<attention::Forward>(name, problem, {{"qkv", qkv}, {"o", o}, {"lse", lse}});
+  if (!trains()) return o;
+  tape_.on_backward([=, this] {
+    const ValueId dqkv = like(qkv);
+    tape_.run<attention::Backward>(name, problem,
+                                   {{"qkv", qkv}, {"o", o}, {"lse", lse}, {"d_o", tape_.gradient(o)}, {"dqkv", dqkv}});
+    tape_.add_gradient(qkv, dqkv);
+  });
+  return o;
+}
+
+// Without parameters.
+
+ValueId Layers::residual(const std::string& name, ValueId a, ValueId b) {
+  const add::Problem problem{
+      .n = extent(a, 0), .h = extent(a, 1), .w = extent(a, 2), .c = extent(a, 3), .dtype = stored()};
+  const ValueId y = output(name, stored(), tape_[a].shape);
+  tape_.run<add::Residual>(name, problem, {{"a", a}, {"b", b}, {"y", y}});
+  if (trains()) {
+    tape_.on_backward([=, this] {
+      tape_.add_gradient(a, tape_.gradient(y));
+      tape_.add_gradient(b, tape_.gradient(y));
+    });
+  }
+  return y;
+}
+
+ValueId Layers::concat(const std::string& name, ValueId a, ValueId b) {
+  const int n = extent(a, 0), h = extent(a, 1), w = extent(a, 2), c = extent(a, 3), k = extent(b, 3);
+  const ValueId y = output(name, stored(), {n, h, w, c + k});
+  tape_.run<concat::Join>(name, {.n = n, .h = h, .w = w, .c = c, .k = k, .dtype = stored()},
+                          {{"a", a}, {"b", b}, {"y", y}});
+  concatenations_[y] = {.a = a, .b = b};
+  return y;
+}
+
+ValueId Layers::pool(const std::string& name, ValueId x) {
+  const int n = extent(x, 0), h = extent(x, 1), w = extent(x, 2), c = extent(x, 3);
+  const resample::Problem problem{.n = n, .h = h, .w = w, .c = c, .dtype = stored()};
+  const ValueId y = output(name, stored(), {n, h / 2, w / 2, c});
+  tape_.run<resample::Pool>(name, problem, {{"x", x}, {"y", y}});
+  if (!trains()) return y;
+  tape_.on_backward([=, this] {
+    const ValueId dx = like(x);
+    tape_.run<resample::PoolBackward>(name, problem, {{"dy", tape_.gradient(y)}, {"dx", dx}});
+    tape_.add_gradient(x, dx);
+  });
+  return y;
+}
+
+ValueId Layers::upsample(const std::string& name, ValueId x) {
+  const int n = extent(x, 0), h = 2 * extent(x, 1), w = 2 * extent(x, 2), c = extent(x, 3);
+  const resample::Problem problem{.n = n, .h = h, .w = w, .c = c, .dtype = stored()};
+  const ValueId y = output(name, stored(), {n, h, w, c});
+  tape_.run<resample::Upsample>(name, problem, {{"x", x}, {"y", y}});
+  if (!trains()) return y;
+  tape_.on_backward([=, this] {
+    const ValueId dx = like(x);
+    tape_.run<resample::UpsampleBackward>(name, problem, {{"dy", tape_.gradient(y)}, {"dx", dx}});
+    tape_.add_gradient(x, dx);
+  });
+  return y;
+}
+
+// Rows.
+
+void Layers::append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer, ValueId dy_in_parts) {
+  const gemm::Problem problem = conv1x1_problem(tape_[x], tape_[y], Dtype::f32);
+  tape_.run<gemm::Fprop>(name, problem, {{"x", x}, {"w", layer.w}, {"bias", layer.b}, {"y", y}});
+  if (!trains()) return;
+  tape_.on_backward([=, this] {
+    const ValueId dy = dy_in_parts == kNoValue ? tape_.gradient(y) : dy_in_parts;
+    tape_.run<gemm::Wgrad>(name, problem, {{"x", x}, {"dy", dy}, {"dw", layer.dw}, {"dbias", layer.db}});
+    if (!tape_[x].requires_grad) return;
+    const ValueId dx = like(x);
+    gemm::Problem backward = problem;
+    tape_.run<gemm::Dgrad>(name, backward, {{"dy", dy}, {"w", layer.w}, {"dx", dx}});
+    tape_.add_gradient(x, dx);
+  });
+}
+
+ValueId Layers::linear(const std::string& name, ValueId x, int out) {
+  const ValueId y = output(name, Dtype::f32, {extent(x, 0), out});
+  Linear layer{.w = parameter(name + ".weight"), .b = parameter(name + ".bias"), .dw = kNoValue, .db = kNoValue};
+  if (trains()) {
+    layer.dw = parameter_gradient(name + ".weight");
+    layer.db = parameter_gradient(name + ".bias");
+  }
+  append_linear(name, x, y, layer, kNoValue);
+  return y;
+}
+
+ValueId Layers::silu(const std::string& name, ValueId x) {
+  const silu::Problem problem{.n = extent(x, 0), .c = extent(x, 1)};
+  const ValueId y = output(name, Dtype::f32, tape_[x].shape);
+  tape_.run<silu::Forward>(name, problem, {{"x", x}, {"y", y}});
+  if (!trains()) return y;
+  tape_.on_backward([=, this] {
+    const ValueId dx = like(x);
+    tape_.run<silu::Backward>(name, problem, {{"x", x}, {"dy", tape_.gradient(y)}, {"dx", dx}});
+    tape_.add_gradient(x, dx);
+  });
+  return y;
+}
+
+ValueId Layers::sinusoids(const std::string& name, ValueId t, int channels) {
+  const ValueId y = tape_.value(name + ".sinusoids", Dtype::f32, {extent(t, 0), channels});
+  tape_.run<embedding::Timestep>(name, {.n = extent(t, 0), .c = channels, .real = tape_[t].dtype == Dtype::f32},
+                                 {{"t", t}, {"y", y}});
+  return y;
+}
+
+ValueId Layers::linear_group(const std::string& group, ValueId x) {
+  const Parameters::Group& all = net_.parameters->group(group);
+  const int n = extent(x, 0);
+  const auto part = [&](const std::string& name, std::vector<std::int64_t> shape, const Region& region,
+                        std::int64_t begin) {
+    return tape_.value(name, Dtype::f32, std::move(shape), region, begin * sizeof(float));
+  };
+  const Region& values = *net_.weights.values;
+  Linear layer{.w = part(group + ".weight", {all.rows, all.columns}, values, all.weights_begin),
+               .b = part(group + ".bias", {all.rows}, values, all.bias_begin),
+               .dw = kNoValue,
+               .db = kNoValue};
+  Rows& rows = groups_[group];
+  if (trains()) {
+    const Region& others = *net_.gradients->others;
+    layer.dw = part("d " + group + ".weight", {all.rows, all.columns}, others, all.weights_begin);
+    layer.db = part("d " + group + ".bias", {all.rows}, others, all.bias_begin);
+    rows.dy = tape_.value_in_parts("d " + group, Dtype::f32, {n, all.rows});
+  }
+  rows.y = output(group, Dtype::f32, {n, all.rows});
+  append_linear(group, x, rows.y, layer, rows.dy);
+  return rows.y;
+}
+
+ValueId Layers::add_rows(const std::string& name, ValueId x, const std::string& group, const std::string& layer) {
+  const Parameters::Group& all = net_.parameters->group(group);
+  const add::Problem problem{.n = extent(x, 0),
+                             .h = extent(x, 1),
+                             .w = extent(x, 2),
+                             .c = extent(x, 3),
+                             .pitch = static_cast<int>(all.rows),
+                             .first = static_cast<int>(all.row.at(layer)),
+                             .dtype = stored()};
+  const Rows rows = groups_.at(group);
+  const ValueId y = output(name + ".embedded", stored(), tape_[x].shape);
+  tape_.run<add::Embedding>(name, problem, {{"x", x}, {"e", rows.y}, {"y", y}});
+  if (!trains()) return y;
+  tape_.on_backward([=, this] {
+    const ValueId dy = tape_.gradient(y);
+    tape_.run<add::EmbeddingBackward>(name, problem, {{"dy", dy}, {"de", rows.dy}});
+    tape_.add_gradient(x, dy);
+  });
+  return y;
+}
+
+}  // namespace ladder::nn

@@ -1,0 +1,85 @@
+// Layers of a network: each appends its forward pass to a tape and, where the network trains, says what its gradients are.
+// Images are [n, h, w, c] in the model's storage dtype, rows [n, c] in fp32; sizes come from the values. `name` is that of
+// the layer's parameters, without ".weight" and ".bias".
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "dev/groupnorm/groupnorm.h"
+#include "nn/state.h"
+#include "runtime/tape.h"
+
+namespace ladder::nn {
+
+class Layers {
+ public:
+  // Must live until the tape's backward().
+  Layers(Tape& tape, const Binding& binding) : tape_(tape), net_(binding) {}
+
+  bool trains() const { return net_.gradients != nullptr; }
+  Dtype stored() const { return storage_dtype(net_.dtype); }
+
+  // 3x3 convolution with padding 1; [n, h, w, out], in `result` if that is given.
+  ValueId conv3x3(const std::string& name, ValueId x, int out, const Region* result = nullptr);
+
+  // 1x1 convolution of images; plus `residual` where one is given.
+  ValueId conv1x1(const std::string& name, ValueId x, int out, ValueId residual = kNoValue);
+
+  // The same with other layers in between, that make the residual of x: the input's gradient is then the last of theirs
+  // and added to what x has by then, in the same operation.
+  ValueId begin_conv1x1(const std::string& name, ValueId x, int out);
+  void finish_conv1x1(ValueId y, const std::string& name, ValueId x, ValueId residual);
+
+  ValueId group_norm(const std::string& name, ValueId x, int groups,
+                     groupnorm::Activation activation = groupnorm::Activation::identity);
+
+  // qkv [n, h, w, 3 c], per head q, k and v one behind the other; [n, h, w, c].
+  ValueId attention(const std::string& name, ValueId qkv, int head_size);
+
+  ValueId residual(const std::string& name, ValueId a, ValueId b);
+
+  // The channels of a, then those of b. Its gradient is that of a 1x1 convolution which reads it.
+  ValueId concat(const std::string& name, ValueId a, ValueId b);
+
+  ValueId pool(const std::string& name, ValueId x);      // mean of 2x2 pixels
+  ValueId upsample(const std::string& name, ValueId x);  // each pixel as 2x2
+
+  // Rows, fp32 throughout.
+  ValueId linear(const std::string& name, ValueId x, int out);
+  ValueId silu(const std::string& name, ValueId x);
+  ValueId sinusoids(const std::string& name, ValueId t, int channels);  // of time steps [n], int32 or fp32
+
+  // All layers of a group at once, [n, rows]; and its slice for one of them added to every pixel of x.
+  ValueId linear_group(const std::string& group, ValueId x);
+  ValueId add_rows(const std::string& name, ValueId x, const std::string& group, const std::string& layer);
+
+ private:
+  struct Concatenation {
+    ValueId a, b;
+  };
+  struct Rows {
+    ValueId y = kNoValue;   // [n, rows of the group]
+    ValueId dy = kNoValue;  // likewise, each layer's slice by its own operation
+  };
+  // Of a linear layer: parameters and, where the network trains, their gradients.
+  struct Linear {
+    ValueId w, b, dw, db;
+  };
+
+  ValueId output(const std::string& name, Dtype dtype, std::vector<std::int64_t> shape, const Region* region = nullptr);
+  ValueId parameter(const std::string& name);  // a matrix in the model's dtype, a vector or fp32 matrix in fp32
+  ValueId parameter_gradient(const std::string& name);
+  ValueId like(ValueId id);  // for its gradient
+  int extent(ValueId id, int dimension) const;
+  void append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer, ValueId dy);
+  void conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y);
+
+  Tape& tape_;
+  Binding net_;
+  std::map<std::string, Rows, std::less<>> groups_;
+  std::map<ValueId, Concatenation> concatenations_;
+};
+
+}  // namespace ladder::nn

@@ -1,0 +1,103 @@
+#include "nn/models/unet2d_config.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace ladder::nn {
+
+void Unet2dConfig::check() const {
+  if (channels < 1 || image_size < 1 || res_blocks < 1) {
+    throw UsageError("image size, channels and res-blocks are at least 1");
+  }
+  if (channel_mult.empty() || std::ranges::any_of(channel_mult, [](int m) { return m < 1; })) {
+    throw UsageError("channel multipliers are a list of numbers of at least 1, such as 1,2,3,4");
+  }
+  if (levels() > 12 || image_size % (1 << (levels() - 1)) != 0) {
+    throw UsageError(
+        fmt::format("an image of {} pixels a side cannot be halved {} times, once for each of {} levels but the last",
+                    image_size, levels() - 1, levels()));
+  }
+  if (head_size != 32 && head_size != 64) throw UsageError(fmt::format("the head size is 32 or 64, not {}", head_size));
+  for (int level = 0; level < levels(); ++level) {
+    if (level_channels(level) % kGroups != 0) {
+      throw UsageError(
+          fmt::format("level {} has {} channels: they must be a multiple of the {} groups of its normalisation", level,
+                      level_channels(level), kGroups));
+    }
+    if (attends(side(level)) && level_channels(level) % head_size != 0) {
+      throw UsageError(fmt::format("attention at {}x{}: {} channels are no multiple of the head size {}", side(level),
+                                   side(level), level_channels(level), head_size));
+    }
+  }
+  // The middle block attends at the smallest side, whatever the list says.
+  const int last = levels() - 1;
+  if (level_channels(last) % head_size != 0) {
+    throw UsageError(fmt::format("attention in the middle: {} channels are no multiple of the head size {}",
+                                 level_channels(last), head_size));
+  }
+  constexpr int kMaxSide = 32;  // 1024 tokens
+  for (const int resolution : attention_resolutions) {
+    if (resolution > kMaxSide) {
+      throw UsageError(fmt::format("attention at {0}x{0} pixels: at most {1}x{1}", resolution, kMaxSide));
+    }
+    bool there = false;
+    for (int level = 0; level < levels(); ++level) there = there || side(level) == resolution;
+    if (!there) throw UsageError(fmt::format("attention at {0}x{0} pixels: no level has that size", resolution));
+  }
+  if (side(last) > kMaxSide) {
+    throw UsageError(fmt::format("attention in the middle is at {0}x{0} pixels: at most {1}x{1}; give more levels",
+                                 side(last), kMaxSide));
+  }
+}
+
+bool Unet2dConfig::attends(int side) const { return std::ranges::count(attention_resolutions, side) > 0; }
+
+Unet2dConfig unet2d_config(std::string_view name) {
+  if (name == "unet64") return {};
+  if (name == "tiny") {
+    return {.image_size = 8, .channels = 64, .channel_mult = {1, 2}, .res_blocks = 1, .attention_resolutions = {4}};
+  }
+  throw UsageError(fmt::format("no configuration '{}'; there are: unet64, tiny", name));
+}
+
+void to_json(nlohmann::json& json, const Unet2dConfig& config) {
+  json = {{"image_size", config.image_size},
+          {"channels", config.channels},
+          {"channel_mult", config.channel_mult},
+          {"res_blocks", config.res_blocks},
+          {"attention_resolutions", config.attention_resolutions},
+          {"head_size", config.head_size}};
+}
+
+void from_json(const nlohmann::json& json, Unet2dConfig& config) {
+  json.at("image_size").get_to(config.image_size);
+  json.at("channels").get_to(config.channels);
+  json.at("channel_mult").get_to(config.channel_mult);
+  json.at("res_blocks").get_to(config.res_blocks);
+  json.at("attention_resolutions").get_to(config.attention_resolutions);
+  json.at("head_size").get_to(config.head_size);
+}
+
+std::vector<int> parse_list(std::string_view text, std::string_view what) {
+  std::vector<int> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    int number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    if (error != std::errc{} || (rest != end && *rest != ',') || rest + 1 == end) {
+      throw UsageError(fmt::format("{} is a list of numbers such as 1,2,3, not '{}'", what, text));
+    }
+    numbers.push_back(number);
+    at = rest == end ? end : rest + 1;
+  }
+  return numbers;
+}
+
+}  // namespace ladder::nn

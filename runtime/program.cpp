@@ -1,0 +1,136 @@
+#include "runtime/program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/backend.h"
+#include "core/error.h"
+#include "core/graph.h"
+#include "runtime/arena.h"
+
+namespace ladder {
+namespace {
+
+struct Placement {
+  ArenaPlan plan;
+  std::vector<ValueId> values;  // those of the arena, in the order of the plan's offsets
+  std::vector<Lifetime> lifetimes;
+};
+
+Placement placement(const Tape& tape) {
+  constexpr int kNever = -1;
+  std::vector<Lifetime> uses(tape.values().size(), {.first = kNever, .last = kNever});
+  const auto& operations = tape.operations();
+  for (int i = 0; i < static_cast<int>(operations.size()); ++i) {
+    const Operation& operation = operations[i];
+    for (std::size_t j = 0; j < operation.values.size(); ++j) {
+      const ValueId id = operation.values[j];
+      if (tape[id].region != nullptr || tape[id].in_parts) continue;
+      Lifetime& use = uses[id];
+      if (use.first == kNever) {
+        const TensorSpec& spec = operation.problem.tensors[j];
+        if (spec.role != Role::output) {
+          throw Failure(operation.name + " reads " + tape[id].name + " before anything has written it");
+        }
+        use.first = i;
+      }
+      use.last = i;
+    }
+  }
+  Placement placed;
+  for (ValueId id = 0; id < static_cast<ValueId>(uses.size()); ++id) {
+    if (uses[id].first == kNever) continue;
+    uses[id].bytes = tape[id].bytes();
+    placed.values.push_back(id);
+    placed.lifetimes.push_back(uses[id]);
+  }
+  placed.plan = plan_arena(placed.lifetimes);
+  return placed;
+}
+
+}  // namespace
+
+Program::Program(Tape tape, const Promotions& promotions)
+    : tape_(std::move(tape)), arena_("arena", placement(tape_).plan.bytes) {
+  place();
+  bind(promotions);
+}
+
+void Program::place() {
+  const Placement placed = placement(tape_);
+  addresses_.resize(tape_.values().size(), nullptr);
+  given_up_.resize(tape_.operations().size());
+  for (std::size_t i = 0; i < placed.values.size(); ++i) {
+    addresses_[placed.values[i]] = static_cast<std::byte*>(arena_.base) + placed.plan.offsets[i];
+    given_up_[placed.lifetimes[i].last].push_back({placed.plan.offsets[i], placed.lifetimes[i].bytes});
+  }
+  for (std::size_t id = 0; id < addresses_.size(); ++id) {
+    const Value& value = tape_[static_cast<ValueId>(id)];
+    if (value.in_parts) {
+      in_parts_.push_back(std::make_unique<OwnedRegion>(value.name, value.bytes()));
+      addresses_[id] = in_parts_.back()->base;
+    }
+    if (value.region == nullptr) continue;
+    LADDER_CHECK(value.offset + value.bytes() <= value.region->bytes, value.name + " in " + value.region->name);
+    addresses_[id] = static_cast<std::byte*>(value.region->base) + value.offset;
+  }
+}
+
+void Program::bind(const Promotions& promotions) {
+  std::vector<Kernel> kernels;
+  std::size_t shared_bytes = 0;
+  for (const Operation& operation : tape_.operations()) {
+    choices_.push_back(promotions.choose(operation.problem));
+    kernels.push_back(plan(*choices_.back().version, operation.problem));
+    if (!kernels.back().private_workspace) shared_bytes = std::max(shared_bytes, kernels.back().workspace_bytes);
+  }
+  workspace_ = std::make_unique<OwnedRegion>("workspace", shared_bytes);
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Operation& operation = tape_.operations()[i];
+    void* workspace = workspace_->base;
+    if (kernels[i].private_workspace) {
+      private_workspaces_.push_back(std::make_unique<OwnedRegion>(operation.name, kernels[i].workspace_bytes));
+      workspace = private_workspaces_.back()->base;
+    }
+    std::vector<void*> pointers;
+    for (const ValueId id : operation.values) pointers.push_back(addresses_[id]);
+    launches_.push_back(kernels[i].bind(Pointers(operation.problem.tensors, pointers.data()), workspace));
+  }
+}
+
+void Program::enqueue(Stream stream) const {
+  for (std::size_t i = 0; i < launches_.size(); ++i) enqueue(i, stream);
+}
+
+void Program::enqueue(std::size_t operation, Stream stream) const {
+  try {
+    launches_[operation](stream);
+  } catch (const Failure& failure) {
+    const Case& problem = tape_.operations()[operation].problem;
+    throw Failure(fmt::format("{}: {}/{} '{}': {}", tape_.operations()[operation].name, problem.pass->path(),
+                              choices_[operation].version->label(), problem.text, failure.what()));
+  }
+}
+
+void Program::enqueue_poisoned(Stream stream) const {
+  constexpr int kNanByte = 0xff;
+  set_bytes_async(arena_.base, kNanByte, arena_.bytes, stream);
+  for (std::size_t i = 0; i < launches_.size(); ++i) {
+    enqueue(i, stream);
+    for (const Range& range : given_up_[i]) {
+      set_bytes_async(static_cast<std::byte*>(arena_.base) + range.begin, kNanByte, range.bytes, stream);
+    }
+  }
+}
+
+std::size_t Program::bytes() const {
+  std::size_t sum = arena_.bytes + workspace_->bytes;
+  for (const auto* regions : {&private_workspaces_, &in_parts_}) {
+    for (const auto& region : *regions) sum += region->bytes;
+  }
+  return sum;
+}
+
+}  // namespace ladder

@@ -1,0 +1,260 @@
+#include "runtime/promoted.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "core/check/check.h"
+#include "core/error.h"
+#include "core/paths.h"
+
+namespace ladder {
+namespace {
+
+constexpr const char* kOtherwise = "h200";
+constexpr std::size_t kNumCells = 8;  // as tools/promotion.py writes them; only the first three matter here
+
+// The parts of a line that two or more spaces separate.
+std::vector<std::string> cells_of(std::string_view line) {
+  std::vector<std::string> cells;
+  while (true) {
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    if (line.empty()) return cells;
+    const std::string_view cell = line.substr(0, line.find("  "));
+    line.remove_prefix(cell.size());
+    cells.emplace_back(cell.substr(0, cell.find_last_not_of(' ') + 1));
+  }
+}
+
+std::string labels_of(const Pass& pass) {
+  std::vector<std::string> labels;
+  for (const Version* v : versions_of(pass)) labels.push_back(v->label());
+  return labels.empty() ? "none" : fmt::format("{}", fmt::join(labels, ", "));
+}
+
+// The pass of "conv3x3/fprop". Throws UsageError naming those that there are.
+const Pass& pass_named(std::string_view path) {
+  const auto slash = path.find('/');
+  return find_pass(path.substr(0, slash), slash == std::string_view::npos ? "" : path.substr(slash + 1));
+}
+
+// The version of "v07", "7" or "v07_wmma_double_buffer"; null for another word.
+const Version* version_named(const Pass& pass, std::string_view word) {
+  for (const Version* v : versions_of(pass)) {
+    if (v->label() == word) return v;
+  }
+  if (word.starts_with('v')) word.remove_prefix(1);
+  int number = 0;
+  const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc{} || rest != word.data() + word.size()) return nullptr;
+  for (const Version* v : versions_of(pass)) {
+    if (v->number == number) return v;
+  }
+  return nullptr;
+}
+
+Promotions::Line parse_line(std::string_view text) {
+  const std::vector<std::string> cells = cells_of(text);
+  if (cells.size() != kNumCells) {
+    throw UsageError(fmt::format("{} columns, two or more spaces apart, where a line has {}", cells.size(), kNumCells));
+  }
+  const Pass& pass = pass_named(cells[0]);
+  Promotions::Line line{.problem = pass.parse(cells[1])};
+  if (!line.problem.names_dtype) throw UsageError(fmt::format("the problem '{}' names no dtype", cells[1]));
+  for (const Version* v : versions_of(pass)) {
+    if (v->label() == cells[2]) line.version = v;
+  }
+  if (!line.version) {
+    throw UsageError(fmt::format("{} has no version {}; it has: {}", cells[0], cells[2], labels_of(pass)));
+  }
+  return line;
+}
+
+// A problem's line as its first word and the others: "n32" and " h64 w64 c64 k64 bf16".
+std::pair<std::string_view, std::string_view> split_batch(std::string_view text) {
+  const auto end = std::min(text.find(' '), text.size());
+  return {text.substr(0, end), text.substr(end)};
+}
+
+// The number of "n32" if its letters are `letters`, and these.
+struct Batch {
+  std::string_view letters;
+  double number = 0;
+};
+std::optional<Batch> batch_of(std::string_view word) {
+  const auto digits = word.find_first_of("0123456789");
+  if (digits == std::string_view::npos) return std::nullopt;
+  long long number = 0;
+  const auto [rest, error] = std::from_chars(word.data() + digits, word.data() + word.size(), number);
+  if (error != std::errc{} || rest != word.data() + word.size() || number <= 0) return std::nullopt;
+  return Batch{.letters = word.substr(0, digits), .number = static_cast<double>(number)};
+}
+
+double ratio_between(double a, double b) {
+  if (a <= 0 || b <= 0) return a == b ? 0 : INFINITY;
+  return std::abs(std::log(a / b));
+}
+
+// How far apart the batches of two problems are that are else the same; nothing if they differ in more.
+std::optional<double> batch_distance(const Case& a, const Case& b) {
+  const auto [first_a, others_a] = split_batch(a.text);
+  const auto [first_b, others_b] = split_batch(b.text);
+  const std::optional<Batch> batch_a = batch_of(first_a);
+  const std::optional<Batch> batch_b = batch_of(first_b);
+  if (others_a != others_b || !batch_a || !batch_b || batch_a->letters != batch_b->letters) return std::nullopt;
+  return ratio_between(batch_a->number, batch_b->number);
+}
+
+double work_distance(const Case& a, const Case& b) {
+  if (a.flops > 0 && b.flops > 0) return ratio_between(a.flops, b.flops);
+  return ratio_between(a.traffic.bytes(), b.traffic.bytes());
+}
+
+int words_in_common(std::string_view a, std::string_view b) {
+  int common = 0;
+  const std::string padded = fmt::format(" {} ", b);
+  while (!a.empty()) {
+    const auto end = std::min(a.find(' '), a.size());
+    common += padded.find(fmt::format(" {} ", a.substr(0, end))) != std::string::npos;
+    a.remove_prefix(std::min(end + 1, a.size()));
+  }
+  return common;
+}
+
+}  // namespace
+
+Promotions Promotions::load(const std::filesystem::path& file, std::string_view layer) {
+  std::ifstream in(file);
+  if (!in) {
+    throw Failure(
+        fmt::format("cannot read {}: `./ladder promote` makes it from the records of results/", file.string()));
+  }
+  Promotions made;
+  std::string text;
+  for (int number = 1; std::getline(in, text); ++number) {
+    text.resize(std::min(text.find('#'), text.size()));
+    text.resize(text.find_last_not_of(" \t\r") + 1);  // npos + 1 is 0
+    if (text.empty() || (!layer.empty() && !text.starts_with(fmt::format("{}/", layer)))) continue;
+    try {
+      Line line = parse_line(text);
+      for (const Line& known : made.lines_) {
+        if (known.problem.pass == line.problem.pass && known.problem.text == line.problem.text) {
+          throw UsageError(fmt::format("{} {} is there twice", line.problem.pass->path(), line.problem.text));
+        }
+      }
+      made.lines_.push_back(std::move(line));
+    } catch (const UsageError& error) {
+      throw Failure(fmt::format("{}:{}: {}", file.string(), number, error.what()));
+    }
+  }
+  if (in.bad()) throw Failure(fmt::format("{}: reading it failed", file.string()));
+  return made;
+}
+
+Promotions Promotions::for_device(std::string_view slug, std::string_view layer) {
+  const std::filesystem::path folder = std::filesystem::path(data_dir()) / "runtime" / "promoted";
+  const std::filesystem::path own = folder / fmt::format("{}.txt", slug);
+  if (std::filesystem::exists(own)) return load(own, layer);
+  Promotions others = load(folder / fmt::format("{}.txt", kOtherwise), layer);
+  others.note_ = fmt::format("no table for '{}': taking that of {}", slug, kOtherwise);
+  return others;
+}
+
+void Promotions::use(std::string_view text) {
+  auto used = used_;
+  for (std::string_view left = text; true;) {
+    const std::string_view word = left.substr(0, left.find(','));
+    const auto equals = word.find('=');
+    if (equals == std::string_view::npos) {
+      throw UsageError(
+          fmt::format("--use '{}': <layer>/<pass>=<version>, as in conv3x3/fprop=v07", one_line(text, 120)));
+    }
+    const std::string_view version = word.substr(equals + 1);
+    const Pass* pass = nullptr;
+    try {
+      pass = &pass_named(word.substr(0, equals));
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("--use '{}': {}", one_line(text, 120), error.what()));
+    }
+    used[pass] = version_named(*pass, version);
+    if (!used[pass]) {
+      throw UsageError(fmt::format("--use '{}': {} has no version '{}'; it has: {}", one_line(text, 120), pass->path(),
+                                   one_line(version, 40), labels_of(*pass)));
+    }
+    if (word.size() == left.size()) break;
+    left.remove_prefix(word.size() + 1);
+  }
+  used_ = std::move(used);
+}
+
+Choice Promotions::choose(const Case& c) const {
+  std::string besides;  // why --use did not decide
+  if (const auto used = used_.find(c.pass); used != used_.end()) {
+    const std::string reason = why_not(*used->second, c);
+    if (reason.empty()) return {.version = used->second, .reason = "--use"};
+    besides = fmt::format("; --use {} cannot: {}", used->second->label(), reason);
+  }
+
+  // The lines that could serve, the best first.
+  struct Candidate {
+    const Line* line;
+    bool other_work;
+    double distance;
+    int words_apart;
+    auto key() const { return std::tuple(other_work, distance, words_apart); }
+  };
+  std::vector<Candidate> candidates;
+  for (const Line& line : lines_) {
+    if (line.problem.pass != c.pass || line.problem.dtype != c.dtype) continue;
+    const std::optional<double> by_batch = batch_distance(line.problem, c);
+    candidates.push_back({.line = &line,
+                          .other_work = !by_batch,
+                          .distance = by_batch ? *by_batch : work_distance(line.problem, c),
+                          .words_apart = -words_in_common(line.problem.text, c.text)});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.key() < b.key(); });
+  for (const Candidate& candidate : candidates) {
+    const auto& [problem, version] = *candidate.line;
+    if (!why_not(*version, c).empty()) continue;
+    const std::string reason = problem.text == c.text ? "recorded"
+                               : candidate.other_work ? fmt::format("nearest: {}", problem.text)
+                                                      : fmt::format("recorded for {}", split_batch(problem.text).first);
+    return {.version = version, .reason = reason + besides};
+  }
+
+  const std::string highest =
+      candidates.empty() ? "no record: highest version" : "no recorded version can: highest version";
+  const std::vector<const Version*> versions = versions_of(*c.pass);
+  std::string last;  // why the highest that has the dtype cannot
+  bool has_dtype = false;
+  for (auto it = versions.rbegin(); it != versions.rend(); ++it) {
+    const std::string reason = why_not(**it, c);
+    if (reason.empty()) return {.version = *it, .reason = highest + besides};
+    if ((*it)->has(c.dtype) && !std::exchange(has_dtype, true)) last = fmt::format("{}: {}", (*it)->label(), reason);
+  }
+  if (!has_dtype) throw Failure(fmt::format("no version of {} has {}", c.pass->path(), name(c.dtype)));
+  throw Failure(fmt::format("no version of {} runs '{}' here; {}", c.pass->path(), c.text, last));
+}
+
+std::string Promotions::str() const {
+  std::vector<std::string> uses;
+  for (const auto& [pass, version] : used_)
+    uses.push_back(fmt::format("--use {}={}\n", pass->path(), version->label()));
+  std::sort(uses.begin(), uses.end());  // the map is in the order of addresses
+  std::string text = fmt::format("{}", fmt::join(uses, ""));
+  for (const auto& [problem, version] : lines_) {
+    text += fmt::format("{}  {}  {}\n", problem.pass->path(), problem.text, version->label());
+  }
+  return text;
+}
+
+}  // namespace ladder

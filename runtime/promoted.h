@@ -1,0 +1,69 @@
+// Which version the trainer runs for a problem: runtime/promoted/<device>.txt, which `./ladder promote` makes of the
+// records (tools/promotion.py says how), with what `--use` puts in its place.
+//
+//     Promotions promotions = Promotions::for_device(backend::device().slug);
+//     promotions.use("conv3x3/fprop=v07");
+//     const Choice choice = promotions.choose(pass.parse("n32 h64 w64 c64 k64 bias bf16"));
+//     // choice.version->label() is "v09_wgmma_halo", choice.reason "nearest: n32 h64 w64 c64 k64 bf16"
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder {
+
+struct Choice {
+  const Version* version = nullptr;
+  // One phrase for a table: "recorded", "recorded for n64", "nearest: n32 h64 w64 c64 k64 bf16", "no record: highest
+  // version", "no recorded version can: highest version", "--use"; behind it, why the version of --use cannot, if so.
+  std::string reason;
+};
+
+class Promotions {
+ public:
+  // One line of the table.
+  struct Line {
+    Case problem;
+    const Version* version = nullptr;
+  };
+
+  // Throws Failure, one line with file and line number, for a file that cannot be read, a malformed line, a problem
+  // that is there twice or does not parse, a pass or version that this program does not have.
+  // With `layer`, other layers' lines are passed over, for a program that has none of their versions.
+  static Promotions load(const std::filesystem::path& file, std::string_view layer = {});
+
+  // runtime/promoted/<slug>.txt of data_dir(), or, with a note, that of h200 where this device has none.
+  static Promotions for_device(std::string_view slug, std::string_view layer = {});
+
+  // Takes a version for a whole pass: "conv3x3/fprop=v07", or several with commas between; v07_wmma_double_buffer and 7
+  // mean the same. A later one replaces an earlier one of its pass. Throws UsageError naming what there is, and then
+  // takes none.
+  void use(std::string_view text);
+
+  // Of those versions that can run the case on this device, in this order: the one of --use; that of the case's line;
+  // of the line of the same problem with another batch (the first number of a problem: images, for gemm rows), the
+  // nearest in ratio; of the line of the pass and dtype that is nearest by FLOPs (by bytes where there is no
+  // arithmetic), where several are equally near the one with most words in common; the one with the highest number.
+  // Throws Failure where no version can.
+  Choice choose(const Case& c) const;
+
+  const std::vector<Line>& lines() const { return lines_; }  // in the file's order
+  const std::string& note() const { return note_; }          // "no table for 'emulator': taking that of h200", or empty
+
+  // What decides every choice, for checkpoints: a line "--use conv3x3/fprop=v07_wmma" for each override, then a line
+  // "conv3x3/fprop  n32 h64 w64 c64 k64 bf16  v09_wgmma_halo" for each of the table, without times. Two that are equal
+  // choose equally on the same kind of device.
+  std::string str() const;
+
+ private:
+  std::vector<Line> lines_;
+  std::map<const Pass*, const Version*> used_;
+  std::string note_;
+};
+
+}  // namespace ladder

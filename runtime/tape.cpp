@@ -1,0 +1,114 @@
+#include "runtime/tape.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "dev/add/add.h"
+
+namespace ladder {
+
+namespace {
+
+// A value of any rank as images: [n, h, w, c], [n, h, c], [n, c] or [c], further dimensions counted as columns.
+add::Problem as_images(const Value& value) {
+  const auto& shape = value.shape;
+  add::Problem p{.c = static_cast<int>(shape.back()), .dtype = value.dtype};
+  if (shape.size() > 1) p.n = static_cast<int>(shape[0]);
+  if (shape.size() > 2) p.h = static_cast<int>(shape[1]);
+  for (std::size_t i = 2; i + 1 < shape.size(); ++i) p.w *= static_cast<int>(shape[i]);
+  return p;
+}
+
+}  // namespace
+
+std::int64_t Value::elements() const {
+  std::int64_t product = 1;
+  for (const std::int64_t extent : shape) product *= extent;
+  return product;
+}
+
+ValueId Tape::value(std::string name, Dtype dtype, std::vector<std::int64_t> shape) {
+  values_.push_back({.name = std::move(name), .dtype = dtype, .shape = std::move(shape)});
+  return static_cast<ValueId>(values_.size()) - 1;
+}
+
+ValueId Tape::value(std::string name, Dtype dtype, std::vector<std::int64_t> shape, const Region& region,
+                    std::size_t offset_bytes) {
+  const ValueId id = value(std::move(name), dtype, std::move(shape));
+  values_[id].region = &region;
+  values_[id].offset = offset_bytes;
+  return id;
+}
+
+ValueId Tape::value_in_parts(std::string name, Dtype dtype, std::vector<std::int64_t> shape) {
+  const ValueId id = value(std::move(name), dtype, std::move(shape));
+  values_[id].in_parts = true;
+  return id;
+}
+
+void Tape::run(const std::string& name, Case problem, Tensors tensors) {
+  const std::string what = fmt::format("{}: {} '{}'", name, problem.pass->path(), problem.text);
+  Operation operation{.name = name, .problem = std::move(problem), .values = {}};
+  std::size_t used = 0;
+  for (const TensorSpec& spec : operation.problem.tensors) {
+    ValueId id = kNoValue;
+    for (const auto& [tensor, value] : tensors) {
+      if (tensor == spec.name) id = value;
+    }
+    const std::string where = fmt::format("{}, tensor {}", what, spec.name);
+    if (id == kNoValue) throw Failure(where + " has no value");
+    const Value& value = values_[id];
+    if (value.bytes() != spec.bytes() || storage_dtype(value.dtype) != storage_dtype(spec.dtype)) {
+      throw Failure(fmt::format("{} is {} elements of {}, but {} has {} of {}", where, spec.elements(),
+                                ladder::name(spec.dtype), value.name, value.elements(), ladder::name(value.dtype)));
+    }
+    operation.values.push_back(id);
+    ++used;
+  }
+  const auto given = static_cast<std::size_t>(
+      std::ranges::count_if(tensors, [](const auto& tensor) { return tensor.second != kNoValue; }));
+  if (used != given) {
+    throw Failure(fmt::format("{} has {} tensors, but {} were given", what, used, given));
+  }
+  operations_.push_back(std::move(operation));
+}
+
+void Tape::add_gradient(ValueId of, ValueId gradient) {
+  gradients_.resize(values_.size(), kNoValue);
+  if (gradients_[of] == kNoValue) {
+    gradients_[of] = gradient;
+    return;
+  }
+  const Value value = values_[of];
+  const ValueId sum = this->value("d " + value.name, value.dtype, value.shape);
+  run<add::Residual>(value.name, as_images(value), {{"a", gradients_[of]}, {"b", gradient}, {"y", sum}});
+  replace_gradient(of, sum);
+}
+
+void Tape::replace_gradient(ValueId of, ValueId gradient) {
+  gradients_.resize(values_.size(), kNoValue);
+  gradients_[of] = gradient;
+}
+
+ValueId Tape::gradient(ValueId of) const {
+  if (!has_gradient(of)) throw Failure("nothing gave " + values_[of].name + " a gradient");
+  return gradients_[of];
+}
+
+void Tape::backward() {
+  while (!backward_.empty()) {
+    const std::function<void()> step = std::move(backward_.back());
+    backward_.pop_back();
+    step();
+  }
+}
+
+double Tape::flops() const {
+  double sum = 0;
+  for (const Operation& operation : operations_) sum += operation.problem.flops;
+  return sum;
+}
+
+}  // namespace ladder

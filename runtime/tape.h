@@ -1,0 +1,91 @@
+// A program of operations on values: what a step computes, before anything is chosen or allocated. An operation is a
+// problem of a pass, with a value for each of its tensors; which of them it reads and writes, the pass says.
+//
+// Forward and backward are pushed together: whoever adds an operation also says what its gradients are (on_backward),
+// and backward() appends those, the last first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/registry.h"
+#include "runtime/region.h"
+
+namespace ladder {
+
+struct Value {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  std::vector<std::int64_t> shape;
+  // Where it lies; null: in the arena, from the operation that writes it first to the one that reads it last.
+  const Region* region = nullptr;
+  std::size_t offset = 0;  // bytes, in the region
+  // Several operations write parts of it: it has memory of its own, which begins as zeros.
+  bool in_parts = false;
+  // Whether the loss depends on it by way of a parameter. Of one that does not, such as an input, operations make no
+  // gradient.
+  bool requires_grad = false;
+
+  std::int64_t elements() const;
+  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
+};
+
+using ValueId = int;
+inline constexpr ValueId kNoValue = -1;
+
+struct Operation {
+  std::string name;  // of the layer: "input_blocks.1.0.in_layers.2"
+  Case problem;
+  std::vector<ValueId> values;  // in the order of problem.tensors
+};
+
+class Tape {
+ public:
+  using Tensors = std::initializer_list<std::pair<std::string_view, ValueId>>;
+
+  ValueId value(std::string name, Dtype dtype, std::vector<std::int64_t> shape);  // in the arena
+  ValueId value(std::string name, Dtype dtype, std::vector<std::int64_t> shape, const Region& region,
+                std::size_t offset_bytes = 0);
+
+  ValueId value_in_parts(std::string name, Dtype dtype, std::vector<std::int64_t> shape);
+  void set_requires_grad(ValueId id) { values_[id].requires_grad = true; }
+
+  // Appends an operation of pass P: a value for every tensor of the problem, by name; kNoValue for one that this problem
+  // lacks. Throws Failure where a tensor has no value, or one of another size or dtype (tf32 is stored as fp32).
+  template <class P>
+  void run(const std::string& name, const typename P::Problem& problem, Tensors tensors) {
+    run(name, case_of<P>(problem), tensors);
+  }
+  void run(const std::string& name, Case problem, Tensors tensors);
+
+  // Gradients of the loss. add_gradient() names a summand; where there are several, a residual addition is appended. A
+  // value whose gradient is asked for must have one.
+  void add_gradient(ValueId of, ValueId gradient);
+  // Names the whole sum: an operation has added to what was there.
+  void replace_gradient(ValueId of, ValueId gradient);
+  bool has_gradient(ValueId of) const { return of < static_cast<int>(gradients_.size()) && gradients_[of] != kNoValue; }
+  ValueId gradient(ValueId of) const;
+
+  // `step` appends operations to the tape when backward() comes by.
+  void on_backward(std::function<void()> step) { backward_.push_back(std::move(step)); }
+  void backward();
+
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Operation>& operations() const { return operations_; }
+  const Value& operator[](ValueId id) const { return values_[id]; }
+  double flops() const;
+
+ private:
+  std::vector<Value> values_;
+  std::vector<Operation> operations_;
+  std::vector<ValueId> gradients_;  // by value
+  std::vector<std::function<void()>> backward_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,138 @@
+#include "train/denoising.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "core/backend.h"
+#include "core/error.h"
+#include "dev/diffusion/diffusion.h"
+
+namespace ladder::train {
+namespace {
+
+std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// Where the arrays of DenoisingInputs begin, each at a multiple of 256 bytes.
+struct Layout {
+  explicit Layout(std::size_t batch)
+      : t(padded(batch * sizeof(std::int32_t))), philox(2 * t), bytes(philox + padded(2 * sizeof(std::int64_t))) {}
+  std::size_t index = 0;
+  std::size_t t, philox, bytes;
+};
+
+diffusion::Problem problem_of(const std::vector<std::int64_t>& shape) {
+  return {.n = static_cast<int>(shape[0]),
+          .h = static_cast<int>(shape[1]),
+          .w = static_cast<int>(shape[2]),
+          .c = static_cast<int>(shape[3])};
+}
+
+}  // namespace
+
+std::vector<std::byte> DenoisingInputs::bytes() const {
+  LADDER_CHECK(index.size() == t.size());
+  const Layout layout(t.size());
+  std::vector<std::byte> made(layout.bytes);
+  const std::int64_t philox[2] = {seed, offset};
+  std::memcpy(made.data() + layout.index, index.data(), index.size() * sizeof(std::int32_t));
+  std::memcpy(made.data() + layout.t, t.data(), t.size() * sizeof(std::int32_t));
+  std::memcpy(made.data() + layout.philox, philox, sizeof(philox));
+  return made;
+}
+
+Denoising::Denoising(const DenoisingOptions& options, const nn::Model& model, const Region& pixels)
+    : options_(options),
+      model_(model),
+      pixels_(pixels),
+      noised_("noised images", elements(options.batch) * size_of(stored())),
+      noise_("noise", elements(options.batch) * sizeof(float)),
+      table_("q_sample's table", diffusion::kTimesteps * sizeof(diffusion::Diffused)),
+      predicted_("prediction", elements(options.batch / std::max(options.micro_batches, 1)) * size_of(stored())) {
+  if (options.batch < 1 || options.micro_batches < 1 || options.batch % options.micro_batches != 0) {
+    throw UsageError(
+        fmt::format("a batch of {} cannot be cut into {} equal micro-batches", options.batch, options.micro_batches));
+  }
+  const std::vector<diffusion::Diffused> rows = diffusion::diffused_table(diffusion::make_schedule(options.betas));
+  backend::copy_in(table_.base, rows.data(), table_.bytes);
+}
+
+std::vector<std::int64_t> Denoising::shape(int samples) const {
+  std::vector<std::int64_t> shape = model_.sample_shape();
+  shape.insert(shape.begin(), samples);
+  return shape;
+}
+
+std::int64_t Denoising::elements(int samples) const {
+  std::int64_t product = samples;
+  for (const std::int64_t extent : model_.sample_shape()) product *= extent;
+  return product;
+}
+
+std::size_t Denoising::input_bytes() const { return Layout(options_.batch).bytes; }
+
+// x0 of the batch's images, then x_t and its noise.
+void Denoising::append_batch(Tape& tape, const Region& inputs) const {
+  const int n = options_.batch;
+  const Layout layout(n);
+  diffusion::Problem problem = problem_of(shape(n));
+  problem.dtype = stored();
+  const ValueId x0 = tape.value("x0", stored(), shape(n));
+  diffusion::Problem batch = problem;
+  batch.images = options_.images;
+  tape.run<diffusion::Batch>("batch", batch,
+                             {{"pixels", tape.value("pixels", Dtype::u8, shape(options_.images), pixels_)},
+                              {"index", tape.value("index", Dtype::i32, {n}, inputs, layout.index)},
+                              {"x0", x0}});
+  problem.cosine = options_.betas == diffusion::Betas::cosine;
+  tape.run<diffusion::QSample>("noise", problem,
+                               {{"x0", x0},
+                                {"t", tape.value("t", Dtype::i32, {n}, inputs, layout.t)},
+                                {"table", tape.value("table", Dtype::f32, {diffusion::kTimesteps, 2}, table_)},
+                                {"philox", tape.value("philox", Dtype::i64, {2}, inputs, layout.philox)},
+                                {"x_t", tape.value("x_t", stored(), shape(n), noised_)},
+                                {"noise", tape.value("noise", Dtype::f32, shape(n), noise_)}});
+}
+
+std::vector<Rows> Denoising::arrays(const Region& inputs) const {
+  const std::size_t each = elements(1);
+  return {{.region = &noised_, .row_bytes = each * size_of(stored())},
+          {.region = &noise_, .row_bytes = each * sizeof(float)},
+          {.region = &inputs, .offset = Layout(options_.batch).t, .row_bytes = sizeof(std::int32_t)}};
+}
+
+void Denoising::append_loss(Tape& tape, const nn::Binding& binding, const std::vector<Rows>& rows, ValueId losses,
+                            ValueId loss) const {
+  const int n = part();
+  const auto value = [&](const char* name, Dtype dtype, std::vector<std::int64_t> extents, const Rows& at) {
+    return tape.value(name, dtype, std::move(extents), *at.region, at.offset);
+  };
+  const ValueId x = value("x_t", stored(), shape(n), rows[0]);
+  const ValueId noise = value("noise", Dtype::f32, shape(n), rows[1]);
+  const ValueId t = value("t", Dtype::i32, {n}, rows[2]);
+  const ValueId prediction = model_.forward(tape, binding, x, t, &predicted_);
+  const ValueId gradient = tape.value("d prediction", stored(), shape(n));
+  diffusion::Problem problem = problem_of(shape(n));
+  problem.dtype = stored();
+  tape.run<diffusion::Loss>(
+      "loss", problem,
+      {{"pred", prediction}, {"noise", noise}, {"dpred", gradient}, {"losses", losses}, {"loss", loss}});
+  if (binding.gradients == nullptr) return;
+  tape.add_gradient(prediction, gradient);
+  tape.backward();
+}
+
+std::vector<float> Denoising::decoded(const Region& region, Dtype dtype) {
+  std::vector<std::byte> raw(region.bytes);
+  backend::copy_out(raw.data(), region.base, region.bytes);
+  std::vector<float> values(region.bytes / size_of(dtype));
+  decode(dtype, raw.data(), values.size(), values.data());
+  return values;
+}
+
+void Denoising::set_batch(const std::vector<float>& noised, const std::vector<float>& noise) {
+  nn::copy_rounded(noised, stored(), noised_);
+  nn::copy_rounded(noise, Dtype::f32, noise_);
+}
+
+}  // namespace ladder::train

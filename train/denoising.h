@@ -1,0 +1,67 @@
+// The objective of a diffusion model (Ho et al. 2020): the mean squared error of the noise that a network finds in images
+// which were noised at random time steps.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dev/diffusion/schedule.h"
+#include "nn/model.h"
+#include "train/objective.h"
+
+namespace ladder::train {
+
+// What a batch is made of.
+struct DenoisingInputs {
+  std::vector<std::int32_t> index;  // [batch], as diffusion::Batch takes it
+  std::vector<std::int32_t> t;      // [batch]
+  std::int64_t seed = 0;            // of the noise
+  std::int64_t offset = 0;          // of the noise's stream: another for every step
+
+  std::vector<std::byte> bytes() const;  // as Denoising has them on the device
+};
+
+struct DenoisingOptions {
+  Dtype dtype = Dtype::bf16;  // of the model: bf16, fp32 or tf32
+  int batch = 32;
+  int micro_batches = 1;  // parts that a batch is cut into
+  diffusion::Betas betas = diffusion::Betas::linear;
+  int images = 1;  // of the data set on the device
+};
+
+class Denoising : public Objective {
+ public:
+  // `pixels` [images, sample of the model] uint8 on the device. Both must outlive this. Throws UsageError where a batch
+  // cannot be cut into equal parts.
+  Denoising(const DenoisingOptions& options, const nn::Model& model, const Region& pixels);
+
+  int batch() const override { return options_.batch; }
+  int part() const override { return options_.batch / options_.micro_batches; }
+  std::size_t input_bytes() const override;
+  void append_batch(Tape& tape, const Region& inputs) const override;
+  std::vector<Rows> arrays(const Region& inputs) const override;
+  void append_loss(Tape& tape, const nn::Binding& binding, const std::vector<Rows>& rows, ValueId losses,
+                   ValueId loss) const override;
+
+  // Noised images and noise of the newest batch and the prediction for its last part, as [n, sample] fp32.
+  std::vector<float> noised() const { return decoded(noised_, stored()); }
+  std::vector<float> noise() const { return decoded(noise_, Dtype::f32); }
+  std::vector<float> prediction() const { return decoded(predicted_, stored()); }
+  // For comparisons with other implementations: puts a batch in the place of one that append_batch() would make.
+  void set_batch(const std::vector<float>& noised, const std::vector<float>& noise);
+
+  std::size_t bytes() const { return noised_.bytes + noise_.bytes + table_.bytes + predicted_.bytes; }  // on the device
+
+ private:
+  Dtype stored() const { return storage_dtype(options_.dtype); }
+  std::vector<std::int64_t> shape(int samples) const;
+  std::int64_t elements(int samples) const;
+  static std::vector<float> decoded(const Region& region, Dtype dtype);
+
+  DenoisingOptions options_;
+  const nn::Model& model_;
+  const Region& pixels_;
+  OwnedRegion noised_, noise_, table_, predicted_;
+};
+
+}  // namespace ladder::train
