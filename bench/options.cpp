@@ -254,13 +254,13 @@ void require_backend() {
 // What the trainer runs for each case, and why.
 std::vector<Job> best_jobs(const std::vector<Case>& cases, const Pass& pass, std::vector<std::string>& notes) {
   require_backend();
-  const auto promotions = train::Promotions::for_device(backend::device().slug, pass.layer);
+  const auto promotions = Promotions::for_device(backend::device().slug, pass.layer);
   if (!promotions.note().empty()) notes.push_back("best: " + promotions.note());
   std::vector<Job> jobs;
   for (const Case& c : cases) {
     if (std::ranges::none_of(versions_of(pass), [&](const Version* v) { return v->has(c.dtype); })) continue;
     try {
-      const train::Choice best = promotions.choose(c);
+      const VersionChoice best = promotions.choose(c);
       jobs.push_back({best.version, c});
       notes.push_back(fmt::format("best of '{}': {}, {}", c.text, best.version->label(), best.reason));
     } catch (const Failure& none) {

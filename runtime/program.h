@@ -29,7 +29,7 @@ class Program {
   void enqueue(std::size_t operation, Stream stream) const;
 
   const Tape& tape() const { return tape_; }
-  const Choice& choice(std::size_t operation) const { return choices_[operation]; }
+  const VersionChoice& choice(std::size_t operation) const { return choices_[operation]; }
   std::size_t bytes() const;  // of device memory that the program itself holds: arena and workspaces
 
   // Where a value lies. One in the arena holds what was written to it only while operations read it.
@@ -51,7 +51,7 @@ class Program {
   std::vector<std::unique_ptr<OwnedRegion>> private_workspaces_;
   std::vector<void*> addresses_;              // by value
   std::vector<std::vector<Range>> given_up_;  // by operation: of the arena, behind it
-  std::vector<Choice> choices_;               // by operation
+  std::vector<VersionChoice> choices_;        // by operation
   std::vector<BoundLaunch> launches_;         // by operation
 };
 

@@ -195,7 +195,7 @@ void Promotions::use(std::string_view text) {
   used_ = std::move(used);
 }
 
-Choice Promotions::choose(const Case& c) const {
+VersionChoice Promotions::choose(const Case& c) const {
   std::string besides;  // why --use did not decide
   if (const auto used = used_.find(c.pass); used != used_.end()) {
     const std::string reason = why_not(*used->second, c);

@@ -3,7 +3,7 @@
 //
 //     Promotions promotions = Promotions::for_device(backend::device().slug);
 //     promotions.use("conv3x3/fprop=v07");
-//     const Choice choice = promotions.choose(pass.parse("n32 h64 w64 c64 k64 bias bf16"));
+//     const VersionChoice choice = promotions.choose(pass.parse("n32 h64 w64 c64 k64 bias bf16"));
 //     // choice.version->label() is "v09_wgmma_halo", choice.reason "nearest: n32 h64 w64 c64 k64 bf16"
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace ladder {
 
-struct Choice {
+struct VersionChoice {
   const Version* version = nullptr;
   // One phrase for a table: "recorded", "recorded for n64", "nearest: n32 h64 w64 c64 k64 bf16", "no record: highest
   // version", "no recorded version can: highest version", "--use"; behind it, why the version of --use cannot, if so.
@@ -50,7 +50,7 @@ class Promotions {
   // nearest in ratio; of the line of the pass and dtype that is nearest by FLOPs (by bytes where there is no
   // arithmetic), where several are equally near the one with most words in common; the one with the highest number.
   // Throws Failure where no version can.
-  Choice choose(const Case& c) const;
+  VersionChoice choose(const Case& c) const;
 
   const std::vector<Line>& lines() const { return lines_; }  // in the file's order
   const std::string& note() const { return note_; }          // "no table for 'emulator': taking that of h200", or empty

@@ -16,6 +16,7 @@
 #include "core/paths.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "runtime/promoted.h"
+#include "tests/files.h"
 #include "tests/subprocess.h"
 
 namespace ladder {
@@ -54,6 +55,22 @@ std::string cases_of(std::vector<std::string> command) {
   std::istringstream lines(ended.out);
   for (std::string line; std::getline(lines, line);) names += line.substr(0, line.find("/iterations")) + "\n";
   return names;
+}
+
+// An installed program has its shapes beside it; a build tree's are those of the source folder.
+TEST(BenchCli, ShapesBesideTheProgramComeFirst) {
+  SKIP_WITHOUT_DEVICE(bench({"--version", "1", "--benchmark_list_tests"}));
+  const test::Scratch scratch;
+  const std::filesystem::path program = scratch / "bench_conv3x3";
+  std::filesystem::copy_file(test::built_program("bench_conv3x3"), program);
+  std::filesystem::create_directories(scratch / "ladder_data" / "dev" / "conv3x3");
+  test::put(scratch / "ladder_data" / "dev" / "conv3x3" / "shapes.txt", "[mine]\nodd: n1 h3 w5 c7 k2\n");
+  const std::vector<std::string> command = {program.string(), "--version", "1",    "--set",
+                                            "mine",           "--dtype",   "fp32", "--benchmark_list_tests"};
+  const Ended ended = test::run_program(command);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("/n1 h3 w5 c7 k2 fp32"), std::string::npos) << ended.out;
+  expect_usage_error({"--set", "mine"}, {"has no set 'mine'", "unet"});
 }
 
 TEST(BenchCli, WhatToRunIsSaidInManyWays) {

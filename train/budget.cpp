@@ -108,7 +108,7 @@ int explain(const TrainingConfig& config, const TrainingOptions& options) {
   for (const Program* program : bench.step().programs()) {
     for (std::size_t i = 0; i < program->tape().operations().size(); ++i) {
       const Operation& operation = program->tape().operations()[i];
-      const Choice& choice = program->choice(i);
+      const VersionChoice& choice = program->choice(i);
       fmt::print("{:<36} {:<24} {:<52} {:<26} {}\n", operation.name, operation.problem.pass->path(),
                  operation.problem.text, choice.version->label(), choice.reason);
     }

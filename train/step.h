@@ -67,7 +67,7 @@ class Step {
   // micro-batch each, which train on what the last one was given. Zeros on the emulator.
   struct Timed {
     const Operation* operation;
-    const Choice* choice;
+    const VersionChoice* choice;
     double us;
   };
   std::vector<Timed> time_operations(int repeats);

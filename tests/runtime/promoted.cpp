@@ -82,7 +82,7 @@ class Promoted : public testing::Test {
 
   // "v02_tile, recorded"
   static std::string chosen(const Promotions& promotions, const std::string& problem) {
-    const Choice choice = promotions.choose(toy(problem));
+    const VersionChoice choice = promotions.choose(toy(problem));
     return choice.version->label() + ", " + choice.reason;
   }
 
