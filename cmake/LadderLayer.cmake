@@ -63,7 +63,7 @@ function(ladder_layer layer)
   file(GLOB sources CONFIGURE_DEPENDS bench/bench_${layer}.cpp)
   if(sources)
     add_executable(bench_${layer} ${sources})
-    target_link_libraries(bench_${layer} PRIVATE ladder_bench ladder_runtime)
+    target_link_libraries(bench_${layer} PRIVATE ladder_bench ladder_promoted)
     ladder_link(bench_${layer} ${layer})
     target_link_options(bench_${layer} PRIVATE -Wl,--build-id=sha1)  # names the binary in its records
     ladder_link_from_build(bench_${layer})
