@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "io/safetensors.h"
+#include "train/weights.h"
 
 namespace ladder::train {
 
@@ -41,12 +41,6 @@ struct CheckpointTensor {
 struct Checkpoint {
   io::Metadata metadata;
   std::vector<CheckpointTensor> tensors;
-};
-
-// What a model has, for comparison with what a file has.
-struct ExpectedTensor {
-  std::string name;
-  io::Shape shape;
 };
 
 // Writes `checkpoint` below the run's folder, which is made if need be, replaces one of the same step, and points
@@ -77,16 +71,8 @@ Checkpoint read_newest(const std::filesystem::path& run, std::vector<std::string
 // The metadata of the newest whose model.safetensors begins as it should.
 io::Metadata read_newest_metadata(const std::filesystem::path& run);
 
-// Throws Failure unless the names and shapes are those expected, in any order: which tensor is missing, is not the
-// model's or has another shape, and how many more. `what` opens the message: "'runs/a/model.safetensors'".
-void expect(const std::string& what, const std::vector<ExpectedTensor>& found,
-            const std::vector<ExpectedTensor>& expected);
+// As expect() of train/weights.h.
 void expect(const std::string& what, const Checkpoint& found, const std::vector<ExpectedTensor>& expected);
-
-// Weights alone: any safetensors file with exactly the expected tensors, in fp32, or in bf16 or fp16, which become
-// fp32. model.safetensors and ema.safetensors of a checkpoint are such files.
-std::map<std::string, std::vector<float>> import_weights(const std::filesystem::path& file,
-                                                         const std::vector<ExpectedTensor>& expected);
 
 // A value of a checkpoint's metadata; throw Failure where there is none, or no whole number of 0 or more.
 const std::string& text_in(const io::Metadata& metadata, const std::string& key);
