@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <iterator>
 #include <optional>
 
 #include <fmt/format.h>
@@ -39,26 +39,27 @@ void on_signal(int) {
   interrupted = 1;
 }
 
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+
 // While it lives, SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the training after the current step. One that the process was
 // started to ignore, as nohup does with SIGHUP, stays ignored.
 class Signals {
  public:
   Signals() {
     interrupted = 0;
-    for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
       before_[i] = std::signal(kSignals[i], on_signal);
       if (before_[i] == SIG_IGN) std::signal(kSignals[i], SIG_IGN);
     }
   }
   ~Signals() {
-    for (std::size_t i = 0; i < std::size(kSignals); ++i) std::signal(kSignals[i], before_[i]);
+    for (std::size_t i = 0; i < kSignals.size(); ++i) std::signal(kSignals[i], before_[i]);
   }
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
  private:
-  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-  void (*before_[std::size(kSignals)])(int);
+  std::array<void (*)(int), kSignals.size()> before_{};
 };
 
 // Figures of the steps since the last line of the log.

@@ -127,12 +127,14 @@ TEST_F(Resuming, SignalsEndItWithACheckpoint) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     TrainingOptions o = options("signal " + std::to_string(signal));
     o.checkpoint_every = 0;
+    const auto before = std::signal(signal, SIG_DFL);  // where the tests were started to ignore it
     std::thread sender([&] {
       while (!fs::exists(o.out / "log.jsonl") || fs::file_size(o.out / "log.jsonl") == 0) std::this_thread::yield();
       kill(getpid(), signal);
     });
     EXPECT_FALSE(train(config, o)) << signal;
     sender.join();
+    std::signal(signal, before);
     EXPECT_TRUE(has_checkpoint(o.out)) << signal;
   }
   // As nohup starts a program.
