@@ -85,7 +85,8 @@ ValueId Layers::begin_conv1x1(const std::string& name, ValueId x, int out) {
 
 namespace {
 
-gemm::Problem conv1x1_problem(const Value& x, const Value& y, Dtype dtype) {
+// y = x w' + bias over all rows or pixels of x.
+gemm::Problem product_of(const Value& x, const Value& y, Dtype dtype) {
   return {.m = static_cast<int>(y.elements() / y.shape.back()),
           .n = static_cast<int>(y.shape.back()),
           .k = static_cast<int>(x.shape.back()),
@@ -96,7 +97,7 @@ gemm::Problem conv1x1_problem(const Value& x, const Value& y, Dtype dtype) {
 }  // namespace
 
 void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, ValueId residual) {
-  const gemm::Problem problem = conv1x1_problem(tape_[x], tape_[y], net_.dtype);
+  const gemm::Problem problem = product_of(tape_[x], tape_[y], net_.dtype);
   gemm::Problem forward = problem;
   forward.residual = residual != kNoValue;
   tape_.run<gemm::Fprop>(
@@ -122,7 +123,7 @@ void Layers::conv1x1_input_gradient(const std::string& name, ValueId x, ValueId 
   const bool split = parts != concatenations_.end();
   const ValueId dx = like(split ? parts->second.a : x);
   const ValueId dx_rest = split ? like(parts->second.b) : kNoValue;
-  gemm::Problem problem = conv1x1_problem(tape_[x], tape_[y], net_.dtype);
+  gemm::Problem problem = product_of(tape_[x], tape_[y], net_.dtype);
   problem.accumulate = so_far != kNoValue;
   problem.split = split ? extent(parts->second.a, 3) : 0;
   tape_.run<gemm::Dgrad>(
@@ -238,7 +239,7 @@ ValueId Layers::upsample(const std::string& name, ValueId x) {
 // Rows.
 
 void Layers::append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer, ValueId dy_in_parts) {
-  const gemm::Problem problem = conv1x1_problem(tape_[x], tape_[y], Dtype::f32);
+  const gemm::Problem problem = product_of(tape_[x], tape_[y], Dtype::f32);
   tape_.run<gemm::Fprop>(name, problem, {{"x", x}, {"w", layer.w}, {"bias", layer.b}, {"y", y}});
   if (!trains()) return;
   tape_.on_backward([=, this] {
@@ -246,8 +247,7 @@ void Layers::append_linear(const std::string& name, ValueId x, ValueId y, const 
     tape_.run<gemm::Wgrad>(name, problem, {{"x", x}, {"dy", dy}, {"dw", layer.dw}, {"dbias", layer.db}});
     if (!tape_[x].requires_grad) return;
     const ValueId dx = like(x);
-    gemm::Problem backward = problem;
-    tape_.run<gemm::Dgrad>(name, backward, {{"dy", dy}, {"w", layer.w}, {"dx", dx}});
+    tape_.run<gemm::Dgrad>(name, problem, {{"dy", dy}, {"w", layer.w}, {"dx", dx}});
     tape_.add_gradient(x, dx);
   });
 }
