@@ -55,7 +55,7 @@ def build(root, records, bad, profiles, live, compare):
         "records": shown_records,
         "series": series,
         "live": _only_news(series, shown_records, live),
-        "standing": standing.rows(root, series, shapes, shown_records),
+        "standing": standing.rows(root, series, shown_records),
         "ladders": {path: ideas.of_ladder(root, path) for path in paths},
         "shapes": shapes,
         "profiles": profiles,

@@ -1,7 +1,8 @@
 """How each ladder stands beside the library, as one figure: the library's time over ours, over all problems together.
 
 Ours are the versions that runtime/promoted/<device>.txt names for the U-Net's problems, with the times that stand there.
-A ladder without a line there is represented by its best recorded version. Nothing here knows HTML.
+On the dashboard, a ladder without a line there is represented by its best recorded version. README.md shows promoted()
+alone. Nothing here knows HTML.
 """
 
 from collections import Counter
@@ -10,50 +11,54 @@ import promotion
 from listing import DTYPES
 from selection import dtype_of, without_dtype
 
+from . import ideas
+
 _UNET = "unet"  # the names of the sets that hold the U-Net's problems begin so: unet, unet_bias
 
 # Times on a smaller share of a ladder's problems give no figure of the ladder.
 _LEAST_COVERAGE = 0.5
 
 
-def rows(root, series, shapes, records):
+def rows(root, series, records):
     """A dict a device, pass and dtype. The others are those of the page's data."""
     ladders = {}
     for entry in series:
         ladders.setdefault((entry["device"], entry["path"], entry["dtype"]), []).append(entry)
-    tables = {device: _table(root, device, shapes) for device, _, _ in ladders}
+    tables = {device: promoted(root, device) for device, _, _ in ladders}
     found = []
     for device, path, dtype in sorted(ladders, key=_order):
-        row = _promoted(tables[device], path, dtype) or _recorded(ladders[device, path, dtype], records)
+        row = tables[device].get((path, dtype)) or _recorded(ladders[device, path, dtype], records)
         if row:
             found.append({"device": device, "path": path, "dtype": dtype, **row})
     return found
 
 
-def _table(root, device, shapes):
-    """{path: [cells]} of the promotion table's lines that are problems of the U-Net."""
+def promoted(root, device):
+    """{(path, dtype): its row} of the promotion table's lines that are problems of the U-Net."""
     file = promotion.file_of(root, device)
     table = promotion.parse(file.read_text(encoding="utf-8"), file) if file.exists() else {}
-    found = {}
+    of_unet, lines = {}, {}
     for (path, problem), cells in table.items():
-        sets = shapes.get(path.split("/")[0], {})
-        if any(without_dtype(problem) in problems for name, problems in sets.items() if name.startswith(_UNET)):
-            found.setdefault(path, []).append(cells)
-    return found
+        layer = path.split("/")[0]
+        if layer not in of_unet:
+            of_unet[layer] = {line for name, problems in ideas.shapes(root, layer).items() if name.startswith(_UNET)
+                              for line in problems}
+        if without_dtype(problem) in of_unet[layer]:
+            lines.setdefault(path, []).append(cells)
+    return {(path, dtype): _promoted(of_path, dtype) for path, of_path in lines.items()
+            for dtype in {dtype_of(cells[1]) for cells in of_path}}
 
 
-def _promoted(table, path, dtype):
-    """None where the table has no line. Of a problem with and without a bias, the U-Net's is that with one; where no
-    library was timed on it, the times are those without."""
+def _promoted(lines, dtype):
+    """Of a problem with and without a bias, the U-Net's is that with one; where no library was timed on it, the times are
+    those without."""
     cases = {}
-    for cells in sorted(table.get(path, []), key=lambda cells: len(cells[1])):
+    for cells in sorted(lines, key=lambda cells: len(cells[1])):
         if dtype_of(cells[1]) == dtype:
             cases.setdefault(_without_bias(cells[1]), []).insert(0, cells)
-    if not cases:
-        return None
-    timed = list(filter(None, (next(filter(_times, lines), None) for lines in cases.values())))
-    of_unet = [lines[0] for lines in cases.values()]
-    problems = len({_without_bias(without_dtype(cells[1])) for cells in table[path]})
+    timed = list(filter(None, (next(filter(_times, case), None) for case in cases.values())))
+    of_unet = [case[0] for case in cases.values()]
+    problems = len({_without_bias(without_dtype(cells[1])) for cells in lines})
     return {
         "promoted": True, "versions": Counter(cells[2] for cells in of_unet).most_common(),
         "withoutBias": any(cells not in of_unet for cells in timed),
