@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import sys
 import tempfile
 import unittest
@@ -187,6 +188,26 @@ class Table(unittest.TestCase):
         ((path, (title, data)),) = pictures.items()
         path.write_text(f"<svg><!-- figures {generated.digest(title, data)} --></svg>")
         self.assertEqual(self.run_tool("--check"), (0, ""))
+
+    def test_the_front_page_has_a_line_a_promoted_pass(self):
+        self.record("a.json", [result(1, 200e-6, baseline=None)])
+        self.readme.write_text("<!-- training:begin promoted -->\n<!-- training:end -->\n")
+        self.assertIn("*Nothing is promoted yet: ", self.rendered()[0])
+        table = self.root / "runtime" / "promoted" / "h200.txt"
+        table.parent.mkdir(parents=True)
+        times = "10.0 us warm  20.0 cold"
+        table.write_text(f"toy/fprop  n32 c64 bf16  v02_tile  {times}  cuDNN  30.0 warm  abc\n"
+                         f"toy/fprop  n32 c8 bf16  v01_naive  {times}  -  -  abc\n"
+                         f"toy/fprop  n32 c8 fp32  v03_split  {times}  cuDNN  10.0 warm  abc\n"
+                         f"toy/fprop  n1 c8 bf16  v03_split  {times}  cuDNN  10.0 warm  abc\n"
+                         f"toy/dgrad  n32 c64 bf16  v01_naive  {times}  -  -  abc\n")
+        text, _ = self.rendered()
+        self.assertEqual(re.findall(r"^\| \[.*", text, re.MULTILINE), [
+            "| [toy/fprop](dev/toy/README.md) | 3.00 | 3.00 to 3.00 | 1 of 2 | cuDNN "
+            "| [v01_naive](dev/toy/fprop/v01_naive.cu) (1), [v02_tile](dev/toy/fprop/v02_tile.cu) (1) |"])
+        self.assertIn("**NVIDIA H200**, bf16:", text)
+        self.assertIn("No library was timed beside [toy/dgrad](dev/toy/README.md).", text)
+        self.assertEqual(self.run_tool("--check")[0], 1)
 
     def refused(self, text):
         self.record("good.json", [result(1, 200e-6)])

@@ -163,6 +163,8 @@ class Speed(Made):
             "| PyTorch eager, fp32 | 80.00 | 8.00 | 400 | 9000 | - |",
             "| PyTorch compile in a CUDA graph | 15.00 | 1.50 | 2133 | 4000 | 321 |"])
         self.assertIn("Missing: PyTorch compile, NCHW: out of memory", lines)
+        self.assertEqual(train_budget.step_lines(self.root), f"{lines[at - 2]} **10.00 ms** a training step in bf16; PyTorch "
+                         "compile in a CUDA graph 15.00 ms, 1.50 x.\n")
 
     def test_sampling_of_another_commit_is_said(self):
         self.record("training-budget", budget(OPERATIONS))
@@ -178,6 +180,7 @@ class Speed(Made):
         lines = self.lines()
         self.assertIn("| PyTorch compile in a CUDA graph | 15.00 | - | 2133 | 4000 | - |", lines)
         self.assertIn("Missing: our own step, `./ladder train --budget FILE`.", lines)
+        self.assertTrue(train_budget.step_lines(self.root).startswith("*No record yet: "))
 
     def test_refusals(self):
         self.record("training-budget", budget(OPERATIONS))

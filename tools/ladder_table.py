@@ -10,7 +10,8 @@ A marker names a pass and what to show of it:
     <!-- ladder:begin conv3x3/fprop picture -->     results/<device>/ladder_<layer>_<pass>.svg
     <!-- ladder:end -->
 
-What train/README.md shows is made by train_budget.py and loss_curves.py, which this runs too.
+What else README.md shows is made by front_page.py; what train/README.md shows by train_budget.py and loss_curves.py. This
+runs them all.
 
 A record that cannot be read is one line naming the file, exit 1, and nothing is rewritten.
 """
@@ -23,6 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import front_page
 import loss_curves
 import train_budget
 from cli import files, options
@@ -82,6 +84,9 @@ def render(root, rows):
 
         text = readme.read_text(encoding="utf-8")
         texts[readme] = _BLOCK.sub(fill, text)
+    if (root / "README.md") in texts:
+        names = {row.device: row.device_name for row in rows}
+        texts[root / "README.md"] = front_page.filled(root, texts[root / "README.md"], names)
     return texts, pictures
 
 

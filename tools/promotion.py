@@ -70,6 +70,11 @@ def file_of(root, device):
     return Path(root) / "runtime" / "promoted" / f"{device}.txt"
 
 
+def devices(root):
+    """Those with a table."""
+    return sorted(file.stem for file in (Path(root) / "runtime" / "promoted").glob("*.txt"))
+
+
 def promote(root, rows, device, problems=None):
     """The Promotion that follows from `rows`, those of ladder_records.read(). Throws Failure.
 

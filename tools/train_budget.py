@@ -71,14 +71,19 @@ def render(root):
     path = root / README
     if not path.exists():
         return None
-    by_device = {folder: Records(folder) for folder in sorted((root / "results").glob("*/"))}
     text = path.read_text(encoding="utf-8")
-    text = generated.filled(text, "budget", _joined(budget_table, by_device, _NO_BUDGET))
-    return generated.filled(text, "speed", _joined(speed_table, by_device, _NO_SPEED))
+    text = generated.filled(text, "budget", _of_devices(budget_table, root) or _NO_BUDGET)
+    return generated.filled(text, "speed", _of_devices(speed_table, root) or _NO_SPEED)
 
 
-def _joined(table, by_device, nothing):
-    return "\n".join(filter(None, (table(records) for records in by_device.values()))) or nothing
+def step_lines(root):
+    """A training step beside PyTorch's fastest, a line a device."""
+    return _of_devices(_step_line, root) or _NO_SPEED
+
+
+def _of_devices(text_of, root):
+    """What text_of() makes of each device's Records."""
+    return "\n".join(filter(None, (text_of(Records(folder)) for folder in sorted((root / "results").glob("*/")))))
 
 
 class Records:
@@ -215,9 +220,7 @@ def speed_table(records):
     if theirs is None:
         notes.append("Missing: PyTorch's steps, `reference/pytorch/unet_speed.py --json FILE`.")
     else:
-        if ours is not None and (theirs["config"], theirs["batch"]) != (ours["config/name"], ours["config/batch"]):
-            raise BadRecord(f"{theirs.file}: {theirs['config']} at batch {theirs['batch']} is not what "
-                            f"{ours.file.name} timed: {ours['config/name']} at batch {ours['config/batch']}")
+        _check_same_step(ours, theirs)
         rows += _pytorch_rows(theirs, records.pytorch_sampling, milliseconds, notes)
     sampled_at = {record.commit for record in (records.sampling, records.pytorch_sampling) if record}
     others = sampled_at - {(ours or theirs).commit}
@@ -232,6 +235,25 @@ def speed_table(records):
                       "AdamW; its memory is its allocator's peak, Ladder's what it has allocated. Sampled: 50 steps "
                       "of DDIM.",
                       *(line for note in notes for line in ("", note))]) + "\n"
+
+
+def _step_line(records):
+    ours, theirs = records.budget, records.pytorch
+    if ours is None or theirs is None:
+        return ""
+    _check_same_step(ours, theirs)
+    rows = _pytorch_rows(theirs, None, ours.number("ms_a_step"), [])
+    if not rows:
+        return ""
+    name, milliseconds, ratio, *_ = min(rows, key=lambda row: float(row[1]))
+    return (f"{_speed_heading(ours, theirs)} **{ours.number('ms_a_step'):.2f} ms** a training step in {ours['config/dtype']}; "
+            f"{name} {milliseconds} ms, {ratio} x.\n")
+
+
+def _check_same_step(ours, theirs):
+    if ours is not None and (theirs["config"], theirs["batch"]) != (ours["config/name"], ours["config/batch"]):
+        raise BadRecord(f"{theirs.file}: {theirs['config']} at batch {theirs['batch']} is not what "
+                        f"{ours.file.name} timed: {ours['config/name']} at batch {ours['config/batch']}")
 
 
 def _speed_heading(ours, theirs):
