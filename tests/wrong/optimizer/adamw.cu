@@ -1,350 +1,132 @@
-#include "dev/optimizer/optimizer.h"
-#include "tests/wrong/wrong.h"
-
 #include <cmath>
+
+#include "dev/optimizer/update.h"
+#include "tests/wrong/wrong.h"
 
 namespace ladder::optimizer {
 namespace {
 
-template <class T>
-struct View {
-  Problem p;
-  const float* g;
-  const float* scale;
-  const Hyper* hyper;
-  float* values;
-  float* m;
-  float* v;
-  float* ema;
-  T* rounded;
-
-  View(const Problem& problem, const AdamW::Tensors& t, void*)
-      : p(problem),
-        g(t.g),
-        scale(t.scale),
-        hyper(t.hyper),
-        values(t.p),
-        m(t.m),
-        v(t.v),
-        ema(t.ema),
-        rounded(static_cast<T*>(t.w)) {}
-
-  __host__ __device__ long long count() const { return p.p; }
+// The layer's own step of one parameter, open to a spoiled one in three places.
+struct Honest {
+  __device__ void spoil_terms(const Hyper&, Scalars&) const {}
+  __device__ float gradient(const Hyper&, const Scalars& s, const State&, float g) const { return s.scale * g; }
+  __device__ void spoil_state(const Scalars&, const State& /*before*/, float /*gradient*/, State& /*after*/) const {}
 };
 
-struct Honest {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f - h.lr * h.weight_decay) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
+template <class Step>
+struct Update {
+  __device__ void operator()(const auto& v, long long i) const {
+    const Step step{};
+    const State before{.p = v.t.p[i], .m = v.t.m[i], .v = v.t.v[i], .ema = v.t.ema[i]};
+    Scalars s = scalars_of(*v.t.hyper, *v.t.scale);
+    step.spoil_terms(*v.t.hyper, s);
+    const float g = step.gradient(*v.t.hyper, s, before, v.t.g[i]);
+    s.scale = 1.0f;  // of g already
+    State after = updated(s, before, g);
+    step.spoil_state(s, before, g, after);
+    v.t.p[i] = after.p;
+    v.t.m[i] = after.m;
+    v.t.v[i] = after.v;
+    v.t.ema[i] = after.ema;
+    if (v.t.w) v.store(v.t.w, i, after.p);
   }
 };
 
-template <class Cheat>
-void launch_cheat(const Problem& p, const AdamW::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<AdamW, View, Cheat>(p, t, workspace, stream);
+template <class Step>
+void launch_cheat(const Problem& p, const AdamW::Tensors& t, void*, Stream stream) {
+  wrong::launch_each<AdamW>(p, t, stream, p.p, Update<Step>{});
 }
 
 // What can be wrong with it.
 
 // Steps that are far too small at first.
-struct NoBiasCorrection {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = 1.0f;
-    const float bias2 = 1.0f;
-    const float p = (1.0f - h.lr * h.weight_decay) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
+struct NoBiasCorrection : Honest {
+  __device__ void spoil_terms(const Hyper& h, Scalars& s) const {
+    s.step_size = h.lr;
+    s.root_factor = 1.0f;
   }
 };
 
 // Corrects the mean alone.
-struct NoSecondCorrection {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = 1.0f;
-    const float p = (1.0f - h.lr * h.weight_decay) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
-  }
+struct NoSecondCorrection : Honest {
+  __device__ void spoil_terms(const Hyper&, Scalars& s) const { s.root_factor = 1.0f; }
 };
 
 // Counts steps from 0.
-struct LateCorrection {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f((h.step + 1.0f) * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f((h.step + 1.0f) * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f - h.lr * h.weight_decay) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
+struct LateCorrection : Honest {
+  __device__ void spoil_terms(Hyper h, Scalars& s) const {
+    h.step += 1.0f;
+    s = scalars_of(h, s.scale);
   }
 };
 
-// Adds the decay to the gradient, as Adam does.
-struct L2Decay {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i] + h.weight_decay * before;
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
+// Forgets the decay.
+struct NoDecay : Honest {
+  __device__ void spoil_terms(const Hyper&, Scalars& s) const { s.decay = 1.0f; }
+};
+
+// Adds it to the gradient, as Adam does.
+struct L2Decay : NoDecay {
+  __device__ float gradient(const Hyper& h, const Scalars& s, const State& at, float g) const {
+    return s.scale * g + h.weight_decay * at.p;
   }
 };
 
 // Decays by the same whatever the learning rate.
-struct DecayWithoutRate {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f - h.weight_decay) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
+struct DecayWithoutRate : Honest {
+  __device__ void spoil_terms(const Hyper& h, Scalars& s) const { s.decay = 1.0f - h.weight_decay; }
+};
+
+// Moves p by another quotient of the moments.
+__device__ void move(const Scalars& s, const State& before, float quotient, State& after) {
+  after.p = s.decay * before.p - s.step_size * quotient;
+  after.ema = before.ema + s.one_minus_ema_rate * (after.p - before.ema);
+}
+
+// Adds epsilon in the root.
+struct EpsilonInside : Honest {
+  __device__ void spoil_state(const Scalars& s, const State& before, float, State& after) const {
+    move(s, before, after.m / sqrtf(s.root_factor * s.root_factor * after.v + s.eps), after);
   }
 };
 
-// Forgets it.
-struct NoDecay {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
-  }
-};
-
-// In the root.
-struct EpsilonInside {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f - h.lr * h.weight_decay) * before - h.lr / bias1 * m / (sqrtf(w / bias2 + h.eps));
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
-  }
-};
-
-// Added before the correction, as a faster formula does.
-struct EpsilonUncorrected {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f - h.lr * h.weight_decay) * before - h.lr / bias1 * m / ((sqrtf(w) + h.eps) / sqrtf(bias2));
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
-  }
+// Adds it before the correction, as a faster formula does.
+struct EpsilonUncorrected : Honest {
+  __device__ void spoil_terms(const Hyper&, Scalars& s) const { s.eps *= s.root_factor; }
 };
 
 // Averages the parameters of the step before.
-struct AverageOfOld {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f - h.lr * h.weight_decay) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (before - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
+struct AverageOfOld : Honest {
+  __device__ void spoil_state(const Scalars& s, const State& before, float, State& after) const {
+    after.ema = before.ema + s.one_minus_ema_rate * (before.p - before.ema);
   }
 };
 
 // Cuts each gradient off instead of scaling all.
-struct ClipsByValue {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = fminf(fmaxf(v.g[i], -*v.scale), *v.scale);
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f - h.lr * h.weight_decay) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
+struct ClipsByValue : Honest {
+  __device__ float gradient(const Hyper&, const Scalars& s, const State&, float g) const {
+    return fminf(fmaxf(g, -s.scale), s.scale);
   }
 };
 
 // Ignores the scale.
-struct ClipsNothing {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = v.g[i] * (*v.scale > 0.0f ? 1.0f : 0.0f);
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f - h.lr * h.weight_decay) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
+struct ClipsNothing : Honest {
+  __device__ float gradient(const Hyper&, const Scalars& s, const State&, float g) const {
+    return s.scale > 0.0f ? g : 0.0f;
   }
 };
 
 // Looks a step ahead.
-struct Nesterov {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = m + h.one_minus_beta1 * (g - m);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f - h.lr * h.weight_decay) * before -
-                    h.lr / bias1 * (m + h.one_minus_beta1 * (g - m)) / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
+struct Nesterov : Honest {
+  __device__ void spoil_state(const Scalars& s, const State& before, float g, State& after) const {
+    const float ahead = after.m + s.one_minus_beta1 * (g - after.m);
+    move(s, before, ahead / (s.root_factor * sqrtf(after.v) + s.eps), after);
   }
 };
 
 // Takes the moments' weights for each other.
-struct RateForRest {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const Hyper h = *v.hyper;
-    const float before = v.values[i];
-    const float g = *v.scale * v.g[i];
-    float m = v.m[i];
-    float w = v.v[i];
-    m = g + h.one_minus_beta1 * (m - g);
-    w = w + h.one_minus_beta2 * (g * g - w);
-    const float bias1 = -expm1f(h.step * log1pf(-h.one_minus_beta1));
-    const float bias2 = -expm1f(h.step * log1pf(-h.one_minus_beta2));
-    const float p = (1.0f - h.lr * h.weight_decay) * before - h.lr / bias1 * m / (sqrtf(w / bias2) + h.eps);
-    v.values[i] = p;
-    v.m[i] = m;
-    v.v[i] = w;
-    v.ema[i] += h.one_minus_ema_rate * (p - v.ema[i]);
-    if (v.rounded) v.rounded[i] = from_float<T>(p);
-  }
+struct RateForRest : Honest {
+  __device__ void spoil_terms(const Hyper&, Scalars& s) const { s.one_minus_beta1 = 1.0f - s.one_minus_beta1; }
 };
 
 }  // namespace
