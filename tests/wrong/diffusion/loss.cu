@@ -1,214 +1,59 @@
+#include <cmath>
+
 #include "dev/diffusion/diffusion.h"
 #include "tests/wrong/wrong.h"
-
-#include <cmath>
 
 namespace ladder::diffusion {
 namespace {
 
-template <class T>
-struct View {
-  Problem p;
-  long long total;  // elements
-  const T* pred;
-  const float* noise;
-  T* dpred;
-  float* losses;
-  float* loss;
-
-  View(const Problem& problem, const Loss::Tensors& t, void*)
-      : p(problem),
-        total(problem.elements()),
-        pred(static_cast<const T*>(t.pred)),
-        noise(t.noise),
-        dpred(static_cast<T*>(t.dpred)),
-        losses(t.losses),
-        loss(t.loss) {}
-
-  __host__ __device__ long long count() const { return total; }
-  __device__ long long image() const { return static_cast<long long>(p.h) * p.w * p.c; }
-
-  __device__ float difference(long long i) const { return to_float(pred[i]) - noise[i]; }
-};
-
-struct Honest {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.count()) * v.difference(i));
-    const long long image = v.image();
-    if (i % image == 0) {
-      float sum = 0;
-      for (long long j = i; j < i + image; ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      v.losses[i / image] = sum / static_cast<float>(image);
-    }
-    if (i == 0) {
-      float sum = 0;
-      for (long long j = 0; j < v.count(); ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      *v.loss = sum / static_cast<float>(v.count());
-    }
-  }
-};
-
 template <class Cheat>
-void launch_cheat(const Problem& p, const Loss::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<Loss, View, Cheat>(p, t, workspace, stream);
-}
+constexpr auto on_output = wrong::spoiled_output<Loss, &Problem::elements, Cheat>;
 
-// What can be wrong with it.
+__device__ long long image(const Problem& p) { return static_cast<long long>(p.h) * p.w * p.c; }
 
 // The sum of squares.
 struct Sum {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.count()) * v.difference(i));
-    const long long image = v.image();
-    if (i % image == 0) {
-      float sum = 0;
-      for (long long j = i; j < i + image; ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      v.losses[i / image] = sum / static_cast<float>(image);
-    }
-    if (i == 0) {
-      float sum = 0;
-      for (long long j = 0; j < v.count(); ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      *v.loss = sum;
-    }
+  __device__ void operator()(const auto& v, long long i) const {
+    if (i == 0) *v.t.loss *= static_cast<float>(v.count());
   }
 };
 
+__device__ void scale_gradient(const auto& v, long long i, float factor) {
+  v.store(v.t.dpred, i, factor * v.load(v.t.dpred, i));
+}
+
 // Half the gradient, as of a loss with 1/2 in front.
 struct GradientOfHalf {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dpred[i] = from_float<T>(1.0f / static_cast<float>(v.count()) * v.difference(i));
-    const long long image = v.image();
-    if (i % image == 0) {
-      float sum = 0;
-      for (long long j = i; j < i + image; ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      v.losses[i / image] = sum / static_cast<float>(image);
-    }
-    if (i == 0) {
-      float sum = 0;
-      for (long long j = 0; j < v.count(); ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      *v.loss = sum / static_cast<float>(v.count());
-    }
-  }
+  __device__ void operator()(const auto& v, long long i) const { scale_gradient(v, i, 0.5f); }
 };
 
 // The gradient of an image's own mean.
 struct GradientOfImages {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.image()) * v.difference(i));
-    const long long image = v.image();
-    if (i % image == 0) {
-      float sum = 0;
-      for (long long j = i; j < i + image; ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      v.losses[i / image] = sum / static_cast<float>(image);
-    }
-    if (i == 0) {
-      float sum = 0;
-      for (long long j = 0; j < v.count(); ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      *v.loss = sum / static_cast<float>(v.count());
-    }
-  }
+  __device__ void operator()(const auto& v, long long i) const { scale_gradient(v, i, static_cast<float>(v.p.n)); }
 };
 
 // noise - pred.
 struct OtherSign {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.count()) * -v.difference(i));
-    const long long image = v.image();
-    if (i % image == 0) {
-      float sum = 0;
-      for (long long j = i; j < i + image; ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      v.losses[i / image] = sum / static_cast<float>(image);
-    }
-    if (i == 0) {
-      float sum = 0;
-      for (long long j = 0; j < v.count(); ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      *v.loss = sum / static_cast<float>(v.count());
-    }
-  }
+  __device__ void operator()(const auto& v, long long i) const { scale_gradient(v, i, -1.0f); }
 };
 
 // The mean of absolute differences.
 struct Absolute {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.count()) * v.difference(i));
-    const long long image = v.image();
-    if (i % image == 0) {
-      float sum = 0;
-      for (long long j = i; j < i + image; ++j) {
-        const float d = v.difference(j);
-        sum += fabsf(d);
-      }
-      v.losses[i / image] = sum / static_cast<float>(image);
-    }
-    if (i == 0) {
-      float sum = 0;
-      for (long long j = 0; j < v.count(); ++j) {
-        const float d = v.difference(j);
-        sum += fabsf(d);
-      }
-      *v.loss = sum / static_cast<float>(v.count());
-    }
+  __device__ static float mean(const auto& v, long long begin, long long count) {
+    float sum = 0;
+    for (long long j = begin; j < begin + count; ++j) sum += fabsf(v.load(v.t.pred, j) - v.t.noise[j]);
+    return sum / static_cast<float>(count);
+  }
+  __device__ void operator()(const auto& v, long long i) const {
+    if (i % image(v.p) == 0) v.t.losses[i / image(v.p)] = mean(v, i, image(v.p));
+    if (i == 0) *v.t.loss = mean(v, 0, v.count());
   }
 };
 
 // An image's share of the loss for its own.
 struct LossesOverAll {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dpred[i] = from_float<T>(2.0f / static_cast<float>(v.count()) * v.difference(i));
-    const long long image = v.image();
-    if (i % image == 0) {
-      float sum = 0;
-      for (long long j = i; j < i + image; ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      v.losses[i / image] = sum / static_cast<float>(v.count());
-    }
-    if (i == 0) {
-      float sum = 0;
-      for (long long j = 0; j < v.count(); ++j) {
-        const float d = v.difference(j);
-        sum += d * d;
-      }
-      *v.loss = sum / static_cast<float>(v.count());
-    }
+  __device__ void operator()(const auto& v, long long i) const {
+    if (i < v.p.n) v.t.losses[i] /= static_cast<float>(v.p.n);
   }
 };
 
@@ -216,13 +61,13 @@ struct LossesOverAll {
 
 LADDER_CHEATS(Loss, (std::vector<std::string>{"n2 h4 w4 c3", "n3 h3 w5 c1"}),
               {
-                  {.name = "honest", .launch = launch_cheat<Honest>},
-                  {.name = "sum", .launch = launch_cheat<Sum>},
-                  {.name = "gradient_of_half", .launch = launch_cheat<GradientOfHalf>},
-                  {.name = "gradient_of_images", .launch = launch_cheat<GradientOfImages>},
-                  {.name = "other_sign", .launch = launch_cheat<OtherSign>},
-                  {.name = "absolute", .launch = launch_cheat<Absolute>},
-                  {.name = "losses_over_all", .launch = launch_cheat<LossesOverAll>},
+                  wrong::honest<Loss>(),
+                  on_output<Sum>("sum"),
+                  on_output<GradientOfHalf>("gradient_of_half"),
+                  on_output<GradientOfImages>("gradient_of_images"),
+                  on_output<OtherSign>("other_sign"),
+                  on_output<Absolute>("absolute"),
+                  on_output<LossesOverAll>("losses_over_all"),
               })
 
 }  // namespace ladder::diffusion

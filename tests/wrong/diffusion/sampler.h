@@ -1,0 +1,64 @@
+// The cheats of both samplers. The honest version takes a table in which each row is spoiled, so that a fault is one of
+// the formula's coefficients.
+#pragma once
+
+#include <cmath>
+
+#include "dev/diffusion/diffusion.h"
+#include "tests/wrong/wrong.h"
+
+namespace ladder::diffusion {
+
+template <class P, class Cheat>
+constexpr auto on_table = wrong::spoiled_input<P, &P::Tensors::table, &Problem::steps, Cheat>;
+
+// Rows of the honest table, each changed by itself.
+template <class Change>
+struct EachRow {
+  __device__ Step operator()(const auto& v, long long row) const {
+    Step s = v.t.table[row];
+    Change{}(s);
+    return s;
+  }
+};
+
+__device__ inline void exchange(float& a, float& b) {
+  const float kept = a;
+  a = b;
+  b = kept;
+}
+
+// x0 as it comes.
+struct Unclamped {
+  __device__ void operator()(Step& s) const { s.clip = INFINITY; }
+};
+
+// The variance where its root belongs.
+struct VarianceForDeviation {
+  __device__ void operator()(Step& s) const { s.sigma *= s.sigma; }
+};
+
+// A sampler that stopped being random.
+struct NoNoise {
+  __device__ void operator()(Step& s) const { s.sigma = 0.0f; }
+};
+
+// The predicted image itself.
+struct ReturnsX0 {
+  __device__ void operator()(Step& s) const {
+    s.x0_weight = 1.0f;
+    s.x_weight = s.eps_weight = s.sigma = 0.0f;
+  }
+};
+
+// The table's first row, whatever the counter says: what a captured graph would freeze.
+struct FirstStep {
+  __device__ Step operator()(const auto& v, long long) const { return v.t.table[0]; }
+};
+
+// One row further.
+struct NextStep {
+  __device__ Step operator()(const auto& v, long long row) const { return v.t.table[(row + 1) % v.p.steps]; }
+};
+
+}  // namespace ladder::diffusion
