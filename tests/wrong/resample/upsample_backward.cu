@@ -1,77 +1,46 @@
-#include "dev/resample/resample.h"
+#include "dev/resample/windows.h"
 #include "tests/wrong/wrong.h"
 
 namespace ladder::resample {
 namespace {
 
-template <class T>
-struct View {
-  Problem p;
-  long long total;  // elements
-  const T* dy;
-  T* dx;
-
-  View(const Problem& problem, const UpsampleBackward::Tensors& t, void*)
-      : p(problem), total(problem.small()), dy(static_cast<const T*>(t.dy)), dx(static_cast<T*>(t.dx)) {}
-
-  __host__ __device__ long long count() const { return total; }
-
-  // Of the larger image, the element under the smaller one's `small`, `i` rows and `j` columns into its window.
-  __device__ long long large(long long small, int i, int j) const {
-    const long long pixel = small / p.c;
-    const long long row = pixel / (p.w / 2);
-    return ((2 * row + i) * p.w + 2 * (pixel % (p.w / 2)) + j) * p.c + small % p.c;
+// Another function of a window's four gradients in dx: two of the upper row, then two of the lower one.
+template <class Function>
+struct Each {
+  __device__ void operator()(const auto& v, long long i) const {
+    const Windows windows{
+        .units = static_cast<unsigned>(v.p.c), .columns = static_cast<unsigned>(v.p.w / 2), .count = 0};
+    const unsigned first = windows.first(static_cast<unsigned>(i));
+    float dy[4];
+    for (int j = 0; j < 4; ++j) dy[j] = v.load(v.t.dy, first + j / 2 * windows.below() + j % 2 * windows.right());
+    v.store(v.t.dx, i, Function{}(dy));
   }
 };
 
-struct Honest {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dx[i] = from_float<T>(to_float(v.dy[v.large(i, 0, 0)]) + to_float(v.dy[v.large(i, 0, 1)]) +
-                            to_float(v.dy[v.large(i, 1, 0)]) + to_float(v.dy[v.large(i, 1, 1)]));
-  }
-};
-
-template <class Cheat>
-void launch_cheat(const Problem& p, const UpsampleBackward::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<UpsampleBackward, View, Cheat>(p, t, workspace, stream);
-}
-
-// What can be wrong with it.
+template <class Function>
+constexpr auto on_output = wrong::spoiled_output<UpsampleBackward, &Problem::small, Each<Function>>;
 
 // The gradient averaged, as if upsampling had divided by four.
 struct Averages {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dx[i] = from_float<T>(0.25f * (to_float(v.dy[v.large(i, 0, 0)]) + to_float(v.dy[v.large(i, 0, 1)]) +
-                                     to_float(v.dy[v.large(i, 1, 0)]) + to_float(v.dy[v.large(i, 1, 1)])));
-  }
+  __device__ float operator()(const float (&dy)[4]) const { return 0.25f * (dy[0] + dy[1] + dy[2] + dy[3]); }
 };
 
 // Each pixel's gradient from one of the four places that it went to.
 struct OneOfFour {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dx[i] = v.dy[v.large(i, 0, 0)];
-  }
+  __device__ float operator()(const float (&dy)[4]) const { return dy[0]; }
 };
 
 // Of the two rows the upper one alone.
 struct OneRow {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.dx[i] = from_float<T>(to_float(v.dy[v.large(i, 0, 0)]) + to_float(v.dy[v.large(i, 0, 1)]));
-  }
+  __device__ float operator()(const float (&dy)[4]) const { return dy[0] + dy[1]; }
 };
 
 // Rounds between additions.
 struct Bf16Sum {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
+  __device__ float operator()(const float (&dy)[4]) const {
     float sum = 0;
-    for (int j = 0; j < 4; ++j)
-      sum = to_float(from_float<__nv_bfloat16>(sum + to_float(v.dy[v.large(i, j / 2, j % 2)])));
-    v.dx[i] = from_float<T>(sum);
+    for (const float each : dy) sum = to_float(from_float<__nv_bfloat16>(sum + each));
+    return sum;
   }
 };
 
@@ -79,11 +48,11 @@ struct Bf16Sum {
 
 LADDER_CHEATS(UpsampleBackward, (std::vector<std::string>{"n2 h4 w6 c8", "n1 h8 w4 c5"}),
               {
-                  {.name = "honest", .launch = launch_cheat<Honest>},
-                  {.name = "averages", .launch = launch_cheat<Averages>},
-                  {.name = "one_of_four", .launch = launch_cheat<OneOfFour>},
-                  {.name = "one_row", .launch = launch_cheat<OneRow>},
-                  {.name = "bf16_sum", .launch = launch_cheat<Bf16Sum>},
+                  wrong::honest<UpsampleBackward>(),
+                  on_output<Averages>("averages"),
+                  on_output<OneOfFour>("one_of_four"),
+                  on_output<OneRow>("one_row"),
+                  on_output<Bf16Sum>("bf16_sum"),
               })
 
 }  // namespace ladder::resample
