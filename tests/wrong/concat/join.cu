@@ -4,75 +4,44 @@
 namespace ladder::concat {
 namespace {
 
-template <class T>
-struct View {
-  Problem p;
-  long long total;  // elements
-  const T* a;
-  const T* b;
-  T* y;
-
-  View(const Problem& problem, const Join::Tensors& t, void*)
-      : p(problem),
-        total(problem.elements()),
-        a(static_cast<const T*>(t.a)),
-        b(static_cast<const T*>(t.b)),
-        y(static_cast<T*>(t.y)) {}
-
-  __host__ __device__ long long count() const { return total; }
-
-  __device__ long long pixel(long long i) const { return i / (p.c + p.k); }
-  __device__ long long channel(long long i) const { return i % (p.c + p.k); }
-};
-
-struct Honest {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    v.y[i] = j < v.p.c ? v.a[v.pixel(i) * v.p.c + j] : v.b[v.pixel(i) * v.p.k + j - v.p.c];
+// Elements from elsewhere in y: Source{}(v, pixel, channel of y).
+template <class Source>
+struct Each {
+  __device__ void operator()(const auto& v, long long i) const {
+    v.store(v.t.y, i, Source{}(v, i / (v.p.c + v.p.k), static_cast<int>(i % (v.p.c + v.p.k))));
   }
 };
 
-template <class Cheat>
-void launch_cheat(const Problem& p, const Join::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<Join, View, Cheat>(p, t, workspace, stream);
-}
-
-// What can be wrong with it.
+template <class Source>
+constexpr auto on_output = wrong::spoiled_output<Join, &Problem::elements, Each<Source>>;
 
 // The skip connection first.
 struct BFirst {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    v.y[i] = j < v.p.k ? v.b[v.pixel(i) * v.p.k + j] : v.a[v.pixel(i) * v.p.c + j - v.p.k];
+  __device__ float operator()(const auto& v, long long pixel, int j) const {
+    return j < v.p.k ? v.load(v.t.b, pixel * v.p.k + j) : v.load(v.t.a, pixel * v.p.c + j - v.p.k);
   }
 };
 
 // All of a, then all of b: right for a single pixel.
 struct OneBehindTheOther {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
+  __device__ float operator()(const auto& v, long long pixel, int j) const {
+    const long long i = pixel * (v.p.c + v.p.k) + j;
     const long long all_a = v.count() / (v.p.c + v.p.k) * v.p.c;
-    v.y[i] = i < all_a ? v.a[i] : v.b[i - all_a];
+    return i < all_a ? v.load(v.t.a, i) : v.load(v.t.b, i - all_a);
   }
 };
 
 // a in b's place, as far as it goes.
 struct AAgain {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    v.y[i] = v.a[v.pixel(i) * v.p.c + j % v.p.c];
+  __device__ float operator()(const auto& v, long long pixel, int j) const {
+    return v.load(v.t.a, pixel * v.p.c + j % v.p.c);
   }
 };
 
 // b from its second channel on.
 struct BBeginsLate {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    v.y[i] = j < v.p.c ? v.a[v.pixel(i) * v.p.c + j] : v.b[v.pixel(i) * v.p.k + (j - v.p.c + 1) % v.p.k];
+  __device__ float operator()(const auto& v, long long pixel, int j) const {
+    return j < v.p.c ? v.load(v.t.a, pixel * v.p.c + j) : v.load(v.t.b, pixel * v.p.k + (j - v.p.c + 1) % v.p.k);
   }
 };
 
@@ -80,11 +49,11 @@ struct BBeginsLate {
 
 LADDER_CHEATS(Join, (std::vector<std::string>{"n1 h4 w6 c8 k8", "n2 h3 w5 c5 k9"}),
               {
-                  {.name = "honest", .launch = launch_cheat<Honest>},
-                  {.name = "b_first", .launch = launch_cheat<BFirst>},
-                  {.name = "one_behind_the_other", .launch = launch_cheat<OneBehindTheOther>},
-                  {.name = "a_again", .launch = launch_cheat<AAgain>},
-                  {.name = "b_begins_late", .launch = launch_cheat<BBeginsLate>},
+                  wrong::honest<Join>(),
+                  on_output<BFirst>("b_first"),
+                  on_output<OneBehindTheOther>("one_behind_the_other"),
+                  on_output<AAgain>("a_again"),
+                  on_output<BBeginsLate>("b_begins_late"),
               })
 
 }  // namespace ladder::concat

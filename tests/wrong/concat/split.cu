@@ -4,98 +4,46 @@
 namespace ladder::concat {
 namespace {
 
-template <class T>
-struct View {
-  Problem p;
-  long long total;  // elements
-  const T* dy;
-  T* da;
-  T* db;
-
-  View(const Problem& problem, const Split::Tensors& t, void*)
-      : p(problem),
-        total(problem.elements()),
-        dy(static_cast<const T*>(t.dy)),
-        da(static_cast<T*>(t.da)),
-        db(static_cast<T*>(t.db)) {}
-
-  __host__ __device__ long long count() const { return total; }
-
-  __device__ long long pixel(long long i) const { return i / (p.c + p.k); }
-  __device__ long long channel(long long i) const { return i % (p.c + p.k); }
-};
-
-struct Honest {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    const long long at = v.pixel(i) * v.p.k + j - v.p.c;  // of db
-    if (j < v.p.c) {
-      v.da[v.pixel(i) * v.p.c + j] = v.dy[i];
-    } else {
-      v.db[at] = v.dy[i];
-    }
+// Calls the cheat for every element of dy, with its pixel and channel.
+template <class Cheat>
+struct Each {
+  __device__ void operator()(const auto& v, long long i) const {
+    Cheat{}(v, i, i / (v.p.c + v.p.k), static_cast<int>(i % (v.p.c + v.p.k)));
   }
 };
 
 template <class Cheat>
-void launch_cheat(const Problem& p, const Split::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<Split, View, Cheat>(p, t, workspace, stream);
-}
-
-// What can be wrong with it.
+constexpr auto on_output = wrong::spoiled_output<Split, &Problem::elements, Each<Cheat>>;
 
 // The first channels to b, the last to a.
 struct Swapped {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    if (j < v.p.k) {
-      v.db[v.pixel(i) * v.p.k + j] = v.dy[i];
-    } else {
-      v.da[v.pixel(i) * v.p.c + j - v.p.k] = v.dy[i];
-    }
+  __device__ void operator()(const auto& v, long long i, long long pixel, int j) const {
+    const bool to_b = j < v.p.k;
+    v.store(to_b ? v.t.db : v.t.da, to_b ? pixel * v.p.k + j : pixel * v.p.c + j - v.p.k, v.load(v.t.dy, i));
   }
 };
 
 // The first pixels to a, the last to b.
 struct OneBehindTheOther {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
+  __device__ void operator()(const auto& v, long long i, long long, int) const {
     const long long all_a = v.count() / (v.p.c + v.p.k) * v.p.c;
-    if (i < all_a) {
-      v.da[i] = v.dy[i];
-    } else {
-      v.db[i - all_a] = v.dy[i];
-    }
+    v.store(i < all_a ? v.t.da : v.t.db, i < all_a ? i : i - all_a, v.load(v.t.dy, i));
   }
 };
 
 // b has the channels of a, as far as they go.
 struct FirstToBoth {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    const long long at = v.pixel(i) * v.p.k + j - v.p.c;  // of db
-    if (j < v.p.c) {
-      v.da[v.pixel(i) * v.p.c + j] = v.dy[i];
-    } else {
-      v.db[at] = v.dy[v.pixel(i) * (v.p.c + v.p.k) + (j - v.p.c) % v.p.c];
-    }
+  __device__ void operator()(const auto& v, long long i, long long pixel, int j) const {
+    if (j < v.p.c) return;
+    v.store(v.t.db, pixel * v.p.k + j - v.p.c, v.load(v.t.dy, i - j + (j - v.p.c) % v.p.c));
   }
 };
 
 // Half of the gradient to each.
 struct Halves {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    const long long at = v.pixel(i) * v.p.k + j - v.p.c;  // of db
-    if (j < v.p.c) {
-      v.da[v.pixel(i) * v.p.c + j] = from_float<T>(0.5f * to_float(v.dy[i]));
-    } else {
-      v.db[at] = from_float<T>(0.5f * to_float(v.dy[i]));
-    }
+  __device__ void operator()(const auto& v, long long i, long long pixel, int j) const {
+    const bool to_a = j < v.p.c;
+    v.store(to_a ? v.t.da : v.t.db, to_a ? pixel * v.p.c + j : pixel * v.p.k + j - v.p.c, 0.5f * v.load(v.t.dy, i));
   }
 };
 
@@ -103,11 +51,11 @@ struct Halves {
 
 LADDER_CHEATS(Split, (std::vector<std::string>{"n1 h4 w6 c8 k8", "n2 h3 w5 c5 k9"}),
               {
-                  {.name = "honest", .launch = launch_cheat<Honest>},
-                  {.name = "swapped", .launch = launch_cheat<Swapped>},
-                  {.name = "one_behind_the_other", .launch = launch_cheat<OneBehindTheOther>},
-                  {.name = "first_to_both", .launch = launch_cheat<FirstToBoth>},
-                  {.name = "halves", .launch = launch_cheat<Halves>},
+                  wrong::honest<Split>(),
+                  on_output<Swapped>("swapped"),
+                  on_output<OneBehindTheOther>("one_behind_the_other"),
+                  on_output<FirstToBoth>("first_to_both"),
+                  on_output<Halves>("halves"),
               })
 
 }  // namespace ladder::concat

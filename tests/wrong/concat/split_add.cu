@@ -4,115 +4,50 @@
 namespace ladder::concat {
 namespace {
 
-template <class T>
-struct View {
-  Problem p;
-  long long total;  // elements
-  const T* dy;
-  const T* e;
-  T* da;
-  T* db;
-
-  View(const Problem& problem, const SplitAdd::Tensors& t, void*)
-      : p(problem),
-        total(problem.elements()),
-        dy(static_cast<const T*>(t.dy)),
-        e(static_cast<const T*>(t.e)),
-        da(static_cast<T*>(t.da)),
-        db(static_cast<T*>(t.db)) {}
-
-  __host__ __device__ long long count() const { return total; }
-
-  __device__ long long pixel(long long i) const { return i / (p.c + p.k); }
-  __device__ long long channel(long long i) const { return i % (p.c + p.k); }
-};
-
-struct Honest {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    const long long at = v.pixel(i) * v.p.k + j - v.p.c;  // of db
-    if (j < v.p.c) {
-      v.da[v.pixel(i) * v.p.c + j] = v.dy[i];
-    } else {
-      v.db[at] = from_float<T>(to_float(v.dy[i]) + to_float(v.e[at]));
-    }
+// Another sum in db: Sum{}(v, its part of dy, element and channel of db).
+template <class Sum>
+struct EachOfB {
+  __device__ void operator()(const auto& v, long long i) const {
+    const long long pixel = i / v.p.k;
+    const int j = static_cast<int>(i % v.p.k);
+    v.store(v.t.db, i, Sum{}(v, v.load(v.t.dy, pixel * (v.p.c + v.p.k) + v.p.c + j), i, j));
   }
 };
 
-template <class Cheat>
-void launch_cheat(const Problem& p, const SplitAdd::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<SplitAdd, View, Cheat>(p, t, workspace, stream);
-}
+constexpr long long elements_of_b(const Problem& p) { return static_cast<long long>(p.n) * p.h * p.w * p.k; }
 
-// What can be wrong with it.
+template <class Sum>
+constexpr auto on_db = wrong::spoiled_output<SplitAdd, elements_of_b, EachOfB<Sum>>;
 
 // Splits, and adds nothing.
 struct ForgetsTheSkip {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    const long long at = v.pixel(i) * v.p.k + j - v.p.c;  // of db
-    if (j < v.p.c) {
-      v.da[v.pixel(i) * v.p.c + j] = v.dy[i];
-    } else {
-      v.db[at] = v.dy[i];
-    }
-  }
+  __device__ float operator()(const auto&, float dy, long long, int) const { return dy; }
 };
 
 // The skip's other gradient instead of the sum.
 struct Replaces {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    const long long at = v.pixel(i) * v.p.k + j - v.p.c;  // of db
-    if (j < v.p.c) {
-      v.da[v.pixel(i) * v.p.c + j] = v.dy[i];
-    } else {
-      v.db[at] = v.e[at];
-    }
-  }
+  __device__ float operator()(const auto& v, float, long long i, int) const { return v.load(v.t.e, i); }
 };
 
 // As where a tape accumulates what is added here already.
 struct AddsTwice {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    const long long at = v.pixel(i) * v.p.k + j - v.p.c;  // of db
-    if (j < v.p.c) {
-      v.da[v.pixel(i) * v.p.c + j] = v.dy[i];
-    } else {
-      v.db[at] = from_float<T>(to_float(v.dy[i]) + 2.0f * to_float(v.e[at]));
-    }
-  }
-};
-
-// The sum on the wrong side.
-struct AddsToA {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    const long long at = v.pixel(i) * v.p.k + j - v.p.c;  // of db
-    if (j < v.p.c) {
-      v.da[v.pixel(i) * v.p.c + j] = from_float<T>(to_float(v.dy[i]) + to_float(v.e[v.pixel(i) * v.p.k + j % v.p.k]));
-    } else {
-      v.db[at] = v.dy[i];
-    }
-  }
+  __device__ float operator()(const auto& v, float dy, long long i, int) const { return dy + 2.0f * v.load(v.t.e, i); }
 };
 
 // One pixel's skip gradient for all.
 struct FirstPixelsSkip {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long j = v.channel(i);
-    const long long at = v.pixel(i) * v.p.k + j - v.p.c;  // of db
+  __device__ float operator()(const auto& v, float dy, long long, int j) const { return dy + v.load(v.t.e, j); }
+};
+
+// The sum on the wrong side.
+struct AddsToA {
+  __device__ void operator()(const auto& v, long long i) const {
+    const long long pixel = i / (v.p.c + v.p.k);
+    const int j = static_cast<int>(i % (v.p.c + v.p.k));
     if (j < v.p.c) {
-      v.da[v.pixel(i) * v.p.c + j] = v.dy[i];
+      v.store(v.t.da, pixel * v.p.c + j, v.load(v.t.dy, i) + v.load(v.t.e, pixel * v.p.k + j % v.p.k));
     } else {
-      v.db[at] = from_float<T>(to_float(v.dy[i]) + to_float(v.e[j - v.p.c]));
+      v.store(v.t.db, pixel * v.p.k + j - v.p.c, v.load(v.t.dy, i));
     }
   }
 };
@@ -121,12 +56,12 @@ struct FirstPixelsSkip {
 
 LADDER_CHEATS(SplitAdd, (std::vector<std::string>{"n1 h4 w6 c8 k8", "n2 h3 w5 c5 k9"}),
               {
-                  {.name = "honest", .launch = launch_cheat<Honest>},
-                  {.name = "forgets_the_skip", .launch = launch_cheat<ForgetsTheSkip>},
-                  {.name = "replaces", .launch = launch_cheat<Replaces>},
-                  {.name = "adds_twice", .launch = launch_cheat<AddsTwice>},
-                  {.name = "adds_to_a", .launch = launch_cheat<AddsToA>},
-                  {.name = "first_pixels_skip", .launch = launch_cheat<FirstPixelsSkip>},
+                  wrong::honest<SplitAdd>(),
+                  on_db<ForgetsTheSkip>("forgets_the_skip"),
+                  on_db<Replaces>("replaces"),
+                  on_db<AddsTwice>("adds_twice"),
+                  wrong::spoiled_output<SplitAdd, &Problem::elements, AddsToA>("adds_to_a"),
+                  on_db<FirstPixelsSkip>("first_pixels_skip"),
               })
 
 }  // namespace ladder::concat
