@@ -4,97 +4,60 @@
 namespace ladder::add {
 namespace {
 
-template <class T>
-struct View {
-  Problem p;
-  long long total;  // elements
-  const T* x;
-  const float* e;
-  T* y;
-
-  View(const Problem& problem, const Embedding::Tensors& t, void*)
-      : p(problem), total(problem.elements()), x(static_cast<const T*>(t.x)), e(t.e), y(static_cast<T*>(t.y)) {}
-
-  __host__ __device__ long long count() const { return total; }
-
-  __device__ int row() const { return p.pitch == 0 ? p.c : p.pitch; }
-  __device__ int image(long long i) const { return static_cast<int>(i / p.c / (p.h * p.w)); }
-  __device__ int channel(long long i) const { return static_cast<int>(i % p.c); }
-};
-
-struct Honest {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = from_float<T>(to_float(v.x[i]) + v.e[v.image(i) * v.row() + v.p.first + v.channel(i)]);
+// Another element of e in y: that at Index{}(problem, element, its image, its channel).
+template <class Index>
+struct Each {
+  __device__ void operator()(const auto& v, long long i) const {
+    const auto image = static_cast<int>(i / v.p.c / (v.p.h * v.p.w));
+    v.store(v.t.y, i, v.load(v.t.x, i) + v.t.e[Index{}(v.p, i, image, static_cast<int>(i % v.p.c))]);
   }
 };
 
-template <class Cheat>
-void launch_cheat(const Problem& p, const Embedding::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<Embedding, View, Cheat>(p, t, workspace, stream);
-}
-
-// What can be wrong with it.
+template <class Index>
+constexpr auto on_output = wrong::spoiled_output<Embedding, &Problem::elements, Each<Index>>;
 
 // One embedding for the whole batch.
 struct FirstImage {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = from_float<T>(to_float(v.x[i]) + v.e[v.channel(i)]);
-  }
+  __device__ long long operator()(const Problem&, long long, int, int c) const { return c; }
 };
 
 // The neighbour's.
 struct NextImage {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = from_float<T>(to_float(v.x[i]) + v.e[(v.image(i) + 1) % v.p.n * v.p.c + v.channel(i)]);
-  }
+  __device__ long long operator()(const Problem& p, long long, int n, int c) const { return (n + 1) % p.n * p.c + c; }
 };
 
 // As if it went with the pixels: right where the image has one.
 struct ByPixel {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = from_float<T>(to_float(v.x[i]) + v.e[i % (v.p.n * v.p.c)]);
-  }
+  __device__ long long operator()(const Problem& p, long long i, int, int) const { return i % (p.n * p.c); }
 };
 
 // Shifted by a channel.
 struct NextChannel {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = from_float<T>(to_float(v.x[i]) + v.e[v.image(i) * v.p.c + (v.channel(i) + 1) % v.p.c]);
-  }
+  __device__ long long operator()(const Problem& p, long long, int n, int c) const { return n * p.c + (c + 1) % p.c; }
 };
 
 // A factor, as of models that scale and shift.
 struct Scales {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = from_float<T>(to_float(v.x[i]) * (1.0f + v.e[v.image(i) * v.p.c + v.channel(i)]));
+  __device__ void operator()(const auto& v, long long i) const {
+    const long long image = i / v.p.c / (v.p.h * v.p.w);
+    v.store(v.t.y, i, v.load(v.t.x, i) * (1.0f + v.t.e[image * v.p.c + i % v.p.c]));
   }
 };
 
 // The first columns of the matrix, whichever are asked for.
-struct FirstColumns {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = from_float<T>(to_float(v.x[i]) + v.e[v.image(i) * v.row() + v.channel(i)]);
-  }
-};
+void first_columns(Problem& p) { p.first = 0; }
 
 }  // namespace
 
 LADDER_CHEATS(Embedding, (std::vector<std::string>{"n3 h4 w4 c8", "n2 h3 w5 c7", "n2 h3 w5 c7 pitch12 first3"}),
               {
-                  {.name = "honest", .launch = launch_cheat<Honest>},
-                  {.name = "first_image", .launch = launch_cheat<FirstImage>},
-                  {.name = "next_image", .launch = launch_cheat<NextImage>},
-                  {.name = "by_pixel", .launch = launch_cheat<ByPixel>},
-                  {.name = "next_channel", .launch = launch_cheat<NextChannel>},
-                  {.name = "scales", .launch = launch_cheat<Scales>},
-                  {.name = "first_columns", .launch = launch_cheat<FirstColumns>},
+                  wrong::honest<Embedding>(),
+                  on_output<FirstImage>("first_image"),
+                  on_output<NextImage>("next_image"),
+                  on_output<ByPixel>("by_pixel"),
+                  on_output<NextChannel>("next_channel"),
+                  wrong::spoiled_output<Embedding, &Problem::elements, Scales>("scales"),
+                  wrong::spoiled_problem<Embedding, first_columns>("first_columns"),
               })
 
 }  // namespace ladder::add

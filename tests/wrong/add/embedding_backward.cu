@@ -4,134 +4,79 @@
 namespace ladder::add {
 namespace {
 
-template <class T>
-struct View {
-  Problem p;
-  const T* dy;
-  float* de;
+constexpr int embeddings(const Problem& p) { return p.n * p.c; }
 
-  View(const Problem& problem, const EmbeddingBackward::Tensors& t, void*)
-      : p(problem), dy(static_cast<const T*>(t.dy)), de(t.de) {}
+__device__ long long row(const Problem& p) { return p.pitch == 0 ? p.c : p.pitch; }
 
-  __host__ __device__ long long count() const { return static_cast<long long>(p.n) * p.c; }
+// Where the sum of image and channel i belongs in de.
+__device__ float& at(const auto& v, long long i) { return v.t.de[i / v.p.c * row(v.p) + v.p.first + i % v.p.c]; }
 
-  __device__ int row() const { return p.pitch == 0 ? p.c : p.pitch; }
-  __device__ int pixels() const { return p.h * p.w; }
-  __device__ float dy_at(long long image, int pixel, int c) const {
-    return to_float(dy[(image * pixels() + pixel) * p.c + c]);
-  }
+// The sum, with each step open to a spoiled one.
+struct Honest {
+  __device__ long long image(const Problem&, long long n) const { return n; }
+  __device__ int pixels(const Problem& p) const { return p.h * p.w; }
+  __device__ float add(float sum, float term) const { return sum + term; }
 };
 
-struct Honest {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long n = i / v.p.c;
-    const int c = static_cast<int>(i % v.p.c);
+template <class Steps>
+struct Sum {
+  __device__ void operator()(const auto& v, long long i) const {
+    const Steps steps{};
+    const long long first = steps.image(v.p, i / v.p.c) * v.p.h * v.p.w;
     float sum = 0;
-    for (int pixel = 0; pixel < v.pixels(); ++pixel) sum += v.dy_at(n, pixel, c);
-    v.de[n * v.row() + v.p.first + c] = sum;
+    for (int pixel = 0; pixel < steps.pixels(v.p); ++pixel) {
+      sum = steps.add(sum, v.load(v.t.dy, (first + pixel) * v.p.c + i % v.p.c));
+    }
+    at(v, i) = sum;
   }
 };
 
 template <class Cheat>
-void launch_cheat(const Problem& p, const EmbeddingBackward::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<EmbeddingBackward, View, Cheat>(p, t, workspace, stream);
-}
-
-// What can be wrong with it.
+constexpr auto on_output = wrong::spoiled_output<EmbeddingBackward, embeddings, Cheat>;
 
 // The mean over pixels.
 struct Mean {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long n = i / v.p.c;
-    const int c = static_cast<int>(i % v.p.c);
-    float sum = 0;
-    for (int pixel = 0; pixel < v.pixels(); ++pixel) sum += v.dy_at(n, pixel, c);
-    v.de[i] = sum / static_cast<float>(v.pixels());
-  }
+  __device__ void operator()(const auto& v, long long i) const { at(v, i) /= static_cast<float>(v.p.h * v.p.w); }
 };
 
 // All but the last one.
-struct LastPixel {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long n = i / v.p.c;
-    const int c = static_cast<int>(i % v.p.c);
-    float sum = 0;
-    for (int pixel = 0; pixel < v.pixels() - 1; ++pixel) sum += v.dy_at(n, pixel, c);
-    v.de[i] = sum;
-  }
+struct LastPixel : Honest {
+  __device__ int pixels(const Problem& p) const { return p.h * p.w - 1; }
 };
 
 // Whole groups of four pixels, and drops the rest.
-struct WholeVectorsOfPixels {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long n = i / v.p.c;
-    const int c = static_cast<int>(i % v.p.c);
-    float sum = 0;
-    for (int pixel = 0; pixel < v.pixels() / 4 * 4 - (v.pixels() % 4 == 0 ? 4 : 0); ++pixel)
-      sum += v.dy_at(n, pixel, c);
-    v.de[i] = sum;
-  }
+struct WholeVectorsOfPixels : Honest {
+  __device__ int pixels(const Problem& p) const { return (p.h * p.w - 1) / 4 * 4; }
 };
 
 // The neighbour's.
-struct NextImage {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long n = (i / v.p.c + 1) % v.p.n;
-    const int c = static_cast<int>(i % v.p.c);
-    float sum = 0;
-    for (int pixel = 0; pixel < v.pixels(); ++pixel) sum += v.dy_at(n, pixel, c);
-    v.de[i] = sum;
-  }
+struct NextImage : Honest {
+  __device__ long long image(const Problem& p, long long n) const { return (n + 1) % p.n; }
 };
 
 // Rounds behind every addition.
-struct Bf16Sums {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long n = i / v.p.c;
-    const int c = static_cast<int>(i % v.p.c);
-    float sum = 0;
-    for (int pixel = 0; pixel < v.pixels(); ++pixel)
-      sum = to_float(from_float<__nv_bfloat16>(sum + v.dy_at(n, pixel, c)));
-    v.de[i] = sum;
-  }
+struct Bf16Sums : Honest {
+  __device__ float add(float sum, float term) const { return to_float(from_float<__nv_bfloat16>(sum + term)); }
 };
 
 // Rounds the sum, as a gradient in the type of dy would be.
 struct Bf16Result {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const long long n = i / v.p.c;
-    const int c = static_cast<int>(i % v.p.c);
-    float sum = 0;
-    for (int pixel = 0; pixel < v.pixels(); ++pixel) sum += v.dy_at(n, pixel, c);
-    v.de[i] = to_float(from_float<__nv_bfloat16>(sum));
+  __device__ void operator()(const auto& v, long long i) const {
+    at(v, i) = to_float(from_float<__nv_bfloat16>(at(v, i)));
   }
 };
 
 // One sum for the batch, as of a bias.
-struct AllImages {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    const int c = static_cast<int>(i % v.p.c);
-    float sum = 0;
-    for (int pixel = 0; pixel < v.pixels() * v.p.n; ++pixel) sum += v.dy_at(0, pixel, c);
-    v.de[i] = sum;
-  }
+struct AllImages : Honest {
+  __device__ long long image(const Problem&, long long) const { return 0; }
+  __device__ int pixels(const Problem& p) const { return p.h * p.w * p.n; }
 };
 
 // Zeroes the columns next to those it has to write.
 struct ClearsNeighbours {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    Honest{}(v, i);
-    const long long n = i / v.p.c;
-    for (int column = v.p.first + v.p.c; column < v.row(); ++column) v.de[n * v.row() + column] = 0;
+  __device__ void operator()(const auto& v, long long i) const {
+    if (i % v.p.c != 0) return;
+    for (long long j = v.p.c; v.p.first + j < row(v.p); ++j) (&at(v, i))[j] = 0;
   }
 };
 
@@ -139,15 +84,15 @@ struct ClearsNeighbours {
 
 LADDER_CHEATS(EmbeddingBackward, (std::vector<std::string>{"n3 h4 w4 c8", "n2 h3 w5 c7", "n2 h3 w5 c7 pitch12 first3"}),
               {
-                  {.name = "honest", .launch = launch_cheat<Honest>},
-                  {.name = "mean", .launch = launch_cheat<Mean>},
-                  {.name = "last_pixel", .launch = launch_cheat<LastPixel>},
-                  {.name = "whole_vectors_of_pixels", .launch = launch_cheat<WholeVectorsOfPixels>},
-                  {.name = "next_image", .launch = launch_cheat<NextImage>},
-                  {.name = "bf16_sums", .launch = launch_cheat<Bf16Sums>},
-                  {.name = "bf16_result", .launch = launch_cheat<Bf16Result>},
-                  {.name = "all_images", .launch = launch_cheat<AllImages>},
-                  {.name = "clears_neighbours", .launch = launch_cheat<ClearsNeighbours>},
+                  wrong::honest<EmbeddingBackward>(),
+                  on_output<Mean>("mean"),
+                  on_output<Sum<LastPixel>>("last_pixel"),
+                  on_output<Sum<WholeVectorsOfPixels>>("whole_vectors_of_pixels"),
+                  on_output<Sum<NextImage>>("next_image"),
+                  on_output<Sum<Bf16Sums>>("bf16_sums"),
+                  on_output<Bf16Result>("bf16_result"),
+                  on_output<Sum<AllImages>>("all_images"),
+                  on_output<ClearsNeighbours>("clears_neighbours"),
               })
 
 }  // namespace ladder::add

@@ -4,68 +4,36 @@
 namespace ladder::add {
 namespace {
 
-template <class T>
-struct View {
-  Problem p;
-  long long total;  // elements
-  const T* a;
-  const T* b;
-  T* y;
-
-  View(const Problem& problem, const Residual::Tensors& t, void*)
-      : p(problem),
-        total(problem.elements()),
-        a(static_cast<const T*>(t.a)),
-        b(static_cast<const T*>(t.b)),
-        y(static_cast<T*>(t.y)) {}
-
-  __host__ __device__ long long count() const { return total; }
-};
-
-struct Honest {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = from_float<T>(to_float(v.a[i]) + to_float(v.b[i]));
+// Another function of a and b in y.
+template <class Function>
+struct Each {
+  __device__ void operator()(const auto& v, long long i) const {
+    v.store(v.t.y, i, Function{}(v.load(v.t.a, i), v.load(v.t.b, i)));
   }
 };
 
-template <class Cheat>
-void launch_cheat(const Problem& p, const Residual::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<Residual, View, Cheat>(p, t, workspace, stream);
-}
-
-// What can be wrong with it.
+template <class Function>
+constexpr auto on_output = wrong::spoiled_output<Residual, &Problem::elements, Each<Function>>;
 
 // The block without its shortcut.
 struct AAlone {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = v.a[i];
-  }
+  __device__ float operator()(float a, float) const { return a; }
 };
 
 // The other sign.
 struct Difference {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = from_float<T>(to_float(v.a[i]) - to_float(v.b[i]));
-  }
+  __device__ float operator()(float a, float b) const { return a - b; }
 };
 
 // The mean of both, as some models scale their residuals.
 struct Mean {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] = from_float<T>(0.5f * (to_float(v.a[i]) + to_float(v.b[i])));
-  }
+  __device__ float operator()(float a, float b) const { return 0.5f * (a + b); }
 };
 
 // A shortcut of three bits.
 struct BInFp8 {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long i) const {
-    v.y[i] =
-        from_float<T>(to_float(v.a[i]) + __uint_as_float((__float_as_uint(to_float(v.b[i])) + 0x80000u) & 0xfff00000u));
+  __device__ float operator()(float a, float b) const {
+    return a + __uint_as_float((__float_as_uint(b) + 0x80000u) & 0xfff00000u);
   }
 };
 
@@ -73,11 +41,11 @@ struct BInFp8 {
 
 LADDER_CHEATS(Residual, (std::vector<std::string>{"n3 h4 w4 c8", "n2 h3 w5 c7"}),
               {
-                  {.name = "honest", .launch = launch_cheat<Honest>},
-                  {.name = "a_alone", .launch = launch_cheat<AAlone>},
-                  {.name = "difference", .launch = launch_cheat<Difference>},
-                  {.name = "mean", .launch = launch_cheat<Mean>},
-                  {.name = "b_in_fp8", .launch = launch_cheat<BInFp8>},
+                  wrong::honest<Residual>(),
+                  on_output<AAlone>("a_alone"),
+                  on_output<Difference>("difference"),
+                  on_output<Mean>("mean"),
+                  on_output<BInFp8>("b_in_fp8"),
               })
 
 }  // namespace ladder::add
