@@ -16,45 +16,6 @@ struct Sums {
   float xhat = 0;   // of dz * xhat: B or dgamma
 };
 
-// Outputs are counted as those of dx, then the channels of dgamma and dbeta.
-template <class T>
-struct View {
-  Problem p;
-  const T* x;
-  const T* dy;
-  const float* gamma;
-  const float* beta;
-  const float* mean;
-  const float* rstd;
-  T* dx;
-  float* dgamma;
-  float* dbeta;
-  void* workspace;
-
-  View(const Problem& problem, const Backward::Tensors& t, void* space)
-      : p(problem),
-        x(static_cast<const T*>(t.x)),
-        dy(static_cast<const T*>(t.dy)),
-        gamma(t.gamma),
-        beta(t.beta),
-        mean(t.mean),
-        rstd(t.rstd),
-        dx(static_cast<T*>(t.dx)),
-        dgamma(t.dgamma),
-        dbeta(t.dbeta),
-        workspace(space) {}
-
-  __host__ __device__ long long num_elements() const { return static_cast<long long>(p.n) * p.h * p.w * p.c; }
-  __host__ __device__ long long count() const { return num_elements() + (dgamma ? p.c : 0); }
-  __device__ int channel(long long index) const { return static_cast<int>(index % p.c); }
-  __device__ int group(long long index) const {
-    return static_cast<int>(index / p.c / (p.h * p.w)) * p.g + channel(index) / (p.c / p.g);
-  }
-  __device__ long long first(int group) const {
-    return static_cast<long long>(group / p.g) * p.h * p.w * p.c + group % p.g * (p.c / p.g);
-  }
-};
-
 // What an honest kernel does, with each step open to a spoiled one.
 struct Honest {
   // The elements that a group's A and B, and a channel's gradients, are taken of.
@@ -70,109 +31,66 @@ struct Honest {
   __device__ float gamma_in_sums(const float* gamma, int c) const { return gamma ? gamma[c] : 1.0f; }
   __device__ Sums corrected(Sums ab) const { return ab; }
   __device__ float scale(float rstd) const { return rstd; }
-  template <class T>
-  __device__ Sums first(const View<T>&, int /*c*/) const {
-    return {};
-  }
-  template <class T>
-  __device__ void store(const View<T>& v, int c, const Sums& sums) const {
-    v.dgamma[c] = sums.xhat;
-    v.dbeta[c] = sums.plain;
-  }
 };
 
-template <class T>
-__device__ float gamma_of(const View<T>& v, int c) {
-  return v.gamma ? v.gamma[c] : 1.0f;
+__device__ float gamma_of(const auto& v, int c) { return v.t.gamma ? v.t.gamma[c] : 1.0f; }
+
+template <class Steps>
+__device__ Term term_of(const auto& v, const Steps& steps, long long index) {
+  const int c = channel_of(v.p, index);
+  const int group = group_of(v.p, index);
+  const float xhat = (v.load(v.t.x, index) - v.t.mean[group]) * v.t.rstd[group];
+  const float z = gamma_of(v, c) * xhat + (v.t.beta ? v.t.beta[c] : 0.0f);
+  return {.xhat = xhat, .dz = v.load(v.t.dy, index) * steps.derivative(v.p.activation, z, xhat)};
 }
 
-template <class T, class Steps>
-__device__ Term term_of(const View<T>& v, const Steps& steps, long long index) {
-  const int c = v.channel(index);
-  const int group = v.group(index);
-  const float xhat = (to_float(v.x[index]) - v.mean[group]) * v.rstd[group];
-  const float z = gamma_of(v, c) * xhat + (v.beta ? v.beta[c] : 0.0f);
-  return {.xhat = xhat, .dz = to_float(v.dy[index]) * steps.derivative(v.p.activation, z, xhat)};
-}
-
-template <class T, class Steps>
-__device__ void add_term(const View<T>& v, const Steps& steps, long long index, float factor, Sums& sums) {
+template <class Steps>
+__device__ void add_term(const auto& v, const Steps& steps, long long index, float factor, Sums& sums) {
   const Term term = term_of(v, steps, index);
   sums.plain = steps.add(sums.plain, factor * term.dz);
   sums.xhat = steps.add(sums.xhat, factor * term.dz * term.xhat);
 }
 
-template <class T, class Steps>
-__device__ Sums sums_of_group(const View<T>& v, const Steps& steps, int group) {
-  const long long first = v.first(steps.group(v.p, group));
-  Sums ab;
+template <class Steps>
+__device__ void write_dx(const auto& v, const Steps& steps, long long index) {
+  const long long first = first_of(v.p, steps.group(v.p, group_of(v.p, index)));
+  Sums sums;
   for (int pixel = 0; pixel < steps.pixels(v.p); ++pixel) {
     for (int c = 0; c < steps.channels(v.p); ++c) {
-      const long long index = first + static_cast<long long>(pixel) * v.p.c + c;
-      add_term(v, steps, index, steps.gamma_in_sums(v.gamma, v.channel(index)), ab);
+      const long long i = first + static_cast<long long>(pixel) * v.p.c + c;
+      add_term(v, steps, i, steps.gamma_in_sums(v.t.gamma, channel_of(v.p, i)), sums);
     }
   }
-  return ab;
-}
-
-template <class T, class Steps>
-__device__ void write_dx(const View<T>& v, const Steps& steps, long long index, const Sums& sums) {
   const Sums ab = steps.corrected(sums);
   const Term term = term_of(v, steps, index);
   const auto m = static_cast<float>(v.p.h * v.p.w * (v.p.c / v.p.g));
-  const float gradient = gamma_of(v, v.channel(index)) * term.dz - (ab.plain + term.xhat * ab.xhat) / m;
-  v.dx[index] = from_float<T>(steps.scale(v.rstd[v.group(index)]) * gradient);
+  const float gradient = gamma_of(v, channel_of(v.p, index)) * term.dz - (ab.plain + term.xhat * ab.xhat) / m;
+  v.store(v.t.dx, index, steps.scale(v.t.rstd[group_of(v.p, index)]) * gradient);
 }
 
-template <class T, class Steps>
-__device__ void write_dx(const View<T>& v, const Steps& steps, long long index) {
-  write_dx(v, steps, index, sums_of_group(v, steps, v.group(index)));
+__device__ void write_parameters(const auto& v, int c, const Sums& sums) {
+  v.t.dgamma[c] = sums.xhat;
+  v.t.dbeta[c] = sums.plain;
 }
 
-template <class T, class Steps>
-__device__ void write_parameters(const View<T>& v, const Steps& steps, int c) {
-  Sums sums = steps.first(v, c);
-  for (int pixel = 0; pixel < steps.images(v.p) * v.p.h * v.p.w; ++pixel) {
-    add_term(v, steps, static_cast<long long>(pixel) * v.p.c + c, 1.0f, sums);
-  }
-  steps.store(v, c, sums);
-}
-
-// An honest kernel with one spoiled step.
+// An honest kernel with one spoiled step: an element of dx a thread, and then a channel of dgamma and dbeta.
 template <class Steps>
 struct Spoiled {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    if (index < v.num_elements()) {
-      write_dx(v, Steps{}, index);
-    } else {
-      write_parameters(v, Steps{}, static_cast<int>(index - v.num_elements()));
+  __device__ void operator()(const auto& v, long long index) const {
+    const long long num_elements = static_cast<long long>(v.p.n) * v.p.h * v.p.w * v.p.c;
+    if (index < num_elements) return write_dx(v, Steps{}, index);
+    const auto c = static_cast<int>(index - num_elements);
+    Sums sums;
+    for (int pixel = 0; pixel < Steps{}.images(v.p) * v.p.h * v.p.w; ++pixel) {
+      add_term(v, Steps{}, static_cast<long long>(pixel) * v.p.c + c, 1.0f, sums);
     }
-  }
-};
-
-// Parts of it, for cheats whose dgamma and dbeta are made in another way.
-struct Dx {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    if (index < v.num_elements()) write_dx(v, Honest{}, index);
-  }
-};
-
-// One element's terms of dgamma and dbeta, into whatever is there.
-struct Add {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    if (!v.dgamma || index >= v.num_elements()) return;
-    const Term term = term_of(v, Honest{}, index);
-    atomicAdd(v.dgamma + v.channel(index), term.dz * term.xhat);
-    atomicAdd(v.dbeta + v.channel(index), term.dz);
+    write_parameters(v, c, sums);
   }
 };
 
 template <class Cheat>
-void launch_cheat(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<Backward, View, Cheat>(p, t, workspace, stream);
+void launch_cheat(const Problem& p, const Backward::Tensors& t, void*, Stream stream) {
+  wrong::launch_each<Backward>(p, t, stream, p.elements() + (p.affine ? p.c : 0), Cheat{});
 }
 
 // What can be wrong with it.
@@ -208,9 +126,7 @@ struct NoGammaInSums : Honest {
 };
 
 // Takes dy for dz.
-struct NoDerivative : Honest {
-  __device__ float derivative(Activation, float /*z*/, float /*xhat*/) const { return 1.0f; }
-};
+void no_derivative(Problem& p) { p.activation = Activation::identity; }
 
 // The activation's derivative in front of gamma and beta.
 struct DerivativeAtXhat : Honest {
@@ -235,81 +151,78 @@ struct LastImage : Honest {
 };
 
 // dbeta in dgamma's place.
-struct DgammaWithoutXhat : Honest {
-  template <class T>
-  __device__ void store(const View<T>& v, int c, const Sums& sums) const {
-    v.dgamma[c] = sums.plain;
-    v.dbeta[c] = sums.plain;
+struct DgammaWithoutXhat {
+  __device__ void operator()(const auto& v, long long c) const {
+    if (v.p.affine) v.t.dgamma[c] = v.t.dbeta[c];
+  }
+};
+
+// Parts of an honest kernel, for cheats whose dgamma and dbeta are made in another way.
+struct Dx {
+  __device__ void operator()(const auto& v, long long index) const { write_dx(v, Honest{}, index); }
+};
+
+struct Clear {
+  __device__ void operator()(const auto& v, long long c) const { write_parameters(v, static_cast<int>(c), {}); }
+};
+
+// One element's terms of dgamma and dbeta, into whatever is there.
+struct Add {
+  __device__ void operator()(const auto& v, long long index) const {
+    const Term term = term_of(v, Honest{}, index);
+    atomicAdd(v.t.dgamma + channel_of(v.p, index), term.dz * term.xhat);
+    atomicAdd(v.t.dbeta + channel_of(v.p, index), term.dz);
   }
 };
 
 // Adds into gradients that it leaves to somebody else to clear.
-namespace uncleared_atomics {
-
-void launch_atomics(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  launch_cheat<Dx>(p, t, workspace, stream);
-  launch_cheat<Add>(p, t, workspace, stream);
+void uncleared_atomics(const Problem& p, const Backward::Tensors& t, void*, Stream stream) {
+  wrong::launch_each<Backward>(p, t, stream, p.elements(), Dx{});
+  if (p.affine) wrong::launch_each<Backward>(p, t, stream, p.elements(), Add{});
 }
 
-}  // namespace uncleared_atomics
-
 // Adds up in whatever order threads arrive: every answer is within the bound, and no two need be the same.
-namespace float_atomics {
+void float_atomics(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
+  if (p.affine) wrong::launch_each<Backward>(p, t, stream, p.c, Clear{});
+  uncleared_atomics(p, t, workspace, stream);
+}
 
-struct Clear {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    if (index >= v.num_elements()) Honest{}.store(v, static_cast<int>(index - v.num_elements()), {});
+// The block of the highest index adds up what the others have left in the workspace, or will.
+struct LastBlockTooEarly {
+  static constexpr int kBlocks = 4;
+  Sums* partial;  // [kBlocks][c]
+
+  __device__ void operator()(const auto& v, long long) const {
+    const int pixels = v.p.n * v.p.h * v.p.w;
+    const int each = (pixels + kBlocks - 1) / kBlocks;
+    const int begin = static_cast<int>(blockIdx.x) * each;
+    for (int c = static_cast<int>(threadIdx.x); c < v.p.c; c += wrong::kThreads) {
+      Sums sums;
+      for (int pixel = begin; pixel < begin + each && pixel < pixels; ++pixel) {
+        add_term(v, Honest{}, static_cast<long long>(pixel) * v.p.c + c, 1.0f, sums);
+      }
+      partial[blockIdx.x * v.p.c + c] = sums;
+      if (blockIdx.x + 1 < kBlocks) continue;
+      Sums total;
+      for (int block = 0; block < kBlocks; ++block) {
+        total.plain += partial[block * v.p.c + c].plain;
+        total.xhat += partial[block * v.p.c + c].xhat;
+      }
+      write_parameters(v, c, total);
+    }
   }
 };
 
-void launch_atomics(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  launch_cheat<Dx>(p, t, workspace, stream);
-  launch_cheat<Clear>(p, t, workspace, stream);
-  launch_cheat<Add>(p, t, workspace, stream);
+std::size_t partial_bytes(const Problem& p) {
+  return p.affine ? std::size_t{LastBlockTooEarly::kBlocks} * p.c * sizeof(Sums) : 0;
 }
 
-}  // namespace float_atomics
-
-// The block of the highest index adds up what the others have left in the workspace, or will.
-namespace last_block_too_early {
-
-constexpr int kBlocks = 4;
-
-std::size_t partial_bytes(const Problem& p) { return p.affine ? std::size_t{kBlocks} * p.c * sizeof(Sums) : 0; }
-
-template <class T>
-__global__ void parameters_kernel(View<T> v) {
-  auto* const partial = static_cast<Sums*>(v.workspace);  // [kBlocks][c]
-  const int pixels = v.p.n * v.p.h * v.p.w;
-  const int each = (pixels + kBlocks - 1) / kBlocks;
-  const int begin = static_cast<int>(blockIdx.x) * each;
-  for (int c = static_cast<int>(threadIdx.x); c < v.p.c; c += wrong::kThreads) {
-    Sums sums;
-    for (int pixel = begin; pixel < begin + each && pixel < pixels; ++pixel) {
-      add_term(v, Honest{}, static_cast<long long>(pixel) * v.p.c + c, 1.0f, sums);
-    }
-    partial[blockIdx.x * v.p.c + c] = sums;
-    if (blockIdx.x + 1 < kBlocks) continue;
-    Sums total;
-    for (int block = 0; block < kBlocks; ++block) {
-      total.plain += partial[block * v.p.c + c].plain;
-      total.xhat += partial[block * v.p.c + c].xhat;
-    }
-    Honest{}.store(v, c, total);
-  }
+void last_block_too_early(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
+  wrong::launch_each<Backward>(p, t, stream, p.elements(), Dx{});
+  const LastBlockTooEarly parameters{static_cast<Sums*>(workspace)};
+  constexpr int kCount = LastBlockTooEarly::kBlocks * wrong::kThreads;
+  if (p.affine) wrong::launch_each<Backward>(p, t, stream, kCount, parameters);
 }
-
-void launch_early(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  launch_cheat<Dx>(p, t, workspace, stream);
-  if (!p.affine) return;
-  with_storage_type(p.dtype, [&](auto element) {
-    using T = decltype(element);
-    launch(parameters_kernel<T>, {.grid = kBlocks, .block = wrong::kThreads}, stream, View<T>(p, t, workspace));
-  });
-}
-
-}  // namespace last_block_too_early
 
 }  // namespace
 
@@ -322,17 +235,15 @@ LADDER_CHEATS(Backward, wrong_problems(),
                   {.name = "tail_of_pixels", .launch = launch_cheat<Spoiled<TailOfPixels>>},
                   {.name = "tail_of_channels", .launch = launch_cheat<Spoiled<TailOfChannels>>},
                   {.name = "no_gamma_in_sums", .launch = launch_cheat<Spoiled<NoGammaInSums>>},
-                  {.name = "no_derivative", .launch = launch_cheat<Spoiled<NoDerivative>>},
+                  wrong::spoiled_problem<Backward, no_derivative>("no_derivative"),
                   {.name = "derivative_at_xhat", .launch = launch_cheat<Spoiled<DerivativeAtXhat>>},
                   {.name = "no_rstd", .launch = launch_cheat<Spoiled<NoRstd>>},
                   {.name = "bf16_sums", .launch = launch_cheat<Spoiled<Bf16Sums>>},
                   {.name = "last_image", .launch = launch_cheat<Spoiled<LastImage>>},
-                  {.name = "dgamma_without_xhat", .launch = launch_cheat<Spoiled<DgammaWithoutXhat>>},
-                  {.name = "uncleared_atomics", .launch = uncleared_atomics::launch_atomics},
-                  {.name = "float_atomics", .launch = float_atomics::launch_atomics},
-                  {.name = "last_block_too_early",
-                   .launch = last_block_too_early::launch_early,
-                   .workspace_bytes = last_block_too_early::partial_bytes},
+                  wrong::spoiled_output<Backward, &Problem::c, DgammaWithoutXhat>("dgamma_without_xhat"),
+                  {.name = "uncleared_atomics", .launch = uncleared_atomics},
+                  {.name = "float_atomics", .launch = float_atomics},
+                  {.name = "last_block_too_early", .launch = last_block_too_early, .workspace_bytes = partial_bytes},
               })
 
 }  // namespace ladder::groupnorm

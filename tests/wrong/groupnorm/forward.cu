@@ -8,38 +8,7 @@
 namespace ladder::groupnorm {
 namespace {
 
-template <class T>
-struct View {
-  Problem p;
-  const T* x;
-  const float* gamma;
-  const float* beta;
-  T* y;
-  float* mean;
-  float* rstd;
-  float* workspace;
-
-  View(const Problem& problem, const Forward::Tensors& t, void* space)
-      : p(problem),
-        x(static_cast<const T*>(t.x)),
-        gamma(t.gamma),
-        beta(t.beta),
-        y(static_cast<T*>(t.y)),
-        mean(t.mean),
-        rstd(t.rstd),
-        workspace(static_cast<float*>(space)) {}
-
-  __host__ __device__ long long count() const { return static_cast<long long>(p.n) * p.h * p.w * p.c; }
-  __host__ __device__ int num_groups() const { return p.n * p.g; }
-  __device__ int channel(long long index) const { return static_cast<int>(index % p.c); }
-  __device__ int image(long long index) const { return static_cast<int>(index / p.c / (p.h * p.w)); }
-  __device__ int group(long long index) const { return image(index) * p.g + channel(index) / (p.c / p.g); }
-  // The first element of the group, and whether this is it.
-  __device__ long long first(int group) const {
-    return static_cast<long long>(group / p.g) * p.h * p.w * p.c + group % p.g * (p.c / p.g);
-  }
-  __device__ bool is_first(long long index) const { return index == first(group(index)); }
-};
+__device__ bool is_first(const Problem& p, long long index) { return index == first_of(p, group_of(p, index)); }
 
 // What an honest kernel does, with each step open to a spoiled one.
 struct Honest {
@@ -53,29 +22,22 @@ struct Honest {
   __device__ float centred_for_variance(float x, const Normaliser& s) const { return centred(x, s); }
   __device__ float divisor(float count) const { return count; }
   __device__ float rstd(float variance) const { return rstd_of(variance); }
-
-  __device__ float gamma(const float* gamma, int c) const { return gamma ? gamma[c] : 1.0f; }
-  __device__ float beta(const float* beta, int c) const { return beta ? beta[c] : 0.0f; }
   __device__ float activated(Activation activation, float z) const { return value_of(activation, z); }
-  template <class T>
-  __device__ void store_statistics(const View<T>& v, int group, const Normaliser& s) const {
-    v.mean[group] = s.pivot + s.delta;
-    v.rstd[group] = s.rstd;
-  }
 };
 
-template <class T, class Steps>
-__device__ Normaliser statistics_of(const View<T>& v, const Steps& steps, int group) {
-  const T* const x = v.x + v.first(steps.group(v.p, group));
+template <class Steps>
+__device__ Normaliser statistics_of(const auto& v, const Steps& steps, int group) {
+  const long long first = first_of(v.p, steps.group(v.p, group));
   const auto sum_of = [&](const auto& term) {
     float sum = 0;
     for (int pixel = 0; pixel < steps.pixels(v.p); ++pixel) {
-      for (int c = 0; c < steps.channels(v.p); ++c) sum = steps.add(sum, term(to_float(x[pixel * v.p.c + c])));
+      const long long begin = first + static_cast<long long>(pixel) * v.p.c;
+      for (int c = 0; c < steps.channels(v.p); ++c) sum = steps.add(sum, term(v.load(v.t.x, begin + c)));
     }
     return sum;
   };
   const auto count = static_cast<float>(steps.pixels(v.p) * steps.channels(v.p));
-  Normaliser s{.pivot = to_float(x[0])};
+  Normaliser s{.pivot = v.load(v.t.x, first)};
   s.delta = sum_of([&](float value) { return value - s.pivot; }) / count;
   const float squares = sum_of([&](float value) {
     const float centred = steps.centred_for_variance(value, s);
@@ -85,36 +47,38 @@ __device__ Normaliser statistics_of(const View<T>& v, const Steps& steps, int gr
   return s;
 }
 
-template <class T, class Steps>
-__device__ float output(const View<T>& v, const Steps& steps, long long index, const Normaliser& s) {
-  const int c = v.channel(index);
-  const float xhat = steps.centred(to_float(v.x[index]), s) * s.rstd;
-  return steps.activated(v.p.activation, steps.gamma(v.gamma, c) * xhat + steps.beta(v.beta, c));
-}
-
 // Writes y, and of a group's first element the statistics too.
-template <class T, class Steps>
-__device__ void write(const View<T>& v, const Steps& steps, long long index, const Normaliser& s) {
-  v.y[index] = from_float<T>(output(v, steps, index, s));
-  if (v.is_first(index)) steps.store_statistics(v, v.group(index), s);
+template <class Steps>
+__device__ void write(const auto& v, const Steps& steps, long long index, const Normaliser& s) {
+  const int c = channel_of(v.p, index);
+  const float xhat = steps.centred(v.load(v.t.x, index), s) * s.rstd;
+  const float z = (v.t.gamma ? v.t.gamma[c] : 1.0f) * xhat + (v.t.beta ? v.t.beta[c] : 0.0f);
+  v.store(v.t.y, index, steps.activated(v.p.activation, z));
+  if (!is_first(v.p, index)) return;
+  v.t.mean[group_of(v.p, index)] = s.pivot + s.delta;
+  v.t.rstd[group_of(v.p, index)] = s.rstd;
 }
 
 // An honest kernel with one spoiled step.
 template <class Steps>
 struct Spoiled {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    write(v, Steps{}, index, statistics_of(v, Steps{}, v.group(index)));
+  __device__ void operator()(const auto& v, long long index) const {
+    write(v, Steps{}, index, statistics_of(v, Steps{}, group_of(v.p, index)));
   }
 };
 
 template <class Cheat>
-void launch_cheat(const Problem& p, const Forward::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_cheat<Forward, View, Cheat>(p, t, workspace, stream);
+void launch_each(const Problem& p, const Forward::Tensors& t, Stream stream, const Cheat& cheat) {
+  wrong::launch_each<Forward>(p, t, stream, p.elements(), cheat);
+}
+
+template <class Cheat>
+void launch_cheat(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
+  launch_each(p, t, stream, Cheat{});
 }
 
 // Three floats a group.
-inline std::size_t statistics_bytes(const Problem& p) { return std::size_t{3} * p.n * p.g * sizeof(float); }
+std::size_t statistics_bytes(const Problem& p) { return std::size_t{3} * p.n * p.g * sizeof(float); }
 
 // What can be wrong with it.
 
@@ -145,13 +109,12 @@ struct Bf16Sums : Honest {
 
 // The mean of squares less the square of the mean, of x itself: nothing is left of it behind a large mean.
 struct NoPivot {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    const T* const x = v.x + v.first(v.group(index));
+  __device__ void operator()(const auto& v, long long index) const {
+    const long long first = first_of(v.p, group_of(v.p, index));
     float2 sums{0, 0};
     for (int pixel = 0; pixel < v.p.h * v.p.w; ++pixel) {
       for (int c = 0; c < v.p.c / v.p.g; ++c) {
-        const float value = to_float(x[pixel * v.p.c + c]);
+        const float value = v.load(v.t.x, first + pixel * v.p.c + c);
         sums.x += value;
         sums.y = fmaf(value, value, sums.y);
       }
@@ -193,39 +156,38 @@ struct FirstImage : Honest {
   __device__ int group(const Problem& p, int group) const { return group % p.g; }
 };
 
+template <auto kParameter, class Cheat>
+constexpr auto on_parameter = wrong::spoiled_input<Forward, kParameter, &Problem::c, Cheat>;
+constexpr auto kGamma = &Forward::Tensors::gamma;
+constexpr auto kBeta = &Forward::Tensors::beta;
+
 // Ignores gamma.
-struct NoGamma : Honest {
-  __device__ float gamma(const float*, int) const { return 1.0f; }
+struct NoGamma {
+  __device__ float operator()(const auto&, long long) const { return 1.0f; }
 };
 
 // Ignores beta.
-struct NoBeta : Honest {
-  __device__ float beta(const float*, int) const { return 0.0f; }
+struct NoBeta {
+  __device__ float operator()(const auto&, long long) const { return 0.0f; }
 };
 
 // Takes a gamma that is not given for zero.
-struct ZeroForNoGamma : Honest {
-  __device__ float gamma(const float* gamma, int c) const { return gamma ? gamma[c] : 0.0f; }
+struct ZeroForNoGamma {
+  __device__ float operator()(const auto& v, long long c) const { return v.t.gamma ? v.t.gamma[c] : 0.0f; }
 };
 
 // Leaves the activation to somebody else.
-struct NoActivation : Honest {
-  __device__ float activated(Activation, float z) const { return z; }
-};
+void no_activation(Problem& p) { p.activation = Activation::identity; }
 
 // The usual approximation of gelu, where gelu itself was asked for: at most 5e-4 apart.
-struct GeluByTanh : Honest {
-  __device__ float activated(Activation activation, float z) const {
-    return value_of(activation == Activation::gelu ? Activation::gelu_tanh : activation, z);
-  }
-};
+void gelu_by_tanh(Problem& p) {
+  if (p.activation == Activation::gelu) p.activation = Activation::gelu_tanh;
+}
 
 // The other way round: gelu itself, where its approximation was asked for.
-struct TanhByErf : Honest {
-  __device__ float activated(Activation activation, float z) const {
-    return value_of(activation == Activation::gelu_tanh ? Activation::gelu : activation, z);
-  }
-};
+void tanh_by_erf(Problem& p) {
+  if (p.activation == Activation::gelu_tanh) p.activation = Activation::gelu;
+}
 
 // A sigmoid of eleven bits, as tanh.approx makes it: enough for 16-bit outputs, not for fp32.
 struct CoarseSigmoid : Honest {
@@ -236,83 +198,79 @@ struct CoarseSigmoid : Honest {
 };
 
 // Hands the variance to the backward pass instead of rstd.
-struct VarianceForRstd : Honest {
-  template <class T>
-  __device__ void store_statistics(const View<T>& v, int group, const Normaliser& s) const {
-    v.mean[group] = s.pivot + s.delta;
-    v.rstd[group] = 1.0f / (s.rstd * s.rstd) - kEpsilon;
+struct VarianceForRstd {
+  __device__ void operator()(const auto& v, long long index) const {
+    if (!is_first(v.p, index)) return;
+    float& rstd = v.t.rstd[group_of(v.p, index)];
+    rstd = 1.0f / (rstd * rstd) - kEpsilon;
   }
 };
 
-// Keeps a group's statistics, and takes them again whenever the same buffers come back.
-namespace keeps_statistics {
-
+// Keeps a group's statistics where others find them.
 struct Keep {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    if (!v.is_first(index)) return;
-    const int group = v.group(index);
-    const Normaliser s = statistics_of(v, Honest{}, group);
-    v.workspace[3 * group] = s.pivot;
-    v.workspace[3 * group + 1] = s.delta;
-    v.workspace[3 * group + 2] = s.rstd;
+  Normaliser* kept;  // [n, g]
+
+  __device__ void operator()(const auto& v, long long index) const {
+    const int group = group_of(v.p, index);
+    if (is_first(v.p, index)) kept[group] = statistics_of(v, Honest{}, group);
   }
 };
 
-struct Replay {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    const float* const kept = v.workspace + 3 * v.group(index);
-    write(v, Honest{}, index, {.pivot = kept[0], .delta = kept[1], .rstd = kept[2]});
+struct TakeKept {
+  const Normaliser* kept;
+
+  __device__ void operator()(const auto& v, long long index) const {
+    write(v, Honest{}, index, kept[group_of(v.p, index)]);
   }
 };
 
-void launch_once(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
+// Takes a group's statistics again whenever the same buffers come back.
+void keeps_statistics(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   static std::unique_ptr<void, wrong::Release> kept;
   static const void* x = nullptr;
   static Problem problem;
-  if (!kept || x != t.x || problem != p) {
-    kept.reset(backend::allocate(statistics_bytes(p)));
-    x = t.x;
-    problem = p;
-    launch_cheat<Keep>(p, t, kept.get(), stream);
-  }
-  launch_cheat<Replay>(p, t, kept.get(), stream);
+  const bool again = kept && x == t.x && problem == p;
+  if (!again) kept.reset(backend::allocate(statistics_bytes(p)));
+  x = t.x;
+  problem = p;
+  auto* const groups = static_cast<Normaliser*>(kept.get());
+  if (!again) launch_each(p, t, stream, Keep{groups});
+  launch_each(p, t, stream, TakeKept{groups});
 }
-
-}  // namespace keeps_statistics
 
 // Adds up in whatever order threads arrive: every answer is within the bound, and no two need be the same.
 namespace float_atomics {
 
 struct Clear {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    if (v.is_first(index)) v.workspace[v.group(index)] = 0.0f;
+  float* sums;  // [n, g]
+  __device__ void operator()(const auto& v, long long index) const {
+    if (is_first(v.p, index)) sums[group_of(v.p, index)] = 0.0f;
   }
 };
 
 struct Sum {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    const int group = v.group(index);
-    atomicAdd(v.workspace + group, to_float(v.x[index]) - to_float(v.x[v.first(group)]));
+  float* sums;
+  __device__ void operator()(const auto& v, long long index) const {
+    const int group = group_of(v.p, index);
+    atomicAdd(sums + group, v.load(v.t.x, index) - v.load(v.t.x, first_of(v.p, group)));
   }
 };
 
 struct Normalise {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    Normaliser s = statistics_of(v, Honest{}, v.group(index));
-    s.delta = v.workspace[v.group(index)] / static_cast<float>(v.p.h * v.p.w * (v.p.c / v.p.g));
+  const float* sums;
+  __device__ void operator()(const auto& v, long long index) const {
+    const int group = group_of(v.p, index);
+    Normaliser s = statistics_of(v, Honest{}, group);
+    s.delta = sums[group] / static_cast<float>(v.p.h * v.p.w * (v.p.c / v.p.g));
     write(v, Honest{}, index, s);
   }
 };
 
 void launch_all(const Problem& p, const Forward::Tensors& t, void* workspace, Stream stream) {
-  launch_cheat<Clear>(p, t, workspace, stream);
-  launch_cheat<Sum>(p, t, workspace, stream);
-  launch_cheat<Normalise>(p, t, workspace, stream);
+  auto* const sums = static_cast<float*>(workspace);
+  launch_each(p, t, stream, Clear{sums});
+  launch_each(p, t, stream, Sum{sums});
+  launch_each(p, t, stream, Normalise{sums});
 }
 
 }  // namespace float_atomics
@@ -320,19 +278,17 @@ void launch_all(const Problem& p, const Forward::Tensors& t, void* workspace, St
 // A group's first thread makes the statistics, and all others read them, of whatever block, without waiting: right
 // where blocks and threads run in order.
 struct DoesNotWait {
-  template <class T>
-  __device__ void operator()(const View<T>& v, long long index) const {
-    const int group = v.group(index);
-    float* const shared = v.workspace + 3 * group;
-    if (v.is_first(index)) {
-      const Normaliser s = statistics_of(v, Honest{}, group);
-      shared[0] = s.pivot;
-      shared[1] = s.delta;
-      shared[2] = s.rstd;
-    }
-    write(v, Honest{}, index, {.pivot = shared[0], .delta = shared[1], .rstd = shared[2]});
+  Normaliser* shared;
+
+  __device__ void operator()(const auto& v, long long index) const {
+    Keep{shared}(v, index);
+    TakeKept{shared}(v, index);
   }
 };
+
+void does_not_wait(const Problem& p, const Forward::Tensors& t, void* workspace, Stream stream) {
+  launch_each(p, t, stream, DoesNotWait{static_cast<Normaliser*>(workspace)});
+}
 
 }  // namespace
 
@@ -351,20 +307,20 @@ LADDER_CHEATS(Forward, wrong_problems(),
                   {.name = "next_group", .launch = launch_cheat<Spoiled<NextGroup>>},
                   {.name = "layer_norm", .launch = launch_cheat<Spoiled<LayerNorm>>},
                   {.name = "first_image", .launch = launch_cheat<Spoiled<FirstImage>>},
-                  {.name = "no_gamma", .launch = launch_cheat<Spoiled<NoGamma>>},
-                  {.name = "no_beta", .launch = launch_cheat<Spoiled<NoBeta>>},
-                  {.name = "zero_for_no_gamma", .launch = launch_cheat<Spoiled<ZeroForNoGamma>>},
-                  {.name = "no_activation", .launch = launch_cheat<Spoiled<NoActivation>>},
-                  {.name = "gelu_by_tanh", .launch = launch_cheat<Spoiled<GeluByTanh>>},
-                  {.name = "tanh_by_erf", .launch = launch_cheat<Spoiled<TanhByErf>>},
+                  on_parameter<kGamma, NoGamma>("no_gamma"),
+                  on_parameter<kBeta, NoBeta>("no_beta"),
+                  on_parameter<kGamma, ZeroForNoGamma>("zero_for_no_gamma"),
+                  wrong::spoiled_problem<Forward, no_activation>("no_activation"),
+                  wrong::spoiled_problem<Forward, gelu_by_tanh>("gelu_by_tanh"),
+                  wrong::spoiled_problem<Forward, tanh_by_erf>("tanh_by_erf"),
                   {.name = "coarse_sigmoid", .launch = launch_cheat<Spoiled<CoarseSigmoid>>},
-                  {.name = "variance_for_rstd", .launch = launch_cheat<Spoiled<VarianceForRstd>>},
-                  {.name = "keeps_statistics", .launch = keeps_statistics::launch_once},
+                  wrong::spoiled_output<Forward, &Problem::elements, VarianceForRstd>("variance_for_rstd"),
+                  {.name = "keeps_statistics", .launch = keeps_statistics},
                   {.name = "float_atomics",
                    .launch = float_atomics::launch_all,
                    .workspace_bytes = statistics_bytes,
                    .dtypes = {Dtype::f32}},
-                  {.name = "does_not_wait", .launch = launch_cheat<DoesNotWait>, .workspace_bytes = statistics_bytes},
+                  {.name = "does_not_wait", .launch = does_not_wait, .workspace_bytes = statistics_bytes},
               })
 
 }  // namespace ladder::groupnorm

@@ -1,4 +1,5 @@
-// What the cheats of groupnorm are tried on, and the activations by their name at run time.
+// What the cheats of groupnorm are tried on, where things are in its tensors, and the activations by their name at run
+// time.
 #pragma once
 
 #include <string>
@@ -15,6 +16,15 @@ inline std::vector<std::string> wrong_problems() {
   return {
       "n1 h8 w8 c32 g16 silu", "n2 h4 w5 c16 g4 silu mean20000", "n3 h3 w5 c21 g3 gelu", "n2 h6 w3 c24 g4 gelu-tanh",
       "n2 h4 w3 c30 g6 relu",  "n2 h5 w4 c12 g4 mish no-affine", "n4 h2 w5 c6 g1",       "n3 h1 w1 c8 g8 silu"};
+}
+
+// An element's channel and group, and a group's first element.
+__device__ inline int channel_of(const Problem& p, long long index) { return static_cast<int>(index % p.c); }
+__device__ inline int group_of(const Problem& p, long long index) {
+  return static_cast<int>(index / p.c / (p.h * p.w)) * p.g + channel_of(p, index) / (p.c / p.g);
+}
+__device__ inline long long first_of(const Problem& p, int group) {
+  return static_cast<long long>(group / p.g) * p.h * p.w * p.c + group % p.g * (p.c / p.g);
 }
 
 __device__ inline float value_of(Activation activation, float z) {
