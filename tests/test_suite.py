@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 from cli import digests, suite  # noqa: E402
 
 _TREE = {
+    "runtime/tape.cpp": "tape",
+    "nn/models/unet2d.cpp": "model",
     "core/check/check.h": "checks",
     "CMakeLists.txt": "flags",
     "tests/test_versions.cpp": "tests",
@@ -75,7 +77,8 @@ class SuiteTest(unittest.TestCase):
                 self.assertEqual(self.full(), [])
 
     def test_what_all_share_has_versions_tried_briefly(self):
-        for name in ("core/check/check.h", "CMakeLists.txt", "tests/test_versions.cpp"):
+        for name in ("core/check/check.h", "runtime/tape.cpp", "nn/models/unet2d.cpp", "CMakeLists.txt",
+                     "tests/test_versions.cpp"):
             with self.subTest(name):
                 self.write(name, "other")
                 found = self.selection()

@@ -2,7 +2,7 @@
 
 tests/last_full_run.json has a digest of every version that passed then, and one of what all of them share. A version's
 digest covers its file, the headers below dev/ that it includes, and its layer's host code, problems and reference; the
-shared one the core, the tests that versions are put through, and how everything is compiled.
+shared one the core, runtime/ and nn/, the tests that versions are put through, and how everything is compiled.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from . import files, paths
 
 SCHEMA = "ladder.full_run/1"
 
-_SHARED = ("core/**/*", "tests/test_versions.cpp", "tests/main.cpp", "tests/repeats.*", "tests/support.*",
-           "CMakeLists.txt", "CMakePresets.json", "cmake/*", "tests/CMakeLists.txt")
+_SHARED = ("core/**/*", "runtime/*", "nn/**/*", "tests/test_versions.cpp", "tests/main.cpp", "tests/repeats.*",
+           "tests/support.*", "CMakeLists.txt", "CMakePresets.json", "cmake/*", "tests/CMakeLists.txt")
 _INCLUDE = re.compile(r'^\s*#\s*include "(dev/[^"]+)"', re.MULTILINE)
 # How a version says that another one does its work; which, only the compiler knows.
 _HANDS_ON = re.compile(r"\b(version_of|versions_of|find_version|plans_of)\b")
