@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/region.h"
+
 namespace ladder {
 namespace {
-
-constexpr std::size_t kAlignmentBytes = 256;
-
-std::size_t padded(std::size_t bytes) { return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes; }
 
 bool overlap(const Lifetime& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
 

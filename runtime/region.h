@@ -14,6 +14,12 @@ struct Region {
   std::size_t bytes = 0;
 };
 
+// Arrays in a region begin at multiples of this; `bytes` up to the next one.
+inline constexpr std::size_t kRegionAlignment = 256;
+inline std::size_t padded(std::size_t bytes) {
+  return (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
+}
+
 // A region that owns its memory, which begins as zeros.
 class OwnedRegion : public Region {
  public:

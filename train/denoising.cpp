@@ -11,8 +11,6 @@
 namespace ladder::train {
 namespace {
 
-std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 // Where the arrays of DenoisingInputs begin, each at a multiple of 256 bytes.
 struct Layout {
   explicit Layout(std::size_t batch)

@@ -10,12 +10,6 @@
 #include "runtime/program.h"
 
 namespace ladder::train {
-namespace {
-
-std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-}  // namespace
-
 struct Sampler::Impl {
   Impl(const SamplerOptions& sampler_options, const nn::Model& network, const nn::Parameters& parameters,
        const nn::WeightRegions& weights, const Promotions& promotions)

@@ -11,8 +11,6 @@
 namespace ladder::train {
 namespace {
 
-std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 // Arrays in the results, each at a multiple of 256 bytes.
 struct ResultLayout {
   explicit ResultLayout(int batch) : loss(padded(batch * sizeof(float))) {}
