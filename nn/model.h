@@ -17,6 +17,17 @@ class Model {
   virtual Declaration declare() const = 0;
   // Of one sample of the input and of the output, without the batch: [h, w, c].
   virtual std::vector<std::int64_t> sample_shape() const = 0;
+  // Of `samples` of them.
+  std::vector<std::int64_t> shape(int samples) const {
+    std::vector<std::int64_t> shape = sample_shape();
+    shape.insert(shape.begin(), samples);
+    return shape;
+  }
+  std::int64_t elements(int samples) const {
+    std::int64_t product = samples;
+    for (const std::int64_t extent : sample_shape()) product *= extent;
+    return product;
+  }
 
   // Appends the forward pass; with gradients in the binding, backward() of the tape appends theirs. x [n, sample] in the
   // storage dtype; t [n], int32 or fp32. Returns the output, of x's shape and dtype, which lies in `output` if that is

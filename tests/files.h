@@ -77,6 +77,11 @@ inline Ended with_file_limit(std::size_t most, bool kills, const std::function<v
   });
 }
 
+inline testing::AssertionResult has(const std::string& text, const std::string& words) {
+  if (text.find(words) != text.npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "'" << text << "' says nothing of '" << words << "'";
+}
+
 // The message that `action` throws as an `Error`, one line.
 template <class Error, class Action>
 std::string message_of(const Action& action) {

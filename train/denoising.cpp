@@ -6,7 +6,6 @@
 
 #include "core/backend.h"
 #include "core/error.h"
-#include "dev/diffusion/diffusion.h"
 
 namespace ladder::train {
 namespace {
@@ -19,14 +18,16 @@ struct Layout {
   std::size_t t, philox, bytes;
 };
 
-diffusion::Problem problem_of(const std::vector<std::int64_t>& shape) {
-  return {.n = static_cast<int>(shape[0]),
+}  // namespace
+
+diffusion::Problem diffusion_problem(const nn::Model& model, int samples, Dtype dtype) {
+  const std::vector<std::int64_t> shape = model.shape(samples);
+  return {.n = samples,
           .h = static_cast<int>(shape[1]),
           .w = static_cast<int>(shape[2]),
-          .c = static_cast<int>(shape[3])};
+          .c = static_cast<int>(shape[3]),
+          .dtype = dtype};
 }
-
-}  // namespace
 
 std::vector<std::byte> DenoisingInputs::bytes() const {
   LADDER_CHECK(index.size() == t.size());
@@ -43,10 +44,11 @@ Denoising::Denoising(const DenoisingOptions& options, const nn::Model& model, co
     : options_(options),
       model_(model),
       pixels_(pixels),
-      noised_("noised images", elements(options.batch) * size_of(stored())),
-      noise_("noise", elements(options.batch) * sizeof(float)),
+      noised_("noised images", model_.elements(options.batch) * size_of(stored())),
+      noise_("noise", model_.elements(options.batch) * sizeof(float)),
       table_("q_sample's table", diffusion::kTimesteps * sizeof(diffusion::Diffused)),
-      predicted_("prediction", elements(options.batch / std::max(options.micro_batches, 1)) * size_of(stored())) {
+      predicted_("prediction",
+                 model_.elements(options.batch / std::max(options.micro_batches, 1)) * size_of(stored())) {
   if (options.batch < 1 || options.micro_batches < 1 || options.batch % options.micro_batches != 0) {
     throw UsageError(
         fmt::format("a batch of {} cannot be cut into {} equal micro-batches", options.batch, options.micro_batches));
@@ -55,31 +57,18 @@ Denoising::Denoising(const DenoisingOptions& options, const nn::Model& model, co
   backend::copy_in(table_.base, rows.data(), table_.bytes);
 }
 
-std::vector<std::int64_t> Denoising::shape(int samples) const {
-  std::vector<std::int64_t> shape = model_.sample_shape();
-  shape.insert(shape.begin(), samples);
-  return shape;
-}
-
-std::int64_t Denoising::elements(int samples) const {
-  std::int64_t product = samples;
-  for (const std::int64_t extent : model_.sample_shape()) product *= extent;
-  return product;
-}
-
 std::size_t Denoising::input_bytes() const { return Layout(options_.batch).bytes; }
 
 // x0 of the batch's images, then x_t and its noise.
 void Denoising::append_batch(Tape& tape, const Region& inputs) const {
   const int n = options_.batch;
   const Layout layout(n);
-  diffusion::Problem problem = problem_of(shape(n));
-  problem.dtype = stored();
-  const ValueId x0 = tape.value("x0", stored(), shape(n));
+  diffusion::Problem problem = diffusion_problem(model_, n, stored());
+  const ValueId x0 = tape.value("x0", stored(), model_.shape(n));
   diffusion::Problem batch = problem;
   batch.images = options_.images;
   tape.run<diffusion::Batch>("batch", batch,
-                             {{"pixels", tape.value("pixels", Dtype::u8, shape(options_.images), pixels_)},
+                             {{"pixels", tape.value("pixels", Dtype::u8, model_.shape(options_.images), pixels_)},
                               {"index", tape.value("index", Dtype::i32, {n}, inputs, layout.index)},
                               {"x0", x0}});
   problem.cosine = options_.betas == diffusion::Betas::cosine;
@@ -88,12 +77,12 @@ void Denoising::append_batch(Tape& tape, const Region& inputs) const {
                                 {"t", tape.value("t", Dtype::i32, {n}, inputs, layout.t)},
                                 {"table", tape.value("table", Dtype::f32, {diffusion::kTimesteps, 2}, table_)},
                                 {"philox", tape.value("philox", Dtype::i64, {2}, inputs, layout.philox)},
-                                {"x_t", tape.value("x_t", stored(), shape(n), noised_)},
-                                {"noise", tape.value("noise", Dtype::f32, shape(n), noise_)}});
+                                {"x_t", tape.value("x_t", stored(), model_.shape(n), noised_)},
+                                {"noise", tape.value("noise", Dtype::f32, model_.shape(n), noise_)}});
 }
 
 std::vector<Rows> Denoising::arrays(const Region& inputs) const {
-  const std::size_t each = elements(1);
+  const std::size_t each = model_.elements(1);
   return {{.region = &noised_, .row_bytes = each * size_of(stored())},
           {.region = &noise_, .row_bytes = each * sizeof(float)},
           {.region = &inputs, .offset = Layout(options_.batch).t, .row_bytes = sizeof(std::int32_t)}};
@@ -105,15 +94,13 @@ void Denoising::append_loss(Tape& tape, const nn::Binding& binding, const std::v
   const auto value = [&](const char* name, Dtype dtype, std::vector<std::int64_t> extents, const Rows& at) {
     return tape.value(name, dtype, std::move(extents), *at.region, at.offset);
   };
-  const ValueId x = value("x_t", stored(), shape(n), rows[0]);
-  const ValueId noise = value("noise", Dtype::f32, shape(n), rows[1]);
+  const ValueId x = value("x_t", stored(), model_.shape(n), rows[0]);
+  const ValueId noise = value("noise", Dtype::f32, model_.shape(n), rows[1]);
   const ValueId t = value("t", Dtype::i32, {n}, rows[2]);
   const ValueId prediction = model_.forward(tape, binding, x, t, &predicted_);
-  const ValueId gradient = tape.value("d prediction", stored(), shape(n));
-  diffusion::Problem problem = problem_of(shape(n));
-  problem.dtype = stored();
+  const ValueId gradient = tape.value("d prediction", stored(), model_.shape(n));
   tape.run<diffusion::Loss>(
-      "loss", problem,
+      "loss", diffusion_problem(model_, n, stored()),
       {{"pred", prediction}, {"noise", noise}, {"dpred", gradient}, {"losses", losses}, {"loss", loss}});
   if (binding.gradients == nullptr) return;
   tape.add_gradient(prediction, gradient);

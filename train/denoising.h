@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "dev/diffusion/diffusion.h"
 #include "dev/diffusion/schedule.h"
 #include "nn/model.h"
 #include "train/objective.h"
@@ -20,6 +21,9 @@ struct DenoisingInputs {
 
   std::vector<std::byte> bytes() const;  // as Denoising has them on the device
 };
+
+// Of dev/diffusion's passes on `samples` of a model's images.
+diffusion::Problem diffusion_problem(const nn::Model& model, int samples, Dtype dtype);
 
 struct DenoisingOptions {
   Dtype dtype = Dtype::bf16;  // of the model: bf16, fp32 or tf32
@@ -54,8 +58,6 @@ class Denoising : public Objective {
 
  private:
   Dtype stored() const { return storage_dtype(options_.dtype); }
-  std::vector<std::int64_t> shape(int samples) const;
-  std::int64_t elements(int samples) const;
   static std::vector<float> decoded(const Region& region, Dtype dtype);
 
   DenoisingOptions options_;

@@ -6,8 +6,8 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "core/graph.h"
-#include "dev/diffusion/diffusion.h"
 #include "runtime/program.h"
+#include "train/denoising.h"
 
 namespace ladder::train {
 struct Sampler::Impl {
@@ -32,16 +32,8 @@ struct Sampler::Impl {
   }
 
   Dtype stored() const { return storage_dtype(options.dtype); }
-  std::vector<std::int64_t> shape() const {
-    std::vector<std::int64_t> shape = model.sample_shape();
-    shape.insert(shape.begin(), options.images);
-    return shape;
-  }
-  std::size_t elements() const {
-    std::size_t product = 1;
-    for (const std::int64_t extent : shape()) product *= static_cast<std::size_t>(extent);
-    return product;
-  }
+  std::vector<std::int64_t> shape() const { return model.shape(options.images); }
+  std::size_t elements() const { return static_cast<std::size_t>(model.elements(options.images)); }
 
   std::vector<diffusion::Step> table() const {
     const auto schedule = diffusion::make_schedule(options.betas);
@@ -55,17 +47,13 @@ struct Sampler::Impl {
   }
 
   diffusion::Problem problem(Dtype dtype) const {
-    const std::vector<std::int64_t> extents = shape();
-    return {.n = static_cast<int>(extents[0]),
-            .h = static_cast<int>(extents[1]),
-            .w = static_cast<int>(extents[2]),
-            .c = static_cast<int>(extents[3]),
-            .cosine = options.betas == diffusion::Betas::cosine,
-            .large = options.large,
-            .no_clip = !options.clip,
-            .steps = options.steps,
-            .eta = eta(),
-            .dtype = dtype};
+    diffusion::Problem p = diffusion_problem(model, options.images, dtype);
+    p.cosine = options.betas == diffusion::Betas::cosine;
+    p.large = options.large;
+    p.no_clip = !options.clip;
+    p.steps = options.steps;
+    p.eta = eta();
+    return p;
   }
   int eta() const { return options.kind == SamplerKind::ddim ? options.eta_percent : 0; }
 

@@ -2,7 +2,6 @@
 // Everything that changes from step to step lies on the device, so that the whole step is one graph, captured once.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>

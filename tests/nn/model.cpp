@@ -15,12 +15,8 @@
 namespace ladder::nn {
 namespace {
 
+using ladder::test::has;
 using ladder::test::message_of;
-
-testing::AssertionResult has(const std::string& text, const std::string& words) {
-  if (text.find(words) != text.npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "'" << text << "' says nothing of '" << words << "'";
-}
 
 Parameters parameters_of(const Unet2dConfig& config) { return Parameters(Unet2d(config).declare()); }
 

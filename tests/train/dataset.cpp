@@ -16,6 +16,7 @@
 namespace ladder::train {
 namespace {
 
+using test::has;
 using test::message_of;
 using test::put;
 using test::Scratch;
@@ -59,11 +60,6 @@ std::string refusal(const std::string& text) {
   const std::string message = message_of<Failure>([&] { Dataset data(scratch / "some.ldata"); });
   EXPECT_NE(message.find((scratch / "some.ldata").string()), message.npos) << message;
   return message;
-}
-
-testing::AssertionResult says(const std::string& message, const std::string& words) {
-  if (message.find(words) != message.npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "'" << message << "' says nothing of '" << words << "'";
 }
 
 TEST(Dataset, HasWhatItsFileSays) {
@@ -112,33 +108,33 @@ TEST(Dataset, OneImageIsTrainedOn) {
 
 TEST(Dataset, RefusesWhatIsNotThereOrForeign) {
   const Scratch scratch;
-  EXPECT_TRUE(says(message_of<Failure>([&] { Dataset data(scratch / "no.ldata"); }), "No such file"));
-  EXPECT_TRUE(says(message_of<Failure>([&] { Dataset data(scratch.path()); }), "is no file"));
-  EXPECT_TRUE(says(refusal(""), "shorter than a header"));
-  EXPECT_TRUE(says(refusal(good().substr(0, kHeaderBytes - 1)), "shorter than a header"));
-  EXPECT_TRUE(says(refusal(std::string(500, 'x')), "does not begin as"));
+  EXPECT_TRUE(has(message_of<Failure>([&] { Dataset data(scratch / "no.ldata"); }), "No such file"));
+  EXPECT_TRUE(has(message_of<Failure>([&] { Dataset data(scratch.path()); }), "is no file"));
+  EXPECT_TRUE(has(refusal(""), "shorter than a header"));
+  EXPECT_TRUE(has(refusal(good().substr(0, kHeaderBytes - 1)), "shorter than a header"));
+  EXPECT_TRUE(has(refusal(std::string(500, 'x')), "does not begin as"));
 }
 
 TEST(Dataset, RefusesACorruptHeader) {
-  EXPECT_TRUE(says(refusal(changed(0, "M")), "does not begin as"));
-  EXPECT_TRUE(says(refusal(changed(kOffsetOfVersion, little(2, 4))), "has version 2 of the format"));
-  EXPECT_TRUE(says(refusal(changed(kOffsetOfSize, little(0, 4))), "images of 0x0 pixels"));
-  EXPECT_TRUE(says(refusal(changed(kOffsetOfSize, little(0xffffffff, 4))), "images of 4294967295x"));
-  EXPECT_TRUE(says(refusal(changed(kOffsetOfChannels, little(4, 4))), "4 channels instead of 3"));
-  EXPECT_TRUE(says(refusal(changed(kOffsetOfHeldOut, little(4, 8))), "4 images, of which 4 are held out"));
-  EXPECT_TRUE(says(refusal(changed(kOffsetOfCount, little(0, 8))), "0 images"));
-  EXPECT_TRUE(says(refusal(changed(kOffsetOfZero, "x")), "something where nothing should be"));
-  EXPECT_TRUE(says(refusal(changed(kOffsetOfZeros, "x")), "something where nothing should be"));
-  EXPECT_TRUE(says(refusal(changed(kHeaderBytes - 1, "x")), "something where nothing should be"));
+  EXPECT_TRUE(has(refusal(changed(0, "M")), "does not begin as"));
+  EXPECT_TRUE(has(refusal(changed(kOffsetOfVersion, little(2, 4))), "has version 2 of the format"));
+  EXPECT_TRUE(has(refusal(changed(kOffsetOfSize, little(0, 4))), "images of 0x0 pixels"));
+  EXPECT_TRUE(has(refusal(changed(kOffsetOfSize, little(0xffffffff, 4))), "images of 4294967295x"));
+  EXPECT_TRUE(has(refusal(changed(kOffsetOfChannels, little(4, 4))), "4 channels instead of 3"));
+  EXPECT_TRUE(has(refusal(changed(kOffsetOfHeldOut, little(4, 8))), "4 images, of which 4 are held out"));
+  EXPECT_TRUE(has(refusal(changed(kOffsetOfCount, little(0, 8))), "0 images"));
+  EXPECT_TRUE(has(refusal(changed(kOffsetOfZero, "x")), "something where nothing should be"));
+  EXPECT_TRUE(has(refusal(changed(kOffsetOfZeros, "x")), "something where nothing should be"));
+  EXPECT_TRUE(has(refusal(changed(kHeaderBytes - 1, "x")), "something where nothing should be"));
 }
 
 TEST(Dataset, RefusesAnotherLengthThanItsHeaderSays) {
-  EXPECT_TRUE(says(refusal(good().substr(0, good().size() - 1)), "is cut off"));
-  EXPECT_TRUE(says(refusal(good().substr(0, kHeaderBytes)), "is cut off"));
-  EXPECT_TRUE(says(refusal(good() + "x"), "is too long"));
-  EXPECT_TRUE(says(refusal(good() + std::string(kImageBytes, 'x')), "is too long"));
+  EXPECT_TRUE(has(refusal(good().substr(0, good().size() - 1)), "is cut off"));
+  EXPECT_TRUE(has(refusal(good().substr(0, kHeaderBytes)), "is cut off"));
+  EXPECT_TRUE(has(refusal(good() + "x"), "is too long"));
+  EXPECT_TRUE(has(refusal(good() + std::string(kImageBytes, 'x')), "is too long"));
   // 2^63 + 4 images of 12 bytes have 48 bytes, modulo 2^64.
-  EXPECT_TRUE(says(refusal(changed(kOffsetOfCount, little((std::uint64_t{1} << 63) + 4, 8))), "is cut off"));
+  EXPECT_TRUE(has(refusal(changed(kOffsetOfCount, little((std::uint64_t{1} << 63) + 4, 8))), "is cut off"));
 }
 
 TEST(Dataset, TheDigestFindsAChangedByte) {
@@ -151,7 +147,7 @@ TEST(Dataset, TheDigestFindsAChangedByte) {
        }) {
     put(scratch / "some.ldata", changed(offset, bytes));
     const Dataset data(scratch / "some.ldata");
-    EXPECT_TRUE(says(message_of<Failure>([&] { data.check_digest(); }), "is corrupt")) << offset;
+    EXPECT_TRUE(has(message_of<Failure>([&] { data.check_digest(); }), "is corrupt")) << offset;
   }
 }
 
@@ -242,8 +238,8 @@ TEST(Order, FewerImagesThanABatch) {
 }
 
 TEST(Order, NeedsAnImage) {
-  EXPECT_TRUE(says(message_of<Failure>([] { Order order(1, 0); }), "an order of 0 images"));
-  EXPECT_TRUE(says(message_of<Failure>([] { Order order(1, std::size_t{1} << 32); }), "must be 1 to 4294967295"));
+  EXPECT_TRUE(has(message_of<Failure>([] { Order order(1, 0); }), "an order of 0 images"));
+  EXPECT_TRUE(has(message_of<Failure>([] { Order order(1, std::size_t{1} << 32); }), "must be 1 to 4294967295"));
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ class Given : public Training {
   // The initialisation has zeros in the last layers, behind which no gradient arrives.
   static fs::path start() {
     static const fs::path file = [] {
-      const nn::Parameters parameters(nn::Unet2d(small_config().model).declare());
+      const nn::Parameters parameters = small_parameters();
       std::vector<float> flat = parameters.initial(3);
       for (std::size_t i = 0; i < flat.size(); ++i) {
         if (flat[i] == 0) flat[i] = 0.03f * static_cast<float>(i * 2654435761u % 201) / 100.0f - 0.03f;

@@ -191,7 +191,7 @@ class Diverging : public Training {
  protected:
   // The reference's initialisation with one number in it so large that the gradients overflow.
   static fs::path spoilt_weights(float value = 1e38f) {
-    const nn::Parameters parameters(nn::Unet2d(small_config().model).declare());
+    const nn::Parameters parameters = small_parameters();
     std::vector<float> flat = parameters.initial(1);
     flat[parameters["out.2.bias"].begin] = value;
     Checkpoint checkpoint;
@@ -212,8 +212,7 @@ TEST_F(Diverging, LeavesUpdatesOutAndCountsThem) {
   const std::string text = printed([&] { train(small_config(), o); });
   EXPECT_TRUE(has(text, "loss and gradient not finite"));
   EXPECT_TRUE(has(text, "updates left out: 2"));
-  const auto start =
-      import_weights(o.initial_weights, expected_tensors(nn::Parameters(nn::Unet2d(small_config().model).declare())));
+  const auto start = import_weights(o.initial_weights, expected_tensors(small_parameters()));
   EXPECT_EQ(weights_of(o.out, 2), start);
   EXPECT_EQ(weights_of(o.out, 2, kFiles[1]), start);
   EXPECT_EQ(read_metadata(o.out).at("skipped"), "2");

@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using ladder::test::contents;
 using ladder::test::Ended;
+using ladder::test::has;
 using ladder::test::message_of;
 using ladder::test::put;
 using ladder::test::Scratch;
@@ -47,10 +48,7 @@ inline TrainingConfig small_config() {
       .seed = 5};
 }
 
-inline testing::AssertionResult has(const std::string& text, const std::string& words) {
-  if (text.find(words) != text.npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "'" << text << "' says nothing of '" << words << "'";
-}
+inline nn::Parameters small_parameters() { return nn::Parameters(nn::Unet2d(small_config().model).declare()); }
 
 // Checkpoints' files of the same step are equal byte for byte: state, configuration and progress.
 inline void expect_same_step(const fs::path& a, const fs::path& b, int step) {
@@ -78,7 +76,7 @@ inline std::vector<double> losses_of(const fs::path& run) {
 
 inline std::map<std::string, std::vector<float>> weights_of(const fs::path& run, int step,
                                                             const char* file = kFiles[0]) {
-  const nn::Parameters parameters(nn::Unet2d(small_config().model).declare());
+  const nn::Parameters parameters = small_parameters();
   return import_weights(run / "checkpoints" / ("step_0000000" + std::to_string(step)) / file,
                         expected_tensors(parameters));
 }
