@@ -81,8 +81,8 @@ void write_png(const std::filesystem::path& path, const Picture& picture) {
 
 void write_png(const std::filesystem::path& path, int width, int height, const std::uint8_t* rgb) {
   // stb counts the bytes of the filtered picture in an int, and of what they become at most a little more.
-  constexpr std::int64_t kMostBytes = std::numeric_limits<int>::max() / 4;
-  if (width < 1 || height < 1 || (std::int64_t{width} * 3 + 1) > kMostBytes / height) {
+  constexpr std::int64_t kMaxBytes = std::numeric_limits<int>::max() / 4;
+  if (width < 1 || height < 1 || (std::int64_t{width} * 3 + 1) > kMaxBytes / height) {
     throw Failure(fmt::format("'{}' was not written: no picture has {}x{} pixels here", path.string(), width, height));
   }
   std::vector<std::uint8_t> png;

@@ -440,7 +440,7 @@ __global__ void multiply_kernel(const T* image, int num_rows, Operand a, Operand
   }
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
-  ptx::wgmma_keep(d);
+  ptx::warpgroup_fence_operand(d);
   for_each([&](int i, int at) { out[at] = d[i]; });
 }
 
@@ -525,7 +525,7 @@ __global__ void multiply_mn_kernel(const T* image, int num_rows, MnOperand a, Mn
     ptx::wgmma_commit();
   }
   ptx::wgmma_wait<0>();
-  ptx::wgmma_keep(d);
+  ptx::warpgroup_fence_operand(d);
   const int row = static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
   const int column = static_cast<int>(threadIdx.x) % 4 * 2;
   for (int i = 0; i < kN / 2; ++i) out[(row + i / 2 % 2 * 8) * kN + column + i / 4 * 8 + i % 2] = d[i];
@@ -578,7 +578,7 @@ __global__ void multiply_b_mn_kernel(const T* image, int num_rows, Operand a, Mn
   }
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
-  ptx::wgmma_keep(d);
+  ptx::warpgroup_fence_operand(d);
   const int row = static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
   const int column = static_cast<int>(threadIdx.x) % 4 * 2;
   for (int i = 0; i < kN / 2; ++i) out[(row + i / 2 % 2 * 8) * kN + column + i / 4 * 8 + i % 2] = d[i];
@@ -670,7 +670,7 @@ __global__ void accumulator_steps_kernel(float* seen) {
   ptx::wgmma_commit();
   look();
   ptx::wgmma_wait<1>();
-  ptx::wgmma_keep(d);
+  ptx::warpgroup_fence_operand(d);
   look();  // d is there
   ptx::wgmma_fence();
   ptx::wgmma_m64<__nv_bfloat16, 8>(d, a, b, true);
@@ -679,8 +679,8 @@ __global__ void accumulator_steps_kernel(float* seen) {
   ptx::wgmma_wait<1>();
   look();  // e's first group is done, its second is not
   ptx::wgmma_wait<0>();
-  ptx::wgmma_keep(d);
-  ptx::wgmma_keep(e);
+  ptx::warpgroup_fence_operand(d);
+  ptx::warpgroup_fence_operand(e);
   look();
 }
 
@@ -813,7 +813,7 @@ __global__ void conv_kernel(const __grid_constant__ ptx::TensorMap x_map, const 
   __syncthreads();
 
   if (threadIdx.x >= 256) {
-    ptx::release_registers<40>();
+    ptx::warpgroup_reg_dealloc<40>();
     if (threadIdx.x != 256) return;
     ptx::mbarrier_arrive_expect_tx(&weights_full, kWeightBytes);
     for (int tap = 0; tap < 9; ++tap) ptx::tma_load(weights + tap * 8192, w_map, &weights_full, 0, 0, tap);
@@ -826,7 +826,7 @@ __global__ void conv_kernel(const __grid_constant__ ptx::TensorMap x_map, const 
     return;
   }
 
-  ptx::claim_registers<232>();
+  ptx::warpgroup_reg_alloc<232>();
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const std::uint64_t desc_w = ptx::wgmma_descriptor(weights, 1024);
@@ -847,7 +847,7 @@ __global__ void conv_kernel(const __grid_constant__ ptx::TensorMap x_map, const 
     ptx::wgmma_commit();
     if (broken == Break::early_release && thread == 0) ptx::mbarrier_arrive(&empty[s]);
     if (broken != Break::no_wgmma_wait) ptx::wgmma_wait<0>();
-    ptx::wgmma_keep(d);
+    ptx::warpgroup_fence_operand(d);
     if (broken != Break::early_release && (thread == 0 || broken == Break::over_arrival))
       ptx::mbarrier_arrive(&empty[s]);
     for (int i = 0; i < kChannels / 2; ++i) {

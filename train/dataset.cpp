@@ -26,7 +26,7 @@ namespace {
 constexpr std::string_view kMagic = "LADDATA\n";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint32_t kChannels = 3;
-constexpr std::uint32_t kMostPixels = 1 << 15;  // of height or width
+constexpr std::uint32_t kMaxPixels = 1 << 15;  // of height or width
 constexpr std::size_t kHeaderBytes = 128;
 
 struct Header {
@@ -83,7 +83,7 @@ Dataset::Dataset(std::filesystem::path path) : path_(std::move(path)) {
     refuse(path_, fmt::format("has version {} of the format, this reads version {}: prepare it anew", header.version,
                               kVersion));
   }
-  if (header.image_size < 1 || header.image_size > kMostPixels) {
+  if (header.image_size < 1 || header.image_size > kMaxPixels) {
     refuse(path_, fmt::format("has a corrupt header: images of {0}x{0} pixels", header.image_size));
   }
   if (header.channels != kChannels) {

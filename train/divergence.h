@@ -19,7 +19,7 @@ class Divergence {
 
   std::int64_t skipped() const { return skipped_; }  // updates left out so far
 
-  static constexpr std::int64_t kMostSkippedInARow = 20;
+  static constexpr std::int64_t kMaxSkippedInARow = 20;
 
  private:
   std::string advice_;

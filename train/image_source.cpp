@@ -14,7 +14,7 @@ ImageSource::ImageSource(const Dataset& data, int batch, std::size_t device_byte
       batch_(batch),
       streams_(data.image_bytes() * (data.num_training() + data.num_held_out()) > device_bytes) {
   const auto training = static_cast<int>(data.num_training());
-  const int held_out = std::min(static_cast<int>(data.num_held_out()), kMostHeldOut);
+  const int held_out = std::min(static_cast<int>(data.num_held_out()), kMaxHeldOut);
   held_out_.resize(held_out);
   const std::size_t each = data.image_bytes();
   if (!streams_) {

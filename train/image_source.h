@@ -15,8 +15,8 @@ namespace ladder::train {
 
 class ImageSource {
  public:
-  // Of the held-out images at most kMostHeldOut are taken.
-  static constexpr int kMostHeldOut = 2048;
+  // Of the held-out images at most kMaxHeldOut are taken.
+  static constexpr int kMaxHeldOut = 2048;
 
   // Data sets of more than `device_bytes` are streamed. `data` must outlive this.
   ImageSource(const Dataset& data, int batch, std::size_t device_bytes);

@@ -49,7 +49,7 @@ struct Step::Impl {
     if (parts() > 1 || staged_matrices) accumulate_first = std::make_unique<Program>(accumulate_tape(true), promotions);
     if (parts() > 1) accumulate_more = std::make_unique<Program>(accumulate_tape(false), promotions);
     update = std::make_unique<Program>(update_tape(), promotions);
-    for (std::size_t i = 0; i < kMostInFlight; ++i) {
+    for (std::size_t i = 0; i < kMaxInFlight; ++i) {
       slots.push_back(std::make_unique<Slot>(inputs.bytes, results.bytes));
     }
     if (options.graph) {
@@ -214,7 +214,7 @@ Step::~Step() = default;
 
 std::optional<StepResults> Step::submit(const StepInputs& inputs) {
   std::optional<StepResults> oldest;
-  if (impl_->in_flight.size() == kMostInFlight) oldest = collect();
+  if (impl_->in_flight.size() == kMaxInFlight) oldest = collect();
   impl_->start(inputs, [&] {
     if (impl_->graph) {
       impl_->graph->replay(impl_->stream);

@@ -41,9 +41,9 @@ class Step {
        const Promotions& promotions);
   ~Step();
 
-  // Enqueues a step. The results of the oldest one are handed out as soon as kMostInFlight are on their way, or none
+  // Enqueues a step. The results of the oldest one are handed out as soon as kMaxInFlight are on their way, or none
   // where there are fewer.
-  static constexpr std::size_t kMostInFlight = 4;
+  static constexpr std::size_t kMaxInFlight = 4;
   std::optional<StepResults> submit(const StepInputs& inputs);
   // Waits for the oldest step in flight; none if there is none.
   std::optional<StepResults> collect();

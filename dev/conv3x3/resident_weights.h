@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/backend.h"
-#include "dev/common/alternation.h"
+#include "dev/common/ping_pong_order.h"
 #include "dev/common/ring.h"
 #include "dev/conv3x3/patch_store.h"
 #include "dev/ptx/mbarrier.h"
@@ -22,7 +22,7 @@ inline constexpr int kHaloBytes = kHaloPixels * kRowBytes;
 inline constexpr int kPatchBytes = (kHaloBytes + 1023) / 1024 * 1024;  // a whole number of swizzle patterns
 static_assert(kPatchPixels == 64, "the rows of a wgmma");
 
-inline constexpr int kConsumerGroups = Alternation::kGroups;
+inline constexpr int kConsumerGroups = PingPongOrder::kGroups;
 inline constexpr int kGroupThreads = 128;
 inline constexpr int kConsumerThreads = kConsumerGroups * kGroupThreads;
 inline constexpr int kThreads = kConsumerThreads + 32;  // one producer warp
@@ -41,7 +41,7 @@ struct ResidentTile {
   // Barriers lie where the last stage's last patch ends and its place does not: a fifth stage of
   // 128 channels has no other room.
   static constexpr int kBarriersAt = kStages * kStageBytes - (kPatchBytes - kHaloBytes);
-  static_assert((2 * kStages + kMaxChunks * 9 + Alternation::kGroups) * sizeof(ptx::Mbarrier) <=
+  static_assert((2 * kStages + kMaxChunks * 9 + PingPongOrder::kGroups) * sizeof(ptx::Mbarrier) <=
                 kPatchBytes - kHaloBytes);
 };
 

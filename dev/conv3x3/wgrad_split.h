@@ -72,7 +72,7 @@ __device__ __forceinline__ void put_run(float* to, const float (&run)[kVec]) {
 // kGroups-th row and then each other's sums, in order. Only the threads of group 0 return the run's sums. As many groups as
 // there are rows to share out, up to eight: more would have nothing to load.
 constexpr int kReduceThreads = 256;
-constexpr int kMostReduceGroups = 8;
+constexpr int kMaxReduceGroups = 8;
 template <int kGroups>
 constexpr int kReduceRuns = kReduceThreads / kGroups;
 
@@ -113,7 +113,7 @@ __device__ __forceinline__ RowSums sum_rows(const float* partial, int rows, int 
 // Calls f(std::integral_constant<int, kGroups>{}) with the groups that so many rows deserve.
 template <class F>
 auto with_reduce_groups(int rows, F&& f) {
-  if (rows >= kMostReduceGroups) return f(std::integral_constant<int, kMostReduceGroups>{});
+  if (rows >= kMaxReduceGroups) return f(std::integral_constant<int, kMaxReduceGroups>{});
   if (rows >= 4) return f(std::integral_constant<int, 4>{});
   if (rows >= 2) return f(std::integral_constant<int, 2>{});
   return f(std::integral_constant<int, 1>{});

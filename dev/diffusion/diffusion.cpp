@@ -9,14 +9,14 @@ namespace ladder::diffusion {
 namespace {
 
 // Seeds and offsets of random inputs.
-constexpr std::int64_t kMostDrawn = 1 << 24;
+constexpr std::int64_t kMaxDrawn = 1 << 24;
 
 TensorSpec image(const char* name, Role role, const Problem& p, Dtype dtype) {
   return {.name = name, .role = role, .dtype = dtype, .shape = {p.n, p.h, p.w, p.c}, .layout = "nhwc"};
 }
 
 TensorSpec philox() {
-  return {.name = "philox", .role = Role::input, .dtype = Dtype::i64, .shape = {2}, .layout = "i", .high = kMostDrawn};
+  return {.name = "philox", .role = Role::input, .dtype = Dtype::i64, .shape = {2}, .layout = "i", .high = kMaxDrawn};
 }
 
 TensorSpec table(int rows, int columns) {

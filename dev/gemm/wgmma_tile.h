@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/backend.h"
-#include "dev/common/alternation.h"
+#include "dev/common/ping_pong_order.h"
 #include "dev/common/ring.h"
 #include "dev/gemm/gemm.h"
 #include "dev/ptx/mbarrier.h"
@@ -16,7 +16,7 @@ inline constexpr int kStepTerms16 = 64;  // of the sums, 16 bits each: the 128 b
 inline constexpr int kStepRowBytes = 128;
 inline constexpr int kWgmmaTerms = 16;
 
-inline constexpr int kConsumerGroups = Alternation::kGroups;
+inline constexpr int kConsumerGroups = PingPongOrder::kGroups;
 inline constexpr int kGroupThreads = 128;
 inline constexpr int kConsumerThreads = kConsumerGroups * kGroupThreads;
 inline constexpr int kWgmmaThreads = kConsumerThreads + kGroupThreads;  // registers move between whole warpgroups
@@ -32,7 +32,7 @@ struct PersistentTile {
   static constexpr int kStoreBytes = kConsumerThreads / 32 * kWarpStoreBytes;
   static constexpr int kMaxStages = 12;  // 12 KB each and more: enough under way for all of memory's rate
   static constexpr int kBarrierBytes =
-      (2 * kMaxStages + Alternation::kGroups) * static_cast<int>(sizeof(ptx::Mbarrier));
+      (2 * kMaxStages + PingPongOrder::kGroups) * static_cast<int>(sizeof(ptx::Mbarrier));
   static constexpr int kStages = std::min(kMaxStages, (227 * 1024 - kBarrierBytes - kStoreBytes) / kStageBytes);
   static constexpr std::size_t kSmemBytes = std::size_t{kStages} * kStageBytes + kStoreBytes + kBarrierBytes;
   static_assert(kRows % 64 == 0 && kStageBytes % 1024 == 0, "wgmma's rows, and whole swizzle patterns");

@@ -462,7 +462,7 @@ inline int threads_of(const Problem& p, const Plan& plan, const TuningParameters
 // within 4 %.
 inline Plan plan_of(const Problem& p, const TuningParameters& tuning) {
   constexpr int kGoodRow = 128 / 16;
-  constexpr int kLeastRow = 64 / 16;
+  constexpr int kMinRow = 64 / 16;
   constexpr int kGoodBytes = 64 << 10;
   constexpr int kMaxBytes = 100 << 10;  // so that two blocks fit an SM
   constexpr int kGoodBlocks = 3;        // of an SM
@@ -484,7 +484,7 @@ inline Plan plan_of(const Problem& p, const TuningParameters& tuning) {
     }
     plan.threads = threads_of(p, plan, tuning);
     if (plan.threads == 0 || slab_bytes(plan) > kMaxBytes) continue;
-    if (!even && best.row >= kLeastRow) break;
+    if (!even && best.row >= kMinRow) break;
     complete(p, plan);
     best = plan;
   }

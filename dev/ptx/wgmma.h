@@ -81,7 +81,7 @@ __device__ __forceinline__ void wgmma_wait(LADDER_WHERE_ALONE) {
 // NOTE: after a wait and before the first use of the sums. The compiler does not know that the wait produces them, and
 // has been seen to move their first use above it.
 template <int kCount>
-__device__ __forceinline__ void wgmma_keep(float (&d)[kCount]) {
+__device__ __forceinline__ void warpgroup_fence_operand(float (&d)[kCount]) {
 #if defined(__CUDACC__)
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
@@ -107,14 +107,14 @@ __device__ __forceinline__ void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t
 
 // Moves registers between warpgroups: every warp of the group calls it, the kernel has __launch_bounds__(threads, 1).
 template <int kRegisters>
-__device__ __forceinline__ void release_registers() {
+__device__ __forceinline__ void warpgroup_reg_dealloc() {
 #if defined(__CUDACC__)
   LADDER_SM90_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 #endif
 }
 
 template <int kRegisters>
-__device__ __forceinline__ void claim_registers() {
+__device__ __forceinline__ void warpgroup_reg_alloc() {
 #if defined(__CUDACC__)
   LADDER_SM90_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 #endif

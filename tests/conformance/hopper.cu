@@ -96,7 +96,7 @@ __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int box
   float d[kN / 2];
 #pragma unroll
   for (int i = 0; i < kN / 2; ++i) d[i] = static_cast<float>(i) * 0.125f - 4.0f;
-  ptx::wgmma_keep(d);
+  ptx::warpgroup_fence_operand(d);
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
@@ -110,7 +110,7 @@ __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int box
   }
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
-  ptx::wgmma_keep(d);
+  ptx::warpgroup_fence_operand(d);
 #pragma unroll
   for (int i = 0; i < kN / 2; ++i) out[threadIdx.x * (kN / 2) + i] = d[i];
 }

@@ -11,8 +11,8 @@
 namespace ladder::add {
 namespace {
 
-constexpr int kLeastPixels = 4;  // of a thread
-constexpr int kMostParts = 16;
+constexpr int kMinPixels = 4;  // of a thread
+constexpr int kMaxParts = 16;
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads)
@@ -37,12 +37,12 @@ __global__ void __launch_bounds__(kColumnThreads)
   de[index / p.c * row + index % p.c] = sum;
 }
 
-std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * p.n * p.c * kMostParts; }
+std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * p.n * p.c * kMaxParts; }
 
 void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void* workspace, Stream stream) {
   dispatch_width(p.dtype, whole_vectors(p.c, p.dtype), [&](auto element, auto width) {
     using T = decltype(element);
-    const ColumnSplit split = column_split<T, width>(p, kLeastPixels, kMostParts);
+    const ColumnSplit split = column_split<T, width>(p, kMinPixels, kMaxParts);
     const bool alone = split.parts == 1;
     float* const de = t.de + p.first;
     auto* const parts = alone ? de : static_cast<float*>(workspace);

@@ -11,8 +11,8 @@
 namespace ladder::add {
 namespace {
 
-constexpr int kLeastPixels = 4;  // of a thread
-constexpr int kMostParts = 8;    // the largest cluster that every card has room for
+constexpr int kMinPixels = 4;  // of a thread
+constexpr int kMaxParts = 8;   // the largest cluster that every card has room for
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads)
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kColumnThreads)
 void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void*, Stream stream) {
   dispatch_width(p.dtype, whole_vectors(p.c, p.dtype), [&](auto element, auto width) {
     using T = decltype(element);
-    const ColumnSplit split = column_split<T, width>(p, kLeastPixels, kMostParts);
+    const ColumnSplit split = column_split<T, width>(p, kMinPixels, kMaxParts);
     const dim3 grid(static_cast<unsigned>(split.parts * split.chunks), static_cast<unsigned>(p.n));
     ladder::launch(add_embedding_backward_v03_kernel<T, width>,
                    {.grid = grid,

@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   RingIndex<Tile::kStagesB> b;
   if (warp >= kConsumerWarps) {
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
-    ptx::release_registers<kProducerRegisters>();
+    ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerWarps * 32) return;
     ptx::tma_prefetch(x_map);
     ptx::tma_prefetch(w_map);
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  ptx::claim_registers<kConsumerRegisters>();
+  ptx::warpgroup_reg_alloc<kConsumerRegisters>();
   const int group = warp / 4;
   const bool elected = threadIdx.x % 32 == 0;
   unsigned reduce_parity = 0;
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     ptx::wgmma_wait<0>();
 #pragma unroll
-    for (int i = 0; i < Tile::kGroupPatches; ++i) ptx::wgmma_keep(sum[i]);
+    for (int i = 0; i < Tile::kGroupPatches; ++i) ptx::warpgroup_fence_operand(sum[i]);
     if (elected) {
       ptx::mbarrier_arrive(empty_b + busy_b);
       ptx::mbarrier_arrive(empty_a + busy_a);

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto* const full = reinterpret_cast<ptx::Mbarrier*>(stages + Tile::kBarriersAt);
   ptx::Mbarrier* const empty = full + Tile::kStages;
   ptx::Mbarrier* const full_weights = empty + Tile::kStages;  // [chunk][tap]
-  const Alternation turns{full_weights + Tile::kMaxChunks * 9};
+  const PingPongOrder turns{full_weights + Tile::kMaxChunks * 9};
 
   const int chunks = ceil_div(p.c, kChunk);
   if (threadIdx.x == 0) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     ptx::wgmma_wait<0>();
 #pragma unroll
-    for (int patch = 0; patch < Tile::kPatches; ++patch) ptx::wgmma_keep(sum[patch]);
+    for (int patch = 0; patch < Tile::kPatches; ++patch) ptx::warpgroup_fence_operand(sum[patch]);
     if (elected) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(turn * chunks + chunks - 1));
 
 #pragma unroll

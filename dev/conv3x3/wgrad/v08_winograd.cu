@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(Tile::kThreads)
 
 // Row 0 of sums becomes the sum of all rows.
 __global__ void __launch_bounds__(kReduceThreads) conv3x3_wgrad_v08_reduce_kernel(Problem p, int rows, float* sums) {
-  const auto [index, holder, sum] = sum_rows<kMostReduceGroups>(sums, rows, sums_row(p));
+  const auto [index, holder, sum] = sum_rows<kMaxReduceGroups>(sums, rows, sums_row(p));
   if (holder) *reinterpret_cast<float4*>(sums + index) = sum;
 }
 
@@ -311,7 +311,7 @@ void launch(const Problem& p, const Wgrad::Tensors& t, void* workspace, Stream s
   const int rows = plan.slabs * plan.splits;
   if (rows > 1) {
     ladder::launch(conv3x3_wgrad_v08_reduce_kernel,
-                   {.grid = reduce_blocks<kMostReduceGroups>(sums_row(p)), .block = kReduceThreads}, stream, p, rows,
+                   {.grid = reduce_blocks<kMaxReduceGroups>(sums_row(p)), .block = kReduceThreads}, stream, p, rows,
                    sums);
   }
   ladder::launch(conv3x3_wgrad_v08_filter_kernel,

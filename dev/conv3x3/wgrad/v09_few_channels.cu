@@ -228,7 +228,7 @@ int sums_of_split(const Problem& p) { return ceil_div(sides_of(p).wide, kWideTil
 template <class T>
 __global__ void __launch_bounds__(kReduceThreads)
     conv3x3_wgrad_v09_reduce_kernel(Problem p, int splits, int row, const float* partial, T* dw, float* dbias) {
-  const auto [index, holder, total] = sum_rows<kMostReduceGroups>(partial, splits, row);
+  const auto [index, holder, total] = sum_rows<kMaxReduceGroups>(partial, splits, row);
   if (!holder) return;
   const Sides sides = sides_of(p);
   const int fragment = index % kBlockSums / 128;
@@ -274,7 +274,7 @@ KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
                      split, static_cast<const T*>(few_x ? t.dy : t.x), static_cast<const T*>(few_x ? t.x : t.dy),
                      partial),
          bind_launch(conv3x3_wgrad_v09_reduce_kernel<T>,
-                     {.grid = reduce_blocks<kMostReduceGroups>(row), .block = kReduceThreads}, p, split.splits, row,
+                     {.grid = reduce_blocks<kMaxReduceGroups>(row), .block = kReduceThreads}, p, split.splits, row,
                      partial, static_cast<T*>(t.dw), t.dbias)});
   };
   return {.name = name, .workspace_bytes = sizeof(float) * split.splits * row, .bind = bind};

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<kStages>(i - 1));
     }
     ptx::wgmma_wait<0>();
-    ptx::wgmma_keep(sum);
+    ptx::warpgroup_fence_operand(sum);
   } else if (warp < kFirstBiasWarp) {
     const int producer = warp - kConsumerWarps;
     if (lane == 0) {

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<kStages>(i - 1));
     }
     ptx::wgmma_wait<0>();
-    ptx::wgmma_keep(sum);
+    ptx::warpgroup_fence_operand(sum);
   } else if (warp == kProducerWarp) {
     if (lane == 0) {
       ptx::tma_prefetch(x_map);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kEach = 2;  // quads, or single elements, of a thread
-constexpr int kMostParts = 64;
+constexpr int kMaxParts = 64;
 
 // How an image is cut: kWidth elements a load, `each` loads a part.
 struct Cut {
@@ -26,7 +26,7 @@ template <int kWidth>
 Cut cut_of(const Problem& p) {
   Cut cut{.units = static_cast<unsigned>(p.image() / kWidth)};
   const std::int64_t parts = (p.image() / kWidth + kThreads * kEach - 1) / (kThreads * kEach);
-  cut.parts = static_cast<int>(parts < kMostParts ? parts : kMostParts);
+  cut.parts = static_cast<int>(parts < kMaxParts ? parts : kMaxParts);
   cut.each = (cut.units + cut.parts - 1) / cut.parts;
   return cut;
 }
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *loss = total / static_cast<float>(n);
 }
 
-std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * p.n * kMostParts; }
+std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * p.n * kMaxParts; }
 
 void launch(const Problem& p, const Loss::Tensors& t, void* workspace, Stream stream) {
   auto* const sums = static_cast<float*>(workspace);  // [n][parts]

@@ -15,7 +15,7 @@ namespace ladder::diffusion {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMostParts = 64;
+constexpr int kMaxParts = 64;
 constexpr int kMeanThreads = 1024;  // a warp for each of 32 images
 constexpr int kMeanWarps = kMeanThreads / 32;
 static_assert(kMeanWarps == 32, "the warps' sums are one warp's lanes");
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kMeanThreads)
   for (int image = warp; image < n; image += kMeanWarps) {
     float sum = 0;
 #pragma unroll
-    for (int first = 0; first < kMostParts; first += 32) {
+    for (int first = 0; first < kMaxParts; first += 32) {
       if (first + lane < parts) sum += sums[image * parts + first + lane];
     }
     const float mean = warp_sum(sum) / elements;
@@ -76,14 +76,14 @@ __global__ void __launch_bounds__(kMeanThreads)
   if (lane == 0) *loss = total / static_cast<float>(n);
 }
 
-std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * p.n * kMostParts; }
+std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * p.n * kMaxParts; }
 
 void launch(const Problem& p, const Loss::Tensors& t, void* workspace, Stream stream) {
   auto* const sums = static_cast<float*>(workspace);  // [n][parts]
   const auto run = [&](auto element, auto width) {
     using T = decltype(element);
     const unsigned blocks = stream_blocks(p.image(), kThreads, width);
-    const unsigned parts = blocks < kMostParts ? blocks : kMostParts;
+    const unsigned parts = blocks < kMaxParts ? blocks : kMaxParts;
     ladder::launch(diffusion_loss_v03_parts_kernel<T, width>,
                    {.grid = dim3(parts, static_cast<unsigned>(p.n)), .block = kThreads}, stream, p.image() / width,
                    static_cast<float>(2.0 / static_cast<double>(p.elements())), static_cast<const T*>(t.pred), t.noise,

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   unsigned char* const stores = smem + Tile::kStages * Tile::kStageBytes;
   auto* const full = reinterpret_cast<ptx::Mbarrier*>(stores + Tile::kStoreBytes);
   ptx::Mbarrier* const empty = full + Tile::kStages;
-  const Alternation turns{empty + Tile::kStages};
+  const PingPongOrder turns{empty + Tile::kStages};
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::kStages; ++i) {
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
 
   if (threadIdx.x >= kConsumerThreads) {
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
-    ptx::release_registers<kProducerRegisters>();
+    ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerThreads) return;
     ptx::tma_prefetch(x_map);
     ptx::tma_prefetch(w_map);
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     return;
   }
 
-  ptx::claim_registers<kConsumerRegisters>();
+  ptx::warpgroup_reg_alloc<kConsumerRegisters>();
   const int group = threadIdx.x / kGroupThreads;
   const int warp = threadIdx.x / 32;
   const bool elected = threadIdx.x % 32 == 0;
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     }
     ptx::wgmma_wait<0>();
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) ptx::wgmma_keep(sum[part]);
+    for (int part = 0; part < kParts; ++part) ptx::warpgroup_fence_operand(sum[part]);
     if (elected) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(turn * steps + steps - 1));
 
     ptx::cp_async_wait<0>();

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(i - 1));
     }
     ptx::wgmma_wait<0>();
-    ptx::wgmma_keep(sum);
+    ptx::warpgroup_fence_operand(sum);
   } else if (bias_warp < 0) {
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
     if (lane == 0) {

@@ -5,7 +5,7 @@
 //         as blocks end, so they stay apart. Limiter: memory in fp32; in 16-bit types issue slots.
 // Needs:  what v09 does.
 
-#include "dev/common/pace.h"
+#include "dev/common/staggered_start.h"
 #include "dev/groupnorm/dz_kept.h"
 
 namespace ladder::groupnorm {
@@ -17,9 +17,9 @@ constexpr Costs kCosts{.line = 0.25, .step_ns = 100, .cluster_ns = 700, .seen = 
 
 template <class T, class Act, bool kCluster>
 __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
-    groupnorm_backward_v11_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, float2* all_sums) {
+    groupnorm_backward_v11_kernel(Problem p, Backward::Tensors t, Plan plan, StaggeredStart pace, float2* all_sums) {
   const int index = cluster_index(plan.log_cluster);
-  gradient<T, Act, kCluster, ChannelSums>(p, t, plan, all_sums, [&] { wait_for_turn(pace, index); });
+  gradient<T, Act, kCluster, ChannelSums>(p, t, plan, all_sums, [&] { wait_for_start(pace, index); });
 }
 
 std::vector<KernelPlan<Backward>> plans(const Problem& p) {
@@ -35,7 +35,7 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
       const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v11_kernel<T, Act, false>  //
                                               : groupnorm_backward_v11_kernel<T, Act, true>;
       const LaunchConfig config = config_of<T, ChannelSums>(p, plan);
-      const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
+      const StaggeredStart pace = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
       return in_order({bind_launch(kernel, config, p, t, plan, pace, all_sums),
                        [=](Stream stream) { launch_parameters<true>(p, all_sums, p.n, t, stream); }});
     };

@@ -9,7 +9,7 @@
 //         Limiter: memory in fp32; in 16-bit types issue slots.
 // Needs:  what v11 does; clusters of 16 where the card has them.
 
-#include "dev/common/pace.h"
+#include "dev/common/staggered_start.h"
 #include "dev/groupnorm/group_sums.h"
 
 namespace ladder::groupnorm {
@@ -19,9 +19,9 @@ using namespace dz_kept;
 
 template <class T, class Act, bool kCluster>
 __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
-    groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, Pace pace, FlaggedRow* rows) {
+    groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, StaggeredStart pace, FlaggedRow* rows) {
   const int index = cluster_index(plan.log_cluster);
-  gradient<T, Act, kCluster, GroupSums>(p, t, plan, rows, [&] { wait_for_turn(pace, index); });
+  gradient<T, Act, kCluster, GroupSums>(p, t, plan, rows, [&] { wait_for_start(pace, index); });
 }
 
 __global__ void __launch_bounds__(kParameterThreads)
@@ -41,7 +41,7 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
       const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v12_kernel<T, Act, false>  //
                                               : groupnorm_backward_v12_kernel<T, Act, true>;
       const LaunchConfig config = config_of<T, GroupSums>(p, plan);
-      const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
+      const StaggeredStart pace = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
       std::vector<BoundLaunch> launches = {bind_launch(kernel, config, p, t, plan, pace, rows)};
       if (p.affine) {
         launches.push_back(bind_launch(groupnorm_backward_v12_parameters_kernel,

@@ -6,7 +6,7 @@
 //         thirds of it, the L2 for three quarters.
 // Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32.
 
-#include "dev/common/pace.h"
+#include "dev/common/staggered_start.h"
 #include "dev/groupnorm/group_sums.h"
 
 namespace ladder::groupnorm {
@@ -110,7 +110,7 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
 
 template <class T, class Act, bool kCluster>
 __global__ void __launch_bounds__(PersistentSums::kThreadsPerSm)
-    groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, Plan plan, Rounds rounds, Pace pace,
+    groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, Plan plan, Rounds rounds, StaggeredStart pace,
                                   FlaggedRow* rows) {
   using Layout = SlabLayout<T>;
   LADDER_DYN_SMEM(raw);
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(PersistentSums::kThreadsPerSm)
   Place place(p, plan);
   announce_start<kCluster>(smem);
   int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;
-  wait_for_turn(pace, slab_index);
+  wait_for_start(pace, slab_index);
   place.image = slab_index / rounds.chunks;
   place.chunk = slab_index - place.image * rounds.chunks;
 
@@ -205,7 +205,7 @@ BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const Plan& plan,
   const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, false>  //
                                           : groupnorm_backward_v13_kernel<T, Act, true>;
   LaunchConfig config = config_of<T, PersistentSums>(p, plan);
-  const Pace pace = pace_of(kernel, config, 2.0 * p.elements() * sizeof(T));
+  const StaggeredStart pace = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
   const int chunks = p.c / plan.chunk;
   const int slabs = p.n * chunks;
   const int clusters = std::min(slabs, resident_clusters(kernel, config));

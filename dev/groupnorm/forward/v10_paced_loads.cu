@@ -6,7 +6,7 @@
 //         still arithmetic and the exchange, of the blocks that load last.
 // Needs:  what v09 does.
 
-#include "dev/common/pace.h"
+#include "dev/common/staggered_start.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 
 namespace ladder::groupnorm {
@@ -16,10 +16,10 @@ using namespace tensor_core_sums;
 
 template <class T, class Act>
 __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
-    groupnorm_forward_v10_kernel(Problem p, Forward::Tensors t, Plan plan, Pace pace) {
+    groupnorm_forward_v10_kernel(Problem p, Forward::Tensors t, Plan plan, StaggeredStart pace) {
   const int index = cluster_index(plan.log_cluster);
   normalise<T, Act, kMaxClusterBlocks>(
-      p, t, plan, [&] { wait_for_turn(pace, index); }, PlainCopy{});
+      p, t, plan, [&] { wait_for_start(pace, index); }, PlainCopy{});
 }
 
 constexpr TuningParameters kTuning{
@@ -34,7 +34,7 @@ std::vector<KernelPlan<Forward>> plans(const Problem& p) {
     only.bind = [p, plan, kernel = groupnorm_forward_v10_kernel<decltype(element), decltype(act)>](
                     const Forward::Tensors& t, void*) {
       const LaunchConfig config = config_of(p, plan);
-      const Pace pace = pace_of(kernel, config, double(p.elements()) * sizeof(decltype(element)));
+      const StaggeredStart pace = staggered_start(kernel, config, double(p.elements()) * sizeof(decltype(element)));
       return bind_launch(kernel, config, p, t, plan, pace);
     };
   });

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "dev/common/pace.h"
+#include "dev/common/staggered_start.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 
 namespace ladder::groupnorm {
@@ -19,11 +19,11 @@ using namespace tensor_core_sums;
 
 template <class T, class Act>
 __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
-    groupnorm_forward_v11_kernel(Problem p, Forward::Tensors t, Plan plan, Pace pace, bool reads_once) {
+    groupnorm_forward_v11_kernel(Problem p, Forward::Tensors t, Plan plan, StaggeredStart pace, bool reads_once) {
   const int index = cluster_index(plan.log_cluster);
   const ptx::CachePolicy policy = ptx::evict_policy(reads_once);
   normalise<T, Act, kMaxBigClusterBlocks>(
-      p, t, plan, [&] { wait_for_turn(pace, index); },
+      p, t, plan, [&] { wait_for_start(pace, index); },
       [&](void* to, const void* from) { ptx::cp_async_16(to, from, true, policy); });
 }
 
@@ -89,7 +89,7 @@ std::vector<KernelPlan<Forward>> plans(const Problem& p) {
                     const Forward::Tensors& t, void*) {
       const LaunchConfig config = config_of(p, plan);
       const double bytes = double(p.elements()) * static_cast<double>(size_of(p.dtype));
-      const Pace pace = pace_of(kernel, config, bytes);
+      const StaggeredStart pace = staggered_start(kernel, config, bytes);
       return bind_launch(kernel, config, p, t, plan, pace, fits_l2(2 * bytes));
     };
   });

@@ -12,7 +12,7 @@
 
 namespace ladder {
 
-struct Pace {
+struct StaggeredStart {
   int clusters = 0;       // of the grid's first ones, which the card has room for at once
   unsigned interval = 0;  // from one of them to the next, in 1/256 clocks of an SM
 };
@@ -23,7 +23,7 @@ __device__ __forceinline__ int cluster_index(int log_cluster) {
 }
 
 // By all threads of a block of that cluster.
-__device__ __forceinline__ void wait_for_turn(const Pace& pace, int index) {
+__device__ __forceinline__ void wait_for_start(const StaggeredStart& pace, int index) {
   if (index >= pace.clusters) return;
   // One thread watches the clock. Others would take issue slots from the blocks that compute.
   if (threadIdx.x + threadIdx.y == 0) ptx::wait_clocks(index * pace.interval >> 8);
@@ -32,15 +32,15 @@ __device__ __forceinline__ void wait_for_turn(const Pace& pace, int index) {
 
 // For a grid that loads `bytes`, each cluster as many.
 template <class... P>
-Pace pace_of(void (*kernel)(P...), const LaunchConfig& config, double bytes) {
+StaggeredStart staggered_start(void (*kernel)(P...), const LaunchConfig& config, double bytes) {
   // Of what DRAM could move: the rate at which clusters begin. Fitted to sweeps on an H200: 4.4 TB/s at the clock that it
   // announces, 4.0 at the one it keeps. A quarter more or less makes no difference that shows.
   constexpr double kShare = 0.92;
   // What the first wave's loads must take to be worth it: less is under way at a time anyway. Likewise fitted.
-  constexpr double kLeastSeconds = 1.2e-6;
+  constexpr double kMinSeconds = 1.2e-6;
   const backend::DeviceInfo& device = backend::device();
   const double rate = kShare * device.dram_bytes_per_s;  // 0: the emulator, which has no time, but the barrier
-  const double least = kLeastSeconds * rate;
+  const double least = kMinSeconds * rate;
   if (bytes < least) return {};
   const int clusters = static_cast<int>(config.grid.x * config.grid.y / config.cluster_blocks());
   const int first = std::min(resident_clusters(kernel, config), clusters);

@@ -9,7 +9,7 @@
 
 namespace ladder {
 
-struct Alternation {
+struct PingPongOrder {
   static constexpr int kGroups = 2;
   static constexpr int kWarpsPerGroup = 4;
 
