@@ -142,7 +142,7 @@ bool names_each(const Words& words) {
   });
 }
 
-// A number, "v07", "v07_wmma", "5-9" or a word of the idea; tools/selection.py reads the same forms.
+// A number, "v07", "v07_wmma", "5-9" or a word of the idea; tools/registry/selection.py reads the same forms.
 bool means(const std::string& word, const Version& v) {
   if (const auto number = version_number(word)) return v.number == *number;
   if (const auto dash = word.find('-'); dash != std::string::npos) {

@@ -31,12 +31,12 @@ function(ladder_layer layer)
   ladder_with_kernel_headers(ladder_${layer})
   if(NOT LADDER_EMULATOR)
     # A version is compiled for architectures that it can run on. Registers, shared memory and spills of every kernel are
-    # kept beside its object file, for tools/resources.py.
+    # kept beside its object file, for tools/dev/resources.py.
     find_package(Python3 COMPONENTS Interpreter)
     if(Python3_FOUND)
       target_compile_options(ladder_${layer} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>")
       set_target_properties(ladder_${layer} PROPERTIES CUDA_COMPILER_LAUNCHER
-                            "${Python3_EXECUTABLE};${PROJECT_SOURCE_DIR}/tools/launch_nvcc.py")
+                            "${Python3_EXECUTABLE};${PROJECT_SOURCE_DIR}/tools/dev/launch_nvcc.py")
     endif()
   endif()
 

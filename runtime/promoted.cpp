@@ -20,7 +20,7 @@ namespace ladder {
 namespace {
 
 constexpr const char* kOtherwise = "h200";
-constexpr std::size_t kNumCells = 8;  // as tools/promotion.py writes them; only the first three matter here
+constexpr std::size_t kNumCells = 8;  // as tools/records/promotion.py writes them; only the first three matter here
 
 // The parts of a line that two or more spaces separate.
 std::vector<std::string> cells_of(std::string_view line) {

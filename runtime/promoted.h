@@ -1,5 +1,5 @@
 // Which version the trainer runs for a problem: runtime/promoted/<device>.txt, which `./ladder promote` makes of the
-// records (tools/promotion.py says how), with what `--use` puts in its place.
+// records (tools/records/promotion.py says how), with what `--use` puts in its place.
 //
 //     Promotions promotions = Promotions::for_device(backend::device().slug);
 //     promotions.use("conv3x3/fprop=v07");

@@ -38,8 +38,16 @@ def baseline(seconds, library="cuDNN 9", plan="eng1", clock=1.98e9):
     if not seconds:
         return {"library": None, "reason": "no cuDNN"}
     measured = _measured(seconds, clock)
-    return {"library": library, "best_plan": plan, "heuristic_plan": plan, "tried_plans": [], "workspace_bytes": 0,
-            "verdict": verdict(), "times": measured, "heuristic_times": measured}
+    return {
+        "library": library,
+        "best_plan": plan,
+        "heuristic_plan": plan,
+        "tried_plans": [],
+        "workspace_bytes": 0,
+        "verdict": verdict(),
+        "times": measured,
+        "heuristic_times": measured,
+    }
 
 
 def _measured(seconds, clock):
@@ -49,25 +57,68 @@ def _measured(seconds, clock):
 def result(version, seconds, problem="n32 c64 bf16", against=100e-6, status="PASS", reason="", clock=1.98e9, **fields):
     """`seconds` and `against` as in times(), or what it made; None for no time, no baseline."""
     made = {
-        "layer": "toy", "pass": "fprop", "version": version, "idea": f"idea_{version}", "problem": problem,
-        "dtype": problem.split()[-1], "flops": 2e9, "min_read_bytes": 1e6, "min_write_bytes": 1e6,
-        "workspace_bytes": 0, "roofline_seconds": 10e-6, "verdict": verdict(status, reason),
-        "times": _measured(seconds, clock), "baseline": baseline(against, clock=clock),
+        "layer": "toy",
+        "pass": "fprop",
+        "version": version,
+        "idea": f"idea_{version}",
+        "problem": problem,
+        "dtype": problem.split()[-1],
+        "flops": 2e9,
+        "min_read_bytes": 1e6,
+        "min_write_bytes": 1e6,
+        "workspace_bytes": 0,
+        "roofline_seconds": 10e-6,
+        "verdict": verdict(status, reason),
+        "times": _measured(seconds, clock),
+        "baseline": baseline(against, clock=clock),
         "command": f"build/cuda/bench_toy --version {version} --problem '{problem}' --seed 1",
     }
     return {**made, **fields}
 
 
-def record(results, created="2026-01-01T00:00:00Z", commit="abcdef0123456789", dirty=False, kind="gpu",
-           compiler="nvcc 13", **fields):
-    device = {"kind": kind, "name": "NVIDIA H200", "slug": "h200", "uuid": "GPU-1", "driver": "13.0", "runtime": "13.0",
-              "arch": 90, "num_sms": 132, "l2_bytes": 60e6, "max_sm_clock_hz": 1.98e9, "dram_bytes_per_s": 4.8e12}
+def record(
+    results,
+    created="2026-01-01T00:00:00Z",
+    commit="abcdef0123456789",
+    dirty=False,
+    kind="gpu",
+    compiler="nvcc 13",
+    **fields,
+):
+    device = {
+        "kind": kind,
+        "name": "NVIDIA H200",
+        "slug": "h200",
+        "uuid": "GPU-1",
+        "driver": "13.0",
+        "runtime": "13.0",
+        "arch": 90,
+        "num_sms": 132,
+        "l2_bytes": 60e6,
+        "max_sm_clock_hz": 1.98e9,
+        "dram_bytes_per_s": 4.8e12,
+    }
     made = {
-        "schema": "ladder.record/2", "created": created, "command": ["build/cuda/bench_toy"], "seed": 1,
-        "environment": {"device": device, "host": "box", "commit": commit, "dirty": dirty, "build": "cuda",
-                        "compiler": compiler, "flags": "-O3"},
-        "calibration": {"spins": [], "empty": {"seconds": 3e-6}, "copy_bytes_per_s": 4.1e12, "max_sm_clock_hz": 1.98e9,
-                        "failure": ""},
+        "schema": "ladder.record/2",
+        "created": created,
+        "command": ["build/cuda/bench_toy"],
+        "seed": 1,
+        "environment": {
+            "device": device,
+            "host": "box",
+            "commit": commit,
+            "dirty": dirty,
+            "build": "cuda",
+            "compiler": compiler,
+            "flags": "-O3",
+        },
+        "calibration": {
+            "spins": [],
+            "empty": {"seconds": 3e-6},
+            "copy_bytes_per_s": 4.1e12,
+            "max_sm_clock_hz": 1.98e9,
+            "failure": "",
+        },
         "results": results,
     }
     return {**made, **fields}

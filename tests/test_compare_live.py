@@ -16,16 +16,16 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
-from compare import live, sides, trees  # noqa: E402
-from compare import main as compare_main  # noqa: E402
 from cli import device, paths, say  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
+from compare import main as compare_main  # noqa: E402
+from compare import sides, trees  # noqa: E402
 
 PROBLEMS = ["n32 c64 bf16", "n32 c8 bf16"]
 
 # What a side's benchmark does: `behaviour.json` beside the tree says how fast it is and what goes wrong. The noise
 # comes from the number of the call, so a test gives the same every time.
-BENCH = '''#!{python} -SE
+BENCH = """#!{python} -SE
 import json, pathlib, random, sys
 sys.path.insert(0, {path!r})
 import made_records
@@ -75,7 +75,7 @@ for version, seconds in behaviour["seconds"].items():
 failure = "a spin is read wrongly" if call in behaviour.get("timer_fails_at", []) else ""
 made_records.write(pathlib.Path(value("--record")), made_records.record(results, calibration={{"failure": failure}}))
 sys.exit(1 if failed and checked else 0)
-'''
+"""
 
 
 class Live(unittest.TestCase):
@@ -87,12 +87,14 @@ class Live(unittest.TestCase):
         self.root = Path(folder.name)
         self.sides = [self.side("A", "a" * 40, seed=1), self.side("B", "b" * 40, seed=2)]
         self.words = []
-        for patch in (mock.patch.object(paths, "ROOT", self.root / "B"),
-                      mock.patch.object(paths, "PRIVATE", self.root / "private"),
-                      mock.patch.object(trees, "find", lambda root, ref: trees.Source(ref, ref, "a" * 40, False)),
-                      mock.patch.object(device, "gpu", lambda: ("NVIDIA H200", "")),
-                      mock.patch.object(say, "progress", self.words.append),
-                      mock.patch.object(sides, "built", lambda source, layers, percent: tuple(self.sides))):
+        for patch in (
+            mock.patch.object(paths, "ROOT", self.root / "B"),
+            mock.patch.object(paths, "PRIVATE", self.root / "private"),
+            mock.patch.object(trees, "find", lambda root, ref: trees.Source(ref, ref, "a" * 40, False)),
+            mock.patch.object(device, "gpu", lambda: ("NVIDIA H200", "")),
+            mock.patch.object(say, "progress", self.words.append),
+            mock.patch.object(sides, "built", lambda source, layers, percent: tuple(self.sides)),
+        ):
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -104,11 +106,11 @@ class Live(unittest.TestCase):
             file.write_text("")
         (tree / "dev" / "toy" / "shapes.txt").write_text("[ci]\nwide: n32  c64\n")
         program = tree / "bench_toy"
-        program.write_text(BENCH.format(python=sys.executable, folder=str(tree),
-                                                 path=str(ROOT / "tests")))
+        program.write_text(BENCH.format(python=sys.executable, folder=str(tree), path=str(ROOT / "tests")))
         program.chmod(0o755)
-        (tree / "behaviour.json").write_text(json.dumps(
-            {"seed": seed, "seconds": {"1": 20e-6, "2": 50e-6}, "problems": PROBLEMS}))
+        (tree / "behaviour.json").write_text(
+            json.dumps({"seed": seed, "seconds": {"1": 20e-6, "2": 50e-6}, "problems": PROBLEMS})
+        )
         return sides.Side(name, commit[:10], commit, False, f"sources of {name}", tree, {"toy": program})
 
     def behave(self, at, **more):
@@ -133,8 +135,9 @@ class Live(unittest.TestCase):
         file = self.root / "out.json"
         self.status, self.text = self.run_tool("--json", str(file), *arguments)
         report = json.loads(file.read_text())
-        return {(entry["version"], entry["problem"]): (entry["status"], entry["reason"])
-                for entry in report["comparisons"]}, report
+        return {
+            (entry["version"], entry["problem"]): (entry["status"], entry["reason"]) for entry in report["comparisons"]
+        }, report
 
     def test_a_slowed_version_is_slow_and_the_other_the_same(self):
         self.behave(1, factor={"2": 1.03})
@@ -142,15 +145,31 @@ class Live(unittest.TestCase):
         self.assertEqual([status for status, _ in verdicts.values()], ["SLOW", "SLOW", "SAME", "SAME"])
         self.assertEqual({version for version, _ in list(verdicts)[:2]}, {2})
         self.assertEqual((self.status, report["mode"]), (3, "live"))
-        self.assertIn("./ladder compare --live aaaaaaaaaa toy/fprop --version 2 --problem 'n32 c64 bf16'",
-                      self.text)
+        self.assertIn("./ladder compare --live aaaaaaaaaa toy/fprop --version 2 --problem 'n32 c64 bf16'", self.text)
 
     def test_the_flags_and_the_order_of_the_processes(self):
         self.compare("--no-check", "--set", "ci", "--samples", "7", "--seed", "3")
         a, b = self.calls(0), self.calls(1)
         self.assertEqual((len(a), len(b)), (9, 9))
-        self.assertEqual(a[0][:-1], ["--pass", "fprop", "--version", "all", "--set", "ci", "--unchecked", "--samples",
-                                     "7", "--baseline", "none", "--seed", "3", "--record"])
+        self.assertEqual(
+            a[0][:-1],
+            [
+                "--pass",
+                "fprop",
+                "--version",
+                "all",
+                "--set",
+                "ci",
+                "--unchecked",
+                "--samples",
+                "7",
+                "--baseline",
+                "none",
+                "--seed",
+                "3",
+                "--record",
+            ],
+        )
         self.assertEqual("".join((self.root / "order").read_text()[:8]), "ABBAABBA")
 
     def test_checks_come_first_and_a_failed_one_is_untrusted(self):
@@ -202,18 +221,25 @@ class Live(unittest.TestCase):
     def test_an_a_a_run_counts_its_false_calls(self):
         self.sides[1] = replace(self.sides[1], fingerprint=self.sides[0].fingerprint)
         _, report = self.compare()
-        self.assertEqual(report["notes"], ["A/A: the same sources on both sides, 4 comparisons, 0 false calls "
-                                           "(0 before the second run)"])
+        self.assertEqual(
+            report["notes"],
+            ["A/A: the same sources on both sides, 4 comparisons, 0 false calls (0 before the second run)"],
+        )
         self.assertIn("4 comparisons, 0 false calls", self.text)
 
     def test_an_injected_slowdown_counts_what_was_seen(self):
         self.behave(1, factor={"1": 1.05, "2": 1.05})
         _, report = self.compare("--inject-slowdown", "5")
         (note,) = report["notes"]
-        self.assertRegex(note, r"^injected slowdown: every sample of B lasts 5 % longer on purpose \(the middle of what was "
-                               r"measured: \+(4\.9|5\.0|5\.1) %\); 4 of 4 kernels are called SLOW$")
-        self.assertEqual([calls[-1][calls[-1].index("--inject-slowdown") + 1] for calls in (self.calls(0), self.calls(1))],
-                         ["0", "5"])
+        self.assertRegex(
+            note,
+            r"^injected slowdown: every sample of B lasts 5 % longer on purpose \(the middle of what was "
+            r"measured: \+(4\.9|5\.0|5\.1) %\); 4 of 4 kernels are called SLOW$",
+        )
+        self.assertEqual(
+            [calls[-1][calls[-1].index("--inject-slowdown") + 1] for calls in (self.calls(0), self.calls(1))],
+            ["0", "5"],
+        )
         self.assertIn("--live aaaaaaaaaa --inject-slowdown 5 toy", report["comparisons"][0]["reproduce"])
 
     def test_keep_holds_every_sample(self):
@@ -292,7 +318,13 @@ class Live(unittest.TestCase):
                 self.run_tool()
 
     def test_wrong_words(self):
-        for arguments in (("other_layer",), ("toy/dgrad",), ("--version", "3"), ("--resume", str(self.root)), ("--device", "h200")):
+        for arguments in (
+            ("other_layer",),
+            ("toy/dgrad",),
+            ("--version", "3"),
+            ("--resume", str(self.root)),
+            ("--device", "h200"),
+        ):
             with self.assertRaises(UsageError):
                 self.run_tool(*arguments)
 
@@ -323,8 +355,9 @@ class Trees(unittest.TestCase):
 
     def git(self, *words):
         author = ["-c", "user.name=n", "-c", "user.email=e"]
-        done = subprocess.run(["git", "-C", str(self.root), *author, *words], check=True, stdout=subprocess.PIPE,
-                              text=True)
+        done = subprocess.run(
+            ["git", "-C", str(self.root), *author, *words], check=True, stdout=subprocess.PIPE, text=True
+        )
         return done.stdout.strip()
 
     def commit(self):

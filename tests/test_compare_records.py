@@ -14,12 +14,12 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
-import ladder_records  # noqa: E402
 import made_records  # noqa: E402
-from compare import main as compare_main  # noqa: E402
-from compare import records  # noqa: E402
 from cli import paths  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
+from compare import main as compare_main  # noqa: E402
+from compare import records  # noqa: E402
+from records import record_files  # noqa: E402
 
 OLD, NEW = "a" * 40, "b" * 40
 
@@ -29,8 +29,18 @@ def noisy(seconds, seed=1, clock=1.98e9, noise=0.001):
     return made_records.times([seconds * rng.gauss(1, noise) for _ in range(30)], clock)
 
 
-def timed(version, seconds, problem="n32 c64 bf16", candle=30e-6, seed=1, clock=1.98e9, library="cuDNN 9", plan="eng1",
-          heuristic=None, **more):
+def timed(
+    version,
+    seconds,
+    problem="n32 c64 bf16",
+    candle=30e-6,
+    seed=1,
+    clock=1.98e9,
+    library="cuDNN 9",
+    plan="eng1",
+    heuristic=None,
+    **more,
+):
     """A result beside a baseline; None for no candle, no times of the heuristic's plan."""
     baseline = made_records.baseline(noisy(candle, seed) if candle else None, library, plan)
     baseline.update(heuristic_plan="eng1", heuristic_times=heuristic)
@@ -64,8 +74,9 @@ class Records(unittest.TestCase):
 
     def verdicts(self, *arguments):
         report = json.loads(self.run_tool("--json", "-", *arguments)[1])
-        return {(entry["version"], entry["problem"]): (entry["status"], entry["reason"])
-                for entry in report["comparisons"]}
+        return {
+            (entry["version"], entry["problem"]): (entry["status"], entry["reason"]) for entry in report["comparisons"]
+        }
 
     def refused(self, error, *arguments):
         with self.assertRaises(error) as caught:
@@ -80,8 +91,10 @@ class Verdicts(Records):
         return verdict
 
     def test_slow_fast_and_same_by_default_previous_against_last(self):
-        self.two([timed(1, 20e-6), timed(2, 20e-6), timed(3, 20e-6)],
-                 [timed(1, 22e-6, seed=2), timed(2, 18e-6, seed=2), timed(3, 20e-6, seed=2)])
+        self.two(
+            [timed(1, 20e-6), timed(2, 20e-6), timed(3, 20e-6)],
+            [timed(1, 22e-6, seed=2), timed(2, 18e-6, seed=2), timed(3, 20e-6, seed=2)],
+        )
         statuses = [status for status, _ in self.verdicts().values()]
         self.assertEqual(statuses, ["SLOW", "FAST", "SAME"])
 
@@ -98,9 +111,11 @@ class Verdicts(Records):
         self.assertIn("the SM clock fell 7.0 %", reason)
 
     def test_without_a_candle_a_change_is_ambiguous_and_no_change_is_the_same(self):
-        for candle in (dict(candle=None), dict(plan="eng9"), dict(library="cuDNN 10")):
-            self.two([timed(1, 20e-6), timed(2, 20e-6)],
-                     [timed(1, 22e-6, seed=2, **candle), timed(2, 20e-6, seed=2, **candle)])
+        for candle in ({"candle": None}, {"plan": "eng9"}, {"library": "cuDNN 10"}):
+            self.two(
+                [timed(1, 20e-6), timed(2, 20e-6)],
+                [timed(1, 22e-6, seed=2, **candle), timed(2, 20e-6, seed=2, **candle)],
+            )
             (changed, reason), (unchanged, _) = self.verdicts().values()
             self.assertEqual((changed, unchanged), ("AMBIGUOUS", "SAME"))
             self.assertIn("not interleaved", reason)
@@ -108,8 +123,9 @@ class Verdicts(Records):
 
     def test_the_heuristics_plan_stands_in_where_the_best_plan_differs(self):
         candle = made_records.times([40e-6 * random.Random(seed).gauss(1, 0.001) for seed in range(10)])
-        self.two([timed(1, 20e-6, plan="eng7", heuristic=candle)],
-                 [timed(1, 22e-6, seed=2, plan="eng9", heuristic=candle)])
+        self.two(
+            [timed(1, 20e-6, plan="eng7", heuristic=candle)], [timed(1, 22e-6, seed=2, plan="eng9", heuristic=candle)]
+        )
         self.assertEqual(self.only()[0], "SLOW")
 
     def test_too_few_samples(self):
@@ -118,16 +134,26 @@ class Verdicts(Records):
         self.assertIn("too few repetitions: 8", self.only()[1])
 
     def test_missing_and_untrusted_have_reasons(self):
-        self.two([timed(1, 20e-6), timed(2, 20e-6), timed(3, 20e-6), timed(4, 20e-6)],
-                 [made_records.result(2, None, status="SKIP", reason="c is odd"),
-                  made_records.result(3, None, status="FAIL", reason="5 elements are wrong"),
-                  timed(4, 20e-6, status="UNTRUSTED", reason="faster than light"), timed(5, 20e-6)])
+        self.two(
+            [timed(1, 20e-6), timed(2, 20e-6), timed(3, 20e-6), timed(4, 20e-6)],
+            [
+                made_records.result(2, None, status="SKIP", reason="c is odd"),
+                made_records.result(3, None, status="FAIL", reason="5 elements are wrong"),
+                timed(4, 20e-6, status="UNTRUSTED", reason="faster than light"),
+                timed(5, 20e-6),
+            ],
+        )
         verdicts = {version: verdict for (version, _), verdict in self.verdicts().items()}
-        self.assertEqual(verdicts, {
-            1: ("MISSING", "not in B"), 2: ("MISSING", "SKIP in B: c is odd"),
-            3: ("MISSING", "FAIL in B: 5 elements are wrong"), 4: ("UNTRUSTED", "UNTRUSTED in B: faster than light"),
-            5: ("MISSING", "not in A"),
-        })
+        self.assertEqual(
+            verdicts,
+            {
+                1: ("MISSING", "not in B"),
+                2: ("MISSING", "SKIP in B: c is odd"),
+                3: ("MISSING", "FAIL in B: 5 elements are wrong"),
+                4: ("UNTRUSTED", "UNTRUSTED in B: faster than light"),
+                5: ("MISSING", "not in A"),
+            },
+        )
 
     def test_what_neither_side_timed_is_not_compared(self):
         skip = made_records.result(2, None, status="SKIP", reason="c is odd")
@@ -227,15 +253,19 @@ class Naming(Records):
 class Output(Records):
     def setUp(self):
         super().setUp()
-        self.two([timed(1, 20e-6), timed(2, 20e-6), timed(3, 20e-6), timed(4, 20e-6, 'n32 c64 bf16')],
-                 [timed(1, 21e-6, seed=2), timed(2, 24e-6, seed=2), timed(3, 20e-6, seed=2)])
+        self.two(
+            [timed(1, 20e-6), timed(2, 20e-6), timed(3, 20e-6), timed(4, 20e-6, "n32 c64 bf16")],
+            [timed(1, 21e-6, seed=2), timed(2, 24e-6, seed=2), timed(3, 20e-6, seed=2)],
+        )
 
     def test_the_worst_comes_first_with_its_reproducer_and_the_same_is_folded(self):
         _, out, _ = self.run_tool()
         lines = [line for line in out.splitlines() if line.startswith(("SLOW", "MISSING", "SAME"))]
         self.assertEqual([line.split()[0] for line in lines], ["SLOW", "SLOW", "MISSING"])
-        self.assertTrue(lines[0].endswith(
-            "./ladder compare --live aaaaaaaaaa toy/fprop --version 2 --problem 'n32 c64 bf16'"), lines[0])
+        self.assertTrue(
+            lines[0].endswith("./ladder compare --live aaaaaaaaaa toy/fprop --version 2 --problem 'n32 c64 bf16'"),
+            lines[0],
+        )
         self.assertIn("4 kernels: 2 SLOW, 1 MISSING, 1 SAME", out)
         self.assertIn("geometric mean of B / A over 3 kernels: 1.0", out)
         self.assertNotIn("\033", out)
@@ -256,10 +286,12 @@ class Output(Records):
         file = self.root / "out.json"
         self.run_tool("--json", str(file))
         report = json.loads(file.read_text())
-        self.assertEqual((report["schema"], report["mode"], report["a"]["commit"]),
-                         ("ladder.comparison/1", "records", OLD))
-        self.assertEqual(report["counts"],
-                         {"SLOW": 2, "UNTRUSTED": 0, "MISSING": 1, "AMBIGUOUS": 0, "FAST": 0, "SAME": 1})
+        self.assertEqual(
+            (report["schema"], report["mode"], report["a"]["commit"]), ("ladder.comparison/1", "records", OLD)
+        )
+        self.assertEqual(
+            report["counts"], {"SLOW": 2, "UNTRUSTED": 0, "MISSING": 1, "AMBIGUOUS": 0, "FAST": 0, "SAME": 1}
+        )
         worst, missing = report["comparisons"][0], report["comparisons"][2]
         self.assertAlmostEqual(worst["ratio"], 1.2, delta=0.002)
         self.assertEqual((missing["ratio"], missing["b_seconds"], missing["reason"]), (None, None, "not in B"))
@@ -273,8 +305,15 @@ class Output(Records):
         self.assertEqual((suites.tag, suite.tag), ("testsuites", "testsuite"))
         self.assertEqual([suite.get(name) for name in ("tests", "failures", "errors", "skipped")], ["4", "2", "0", "1"])
         outcome = {case.get("classname"): [child.tag for child in case] for case in suite}
-        self.assertEqual(outcome, {"h200.toy.fprop.v02": ["failure"], "h200.toy.fprop.v01": ["failure"],
-                                   "h200.toy.fprop.v04": ["skipped"], "h200.toy.fprop.v03": []})
+        self.assertEqual(
+            outcome,
+            {
+                "h200.toy.fprop.v02": ["failure"],
+                "h200.toy.fprop.v01": ["failure"],
+                "h200.toy.fprop.v04": ["skipped"],
+                "h200.toy.fprop.v03": [],
+            },
+        )
         for case in suite:
             self.assertEqual(case.get("name"), "n32 c64 bf16")
             self.assertGreaterEqual(float(case.get("time")), 0)
@@ -284,8 +323,15 @@ class Output(Records):
 
     def test_wrong_usage_is_one_line(self):
         live = ("--live", "HEAD")
-        for arguments in (("--fail-on", "fast"), ("--version", "x"), ("--nonsense",), ("--inject-slowdown", "2"),
-                          ("--keep", "x"), (*live, "--set", "a", "--problem", "b"), (*live, "--repetitions", "0")):
+        for arguments in (
+            ("--fail-on", "fast"),
+            ("--version", "x"),
+            ("--nonsense",),
+            ("--inject-slowdown", "2"),
+            ("--keep", "x"),
+            (*live, "--set", "a", "--problem", "b"),
+            (*live, "--repetitions", "0"),
+        ):
             self.refused(UsageError, *arguments)
         self.assertIn("folder does not exist", self.refused(Failure, "--json", str(self.root / "no" / "x.json")))
 
@@ -297,13 +343,12 @@ class Output(Records):
 
 class RealRecords(unittest.TestCase):
     def test_the_records_of_this_tree_compare_with_themselves(self):
-        there, bad = ladder_records.load_all(ROOT / "results")
+        there, bad = record_files.load_all(ROOT / "results")
         self.assertEqual(bad, [])
         whole = records.merge([record for record in there if record.device == there[-1].device])
         comparisons = records.compare(whole, whole)
         self.assertGreater(len(comparisons), 100)
-        called = [comparison.label for comparison in comparisons
-                  if comparison.verdict.status in ("SLOW", "FAST")]
+        called = [comparison.label for comparison in comparisons if comparison.verdict.status in ("SLOW", "FAST")]
         self.assertEqual(called, [])
 
 

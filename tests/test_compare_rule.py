@@ -11,8 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import ladder_records  # noqa: E402
 from compare import records, rule  # noqa: E402
+from records import record_files  # noqa: E402
 
 # Commits whose records the noise is taken from, so that new records do not change what is tested.
 NOISE_OF = ("aac72fd", "aea50fc")
@@ -47,8 +47,9 @@ class Statistics(unittest.TestCase):
     def test_the_interval_of_a_ratio_is_that_of_resampling(self):
         rng = random.Random(3)
         a, b = around(1.0, 0.03, seed=4), around(1.1, 0.03, seed=5)
-        ratios = sorted(statistics.median(rng.choices(b, k=9)) / statistics.median(rng.choices(a, k=9))
-                        for _ in range(40000))
+        ratios = sorted(
+            statistics.median(rng.choices(b, k=9)) / statistics.median(rng.choices(a, k=9)) for _ in range(40000)
+        )
         low, high = rule.ratio_interval(a, b, 0.95)
         self.assertAlmostEqual(low, ratios[1000], delta=0.004)
         self.assertAlmostEqual(high, ratios[39000], delta=0.004)
@@ -71,7 +72,6 @@ class Statistics(unittest.TestCase):
         true = statistics.stdev(math.log(statistics.median(sample)) for sample in samples)
         estimated = statistics.mean(map(rule.standard_error, samples))
         self.assertAlmostEqual(estimated / true, 1.05, delta=0.06)  # of nine values a little too large, which is safe
-
 
     def test_the_figure_of_a_process_ignores_outliers_and_does_not_jump_between_modes(self):
         self.assertAlmostEqual(rule.typical([1.0] * 13 + [0.1, 9.0]), 1.0)
@@ -145,8 +145,13 @@ class Judge(unittest.TestCase):
         a, b, steady = around(20e-6), around(20.8e-6, seed=2), around(30e-6, seed=3)
 
         def judge(candle, **more):
-            return rule.judge(repetitions(a, candle=steady), repetitions(b, candle=candle), interleaved=False,
-                              between=rule.BETWEEN_RECORDS, **more)
+            return rule.judge(
+                repetitions(a, candle=steady),
+                repetitions(b, candle=candle),
+                interleaved=False,
+                between=rule.BETWEEN_RECORDS,
+                **more,
+            )
 
         self.assertEqual(judge(around(30e-6, seed=4)).status, rule.SLOW)
         both = judge(around(31.2e-6, seed=4))
@@ -184,10 +189,15 @@ class RealNoise(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        there, bad = ladder_records.load_all(ROOT / "results")
+        there, bad = record_files.load_all(ROOT / "results")
         assert not bad, bad
-        cls.results = [result for record in there if record.commit.startswith(NOISE_OF) for result in record.results
-                       if result.times and result.baseline_times]
+        cls.results = [
+            result
+            for record in there
+            if record.commit.startswith(NOISE_OF)
+            for result in record.results
+            if result.times and result.baseline_times
+        ]
         assert len(cls.results) > 350, len(cls.results)
 
     def live(self, result, rng, factor=1.0, samples=15):
@@ -236,12 +246,16 @@ class RealNoise(unittest.TestCase):
             process = [math.exp(rng.gauss(0, BETWEEN_PROCESSES)) for _ in range(2)]
             seconds = [scale * process[0] * own.seconds[at] for at in drawn]
             cycles = [value * own.clocks[at] for value, at in zip(seconds, drawn)]
-            return rule.Repetitions(records._blocks(seconds, 9), records._blocks(cycles, 9),
-                                    records._blocks([process[1] * other.seconds[at] for at in drawn], 9))
+            return rule.Repetitions(
+                records._blocks(seconds, 9),
+                records._blocks(cycles, 9),
+                records._blocks([process[1] * other.seconds[at] for at in drawn], 9),
+            )
 
         for result in self.results * rounds:
-            verdict = rule.judge(side(result, 1.0), side(result, factor), interleaved=False,
-                                 between=rule.BETWEEN_RECORDS)
+            verdict = rule.judge(
+                side(result, 1.0), side(result, factor), interleaved=False, between=rule.BETWEEN_RECORDS
+            )
             counts[verdict.status] += 1
         return counts
 

@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 import dashboard_records  # noqa: E402
-import ladder_records  # noqa: E402
-import listing  # noqa: E402
-from dashboard import ideas, library, model, pack  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
+from dashboard import ideas, library, pack  # noqa: E402
+from records import record_files  # noqa: E402
+from registry import listing  # noqa: E402
 
 MOST_BYTES = 2_000_000
 
@@ -38,8 +38,9 @@ class Pack(unittest.TestCase):
 
 class Ideas(unittest.TestCase):
     def test_header(self):
-        fields = listing.header("// Idea:   one thing\n//         and more.\n// Parent: v05.\n// Why:    it helps.\n"
-                              "\n// Idea: not this\n")
+        fields = listing.header(
+            "// Idea:   one thing\n//         and more.\n// Parent: v05.\n// Why:    it helps.\n\n// Idea: not this\n"
+        )
         self.assertEqual(fields, {"idea": "one thing and more.", "parent": 5, "why": "it helps."})
         self.assertEqual(listing.header("// Parent: none.\n"), {"parent": None})
 
@@ -59,16 +60,24 @@ class Model(dashboard_records.Tree):
         self.grown(10)
         stepped = self.series(2, dashboard_records.PROBLEMS[0])
         self.assertEqual([record for record, _, _ in stepped["steps"]], [5])
-        self.assertEqual([(record, breaks, names) for record, breaks, names, _ in stepped["changes"]],
-                         [(7, True, "driver")])
+        self.assertEqual(
+            [(record, breaks, names) for record, breaks, names, _ in stepped["changes"]], [(7, True, "driver")]
+        )
         self.assertEqual(stepped["changes"][0][3], "driver 13.0 → 13.1")
 
     def test_no_step_across_another_driver(self):
         self.grown(0)
         for day in range(8):
-            raw = dashboard_records.record(f"2026-01-0{day + 1}T00:00:00Z", f"{day:040x}", [dashboard_records.result(
-                1, dashboard_records.PROBLEMS[0], 1e-5 if day < 4 else 2e-5, random.Random(day))],
-                driver="13.0" if day < 4 else "13.1")
+            raw = dashboard_records.record(
+                f"2026-01-0{day + 1}T00:00:00Z",
+                f"{day:040x}",
+                [
+                    dashboard_records.result(
+                        1, dashboard_records.PROBLEMS[0], 1e-5 if day < 4 else 2e-5, random.Random(day)
+                    )
+                ],
+                driver="13.0" if day < 4 else "13.1",
+            )
             dashboard_records.write(self.root, f"{day}.json", raw)
         self.assertEqual(self.built()["series"][0]["steps"], [])
 
@@ -87,32 +96,42 @@ class Model(dashboard_records.Tree):
 
     def test_a_later_failure_takes_the_time_away(self):
         self.grown(2)
-        failed = dashboard_records.result(1, dashboard_records.PROBLEMS[0], 0, random.Random(1), status="FAIL",
-                                          reason="wrong")
-        dashboard_records.write(self.root, "later.json",
-                                dashboard_records.record("2026-02-01T00:00:00Z", "f" * 40, [failed]))
+        failed = dashboard_records.result(
+            1, dashboard_records.PROBLEMS[0], 0, random.Random(1), status="FAIL", reason="wrong"
+        )
+        dashboard_records.write(
+            self.root, "later.json", dashboard_records.record("2026-02-01T00:00:00Z", "f" * 40, [failed])
+        )
         series = self.series(1, dashboard_records.PROBLEMS[0])
         self.assertEqual((series["status"], series["times"], series["verdict"]["status"]), ("FAIL", None, "MISSING"))
 
     def test_registers_come_from_the_record(self):
         self.grown(1)
-        self.assertEqual(self.series(2, dashboard_records.PROBLEMS[0])["kernels"],
-                         {"registers": 62, "smem": 2048, "spills": 0})
+        self.assertEqual(
+            self.series(2, dashboard_records.PROBLEMS[0])["kernels"], {"registers": 62, "smem": 2048, "spills": 0}
+        )
 
     def test_a_pass_waits_for_memory_by_its_arithmetic(self):
         """Never by its name, and not for a few of its shapes."""
         problems = [f"n{at} c64 bf16" for at in range(1, 11)]
         moving, size, rng = 4.8e6 / 4.8e12, {"min_read_bytes": 2.4e6, "min_write_bytes": 2.4e6}, random.Random(1)
-        for path, rooflines, bound in ((dashboard_records.NORM, 10 * [2 * moving], False),
-                                       ("conv3x3/fprop", 10 * [moving], True),
-                                       ("conv3x3/fprop", 9 * [moving] + [2 * moving], True),
-                                       ("conv3x3/fprop", 8 * [moving] + 2 * [2 * moving], False),
-                                       ("conv3x3/fprop", 10 * [0], False),
-                                       ("conv3x3/fprop", [moving] + 9 * [0], True)):
+        for path, rooflines, bound in (
+            (dashboard_records.NORM, 10 * [2 * moving], False),
+            ("conv3x3/fprop", 10 * [moving], True),
+            ("conv3x3/fprop", 9 * [moving] + [2 * moving], True),
+            ("conv3x3/fprop", 8 * [moving] + 2 * [2 * moving], False),
+            ("conv3x3/fprop", 10 * [0], False),
+            ("conv3x3/fprop", [moving] + 9 * [0], True),
+        ):
             with self.subTest(path=path, rooflines=rooflines):
-                raw = dashboard_records.record("2026-01-01T00:00:00Z", "a" * 40, [
-                    dashboard_records.result(1, problem, 1e-5, rng, path=path, roofline_seconds=roofline, **size)
-                    for problem, roofline in zip(problems, rooflines)])
+                raw = dashboard_records.record(
+                    "2026-01-01T00:00:00Z",
+                    "a" * 40,
+                    [
+                        dashboard_records.result(1, problem, 1e-5, rng, path=path, roofline_seconds=roofline, **size)
+                        for problem, roofline in zip(problems, rooflines)
+                    ],
+                )
                 dashboard_records.write(self.root, "a.json", raw)
                 self.assertEqual({one["memoryBound"] for one in self.built()["series"]}, {bound})
 
@@ -125,10 +144,13 @@ class Model(dashboard_records.Tree):
     def test_libraries_are_named_once(self):
         self.grown(0)
         rng = random.Random(1)
-        results = [dashboard_records.moving(1, next(iter(dashboard_records.NORM_BYTES)), 1e12, rng),
-                   dashboard_records.result(1, dashboard_records.PROBLEMS[0], 1e-5, rng)]
-        dashboard_records.write(self.root, "a.json",
-                                dashboard_records.record("2026-01-01T00:00:00Z", "a" * 40, results))
+        results = [
+            dashboard_records.moving(1, next(iter(dashboard_records.NORM_BYTES)), 1e12, rng),
+            dashboard_records.result(1, dashboard_records.PROBLEMS[0], 1e-5, rng),
+        ]
+        dashboard_records.write(
+            self.root, "a.json", dashboard_records.record("2026-01-01T00:00:00Z", "a" * 40, results)
+        )
         self.assertEqual(self.built()["records"][0]["library"], "PyTorch 2.11.0, cuDNN 9.19.0")
 
     def test_profiles(self):
@@ -142,8 +164,9 @@ class Model(dashboard_records.Tree):
         self.assertEqual([profile["path"] for profile in data["profiles"]], ["toy/fprop"])
         self.assertEqual(data["profiles"][0]["total"]["duration"]["value"], 16.25e-6)
         self.assertEqual(data["profiles"][0]["kernels"][0]["grid"], "132")
-        self.assertEqual([entry["file"] for entry in data["bad"]],
-                         ["h200/profiles/cut.json", "h200/profiles/other.json"])
+        self.assertEqual(
+            [entry["file"] for entry in data["bad"]], ["h200/profiles/cut.json", "h200/profiles/other.json"]
+        )
 
 
 class BadRecords(dashboard_records.Tree):
@@ -171,7 +194,7 @@ class BadRecords(dashboard_records.Tree):
     def test_a_median_of_other_samples(self):
         raw = json.loads(self.newest.read_text())
         raw["results"][0]["times"]["cold_seconds"]["median"] *= 0.5
-        self.newest.write_text(ladder_records.text_of(raw))  # with a checksum that fits
+        self.newest.write_text(record_files.text_of(raw))  # with a checksum that fits
         ((_, reason),) = self.reasons()
         self.assertIn("samples say", reason)
 
@@ -202,7 +225,7 @@ class Page(dashboard_records.Tree):
         self.grown(2)
         text = self.text()
         own = text.replace(library.source(), "")
-        self.assertEqual(re.findall(r'(?:src|action)\s*=|@import|url\(|<iframe|<object|import\(', own), [])
+        self.assertEqual(re.findall(r"(?:src|action)\s*=|@import|url\(|<iframe|<object|import\(", own), [])
         targets = re.findall(r'href="([^"]*)"', own)
         self.assertEqual([target for target in targets if not target.startswith(("#", "data:,"))], [])
         self.assertIn("default-src 'none'", own)
@@ -218,8 +241,9 @@ class Page(dashboard_records.Tree):
 
     def table(self):
         """[{heading: text}] of the table of results."""
-        heads, rows = re.search(r'<table id="table">.*?<thead>(.*?)</thead>.*?<tbody>(.*?)</tbody>', self.text(),
-                                re.DOTALL).groups()
+        heads, rows = re.search(
+            r'<table id="table">.*?<thead>(.*?)</thead>.*?<tbody>(.*?)</tbody>', self.text(), re.DOTALL
+        ).groups()
         names = re.findall(r"<th[^>]*>(.*?)</th>", heads)
         found = []
         for row in re.findall(r"<tr>(.*?)</tr>", rows):
@@ -253,7 +277,7 @@ class Page(dashboard_records.Tree):
         dashboard_records.with_norm(self.root, streaming=None)  # as in an older record
         self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "streaming, %"} & set(self.table()[0]), {"GB/s", "copy, %"})
         (file,) = (self.root / "results").glob("*/*.json")
-        file.write_text(ladder_records.text_of({**json.loads(file.read_text()), "calibration": None}))
+        file.write_text(record_files.text_of({**json.loads(file.read_text()), "calibration": None}))
         self.assertEqual({"TFLOP/s", "GB/s", "copy, %", "streaming, %"} & set(self.table()[0]), {"GB/s"})
 
     def test_the_license_stays(self):

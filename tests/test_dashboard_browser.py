@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 import dashboard_records  # noqa: E402
-from dashboard import main, model, sources  # noqa: E402
-from compare.records import compare  # noqa: E402
 from cli import tools  # noqa: E402
+from compare.records import compare  # noqa: E402
+from dashboard import main, model, sources  # noqa: E402
 
 for folder in tools.VENV.glob("lib/python3*/site-packages"):
     site.addsitedir(str(folder))
@@ -41,8 +41,13 @@ V02_TOP = "toy/fprop|2|n32 h64 w64 c64 k64 bf16"
 def browser():
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                 "--window-size=1400,1000"):
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1400,1000",
+    ):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
@@ -75,8 +80,10 @@ class Browser(unittest.TestCase):
     def emulate(self, media="", colours="light"):
         """Smooth scrolling would move what is about to be clicked."""
         features = {"prefers-reduced-motion": "reduce", "prefers-color-scheme": colours}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-            "media": media, "features": [{"name": name, "value": value} for name, value in features.items()]})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia",
+            {"media": media, "features": [{"name": name, "value": value} for name, value in features.items()]},
+        )
 
     def open(self, fragment="", file=None, drawn=True):
         self.driver.get("about:blank")
@@ -87,8 +94,11 @@ class Browser(unittest.TestCase):
 
     def settle(self):
         """Until what the address asks for is drawn: the browser tells the page of a new address a moment later."""
-        WebDriverWait(self.driver, 5, 0.02).until(lambda driver: driver.execute_script(
-            "const {shown} = document.body.dataset; return shown === undefined || shown === location.hash"))
+        WebDriverWait(self.driver, 5, 0.02).until(
+            lambda driver: driver.execute_script(
+                "const {shown} = document.body.dataset; return shown === undefined || shown === location.hash"
+            )
+        )
 
     def all(self, selector):
         self.settle()
@@ -104,7 +114,8 @@ class Browser(unittest.TestCase):
         return self.driver.execute_script(
             "return [...document.querySelectorAll('#table tbody tr')].filter((row) => !row.hidden)"
             ".map((row) => [...row.cells].map((cell) => cell.textContent))"
-            + (f".map((row) => row[{column}])" if column is not None else ""))
+            + (f".map((row) => row[{column}])" if column is not None else "")
+        )
 
     def choose(self, name, value):
         Select(self.one(f"#filters [name={name}]")).select_by_value(value)
@@ -123,8 +134,11 @@ class Loading(Browser):
         self.choose("dtype", "bf16")
         self.one("#theme").click()
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        asked = [message["params"]["request"]["url"] for message in messages
-                 if message["method"] == "Network.requestWillBeSent"]
+        asked = [
+            message["params"]["request"]["url"]
+            for message in messages
+            if message["method"] == "Network.requestWillBeSent"
+        ]
         self.assertIn(f"file://{self.page}", asked)  # so requests are seen at all
         self.assertEqual([url for url in asked if not url.startswith((f"file://{self.page}", "data:", "about:"))], [])
         self.assertEqual(self.errors(), [])
@@ -136,7 +150,8 @@ class Loading(Browser):
                 "const canvas = document.querySelector(arguments[0]);"
                 "const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
                 "return data.some((value) => value)",
-                f"#{plot}-plot canvas")
+                f"#{plot}-plot canvas",
+            )
             self.assertTrue(drawn, plot)
         self.assertEqual(self.one(".tile.slow b").text, "1")
         self.assertIn("became slower", self.one("h1").text)
@@ -154,7 +169,8 @@ class Loading(Browser):
         self.open()
         unpacked = self.driver.execute_script(
             "return ladder.series.map((one) => [one.history, one.samples.map((side) => "
-            "[Array.from(side.seconds), Array.from(side.clocks)])])")
+            "[Array.from(side.seconds), Array.from(side.clocks)])])"
+        )
         self.assertEqual(len(unpacked), len(data["series"]))
         for (points, samples), expected, sides in zip(unpacked, data["histories"], data["samples"]):
             self.assertEqual(len(points), len(expected))
@@ -201,7 +217,6 @@ class Loading(Browser):
             self.assertIn("./ladder record", self.one(".empty").text)
             self.assertFalse(self.one("#results").is_displayed())
             self.assertEqual(self.errors(), [])
-
 
     def test_its_picture(self):
         png = self.root / "page.png"
@@ -260,8 +275,11 @@ class Using(Browser):
         WebDriverWait(self.driver, 5).until(lambda _: self.one("#kernel-head").text == before)
 
     def test_a_stale_link_shows_something(self):
-        for fragment, rows in (("#kernel=gone|99|n1&dtype=fp8&sort=77:up&at=nowhere&left=x", 0),
-                               ("#device=none&rows=shapes", 0), ("#=&&%", 9)):
+        for fragment, rows in (
+            ("#kernel=gone|99|n1&dtype=fp8&sort=77:up&at=nowhere&left=x", 0),
+            ("#device=none&rows=shapes", 0),
+            ("#=&&%", 9),
+        ):
             self.open(fragment)
             self.assertEqual(len(self.rows()), rows)
             self.assertEqual(self.errors(), [])
@@ -282,19 +300,22 @@ class Using(Browser):
 
     def test_the_reproducer_is_copied(self):
         self.open("#kernel=" + V02_TOP.replace(" ", "+"))
-        self.driver.execute_cdp_cmd("Browser.grantPermissions",
-                                    {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+        self.driver.execute_cdp_cmd(
+            "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+        )
         self.one("#copy").click()
         WebDriverWait(self.driver, 5).until(lambda _: self.one("#said").text == "Copied")
         copied = self.driver.execute_async_script(
-            "navigator.clipboard.readText().then(arguments[0], (error) => arguments[0](String(error)))")
+            "navigator.clipboard.readText().then(arguments[0], (error) => arguments[0](String(error)))"
+        )
         self.assertEqual(copied, "build/cuda/bench_toy --version 2 --problem 'n32 h64 w64 c64 k64 bf16'")
 
     def test_downloads_hold_what_is_shown(self):
         self.open("#dtype=fp32")
         self.driver.execute_script(
             "window.saved = []; const make = URL.createObjectURL;"
-            "URL.createObjectURL = (blob) => { saved.push(blob.text()); return make(blob); };")
+            "URL.createObjectURL = (blob) => { saved.push(blob.text()); return make(blob); };"
+        )
         self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "deny"})
         self.one("#csv").click()
         self.one("#json").click()
@@ -363,14 +384,17 @@ class MemoryBound(Browser):
 
     def heads(self):
         self.settle()
-        return self.driver.execute_script("return [...document.querySelectorAll('#table thead th')]"
-                                          ".filter((head) => !head.hidden).map((head) => head.textContent)")
+        return self.driver.execute_script(
+            "return [...document.querySelectorAll('#table thead th')]"
+            ".filter((head) => !head.hidden).map((head) => head.textContent)"
+        )
 
     def datasets(self):
         self.settle()
         made = self.driver.execute_script(
             "return Chart.getChart(document.querySelector('#limits-plot canvas')).data.datasets.map("
-            "(set) => [set.label, set.data.map(({x, y, word}) => [x, y, word])])")
+            "(set) => [set.label, set.data.map(({x, y, word}) => [x, y, word])])"
+        )
         return [(label, points) for label, points in made]
 
     def labels_of_limits(self):
@@ -378,7 +402,8 @@ class MemoryBound(Browser):
             "const chart = Chart.getChart(document.querySelector('#limits-plot canvas'));"
             "const {label} = chart.options.plugins.tooltip.callbacks;"
             "return chart.data.datasets.flatMap((set) => set.data).filter((raw) => raw.series).map("
-            "(raw) => label({raw, parsed: raw}))")
+            "(raw) => label({raw, parsed: raw}))"
+        )
 
     def test_the_kernel_is_told_in_bytes(self):
         self.open(self.V02_TOP, file=self.both)
@@ -437,9 +462,11 @@ class MemoryBound(Browser):
         self.assertEqual([head for head in self.heads() if head in rates], rates)
         self.choose("path", dashboard_records.NORM)
         self.assertEqual([head for head in self.heads() if head in rates], rates[1:])
-        shown = self.driver.execute_script("return [...document.querySelectorAll('#table tbody tr')].filter("
-                                           "(row) => !row.hidden).map((row) => [...row.cells].filter("
-                                           "(cell) => !cell.hidden).length)")
+        shown = self.driver.execute_script(
+            "return [...document.querySelectorAll('#table tbody tr')].filter("
+            "(row) => !row.hidden).map((row) => [...row.cells].filter("
+            "(cell) => !cell.hidden).length)"
+        )
         self.assertEqual(shown, [len(self.heads())] * 6)
         self.choose("path", "toy/fprop")
         self.assertEqual([head for head in self.heads() if head in rates], rates[:1])
@@ -448,13 +475,15 @@ class MemoryBound(Browser):
         self.open(f"#path={dashboard_records.NORM}", file=self.both)
         self.driver.execute_script(
             "window.saved = []; const make = URL.createObjectURL;"
-            "URL.createObjectURL = (blob) => { saved.push(blob.text()); return make(blob); };")
+            "URL.createObjectURL = (blob) => { saved.push(blob.text()); return make(blob); };"
+        )
         self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "deny"})
         self.one("#json").click()
         (text,) = self.driver.execute_async_script("Promise.all(saved).then(arguments[0])")
         entry = next(entry for entry in json.loads(text) if entry["problem"].startswith("n32 h64"))
-        self.assertEqual([entry[name] for name in ("bytes", "copy_bytes_per_s", "streaming_seconds")],
-                         [33.6e6, 4.1e12, 9.6e-6])
+        self.assertEqual(
+            [entry[name] for name in ("bytes", "copy_bytes_per_s", "streaming_seconds")], [33.6e6, 4.1e12, 9.6e-6]
+        )
 
     def test_words_of_another_layer(self):
         """Sets, names and the order of shapes come from the layer's own shapes.txt."""
@@ -463,9 +492,16 @@ class MemoryBound(Browser):
         self.assertEqual([row.text.split()[0] for row in self.all("#heat tbody th")], ["bottom", "middle", "top"])
         self.open(file=self.both)
         shapes = [option.text for option in self.all("#filters [name=shape] option")]
-        self.assertEqual(shapes[2:], ["bottom n32 h8 w8 c256 g32 silu", "middle n32 h16 w16 c192 g32",
-                                      "top n32 h64 w64 c64 g32 silu", "low n32 h8 w8 c256 k256",
-                                      "top n32 h64 w64 c64 k64"])
+        self.assertEqual(
+            shapes[2:],
+            [
+                "bottom n32 h8 w8 c256 g32 silu",
+                "middle n32 h16 w16 c192 g32",
+                "top n32 h64 w64 c64 g32 silu",
+                "low n32 h8 w8 c256 k256",
+                "top n32 h64 w64 c64 k64",
+            ],
+        )
         labels = {cell.get_attribute("aria-label").split(",")[1] for cell in self.all("#heat a")}
         self.assertEqual({label.split("(")[1] for label in labels}, {"PyTorch 2.11.0)", "cuDNN 9.19.0)"})
 
@@ -473,16 +509,25 @@ class MemoryBound(Browser):
         times = dashboard_records.times(16e-6, random.Random(1))
         times.update(warm_seconds=None)
         times["warm_samples"] = {name: [] for name in times["warm_samples"]}  # PyTorch's own timer is cold only
-        for libraries, plan, name in (("cuDNN 9.19.0, PyTorch 2.11.0", "PyTorch compile nhwc", "PyTorch 2.11.0"),
-                                      ("PyTorch 2.11.0, cuDNN 9.19.0", "eng4_k2=1 nhwc", "cuDNN 9.19.0")):
-            baseline = {"library": libraries, "best_plan": plan, "heuristic_plan": plan, "verdict": None,
-                        "times": times, "heuristic_times": None}
+        for libraries, plan, name in (
+            ("cuDNN 9.19.0, PyTorch 2.11.0", "PyTorch compile nhwc", "PyTorch 2.11.0"),
+            ("PyTorch 2.11.0, cuDNN 9.19.0", "eng4_k2=1 nhwc", "cuDNN 9.19.0"),
+        ):
+            baseline = {
+                "library": libraries,
+                "best_plan": plan,
+                "heuristic_plan": plan,
+                "verdict": None,
+                "times": times,
+                "heuristic_times": None,
+            }
             self.open(self.V02_TOP, file=self.page_of(count=1, baseline=baseline))
             self.assertIn(f"beats the best plan of {name}.", self.one("#ladder-lead").text)
             self.assertIn(f"({name})", self.all("#heat a")[0].get_attribute("aria-label"))
             bars = self.driver.execute_script(
                 "return Chart.getChart(document.querySelector('#ladder-plot canvas')).data.datasets"
-                ".map((set) => set.label)")
+                ".map((set) => set.label)"
+            )
             self.assertEqual(bars, ["cold"])
             self.assertEqual(self.errors(), [])
 
@@ -525,9 +570,16 @@ class OtherRecords(Browser):
         def change(files):
             for day, file in enumerate(files):
                 rng = random.Random(day)
-                raw = dashboard_records.record(f"2026-01-0{day + 1}T00:00:00Z", "ab" * 20, [
-                    dashboard_records.result(version, dashboard_records.PROBLEMS[0], 3e-5 / version, rng, baseline=None)
-                    for version in (1, 2)])
+                raw = dashboard_records.record(
+                    f"2026-01-0{day + 1}T00:00:00Z",
+                    "ab" * 20,
+                    [
+                        dashboard_records.result(
+                            version, dashboard_records.PROBLEMS[0], 3e-5 / version, rng, baseline=None
+                        )
+                        for version in (1, 2)
+                    ],
+                )
                 dashboard_records.write(files[0].parents[2], file.name, raw)
 
         self.open(file=self.page_of(change))
@@ -540,8 +592,9 @@ class OtherRecords(Browser):
             root = files[0].parents[2]
             raw = dashboard_records.of_day(2, 3)
             raw["environment"]["device"].update(name="NVIDIA A100", slug="a100")
-            dashboard_records.write(root, "2026-03-01_abc.json", {**raw, "created": "2026-03-01T00:00:00Z"},
-                                    device="a100")
+            dashboard_records.write(
+                root, "2026-03-01_abc.json", {**raw, "created": "2026-03-01T00:00:00Z"}, device="a100"
+            )
 
         self.open(file=self.page_of(change))
         self.assertIn("Nothing to compare yet", self.one("h1").text)  # the newest record's device is shown first
@@ -571,7 +624,8 @@ class OtherRecords(Browser):
         def change(files):
             raw = dashboard_records.of_day(2, 3)
             raw["results"][0] = dashboard_records.result(
-                1, dashboard_records.PROBLEMS[0], 0, random.Random(1), status="FAIL", reason="3 of 9 elements differ")
+                1, dashboard_records.PROBLEMS[0], 0, random.Random(1), status="FAIL", reason="3 of 9 elements differ"
+            )
             dashboard_records.write(files[0].parents[2], files[-1].name, raw)
 
         self.open(file=self.page_of(change))
@@ -581,18 +635,29 @@ class OtherRecords(Browser):
         self.assertIn("3 of 9 elements differ", self.one("#kernel-head").text)
 
     def test_words_of_a_record_are_never_markup(self):
-        evil = "\"'><img src=x onerror=\"window.hacked=1\"></script><script>window.hacked=1</script>{{data}}"
+        evil = '"\'><img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>{{data}}'
 
         def change(files):
             root = files[0].parents[2]
             for day, file in enumerate(files):
-                results = [dashboard_records.result(version, f"n1 {evil} bf16", 1e-5, random.Random(day), idea=evil,
-                                                    command=evil, status=status, reason=evil)
-                           for version, status in ((1, "PASS"), (2, "FAIL"), (3, "SKIP"))]
+                results = [
+                    dashboard_records.result(
+                        version,
+                        f"n1 {evil} bf16",
+                        1e-5,
+                        random.Random(day),
+                        idea=evil,
+                        command=evil,
+                        status=status,
+                        reason=evil,
+                    )
+                    for version, status in ((1, "PASS"), (2, "FAIL"), (3, "SKIP"))
+                ]
                 for made in results:
                     made["baseline"].update(library=evil if made["baseline"]["library"] else None, best_plan=evil)
-                raw = dashboard_records.record(f"2026-01-0{day + 1}T00:00:00Z{evil}", evil, results,
-                                               driver=evil + str(day))
+                raw = dashboard_records.record(
+                    f"2026-01-0{day + 1}T00:00:00Z{evil}", evil, results, driver=evil + str(day)
+                )
                 raw["environment"]["device"]["name"] = evil
                 raw["calibration"]["failure"] = evil
                 dashboard_records.write(root, file.name, raw)
@@ -600,10 +665,23 @@ class OtherRecords(Browser):
             (root / "dev" / "toy" / "shapes.txt").write_text(f"[{evil}]\n{evil.replace(':', '')}: n1 {evil}\n")
             profiles = root / "results" / "h200" / "profiles"
             profiles.mkdir()
-            kernel = {**dashboard_records.PROFILE["kernels"][0], "name": evil,
-                      "stalls": [{"reason": evil, "share": 0.5}]}
-            (profiles / "a.json").write_text(json.dumps({**dashboard_records.PROFILE, "advice": [evil], "ncu": evil,
-                "total": {evil: {"value": 1, "unit": evil, "text": evil}}, "kernels": [kernel], "problem": evil}))
+            kernel = {
+                **dashboard_records.PROFILE["kernels"][0],
+                "name": evil,
+                "stalls": [{"reason": evil, "share": 0.5}],
+            }
+            (profiles / "a.json").write_text(
+                json.dumps(
+                    {
+                        **dashboard_records.PROFILE,
+                        "advice": [evil],
+                        "ncu": evil,
+                        "total": {evil: {"value": 1, "unit": evil, "text": evil}},
+                        "kernels": [kernel],
+                        "problem": evil,
+                    }
+                )
+            )
             (files[0].parent / "bad.json").write_text(json.dumps({"schema": "ladder.record/" + evil}))
 
         file = self.page_of(change)

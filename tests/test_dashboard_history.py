@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
-from dashboard import history  # noqa: E402
+from dashboard import history
 
 
 class Steps(unittest.TestCase):
@@ -46,11 +46,11 @@ class Steps(unittest.TestCase):
             logs[5:] = [value + 4 * (seed % 3) for value in logs[5:]]
             price = 2.0
 
-            def cost(begin, end):
+            def cost(begin, end, logs=logs):
                 part = sorted(logs[begin:end])
                 return sum(abs(value - part[len(part) // 2]) for value in part)
 
-            def total(segments):
+            def total(segments, cost=cost, price=price):
                 return sum(cost(*segment) for segment in segments) + price * (len(segments) - 1)
 
             best_of_two = min([total([(0, 9)])] + [total([(0, cut), (cut, 9)]) for cut in range(1, 9)])

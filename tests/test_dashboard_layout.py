@@ -26,16 +26,22 @@ class Layout(test_dashboard_browser.Browser):
         for day in (1, 2):
             rng = random.Random(day)
             changes = iter([1.3] * 14 + [0.7] * 3 + [1] * 9)
-            results = [dashboard_records.result(version, problem, 1e-5 * (next(changes) if day == 2 else 1), rng)
-                       for problem in dashboard_records.PROBLEMS[:2] for version in VERSIONS]
-            dashboard_records.write(root, f"{day}.json",
-                                    dashboard_records.record(f"2026-01-0{day}T00:00:00Z", f"{day:040x}", results))
+            results = [
+                dashboard_records.result(version, problem, 1e-5 * (next(changes) if day == 2 else 1), rng)
+                for problem in dashboard_records.PROBLEMS[:2]
+                for version in VERSIONS
+            ]
+            dashboard_records.write(
+                root, f"{day}.json", dashboard_records.record(f"2026-01-0{day}T00:00:00Z", f"{day:040x}", results)
+            )
         dashboard_records.with_norm(root, baseline={"library": None, "reason": "there is none"})
         cls.page = test_dashboard_browser.make_page(root)
 
     def at_width(self, width):
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
-                                    {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
         self.addCleanup(self.driver.execute_cdp_cmd, "Emulation.clearDeviceMetricsOverride", {})
         self.open()
 
@@ -45,7 +51,9 @@ class Layout(test_dashboard_browser.Browser):
             "const table = document.querySelector(arguments[0]);"
             "const right = table.closest('.scroll').getBoundingClientRect().right;"
             "return [...table.tBodies[0].rows[0].cells].slice(1)"
-            ".filter((cell) => cell.getBoundingClientRect().right <= right + 1).length", table)
+            ".filter((cell) => cell.getBoundingClientRect().right <= right + 1).length",
+            table,
+        )
 
     def test_a_wide_window_has_all_versions(self):
         self.at_width(1400)
@@ -65,7 +73,8 @@ class Layout(test_dashboard_browser.Browser):
             "const [of, within] = [words, cell].map((one) => one.getBoundingClientRect());"
             "return of.left < within.left || of.right > within.right || of.top < within.top"
             " || of.bottom > within.bottom;"
-            "}).map((cell) => cell.textContent)")
+            "}).map((cell) => cell.textContent)"
+        )
         self.assertIn("25 % of copy", [cell.text.replace("\n", " ") for cell in self.all(".heat a")])
         self.assertEqual(wider, [])
 

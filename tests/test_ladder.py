@@ -1,4 +1,4 @@
-"""The CLI: its help, its errors, and the file that `./ladder new` writes. Run by tools/run_python_tests.py."""
+"""The CLI: its help, its errors, and the file that `./ladder new` writes. Run by tools/dev/run_python_tests.py."""
 
 import contextlib
 import importlib
@@ -18,7 +18,7 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from cli import bench, build, device, lock, new, setup  # noqa: E402
+from cli import bench, build, device, new, setup  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
 
 cli = importlib.import_module("cli.__main__")
@@ -43,8 +43,9 @@ LADDER_VERSION(toy::Fprop, {.launch = launch});
 
 
 def ladder(*arguments, cwd=ROOT, root=ROOT):
-    return subprocess.run([root / "ladder", *arguments], cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
+    return subprocess.run(
+        [root / "ladder", *arguments], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
 
 
 class Tree(unittest.TestCase):
@@ -58,7 +59,9 @@ class Tree(unittest.TestCase):
         shutil.copytree(ROOT / "tools", self.root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
         self.versions = self.root / "dev" / "toy" / "fprop"
         self.versions.mkdir(parents=True)
-        (self.versions / "v01_naive.cu").write_text("// Idea:   one thread an output.\n\nvoid toy_fprop_v01_kernel();\n")
+        (self.versions / "v01_naive.cu").write_text(
+            "// Idea:   one thread an output.\n\nvoid toy_fprop_v01_kernel();\n"
+        )
         (self.versions / "v02_smem_tile.cu").write_text(PARENT)
 
     def new(self, *arguments):
@@ -95,7 +98,9 @@ class Help(unittest.TestCase):
     def test_wrong_usage_is_one_line_and_exit_2(self):
         self.wrong("climb", says="no verb 'climb'; there are: bench, test")
         self.wrong("bench", says="bench needs a layer")
-        self.wrong("bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, conv3x3")
+        self.wrong(
+            "bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, conv3x3"
+        )
         self.wrong("bench", "conv3x3", "--device", "tpu", says="--device tpu: gpu or emulator")
         self.wrong("bench", "conv3x3", "--set", "unte", says="did you mean 'unet'?")
         self.wrong("build", "--preset", "debug", says="emulator")
@@ -107,8 +112,26 @@ class Help(unittest.TestCase):
         self.wrong("bench", "conv3x3", "--device", "gpu", says="--device gpu: no GPU")
 
 
-VERBS = ("bench", "test", "list", "new", "build", "setup", "table", "record", "compare", "promote", "dashboard",
-         "profile", "sanitize", "resources", "format", "prepare", "train", "sample")
+VERBS = (
+    "bench",
+    "test",
+    "list",
+    "new",
+    "build",
+    "setup",
+    "table",
+    "record",
+    "compare",
+    "promote",
+    "dashboard",
+    "profile",
+    "sanitize",
+    "resources",
+    "format",
+    "prepare",
+    "train",
+    "sample",
+)
 
 
 class BareClone(unittest.TestCase):
@@ -132,8 +155,13 @@ class BareClone(unittest.TestCase):
 
     def ladder(self, *arguments, status=0):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([self.root / "ladder", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, env={"PATH": str(self.programs)})
+        done = subprocess.run(
+            [self.root / "ladder", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={"PATH": str(self.programs)},
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         self.assertEqual(done.returncode, status, (arguments, done.stderr))
         self.assertLess(after.ru_utime - before.ru_utime, 1, arguments)
@@ -161,8 +189,10 @@ class BareClone(unittest.TestCase):
         self.assertRegex(out, r"\n      Idea: \S")
         self.assertRegex(out, r"\n    res64 +n32 h64 w64 c64 k64\n")
         listed = json.loads(self.ladder("list", "conv3x3/dgrad", "--json").stdout)
-        self.assertEqual((listed["schema"], [each["path"] for each in listed["layers"][0]["passes"]]),
-                         ("ladder.listing/1", ["conv3x3/dgrad"]))
+        self.assertEqual(
+            (listed["schema"], [each["path"] for each in listed["layers"][0]["passes"]]),
+            ("ladder.listing/1", ["conv3x3/dgrad"]),
+        )
 
     def wrong(self, says, *arguments):
         done = self.ladder(*arguments, status=2)
@@ -171,18 +201,24 @@ class BareClone(unittest.TestCase):
 
     def test_wrong_usage(self):
         for says, *arguments in (
-            ("no verb 'lsit'", "lsit"), ("no verb 'climb'", "help", "climb"),
-            ("no layer 'conv4x4'", "list", "conv4x4"), ("no pass 'conv3x3/wgard'", "list", "conv3x3/wgard"),
-            ("bench needs a layer", "bench"), ("no layer 'conv4x4'", "bench", "conv4x4"),
+            ("no verb 'lsit'", "lsit"),
+            ("no verb 'climb'", "help", "climb"),
+            ("no layer 'conv4x4'", "list", "conv4x4"),
+            ("no pass 'conv3x3/wgard'", "list", "conv3x3/wgard"),
+            ("bench needs a layer", "bench"),
+            ("no layer 'conv4x4'", "bench", "conv4x4"),
             ("it has: fprop, dgrad, wgrad", "bench", "conv3x3/forward"),
-            ("no version '70'", "bench", "conv3x3", "--version", "70"), ("'1,'", "bench", "conv3x3", "--version", "1,"),
+            ("no version '70'", "bench", "conv3x3", "--version", "70"),
+            ("'1,'", "bench", "conv3x3", "--version", "1,"),
             ("did you mean 'res64'?", "bench", "conv3x3", "--problem", "res46"),
             ("needs h, w, c, k", "bench", "conv3x3", "--problem", "n1 x2"),
             ("v05_implicit_gemm has no bf16: it has fp32", "bench", "conv3x3", "--version", "5", "--dtype", "bf16"),
             ("contradicts the problem", "bench", "conv3x3", "--dtype", "bf16", "--problem", "n1 h8 w8 c16 k16 fp32"),
-            ("--seed '-1'", "bench", "conv3x3", "--seed", "-1"), ("--seed '-1'", "bench", "conv3x3", "--seed=-1"),
+            ("--seed '-1'", "bench", "conv3x3", "--seed", "-1"),
+            ("--seed '-1'", "bench", "conv3x3", "--seed=-1"),
             ("--seed '99999999999999999999'", "bench", "conv3x3", "--seed", "99999999999999999999"),
-            ("--seed ''", "bench", "conv3x3", "--seed", ""), ("--set: it is empty", "bench", "conv3x3", "--set", ""),
+            ("--seed ''", "bench", "conv3x3", "--seed", ""),
+            ("--set: it is empty", "bench", "conv3x3", "--set", ""),
             ("--dtype: it is empty", "bench", "conv3x3", "--dtype", ""),
             ("--schedule: it is empty", "bench", "conv3x3", "--schedule", ""),
             ("--device: it is empty", "bench", "conv3x3", "--device", ""),
@@ -193,32 +229,52 @@ class BareClone(unittest.TestCase):
             ("exclude each other", "bench", "conv3x3", "--check", "--once"),
             ("--resume needs the --record", "bench", "conv3x3", "--resume"),
             ("no version '70'", "test", "conv3x3", "--version", "70"),
-            ("exclude each other", "test", "conv3x3", "--gtest_filter=*"), ("unknown argument '-x'", "test", "-x"),
-            ("bench_conv3x3", "build", "bench_conv4x4"), ("--preset", "build", "--preset", "debug"),
-            ("--preset", "setup", "--preset", "debug"), ("unrecognized", "table", "--chek"),
-            ("--set 'unte'", "record", "--set", "unte"), ("--dtype 'int8'", "record", "--dtype", "int8"),
-            ("no version '70'", "record", "conv3x3/dgrad", "--version", "70"), ("--samples", "record", "--samples", "0"),
-            ("--list needs --missing", "record", "--list"), ("--device needs --missing", "record", "--device", "h200"),
+            ("exclude each other", "test", "conv3x3", "--gtest_filter=*"),
+            ("unknown argument '-x'", "test", "-x"),
+            ("bench_conv3x3", "build", "bench_conv4x4"),
+            ("--preset", "build", "--preset", "debug"),
+            ("--preset", "setup", "--preset", "debug"),
+            ("unrecognized", "table", "--chek"),
+            ("--set 'unte'", "record", "--set", "unte"),
+            ("--dtype 'int8'", "record", "--dtype", "int8"),
+            ("no version '70'", "record", "conv3x3/dgrad", "--version", "70"),
+            ("--samples", "record", "--samples", "0"),
+            ("--list needs --missing", "record", "--list"),
+            ("--device needs --missing", "record", "--device", "h200"),
             ("--version best exclude", "record", "--missing", "--version", "best"),
             ("no record of it; there are those of: none yet", "record", "--missing", "--list", "--device", "nowhere"),
-            ("compare takes A and B", "compare", "a", "b", "c"), ("unrecognized", "compare", "--velocity"),
+            ("compare takes A and B", "compare", "a", "b", "c"),
+            ("unrecognized", "compare", "--velocity"),
             ("no layer 'conv4x4'", "compare", "--live", "HEAD", "conv4x4"),
-            ("profile needs a layer", "profile", "--version", "7"), ("no version '70'", "profile", "conv3x3", "--version", "70"),
-            ("no tool 'valgrind'", "sanitize", "--tool", "valgrind"), ("--set 'cii'", "sanitize", "--set", "cii"),
-            ("unrecognized", "resources", "--velocity"), ("unrecognized", "format", "--velocity"),
-            ("prepare needs a folder", "prepare"), ("no folder 'nowhere'", "prepare", "nowhere"),
-            ("--size 2: from 4", "prepare", "/", "--size", "2"), ("exclude", "prepare", "/", "--emoji"),
+            ("profile needs a layer", "profile", "--version", "7"),
+            ("no version '70'", "profile", "conv3x3", "--version", "70"),
+            ("no tool 'valgrind'", "sanitize", "--tool", "valgrind"),
+            ("--set 'cii'", "sanitize", "--set", "cii"),
+            ("unrecognized", "resources", "--velocity"),
+            ("unrecognized", "format", "--velocity"),
+            ("prepare needs a folder", "prepare"),
+            ("no folder 'nowhere'", "prepare", "nowhere"),
+            ("--size 2: from 4", "prepare", "/", "--size", "2"),
+            ("exclude", "prepare", "/", "--emoji"),
             ("--batch: a whole number of at least 1, not '0'", "train", "--batch", "0"),
-            ("no file 'nowhere'", "train", "--data", "nowhere"), ("no run with a checkpoint", "train", "--resume"),
-            ("sample needs a run's folder", "sample"), ("no folder 'nowhere'", "sample", "nowhere"),
-            ("unrecognized", "dashboard", "--velocity"), ("unrecognized", "list", "--velocity"),
+            ("no file 'nowhere'", "train", "--data", "nowhere"),
+            ("no run with a checkpoint", "train", "--resume"),
+            ("sample needs a run's folder", "sample"),
+            ("no folder 'nowhere'", "sample", "nowhere"),
+            ("unrecognized", "dashboard", "--velocity"),
+            ("unrecognized", "list", "--velocity"),
         ):
             with self.subTest(arguments=arguments):
                 self.wrong(says, *arguments)
 
     def test_a_reader_that_has_enough(self):
-        process = subprocess.Popen([self.root / "ladder", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env={"PATH": str(self.programs)})
+        process = subprocess.Popen(
+            [self.root / "ladder", "list"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"PATH": str(self.programs)},
+        )
         process.stdout.close()
         self.assertEqual(process.stderr.read(), "")
         self.assertEqual(process.wait(), 0)
@@ -236,10 +292,12 @@ class BenchVerb(unittest.TestCase):
         program.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/words"\nexit 0\n')
         program.chmod(0o755)
         self.broken = []
-        for patch in (mock.patch.object(bench.build, "folder", lambda preset: self.folder),
-                      mock.patch.object(bench, "ready", lambda preset, programs, keep_going: self.broken),
-                      mock.patch.object(bench.device, "choose", lambda wanted: device.Choice("emulator", "for a test")),
-                      mock.patch.object(bench.os, "execve", self.execve)):
+        for patch in (
+            mock.patch.object(bench.build, "folder", lambda preset: self.folder),
+            mock.patch.object(bench, "ready", lambda preset, programs, keep_going: self.broken),
+            mock.patch.object(bench.device, "choose", lambda wanted: device.Choice("emulator", "for a test")),
+            mock.patch.object(bench.os, "execve", self.execve),
+        ):
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -257,13 +315,17 @@ class BenchVerb(unittest.TestCase):
 
     def test_the_pass_comes_from_the_target_and_the_rest_is_handed_on(self):
         self.assertEqual(self.bench("conv3x3", "--version", "7")[1], ["--pass", "fprop", "--version", "7"])
-        self.assertEqual(self.bench("--version=5-7", "conv3x3/dgrad", "--benchmark_format=json", "--dtype", "bf16,fp16")[1],
-                         ["--pass", "dgrad", "--version=5-7", "--benchmark_format=json", "--dtype", "bf16,fp16"])
+        self.assertEqual(
+            self.bench("--version=5-7", "conv3x3/dgrad", "--benchmark_format=json", "--dtype", "bf16,fp16")[1],
+            ["--pass", "dgrad", "--version=5-7", "--benchmark_format=json", "--dtype", "bf16,fp16"],
+        )
         self.assertTrue(self.executed)
 
     def test_a_version_that_does_not_compile_is_named_and_the_others_run(self):
-        self.broken = [build.Broken("conv3x3/fprop", 7, "conv3x3/fprop v07 does not compile: a.cu:1: no"),
-                       build.Broken("conv3x3/dgrad", 5, "another pass")]
+        self.broken = [
+            build.Broken("conv3x3/fprop", 7, "conv3x3/fprop v07 does not compile: a.cu:1: no"),
+            build.Broken("conv3x3/dgrad", 5, "another pass"),
+        ]
         status, words, said = self.bench("conv3x3", "--version", "7,1", "--check")
         self.assertEqual((status, words), (1, ["--pass", "fprop", "--version", "1", "--check"]))
         self.assertIn("missing: conv3x3/fprop v07 does not compile: a.cu:1: no", said)
@@ -300,8 +362,10 @@ class Build(unittest.TestCase):
         self.assertFalse(build._cached("cuda", ["-DCMAKE_CUDA_ARCHITECTURES=90a-real", "-DLADDER_WERROR=ON"]))
 
     def test_a_machine_with_a_gpu_compiles_for_it_alone(self):
-        self.assertEqual([device.cmake_architecture(arch) for arch in (80, 89, 90, 120)],
-                         ["80-real", "89-real", "90a-real", "120-real"])
+        self.assertEqual(
+            [device.cmake_architecture(arch) for arch in (80, 89, 90, 120)],
+            ["80-real", "89-real", "90a-real", "120-real"],
+        )
         without = {name: value for name, value in os.environ.items() if name != "CUDAARCHS"}
         with mock.patch.dict(os.environ, without, clear=True):
             with mock.patch.object(device, "architecture", lambda: "90a-real"):
@@ -316,8 +380,7 @@ class Build(unittest.TestCase):
         program = self.folder / "ninja"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-        with mock.patch.object(build.tools, "ninja", lambda: str(program)), \
-                contextlib.redirect_stderr(io.StringIO()):
+        with mock.patch.object(build.tools, "ninja", lambda: str(program)), contextlib.redirect_stderr(io.StringIO()):
             build._ninja("cuda", ["bench_toy"], keep_going=False)
 
     def test_an_interrupted_build_is_no_failed_one(self):
@@ -329,15 +392,24 @@ class Build(unittest.TestCase):
 
     def test_an_interrupted_ladder_interrupts_its_build(self):
         program = self.folder / "ninja"
-        program.write_text("#!/bin/sh\ntrap 'echo stopped > \"$0.stopped\"; exit 2' INT\necho '[1/9] begun'\n"
-                           "while :; do sleep 0.1; done\n")
+        program.write_text(
+            "#!/bin/sh\ntrap 'echo stopped > \"$0.stopped\"; exit 2' INT\necho '[1/9] begun'\n"
+            "while :; do sleep 0.1; done\n"
+        )
         program.chmod(0o755)
-        script = ("import sys; from cli import build, options\n"
-                  "build.tools.ninja = lambda: sys.argv[1]\n"
-                  "build.say.progress = lambda text: print(text, flush=True)\n"
-                  "sys.exit(options.run(lambda words: build._ninja('cuda', [], False)))\n")
-        process = subprocess.Popen([sys.executable, "-c", script, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")})
+        script = (
+            "import sys; from cli import build, options\n"
+            "build.tools.ninja = lambda: sys.argv[1]\n"
+            "build.say.progress = lambda text: print(text, flush=True)\n"
+            "sys.exit(options.run(lambda words: build._ninja('cuda', [], False)))\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+        )
         self.assertIn("building cuda: 1 of 9", process.stdout.readline())
         process.send_signal(signal.SIGINT)  # to it alone, not to the group that a terminal would reach
         said = process.communicate(timeout=60)[1]
@@ -349,22 +421,46 @@ class Build(unittest.TestCase):
         objects = self.folder / "cuda" / "CMakeFiles" / "dev"
         objects.mkdir(parents=True)
         for name in ("v07_wmma_double_buffer", "v98_gone"):
-            (objects / f"{name}.cu.o.missing").write_text(json.dumps({
-                "source": f"dev/conv3x3/fprop/{name}.cu", "path": "conv3x3/fprop", "number": int(name[1:3]), "line": name}))
+            (objects / f"{name}.cu.o.missing").write_text(
+                json.dumps(
+                    {
+                        "source": f"dev/conv3x3/fprop/{name}.cu",
+                        "path": "conv3x3/fprop",
+                        "number": int(name[1:3]),
+                        "line": name,
+                    }
+                )
+            )
         self.assertEqual(build._broken("cuda"), [build.Broken("conv3x3/fprop", 7, "v07_wmma_double_buffer")])
 
 
 class TestVerb(unittest.TestCase):
     def test_a_version_becomes_a_filter(self):
         ran = []
-        with mock.patch.object(cli.suite, "run", lambda preset, flags, **rest: ran.append((flags, rest["layers"])) or 0), \
-                contextlib.redirect_stderr(io.StringIO()):
-            for arguments in (["conv3x3/fprop", "--version", "7"], ["--gtest_repeat=2"], ["conv3x3", "--version", "winograd"]):
+        with (
+            mock.patch.object(cli.suite, "run", lambda preset, flags, **rest: ran.append((flags, rest["layers"])) or 0),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            for arguments in (
+                ["conv3x3/fprop", "--version", "7"],
+                ["--gtest_repeat=2"],
+                ["conv3x3", "--version", "winograd"],
+            ):
                 self.assertEqual(cli.test([*arguments, "--preset", "emulator"]), 0)
-        self.assertEqual(ran, [
-            (["--gtest_filter=conv3x3_fprop_v07_wmma_double_buffer.*"], ["conv3x3"]), (["--gtest_repeat=2"], []),
-            (["--gtest_filter=conv3x3_fprop_v10_winograd.*:conv3x3_dgrad_v08_flipped_winograd.*:"
-              "conv3x3_wgrad_v08_winograd.*"], ["conv3x3"])])
+        self.assertEqual(
+            ran,
+            [
+                (["--gtest_filter=conv3x3_fprop_v07_wmma_double_buffer.*"], ["conv3x3"]),
+                (["--gtest_repeat=2"], []),
+                (
+                    [
+                        "--gtest_filter=conv3x3_fprop_v10_winograd.*:conv3x3_dgrad_v08_flipped_winograd.*:"
+                        "conv3x3_wgrad_v08_winograd.*"
+                    ],
+                    ["conv3x3"],
+                ),
+            ],
+        )
 
     def test_suites_are_named_as_the_filter_says(self):
         source = (ROOT / "tests" / "test_versions.cpp").read_text(encoding="utf-8")
@@ -427,13 +523,17 @@ class Lock(unittest.TestCase):
     def test_two_clients_wait_for_each_other(self):
         with tempfile.TemporaryDirectory() as folder:
             path, log = Path(folder) / "lock", Path(folder) / "log"
-            script = ("import sys, time; from pathlib import Path; from cli import lock\n"
-                      "with lock.held(Path(sys.argv[1])):\n"
-                      "    file = open(sys.argv[2], 'a'); file.write('in\\n'); file.flush()\n"
-                      "    time.sleep(0.3); file.write('out\\n'); file.flush()\n")
+            script = (
+                "import sys, time; from pathlib import Path; from cli import lock\n"
+                "with lock.held(Path(sys.argv[1])):\n"
+                "    file = open(sys.argv[2], 'a'); file.write('in\\n'); file.flush()\n"
+                "    time.sleep(0.3); file.write('out\\n'); file.flush()\n"
+            )
             env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
-            clients = [subprocess.Popen([sys.executable, "-c", script, path, log], env=env, stderr=subprocess.DEVNULL)
-                     for _ in range(3)]
+            clients = [
+                subprocess.Popen([sys.executable, "-c", script, path, log], env=env, stderr=subprocess.DEVNULL)
+                for _ in range(3)
+            ]
             self.assertEqual([client.wait() for client in clients], [0, 0, 0])
             self.assertEqual(log.read_text().split(), ["in", "out"] * 3)
 
@@ -452,15 +552,19 @@ class Setup(unittest.TestCase):
 
     def test_only_what_is_missing_of_cudnn_is_fetched(self):
         fetched = []
-        with tempfile.TemporaryDirectory() as folder, \
-                mock.patch.object(setup, "PRIVATE", Path(folder)), \
-                mock.patch.object(setup, "_needs_ensurepip", lambda: None), \
-                mock.patch.object(setup.wheels, "install", lambda what, pins, *more: fetched.append(pins)), \
-                mock.patch.object(setup.wheels, "unpack_headers", lambda pin, log: fetched.append(pin)):
-            for there, expected in (({"cudnn.h"}, [setup.wheels.CUDNN_FRONTEND]),
-                                    ({"cudnn_frontend.h"}, [setup.wheels.CUDNN]),
-                                    ({"cudnn.h", "cudnn_frontend.h"}, []),
-                                    (set(), [setup.wheels.CUDNN, setup.wheels.CUDNN_FRONTEND])):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(setup, "PRIVATE", Path(folder)),
+            mock.patch.object(setup, "_needs_ensurepip", lambda: None),
+            mock.patch.object(setup.wheels, "install", lambda what, pins, *more: fetched.append(pins)),
+            mock.patch.object(setup.wheels, "unpack_headers", lambda pin, log: fetched.append(pin)),
+        ):
+            for there, expected in (
+                ({"cudnn.h"}, [setup.wheels.CUDNN_FRONTEND]),
+                ({"cudnn_frontend.h"}, [setup.wheels.CUDNN]),
+                ({"cudnn.h", "cudnn_frontend.h"}, []),
+                (set(), [setup.wheels.CUDNN, setup.wheels.CUDNN_FRONTEND]),
+            ):
                 fetched.clear()
                 with mock.patch.object(setup, "_system_header", lambda name, there=there: name in there):
                     self.assertEqual(setup._baseline(), bool(expected))

@@ -11,8 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
-import ladder_records  # noqa: E402
 import made_records  # noqa: E402
+from records import record_files  # noqa: E402
 
 
 class Records(unittest.TestCase):
@@ -24,10 +24,10 @@ class Records(unittest.TestCase):
         self.made = made_records.record([made_records.result(1, [90e-6, 100e-6, 130e-6], clock=[1e9, 2e9, 2e9])])
 
     def load(self, made):
-        return ladder_records.load(made_records.write(self.file, made))
+        return record_files.load(made_records.write(self.file, made))
 
     def refused(self, made, says):
-        with self.assertRaises(ladder_records.BadRecord) as raised:
+        with self.assertRaises(record_files.BadRecord) as raised:
             self.load(made)
         self.assertIn(says, str(raised.exception))
         self.assertIn("a.json", str(raised.exception))
@@ -50,7 +50,9 @@ class Records(unittest.TestCase):
     def test_the_time_of_moving_the_bytes(self):
         (result,) = self.load(self.made).results
         self.assertTrue(math.isnan(result.streaming))
-        made = self.spoiled(lambda result: result.update(streaming={"seconds": 20e-6, "samples": [19e-6, 20e-6, 30e-6]}))
+        made = self.spoiled(
+            lambda result: result.update(streaming={"seconds": 20e-6, "samples": [19e-6, 20e-6, 30e-6]})
+        )
         self.assertEqual(self.load(made).results[0].streaming, 20e-6)
         made["results"][0]["streaming"]["seconds"] = 18e-6
         self.refused(made, "the streaming kernel of v01 n32 c64 bf16: the median")
@@ -62,8 +64,10 @@ class Records(unittest.TestCase):
             result["baseline"]["times"]["cold_samples"]["sm_clock_hz"] = [None] * 3
             result["baseline"]["times"]["warm_samples"]["seconds"] = []
             result["baseline"]["times"]["warm_seconds"] = None
-            result["baseline"]["tried_plans"] = [{"name": "eager", "seconds": 1e-6, "reason": ""},
-                                                 {"name": "ill", "seconds": 0, "reason": "no compiler"}]
+            result["baseline"]["tried_plans"] = [
+                {"name": "eager", "seconds": 1e-6, "reason": ""},
+                {"name": "ill", "seconds": 0, "reason": "no compiler"},
+            ]
             result["baseline"]["reason"] = "no cuDNN"
 
         (result,) = self.load(self.spoiled(of_a_worker)).results
@@ -80,7 +84,7 @@ class Records(unittest.TestCase):
         self.refused(self.spoiled(impossible), "positive")
 
     def test_the_records_of_this_tree_are_whole(self):
-        records, bad = ladder_records.load_all(ROOT / "results")
+        records, bad = record_files.load_all(ROOT / "results")
         self.assertEqual(bad, [])
         self.assertGreaterEqual(len(records), 4)
 
@@ -100,45 +104,51 @@ class Records(unittest.TestCase):
 
     def test_impossible_samples_are_refused(self):
         for wrong in (0, -1e-6, math.inf, math.nan):
-            self.refused(self.spoiled(lambda result, wrong=wrong: result["times"]["cold_samples"]["seconds"]
-                                      .__setitem__(0, wrong)), "samples must be positive")
+            self.refused(
+                self.spoiled(
+                    lambda result, wrong=wrong: result["times"]["cold_samples"]["seconds"].__setitem__(0, wrong)
+                ),
+                "samples must be positive",
+            )
         self.refused(self.spoiled(lambda result: result["times"]["cold_samples"]["sm_clock_hz"].pop()), "2 clocks")
-        self.refused(self.spoiled(lambda result: result["times"]["cold_seconds"].update(low=1)), "leaves out the median")
+        self.refused(
+            self.spoiled(lambda result: result["times"]["cold_seconds"].update(low=1)), "leaves out the median"
+        )
         self.refused(self.spoiled(lambda result: result["verdict"].update(status="GREAT")), "GREAT")
 
     def test_a_sealed_record_may_not_change_by_a_byte(self):
-        text = ladder_records.text_of(self.made)
+        text = record_files.text_of(self.made)
         self.file.parent.mkdir(parents=True)
         self.file.write_text(text)
-        self.assertEqual(len(ladder_records.load(self.file).results), 1)
+        self.assertEqual(len(record_files.load(self.file).results), 1)
         for old, new in (("idea_1", "idea_2"), ('"error":0.001', '"error":0.0009'), ("\n}\n", "\n}")):
             self.assertIn(old, text)
             self.file.write_text(text.replace(old, new))
-            with self.assertRaisesRegex(ladder_records.BadRecord, "checksum"):
-                ladder_records.load(self.file)
+            with self.assertRaisesRegex(record_files.BadRecord, "checksum"):
+                record_files.load(self.file)
         self.file.write_text(text[: len(text) // 2])
-        with self.assertRaisesRegex(ladder_records.BadRecord, "not a record"):
-            ladder_records.load(self.file)
+        with self.assertRaisesRegex(record_files.BadRecord, "not a record"):
+            record_files.load(self.file)
 
     def test_what_is_sealed_says_what_was_given(self):
-        sealed = json.loads(ladder_records.text_of(self.made))
+        sealed = json.loads(record_files.text_of(self.made))
         sealed.pop("sha256")
         self.assertEqual(sealed, self.made)
-        again = ladder_records.text_of({"sha256": "0" * 64, **self.made})
-        self.assertEqual(again, ladder_records.text_of(self.made))
+        again = record_files.text_of({"sha256": "0" * 64, **self.made})
+        self.assertEqual(again, record_files.text_of(self.made))
 
     def test_one_bad_record_hides_no_other(self):
         made_records.write(self.file, self.made)
         made_records.write(self.results / "h200" / "b.json", {"schema": "ladder.conformance/1"})
         made_records.write(self.results / "h200" / "c.json", {**self.made, "results": None})
-        records, bad = ladder_records.load_all(self.results)
+        records, bad = record_files.load_all(self.results)
         self.assertEqual(([record.file.name for record in records], len(bad)), (["a.json"], 1))
 
     def test_unchecked_times_are_no_figures(self):
         made_records.write(self.file, self.made)
         later = made_records.record([made_records.result(1, 1e-6, status="UNCHECKED")], created="2027-01-01T00:00:00Z")
         made_records.write(self.results / "h200" / "b.json", later)
-        (row,) = ladder_records.read(self.results)
+        (row,) = record_files.read(self.results)
         self.assertEqual((row.file, row.cold), ("a.json", 100e-6))
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import re
 import sys
 import tempfile
@@ -12,10 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
-import generated  # noqa: E402
-import ladder_table  # noqa: E402
 import made_records  # noqa: E402
-import resources  # noqa: E402
+from dev import resources  # noqa: E402
+from readme import generated, ladder_table  # noqa: E402
 
 README = """\
 # Title
@@ -112,10 +110,23 @@ class Table(unittest.TestCase):
         self.assertIn("| v01 idea 1 | bf16 | 200 | 10.0 | - | - | 5 % | 1 PASS |", self.rendered()[0])
 
     def memory_bound(self, version, seconds, problem="n32 c64 bf16", tried=(), reason="", status="PASS"):
-        made = made_records.result(version, seconds, problem, 100e-6, status, flops=1e6, min_read_bytes=24e6,
-                                   min_write_bytes=24e6, roofline_seconds=10e-6)  # at 4.8 TB/s
-        made["baseline"] |= {"tried_plans": [{"name": name, "seconds": cold, "reason": ""} for name, cold in tried],
-                             "library": "PyTorch 2.11.0, cuDNN 9.19.0", "reason": reason, "heuristic_times": made_records.times(200e-6)}
+        made = made_records.result(
+            version,
+            seconds,
+            problem,
+            100e-6,
+            status,
+            flops=1e6,
+            min_read_bytes=24e6,
+            min_write_bytes=24e6,
+            roofline_seconds=10e-6,
+        )  # at 4.8 TB/s
+        made["baseline"] |= {
+            "tried_plans": [{"name": name, "seconds": cold, "reason": ""} for name, cold in tried],
+            "library": "PyTorch 2.11.0, cuDNN 9.19.0",
+            "reason": reason,
+            "heuristic_times": made_records.times(200e-6),
+        }
         return made
 
     def test_a_plan_that_says_whose_it_is_needs_no_guess(self):
@@ -128,10 +139,21 @@ class Table(unittest.TestCase):
         self.assertIn("| *cuBLASLt* | bf16 | 400 |", text)
 
     def test_a_memory_bound_layer_is_told_in_bytes(self):
-        tried = [("PyTorch eager nhwc", 200e-6), ("PyTorch eager nchw", 150e-6), ("PyTorch compile nhwc", 100e-6),
-                 ("eng0", 400e-6), ("eng1", 0)]
-        self.record("a.json", [self.memory_bound(1, 50e-6, tried=tried, reason="no crystal ball"),
-                               self.memory_bound(2, 25e-6), self.memory_bound(3, None, status="FAIL")])
+        tried = [
+            ("PyTorch eager nhwc", 200e-6),
+            ("PyTorch eager nchw", 150e-6),
+            ("PyTorch compile nhwc", 100e-6),
+            ("eng0", 400e-6),
+            ("eng1", 0),
+        ]
+        self.record(
+            "a.json",
+            [
+                self.memory_bound(1, 50e-6, tried=tried, reason="no crystal ball"),
+                self.memory_bound(2, 25e-6),
+                self.memory_bound(3, None, status="FAIL"),
+            ],
+        )
         text, _ = self.rendered()
         # 48 MB in 25 us are 1920 GB/s, and a copy makes 4100
         self.assertIn("| v02 idea 2 | bf16 | 25.0 | 1920 | 47 % | - | 4.00 | 4.00 to 4.00 | 8.00 | 1 PASS |", text)
@@ -140,16 +162,24 @@ class Table(unittest.TestCase):
         self.assertIn("| *PyTorch compile* | bf16 | 100 | 480 | 12 % | - |", text)
         self.assertIn("| *cuDNN* | bf16 | 400 |", text)
         self.assertIn("Missing: no crystal ball.", text)
-        self.assertIn("| v01 | v02 | v03 | best GB/s | of a copy | of a streaming kernel | PyTorch compile | PyTorch eager | cuDNN | best x |", text)
+        self.assertIn(
+            "| v01 | v02 | v03 | best GB/s | of a copy | of a streaming kernel | PyTorch compile | PyTorch eager | cuDNN | best x |",
+            text,
+        )
         self.assertIn("| top | `n32 c64` | 50.0 | 25.0 | FAIL | 1920 | 47 % | - | 100 | 150 | 400 | 4.00 |", text)
         self.assertNotIn("TFLOP/s", text)
 
     def test_moving_the_bytes_alone_is_a_share_of_the_time_of_those_it_was_timed_for(self):
         moved = {"streaming": {"seconds": 20e-6, "samples": [19e-6, 20e-6, 90e-6]}}
         tried = [("PyTorch eager nhwc", 200e-6)]
-        self.record("a.json", [self.memory_bound(1, 50e-6) | {"streaming": None},
-                               self.memory_bound(2, 25e-6, tried=tried) | moved,
-                               self.memory_bound(2, 32e-6, "n32 c8 bf16")])
+        self.record(
+            "a.json",
+            [
+                self.memory_bound(1, 50e-6) | {"streaming": None},
+                self.memory_bound(2, 25e-6, tried=tried) | moved,
+                self.memory_bound(2, 32e-6, "n32 c8 bf16"),
+            ],
+        )
         text, _ = self.rendered()
         self.assertIn("| v01 idea 1 | bf16 | 50.0 | 960 | 23 % | - |", text)
         self.assertIn("| v02 idea 2 | bf16 | 28.3 | 1684 | 41 % | 80 % |", text)
@@ -171,8 +201,9 @@ class Table(unittest.TestCase):
         self.record("a.json", [result(1, 200e-6, baseline=None)])
         status, errors = self.run_tool("--check")
         self.assertEqual(status, 1)
-        self.assertEqual(errors.splitlines(),
-                         ["ladder table: README.md is not that of the newest records; run ./ladder table"])
+        self.assertEqual(
+            errors.splitlines(), ["ladder table: README.md is not that of the newest records; run ./ladder table"]
+        )
         self.assertEqual(self.readme.read_text(), README)
         self.assertEqual(self.run_tool(), (0, ""))
         self.assertEqual(self.run_tool("--check"), (0, ""))
@@ -196,15 +227,21 @@ class Table(unittest.TestCase):
         table = self.root / "runtime" / "promoted" / "h200.txt"
         table.parent.mkdir(parents=True)
         times = "10.0 us warm  20.0 cold"
-        table.write_text(f"toy/fprop  n32 c64 bf16  v02_tile  {times}  cuDNN  30.0 warm  abc\n"
-                         f"toy/fprop  n32 c8 bf16  v01_naive  {times}  -  -  abc\n"
-                         f"toy/fprop  n32 c8 fp32  v03_split  {times}  cuDNN  10.0 warm  abc\n"
-                         f"toy/fprop  n1 c8 bf16  v03_split  {times}  cuDNN  10.0 warm  abc\n"
-                         f"toy/dgrad  n32 c64 bf16  v01_naive  {times}  -  -  abc\n")
+        table.write_text(
+            f"toy/fprop  n32 c64 bf16  v02_tile  {times}  cuDNN  30.0 warm  abc\n"
+            f"toy/fprop  n32 c8 bf16  v01_naive  {times}  -  -  abc\n"
+            f"toy/fprop  n32 c8 fp32  v03_split  {times}  cuDNN  10.0 warm  abc\n"
+            f"toy/fprop  n1 c8 bf16  v03_split  {times}  cuDNN  10.0 warm  abc\n"
+            f"toy/dgrad  n32 c64 bf16  v01_naive  {times}  -  -  abc\n"
+        )
         text, _ = self.rendered()
-        self.assertEqual(re.findall(r"^\| \[.*", text, re.MULTILINE), [
-            "| [toy/fprop](dev/toy/README.md) | 3.00 | 3.00 to 3.00 | 1 of 2 | cuDNN "
-            "| [v01_naive](dev/toy/fprop/v01_naive.cu) (1), [v02_tile](dev/toy/fprop/v02_tile.cu) (1) |"])
+        self.assertEqual(
+            re.findall(r"^\| \[.*", text, re.MULTILINE),
+            [
+                "| [toy/fprop](dev/toy/README.md) | 3.00 | 3.00 to 3.00 | 1 of 2 | cuDNN "
+                "| [v01_naive](dev/toy/fprop/v01_naive.cu) (1), [v02_tile](dev/toy/fprop/v02_tile.cu) (1) |"
+            ],
+        )
         self.assertIn("**NVIDIA H200**, bf16:", text)
         self.assertIn("No library was timed beside [toy/dgrad](dev/toy/README.md).", text)
         self.assertEqual(self.run_tool("--check")[0], 1)
@@ -242,17 +279,30 @@ ptxas info    : Function properties for _Z1bv
     16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads
 ptxas info    : Used 255 registers, used 0 barriers
 """
-SERIALIZED = ("ptxas info    : (C7520) Potential Performance Loss: wgmma.mma_async instructions are serialized due to program "
-              "dependence on compiler-inserted WG.AR in divergent path in the function '_Z1bv'\n")
+SERIALIZED = (
+    "ptxas info    : (C7520) Potential Performance Loss: wgmma.mma_async instructions are serialized due to program "
+    "dependence on compiler-inserted WG.AR in divergent path in the function '_Z1bv'\n"
+)
 
 
 class Resources(unittest.TestCase):
     def test_a_report_is_read(self):
         a, b = resources.parse(REPORT, "v01_x.cu")
-        self.assertEqual((a["kernel"], a["arch"], a["registers"], a["static_smem_bytes"], a["spill_store_bytes"]),
-                         ("_Z1av", "sm_80", 32, 17408, 0))
-        self.assertEqual((b["arch"], b["registers"], b["static_smem_bytes"], b["stack_bytes"], b["spill_store_bytes"],
-                          b["spill_load_bytes"]), ("sm_90a", 255, 0, 16, 12, 8))
+        self.assertEqual(
+            (a["kernel"], a["arch"], a["registers"], a["static_smem_bytes"], a["spill_store_bytes"]),
+            ("_Z1av", "sm_80", 32, 17408, 0),
+        )
+        self.assertEqual(
+            (
+                b["arch"],
+                b["registers"],
+                b["static_smem_bytes"],
+                b["stack_bytes"],
+                b["spill_store_bytes"],
+                b["spill_load_bytes"],
+            ),
+            ("sm_90a", 255, 0, 16, 12, 8),
+        )
 
     def test_only_a_silent_spill_is_a_complaint(self):
         kernels = resources.parse(REPORT, "v01_x.cu")
@@ -270,11 +320,15 @@ class Resources(unittest.TestCase):
                 report = build / "CMakeFiles" / f"ladder_{source.parts[1]}.dir" / f"{source}.o.ptxas"
                 report.parent.mkdir(parents=True, exist_ok=True)
                 report.write_text(REPORT + (SERIALIZED if source.name == "v09_wgmma_halo.cu" else ""))
-            self.assertEqual(resources.collect(build)[1],
-                             ["dev/conv3x3/fprop/v09_wgmma_halo.cu: ptxas serializes the wgmma instructions of "
-                              f"{resources.demangle(['_Z1bv'])['_Z1bv']}: program dependence on compiler-inserted WG.AR in "
-                              "divergent path; a wgmma_fence() belongs behind every wait, in front of the multiplications "
-                              "that follow it"])
+            self.assertEqual(
+                resources.collect(build)[1],
+                [
+                    "dev/conv3x3/fprop/v09_wgmma_halo.cu: ptxas serializes the wgmma instructions of "
+                    f"{resources.demangle(['_Z1bv'])['_Z1bv']}: program dependence on compiler-inserted WG.AR in "
+                    "divergent path; a wgmma_fence() belongs behind every wait, in front of the multiplications "
+                    "that follow it"
+                ],
+            )
 
 
 if __name__ == "__main__":

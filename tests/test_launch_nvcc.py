@@ -1,4 +1,4 @@
-"""tools/launch_nvcc.py: which architectures a source is compiled for, and where ptxas's report goes."""
+"""tools/dev/launch_nvcc.py: which architectures a source is compiled for, and where ptxas's report goes."""
 
 import sys
 import tempfile
@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import launch_nvcc  # noqa: E402
+from dev import launch_nvcc  # noqa: E402
 
 OLD = "--generate-code=arch=compute_80,code=[compute_80,sm_80]"
 NEW = "--generate-code=arch=compute_90a,code=[sm_90a]"
@@ -17,7 +17,9 @@ NEEDS_90 = "LADDER_VERSION(Forward, {.launch = launch, .min_arch = 90})"
 
 class Architectures(unittest.TestCase):
     def test_older_ones_than_the_version_needs_are_left_out(self):
-        self.assertEqual(launch_nvcc.for_source(["nvcc", OLD, NEW, "-c", "a.cu"], NEEDS_90), ["nvcc", NEW, "-c", "a.cu"])
+        self.assertEqual(
+            launch_nvcc.for_source(["nvcc", OLD, NEW, "-c", "a.cu"], NEEDS_90), ["nvcc", NEW, "-c", "a.cu"]
+        )
 
     def test_a_version_for_older_ones_gets_all(self):
         command = ["nvcc", OLD, NEW, "-c", "a.cu"]
@@ -49,8 +51,17 @@ sys.exit("--fail" in sys.argv)
             folder = Path(folder)
             (folder / "compiler.py").write_text(self.COMPILER, encoding="utf-8")
             (folder / "a.cu").write_text(NEEDS_90, encoding="utf-8")
-            code = launch_nvcc.main([sys.executable, str(folder / "compiler.py"), "-c", str(folder / "a.cu"),
-                                     "-o", str(folder / "a.o"), *options])
+            code = launch_nvcc.main(
+                [
+                    sys.executable,
+                    str(folder / "compiler.py"),
+                    "-c",
+                    str(folder / "a.cu"),
+                    "-o",
+                    str(folder / "a.o"),
+                    *options,
+                ]
+            )
             report = folder / "a.o.ptxas"
             return code, report.read_text(encoding="utf-8") if report.exists() else None
 

@@ -1,4 +1,4 @@
-"""tools/launch_version.py: a version that does not compile is named and left out, and compiled again by the next build."""
+"""tools/dev/launch_version.py: a version that does not compile is named and left out, and compiled again by the next build."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import launch_version  # noqa: E402
+from dev import launch_version  # noqa: E402
 
 BUILD = """\
 rule compile
@@ -36,10 +36,18 @@ VERSION = "extern int versions;\nstatic const int added = versions += 1;\n"
 class Words(unittest.TestCase):
     def test_the_first_error_of_every_compiler(self):
         for said, line in (
-            ("In file included from a.h:3:\n/x/dev/v07_wmma.cu:12:5: error: 'foo' was not declared\n/x/a.cu:13:1: error: b\n",
-             "v07_wmma.cu:12: 'foo' was not declared"),
-            ("/x/dev/v07_wmma.cu:12:5: warning: odd\n/x/a.h:9:1: fatal error: b.h: No such file\n", "a.h:9: b.h: No such file"),
-            ('/x/v07_wmma.cu(12): error: identifier "foo" is undefined\n', 'v07_wmma.cu:12: identifier "foo" is undefined'),
+            (
+                "In file included from a.h:3:\n/x/dev/v07_wmma.cu:12:5: error: 'foo' was not declared\n/x/a.cu:13:1: error: b\n",
+                "v07_wmma.cu:12: 'foo' was not declared",
+            ),
+            (
+                "/x/dev/v07_wmma.cu:12:5: warning: odd\n/x/a.h:9:1: fatal error: b.h: No such file\n",
+                "a.h:9: b.h: No such file",
+            ),
+            (
+                '/x/v07_wmma.cu(12): error: identifier "foo" is undefined\n',
+                'v07_wmma.cu:12: identifier "foo" is undefined',
+            ),
             ("\nptxas fatal   : Unresolved extern function 'f'\n", "ptxas fatal   : Unresolved extern function 'f'"),
             ("", "the compiler said nothing"),
         ):
@@ -53,22 +61,33 @@ class Build(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
         # The launcher knows a version by its .cu; the compiler of this test would need -x c++ for it.
-        launcher = (ROOT / "tools" / "launch_version.py").read_text(encoding="utf-8").replace(r"\w+\.cu)", r"\w+\.cpp)")
+        launcher = (
+            (ROOT / "tools" / "dev" / "launch_version.py")
+            .read_text(encoding="utf-8")
+            .replace(r"\w+\.cu)", r"\w+\.cpp)")
+        )
         (self.root / "launch.py").write_text(launcher, encoding="utf-8")
         (self.root / "dev" / "toy" / "fprop").mkdir(parents=True)
         (self.root / "build").mkdir()
         self.write("v01_naive", VERSION)
         self.write("v02_tiles", VERSION)
         (self.root / "main.cpp").write_text(MAIN, encoding="utf-8")
-        (self.root / "build" / "build.ninja").write_text(BUILD.format(
-            python=sys.executable, launcher=self.root / "launch.py", cxx="c++", root=self.root), encoding="utf-8")
+        (self.root / "build" / "build.ninja").write_text(
+            BUILD.format(python=sys.executable, launcher=self.root / "launch.py", cxx="c++", root=self.root),
+            encoding="utf-8",
+        )
 
     def write(self, name, text):
         (self.root / "dev" / "toy" / "fprop" / f"{name}.cpp").write_text(text, encoding="utf-8")
 
     def ninja(self, keep_going=True):
-        done = subprocess.run(["ninja", "-C", self.root / "build"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env={**os.environ, launch_version.VARIABLE: "1" if keep_going else "0"})
+        done = subprocess.run(
+            ["ninja", "-C", self.root / "build"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, launch_version.VARIABLE: "1" if keep_going else "0"},
+        )
         return done.returncode, done.stdout
 
     def versions(self):
@@ -89,8 +108,9 @@ class Build(unittest.TestCase):
         self.assertIn("toy/fprop v02 does not compile: v02_tiles.cpp:1: expected ", said)
         self.assertEqual(self.versions(), 1)
         (missing,) = self.missing()
-        self.assertEqual((missing["path"], missing["number"], missing["source"]),
-                         ("toy/fprop", 2, "dev/toy/fprop/v02_tiles.cpp"))
+        self.assertEqual(
+            (missing["path"], missing["number"], missing["source"]), ("toy/fprop", 2, "dev/toy/fprop/v02_tiles.cpp")
+        )
         self.assertIn(missing["line"], said)
         self.assertIn("expected", (self.root / "build" / "v02.o.errors").read_text())
 

@@ -1,4 +1,4 @@
-"""tools/nearest_images.py on images whose distances are known."""
+"""tools/images/nearest_images.py on images whose distances are known."""
 
 import os
 import struct
@@ -30,13 +30,18 @@ class Nearest(unittest.TestCase):
         self.python = wheels.python_having(wheels.PIXELS, setup.LOG)
 
     def numpy(self, script):
-        return subprocess.check_output([self.python, "-c", "import numpy as np\n" + textwrap.dedent(script)], text=True,
-                                       cwd=self.scratch)
+        return subprocess.check_output(
+            [self.python, "-c", "import numpy as np\n" + textwrap.dedent(script)], text=True, cwd=self.scratch
+        )
 
     def tool(self, *arguments, status=0):
-        done = subprocess.run([sys.executable, ROOT / "tools" / "nearest_images.py", *arguments], cwd=self.scratch,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        done = subprocess.run(
+            [sys.executable, ROOT / "tools" / "images" / "nearest_images.py", *arguments],
+            cwd=self.scratch,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stdout if status == 0 else done.stderr
 
@@ -47,8 +52,10 @@ class Nearest(unittest.TestCase):
             np.savez("s.npz", samples)
             np.save("s.npy", samples)
             """)
-        expected = ("sample 0: image 4 at 47.0, image 0 at 50.0, image 2 at 50.0\n"
-                    "sample 1: image 1 at 5.0, image 3 at 147.0, image 2 at 155.0\nwrote near.png\n")
+        expected = (
+            "sample 0: image 4 at 47.0, image 0 at 50.0, image 2 at 50.0\n"
+            "sample 1: image 1 at 5.0, image 3 at 147.0, image 2 at 155.0\nwrote near.png\n"
+        )
         for name in ("s.npz", "s.npy"):
             self.assertEqual(self.tool(name, self.data, "--out", "near.png", "--count", "2"), expected)
         seen = self.numpy("""
@@ -57,8 +64,9 @@ class Nearest(unittest.TestCase):
             print(picture.shape, picture[0, [0, 12, 18, 24], 0], picture[6, [0, 12, 18, 24], 2], picture[5, 0, 0],
                   picture[0, 4:12, 0])
             """)
-        self.assertEqual(seen, "(10, 28, 3) [ 50   3   0 100] [255 250 108 100] 128 "
-                         "[128 128 128 128 128 128 128 128]\n")
+        self.assertEqual(
+            seen, "(10, 28, 3) [ 50   3   0 100] [255 250 108 100] 128 [128 128 128 128 128 128 128 128]\n"
+        )
 
     def test_scaled(self):
         self.numpy('np.save("s.npy", np.zeros((1, 4, 4, 3), np.uint8))')

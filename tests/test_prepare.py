@@ -22,9 +22,12 @@ from images import folder, ldata  # noqa: E402
 
 def python(script, *arguments):
     """Runs a script in the private Python, which has Pillow; what it prints."""
-    done = subprocess.run([prepare.python(), "-c", textwrap.dedent(script), *map(str, arguments)],
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "tools"), "PYTHONDONTWRITEBYTECODE": "1"},
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [prepare.python(), "-c", textwrap.dedent(script), *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tools"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
     if done.returncode != 0:
         raise AssertionError(done.stderr)
     return done.stdout
@@ -66,8 +69,9 @@ class Prepared(unittest.TestCase):
 
     def prepare(self, *arguments, status=0, **more):
         words = map(str, arguments or [self.source, "--out", self.out, "--size", 8])
-        done = subprocess.run([ROOT / "ladder", "prepare", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, **more)
+        done = subprocess.run(
+            [ROOT / "ladder", "prepare", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, **more
+        )
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertEqual(done.stdout, "")
         self.assertNotIn("Traceback", done.stderr)
@@ -134,23 +138,34 @@ class Pictures(Prepared):
         self.assertEqual(pixels, [(200, 200, 200)])
 
     def test_black_and_white(self):
-        self.assertEqual(self.pixels_of("i = Image.new('1', (8, 8), 1); i.paste(0, (0, 0, 4, 8)); i.save('a.png')",
-                                        (0, 0), (0, 7)), [(0, 0, 0), (255, 255, 255)])
+        self.assertEqual(
+            self.pixels_of("i = Image.new('1', (8, 8), 1); i.paste(0, (0, 0, 4, 8)); i.save('a.png')", (0, 0), (0, 7)),
+            [(0, 0, 0), (255, 255, 255)],
+        )
 
     def test_a_transparent_red_pixel_becomes_white(self):
         self.assertEqual(
-            self.pixels_of("""
+            self.pixels_of(
+                """
                 i = Image.new('RGBA', (8, 8), (255, 0, 0, 255))
                 i.putpixel((1, 0), (255, 0, 0, 0))
                 i.putpixel((2, 0), (0, 0, 0, 51))
-                i.save('a.png')""", (0, 0), (0, 1), (0, 2)),
-            [(255, 0, 0), (255, 255, 255), (204, 204, 204)])
+                i.save('a.png')""",
+                (0, 0),
+                (0, 1),
+                (0, 2),
+            ),
+            [(255, 0, 0), (255, 255, 255), (204, 204, 204)],
+        )
 
     def test_a_colour_under_alpha_does_not_bleed(self):
-        (pixel,) = self.pixels_of("""
+        (pixel,) = self.pixels_of(
+            """
             i = Image.new('RGBA', (80, 80), (255, 0, 0, 0))
             i.paste((0, 0, 255, 255), (0, 0, 5, 80))
-            i.save('a.png')""", (4, 0))
+            i.save('a.png')""",
+            (4, 0),
+        )
         self.assertEqual(pixel[0], pixel[1])  # blue and white mixed, no red
         self.assertLess(pixel[0], 255)
 
@@ -159,9 +174,15 @@ class Pictures(Prepared):
 
     def test_a_palette_with_a_transparent_entry(self):
         self.assertEqual(
-            self.pixels_of("""
+            self.pixels_of(
+                """
                 i = Image.new('P', (8, 8), 1); i.putpalette([255, 0, 0, 0, 0, 255]); i.putpixel((0, 0), 0)
-                i.save('a.png', transparency=0)""", (0, 0), (0, 1)), [(255, 255, 255), (0, 0, 255)])
+                i.save('a.png', transparency=0)""",
+                (0, 0),
+                (0, 1),
+            ),
+            [(255, 255, 255), (0, 0, 255)],
+        )
 
     def test_cmyk(self):
         (pixel,) = self.pixels_of("Image.new('CMYK', (8, 8), (0, 255, 255, 0)).save('a.jpg', quality=100)", (3, 3))
@@ -169,10 +190,14 @@ class Pictures(Prepared):
 
     def test_a_photo_stands_as_its_camera_held_it(self):
         # The left half red and the right blue, stored with orientation 6: to be turned by 90 degrees clockwise.
-        above, below = self.pixels_of("""
+        above, below = self.pixels_of(
+            """
             i = Image.new('RGB', (64, 64), 'blue'); i.paste('red', (0, 0, 32, 64))
             exif = Image.Exif(); exif[0x112] = 6
-            i.save('a.jpg', quality=95, exif=exif)""", (0, 4), (7, 4))
+            i.save('a.jpg', quality=95, exif=exif)""",
+            (0, 4),
+            (7, 4),
+        )
         self.assertTrue(above[0] > 200 and above[2] < 60, above)
         self.assertTrue(below[2] > 200 and below[0] < 60, below)
 
@@ -189,9 +214,12 @@ class Pictures(Prepared):
 
     def test_reduced_by_averaging(self):
         # A chess board of single pixels is gray from afar; a filter that looks at some of them finds black or white.
-        (pixel,) = self.pixels_of("i = Image.new('L', (128, 128)); "
-                                  "[i.putpixel((x, y), 255 * ((x + y) % 2)) for x in range(128) for y in range(128)]; "
-                                  "i.save('a.png')", (4, 4))
+        (pixel,) = self.pixels_of(
+            "i = Image.new('L', (128, 128)); "
+            "[i.putpixel((x, y), 255 * ((x + y) % 2)) for x in range(128) for y in range(128)]; "
+            "i.save('a.png')",
+            (4, 4),
+        )
         self.assertTrue(all(abs(each - 127.5) < 3 for each in pixel), pixel)
 
     def test_small_ones_are_enlarged_and_counted(self):
@@ -226,9 +254,14 @@ class Pictures(Prepared):
         (self.source / "a.png").write_text("words")
         (self.source / "b\n.png").write_text("words")
         said = self.prepare(status=1)
-        self.assertEqual(said.splitlines(), [
-            "ladder: skipped a.png: it is no PNG or JPEG", "ladder: skipped b?.png: it is no PNG or JPEG",
-            f"ladder: '{self.source}' has no usable picture: 2 skipped (2 not readable)"])
+        self.assertEqual(
+            said.splitlines(),
+            [
+                "ladder: skipped a.png: it is no PNG or JPEG",
+                "ladder: skipped b?.png: it is no PNG or JPEG",
+                f"ladder: '{self.source}' has no usable picture: 2 skipped (2 not readable)",
+            ],
+        )
         self.assertEqual([p.name for p in self.scratch.iterdir()], ["source"])
 
 
@@ -240,7 +273,8 @@ class TheSameFile(Prepared):
             (self.source / f"{i:03d}.png").rename(self.source / "deep" / f"{i:03d}.png")
         self.prepare()
         backwards = self.scratch / "backwards.ldata"
-        said = python("""
+        said = python(
+            """
             import os, sys
             from images import folder, __main__ as program
             scandir, seen = os.scandir, []
@@ -256,7 +290,10 @@ class TheSameFile(Prepared):
                 def close(self): pass
             os.scandir = backwards
             program.main(["folder", sys.argv[1], sys.argv[2], "8"])
-            print(seen[0], len(seen))""", self.source, backwards)
+            print(seen[0], len(seen))""",
+            self.source,
+            backwards,
+        )
         self.assertEqual(said, "deep 41\n")  # folders sort behind digits: it did go backwards
         self.assertEqual(backwards.read_bytes(), self.out.read_bytes())
         self.assertEqual(backwards.with_suffix(".png").read_bytes(), self.out.with_suffix(".png").read_bytes())
@@ -275,11 +312,14 @@ class TheSameFile(Prepared):
 
     def test_as_dataset_h_reads_it(self):
         """The very file of tests/train/dataset.cpp."""
-        python("""
+        python(
+            """
             import sys
             from pathlib import Path
             from images import ldata
-            ldata.write(Path(sys.argv[1]), 2, [bytes(range(12 * i, 12 * i + 12)) for i in range(4)])""", self.out)
+            ldata.write(Path(sys.argv[1]), 2, [bytes(range(12 * i, 12 * i + 12)) for i in range(4)])""",
+            self.out,
+        )
         data = Set(self.out)
         self.assertEqual((data.count, data.held_out, [image[0] for image in data.images]), (4, 1, [0, 24, 36, 12]))
         self.assertEqual(data.digest, "96b62a20665eb5a7e6d9ace6f56aee40")
@@ -325,10 +365,16 @@ class Interrupt(Prepared):
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one process does all")
     def test_it_says_so_and_leaves_nothing(self):
-        self.draw("i = Image.effect_noise((1500, 1500), 90)\ni.save('0.png')\n"
-                  "for k in range(1, 200): os.link('0.png', f'{k}.png')")
-        process = subprocess.Popen([ROOT / "ladder", "prepare", self.source, "--out", self.out],
-                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.draw(
+            "i = Image.effect_noise((1500, 1500), 90)\ni.save('0.png')\n"
+            "for k in range(1, 200): os.link('0.png', f'{k}.png')"
+        )
+        process = subprocess.Popen(
+            [ROOT / "ladder", "prepare", self.source, "--out", self.out],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         program = []
         while not (program and self.children_of(program[0])):  # until that which reads pictures has processes at work
             self.assertIsNone(process.poll())
@@ -418,8 +464,10 @@ class SampleSet(Prepared):
         self.assertEqual(list((self.scratch / "data").iterdir()), [])
 
     def test_no_font_and_no_debian(self):
-        with mock.patch.object(prepare, "_installed_font", return_value=None), \
-                mock.patch.object(prepare.debian, "present", return_value=False):
+        with (
+            mock.patch.object(prepare, "_installed_font", return_value=None),
+            mock.patch.object(prepare.debian, "present", return_value=False),
+        ):
             with self.assertRaisesRegex(Failure, "no NotoColorEmoji.ttf: install"):
                 prepare.sample_set(16)
 

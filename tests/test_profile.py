@@ -21,16 +21,28 @@ from profiling import advice, keep, metrics, ncu, profile, record, show, where  
 
 ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-NAME = ("void <unnamed>::conv3x3_fprop_v09_kernel<__nv_bfloat16, <unnamed>::Tile<4, 64, 2, 8>>"
-        "(Problem, CUtensorMap_st, const float *, T1 *)")
+NAME = (
+    "void <unnamed>::conv3x3_fprop_v09_kernel<__nv_bfloat16, <unnamed>::Tile<4, 64, 2, 8>>"
+    "(Problem, CUtensorMap_st, const float *, T1 *)"
+)
 
 # Units as `--print-units base` has them; cells as they come, with thousands separators.
 CELLS = {
-    "ID": ("0", ""), "Process ID": ("15652", ""), "Process Name": ("bench_conv3x3", ""), "Host Name": ("127.0.0.1", ""),
-    "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg":
-        ('15652  "<default domain>:conv3x3/fprop/v09/n32 h64, w64 bf16:none:none:none:none:none:none"', ""),
-    "Kernel Name": (NAME, ""), "Context": ("1", ""), "Stream": ("13", ""), "Block Size": ("(384, 1, 1)", ""),
-    "Grid Size": ("(132, 1, 1)", ""), "Device": ("0", ""), "CC": ("9.0", ""),
+    "ID": ("0", ""),
+    "Process ID": ("15652", ""),
+    "Process Name": ("bench_conv3x3", ""),
+    "Host Name": ("127.0.0.1", ""),
+    "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg": (
+        '15652  "<default domain>:conv3x3/fprop/v09/n32 h64, w64 bf16:none:none:none:none:none:none"',
+        "",
+    ),
+    "Kernel Name": (NAME, ""),
+    "Context": ("1", ""),
+    "Stream": ("13", ""),
+    "Block Size": ("(384, 1, 1)", ""),
+    "Grid Size": ("(132, 1, 1)", ""),
+    "Device": ("0", ""),
+    "CC": ("9.0", ""),
     "gpu__time_duration.sum": ("21,408", "ns"),
     "sm__throughput" + ELAPSED: ("48.25", "%"),
     "gpu__dram_throughput" + ELAPSED: ("17.15", "%"),
@@ -43,18 +55,25 @@ CELLS = {
     "launch__shared_mem_per_block_dynamic": ("190,640", "byte/block"),
     "launch__shared_mem_per_block_static": ("0", "byte/block"),
     "launch__waves_per_multiprocessor": ("1", ""),
-    "launch__occupancy_limit_registers": ("1", "block"), "launch__occupancy_limit_shared_mem": ("1", "block"),
-    "launch__occupancy_limit_warps": ("5", "block"), "launch__occupancy_limit_blocks": ("32", "block"),
+    "launch__occupancy_limit_registers": ("1", "block"),
+    "launch__occupancy_limit_shared_mem": ("1", "block"),
+    "launch__occupancy_limit_warps": ("5", "block"),
+    "launch__occupancy_limit_blocks": ("32", "block"),
     "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum": ("0", "sector"),
     "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum": ("0", "sector"),
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": ("124,220", ""),
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": ("1,242,200", ""),
-    "lts__t_sector_hit_rate.pct": ("66.37", "%"), "l1tex__t_sector_hit_rate.pct": ("0", "%"),
-    "dram__bytes_read.sum": ("16,777,216", "byte"), "dram__bytes_write.sum": ("1,000", "byte"),
+    "lts__t_sector_hit_rate.pct": ("66.37", "%"),
+    "l1tex__t_sector_hit_rate.pct": ("0", "%"),
+    "dram__bytes_read.sum": ("16,777,216", "byte"),
+    "dram__bytes_write.sum": ("1,000", "byte"),
     "gpc__cycles_elapsed.avg.per_second": ("1,730,000,000", "hz"),
-    STALL.format("long_scoreboard"): ("1.05", "inst"), STALL.format("gmma"): ("2.10", "inst"),
-    STALL.format("selected"): ("1.00", "inst"), STALL.format("barrier"): ("0.85", "inst"),
-    STALL.format("membar"): ("0", "inst"), STALL.format("sleeping"): ("no data", "inst"),
+    STALL.format("long_scoreboard"): ("1.05", "inst"),
+    STALL.format("gmma"): ("2.10", "inst"),
+    STALL.format("selected"): ("1.00", "inst"),
+    STALL.format("barrier"): ("0.85", "inst"),
+    STALL.format("membar"): ("0", "inst"),
+    STALL.format("sleeping"): ("no data", "inst"),
 }
 
 
@@ -84,12 +103,30 @@ def table(*launches, before=""):
 def launch(version=9, problem="n32 h64 w64 c64 k64 bf16", idea="wgmma_halo", lower_bound=12.2e-6, name="NVIDIA H200"):
     """The record of `bench --once --record`."""
     return {
-        "schema": "ladder.record/2", "created": "2026-11-20T21:00:00Z", "seed": 1, "command": ["bench_conv3x3"],
-        "environment": {"device": {"kind": "gpu", "name": name, "slug": "h200"}, "commit": "9e0a464abc",
-                        "dirty": False},
-        "results": [{"layer": "conv3x3", "pass": "fprop", "version": version, "idea": idea, "problem": problem,
-                     "dtype": problem.split()[-1], "roofline_seconds": lower_bound, "min_read_bytes": 16e6,
-                     "min_write_bytes": 16e6, "times": None, "verdict": {"status": "UNCHECKED"}}],
+        "schema": "ladder.record/2",
+        "created": "2026-11-20T21:00:00Z",
+        "seed": 1,
+        "command": ["bench_conv3x3"],
+        "environment": {
+            "device": {"kind": "gpu", "name": name, "slug": "h200"},
+            "commit": "9e0a464abc",
+            "dirty": False,
+        },
+        "results": [
+            {
+                "layer": "conv3x3",
+                "pass": "fprop",
+                "version": version,
+                "idea": idea,
+                "problem": problem,
+                "dtype": problem.split()[-1],
+                "roofline_seconds": lower_bound,
+                "min_read_bytes": 16e6,
+                "min_write_bytes": 16e6,
+                "times": None,
+                "verdict": {"status": "UNCHECKED"},
+            }
+        ],
     }
 
 
@@ -107,28 +144,52 @@ class Table(unittest.TestCase):
         kernel = self.only()
         self.assertEqual(kernel.name, "conv3x3_fprop_v09_kernel<__nv_bfloat16, Tile<4, 64, 2, 8>>")
         self.assertEqual((kernel.grid, kernel.block), ([132, 1, 1], [384, 1, 1]))
-        expected = {"duration": 21.408e-6, "sm": 48.25, "dram": 17.15, "tensor": 48.3, "occupancy": 14.06,
-                    "theoretical_occupancy": 18.75, "registers": 168, "shared_memory": 190640, "spill_bytes": 0,
-                    "bank_conflicts": 124220, "conflict_share": 10.0, "l2_hit": 66.37, "l1_hit": 0,
-                    "dram_bytes": 16778216, "sm_clock": 1.73e9, "waves": 1}
+        expected = {
+            "duration": 21.408e-6,
+            "sm": 48.25,
+            "dram": 17.15,
+            "tensor": 48.3,
+            "occupancy": 14.06,
+            "theoretical_occupancy": 18.75,
+            "registers": 168,
+            "shared_memory": 190640,
+            "spill_bytes": 0,
+            "bank_conflicts": 124220,
+            "conflict_share": 10.0,
+            "l2_hit": 66.37,
+            "l1_hit": 0,
+            "dram_bytes": 16778216,
+            "sm_clock": 1.73e9,
+            "waves": 1,
+        }
         for figure, value in expected.items():
             self.assertAlmostEqual(kernel.figures[figure], value, msg=figure, delta=abs(value) * 1e-9)
 
     def test_times_in_other_units_are_seconds_as_well(self):
-        for text, unit, seconds in (("21.41", "us", 21.41e-6), ("19.33", "msecond", 19.33e-3), ("2", "second", 2.0),
-                                    ("1,500", "nsecond", 1.5e-6)):
+        for text, unit, seconds in (
+            ("21.41", "us", 21.41e-6),
+            ("19.33", "msecond", 19.33e-3),
+            ("2", "second", 2.0),
+            ("1,500", "nsecond", 1.5e-6),
+        ):
             changed = {**CELLS, "gpu__time_duration.sum": (text, unit)}
             self.assertAlmostEqual(metrics.kernels(table(changed))[0].figures["duration"], seconds)
 
     def test_what_was_not_measured_is_none_and_never_zero(self):
-        kernel = self.only(sm__pipe_tensor=None, lts__t_sector_hit_rate="n/a", l1tex__data_bank="no data",
-                           gpu__dram="", launch__registers="nan")
+        kernel = self.only(
+            sm__pipe_tensor=None,
+            lts__t_sector_hit_rate="n/a",
+            l1tex__data_bank="no data",
+            gpu__dram="",
+            launch__registers="nan",
+        )
         for figure in ("tensor", "fma", "l2_hit", "bank_conflicts", "conflict_share", "dram", "registers"):
             self.assertIsNone(kernel.figures[figure], figure)
 
     def test_spills_are_the_bytes_of_local_memory(self):
-        kernel = self.only(l1tex__t_sectors_pipe_lsu_mem_local_op_ld="1,000",
-                           l1tex__t_sectors_pipe_lsu_mem_local_op_st="24")
+        kernel = self.only(
+            l1tex__t_sectors_pipe_lsu_mem_local_op_ld="1,000", l1tex__t_sectors_pipe_lsu_mem_local_op_st="24"
+        )
         self.assertEqual(kernel.figures["spill_bytes"], 1024 * 32)
         self.assertIsNone(self.only(l1tex__t_sectors_pipe_lsu_mem_local_op_ld=None).figures["spill_bytes"])
 
@@ -145,8 +206,14 @@ class Table(unittest.TestCase):
     def test_the_limiter_is_what_allows_the_fewest_blocks(self):
         self.assertEqual(self.only().limiter, "registers, shared memory")
         self.assertEqual(self.only(launch__occupancy_limit_shared_mem="2").limiter, "registers")
-        self.assertEqual(self.only(launch__occupancy_limit_registers="9", launch__occupancy_limit_shared_mem="9",
-                                   launch__occupancy_limit_warps="8").limiter, "warps")
+        self.assertEqual(
+            self.only(
+                launch__occupancy_limit_registers="9",
+                launch__occupancy_limit_shared_mem="9",
+                launch__occupancy_limit_warps="8",
+            ).limiter,
+            "warps",
+        )
         gone = {key: cell for key, cell in CELLS.items() if "occupancy_limit" not in key}
         self.assertEqual(metrics.kernels(table(gone))[0].limiter, "")
 
@@ -180,8 +247,10 @@ class Advice(unittest.TestCase):
     def test_a_unit_at_its_roof_is_named(self):
         self.assertEqual(self.first_line(gpu__dram="93.4"), "limited by DRAM: 93 % of its peak")
         self.assertEqual(self.first_line(sm__pipe_tensor="88"), "limited by the tensor pipe: 88 % of its peak")
-        self.assertEqual(self.first_line(l1tex__throughput="97.01", gpu__dram="93"),
-                         "limited by L1 and shared memory: 97 % of its peak")
+        self.assertEqual(
+            self.first_line(l1tex__throughput="97.01", gpu__dram="93"),
+            "limited by L1 and shared memory: 97 % of its peak",
+        )
 
     def test_near_a_roof_the_wait_is_named_as_well(self):
         said = advice.advice(metrics.kernels(table(cells(l1tex__throughput="66.6"))), 12.2e-6)
@@ -208,8 +277,12 @@ class Advice(unittest.TestCase):
             self.assertNotIn(word, calm)
         bad = cells(l1tex__t_sectors_pipe_lsu_mem_local_op_ld="9", l1tex__data_bank="900,000", launch__waves="0.25")
         said = "\n".join(advice.advice(metrics.kernels(table(bad)), 12.2e-6))
-        for words in ("registers are spilled: 288 bytes", "conflicts: 72 %", "grid is too small: 25 %",
-                      "1.75 x the lower bound"):
+        for words in (
+            "registers are spilled: 288 bytes",
+            "conflicts: 72 %",
+            "grid is too small: 25 %",
+            "1.75 x the lower bound",
+        ):
             self.assertIn(words, said)
 
 
@@ -217,8 +290,22 @@ class Record(unittest.TestCase):
     def test_a_profile_holds_the_contract(self):
         data = json.loads(json.dumps(made(CELLS)))
         self.assertEqual(data["schema"], "ladder.profile/1")
-        for key in ("created", "command", "environment", "layer", "pass", "version", "idea", "problem", "dtype",
-                    "lower_bound_seconds", "kernels", "total", "ncu", "advice"):
+        for key in (
+            "created",
+            "command",
+            "environment",
+            "layer",
+            "pass",
+            "version",
+            "idea",
+            "problem",
+            "dtype",
+            "lower_bound_seconds",
+            "kernels",
+            "total",
+            "ncu",
+            "advice",
+        ):
             self.assertIn(key, data)
         figure = data["kernels"][0]["figures"]["duration"]
         self.assertAlmostEqual(figure.pop("value"), 21.408e-6)
@@ -235,8 +322,9 @@ class Record(unittest.TestCase):
 
     def several(self):
         """A filter kernel, and a product kernel that runs twice."""
-        first = cells(gpu__time="3,000", sm__pipe_tensor="0", launch__registers="40", dram__bytes_read="0",
-                      dram__bytes_write="8")
+        first = cells(
+            gpu__time="3,000", sm__pipe_tensor="0", launch__registers="40", dram__bytes_read="0", dram__bytes_write="8"
+        )
         first["Kernel Name"] = ("conv3x3_fprop_v10_filter_kernel(Problem)", "")
         second = cells(gpu__time="2,500", sm__pipe_tensor="80")
         return made(first, second, second, lower_bound=4e-6)
@@ -277,8 +365,7 @@ class Record(unittest.TestCase):
         self.assertIsNone(data["total"]["l2_hit"]["value"])
 
     def test_the_files_name(self):
-        self.assertEqual(record.name(made(CELLS)),
-                         "2026-11-20_9e0a464_conv3x3_fprop_v09_bf16_n32-h64-w64-c64-k64")
+        self.assertEqual(record.name(made(CELLS)), "2026-11-20_9e0a464_conv3x3_fprop_v09_bf16_n32-h64-w64-c64-k64")
 
     def test_a_broken_launch_record_is_one_line(self):
         for broken in ({}, {"results": []}, {**launch(), "results": [{}]}):
@@ -289,10 +376,23 @@ class Record(unittest.TestCase):
 class Text(unittest.TestCase):
     def test_every_figure_is_shown_with_its_meaning(self):
         text = show.profile(made(CELLS))
-        for words in ("conv3x3/fprop v09 wgmma_halo, n32 h64 w64 c64 k64 bf16", "NVIDIA H200, commit 9e0a464, ",
-                      "clocks untouched (SM at 1.73 GHz)", "no benchmark time", "21.41 us", "1.75 x the lower bound",
-                      "48.3 %", "limited by registers, shared memory", "190.6 kB", "nothing is spilled", "124,220",
-                      "66.4 %", "0.52 x the least possible", "gmma: a warp waits for warpgroup MMA", "What this says"):
+        for words in (
+            "conv3x3/fprop v09 wgmma_halo, n32 h64 w64 c64 k64 bf16",
+            "NVIDIA H200, commit 9e0a464, ",
+            "clocks untouched (SM at 1.73 GHz)",
+            "no benchmark time",
+            "21.41 us",
+            "1.75 x the lower bound",
+            "48.3 %",
+            "limited by registers, shared memory",
+            "190.6 kB",
+            "nothing is spilled",
+            "124,220",
+            "66.4 %",
+            "0.52 x the least possible",
+            "gmma: a warp waits for warpgroup MMA",
+            "What this says",
+        ):
             self.assertIn(words, text)
         self.assertTrue(all(len(line) < 125 for line in text.splitlines()), text)
 
@@ -342,8 +442,10 @@ class Keep(unittest.TestCase):
         self.folder = Path(folder.name) / "profiles"
 
     def test_it_never_writes_over_a_file(self):
-        names = [keep.publish(self.folder, "x", {".json": text, ".ncu-rep": "r" + text})[".json"].name
-                 for text in ("one", "two", "three")]
+        names = [
+            keep.publish(self.folder, "x", {".json": text, ".ncu-rep": "r" + text})[".json"].name
+            for text in ("one", "two", "three")
+        ]
         self.assertEqual(names, ["x.json", "x_2.json", "x_3.json"])
         self.assertEqual((self.folder / "x.json").read_text(), "one")
         self.assertEqual((self.folder / "x_2.ncu-rep").read_text(), "rtwo")
@@ -397,9 +499,11 @@ class Run(unittest.TestCase):
         (self.folder / "raw.csv").write_text(table(CELLS))
         (self.folder / "launch.json").write_text(json.dumps(launch()))
         self.out = self.folder / "out"
-        for patch in (mock.patch.object(profile.device, "gpu", lambda: ("NVIDIA H200", "")),
-                      mock.patch.object(profile, "_built", lambda program: self.bench),
-                      mock.patch.dict(os.environ, {"PATH": str(self.folder)})):
+        for patch in (
+            mock.patch.object(profile.device, "gpu", lambda: ("NVIDIA H200", "")),
+            mock.patch.object(profile, "_built", lambda program: self.bench),
+            mock.patch.dict(os.environ, {"PATH": str(self.folder)}),
+        ):
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -441,8 +545,13 @@ class Run(unittest.TestCase):
     def test_ncu_sees_one_launch_and_touches_no_clock(self):
         self.profile("--version", "7")
         said = self.arguments()
-        for flag, value in (("--clock-control", "none"), ("--nvtx-include", "regex:conv3x3.*/"), ("--version", "7"),
-                            ("--pass", "fprop"), ("--problem", "n32 h64 w64 c64 k64 bf16")):
+        for flag, value in (
+            ("--clock-control", "none"),
+            ("--nvtx-include", "regex:conv3x3.*/"),
+            ("--version", "7"),
+            ("--pass", "fprop"),
+            ("--problem", "n32 h64 w64 c64 k64 bf16"),
+        ):
             self.assertEqual(said[said.index(flag) + 1], value)
         self.assertIn("--nvtx", said)
         self.assertIn("--once", said)
@@ -465,8 +574,9 @@ class Run(unittest.TestCase):
         said = self.arguments()
         self.assertEqual(said[said.index("--dtype") + 1], "fp16")
         data = record.read(next(self.out.glob("*_fp16_n1-h8-w8-c16-k16.json")))
-        self.assertEqual(data["command"], "./ladder profile conv3x3/fprop --version 7 "
-                                          "--problem 'n1 h8 w8 c16 k16 fp16' --seed 5")
+        self.assertEqual(
+            data["command"], "./ladder profile conv3x3/fprop --version 7 --problem 'n1 h8 w8 c16 k16 fp16' --seed 5"
+        )
 
     def test_full_lists_every_metric(self):
         self.assertNotIn("launch__occupancy_limit_blocks", self.profile("--version", "7"))
@@ -509,15 +619,21 @@ class Run(unittest.TestCase):
         self.fails(Failure, "NVreg_RestrictProfilingToAdminUsers=0", "--version", "7")
 
     def test_the_benchs_own_line_and_status_come_through(self):
-        self.ncu_says(2, f"{self.bench}: problem 'n0 h8 w8 c16 k16': it lacks 'n'\n"
-                         "==ERROR== The application returned an error code (2).")
+        self.ncu_says(
+            2,
+            f"{self.bench}: problem 'n0 h8 w8 c16 k16': it lacks 'n'\n"
+            "==ERROR== The application returned an error code (2).",
+        )
         self.fails(UsageError, "it lacks 'n'", "--version", "7", "--problem", "n0 h8 w8 c16 k16")
         self.ncu_says(1, f"{self.bench}: out of memory\n==ERROR== The application returned an error code (1).")
         self.fails(Failure, "out of memory", "--version", "7")
 
     def test_a_case_that_the_version_cannot_do(self):
-        self.ncu_says(0, "conv3x3/fprop/v09_wgmma_halo/n1 c3 bf16  SKIP: c is no multiple of 8\n"
-                         "==WARNING== No kernels were profiled.")
+        self.ncu_says(
+            0,
+            "conv3x3/fprop/v09_wgmma_halo/n1 c3 bf16  SKIP: c is no multiple of 8\n"
+            "==WARNING== No kernels were profiled.",
+        )
         self.fails(UsageError, "SKIP: c is no multiple of 8", "--version", "9")
 
     def test_no_launch_in_the_range(self):
@@ -545,8 +661,24 @@ class Bench(unittest.TestCase):
     def test_the_record_of_one_launch_makes_a_profile(self):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "launch.json"
-            subprocess.run([self.PROGRAM, "--version", "7", "--pass", "fprop", "--problem", "n1 h8 w8 c16 k16 bf16",
-                            "--seed", "1", "--once", "--record", file], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [
+                    self.PROGRAM,
+                    "--version",
+                    "7",
+                    "--pass",
+                    "fprop",
+                    "--problem",
+                    "n1 h8 w8 c16 k16 bf16",
+                    "--seed",
+                    "1",
+                    "--once",
+                    "--record",
+                    file,
+                ],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
             data = record.make(json.loads(file.read_text()), metrics.kernels(table(CELLS)), "", "")
         self.assertEqual((data["version"], data["problem"], data["min_bytes"]), (7, "n1 h8 w8 c16 k16 bf16", 8704))
         self.assertIn("_conv3x3_fprop_v07_bf16_n1-h8-w8-c16-k16", record.name(data))
@@ -554,8 +686,9 @@ class Bench(unittest.TestCase):
 
 class Usage(unittest.TestCase):
     def wrong(self, words, *arguments, status=2):
-        done = subprocess.run([ROOT / "ladder", "profile", *arguments], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [ROOT / "ladder", "profile", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
         self.assertIn(words, done.stderr)
@@ -565,10 +698,14 @@ class Usage(unittest.TestCase):
         self.wrong("one of --version V and --diff A B", "conv3x3", "--version", "7", "--diff", "7", "8")
         self.wrong("no layer 'conv4x4'; there are: add, attention, concat, conv3x3", "conv4x4", "--version", "7")
         self.wrong("no layer 'conv4x4'; there are: add, attention, concat, conv3x3", "conv4x4/fprop", "--version", "7")
-        self.wrong("conv3x3/dgrad and --pass fprop contradict each other", "conv3x3/dgrad", "--version", "7", "--pass", "fprop")
+        self.wrong(
+            "conv3x3/dgrad and --pass fprop contradict each other", "conv3x3/dgrad", "--version", "7", "--pass", "fprop"
+        )
         self.wrong("profile needs a layer", "--version", "7")
         self.wrong("--version 'seven': no number, and no word of an idea", "conv3x3", "--version", "seven")
-        self.wrong("version 'wmma': one, as in 7; that is v06_wmma, v07_wmma_double_buffer", "conv3x3", "--version", "wmma")
+        self.wrong(
+            "version 'wmma': one, as in 7; that is v06_wmma, v07_wmma_double_buffer", "conv3x3", "--version", "wmma"
+        )
         self.wrong("did you mean 'res64'?", "conv3x3", "--version", "7", "--problem", "res46")
         self.wrong("expected 2 arguments", "conv3x3", "--diff", "7")
 

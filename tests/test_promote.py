@@ -11,9 +11,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 import made_records  # noqa: E402
-import promotion  # noqa: E402
 from cli import promote  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
+from records import promotion  # noqa: E402
 
 PROBLEM = "n32 c64 bf16"
 
@@ -69,13 +69,17 @@ class Promote(unittest.TestCase):
     def test_a_line_holds_the_problem_and_the_times_of_one_run(self):
         self.record(result(2, 20.44, cold=123.4), dirty=True)
         self.run_tool()
-        self.assertEqual(self.cells(), ("toy/fprop", PROBLEM, "v02_idea_2", "20.4 us warm", "123 cold", "cuDNN",
-                                        "90.0 warm", "c0ffee1+"))
+        self.assertEqual(
+            self.cells(),
+            ("toy/fprop", PROBLEM, "v02_idea_2", "20.4 us warm", "123 cold", "cuDNN", "90.0 warm", "c0ffee1+"),
+        )
 
     def test_a_baseline_without_a_warm_time_shows_its_cold_one_and_none_at_all_a_dash(self):
         cold = result(1, None, cold=100)["times"]
-        self.record({**result(1, 5), "baseline": made_records.baseline(cold)},
-                    {**result(1, 5, "n1 c1 bf16"), "baseline": made_records.baseline(None)})
+        self.record(
+            {**result(1, 5), "baseline": made_records.baseline(cold)},
+            {**result(1, 5, "n1 c1 bf16"), "baseline": made_records.baseline(None)},
+        )
         self.run_tool()
         self.assertEqual(self.cells()[3:7], ("5.00 us warm", "10.0 cold", "cuDNN", "100 cold"))
         self.assertEqual(self.cells("n1 c1 bf16")[5:7], ("-", "-"))
@@ -125,8 +129,12 @@ class Promote(unittest.TestCase):
         self.assertEqual(self.cells()[7], "c0ffee3")
 
     def test_a_cold_time_counts_only_where_nobody_has_a_warm_one(self):
-        self.record(result(1, None, cold=5), result(2, 20), result(1, None, "n1 c1 bf16", cold=9),
-                    result(2, None, "n1 c1 bf16", cold=8))
+        self.record(
+            result(1, None, cold=5),
+            result(2, 20),
+            result(1, None, "n1 c1 bf16", cold=9),
+            result(2, None, "n1 c1 bf16", cold=8),
+        )
         self.assertEqual(self.promoted(), "v02_idea_2")
         self.assertEqual(self.cells("n1 c1 bf16")[2:5], ("v02_idea_2", "-", "8.00 cold"))
 
@@ -202,12 +210,15 @@ class Promote(unittest.TestCase):
         self.record(result(2, 20), result(1, 31, "n32 c8 bf16"), result(1, 9, "n1 c1 bf16"))
         (self.versions / "v03_idea_3.cu").unlink()
         _, printed = self.run_tool()
-        self.assertEqual(printed.splitlines(), [
-            "runtime/promoted/h200.txt: 3 cases; 1 have another version, 1 are new, 1 dropped, 1 have other figures only",
-            "  toy/fprop  n1 c1 bf16  v01_idea_1: 9.00 us warm, new",
-            "  toy/fprop  n2 c2 bf16  v03_idea_3: no version of the tree passes with a time any more",
-            "  toy/fprop  n32 c64 bf16  v01_idea_1 -> v02_idea_2: 30.0 -> 20.0 us warm, 33.3 % less",
-        ])
+        self.assertEqual(
+            printed.splitlines(),
+            [
+                "runtime/promoted/h200.txt: 3 cases; 1 have another version, 1 are new, 1 dropped, 1 have other figures only",
+                "  toy/fprop  n1 c1 bf16  v01_idea_1: 9.00 us warm, new",
+                "  toy/fprop  n2 c2 bf16  v03_idea_3: no version of the tree passes with a time any more",
+                "  toy/fprop  n32 c64 bf16  v01_idea_1 -> v02_idea_2: 30.0 -> 20.0 us warm, 33.3 % less",
+            ],
+        )
 
     def test_a_malformed_table_is_named_with_its_line_and_kept(self):
         self.record(result(1, 30))

@@ -68,16 +68,23 @@ class Protocol(unittest.TestCase):
             (Path(home) / "torch.py").write_text("print('noise')\nraise ImportError('broken', name='torch')\n")
             folder = Path(home) / "folder"
             folder.mkdir()
-            done = subprocess.run([sys.executable, SCRIPTS / "groupnorm.py", folder], input="", text=True, timeout=60,
-                                  capture_output=True, env={"PYTHONPATH": home, "PYTHONDONTWRITEBYTECODE": "1"})
+            done = subprocess.run(
+                [sys.executable, SCRIPTS / "groupnorm.py", folder],
+                input="",
+                text=True,
+                timeout=60,
+                capture_output=True,
+                env={"PYTHONPATH": home, "PYTHONDONTWRITEBYTECODE": "1"},
+            )
             self.assertEqual(done.stdout, '{"error": "python3 has no module torch"}\n', done.stderr)
             self.assertIn("noise", done.stderr)
             self.assertFalse(folder.exists())
 
     def test_wrong_usage(self):
         for arguments in ([], ["folder", "--problem", "n1"]):
-            done = subprocess.run([sys.executable, "-B", SCRIPTS / "groupnorm.py", *arguments], timeout=60,
-                                  capture_output=True, text=True)
+            done = subprocess.run(
+                [sys.executable, "-B", SCRIPTS / "groupnorm.py", *arguments], timeout=60, capture_output=True, text=True
+            )
             self.assertEqual(done.returncode, 2)
             self.assertIn("either a folder", done.stderr)
 
@@ -95,7 +102,9 @@ class Problems(unittest.TestCase):
         self.assertEqual(len(set(names)), 6)
 
     def test_activations(self):
-        functional = types.SimpleNamespace(relu="relu", silu="silu", mish="mish", gelu=lambda z, approximate: approximate)
+        functional = types.SimpleNamespace(
+            relu="relu", silu="silu", mish="mish", gelu=lambda z, approximate: approximate
+        )
         torch = types.SimpleNamespace(nn=types.SimpleNamespace(functional=functional))
         for word in ("relu", "silu", "mish"):
             self.assertEqual(groupnorm.activation_of(torch, case(f"n1 {word} bf16")), word)
@@ -110,9 +119,13 @@ class FakeTorch:
         self.late = late
         self.log = []
         self.cuda = types.SimpleNamespace(
-            Stream=lambda: None, stream=lambda _: contextlib.nullcontext(), synchronize=lambda: self.log.append("wait"),
-            get_device_properties=lambda _: types.SimpleNamespace(L2_cache_size=50 << 20), Event=self.event,
-            _sleep=lambda cycles: self.log.append(("hold", cycles)))
+            Stream=lambda: None,
+            stream=lambda _: contextlib.nullcontext(),
+            synchronize=lambda: self.log.append("wait"),
+            get_device_properties=lambda _: types.SimpleNamespace(L2_cache_size=50 << 20),
+            Event=self.event,
+            _sleep=lambda cycles: self.log.append(("hold", cycles)),
+        )
         self.uint8 = None
         self.flushed = 0
 

@@ -17,11 +17,11 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
-import ladder_records  # noqa: E402
-import listing  # noqa: E402
 import made_records  # noqa: E402
 from cli import device, record  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
+from records import record_files  # noqa: E402
+from registry import listing  # noqa: E402
 
 # Behaves as bench_<layer> does towards the verb. It dies after as many new results as the file `patience` says.
 BENCH = """\
@@ -93,8 +93,13 @@ class Toy(unittest.TestCase):
         self.bench.parent.mkdir()
         self.bench.write_text(textwrap.dedent(BENCH).format(python=sys.executable))
         self.bench.chmod(0o755)
-        self.set_up([made_records.result(1, 200e-6), made_records.result(2, 50e-6),
-                     made_records.result(1, 300e-6, "n32 c64 fp32")])
+        self.set_up(
+            [
+                made_records.result(1, 200e-6),
+                made_records.result(2, 50e-6),
+                made_records.result(1, 300e-6, "n32 c64 fp32"),
+            ]
+        )
 
     def add_version(self, pass_name, number, dtypes=("f32", "bf16")):
         file = self.root / "dev" / "toy" / pass_name / f"v{number:02d}_idea_{number}.cu"
@@ -117,7 +122,7 @@ class Toy(unittest.TestCase):
 
     def only_record(self):
         (name,) = self.files()
-        return ladder_records.load(self.results / "h200" / name)
+        return record_files.load(self.results / "h200" / name)
 
 
 class Recording(Toy):
@@ -128,8 +133,14 @@ class Recording(Toy):
         parts = record._parts(options, there, record._chosen(options, there))
         out = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-            recording = record.Recording(options, parts, {"toy/fprop": self.bench}, self.results, [{"registers": 1}],
-                                         lambda: {"temperature.gpu": "40"})
+            recording = record.Recording(
+                options,
+                parts,
+                {"toy/fprop": self.bench},
+                self.results,
+                [{"registers": 1}],
+                lambda: {"temperature.gpu": "40"},
+            )
             status = recording.run()
         return status, out.getvalue()
 
@@ -187,12 +198,19 @@ class Recording(Toy):
         self.assertEqual(self.record("--resume")[0], 0)
         self.assertEqual([result.version for result in self.only_record().results], [1, 2, 3])
         measured = [call for call in self.calls() if "--record" in call]
-        self.assertEqual([("--resume" in call, call[call.index("--seed") + 1]) for call in measured],
-                         [(False, "7"), (True, "7")])
+        self.assertEqual(
+            [("--resume" in call, call[call.index("--seed") + 1]) for call in measured], [(False, "7"), (True, "7")]
+        )
 
     def test_parts_that_were_whole_are_not_measured_again(self):
-        self.set_up([made_records.result(1, 200e-6), made_records.result(1, 300e-6, "n32 c64 fp32"),
-                     made_records.result(2, 300e-6, "n32 c64 fp32")], patience=1)
+        self.set_up(
+            [
+                made_records.result(1, 200e-6),
+                made_records.result(1, 300e-6, "n32 c64 fp32"),
+                made_records.result(2, 300e-6, "n32 c64 fp32"),
+            ],
+            patience=1,
+        )
         with self.assertRaises(Failure):
             self.record("--dtype", "bf16,fp32")
         self.set_patience(99)
@@ -246,12 +264,14 @@ class Missing(Toy):
         self.add_version("dgrad", 1, ("f32",))
         self.built = []
         self.on_gpu(None)
-        for patch in (mock.patch.object(record.paths, "ROOT", self.root),
-                      mock.patch.object(record.setup, "ensure", lambda preset: False),
-                      mock.patch.object(record.build, "folder", lambda preset: self.bench.parent),
-                      mock.patch.object(record.build, "build", lambda preset, targets: self.built.append(targets)),
-                      mock.patch.object(record.resources, "collect", lambda folder: ([], None)),
-                      mock.patch.object(record, "read_machine", lambda: None)):
+        for patch in (
+            mock.patch.object(record.paths, "ROOT", self.root),
+            mock.patch.object(record.setup, "ensure", lambda preset: False),
+            mock.patch.object(record.build, "folder", lambda preset: self.bench.parent),
+            mock.patch.object(record.build, "build", lambda preset, targets: self.built.append(targets)),
+            mock.patch.object(record.resources, "collect", lambda folder: ([], None)),
+            mock.patch.object(record, "read_machine", lambda: None),
+        ):
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -285,27 +305,47 @@ class Missing(Toy):
 
     def measured(self):
         """Of each run that measured: its pass, version, set or problem, and dtype."""
+
         def word(call, flag):
             return call[call.index(flag) + 1] if flag in call else None
 
-        return [(word(call, "--pass"), word(call, "--version"), word(call, "--set") or word(call, "--problem"),
-                 word(call, "--dtype")) for call in self.calls() if "--record" in call]
+        return [
+            (
+                word(call, "--pass"),
+                word(call, "--version"),
+                word(call, "--set") or word(call, "--problem"),
+                word(call, "--dtype"),
+            )
+            for call in self.calls()
+            if "--record" in call
+        ]
 
     def test_the_list_is_a_line_a_pass_and_one_of_counts(self):
         self.recorded(made_records.result(2, 50e-6))
         status, out, said = self.ladder("--missing", "--list")
         self.assertEqual((status, said), (0, []))
-        self.assertEqual(out[:-1], ["pass       recorded  not recorded  recorded, but not in",
-                                    "toy/dgrad  0 of 1    v01           -",
-                                    "toy/fprop  1 of 3    v01 v03       fp32 v02",
-                                    ""])
-        self.assertEqual(out[-1], "3 of 4 versions have no record on h200; run ./ladder record --missing --results "
-                         f"{self.results}; recorded, but not in a dtype of theirs: 1 (--dtype fp32)")
+        self.assertEqual(
+            out[:-1],
+            [
+                "pass       recorded  not recorded  recorded, but not in",
+                "toy/dgrad  0 of 1    v01           -",
+                "toy/fprop  1 of 3    v01 v03       fp32 v02",
+                "",
+            ],
+        )
+        self.assertEqual(
+            out[-1],
+            "3 of 4 versions have no record on h200; run ./ladder record --missing --results "
+            f"{self.results}; recorded, but not in a dtype of theirs: 1 (--dtype fp32)",
+        )
         self.assertEqual([file.name for file in self.results.rglob("*.json*")], ["a.json"])
 
     def test_only_what_passed_on_that_gpu_is_a_record(self):
-        self.recorded(made_records.result(1, None, status="FAIL", reason="wrong"),
-                      made_records.result(2, None, status="SKIP", reason="odd"), made_records.result(3, 50e-6))
+        self.recorded(
+            made_records.result(1, None, status="FAIL", reason="wrong"),
+            made_records.result(2, None, status="SKIP", reason="odd"),
+            made_records.result(3, 50e-6),
+        )
         self.recorded(made_records.result(1, 50e-6), folder="h100")
         self.recorded(made_records.result(1, 50e-6), kind="emulator", name="b.json")
         self.recorded(made_records.result(1, 50e-6), kind="emulator", folder="emulator")
@@ -327,10 +367,14 @@ class Missing(Toy):
     def test_each_dtype_is_asked_about_by_itself(self):
         self.recorded(made_records.result(1, 50e-6), made_records.result(2, 50e-6, "n32 c64 fp32"))
         rows, last = self.list("--dtype", "bf16,fp32")
-        self.assertEqual(rows, {"toy/dgrad": ["-", "-", "0 of 1", "v01"],
-                                "toy/fprop": ["1 of 3", "v02 v03", "1 of 3", "v01 v03"]})
-        self.assertIn("5 of 7 versions, counted in each dtype, have no record on h200 in bf16, fp32; run ./ladder record "
-                      "--missing --dtype bf16,fp32 ", last)
+        self.assertEqual(
+            rows, {"toy/dgrad": ["-", "-", "0 of 1", "v01"], "toy/fprop": ["1 of 3", "v02 v03", "1 of 3", "v01 v03"]}
+        )
+        self.assertIn(
+            "5 of 7 versions, counted in each dtype, have no record on h200 in bf16, fp32; run ./ladder record "
+            "--missing --dtype bf16,fp32 ",
+            last,
+        )
         self.assertNotIn("recorded, but", last)
         self.assertIn("v02 v03", self.list("toy/fprop", "--problem", "n1 c1 bf16")[0]["toy/fprop"])
         self.refused("no version that was asked for has fp16", "--missing", "--list", "--dtype", "fp16")
@@ -343,11 +387,21 @@ class Missing(Toy):
 
     def test_where_nothing_is_missing_a_line_says_so_without_a_gpu(self):
         self.recorded(*(made_records.result(version, 50e-6) for version in (1, 2, 3)))
-        self.assertEqual(self.ladder("--missing", "toy/fprop"),
-                         (0, [], ["ladder: nothing to record: none of 3 versions lacks a record on h200; recorded, but not "
-                                  "in a dtype of theirs: 3 (--dtype fp32)"]))
-        self.assertEqual(self.list("toy/fprop", "--dtype", "bf16"),
-                         ({"toy/fprop": ["3 of 3", "-"]}, "none of 3 versions lacks a record on h200 in bf16"))
+        self.assertEqual(
+            self.ladder("--missing", "toy/fprop"),
+            (
+                0,
+                [],
+                [
+                    "ladder: nothing to record: none of 3 versions lacks a record on h200; recorded, but not "
+                    "in a dtype of theirs: 3 (--dtype fp32)"
+                ],
+            ),
+        )
+        self.assertEqual(
+            self.list("toy/fprop", "--dtype", "bf16"),
+            ({"toy/fprop": ["3 of 3", "-"]}, "none of 3 versions lacks a record on h200 in bf16"),
+        )
         self.assertEqual((self.built, self.files()), ([], ["a.json"]))
         with self.assertRaisesRegex(Failure, "record needs a GPU: no GPU: for a test"):
             self.ladder("--missing")
@@ -355,14 +409,22 @@ class Missing(Toy):
     def test_what_is_missing_is_recorded_and_nothing_else(self):
         self.on_gpu("NVIDIA H200")
         self.recorded(made_records.result(2, 50e-6), made_records.result(3, 50e-6))
-        self.set_up([made_records.result(1, 200e-6), made_records.result(2, 50e-6), made_records.result(3, 50e-6),
-                     made_records.result(1, 300e-6, "n32 c64 fp32", **{"pass": "dgrad"})])
+        self.set_up(
+            [
+                made_records.result(1, 200e-6),
+                made_records.result(2, 50e-6),
+                made_records.result(3, 50e-6),
+                made_records.result(1, 300e-6, "n32 c64 fp32", **{"pass": "dgrad"}),
+            ]
+        )
         self.assertEqual(self.ladder("--missing")[0], 0)
         self.assertEqual(self.built, [["bench_toy"]])
         self.assertEqual(self.measured(), [("dgrad", "1", "perf", None), ("fprop", "1", "perf", None)])
         (self.results / "h200" / "a.json").unlink()
-        self.assertEqual([(result.path, result.version) for result in self.only_record().results],
-                         [("toy/dgrad", 1), ("toy/fprop", 1)])
+        self.assertEqual(
+            [(result.path, result.version) for result in self.only_record().results],
+            [("toy/dgrad", 1), ("toy/fprop", 1)],
+        )
 
     def parts(self, *arguments):
         """Of what would be recorded: pass, dtype, version, and which problems."""
@@ -377,39 +439,64 @@ class Missing(Toy):
         self.assertEqual(self.parts("toy/fprop"), [("toy/fprop", None, "1", "--set", "perf")])
         self.assertEqual(self.parts("toy/fprop", "--version", "2-3"), [])
         self.assertEqual(self.parts("toy/fprop", "--set", "unet"), [("toy/fprop", None, "1", "--set", "unet")])
-        self.assertEqual(self.parts("toy/fprop", "--problem", "n1 c1"), [("toy/fprop", None, "1", "--problem", "n1 c1")])
-        self.assertEqual(self.parts("--problem", "n1 c1 bf16"), [("toy/fprop", "bf16", "1,3", "--problem", "n1 c1 bf16")])
-        self.assertEqual(self.parts("--dtype", "bf16,fp32"), [("toy/dgrad", "fp32", "1", "--set", "perf"),
-                                                              ("toy/fprop", "bf16", "1,3", "--set", "perf"),
-                                                              ("toy/fprop", "fp32", "1,2", "--set", "perf")])
+        self.assertEqual(
+            self.parts("toy/fprop", "--problem", "n1 c1"), [("toy/fprop", None, "1", "--problem", "n1 c1")]
+        )
+        self.assertEqual(
+            self.parts("--problem", "n1 c1 bf16"), [("toy/fprop", "bf16", "1,3", "--problem", "n1 c1 bf16")]
+        )
+        self.assertEqual(
+            self.parts("--dtype", "bf16,fp32"),
+            [
+                ("toy/dgrad", "fp32", "1", "--set", "perf"),
+                ("toy/fprop", "bf16", "1,3", "--set", "perf"),
+                ("toy/fprop", "fp32", "1,2", "--set", "perf"),
+            ],
+        )
         (self.root / "dev" / "toy" / "shapes.txt").write_text("[unet]\nres64: n32 c64\n")
         self.assertEqual(self.parts("toy/fprop"), [("toy/fprop", None, "1", "--set", "unet")])
 
     def test_an_interrupted_one_goes_on_with_what_it_had_planned(self):
         self.on_gpu("NVIDIA H200")
-        self.set_up([made_records.result(1, 200e-6), made_records.result(2, 50e-6),
-                     made_records.result(2, 90e-6, "n32 c64 fp32"),
-                     made_records.result(1, 300e-6, "n32 c64 fp32", **{"pass": "dgrad"})], patience=1)
+        self.set_up(
+            [
+                made_records.result(1, 200e-6),
+                made_records.result(2, 50e-6),
+                made_records.result(2, 90e-6, "n32 c64 fp32"),
+                made_records.result(1, 300e-6, "n32 c64 fp32", **{"pass": "dgrad"}),
+            ],
+            patience=1,
+        )
         self.recorded(made_records.result(1, 50e-6), made_records.result(3, 50e-6))
         with self.assertRaisesRegex(Failure, "2 of 3 results kept, go on with ./ladder record --resume"):
             self.ladder("--missing")
         (plan,) = self.results.glob("h200/*.partial/plan.json")
-        self.assertEqual([[path, dtype, words[:4]] for path, dtype, words in json.loads(plan.read_text())["parts"]],
-                         [["toy/dgrad", None, ["--version", "1", "--set", "perf"]],
-                          ["toy/fprop", None, ["--version", "2", "--set", "perf"]]])
-        self.recorded(made_records.result(2, 50e-6), made_records.result(1, 50e-6, "n32 c64 fp32", **{"pass": "dgrad"}),
-                      name="b.json")
+        self.assertEqual(
+            [[path, dtype, words[:4]] for path, dtype, words in json.loads(plan.read_text())["parts"]],
+            [
+                ["toy/dgrad", None, ["--version", "1", "--set", "perf"]],
+                ["toy/fprop", None, ["--version", "2", "--set", "perf"]],
+            ],
+        )
+        self.recorded(
+            made_records.result(2, 50e-6),
+            made_records.result(1, 50e-6, "n32 c64 fp32", **{"pass": "dgrad"}),
+            name="b.json",
+        )
         self.set_patience(99)
         self.assertEqual(self.ladder("--missing", "--resume")[0], 0)
-        self.assertEqual(self.measured(), [("dgrad", "1", "perf", None), ("fprop", "2", "perf", None),
-                                           ("fprop", "2", "perf", None)])
+        self.assertEqual(
+            self.measured(), [("dgrad", "1", "perf", None), ("fprop", "2", "perf", None), ("fprop", "2", "perf", None)]
+        )
 
     def test_whose_records_count(self):
         self.refused("no GPU here, and ", "--missing", "--list")
         self.recorded(made_records.result(1, 50e-6))
         self.recorded(made_records.result(1, None), kind="emulator", folder="emulator")
         self.assertIn(" on h200;", self.list()[1])
-        self.refused("--device h300: no record of it; there are those of: h200", "--missing", "--list", "--device", "h300")
+        self.refused(
+            "--device h300: no record of it; there are those of: h200", "--missing", "--list", "--device", "h300"
+        )
         self.recorded(made_records.result(2, 50e-6), folder="rtx-4090")
         self.refused("records of several GPUs (h200, rtx-4090): choose with --device", "--missing", "--list")
         self.assertIn(" on rtx-4090;", self.list("--device", "rtx-4090")[1])
@@ -421,8 +508,9 @@ class Missing(Toy):
 
     def test_slugs_are_those_of_the_programs(self):
         models = ("NVIDIA H200", "NVIDIA GeForce RTX 4090", "Tesla V100-SXM2-16GB", "NVIDIA A100 80GB PCIe")
-        self.assertEqual([device.slug_of(model) for model in models],
-                         ["h200", "rtx-4090", "v100-sxm2-16gb", "a100-80gb-pcie"])
+        self.assertEqual(
+            [device.slug_of(model) for model in models], ["h200", "rtx-4090", "v100-sxm2-16gb", "a100-80gb-pcie"]
+        )
 
     def test_wrong_usage(self):
         self.recorded(made_records.result(1, 50e-6))
@@ -446,7 +534,7 @@ class WithTheRealBench(unittest.TestCase):
                 status = record.Recording(options, parts, programs, Path(folder), [], lambda: None).run()
             self.assertEqual(status, 0)
             (file,) = (Path(folder) / "emulator").glob("*.json")
-            made = ladder_records.load(file)
+            made = record_files.load(file)
             self.assertEqual({result.status for result in made.results}, {"PASS"})
             self.assertEqual({result.dtype for result in made.results}, {"fp32", "bf16"})
 

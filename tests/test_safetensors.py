@@ -26,7 +26,8 @@ except ImportError:
 
 PROGRAM = ROOT / "build" / "emulator" / "tests" / "io_safetensors_tool"
 LACKS = ("" if PROGRAM.exists() else f"{PROGRAM.relative_to(ROOT)} is not built") or (
-    "" if safetensors else "needs the Python package safetensors: ./ladder setup --dev")
+    "" if safetensors else "needs the Python package safetensors: ./ladder setup --dev"
+)
 
 # What the trainer refuses and the library does not: it reads these dtypes only, and takes no name twice.
 STRICTER = ("which is not read here", "twice")
@@ -41,8 +42,10 @@ def raw(dtype, shape, data):
 
 
 def read_raw(path):
-    return {name: (view["dtype"], list(view["shape"]), bytes(view["data"]))
-            for name, view in safetensors.deserialize(path.read_bytes())}
+    return {
+        name: (view["dtype"], list(view["shape"]), bytes(view["data"]))
+        for name, view in safetensors.deserialize(path.read_bytes())
+    }
 
 
 def metadata(path):
@@ -75,10 +78,10 @@ class Safetensors(unittest.TestCase):
             "scalar": numpy.array(-0.0, dtype=numpy.float32),
             "special": numpy.array([numpy.nan, numpy.inf, -numpy.inf, 1e-45], dtype=numpy.float32),
             "empty": numpy.zeros((3, 0, 2), dtype=numpy.float32),
-            "steps": numpy.array([-(2 ** 63), 2 ** 63 - 1], dtype=numpy.int64),
+            "steps": numpy.array([-(2**63), 2**63 - 1], dtype=numpy.int64),
             "few": numpy.array([[-1, 2]], dtype=numpy.int32),
             "pixels": numpy.arange(11, dtype=numpy.uint8),
-            "name with \"quotes\" and é": numpy.ones(1, dtype=numpy.float32),
+            'name with "quotes" and é': numpy.ones(1, dtype=numpy.float32),
         }
         words = {"format": "pt", "config": json.dumps({"channels": 64}), "lines": "one\ntwo\t\\ €", "": ""}
         safetensors.numpy.save_file(arrays, self.theirs, metadata=words)
@@ -98,14 +101,18 @@ class Safetensors(unittest.TestCase):
             self.assertFalse(metadata(self.ours))
 
     def test_bfloat16_keeps_its_bits_and_becomes_the_same_numbers(self):
-        halves = numpy.random.default_rng(3).integers(0, 2 ** 16, 4096, dtype=numpy.uint16)
+        halves = numpy.random.default_rng(3).integers(0, 2**16, 4096, dtype=numpy.uint16)
         wide = (halves.astype(numpy.uint32) << 16).view(numpy.float32)
         float16 = halves.view(numpy.float16)
-        self.theirs.write_bytes(safetensors.serialize({
-            "b": raw("bfloat16", (64, 64), halves.tobytes()),
-            "h": raw("float16", (4096,), halves.tobytes()),
-            "f": raw("float32", (2, 2048), wide.tobytes()),
-        }))
+        self.theirs.write_bytes(
+            safetensors.serialize(
+                {
+                    "b": raw("bfloat16", (64, 64), halves.tobytes()),
+                    "h": raw("float16", (4096,), halves.tobytes()),
+                    "f": raw("float32", (2, 2048), wide.tobytes()),
+                }
+            )
+        )
         self.copied()
         self.assertEqual(read_raw(self.ours), read_raw(self.theirs))
 
@@ -121,7 +128,7 @@ class Safetensors(unittest.TestCase):
         arrays = {"a": numpy.ones((2, 3), dtype=numpy.float32), "b": numpy.ones(5, dtype=numpy.uint8)}
         safetensors.numpy.save_file(arrays, self.theirs, metadata={"k": "v"})
         whole = self.theirs.read_bytes()
-        seed = random.randrange(2 ** 32)
+        seed = random.randrange(2**32)
         chance = random.Random(seed)
         texts = [whole, b"", whole[:-1], whole + b"x"]
         header_bytes = 8 + struct.unpack("<Q", whole[:8])[0]
@@ -135,9 +142,9 @@ class Safetensors(unittest.TestCase):
                 elif what < 0.6:
                     text[at] ^= 1 << chance.randrange(8)
                 elif what < 0.8:
-                    text = text[:at] + text[at + 1:] + b" "
+                    text = text[:at] + text[at + 1 :] + b" "
                 else:
-                    text = text[:chance.randrange(len(text))] or text
+                    text = text[: chance.randrange(len(text))] or text
                 header_bytes = min(header_bytes, len(text))
             header_bytes = 8 + struct.unpack("<Q", whole[:8])[0]
             texts.append(bytes(text))
@@ -159,8 +166,9 @@ class Safetensors(unittest.TestCase):
             if verdict != "ok":
                 self.assertIn(str(path), verdict)
             if not any(reason in verdict for reason in STRICTER):
-                self.assertEqual(verdict == "ok", theirs == "ok",
-                                 f"seed {seed}: {text!r}\nhere: {verdict}\nthere: {theirs}")
+                self.assertEqual(
+                    verdict == "ok", theirs == "ok", f"seed {seed}: {text!r}\nhere: {verdict}\nthere: {theirs}"
+                )
         self.assertGreater(num_refused, len(texts) // 4)
 
     def test_a_file_that_is_not_there_is_named(self):

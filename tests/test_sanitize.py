@@ -21,20 +21,20 @@ from profiling import sanitize, sanitizer, where  # noqa: E402
 # What the tools print of their planted faults.
 FAULTS = {
     "memcheck": "========= COMPUTE-SANITIZER\n========= Invalid __global__ write of size 4 bytes\n"
-                "=========     at void planted_memcheck_kernel<(bool)1>(int *)+0x70\n"
-                "=========     by thread (0,0,0) in block (0,0,0)\n"
-                "=========     Saved host backtrace up to driver entry point at kernel launch time\n"
-                "=========         Host Frame: main [0x1] in planted\nplanted: unspecified launch failure\n"
-                "========= ERROR SUMMARY: 129 errors\n",
+    "=========     at void planted_memcheck_kernel<(bool)1>(int *)+0x70\n"
+    "=========     by thread (0,0,0) in block (0,0,0)\n"
+    "=========     Saved host backtrace up to driver entry point at kernel launch time\n"
+    "=========         Host Frame: main [0x1] in planted\nplanted: unspecified launch failure\n"
+    "========= ERROR SUMMARY: 129 errors\n",
     "racecheck": "========= Error: Race reported between Write access at void planted_racecheck_kernel<(bool)1>(int *)"
-                 "+0x80\n=========     and Read access at planted_racecheck_kernel+0xa0 [384 hazards]\n"
-                 "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n",
+    "+0x80\n=========     and Read access at planted_racecheck_kernel+0xa0 [384 hazards]\n"
+    "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n",
     "synccheck": "========= Barrier error detected. Divergent thread(s) in block\n"
-                 "=========     at void planted_synccheck_kernel<(bool)1>(int *, int)+0x90\n"
-                 "========= ERROR SUMMARY: 16 errors\n",
+    "=========     at void planted_synccheck_kernel<(bool)1>(int *, int)+0x90\n"
+    "========= ERROR SUMMARY: 16 errors\n",
     "initcheck": "========= Uninitialized __global__ memory read of size 4 bytes\n"
-                 "=========     at void planted_initcheck_kernel<(bool)1>(const int *, int *)+0x50\n"
-                 "========= ERROR SUMMARY: 128 errors\n",
+    "=========     at void planted_initcheck_kernel<(bool)1>(const int *, int *)+0x50\n"
+    "========= ERROR SUMMARY: 128 errors\n",
 }
 
 
@@ -178,10 +178,12 @@ class Run(unittest.TestCase):
             self.says(tool, "fault", 9, FAULTS[tool])
             self.says(tool, "clean", 0, silence(tool))
             self.says(tool, "bench", 0, silence(tool))
-        for patch in (mock.patch.object(sanitize.device, "gpu", lambda: ("NVIDIA H200", "")),
-                      mock.patch.object(sanitize, "_built", lambda programs: self.folder),
-                      mock.patch.object(sanitize.paths, "ROOT", self.folder),
-                      mock.patch.dict(os.environ, {"PATH": str(self.folder)})):
+        for patch in (
+            mock.patch.object(sanitize.device, "gpu", lambda: ("NVIDIA H200", "")),
+            mock.patch.object(sanitize, "_built", lambda programs: self.folder),
+            mock.patch.object(sanitize.paths, "ROOT", self.folder),
+            mock.patch.dict(os.environ, {"PATH": str(self.folder)}),
+        ):
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -266,9 +268,11 @@ class Run(unittest.TestCase):
             asked.append((pins, folder))
             raise Failure("no network\nat all")
 
-        with mock.patch.object(where.glob, "glob", lambda pattern: []), \
-                mock.patch.object(sanitize.wheels, "install", fail), \
-                self.assertRaisesRegex(Failure, "no compute-sanitizer .* could not be fetched") as caught:
+        with (
+            mock.patch.object(where.glob, "glob", lambda pattern: []),
+            mock.patch.object(sanitize.wheels, "install", fail),
+            self.assertRaisesRegex(Failure, "no compute-sanitizer .* could not be fetched") as caught,
+        ):
             self.sanitize()
         self.assertEqual(len(str(caught.exception).splitlines()), 1)
         self.assertRegex(asked[0][0][0], r"^nvidia-cuda-sanitizer-api==\d")
@@ -282,8 +286,9 @@ class Run(unittest.TestCase):
 
 class Usage(unittest.TestCase):
     def wrong(self, words, *arguments, status=2):
-        done = subprocess.run([ROOT / "ladder", "sanitize", *arguments], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [ROOT / "ladder", "sanitize", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
         self.assertIn(words, done.stderr)

@@ -1,4 +1,4 @@
-"""tools/listing.py and tools/selection.py: what there is in a tree, and what --version, --problem, --dtype mean there."""
+"""tools/registry/listing.py and tools/registry/selection.py: what there is in a tree, and what --version, --problem, --dtype mean there."""
 
 import json
 import re
@@ -10,9 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import listing  # noqa: E402
-import selection  # noqa: E402
 from cli.errors import UsageError  # noqa: E402
+from registry import listing, selection  # noqa: E402
 
 HEADER = """\
 struct Problem {
@@ -59,9 +58,13 @@ class Toy(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
         self.layer = self.root / "dev" / "toy"
-        for name, text in (("apply/v01_naive", "// Idea: as it is.\n"), ("apply/v06_wmma", VERSION.format(idea="tiles")),
-                           ("apply/v07_wmma_double_buffer", VERSION.format(idea="two")), ("apply/v10_mma", ""),
-                           ("grad/v01_naive", "")):
+        for name, text in (
+            ("apply/v01_naive", "// Idea: as it is.\n"),
+            ("apply/v06_wmma", VERSION.format(idea="tiles")),
+            ("apply/v07_wmma_double_buffer", VERSION.format(idea="two")),
+            ("apply/v10_mma", ""),
+            ("grad/v01_naive", ""),
+        ):
             file = self.layer / f"{name}.cu"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
@@ -87,13 +90,21 @@ class Listing(Toy):
         self.assertEqual([a_pass.path for a_pass in self.there.passes], ["toy/grad", "toy/apply"])  # as in the header
         self.assertEqual(self.there.layer("toy").default, "apply")
         version = self.there.find("toy/apply").version(7)
-        self.assertEqual((version.label, version.dtypes, version.arch), ("v07_wmma_double_buffer", ("fp32", "bf16"), "sm_90a"))
+        self.assertEqual(
+            (version.label, version.dtypes, version.arch), ("v07_wmma_double_buffer", ("fp32", "bf16"), "sm_90a")
+        )
         self.assertEqual(version.header, {"idea": "two in two lines.", "parent": 1, "needs": "nothing."})
         bare = self.there.find("toy/apply").version(10)
         self.assertEqual((bare.dtypes, bare.arch, bare.header), ((), "", {}))
 
     def test_what_is_no_version_is_not_listed(self):
-        for name in ("apply/v11.cu", "apply/v1_short.cu", "apply/v12_Upper.cu", "apply/v13_notes.txt", "apply/old_v14_x.cu"):
+        for name in (
+            "apply/v11.cu",
+            "apply/v1_short.cu",
+            "apply/v12_Upper.cu",
+            "apply/v13_notes.txt",
+            "apply/old_v14_x.cu",
+        ):
             (self.layer / name).write_text("")
         before = self.there
         self.read()
@@ -113,10 +124,18 @@ class Listing(Toy):
         self.assertEqual((layer["name"], layer["default_pass"]), ("toy", "apply"))
         self.assertEqual(layer["sets"]["ci"], {"square": "n1 h8 c16", "same": "n1 h1 c1"})
         self.assertEqual([a_pass["path"] for a_pass in layer["passes"]], ["toy/grad", "toy/apply"])
-        self.assertEqual(layer["passes"][1]["versions"][1], {
-            "number": 6, "idea": "wmma", "label": "v06_wmma", "file": "dev/toy/apply/v06_wmma.cu",
-            "dtypes": ["fp32", "bf16"], "arch": "sm_90a",
-            "header": {"idea": "tiles in two lines.", "parent": 1, "needs": "nothing."}})
+        self.assertEqual(
+            layer["passes"][1]["versions"][1],
+            {
+                "number": 6,
+                "idea": "wmma",
+                "label": "v06_wmma",
+                "file": "dev/toy/apply/v06_wmma.cu",
+                "dtypes": ["fp32", "bf16"],
+                "arch": "sm_90a",
+                "header": {"idea": "tiles in two lines.", "parent": 1, "needs": "nothing."},
+            },
+        )
 
     def test_the_real_tree(self):
         there = listing.read(ROOT)
@@ -143,8 +162,18 @@ class Targets(Toy):
 
     def test_refusals_say_what_there_is(self):
         self.refused("no layer 'tyo'; there are: toy; did you mean 'toy'?", selection.passes, self.there, ["tyo"])
-        self.refused("no pass 'toy/aply'; there are: toy/grad, toy/apply; did you mean", selection.passes, self.there, ["toy/aply"])
-        self.refused("toy has no pass 'aply'; it has: grad, apply; did you mean 'apply'?", selection.one_pass, self.there, "toy/aply")
+        self.refused(
+            "no pass 'toy/aply'; there are: toy/grad, toy/apply; did you mean",
+            selection.passes,
+            self.there,
+            ["toy/aply"],
+        )
+        self.refused(
+            "toy has no pass 'aply'; it has: grad, apply; did you mean 'apply'?",
+            selection.one_pass,
+            self.there,
+            "toy/aply",
+        )
         self.refused("toy/grad and --pass apply contradict", selection.one_pass, self.there, "toy/grad", "apply")
 
 
@@ -153,17 +182,41 @@ class Versions(Toy):
         return [version.number for version in selection.versions(self.there.find("toy/apply"), text)]
 
     def test_every_form(self):
-        for text, numbers in (("7", [7]), ("07", [7]), ("v07", [7]), ("V7", [7]), ("v07_wmma_double_buffer", [7]),
-                              ("5-9", [6, 7]), ("v06-v10", [6, 7, 10]), ("7,1", [1, 7]), ("1,6-7,v10", [1, 6, 7, 10]),
-                              ("wmma", [6, 7]), ("double_buffer", [7]), ("double-buffer", [7]), ("mma", [10]),
-                              ("all", [1, 6, 7, 10]), ("best", [1, 6, 7, 10])):
+        for text, numbers in (
+            ("7", [7]),
+            ("07", [7]),
+            ("v07", [7]),
+            ("V7", [7]),
+            ("v07_wmma_double_buffer", [7]),
+            ("5-9", [6, 7]),
+            ("v06-v10", [6, 7, 10]),
+            ("7,1", [1, 7]),
+            ("1,6-7,v10", [1, 6, 7, 10]),
+            ("wmma", [6, 7]),
+            ("double_buffer", [7]),
+            ("double-buffer", [7]),
+            ("mma", [10]),
+            ("all", [1, 6, 7, 10]),
+            ("best", [1, 6, 7, 10]),
+        ):
             self.assertEqual(self.numbers(text), numbers, text)
 
     def test_refusals(self):
-        for text, says in (("70", "no version '70': toy/apply has v01_naive, v06_wmma"), ("v07_wmma", "no version 'v07_wmma'"),
-                           ("2-5", "no version '2-5'"), ("9-5", "the smaller number first"), ("1,", "'1,'"), ("", "''"),
-                           (",", "','"), ("wmmma", "did you mean 'wmma'?"), ("double", None), ("doubl", "no word of an idea"),
-                           ("all,7", "--version 'all,7'"), ("1.5", "--version '1.5'"), ("-1", "--version '-1'")):
+        for text, says in (
+            ("70", "no version '70': toy/apply has v01_naive, v06_wmma"),
+            ("v07_wmma", "no version 'v07_wmma'"),
+            ("2-5", "no version '2-5'"),
+            ("9-5", "the smaller number first"),
+            ("1,", "'1,'"),
+            ("", "''"),
+            (",", "','"),
+            ("wmmma", "did you mean 'wmma'?"),
+            ("double", None),
+            ("doubl", "no word of an idea"),
+            ("all,7", "--version 'all,7'"),
+            ("1.5", "--version '1.5'"),
+            ("-1", "--version '-1'"),
+        ):
             if says is None:
                 self.assertEqual(self.numbers(text), [7])
             else:
@@ -171,12 +224,21 @@ class Versions(Toy):
 
     def test_each_pass_numbers_its_own(self):
         found = selection.versions_of(self.there.passes, "6-7")
-        self.assertEqual({path: [version.number for version in these] for path, these in found.items()}, {"toy/apply": [6, 7]})
+        self.assertEqual(
+            {path: [version.number for version in these] for path, these in found.items()}, {"toy/apply": [6, 7]}
+        )
         self.refused("no version '70'", selection.versions_of, self.there.passes, "70")
         self.refused("no version '7': toy/grad has v01", selection.versions_of, self.there.passes, "1,7")
 
     def test_which_forms_name_every_version(self):
-        for text, each in (("7", True), ("v07,1", True), ("v07_wmma", True), ("5-9", False), ("wmma", False), ("all", False)):
+        for text, each in (
+            ("7", True),
+            ("v07,1", True),
+            ("v07_wmma", True),
+            ("5-9", False),
+            ("wmma", False),
+            ("all", False),
+        ):
             self.assertEqual(selection.names_each(text), each, text)
 
     def test_as_a_filter_of_googletest(self):
@@ -189,8 +251,13 @@ class Problems(Toy):
         return selection.problem(self.there.layer("toy"), text)
 
     def test_a_line_a_name_and_a_name_with_its_set(self):
-        for text, line in (("n1  h2 c3", "n1 h2 c3"), ("res64", "n32 h64 c64 relu"), ("same", "n1 h1 c1"),
-                           ("unet/same", "n1 h1 c1"), ("edge/twice", "n3 h3 c3 bf16")):
+        for text, line in (
+            ("n1  h2 c3", "n1 h2 c3"),
+            ("res64", "n32 h64 c64 relu"),
+            ("same", "n1 h1 c1"),
+            ("unet/same", "n1 h1 c1"),
+            ("edge/twice", "n3 h3 c3 bf16"),
+        ):
             self.assertEqual(self.problem(text), line)
 
     def test_refusals(self):
@@ -215,7 +282,9 @@ class Words(Toy):
 
     def test_sets(self):
         self.assertEqual(selection.set_name(self.there.layers, "ci"), "ci")
-        self.refused("--set 'unte': toy has ci, unet, edge; did you mean 'unet'?", selection.set_name, self.there.layers, "unte")
+        self.refused(
+            "--set 'unte': toy has ci, unet, edge; did you mean 'unet'?", selection.set_name, self.there.layers, "unte"
+        )
 
 
 class TwoReadersOfOneCommandLine(unittest.TestCase):

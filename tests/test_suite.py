@@ -8,7 +8,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
-from cli import digests, suite  # noqa: E402
+from cli import digests, suite
 
 _TREE = {
     "runtime/tape.cpp": "tape",
@@ -44,12 +44,21 @@ class SuiteTest(unittest.TestCase):
         path.write_text(text)
 
     def record(self):
-        digests.write_last_run("2026-01-02", digests.of_shared(self.root),
-                               {v.name: digests.of_version(v, self.root) for v in self.versions}, {}, self.root)
+        digests.write_last_run(
+            "2026-01-02",
+            digests.of_shared(self.root),
+            {v.name: digests.of_version(v, self.root) for v in self.versions},
+            {},
+            self.root,
+        )
 
     def selection(self):
-        return suite.Selection.of_changes(digests.versions(self.root), digests.last_run(self.root),
-                                          lambda v: digests.of_version(v, self.root), digests.of_shared(self.root))
+        return suite.Selection.of_changes(
+            digests.versions(self.root),
+            digests.last_run(self.root),
+            lambda v: digests.of_version(v, self.root),
+            digests.of_shared(self.root),
+        )
 
     def full(self):
         return [v.name for v in self.selection().full]
@@ -77,8 +86,13 @@ class SuiteTest(unittest.TestCase):
                 self.assertEqual(self.full(), [])
 
     def test_what_all_share_has_versions_tried_briefly(self):
-        for name in ("core/check/check.h", "runtime/tape.cpp", "nn/models/unet2d.cpp", "CMakeLists.txt",
-                     "tests/test_versions.cpp"):
+        for name in (
+            "core/check/check.h",
+            "runtime/tape.cpp",
+            "nn/models/unet2d.cpp",
+            "CMakeLists.txt",
+            "tests/test_versions.cpp",
+        ):
             with self.subTest(name):
                 self.write(name, "other")
                 found = self.selection()
@@ -115,14 +129,24 @@ class SuiteTest(unittest.TestCase):
         self.write("core/check/check.h", "other")
         found = self.selection()
         programs = ["test_check", "test_simt", "test_versions_sum"]
-        self.assertEqual([unit.key for unit in suite.units("emulator", programs, found)],
-                         ["emulator test_check", "emulator test_simt",
-                          "emulator test_versions_sum sum/backward/v01_handed_on",
-                          "emulator test_versions_sum sum/forward/v01_naive",
-                          "emulator test_versions_sum sum/forward/v02_tile brief"])
-        self.assertEqual([unit.key for unit in suite.units("tsan", programs, found)],
-                         ["tsan test_simt", "tsan test_versions_sum sum/backward/v01_handed_on",
-                          "tsan test_versions_sum sum/forward/v01_naive"])
+        self.assertEqual(
+            [unit.key for unit in suite.units("emulator", programs, found)],
+            [
+                "emulator test_check",
+                "emulator test_simt",
+                "emulator test_versions_sum sum/backward/v01_handed_on",
+                "emulator test_versions_sum sum/forward/v01_naive",
+                "emulator test_versions_sum sum/forward/v02_tile brief",
+            ],
+        )
+        self.assertEqual(
+            [unit.key for unit in suite.units("tsan", programs, found)],
+            [
+                "tsan test_simt",
+                "tsan test_versions_sum sum/backward/v01_handed_on",
+                "tsan test_versions_sum sum/forward/v01_naive",
+            ],
+        )
         brief = suite.units("emulator", programs, found)[-1]
         self.assertEqual(brief.gtest_flags(), ["--gtest_filter=sum_forward_v02_tile.ci_*"])
 

@@ -11,8 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import ladder_table  # noqa: E402
-import train_budget  # noqa: E402
+from readme import ladder_table, train_budget  # noqa: E402
 
 README = """\
 before
@@ -29,23 +28,50 @@ kept
 
 
 def operation(layer, path, us, bound, problem="n2 bf16"):
-    return {"layer": layer, "pass": path, "problem": problem, "version": "v03_tile", "why": "recorded", "us": us,
-            "lower_bound_us": bound}
+    return {
+        "layer": layer,
+        "pass": path,
+        "problem": problem,
+        "version": "v03_tile",
+        "why": "recorded",
+        "us": us,
+        "lower_bound_us": bound,
+    }
 
 
 def budget(operations, milliseconds=10.0, created="2026-01-02T00:00:00Z"):
-    return {"schema": "ladder.budget/1", "created": created, "device": "NVIDIA H200", "graph": True, "graph_nodes": 7,
-            "config": {"name": "unet64", "dtype": "bf16", "batch": 32}, "steps_timed": 200, "ms_a_step": milliseconds,
-            "tflops": 100.4, "device_bytes": 2**30, "operations": operations}
+    return {
+        "schema": "ladder.budget/1",
+        "created": created,
+        "device": "NVIDIA H200",
+        "graph": True,
+        "graph_nodes": 7,
+        "config": {"name": "unet64", "dtype": "bf16", "batch": 32},
+        "steps_timed": 200,
+        "ms_a_step": milliseconds,
+        "tflops": 100.4,
+        "device_bytes": 2**30,
+        "operations": operations,
+    }
 
 
 def pytorch(variants, **more):
-    return {"schema": "ladder.pytorch-speed/1", "created": "2026-01-02T00:00:00Z", "config": "unet64", "batch": 32,
-            "versions": {"torch": "2.9.0", "gpu": "NVIDIA H200"}, "variants": variants, **more}
+    return {
+        "schema": "ladder.pytorch-speed/1",
+        "created": "2026-01-02T00:00:00Z",
+        "config": "unet64",
+        "batch": 32,
+        "versions": {"torch": "2.9.0", "gpu": "NVIDIA H200"},
+        "variants": variants,
+        **more,
+    }
 
 
-OPERATIONS = [operation("in.0", "conv3x3/fprop", 100, 80), operation("in.1", "add/forward", 60, 10),
-              operation("in.2", "conv3x3/fprop", 40, 35)]
+OPERATIONS = [
+    operation("in.0", "conv3x3/fprop", 100, 80),
+    operation("in.1", "add/forward", 60, 10),
+    operation("in.2", "conv3x3/fprop", 40, 35),
+]
 
 
 class Made(unittest.TestCase):
@@ -94,12 +120,20 @@ class Budget(Made):
         self.record("training-budget", budget(OPERATIONS))
         lines = self.lines()
         at = lines.index("| operation | launches | time, us | lower bound, us | gap, us | share of the time |")
-        self.assertEqual(lines[at - 2], "**NVIDIA H200**, unet64, bf16, batch 32, commit abc1234: 10.00 ms a step, one "
-                         "CUDA graph of 7 nodes, 100 TFLOP/s. Operations timed in their places, one behind the other: "
-                         "0.20 ms.")
-        self.assertEqual(lines[at + 2 : at + 5], ["| add/forward | 1 | 60 | 10 | 50 | 30.0 % |",
-                                                  "| conv3x3/fprop | 2 | 140 | 115 | 25 | 70.0 % |",
-                                                  "| *all* | 3 | 200 | 125 | 75 | 100 % |"])
+        self.assertEqual(
+            lines[at - 2],
+            "**NVIDIA H200**, unet64, bf16, batch 32, commit abc1234: 10.00 ms a step, one "
+            "CUDA graph of 7 nodes, 100 TFLOP/s. Operations timed in their places, one behind the other: "
+            "0.20 ms.",
+        )
+        self.assertEqual(
+            lines[at + 2 : at + 5],
+            [
+                "| add/forward | 1 | 60 | 10 | 50 | 30.0 % |",
+                "| conv3x3/fprop | 2 | 140 | 115 | 25 | 70.0 % |",
+                "| *all* | 3 | 200 | 125 | 75 | 100 % |",
+            ],
+        )
         self.assertIn("| in.1 | add/forward | `n2 bf16` | v03_tile | 60.0 | 10.0 | 50.0 |", lines)
 
     def test_ten_single_operations(self):
@@ -120,20 +154,24 @@ class Budget(Made):
         self.assertIn(": 10.00 ms a step", "\n".join(self.lines()))
 
     def test_broken_records_are_named(self):
-        for says, raw in (("not a record", "{"), ("its schema is not ladder.budget/1", {"schema": "ladder.budget/2"}),
-                          ("it has no 'device'", {"schema": "ladder.budget/1", "operations": OPERATIONS}),
-                          ("no operation that was timed", budget([operation("a", "add/forward", 0, 0)])),
-                          ("broken operation: KeyError: 'us'", budget([{"layer": "", "pass": "", "problem": "",
-                                                                        "version": ""}])),
-                          ("'ms_a_step' is 0, not a positive number", budget(OPERATIONS, 0))):
+        for says, raw in (
+            ("not a record", "{"),
+            ("its schema is not ladder.budget/1", {"schema": "ladder.budget/2"}),
+            ("it has no 'device'", {"schema": "ladder.budget/1", "operations": OPERATIONS}),
+            ("no operation that was timed", budget([operation("a", "add/forward", 0, 0)])),
+            ("broken operation: KeyError: 'us'", budget([{"layer": "", "pass": "", "problem": "", "version": ""}])),
+            ("'ms_a_step' is 0, not a positive number", budget(OPERATIONS, 0)),
+        ):
             with self.subTest(says=says):
                 self.record("training-budget", raw)
                 self.refuses(says)
 
     def test_check_is_quiet_on_what_is_up_to_date(self):
         self.record("training-budget", budget(OPERATIONS))
-        self.assertEqual(self.run_tool("--check"),
-                         (1, "ladder table: train/README.md is not that of the newest records; run ./ladder table\n"))
+        self.assertEqual(
+            self.run_tool("--check"),
+            (1, "ladder table: train/README.md is not that of the newest records; run ./ladder table\n"),
+        )
         self.lines()
         self.assertEqual(self.run_tool("--check"), (0, ""))
 
@@ -148,28 +186,57 @@ class Budget(Made):
 class Speed(Made):
     def test_a_step_beside_pytorch(self):
         self.record("training-budget", budget(OPERATIONS))
-        self.record("training-pytorch", pytorch({
-            "graph": {"ms": 15.0, "peak_allocated_mib": 4000.4},
-            "eager_fp32": {"ms": 80.0, "peak_allocated_mib": 9000.0}, "compile_bf16": {"error": "out of memory"}}))
-        self.record("training-pytorch-sampling", pytorch({
-            "sample": {"ms": 321.4, "images": 64, "sampler": "ddim 50"}}, batch=64))
-        self.record("training-sampling", {"schema": "ladder.sampling/1", "images": 64, "sampler": "ddim", "steps": 50,
-                                          "batch_seconds": [9.0, 0.25, 0.3, 0.2]})
+        self.record(
+            "training-pytorch",
+            pytorch(
+                {
+                    "graph": {"ms": 15.0, "peak_allocated_mib": 4000.4},
+                    "eager_fp32": {"ms": 80.0, "peak_allocated_mib": 9000.0},
+                    "compile_bf16": {"error": "out of memory"},
+                }
+            ),
+        )
+        self.record(
+            "training-pytorch-sampling",
+            pytorch({"sample": {"ms": 321.4, "images": 64, "sampler": "ddim 50"}}, batch=64),
+        )
+        self.record(
+            "training-sampling",
+            {
+                "schema": "ladder.sampling/1",
+                "images": 64,
+                "sampler": "ddim",
+                "steps": 50,
+                "batch_seconds": [9.0, 0.25, 0.3, 0.2],
+            },
+        )
         lines = self.lines()
         at = lines.index("| | ms a step | x Ladder | images/s | peak memory, MiB | 64 images sampled, ms |")
         self.assertEqual(lines[at - 2], "**NVIDIA H200**, unet64, batch 32, PyTorch 2.9.0, commit abc1234:")
-        self.assertEqual(lines[at + 2 : at + 5], [
-            "| **Ladder**, bf16 | 10.00 | 1 | 3200 | 1024 | 250 |",
-            "| PyTorch eager, fp32 | 80.00 | 8.00 | 400 | 9000 | - |",
-            "| PyTorch compile in a CUDA graph | 15.00 | 1.50 | 2133 | 4000 | 321 |"])
+        self.assertEqual(
+            lines[at + 2 : at + 5],
+            [
+                "| **Ladder**, bf16 | 10.00 | 1 | 3200 | 1024 | 250 |",
+                "| PyTorch eager, fp32 | 80.00 | 8.00 | 400 | 9000 | - |",
+                "| PyTorch compile in a CUDA graph | 15.00 | 1.50 | 2133 | 4000 | 321 |",
+            ],
+        )
         self.assertIn("Missing: PyTorch compile, NCHW: out of memory", lines)
-        self.assertEqual(train_budget.step_lines(self.root), f"{lines[at - 2]} **10.00 ms** a training step in bf16; PyTorch "
-                         "compile in a CUDA graph 15.00 ms, 1.50 x.\n")
+        self.assertEqual(
+            train_budget.step_lines(self.root),
+            f"{lines[at - 2]} **10.00 ms** a training step in bf16; PyTorch "
+            "compile in a CUDA graph 15.00 ms, 1.50 x.\n",
+        )
 
     def test_sampling_of_another_commit_is_said(self):
         self.record("training-budget", budget(OPERATIONS))
-        sampling = {"schema": "ladder.sampling/1", "images": 64, "sampler": "ddim", "steps": 50,
-                    "batch_seconds": [9.0, 0.25]}
+        sampling = {
+            "schema": "ladder.sampling/1",
+            "images": 64,
+            "sampler": "ddim",
+            "steps": 50,
+            "batch_seconds": [9.0, 0.25],
+        }
         self.record("training-sampling", sampling)
         self.assertFalse([line for line in self.lines() if line.startswith("Sampled at")])
         self.record("training-sampling", sampling, commit="def5678")
@@ -185,10 +252,12 @@ class Speed(Made):
     def test_refusals(self):
         self.record("training-budget", budget(OPERATIONS))
         timed = {"ms": 15.0, "peak_allocated_mib": 1.0}
-        for says, raw in (("tiny at batch 32 is not what", pytorch({"graph": timed}, config="tiny")),
-                          ("no variant 'jax' is known here", pytorch({"jax": timed})),
-                          ("it has no 'variants/graph/peak_allocated_mib'", pytorch({"graph": {"ms": 15.0}})),
-                          ("its schema is not ladder.pytorch-speed/1", {"variants": {}})):
+        for says, raw in (
+            ("tiny at batch 32 is not what", pytorch({"graph": timed}, config="tiny")),
+            ("no variant 'jax' is known here", pytorch({"jax": timed})),
+            ("it has no 'variants/graph/peak_allocated_mib'", pytorch({"graph": {"ms": 15.0}})),
+            ("its schema is not ladder.pytorch-speed/1", {"variants": {}}),
+        ):
             with self.subTest(says=says):
                 self.record("training-pytorch", raw)
                 self.refuses(says)

@@ -27,9 +27,11 @@ DIGEST = "f13e3eda06540948f35234891644bcbd"  # XXH3 of write_ldata(size=8)'s fir
 
 
 def write_ldata(path, size, count=3, digest=""):
-    path.write_bytes(struct.pack("<8sIIIIQQ", b"LADDATA\n", 1, size, 3, 0, count, 1)
-                     + bytes.fromhex(digest).ljust(88, b"\0")
-                     + bytes(count * size * size * 3))
+    path.write_bytes(
+        struct.pack("<8sIIIIQQ", b"LADDATA\n", 1, size, 3, 0, count, 1)
+        + bytes.fromhex(digest).ljust(88, b"\0")
+        + bytes(count * size * size * 3)
+    )
     return str(path)
 
 
@@ -50,7 +52,7 @@ class Programs(unittest.TestCase):
     def program(self, name, *arguments):
         if not (BUILT / name).exists():
             self.skipTest(f"{name} is not built: ./ladder build --preset emulator {name}")
-        return subprocess.run([BUILT / name, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.run([BUILT / name, *arguments], capture_output=True, text=True)
 
     def flags(self, name):
         done = self.program(name, "--help")
@@ -71,9 +73,10 @@ class Programs(unittest.TestCase):
                 done = self.program("train_unet", "--config", name, "--data", data, "--out", f"{folder}/out")
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(f"has images of 4 pixels a side, the model takes {size}:", done.stderr)
-        self.assertIn(f"there are: {', '.join(train.IMAGE_SIZES)}\n",
-                      self.program("train_unet", "--config", "x", "--data", "y", "--out", "z").stderr)
-
+        self.assertIn(
+            f"there are: {', '.join(train.IMAGE_SIZES)}\n",
+            self.program("train_unet", "--config", "x", "--data", "y", "--out", "z").stderr,
+        )
 
     def test_tiny_learns_is_interrupted_goes_on_and_is_sampled(self):
         if not (BUILT / "train_unet").exists() or not (BUILT / "sample_unet").exists():
@@ -90,15 +93,33 @@ class Programs(unittest.TestCase):
         losses = [json.loads(line)["loss"] for line in (out / "log.jsonl").read_text().splitlines()]
         self.assertLess(losses[-1], losses[0])
         config = train.checkpoint_config(out)
-        self.assertEqual((config["name"], config["model"]["image_size"], config["overfit_batch"], config["batch"]),
-                         ("tiny", 8, True, 2))
+        self.assertEqual(
+            (config["name"], config["model"]["image_size"], config["overfit_batch"], config["batch"]),
+            ("tiny", 8, True, 2),
+        )
         done = self.program("train_unet", "--resume", "--steps", str(len(losses) + 1), "--out", out)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(len((out / "log.jsonl").read_text().splitlines()), len(losses) + 1)
         npz = Path(scratch.name) / "samples.npz"
-        done = subprocess.run([ROOT / "ladder", "sample", out, "--device", "emulator", "--steps", "1", "--count", "2",
-                               "--out", Path(scratch.name) / "samples.png", "--npz", npz],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [
+                ROOT / "ladder",
+                "sample",
+                out,
+                "--device",
+                "emulator",
+                "--steps",
+                "1",
+                "--count",
+                "2",
+                "--out",
+                Path(scratch.name) / "samples.png",
+                "--npz",
+                npz,
+            ],
+            capture_output=True,
+            text=True,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn(".npy", done.stdout)
         with zipfile.ZipFile(npz) as archive:
@@ -118,12 +139,14 @@ class Verb(unittest.TestCase):
         self.scratch = Path(scratch.name)
         self.built = []
         self.program(self.SCRIPT)
-        for patch in (mock.patch.object(build, "folder", lambda preset: self.scratch / preset),
-                      mock.patch.object(bench, "ready", lambda preset, programs: self.built.extend(programs)),
-                      mock.patch.object(device, "choose", lambda wanted: device.Choice("emulator", "for a test")),
-                      mock.patch.object(train.prepare, "sample_set", self.sample_set),
-                      mock.patch.object(train, "RUNS", self.scratch / "runs"),
-                      mock.patch.object(run.os, "execve", self.execve)):
+        for patch in (
+            mock.patch.object(build, "folder", lambda preset: self.scratch / preset),
+            mock.patch.object(bench, "ready", lambda preset, programs: self.built.extend(programs)),
+            mock.patch.object(device, "choose", lambda wanted: device.Choice("emulator", "for a test")),
+            mock.patch.object(train.prepare, "sample_set", self.sample_set),
+            mock.patch.object(train, "RUNS", self.scratch / "runs"),
+            mock.patch.object(run.os, "execve", self.execve),
+        ):
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -158,12 +181,22 @@ class Verb(unittest.TestCase):
         self.assertEqual(self.verb(train), [f"--data={self.sample_set(64)}", f"--out={self.scratch}/runs/unet64-1"])
         self.assertEqual(self.built, ["train_unet"])
         words = self.verb(train, "--config", "tiny", "--lr", "3e-4", "--flip", "--device", "emulator", "--steps=7")
-        self.assertEqual(words,
-                         ["--config=tiny", "--steps=7", "--lr=3e-4", "--flip", f"--data={self.sample_set(8)}",
-                          f"--out={self.scratch}/runs/tiny-1"])
+        self.assertEqual(
+            words,
+            [
+                "--config=tiny",
+                "--steps=7",
+                "--lr=3e-4",
+                "--flip",
+                f"--data={self.sample_set(8)}",
+                f"--out={self.scratch}/runs/tiny-1",
+            ],
+        )
         data = write_ldata(self.scratch / "mine.ldata", 16)
-        self.assertEqual(self.verb(train, "--image-size", "16", "--data", data, "--out", "a b"),
-                         ["--image-size=16", f"--data={data}", "--out=a b"])
+        self.assertEqual(
+            self.verb(train, "--image-size", "16", "--data", data, "--out", "a b"),
+            ["--image-size=16", f"--data={data}", "--out=a b"],
+        )
 
     def test_the_next_free_folder(self):
         for name in ("unet64-2", "unet64-9", "unet64-x", "tiny-11"):
@@ -179,8 +212,9 @@ class Verb(unittest.TestCase):
             write_checkpoint(runs / name, size)
             os.utime(runs / name / "checkpoints" / "step_00000003", (at + 1, at + 1))
         (runs / "tiny-7").mkdir()
-        self.assertEqual(self.verb(train, "--resume"),
-                         [f"--data={self.sample_set(16)}", f"--out={runs}/tiny-3", "--resume"])
+        self.assertEqual(
+            self.verb(train, "--resume"), [f"--data={self.sample_set(16)}", f"--out={runs}/tiny-3", "--resume"]
+        )
         self.assertIn("going on with ", self.said.getvalue())
         self.assertIn(f"--out={runs}/unet64-4", self.verb(train, "--resume", "--config", "unet64"))
         self.assertIn(f"--data={self.sample_set(8)}", self.verb(train, "--resume", "--out", str(runs / "tiny-1")))
@@ -219,24 +253,33 @@ class Verb(unittest.TestCase):
         small = write_ldata(self.scratch / "small.ldata", 4)
         write_checkpoint(self.scratch / "taken", 8)
         for says, *arguments in (
-            ("--lr: a number above 0, not '0'", "--lr", "0"), ("--lr: .*'1_0'", "--lr", "1_0"),
-            ("--lr: .*'nan'", "--lr", "nan"), ("--lr: .*'1.2.3'", "--lr", "1.2.3"),
+            ("--lr: a number above 0, not '0'", "--lr", "0"),
+            ("--lr: .*'1_0'", "--lr", "1_0"),
+            ("--lr: .*'nan'", "--lr", "nan"),
+            ("--lr: .*'1.2.3'", "--lr", "1.2.3"),
             ("--beta1: .*below 1", "--beta1", "1"),
-            ("--steps: a whole number of at least 1, not '0'", "--steps", "0"), ("--batch: .*'2.5'", "--batch", "2.5"),
-            ("--seed: .* from 0 to", "--seed", str(2**63)), ("--channel-mult: numbers", "--channel-mult", "1,,2"),
-            ("invalid choice: 'unet65'", "--config", "unet65"), ("invalid choice: 'fp16'", "--dtype", "fp16"),
-            ("unrecognized arguments: --learning-rate", "--learning-rate", "1"), ("no multiple", "--batch=3",
-                                                                                  "--micro-batches=2"),
-            ("no file 'nowhere'", "--data", "nowhere"), ("no file 'nowhere'", "--init-weights", "nowhere"),
+            ("--steps: a whole number of at least 1, not '0'", "--steps", "0"),
+            ("--batch: .*'2.5'", "--batch", "2.5"),
+            ("--seed: .* from 0 to", "--seed", str(2**63)),
+            ("--channel-mult: numbers", "--channel-mult", "1,,2"),
+            ("invalid choice: 'unet65'", "--config", "unet65"),
+            ("invalid choice: 'fp16'", "--dtype", "fp16"),
+            ("unrecognized arguments: --learning-rate", "--learning-rate", "1"),
+            ("no multiple", "--batch=3", "--micro-batches=2"),
+            ("no file 'nowhere'", "--data", "nowhere"),
+            ("no file 'nowhere'", "--init-weights", "nowhere"),
             ("images of 4 pixels a side, the model takes 64: ./ladder prepare --size 64", "--data", small),
             ("the model takes 8", "--config", "tiny", "--data", small),
             ("exclude", "--overfit-batch", "--no-overfit-batch"),
-            ("no run with a checkpoint", "--resume"), ("no run of tiny", "--resume", "--config", "tiny"),
+            ("no run with a checkpoint", "--resume"),
+            ("no run of tiny", "--resume", "--config", "tiny"),
             ("holds no checkpoint", "--resume", "--out", str(self.scratch)),
             ("holds a training already", "--out", str(self.scratch / "taken")),
             ("no sample set of 2 pixels a side", "--image-size", "2"),
-            ("needs a GPU", "--budget", "x.json"), ("no folder 'no/where'", "--budget", "no/where/x.json"),
-            ("leave no log", "--tensorboard", "--explain"), ("--out: it is empty", "--out", ""),
+            ("needs a GPU", "--budget", "x.json"),
+            ("no folder 'no/where'", "--budget", "no/where/x.json"),
+            ("leave no log", "--tensorboard", "--explain"),
+            ("--out: it is empty", "--out", ""),
         ):
             with self.subTest(arguments=arguments):
                 self.refuses(says, train, *arguments)
@@ -249,11 +292,15 @@ class Verb(unittest.TestCase):
     def test_what_sample_refuses_before_a_build(self):
         there = str(self.scratch)
         for says, *arguments in (
-            ("sample needs a run's folder",), ("no folder 'nowhere'", "nowhere"),
+            ("sample needs a run's folder",),
+            ("no folder 'nowhere'", "nowhere"),
             ("from 1 to 1000", there, "--steps", "1001"),
-            ("from 0 to 100", there, "--eta", "-1"), ("invalid choice: 'euler'", there, "--sampler", "euler"),
-            ("exclude", there, "--ema", "--no-ema"), ("ends in .npz", there, "--npz", "a.zip"),
-            ("no folder 'no/where'", there, "--out", "no/where/a.png"), ("unrecognized", there, there),
+            ("from 0 to 100", there, "--eta", "-1"),
+            ("invalid choice: 'euler'", there, "--sampler", "euler"),
+            ("exclude", there, "--ema", "--no-ema"),
+            ("ends in .npz", there, "--npz", "a.zip"),
+            ("no folder 'no/where'", there, "--out", "no/where/a.png"),
+            ("unrecognized", there, there),
         ):
             with self.subTest(arguments=arguments):
                 self.refuses(says, sample, *arguments)
@@ -268,8 +315,10 @@ class Verb(unittest.TestCase):
         self.assertNotIn("--npz", " ".join(self.verb(sample, str(self.scratch), "--npz", str(npz))))
         self.assertEqual(self.status, 0)
         with zipfile.ZipFile(npz) as archive:
-            self.assertEqual([(entry.filename, entry.compress_type) for entry in archive.infolist()],
-                             [("arr_0.npy", zipfile.ZIP_STORED)])
+            self.assertEqual(
+                [(entry.filename, entry.compress_type) for entry in archive.infolist()],
+                [("arr_0.npy", zipfile.ZIP_STORED)],
+            )
             self.assertEqual(archive.read("arr_0.npy"), array)
         npz.unlink()
         npy = self.scratch / "mine.npy"
@@ -290,11 +339,18 @@ class Verb(unittest.TestCase):
 class PassedOn(unittest.TestCase):
     def interrupted(self, program):
         """(status, output) of a ladder whose whole group is sent SIGINT, as a terminal does, while `program` runs."""
-        script = ("import sys\nfrom cli import options, run\n"
-                  "sys.exit(options.run(lambda words: run.passed_on(['/bin/sh', '-c', words[0]])))\n")
-        process = subprocess.Popen([sys.executable, "-c", script, program], text=True, start_new_session=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env={**os.environ, "PYTHONPATH": str(ROOT / "tools")})
+        script = (
+            "import sys\nfrom cli import options, run\n"
+            "sys.exit(options.run(lambda words: run.passed_on(['/bin/sh', '-c', words[0]])))\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, program],
+            text=True,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+        )
         self.assertEqual(process.stdout.readline(), "begun\n")
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -302,8 +358,10 @@ class PassedOn(unittest.TestCase):
         return process.returncode, out
 
     def test_an_interrupt_arrives_once_and_the_program_ends_by_itself(self):
-        status, out = self.interrupted("n=0; trap 'n=$((n+1))' INT; echo begun; i=0; while [ $i -lt 20 ]; do "
-                                       "i=$((i+1)); sleep 0.05; done; echo saved $n; exit 130")
+        status, out = self.interrupted(
+            "n=0; trap 'n=$((n+1))' INT; echo begun; i=0; while [ $i -lt 20 ]; do "
+            "i=$((i+1)); sleep 0.05; done; echo saved $n; exit 130"
+        )
         self.assertEqual((status, out), (130, "saved 1\n"))
 
     def test_a_program_that_a_signal_ends(self):
@@ -319,9 +377,15 @@ class TensorBoard(unittest.TestCase):
 
     def test_a_line_of_the_log(self):
         line = '{"step": 3, "loss": 0.5, "images": 96, "loss_by_quartile_of_t": [1, null, 2, 3]}'
-        self.assertEqual(tensorboard.scalars(line), [
-            ("loss/training", 0.5, 3), ("loss by time step/0 to 249", 1, 3), ("loss by time step/500 to 749", 2, 3),
-            ("loss by time step/750 to 999", 3, 3)])
+        self.assertEqual(
+            tensorboard.scalars(line),
+            [
+                ("loss/training", 0.5, 3),
+                ("loss by time step/0 to 249", 1, 3),
+                ("loss by time step/500 to 749", 2, 3),
+                ("loss by time step/750 to 999", 3, 3),
+            ],
+        )
         self.assertEqual(tensorboard.scalars('{"step": 4, "held_out_loss": 0.25}'), [("loss/held out", 0.25, 4)])
 
     def test_a_line_is_read_when_it_is_whole(self):
@@ -341,8 +405,13 @@ class TensorBoard(unittest.TestCase):
         self.events.mkdir()
         (self.events / "old").write_text("of another training")
         env = {**os.environ, "PYTHONPATH": str(ROOT / "tools"), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run([python, "-m", "cli.tensorboard", self.log, self.events], env=env, text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        done = subprocess.run(
+            [python, "-m", "cli.tensorboard", self.log, self.events],
+            env=env,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         script = textwrap.dedent("""\
             import struct, sys
@@ -356,8 +425,10 @@ class TensorBoard(unittest.TestCase):
                     print(event.step, value.tag, value.simple_value)
             """)
         (file,) = self.events.iterdir()
-        self.assertEqual(subprocess.check_output([python, "-c", script, file], text=True),
-                         "1 loss/training 1.5\n2 loss/training 1.25\n2 speed/ms_a_step 8.0\n")
+        self.assertEqual(
+            subprocess.check_output([python, "-c", script, file], text=True),
+            "1 loss/training 1.5\n2 loss/training 1.25\n2 speed/ms_a_step 8.0\n",
+        )
 
 
 if __name__ == "__main__":

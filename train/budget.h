@@ -11,7 +11,7 @@ namespace ladder::train {
 int explain(const TrainingConfig& config, const TrainingOptions& options);
 
 // Trains a few steps, then times every operation in its place in the step's graph, and the whole graph besides. Writes
-// `file`, schema ladder.budget/1, of which tools/train_budget.py makes the table of train/README.md. Returns the exit
+// `file`, schema ladder.budget/1, of which tools/readme/train_budget.py makes the table of train/README.md. Returns the exit
 // status.
 int budget(const TrainingConfig& config, const TrainingOptions& options, const std::filesystem::path& file);
 

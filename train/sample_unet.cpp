@@ -46,7 +46,7 @@ std::uint8_t pixel(float value) {
   return static_cast<std::uint8_t>(std::clamp((value + 1) * 127.5f + 0.5f, 0.0f, 255.0f));
 }
 
-// Schema ladder.sampling/1, of which tools/train_budget.py makes a column of train/README.md.
+// Schema ladder.sampling/1, of which tools/readme/train_budget.py makes a column of train/README.md.
 void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, int images,
                  const std::vector<double>& batch_seconds) {
   const nlohmann::json record = {{"schema", "ladder.sampling/1"},

@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import worker  # noqa: E402
+import worker
 
 LAYER = "add"
 PASSES = ("residual", "embedding", "embedding_backward")
@@ -19,7 +19,7 @@ def functions(torch, case):
     first, channels = case.number_or("first", 0), case.number("c")
 
     def embedding(at):
-        e = at["e"][:, first:first + channels].to(at["x"].dtype)
+        e = at["e"][:, first : first + channels].to(at["x"].dtype)
         return {"y": at["x"] + e[:, None, None, :]}
 
     def embedding_backward(at):
@@ -27,7 +27,7 @@ def functions(torch, case):
         if "de" not in at:
             return {"de": de}
         whole = at["de"].clone()
-        whole[:, first:first + channels] = de
+        whole[:, first : first + channels] = de
         return {"de": whole}
 
     return {
@@ -46,7 +46,9 @@ def random_inputs(torch, case):
     n, h, w, c = (case.number(letter) for letter in "nhwc")
     image = (n, h, w, c)
     row = case.number_or("pitch", c)
-    return worker.random_tensors(torch, case, {"a": image, "b": image, "x": image, "e": (n, row), "de": (n, row), "dy": image})
+    return worker.random_tensors(
+        torch, case, {"a": image, "b": image, "x": image, "e": (n, row), "de": (n, row), "dy": image}
+    )
 
 
 if __name__ == "__main__":

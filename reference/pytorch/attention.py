@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import worker  # noqa: E402
+import worker
 
 LAYER = "attention"
 PASSES = ("forward", "backward")
@@ -20,10 +20,16 @@ def plans(torch, case, tensors):
     """PyTorch's own choice first: what a user gets who changes nothing. Not every kernel takes every problem."""
     from torch.nn.attention import SDPBackend
 
-    kinds = [("default", None, "heuristic"), ("flash", SDPBackend.FLASH_ATTENTION, "listed"),
-             ("efficient", SDPBackend.EFFICIENT_ATTENTION, "listed"), ("math", SDPBackend.MATH, "listed")]
-    return [worker.Plan(f"PyTorch {words}", search, _setup(torch, case, tensors, backend))
-            for words, backend, search in kinds]
+    kinds = [
+        ("default", None, "heuristic"),
+        ("flash", SDPBackend.FLASH_ATTENTION, "listed"),
+        ("efficient", SDPBackend.EFFICIENT_ATTENTION, "listed"),
+        ("math", SDPBackend.MATH, "listed"),
+    ]
+    return [
+        worker.Plan(f"PyTorch {words}", search, _setup(torch, case, tensors, backend))
+        for words, backend, search in kinds
+    ]
 
 
 def stored(torch, case, name, out):
@@ -55,14 +61,19 @@ def _setup(torch, case, tensors, backend):
     def chosen():
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        everything = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION,
-                      SDPBackend.MATH]
+        everything = [
+            SDPBackend.FLASH_ATTENTION,
+            SDPBackend.EFFICIENT_ATTENTION,
+            SDPBackend.CUDNN_ATTENTION,
+            SDPBackend.MATH,
+        ]
         return sdpa_kernel(everything if backend is None else [backend])
 
     def setup():
         function = torch.nn.functional.scaled_dot_product_attention
         q, k, v = split(tensors["qkv"], 3)
         if case.pass_name == "forward":
+
             def forward():
                 with torch.no_grad(), chosen():
                     return {"o": function(q, k, v)}

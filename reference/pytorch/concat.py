@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import worker  # noqa: E402
+import worker
 
 LAYER = "concat"
 PASSES = ("join", "split", "split_add")

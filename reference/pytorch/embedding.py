@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import worker  # noqa: E402
+import worker
 
 LAYER = "embedding"
 PASSES = ("timestep",)

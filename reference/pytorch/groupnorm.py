@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import worker  # noqa: E402
+import worker
 
 LAYER = "groupnorm"
 PASSES = ("forward", "backward")
@@ -19,11 +19,15 @@ EPSILON = 1e-5
 def plans(torch, case, tensors):
     """Eager channels_last first: what a user gets who changes nothing."""
     kinds = [("eager", "nhwc", None, "heuristic"), ("eager", "nchw", None, "listed")]
-    for words, mode, search in (("compile", "default", "listed"),
-                                ("compile max-autotune", "max-autotune-no-cudagraphs", "all")):
+    for words, mode, search in (
+        ("compile", "default", "listed"),
+        ("compile max-autotune", "max-autotune-no-cudagraphs", "all"),
+    ):
         kinds += [(words, layout, mode, search) for layout in ("nhwc", "nchw")]
-    return [worker.Plan(f"PyTorch {words} {layout}", search, _setup(torch, case, tensors, layout, mode))
-            for words, layout, mode, search in kinds]
+    return [
+        worker.Plan(f"PyTorch {words} {layout}", search, _setup(torch, case, tensors, layout, mode))
+        for words, layout, mode, search in kinds
+    ]
 
 
 def stored(torch, case, name, out):
@@ -69,6 +73,7 @@ def _setup(torch, case, tensors, layout, mode):
             function = torch.compile(function, mode=mode, dynamic=False)
         x, gamma, beta = image("x"), parameter("gamma"), parameter("beta")
         if case.pass_name == "forward":
+
             def forward():
                 with torch.no_grad():
                     return {"y": function(x, gamma, beta)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import worker  # noqa: E402
+import worker
 
 LAYER = "resample"
 PASSES = ("pool", "pool_backward", "upsample", "upsample_backward")
@@ -32,8 +32,8 @@ def functions(torch, case):
         "pool_backward": of("dy", "dx", pool_backward),
         "upsample": of("x", "y", lambda x: functional.interpolate(x, scale_factor=2, mode="nearest")),
         "upsample_backward": of(
-            "dy", "dx",
-            lambda dy: aten.upsample_nearest2d_backward(dy, [h, w], [n, c, h // 2, w // 2], 2.0, 2.0)),
+            "dy", "dx", lambda dy: aten.upsample_nearest2d_backward(dy, [h, w], [n, c, h // 2, w // 2], 2.0, 2.0)
+        ),
     }
 
 
@@ -45,8 +45,12 @@ def random_inputs(torch, case):
     """For trying the script by hand."""
     n, h, w, c = (case.number(letter) for letter in "nhwc")
     large, small = (n, h, w, c), (n, h // 2, w // 2, c)
-    name, shape = {"pool": ("x", large), "pool_backward": ("dy", small), "upsample": ("x", small),
-                   "upsample_backward": ("dy", large)}[case.pass_name]
+    name, shape = {
+        "pool": ("x", large),
+        "pool_backward": ("dy", small),
+        "upsample": ("x", small),
+        "upsample_backward": ("dy", large),
+    }[case.pass_name]
     return worker.random_tensors(torch, case, {name: shape})
 
 

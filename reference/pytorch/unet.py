@@ -30,8 +30,10 @@ class Config:
 
     def metadata(self):
         """For a file's metadata: its values as text."""
-        return {name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                for name, value in asdict(self).items()}
+        return {
+            name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            for name, value in asdict(self).items()
+        }
 
 
 CONFIGS = {
@@ -67,12 +69,17 @@ def legacy_attention(qkv, heads, explicit):
 class ResBlock(nn.Module):
     def __init__(self, channels, embedding, out_channels):
         super().__init__()
-        self.in_layers = nn.Sequential(nn.GroupNorm(GROUPS, channels), nn.SiLU(),
-                                       nn.Conv2d(channels, out_channels, 3, padding=1))
+        self.in_layers = nn.Sequential(
+            nn.GroupNorm(GROUPS, channels), nn.SiLU(), nn.Conv2d(channels, out_channels, 3, padding=1)
+        )
         self.emb_layers = nn.Sequential(nn.SiLU(), nn.Linear(embedding, out_channels))
         # Index 2 is the original's dropout.
-        self.out_layers = nn.Sequential(nn.GroupNorm(GROUPS, out_channels), nn.SiLU(), nn.Identity(),
-                                        nn.Conv2d(out_channels, out_channels, 3, padding=1))
+        self.out_layers = nn.Sequential(
+            nn.GroupNorm(GROUPS, out_channels),
+            nn.SiLU(),
+            nn.Identity(),
+            nn.Conv2d(out_channels, out_channels, 3, padding=1),
+        )
         self.skip_connection = nn.Identity() if channels == out_channels else nn.Conv2d(channels, out_channels, 1)
 
     def forward(self, x, embedding):
@@ -147,9 +154,13 @@ class UNet(nn.Module):
                 self.input_blocks.append(Stage([Downsample()]))
                 skips.append(channels)
                 side //= 2
-        self.middle_block = Stage([ResBlock(channels, embedding, channels),
-                                   AttentionBlock(channels, config.head_size, explicit_attention),
-                                   ResBlock(channels, embedding, channels)])
+        self.middle_block = Stage(
+            [
+                ResBlock(channels, embedding, channels),
+                AttentionBlock(channels, config.head_size, explicit_attention),
+                ResBlock(channels, embedding, channels),
+            ]
+        )
         self.output_blocks = nn.ModuleList()
         for level, multiplier in reversed(list(enumerate(config.channel_mult))):
             for block_idx in range(config.res_blocks + 1):
@@ -160,8 +171,9 @@ class UNet(nn.Module):
                     stage.append(Upsample())
                     side *= 2
                 self.output_blocks.append(stage)
-        self.out = nn.Sequential(nn.GroupNorm(GROUPS, channels), nn.SiLU(),
-                                 nn.Conv2d(channels, config.out_channels, 3, padding=1))
+        self.out = nn.Sequential(
+            nn.GroupNorm(GROUPS, channels), nn.SiLU(), nn.Conv2d(channels, config.out_channels, 3, padding=1)
+        )
         for name in zeroed_layers(self):
             for parameter in self.get_submodule(name).parameters():
                 nn.init.zeros_(parameter)
@@ -182,20 +194,26 @@ class UNet(nn.Module):
 
 def zeroed_layers(model):
     """Names of the layers that start at zero: 34 of unet64."""
-    names = [name + (".out_layers.3" if isinstance(module, ResBlock) else ".proj_out")
-             for name, module in model.named_modules() if isinstance(module, (ResBlock, AttentionBlock))]
+    names = [
+        name + (".out_layers.3" if isinstance(module, ResBlock) else ".proj_out")
+        for name, module in model.named_modules()
+        if isinstance(module, (ResBlock, AttentionBlock))
+    ]
     return [*names, "out.2"]
 
 
 def _check(config):
     halvings = 2 ** (len(config.channel_mult) - 1)
     if config.image_size % halvings:
-        raise ValueError(f"image_size {config.image_size} is no multiple of {halvings}, which {halvings.bit_length()} "
-                         "levels need")
+        raise ValueError(
+            f"image_size {config.image_size} is no multiple of {halvings}, which {halvings.bit_length()} levels need"
+        )
     for multiplier in config.channel_mult:
         if multiplier * config.channels % GROUPS or multiplier * config.channels % config.head_size:
-            raise ValueError(f"{multiplier * config.channels} channels are no multiple of {GROUPS} groups and of head_size "
-                             f"{config.head_size}")
+            raise ValueError(
+                f"{multiplier * config.channels} channels are no multiple of {GROUPS} groups and of head_size "
+                f"{config.head_size}"
+            )
 
 
 def _check_counts(model):
@@ -203,4 +221,6 @@ def _check_counts(model):
         if model.config == CONFIGS[name]:
             made = sum(p.numel() for p in model.parameters()), sum(1 for _ in model.parameters())
             if made != (parameters, tensors):
-                raise AssertionError(f"{name} has {made[0]} parameters in {made[1]} tensors, not {parameters} in {tensors}")
+                raise AssertionError(
+                    f"{name} has {made[0]} parameters in {made[1]} tensors, not {parameters} in {tensors}"
+                )

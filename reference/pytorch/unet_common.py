@@ -49,11 +49,16 @@ def versions(device):
     """For a record: who computed."""
     told = {"torch": torch.__version__, "device": str(device)}
     if device.type == "cuda":
-        told |= {"gpu": torch.cuda.get_device_name(), "cudnn": torch.backends.cudnn.version(), "cuda": torch.version.cuda}
+        told |= {
+            "gpu": torch.cuda.get_device_name(),
+            "cudnn": torch.backends.cudnn.version(),
+            "cuda": torch.version.cuda,
+        }
     return told
 
 
 # --- Files
+
 
 def written(path, write):
     """`write(aside)` writes a file that then takes the name `path`."""
@@ -97,15 +102,22 @@ def load_weights(model, path):
     """Into the model, in its dtype. Refuses a file with other names or shapes, and says which."""
     tensors, _ = load_tensors(path)
     own = model.state_dict()
-    wrong = ([f"no {name}" for name in own if name not in tensors] + [f"{name} too many" for name in tensors if name not in own] +
-             [f"{name} is {list(tensors[name].shape)}, not {list(own[name].shape)}" for name in own
-              if name in tensors and tensors[name].shape != own[name].shape])
+    wrong = (
+        [f"no {name}" for name in own if name not in tensors]
+        + [f"{name} too many" for name in tensors if name not in own]
+        + [
+            f"{name} is {list(tensors[name].shape)}, not {list(own[name].shape)}"
+            for name in own
+            if name in tensors and tensors[name].shape != own[name].shape
+        ]
+    )
     if wrong:
         raise Refusal(f"{path} is not of this configuration: {'; '.join(wrong[:3])}{' ..' if len(wrong) > 3 else ''}")
     model.load_state_dict(tensors)
 
 
 # --- Random weights and inputs; numpy's generator gives the same on every machine.
+
 
 def fan_in(module):
     """Of a convolution or linear layer: the products that one output sums."""
@@ -114,7 +126,11 @@ def fan_in(module):
 
 def layers_with_parameters(model):
     """(name, module), in state_dict's order."""
-    return [(name, module) for name, module in model.named_modules() if isinstance(getattr(module, "weight", None), nn.Parameter)]
+    return [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(getattr(module, "weight", None), nn.Parameter)
+    ]
 
 
 @torch.no_grad()
@@ -138,8 +154,11 @@ def random_batch(drawn, n, side):
     t = drawn.permutation(numpy.concatenate([[0, 999], middle]))
     x0 = drawn.integers(0, 256, (n, 3, side, side)) / 127.5 - 1
     noise = drawn.standard_normal((n, 3, side, side))
-    return {"x0": torch.from_numpy(x0.astype(numpy.float32)), "t": torch.from_numpy(t.astype(numpy.int64)),
-            "noise": torch.from_numpy(noise.astype(numpy.float32))}
+    return {
+        "x0": torch.from_numpy(x0.astype(numpy.float32)),
+        "t": torch.from_numpy(t.astype(numpy.int64)),
+        "noise": torch.from_numpy(noise.astype(numpy.float32)),
+    }
 
 
 def images_of(tensor):
@@ -152,6 +171,7 @@ def images_of(tensor):
 
 
 # --- Precision
+
 
 def exact_fp32():
     """No TF32 anywhere: cuDNN's convolutions have it by default."""
@@ -168,6 +188,7 @@ def precision(device, dtype):
 
 
 # --- The parts of qkv
+
 
 def qkv_parts(name, shape, head_size):
     """{"q": rows, "k": rows, "v": rows} of a qkv weight or bias (its name, whatever stands before it), in the legacy order

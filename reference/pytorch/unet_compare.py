@@ -44,7 +44,9 @@ def distances(a, b):
     """{piece: distance} of two results of pieces()."""
     if a.keys() != b.keys():
         only = sorted(a.keys() ^ b.keys())
-        raise common.Refusal(f"{len(only)} tensors are in one file only: {', '.join(only[:3])}{' ..' if len(only) > 3 else ''}")
+        raise common.Refusal(
+            f"{len(only)} tensors are in one file only: {', '.join(only[:3])}{' ..' if len(only) > 3 else ''}"
+        )
     for name in a:
         if a[name].shape != b[name].shape:
             raise common.Refusal(f"{name} is {list(a[name].shape)} in one file, {list(b[name].shape)} in the other")
@@ -88,8 +90,10 @@ def work(options):
         worst = worst_first(far)
         for name in worst[:10]:
             print(f"{far[name]:10.2e}  {name}")
-        print(f"{len(far)} tensors: median {statistics.median(far.values()):.2e}, worst {far[worst[0]]:.2e}, "
-              f"limit {options.limit:.2e}")
+        print(
+            f"{len(far)} tensors: median {statistics.median(far.values()):.2e}, worst {far[worst[0]]:.2e}, "
+            f"limit {options.limit:.2e}"
+        )
         good = all(value <= options.limit for value in far.values())
     else:
         reference = pieces(common.load_tensors(options.reference)[0], head_size)
@@ -98,9 +102,11 @@ def work(options):
         for name in worst[:10]:
             print(f"{ratio[name]:6.2f} x  {far_a[name]:10.2e} and {far_b[name]:10.2e}  {name}")
         median = statistics.median(ratio.values())
-        print(f"{len(ratio)} tensors, distance to {options.reference}: A's median {statistics.median(far_a.values()):.2e}, "
-              f"B's {statistics.median(far_b.values()):.2e}; A's in B's: median {median:.2f} of {MEDIAN_RATIO} allowed, "
-              f"worst {ratio[worst[0]]:.2f} of {WORST_RATIO}")
+        print(
+            f"{len(ratio)} tensors, distance to {options.reference}: A's median {statistics.median(far_a.values()):.2e}, "
+            f"B's {statistics.median(far_b.values()):.2e}; A's in B's: median {median:.2f} of {MEDIAN_RATIO} allowed, "
+            f"worst {ratio[worst[0]]:.2f} of {WORST_RATIO}"
+        )
         good = median <= MEDIAN_RATIO and all(value <= WORST_RATIO for value in ratio.values())
     print("within the limit" if good else "NOT within the limit")
     return 0 if good else 1

@@ -42,7 +42,9 @@ def work(options):
         own = [distance(run, [other for other in everything if other is not run]) for run in spread]
         mine = distance(ours, everything)
         allowed = options.factor * max(own)
-        print(f"from the mean: {mine:.3e}; perturbed runs {', '.join(f'{value:.3e}' for value in own)}; {allowed:.3e} allowed")
+        print(
+            f"from the mean: {mine:.3e}; perturbed runs {', '.join(f'{value:.3e}' for value in own)}; {allowed:.3e} allowed"
+        )
         good = mine <= allowed
     else:
         good = worst <= options.limit

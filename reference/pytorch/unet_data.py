@@ -26,4 +26,4 @@ def read_dataset(path):
     if len(raw) != whole:
         raise Refusal(f"'{path}' has {len(raw)} bytes, its header says {whole}")
     images = numpy.frombuffer(bytearray(raw), numpy.uint8, offset=_HEADER_BYTES).reshape(count, size, size, channels)
-    return images[:count - held_out], images[count - held_out:]
+    return images[: count - held_out], images[count - held_out :]

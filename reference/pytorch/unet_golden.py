@@ -80,15 +80,20 @@ def hash_weights(model):
 
 def hash_batch(config):
     shape = (len(T), config.in_channels, config.image_size, config.image_size)
-    return {"x0": torch.from_numpy(values(X0_STREAM, shape).astype(numpy.float32)), "t": torch.tensor(T),
-            "noise": torch.from_numpy((2 * values(NOISE_STREAM, shape)).astype(numpy.float32))}
+    return {
+        "x0": torch.from_numpy(values(X0_STREAM, shape).astype(numpy.float32)),
+        "t": torch.tensor(T),
+        "noise": torch.from_numpy((2 * values(NOISE_STREAM, shape)).astype(numpy.float32)),
+    }
 
 
 def sketch(gradient, stream, rows=None):
     """Norm and projections of a float64 gradient, or of some of its rows."""
     at = slice(None) if rows is None else rows
-    projections = [float((values(stream * PROJECTIONS + FIRST_PROJECTION + index, gradient.shape)[at] * gradient[at]).sum())
-                   for index in range(PROJECTIONS)]
+    projections = [
+        float((values(stream * PROJECTIONS + FIRST_PROJECTION + index, gradient.shape)[at] * gradient[at]).sum())
+        for index in range(PROJECTIONS)
+    ]
     return {"norm": float(numpy.linalg.norm(gradient[at])), "projections": projections}
 
 
@@ -98,21 +103,42 @@ def golden():
     model = unet.UNet(config, explicit_attention=True)
     hash_weights(model)
     # A check of the reader's own hash and scales before anything is computed with them.
-    first = {name: [float(value) for value in parameter.detach().flatten()[:2]] for name, parameter in model.named_parameters()}
+    first = {
+        name: [float(value) for value in parameter.detach().flatten()[:2]]
+        for name, parameter in model.named_parameters()
+    }
     outputs = unet_parity.passes(model.double(), hash_batch(config), torch.device("cpu"), "double")
     pred = outputs["pred"].numpy().ravel()
     parameters = []
     for stream, (name, parameter) in enumerate(model.named_parameters()):
         gradient = outputs[f"grad.{name}"].numpy()
         parts = common.qkv_parts(name, gradient.shape, config.head_size)
-        slices = {part: sketch(gradient, stream, rows) for part, rows in parts.items()
-                  if not (part == "k" and name.endswith(".bias"))}
-        parameters.append({"name": name, "shape": list(parameter.shape), "first_values": first[name],
-                           **sketch(gradient, stream), **({"parts": slices} if slices else {})})
-    return {"about": ABOUT, "config": config.metadata(), "t": list(T), "loss": outputs["loss"].item(),
-            "pred": {"stride": PRED_STRIDE, "norm": float(numpy.linalg.norm(pred)),
-                     "elements": [float(value) for value in pred[::PRED_STRIDE]]},
-            "parameters": parameters}
+        slices = {
+            part: sketch(gradient, stream, rows)
+            for part, rows in parts.items()
+            if not (part == "k" and name.endswith(".bias"))
+        }
+        parameters.append(
+            {
+                "name": name,
+                "shape": list(parameter.shape),
+                "first_values": first[name],
+                **sketch(gradient, stream),
+                **({"parts": slices} if slices else {}),
+            }
+        )
+    return {
+        "about": ABOUT,
+        "config": config.metadata(),
+        "t": list(T),
+        "loss": outputs["loss"].item(),
+        "pred": {
+            "stride": PRED_STRIDE,
+            "norm": float(numpy.linalg.norm(pred)),
+            "elements": [float(value) for value in pred[::PRED_STRIDE]],
+        },
+        "parameters": parameters,
+    }
 
 
 def main(arguments=None):

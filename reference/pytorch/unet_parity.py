@@ -88,8 +88,12 @@ def work(options, config):
     dtype = "double" if options.double else options.dtype
     model.to(device, torch.float64 if options.double else torch.float32)
     outputs = passes(model, load_inputs(options.inputs, config), device, dtype)
-    told = {"precision": dtype, "loss": repr(outputs["loss"].item()), **config.metadata(),
-            **{name: str(value) for name, value in common.versions(device).items()}}
+    told = {
+        "precision": dtype,
+        "loss": repr(outputs["loss"].item()),
+        **config.metadata(),
+        **{name: str(value) for name, value in common.versions(device).items()},
+    }
     common.save_tensors(options.out, outputs, told)
     print(f"{dtype}: loss {outputs['loss'].item():.9g}; {len(outputs) - 2} gradients in {options.out}")
     return 0

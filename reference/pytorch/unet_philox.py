@@ -18,7 +18,12 @@ def words(seed, offset, blocks):
     k0, k1 = seed & 0xFFFFFFFF, seed >> 32
     for _ in range(_ROUNDS):
         p0, p1 = numpy.uint64(_MULTIPLIERS[0]) * c0, numpy.uint64(_MULTIPLIERS[1]) * c2
-        c0, c1, c2, c3 = ((p1 >> _HALF) ^ c1 ^ numpy.uint64(k0), p1 & _WORD, (p0 >> _HALF) ^ c3 ^ numpy.uint64(k1), p0 & _WORD)
+        c0, c1, c2, c3 = (
+            (p1 >> _HALF) ^ c1 ^ numpy.uint64(k0),
+            p1 & _WORD,
+            (p0 >> _HALF) ^ c3 ^ numpy.uint64(k1),
+            p0 & _WORD,
+        )
         k0, k1 = (k0 + _KEY_STEPS[0]) & 0xFFFFFFFF, (k1 + _KEY_STEPS[1]) & 0xFFFFFFFF
     return numpy.stack([c0, c1, c2, c3], axis=1)
 
@@ -29,4 +34,8 @@ def normals(seed, offset, count):
     u1 = (r[:, :, 0] * 2.0**-32 + 2.0**-33).astype(numpy.float32).astype(numpy.float64)
     angle = 2 * numpy.pi * (r[:, :, 1] * 2.0**-32)
     radius = numpy.sqrt(-2 * numpy.log(u1))
-    return numpy.stack([radius * numpy.cos(angle), radius * numpy.sin(angle)], axis=2).ravel()[:count].astype(numpy.float32)
+    return (
+        numpy.stack([radius * numpy.cos(angle), radius * numpy.sin(angle)], axis=2)
+        .ravel()[:count]
+        .astype(numpy.float32)
+    )

@@ -58,8 +58,12 @@ def timed(step, count, device):
 
 def summary(milliseconds):
     low, median, high = statistics.quantiles(milliseconds, n=4)
-    return {"ms": median, "ms_quartiles": [low, high], "ms_mean": statistics.fmean(milliseconds),
-            "measured_steps": len(milliseconds)}
+    return {
+        "ms": median,
+        "ms_quartiles": [low, high],
+        "ms_mean": statistics.fmean(milliseconds),
+        "measured_steps": len(milliseconds),
+    }
 
 
 def prepared(options, device, channels_last):
@@ -87,8 +91,9 @@ def measure_step(options, device):
     # The defaults of an untuned user stay as they are: fp32, TF32 in convolutions only, no search among cuDNN's plans.
     torch.backends.cudnn.benchmark = options.variant != "eager_fp32"
     model, x0 = prepared(options, device, channels_last)
-    step = Step(model, dtype=dtype, clip=CLIP, ema_rate=EMA_RATE, compiled=compiled,
-                compile_options=compile_options(options))
+    step = Step(
+        model, dtype=dtype, clip=CLIP, ema_rate=EMA_RATE, compiled=compiled, compile_options=compile_options(options)
+    )
 
     def whole():
         t = torch.randint(0, 1000, (len(x0),), device=device)
@@ -147,8 +152,13 @@ def measure_sampling(options, device):
         milliseconds.append(1e3 * (_waited(device) - before))
     if not torch.isfinite(x).all():
         raise common.Refusal("the samples are not finite: no time is worth recording")
-    return {"images": len(x), "sampler": f"ddim {SAMPLER_STEPS}", "ms": statistics.median(milliseconds), "ms_all": milliseconds,
-            "warm_up_seconds": warm_up}
+    return {
+        "images": len(x),
+        "sampler": f"ddim {SAMPLER_STEPS}",
+        "ms": statistics.median(milliseconds),
+        "ms_all": milliseconds,
+        "warm_up_seconds": warm_up,
+    }
 
 
 def _waited(device):
@@ -169,8 +179,10 @@ def one(options):
     measure = measure_sampling if options.variant.startswith("sample") else measure_step
     told = measure(options, device) | {"versions": common.versions(device)}
     if device.type == "cuda":
-        told |= {"peak_allocated_mib": torch.cuda.max_memory_allocated() / 2**20,
-                 "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20}
+        told |= {
+            "peak_allocated_mib": torch.cuda.max_memory_allocated() / 2**20,
+            "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20,
+        }
     common.save_json(options.json, told)
     return 0
 
@@ -184,15 +196,26 @@ def every(options):
             raise common.Refusal(f"no variant '{unknown[0]}'; there are {', '.join(names)}")
         names = options.only
     device, started = common.device_of(options), time.perf_counter()
-    record = {"schema": SCHEMA, "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-              "config": options.config, "batch": options.batch, "clip": CLIP, "ema_rate": EMA_RATE,
-              "attention": options.attention, "max_autotune": options.max_autotune, "inductor": options.inductor,
-              "variants": {}}
+    record = {
+        "schema": SCHEMA,
+        "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "config": options.config,
+        "batch": options.batch,
+        "clip": CLIP,
+        "ema_rate": EMA_RATE,
+        "attention": options.attention,
+        "max_autotune": options.max_autotune,
+        "inductor": options.inductor,
+        "variants": {},
+    }
     for name in names:
         before = time.perf_counter()
         left = options.budget - (before - started)
-        told = in_process(name, min(left, options.limit), sys.argv[1:], device) if left > 5 else {
-            "error": f"not run: the {options.budget:.0f} seconds of --budget are spent"}
+        told = (
+            in_process(name, min(left, options.limit), sys.argv[1:], device)
+            if left > 5
+            else {"error": f"not run: the {options.budget:.0f} seconds of --budget are spent"}
+        )
         record["versions"] = told.pop("versions", record.get("versions"))
         record["variants"][name] = told | {"seconds": time.perf_counter() - before}
         if options.json:
@@ -205,11 +228,27 @@ def in_process(name, limit, arguments, device):
     """What the variant recorded, or {"error": why it did not}."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
-        command = [sys.executable, str(Path(__file__).resolve()), *arguments, "--device", device.type, "--variant", name,
-                   "--json", str(answer)]
+        command = [
+            sys.executable,
+            str(Path(__file__).resolve()),
+            *arguments,
+            "--device",
+            device.type,
+            "--variant",
+            name,
+            "--json",
+            str(answer),
+        ]
         try:
-            ended = subprocess.run(command, timeout=limit, stdout=sys.stderr, stderr=subprocess.PIPE, text=True,
-                                   errors="replace", check=False)
+            ended = subprocess.run(
+                command,
+                timeout=limit,
+                stdout=sys.stderr,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             return {"error": f"not done after {limit:.0f} seconds"}
         if ended.returncode or not answer.exists():
@@ -239,8 +278,11 @@ def main(arguments=None):
     parser.add_argument("--inductor", nargs="*", default=[], metavar="NAME=VALUE", help="options of torch.compile")
     parser.add_argument("--budget", type=float, default=230, help="seconds for all variants (default 230)")
     parser.add_argument("--limit", type=float, default=150, help="seconds for one (default 150)")
-    parser.add_argument("--variant", choices=[*VARIANTS, "sample", "sample_eager"],
-                        help="run this one here, without a process of its own: to see where it fails")
+    parser.add_argument(
+        "--variant",
+        choices=[*VARIANTS, "sample", "sample_eager"],
+        help="run this one here, without a process of its own: to see where it fails",
+    )
     options = parser.parse_args(arguments)
     options.batch = options.batch or (64 if options.sample else 32)
     if options.steps < 2 or options.warm_up < WARM_UPS + 1 or options.loops < 1 or options.batch < 1:

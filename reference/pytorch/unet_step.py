@@ -22,7 +22,9 @@ class Step:
         self.ema = [parameter.detach().clone() for parameter in self.parameters] if ema_rate is not None else []
         fast = {"fused": True, "capturable": True} if self.device.type == "cuda" else {}
         self.optimizer = torch.optim.AdamW(self.parameters, lr=lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, **fast)
-        self.loss_function = torch.compile(self.loss, dynamic=False, **(compile_options or {})) if compiled else self.loss
+        self.loss_function = (
+            torch.compile(self.loss, dynamic=False, **(compile_options or {})) if compiled else self.loss
+        )
 
     def loss(self, x0, t, noise):
         with common.precision(self.device, self.dtype):
@@ -35,8 +37,11 @@ class Step:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss_function(x0, t, noise)
         loss.backward()
-        norm = (torch.nn.utils.clip_grad_norm_(self.parameters, self.clip) if self.clip is not None
-                else torch.full((), float("nan"), device=self.device))
+        norm = (
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+            if self.clip is not None
+            else torch.full((), float("nan"), device=self.device)
+        )
         self.optimizer.step()
         self.update_ema()
         return loss.detach(), norm

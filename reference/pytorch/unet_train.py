@@ -38,6 +38,7 @@ HELD_OUT_SEED = 0x68656C64  # train/held_out.cpp's
 
 # --- Curves on given batches
 
+
 def load_batches(path):
     """[{"x0", "t", "noise"}], one a step, x0 fp32."""
     tensors, _ = common.load_tensors(path)
@@ -47,12 +48,19 @@ def load_batches(path):
         find = lambda name, step: tensors[name][step]  # noqa: E731
     else:
         steps = sum(name.startswith("x0.") for name in tensors)
-        missing = [name for step in range(steps) for name in (f"x0.{step}", f"t.{step}", f"noise.{step}") if name not in tensors]
+        missing = [
+            name
+            for step in range(steps)
+            for name in (f"x0.{step}", f"t.{step}", f"noise.{step}")
+            if name not in tensors
+        ]
         find = lambda name, step: tensors[f"{name}.{step}"]  # noqa: E731
     if missing or not steps:
         raise common.Refusal(f"{path} has no {missing[0] if missing else 'x0'}")
-    return [{"x0": common.images_of(find("x0", step)), "t": find("t", step).long(), "noise": find("noise", step).float()}
-            for step in range(steps)]
+    return [
+        {"x0": common.images_of(find("x0", step)), "t": find("t", step).long(), "noise": find("noise", step).float()}
+        for step in range(steps)
+    ]
 
 
 def make_batches(options, config):
@@ -83,15 +91,30 @@ def curve(options, config, device):
     common.load_weights(model, options.weights)
     if options.perturb is not None:
         perturb(model, options.perturb)
-    batches = load_batches(options.batches)[:options.steps]
-    step = Step(model.to(device), dtype=options.dtype, lr=options.lr, clip=options.clip, ema_rate=options.ema,
-                compiled=options.compile)
+    batches = load_batches(options.batches)[: options.steps]
+    step = Step(
+        model.to(device),
+        dtype=options.dtype,
+        lr=options.lr,
+        clip=options.clip,
+        ema_rate=options.ema,
+        compiled=options.compile,
+    )
     outcomes = [step(**{name: tensor.to(device) for name, tensor in batch.items()}) for batch in batches]
     losses = [loss.item() for loss, _ in outcomes]
     save_weights(options, step)
-    common.save_json(options.out, {"losses": losses, "norms": norms_of(outcomes, options.clip), "dtype": options.dtype,
-                                   "perturb": options.perturb, "clip": options.clip, "lr": options.lr,
-                                   "versions": common.versions(device)})
+    common.save_json(
+        options.out,
+        {
+            "losses": losses,
+            "norms": norms_of(outcomes, options.clip),
+            "dtype": options.dtype,
+            "perturb": options.perturb,
+            "clip": options.clip,
+            "lr": options.lr,
+            "versions": common.versions(device),
+        },
+    )
     print(f"{len(losses)} steps: loss {losses[0]:.6f} to {losses[-1]:.6f}")
     return 0 if all(map(math.isfinite, losses)) else 1
 
@@ -112,12 +135,15 @@ def save_weights(options, step):
 
 # --- For real
 
+
 def data_of(options, config):
     """(images to train on, held-out images), uint8 [n, h, w, 3]."""
     train, held_out = read_dataset(options.data)
     side = config.image_size
     if train.shape[1:] != (side, side, 3):
-        raise common.Refusal(f"{options.data} has images of {train.shape[1]} x {train.shape[2]}, the configuration wants {side}")
+        raise common.Refusal(
+            f"{options.data} has images of {train.shape[1]} x {train.shape[2]}, the configuration wants {side}"
+        )
     return train, held_out
 
 
@@ -130,8 +156,10 @@ class HeldOut:
             raise common.Refusal("the data file holds no image out")
         count, shape = len(images), images.shape[1:]
         batch = min(batch, count)
-        noise = [normals(HELD_OUT_SEED, first, batch * math.prod(shape)).reshape(batch, *shape)
-                 for first in range(0, count, batch)]
+        noise = [
+            normals(HELD_OUT_SEED, first, batch * math.prod(shape)).reshape(batch, *shape)
+            for first in range(0, count, batch)
+        ]
         t = [(2 * index + 1) * 1000 // (2 * count) for index in range(count)]
         x0 = common.images_of(torch.from_numpy(images)).to(device)
         self.t = torch.tensor(t, device=device)
@@ -155,7 +183,11 @@ def learning_rates(options):
     steps, warmup = numpy.arange(options.steps), options.warmup
     rising = numpy.minimum((steps + 1) / warmup, 1.0) if warmup else numpy.ones(options.steps)
     through = numpy.clip((steps - warmup) / max(options.steps - warmup, 1), 0, 1)
-    decay = {"constant": numpy.ones(options.steps), "linear": 1 - through, "cosine": (1 + numpy.cos(numpy.pi * through)) / 2}
+    decay = {
+        "constant": numpy.ones(options.steps),
+        "linear": 1 - through,
+        "cosine": (1 + numpy.cos(numpy.pi * through)) / 2,
+    }
     return options.lr * rising * decay[options.decay]
 
 
@@ -169,7 +201,7 @@ def ema_rates(options):
 def shuffled(count, batch, steps, drawn):
     """Rows of images [steps, batch]: epoch after epoch, each image once in each."""
     epochs = -(-steps * batch // count)
-    return numpy.concatenate([drawn.permutation(count) for _ in range(epochs)])[:steps * batch].reshape(steps, batch)
+    return numpy.concatenate([drawn.permutation(count) for _ in range(epochs)])[: steps * batch].reshape(steps, batch)
 
 
 def real(options, config, device):
@@ -219,11 +251,25 @@ def real(options, config, device):
         return {"step": done, "seconds": seconds, "held_out": loss, "held_out_ema": ema_loss}
 
     call, seconds = (Graph(whole) if options.graph else whole), 0.0
-    record = {"config": options.config, "batch": options.batch, "steps": options.steps, "dtype": options.dtype,
-              "compile": options.compile, "graph": options.graph, "clip": options.clip, "lr": options.lr,
-              "warmup": options.warmup, "decay": options.decay, "ema": options.ema, "ema_ramp": options.ema_ramp,
-              "seed": options.seed, "images": len(train), "held_out_images": len(held), "versions": common.versions(device),
-              "evaluations": [evaluate(0)]}
+    record = {
+        "config": options.config,
+        "batch": options.batch,
+        "steps": options.steps,
+        "dtype": options.dtype,
+        "compile": options.compile,
+        "graph": options.graph,
+        "clip": options.clip,
+        "lr": options.lr,
+        "warmup": options.warmup,
+        "decay": options.decay,
+        "ema": options.ema,
+        "ema_ramp": options.ema_ramp,
+        "seed": options.seed,
+        "images": len(train),
+        "held_out_images": len(held),
+        "versions": common.versions(device),
+        "evaluations": [evaluate(0)],
+    }
     # Compiling and capturing are timed apart from the steps.
     started = waited(device)
     prepared = min(WARM_UPS + 1, options.steps)
@@ -254,7 +300,7 @@ def real(options, config, device):
 
 def curve_so_far(record, losses, options):
     """Means of --window steps."""
-    full = losses[:len(losses) // options.window * options.window].view(-1, options.window).mean(1)
+    full = losses[: len(losses) // options.window * options.window].view(-1, options.window).mean(1)
     record["window"], record["losses"] = options.window, [round(value, 6) for value in full.tolist()]
 
 
@@ -277,10 +323,14 @@ def evaluate_file(options, config, device):
 def main(arguments=None):
     parser = common.parser_of(__doc__.splitlines()[0])
     parser.add_argument("--batches", help="safetensors of given batches")
-    parser.add_argument("--make-batches", type=int, metavar="SEED", help="write --batches instead: --steps of --batch images")
+    parser.add_argument(
+        "--make-batches", type=int, metavar="SEED", help="write --batches instead: --steps of --batch images"
+    )
     parser.add_argument("--data", help="file that `./ladder prepare` made")
     parser.add_argument("--evaluate", metavar="WEIGHTS", help="only their held-out loss")
-    parser.add_argument("--weights", help="safetensors to start from (default: fresh ones from --seed; --batches needs them)")
+    parser.add_argument(
+        "--weights", help="safetensors to start from (default: fresh ones from --seed; --batches needs them)"
+    )
     parser.add_argument("--out", help="JSON to write")
     parser.add_argument("--save", metavar="DIR", help="for the weights in the end")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), help="default: fp32 of --batches, else bf16")

@@ -42,8 +42,9 @@ class Case:
 
     def number(self, letter):
         """That of a word such as g32."""
-        return next(int(word[len(letter):]) for word in self.words
-                    if word.startswith(letter) and word[len(letter):].isdigit())
+        return next(
+            int(word[len(letter) :]) for word in self.words if word.startswith(letter) and word[len(letter) :].isdigit()
+        )
 
     def number_or(self, letter, otherwise):
         try:
@@ -64,7 +65,9 @@ def main(layer):
     parser = argparse.ArgumentParser(description=layer.__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", help="of the bench that starts this script: questions come on stdin")
     parser.add_argument("--problem", help="by hand: random inputs, every plan's median of 30 cold samples is printed")
-    parser.add_argument("--pass", dest="pass_name", help="by hand: the pass (default: the first)", default=layer.PASSES[0])
+    parser.add_argument(
+        "--pass", dest="pass_name", help="by hand: the pass (default: the first)", default=layer.PASSES[0]
+    )
     parser.add_argument("--search", choices=_SEARCHES, default="all")
     options = parser.parse_args()
     if bool(options.folder) == bool(options.problem):
@@ -120,7 +123,9 @@ def imported():
     except ImportError as error:
         python = os.environ.get("LADDER_PYTHON") or "python3"
         missing = getattr(error, "name", None)
-        raise Refusal(f"{python} has no module {missing}" if missing else f"{python} cannot load torch: {error}") from None
+        raise Refusal(
+            f"{python} has no module {missing}" if missing else f"{python} cannot load torch: {error}"
+        ) from None
     if not torch.cuda.is_available():
         raise Refusal(f"PyTorch {torch.__version__} sees no CUDA device")
     return torch
@@ -187,8 +192,10 @@ class Plans:
         self.ready = {}  # name: (graph, {output: tensor}, what keeps its memory)
 
     def hello(self):
-        return {"library": f"PyTorch {self.torch.__version__.split('+')[0]}",
-                "empty_seconds": self.timer.empty_seconds()}
+        return {
+            "library": f"PyTorch {self.torch.__version__.split('+')[0]}",
+            "empty_seconds": self.timer.empty_seconds(),
+        }
 
     def prepare(self, what):
         self.case = Case(what["layer"], what["pass"], what["problem"], what["search"], what["tensors"])
@@ -200,8 +207,11 @@ class Plans:
         torch.compiler.reset()  # or it would count shapes, and stop compiling
         gc.collect()
         torch.cuda.empty_cache()
-        plans = [plan for plan in self.layer.plans(torch, self.case, tensors)
-                 if _SEARCHES.index(plan.search) <= _SEARCHES.index(self.case.search)]
+        plans = [
+            plan
+            for plan in self.layer.plans(torch, self.case, tensors)
+            if _SEARCHES.index(plan.search) <= _SEARCHES.index(self.case.search)
+        ]
         told, makes = [], []
         for plan in plans:
             reason = ""
@@ -245,13 +255,21 @@ class Plans:
 
 
 def dtype_of(torch, name):
-    return {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
-            "int32": torch.int32, "int64": torch.int64, "uint8": torch.uint8}[name]
+    return {
+        "fp32": torch.float32,
+        "tf32": torch.float32,
+        "bf16": torch.bfloat16,
+        "fp16": torch.float16,
+        "int32": torch.int32,
+        "int64": torch.int64,
+        "uint8": torch.uint8,
+    }[name]
 
 
 def plans_of(torch, function, tensors):
     """Plans of one function from tensors by name to outputs by name, for layers without a gradient to prepare: eager first,
     what a user gets who changes nothing."""
+
     def setup(mode):
         step = torch.compile(function, mode=mode, dynamic=False) if mode else function
 
@@ -261,9 +279,11 @@ def plans_of(torch, function, tensors):
 
         return lambda: run
 
-    return [Plan("PyTorch eager", "heuristic", setup(None)),
-            Plan("PyTorch compile", "listed", setup("default")),
-            Plan("PyTorch compile max-autotune", "all", setup("max-autotune-no-cudagraphs"))]
+    return [
+        Plan("PyTorch eager", "heuristic", setup(None)),
+        Plan("PyTorch compile", "listed", setup("default")),
+        Plan("PyTorch compile max-autotune", "all", setup("max-autotune-no-cudagraphs")),
+    ]
 
 
 def random_tensors(torch, case, shapes):
@@ -280,8 +300,10 @@ def _by_hand(layer, options):
         return 1
     torch = plans.torch
     hello = plans.hello()
-    print(f"{hello['library']} on {torch.cuda.get_device_name()}; an empty kernel takes "
-          f"{1e6 * hello['empty_seconds']:.2f} us")
+    print(
+        f"{hello['library']} on {torch.cuda.get_device_name()}; an empty kernel takes "
+        f"{1e6 * hello['empty_seconds']:.2f} us"
+    )
     torch.manual_seed(0)
     plans.case = Case(layer.LAYER, options.pass_name, options.problem, options.search, [])
     told = plans.build(layer.random_inputs(torch, plans.case))

@@ -1,5 +1,5 @@
 // Schedules and samplers against the package diffusers: tests/golden/diffusion_constants.json, which
-// tools/make_diffusion_constants.py makes.
+// tools/dev/make_diffusion_constants.py makes.
 #include "dev/diffusion/schedule.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The reference of optimizer against torch.optim.AdamW (tests/golden/adamw_constants.json, which tools/make_adamw_constants.py
+// The reference of optimizer against torch.optim.AdamW (tests/golden/adamw_constants.json, which tools/dev/make_adamw_constants.py
 // makes) and a formula of its own, and every version over 100 steps against both.
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ const Json& golden() {
   return constants;
 }
 
-// The numbers that tools/make_adamw_constants.py begins with.
+// The numbers that tools/dev/make_adamw_constants.py begins with.
 float value(std::uint32_t index, std::uint32_t salt) {
   return (static_cast<float>((index * 2654435761u + salt * 40503u) / 65536 % 257) - 128) / 64;
 }

@@ -5,8 +5,7 @@ import json
 import subprocess
 import sys
 
-import listing
-import selection
+from registry import listing, selection
 
 from . import build, device, new, options, paths, say, setup, suite, version
 from .errors import Failure, UsageError
@@ -108,9 +107,16 @@ def test(arguments):
     versions = _versions_of(chosen, gtest_flags)
     if versions:
         gtest_flags.append(f"--gtest_filter={selection.gtest_filter(versions)}")
-    return suite.run(_preset(chosen), gtest_flags, sanitize=chosen.sanitize, full=chosen.full, resume=chosen.resume,
-                     stop_after=chosen.stop_after and chosen.stop_after * 60, cmake_options=_cmake_options(chosen),
-                     layers=sorted({path.split("/")[0] for path in versions}))
+    return suite.run(
+        _preset(chosen),
+        gtest_flags,
+        sanitize=chosen.sanitize,
+        full=chosen.full,
+        resume=chosen.resume,
+        stop_after=chosen.stop_after and chosen.stop_after * 60,
+        cmake_options=_cmake_options(chosen),
+        layers=sorted({path.split("/")[0] for path in versions}),
+    )
 
 
 def _versions_of(chosen, gtest_flags):
@@ -155,14 +161,14 @@ def setup_only(arguments):
 
 
 def table(arguments):
-    import ladder_table
+    from readme import ladder_table
 
     if ladder_table.parse(arguments).check:
         return ladder_table.main(arguments)
     from . import wheels  # matplotlib, which draws the pictures, lives in the private environment
 
     python = wheels.python_with(wheels.MATPLOTLIB, setup.LOG)
-    return subprocess.run([python, paths.ROOT / "tools" / "ladder_table.py", *arguments]).returncode
+    return subprocess.run([python, paths.ROOT / "tools" / "readme" / "ladder_table.py", *arguments]).returncode
 
 
 def _lazily(module):
@@ -187,8 +193,8 @@ VERBS = {
     "dashboard": _lazily("dashboard.main"),
     "profile": _lazily("profiling.profile"),
     "sanitize": _lazily("profiling.sanitize"),
-    "resources": _lazily("resources"),
-    "format": _lazily("format"),
+    "resources": _lazily("dev.resources"),
+    "format": _lazily("dev.format"),
 }
 
 

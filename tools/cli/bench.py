@@ -9,8 +9,7 @@ import os
 import re
 import subprocess
 
-import listing
-import selection
+from registry import listing, selection
 
 from . import build, device, paths, say, setup, tools
 from .errors import Failure, UsageError
@@ -27,10 +26,22 @@ Google Benchmark's own flags (--benchmark_filter, --benchmark_repetitions, --ben
 
 # Google Benchmark's flags; those with a list take one of its words.
 _BENCHMARK_FLAGS = {
-    "color": None, "context": None, "counters_tabular": None, "display_aggregates_only": None, "dry_run": None,
-    "enable_random_interleaving": None, "filter": None, "format": ("console", "json", "csv"), "list_tests": None,
-    "min_time": None, "min_warmup_time": None, "out": None, "out_format": ("console", "json", "csv"),
-    "perf_counters": None, "repetitions": None, "report_aggregates_only": None,
+    "color": None,
+    "context": None,
+    "counters_tabular": None,
+    "display_aggregates_only": None,
+    "dry_run": None,
+    "enable_random_interleaving": None,
+    "filter": None,
+    "format": ("console", "json", "csv"),
+    "list_tests": None,
+    "min_time": None,
+    "min_warmup_time": None,
+    "out": None,
+    "out_format": ("console", "json", "csv"),
+    "perf_counters": None,
+    "repetitions": None,
+    "report_aggregates_only": None,
     "time_unit": ("ns", "us", "ms", "s"),
 }
 _SCHEDULE = re.compile(r"asc|desc|(random|greedy)(:\d+)?")
@@ -98,34 +109,57 @@ def _parse(arguments):
 
 
 def _parser():
-    parser = Parser("bench", description="Checks and times versions of a layer against the reference and the baseline.",
-                    epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(
+        "bench",
+        description="Checks and times versions of a layer against the reference and the baseline.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("target", nargs="?", help=selection.HELP["target"] + "; a layer is its default pass")
     own = parser.add_argument_group("what to run")
     for name, default in (("version", "all"), ("pass", None), ("set", None), ("dtype", None)):
         help_text = selection.HELP.get(name, "as in <layer>/<pass>")
-        own.add_argument(f"--{name}", dest="pass_" if name == "pass" else name, type=filled(name), default=default,
-                         help=f"{help_text} (default: all)" if default else help_text)
+        own.add_argument(
+            f"--{name}",
+            dest="pass_" if name == "pass" else name,
+            type=filled(name),
+            default=default,
+            help=f"{help_text} (default: all)" if default else help_text,
+        )
     own.add_argument("--problem", action="append", default=[], help=selection.HELP["problem"] + "; may be repeated")
     how = parser.add_argument_group("how")
     how.add_argument("--device", type=filled("device"), help="gpu or emulator (default: the GPU where there is one)")
     how.add_argument("--check", action="store_true", help="check only")
     how.add_argument("--time", action="store_true", help="check and time: the default on a GPU")
-    how.add_argument("--unchecked", action="store_true", help="cold samples and a digest of the output, without "
-                     "reference or baseline: for comparing two builds")
-    how.add_argument("--inject-slowdown", type=_percent, metavar="PERCENT", help="with --unchecked: a kernel behind each "
-                     "sample's own spins for so many percent of it, to show what a comparison can see")
+    how.add_argument(
+        "--unchecked",
+        action="store_true",
+        help="cold samples and a digest of the output, without reference or baseline: for comparing two builds",
+    )
+    how.add_argument(
+        "--inject-slowdown",
+        type=_percent,
+        metavar="PERCENT",
+        help="with --unchecked: a kernel behind each "
+        "sample's own spins for so many percent of it, to show what a comparison can see",
+    )
     how.add_argument("--once", action="store_true", help="exactly one launch, in an NVTX range, for a profiler")
     how.add_argument("--list", action="store_true", help="list the versions and leave")
-    how.add_argument("--environment", action="store_true", help="print what a record would say of this machine and build")
+    how.add_argument(
+        "--environment", action="store_true", help="print what a record would say of this machine and build"
+    )
     how.add_argument("--seed", type=selection.seed, help="of the inputs (default: another one every run)")
-    how.add_argument("--schedule", type=filled("schedule"),
-                     help="in which order the emulator runs threads: asc, desc, random:7, greedy:7")
+    how.add_argument(
+        "--schedule",
+        type=filled("schedule"),
+        help="in which order the emulator runs threads: asc, desc, random:7, greedy:7",
+    )
     how.add_argument("--record", type=filled("record"), metavar="FILE", help="write everything measured as JSON")
     how.add_argument("--resume", action="store_true", help="go on with the --record that was interrupted")
     how.add_argument("--samples", type=_samples, help="cold samples a version (default: 30)")
-    how.add_argument("--baseline", choices=("all", "listed", "heuristic", "none"),
-                     help="how far to look for the library's best plan")
+    how.add_argument(
+        "--baseline", choices=("all", "listed", "heuristic", "none"), help="how far to look for the library's best plan"
+    )
     return parser
 
 

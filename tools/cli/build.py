@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-import launch_version
+from dev import launch_version
 
 from . import device, lock, run, say, tools
 from .errors import Failure
@@ -71,9 +71,14 @@ def _cached(preset, options):
 
 
 def _broken(preset):
-    found = [json.loads(file.read_text(encoding="utf-8")) for file in folder(preset).rglob(f"v*{launch_version.SUFFIX}")]
-    return [Broken(each["path"], each["number"], each["line"]) for each in sorted(found, key=lambda each: each["line"])
-            if (ROOT / each["source"]).exists()]
+    found = [
+        json.loads(file.read_text(encoding="utf-8")) for file in folder(preset).rglob(f"v*{launch_version.SUFFIX}")
+    ]
+    return [
+        Broken(each["path"], each["number"], each["line"])
+        for each in sorted(found, key=lambda each: each["line"])
+        if (ROOT / each["source"]).exists()
+    ]
 
 
 def _ninja(preset, targets, keep_going):
@@ -81,7 +86,12 @@ def _ninja(preset, targets, keep_going):
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
     command = [tools.ninja(), "-C", str(folder(preset)), "-j", jobs, *(["-k", "0"] if keep_going else []), *targets]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
         env={**tools.environment(), "NINJA_STATUS": "[%f/%t] ", launch_version.VARIABLE: "1" if keep_going else "0"},
     )
     quiet = ("ninja: Entering directory", "ninja: no work to do", "-- ", "Preset CMake variables")

@@ -13,8 +13,10 @@ UNPACKED = PRIVATE / "root"
 
 # Packages that are unpacked privately: the asked ones and what they need of these projects. The rest of what they need
 # (libc, libstdc++) comes with the compiler.
-_PRIVATE_FAMILIES = re.compile(r"fmt|boost|benchmark|cli11|nlohmann|googletest|gtest|stb|xxhash|python3-pip-whl"
-                               r"|fonts-noto-color-emoji")
+_PRIVATE_FAMILIES = re.compile(
+    r"fmt|boost|benchmark|cli11|nlohmann|googletest|gtest|stb|xxhash|python3-pip-whl"
+    r"|fonts-noto-color-emoji"
+)
 
 
 def present():
@@ -39,7 +41,9 @@ def install(packages, log):
     names = sorted(packages)
     run.logged(
         f"installing {' '.join(names)}",
-        [*as_root, "apt-get", "install", "-y", "--no-install-recommends", *names], log, env,
+        [*as_root, "apt-get", "install", "-y", "--no-install-recommends", *names],
+        log,
+        env,
     )
 
 
@@ -56,10 +60,7 @@ def unpack(packages, log):
     debs.mkdir(parents=True)
     if UNPACKED.exists():
         shutil.copytree(UNPACKED, fresh, symlinks=True)
-    run.logged(
-        f"downloading {len(wanted)} packages",
-        ["env", "-C", str(debs), *apt, "download", *wanted], log,
-    )
+    run.logged(f"downloading {len(wanted)} packages", ["env", "-C", str(debs), *apt, "download", *wanted], log)
     for deb in sorted(debs.glob("*.deb")):
         run.logged(f"unpacking {deb.name}", ["dpkg", "-x", str(deb), str(fresh)], log)
     shutil.rmtree(UNPACKED, ignore_errors=True)
@@ -73,16 +74,36 @@ def _private_state():
     state = PRIVATE / "apt"
     for folder in ("lists/partial", "cache/archives/partial"):
         (state / folder).mkdir(parents=True, exist_ok=True)
-    return ["-o", f"Dir::State::Lists={state}/lists", "-o", f"Dir::Cache={state}/cache",
-            "-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User="]
+    return [
+        "-o",
+        f"Dir::State::Lists={state}/lists",
+        "-o",
+        f"Dir::Cache={state}/cache",
+        "-o",
+        "Debug::NoLocking=true",
+        "-o",
+        "APT::Sandbox::User=",
+    ]
 
 
 def _closure(packages):
     """`packages` and their needs within _PRIVATE_FAMILIES."""
     done = subprocess.run(
-        ["apt-cache", *_private_state(), "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts",
-         "--no-breaks", "--no-replaces", "--no-enhances", *sorted(packages)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [
+            "apt-cache",
+            *_private_state(),
+            "depends",
+            "--recurse",
+            "--no-recommends",
+            "--no-suggests",
+            "--no-conflicts",
+            "--no-breaks",
+            "--no-replaces",
+            "--no-enhances",
+            *sorted(packages),
+        ],
+        capture_output=True,
+        text=True,
     )
     if done.returncode != 0:
         raise Failure(f"apt-cache knows no {' '.join(sorted(packages))}: {done.stderr.strip().splitlines()[-1]}")

@@ -14,8 +14,19 @@ from . import files, paths
 
 SCHEMA = "ladder.full_run/1"
 
-_SHARED = ("core/**/*", "runtime/*", "nn/**/*", "tests/test_versions.cpp", "tests/main.cpp", "tests/repeats.*",
-           "tests/support.*", "CMakeLists.txt", "CMakePresets.json", "cmake/*", "tests/CMakeLists.txt")
+_SHARED = (
+    "core/**/*",
+    "runtime/*",
+    "nn/**/*",
+    "tests/test_versions.cpp",
+    "tests/main.cpp",
+    "tests/repeats.*",
+    "tests/support.*",
+    "CMakeLists.txt",
+    "CMakePresets.json",
+    "cmake/*",
+    "tests/CMakeLists.txt",
+)
 _INCLUDE = re.compile(r'^\s*#\s*include "(dev/[^"]+)"', re.MULTILINE)
 # How a version says that another one does its work; which, only the compiler knows.
 _HANDS_ON = re.compile(r"\b(version_of|versions_of|find_version|plans_of)\b")
@@ -68,9 +79,16 @@ def of_tree(root=None):
     """Of all that a test program may be made of or read."""
     root = root or paths.ROOT
     folders = ("bench", "cmake", "core", "dev", "io", "nn", "reference", "runtime", "tests", "tools", "train")
-    return _digest({path for folder in folders for path in (root / folder).rglob("*")
-                    if "__pycache__" not in path.parts and path != record_path(root)}
-                   | {root / "CMakeLists.txt", root / "CMakePresets.json"}, root)
+    return _digest(
+        {
+            path
+            for folder in folders
+            for path in (root / folder).rglob("*")
+            if "__pycache__" not in path.parts and path != record_path(root)
+        }
+        | {root / "CMakeLists.txt", root / "CMakePresets.json"},
+        root,
+    )
 
 
 def last_run(root=None):
@@ -85,8 +103,16 @@ def last_run(root=None):
 
 
 def write_last_run(date, shared, of_versions, counts, root=None):
-    text = json.dumps({"schema": SCHEMA, "date": date, "counts": counts, "shared": shared,
-                       "versions": dict(sorted(of_versions.items()))}, indent=2)
+    text = json.dumps(
+        {
+            "schema": SCHEMA,
+            "date": date,
+            "counts": counts,
+            "shared": shared,
+            "versions": dict(sorted(of_versions.items())),
+        },
+        indent=2,
+    )
     files.replace(record_path(root), text + "\n")
 
 

@@ -7,6 +7,7 @@ import re
 
 def whole(low, high=None):
     """The type of an option that takes a whole number from `low` on."""
+
     def parse(text):
         if not re.fullmatch(r"-?[0-9]+", text) or int(text) < low or high is not None and int(text) > high:
             wanted = f"from {low} to {high}" if high is not None else f"of at least {low}"
@@ -18,14 +19,21 @@ def whole(low, high=None):
 
 def real(low=None, below=None, above=None):
     """The type of an option that takes a number: from `low` on or above `above`, and below `below`."""
-    limits = [f"{word} {limit:g}" for word, limit in (("of at least", low), ("above", above), ("below", below))
-              if limit is not None]
+    limits = [
+        f"{word} {limit:g}"
+        for word, limit in (("of at least", low), ("above", above), ("below", below))
+        if limit is not None
+    ]
 
     def parse(text):
         is_number = re.fullmatch(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text)
         value = float(text) if is_number else math.nan
-        if not (math.isfinite(value) and (low is None or value >= low) and (below is None or value < below)
-                and (above is None or value > above)):
+        if not (
+            math.isfinite(value)
+            and (low is None or value >= low)
+            and (below is None or value < below)
+            and (above is None or value > above)
+        ):
             raise argparse.ArgumentTypeError(f"a number {' and '.join(limits)}, not '{text}'")
         return text
 

@@ -2,7 +2,7 @@
 
 import re
 
-import listing
+from registry import listing
 
 from . import files, paths, say
 from .errors import UsageError
@@ -13,8 +13,23 @@ USAGE = "./ladder new <layer>/<pass> <idea> --from N, for instance ./ladder new 
 _IDEA = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 
 # An idea says what changed; these say only that something did.
-_EMPTY_WORDS = {"fast", "faster", "fastest", "new", "newer", "final", "best", "better", "improved", "optimized",
-                "optimised", "latest", "test", "tmp", "version"}
+_EMPTY_WORDS = {
+    "fast",
+    "faster",
+    "fastest",
+    "new",
+    "newer",
+    "final",
+    "best",
+    "better",
+    "improved",
+    "optimized",
+    "optimised",
+    "latest",
+    "test",
+    "tmp",
+    "version",
+}
 
 
 def main(arguments):
@@ -25,8 +40,9 @@ def main(arguments):
         raise UsageError(f"no pass '{directory}'; there are: {there or 'none'}")
     parent = a_pass.version(parent_number)
     if parent is None:
-        raise UsageError(f"{directory} has no version {parent_number}; there are: "
-                         f"{', '.join(map(str, a_pass.numbers)) or 'none'}")
+        raise UsageError(
+            f"{directory} has no version {parent_number}; there are: {', '.join(map(str, a_pass.numbers)) or 'none'}"
+        )
     taken = [version.label for version in a_pass.versions if version.idea == idea]
     if taken:
         raise UsageError(f"{directory} has '{idea}' already: {taken[0]}.cu")
@@ -58,7 +74,9 @@ def renumber(text, parent_number, number, idea):
 
 def _parse(arguments):
     parser = Parser("new", description="The next version's file, made from its parent's: " + USAGE)
-    parser.add_argument("words", nargs="*", metavar="<layer>/<pass> <idea>", help="an idea in snake_case, as in split_k")
+    parser.add_argument(
+        "words", nargs="*", metavar="<layer>/<pass> <idea>", help="an idea in snake_case, as in split_k"
+    )
     parser.add_argument("--from", dest="parent", metavar="N", help="the parent's number")
     chosen = parser.parse_args(arguments)
     if len(chosen.words) != 2 or chosen.parent is None:

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-import selection
+from registry import selection
 
 from . import say
 from .errors import Failure, UsageError
@@ -27,6 +27,7 @@ class Parser(argparse.ArgumentParser):
 
 def filled(name):
     """The type of an option that takes no empty word."""
+
     def word(text):
         if not text.strip():
             raise argparse.ArgumentTypeError("it is empty")

@@ -8,4 +8,3 @@ BUILD = ROOT / "build"
 
 PRESETS = ("emulator", "clang", "cuda", "profile", "sanitize", "tsan")
 CUDA_PRESETS = ("cuda", "profile")
-

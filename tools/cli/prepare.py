@@ -45,8 +45,9 @@ def main(arguments):
     found = folder.find(source)
     if not found.pictures:
         unread = f", and {len(found.unread)} that may not be read" if found.unread else ""
-        raise UsageError(f"'{source}' has no picture: {found.others} files, none of them "
-                         f"{', '.join(folder.SUFFIXES)}{unread}")
+        raise UsageError(
+            f"'{source}' has no picture: {found.others} files, none of them {', '.join(folder.SUFFIXES)}{unread}"
+        )
     out = _out(chosen, source.resolve().name or "root")
     return _run(["folder", source, out, chosen.size])
 

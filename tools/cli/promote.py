@@ -1,12 +1,10 @@
-"""`./ladder promote`: runtime/promoted/<device>.txt from results/; tools/promotion.py has the rules."""
+"""`./ladder promote`: runtime/promoted/<device>.txt from results/; tools/records/promotion.py has the rules."""
 
 import sys
 from pathlib import Path
 
-import ladder_records
-import listing
-import promotion
-import selection
+from records import promotion, record_files
+from registry import listing, selection
 
 from . import files, paths
 from .errors import Failure, UsageError
@@ -16,8 +14,8 @@ from .options import Parser
 def main(arguments):
     chosen = _parse(arguments)
     try:
-        rows = ladder_records.read(chosen.root / "results")
-    except ladder_records.BadRecord as error:
+        rows = record_files.read(chosen.root / "results")
+    except record_files.BadRecord as error:
         raise Failure(str(error)) from None
     devices = sorted({row.device for row in rows})
     if not devices:
@@ -27,8 +25,10 @@ def main(arguments):
     problems = _problems(chosen.root, chosen.set) if chosen.set else None
 
     # Every table is made before one is written: a malformed one leaves the others as they were.
-    made = [promotion.promote(chosen.root, rows, device, problems)
-            for device in ([chosen.device] if chosen.device else devices)]
+    made = [
+        promotion.promote(chosen.root, rows, device, problems)
+        for device in ([chosen.device] if chosen.device else devices)
+    ]
     if chosen.check:
         return 1 if sum(_is_found_stale(each, chosen.root) for each in made) else 0
     for each in made:
@@ -40,13 +40,23 @@ def main(arguments):
 
 
 def _parse(arguments):
-    parser = Parser("promote", description="Which version the trainer runs for each problem, from the newest records: "
-                    f"the fastest warm; within {100 * promotion.MARGIN:.0f} % the one that stands in the table stays.")
+    parser = Parser(
+        "promote",
+        description="Which version the trainer runs for each problem, from the newest records: "
+        f"the fastest warm; within {100 * promotion.MARGIN:.0f} % the one that stands in the table stays.",
+    )
     parser.add_argument("--device", metavar="SLUG", help="a folder of results/ (default: each that has a record)")
-    parser.add_argument("--check", action="store_true",
-                        help="change nothing; exit 1, with the lines that differ, if a table is not up to date")
-    parser.add_argument("--set", nargs="+", metavar="NAME",
-                        help="look only at the problems of these sets; other lines of the table stay")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="change nothing; exit 1, with the lines that differ, if a table is not up to date",
+    )
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        metavar="NAME",
+        help="look only at the problems of these sets; other lines of the table stay",
+    )
     parser.add_argument("--root", type=Path, default=paths.ROOT, help="the tree to work on")
     return parser.parse_args(arguments)
 
@@ -58,14 +68,20 @@ def _problems(root, names):
     for name in names:
         if name not in there:
             raise UsageError(f"--set '{name}': there are {', '.join(there) or 'none'}")
-    return {layer.name: {selection.without_dtype(line) for name in names for line in layer.sets.get(name, {}).values()}
-            for layer in layers}
+    return {
+        layer.name: {selection.without_dtype(line) for name in names for line in layer.sets.get(name, {}).values()}
+        for layer in layers
+    }
 
 
 def _is_found_stale(made, root):
     if made.is_stale:
-        print(f"ladder promote: {made.file.relative_to(root)} is not what the newest records say; run ./ladder promote",
-              *made.diff(), sep="\n", file=sys.stderr)
+        print(
+            f"ladder promote: {made.file.relative_to(root)} is not what the newest records say; run ./ladder promote",
+            *made.diff(),
+            sep="\n",
+            file=sys.stderr,
+        )
     return made.is_stale
 
 
@@ -73,8 +89,10 @@ def _print_summary(made, root):
     replaced = sum(1 for change in made.changes if change.old and change.new)
     added = sum(1 for change in made.changes if not change.old)
     dropped = len(made.changes) - replaced - added
-    print(f"{made.file.relative_to(root)}: {made.num_cases} cases; {replaced} have another version, {added} are new, "
-          f"{dropped} dropped, {made.num_other_times} have other figures only")
+    print(
+        f"{made.file.relative_to(root)}: {made.num_cases} cases; {replaced} have another version, {added} are new, "
+        f"{dropped} dropped, {made.num_other_times} have other figures only"
+    )
     for change in made.changes:
         if made.old or change.old:  # of a first table everything is new
             print(f"  {change}")

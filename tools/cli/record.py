@@ -1,7 +1,7 @@
 """`./ladder record`: every version checked and timed on the GPU, into one new file of results/.
 
 The results of each bench program lie in <name>.partial/ until all are there, so an interrupted recording goes on with
---resume. A record that exists is never written again. --missing records the versions that have none (missing_records.py),
+--resume. A record that exists is never written again. --missing records the versions that have none (missing.py),
 --missing --list only names them.
 """
 
@@ -16,19 +16,26 @@ import subprocess
 import time
 from pathlib import Path
 
-import ladder_records
-import listing
-import missing_records
-import resources
-import selection
+from dev import resources
+from records import missing, record_files
+from registry import listing, selection
 
 from . import build, device, files, paths, say, setup, tools
 from .errors import Failure, UsageError
 from .options import Parser, filled
 
 _BAR = 24
-_SMI = ("timestamp", "temperature.gpu", "power.draw", "power.limit", "clocks.sm", "clocks.mem", "clocks.max.sm",
-        "clocks_event_reasons.active", "utilization.gpu")
+_SMI = (
+    "timestamp",
+    "temperature.gpu",
+    "power.draw",
+    "power.limit",
+    "clocks.sm",
+    "clocks.mem",
+    "clocks.max.sm",
+    "clocks_event_reasons.active",
+    "utilization.gpu",
+)
 
 
 def main(arguments):
@@ -102,29 +109,31 @@ class Recording:
         partial = sorted(self.folder.glob(f"????-??-??_{self.name}.partial"))
         if self.options.resume:
             if not partial:
-                raise UsageError(f"record --resume: {files.shown(self.folder)} has no interrupted recording of {self.name}")
+                raise UsageError(
+                    f"record --resume: {files.shown(self.folder)} has no interrupted recording of {self.name}"
+                )
             self.partial = partial[0]
             plan = json.loads((self.partial / "plan.json").read_text(encoding="utf-8"))
         else:
             if partial:
-                raise UsageError(f"{files.shown(partial[0])} is an interrupted recording: go on with {self._again()}, or "
-                                 "remove it")
+                raise UsageError(
+                    f"{files.shown(partial[0])} is an interrupted recording: go on with {self._again()}, or remove it"
+                )
             self.partial = self.folder / f"{datetime.date.today().isoformat()}_{self.name}.partial"
         self.file = self.partial.with_suffix(".json")
         if self.file.exists():
-            raise UsageError(f"{files.shown(self.file)} exists, and records are never changed: --tag NAME makes another of "
-                             "the same commit")
+            raise UsageError(
+                f"{files.shown(self.file)} exists, and records are never changed: --tag NAME makes another of "
+                "the same commit"
+            )
         if not self.options.resume:
             self.partial.mkdir()
-            plan = {
-                "created": _utc_now(),
-                "parts": self.parts,
-                "machine": self.machine(),
-            }
+            plan = {"created": _utc_now(), "parts": self.parts, "machine": self.machine()}
             (self.partial / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
         unknown = {path for path, _, _ in plan["parts"]} - set(self.programs)
-        self.programs.update({path: next(iter(self.programs.values())).with_name(f"bench_{path.split('/')[0]}")
-                              for path in unknown})
+        self.programs.update(
+            {path: next(iter(self.programs.values())).with_name(f"bench_{path.split('/')[0]}") for path in unknown}
+        )
         return [Part(*part, self.partial) for part in plan["parts"]], plan
 
     def _finish(self, parts, plan):
@@ -133,13 +142,13 @@ class Recording:
         record["created"] = plan["created"]
         record["machine"] = {"before": plan["machine"], "after": self.machine()}
         record["kernels"] = self.kernels
-        write_new(self.file, ladder_records.text_of(record))
+        write_new(self.file, record_files.text_of(record))
         shutil.rmtree(self.partial)
         counts = {}
         for result in record["results"]:
             status = result["verdict"]["status"]
             counts[status] = counts.get(status, 0) + 1
-        for line in standings(ladder_records.load(self.file)):
+        for line in standings(record_files.load(self.file)):
             print(line)
         print(f"{', '.join(f'{count} {status}' for status, count in sorted(counts.items()))}")
         print(f"record: {files.shown(self.file)}", flush=True)
@@ -160,8 +169,13 @@ class Part:
 
     def jobs(self, programs):
         """Names of the results to come, in order."""
-        done = subprocess.run([programs[self.path], *self.arguments, "--benchmark_list_tests"], cwd=paths.ROOT,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=tools.environment())
+        done = subprocess.run(
+            [programs[self.path], *self.arguments, "--benchmark_list_tests"],
+            cwd=paths.ROOT,
+            capture_output=True,
+            text=True,
+            env=tools.environment(),
+        )
         if done.returncode != 0:
             wrong = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             raise (UsageError if done.returncode == 2 else Failure)(wrong)
@@ -177,8 +191,14 @@ class Part:
         file = os.path.relpath(self.file, paths.ROOT) if self.file.is_relative_to(paths.ROOT) else self.file
         command = [programs[self.path], *self.arguments, "--record", file, *resume]
         with open(self.log, "a", encoding="utf-8") as log:
-            process = subprocess.Popen(command, cwd=paths.ROOT, stdin=subprocess.DEVNULL, stdout=log,
-                                       stderr=subprocess.STDOUT, env=tools.environment())
+            process = subprocess.Popen(
+                command,
+                cwd=paths.ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=tools.environment(),
+            )
             try:
                 while process.poll() is None:
                     progress.show(self.name, _results_in(self.partial))
@@ -191,8 +211,10 @@ class Part:
         progress.show(self.name, _results_in(self.partial))
         if not self.file.exists():
             words = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise Failure(f"{programs[self.path].name} ended with status {process.returncode}: "
-                          f"{words[-1] if words else 'it said nothing'}")
+            raise Failure(
+                f"{programs[self.path].name} ended with status {process.returncode}: "
+                f"{words[-1] if words else 'it said nothing'}"
+            )
         progress.show(self.name, len(progress.names[self.name]))
 
 
@@ -253,12 +275,20 @@ def joined(part_paths, pieces):
                 raise Failure(f"the parts differ in {key}: {first['environment'][key]} and {piece['environment'][key]}")
     programs = {}
     for path, piece in zip(part_paths, pieces):
-        programs.setdefault(path, []).append({
-            "command": piece["command"], "created": piece["created"], "seed": piece["seed"],
-            "calibration": piece["calibration"], "binary": piece["environment"].get("binary"),
-        })
-    return {**{key: first[key] for key in ("schema", "created", "command", "seed", "environment", "calibration")},
-            "programs": programs, "results": [result for piece in pieces for result in piece["results"]]}
+        programs.setdefault(path, []).append(
+            {
+                "command": piece["command"],
+                "created": piece["created"],
+                "seed": piece["seed"],
+                "calibration": piece["calibration"],
+                "binary": piece["environment"].get("binary"),
+            }
+        )
+    return {
+        **{key: first[key] for key in ("schema", "created", "command", "seed", "environment", "calibration")},
+        "programs": programs,
+        "results": [result for piece in pieces for result in piece["results"]],
+    }
 
 
 def standings(record):
@@ -269,8 +299,9 @@ def standings(record):
             ratio = result.baseline_times.median / result.times.median
             groups.setdefault((result.path, result.dtype), {}).setdefault(result.version, []).append(ratio)
     for (path, dtype), versions in sorted(groups.items()):
-        stand = ", ".join(f"v{version:02d} {ladder_records.geometric_mean(ratios):.2f}"
-                          for version, ratios in sorted(versions.items()))
+        stand = ", ".join(
+            f"v{version:02d} {record_files.geometric_mean(ratios):.2f}" for version, ratios in sorted(versions.items())
+        )
         yield f"{path} {dtype}, x baseline: {stand}"
 
 
@@ -289,36 +320,58 @@ def read_machine():
     smi = shutil.which("nvidia-smi")
     if not smi:
         return None
-    done = subprocess.run([smi, "-i", "0", f"--query-gpu={','.join(_SMI)}", "--format=csv,noheader,nounits"],
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    done = subprocess.run(
+        [smi, "-i", "0", f"--query-gpu={','.join(_SMI)}", "--format=csv,noheader,nounits"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     values = [value.strip() for value in done.stdout.strip().split(",")]
     return dict(zip(_SMI, values)) if done.returncode == 0 and len(values) == len(_SMI) else None
 
 
 def _parse(arguments):
-    parser = Parser("record", description="Checks and times versions on the GPU, "
-                    "beside the baseline, into results/<device>/<date>_<commit>.json.")
+    parser = Parser(
+        "record",
+        description="Checks and times versions on the GPU, "
+        "beside the baseline, into results/<device>/<date>_<commit>.json.",
+    )
     parser.add_argument("layers", nargs="*", help=selection.HELP["target"] + " (default: all)")
     parser.add_selection("version", "set", "problem", version="all")
     parser.add_argument("--dtype", type=selection.dtypes, help=selection.HELP["dtype"] + " (default: all)")
     parser.add_argument("--samples", type=int, default=30, help="cold samples a version (default: 30)")
     parser.add_argument("--seed", type=selection.seed, help="of the inputs (default: another one every run)")
-    parser.add_argument("--baseline", default="all", choices=("all", "listed", "heuristic", "none"),
-                        help="how far to look for the library's best plan (default: all)")
+    parser.add_argument(
+        "--baseline",
+        default="all",
+        choices=("all", "listed", "heuristic", "none"),
+        help="how far to look for the library's best plan (default: all)",
+    )
     parser.add_argument("--tag", type=_tag, help="a word for the file's name, for a second record of the same commit")
     parser.add_argument("--results", type=Path, default=paths.ROOT / "results", help="folder of the records")
     parser.add_argument("--resume", action="store_true", help="go on with the recording that was interrupted")
     missing = parser.add_argument_group("what has no record yet")
-    missing.add_argument("--missing", action="store_true", help="record only versions without a result that passed on this "
-                         "GPU, with --dtype in that dtype; on the set perf unless --set or --problem says otherwise")
+    missing.add_argument(
+        "--missing",
+        action="store_true",
+        help="record only versions without a result that passed on this "
+        "GPU, with --dtype in that dtype; on the set perf unless --set or --problem says otherwise",
+    )
     missing.add_argument("--list", action="store_true", help="with --missing: only say which those are; needs no GPU")
-    missing.add_argument("--device", type=filled("device"), metavar="SLUG", help="with --missing: whose records count, a "
-                         "folder of results/ (default: the GPU here, else the only one that results/ has)")
+    missing.add_argument(
+        "--device",
+        type=filled("device"),
+        metavar="SLUG",
+        help="with --missing: whose records count, a "
+        "folder of results/ (default: the GPU here, else the only one that results/ has)",
+    )
     options = parser.parse_args(arguments)
     if options.set and options.problem:
         raise UsageError("--problem and --set exclude each other")
     if not options.missing and (options.list or options.device):
-        raise UsageError(f"{'--list' if options.list else '--device'} needs --missing: ./ladder record --missing --list")
+        raise UsageError(
+            f"{'--list' if options.list else '--device'} needs --missing: ./ladder record --missing --list"
+        )
     if options.missing and options.version == "best":
         raise UsageError("--missing and --version best exclude each other: best is the promoted one")
     if options.list and options.resume:
@@ -349,9 +402,11 @@ def _chosen(options, there):
 
 def _device(options):
     """The slug of the GPU whose records --missing asks about."""
-    known = missing_records.devices(options.results)
+    known = missing.devices(options.results)
     if options.device and options.device not in known and options.device != device.slug():
-        raise UsageError(f"--device {options.device}: no record of it; there are those of: {', '.join(known) or 'none yet'}")
+        raise UsageError(
+            f"--device {options.device}: no record of it; there are those of: {', '.join(known) or 'none yet'}"
+        )
     slug = options.device or device.slug()
     if not slug and not known:
         raise UsageError(f"record --missing: no GPU here, and {files.shown(options.results)} has no record of one")
@@ -361,13 +416,16 @@ def _device(options):
 
 
 def _gaps(options, there, chosen, slug):
-    """The missing_records.Gaps of chosen passes, for each of the dtypes that --dtype or --problem asks for."""
-    records, bad = ladder_records.load_all(options.results, slug)
+    """The missing.Gaps of chosen passes, for each of the dtypes that --dtype or --problem asks for."""
+    records, bad = record_files.load_all(options.results, slug)
     for error in bad:
         say.line(f"not counted: {error}")
-    recorded = missing_records.passed(records)
-    gaps = [missing_records.gap(path, versions, recorded, dtype) for path, versions in chosen.items()
-            for dtype in options.dtype or [_dtype_of_problem(options, there.layer(path.split("/")[0]))]]
+    recorded = missing.passed(records)
+    gaps = [
+        missing.gap(path, versions, recorded, dtype)
+        for path, versions in chosen.items()
+        for dtype in options.dtype or [_dtype_of_problem(options, there.layer(path.split("/")[0]))]
+    ]
     if not any(gap.asked for gap in gaps):
         raise UsageError(f"no version that was asked for has {' or '.join(dict.fromkeys(gap.dtype for gap in gaps))}")
     return gaps
@@ -376,9 +434,9 @@ def _gaps(options, there, chosen, slug):
 def _answer(options, gaps, slug, arguments):
     """Says what is missing: a table with --list, a line where that is nothing."""
     command = shlex.join(["./ladder", "record", *(word for word in arguments if word != "--list")])
-    line = missing_records.summary(gaps, slug, command)
+    line = missing.summary(gaps, slug, command)
     if options.list:
-        print(*missing_records.table(gaps), "", line, sep="\n")
+        print(*missing.table(gaps), "", line, sep="\n")
     else:
         say.line(f"nothing to record: {line}")
     return 0
@@ -391,8 +449,10 @@ def _parts(options, there, chosen, gaps=None):
         wanted = [(path, dtype, options.version) for path in chosen for dtype in options.dtype or [None]]
     else:
         wanted = [(gap.path, gap.dtype, ",".join(map(str, gap.missing))) for gap in gaps if gap.missing]
-    return [[path, dtype, _bench_arguments(options, there.layer(path.split("/")[0]), version)]
-            for path, dtype, version in wanted]
+    return [
+        [path, dtype, _bench_arguments(options, there.layer(path.split("/")[0]), version)]
+        for path, dtype, version in wanted
+    ]
 
 
 def _bench_arguments(options, layer, version):
@@ -411,8 +471,9 @@ def _dtype_of_problem(options, layer):
 
 
 def _environment(program):
-    done = subprocess.run([program, "--environment"], cwd=paths.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, env=tools.environment())
+    done = subprocess.run(
+        [program, "--environment"], cwd=paths.ROOT, capture_output=True, text=True, env=tools.environment()
+    )
     try:
         environment = json.loads(done.stdout)
         environment["device"]["slug"]
@@ -424,9 +485,14 @@ def _environment(program):
 def _seconds_spent(results, slug):
     """{"layer/pass/vNN_idea/problem": seconds} of the newest record of each on this device."""
     spent = {}
-    for record in ladder_records.load_all(results, slug)[0]:
-        spent.update({f"{result.path}/v{result.version:02d}_{result.idea}/{result.problem}": result.seconds_spent
-                      for result in record.results if result.seconds_spent > 0})
+    for record in record_files.load_all(results, slug)[0]:
+        spent.update(
+            {
+                f"{result.path}/v{result.version:02d}_{result.idea}/{result.problem}": result.seconds_spent
+                for result in record.results
+                if result.seconds_spent > 0
+            }
+        )
     return spent
 
 

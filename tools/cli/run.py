@@ -68,9 +68,15 @@ def passed_on(command, hidden=None):
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, env=tools.environment(),
-                                   start_new_session=True, stdout=subprocess.PIPE if hidden else None, text=True,
-                                   errors="replace")
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            env=tools.environment(),
+            start_new_session=True,
+            stdout=subprocess.PIPE if hidden else None,
+            text=True,
+            errors="replace",
+        )
         for number in early:
             process.send_signal(number)
         if hidden:

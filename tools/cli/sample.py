@@ -43,8 +43,12 @@ def write_npz(npy, npz):
 
 
 def _parser():
-    parser = Parser("sample", description="Draws images from a checkpoint of ./ladder train.", epilog=_EXAMPLES,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(
+        "sample",
+        description="Draws images from a checkpoint of ./ladder train.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("checkpoint", nargs="?", metavar="RUN", help="a run's folder, or one of its checkpoints")
     parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
     own = flags.Flags(parser)
@@ -65,10 +69,19 @@ def _parser():
     add = own.group("what is written")
     add("--out", "a PNG with all images in a grid (default: samples.png)", type=filled("out"), metavar="FILE.png")
     add("--npy", "besides: [count, h, w, 3] uint8", type=filled("npy"), metavar="FILE.npy")
-    add("--json", "besides: how long each batch took, a record for train/README.md", type=filled("json"),
-        metavar="FILE.json")
-    parser.add_argument("--npz", type=filled("npz"), metavar="FILE.npz", help="besides: the same as arr_0, the file "
-                        "that guided-diffusion's sampling scripts write and its evaluation reads")
+    add(
+        "--json",
+        "besides: how long each batch took, a record for train/README.md",
+        type=filled("json"),
+        metavar="FILE.json",
+    )
+    parser.add_argument(
+        "--npz",
+        type=filled("npz"),
+        metavar="FILE.npz",
+        help="besides: the same as arr_0, the file "
+        "that guided-diffusion's sampling scripts write and its evaluation reads",
+    )
     return parser, own
 
 

@@ -47,8 +47,13 @@ def ensure(preset, again=False):
 def ensure_dev_tools():
     """What the checks of the sources need: clang, clang-format and clang-tidy; a browser, and what drives it;
     safetensors; what writes TensorBoard's events, draws pictures and compares them; what makes the trainer's data."""
-    programs = {"clang++": "clang", "clang-format": "clang-format", "clang-tidy": "clang-tidy", "chromium": "chromium",
-                "chromedriver": "chromium-driver"}
+    programs = {
+        "clang++": "clang",
+        "clang-format": "clang-format",
+        "clang-tidy": "clang-tidy",
+        "chromium": "chromium",
+        "chromedriver": "chromium-driver",
+    }
     missing = {package for program, package in programs.items() if shutil.which(program) is None}
     if missing and (not debian.present() or debian.rights() is None):
         raise Failure(f"missing, and no root to install them: {' '.join(sorted(missing))}")
@@ -71,8 +76,18 @@ def _stamp(kind):
 
 def _fingerprint(kind):
     """Changes when the pins or the tools on PATH do."""
-    facts = [kind, wheels.TOOLS, wheels.CUDA, wheels.CUDNN_FRONTEND, sorted(_LIBRARIES), tools.cxx(),
-             shutil.which("cmake"), shutil.which("ninja"), shutil.which("nvcc"), _system_cuda_hidden()]
+    facts = [
+        kind,
+        wheels.TOOLS,
+        wheels.CUDA,
+        wheels.CUDNN_FRONTEND,
+        sorted(_LIBRARIES),
+        tools.cxx(),
+        shutil.which("cmake"),
+        shutil.which("ninja"),
+        shutil.which("nvcc"),
+        _system_cuda_hidden(),
+    ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
@@ -122,11 +137,14 @@ def _missing_libraries():
     """Asks the compiler which headers it can see."""
     if tools.cxx() is None:
         return set(_LIBRARIES.values())
-    probe = "".join(f"#if !__has_include(<{header}>)\nmissing {package}\n#endif\n"
-                    for header, package in _LIBRARIES.items())
+    probe = "".join(
+        f"#if !__has_include(<{header}>)\nmissing {package}\n#endif\n" for header, package in _LIBRARIES.items()
+    )
     done = subprocess.run(
-        [tools.cxx(), "-E", "-P", "-x", "c++", "-isystem", str(debian.UNPACKED / "usr/include"), "-"], input=probe,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [tools.cxx(), "-E", "-P", "-x", "c++", "-isystem", str(debian.UNPACKED / "usr/include"), "-"],
+        input=probe,
+        capture_output=True,
+        text=True,
     )
     if done.returncode != 0:
         raise Failure(f"the C++ compiler {tools.cxx()} does not work: {done.stderr.strip().splitlines()[-1]}")
@@ -183,8 +201,13 @@ def _system_cuda_file(name):
     if _system_cuda_hidden():
         return None
     nvcc = shutil.which("nvcc")
-    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), nvcc and os.path.dirname(os.path.dirname(nvcc)),
-             "/usr/local/cuda", "/opt/cuda"]
+    roots = [
+        os.environ.get("CUDA_HOME"),
+        os.environ.get("CUDA_PATH"),
+        nvcc and os.path.dirname(os.path.dirname(nvcc)),
+        "/usr/local/cuda",
+        "/opt/cuda",
+    ]
     paths = [os.path.join(root, name) for root in roots if root]
     return next((path for path in paths if os.path.exists(path)), None)
 
@@ -198,9 +221,13 @@ def _system_header(name):
         return True
     if tools.cxx() is None:
         return False
-    done = subprocess.run([tools.cxx(), "-E", "-P", "-x", "c++", "-"], stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL, text=True,
-                          input=f"#if !__has_include(<{name}>)\n#error missing\n#endif\n")
+    done = subprocess.run(
+        [tools.cxx(), "-E", "-P", "-x", "c++", "-"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        input=f"#if !__has_include(<{name}>)\n#error missing\n#endif\n",
+    )
     return done.returncode == 0
 
 

@@ -93,12 +93,18 @@ def run(preset, flags=(), sanitize=False, full=False, resume=False, stop_after=N
     if flags:
         for name in [preset] + (["sanitize", "tsan"] if sanitize else []):
             wanted = tuple(_VERSIONS + layer for layer in layers)
-            session.run_preset(name, lambda programs, name=name, wanted=wanted: [
-                Unit(name, p, flags=tuple(flags)) for p in programs if not wanted or p in wanted], wanted)
+            session.run_preset(
+                name,
+                lambda programs, name=name, wanted=wanted: [
+                    Unit(name, p, flags=tuple(flags)) for p in programs if not wanted or p in wanted
+                ],
+                wanted,
+            )
         return session.close()
 
-    selection = Selection.of_changes(versions, digests.LastRun() if full else digests.last_run(), digests.of_version,
-                                     digests.of_shared())
+    selection = Selection.of_changes(
+        versions, digests.LastRun() if full else digests.last_run(), digests.of_version, digests.of_shared()
+    )
     if preset in paths.CUDA_PRESETS:
         session.run_preset(preset, lambda programs: [Unit(preset, program) for program in programs])
         emulator = full
@@ -108,8 +114,9 @@ def run(preset, flags=(), sanitize=False, full=False, resume=False, stop_after=N
         session.open_state()
     if emulator:
         for name in ["emulator" if full else preset] + (["sanitize", "tsan"] if sanitize or full else []):
-            session.run_preset(name, lambda programs, name=name: units(name, programs, selection),
-                               targets(name, selection))
+            session.run_preset(
+                name, lambda programs, name=name: units(name, programs, selection), targets(name, selection)
+            )
     session.totals.add(_run_python_tests())
     if full:
         session.write_last_run(versions)
@@ -244,8 +251,13 @@ class _Session:
             self.failed_units.add(unit)
         if self.state is None:
             return
-        self.state[unit.key] = {"digest": self._digest(unit), "passed": counts.passed, "failed": counts.failed,
-                                "skipped": counts.skipped, "seconds": round(seconds, 1)}
+        self.state[unit.key] = {
+            "digest": self._digest(unit),
+            "passed": counts.passed,
+            "failed": counts.failed,
+            "skipped": counts.skipped,
+            "seconds": round(seconds, 1),
+        }
         _STATE.parent.mkdir(parents=True, exist_ok=True)
         files.replace(_STATE, json.dumps(self.state, indent=1))
 
@@ -256,15 +268,21 @@ class _Session:
         """Versions all of whose runs passed go into tests/last_full_run.json; the shared digest if all the rest did."""
         wrong = {unit.version for unit in [*self.failed_units, *self.left_out]}
         of_versions = {unit.key for unit in self.failed_units if unit.version}
-        unfinished = (any(not unit.version for unit in [*self.failed_units, *self.left_out])
-                      or set(self.totals.broken) - of_versions)
+        unfinished = (
+            any(not unit.version for unit in [*self.failed_units, *self.left_out])
+            or set(self.totals.broken) - of_versions
+        )
         if unfinished:
-            say.line("tests/last_full_run.json is left as it was: not every program ended well; --resume goes on from here")
+            say.line(
+                "tests/last_full_run.json is left as it was: not every program ended well; --resume goes on from here"
+            )
             return
         digests.write_last_run(
-            datetime.date.today().isoformat(), self.of_shared,
+            datetime.date.today().isoformat(),
+            self.of_shared,
             {v.name: self.of_versions[v.name] for v in versions if v.name not in wrong},
-            {"passed": self.totals.passed, "failed": self.totals.failed, "skipped": self.totals.skipped})
+            {"passed": self.totals.passed, "failed": self.totals.failed, "skipped": self.totals.skipped},
+        )
         say.line("wrote tests/last_full_run.json; commit it, and CI goes by it")
 
     def close(self):
@@ -291,21 +309,27 @@ def _say_what_did_not_run(selection, sanitize):
     if selection.full:
         say.line(f"changed {since}, and tried on everything: {len(selection.full)} versions")
     if selection.brief:
-        say.line(f"not run: all but the ci problems under one schedule, for {len(selection.brief)} versions unchanged {since}")
+        say.line(
+            f"not run: all but the ci problems under one schedule, for {len(selection.brief)} versions unchanged {since}"
+        )
     if selection.untouched:
         say.line(f"not run: the {len(selection.untouched)} versions unchanged {since}")
     if not sanitize:
         say.line("not run: AddressSanitizer and ThreadSanitizer; ./ladder test --sanitize runs them on what changed")
     if selection.brief or selection.untouched:
-        say.line("./ladder test --full runs everything for everything, in about an hour; one version by itself: "
-                 "./ladder test --gtest_filter='<layer>_<pass>_v<NN>_*'")
+        say.line(
+            "./ladder test --full runs everything for everything, in about an hour; one version by itself: "
+            "./ladder test --gtest_filter='<layer>_<pass>_v<NN>_*'"
+        )
 
 
 def _programs(preset):
     """The test programs that CMake knows of, not those that an earlier build left behind."""
     listing = subprocess.run(
         [Path(tools.cmake()).with_name("ctest"), "--test-dir", build.folder(preset), "--show-only=json-v1"],
-        stdout=subprocess.PIPE, text=True, env=tools.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=tools.environment(),
     )
     try:
         # What was not built has no command: under the sanitizers that may be most.
@@ -326,14 +350,22 @@ def _run_program(unit, program):
         env["LADDER_TEST_SCHEDULES"] = _BRIEF_SCHEDULE
     started = time.monotonic()
     process = subprocess.run(
-        [program, f"--gtest_output=json:{report}", "--gtest_brief=1", *unit.gtest_flags()], cwd=paths.ROOT, env=env,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        [program, f"--gtest_output=json:{report}", "--gtest_brief=1", *unit.gtest_flags()],
+        cwd=paths.ROOT,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
     )
     seconds = time.monotonic() - started
     totals = _read(report)
     # A filter of a person's may match nothing in a program, but a version has tests.
     nothing_ran = unit.version and totals is not None and totals.passed + totals.failed + totals.skipped == 0
-    ended_badly = totals is not None and process.returncode != 0 and totals.failed == 0 and totals.passed + totals.skipped > 0
+    ended_badly = (
+        totals is not None and process.returncode != 0 and totals.failed == 0 and totals.passed + totals.skipped > 0
+    )
     if totals is None or nothing_ran or ended_badly:
         say.line(f"{unit.key}: exit status {process.returncode} without a failed test or a whole report; its output:")
         print(process.stdout, end="", flush=True)
@@ -363,9 +395,15 @@ def _read(report):
 
 def _run_python_tests():
     """The tests of the tools, in this process's Python."""
-    program = paths.ROOT / "tools" / "run_python_tests.py"
-    process = subprocess.run([sys.executable, program], cwd=paths.ROOT, env=tools.environment(),
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    program = paths.ROOT / "tools" / "dev" / "run_python_tests.py"
+    process = subprocess.run(
+        [sys.executable, program],
+        cwd=paths.ROOT,
+        env=tools.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     lines = process.stdout.strip().splitlines()
     try:
         counts = json.loads(lines[-1])

@@ -1,6 +1,6 @@
 """A training's log.jsonl as TensorBoard's events, while it grows. Runs in the private Python, which has tensorboardX.
 
-    python -m cli.tensorboard LOG EVENTS         until its standard input is closed, and what the log has then
+python -m cli.tensorboard LOG EVENTS         until its standard input is closed, and what the log has then
 """
 
 import json
@@ -13,9 +13,13 @@ _SECONDS = 2  # between looks at the log
 
 # What a line of the log has, and its name in TensorBoard. train/training.cpp writes them.
 _NAMES = {
-    "loss": "loss/training", "held_out_loss": "loss/held out", "gradient_norm": "optimizer/gradient norm",
-    "learning_rate": "optimizer/learning rate", "ema_rate": "optimizer/EMA rate",
-    "skipped": "optimizer/updates left out", "ms_a_step": "speed/ms a step",
+    "loss": "loss/training",
+    "held_out_loss": "loss/held out",
+    "gradient_norm": "optimizer/gradient norm",
+    "learning_rate": "optimizer/learning rate",
+    "ema_rate": "optimizer/EMA rate",
+    "skipped": "optimizer/updates left out",
+    "ms_a_step": "speed/ms a step",
 }
 
 

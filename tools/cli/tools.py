@@ -46,7 +46,8 @@ def environment():
 
 
 def _version(cmake_path):
-    done = subprocess.run([cmake_path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                          env=environment())
+    done = subprocess.run(
+        [cmake_path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
+    )
     found = re.search(r"version (\d+)\.(\d+)", done.stdout)
     return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -44,8 +44,9 @@ def main(arguments):
     if chosen.data:
         _check_data(chosen.data, size)
     elif not resumed and size not in prepare.SIZES:
-        raise UsageError(f"no sample set of {size} pixels a side, only from {prepare.SIZES[0]} to {prepare.SIZES[-1]}: "
-                         "give --data")
+        raise UsageError(
+            f"no sample set of {size} pixels a side, only from {prepare.SIZES[0]} to {prepare.SIZES[-1]}: give --data"
+        )
     choice = device.choose(chosen.device)
     if chosen.budget and choice.preset == "emulator":
         raise UsageError("--budget times kernels: it needs a GPU")
@@ -90,8 +91,12 @@ def complete_checkpoints(run_folder):
     """Folders of a run's complete checkpoints, that to go on from first: what `latest` names, then by falling step. The
     same as train/checkpoint.cpp takes."""
     checkpoints = Path(run_folder) / "checkpoints"
-    complete = [folder for folder in checkpoints.glob("step_*") if re.fullmatch(r"step_\d{8,}", folder.name)
-                and all((folder / f"{part}.safetensors").is_file() for part in ("model", "ema", "optimizer"))]
+    complete = [
+        folder
+        for folder in checkpoints.glob("step_*")
+        if re.fullmatch(r"step_\d{8,}", folder.name)
+        and all((folder / f"{part}.safetensors").is_file() for part in ("model", "ema", "optimizer"))
+    ]
     try:
         latest = (checkpoints / "latest").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -100,17 +105,24 @@ def complete_checkpoints(run_folder):
 
 
 def _parser():
-    parser = Parser("train", description=_DESCRIPTION, epilog=_EXAMPLES,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(
+        "train", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
-    parser.add_argument("--tensorboard", action="store_true",
-                        help="write TensorBoard's events too, into tensorboard/ of the run, while it trains")
+    parser.add_argument(
+        "--tensorboard",
+        action="store_true",
+        help="write TensorBoard's events too, into tensorboard/ of the run, while it trains",
+    )
     own = flags.Flags(parser)
     steps = flags.whole(0)
 
     add = own.group("the model")
-    add("--config", "what to begin with: unet64 (20,494,211 parameters, the default); tiny, for machines without a GPU",
-        choices=tuple(IMAGE_SIZES))
+    add(
+        "--config",
+        "what to begin with: unet64 (20,494,211 parameters, the default); tiny, for machines without a GPU",
+        choices=tuple(IMAGE_SIZES),
+    )
     add("--image-size", "pixels of a side", type=flags.whole(1), metavar="N")
     add("--channels", "of the first level", type=flags.whole(1), metavar="N")
     add("--channel-mult", "a level's channels as a multiple of those: 1,2,3,4", type=flags.whole_list, metavar="LIST")
@@ -119,12 +131,19 @@ def _parser():
     add("--head-size", "channels of an attention head", choices=("32", "64"))
 
     add = own.group("the training")
-    add("--dtype", "bf16 (fp32 master weights and weight gradients; the default), tf32 or fp32",
-        choices=("bf16", "tf32", "fp32"))
+    add(
+        "--dtype",
+        "bf16 (fp32 master weights and weight gradients; the default), tf32 or fp32",
+        choices=("bf16", "tf32", "fp32"),
+    )
     add("--steps", "of the whole training (default: 20000; tiny: 30)", type=flags.whole(1), metavar="N")
     add("--batch", "images of a step (default: 32; tiny: 2)", type=flags.whole(1), metavar="N")
-    add("--micro-batches", "parts that a batch is cut into, to save memory (default: 1)", type=flags.whole(1),
-        metavar="N")
+    add(
+        "--micro-batches",
+        "parts that a batch is cut into, to save memory (default: 1)",
+        type=flags.whole(1),
+        metavar="N",
+    )
     add("--lr", "learning rate (default: 1e-4; tiny: 1e-3)", type=flags.real(above=0), metavar="RATE")
     add("--warm-up", "steps over which the learning rate grows (default: 0)", type=steps, metavar="N")
     add("--decay", "of the learning rate (default: constant)", choices=("constant", "linear", "cosine"))
@@ -134,8 +153,11 @@ def _parser():
     add("--weight-decay", "decoupled, AdamW's (default: 0)", type=flags.real(0), metavar="W")
     add("--clip", "the gradient's largest norm (default: 1); 0: not clipped", type=flags.real(0), metavar="NORM")
     add("--ema-rate", "of the weights' moving average (default: 0.9999)", type=flags.real(0, below=1), metavar="RATE")
-    add("--ema", "ramp: a half-life of at most 5 % of the images seen (the default); constant",
-        choices=("ramp", "constant"))
+    add(
+        "--ema",
+        "ramp: a half-life of at most 5 % of the images seen (the default); constant",
+        choices=("ramp", "constant"),
+    )
     add("--schedule", "of the noise (default: linear)", choices=("linear", "cosine"))
     add("--flip", "mirror every other image, at random")
     add("--overfit-batch", "the first batch, its time steps and its noise again and again (the default of tiny)")
@@ -143,19 +165,41 @@ def _parser():
     add("--seed", "of weights, order, time steps and noise (default: 0)", type=flags.whole(0, 2**63 - 1), metavar="N")
 
     add = own.group("how it runs")
-    add("--data", "a file that ./ladder prepare made (default: the sample set, made where it is missing; with --resume, "
+    add(
+        "--data",
+        "a file that ./ladder prepare made (default: the sample set, made where it is missing; with --resume, "
         "that of the run)",
-        type=filled("data"), metavar="FILE.ldata")
-    add("--out", "folder of the run (default: runs/<config>-<n>, the next that is free)", type=filled("out"),
-        metavar="DIR")
-    add("--resume", "go on from the newest checkpoint of --out (default: of the newest run in runs/), with the options "
-        "that the run was started with, where they are not given anew")
-    add("--init-weights", "safetensors to begin with, named as in guided-diffusion", type=filled("init-weights"),
-        metavar="FILE")
-    add("--graph", "on: the step is one CUDA graph (the default); off: the same bits, launch by launch",
-        choices=("on", "off"))
-    add("--use", "versions in place of promoted ones: conv3x3/fprop=v07,gemm/dgrad=v03", type=filled("use"),
-        metavar="LIST")
+        type=filled("data"),
+        metavar="FILE.ldata",
+    )
+    add(
+        "--out",
+        "folder of the run (default: runs/<config>-<n>, the next that is free)",
+        type=filled("out"),
+        metavar="DIR",
+    )
+    add(
+        "--resume",
+        "go on from the newest checkpoint of --out (default: of the newest run in runs/), with the options "
+        "that the run was started with, where they are not given anew",
+    )
+    add(
+        "--init-weights",
+        "safetensors to begin with, named as in guided-diffusion",
+        type=filled("init-weights"),
+        metavar="FILE",
+    )
+    add(
+        "--graph",
+        "on: the step is one CUDA graph (the default); off: the same bits, launch by launch",
+        choices=("on", "off"),
+    )
+    add(
+        "--use",
+        "versions in place of promoted ones: conv3x3/fprop=v07,gemm/dgrad=v03",
+        type=filled("use"),
+        metavar="LIST",
+    )
     add("--log-every", "steps; likewise the others, 0: never (default: 50; tiny: 1)", type=steps, metavar="N")
     add("--held-out-every", "the loss on images held out (default: 1000; tiny: 0)", type=steps, metavar="N")
     add("--sample-every", "a grid of images from the average (default: 0)", type=steps, metavar="N")
@@ -164,8 +208,12 @@ def _parser():
     add("--stop-at", "stop behind this step with a checkpoint, as if interrupted", type=steps, metavar="N")
     add("--device-data-bytes", "larger data sets are streamed from the host (default: 8 GiB)", type=steps, metavar="N")
     add("--explain", "print which version every operation runs, and why, and leave")
-    add("--budget", "time every operation of a step, write this JSON file, and leave", type=filled("budget"),
-        metavar="FILE")
+    add(
+        "--budget",
+        "time every operation of a step, write this JSON file, and leave",
+        type=filled("budget"),
+        metavar="FILE",
+    )
     return parser, own
 
 
@@ -237,8 +285,10 @@ def _image_size(chosen, resumed):
 def _check_data(path, size):
     header = ldata.read_header(Path(path))
     if header.size != size:
-        raise UsageError(f"--data '{path}' has images of {header.size} pixels a side, the model takes {size}: "
-                         f"./ladder prepare --size {size} makes them, or give --image-size {header.size}")
+        raise UsageError(
+            f"--data '{path}' has images of {header.size} pixels a side, the model takes {size}: "
+            f"./ladder prepare --size {size} makes them, or give --image-size {header.size}"
+        )
 
 
 def _sample_set(size):
@@ -255,8 +305,12 @@ def _with_tensorboard(command, out, python):
     """Runs the training beside cli/tensorboard.py, which follows its log until told that it has ended."""
     out.mkdir(parents=True, exist_ok=True)
     env = {**tools.environment(), "PYTHONPATH": str(paths.ROOT / "tools"), "PYTHONDONTWRITEBYTECODE": "1"}
-    follower = subprocess.Popen([python, "-m", "cli.tensorboard", out / "log.jsonl", out / "tensorboard"], env=env,
-                                stdin=subprocess.PIPE, start_new_session=True)  # Ctrl-C is the training's alone
+    follower = subprocess.Popen(
+        [python, "-m", "cli.tensorboard", out / "log.jsonl", out / "tensorboard"],
+        env=env,
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )  # Ctrl-C is the training's alone
     try:
         status = run.passed_on(command)
     finally:

@@ -11,8 +11,9 @@ def text():
 
 
 def _project():
-    found = re.search(r"^project\(ladder VERSION ([0-9.]+)", (paths.ROOT / "CMakeLists.txt").read_text(encoding="utf-8"),
-                      re.MULTILINE)
+    found = re.search(
+        r"^project\(ladder VERSION ([0-9.]+)", (paths.ROOT / "CMakeLists.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
     return found[1] if found else "of no version"
 
 
@@ -26,8 +27,9 @@ def _commit():
 
 def _git(*words):
     try:
-        done = subprocess.run(["git", "-C", str(paths.ROOT), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              text=True)
+        done = subprocess.run(
+            ["git", "-C", str(paths.ROOT), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
     except OSError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -16,13 +16,17 @@ TOOLS = ["cmake==3.31.6", "ninja==1.11.1.4"]
 # One release of the toolkit. The emulator needs no more than the headers of it.
 CUDA_HEADERS = ["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85"]
 CUDNN = ["nvidia-cudnn-cu13==9.19.0.56"]
-CUDA = CUDA_HEADERS + CUDNN + [
-    "nvidia-cuda-nvcc==13.0.88",
-    "nvidia-nvvm==13.0.88",
-    "nvidia-cublas==13.1.0.3",
-    "nvidia-cuda-nvrtc==13.0.88",
-    "nvidia-nvtx==13.0.85",
-]
+CUDA = (
+    CUDA_HEADERS
+    + CUDNN
+    + [
+        "nvidia-cuda-nvcc==13.0.88",
+        "nvidia-nvvm==13.0.88",
+        "nvidia-cublas==13.1.0.3",
+        "nvidia-cuda-nvrtc==13.0.88",
+        "nvidia-nvtx==13.0.85",
+    ]
+)
 # The last that runs on Python 3.9.
 BROWSER_DRIVER = ["selenium==4.32.0"]
 # The format's own library, to try the trainer's against, with a NumPy that fits this Python.
@@ -32,7 +36,7 @@ SAFETENSORS = ["safetensors[numpy]==0.6.2"]
 IMAGES = ["pillow==11.3.0", "fonttools==4.60.1", "regex==2025.9.1", "xxhash==3.5.0"]
 # What draws the pictures of the READMEs.
 MATPLOTLIB = ["matplotlib==3.9.4"]
-# For tools/nearest_images.py.
+# For tools/images/nearest_images.py.
 PIXELS = {"PIL": "pillow==11.3.0", "numpy": "numpy==2.0.2"}
 # What ./ladder train --tensorboard writes events with.
 TENSORBOARD = ["tensorboardX==2.6.2.2"]
@@ -44,7 +48,9 @@ def install(what, pins, folder, log):
     fresh = PRIVATE / f"{folder}.new"
     shutil.rmtree(fresh, ignore_errors=True)
     run.logged(
-        f"fetching {what}", [*_pip(log), "install", "--no-deps", "--no-compile", "--target", str(fresh), *pins], log,
+        f"fetching {what}",
+        [*_pip(log), "install", "--no-deps", "--no-compile", "--target", str(fresh), *pins],
+        log,
         tools.environment(),
     )
     _complete(fresh / "nvidia" / "cu13")
@@ -80,8 +86,18 @@ def download(what, pin, folder, log):
     folder.mkdir(parents=True, exist_ok=True)
     run.logged(
         f"fetching {what}",
-        [*_pip(log), "download", "--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder),
-         pin], log, tools.environment(),
+        [
+            *_pip(log),
+            "download",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--ignore-requires-python",
+            "--dest",
+            str(folder),
+            pin,
+        ],
+        log,
+        tools.environment(),
     )
     return next(folder.glob("*.whl"))
 
@@ -121,8 +137,12 @@ def _pip(log):
     if not ready.exists():
         shutil.rmtree(VENV, ignore_errors=True)
         without_pip = [] if _has_ensurepip() else ["--without-pip"]
-        run.logged("making a Python environment", [sys.executable, "-m", "venv", *without_pip, str(VENV)], log,
-                   tools.environment())
+        run.logged(
+            "making a Python environment",
+            [sys.executable, "-m", "venv", *without_pip, str(VENV)],
+            log,
+            tools.environment(),
+        )
         ready.touch()
     python = str(VENV / "bin" / "python")
     if (VENV / "bin" / "pip").exists():
@@ -136,6 +156,7 @@ def _has_ensurepip():
 
 def _pip_wheel(log):
     """pip itself, where Python comes without: Debian keeps it in a package of its own."""
+
     def found():
         return next(iter(sorted((debian.UNPACKED / "usr/share/python-wheels").glob("pip-*.whl"))), None)
 

@@ -16,11 +16,11 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import ladder_records
-import listing
 from cli import device, paths, say, tools
 from cli.errors import Failure, UsageError
 from cli.files import shown
+from records import record_files
+from registry import listing
 
 from . import records, report, rule, sides, trees
 
@@ -70,16 +70,22 @@ def compare(options):
 
 def measure(both, jobs, options, folder):
     """Runs `jobs` of both sides in turn and judges. What is finished stays in `folder` until the Report is made."""
-    programs = {(at, layer): _private_copy(path, folder, at) for at, side in enumerate(both)
-                for layer, path in side.programs.items()}
+    programs = {
+        (at, layer): _private_copy(path, folder, at)
+        for at, side in enumerate(both)
+        for layer, path in side.programs.items()
+    }
     plan = _Plan(both, programs, options, folder)
     try:
         failed = {} if options.no_check else plan.check(jobs)
         first = plan.repetitions("first", jobs)
         comparisons = _judged(first, failed)
         calls = sum(_called(comparison) for comparison in comparisons)
-        unsettled = [comparison for comparison in comparisons
-                     if _called(comparison) or comparison.verdict.status == rule.AMBIGUOUS]
+        unsettled = [
+            comparison
+            for comparison in comparisons
+            if _called(comparison) or comparison.verdict.status == rule.AMBIGUOUS
+        ]
         if unsettled:
             most = 2 * len(unsettled) > len(comparisons)
             second = plan.repetitions("second", jobs if most else _jobs_again(unsettled))
@@ -98,8 +104,9 @@ def measure(both, jobs, options, folder):
     a, b = ({"name": side.name, "commit": side.commit, "dirty": side.dirty} for side in both)
     slowdown = f" --inject-slowdown {options.inject_slowdown:g}" if options.inject_slowdown else ""
     ref = both[0].ref + slowdown
-    return report.Report("live", a, b, records.worst_first(comparisons), notes,
-                         lambda comparison: command_of(ref, comparison.key))
+    return report.Report(
+        "live", a, b, records.worst_first(comparisons), notes, lambda comparison: command_of(ref, comparison.key)
+    )
 
 
 def raw(comparison):
@@ -174,7 +181,10 @@ class _Plan:
                         continue
                     flags = ["--unchecked", "--samples", str(self.options.samples)]
                     if self.options.inject_slowdown is not None:
-                        flags += [self.sides[at].flag("--inject-slowdown"), f"{(0, self.options.inject_slowdown)[at]:g}"]
+                        flags += [
+                            self.sides[at].flag("--inject-slowdown"),
+                            f"{(0, self.options.inject_slowdown)[at]:g}",
+                        ]
                     self._run(at, job, flags, files[at], what)
                 for at, file in enumerate(files):
                     for result in _results(file):
@@ -189,9 +199,19 @@ class _Plan:
         if not there or (job.versions and not versions):
             file.write_text(_NOTHING, encoding="utf-8")
         elif not (file.exists() and what == "checking"):
-            command = [str(self.programs[at, layer]), "--pass", a_pass,
-                       "--version", ",".join(map(str, versions)) or "all", *job.arguments, *flags,
-                       side.flag("--baseline"), "none", "--seed", str(self.options.seed)]
+            command = [
+                str(self.programs[at, layer]),
+                "--pass",
+                a_pass,
+                "--version",
+                ",".join(map(str, versions)) or "all",
+                *job.arguments,
+                *flags,
+                side.flag("--baseline"),
+                "none",
+                "--seed",
+                str(self.options.seed),
+            ]
             for _ in range(_TRIES):
                 _process(command, side, file, self.folder / "log", allowed)
                 if not (_record(file).calibration or {}).get("failure"):
@@ -217,22 +237,30 @@ def _process(command, side, file, log, allowed):
     for left_over in (aside, aside.with_name(aside.name + ".partial")):
         left_over.unlink(missing_ok=True)
     command = [*command, "--record", str(aside)]
-    done = subprocess.run(command, cwd=side.tree, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, errors="replace", env=tools.environment())
+    done = subprocess.run(
+        command,
+        cwd=side.tree,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=tools.environment(),
+    )
     with open(log, "a", encoding="utf-8") as out:
         out.write(f"\n$ {shlex.join(command)}\n{done.stdout}{done.stderr}")
     if done.returncode not in allowed or not aside.exists():
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise Failure(f"{side.name}: {Path(command[0]).name}, exit status {done.returncode}: "
-                      f"{lines[-1] if lines else 'no word'}")
+        raise Failure(
+            f"{side.name}: {Path(command[0]).name}, exit status {done.returncode}: {lines[-1] if lines else 'no word'}"
+        )
     aside.replace(file)
 
 
 def _record(file):
     """Of one process; its device is what the program found, not the folder's name."""
     try:
-        record = ladder_records.load(file)
-    except ladder_records.BadRecord as error:
+        record = record_files.load(file)
+    except record_files.BadRecord as error:
         raise Failure(str(error)) from None
     if record is None:
         raise Failure(f"{file} is no record")
@@ -251,8 +279,16 @@ def _judged(found, failed):
         if all(result is None or result.status == "SKIP" for result in a + b):
             continue
         verdict = _verdict(key, a, b, failed)
-        comparisons.append(LiveComparison(key, next(result for result in b + a if result).label, verdict, _pooled(a),
-                                          _pooled(b), {"a": _raw(a), "b": _raw(b)}))
+        comparisons.append(
+            LiveComparison(
+                key,
+                next(result for result in b + a if result).label,
+                verdict,
+                _pooled(a),
+                _pooled(b),
+                {"a": _raw(a), "b": _raw(b)},
+            )
+        )
     return comparisons
 
 
@@ -282,8 +318,10 @@ def _verdict(key, a, b, failed):
 
 
 def _repetitions(results):
-    return rule.Repetitions([rule.typical(result.times.seconds) for result in results],
-                            [rule.typical(result.times.cycles) for result in results])
+    return rule.Repetitions(
+        [rule.typical(result.times.seconds) for result in results],
+        [rule.typical(result.times.cycles) for result in results],
+    )
 
 
 def _pooled(results):
@@ -296,8 +334,12 @@ def _pooled(results):
 
 
 def _raw(results):
-    return [{"seconds": result.times.seconds, "sm_clock_hz": result.times.clocks, "digest": result.digest}
-            if result and result.times else None for result in results]
+    return [
+        {"seconds": result.times.seconds, "sm_clock_hz": result.times.clocks, "digest": result.digest}
+        if result and result.times
+        else None
+        for result in results
+    ]
 
 
 def _called(comparison):
@@ -309,8 +351,9 @@ def _settle(comparison, first, second):
     if second is None:
         raise Failure(f"the second run did not measure {comparison.label}")
     a, b = first[0] + second[0], first[1] + second[1]
-    comparison.verdict = rule.settled(comparison.verdict, _verdict(comparison.key, *second, {}),
-                                      _verdict(comparison.key, a, b, {}))
+    comparison.verdict = rule.settled(
+        comparison.verdict, _verdict(comparison.key, *second, {}), _verdict(comparison.key, a, b, {})
+    )
     comparison.a, comparison.b = _pooled(a), _pooled(b)
     comparison.repetitions = {"a": _raw(a), "b": _raw(b)}
 
@@ -324,8 +367,10 @@ def _jobs_again(unsettled):
         group[0].add(version)
         if problem not in group[1]:
             group[1].append(problem)
-    return [Job(path, tuple(sorted(versions)), tuple(word for problem in problems for word in ("--problem", problem)))
-            for (path, _), (versions, problems) in sorted(groups.items())]
+    return [
+        Job(path, tuple(sorted(versions)), tuple(word for problem in problems for word in ("--problem", problem)))
+        for (path, _), (versions, problems) in sorted(groups.items())
+    ]
 
 
 def _notes(both, comparisons, first_calls, options):
@@ -337,14 +382,20 @@ def _notes(both, comparisons, first_calls, options):
     if options.inject_slowdown:
         slow = sum(comparison.verdict.status == rule.SLOW for comparison in comparisons)
         middle = rule.percent(statistics.median(ratios)) if ratios else "none"
-        notes.append(f"injected slowdown: every sample of B lasts {options.inject_slowdown:g} % longer on purpose (the "
-                     f"middle of what was measured: {middle}); {slow} of {len(ratios)} kernels are called SLOW")
+        notes.append(
+            f"injected slowdown: every sample of B lasts {options.inject_slowdown:g} % longer on purpose (the "
+            f"middle of what was measured: {middle}); {slow} of {len(ratios)} kernels are called SLOW"
+        )
     elif both[0].fingerprint == both[1].fingerprint:
-        notes.append(f"A/A: the same sources on both sides, {len(ratios)} comparisons, {calls} false calls "
-                     f"({first_calls} before the second run)")
+        notes.append(
+            f"A/A: the same sources on both sides, {len(ratios)} comparisons, {calls} false calls "
+            f"({first_calls} before the second run)"
+        )
     else:
-        changed = sum(bool(comparison.a and comparison.b and comparison.a.digest != comparison.b.digest)
-                      for comparison in comparisons)
+        changed = sum(
+            bool(comparison.a and comparison.b and comparison.a.digest != comparison.b.digest)
+            for comparison in comparisons
+        )
         if changed:
             notes.append(f"note: the outputs of {changed} kernels differ from A's in some bit")
     return notes
@@ -367,9 +418,21 @@ def _hash(path):
 
 def _folder(both, options):
     """The folder of this run, new or to be gone on with."""
-    wanted = {"sources": [side.fingerprint for side in both], "layers": sorted(both[0].programs),
-              "options": [list(options.chosen.paths), options.version, options.dtype, options.problem, options.set_name,
-                          options.repetitions, options.samples, options.seed, options.inject_slowdown]}
+    wanted = {
+        "sources": [side.fingerprint for side in both],
+        "layers": sorted(both[0].programs),
+        "options": [
+            list(options.chosen.paths),
+            options.version,
+            options.dtype,
+            options.problem,
+            options.set_name,
+            options.repetitions,
+            options.samples,
+            options.seed,
+            options.inject_slowdown,
+        ],
+    }
     if options.resume:
         folder = Path(options.resume).absolute()
         try:

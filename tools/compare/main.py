@@ -6,12 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import ladder_records
-import listing
-import selection
 from cli import paths, say
 from cli.errors import Failure, UsageError
 from cli.options import Parser, filled
+from records import record_files
+from registry import listing, selection
 
 from . import live, records, report, rule
 from .live import Chosen
@@ -59,7 +58,7 @@ def main(arguments):
 
 
 def _of_records(options):
-    there, bad = ladder_records.load_all(paths.ROOT / "results")
+    there, bad = record_files.load_all(paths.ROOT / "results")
     for error in bad:
         say.line(f"passed over: {error}")
     options.chosen = _chosen(options, _listing_of(there))
@@ -71,8 +70,7 @@ def _of_records(options):
     elif len(words) == 1:
         words = [words[0], "last"]
     (a, b), files = records.resolve(words, there, options.device, commit_of)
-    notes = [f"note: {name} {old or 'unknown'} in A, {new or 'unknown'} in B"
-             for name, old, new in _differences(a, b)]
+    notes = [f"note: {name} {old or 'unknown'} in A, {new or 'unknown'} in B" for name, old, new in _differences(a, b)]
     chosen = [comparison for comparison in records.compare(a, b) if _wanted(comparison, options)]
 
     def reproduce(comparison):
@@ -93,7 +91,8 @@ def _listing_of(there):
     for layer, of_layer in sorted(ideas.items()):
         passes = tuple(
             listing.Pass(layer, name, tuple(listing.Version(number, idea) for number, idea in sorted(versions.items())))
-            for name, versions in sorted(of_layer.items()))
+            for name, versions in sorted(of_layer.items())
+        )
         layers.append(listing.Layer(layer, passes, "", listing.sets(paths.ROOT, layer)))
     return listing.Listing(paths.ROOT, tuple(layers))
 
@@ -101,8 +100,11 @@ def _listing_of(there):
 def _side(record, files):
     names = ", ".join(_shown(file) for file in files)
     return {
-        "name": f"{record.short} on {record.device_name}, {record.created} ({names})", "commit": record.commit,
-        "dirty": record.dirty, "device": record.device, "created": record.created,
+        "name": f"{record.short} on {record.device_name}, {record.created} ({names})",
+        "commit": record.commit,
+        "dirty": record.dirty,
+        "device": record.device,
+        "created": record.created,
         "files": [_shown(file) for file in files],
     }
 
@@ -122,10 +124,12 @@ def _wanted(comparison, options):
     _, path, version, problem = comparison.key
     chosen = options.chosen
     wanted = chosen.problems.get(path.split("/")[0])
-    return ((not chosen.named or path in chosen.paths)
-            and (chosen.versions is None or version in chosen.versions.get(path, ()))
-            and (not chosen.dtypes or selection.dtype_of(problem) in chosen.dtypes)
-            and (not chosen.problems or wanted in (problem, selection.without_dtype(problem))))
+    return (
+        (not chosen.named or path in chosen.paths)
+        and (chosen.versions is None or version in chosen.versions.get(path, ()))
+        and (not chosen.dtypes or selection.dtype_of(problem) in chosen.dtypes)
+        and (not chosen.problems or wanted in (problem, selection.without_dtype(problem)))
+    )
 
 
 def commit_of(word):
@@ -133,37 +137,69 @@ def commit_of(word):
     if word.startswith("-"):
         return None
     try:
-        done = subprocess.run(["git", "-C", str(paths.ROOT), "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}"],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        done = subprocess.run(
+            ["git", "-C", str(paths.ROOT), "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
     except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _options(arguments):
-    parser = Parser("compare", description=_DESCRIPTION, epilog=_EPILOG,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", metavar="A B LAYER[/PASS]",
-                        help="records to compare, and layers or passes to leave the others out")
+    parser = Parser(
+        "compare", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="A B LAYER[/PASS]",
+        help="records to compare, and layers or passes to leave the others out",
+    )
     parser.add_argument("--device", help="of the records, as in results/<device>")
     parser.add_selection("version", "problem", "dtype")
     parser.add_argument("--all", action="store_true", help="show what is the SAME too")
     parser.add_argument("--json", metavar="FILE", help="the comparison as JSON; - for stdout")
     parser.add_argument("--junit", metavar="FILE", help="a test case for each kernel")
-    parser.add_argument("--fail-on", type=_statuses, default=set(), metavar="WHAT",
-                        help="exit with 3 if there is any: slow,missing,untrusted,ambiguous")
+    parser.add_argument(
+        "--fail-on",
+        type=_statuses,
+        default=set(),
+        metavar="WHAT",
+        help="exit with 3 if there is any: slow,missing,untrusted,ambiguous",
+    )
     group = parser.add_argument_group("live")
-    group.add_argument("--live", metavar="REF", help="build this commit beside this tree and run both in turn; "
-                            "a folder with sources of its own does as well")
-    group.add_argument("--set", dest="set_name", metavar="SET", type=filled("set"),
-                       help=selection.HELP["set"] + " (default: the benchmark's)")
-    group.add_argument("--repetitions", type=_at_least(1), default=rule.LEAST_REPETITIONS, metavar="N",
-                       help="processes a side (default: 9, the fewest that give a verdict)")
-    group.add_argument("--samples", type=_at_least(1), default=30, metavar="N",
-                       help="cold samples in each (default: 30)")
+    group.add_argument(
+        "--live",
+        metavar="REF",
+        help="build this commit beside this tree and run both in turn; a folder with sources of its own does as well",
+    )
+    group.add_argument(
+        "--set",
+        dest="set_name",
+        metavar="SET",
+        type=filled("set"),
+        help=selection.HELP["set"] + " (default: the benchmark's)",
+    )
+    group.add_argument(
+        "--repetitions",
+        type=_at_least(1),
+        default=rule.LEAST_REPETITIONS,
+        metavar="N",
+        help="processes a side (default: 9, the fewest that give a verdict)",
+    )
+    group.add_argument(
+        "--samples", type=_at_least(1), default=30, metavar="N", help="cold samples in each (default: 30)"
+    )
     group.add_argument("--seed", type=selection.seed, default=20261120, help="of the inputs, the same for both sides")
-    group.add_argument("--inject-slowdown", type=_percent, metavar="PERCENT",
-                       help="make every sample of this tree's last so much longer: shows what this tool can see")
+    group.add_argument(
+        "--inject-slowdown",
+        type=_percent,
+        metavar="PERCENT",
+        help="make every sample of this tree's last so much longer: shows what this tool can see",
+    )
     group.add_argument("--no-check", action="store_true", help="do not check values first")
     group.add_argument("--keep", metavar="FILE", help="every sample with the verdicts, as JSON")
     group.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run")
@@ -188,16 +224,28 @@ def _chosen(options, there):
     if options.version and options.version != "all":
         if options.version == "best":
             raise UsageError("./ladder compare: --version best names a version of one side; name it by number")
-        versions = {path: tuple(version.number for version in found)
-                    for path, found in selection.versions_of(passes, options.version).items()}
+        versions = {
+            path: tuple(version.number for version in found)
+            for path, found in selection.versions_of(passes, options.version).items()
+        }
         passes = [a_pass for a_pass in passes if a_pass.path in versions]
-    return Chosen(tuple(a_pass.path for a_pass in passes), bool(targets), versions, problems,
-                  tuple(selection.dtypes(options.dtype)) if options.dtype else ())
+    return Chosen(
+        tuple(a_pass.path for a_pass in passes),
+        bool(targets),
+        versions,
+        problems,
+        tuple(selection.dtypes(options.dtype)) if options.dtype else (),
+    )
 
 
 def _check(options):
-    only_live = {"--set": options.set_name, "--inject-slowdown": options.inject_slowdown, "--keep": options.keep,
-                 "--resume": options.resume, "--no-check": options.no_check or None}
+    only_live = {
+        "--set": options.set_name,
+        "--inject-slowdown": options.inject_slowdown,
+        "--keep": options.keep,
+        "--resume": options.resume,
+        "--no-check": options.no_check or None,
+    }
     if not options.live:
         for flag, value in only_live.items():
             if value is not None:

@@ -10,8 +10,8 @@ import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import ladder_records
 from cli.errors import Failure, UsageError
+from records import record_files
 
 from . import rule
 
@@ -26,8 +26,8 @@ class Comparison:
     key: tuple  # (device, path, version, problem)
     label: str
     verdict: rule.Verdict
-    a: "ladder_records.Result | None"
-    b: "ladder_records.Result | None"
+    a: "record_files.Result | None"
+    b: "record_files.Result | None"
 
 
 def compare(a, b):
@@ -59,15 +59,21 @@ def verdict_of(a, b):
         if reasons:
             return rule.Verdict(status, "; ".join(reasons))
     candle_a, candle_b, no_candle = _candles(a, b)
-    return rule.judge(repetitions(a.times, candle_a), repetitions(b.times, candle_b), interleaved=False,
-                      between=rule.BETWEEN_RECORDS, no_candle=no_candle)
+    return rule.judge(
+        repetitions(a.times, candle_a),
+        repetitions(b.times, candle_b),
+        interleaved=False,
+        between=rule.BETWEEN_RECORDS,
+        no_candle=no_candle,
+    )
 
 
 def repetitions(times, candle=None):
     """Blocks of consecutive rounds, the median of each. `candle`: seconds over the same rounds, or None."""
     count = min(_BLOCKS, len(times.seconds))
-    return rule.Repetitions(_blocks(times.seconds, count), _blocks(times.cycles, count),
-                            _blocks(candle, count) if candle else None)
+    return rule.Repetitions(
+        _blocks(times.seconds, count), _blocks(times.cycles, count), _blocks(candle, count) if candle else None
+    )
 
 
 def merge(records):
@@ -107,8 +113,9 @@ def resolve(words, records, device, resolve_commit):
     loaded = [_file(word) for word in words]
     device = device or _device(words, loaded, records, resolve_commit)
     records = [record for record in records if record.device == device]
-    sides = [[record] if record else _named(word, records, device, resolve_commit)
-             for word, record in zip(words, loaded)]
+    sides = [
+        [record] if record else _named(word, records, device, resolve_commit) for word, record in zip(words, loaded)
+    ]
     return [merge(group) for group in sides], [[record.file for record in group] for group in sides]
 
 
@@ -164,8 +171,8 @@ def _file(word):
             raise UsageError(f"no file {word}")
         return None
     try:
-        record = ladder_records.load(path.resolve())
-    except ladder_records.BadRecord as error:
+        record = record_files.load(path.resolve())
+    except record_files.BadRecord as error:
         raise Failure(str(error)) from None
     if record is None:
         raise UsageError(f"{word} is JSON of another kind, no record")
@@ -178,8 +185,9 @@ def _device(words, loaded, records, resolve_commit):
     """The device to compare on: that of the files, else the only one that has both sides."""
     of_files = sorted({record.device for record in loaded if record})
     if len(of_files) == 2:
-        raise UsageError(f"times of different devices do not compare: A is of {loaded[0].device}, "
-                         f"B of {loaded[1].device}")
+        raise UsageError(
+            f"times of different devices do not compare: A is of {loaded[0].device}, B of {loaded[1].device}"
+        )
     if of_files:
         return of_files[0]
     devices = sorted({record.device for record in records})
@@ -194,8 +202,10 @@ def _device(words, loaded, records, resolve_commit):
     if both:
         raise UsageError(f"records of several devices ({', '.join(both)}): choose with --device")
     if having[0] and having[1]:
-        raise UsageError(f"times of different devices do not compare: A is of {', '.join(sorted(having[0]))}, "
-                         f"B of {', '.join(sorted(having[1]))}")
+        raise UsageError(
+            f"times of different devices do not compare: A is of {', '.join(sorted(having[0]))}, "
+            f"B of {', '.join(sorted(having[1]))}"
+        )
     return devices[0]  # where the search for the commit will say what is missing
 
 
@@ -216,8 +226,10 @@ def _named(word, records, device, resolve_commit):
         back = 1 if word == "last" else 2
         if len(groups) < back:
             count = f"{len(groups)} measurement{'s' * (len(groups) != 1)}"
-            raise UsageError(f"{count} of {device} in results/, so there is no '{word}'; ./ladder record makes one, "
-                             "--live REF needs none")
+            raise UsageError(
+                f"{count} of {device} in results/, so there is no '{word}'; ./ladder record makes one, "
+                "--live REF needs none"
+            )
         if word == "last":
             return groups[-1]
         newest = _keys(groups[-1])
@@ -228,8 +240,9 @@ def _named(word, records, device, resolve_commit):
     found = [record for record in records if record.commit.startswith(sha)]
     commits = sorted({record.commit for record in found})
     if len(commits) > 1:
-        raise UsageError(f"'{word}' is the beginning of {len(commits)} commits: "
-                         f"{', '.join(commit[:10] for commit in commits)}")
+        raise UsageError(
+            f"'{word}' is the beginning of {len(commits)} commits: {', '.join(commit[:10] for commit in commits)}"
+        )
     if not found:
         there = ", ".join(dict.fromkeys(record.short for record in reversed(records))) or "none"
         raise UsageError(f"no record of commit {sha[:10]} on {device}; there are: {there}; --live {word} measures it")

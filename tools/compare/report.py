@@ -5,9 +5,9 @@ import math
 from collections import Counter
 from xml.etree import ElementTree
 
-import ladder_records
 from cli import files
 from cli.errors import Failure
+from records import record_files
 
 from . import rule
 
@@ -37,7 +37,7 @@ class Report:
 
     def geomean(self):
         """Of B / A over the kernels with a trusted ratio; nan if there is none."""
-        return ladder_records.geometric_mean([comparison.verdict.ratio for comparison in self.comparisons])
+        return record_files.geometric_mean([comparison.verdict.ratio for comparison in self.comparisons])
 
     def text(self, everything=False, colour=False):
         lines = [f"A: {self.a['name']}", f"B: {self.b['name']}", *self.notes, ""]
@@ -61,8 +61,10 @@ class Report:
             "b": self.b,
             "notes": self.notes,
             "rule": {
-                "least_repetitions": rule.LEAST_REPETITIONS, "confidence": rule.CONFIDENCE,
-                "least_change": rule.LEAST_CHANGE, "noise_factor": rule.NOISE_FACTOR,
+                "least_repetitions": rule.LEAST_REPETITIONS,
+                "confidence": rule.CONFIDENCE,
+                "least_change": rule.LEAST_CHANGE,
+                "noise_factor": rule.NOISE_FACTOR,
                 "between_records": rule.BETWEEN_RECORDS,
             },
             "counts": {status: self.counts[status] for status in rule.STATUSES},
@@ -77,17 +79,27 @@ class Report:
         unsure = {rule.AMBIGUOUS, rule.MISSING, rule.UNTRUSTED} - failing
         failures = sum(self.counts[status] for status in failing)
         skipped = sum(self.counts[status] for status in unsure)
-        counts = {"tests": str(len(self.comparisons)), "failures": str(failures), "errors": "0",
-                  "skipped": str(skipped), "time": "0"}
+        counts = {
+            "tests": str(len(self.comparisons)),
+            "failures": str(failures),
+            "errors": "0",
+            "skipped": str(skipped),
+            "time": "0",
+        }
         suites = ElementTree.Element("testsuites", counts)
         suite = ElementTree.SubElement(suites, "testsuite", {"name": f"ladder compare, {self.mode}", **counts})
         for comparison in self.comparisons:
             device, path, version, problem = comparison.key
             seconds = _median(comparison.b)
-            case = ElementTree.SubElement(suite, "testcase", {
-                "classname": f"{device}.{path.replace('/', '.')}.v{version:02d}", "name": problem,
-                "time": f"{0 if math.isnan(seconds) else seconds:.9f}",
-            })
+            case = ElementTree.SubElement(
+                suite,
+                "testcase",
+                {
+                    "classname": f"{device}.{path.replace('/', '.')}.v{version:02d}",
+                    "name": problem,
+                    "time": f"{0 if math.isnan(seconds) else seconds:.9f}",
+                },
+            )
             status = comparison.verdict.status
             if status in failing:
                 words = {"type": status, "message": self._message(comparison)}
@@ -109,8 +121,9 @@ class Report:
         device, path, version, problem = comparison.key
         verdict = comparison.verdict
         entry = {"device": device, "path": path, "version": version, "problem": problem}
-        entry.update({name: _or_null(value) if isinstance(value, float) else value
-                      for name, value in verdict.__dict__.items()})
+        entry.update(
+            {name: _or_null(value) if isinstance(value, float) else value for name, value in verdict.__dict__.items()}
+        )
         entry["a_seconds"] = _or_null(_median(comparison.a))
         entry["b_seconds"] = _or_null(_median(comparison.b))
         entry["reproduce"] = self.reproduce(comparison)
@@ -125,8 +138,17 @@ class Report:
             if verdict.status == rule.SAME and not everything:
                 continue
             times = ("", "") if others else (_us(comparison.a), _us(comparison.b))
-            rows.append((verdict.status, _kernel(comparison, others), *times, _ratio(verdict.ratio),
-                         _interval(verdict), _ratio(verdict.cycles_ratio), _ratio(verdict.candle_ratio)))
+            rows.append(
+                (
+                    verdict.status,
+                    _kernel(comparison, others),
+                    *times,
+                    _ratio(verdict.ratio),
+                    _interval(verdict),
+                    _ratio(verdict.cycles_ratio),
+                    _ratio(verdict.candle_ratio),
+                )
+            )
             after.append(self.reproduce(comparison) if verdict.status == rule.SLOW else verdict.reason)
         if len(rows) == 1:
             return []

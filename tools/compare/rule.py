@@ -8,7 +8,7 @@ import math
 import statistics
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 
 SLOW, FAST, SAME, AMBIGUOUS, MISSING, UNTRUSTED = "SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED"
 STATUSES = (SLOW, UNTRUSTED, MISSING, AMBIGUOUS, FAST, SAME)  # the worst first
@@ -76,8 +76,9 @@ def judge(a, b, interleaved=True, between=0.0, no_candle=""):
     """
     for side in (a, b):
         if len(side.seconds) < LEAST_REPETITIONS:
-            return Verdict(AMBIGUOUS, f"too few repetitions: {len(side.seconds)}, at least {LEAST_REPETITIONS} are "
-                                      "needed")
+            return Verdict(
+                AMBIGUOUS, f"too few repetitions: {len(side.seconds)}, at least {LEAST_REPETITIONS} are needed"
+            )
     if interleaved and len(a.seconds) != len(b.seconds):
         return Verdict(AMBIGUOUS, f"not interleaved: {len(a.seconds)} repetitions of A, {len(b.seconds)} of B")
 
@@ -87,8 +88,17 @@ def judge(a, b, interleaved=True, between=0.0, no_candle=""):
     if not interleaved and not no_candle:
         candle = _Change(_over(a.seconds, a.candle), _over(b.seconds, b.candle), False, between)
     status, reason = _decide(a, b, time, cycles, candle, interleaved, no_candle)
-    return Verdict(status, reason, time.ratio, time.low, time.high, time.noise, time.threshold, cycles.ratio,
-                   candle.ratio if candle else math.nan)
+    return Verdict(
+        status,
+        reason,
+        time.ratio,
+        time.low,
+        time.high,
+        time.noise,
+        time.threshold,
+        cycles.ratio,
+        candle.ratio if candle else math.nan,
+    )
 
 
 def settled(first, second, both):
@@ -218,8 +228,10 @@ def _decide(a, b, time, cycles, candle, interleaved, no_candle):
     if time.low < 1 / (1 + time.threshold) or time.high > 1 + time.threshold:
         return AMBIGUOUS, f"undecided: {time} against a threshold of {100 * time.threshold:.1f} %"
     if candle and candle.side != SAME:
-        return AMBIGUOUS, (f"its time is the same, but against the baseline's plan, sampled in turn, it changed by "
-                           f"{percent(candle.ratio)}")
+        return AMBIGUOUS, (
+            f"its time is the same, but against the baseline's plan, sampled in turn, it changed by "
+            f"{percent(candle.ratio)}"
+        )
     return SAME, ""
 
 
@@ -232,8 +244,10 @@ def _bimodal(a, b, time):
         (few, low), (many, high) = found
         unexplained = max(time.ratio, 1 / time.ratio) / (high / low)
         if time.side == SAME or unexplained <= 1 + time.threshold:
-            return (f"bimodal: of {name}'s repetitions {few} are near {1e6 * low:.4g} us and {many} near "
-                    f"{1e6 * high:.4g} us")
+            return (
+                f"bimodal: of {name}'s repetitions {few} are near {1e6 * low:.4g} us and {many} near "
+                f"{1e6 * high:.4g} us"
+            )
     return ""
 
 
@@ -250,8 +264,9 @@ def _call(time, cycles, candle, interleaved, no_candle):
     if no_candle:
         return AMBIGUOUS, f"{percent(time.ratio)}, but not interleaved and {no_candle}: --live decides"
     if candle.side != time.side:
-        return AMBIGUOUS, (f"{percent(time.ratio)}, but against the baseline's plan, sampled in turn, {candle}: "
-                           "--live decides")
+        return AMBIGUOUS, (
+            f"{percent(time.ratio)}, but against the baseline's plan, sampled in turn, {candle}: --live decides"
+        )
     return time.side, ""
 
 
@@ -265,7 +280,7 @@ def _medians(values, which):
     return list(zip(values, _median_probabilities(len(values), which)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _median_probabilities(count, which):
     """Probabilities that the median of a bootstrap resample is the 1st, 2nd, ... of `count` sorted values.
 
@@ -278,7 +293,7 @@ def _median_probabilities(count, which):
     return [upper - lower for lower, upper in zip(at_most, at_most[1:])]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _bootstrap_ranks(count, tail):
     """Indices of the sorted values that bound the median's bootstrap interval."""
     ranks = []
@@ -288,8 +303,9 @@ def _bootstrap_ranks(count, tail):
 
 
 def _tail(count, probability, needed):
-    return sum(math.comb(count, k) * probability**k * (1 - probability) ** (count - k)
-               for k in range(needed, count + 1))
+    return sum(
+        math.comb(count, k) * probability**k * (1 - probability) ** (count - k) for k in range(needed, count + 1)
+    )
 
 
 def _ratios(a, b):

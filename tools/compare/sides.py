@@ -6,17 +6,24 @@ import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import old_names
 from cli import build, paths, run, say, setup, tools
 from cli.errors import Failure, UsageError
+from registry import old_names
 
 from . import trees
 
 LOG = paths.PRIVATE / "compare.log"
 
 # What both builds must have in common; read from this tree's.
-_SHARED_SETTINGS = ("CMAKE_BUILD_TYPE", "CMAKE_CUDA_ARCHITECTURES", "CMAKE_CUDA_COMPILER", "CMAKE_CUDA_FLAGS",
-                    "CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CUDAToolkit_ROOT")
+_SHARED_SETTINGS = (
+    "CMAKE_BUILD_TYPE",
+    "CMAKE_CUDA_ARCHITECTURES",
+    "CMAKE_CUDA_COMPILER",
+    "CMAKE_CUDA_FLAGS",
+    "CMAKE_CXX_COMPILER",
+    "CMAKE_CXX_FLAGS",
+    "CUDAToolkit_ROOT",
+)
 
 
 @dataclass(frozen=True)
@@ -64,8 +71,13 @@ def fitted(side):
     old_flags = {}
     for program in side.programs.values():
         try:
-            done = subprocess.run([str(program), "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  env=tools.environment())
+            done = subprocess.run(
+                [str(program), "--help"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=tools.environment(),
+            )
         except OSError as error:
             raise Failure(f"{side.name}: cannot run {program}: {error.strerror}") from None
         for flag in ("--unchecked", "--inject-slowdown", "--baseline"):
@@ -80,9 +92,23 @@ def fitted(side):
 def _build_other(tree, name, targets):
     folder = tree / "build" / "cuda"
     settings = [f"-D{key}={value}" for key, value in _settings(build.folder("cuda") / "CMakeCache.txt").items()]
-    run.logged(f"configuring {name}",
-               [tools.cmake(), "-S", str(tree), "-B", str(folder), "--preset", "cuda", "-DLADDER_TESTS=OFF",
-                f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}", *settings], LOG, tools.environment())
+    run.logged(
+        f"configuring {name}",
+        [
+            tools.cmake(),
+            "-S",
+            str(tree),
+            "-B",
+            str(folder),
+            "--preset",
+            "cuda",
+            "-DLADDER_TESTS=OFF",
+            f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}",
+            *settings,
+        ],
+        LOG,
+        tools.environment(),
+    )
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
     run.logged(f"building {name}", [tools.ninja(), "-C", str(folder), "-j", jobs, *targets], LOG, tools.environment())
 

@@ -40,8 +40,14 @@ def find(root, ref):
         raise UsageError(f"--live {ref}: no commit of that name")
     no_git = UsageError(f"--live {ref}: no folder with sources, and here is no git to know commits")
     _git(root, "rev-parse", "--git-dir", wrong=no_git)
-    sha = _git(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}",
-               wrong=UsageError(f"--live {ref}: no commit of that name, and no folder with sources"))
+    sha = _git(
+        root,
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        f"{ref}^{{commit}}",
+        wrong=UsageError(f"--live {ref}: no commit of that name, and no folder with sources"),
+    )
     return Source(f"{ref} ({sha[:10]})", sha[:10], sha, False)
 
 
@@ -141,8 +147,9 @@ def _hash(data):
 
 def _git(root, *words, wrong=None):
     try:
-        done = subprocess.run(["git", "-C", str(root), "-c", "core.hooksPath=/dev/null", *words],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            ["git", "-C", str(root), "-c", "core.hooksPath=/dev/null", *words], capture_output=True, text=True
+        )
     except OSError as error:
         raise wrong or Failure(f"git: {error.strerror}") from None
     if done.returncode != 0:

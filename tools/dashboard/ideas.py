@@ -1,6 +1,6 @@
 """What each version changed, in the words of its file's header comment, and the names that shapes.txt gives the problems."""
 
-import listing
+from registry import listing
 
 
 def of_ladder(root, path):
@@ -11,5 +11,6 @@ def of_ladder(root, path):
 
 def shapes(root, layer):
     """{set: {problem without its dtype: name}} of the layer's shapes.txt."""
-    return {name: {problem: label for label, problem in cases.items()}
-            for name, cases in listing.sets(root, layer).items()}
+    return {
+        name: {problem: label for label, problem in cases.items()} for name, cases in listing.sets(root, layer).items()
+    }

@@ -17,8 +17,8 @@ from cli.errors import Failure
 
 VERSION = "4.4.0"
 SHA256 = "db65ba70511147e08494c38a46030c89cb9e3153f455fec50440581fc67cb429"
-LICENSE = """\
-Chart.js {version} (https://www.chartjs.org), The MIT License (MIT), Copyright (c) 2014-2024 Chart.js Contributors
+LICENSE = f"""\
+Chart.js {VERSION} (https://www.chartjs.org), The MIT License (MIT), Copyright (c) 2014-2024 Chart.js Contributors
 
 Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
 documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
@@ -32,7 +32,7 @@ THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLI
 WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
 COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
 OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
-""".format(version=VERSION)
+"""
 
 _PIN = "django-unfold==0.91.0"
 _INSIDE = "unfold/static/unfold/js/chart/chart.js"
@@ -51,8 +51,9 @@ def source():
         with lock.held(paths.PRIVATE / "setup.lock"):
             _fetch()
     except Failure as failure:
-        raise Failure(f"the plotting library is neither in .ladder/ nor in {_EARLIER_PAGE}, and was not to be fetched: "
-                      f"{failure}") from None
+        raise Failure(
+            f"the plotting library is neither in .ladder/ nor in {_EARLIER_PAGE}, and was not to be fetched: {failure}"
+        ) from None
     return _kept()
 
 

@@ -16,8 +16,9 @@ _PICTURE = "1400,1650"  # width and height: down to the end of what is promoted
 def main(arguments):
     parser = Parser("dashboard", description="One page of every record, for a browser.")
     parser.add_argument("--out", type=Path, help="results/index.html by default")
-    parser.add_argument("--check", action="store_true",
-                        help="write nothing; exit 1 if the page is not that of the records")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 if the page is not that of the records"
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 if a record cannot be shown")
     parser.add_argument("--picture", type=Path, help="also the top of the page as a PNG, by chromium")
     parser.add_argument("--root", type=Path, default=paths.ROOT, help="the tree whose results/ and dev/ are shown")
@@ -53,8 +54,10 @@ def write(root, out, strict=False):
         files.replace(out, text)
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror}") from None
-    say.line(f"{out}: {len(data['series'])} kernels in {len(records)} records, {len(text.encode()) / 1e3:.0f} kB"
-             + (f"; {len(bad)} not shown" if bad else ""))
+    say.line(
+        f"{out}: {len(data['series'])} kernels in {len(records)} records, {len(text.encode()) / 1e3:.0f} kB"
+        + (f"; {len(bad)} not shown" if bad else "")
+    )
     return 1 if bad and strict else 0
 
 
@@ -63,7 +66,19 @@ def picture(out, png):
     if not chromium:
         raise Failure("--picture needs chromium: ./ladder setup --dev")
     with tempfile.TemporaryDirectory() as profile:
-        run.logged("drawing the page", [
-            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-            f"--user-data-dir={profile}", f"--window-size={_PICTURE}", "--virtual-time-budget=5000",
-            f"--screenshot={png.resolve()}", out.resolve().as_uri()], paths.PRIVATE / "setup.log")
+        run.logged(
+            "drawing the page",
+            [
+                chromium,
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                f"--user-data-dir={profile}",
+                f"--window-size={_PICTURE}",
+                "--virtual-time-budget=5000",
+                f"--screenshot={png.resolve()}",
+                out.resolve().as_uri(),
+            ],
+            paths.PRIVATE / "setup.log",
+        )

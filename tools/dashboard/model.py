@@ -32,7 +32,7 @@ _MEMORY_BOUND = 0.9
 def build(root, records, bad, profiles, live, compare):
     """The page's data but for its long columns, which are in "histories" and "samples" for page.py to pack.
 
-    `records` as of ladder_records.load_all, oldest first; `bad`, `profiles` and `live` as of sources.py;
+    `records` as of record_files.load_all, oldest first; `bad`, `profiles` and `live` as of sources.py;
     `compare(a, b)` gives the Comparisons of two records.
     """
     numbers = {id(record): number for number, record in enumerate(records)}
@@ -145,17 +145,34 @@ def _series(key, points, pair, numbers, verdict):
     device, path, version, problem = key
     newest = points[-1]
     entry = {
-        "device": device, "path": path, "version": version, "problem": problem, "dtype": newest.dtype,
+        "device": device,
+        "path": path,
+        "version": version,
+        "problem": problem,
+        "dtype": newest.dtype,
         "shape": " ".join(word for word in problem.split() if word != newest.dtype),
-        "idea": newest.idea, "status": newest.status, "reason": newest.reason, "record": numbers[id(newest.record)],
-        "command": newest.command, "flops": number(newest.flops), "bytes": number(newest.min_bytes),
-        "roofline": number(newest.roofline), "error": number(newest.error), "worst": number(newest.worst_over_bound),
-        "baseline": newest.baseline, "baselineReason": newest.baseline_reason, "plan": newest.best_plan,
+        "idea": newest.idea,
+        "status": newest.status,
+        "reason": newest.reason,
+        "record": numbers[id(newest.record)],
+        "command": newest.command,
+        "flops": number(newest.flops),
+        "bytes": number(newest.min_bytes),
+        "roofline": number(newest.roofline),
+        "error": number(newest.error),
+        "worst": number(newest.worst_over_bound),
+        "baseline": newest.baseline,
+        "baselineReason": newest.baseline_reason,
+        "plan": newest.best_plan,
         "library": newest.best_library,
-        "baselineError": number(newest.baseline_error), "streaming": number(newest.streaming),
-        "times": _times(newest.times), "baselineTimes": _times(newest.baseline_times),
+        "baselineError": number(newest.baseline_error),
+        "streaming": number(newest.streaming),
+        "times": _times(newest.times),
+        "baselineTimes": _times(newest.baseline_times),
         "heuristic": number(newest.heuristic_times.median) if newest.heuristic_times else None,
-        "verdict": _verdict(pair, verdict), "changes": _changes(points, numbers), "steps": _steps(points, numbers),
+        "verdict": _verdict(pair, verdict),
+        "changes": _changes(points, numbers),
+        "steps": _steps(points, numbers),
         "timed": [numbers[id(result.record)] for result in pair if _is_timed(result)],
         "kernels": _kernels(newest),
     }
@@ -165,8 +182,13 @@ def _series(key, points, pair, numbers, verdict):
 def _times(times):
     if times is None:
         return None
-    return {"median": number(times.median), "low": number(times.low), "high": number(times.high),
-            "warm": number(times.warm_median), "throttled": times.throttled}
+    return {
+        "median": number(times.median),
+        "low": number(times.low),
+        "high": number(times.high),
+        "warm": number(times.warm_median),
+        "throttled": times.throttled,
+    }
 
 
 def _verdict(pair, verdict):
@@ -199,14 +221,16 @@ def _changes(points, numbers):
     """[[record, breaks the series, "driver", "driver 13.0 → 13.1"]] where anything but the source changed."""
     found = []
     for before, after in zip(points, points[1:]):
-        changed = [(name, old, new) for name, old, new in _differences(before.record, after.record)
-                   if name != "library"]
+        changed = [
+            (name, old, new) for name, old, new in _differences(before.record, after.record) if name != "library"
+        ]
         if before.baseline and after.baseline and before.baseline != after.baseline:
             changed.append(("library", before.baseline, after.baseline))
         if changed:
             names = ", ".join(_CHANGE_WORDS.get(name, name) for name, _, _ in changed)
-            text = ", ".join(f"{_CHANGE_WORDS.get(name, name)} {_short(old)} → {_short(new)}"
-                             for name, old, new in changed)
+            text = ", ".join(
+                f"{_CHANGE_WORDS.get(name, name)} {_short(old)} → {_short(new)}" for name, old, new in changed
+            )
             found.append([numbers[id(after.record)], _changed(before.record, after.record, _BREAKING), names, text])
     return found
 
@@ -246,8 +270,14 @@ def _steps(points, numbers):
 def _packed_point(result, numbers):
     times = result.times if _is_timed(result) else None
     baseline = result.baseline_times.median if result.baseline_times else None
-    return (numbers[id(result.record)], times and times.median, times and times.low, times and times.high, baseline,
-            STATUSES.index(result.status))
+    return (
+        numbers[id(result.record)],
+        times and times.median,
+        times and times.low,
+        times and times.high,
+        baseline,
+        STATUSES.index(result.status),
+    )
 
 
 def _samples(result):
@@ -263,13 +293,22 @@ def _record(record):
     calibration = record.calibration or {}
     libraries = [library for result in record.results for library in result.baseline.split(", ") if library]
     return {
-        "file": f"{record.device}/{record.file.name}", "device": record.device, "name": record.device_name,
-        "created": record.created, "commit": record.short, "results": len(record.results),
-        "driver": device.get("driver"), "runtime": device.get("runtime"), "library": ", ".join(sorted(set(libraries))),
-        "clock": number(device.get("max_sm_clock_hz")), "clockSeen": number(calibration.get("max_sm_clock_hz")),
-        "copy": number(calibration.get("copy_bytes_per_s")), "dram": number(device.get("dram_bytes_per_s")),
+        "file": f"{record.device}/{record.file.name}",
+        "device": record.device,
+        "name": record.device_name,
+        "created": record.created,
+        "commit": record.short,
+        "results": len(record.results),
+        "driver": device.get("driver"),
+        "runtime": device.get("runtime"),
+        "library": ", ".join(sorted(set(libraries))),
+        "clock": number(device.get("max_sm_clock_hz")),
+        "clockSeen": number(calibration.get("max_sm_clock_hz")),
+        "copy": number(calibration.get("copy_bytes_per_s")),
+        "dram": number(device.get("dram_bytes_per_s")),
         "empty": number((calibration.get("empty") or {}).get("seconds")),
-        "sms": device.get("num_sms"), "failure": calibration.get("failure", ""),
+        "sms": device.get("num_sms"),
+        "failure": calibration.get("failure", ""),
     }
 
 

@@ -11,12 +11,28 @@ from pathlib import Path
 from . import library, model, pack
 
 _HERE = Path(__file__).resolve().parent
-_SCRIPTS = ["unpack", "words", "state", "plots", "strip", "heat", "rungs", "kernel", "roofline", "bandwidth",
-            "accuracy", "profiles", "results", "main"]
+_SCRIPTS = [
+    "unpack",
+    "words",
+    "state",
+    "plots",
+    "strip",
+    "heat",
+    "rungs",
+    "kernel",
+    "roofline",
+    "bandwidth",
+    "accuracy",
+    "profiles",
+    "results",
+    "main",
+]
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
-_INPUTS = re.compile(r'<meta name="ladder-inputs" content="([0-9a-f]{64})">\n'
-                     r'<meta name="ladder-shown" content="([^"]*)">')
+_INPUTS = re.compile(
+    r'<meta name="ladder-inputs" content="([0-9a-f]{64})">\n'
+    r'<meta name="ladder-shown" content="([^"]*)">'
+)
 
 # What a rate is told in, and what page.html does not say of it: of a pass that waits for arithmetic the first, of one
 # that waits for memory the others. A column that no kernel fills is left out.
@@ -100,8 +116,11 @@ def headline(data):
 def _newest_comparison(data):
     """(day, {verdict: kernels}, what was compared) over all devices; ("", {}, "") where nothing was."""
     records = data["records"]
-    days = [records[entry["record"]]["created"][:10] for entry in data["series"]
-            if entry["verdict"]["status"] in model.VERDICTS]
+    days = [
+        records[entry["record"]]["created"][:10]
+        for entry in data["series"]
+        if entry["verdict"]["status"] in model.VERDICTS
+    ]
     if days:
         return max(days), _counts(data["series"]), "records"
     live = max(data["live"].values(), key=lambda one: one["day"], default=None)
@@ -116,8 +135,9 @@ def _compared(data):
     if not what:
         return ""
     found = [f"{counts[verdict]} {words}" for verdict, (_, words) in _VERDICT_WORDS.items() if counts.get(verdict)]
-    return (f"{_kernels(sum(counts.values()))} compared ({what}): {', '.join(found)}. "
-            "Nothing new is known of the others.")
+    return (
+        f"{_kernels(sum(counts.values()))} compared ({what}): {', '.join(found)}. Nothing new is known of the others."
+    )
 
 
 def escape(value):
@@ -162,10 +182,19 @@ def _dateline(data):
     lines = []
     for device in sorted({record["device"] for record in data["records"]}):
         newest = [record for record in data["records"] if record["device"] == device][-1]
-        facts = [newest["name"], f"newest record {_day(newest['created'])}", f"commit {newest['commit']}",
-                 f"driver for CUDA {newest['driver']}", _clock(newest), newest["library"]]
-        lines.append(f'<p class="dateline" data-device="{escape(device)}">'
-                     + " · ".join(escape(fact) for fact in facts if fact) + "</p>")
+        facts = [
+            newest["name"],
+            f"newest record {_day(newest['created'])}",
+            f"commit {newest['commit']}",
+            f"driver for CUDA {newest['driver']}",
+            _clock(newest),
+            newest["library"],
+        ]
+        lines.append(
+            f'<p class="dateline" data-device="{escape(device)}">'
+            + " · ".join(escape(fact) for fact in facts if fact)
+            + "</p>"
+        )
     return "\n".join(lines)
 
 
@@ -184,9 +213,11 @@ def _strip(series):
     tiles = []
     for verdict in model.VERDICTS:
         sign, words = _VERDICT_WORDS[verdict]
-        tiles.append(f'<li><a class="tile {verdict.lower()}" data-verdict="{verdict}" href="#results">'
-                     f'<span class="sign" aria-hidden="true">{sign}</span> <b>{counts[verdict]}</b> '
-                     f'<span class="name">{verdict}</span> <span class="words">{words}</span></a></li>')
+        tiles.append(
+            f'<li><a class="tile {verdict.lower()}" data-verdict="{verdict}" href="#results">'
+            f'<span class="sign" aria-hidden="true">{sign}</span> <b>{counts[verdict]}</b> '
+            f'<span class="name">{verdict}</span> <span class="words">{words}</span></a></li>'
+        )
     return '<ul class="strip">\n' + "\n".join(tiles) + "\n</ul>"
 
 
@@ -197,23 +228,34 @@ def _counts(series):
 def _standing(row, records):
     names = {record["device"]: record["name"] for record in records}
     device = f" <span class=dtype>{escape(names[row['device']])}</span>" if len(names) > 1 else ""
-    figures = [f"<b>{row['ratio']:.2f}</b>" if row["ratio"] else "–", f"{row['low']:.2f} to {row['high']:.2f}",
-               f"{row['timed']} of {row['problems']}" + ("<br>without bias" if row["withoutBias"] else ""),
-               f"{1e6 * row['seconds']:.0f}", f"{1e6 * row['librarySeconds']:.0f}"]
+    figures = [
+        f"<b>{row['ratio']:.2f}</b>" if row["ratio"] else "–",
+        f"{row['low']:.2f} to {row['high']:.2f}",
+        f"{row['timed']} of {row['problems']}" + ("<br>without bias" if row["withoutBias"] else ""),
+        f"{1e6 * row['seconds']:.0f}",
+        f"{1e6 * row['librarySeconds']:.0f}",
+    ]
     words = [escape(" or ".join(row["libraries"])), escape(" ".join(row["commits"]))]
-    return (f"<tr {_filtered(row)}><th scope=row>{_ladder(row)}{device}</th>"
-            + "".join(f"<td class=n>{figure}</td>" for figure in figures) + f"<td class=versions>{_versions(row)}</td>"
-            + "".join(f"<td>{word}</td>" for word in words) + "</tr>")
+    return (
+        f"<tr {_filtered(row)}><th scope=row>{_ladder(row)}{device}</th>"
+        + "".join(f"<td class=n>{figure}</td>" for figure in figures)
+        + f"<td class=versions>{_versions(row)}</td>"
+        + "".join(f"<td>{word}</td>" for word in words)
+        + "</tr>"
+    )
 
 
 def _alone(rows):
     """The promoted versions that no library was timed beside."""
     if not rows:
         return ""
-    lines = "\n".join(f"<tr {_filtered(row)}><th scope=row>{_ladder(row)}</th><td>{_versions(row)}</td></tr>"
-                      for row in rows)
-    return (f"<details><summary>{len(rows)} more, without a library's time beside them</summary>"
-            f'<table class="standing"><tbody>\n{lines}\n</tbody></table></details>')
+    lines = "\n".join(
+        f"<tr {_filtered(row)}><th scope=row>{_ladder(row)}</th><td>{_versions(row)}</td></tr>" for row in rows
+    )
+    return (
+        f"<details><summary>{len(rows)} more, without a library's time beside them</summary>"
+        f'<table class="standing"><tbody>\n{lines}\n</tbody></table></details>'
+    )
 
 
 def _filtered(row):
@@ -233,20 +275,20 @@ def _row(series, records, headings):
     times = series["times"] if series["status"] == "PASS" else None
     found = rates(series, records[series["record"]])
     cells = [
-        f'<th scope=row>{escape(series["path"])} v{series["version"]:02d} '
-        f'<span class=idea>{escape(series["idea"].replace("_", " "))}</span></th>',
-        f'<td class=problem>{escape(series["shape"])}</td>',
-        f'<td>{escape(series["dtype"])}</td>',
+        f"<th scope=row>{escape(series['path'])} v{series['version']:02d} "
+        f"<span class=idea>{escape(series['idea'].replace('_', ' '))}</span></th>",
+        f"<td class=problem>{escape(series['shape'])}</td>",
+        f"<td>{escape(series['dtype'])}</td>",
         _figure(times and times["median"] * 1e6),
         f"<td class=n>{_interval(times)}</td>",
         _figure(times and times["warm"] and times["warm"] * 1e6),
         *(_figure(found.get(heading)) for heading in headings),
         _figure(ratio(series)),
         _figure(times and series["roofline"] and 100 * series["roofline"] / times["median"]),
-        f'<td class=n>{_tiny(series["error"] if series["status"] != "SKIP" else None)}</td>',
+        f"<td class=n>{_tiny(series['error'] if series['status'] != 'SKIP' else None)}</td>",
         f'<td title="{escape(series["reason"])}">{escape(series["status"])}</td>',
         f'<td title="{escape(series["verdict"]["reason"])}">{_against_previous(series["verdict"])}</td>',
-        f'<td>{escape(records[series["record"]]["commit"])}</td>',
+        f"<td>{escape(records[series['record']]['commit'])}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"
 
@@ -282,10 +324,18 @@ def _against_previous(verdict):
 
 
 def _record(record):
-    cells = [record["created"].replace("T", " ").rstrip("Z"), record["commit"], record["name"], record["results"],
-             record["library"], f"{record['driver']} / {record['runtime']}", _megahertz(record["clock"]),
-             f"{record['copy'] / 1e12:.2f}" if record["copy"] else "", record["file"]]
-    failure = f'<tr class=failure><td colspan=9>{escape(record["failure"])}</td></tr>' if record["failure"] else ""
+    cells = [
+        record["created"].replace("T", " ").rstrip("Z"),
+        record["commit"],
+        record["name"],
+        record["results"],
+        record["library"],
+        f"{record['driver']} / {record['runtime']}",
+        _megahertz(record["clock"]),
+        f"{record['copy'] / 1e12:.2f}" if record["copy"] else "",
+        record["file"],
+    ]
+    failure = f"<tr class=failure><td colspan=9>{escape(record['failure'])}</td></tr>" if record["failure"] else ""
     return "<tr>" + "".join(f"<td>{escape('' if cell is None else cell)}</td>" for cell in cells) + "</tr>" + failure
 
 
@@ -294,8 +344,10 @@ def _bad(bad):
         return ""
     items = "\n".join(f"<li><code>{escape(entry['file'])}</code> {escape(entry['reason'])}</li>" for entry in bad)
     count = "1 record is" if len(bad) == 1 else f"{len(bad)} records are"
-    return (f'<aside class="bad" id="bad" role="note"><h2>{count} not shown</h2><p>They contradict themselves or '
-            f"cannot be read, so nothing of them is drawn or counted.</p><ul>{items}</ul></aside>")
+    return (
+        f'<aside class="bad" id="bad" role="note"><h2>{count} not shown</h2><p>They contradict themselves or '
+        f"cannot be read, so nothing of them is drawn or counted.</p><ul>{items}</ul></aside>"
+    )
 
 
 def _megahertz(hertz):

@@ -5,8 +5,8 @@ import json
 import math
 from pathlib import Path
 
-import ladder_records
-import old_names
+from records import record_files
+from registry import old_names
 
 from . import ideas
 
@@ -18,7 +18,7 @@ def read(root):
     """(records, bad, profiles, live): bad is a list of {"file", "reason"} for whatever cannot be believed, live is
     {device: its newest live comparison}."""
     results = Path(root) / "results"
-    records, wrong = ladder_records.load_all(results)
+    records, wrong = record_files.load_all(results)
     bad = [_split(error, results) for error in wrong]
     profiles, wrong = _readable(results, "*/profiles/*.json", "a profile", _profile)
     comparisons, others = _readable(results, "*/*_compare-live.json", "a live comparison", _live)
@@ -64,10 +64,14 @@ def digest(root, versions):
 
 def _live(file, results):
     raw = _of_schema(file, LIVE_SCHEMA)
-    return {"device": file.relative_to(results).parts[0], "day": file.name[:10],
-            "a": _short(raw["a"]), "b": _short(raw["b"]),
-            "paths": sorted({str(one["path"]) for one in raw["comparisons"]}),
-            "counts": {str(status): int(count) for status, count in raw["counts"].items()}}
+    return {
+        "device": file.relative_to(results).parts[0],
+        "day": file.name[:10],
+        "a": _short(raw["a"]),
+        "b": _short(raw["b"]),
+        "paths": sorted({str(one["path"]) for one in raw["comparisons"]}),
+        "counts": {str(status): int(count) for status, count in raw["counts"].items()},
+    }
 
 
 def _short(side):
@@ -86,28 +90,45 @@ def _profile(file, results):
     report = file.with_suffix(".ncu-rep")
     environment = raw["environment"]
     return {
-        "file": str(file.relative_to(results)), "device": file.relative_to(results).parts[0],
+        "file": str(file.relative_to(results)),
+        "device": file.relative_to(results).parts[0],
         "report": str(report.relative_to(results)) if report.exists() else None,
         "created": str(raw["created"]),
         "commit": str(environment["commit"])[:7] + ("+" if environment["dirty"] else ""),
-        "path": f"{raw['layer']}/{raw['pass']}", "version": int(raw["version"]), "idea": str(raw["idea"]),
-        "problem": str(raw["problem"]), "dtype": str(raw["dtype"]), "lower_bound": _finite(raw["lower_bound_seconds"]),
-        "ncu": str(raw.get("ncu", "")), "command": _command(raw["command"]),
+        "path": f"{raw['layer']}/{raw['pass']}",
+        "version": int(raw["version"]),
+        "idea": str(raw["idea"]),
+        "problem": str(raw["problem"]),
+        "dtype": str(raw["dtype"]),
+        "lower_bound": _finite(raw["lower_bound_seconds"]),
+        "ncu": str(raw.get("ncu", "")),
+        "command": _command(raw["command"]),
         "advice": [str(line) for line in raw.get("advice", [])],
-        "total": _figures(raw["total"]), "kernels": [_kernel(kernel) for kernel in raw["kernels"]],
+        "total": _figures(raw["total"]),
+        "kernels": [_kernel(kernel) for kernel in raw["kernels"]],
     }
 
 
 def _figures(raw):
-    return {str(name): {"value": _finite(figure["value"]), "unit": str(figure["unit"]),
-                        "text": str(figure.get("text") or "")}
-            for name, figure in raw.items()}
+    return {
+        str(name): {
+            "value": _finite(figure["value"]),
+            "unit": str(figure["unit"]),
+            "text": str(figure.get("text") or ""),
+        }
+        for name, figure in raw.items()
+    }
 
 
 def _kernel(raw):
     stalls = [{"reason": str(stall["reason"]), "share": _finite(stall["share"])} for stall in raw.get("stalls", [])]
-    return {"name": str(raw["name"]), "grid": _extent(raw["grid"]), "block": _extent(raw["block"]),
-            "duration": _finite(raw["figures"]["duration"]["value"]), "stalls": stalls}
+    return {
+        "name": str(raw["name"]),
+        "grid": _extent(raw["grid"]),
+        "block": _extent(raw["block"]),
+        "duration": _finite(raw["figures"]["duration"]["value"]),
+        "stalls": stalls,
+    }
 
 
 def _extent(sizes):
@@ -137,4 +158,4 @@ def _split(error, results):
 
 def _one_line(error):
     text = " ".join(str(error).split())
-    return text if isinstance(error, ladder_records.BadRecord) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, record_files.BadRecord) else f"{type(error).__name__}: {text}"

@@ -7,9 +7,9 @@ alone. Nothing here knows HTML.
 
 from collections import Counter
 
-import promotion
-from listing import DTYPES
-from selection import dtype_of, without_dtype
+from records import promotion
+from registry.listing import DTYPES
+from registry.selection import dtype_of, without_dtype
 
 from . import ideas
 
@@ -41,12 +41,19 @@ def promoted(root, device):
     for (path, problem), cells in table.items():
         layer = path.split("/")[0]
         if layer not in of_unet:
-            of_unet[layer] = {line for name, problems in ideas.shapes(root, layer).items() if name.startswith(_UNET)
-                              for line in problems}
+            of_unet[layer] = {
+                line
+                for name, problems in ideas.shapes(root, layer).items()
+                if name.startswith(_UNET)
+                for line in problems
+            }
         if without_dtype(problem) in of_unet[layer]:
             lines.setdefault(path, []).append(cells)
-    return {(path, dtype): _promoted(of_path, dtype) for path, of_path in lines.items()
-            for dtype in {dtype_of(cells[1]) for cells in of_path}}
+    return {
+        (path, dtype): _promoted(of_path, dtype)
+        for path, of_path in lines.items()
+        for dtype in {dtype_of(cells[1]) for cells in of_path}
+    }
 
 
 def _promoted(lines, dtype):
@@ -60,9 +67,11 @@ def _promoted(lines, dtype):
     of_unet = [case[0] for case in cases.values()]
     problems = len({_without_bias(without_dtype(cells[1])) for cells in lines})
     return {
-        "promoted": True, "versions": Counter(cells[2] for cells in of_unet).most_common(),
+        "promoted": True,
+        "versions": Counter(cells[2] for cells in of_unet).most_common(),
         "withoutBias": any(cells not in of_unet for cells in timed),
-        "libraries": sorted({cells[5] for cells in timed}), "commits": sorted({cells[7] for cells in timed}),
+        "libraries": sorted({cells[5] for cells in timed}),
+        "commits": sorted({cells[7] for cells in timed}),
         **_figures([_times(cells) for cells in timed], problems),
     }
 
@@ -90,7 +99,9 @@ def _recorded(series, records):
     number, idea = best = min(broad, key=lambda version: sum(broad[version][problem][0][0] for problem in common))
     entries = [broad[best][problem][1] for problem in common]
     return {
-        "promoted": False, "versions": [(f"v{number:02d}_{idea}", len(common))], "withoutBias": False,
+        "promoted": False,
+        "versions": [(f"v{number:02d}_{idea}", len(common))],
+        "withoutBias": False,
         "libraries": sorted({entry["library"] for entry in entries}),
         "commits": sorted({records[entry["record"]]["commit"] for entry in entries}),
         **_figures([broad[best][problem][0] for problem in common], len(problems)),
@@ -102,9 +113,15 @@ def _figures(times, problems):
     ours, library = sum(own for own, _ in times), sum(theirs for _, theirs in times)
     ratios = [theirs / own for own, theirs in times]
     covered = times and len(times) >= _LEAST_COVERAGE * problems
-    return {"timed": len(times), "problems": problems, "ratio": library / ours if covered else None,
-            "low": min(ratios, default=None), "high": max(ratios, default=None),
-            "seconds": ours, "librarySeconds": library}
+    return {
+        "timed": len(times),
+        "problems": problems,
+        "ratio": library / ours if covered else None,
+        "low": min(ratios, default=None),
+        "high": max(ratios, default=None),
+        "seconds": ours,
+        "librarySeconds": library,
+    }
 
 
 def _without_bias(problem):

@@ -103,8 +103,10 @@ def _write(out, size, images):
 
 
 def _say_written(out, header):
-    say.line(f"wrote {_shown(out)}: {header.count - header.held_out} images of {header.size}x{header.size} "
-             f"to train on, {header.held_out} held out, digest {header.digest}")
+    say.line(
+        f"wrote {_shown(out)}: {header.count - header.held_out} images of {header.size}x{header.size} "
+        f"to train on, {header.held_out} held out, digest {header.digest}"
+    )
     say.line(f"wrote {_shown(_preview(out))}, a look at some of them")
 
 

@@ -21,13 +21,20 @@ class Emoji:
             font = TTFont(font_file, lazy=True)
             glyphs = font.getBestCmap()
             # The PNGs that the font holds, largest first: no rasteriser has a say in the pixels.
-            strikes = [strike for _, strike in sorted(zip(font["CBLC"].strikes, font["CBDT"].strikeData),
-                                                      key=lambda pair: -pair[0].bitmapSizeTable.ppemY)]
+            strikes = [
+                strike
+                for _, strike in sorted(
+                    zip(font["CBLC"].strikes, font["CBDT"].strikeData), key=lambda pair: -pair[0].bitmapSizeTable.ppemY
+                )
+            ]
         except (OSError, TTLibError, KeyError) as error:
             raise Failure(f"'{font_file}' is no font with bitmaps of emoji (CBDT): {error}") from None
         self.name = f"{font['name'].getDebugName(4)} {font['head'].fontRevision:.3f}"
-        self._bitmaps = {point: strikes[0][glyph] for point, glyph in sorted(glyphs.items())
-                         if glyph in strikes[0] and _WANTED.fullmatch(chr(point))}
+        self._bitmaps = {
+            point: strikes[0][glyph]
+            for point, glyph in sorted(glyphs.items())
+            if glyph in strikes[0] and _WANTED.fullmatch(chr(point))
+        }
         if not self._bitmaps:
             raise Failure(f"'{font_file}' has no emoji of one code point")
 

@@ -66,8 +66,14 @@ def read_header(path):
     if version != VERSION:
         raise Failure(f"'{path}' has version {version} of the format, this reads {VERSION}: make it anew")
     header = Header(size, count, held_out, head[_FIELDS.size : _FIELDS.size + _DIGEST_BYTES].hex())
-    if size == 0 or channels != CHANNELS or zero or count == 0 or held_out >= count or any(
-            head[_FIELDS.size + _DIGEST_BYTES :]):
+    if (
+        size == 0
+        or channels != CHANNELS
+        or zero
+        or count == 0
+        or held_out >= count
+        or any(head[_FIELDS.size + _DIGEST_BYTES :])
+    ):
         raise Failure(f"'{path}' has a corrupt header")
     whole = HEADER_BYTES + count * header.image_bytes
     if file_bytes != whole:

@@ -4,8 +4,14 @@
 AT_ROOF = 80
 NEAR_ROOF = 60
 
-_ROOFS = {"tensor": "the tensor pipe", "fma": "the FMA pipe", "dram": "DRAM", "l2": "L2", "l1": "L1 and shared memory",
-          "issue": "the issue slots"}
+_ROOFS = {
+    "tensor": "the tensor pipe",
+    "fma": "the FMA pipe",
+    "dram": "DRAM",
+    "l2": "L2",
+    "l1": "L1 and shared memory",
+    "issue": "the issue slots",
+}
 
 _FILLED = "the grid fills the GPU"
 
@@ -45,7 +51,7 @@ def nearest_roof(figures):
 
 def meanings(figures, limits, lower_bound):
     """{figure: one line}. `limits` as metrics.Kernel has them, `lower_bound` in seconds or None."""
-    said = {figure: "" for figure in figures}
+    said = dict.fromkeys(figures, "")
 
     def note(figure, words):
         if figures.get(figure) is not None:
@@ -133,8 +139,10 @@ def advice(kernels, lower_bound):
     durations = [each.figures.get("duration") for each in kernels]
     if lower_bound and all(durations):
         duration = sum(durations)
-        lines.append(f"{duration / lower_bound:.2f} x the lower bound: " + (
-            "close to it" if duration < 1.25 * lower_bound else f"at most {duration / lower_bound:.1f} times faster"))
+        lines.append(
+            f"{duration / lower_bound:.2f} x the lower bound: "
+            + ("close to it" if duration < 1.25 * lower_bound else f"at most {duration / lower_bound:.1f} times faster")
+        )
     return lines
 
 
@@ -144,8 +152,9 @@ def _heaviest(kernels):
     for kernel in kernels:
         spent[kernel.name] = spent.get(kernel.name, 0) + (kernel.figures.get("duration") or 0)
     name = max(spent, key=spent.get)
-    longest = max((kernel for kernel in kernels if kernel.name == name),
-                  key=lambda kernel: kernel.figures.get("duration") or 0)
+    longest = max(
+        (kernel for kernel in kernels if kernel.name == name), key=lambda kernel: kernel.figures.get("duration") or 0
+    )
     whole = sum(spent.values())
     return longest, spent[name] / whole if whole else None
 

@@ -20,44 +20,92 @@ SOURCES = {
     "dram": ("%", ["gpu__dram_throughput" + _ELAPSED, "dram__throughput" + _ELAPSED]),
     "l2": ("%", ["lts__throughput" + _ELAPSED]),
     "l1": ("%", ["l1tex__throughput" + _ELAPSED, "l1tex__throughput" + _ACTIVE]),
-    "tensor": ("%", [
-        "sm__pipe_tensor_cycles_active" + _ELAPSED, "sm__inst_executed_pipe_tensor" + _ELAPSED,
-        "sm__pipe_tensor_op_hmma_cycles_active" + _ELAPSED, "sm__pipe_tensor_cycles_active" + _ACTIVE,
-        "sm__pipe_tensor_op_hmma_cycles_active" + _ACTIVE, "sm__inst_executed_pipe_tensor_op_hmma" + _ACTIVE]),
-    "fma": ("%", [
-        "sm__pipe_fma_cycles_active" + _ELAPSED, "sm__inst_executed_pipe_fma" + _ELAPSED,
-        "sm__pipe_fma_cycles_active" + _ACTIVE, "sm__inst_executed_pipe_fma" + _ACTIVE]),
-    "issue": ("%", [
-        "sm__inst_issued.avg.pct_of_peak_sustained_elapsed", "sm__issue_active" + _ELAPSED,
-        "smsp__issue_active" + _ELAPSED, "sm__inst_issued" + _ACTIVE, "smsp__issue_active" + _ACTIVE]),
+    "tensor": (
+        "%",
+        [
+            "sm__pipe_tensor_cycles_active" + _ELAPSED,
+            "sm__inst_executed_pipe_tensor" + _ELAPSED,
+            "sm__pipe_tensor_op_hmma_cycles_active" + _ELAPSED,
+            "sm__pipe_tensor_cycles_active" + _ACTIVE,
+            "sm__pipe_tensor_op_hmma_cycles_active" + _ACTIVE,
+            "sm__inst_executed_pipe_tensor_op_hmma" + _ACTIVE,
+        ],
+    ),
+    "fma": (
+        "%",
+        [
+            "sm__pipe_fma_cycles_active" + _ELAPSED,
+            "sm__inst_executed_pipe_fma" + _ELAPSED,
+            "sm__pipe_fma_cycles_active" + _ACTIVE,
+            "sm__inst_executed_pipe_fma" + _ACTIVE,
+        ],
+    ),
+    "issue": (
+        "%",
+        [
+            "sm__inst_issued.avg.pct_of_peak_sustained_elapsed",
+            "sm__issue_active" + _ELAPSED,
+            "smsp__issue_active" + _ELAPSED,
+            "sm__inst_issued" + _ACTIVE,
+            "smsp__issue_active" + _ACTIVE,
+        ],
+    ),
     "occupancy": ("%", ["sm__warps_active" + _ACTIVE]),
     "theoretical_occupancy": ("%", ["sm__maximum_warps_per_active_cycle_pct"]),
     "registers": ("registers/thread", ["launch__registers_per_thread"]),
-    "shared_memory": ("bytes/block", [
-        ("launch__shared_mem_per_block_dynamic", "launch__shared_mem_per_block_static"),
-        "launch__shared_mem_per_block"]),
+    "shared_memory": (
+        "bytes/block",
+        [
+            ("launch__shared_mem_per_block_dynamic", "launch__shared_mem_per_block_static"),
+            "launch__shared_mem_per_block",
+        ],
+    ),
     "waves": ("waves", ["launch__waves_per_multiprocessor"]),
     # A sector is 32 bytes; local memory is where spilled registers live.
-    "local_sectors": ("sectors", [
-        ("l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum")]),
-    "spill_requests": ("requests", [
-        "derived__local_spilling_requests", "sass__inst_executed_register_spilling_mem_local",
-        "sass__inst_executed_register_spilling"]),
-    "bank_conflicts": ("wavefronts", [
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
-        ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts.sum")]),
-    "shared_wavefronts": ("wavefronts", [
-        "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-        ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-         "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum")]),
+    "local_sectors": (
+        "sectors",
+        [("l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum")],
+    ),
+    "spill_requests": (
+        "requests",
+        [
+            "derived__local_spilling_requests",
+            "sass__inst_executed_register_spilling_mem_local",
+            "sass__inst_executed_register_spilling",
+        ],
+    ),
+    "bank_conflicts": (
+        "wavefronts",
+        [
+            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+            (
+                "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+                "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+                "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts.sum",
+            ),
+        ],
+    ),
+    "shared_wavefronts": (
+        "wavefronts",
+        [
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+            (
+                "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+                "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+            ),
+        ],
+    ),
     "l2_hit": ("%", ["lts__t_sector_hit_rate.pct"]),
     "l1_hit": ("%", ["l1tex__t_sector_hit_rate.pct"]),
     "dram_bytes": ("bytes", ["dram__bytes.sum", ("dram__bytes_read.sum", "dram__bytes_write.sum")]),
-    "sm_clock": ("Hz", [
-        "gpc__cycles_elapsed.avg.per_second", "smsp__cycles_elapsed.avg.per_second",
-        "sm__cycles_elapsed.avg.per_second"]),
+    "sm_clock": (
+        "Hz",
+        [
+            "gpc__cycles_elapsed.avg.per_second",
+            "smsp__cycles_elapsed.avg.per_second",
+            "sm__cycles_elapsed.avg.per_second",
+        ],
+    ),
 }
 
 # How many blocks an SM can hold by each resource; the smallest is the limiter.
@@ -71,10 +119,31 @@ _LIMITS = {
 
 # ncu's base units, and those that it prints where they were not asked for: factor to the unit of SOURCES.
 _SCALES = {
-    "ns": 1e-9, "nsecond": 1e-9, "us": 1e-6, "usecond": 1e-6, "ms": 1e-3, "msecond": 1e-3, "s": 1, "second": 1,
-    "byte": 1, "byte/block": 1, "kbyte": 1e3, "kbyte/block": 1e3, "mbyte": 1e6, "mbyte/block": 1e6, "gbyte": 1e9,
-    "hz": 1, "khz": 1e3, "mhz": 1e6, "ghz": 1e9, "cycle/second": 1, "cycle/nsecond": 1e9, "cycle/ns": 1e9,
-    "cycle/usecond": 1e6, "cycle/us": 1e6, "cycle/s": 1,
+    "ns": 1e-9,
+    "nsecond": 1e-9,
+    "us": 1e-6,
+    "usecond": 1e-6,
+    "ms": 1e-3,
+    "msecond": 1e-3,
+    "s": 1,
+    "second": 1,
+    "byte": 1,
+    "byte/block": 1,
+    "kbyte": 1e3,
+    "kbyte/block": 1e3,
+    "mbyte": 1e6,
+    "mbyte/block": 1e6,
+    "gbyte": 1e9,
+    "hz": 1,
+    "khz": 1e3,
+    "mhz": 1e6,
+    "ghz": 1e9,
+    "cycle/second": 1,
+    "cycle/nsecond": 1e9,
+    "cycle/ns": 1e9,
+    "cycle/usecond": 1e6,
+    "cycle/us": 1e6,
+    "cycle/s": 1,
 }
 _NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d+)?$")
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio$")
@@ -120,7 +189,7 @@ def kernels(text):
 def _table(text):
     """The lines from the header on: ncu and the program may have said something before."""
     lines = text.splitlines()
-    begin = next((at for at, line in enumerate(lines) if line.startswith('"ID"') or line.startswith("ID,")), len(lines))
+    begin = next((at for at, line in enumerate(lines) if line.startswith(('"ID"', "ID,"))), len(lines))
     return [line for line in lines[begin:] if line.strip() and not line.startswith("==")]
 
 
@@ -130,8 +199,13 @@ def _kernel(raw):
     figures["spill_bytes"] = None if sectors is None else sectors * _SECTOR_BYTES
     figures["conflict_share"] = share(figures["bank_conflicts"], figures["shared_wavefronts"])
     return Kernel(
-        name=_short_name(raw["Kernel Name"][0]), grid=_triple(raw, "Grid Size"), block=_triple(raw, "Block Size"),
-        figures=figures, limits=_limits(raw), stalls=_stalls(raw), raw=raw,
+        name=_short_name(raw["Kernel Name"][0]),
+        grid=_triple(raw, "Grid Size"),
+        block=_triple(raw, "Block Size"),
+        figures=figures,
+        limits=_limits(raw),
+        stalls=_stalls(raw),
+        raw=raw,
     )
 
 
@@ -177,8 +251,10 @@ def _stalls(raw):
         total = sum(found.values())
         if total > 0:
             found.pop("selected", None)  # a warp that issues waits for nothing
-            return sorted(((reason, value / total) for reason, value in found.items() if value > 0),
-                          key=lambda stall: (-stall[1], stall[0]))
+            return sorted(
+                ((reason, value / total) for reason, value in found.items() if value > 0),
+                key=lambda stall: (-stall[1], stall[0]),
+            )
     return []
 
 

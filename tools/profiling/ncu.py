@@ -9,12 +9,16 @@ from cli.errors import Failure, UsageError
 
 from . import where
 
-_INSTALL = ("no Nsight Compute (ncu) on PATH, in CUDA_HOME/bin, /usr/local/cuda*/bin or /opt/nvidia/nsight-compute: it "
-            "is part of the CUDA toolkit, alone the package cuda-nsight-compute-13-0 of NVIDIA's apt and dnf "
-            "repositories, and without root conda's `nvidia::nsight-compute`")
-_PERMISSION = ("Nsight Compute may not read this GPU's counters (ERR_NVGPUCTRPERM): load the driver with "
-               "NVreg_RestrictProfilingToAdminUsers=0 (`options nvidia NVreg_RestrictProfilingToAdminUsers=0` in "
-               "/etc/modprobe.d/, then reboot), or run as root; a container needs --cap-add SYS_ADMIN")
+_INSTALL = (
+    "no Nsight Compute (ncu) on PATH, in CUDA_HOME/bin, /usr/local/cuda*/bin or /opt/nvidia/nsight-compute: it "
+    "is part of the CUDA toolkit, alone the package cuda-nsight-compute-13-0 of NVIDIA's apt and dnf "
+    "repositories, and without root conda's `nvidia::nsight-compute`"
+)
+_PERMISSION = (
+    "Nsight Compute may not read this GPU's counters (ERR_NVGPUCTRPERM): load the driver with "
+    "NVreg_RestrictProfilingToAdminUsers=0 (`options nvidia NVreg_RestrictProfilingToAdminUsers=0` in "
+    "/etc/modprobe.d/, then reboot), or run as root; a container needs --cap-add SYS_ADMIN"
+)
 
 
 def find():
@@ -27,8 +31,9 @@ def find():
 
 def version(ncu):
     """ "2025.3.1.0", or "" where it does not say."""
-    done = subprocess.run([ncu, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env=tools.environment())
+    done = subprocess.run(
+        [ncu, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=tools.environment()
+    )
     found = re.search(r"Version (\d+(\.\d+)+)", done.stdout)
     return found[1] if found else ""
 
@@ -38,8 +43,22 @@ def profile(ncu, layer, program, report, log):
 
     Clocks stay as they are: base clocks, ncu's habit, are not what the benchmark runs at. Caches are flushed, as there.
     """
-    command = [ncu, "--clock-control", "none", "--nvtx", "--nvtx-include", f"regex:{layer}.*/", "--set", "full",
-               "--import-source", "yes", "--force-overwrite", "--export", str(report), *program]
+    command = [
+        ncu,
+        "--clock-control",
+        "none",
+        "--nvtx",
+        "--nvtx-include",
+        f"regex:{layer}.*/",
+        "--set",
+        "full",
+        "--import-source",
+        "yes",
+        "--force-overwrite",
+        "--export",
+        str(report),
+        *program,
+    ]
     try:
         run.logged("profiling, each kernel many times over", command, log, tools.environment())
     except Failure as failure:
@@ -66,7 +85,7 @@ def diagnosis(said, program):
         return UsageError(" ".join(skipped[-1].split()))
     errors = [line for line in said.splitlines() if line.startswith("==ERROR==")]
     if errors:
-        return Failure(f"ncu: {errors[-1][len('==ERROR=='):].strip()}")
+        return Failure(f"ncu: {errors[-1][len('==ERROR==') :].strip()}")
     if "No kernels were profiled" in said:
         return Failure("ncu saw no launch in its range: was the program built with NVTX (nvtx3/nvToolsExt.h)?")
     return None
@@ -74,8 +93,12 @@ def diagnosis(said, program):
 
 def raw_page(ncu, report):
     """Every metric of `report` as CSV, in base units. Throws Failure."""
-    done = subprocess.run([ncu, "--import", str(report), "--page", "raw", "--csv", "--print-units", "base"],
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=tools.environment())
+    done = subprocess.run(
+        [ncu, "--import", str(report), "--page", "raw", "--csv", "--print-units", "base"],
+        capture_output=True,
+        text=True,
+        env=tools.environment(),
+    )
     if done.returncode != 0:
         raise Failure(f"ncu --import failed: {_last(done.stderr or done.stdout)}")
     return done.stdout

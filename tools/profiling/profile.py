@@ -6,11 +6,10 @@ import shlex
 import tempfile
 from pathlib import Path
 
-import listing
-import selection
 from cli import bench, build, device, paths, say
 from cli.errors import Failure, UsageError
 from cli.options import Parser, filled
+from registry import listing, selection
 
 from . import keep, metrics, ncu, record, show
 
@@ -46,14 +45,22 @@ def _print_difference(profiles):
 
 def _parse(arguments):
     parser = Parser("profile", description="Nsight Compute on exactly one launch, and what its figures say.")
-    parser.add_argument("target", nargs="?", metavar="layer",
-                        help=selection.HELP["target"] + "; a layer is its default pass")
+    parser.add_argument(
+        "target", nargs="?", metavar="layer", help=selection.HELP["target"] + "; a layer is its default pass"
+    )
     parser.add_selection("version")
-    parser.add_argument("--diff", nargs=2, metavar=("A", "B"),
-                        help="two versions side by side; a profile's .json is read instead of measured")
+    parser.add_argument(
+        "--diff",
+        nargs=2,
+        metavar=("A", "B"),
+        help="two versions side by side; a profile's .json is read instead of measured",
+    )
     parser.add_argument("--pass", dest="pass_", metavar="PASS", help="as in <layer>/<pass>")
-    parser.add_argument("--problem", type=filled("problem"),
-                        help=selection.HELP["problem"] + " (default: the first of the layer's set perf)")
+    parser.add_argument(
+        "--problem",
+        type=filled("problem"),
+        help=selection.HELP["problem"] + " (default: the first of the layer's set perf)",
+    )
     parser.add_argument("--dtype", help="one (default: the first of " + ", ".join(_DTYPES) + " that the version has)")
     parser.add_argument("--seed", type=selection.seed, default=1, help="of the inputs (default: 1)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/<device>/profiles")
@@ -85,8 +92,9 @@ def _is_file(word):
 def _version(a_pass, word):
     found = selection.versions(a_pass, word)
     if len(found) != 1 or word in ("all", "best"):
-        raise UsageError(f"profile: version '{word}': one, as in 7; that is "
-                         f"{', '.join(version.label for version in found)}")
+        raise UsageError(
+            f"profile: version '{word}': one, as in 7; that is {', '.join(version.label for version in found)}"
+        )
     return found[0]
 
 
@@ -118,8 +126,20 @@ class _Profiler:
         problem = self._problem(version)
         with tempfile.TemporaryDirectory(prefix="ladder-profile-") as folder:
             report, launch, log = (Path(folder) / name for name in ("launch.ncu-rep", "launch.json", "ncu.log"))
-            program = [str(self.program), "--pass", self.options.chosen.name, "--version", str(version.number),
-                       "--problem", problem, "--seed", str(self.options.seed), "--once", "--record", str(launch)]
+            program = [
+                str(self.program),
+                "--pass",
+                self.options.chosen.name,
+                "--version",
+                str(version.number),
+                "--problem",
+                problem,
+                "--seed",
+                str(self.options.seed),
+                "--once",
+                "--record",
+                str(launch),
+            ]
             if self.options.dtype:
                 program[-3:-3] = ["--dtype", self.options.dtype]
             ncu.profile(self.ncu, self.options.chosen.layer, program, report, log)
@@ -138,13 +158,13 @@ class _Profiler:
 
     def _keep(self, data, report):
         folder = self.options.out or paths.ROOT / "results" / data["environment"]["device"]["slug"] / "profiles"
-        kept = keep.publish(folder, record.name(data),
-                            {".ncu-rep": report, ".json": json.dumps(data, indent=1) + "\n"})
+        kept = keep.publish(folder, record.name(data), {".ncu-rep": report, ".json": json.dumps(data, indent=1) + "\n"})
         return [kept[suffix] for suffix in (".ncu-rep", ".json")]
 
     def _command(self, version, problem):
-        command = (f"./ladder profile {self.options.chosen.path} --version {version.number} "
-                   f"--problem {shlex.quote(problem)}")
+        command = (
+            f"./ladder profile {self.options.chosen.path} --version {version.number} --problem {shlex.quote(problem)}"
+        )
         return command + (f" --seed {self.options.seed}" if self.options.seed != 1 else "")
 
     def _problem(self, version):

@@ -3,14 +3,17 @@
 import json
 from dataclasses import dataclass
 
-import old_names
 from cli.errors import Failure
+from registry import old_names
 
 from . import advice, metrics
 
 SCHEMA = "ladder.profile/1"
-UNITS = {**{figure: unit for figure, (unit, _) in metrics.SOURCES.items() if figure != "local_sectors"},
-         "spill_bytes": "bytes", "conflict_share": "%"}
+UNITS = {
+    **{figure: unit for figure, (unit, _) in metrics.SOURCES.items() if figure != "local_sectors"},
+    "spill_bytes": "bytes",
+    "conflict_share": "%",
+}
 
 _SUMS = ("duration", "spill_bytes", "spill_requests", "bank_conflicts", "shared_wavefronts", "dram_bytes")
 _LARGEST = ("registers", "shared_memory")
@@ -23,9 +26,17 @@ def make(launch, kernels, ncu_version, command):
         result = launch["results"][0]
         lower_bound = result["roofline_seconds"] or None
         profile = {
-            "schema": SCHEMA, "created": launch["created"], "command": command, "environment": launch["environment"],
-            "seed": launch["seed"], "layer": result["layer"], "pass": result["pass"], "version": result["version"],
-            "idea": result["idea"], "problem": result["problem"], "dtype": result["dtype"],
+            "schema": SCHEMA,
+            "created": launch["created"],
+            "command": command,
+            "environment": launch["environment"],
+            "seed": launch["seed"],
+            "layer": result["layer"],
+            "pass": result["pass"],
+            "version": result["version"],
+            "idea": result["idea"],
+            "problem": result["problem"],
+            "dtype": result["dtype"],
             "lower_bound_seconds": lower_bound,
             "min_bytes": result["min_read_bytes"] + result["min_write_bytes"],
         }
@@ -68,16 +79,23 @@ def _mean(values):
 
 
 def _kernel_json(kernel, lower_bound):
-    return {"name": kernel.name, "grid": kernel.grid, "block": kernel.block, "limiter": kernel.limiter,
-            "limits": kernel.limits,
-            "figures": _figures_json(kernel.figures, kernel.limits, lower_bound),
-            "stalls": [{"reason": reason, "share": part} for reason, part in kernel.stalls]}
+    return {
+        "name": kernel.name,
+        "grid": kernel.grid,
+        "block": kernel.block,
+        "limiter": kernel.limiter,
+        "limits": kernel.limits,
+        "figures": _figures_json(kernel.figures, kernel.limits, lower_bound),
+        "stalls": [{"reason": reason, "share": part} for reason, part in kernel.stalls],
+    }
 
 
 def _figures_json(figures, limits, lower_bound):
     said = advice.meanings(figures, limits, lower_bound)
-    return {figure: {"value": figures.get(figure), "unit": unit, "text": said.get(figure, "")}
-            for figure, unit in UNITS.items()}
+    return {
+        figure: {"value": figures.get(figure), "unit": unit, "text": said.get(figure, "")}
+        for figure, unit in UNITS.items()
+    }
 
 
 @dataclass
@@ -102,7 +120,8 @@ def side(profile):
         title=f"v{profile['version']:02d} {profile['idea']}, {profile['problem']}",
         device=profile["environment"]["device"]["name"],
         figures={figure: cell["value"] for figure, cell in profile["total"].items()},
-        lower_bound=profile["lower_bound_seconds"], stalls={stall["reason"]: stall["share"] for stall in longest["stalls"]},
+        lower_bound=profile["lower_bound_seconds"],
+        stalls={stall["reason"]: stall["share"] for stall in longest["stalls"]},
     )
 
 
@@ -125,5 +144,14 @@ def name(profile):
     environment = profile["environment"]
     words = [word for word in profile["problem"].split() if word != profile["dtype"]]
     sha = (environment.get("commit") or "unknown")[:7] + ("_dirty" if environment.get("dirty") else "")
-    return "_".join([profile["created"][:10], sha, profile["layer"], profile["pass"], f"v{profile['version']:02d}",
-                     profile["dtype"], "-".join(words)])
+    return "_".join(
+        [
+            profile["created"][:10],
+            sha,
+            profile["layer"],
+            profile["pass"],
+            f"v{profile['version']:02d}",
+            profile["dtype"],
+            "-".join(words),
+        ]
+    )

@@ -10,11 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-import listing
-import selection
 from cli import build, device, paths, say, setup, tools, wheels
 from cli.errors import Failure, UsageError
 from cli.options import Parser
+from registry import listing, selection
 
 from . import keep, sanitizer, where
 
@@ -23,8 +22,10 @@ PRESET = "cuda"
 _PIN = "nvidia-cuda-sanitizer-api==13.5.25"  # releases before 13.4 lack a program that the tool starts
 _PLANTED = "planted"
 _PLANTED_SECONDS = 180
-_INSTALL = ("no compute-sanitizer on PATH, in CUDA_HOME/bin or /usr/local/cuda*/bin, and it could not be fetched: it "
-            f"is part of the CUDA toolkit, alone the package cuda-sanitizer-13-0 or, from PyPI, {_PIN}")
+_INSTALL = (
+    "no compute-sanitizer on PATH, in CUDA_HOME/bin or /usr/local/cuda*/bin, and it could not be fetched: it "
+    f"is part of the CUDA toolkit, alone the package cuda-sanitizer-13-0 or, from PyPI, {_PIN}"
+)
 
 
 def main(arguments):
@@ -46,10 +47,16 @@ def main(arguments):
 
 
 def _parse(arguments):
-    parser = Parser("sanitize", description="compute-sanitizer's four tools on every version, each proven able to fire.")
+    parser = Parser(
+        "sanitize", description="compute-sanitizer's four tools on every version, each proven able to fire."
+    )
     parser.add_argument("layers", nargs="*", help=selection.HELP["target"] + " (default: all)")
-    parser.add_argument("--tool", type=lambda words: words.split(","), default=list(sanitizer.TOOLS),
-                        help="some of " + ",".join(sanitizer.TOOLS))
+    parser.add_argument(
+        "--tool",
+        type=lambda words: words.split(","),
+        default=list(sanitizer.TOOLS),
+        help="some of " + ",".join(sanitizer.TOOLS),
+    )
     parser.add_selection("version", "dtype", "set", "problem", version="all")
     parser.add_argument("--record", action="store_true", help="keep the outcome as results/<device>/..._sanitizer.json")
     options = parser.parse_args(arguments)
@@ -117,16 +124,23 @@ class _Session:
         if reason:
             print(f"{tool:<10} NOT PROVEN: it {reason}", flush=True)
             return
-        print(f"{tool:<10} proven: it reports its planted fault ({fault.findings}) and nothing of the clean twin",
-              flush=True)
+        print(
+            f"{tool:<10} proven: it reports its planted fault ({fault.findings}) and nothing of the clean twin",
+            flush=True,
+        )
         for path in chosen:
             entry["runs"].append(self._sanitize(tool, path))
 
     def refuse_what_the_bench_refuses(self, path):
         """Throws UsageError with the bench's own line, before any tool has run for minutes."""
-        done = subprocess.run([*map(str, self._bench(path)), "--benchmark_list_tests"], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=paths.ROOT,
-                              env=tools.environment())
+        done = subprocess.run(
+            [*map(str, self._bench(path)), "--benchmark_list_tests"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd=paths.ROOT,
+            env=tools.environment(),
+        )
         if done.returncode != 0:
             said = (done.stderr.strip() or done.stdout.strip() or "bench --benchmark_list_tests failed").splitlines()
             raise (UsageError if done.returncode == 2 else Failure)(said[-1])
@@ -135,8 +149,20 @@ class _Session:
         layer, pass_ = path.split("/")
         dtype = ["--dtype", self.options.dtype] if self.options.dtype else []
         what = ["--problem", self.options.problem] if self.options.problem else ["--set", self.options.set]
-        return [self.folder / f"bench_{layer}", "--pass", pass_, "--version", self.options.version, *what, *dtype,
-                "--check", "--baseline", "none", "--seed", "1"]
+        return [
+            self.folder / f"bench_{layer}",
+            "--pass",
+            pass_,
+            "--version",
+            self.options.version,
+            *what,
+            *dtype,
+            "--check",
+            "--baseline",
+            "none",
+            "--seed",
+            "1",
+        ]
 
     def _sanitize(self, tool, path):
         file = self.scratch / f"{tool}_{path.replace('/', '_')}.json"
@@ -151,8 +177,13 @@ class _Session:
         print(f"{tool:<10} {path}: {outcome.reason or 'clean'} ({checks}; {seconds:.0f} s)", flush=True)
         for line in outcome.report:
             print(f"           | {line}")
-        return {"path": path, "command": self._words(tool, command), "checks": counts, "seconds": seconds,
-                **outcome.json()}
+        return {
+            "path": path,
+            "command": self._words(tool, command),
+            "checks": counts,
+            "seconds": seconds,
+            **outcome.json(),
+        }
 
     def _counts(self, file):
         """{status: how many} of the checks that the bench recorded."""
@@ -171,24 +202,51 @@ class _Session:
         """(Outcome, what was said): `command` under `tool`."""
         self.step += 1
         log = self.scratch / "log"
-        whole = [self.program, "--tool", tool, *sanitizer.FLAGS.get(tool, []), "--error-exitcode",
-                 str(sanitizer.EXIT_ON_FINDING), *map(str, command)]
+        whole = [
+            self.program,
+            "--tool",
+            tool,
+            *sanitizer.FLAGS.get(tool, []),
+            "--error-exitcode",
+            str(sanitizer.EXIT_ON_FINDING),
+            *map(str, command),
+        ]
         with open(log, "w", encoding="utf-8") as file:
-            process = subprocess.Popen(whole, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-                                       cwd=paths.ROOT, env=tools.environment(), start_new_session=True)
+            process = subprocess.Popen(
+                whole,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=paths.ROOT,
+                env=tools.environment(),
+                start_new_session=True,
+            )
             code = _wait(process, f"{self.step} of {self.steps}, {what}", limit)
         said = log.read_text(encoding="utf-8", errors="replace")
         return sanitizer.outcome(said, code), said
 
     def _words(self, tool, command):
         shown = [str(word).replace(f"{paths.ROOT}/", "") for word in command]
-        return shlex.join(["compute-sanitizer", "--tool", tool, *sanitizer.FLAGS.get(tool, []), "--error-exitcode",
-                           str(sanitizer.EXIT_ON_FINDING), *shown])
+        return shlex.join(
+            [
+                "compute-sanitizer",
+                "--tool",
+                tool,
+                *sanitizer.FLAGS.get(tool, []),
+                "--error-exitcode",
+                str(sanitizer.EXIT_ON_FINDING),
+                *shown,
+            ]
+        )
 
     def finish(self, arguments):
         bad = [f"{tool} is not proven" for tool, entry in self.tools.items() if not entry["proven"]]
-        bad += [f"{tool} {run['path']}: {run['reason']}" for tool, entry in self.tools.items() for run in entry["runs"]
-                if run["status"] != "clean"]
+        bad += [
+            f"{tool} {run['path']}: {run['reason']}"
+            for tool, entry in self.tools.items()
+            for run in entry["runs"]
+            if run["status"] != "clean"
+        ]
         print("\n" + table(self.tools))
         if self.options.record:
             self._record(arguments)
@@ -200,12 +258,20 @@ class _Session:
         if self.environment is None:
             raise Failure("sanitize --record: no run got as far as to name its device; nothing was kept")
         created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        data = {"schema": SCHEMA, "created": created, "command": ["./ladder", "sanitize", *arguments],
-                "environment": self.environment, "sanitizer": _version(self.program), "tools": self.tools}
+        data = {
+            "schema": SCHEMA,
+            "created": created,
+            "command": ["./ladder", "sanitize", *arguments],
+            "environment": self.environment,
+            "sanitizer": _version(self.program),
+            "tools": self.tools,
+        }
         sha = self.environment["commit"][:7] + ("_dirty" if self.environment["dirty"] else "")
-        kept = keep.publish(paths.ROOT / "results" / self.environment["device"]["slug"],
-                            f"{created[:10]}_{sha}_sanitizer",
-                            {".json": json.dumps(data, indent=1) + "\n", ".txt": text(data)})
+        kept = keep.publish(
+            paths.ROOT / "results" / self.environment["device"]["slug"],
+            f"{created[:10]}_{sha}_sanitizer",
+            {".json": json.dumps(data, indent=1) + "\n", ".txt": text(data)},
+        )
         for path in kept.values():
             print(f"record: {path}")
 
@@ -229,8 +295,9 @@ def _wait(process, what, limit):
 
 
 def _version(program):
-    done = subprocess.run([program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env=tools.environment())
+    done = subprocess.run(
+        [program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=tools.environment()
+    )
     lines = [line for line in done.stdout.splitlines() if line.startswith("Version")]
     return lines[0][len("Version ") :].split()[0] if lines else ""
 
@@ -241,8 +308,10 @@ def table(entries):
     rows = [["tool", "proven", *columns]]
     for tool, entry in entries.items():
         runs = {run["path"]: run for run in entry["runs"]}
-        cells = [f"{runs[path]['status']}, {sum(runs[path]['checks'].values())} checks" if path in runs else "not run"
-                 for path in columns]
+        cells = [
+            f"{runs[path]['status']}, {sum(runs[path]['checks'].values())} checks" if path in runs else "not run"
+            for path in columns
+        ]
         rows.append([tool, "yes" if entry["proven"] else "NO", *cells])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip() for row in rows)
@@ -251,11 +320,22 @@ def table(entries):
 def text(data):
     """The record for reading."""
     environment = data["environment"]
-    lines = [f"# compute-sanitizer {data['sanitizer']} on {environment['device']['name']}, {data['created']}, "
-             f"commit {environment['commit'][:7]}{'+' if environment['dirty'] else ''}", "", table(data["tools"])]
+    lines = [
+        f"# compute-sanitizer {data['sanitizer']} on {environment['device']['name']}, {data['created']}, "
+        f"commit {environment['commit'][:7]}{'+' if environment['dirty'] else ''}",
+        "",
+        table(data["tools"]),
+    ]
     for tool, entry in data["tools"].items():
-        lines += ["", f"{tool}: " + ("reports its planted fault, not the clean twin" if entry["proven"]
-                                     else f"NOT PROVEN, it {entry['reason']}")]
+        lines += [
+            "",
+            f"{tool}: "
+            + (
+                "reports its planted fault, not the clean twin"
+                if entry["proven"]
+                else f"NOT PROVEN, it {entry['reason']}"
+            ),
+        ]
         lines += [f"    | {line}" for line in entry["fault"]["report"]]
         for run in entry["runs"]:
             checks = ", ".join(f"{count} {status}" for status, count in sorted(run["checks"].items()))

@@ -66,8 +66,15 @@ def proof(tool, fault, fault_said, clean):
 
 def _report(said):
     lines = [re.sub(r"^=+ ?", "", line).rstrip() for line in said.splitlines() if line.startswith("=====")]
-    lines = [line for line in lines if line and not line.startswith("COMPUTE-SANITIZER") and "Host Frame" not in line
-             and "Saved host backtrace" not in line and "SUMMARY" not in line]
+    lines = [
+        line
+        for line in lines
+        if line
+        and not line.startswith("COMPUTE-SANITIZER")
+        and "Host Frame" not in line
+        and "Saved host backtrace" not in line
+        and "SUMMARY" not in line
+    ]
     return lines[:_LINES_OF_FINDINGS]
 
 

@@ -26,7 +26,11 @@ _ROWS = [
 ]
 _TOP_STALLS = 3
 _MARKED = 6  # changes that a comparison points at
-_CONSEQUENCES = ("... over the lower bound", "... of its wavefronts", "waves")  # of what another row says, so not pointed at
+_CONSEQUENCES = (
+    "... over the lower bound",
+    "... of its wavefronts",
+    "waves",
+)  # of what another row says, so not pointed at
 NOT_A_TIME = "a duration under ncu is no benchmark time: each kernel runs alone, many times over, its caches flushed"
 
 
@@ -36,9 +40,12 @@ def profile(data, files=(), raw=()):
     `raw` is [(kernel's name, {metric: (text, unit)})] to be listed as well.
     """
     device = data["environment"]["device"]["name"]
-    lines = [f"{data['layer']}/{data['pass']} v{data['version']:02d} {data['idea']}, {data['problem']}",
-             f"{device}, commit {_commit(data['environment'])}, Nsight Compute {data['ncu'] or 'of unknown version'}, "
-             f"clocks untouched{_clock(data)}", f"({NOT_A_TIME})"]
+    lines = [
+        f"{data['layer']}/{data['pass']} v{data['version']:02d} {data['idea']}, {data['problem']}",
+        f"{device}, commit {_commit(data['environment'])}, Nsight Compute {data['ncu'] or 'of unknown version'}, "
+        f"clocks untouched{_clock(data)}",
+        f"({NOT_A_TIME})",
+    ]
     kernels = data["kernels"]
     if len(kernels) == 1:
         lines += _kernel(kernels[0], data)
@@ -90,22 +97,40 @@ def _table(kernels):
         runs = [kernel for kernel in kernels if kernel["name"] == name]
         longest = max(runs, key=lambda kernel: kernel["figures"]["duration"]["value"] or 0)
         time = sum(kernel["figures"]["duration"]["value"] or 0 for kernel in runs)
-        percents = (value(longest["figures"][figure]["value"], "%")
-                    for figure in ("sm", "dram", "l2", "tensor", "fma", "occupancy"))
+        percents = (
+            value(longest["figures"][figure]["value"], "%")
+            for figure in ("sm", "dram", "l2", "tensor", "fma", "occupancy")
+        )
         stall = longest["stalls"][0]["reason"] if longest["stalls"] else "-"
-        rows.append((name.split("<")[0], str(len(runs)), value(time, "s"),
-                     value(100 * time / whole if whole else None, "%"), *percents, stall))
+        rows.append(
+            (
+                name.split("<")[0],
+                str(len(runs)),
+                value(time, "s"),
+                value(100 * time / whole if whole else None, "%"),
+                *percents,
+                stall,
+            )
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  " + "  ".join(word.ljust(width) if column in (0, len(row) - 1) else word.rjust(width)
-                             for column, (word, width) in enumerate(zip(row, widths))).rstrip() for row in rows]
+    return [
+        "  "
+        + "  ".join(
+            word.ljust(width) if column in (0, len(row) - 1) else word.rjust(width)
+            for column, (word, width) in enumerate(zip(row, widths))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def _stalls(stalls):
     if not stalls:
         return [f"  {'top stalls':<24} {'-':>14}"]
-    return [f"  {'stall ' + str(at + 1):<24} {100 * stall['share']:>12.1f} %   "
-            f"{stall['reason']}: a warp {advice.stall_meaning(stall['reason'])}"
-            for at, stall in enumerate(stalls[:_TOP_STALLS])]
+    return [
+        f"  {'stall ' + str(at + 1):<24} {100 * stall['share']:>12.1f} %   "
+        f"{stall['reason']}: a warp {advice.stall_meaning(stall['reason'])}"
+        for at, stall in enumerate(stalls[:_TOP_STALLS])
+    ]
 
 
 def value(number, unit):
@@ -142,13 +167,19 @@ def _clock(data):
 def difference(a, b, units):
     """Two sides (record.Side) in columns, the largest changes marked."""
     rows = [(title, units[figure], a.figures.get(figure), b.figures.get(figure)) for figure, title in _ROWS]
-    bounds = [side.figures["duration"] / side.lower_bound if side.lower_bound and side.figures.get("duration") else None
-              for side in (a, b)]
+    bounds = [
+        side.figures["duration"] / side.lower_bound if side.lower_bound and side.figures.get("duration") else None
+        for side in (a, b)
+    ]
     rows.insert(1, ("... over the lower bound", "x", *bounds))
-    rows.insert(1 + next(at for at, row in enumerate(rows) if row[0] == "bank conflicts"),
-                ("... of its wavefronts", "%", *(side.figures.get("conflict_share") for side in (a, b))))
-    reasons = sorted(set(a.stalls) | set(b.stalls),
-                     key=lambda reason: (-max(a.stalls.get(reason, 0), b.stalls.get(reason, 0)), reason))
+    rows.insert(
+        1 + next(at for at, row in enumerate(rows) if row[0] == "bank conflicts"),
+        ("... of its wavefronts", "%", *(side.figures.get("conflict_share") for side in (a, b))),
+    )
+    reasons = sorted(
+        set(a.stalls) | set(b.stalls),
+        key=lambda reason: (-max(a.stalls.get(reason, 0), b.stalls.get(reason, 0)), reason),
+    )
     for reason in reasons[: _TOP_STALLS + 2]:
         rows.append((f"stall: {reason}", "%", *(_percent(side.stalls, reason) for side in (a, b))))
     marked = sorted((row for row in rows if _weight(row) >= 0.5), key=_weight, reverse=True)[:_MARKED]
@@ -159,8 +190,10 @@ def difference(a, b, units):
     lines += [f"({NOT_A_TIME})", "", f"  {'':<26} {'A':>14} {'B':>14}   change"]
     for row in rows:
         title, unit, first, second = row
-        cells = [f"{number:.2f} x" if unit == "x" and number is not None else value(number, unit)
-                 for number in (first, second)]
+        cells = [
+            f"{number:.2f} x" if unit == "x" and number is not None else value(number, unit)
+            for number in (first, second)
+        ]
         mark = "   <--" if row in marked else ""
         lines.append(f"  {title:<26} {cells[0]:>14} {cells[1]:>14}   {change(first, second, unit)}{mark}".rstrip())
     return "\n".join(lines)

@@ -36,13 +36,17 @@ def main(command):
     if done.returncode == 0:
         sys.stdout.write(done.stdout)
         return 0
-    if done.returncode < 0 or not _empty_object(command, source, output):  # interrupted, or the compiler itself is broken
+    if done.returncode < 0 or not _empty_object(
+        command, source, output
+    ):  # interrupted, or the compiler itself is broken
         sys.stdout.write(done.stdout)
         return done.returncode if done.returncode > 0 else 1
     line = f"{version[2]} v{version[3]} does not compile: {first_error(done.stdout)}"
     errors.write_text(done.stdout, encoding="utf-8")
-    missing.write_text(json.dumps({"source": version[1], "path": version[2], "number": int(version[3]), "line": line}),
-                       encoding="utf-8")
+    missing.write_text(
+        json.dumps({"source": version[1], "path": version[2], "number": int(version[3]), "line": line}),
+        encoding="utf-8",
+    )
     print(line)
     return 0
 

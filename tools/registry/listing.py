@@ -36,7 +36,9 @@ class Version:
     file: "Path | None" = None  # None of a version that is known from a record alone
     dtypes: tuple = ()  # none where the registration names none that can be read
     arch: str = ""  # "sm_90a", or "" where any will do
-    header: dict = field(default_factory=dict)  # of the comment: "idea", "parent" (number or None), "why", "needs", "spills"
+    header: dict = field(
+        default_factory=dict
+    )  # of the comment: "idea", "parent" (number or None), "why", "needs", "spills"
 
     @property
     def label(self):
@@ -99,7 +101,10 @@ class Listing:
         for layer in self.layers:
             of_layer = [a_pass for a_pass in passes if a_pass.layer == layer.name]
             for a_pass in of_layer:
-                lines += [*([""] if lines else []), a_pass.path + (" (default)" if a_pass.name == layer.default else "")]
+                lines += [
+                    *([""] if lines else []),
+                    a_pass.path + (" (default)" if a_pass.name == layer.default else ""),
+                ]
                 lines += [line for version in a_pass.versions for line in _version_lines(version, closely)]
             if of_layer:
                 lines += ["", f"{layer.name}, problems by set"]
@@ -168,7 +173,9 @@ def _layer(root, name):
     named = [(_PASS_NAME.search(struct)[1], struct) for struct in structs if _PASS_NAME.search(struct)]
     order = [pass_name for pass_name, _ in named if pass_name in folders]
     order += sorted(folders - set(order))
-    default = next((pass_name for pass_name, struct in named if _IS_DEFAULT.search(struct) and pass_name in folders), "")
+    default = next(
+        (pass_name for pass_name, struct in named if _IS_DEFAULT.search(struct) and pass_name in folders), ""
+    )
     if not default and len(order) == 1:
         default = order[0]
     passes = tuple(Pass(name, pass_name, versions(root, f"{name}/{pass_name}")) for pass_name in order)
@@ -199,18 +206,36 @@ def _set_lines(name, cases, closely):
         yield f"  {name}"
         yield from (f"    {case:<20} {problem}" for case, problem in cases.items())
     else:
-        yield from textwrap.wrap(f"{name + ':':<6} {' '.join(cases)}", 116, initial_indent="  ",
-                                 subsequent_indent="         ", break_on_hyphens=False)
+        yield from textwrap.wrap(
+            f"{name + ':':<6} {' '.join(cases)}",
+            116,
+            initial_indent="  ",
+            subsequent_indent="         ",
+            break_on_hyphens=False,
+        )
 
 
 def _layer_json(layer, shown, root):
-    passes = [{"name": a_pass.name, "path": a_pass.path, "default": a_pass.name == layer.default,
-               "versions": [_version_json(version, root) for version in a_pass.versions]}
-              for a_pass in layer.passes if a_pass.path in shown]
+    passes = [
+        {
+            "name": a_pass.name,
+            "path": a_pass.path,
+            "default": a_pass.name == layer.default,
+            "versions": [_version_json(version, root) for version in a_pass.versions],
+        }
+        for a_pass in layer.passes
+        if a_pass.path in shown
+    ]
     return {"name": layer.name, "default_pass": layer.default or None, "passes": passes, "sets": layer.sets}
 
 
 def _version_json(version, root):
-    return {"number": version.number, "idea": version.idea, "label": version.label,
-            "file": str(version.file.relative_to(root)), "dtypes": list(version.dtypes), "arch": version.arch or None,
-            "header": version.header}
+    return {
+        "number": version.number,
+        "idea": version.idea,
+        "label": version.label,
+        "file": str(version.file.relative_to(root)),
+        "dtypes": list(version.dtypes),
+        "arch": version.arch or None,
+        "header": version.header,
+    }

@@ -3,7 +3,7 @@
 precision. Needs diffusers (the version below), huggingface_hub, numpy and any torch, on a CPU:
 
     python3 -m venv /tmp/constants && /tmp/constants/bin/pip install torch numpy huggingface_hub diffusers==0.35.1
-    /tmp/constants/bin/python tools/make_diffusion_constants.py
+    /tmp/constants/bin/python tools/dev/make_diffusion_constants.py
 """
 
 import argparse
@@ -61,32 +61,71 @@ def ddpm_cases():
                     for clip in (True, False):
                         betas = double_betas(kind)
                         scheduler = in_double(
-                            DDPMScheduler(num_train_timesteps=TIMESTEPS, trained_betas=betas, variance_type=variance,
-                                          clip_sample=clip, timestep_spacing=spacing), betas)
+                            DDPMScheduler(
+                                num_train_timesteps=TIMESTEPS,
+                                trained_betas=betas,
+                                variance_type=variance,
+                                clip_sample=clip,
+                                timestep_spacing=spacing,
+                            ),
+                            betas,
+                        )
                         scheduler.set_timesteps(steps)
                         for index in sorted({0, steps // 2, steps - 2, steps - 1}):
                             t = scheduler.timesteps[index]
                             after = scheduler.step(tensor(EPS), t, tensor(X)).prev_sample
-                            yield {"betas": kind, "spacing": spacing, "steps": steps, "variance": variance, "clip": clip,
-                                   "index": index, "x": after[0].tolist()}
+                            yield {
+                                "betas": kind,
+                                "spacing": spacing,
+                                "steps": steps,
+                                "variance": variance,
+                                "clip": clip,
+                                "index": index,
+                                "x": after[0].tolist(),
+                            }
 
 
 def ddim_cases():
     for kind in ("linear", "cosine"):
         for spacing in SPACINGS:
             for steps in (10, 250):
-                for eta, clip, clipped in ((0.0, True, False), (0.0, True, True), (0.5, True, False), (1.0, False, False)):
+                for eta, clip, clipped in (
+                    (0.0, True, False),
+                    (0.0, True, True),
+                    (0.5, True, False),
+                    (1.0, False, False),
+                ):
                     betas = double_betas(kind)
                     scheduler = in_double(
-                        DDIMScheduler(num_train_timesteps=TIMESTEPS, trained_betas=betas, clip_sample=clip,
-                                      timestep_spacing=spacing), betas)
+                        DDIMScheduler(
+                            num_train_timesteps=TIMESTEPS,
+                            trained_betas=betas,
+                            clip_sample=clip,
+                            timestep_spacing=spacing,
+                        ),
+                        betas,
+                    )
                     scheduler.set_timesteps(steps)
                     for index in sorted({0, steps // 2, steps - 2, steps - 1}):
                         t = int(scheduler.timesteps[index])
-                        after = scheduler.step(tensor(EPS), t, tensor(X), eta=eta, use_clipped_model_output=clipped,
-                                               variance_noise=tensor(NOISE)).prev_sample
-                        yield {"betas": kind, "spacing": spacing, "steps": steps, "eta": eta, "clip": clip,
-                               "clipped_eps": clipped, "index": index, "x": after[0].tolist()}
+                        after = scheduler.step(
+                            tensor(EPS),
+                            t,
+                            tensor(X),
+                            eta=eta,
+                            use_clipped_model_output=clipped,
+                            variance_noise=tensor(NOISE),
+                        ).prev_sample
+                        yield {
+                            "betas": kind,
+                            "spacing": spacing,
+                            "steps": steps,
+                            "eta": eta,
+                            "clip": clip,
+                            "clipped_eps": clipped,
+                            "index": index,
+                            "x": after[0].tolist(),
+                        }
 
 
 def timestep_lists():
@@ -95,13 +134,17 @@ def timestep_lists():
             scheduler = DDIMScheduler(num_train_timesteps=TIMESTEPS, timestep_spacing=spacing)
             scheduler.set_timesteps(steps)
             listed = scheduler.timesteps.tolist()
-            yield {"spacing": spacing, "steps": steps, "timesteps": listed if steps <= 50 else listed[:5] + listed[-5:],
-                   "sum": sum(listed)}
+            yield {
+                "spacing": spacing,
+                "steps": steps,
+                "timesteps": listed if steps <= 50 else listed[:5] + listed[-5:],
+                "sum": sum(listed),
+            }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    folder = Path(__file__).resolve().parent.parent / "tests" / "golden"
+    folder = Path(__file__).resolve().parents[2] / "tests" / "golden"
     parser.add_argument("--out", type=Path, default=folder / "diffusion_constants.json")
     options = parser.parse_args()
     if diffusers.__version__ != VERSION:
@@ -112,8 +155,16 @@ def main():
         betas = double_betas(kind)
         product = numpy.cumprod(1.0 - betas)
         schedules[kind] = {"t": shown, "betas": betas[shown].tolist(), "alphas_cumprod": product[shown].tolist()}
-    constants = {"diffusers": VERSION, "x": X, "eps": EPS, "noise": NOISE, "schedules": schedules,
-                 "timesteps": list(timestep_lists()), "ddpm": list(ddpm_cases()), "ddim": list(ddim_cases())}
+    constants = {
+        "diffusers": VERSION,
+        "x": X,
+        "eps": EPS,
+        "noise": NOISE,
+        "schedules": schedules,
+        "timesteps": list(timestep_lists()),
+        "ddpm": list(ddpm_cases()),
+        "ddim": list(ddim_cases()),
+    }
     # A case a line.
     entries = []
     for name, held in constants.items():

@@ -1,6 +1,6 @@
 """Whether a model has learned its images by heart: each sample beside the training images nearest to it.
 
-    python3 tools/nearest_images.py samples.npz build/data/emoji-64.ldata --out nearest.png
+    python3 tools/images/nearest_images.py samples.npz build/data/emoji-64.ldata --out nearest.png
 
 A row is a sample and, behind a gap, its 3 nearest images of the training part of the file, the nearest first, by the
 Euclidean distance of their pixels. Samples are what `./ladder sample --npz` or `--npy` wrote. Prints a line a row: the
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cli import files, options, setup, tools, wheels
 from cli.errors import Failure, UsageError
@@ -30,8 +30,9 @@ def main(arguments):
         return subprocess.run([python, str(Path(__file__).resolve()), *arguments], env=tools.environment()).returncode
     samples = read_samples(chosen.samples)[: chosen.count]
     if samples.shape[1] != header.size:
-        raise UsageError(f"'{chosen.samples}' has images of {samples.shape[1]} pixels a side, '{chosen.data}' of "
-                         f"{header.size}")
+        raise UsageError(
+            f"'{chosen.samples}' has images of {samples.shape[1]} pixels a side, '{chosen.data}' of {header.size}"
+        )
     found = nearest(samples, chosen.data, header, chosen.nearest)
     for at, neighbours in enumerate(found):
         print(f"sample {at}: " + ", ".join(f"image {index} at {distance:.1f}" for index, distance, _ in neighbours))
@@ -42,7 +43,7 @@ def main(arguments):
 
 def _parse(arguments):
     parser = options.Parser("", description="Samples beside the training images nearest to them.")
-    parser.prog = "tools/nearest_images.py"
+    parser.prog = "tools/images/nearest_images.py"
     parser.add_argument("samples", type=Path, metavar="SAMPLES", help=".npz or .npy of ./ladder sample")
     parser.add_argument("data", type=Path, metavar="FILE.ldata", help="that the model was trained on")
     parser.add_argument("--out", type=Path, default=Path("nearest.png"), help="default: nearest.png")
@@ -69,8 +70,13 @@ def read_samples(path):
         samples = loaded["arr_0"] if path.suffix == ".npz" else loaded
     except (OSError, ValueError, KeyError) as error:
         raise Failure(f"'{path}' is nothing that ./ladder sample wrote: {error}") from None
-    if samples.dtype != numpy.uint8 or samples.ndim != 4 or samples.shape[1] != samples.shape[2] or \
-            samples.shape[3] != 3 or not len(samples):
+    if (
+        samples.dtype != numpy.uint8
+        or samples.ndim != 4
+        or samples.shape[1] != samples.shape[2]
+        or samples.shape[3] != 3
+        or not len(samples)
+    ):
         raise Failure(f"'{path}' has {samples.dtype} {list(samples.shape)}, not uint8 [n, size, size, 3]")
     return samples
 
@@ -92,10 +98,13 @@ def nearest(samples, path, header, count):
     found = []
     for row in distances:
         order = numpy.argsort(row, kind="stable")[:count]
-        images = [numpy.frombuffer(pixels, numpy.uint8).reshape(header.size, header.size, 3)
-                  for pixels in ldata.read_images(path, header, order.tolist())]
-        found.append([(int(index), float((row[index] / flat.shape[1]) ** 0.5), image)
-                      for index, image in zip(order, images)])
+        images = [
+            numpy.frombuffer(pixels, numpy.uint8).reshape(header.size, header.size, 3)
+            for pixels in ldata.read_images(path, header, order.tolist())
+        ]
+        found.append(
+            [(int(index), float((row[index] / flat.shape[1]) ** 0.5), image) for index, image in zip(order, images)]
+        )
     return found
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import listing
-import old_names
+from registry import listing, old_names
 
 SCHEMA = "ladder.record/2"
 _READABLE = (SCHEMA, "ladder.record/1")  # the older one through old_names
@@ -121,9 +120,13 @@ class Record:
         device = self.environment["device"]
         libraries = sorted({result.baseline for result in self.results if result.baseline})
         return {
-            "device": self.device_name, "uuid": device.get("uuid"), "driver": device.get("driver"),
-            "CUDA": device.get("runtime"), "SM clock": device.get("max_sm_clock_hz"),
-            "compiler": self.environment.get("compiler"), "flags": self.environment.get("flags"),
+            "device": self.device_name,
+            "uuid": device.get("uuid"),
+            "driver": device.get("driver"),
+            "CUDA": device.get("runtime"),
+            "SM clock": device.get("max_sm_clock_hz"),
+            "compiler": self.environment.get("compiler"),
+            "flags": self.environment.get("flags"),
             "library": ", ".join(libraries),
         }
 
@@ -201,18 +204,22 @@ def _record(file, raw):
         results=[],
     )
     record.results = [_result(record, result) for result in raw["results"]]
-    owners = {(result.path, result.problem, plan.name): plan.library
-              for result in record.results for plan in result.tried_plans}
+    owners = {
+        (result.path, result.problem, plan.name): plan.library
+        for result in record.results
+        for plan in result.tried_plans
+    }
     for result in record.results:
         if result.baseline:
             owner = owners.get((result.path, result.problem, result.best_plan))
-            result.best_library = _with_release(owner or old_names.library_of(result.best_plan, result.baseline),
-                                                result.baseline)
+            result.best_library = _with_release(
+                owner or old_names.library_of(result.best_plan, result.baseline), result.baseline
+            )
     return record
 
 
 def _with_release(library, libraries):
-    """"cuDNN" as "cuDNN 9.19.0", of all that a result names."""
+    """ "cuDNN" as "cuDNN 9.19.0", of all that a result names."""
     return next((each for each in libraries.split(", ") if each.split(" ")[0] == library), library)
 
 
@@ -242,9 +249,15 @@ def _result(record, raw):
         times=_times(raw["times"], name),
         baseline=baseline["library"] or "",
         baseline_reason=_text(baseline.get("reason", "")),
-        tried_plans=[Plan(_text(plan["name"]), float(plan["seconds"]) or math.nan, _text(plan.get("reason", "")),
-                          _text(plan.get("library") or old_names.library_of(plan["name"], baseline["library"] or "")))
-                     for plan in baseline.get("tried_plans") or []],
+        tried_plans=[
+            Plan(
+                _text(plan["name"]),
+                float(plan["seconds"]) or math.nan,
+                _text(plan.get("reason", "")),
+                _text(plan.get("library") or old_names.library_of(plan["name"], baseline["library"] or "")),
+            )
+            for plan in baseline.get("tried_plans") or []
+        ],
         best_plan=_text(baseline.get("best_plan", "")),
         best_library="",  # until _record() has seen all plans
         heuristic_plan=_text(baseline.get("heuristic_plan", "")),
@@ -369,10 +382,16 @@ def read(results):
             only_checked = result.status == "PASS" and not result.times
             if result.key not in newest or not only_checked:
                 newest[result.key] = result
-    tried = {(id(record), result.path, result.problem): result.tried_plans
-             for record in records for result in record.results if result.tried_plans}
-    return [_row(result, tried.get((id(result.record), result.path, result.problem), []))
-            for _, result in sorted(newest.items())]
+    tried = {
+        (id(record), result.path, result.problem): result.tried_plans
+        for record in records
+        for result in record.results
+        if result.tried_plans
+    }
+    return [
+        _row(result, tried.get((id(result.record), result.path, result.problem), []))
+        for _, result in sorted(newest.items())
+    ]
 
 
 def _row(result, plans):

@@ -1,4 +1,4 @@
-"""clang-format over the tree: tools/format.py [--check] [files...], all C++ and CUDA sources by default.
+"""clang-format over the tree: tools/dev/format.py [--check] [files...], all C++ and CUDA sources by default.
 
 --check changes nothing and exits 1 naming the files that differ.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from cli import options
 from cli.errors import Failure
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 FOLDERS = ("core", "dev", "reference", "bench", "tests", "runtime", "nn", "io", "train")
 

@@ -3,10 +3,9 @@
 Both are part of `./ladder table`, between the markers `training:begin promoted` and `training:begin step`.
 """
 
-import generated
-import promotion
-import train_budget
 from dashboard import standing
+from readme import generated, train_budget
+from records import promotion
 
 _DTYPE = "bf16"
 _NOTHING = "*Nothing is promoted yet: `./ladder record` on a GPU, then `./ladder promote`.*\n"
@@ -14,8 +13,10 @@ _NOTHING = "*Nothing is promoted yet: `./ladder record` on a GPU, then `./ladder
 
 def filled(root, text, device_names):
     """README.md's `text` with both. `device_names`: {device: name}."""
-    tables = [_table(root, device_names.get(device, device), standing.promoted(root, device))
-              for device in promotion.devices(root)]
+    tables = [
+        _table(root, device_names.get(device, device), standing.promoted(root, device))
+        for device in promotion.devices(root)
+    ]
     text = generated.filled(text, "promoted", "\n".join(filter(None, tables)) or _NOTHING)
     return generated.filled(text, "step", train_budget.step_lines(root))
 
@@ -26,15 +27,23 @@ def _table(root, device_name, promoted):
     if not rows:
         return ""
     alone = [_linked(root, path) for path, row in rows.items() if not row["timed"]]
-    return "\n".join([
-        f"**{device_name}**, {_DTYPE}:", "",
-        "| pass | x library | worst to best | problems | library | promoted versions |",
-        "| --- | ---: | ---: | ---: | --- | --- |",
-        *(_line(root, path, row) for path, row in rows.items() if row["timed"]), "",
-        "x library: the time of the library's best plan over ours, summed over the same problems; above 1 ours is faster. Times "
-        "are warm, or both cold where the library has no warm one. Problems: those of the U-Net with both times; fewer than "
-        "half give no figure. In brackets: problems that run the version.",
-        *(["", f"No library was timed beside {', '.join(alone)}."] if alone else [])]) + "\n"
+    return (
+        "\n".join(
+            [
+                f"**{device_name}**, {_DTYPE}:",
+                "",
+                "| pass | x library | worst to best | problems | library | promoted versions |",
+                "| --- | ---: | ---: | ---: | --- | --- |",
+                *(_line(root, path, row) for path, row in rows.items() if row["timed"]),
+                "",
+                "x library: the time of the library's best plan over ours, summed over the same problems; above 1 ours is faster. Times "
+                "are warm, or both cold where the library has no warm one. Problems: those of the U-Net with both times; fewer than "
+                "half give no figure. In brackets: problems that run the version.",
+                *(["", f"No library was timed beside {', '.join(alone)}."] if alone else []),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _line(root, path, row):
@@ -42,8 +51,10 @@ def _line(root, path, row):
     problems = f"{row['timed']}" if row["timed"] == row["problems"] else f"{row['timed']} of {row['problems']}"
     problems += ", without bias" if row["withoutBias"] else ""
     versions = [f"[{label}](dev/{path}/{label}.cu) ({count})" for label, count in row["versions"]]
-    return (f"| {_linked(root, path)} | {ratio} | {span} | {problems} | {' or '.join(row['libraries'])} "
-            f"| {', '.join(versions)} |")
+    return (
+        f"| {_linked(root, path)} | {ratio} | {span} | {problems} | {' or '.join(row['libraries'])} "
+        f"| {', '.join(versions)} |"
+    )
 
 
 def _linked(root, path):

@@ -1,6 +1,6 @@
 """Registers, shared memory and spills of every kernel of a CUDA build, from the ptxas reports beside its objects.
 
-    tools/resources.py [--build build/cuda] [--json FILE]
+    tools/dev/resources.py [--build build/cuda] [--json FILE]
 
 Exits 1 if a kernel spills and its file's header comment has no line that begins with "Spills:", if ptxas has serialized a
 kernel's wgmma instructions, which it says in passing and which costs half of their speed, or if a version has no report.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cli import options
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -32,11 +32,22 @@ def parse(report, file):
     for line in report.splitlines():
         entry = _ENTRY.search(line)
         if entry:
-            kernels.append({"file": file, "kernel": entry[1], "arch": entry[2], "registers": 0, "static_smem_bytes": 0,
-                            "stack_bytes": 0, "spill_store_bytes": 0, "spill_load_bytes": 0})
+            kernels.append(
+                {
+                    "file": file,
+                    "kernel": entry[1],
+                    "arch": entry[2],
+                    "registers": 0,
+                    "static_smem_bytes": 0,
+                    "stack_bytes": 0,
+                    "spill_store_bytes": 0,
+                    "spill_load_bytes": 0,
+                }
+            )
         elif kernels and (stack := _STACK.search(line)):
-            kernels[-1].update(stack_bytes=int(stack[1]), spill_store_bytes=int(stack[2]),
-                               spill_load_bytes=int(stack[3]))
+            kernels[-1].update(
+                stack_bytes=int(stack[1]), spill_store_bytes=int(stack[2]), spill_load_bytes=int(stack[3])
+            )
         elif kernels and (used := _USED.search(line)):
             smem = _SMEM.search(line)
             kernels[-1].update(registers=int(used[1]), static_smem_bytes=int(smem[1]) if smem else 0)
@@ -59,9 +70,11 @@ def complaints(kernels, source_of):
     for kernel in kernels:
         spilled = kernel["spill_store_bytes"] + kernel["spill_load_bytes"]
         if spilled and not admits_spills(source_of(kernel["file"])):
-            lines.append(f"{kernel['file']}: {kernel['kernel']} spills on {kernel['arch']} "
-                         f"({kernel['spill_store_bytes']} bytes stored, {kernel['spill_load_bytes']} loaded); its "
-                         "header comment has no 'Spills:' line that says why")
+            lines.append(
+                f"{kernel['file']}: {kernel['kernel']} spills on {kernel['arch']} "
+                f"({kernel['spill_store_bytes']} bytes stored, {kernel['spill_load_bytes']} loaded); its "
+                "header comment has no 'Spills:' line that says why"
+            )
     return lines
 
 
@@ -75,8 +88,10 @@ def demangle(names):
     if not shutil.which("c++filt"):
         return {name: name for name in names}
     done = subprocess.run(["c++filt", "-p"], input="\n".join(names), stdout=subprocess.PIPE, text=True)
-    short = [re.sub(r"\(anonymous namespace\)::|\b_GLOBAL__N_\w+::|\bladder::(\w+::)?", "", line)
-             for line in done.stdout.splitlines()]
+    short = [
+        re.sub(r"\(anonymous namespace\)::|\b_GLOBAL__N_\w+::|\bladder::(\w+::)?", "", line)
+        for line in done.stdout.splitlines()
+    ]
     return dict(zip(names, short))
 
 
@@ -95,8 +110,11 @@ def collect(build):
     names = demangle(sorted({kernel["kernel"] for kernel in kernels}))
     for kernel in kernels:
         kernel["kernel"] = names[kernel["kernel"]]
-    wrong += [f"{file}: ptxas serializes the wgmma instructions of {names[kernel]}: {why}; a wgmma_fence() belongs behind "
-              "every wait, in front of the multiplications that follow it" for file, kernel, why in waiting]
+    wrong += [
+        f"{file}: ptxas serializes the wgmma instructions of {names[kernel]}: {why}; a wgmma_fence() belongs behind "
+        "every wait, in front of the multiplications that follow it"
+        for file, kernel, why in waiting
+    ]
     return kernels, wrong
 
 
@@ -108,16 +126,32 @@ def table(kernels):
     rows = [("version", "arch", "kernels", "registers", "static smem", "spilled bytes")]
     for (file, arch), group in groups.items():
         spilled = sum(kernel["spill_store_bytes"] + kernel["spill_load_bytes"] for kernel in group)
-        rows.append((Path(file).stem, arch, str(len(group)), str(max(kernel["registers"] for kernel in group)),
-                     str(max(kernel["static_smem_bytes"] for kernel in group)), str(spilled)))
+        rows.append(
+            (
+                Path(file).stem,
+                arch,
+                str(len(group)),
+                str(max(kernel["registers"] for kernel in group)),
+                str(max(kernel["static_smem_bytes"] for kernel in group)),
+                str(spilled),
+            )
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(word.ljust(width) if column < 2 else word.rjust(width)
-                               for column, (word, width) in enumerate(zip(row, widths))) for row in rows)
+    return "\n".join(
+        "  ".join(
+            word.ljust(width) if column < 2 else word.rjust(width)
+            for column, (word, width) in enumerate(zip(row, widths))
+        )
+        for row in rows
+    )
 
 
 def main(arguments):
-    parser = options.Parser("resources", description="Registers, shared memory and spills of every kernel of a CUDA build, "
-                            "from the ptxas reports beside its objects.")
+    parser = options.Parser(
+        "resources",
+        description="Registers, shared memory and spills of every kernel of a CUDA build, "
+        "from the ptxas reports beside its objects.",
+    )
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "cuda", help="its folder (default: build/cuda)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
     chosen = parser.parse_args(arguments)

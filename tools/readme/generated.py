@@ -1,7 +1,7 @@
 """What tools make of records: text between the markers of a README, and pictures that say which figures they show.
 
-    <!-- training:begin budget -->
-    <!-- training:end -->
+<!-- training:begin budget -->
+<!-- training:end -->
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 """Writes tests/golden/adamw_constants.json: parameters and moments of torch.optim.AdamW in double precision over 100 steps,
 with clip_grad_norm_ in front of each. Needs any torch, on a CPU:
 
-    python3 tools/make_adamw_constants.py
+    python3 tools/dev/make_adamw_constants.py
 """
 
 import argparse
@@ -24,7 +24,7 @@ def value(index, salt):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    folder = Path(__file__).resolve().parent.parent / "tests" / "golden"
+    folder = Path(__file__).resolve().parents[2] / "tests" / "golden"
     parser.add_argument("--out", type=Path, default=folder / "adamw_constants.json")
     options = parser.parse_args()
     count = sum(SIZES)
@@ -43,11 +43,28 @@ def main():
         ema.mul_(EMA_RATE).add_(now, alpha=1 - EMA_RATE)
         if step in SHOWN:
             state = [optimizer.state[p] for p in parameters]
-            shown.append({"step": step, "norm": norm.item(), "p": now.tolist(),
-                          "m": torch.cat([s["exp_avg"] for s in state]).tolist(),
-                          "v": torch.cat([s["exp_avg_sq"] for s in state]).tolist(), "ema": ema.tolist()})
-    constants = {"torch": torch.__version__.split("+")[0], "lr": LR, "beta1": BETAS[0], "beta2": BETAS[1], "eps": EPS,
-                 "weight_decay": DECAY, "max_norm": MAX_NORM, "ema_rate": EMA_RATE, "count": count, "steps": shown}
+            shown.append(
+                {
+                    "step": step,
+                    "norm": norm.item(),
+                    "p": now.tolist(),
+                    "m": torch.cat([s["exp_avg"] for s in state]).tolist(),
+                    "v": torch.cat([s["exp_avg_sq"] for s in state]).tolist(),
+                    "ema": ema.tolist(),
+                }
+            )
+    constants = {
+        "torch": torch.__version__.split("+")[0],
+        "lr": LR,
+        "beta1": BETAS[0],
+        "beta2": BETAS[1],
+        "eps": EPS,
+        "weight_decay": DECAY,
+        "max_norm": MAX_NORM,
+        "ema_rate": EMA_RATE,
+        "count": count,
+        "steps": shown,
+    }
     options.out.write_text(json.dumps(constants, indent=1) + "\n", encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 def main():
     # A shell's background jobs ignore interrupts, and so would every program that the tests start and interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     suite = unittest.defaultTestLoader.discover(str(root / "tests"), pattern="test_*.py")
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1).run(suite)
     failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)

@@ -1,8 +1,8 @@
 """A recorded training beside the same one in PyTorch: the table and the picture of train/README.md.
 
-    tools/loss_curves.py            rewrites what stands between the markers `training:begin run`, and the picture
-    tools/loss_curves.py --check    changes nothing; exits 1 if one is not that of the newest record
-    tools/loss_curves.py --make results/h200/2026-01-31_abc1234_training-run.json --ladder runs/unet64-1 \\
+    tools/readme/loss_curves.py            rewrites what stands between the markers `training:begin run`, and the picture
+    tools/readme/loss_curves.py --check    changes nothing; exits 1 if one is not that of the newest record
+    tools/readme/loss_curves.py --make results/h200/2026-01-31_abc1234_training-run.json --ladder runs/unet64-1 \\
         --pytorch RUN.json --commit abc1234 --command "./ladder train --steps 20000"
 
 The first two are part of `./ladder table`. --make joins a run's log.jsonl and what `reference/pytorch/unet_train.py
@@ -18,13 +18,13 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import generated
 from cli import files, options, train
 from cli.errors import Failure
-from ladder_records import BadRecord
-from train_budget import README, newest
+from readme import generated
+from readme.train_budget import README, newest
+from records.record_files import BadRecord
 
 SCHEMA = "ladder.training-run/1"
 PICTURE = Path("results") / "training_curves.svg"
@@ -32,7 +32,9 @@ MOST_POINTS = 400
 HALF_LIFE = 500  # steps over which a loss loses half of its weight in loss_ema
 LAST_STEPS = 1000  # whose mean is the final training loss
 
-_NOTHING = "*No record yet: `tools/loss_curves.py --make` joins the logs of a training and of PyTorch's to one.*\n"
+_NOTHING = (
+    "*No record yet: `tools/readme/loss_curves.py --make` joins the logs of a training and of PyTorch's to one.*\n"
+)
 # Pictures of the recorded run that the README shows where they are there, in results/.
 _IMAGES = {
     "samples_64.png": "64 images drawn from the averaged weights",
@@ -71,7 +73,7 @@ def main(arguments):
 def _parse(arguments):
     parser = options.Parser("table", description="A recorded training beside the same one in PyTorch.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if one is not up to date")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the tree to work on")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="the tree to work on")
     parser.add_argument("--make", type=Path, metavar="RECORD", help="write this record instead")
     parser.add_argument("--ladder", type=Path, metavar="RUN", help="with --make: folder of ./ladder train")
     parser.add_argument("--pytorch", type=Path, metavar="FILE", help="with --make: what unet_train.py --data wrote")
@@ -87,13 +89,20 @@ def _parse(arguments):
 
 # --- A record from two logs
 
+
 def _make(chosen):
     metadata = train.checkpoint_metadata(chosen.ladder)
     config = train.checkpoint_config(chosen.ladder)
-    record = {"schema": SCHEMA, "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-              "device": metadata.get("device"), "commit": chosen.commit, "command": chosen.command, "config": config,
-              "ladder": of_log(chosen.ladder / "log.jsonl"),
-              "pytorch": of_pytorch(chosen.pytorch, config) if chosen.pytorch else None}
+    record = {
+        "schema": SCHEMA,
+        "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "device": metadata.get("device"),
+        "commit": chosen.commit,
+        "command": chosen.command,
+        "config": config,
+        "ladder": of_log(chosen.ladder / "log.jsonl"),
+        "pytorch": of_pytorch(chosen.pytorch, config) if chosen.pytorch else None,
+    }
     try:
         files.replace(chosen.make, json.dumps(record, indent=1) + "\n")
     except OSError as error:
@@ -126,8 +135,13 @@ def of_log(path):
     steps = [step for step, _, _ in points]
     lengths = [step - before for step, before in zip(steps, [0, *steps])]
     seconds = sum(1e-3 * ms * length for (_, _, ms), length in zip(points, lengths))
-    return _side(steps, [loss for _, loss, _ in points], seconds, 1e3 * seconds / steps[-1],
-                 {"step": [step for step, _ in held_out], "loss": [loss for _, loss in held_out]})
+    return _side(
+        steps,
+        [loss for _, loss, _ in points],
+        seconds,
+        1e3 * seconds / steps[-1],
+        {"step": [step for step, _ in held_out], "loss": [loss for _, loss in held_out]},
+    )
 
 
 def of_pytorch(path, config):
@@ -138,9 +152,11 @@ def of_pytorch(path, config):
             if config[ours] != told[theirs]:
                 raise Failure(f"'{path}' has {theirs} {told[theirs]}, the run to be compared has {config[ours]}")
         steps = [(i + 1) * told["window"] for i in range(len(told["losses"]))]
-        held_out = {"step": [each["step"] for each in told["evaluations"]],
-                    "loss": [each["held_out"] for each in told["evaluations"]],
-                    "loss_of_average": [each["held_out_ema"] for each in told["evaluations"]]}
+        held_out = {
+            "step": [each["step"] for each in told["evaluations"]],
+            "loss": [each["held_out"] for each in told["evaluations"]],
+            "loss_of_average": [each["held_out_ema"] for each in told["evaluations"]],
+        }
         side = _side(steps, told["losses"], told["train_seconds"], told["ms_per_step"], held_out)
         how = [told["dtype"], *(word for word in ("compile", "graph") if told[word])]
         return {**side, "how": f"PyTorch {told['versions']['torch']}, {', '.join(how)}"}
@@ -152,8 +168,14 @@ def of_pytorch(path, config):
 
 def _side(steps, losses, seconds, milliseconds, held_out):
     last = [loss for step, loss in zip(steps, losses) if step > steps[-1] - LAST_STEPS]
-    return {"steps": steps[-1], "wall_seconds": seconds, "ms_a_step": milliseconds, "final_loss": sum(last) / len(last),
-            **thinned(steps, losses, averaged(steps, losses)), "held_out": held_out}
+    return {
+        "steps": steps[-1],
+        "wall_seconds": seconds,
+        "ms_a_step": milliseconds,
+        "final_loss": sum(last) / len(last),
+        **thinned(steps, losses, averaged(steps, losses)),
+        "held_out": held_out,
+    }
 
 
 def averaged(steps, losses):
@@ -170,12 +192,15 @@ def thinned(steps, losses, averages):
     """At most MOST_POINTS points: of neighbours the last step and average, and the mean loss."""
     size = -(-len(steps) // MOST_POINTS)
     groups = [range(at, min(at + size, len(steps))) for at in range(0, len(steps), size)]
-    return {"step": [steps[group[-1]] for group in groups],
-            "loss": [round(sum(losses[i] for i in group) / len(group), 6) for group in groups],
-            "loss_ema": [round(averages[group[-1]], 6) for group in groups]}
+    return {
+        "step": [steps[group[-1]] for group in groups],
+        "loss": [round(sum(losses[i] for i in group) / len(group), 6) for group in groups],
+        "loss_ema": [round(averages[group[-1]], 6) for group in groups],
+    }
 
 
 # --- The table and the picture
+
 
 def _newest(root):
     found = [newest(folder, "training-run", SCHEMA) for folder in sorted((root / "results").glob("*/"))]
@@ -219,19 +244,28 @@ def _render(root, record):
 
 def _table(root, record):
     name, dtype, batch = (record[f"config/{key}"] for key in ("name", "dtype", "batch"))
-    lines = [f"**{record['device']}**, {name}, {dtype}, batch {batch}, commit {record['commit'][:10]}: "
-             f"`{record['command']}`", "",
-             "| | steps | ms a step | wall time | final training loss | held-out loss | held out, averaged weights |",
-             "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    lines = [
+        f"**{record['device']}**, {name}, {dtype}, batch {batch}, commit {record['commit'][:10]}: "
+        f"`{record['command']}`",
+        "",
+        "| | steps | ms a step | wall time | final training loss | held-out loss | held out, averaged weights |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
     for side, label in _sides(record).items():
         held_out = record[f"{side}/held_out"]
-        lines.append(f"| {record[side].get('how', label)} | {record[f'{side}/steps']} "
-                     f"| {record[f'{side}/ms_a_step']:.2f} "
-                     f"| {_duration(record[f'{side}/wall_seconds'])} | {record[f'{side}/final_loss']:.4f} "
-                     f"| {_last(held_out['loss'])} | {_last(held_out.get('loss_of_average', []))} |")
-    lines += ["", "Wall time: of the steps, without held-out losses, images, checkpoints and compiling. Final training "
-              f"loss: the mean over the last {LAST_STEPS} steps.", "",
-              f"![Training and held-out loss, step by step](../{PICTURE.as_posix()})"]
+        lines.append(
+            f"| {record[side].get('how', label)} | {record[f'{side}/steps']} "
+            f"| {record[f'{side}/ms_a_step']:.2f} "
+            f"| {_duration(record[f'{side}/wall_seconds'])} | {record[f'{side}/final_loss']:.4f} "
+            f"| {_last(held_out['loss'])} | {_last(held_out.get('loss_of_average', []))} |"
+        )
+    lines += [
+        "",
+        "Wall time: of the steps, without held-out losses, images, checkpoints and compiling. Final training "
+        f"loss: the mean over the last {LAST_STEPS} steps.",
+        "",
+        f"![Training and held-out loss, step by step](../{PICTURE.as_posix()})",
+    ]
     for name, words in _IMAGES.items():
         if (root / "results" / name).exists():
             lines += ["", f"![{words}](../results/{name})"]
@@ -249,8 +283,16 @@ def _duration(seconds):
 
 def _figures(record):
     """(title, data): what the picture shows."""
-    curves = {side: [record[f"{side}/step"], record[f"{side}/loss"], record[f"{side}/loss_ema"],
-                     record[f"{side}/held_out/step"], record[f"{side}/held_out/loss"]] for side in _sides(record)}
+    curves = {
+        side: [
+            record[f"{side}/step"],
+            record[f"{side}/loss"],
+            record[f"{side}/loss_ema"],
+            record[f"{side}/held_out/step"],
+            record[f"{side}/held_out/loss"],
+        ]
+        for side in _sides(record)
+    }
     return f"{record['config/name']}, batch {record['config/batch']}, on {record['device']}", curves
 
 
@@ -267,8 +309,15 @@ def draw(record):
     for color, (side, (steps, losses, averages, held_out_steps, held_out)) in zip(("C0", "C1"), curves.items()):
         axes.plot(steps, losses, color=color, linewidth=0.6, alpha=0.35)
         axes.plot(steps, averages, color=color, linewidth=1.4, label=f"{_SIDES[side]}, training")
-        axes.plot(held_out_steps, held_out, color=color, linestyle="none", marker="o" if color == "C0" else "x",
-                  markersize=4, label=f"{_SIDES[side]}, held out")
+        axes.plot(
+            held_out_steps,
+            held_out,
+            color=color,
+            linestyle="none",
+            marker="o" if color == "C0" else "x",
+            markersize=4,
+            label=f"{_SIDES[side]}, held out",
+        )
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("step")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from listing import DTYPES
+from registry.listing import DTYPES
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The tables of a training step's time in train/README.md, made from the newest records of results/.
 
-    tools/train_budget.py            rewrites what stands between the markers `training:begin budget` and `speed`
-    tools/train_budget.py --check    changes nothing; exits 1 if the README is not that of the newest records
+    tools/readme/train_budget.py            rewrites what stands between the markers `training:begin budget` and `speed`
+    tools/readme/train_budget.py --check    changes nothing; exits 1 if the README is not that of the newest records
 
 Both are part of `./ladder table`. The records (results/SCHEMA.md):
 
@@ -17,19 +17,21 @@ import statistics
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import generated
 from cli import files, options
-from ladder_records import BadRecord
+from readme import generated
+from records.record_files import BadRecord
 
 README = Path("train") / "README.md"
 BUDGET, SAMPLING, PYTORCH = "ladder.budget/1", "ladder.sampling/1", "ladder.pytorch-speed/1"
 WORST = 10
 
 _NO_BUDGET = "*No record yet: `./ladder train --budget FILE` on a GPU makes one.*\n"
-_NO_SPEED = ("*No record yet: `./ladder train --budget FILE` and `reference/pytorch/unet_speed.py --json FILE` on a "
-             "GPU make them.*\n")
+_NO_SPEED = (
+    "*No record yet: `./ladder train --budget FILE` and `reference/pytorch/unet_speed.py --json FILE` on a "
+    "GPU make them.*\n"
+)
 
 # Variants of reference/pytorch/unet_speed.py: what they are called here, and the variant that samples likewise.
 _VARIANTS = {
@@ -62,7 +64,7 @@ def main(arguments):
 def _parse(arguments):
     parser = options.Parser("table", description="The tables of a training step's time, from the newest records.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if one is not up to date")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the tree to work on")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="the tree to work on")
     return parser.parse_args(arguments)
 
 
@@ -139,8 +141,9 @@ class Operation:
 
     def __init__(self, record, raw):
         try:
-            self.layer, self.path, self.problem, self.version = (str(raw[key]) for key in ("layer", "pass", "problem",
-                                                                                           "version"))
+            self.layer, self.path, self.problem, self.version = (
+                str(raw[key]) for key in ("layer", "pass", "problem", "version")
+            )
             self.us, bound = float(raw["us"]), raw["lower_bound_us"]
         except (KeyError, TypeError, ValueError) as error:
             raise BadRecord(f"{record.file}: broken operation: {type(error).__name__}: {error}") from None
@@ -160,11 +163,14 @@ def budget_table(records):
     total = sum(operation.us for operation in operations)
     if not operations or total <= 0:
         raise BadRecord(f"{record.file}: it has no operation that was timed")
-    lines = [f"{_heading(record)}: {record.number('ms_a_step'):.2f} ms a step, {_how(record)}, "
-             f"{record.number('tflops'):.0f} TFLOP/s. Operations timed in their places, one behind the other: "
-             f"{1e-3 * total:.2f} ms.", "",
-             "| operation | launches | time, us | lower bound, us | gap, us | share of the time |",
-             "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines = [
+        f"{_heading(record)}: {record.number('ms_a_step'):.2f} ms a step, {_how(record)}, "
+        f"{record.number('tflops'):.0f} TFLOP/s. Operations timed in their places, one behind the other: "
+        f"{1e-3 * total:.2f} ms.",
+        "",
+        "| operation | launches | time, us | lower bound, us | gap, us | share of the time |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
     kinds = {}
     for operation in operations:
         kinds.setdefault(operation.path, []).append(operation)
@@ -172,16 +178,24 @@ def budget_table(records):
     for path, count, us, bound in sorted(sums, key=lambda kind: _by_gap(kind[2] - kind[3], kind[2])):
         lines.append(f"| {path} | {count} | {us:.0f} | {_us(bound)} | {_us(us - bound)} | {100 * us / total:.1f} % |")
     bound = sum(operation.bound for operation in operations)
-    lines += [f"| *all* | {len(operations)} | {total:.0f} | {_us(bound)} | {_us(total - bound)} | 100 % |", "",
-              "Lower bound: the operation's arithmetic at the device's peak, or every input and output once at its "
-              "memory's rate, whichever is longer. Gap: time less bound, what a better kernel could gain at most.", "",
-              f"The {WORST} single operations with the largest gaps:" if len(operations) > WORST else
-              "Single operations by their gaps:", "",
-              "| layer | operation | problem | version | time, us | lower bound, us | gap, us |",
-              "| --- | --- | --- | --- | ---: | ---: | ---: |"]
+    lines += [
+        f"| *all* | {len(operations)} | {total:.0f} | {_us(bound)} | {_us(total - bound)} | 100 % |",
+        "",
+        "Lower bound: the operation's arithmetic at the device's peak, or every input and output once at its "
+        "memory's rate, whichever is longer. Gap: time less bound, what a better kernel could gain at most.",
+        "",
+        f"The {WORST} single operations with the largest gaps:"
+        if len(operations) > WORST
+        else "Single operations by their gaps:",
+        "",
+        "| layer | operation | problem | version | time, us | lower bound, us | gap, us |",
+        "| --- | --- | --- | --- | ---: | ---: | ---: |",
+    ]
     for each in sorted(operations, key=lambda operation: _by_gap(operation.gap, operation.us))[:WORST]:
-        lines.append(f"| {each.layer} | {each.path} | `{each.problem}` | {each.version} | {each.us:.1f} | "
-                     f"{_us(each.bound, 1)} | {_us(each.gap, 1)} |")
+        lines.append(
+            f"| {each.layer} | {each.path} | `{each.problem}` | {each.version} | {each.us:.1f} | "
+            f"{_us(each.bound, 1)} | {_us(each.gap, 1)} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -212,9 +226,16 @@ def speed_table(records):
     milliseconds = None
     if ours is not None:
         milliseconds, batch = ours.number("ms_a_step"), ours.number("config/batch")
-        rows.append([f"**Ladder**, {ours['config/dtype']}", f"{milliseconds:.2f}", "1",
-                     f"{1e3 * batch / milliseconds:.0f}",
-                     f"{ours.number('device_bytes') / 2**20:.0f}", _our_sampling(records.sampling)])
+        rows.append(
+            [
+                f"**Ladder**, {ours['config/dtype']}",
+                f"{milliseconds:.2f}",
+                "1",
+                f"{1e3 * batch / milliseconds:.0f}",
+                f"{ours.number('device_bytes') / 2**20:.0f}",
+                _our_sampling(records.sampling),
+            ]
+        )
     else:
         notes.append("Missing: our own step, `./ladder train --budget FILE`.")
     if theirs is None:
@@ -226,15 +247,24 @@ def speed_table(records):
     others = sampled_at - {(ours or theirs).commit}
     if others:
         notes.append(f"Sampled at commit {' and '.join(sorted(others))}.")
-    return "\n".join([_speed_heading(ours, theirs), "",
-                      "| | ms a step | x Ladder | images/s | peak memory, MiB | 64 images sampled, ms |",
-                      "| --- | ---: | ---: | ---: | ---: | ---: |",
-                      *("| " + " | ".join(row) + " |" for row in rows), "",
-                      "A step: noise, forward, loss, backward, clipping, AdamW, moving average. x Ladder: above 1 "
-                      "Ladder is faster. PyTorch: bf16 autocast and channels_last where nothing else is said, fused "
-                      "AdamW; its memory is its allocator's peak, Ladder's what it has allocated. Sampled: 50 steps "
-                      "of DDIM.",
-                      *(line for note in notes for line in ("", note))]) + "\n"
+    return (
+        "\n".join(
+            [
+                _speed_heading(ours, theirs),
+                "",
+                "| | ms a step | x Ladder | images/s | peak memory, MiB | 64 images sampled, ms |",
+                "| --- | ---: | ---: | ---: | ---: | ---: |",
+                *("| " + " | ".join(row) + " |" for row in rows),
+                "",
+                "A step: noise, forward, loss, backward, clipping, AdamW, moving average. x Ladder: above 1 "
+                "Ladder is faster. PyTorch: bf16 autocast and channels_last where nothing else is said, fused "
+                "AdamW; its memory is its allocator's peak, Ladder's what it has allocated. Sampled: 50 steps "
+                "of DDIM.",
+                *(line for note in notes for line in ("", note)),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _step_line(records):
@@ -246,14 +276,18 @@ def _step_line(records):
     if not rows:
         return ""
     name, milliseconds, ratio, *_ = min(rows, key=lambda row: float(row[1]))
-    return (f"{_speed_heading(ours, theirs)} **{ours.number('ms_a_step'):.2f} ms** a training step in {ours['config/dtype']}; "
-            f"{name} {milliseconds} ms, {ratio} x.\n")
+    return (
+        f"{_speed_heading(ours, theirs)} **{ours.number('ms_a_step'):.2f} ms** a training step in {ours['config/dtype']}; "
+        f"{name} {milliseconds} ms, {ratio} x.\n"
+    )
 
 
 def _check_same_step(ours, theirs):
     if ours is not None and (theirs["config"], theirs["batch"]) != (ours["config/name"], ours["config/batch"]):
-        raise BadRecord(f"{theirs.file}: {theirs['config']} at batch {theirs['batch']} is not what "
-                        f"{ours.file.name} timed: {ours['config/name']} at batch {ours['config/batch']}")
+        raise BadRecord(
+            f"{theirs.file}: {theirs['config']} at batch {theirs['batch']} is not what "
+            f"{ours.file.name} timed: {ours['config/name']} at batch {ours['config/batch']}"
+        )
 
 
 def _speed_heading(ours, theirs):
@@ -269,8 +303,10 @@ def _our_sampling(record):
     if record is None:
         return "-"
     if (record["images"], record["sampler"], record["steps"]) != (64, "ddim", 50):
-        raise BadRecord(f"{record.file}: the table shows batches of 64 images by 50 steps of ddim, not of "
-                        f"{record['images']} by {record['steps']} of {record['sampler']}")
+        raise BadRecord(
+            f"{record.file}: the table shows batches of 64 images by 50 steps of ddim, not of "
+            f"{record['images']} by {record['steps']} of {record['sampler']}"
+        )
     seconds = record["batch_seconds"]
     if not isinstance(seconds, list) or len(seconds) < 2:
         raise BadRecord(f"{record.file}: a time takes two batches or more, of which the first warms up")
@@ -292,8 +328,16 @@ def _pytorch_rows(record, sampling, our_milliseconds, notes):
         milliseconds = record.number(f"variants/{name}/ms")
         ratio = f"{milliseconds / our_milliseconds:.2f}" if our_milliseconds else "-"
         memory = f"{record.number(f'variants/{name}/peak_allocated_mib'):.0f}"
-        rows.append([label, f"{milliseconds:.2f}", ratio, f"{1e3 * record.number('batch') / milliseconds:.0f}", memory,
-                     _pytorch_sampling(sampling, sampled, notes)])
+        rows.append(
+            [
+                label,
+                f"{milliseconds:.2f}",
+                ratio,
+                f"{1e3 * record.number('batch') / milliseconds:.0f}",
+                memory,
+                _pytorch_sampling(sampling, sampled, notes),
+            ]
+        )
     return rows
 
 

@@ -15,7 +15,7 @@ import difflib
 import re
 
 from cli.errors import UsageError
-from listing import DTYPES
+from registry.listing import DTYPES
 
 HELP = {
     "target": "a layer or layer/pass, as in ./ladder list",
@@ -56,7 +56,9 @@ def one_pass(listing, word, pass_name=None):
     named = named or pass_name or layer.default
     names = [a_pass.name for a_pass in layer.passes]
     if not named:
-        raise UsageError(f"{layer_name} has no default pass: name one of {_list(a_pass.path for a_pass in layer.passes)}")
+        raise UsageError(
+            f"{layer_name} has no default pass: name one of {_list(a_pass.path for a_pass in layer.passes)}"
+        )
     if named not in names:
         raise UsageError(f"{layer_name} has no pass '{named}'; it has: {', '.join(names)}{_meant(named, names)}")
     return listing.find(f"{layer_name}/{named}")
@@ -101,8 +103,9 @@ def _has(a_pass, word):
 
 def names_each(text):
     """Whether --version `text` names versions by number, so that one that cannot is not quietly left out."""
-    return text not in ("all", "best") and all(_NUMBER.fullmatch(word) or _LABEL.fullmatch(word)
-                                               for word in text.split(","))
+    return text not in ("all", "best") and all(
+        _NUMBER.fullmatch(word) or _LABEL.fullmatch(word) for word in text.split(",")
+    )
 
 
 def problem(layer, text):
@@ -124,8 +127,10 @@ def problem(layer, text):
         raise UsageError(f"--problem '{text}' is several: {_list(found.values())}")
     if not found:
         names = [name for cases in layer.sets.values() for name in cases]
-        raise UsageError(f"--problem '{text}': {layer.name} has no problem of that name{_meant(name, names)}; "
-                         f"./ladder list {layer.name} shows them, and a line does as well{example}")
+        raise UsageError(
+            f"--problem '{text}': {layer.name} has no problem of that name{_meant(name, names)}; "
+            f"./ladder list {layer.name} shows them, and a line does as well{example}"
+        )
     return next(iter(found))
 
 
@@ -153,8 +158,9 @@ def dtypes(text):
     words = text.split(",")
     for word in words:
         if word not in DTYPES:
-            raise UsageError(f"--dtype '{text}': {', '.join(DTYPES)}, or several with commas between"
-                             f"{_meant(word, DTYPES)}")
+            raise UsageError(
+                f"--dtype '{text}': {', '.join(DTYPES)}, or several with commas between{_meant(word, DTYPES)}"
+            )
     return list(dict.fromkeys(words))
 
 
@@ -162,8 +168,9 @@ def set_name(layers, text):
     """`text`, if each of the Layers has that set."""
     for layer in layers:
         if text not in layer.sets:
-            raise UsageError(f"--set '{text}': {layer.name} has {', '.join(layer.sets) or 'no sets'}"
-                             f"{_meant(text, layer.sets)}")
+            raise UsageError(
+                f"--set '{text}': {layer.name} has {', '.join(layer.sets) or 'no sets'}{_meant(text, layer.sets)}"
+            )
     return text
 
 
@@ -185,7 +192,9 @@ def dtype_of(line):
 
 def gtest_filter(chosen):
     """The GoogleTest filter of {path: Versions}: a version's suite is named <layer>_<pass>_vNN_<idea>."""
-    return ":".join(f"{path.replace('/', '_')}_{version.label}.*" for path, these in chosen.items() for version in these)
+    return ":".join(
+        f"{path.replace('/', '_')}_{version.label}.*" for path, these in chosen.items() for version in these
+    )
 
 
 def _numbers(a_pass, word, text):

@@ -1,7 +1,7 @@
 """Compiler launcher: runs nvcc for the architectures that a source can run on, and keeps what `ptxas -v` says in
 <object>.ptxas instead of on the screen.
 
-Started by CMake as `launch_nvcc.py nvcc ... -c <source> -o <object> ...`; tools/resources.py reads the reports. A source
+Started by CMake as `launch_nvcc.py nvcc ... -c <source> -o <object> ...`; tools/dev/resources.py reads the reports. A source
 that says `.min_arch = 90` is not compiled for anything older, unless the build has nothing else: on an older GPU nobody
 would start it, and compiling it there takes as long again.
 """

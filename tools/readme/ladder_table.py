@@ -1,7 +1,7 @@
 """The ladder tables and pictures of the READMEs, made from the newest records of results/.
 
-    tools/ladder_table.py            rewrites what stands between the markers, and the pictures
-    tools/ladder_table.py --check    changes nothing; exits 1 if a README or picture is not that of the newest records
+    tools/readme/ladder_table.py            rewrites what stands between the markers, and the pictures
+    tools/readme/ladder_table.py --check    changes nothing; exits 1 if a README or picture is not that of the newest records
 
 A marker names a pass and what to show of it:
 
@@ -22,15 +22,13 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import front_page
-import loss_curves
-import train_budget
 from cli import files, options
-from generated import description, is_shown
-from listing import DTYPES
-from ladder_records import BadRecord, geometric_mean, problems_of_set, read, without_dtype
+from readme import front_page, loss_curves, train_budget
+from readme.generated import description, is_shown
+from records.record_files import BadRecord, geometric_mean, problems_of_set, read, without_dtype
+from registry.listing import DTYPES
 
 _BLOCK = re.compile(r"(<!-- ladder:begin (\S+)/(\S+) (\S+) -->\n)(.*?)(<!-- ladder:end -->)", re.DOTALL)
 _SET = "unet"
@@ -52,9 +50,10 @@ def main(arguments):
 
 def parse(arguments):
     parser = options.Parser("table", description="The tables and pictures of the READMEs, from the newest records.")
-    parser.add_argument("--check", action="store_true",
-                        help="change nothing; exit 1 if one is not that of the newest records")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the tree to work on")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 if one is not that of the newest records"
+    )
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="the tree to work on")
     return parser.parse_args(arguments)
 
 
@@ -110,8 +109,12 @@ def summary(rows, shapes, _):
             rate = sum(row.flops for row in against) / sum(row.baseline_cold for row in against)
             name = next(iter(against)).baseline
             lines.append(f"| *{name}, best plan* | {dtype} | {_us(cold)} | {rate / 1e12:.1f} | 1 | | | |")
-    lines += ["", "Time: geometric mean of the cold-cache medians. x baseline: geometric mean of the baseline's time / the "
-              "version's time, both measured in the same run; above 1 the version is faster.", ""]
+    lines += [
+        "",
+        "Time: geometric mean of the cold-cache medians. x baseline: geometric mean of the baseline's time / the "
+        "version's time, both measured in the same run; above 1 the version is faster.",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -133,8 +136,10 @@ def _summary_line(rows):
     spread = f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "-"
     roofline = geometric_mean(row.roofline / row.cold for row in timed if row.roofline > 0)
     share = f"{100 * roofline:.0f} %" if roofline > 0 else "-"
-    return (f"| {name} | {rows[0].dtype} | {_us(geometric_mean(row.cold for row in timed))} | {rate / 1e12:.1f} | {ratio} "
-            f"| {spread} | {share} | {checks} |")
+    return (
+        f"| {name} | {rows[0].dtype} | {_us(geometric_mean(row.cold for row in timed))} | {rate / 1e12:.1f} | {ratio} "
+        f"| {spread} | {share} | {checks} |"
+    )
 
 
 def _checks(rows):
@@ -176,11 +181,16 @@ def _memory_summary(rows, shapes):
                 rate, share, moved = _streaming(times.values())
                 count = "" if len(times) == len(shapes) else f"{len(times)} shapes"
                 lines.append(f"| *{kind}* | {dtype} | {_us(cold)} | {rate} | {share} | {moved} | | | | {count} |")
-    lines += ["", "Time: geometric mean of the cold-cache medians. GB/s: every input and every output once, in the sum of the "
-              "times; of a copy: the same by what the run's own device copy moved; of a streaming kernel: the share of "
-              "the times that a kernel needs which only moves those bytes. x: geometric mean of the baseline's time / the "
-              "version's time in the same run, above 1 the version is faster; best is the fastest plan of all libraries, "
-              "untuned what a library does where nobody has looked for a better plan.", *_absent(rows), ""]
+    lines += [
+        "",
+        "Time: geometric mean of the cold-cache medians. GB/s: every input and every output once, in the sum of the "
+        "times; of a copy: the same by what the run's own device copy moved; of a streaming kernel: the share of "
+        "the times that a kernel needs which only moves those bytes. x: geometric mean of the baseline's time / the "
+        "version's time in the same run, above 1 the version is faster; best is the fastest plan of all libraries, "
+        "untuned what a library does where nobody has looked for a better plan.",
+        *_absent(rows),
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -193,8 +203,10 @@ def _memory_line(rows):
     best = [row.baseline_cold / row.cold for row in timed if row.baseline_cold > 0]
     untuned = [row.heuristic_cold / row.cold for row in timed if row.heuristic_cold > 0]
     spread = f"{min(best):.2f} to {max(best):.2f}" if best else "-"
-    return (f"| {name} | {rows[0].dtype} | {_us(geometric_mean(row.cold for row in timed))} | {rate} | {share} | {moved} "
-            f"| {_x(best)} | {spread} | {_x(untuned)} | {_checks(rows)} |")
+    return (
+        f"| {name} | {rows[0].dtype} | {_us(geometric_mean(row.cold for row in timed))} | {rate} | {share} | {moved} "
+        f"| {_x(best)} | {spread} | {_x(untuned)} | {_checks(rows)} |"
+    )
 
 
 def _x(ratios):
@@ -230,16 +242,23 @@ def shape_table(rows, shapes, _):
         of_dtype = [row for row in rows if row.dtype == dtype]
         versions = sorted({row.version for row in of_dtype})
         columns = [*(f"v{version:02d}" for version in versions), *heads, "best x"]
-        lines += [f"**{dtype}** on {rows[0].device_name}, cold-cache median in us", "",
-                  "| shape | problem | " + " | ".join(columns) + " |", "| --- | --- |" + " ---: |" * len(columns)]
+        lines += [
+            f"**{dtype}** on {rows[0].device_name}, cold-cache median in us",
+            "",
+            "| shape | problem | " + " | ".join(columns) + " |",
+            "| --- | --- |" + " ---: |" * len(columns),
+        ]
         for problem, label in shapes.items():
             here = {row.version: row for row in of_dtype if without_dtype(row) == problem}
             if not here:
                 continue
             timed = [row for row in here.values() if row.status == "PASS" and row.cold > 0]
             ratios = [row.baseline_cold / row.cold for row in timed if row.baseline_cold > 0]
-            cells = [*(_cell(here.get(version)) for version in versions), *cells_of(here.values(), timed),
-                     f"{max(ratios):.2f}" if ratios else "-"]
+            cells = [
+                *(_cell(here.get(version)) for version in versions),
+                *cells_of(here.values(), timed),
+                f"{max(ratios):.2f}" if ratios else "-",
+            ]
             lines.append(f"| {label} | `{problem}` | " + " | ".join(cells) + " |")
         lines.append("")
     lines += _absent(rows) if memory_bound else []
@@ -252,11 +271,14 @@ def _baseline_cell(here, _):
 
 def _memory_columns(kinds):
     """Headings, and what stands below them: the rate of the fastest version, and the kinds of plans apart."""
+
     def cells(here, timed):
         fastest = min(timed, key=lambda row: row.cold, default=None)
         streaming = _streaming([(fastest, fastest.cold)]) if fastest else ("-", "-", "-")
-        return [*streaming, *(next((_us(_of_kind(row, kind)) for row in here if _of_kind(row, kind) > 0), "-")
-                              for kind in kinds)]
+        return [
+            *streaming,
+            *(next((_us(_of_kind(row, kind)) for row in here if _of_kind(row, kind) > 0), "-") for kind in kinds),
+        ]
 
     return ["best GB/s", "of a copy", "of a streaming kernel", *kinds], cells
 
@@ -282,8 +304,15 @@ def series(rows):
     for dtype in _dtypes(rows):
         points = []
         for version in sorted({row.version for row in rows if row.dtype == dtype}):
-            timed = [row for row in rows if row.dtype == dtype and row.version == version and row.status == "PASS"
-                     and row.cold > 0 and row.baseline_cold > 0]
+            timed = [
+                row
+                for row in rows
+                if row.dtype == dtype
+                and row.version == version
+                and row.status == "PASS"
+                and row.cold > 0
+                and row.baseline_cold > 0
+            ]
             if timed:
                 points.append((version, timed[0].idea, geometric_mean(row.cold / row.baseline_cold for row in timed)))
         if points:
@@ -303,11 +332,12 @@ def write(texts, pictures):
 
 def check(root, texts, pictures):
     stale = [path for path, text in texts.items() if text != _text(path)]
-    stale += [path for path, (title, data) in pictures.items()
-              if data and not is_shown(path, title, data)]
+    stale += [path for path, (title, data) in pictures.items() if data and not is_shown(path, title, data)]
     for path in stale:
-        print(f"ladder table: {path.relative_to(root)} is not that of the newest records; run ./ladder table",
-              file=sys.stderr)
+        print(
+            f"ladder table: {path.relative_to(root)} is not that of the newest records; run ./ladder table",
+            file=sys.stderr,
+        )
     return 1 if stale else 0
 
 
@@ -326,8 +356,9 @@ def draw(title, data):
     ticks = {version: at for at, version in enumerate(sorted(ideas))}
     figure, axes = plt.subplots(figsize=(1.5 + 1.05 * max(len(ticks), 4), 4.4))
     for marker, (dtype, points) in zip("osD^v", data.items()):
-        axes.plot([ticks[version] for version, _, _ in points], [ratio for _, _, ratio in points], marker=marker,
-                  label=dtype)
+        axes.plot(
+            [ticks[version] for version, _, _ in points], [ratio for _, _, ratio in points], marker=marker, label=dtype
+        )
         version, _, ratio = points[-1]
         axes.annotate(f"{ratio:.2f}", (ticks[version], ratio), textcoords="offset points", xytext=(6, 4), fontsize=8)
     axes.axhline(1, color="black", linewidth=1, linestyle="--")
@@ -335,8 +366,9 @@ def draw(title, data):
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylabel("time / baseline's time (lower is faster)")
-    axes.set_xticks(list(ticks.values()),
-                    [f"v{version:02d}\n" + ideas[version].replace("_", "\n") for version in ticks], fontsize=8)
+    axes.set_xticks(
+        list(ticks.values()), [f"v{version:02d}\n" + ideas[version].replace("_", "\n") for version in ticks], fontsize=8
+    )
     axes.set_title(title, fontsize=10)
     axes.grid(axis="y", which="major", alpha=0.3)
     axes.legend(frameon=False)
@@ -363,6 +395,7 @@ def _us(seconds):
 
 def _text(path):
     return path.read_text(encoding="utf-8") if path.exists() else ""
+
 
 if __name__ == "__main__":
     sys.exit(options.run(main))

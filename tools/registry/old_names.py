@@ -19,7 +19,9 @@ def current(value):
         return [current(item) if isinstance(item, (dict, list)) else item for item in value]
     if not isinstance(value, dict):
         return value
-    renamed = {_KEYS.get(key, key): current(item) if isinstance(item, (dict, list)) else item for key, item in value.items()}
+    renamed = {
+        _KEYS.get(key, key): current(item) if isinstance(item, (dict, list)) else item for key, item in value.items()
+    }
     if renamed.get("idea") in _IDEAS:
         renamed["idea"] = _IDEAS[renamed["idea"]]
     return renamed

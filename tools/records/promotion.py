@@ -15,10 +15,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import listing
-import selection
 from cli.errors import Failure
-from listing import DTYPES
+from registry import listing, selection
+from registry.listing import DTYPES
 
 MARGIN = 0.03
 _NUM_CELLS = 8
@@ -76,7 +75,7 @@ def devices(root):
 
 
 def promote(root, rows, device, problems=None):
-    """The Promotion that follows from `rows`, those of ladder_records.read(). Throws Failure.
+    """The Promotion that follows from `rows`, those of record_files.read(). Throws Failure.
 
     `problems`: {layer: lines without their dtype} of the only ones to look at; the other lines of the table stay.
     """
@@ -89,8 +88,10 @@ def promote(root, rows, device, problems=None):
             name = row.device_name
             if _is_chosen(row.path, row.problem, problems):
                 cases.setdefault((row.path, row.problem), []).append(row)
-    versions = {path: {version.number: version for version in listing.versions(root, path)}
-                for path in {path for path, _ in cases}}
+    versions = {
+        path: {version.number: version for version in listing.versions(root, path)}
+        for path in {path for path, _ in cases}
+    }
 
     table = {key: cells for key, cells in present.items() if not _is_chosen(*key, problems)}
     changes, num_other_times = [], 0
@@ -117,8 +118,10 @@ def parse(text, file):
             continue
         cells = tuple(re.split(r"\s{2,}", line))
         if len(cells) != _NUM_CELLS:
-            raise Failure(f"{file}:{number}: {len(cells)} columns, two or more spaces apart, where a line has "
-                          f"{_NUM_CELLS}; ./ladder promote makes the file anew once it is deleted")
+            raise Failure(
+                f"{file}:{number}: {len(cells)} columns, two or more spaces apart, where a line has "
+                f"{_NUM_CELLS}; ./ladder promote makes the file anew once it is deleted"
+            )
         if cells[:2] in found:
             raise Failure(f"{file}:{number}: {cells[0]} {cells[1]} is there twice")
         found[cells[:2]] = cells
@@ -172,8 +175,16 @@ def _cells(row, label):
     library = row.best_library.split(" ")[0]
     baseline = _time(row.baseline_warm, " warm") if row.baseline_warm > 0 else _time(row.baseline_cold, " cold")
     commit = row.commit[:7] + ("+" if row.dirty else "")
-    return (row.path, row.problem, label, _time(row.warm, " us warm"), _time(row.cold, " cold"), library or "-",
-            baseline, commit)
+    return (
+        row.path,
+        row.problem,
+        label,
+        _time(row.warm, " us warm"),
+        _time(row.cold, " cold"),
+        library or "-",
+        baseline,
+        commit,
+    )
 
 
 def _time(seconds, unit):
@@ -194,8 +205,10 @@ def _body(table):
         widths = [max(map(len, column)) for column in zip(*lines)]
         text += "\n"
         for cells in lines:
-            padded = [cell.rjust(width) if at in _TO_THE_RIGHT else cell.ljust(width)
-                      for at, (cell, width) in enumerate(zip(cells, widths))]
+            padded = [
+                cell.rjust(width) if at in _TO_THE_RIGHT else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(cells, widths))
+            ]
             text += "  ".join(padded).rstrip() + "\n"
     return text
 

@@ -1,4 +1,4 @@
-"""clang-tidy over the host sources: tools/tidy.py [--build build/emulator] [files...]. Exits 1 on a finding."""
+"""clang-tidy over the host sources: tools/dev/tidy.py [--build build/emulator] [files...]. Exits 1 on a finding."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train")
 
 
@@ -50,8 +50,9 @@ def main(arguments):
     folder = without_precompiled_headers(options.build)
 
     def check(file):
-        return subprocess.run([program, "--quiet", "-p", folder, file], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True)
+        return subprocess.run(
+            [program, "--quiet", "-p", folder, file], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         results = list(pool.map(check, options.files or sources(options.build)))

@@ -1,0 +1,1 @@
+"""For whoever changes the tree: formatters, compiler launchers, the constants of golden tests."""

@@ -1,0 +1,1 @@
+"""What the READMEs show between markers, made from results/."""
