@@ -13,5 +13,3 @@ std::unique_ptr<Baseline> pytorch(const Case& c, const Pointers& at, Search sear
 }  // namespace ladder::concat
 
 LADDER_BASELINE(ladder::concat::Join, "PyTorch", 0, ladder::concat::pytorch)
-LADDER_BASELINE(ladder::concat::Split, "PyTorch", 0, ladder::concat::pytorch)
-LADDER_BASELINE(ladder::concat::SplitAdd, "PyTorch", 0, ladder::concat::pytorch)

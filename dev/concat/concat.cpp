@@ -41,23 +41,12 @@ Problem Problem::random(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   // Small sizes are drawn as often as large ones.
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
-  // The first pixel's channels of da are a copy of dy's: there must be others.
+  // A single pixel's y is a copy of a and b: there must be others.
   return {.n = draw(4), .h = 2 + draw(12), .w = 1 + draw(12), .c = draw(72), .k = draw(72)};
 }
 
 std::vector<TensorSpec> Join::tensors(const Problem& p) {
   return {image("a", Role::input, p, p.c), image("b", Role::input, p, p.k), image("y", Role::output, p, p.c + p.k)};
-}
-
-double Join::flops(const Problem& p) { return static_cast<double>(p.elements()); }
-
-std::vector<TensorSpec> Split::tensors(const Problem& p) {
-  return {image("dy", Role::input, p, p.c + p.k), image("da", Role::output, p, p.c), image("db", Role::output, p, p.k)};
-}
-
-std::vector<TensorSpec> SplitAdd::tensors(const Problem& p) {
-  return {image("dy", Role::input, p, p.c + p.k), image("e", Role::input, p, p.k), image("da", Role::output, p, p.c),
-          image("db", Role::output, p, p.k)};
 }
 
 }  // namespace ladder::concat

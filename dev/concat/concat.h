@@ -1,14 +1,11 @@
-// concat: a feature map and a skip connection side by side in the channels, as the up half of a diffusion U-Net joins them,
-// and its gradient. For every pixel of every image:
+// concat: a feature map and a skip connection side by side in the channels, as the up half of a diffusion U-Net joins them
+// (PyTorch's cat([a, b], dim=1)). For every pixel of every image:
 //
-//     join       y[...][i] = a[...][i] for i < c,  b[...][i - c] from there on
-//     split      da[...][i] = dy[...][i],  db[...][j] = dy[...][c + j]
-//     split_add  da[...][i] = dy[...][i],  db[...][j] = dy[...][c + j] + e[...][j]
+//     join  y[...][i] = a[...][i] for i < c,  b[...][i - c] from there on
 //
-//     a, da  [n, h, w, c]      b, db, e  [n, h, w, k]      y, dy  [n, h, w, c + k]      NHWC
+//     a  [n, h, w, c]      b  [n, h, w, k]      y  [n, h, w, c + k]      NHWC
 //
-// split_add's e is the gradient that the skip connection has from its other consumer: both come together in one pass over
-// memory. (PyTorch's cat([a, b], dim=1), and its gradient.)
+// Its gradient is no pass of its own: gemm's dgrad stores it in two tensors (the word `split`).
 #pragma once
 
 #include <cstdint>
@@ -55,41 +52,7 @@ struct Join {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at) { return {.a = at["a"], .b = at["b"], .y = at["y"]}; }
-  static double flops(
-      const Problem& p);  // one an element of y in all passes: a convention, as nothing but moving is done
-};
-
-struct Split {
-  static constexpr const char* kLayer = "concat";
-  static constexpr const char* kName = "split";
-  using Problem = concat::Problem;
-
-  struct Tensors {
-    const void* dy;  // [n, h, w, c + k] dtype
-    void* da;        // [n, h, w, c] dtype
-    void* db;        // [n, h, w, k] dtype
-  };
-
-  static std::vector<TensorSpec> tensors(const Problem& p);
-  static Tensors bind(const Pointers& at) { return {.dy = at["dy"], .da = at["da"], .db = at["db"]}; }
-  static double flops(const Problem& p) { return Join::flops(p); }
-};
-
-struct SplitAdd {
-  static constexpr const char* kLayer = "concat";
-  static constexpr const char* kName = "split_add";
-  using Problem = concat::Problem;
-
-  struct Tensors {
-    const void* dy;  // [n, h, w, c + k] dtype
-    const void* e;   // [n, h, w, k] dtype
-    void* da;        // [n, h, w, c] dtype
-    void* db;        // [n, h, w, k] dtype
-  };
-
-  static std::vector<TensorSpec> tensors(const Problem& p);
-  static Tensors bind(const Pointers& at) { return {.dy = at["dy"], .e = at["e"], .da = at["da"], .db = at["db"]}; }
-  static double flops(const Problem& p) { return Join::flops(p); }
+  static double flops(const Problem& p) { return double(p.elements()); }  // a convention: nothing is computed
 };
 
 }  // namespace ladder::concat

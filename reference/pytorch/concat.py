@@ -1,4 +1,4 @@
-"""PyTorch's cat, the copies of its gradient, and those with the sum that a skip connection needs, as a baseline."""
+"""PyTorch's cat as a baseline."""
 
 import sys
 from pathlib import Path
@@ -8,20 +8,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import worker
 
 LAYER = "concat"
-PASSES = ("join", "split", "split_add")
+PASSES = ("join",)
 
 
 def plans(torch, case, tensors):
-    return worker.plans_of(torch, functions(torch, case)[case.pass_name], tensors)
-
-
-def functions(torch, case):
-    c = case.number("c")
-    return {
-        "join": lambda at: {"y": torch.cat([at["a"], at["b"]], dim=3)},
-        "split": lambda at: {"da": at["dy"][..., :c].contiguous(), "db": at["dy"][..., c:].contiguous()},
-        "split_add": lambda at: {"da": at["dy"][..., :c].contiguous(), "db": at["dy"][..., c:] + at["e"]},
-    }
+    return worker.plans_of(torch, lambda at: {"y": torch.cat([at["a"], at["b"]], dim=3)}, tensors)
 
 
 def stored(torch, case, name, out):
@@ -31,8 +22,7 @@ def stored(torch, case, name, out):
 def random_inputs(torch, case):
     """For trying the script by hand."""
     n, h, w, c, k = (case.number(letter) for letter in "nhwck")
-    shapes = {"a": c, "b": k} if case.pass_name == "join" else {"dy": c + k, "e": k}
-    return worker.random_tensors(torch, case, {name: (n, h, w, channels) for name, channels in shapes.items()})
+    return worker.random_tensors(torch, case, {"a": (n, h, w, c), "b": (n, h, w, k)})
 
 
 if __name__ == "__main__":
