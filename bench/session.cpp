@@ -22,7 +22,7 @@ constexpr int kWarmSamples = 7;
 constexpr int kWarmLaunches = 20;
 constexpr double kMaxWarmSeconds = 20e-3;
 
-// The heuristic's plan is sampled every so many rounds: its figure is for orientation.
+// The heuristic's plan is sampled in one of this many rounds: its figure is for orientation.
 constexpr int kHeuristicEvery = 3;
 
 constexpr int kStreamingSamples = 9;

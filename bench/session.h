@@ -62,7 +62,7 @@ struct SessionOptions {
   bool checked = true;  // else nothing is compared with anything, and nothing passes
   bool timed = true;    // else only checked
   int samples = 30;
-  // Not to be checked: every cold sample of a version is made to last this share longer by a spinning kernel behind its own,
+  // Not to be checked: every cold sample of a version is made to last this share longer by a spinning kernel after its own,
   // which at 0 spins for no time.
   std::optional<double> injected_slowdown = {};
   Search search = Search::all;

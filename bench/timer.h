@@ -61,7 +61,7 @@ class Timer {
   // launch, which waits for the device and so would wait for the gate.
   void run(const Work& work);
 
-  // One execution of `work` from a cold L2. `after` is enqueued behind the second event on the same stream: what it
+  // One execution of `work` from a cold L2. `after` is enqueued after the second event on the same stream: what it
   // copies is what the work had written by then.
   Sample cold(const Work& work, const Work& after = {});
 
@@ -71,7 +71,7 @@ class Timer {
   // A device copy, to be used as `after`.
   static Work copy(void* to, const void* from, std::size_t bytes);
 
-  // A kernel that only reads and writes so many bytes once, the writes spread over its time as the reads are. Both are
+  // A kernel that only reads and writes these bytes once, the writes spread over its time as the reads are. Both are
   // rounded up to whole 16 bytes, which must be there.
   static Work streaming_kernel(void* to, std::size_t write_bytes, const void* from, std::size_t read_bytes);
 

@@ -125,7 +125,7 @@ struct DeviceBytes {
 
 struct Timer::Impl {
   Impl() : flush_bytes(std::max<std::size_t>(backend::device().l2_bytes * 5 / 2, 1 << 20)), flush(flush_bytes) {
-    // Non-blocking: work that somebody puts on the default stream must not be ordered behind ours by accident.
+    // Non-blocking: work that somebody puts on the default stream must not be ordered after ours by accident.
     LADDER_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     LADDER_CUDA(cudaEventCreate(&begin));
     LADDER_CUDA(cudaEventCreate(&end));

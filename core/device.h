@@ -48,7 +48,7 @@ struct LaunchConfig {
   // than 8 are not portable: a card may have no room for them, and the launch is then refused.
   dim3 cluster = 1;
   // The grid may start before the one in front of it on the stream has ended, and waits before it touches what that one
-  // reads or writes (dev/ptx/grid_dependency.h). The emulator runs launches one behind the other.
+  // reads or writes (dev/ptx/grid_dependency.h). The emulator runs launches one after the other.
   bool overlaps_previous = false;
 
   unsigned cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
@@ -186,7 +186,7 @@ BoundLaunch bind_launch(void (*kernel)(P...), const LaunchConfig& config, A... a
   };
 }
 
-// One behind the other.
+// One after the other.
 inline BoundLaunch in_order(std::vector<BoundLaunch> launches) {
   return [launches = std::move(launches)](Stream stream) {
     for (const BoundLaunch& launch : launches) launch(stream);

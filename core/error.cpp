@@ -4,7 +4,7 @@ namespace ladder {
 
 std::string one_line(std::string_view text, std::size_t most) {
   std::string line;
-  std::string gap;  // what stands for the control characters behind `line`
+  std::string gap;  // what stands for the control characters after `line`
   for (const char c : text) {
     const bool is_control = static_cast<unsigned char>(c) < ' ' || c == '\x7f';
     if (c == '\n') {

@@ -18,10 +18,10 @@ struct Failure : std::runtime_error {
 };
 
 // `text` as a message may carry it: in one line, newlines between others being "; " and control characters a space, and
-// cut behind `most` characters.
+// cut after `most` characters.
 std::string one_line(std::string_view text, std::size_t most = std::string::npos);
 
-// Throws Failure with file, line and the text of the condition; `detail` is added behind it.
+// Throws Failure with file, line and the text of the condition; `detail` is added after it.
 [[noreturn]] void throw_failure(const char* file, int line, const char* condition, const std::string& detail = {});
 
 }  // namespace ladder

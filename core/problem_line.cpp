@@ -29,7 +29,7 @@ std::string printable(std::string_view line) {
   return one_line(line, kMax);
 }
 
-// The part of `word` behind `letter` where it looks like a number, so that "h-1" is a bad h and not an unknown word.
+// The part of `word` after `letter` where it looks like a number, so that "h-1" is a bad h and not an unknown word.
 std::optional<std::string_view> number_behind(std::string_view letter, std::string_view word) {
   if (!word.starts_with(letter) || word.size() == letter.size()) return std::nullopt;
   const std::string_view rest = word.substr(letter.size());

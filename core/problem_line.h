@@ -18,7 +18,7 @@ class ProblemLine {
   // shown in every error.
   ProblemLine(std::string_view line, std::string usage);
 
-  // The number behind `letter`, which must stand in the line exactly once, between `least` and `most`.
+  // The number after `letter`, which must stand in the line exactly once, between `least` and `most`.
   std::int64_t size(std::string_view letter, std::int64_t least, std::int64_t most);
 
   // The same, or `otherwise` where the line has no such word.

@@ -13,7 +13,7 @@
 //       static Tensors bind(const Pointers& at);                 // {.x = at["x"], .bias = at.get<float>("bias"), ...}
 //       static double flops(const Problem&);
 //       // and, where it applies:
-//       static constexpr bool kDefault = true;                   // the pass that a command line means which names none
+//       static constexpr bool kDefault = true;                   // the layer's default pass
 //       static constexpr bool kExact = false;                    // outputs are no sums of products of inputs
 //       static bool exact(const Problem&);                       // or: those of some problems are not
 //       static Traffic traffic(const Problem&);                  // where it is not every tensor once

@@ -8,7 +8,7 @@
 namespace ladder::io {
 
 // What was there under the name before stays whole until commit(), whatever happens: an exception, a full disk, a
-// crash. Every member throws Failure naming the file and the system's reason, behind which nothing of the new file is
+// crash. Every member throws Failure naming the file and the system's reason, after which nothing of the new file is
 // left.
 class AsideFile {
  public:

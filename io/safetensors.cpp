@@ -78,7 +78,7 @@ std::string kind_by(std::string_view start) {
   const auto convert = [](const char* what) {
     return fmt::format("{}: convert it in Python, with safetensors.torch.save_file", what);
   };
-  if (start.starts_with("PK\x03\x04"sv)) {  // the first member's name stands behind thirty bytes
+  if (start.starts_with("PK\x03\x04"sv)) {  // the first member's name stands after thirty bytes
     if (start.find("/data.pkl"sv) != start.npos) return convert("a PyTorch archive");
     return start.find(".npy"sv) != start.npos ? "a NumPy archive" : "a zip archive";
   }
@@ -124,7 +124,7 @@ std::uint64_t whole_number(const json& value) {
 
 struct Placed {
   StoredTensor tensor;
-  std::uint64_t begin = 0;  // behind the header
+  std::uint64_t begin = 0;  // after the header
   std::uint64_t end = 0;
 };
 
@@ -158,7 +158,7 @@ Placed entry_of(const std::string& name, const json& entry) {
   return placed;
 }
 
-// Throws Failure unless the tensors lie one behind the other and end where the file does.
+// Throws Failure unless the tensors lie one after the other and end where the file does.
 void check_places(const std::vector<Placed>& tensors, std::uint64_t data_bytes) {
   std::uint64_t end = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -175,7 +175,7 @@ void check_places(const std::vector<Placed>& tensors, std::uint64_t data_bytes) 
   if (end > data_bytes) {
     throw Failure(fmt::format("cut short: its tensors take {} bytes, and {} are there", end, data_bytes));
   }
-  if (end < data_bytes) throw Failure(fmt::format("{} bytes behind its last tensor", data_bytes - end));
+  if (end < data_bytes) throw Failure(fmt::format("{} bytes after its last tensor", data_bytes - end));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The safetensors format (github.com/huggingface/safetensors): eight bytes with the length of a header, little-endian;
 // the header, a JSON object {"__metadata__": {key: text}, name: {"dtype", "shape", "data_offsets": [begin, end]}, ...};
-// behind it the tensors' bytes, row-major and little-endian, without a gap.
+// after it the tensors' bytes, row-major and little-endian, without a gap.
 #pragma once
 
 #include <cstddef>

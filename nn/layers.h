@@ -35,7 +35,7 @@ class Layers {
   ValueId group_norm(const std::string& name, ValueId x, int groups,
                      groupnorm::Activation activation = groupnorm::Activation::identity);
 
-  // qkv [n, h, w, 3 c], per head q, k and v one behind the other; [n, h, w, c].
+  // qkv [n, h, w, 3 c], per head q, k and v one after the other; [n, h, w, c].
   ValueId attention(const std::string& name, ValueId qkv, int head_size);
 
   ValueId residual(const std::string& name, ValueId a, ValueId b);

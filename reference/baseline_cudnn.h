@@ -18,7 +18,7 @@ namespace ladder {
 
 // One way of posing a case to cuDNN.
 struct CudnnGraph {
-  std::string layout = {};                                   // "nhwc": shown behind a plan's name
+  std::string layout = {};                                   // "nhwc": shown after a plan's name
   std::shared_ptr<cudnn_frontend::graph::Graph> graph = {};  // operations and tensors, not yet validated
   std::unordered_map<std::int64_t, void*> pointers = {};     // device memory of its tensors, by their uid
   std::function<void()> finish = {};                         // brings outputs to ours; empty where they are ours

@@ -62,7 +62,7 @@ class Worker {
   int socket_ = -1;
   int pid_ = -1;
   int status_ = 0;        // as waitpid() had it
-  std::string received_;  // what came behind the latest line
+  std::string received_;  // what came after the latest line
   std::string log_;       // the last line of its complaints, once it has ended
 };
 

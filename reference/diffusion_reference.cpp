@@ -1,5 +1,5 @@
 // The reference of diffusion: the formulas of dev/diffusion/diffusion.h in double precision. Philox is written here again,
-// on 32-bit words; u1 and u2 are the fp32 numbers that the stream is defined by, everything behind them is double.
+// on 32-bit words; u1 and u2 are the fp32 numbers that the stream is defined by, everything after them is double.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,7 +1,7 @@
 // cuDNN where its graphs can pose the problem. They have no group normalisation. Instance normalisation is the same for
 // g == c; without gamma and beta also for other g, as in NCHW a group is a contiguous piece, which counts as one channel of
 // c/g times as many rows. Layer normalisation is not the same even for g == 1: its scale and bias are an element's, not a
-// channel's. And no normalisation of its graphs takes an activation with it, and a second graph behind would read and write
+// channel's. And no normalisation of its graphs takes an activation with it, and a second graph after would read and write
 // y again.
 #include "core/backend.h"
 #include "core/error.h"

@@ -21,7 +21,7 @@ class Program {
   // All operations in the order of the tape.
   void enqueue(Stream stream) const;
 
-  // The same; before it the arena is filled with NaN bytes, behind each operation what nobody reads any more. Values
+  // The same; before it the arena is filled with NaN bytes, after each operation what nobody reads any more. Values
   // come out as from enqueue(), bit for bit, unless one is read before it was written or after it was given up.
   void enqueue_poisoned(Stream stream) const;
 
@@ -50,7 +50,7 @@ class Program {
   std::unique_ptr<OwnedRegion> workspace_;              // of all kernels that need none of their own
   std::vector<std::unique_ptr<OwnedRegion>> private_workspaces_;
   std::vector<void*> addresses_;              // by value
-  std::vector<std::vector<Range>> given_up_;  // by operation: of the arena, behind it
+  std::vector<std::vector<Range>> given_up_;  // by operation: of the arena, after it
   std::vector<VersionChoice> choices_;        // by operation
   std::vector<BoundLaunch> launches_;         // by operation
 };

@@ -481,7 +481,7 @@ TEST_F(Device, EveryGuardIsWatchedToItsEnds) {
     for (const std::ptrdiff_t offset : {std::ptrdiff_t{-1}, std::ptrdiff_t{-4096}, b.bytes, b.bytes + 4095}) {
       scribble(b.start, offset);
       const std::string where = offset < 0 ? fmt::format("{} bytes before its start", -offset)
-                                           : fmt::format("{} bytes behind its end", offset - b.bytes);
+                                           : fmt::format("{} bytes past its end", offset - b.bytes);
       EXPECT_EQ(tensors_->damage(), fmt::format("{}: overwritten {}", b.name, where));
       scribble(b.start, offset);
       EXPECT_EQ(tensors_->damage(), "");

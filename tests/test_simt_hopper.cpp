@@ -212,7 +212,7 @@ __global__ void fetch_kernel(const __grid_constant__ ptx::TensorMap map, Corner 
   for (int i = static_cast<int>(threadIdx.x); i < bytes; i += static_cast<int>(blockDim.x)) out[i] = smem[offset + i];
 }
 
-// Where byte `byte` of 128-byte row `row` of a box lies behind the box's start, which is row `first` of the swizzle's
+// Where byte `byte` of 128-byte row `row` of a box lies after the box's start, which is row `first` of the swizzle's
 // pattern of eight.
 int swizzled(int first, int row, int byte) { return row * 128 + ((byte / 16) ^ ((first + row) % 8)) * 16 + byte % 16; }
 

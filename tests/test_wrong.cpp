@@ -60,7 +60,7 @@ void run(const wrong::Cheat& cheat, const std::vector<std::string>& problems) {
     ++num_tried;
     fmt::print("{:<34} {} {}\n", cheat.label(), name(dtype),
                f.rejected == 0 ? fmt::format("passes all {}", f.passed)
-                               : fmt::format("rejected behind {}: {}", f.passed, f.first));
+                               : fmt::format("rejected after {}: {}", f.passed, f.first));
     if (cheat.honest) {
       EXPECT_EQ(f.rejected, 0) << f.first << "\n  " << test::rerun_command();
     } else {

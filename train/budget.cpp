@@ -44,7 +44,7 @@ class Bench {
 
   Step& step() { return *step_; }
 
-  // Seconds of each of `count` steps behind one another, of which the first few are left out.
+  // Seconds of each of `count` steps after one another, of which the first few are left out.
   double seconds_a_step(int count) {
     constexpr int kWarmUp = 20;
     Event begin;

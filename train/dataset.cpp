@@ -103,7 +103,7 @@ Dataset::Dataset(std::filesystem::path path) : path_(std::move(path)) {
   const std::size_t pixel_bytes = bytes - kHeaderBytes;
   const std::size_t found = pixel_bytes / image_bytes();
   if (found != header.num_images || pixel_bytes % image_bytes() != 0) {
-    refuse(path_, fmt::format("is {}: its header says {} images of {} bytes, behind it are {} bytes",
+    refuse(path_, fmt::format("is {}: its header says {} images of {} bytes, after it are {} bytes",
                               found < header.num_images ? "cut off" : "too long", header.num_images, image_bytes(),
                               pixel_bytes));
   }

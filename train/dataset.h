@@ -55,7 +55,7 @@ class Dataset {
 };
 
 // The order in which `count` images are drawn, for ever: in each epoch every image once. Position 0 is the first image
-// that the training draws, count the first of the second epoch; a batch is so many positions in a row, and may be more
+// that the training draws, count the first of the second epoch; a batch is a run of consecutive positions, and may be more
 // than there are images. An epoch's order follows from (seed, epoch) alone, so a training that resumes at a position
 // draws as if it had never stopped; and it is the same everywhere: std::mt19937_64 and std::seed_seq, whose every bit
 // the C++ standard fixes, then Fisher and Yates by hand, since what std::shuffle draws is each library's own.

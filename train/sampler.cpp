@@ -93,7 +93,7 @@ struct Sampler::Impl {
     return tape;
   }
 
-  // The inputs of every step; the first noise has a stream behind theirs.
+  // The inputs of every step; the first noise has a stream after theirs.
   void write_inputs(std::int64_t seed, std::int64_t first) {
     const auto steps = static_cast<std::int64_t>(rows.size());
     for (std::int64_t i = 0; i < steps; ++i) {
@@ -110,7 +110,7 @@ struct Sampler::Impl {
     return first / options.images * (diffusion::kTimesteps + 1) + step_number;
   }
 
-  // x as the model takes it, where that is another type: what the steps do themselves behind the first noise.
+  // x as the model takes it, where that is another type: what the steps do themselves after the first noise.
   void round_x() const {
     if (!y) return;
     std::vector<float> values(elements());

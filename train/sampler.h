@@ -33,7 +33,7 @@ class Sampler {
   ~Sampler();
 
   // [images, h, w, 3], values around [-1, 1]. All noise follows from the seed and from `first`, the number of the first
-  // of these images among all that are drawn with that seed: batches of the same size, one behind the other, draw other
+  // of these images among all that are drawn with that seed: batches of the same size, one after the other, draw other
   // images.
   std::vector<float> run(std::int64_t seed, std::int64_t first = 0);
 

@@ -24,7 +24,7 @@ struct TrainingConfig {
   int micro_batches = 1;
   double learning_rate = 1e-4;
   std::int64_t warm_up = 0;       // steps over which the learning rate grows to that
-  Decay decay = Decay::constant;  // over all steps behind the warm-up, to zero
+  Decay decay = Decay::constant;  // over all steps after the warm-up, to zero
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;

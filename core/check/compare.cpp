@@ -128,7 +128,7 @@ struct Rule {
   }
 };
 
-// "y[n0 h3 w1 k7]": the element's indices, each behind its dimension's letter.
+// "y[n0 h3 w1 k7]": the element's indices, each after its dimension's letter.
 std::string element(const TensorSpec& spec, std::int64_t index) {
   std::string where;
   for (std::size_t d = spec.shape.size(); d-- > 0;) {

@@ -39,7 +39,7 @@ std::optional<std::size_t> first_difference(std::span<const unsigned char> a, st
   return at == a.end() ? std::nullopt : std::optional<std::size_t>(at - a.begin());
 }
 
-// A buffer between two guard bands; the second begins at the very byte behind the buffer.
+// A buffer between two guard bands; the second begins at the very byte after the buffer.
 class Buffer {
  public:
   Buffer(std::string name, std::size_t bytes)
@@ -99,7 +99,7 @@ class Buffer {
     }
     backend::copy_out(band.data(), data() + bytes_, kGuardBytes);
     if (const auto at = first_difference(band, guard())) {
-      return fmt::format("{}: overwritten {} bytes behind its end", name_, *at);
+      return fmt::format("{}: overwritten {} bytes past its end", name_, *at);
     }
     if (!expected_.empty()) {
       if (const auto at = first_difference(read(), expected_)) {

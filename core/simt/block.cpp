@@ -112,7 +112,7 @@ void Block::check_end() const {
     if (clock_.of[other] >= access.time) continue;
     fault(
         fmt::format("{}: block {} ended, and nothing orders this access of block {} to its shared memory before that; "
-                    "both need a cluster barrier behind it",
+                    "both need a cluster barrier after it",
                     access.what, name(), cluster_.block(other).name()),
         access.where);
   }

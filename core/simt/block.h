@@ -65,7 +65,7 @@ class Block {
   [[noreturn]] void fault(const std::string& what, Where where, int thread) const;
 
   // The running thread's block reads or writes this one's shared memory, or uses an mbarrier in it. Throws Fault if this
-  // block is not known to have started or has ended, and notes the access: the block may only end behind it.
+  // block is not known to have started or has ended, and notes the access: the block may only end after it.
   void note_access(const char* what, Where where);
   // What this block did up to now is ordered before whatever acquires `clock`.
   void release(ClusterClock& clock);

@@ -124,7 +124,7 @@ class TensorCores {
   void commit(Where where);
   // Closes all groups but the latest `pending` to this warp's multiplications.
   void begin_wait(int pending, Where where);
-  // By every lane, behind begin_wait().
+  // By every lane, after begin_wait().
   void finish_wait(Where where);
 
   // For a block whose threads have all ended. Throws Fault if a multiplication lacks warps.

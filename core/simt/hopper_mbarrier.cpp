@@ -22,7 +22,7 @@ struct Mbarriers::State {
   std::uint64_t expected : 20;     // arrivals in every phase
   std::uint64_t outstanding : 20;  // arrivals in this one
   std::int64_t bytes : 21;         // announced and not landed; negative where a copy was faster than its announcement
-  std::uint64_t parity : 1;        // of the phase under way
+  std::uint64_t parity : 1;        // of the current phase
   std::uint64_t tag : 2;
 
   bool complete() const { return outstanding == 0 && bytes == 0; }

@@ -91,7 +91,7 @@ struct TensorCores::Multiplication {
 struct TensorCores::WarpQueue {
   std::uint64_t num_issued = 0;
   std::uint64_t num_waited = 0;  // multiplications that it has seen finished
-  std::uint64_t goal = 0;        // of the wait under way
+  std::uint64_t goal = 0;        // of the current wait
   std::uint64_t num_groups = 0;
   std::deque<std::uint64_t> group_ends;  // for each group committed and not waited for, its end in multiplications
   bool fenced = false;                   // since the last wait

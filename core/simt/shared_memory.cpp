@@ -110,14 +110,14 @@ std::string SharedMemory::damage() const {
   return {};
 #endif
   const std::size_t dynamic_end = kDynamicBegin + dynamic_bytes_;
-  std::string found = damage(dynamic_end, dynamic_end + kRedzone, "behind the end of dynamic shared memory");
+  std::string found = damage(dynamic_end, dynamic_end + kRedzone, "past the end of dynamic shared memory");
   if (found.empty()) {
     found = damage(kDynamicBegin - kRedzone, kDynamicBegin, "into the 1024 before dynamic shared memory");
   }
   for (int i = 0; i < num_variables_ && found.empty(); ++i) {
     const std::size_t end = variables_[i].end;
     const std::size_t next = i + 1 < num_variables_ ? variables_[i + 1].begin : end + kVariableRedzone;
-    found = damage(end, next, "behind the end of a static shared variable");
+    found = damage(end, next, "past the end of a static shared variable");
   }
   return found;
 }

@@ -50,7 +50,7 @@ std::string place_of(const void* address) {
     std::array<char, 4096> line;
     while (std::fgets(line.data(), line.size(), lines.get())) {
       std::string_view text(line.data());
-      text = text.substr(0, text.find_first_of(" \n"));  // behind a blank stands a discriminator
+      text = text.substr(0, text.find_first_of(" \n"));  // after a blank stands a discriminator
       if (text.starts_with("??") || text.ends_with(":0") || text.ends_with(":?")) continue;
       place = text;
       if (place.find("/core/") == std::string::npos && !place.starts_with("/usr/")) break;

@@ -47,7 +47,7 @@ __device__ __forceinline__ bool sum_part(const Problem& p, const ColumnSplit& sp
   const int last = min(first + split.each, p.h * p.w);
   const unsigned image = static_cast<unsigned>(n) * (p.h * p.w) * all;
 
-  // Four pixels under way at a time.
+  // Four pixels in flight at a time.
 #pragma unroll
   for (float& sum : sums) sum = 0;
   if (row < rows && column < all) {

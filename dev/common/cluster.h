@@ -9,7 +9,7 @@
 
 namespace ladder {
 
-// Any card with clusters has room for so many.
+// The cluster size that any card with clusters has room for.
 inline constexpr int kMaxClusterBlocks = static_cast<int>(kMaxPortableClusterBlocks);
 
 // What the data centre's cards have room for (CUDA programming guide, thread block clusters).
@@ -53,7 +53,7 @@ inline Turns turns_of(int clusters, int cluster_blocks, int threads, int smem_by
   return turns;
 }
 
-// Whether the L2 has room for so many bytes: then loads that leave it first spare what else is in there.
+// Whether `bytes` fit the L2: if so, loads with evict-first priority keep the rest of its content.
 inline bool fits_l2(double bytes) { return bytes <= static_cast<double>(backend::device().l2_bytes); }
 
 }  // namespace ladder

@@ -12,7 +12,7 @@ __device__ __forceinline__ float4 sum_of(const float4& a, const float4& b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
-// Of a cluster of `ranks` blocks, behind a cluster barrier; V is float or float4. All loads are under way at once, up to those
+// Of a cluster of `ranks` blocks, after a cluster barrier; V is float or float4. All loads are in flight at once, up to those
 // of the most blocks that any card runs as a cluster.
 template <class V>
 __device__ __forceinline__ V sum_over_cluster(V* mine, int ranks) {

@@ -25,8 +25,8 @@ struct PingPongOrder {
     if (turn > 0) ptx::mbarrier_wait(passed + turn % kGroups, (turn - 1) / kGroups % 2);
   }
 
-  // By one lane of each of the group's warps, behind the last wait for a stage of this turn's tile and a multiplication or
-  // another meeting of the warp's lanes behind that: none of them may still be at its waits.
+  // By one lane of each of the group's warps, after the last wait for a stage of this turn's tile and a multiplication or
+  // another meeting of the warp's lanes after that: none of them may still be at its waits.
   __device__ __forceinline__ void pass_on(int turn) const { ptx::mbarrier_arrive(passed + (turn + 1) % kGroups); }
 };
 

@@ -36,7 +36,7 @@ StaggeredStart staggered_start(void (*kernel)(P...), const LaunchConfig& config,
   // Of what DRAM could move: the rate at which clusters begin. Fitted to sweeps on an H200: 4.4 TB/s at the clock that it
   // announces, 4.0 at the one it keeps. A quarter more or less makes no difference that shows.
   constexpr double kShare = 0.92;
-  // What the first wave's loads must take to be worth it: less is under way at a time anyway. Likewise fitted.
+  // What the first wave's loads must take to be worth it: less is in flight at a time anyway. Likewise fitted.
   constexpr double kMinSeconds = 1.2e-6;
   const backend::DeviceInfo& device = backend::device();
   const double rate = kShare * device.dram_bytes_per_s;  // 0: the emulator, which has no time, but the barrier

@@ -49,7 +49,7 @@ __device__ __forceinline__ Bits<T, kWidth> from_floats(const float (&values)[kWi
   }
 }
 
-// Whether rows of so many elements are whole vectors of sixteen bytes.
+// Whether rows of this many elements are whole vectors of sixteen bytes.
 inline bool whole_vectors(std::int64_t elements, Dtype dtype) {
   return elements * static_cast<std::int64_t>(size_of(dtype)) % 16 == 0;
 }

@@ -9,7 +9,7 @@
 
 namespace ladder::diffusion {
 
-// Elements 4 quad to 4 quad + 3 of `count`; zeros behind the end.
+// Elements 4 quad to 4 quad + 3 of `count`; zeros past the end.
 template <class T>
 __device__ __forceinline__ void load_four(const T* tensor, unsigned quad, unsigned count, float (&values)[4]) {
   if (4 * quad + 4 <= count) {

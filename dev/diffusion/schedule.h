@@ -59,10 +59,10 @@ inline constexpr int kStepColumns = sizeof(Step) / sizeof(float);
 enum class Variance { fixed_small, fixed_large };
 
 // A row a step. fixed_small is the posterior's variance (at least 1e-20), fixed_large is beta; no noise at t = 0. The
-// time step behind a step is the next in the list: beta is 1 - alpha_bar[t] / alpha_bar[next].
+// time step after a step is the next in the list: beta is 1 - alpha_bar[t] / alpha_bar[next].
 std::vector<Step> ddpm_table(const Schedule& schedule, const std::vector<int>& timesteps, Variance variance, bool clip);
 
-// The time step behind t is t - timesteps / steps, as diffusers has it, before the first one that of a clean image.
+// The time step after t is t - timesteps / steps, as diffusers has it, before the first one that of a clean image.
 // With `clipped_eps` eps is derived anew from the clamped x0, as guided-diffusion does: eps = (x - sqrt(alpha_bar) x0)
 // / sqrt(1 - alpha_bar), which the weights of x0 and x contain.
 std::vector<Step> ddim_table(const Schedule& schedule, const std::vector<int>& timesteps, double eta, bool clip,

@@ -1,5 +1,5 @@
 // optimizer: AdamW (Loshchilov and Hutter 2019) with clipping by the gradients' global norm and an exponential moving
-// average of the parameters, over all parameters of a model at once. They lie in flat buffers, one tensor right behind
+// average of the parameters, over all parameters of a model at once. They lie in flat buffers, one tensor right after
 // the other, so that a step is two passes and knows nothing of tensors. A third one makes g of the gradients that the
 // layers left:
 //
@@ -55,7 +55,7 @@ struct Problem {
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
 
-  // Where each tensor begins, and p behind them.
+  // Where each tensor begins, and p after them.
   std::vector<std::int64_t> tensor_begins() const;
   bool operator==(const Problem&) const = default;
 

@@ -5,7 +5,7 @@
 
 namespace ladder::ptx {
 
-// Returns after so many clocks of the SM or a few more. The emulator has no time: there it returns at once.
+// Returns after at least this many clocks of the SM. The emulator has no time: there it returns at once.
 __device__ __forceinline__ void wait_clocks([[maybe_unused]] unsigned clocks) {
 #if defined(__CUDACC__)
   const auto start = static_cast<unsigned>(clock());

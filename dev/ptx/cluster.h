@@ -3,7 +3,7 @@
 //
 // LaunchConfig::cluster blocks run at the same time and can reach each other's shared memory. A block's memory is there
 // from its start to its end, so a kernel needs a cluster barrier before its first access to another block's memory and
-// one behind its last, besides those that order the data itself. Every thread of the cluster must take part in every
+// one after its last, besides those that order the data itself. Every thread of the cluster must take part in every
 // barrier.
 //
 //     ptx::cluster_sync();                              // all blocks have started, and their stores are visible

@@ -1,6 +1,6 @@
 // cp.async: asynchronous copies from global to shared memory, in 4, 8 or 16 bytes (PTX ISA 9.7.9.25.3, sm_80 and later).
 //
-// The data is visible to the issuing thread after the wait for its group, to other threads after a barrier behind that
+// The data is visible to the issuing thread after the wait for its group, to other threads after a barrier after that
 // wait. Nothing may read or write the destination in between.
 #pragma once
 

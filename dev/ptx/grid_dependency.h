@@ -1,8 +1,8 @@
 // Programmatic dependent launch (PTX ISA 9.7.13.13 griddepcontrol; sm_90 and later): a grid launched with
 // LaunchConfig::overlaps_previous is set up, and may start, while the one in front of it still runs.
 //
-// What the first grid writes is there behind the wait, and only there: the wait is for the whole grid to end, however
-// early its blocks announced. It is also what keeps the second grid behind everything in front of the first one.
+// What the first grid writes is visible after the wait, not before: the wait is for the whole grid to end, however early
+// its blocks announced. It also orders the second grid after everything before the first one.
 //
 //     first:  ptx::grid_dependency_launch();  // in every block, or when it ends
 //     second: ptx::grid_dependency_wait();    // in every thread, before it touches what the first reads or writes

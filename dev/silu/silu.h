@@ -1,4 +1,4 @@
-// silu: the sigmoid linear unit (Elfwing et al. 2017) where it stands alone, behind a linear layer of the time embedding.
+// silu: the sigmoid linear unit (Elfwing et al. 2017) where it stands alone, after a linear layer of the time embedding.
 // (Behind a normalisation it is part of that: dev/groupnorm.) For every element:
 //
 //     forward   y = x s(x),   s(x) = 1 / (1 + e^-x)

@@ -3,8 +3,8 @@
 //
 //     down:    conv3x3, then each level's res-blocks (with attention where it attends), a pool between levels
 //     middle:  res-block, attention, res-block
-//     up:      each level's res-blocks, one more than on the way down, each behind a concat with the output of its partner
-//              on the way down; an upsample behind the last of a level
+//     up:      each level's res-blocks, one more than on the way down, each after a concat with the output of its partner
+//              on the way down; an upsample after the last of a level
 //     out:     normalisation, SiLU, conv3x3
 #pragma once
 
@@ -24,7 +24,7 @@ struct Layer {
   int side = 0;  // of its input, in pixels
 };
 
-// Layers one behind the other. On the way up, `skip` channels of an output of the way down join the first one's input.
+// Layers one after the other. On the way up, `skip` channels of an output of the way down join the first one's input.
 struct Block {
   std::vector<Layer> layers;
   int skip = 0;

@@ -32,5 +32,5 @@ bool run(bool broken) {
 }  // namespace
 }  // namespace ladder::faults
 
-LADDER_FAULT("cluster_out_of_bounds", "a read behind the end of another block's dynamic shared memory",
+LADDER_FAULT("cluster_out_of_bounds", "a read past the end of another block's dynamic shared memory",
              ({.report = true}), ladder::faults::run);

@@ -6,7 +6,7 @@ namespace {
 
 constexpr int kThreads = 32;
 
-// The stores before a relaxed arrival need not be visible to other blocks behind the wait.
+// The stores before a relaxed arrival need not be visible to other blocks after the wait.
 template <bool kBroken>
 __global__ void swap_kernel(int* out) {
   LADDER_SHARED(int, part, [kThreads]);

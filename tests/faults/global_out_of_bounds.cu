@@ -24,5 +24,5 @@ bool run(bool broken) {
 }  // namespace
 }  // namespace ladder::faults
 
-LADDER_FAULT("global_out_of_bounds", "no bounds check in the last block: writes behind a tensor's end",
+LADDER_FAULT("global_out_of_bounds", "no bounds check in the last block: writes past a tensor's end",
              ({.value = true, .asan = true}), ladder::faults::run);

@@ -5,7 +5,7 @@ namespace {
 
 constexpr int kBlocks = 8;
 
-// A counter that starts again at 0 behind the last block is as the next launch needs it.
+// A counter that starts again at 0 after the last block is as the next launch needs it.
 template <bool kBroken>
 __global__ void sum_kernel(int value, int* partial, unsigned* arrived, int* out) {
   partial[blockIdx.x] = value;

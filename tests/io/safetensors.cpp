@@ -233,7 +233,7 @@ TEST_F(SafetensorsTest, EveryTruncationIsRefused) {
   for (std::size_t size = 0; size < whole.size(); ++size) {
     expect_refused(whole.substr(0, size), {size == 0 ? "empty" : "cut short"});
   }
-  expect_refused(whole + "x", {"1 bytes behind its last tensor"});
+  expect_refused(whole + "x", {"1 bytes after its last tensor"});
 }
 
 TEST_F(SafetensorsTest, AFileThatIsCutShortWhileOpenIsNoticed) {
@@ -303,7 +303,7 @@ TEST_F(SafetensorsTest, EveryKindOfDamageIsNamed) {
   expect_refused(two(0, 8, 8), {"overlap"});
   expect_refused(two(10, 12, 12), {"bytes 8 to 10 in front of tensor 'b'"});
   expect_refused(two(8, 12, 11), {"cut short", "12 bytes, and 11"});
-  expect_refused(two(8, 12, 13), {"1 bytes behind"});
+  expect_refused(two(8, 12, 13), {"1 bytes after"});
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ void run_kernel(Kernel kernel, A... args) {
   backend::synchronize();
 }
 
-// Stores 64 MiB behind the end: an allocation's own padding would hide a smaller step.
+// Stores 64 MiB past the end: an allocation's own padding would hide a smaller step.
 template <bool kFaulty>
 __global__ void planted_memcheck_kernel(int* out) {
   constexpr int kFarBehind = kFaulty ? (64 << 20) / static_cast<int>(sizeof(int)) : 0;

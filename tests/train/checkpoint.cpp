@@ -225,7 +225,7 @@ TEST_F(CheckpointTest, WhoIsKilledBetweenTheTwoRenamesLosesNothing) {
   EXPECT_EQ(names_in(folder_), (Names{"latest", "step_00000010", "step_00000020"}));
   expect_equal(read_checkpoint(folder_ / "step_00000010"), old);
 
-  fs::create_directory(folder_ / "step_00000010.replaced");  // killed behind the second
+  fs::create_directory(folder_ / "step_00000010.replaced");  // killed after the second
   write_checkpoint(run_, made(20));
   EXPECT_EQ(names_in(folder_), (Names{"latest", "step_00000010", "step_00000020"}));
   expect_equal(read_checkpoint(folder_ / "step_00000010"), old);

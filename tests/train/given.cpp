@@ -48,7 +48,7 @@ std::vector<std::int32_t> times_of(const TrainingConfig& config, std::int64_t st
   return times;
 }
 
-// A checkpoint's tensors, one behind the other.
+// A checkpoint's tensors, one after the other.
 struct Saved {
   std::vector<float> weights, average, first, second;
 };
@@ -137,7 +137,7 @@ void expect_near(const std::vector<float>& found, const std::vector<double>& exp
 
 class Given : public Training {
  protected:
-  // The initialisation has zeros in the last layers, behind which no gradient arrives.
+  // The initialisation has zeros in the last layers, after which no gradient arrives.
   static fs::path start() {
     static const fs::path file = [] {
       const nn::Parameters parameters = small_parameters();
@@ -156,7 +156,7 @@ class Given : public Training {
     return file;
   }
 
-  // Trains with a checkpoint behind every step, and holds each against the one before, a gradient and AdamW's formula.
+  // Trains with a checkpoint after every step, and holds each against the one before, a gradient and AdamW's formula.
   // The norm of each gradient.
   static std::vector<double> train_and_compare(const std::string& name, const TrainingConfig& config) {
     TrainingOptions o = options(name);
@@ -236,7 +236,7 @@ TEST_F(Given, EveryStepIsItsFormula) {
 }
 
 TEST_F(Given, ImagesHeldOutAreNeverDrawn) {
-  // Other held-out images behind the same ones to train on, so that a training that drew one would differ.
+  // Other held-out images after the same ones to train on, so that a training that drew one would differ.
   const fs::path other = folder() / "other held out.ldata";
   put_images(folder() / "longer.ldata", kSide, 9, 3);
   const std::string five = contents(data()), six = contents(folder() / "longer.ldata");

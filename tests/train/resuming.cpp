@@ -218,7 +218,7 @@ TEST_F(Diverging, LeavesUpdatesOutAndCountsThem) {
   EXPECT_EQ(read_metadata(o.out).at("skipped"), "2");
   EXPECT_EQ(log_of(o.out).back().at("skipped"), 2);
   EXPECT_TRUE(log_of(o.out).back().at("loss").is_null());
-  // The count goes on behind an interruption.
+  // The count goes on after an interruption.
   o.initial_weights.clear();
   o.resume = true;
   o.stop_at = 3;

@@ -105,7 +105,7 @@ class Training : public ::testing::Test {
         .data = data(), .out = folder() / name, .log_every = 1, .held_out_every = 0, .checkpoint_every = 2, .keep = 10};
   }
 
-  // The training that others are compared with: four steps in one go, checkpoints behind the second and the fourth.
+  // The training that others are compared with: four steps in one go, checkpoints after the second and the fourth.
   static const fs::path& reference() {
     static const fs::path run = [] {
       train(small_config(), options("reference"));

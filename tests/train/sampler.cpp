@@ -141,7 +141,7 @@ TEST_F(Sampling, AGraphChangesNoBitAndTheSeedDecides) {
   Sampler sampler(graph, model_, *parameters_, fp32_->weights(), promotions_);
   EXPECT_EQ(sampler.run(1), images);
   EXPECT_NE(sampler.run(2), images);
-  const std::vector<float> next = sampler.run(1, 2);  // the two images behind those
+  const std::vector<float> next = sampler.run(1, 2);  // the two images after those
   EXPECT_NE(next, images);
   EXPECT_EQ(sampler.run(1), images);  // nothing of a run is left for the next
   const std::size_t each = images.size() / 2;

@@ -43,7 +43,7 @@ TEST_F(Training, WatchingChangesNothing) {
   for (const Json& line : log_of(o.out)) {
     if (line.contains("held_out_loss")) held_out.push_back(line.at("held_out_loss"));
   }
-  ASSERT_EQ(held_out.size(), 3u);  // before the first step, and behind each
+  ASSERT_EQ(held_out.size(), 3u);  // before the first step, and after each
   EXPECT_NE(held_out[0], held_out[1]);
 }
 

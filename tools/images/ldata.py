@@ -10,7 +10,7 @@
         32      8  how many of them are held out: the last ones
         40     16  digest: XXH3 (128 bits, seed 0, in its canonical byte order) of bytes 0 to 39 and of all pixels
         56     72  zero
-       128         pixels: [image, row, column, channel] uint8, nothing between images and nothing behind the last
+       128         pixels: [image, row, column, channel] uint8, nothing between images and nothing after the last
 
 One image in twenty is held out, rounded, but at least one of two or more: those with the least SHA-256 of their pixels.
 So the choice depends on no name and no order, and an image that is added changes it by one image at most. Both parts
@@ -33,7 +33,7 @@ HEADER_BYTES = 128
 
 _FIELDS = struct.Struct("<8sIIIIQQ")
 _DIGEST_BYTES = 16
-_HELD_OUT_SHARE = 20  # one of so many
+_HELD_OUT_SHARE = 20  # one image of this many
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def write(path, size, images):
     """Writes `images`, each [row, column, channel] uint8 as bytes, no two alike, and returns the Header.
 
     Throws OSError, and Failure where there is no image; what was there under that name stays then. While it writes, the
-    disk holds the pixels twice: which images go last is known only behind the last one.
+    disk holds the pixels twice: which images go last is known only after the last one.
     """
     import xxhash  # of the private Python
 

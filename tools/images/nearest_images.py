@@ -2,7 +2,7 @@
 
     python3 tools/images/nearest_images.py samples.npz build/data/emoji-64.ldata --out nearest.png
 
-A row is a sample and, behind a gap, its 3 nearest images of the training part of the file, the nearest first, by the
+A row is a sample and, after a gap, its 3 nearest images of the training part of the file, the nearest first, by the
 Euclidean distance of their pixels. Samples are what `./ladder sample --npz` or `--npy` wrote. Prints a line a row: the
 distances as root mean squares of a pixel's difference, of 255.
 """

@@ -1,6 +1,6 @@
 // Idea:   one thread sums one channel of an image, straight from the formula.
 // Parent: none.
-// Why:    it is the definition. Limiter: n c threads, at the U-Net's sizes a fraction of the card, each with one load of 2 or 4 bytes under way.
+// Why:    it is the definition. Limiter: n c threads, at the U-Net's sizes a fraction of the card, each with one load of 2 or 4 bytes in flight.
 // Needs:  nothing.
 
 #include "core/numeric.h"

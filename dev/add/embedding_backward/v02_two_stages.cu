@@ -1,7 +1,7 @@
 // Idea:   many blocks an image: each sums a part of its pixels over vectors of channels; a second kernel adds the parts in
 //         order.
 // Parent: v01.
-// Why:    whole lines, four loads of a thread under way and enough blocks for every SM. Limiter: memory, and where images
+// Why:    whole lines, four loads of a thread in flight and enough blocks for every SM. Limiter: memory, and where images
 //         are small the second kernel, a launch for next to no work.
 // Needs:  nothing; single elements where a pixel is no multiple of sixteen bytes; a workspace of an fp32 a channel, image
 //         and part.

@@ -1,4 +1,4 @@
-// Idea:   sixteen bytes a load and a store, four loads of a thread under way together.
+// Idea:   sixteen bytes a load and a store, four loads of a thread in flight together.
 // Parent: v01.
 // Why:    whole lines with few instructions, and 64 bytes a thread on their way cover memory's latency. Limiter: memory.
 // Needs:  nothing; single elements where the tensor is no multiple of sixteen bytes.

@@ -32,7 +32,7 @@ struct Head {  // one of one image, from its first token on
   const T* d_o;
   const float* lse;
   T* dq;
-  int pitch;    // of q and dq; k is kD elements behind q, v behind that
+  int pitch;    // of q and dq; k is kD elements after q, v after that
   int o_pitch;  // of o and d_o
   int tokens;
 };

@@ -2,7 +2,7 @@
 //         Gimelshein 2018; Dao et al. 2022): scores never exist but as a tile.
 // Parent: v01.
 // Why:    v01 fetches all keys for every query. Here a tile of keys serves 64 queries, and a thread's 4 x 4 scores take 8
-//         loads for 16 multiply-adds. Limiter left: the FMA pipe, and shared memory right behind it.
+//         loads for 16 multiply-adds. Limiter left: the FMA pipe, and shared memory right after it.
 // Needs:  nothing.
 
 #include "core/numeric.h"

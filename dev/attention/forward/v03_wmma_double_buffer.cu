@@ -36,7 +36,7 @@ struct Layout {
                 "WMMA wants tiles aligned to 32 bytes");
 };
 
-// kTokens rows of kChannels from `first` on, zeros behind `end`. The caller commits.
+// kTokens rows of kChannels from `first` on, zeros from `end` on. The caller commits.
 template <class T, int kTokens, int kChannels>
 __device__ __forceinline__ void copy_rows(T* to, int to_pitch, const T* from, int pitch, int first, int end) {
   constexpr int kRuns = kChannels / 8;

@@ -1,4 +1,4 @@
-// Idea:   sixteen bytes a load and a store; a thread has four loads under way together.
+// Idea:   sixteen bytes a load and a store; a thread has four loads in flight together.
 // Parent: v01.
 // Why:    whole lines with few instructions, and 64 bytes a thread on their way cover memory's latency. Limiter: memory.
 // Needs:  nothing; single elements where c or k is no multiple of sixteen bytes.

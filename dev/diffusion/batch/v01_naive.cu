@@ -1,6 +1,6 @@
 // Idea:   one thread computes one element, straight from the formula.
 // Parent: none.
-// Why:    it is the definition. Limiter: at 32 images of 64x64x3 the launch; behind it single bytes under way.
+// Why:    it is the definition. Limiter: at 32 images of 64x64x3 the launch; for more, single bytes in flight.
 // Needs:  nothing.
 
 #include "core/numeric.h"

@@ -1,8 +1,8 @@
 // Idea:   a row of blocks is one image, a thread four neighbouring elements of it and one store.
 // Parent: v01.
 // Why:    all threads ask for their image's number at once and work out where the elements lie in the mirrored image while it
-//         is under way: two divisions for four elements, where v01 has three for each, two of them in front of it. A quarter of
-//         the stores, and no branch. Limiter: at 32 images of 64x64x3 the launch, and two loads, one behind the other.
+//         is in flight: two divisions for four elements, where v01 has three for each, two of them in front of it. A quarter of
+//         the stores, and no branch. Limiter: at 32 images of 64x64x3 the launch, and two loads, one after the other.
 // Needs:  nothing; single elements where an image is no multiple of four.
 
 #include "dev/diffusion/quads.h"
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t number = index[blockIdx.y];
 
   // Where the elements lie in the mirrored image. NOTE: with a branch that loads four bytes at once where it is not mirrored,
-  // the compiler puts this behind the number's arrival.
+  // the compiler puts this after the number's arrival.
   unsigned in_row = first % row;
   unsigned channel = first % c;  // a row is whole pixels
   unsigned mirrored[kWidth];

@@ -1,10 +1,10 @@
 // Idea:   the kernel that adds the parts is set up while the first one runs (programmatic dependent launch), and a warp of it
 //         adds an image's, a lane each.
 // Parent: v02.
-// Why:    behind the bytes v02 has the second launch and, in it, a thread an image whose loads wait for each other. The block is
+// Why:    besides its bytes v02 has the second launch and, in it, a thread an image whose loads wait for each other. The block is
 //         on its SM when the first kernel's last one ends, and loads all parts at once. One quad a thread in the first: loads
 //         that no store stands in front of, and three blocks an SM at 32 images of 64x64x3, where v02 has one or two. Limiter:
-//         the parts still go through memory, read behind everything else.
+//         the parts still go through memory, read after everything else.
 // Needs:  sm_90; single elements where an image is no multiple of four; a workspace of an fp32 a part of an image.
 
 #include "dev/common/block_sum.h"

@@ -1,6 +1,6 @@
 // Idea:   one thread takes one parameter, straight from the formula.
 // Parent: none.
-// Why:    it is the definition. Limiter: 2 or 4 bytes a thread under way, too few to keep memory busy.
+// Why:    it is the definition. Limiter: 2 or 4 bytes in flight a thread, too few to keep memory busy.
 // Needs:  nothing.
 
 #include "core/numeric.h"

@@ -1,6 +1,6 @@
 // Idea:   four quads of parameters a thread, loaded together: sixteen bytes of g, eight or sixteen of d.
 // Parent: v01.
-// Why:    6 bytes a parameter for bf16 are all there is to it: whole lines, and enough of them under way. Limiter: memory.
+// Why:    6 bytes a parameter for bf16 are all there is to it: whole lines, and enough of them in flight. Limiter: memory.
 // Needs:  nothing.
 
 #include "dev/common/wide.h"

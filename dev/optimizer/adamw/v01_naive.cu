@@ -1,7 +1,7 @@
 // Idea:   one thread updates one parameter, straight from the formula.
 // Parent: none.
 // Why:    it is the definition. Limiter: every thread computes the bias corrections anew, and has five loads of four bytes
-//         under way.
+//         in flight.
 // Needs:  nothing.
 
 #include "core/numeric.h"

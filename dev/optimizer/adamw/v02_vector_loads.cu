@@ -1,4 +1,4 @@
-// Idea:   four parameters a thread, five vectors of sixteen bytes under way together; one thread of a block computes the bias
+// Idea:   four parameters a thread, five vectors of sixteen bytes in flight together; one thread of a block computes the bias
 //         corrections meanwhile.
 // Parent: v01.
 // Why:    38 bytes a parameter are all there is to it: whole lines, few instructions, 80 bytes a thread on their way. Limiter:

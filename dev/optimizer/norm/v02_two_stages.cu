@@ -1,4 +1,4 @@
-// Idea:   every block adds the squares of 8192 parameters, eight vectors of sixteen bytes a thread under way together; a second
+// Idea:   every block adds the squares of 8192 parameters, eight vectors of sixteen bytes a thread in flight together; a second
 //         kernel of one block adds the blocks' sums.
 // Parent: v01.
 // Why:    all SMs, whole lines, 128 bytes a thread on their way. What a block adds depends on the number of parameters alone,

@@ -1,6 +1,6 @@
 // Idea:   one thread computes one element of the smaller image, straight from the formula.
 // Parent: none.
-// Why:    it is the definition. Limiter: a thread has 2 or 4 bytes of each of four pixels under way, too few to keep memory
+// Why:    it is the definition. Limiter: a thread has 2 or 4 bytes of each of four pixels in flight, too few to keep memory
 //         busy in 16-bit types.
 // Needs:  nothing.
 

@@ -1,4 +1,4 @@
-// Idea:   sixteen bytes a load; a thread makes two vectors of the smaller image and has the eight loads for them under way
+// Idea:   sixteen bytes a load; a thread makes two vectors of the smaller image and has the eight loads for them in flight
 //         together.
 // Parent: v01.
 // Why:    whole lines with few instructions, and 128 bytes a thread on their way cover memory's latency. Limiter: memory.

@@ -1,4 +1,4 @@
-// Idea:   sixteen bytes a load and a store, two loads of a thread under way together; exponential and quotient by one
+// Idea:   sixteen bytes a load and a store, two loads of a thread in flight together; exponential and quotient by one
 //         instruction each.
 // Parent: v01.
 // Why:    whole lines with few instructions, and nothing left in the arithmetic that memory would wait for. Limiter: memory;
