@@ -5,7 +5,7 @@
 
 #include "core/backend.h"
 #include "core/device.h"
-#include "dev/common/cluster.h"
+#include "core/occupancy.h"
 
 namespace ladder {
 

@@ -2,7 +2,7 @@
 // of a warpgroup's sums to that place.
 #pragma once
 
-#include "dev/common/cluster.h"
+#include "core/occupancy.h"
 #include "dev/ptx/cluster.h"
 
 namespace ladder {

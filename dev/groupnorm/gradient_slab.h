@@ -13,7 +13,7 @@
 #include <numeric>
 
 #include "core/backend.h"
-#include "dev/common/cluster.h"
+#include "core/occupancy.h"
 #include "dev/common/vectors.h"
 #include "dev/groupnorm/gradient.h"
 

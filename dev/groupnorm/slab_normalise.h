@@ -5,7 +5,7 @@
 // add those of a group, always in the same order, and the blocks of a cluster exchange these sums.
 #pragma once
 
-#include "dev/common/cluster.h"
+#include "core/occupancy.h"
 #include "dev/groupnorm/activation.h"
 #include "dev/groupnorm/slab.h"
 #include "dev/groupnorm/statistics.h"

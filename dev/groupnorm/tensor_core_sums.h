@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "core/backend.h"
-#include "dev/common/cluster.h"
+#include "core/occupancy.h"
 #include "dev/common/vectors.h"
 #include "dev/groupnorm/activation.h"
 #include "dev/groupnorm/statistics.h"

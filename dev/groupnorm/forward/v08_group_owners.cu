@@ -11,7 +11,7 @@
 #include <numeric>
 
 #include "core/backend.h"
-#include "dev/common/cluster.h"
+#include "core/occupancy.h"
 #include "dev/common/vectors.h"
 #include "dev/groupnorm/activation.h"
 #include "dev/groupnorm/statistics.h"
