@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dev/groupnorm/dz_kept.h"
+#include "dev/ptx/cache_policy.h"
 #include "dev/ptx/clock.h"
 
 namespace ladder::groupnorm::dz_kept {

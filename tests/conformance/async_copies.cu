@@ -1,5 +1,5 @@
 // cp.async and ldmatrix: data movement, compared bit for bit.
-#include "dev/ptx/cp_async.h"
+#include "dev/ptx/cache_policy.h"
 #include "dev/ptx/ldmatrix.h"
 #include "tests/conformance/wrappers.h"
 

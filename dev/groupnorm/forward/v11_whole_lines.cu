@@ -11,6 +11,7 @@
 
 #include "dev/common/staggered_start.h"
 #include "dev/groupnorm/tensor_core_sums.h"
+#include "dev/ptx/cache_policy.h"
 
 namespace ladder::groupnorm {
 namespace {
