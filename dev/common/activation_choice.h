@@ -2,11 +2,11 @@
 // no branch; but see AnyOther.
 #pragma once
 
-#include <mutex>
-#include <optional>
-
-#include "core/error.h"
 #include "dev/common/activation.h"
+
+#if !defined(__CUDACC__)
+#include "core/simt/launch_choice.h"
+#endif
 
 namespace ladder {
 
@@ -41,34 +41,14 @@ void dispatch(Activation activation, F&& f) {
 
 // All activations but SiLU, chosen when the kernel runs: six instances of every kernel take a compiler five times as long
 // as two, and the emulator's speed is nobody's concern. A kernel's activation is that of the Problem among its arguments.
-class AnyOther {
- public:
-  // `activation` is the chosen one for as long as this lives; another thread's choice waits.
-  class Chosen {
-   public:
-    explicit Chosen(Activation activation) : turn_(mutex_) { chosen_ = activation; }
-    ~Chosen() { chosen_.reset(); }
-    Chosen(const Chosen&) = delete;
-    Chosen& operator=(const Chosen&) = delete;
-
-   private:
-    std::scoped_lock<std::mutex> turn_;
-  };
+struct AnyOther {
+  using Chosen = simt::LaunchChoice<Activation>;
 
   static float value(float z) {
-    return with_activation(chosen(), [z](auto act) { return decltype(act)::value(z); });
+    return with_activation(Chosen::value(), [z](auto act) { return decltype(act)::value(z); });
   }
   static float derivative(float z) {
-    return with_activation(chosen(), [z](auto act) { return decltype(act)::derivative(z); });
-  }
-
- private:
-  static inline std::mutex mutex_;
-  static inline std::optional<Activation> chosen_;  // seen by all threads that the emulator runs blocks on
-
-  static Activation chosen() {
-    LADDER_CHECK(chosen_.has_value());  // else the kernel has no Problem among its arguments
-    return *chosen_;
+    return with_activation(Chosen::value(), [z](auto act) { return decltype(act)::derivative(z); });
   }
 };
 
