@@ -123,7 +123,7 @@ class Budget(Made):
         self.assertEqual(
             lines[at - 2],
             "**NVIDIA H200**, unet64, bf16, batch 32, commit abc1234: 10.00 ms a step, one "
-            "CUDA graph of 7 nodes, 100 TFLOP/s. Operations timed in their places, one behind the other: "
+            "CUDA graph of 7 nodes, 100 TFLOP/s. Operations timed in their places, one after the other: "
             "0.20 ms.",
         )
         self.assertEqual(

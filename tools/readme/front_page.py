@@ -35,10 +35,6 @@ def _table(root, device_name, promoted):
                 "| pass | x library | worst to best | problems | library | promoted versions |",
                 "| --- | ---: | ---: | ---: | --- | --- |",
                 *(_line(root, path, row) for path, row in rows.items() if row["timed"]),
-                "",
-                "x library: the time of the library's best plan over ours, summed over the same problems; above 1 ours is faster. Times "
-                "are warm, or both cold where the library has no warm one. Problems: those of the U-Net with both times; fewer than "
-                "half give no figure. In brackets: problems that run the version.",
                 *(["", f"No library was timed beside {', '.join(alone)}."] if alone else []),
             ]
         )

@@ -165,7 +165,7 @@ def budget_table(records):
         raise BadRecord(f"{record.file}: it has no operation that was timed")
     lines = [
         f"{_heading(record)}: {record.number('ms_a_step'):.2f} ms a step, {_how(record)}, "
-        f"{record.number('tflops'):.0f} TFLOP/s. Operations timed in their places, one behind the other: "
+        f"{record.number('tflops'):.0f} TFLOP/s. Operations timed in their places, one after the other: "
         f"{1e-3 * total:.2f} ms.",
         "",
         "| operation | launches | time, us | lower bound, us | gap, us | share of the time |",
@@ -180,9 +180,6 @@ def budget_table(records):
     bound = sum(operation.bound for operation in operations)
     lines += [
         f"| *all* | {len(operations)} | {total:.0f} | {_us(bound)} | {_us(total - bound)} | 100 % |",
-        "",
-        "Lower bound: the operation's arithmetic at the device's peak, or every input and output once at its "
-        "memory's rate, whichever is longer. Gap: time less bound, what a better kernel could gain at most.",
         "",
         f"The {WORST} single operations with the largest gaps:"
         if len(operations) > WORST
@@ -255,11 +252,6 @@ def speed_table(records):
                 "| | ms a step | x Ladder | images/s | peak memory, MiB | 64 images sampled, ms |",
                 "| --- | ---: | ---: | ---: | ---: | ---: |",
                 *("| " + " | ".join(row) + " |" for row in rows),
-                "",
-                "A step: noise, forward, loss, backward, clipping, AdamW, moving average. x Ladder: above 1 "
-                "Ladder is faster. PyTorch: bf16 autocast and channels_last where nothing else is said, fused "
-                "AdamW; its memory is its allocator's peak, Ladder's what it has allocated. Sampled: 50 steps "
-                "of DDIM.",
                 *(line for note in notes for line in ("", note)),
             ]
         )

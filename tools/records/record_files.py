@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from registry import listing, old_names
+from registry import old_names
 
 SCHEMA = "ladder.record/2"
 _READABLE = (SCHEMA, "ladder.record/1")  # the older one through old_names
@@ -436,11 +436,6 @@ def geometric_mean(values):
     """Of the values that are numbers; nan if there is none."""
     logs = [math.log(value) for value in values if value > 0]
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
-
-
-def problems_of_set(root, layer, name):
-    """{problem without its dtype word: the line's name} of one set of dev/<layer>/shapes.txt, in order."""
-    return {problem: label for label, problem in listing.sets(root, layer).get(name, {}).items()}
 
 
 def without_dtype(row):

@@ -1,0 +1,253 @@
+"""The tables of a ladder as Markdown: a line a version (summary), a line a shape (shape_table)."""
+
+import math
+
+from records.record_files import geometric_mean, without_dtype
+
+_FIRST = ["version", "time, us"]
+_ARITHMETIC = ["TFLOP/s", "of roofline", "x baseline"]
+_MEMORY = ["GB/s", "of a copy", "of a streaming kernel", "x best baseline", "x untuned"]
+_LAST = ["worst to best", "x before"]
+_OWN_SHAPES = "own shapes"
+_OWN = ", own"
+
+
+def summary(groups, rows):
+    """A line a version in each group, and the baseline's best plan below them.
+
+    Columns are over the group's common shapes, those right of "own shapes" over the version's own; where these are the
+    same for every version, no column says them apart.
+    """
+    memory_bound = all(row.memory_bound for row in rows)
+    several = len({group.set_name for group in groups}) > 1
+    lines = []
+    for group in groups:
+        if len(groups) > 1:
+            name = f"**{group.dtype}**" + (f" `{group.set_name}`" if several else "")
+            lines.append({"version": f"{name}, {_shapes(group)}"})
+        lines += [_version_line(group, version, memory_bound) for version in group.versions]
+        lines += _kind_lines(group) if memory_bound else _baseline_line(group)
+    alike = all(_is_whole(group, version) for group in groups for version in group.versions)
+    columns = _columns(lines, memory_bound, alike)
+    return "\n".join(
+        [
+            _heading(groups, rows),
+            "",
+            _joined(name.removesuffix(_OWN) if alike else name for name in columns),
+            _joined("---" if name == "version" else "---:" for name in columns),
+            *(_joined(_filled(line, columns)) for line in lines),
+            *absent(rows),
+            "",
+            "",
+        ]
+    )
+
+
+def _columns(lines, memory_bound, alike):
+    """Names of the columns that say something."""
+    rates = _MEMORY if memory_bound else _ARITHMETIC
+    own = [] if alike else [_OWN_SHAPES, _ratio_name(memory_bound) + _OWN]
+    names = [*_FIRST, *rates, *own, *(name + _OWN for name in _LAST)]
+    return [name for name in names if any(line.get(name) for line in lines)]
+
+
+def _is_whole(group, version):
+    """Whether the version passed all that the group's other versions were measured on."""
+    return len(group.common) == group.num_measured == len(group.timed(version)) == len(group.of(version))
+
+
+def _ratio_name(memory_bound):
+    return "x best baseline" if memory_bound else "x baseline"
+
+
+def _filled(line, columns):
+    """A line's cells without the empty ones at its end, which Markdown adds."""
+    cells = [line.get(name, "") for name in columns]
+    while not cells[-1]:
+        cells.pop()
+    return cells
+
+
+def _joined(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def _heading(groups, rows):
+    which = "the U-Net's shapes at batch 32"
+    if len(groups) == 1:
+        which = f"{_shapes(groups[0])} of the U-Net at batch 32 in {groups[0].dtype}"
+    return f"**{rows[0].device_name}**, {which}, {_sources(rows)}."
+
+
+def _shapes(group):
+    done, all_of_them = group.num_measured, len(group.problems)
+    words = "1 shape" if done == 1 else f"{done} shapes"
+    text = f"{done} of the {all_of_them} shapes" if done < all_of_them else words
+    return text + (f" (times: {len(group.common)})" if len(group.common) < done else "")
+
+
+def _sources(rows):
+    commits = sorted({row.commit[:7] + ("+" if row.dirty else "") for row in rows})
+    return f"records of commit{'s' if len(commits) > 1 else ''} " + ", ".join(commits)
+
+
+def _version_line(group, version, memory_bound):
+    rows, timed, common = group.of(version), group.timed(version), group.in_common(version)
+    line = {"version": f"v{version:02d} {rows[0].idea.replace('_', ' ')}", _OWN_SHAPES: _checks(rows)}
+    name = _ratio_name(memory_bound)
+    if common:
+        line |= _rates([(row, row.cold) for row in common], memory_bound)
+        line[name] = _x(_ratios(common))
+        if memory_bound:
+            line["x untuned"] = _x([row.heuristic_cold / row.cold for row in common if row.heuristic_cold > 0])
+        else:
+            share = geometric_mean(row.roofline / row.cold for row in common if row.roofline > 0)
+            line["of roofline"] = f"{100 * share:.0f} %" if share > 0 else ""
+    ratios = _ratios(timed)
+    line[name + _OWN] = _x(ratios)
+    line["worst to best" + _OWN] = f"{_figure(min(ratios))} to {_figure(max(ratios))}" if len(ratios) > 1 else ""
+    line["x before" + _OWN] = _figure(group.step(version))
+    return line
+
+
+def _ratios(rows):
+    return [row.baseline_cold / row.cold for row in rows if row.baseline_cold > 0]
+
+
+def _figure(ratio):
+    """Two digits after the point, or three digits in all."""
+    if not ratio > 0:
+        return ""
+    digits = 3 if ratio < 0.0095 else 2 if ratio < 10 else 1 if ratio < 100 else 0
+    return f"{ratio:.{digits}f}"
+
+
+def _checks(rows):
+    """How many passed, of how many where that is fewer, and what else befell them but a SKIP."""
+    passed = sum(row.status == "PASS" for row in rows)
+    bad = sorted({row.status for row in rows} - {"PASS", "SKIP"})
+    counts = [f"{sum(row.status == status for row in rows)} {status}" for status in bad]
+    return ", ".join([f"{passed} of {len(rows)}" if passed < len(rows) else f"{passed}", *counts])
+
+
+def _rates(timed, memory_bound):
+    """Cells left of "shapes", of [(row, seconds)]."""
+    cells = {"time, us": us(geometric_mean(seconds for _, seconds in timed))}
+    if memory_bound:
+        return cells | dict(zip(("GB/s", "of a copy", "of a streaming kernel"), streaming(timed)))
+    rate = sum(row.flops for row, _ in timed) / sum(seconds for _, seconds in timed)
+    return cells | {"TFLOP/s": f"{rate / 1e12:.1f}"}
+
+
+def _baseline_line(group):
+    against = {without_dtype(row): row for row in group.rows if row.baseline_cold > 0}
+    if not group.common or not group.common <= set(against):
+        return []
+    common = [(against[problem], against[problem].baseline_cold) for problem in sorted(group.common)]
+    return [{"version": f"*{common[0][0].baseline}, best plan*", **_rates(common, False)}]
+
+
+def _kind(plan):
+    """The kind of plans that a memory-bound layer's tables tell apart: a library's, or, where its plans' names begin with
+    its own, those whose names go on alike."""
+    words = plan.name.split()
+    return " ".join(words[:2]) if words[:1] == [plan.library] else plan.library
+
+
+def _kinds(rows):
+    """Those that were timed, by name."""
+    return sorted({_kind(plan) for row in rows for plan in row.plans if plan.seconds > 0})
+
+
+def _kind_lines(group):
+    lines = []
+    for kind in _kinds(group.rows):
+        times = {without_dtype(row): (row, _of_kind(row, kind)) for row in group.rows if _of_kind(row, kind) > 0}
+        if group.common and group.common <= set(times):
+            lines.append({"version": f"*{kind}*", **_rates([times[problem] for problem in sorted(group.common)], True)})
+    return lines
+
+
+def _x(ratios):
+    return _figure(geometric_mean(ratios))
+
+
+def streaming(timed):
+    """GB/s, the share of a copy and that of a streaming kernel, as cells, of [(row, seconds)]."""
+    rate = sum(row.min_bytes for row, _ in timed) / sum(seconds for _, seconds in timed)
+    copies = [row.copy_rate for row, _ in timed if row.copy_rate > 0]
+    moves = [(row.streaming, seconds) for row, seconds in timed if row.streaming > 0]
+    moved = f"{100 * sum(move for move, _ in moves) / sum(seconds for _, seconds in moves):.0f} %" if moves else "-"
+    return f"{rate / 1e9:.0f}", f"{100 * rate / geometric_mean(copies):.0f} %" if copies else "-", moved
+
+
+def _of_kind(row, kind):
+    """Seconds of the fastest plan of that kind, or nan."""
+    return min((plan.seconds for plan in row.plans if _kind(plan) == kind and plan.seconds > 0), default=math.nan)
+
+
+def absent(rows):
+    """Why there is no baseline, or why a library is not among them: the reason that most rows give, one line or none."""
+    reasons = [row.baseline_reason for row in rows if row.baseline_reason]
+    what = "Missing" if any(row.baseline_cold > 0 for row in rows) else "No baseline"
+    return ["", f"{what}: {max(sorted(set(reasons)), key=reasons.count)}."] if reasons else []
+
+
+def shape_table(groups, rows):
+    """For each group: a line a shape, microseconds of every version, the baseline's, and the best ratio."""
+    memory_bound = all(row.memory_bound for row in rows)
+    heads, cells_of = _memory_columns(_kinds(rows)) if memory_bound else (["baseline"], _baseline_cell)
+    several = len({group.set_name for group in groups}) > 1
+    lines = []
+    for group in groups:
+        columns = [*(f"v{version:02d}" for version in group.versions), *heads, "best x"]
+        lines += [
+            f"**{group.dtype}**" + (f" `{group.set_name}`" if several else "") + f" on {rows[0].device_name}, "
+            "cold-cache median in us",
+            "",
+            "| shape | problem | " + " | ".join(columns) + " |",
+            "| --- | --- |" + " ---: |" * len(columns),
+        ]
+        for problem, label in group.problems.items():
+            here = {row.version: row for row in group.rows if without_dtype(row) == problem}
+            if not here:
+                continue
+            timed = [row for row in here.values() if row.status == "PASS" and row.cold > 0]
+            ratios = [row.baseline_cold / row.cold for row in timed if row.baseline_cold > 0]
+            cells = [
+                *(_cell(here.get(version)) for version in group.versions),
+                *cells_of(here.values(), timed),
+                f"{max(ratios):.2f}" if ratios else "-",
+            ]
+            lines.append(f"| {label} | `{problem}` | " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n" + "\n".join([*absent(rows), ""]) + "\n"
+
+
+def _baseline_cell(here, _):
+    return [next((us(row.baseline_cold) for row in here if row.baseline_cold > 0), "-")]
+
+
+def _memory_columns(kinds):
+    """Headings, and what stands below them: the rate of the fastest version, and the kinds of plans apart."""
+
+    def cells(here, timed):
+        fastest = min(timed, key=lambda row: row.cold, default=None)
+        rates = streaming([(fastest, fastest.cold)]) if fastest else ("-", "-", "-")
+        return [
+            *rates,
+            *(next((us(_of_kind(row, kind)) for row in here if _of_kind(row, kind) > 0), "-") for kind in kinds),
+        ]
+
+    return ["best GB/s", "of a copy", "of a streaming kernel", *kinds], cells
+
+
+def _cell(row):
+    if row is None:
+        return ""
+    return us(row.cold) if row.status == "PASS" and row.cold > 0 else row.status
+
+
+def us(seconds):
+    microseconds = 1e6 * seconds
+    return f"{microseconds:.0f}" if microseconds >= 100 else f"{microseconds:.1f}"
