@@ -587,6 +587,26 @@ class OtherRecords(Browser):
         self.assertIn("share of the card's limit", self.one("#ladder-plot canvas").get_attribute("aria-label"))
         self.assertEqual(self.errors(), [])
 
+    def test_a_figure_over_few_shapes_says_so(self):
+        def change(files):
+            for day, file in enumerate(files):
+                rng, (first, second, _) = random.Random(day), dashboard_records.PROBLEMS
+                results = [
+                    dashboard_records.result(version, problem, 3e-5 / version, rng)
+                    for version, problem in ((1, first), (1, second), (2, first))
+                ]
+                raw = dashboard_records.record(f"2026-01-0{day + 1}T00:00:00Z", "ab" * 20, results)
+                dashboard_records.write(files[0].parents[2], file.name, raw)
+
+        page = self.page_of(change)
+        self.open(file=page)
+        cells = self.all("#heat a")
+        self.assertEqual([cell.text.split()[1:] for cell in cells], [[], ["1", "of", "2"]])
+        self.assertIn("over 1 of 2 shapes", cells[1].get_attribute("aria-label"))
+        self.open("#rows=shapes&path=toy/fprop", file=page)
+        self.assertEqual([len(cell.text.split()) for cell in self.all("#heat a")], [1, 1, 1])
+        self.assertEqual(self.errors(), [])
+
     def test_two_devices_are_never_in_one_table(self):
         def change(files):
             root = files[0].parents[2]

@@ -26,7 +26,7 @@ function ladderHeat(series) {
   return heatTable(series, several, rows.map(([path, dtype]) => ({
     name: [`${path} `, el("span", {class: "dtype"}, dtype)], spoken: `${path} ${dtype}`,
     of: series.filter((one) => one.path === path && one.dtype === dtype),
-  })));
+  })).map((row) => ({...row, shapes: unique(row.of.map((one) => one.shape)).length})));
 }
 
 function shapeHeat(data, at, series) {
@@ -56,17 +56,18 @@ function heatCell(row, version, series) {
   const one = failed[0] || ambiguous[0] || series.find(ratioOf) || series[0];
   if (!ratios.length && !failed.length) return el("td", {}, unopposed(series, one));
   const ratio = geomean(ratios);
+  const few = ratio && row.shapes > ratios.length ? `${ratios.length} of ${row.shapes}` : "";  // no figure of the ladder
   const text = (ratio ? figure(ratio) : "") + (failed.length ? ` ✕${failed.length > 1 ? failed.length : ""}` : "")
     + (ambiguous.length ? ` ≈${ambiguous.length > 1 ? ambiguous.length : ""}` : "");
   const share = ratio ? Math.max(-1, Math.min(1, Math.log(ratio) / FULL)) : 0;
   const spoken = [`${row.spoken} ${versionName(version)}`, 
     ratio && `${figure(ratio)} times the library's speed (${libraryNames(series.filter(ratioOf))})`,
-    `over ${many(ratios.length, "shape")}`, failed.length && `${many(failed.length, "check")} failed`,
+    few ? `over ${few} shapes` : `over ${many(ratios.length, "shape")}`, failed.length && `${many(failed.length, "check")} failed`,
     ambiguous.length && `${ambiguous.length} ambiguous`].filter(Boolean).join(", ");
   const cell = el("a", {
     href: kernelLink(one), title: spoken, "aria-label": spoken,
     class: `${ambiguous.length ? "ambiguous " : ""}${failed.length ? "failed" : ""}`.trim(),
-  }, text);
+  }, text, few && el("small", {}, few));
   cell.style.setProperty("--tint", tint(share));
   return el("td", {}, cell);
 }
