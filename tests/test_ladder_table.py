@@ -103,6 +103,26 @@ class Table(unittest.TestCase):
         self.assertIn("| top | `n32 c64` | 200 | 100 | 0.50 |", text)
         self.assertIn("| top_bias | `n32 c64 bias` | 50.0 | 100 | 2.00 |", text)
 
+    def test_a_marker_of_a_layer_is_one_table_of_the_passes_that_the_tree_has(self):
+        for name in ("fprop", "dgrad"):
+            (self.root / "dev" / "toy" / name).mkdir()
+        made = [{**result(1, seconds), "pass": name} for name, seconds in (("fprop", 50e-6), ("dgrad", 25e-6))]
+        self.record("a.json", [*made, {**result(1, 80e-6), "pass": "gone"}])
+        self.readme.write_text("<!-- ladder:begin toy/* summary -->\n<!-- ladder:end -->\n")
+        text, pictures = self.rendered()
+        self.assertIn("the U-Net's shapes at batch 32 in bf16, records of commit abcdef0.\n", text)
+        self.assertEqual(
+            [line for line in text.splitlines() if line.startswith(("| **", "| v"))],
+            [
+                "| version | time, us | TFLOP/s | of roofline | x baseline |",
+                "| **toy/dgrad**, 1 of the 2 shapes |",
+                "| v01 idea 1 | 25.0 | 80.0 | 40 % | 4.00 |",
+                "| **toy/fprop**, 1 of the 2 shapes |",
+                "| v01 idea 1 | 50.0 | 40.0 | 20 % | 2.00 |",
+            ],
+        )
+        self.assertEqual({file.name for file in pictures}, {"ladder_toy_dgrad.svg", "ladder_toy_fprop.svg"})
+
     def test_of_several_reasons_the_one_that_most_rows_give_stands_below(self):
         made = [self.memory_bound(version, 50e-6, reason="common") for version in (1, 2)]
         self.record("a.json", [*made, self.memory_bound(3, 50e-6, reason="a rare one")])

@@ -2,6 +2,7 @@
 
 import math
 
+from readme.ladder_groups import differ, rows_of
 from records.record_files import geometric_mean, without_dtype
 
 _FIRST = ["version", "time, us"]
@@ -12,19 +13,18 @@ _OWN_SHAPES = "own shapes"
 _OWN = ", own"
 
 
-def summary(groups, rows):
+def summary(groups):
     """A line a version in each group, and the baseline's best plan below them.
 
     Columns are over the group's common shapes, those right of "own shapes" over the version's own; where these are the
     same for every version, no column says them apart.
     """
+    rows = rows_of(groups)
     memory_bound = all(row.memory_bound for row in rows)
-    several = len({group.set_name for group in groups}) > 1
     lines = []
     for group in groups:
         if len(groups) > 1:
-            name = f"**{group.dtype}**" + (f" `{group.set_name}`" if several else "")
-            lines.append({"version": f"{name}, {_shapes(group)}"})
+            lines.append({"version": f"{_name(group, groups)}, {_shapes(group)}"})
         lines += [_version_line(group, version, memory_bound) for version in group.versions]
         lines += _kind_lines(group) if memory_bound else _baseline_line(group)
     alike = all(_is_whole(group, version) for group in groups for version in group.versions)
@@ -41,6 +41,14 @@ def summary(groups, rows):
             "",
         ]
     )
+
+
+def _name(group, groups):
+    """What tells a group from the others."""
+    passes, dtypes, sets = (differ(groups, name) for name in ("path", "dtype", "set_name"))
+    words = [group.path] if passes else []
+    words += [group.dtype] if dtypes or not words else []
+    return f"**{' '.join(words)}**" + (f" `{group.set_name}`" if sets else "")
 
 
 def _columns(lines, memory_bound, alike):
@@ -73,9 +81,8 @@ def _joined(cells):
 
 
 def _heading(groups, rows):
-    which = "the U-Net's shapes at batch 32"
-    if len(groups) == 1:
-        which = f"{_shapes(groups[0])} of the U-Net at batch 32 in {groups[0].dtype}"
+    which = "the U-Net's shapes at batch 32" if len(groups) > 1 else f"{_shapes(groups[0])} of the U-Net at batch 32"
+    which += "" if differ(groups, "dtype") else f" in {groups[0].dtype}"
     return f"**{rows[0].device_name}**, {which}, {_sources(rows)}."
 
 
@@ -193,17 +200,16 @@ def absent(rows):
     return ["", f"{what}: {max(sorted(set(reasons)), key=reasons.count)}."] if reasons else []
 
 
-def shape_table(groups, rows):
+def shape_table(groups):
     """For each group: a line a shape, microseconds of every version, the baseline's, and the best ratio."""
+    rows = rows_of(groups)
     memory_bound = all(row.memory_bound for row in rows)
     heads, cells_of = _memory_columns(_kinds(rows)) if memory_bound else (["baseline"], _baseline_cell)
-    several = len({group.set_name for group in groups}) > 1
     lines = []
     for group in groups:
         columns = [*(f"v{version:02d}" for version in group.versions), *heads, "best x"]
         lines += [
-            f"**{group.dtype}**" + (f" `{group.set_name}`" if several else "") + f" on {rows[0].device_name}, "
-            "cold-cache median in us",
+            f"{_name(group, groups)} on {rows[0].device_name}, cold-cache median in us",
             "",
             "| shape | problem | " + " | ".join(columns) + " |",
             "| --- | --- |" + " ---: |" * len(columns),

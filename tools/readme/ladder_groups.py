@@ -1,4 +1,4 @@
-"""What the rows of a ladder's table have in common: a group is one dtype on one of the U-Net's sets of problems.
+"""What the rows of a ladder's table have in common: a group is one pass in one dtype on one of the U-Net's sets of problems.
 
 A column of a table is over one set of shapes, so a group names the shapes that its times are of: those that every broad
 version passed. A version that skips more than an eighth of what it was run on is narrow, and has figures over its own
@@ -16,7 +16,8 @@ _LEAST_BROAD = 7 / 8
 
 
 class Group:
-    def __init__(self, dtype, set_name, problems, rows):
+    def __init__(self, path, dtype, set_name, problems, rows):
+        self.path = path
         self.dtype = dtype
         self.set_name = set_name
         self.problems = problems  # {problem without its dtype: the name in shapes.txt}
@@ -57,13 +58,27 @@ class Group:
 
 
 def groups(root, layer, rows):
-    """The groups of a pass on one device that have rows, in the tables' order."""
+    """The groups of the rows of one layer and device, in the tables' order: pass by pass, dtype by dtype, set by set."""
     sets = {name: problems for name, problems in listing.sets(root, layer).items() if name.startswith(_UNET)}
     found = []
-    for dtype in sorted({row.dtype for row in rows}, key=lambda dtype: (*DTYPES, dtype).index(dtype)):
+    for path, dtype in sorted({(row.path, row.dtype) for row in rows}, key=_order):
         for name, problems in sets.items():
             names = {problem: label for label, problem in problems.items()}
-            chosen = [row for row in rows if row.dtype == dtype and without_dtype(row) in names]
+            chosen = [row for row in rows if (row.path, row.dtype) == (path, dtype) and without_dtype(row) in names]
             if chosen:
-                found.append(Group(dtype, name, names, chosen))
+                found.append(Group(path, dtype, name, names, chosen))
     return found
+
+
+def _order(key):
+    path, dtype = key
+    return path, (*DTYPES, dtype).index(dtype)
+
+
+def differ(groups, name):
+    """Whether the groups have several of an attribute, so that each has to say its own."""
+    return len({getattr(group, name) for group in groups}) > 1
+
+
+def rows_of(groups):
+    return [row for group in groups for row in group.rows]

@@ -3,9 +3,20 @@
 import io
 
 from readme.generated import description
+from readme.ladder_groups import differ
 from records.record_files import geometric_mean
 
 _FEW = ", fewer shapes"
+
+
+def pictures(groups):
+    """{file's name: (title, series)}, one a pass, of the groups of one device."""
+    found = {}
+    for path in sorted({group.path for group in groups}):
+        of_pass = [group for group in groups if group.path == path]
+        title = f"{path} on {of_pass[0].rows[0].device_name}"
+        found[f"ladder_{path.replace('/', '_')}.svg"] = (title, series(of_pass))
+    return found
 
 
 def series(groups):
@@ -13,7 +24,7 @@ def series(groups):
 
     Versions with all of a group's common shapes are one series, the others, each over its own shapes, another.
     """
-    several = len({group.set_name for group in groups}) > 1
+    several = differ(groups, "set_name")
     out = {}
     for group in groups:
         name = group.dtype + (f" {group.set_name}" if several else "")

@@ -3,9 +3,10 @@
     tools/readme/ladder_table.py            rewrites what stands between the markers, and the pictures
     tools/readme/ladder_table.py --check    changes nothing; exits 1 if a README or picture is not that of the newest records
 
-A marker names a pass and what to show of it:
+A marker names a pass, or * for all of a layer, and what to show of it:
 
     <!-- ladder:begin conv3x3/fprop summary -->     a line a version and dtype, over the U-Net's shapes
+    <!-- ladder:begin gemm/* summary -->            the same of every pass, in one table
     <!-- ladder:begin conv3x3/fprop shapes -->      a line a shape, a column a version, for each dtype
     <!-- ladder:begin conv3x3/fprop picture -->     results/<device>/ladder_<layer>_<pass>.svg
     <!-- ladder:end -->
@@ -19,6 +20,7 @@ A record that cannot be read is one line naming the file, exit 1, and nothing is
 import os
 import re
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -30,7 +32,7 @@ from records.record_files import BadRecord, read
 
 _BLOCK = re.compile(r"(<!-- ladder:begin (\S+)/(\S+) (\S+) -->\n)(.*?)(<!-- ladder:end -->)", re.DOTALL)
 _PAGES = ("README.md", "times.md")
-_NOTHING = "*No record yet: `./ladder record {layer}/{pass_name}` on a GPU makes one.*\n"
+_NOTHING = "*No record yet: `./ladder record {path}` on a GPU makes one.*\n"
 
 
 def main(arguments):
@@ -66,16 +68,17 @@ def render(root, rows):
             if kind not in _KINDS:
                 raise BadRecord(f"{page}: marker '{kind}': one of {', '.join(_KINDS)}")
             body = ""
-            of_pass = [row for row in rows if row.path == f"{layer}/{pass_name}"]
-            for device in sorted({row.device for row in of_pass}):
-                groups = ladder_groups.groups(root, layer, [row for row in of_pass if row.device == device])
-                shown = [row for group in groups for row in group.rows]
-                if not shown:
-                    continue
-                picture = root / "results" / device / f"ladder_{layer}_{pass_name}.svg"
-                pictures[picture] = (f"{layer}/{pass_name} on {shown[0].device_name}", ladder_picture.series(groups))
-                body += _KINDS[kind](groups, shown, os.path.relpath(picture, page.parent))
-            return begin + (body or _NOTHING.format(layer=layer, pass_name=pass_name)) + end
+            of_marker = [row for row in rows if fnmatchcase(row.path, f"{layer}/{pass_name}")]
+            if pass_name == "*":  # passes that the tree has no longer still have records
+                of_marker = [row for row in of_marker if (root / "dev" / row.path).is_dir()]
+            for device in sorted({row.device for row in of_marker}):
+                groups = ladder_groups.groups(root, layer, [row for row in of_marker if row.device == device])
+                if groups:
+                    folder = root / "results" / device
+                    shown = ladder_picture.pictures(groups)
+                    pictures.update({folder / name: picture for name, picture in shown.items()})
+                    body += _KINDS[kind](groups, os.path.relpath(folder, page.parent))
+            return begin + (body or _NOTHING.format(path=f"{layer}/{pass_name}".removesuffix("/*"))) + end
 
         texts[page] = _BLOCK.sub(fill, page.read_text(encoding="utf-8"))
     if (root / "README.md") in texts:
@@ -84,21 +87,24 @@ def render(root, rows):
     return texts, pictures
 
 
-def _summary(groups, rows, _):
-    return ladder_columns.summary(groups, rows)
+def _summary(groups, _):
+    return ladder_columns.summary(groups)
 
 
-def _shape_table(groups, rows, _):
-    return ladder_columns.shape_table(groups, rows)
+def _shape_table(groups, _):
+    return ladder_columns.shape_table(groups)
 
 
-def _picture_link(groups, rows, path):
-    if not ladder_picture.series(groups):
-        return "*No baseline was measured, so there is no picture.*\n\n"
-    return f"![{rows[0].path} on {rows[0].device_name}: time of each version against the baseline]({path})\n\n"
+def _picture_links(groups, folder):
+    return "".join(
+        f"![{title}: time of each version against the baseline]({folder}/{name})\n\n"
+        if data
+        else "*No baseline was measured, so there is no picture.*\n\n"
+        for name, (title, data) in ladder_picture.pictures(groups).items()
+    )
 
 
-_KINDS = {"summary": _summary, "shapes": _shape_table, "picture": _picture_link}
+_KINDS = {"summary": _summary, "shapes": _shape_table, "picture": _picture_links}
 
 
 def write(texts, pictures):
