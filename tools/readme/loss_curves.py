@@ -259,13 +259,7 @@ def _table(root, record):
             f"| {_duration(record[f'{side}/wall_seconds'])} | {record[f'{side}/final_loss']:.4f} "
             f"| {_last(held_out['loss'])} | {_last(held_out.get('loss_of_average', []))} |"
         )
-    lines += [
-        "",
-        "Wall time: of the steps, without held-out losses, images, checkpoints and compiling. Final training "
-        f"loss: the mean over the last {LAST_STEPS} steps.",
-        "",
-        f"![Training and held-out loss, step by step](../{PICTURE.as_posix()})",
-    ]
+    lines += ["", f"![Training and held-out loss, step by step](../{PICTURE.as_posix()})"]
     for name, words in _IMAGES.items():
         if (root / "results" / name).exists():
             lines += ["", f"![{words}](../results/{name})"]
