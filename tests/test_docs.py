@@ -1,4 +1,4 @@
-"""The Markdown pages: the front page stays short, and every link leads somewhere."""
+"""The Markdown pages: the front page and the layers' READMEs stay short, and every link leads somewhere."""
 
 import re
 import unittest
@@ -9,6 +9,7 @@ NOT_OURS = ("build", "results", "runs")
 FOLDERS = [path for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in NOT_OURS]
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in folder.rglob("*.md"))])
 MOST_WORDS = 1300
+MOST_WORDS_OF_A_LAYER = 2500  # the generated tables included
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -32,6 +33,11 @@ def broken(page):
 class Docs(unittest.TestCase):
     def test_the_front_page_is_short(self):
         self.assertLessEqual(len((ROOT / "README.md").read_text(encoding="utf-8").split()), MOST_WORDS)
+
+    def test_a_layers_readme_is_short(self):
+        pages = [page for page in PAGES if page.name == "README.md" and page.parent != ROOT]
+        words = {str(page.relative_to(ROOT)): len(page.read_text(encoding="utf-8").split()) for page in pages}
+        self.assertEqual({page: count for page, count in words.items() if count > MOST_WORDS_OF_A_LAYER}, {})
 
     def test_every_relative_link_leads_somewhere(self):
         self.assertIn(ROOT / "README.md", PAGES)
