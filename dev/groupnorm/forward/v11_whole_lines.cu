@@ -6,26 +6,137 @@
 //         there, as long as all of it finds room. Limiter: as v10's.
 // Needs:  what v10 does; clusters of 16 where the card has them.
 
+#include <cfloat>
 #include <cmath>
 #include <limits>
 
+#include "core/occupancy.h"
 #include "dev/common/staggered_start.h"
+#include "dev/groupnorm/cluster_exchange.h"
+#include "dev/groupnorm/normalised_stores.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 #include "dev/ptx/cache_policy.h"
+#include "dev/ptx/cluster.h"
 
 namespace ladder::groupnorm {
 namespace {
 
-using namespace tensor_core_sums;
+using namespace tensor_core;
 
 template <class T, class Act>
 __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
-    groupnorm_forward_v11_kernel(Problem p, Forward::Tensors t, Plan plan, StaggeredStart pace, bool reads_once) {
-  const int index = cluster_index(plan.log_cluster);
+    groupnorm_forward_v11_kernel(Problem p, Forward::Tensors t, Plan plan, StaggeredStart start, bool reads_once) {
+  constexpr int kVec = kVector<T>;
+  LADDER_DYN_SMEM(smem);
+  auto* const slab = reinterpret_cast<uint4*>(smem);
+  const Sums sums(smem, plan);
+
+  // A block is rank blockIdx.x % cluster of chunk blockIdx.x / cluster, of image blockIdx.y: the chunks that share a pixel's
+  // lines run at the same time. A thread is column threadIdx.x and pixel threadIdx.y: nothing to divide.
+  const int column = static_cast<int>(threadIdx.x);
+  const int row = static_cast<int>(threadIdx.y);
+  const int thread = row * plan.row + column;
+  const int rank = static_cast<int>(blockIdx.x) & (cluster_of(plan) - 1);
+  const int chunk = static_cast<int>(blockIdx.x) >> plan.log_cluster;
+  const int chunk_channel = chunk * plan.channels;
+  const int image = static_cast<int>(blockIdx.y);
+  if (plan.log_cluster > 0) {
+    if (thread == 0) {
+      ptx::mbarrier_init(&sums.arrived[0], 1);
+      ptx::mbarrier_init(&sums.arrived[1], 1);
+      ptx::mbarrier_fence_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();
+  }
   const ptx::CachePolicy policy = ptx::evict_policy(reads_once);
-  normalise<T, Act, kMaxBigClusterBlocks>(
-      p, t, plan, [&] { wait_for_start(pace, index); },
-      [&](void* to, const void* from) { ptx::cp_async_16(to, from, true, policy); });
+  wait_for_start(start, cluster_index(plan.log_cluster));
+
+  // Load the slab. Neighbouring threads load neighbouring vectors; a thread's are of the same channels, `step` elements apart.
+  const int first_pixel = rank * plan.pixels;
+  const int pixels = max(min(plan.pixels, p.h * p.w - first_pixel), 0);
+  const int first = image * p.h * p.w * p.c + chunk_channel;
+  const int at = first + (first_pixel + row) * p.c + column * kVec;
+  const int step = static_cast<int>(blockDim.y) * p.c;
+  const auto* const x = static_cast<const T*>(t.x);
+  uint4* const own = slab + swizzled(plan, row, column);
+  const uint4* const end = slab + pixels * plan.row;
+  const T* from = x + at;
+  uint4* to = own;
+  constexpr int kBatch = 8;
+#pragma unroll 1
+  for (; to + (kBatch - 1) * plan.threads < end; to += kBatch * plan.threads, from += kBatch * step) {
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) ptx::cp_async_16(to + i * plan.threads, from + i * step, true, policy);
+  }
+#pragma unroll 1
+  for (; to < end; to += plan.threads, from += step) ptx::cp_async_16(to, from, true, policy);
+  ptx::cp_async_commit();
+#pragma unroll 1
+  for (; to < slab + vectors_of(plan); to += plan.threads) *to = {0, 0, 0, 0};
+
+  // Meanwhile a thread for each channel reads its parameters.
+  const bool has_channel = thread < plan.channels;
+  int group = 0;
+  float gamma = 1;
+  float beta = 0;
+  if (has_channel) {
+    group = divided(thread, plan.by_width);
+    if (t.gamma) gamma = t.gamma[chunk_channel + thread];
+    if (t.beta) beta = t.beta[chunk_channel + thread];
+  }
+  ptx::cp_async_wait<0>();
+  __syncthreads();
+
+  // Sum the block's channels, and exchange the sums of their groups with the cluster.
+  sum_channels<T, false>(plan, slab, pixels, thread, sums);
+  __syncthreads();
+  if (plan.log_cluster > 0) {
+    ptx::cluster_wait();  // all blocks have started
+    exchange_groups(plan, rank, thread, sums, 0);
+  }
+
+  // Scale and shift of the thread's channel. Returns whether the mean is too far from the pivot for sums about that: all
+  // blocks of a cluster find the same.
+  const auto finish = [&](int round, float pivot) {
+    const float2 sum = sum_ranks<kMaxBigClusterBlocks>(plan, sums, round, group);
+    const float mean = sum.x * plan.inverse_m;  // less the pivot
+    const float variance = fmaf(-mean, mean, sum.y * plan.inverse_m);
+    const float rstd = rsqrtf(fmaxf(variance, 0.0f) + kEpsilon);
+    const float scale = gamma * rstd;
+    sums.scale[thread] = Output<T, Act>::kFactor * scale;
+    sums.shift[thread] = Output<T, Act>::kFactor * fmaf(-mean, scale, beta);
+    if (rank == 0 && group * plan.width == thread) {
+      const int index = image * p.g + chunk * plan.groups + group;
+      t.mean[index] = pivot + mean;
+      t.rstd[index] = rstd;
+    }
+    // NOTE: written so that NaN counts as far.
+    const bool near = mean * mean <= plan.max_mean_ratio * (variance + kEpsilon) && sum.y <= FLT_MAX;
+    return !near;
+  };
+  const bool far = has_channel && finish(0, 0.0f);
+
+  // Store.
+  T* const y = static_cast<T*>(t.y) + at;
+  if (!__syncthreads_or(far)) {
+    store_normalised<T, Act, false>(plan, own, end, y, step, column, sums);
+    return;
+  }
+
+  // A mean is too far from zero: sum again, about the first element of each group.
+  float pivot = 0;
+  if (has_channel) {
+    pivot = to_float(x[first + group * plan.width]);
+    sums.pivot[thread] = pivot;
+  }
+  __syncthreads();
+  sum_channels<T, true>(plan, slab, pixels, thread, sums);
+  __syncthreads();
+  if (plan.log_cluster > 0) exchange_groups(plan, rank, thread, sums, 1);
+  if (has_channel) finish(1, pivot);
+  __syncthreads();
+  store_normalised<T, Act, true>(plan, own, end, y, step, column, sums);
 }
 
 // A plan's time, roughly, to compare plans; infinity: it does not fit. Fitted to a sweep of all of them for the shapes of
@@ -42,7 +153,7 @@ double plan_ns(const Problem& p, const Plan& plan) {
   constexpr double kLast = 0.83;      // of a block, that nothing hides
   constexpr int kThreadsPerSm = kMaxThreads * kBlocksPerSm;
 
-  const Turns turns = turns_of(p.n * (p.c / plan.channels), plan.cluster(), plan.threads,
+  const Turns turns = turns_of(p.n * (p.c / plan.channels), cluster_of(plan), plan.threads,
                                static_cast<int>(slab_bytes(plan)) + sums_bytes(plan), kThreadsPerSm);
   if (turns.most_blocks == 0) return std::numeric_limits<double>::infinity();
   const double bytes = static_cast<double>(slab_bytes(plan));
@@ -65,9 +176,7 @@ Plan plan_for(const Problem& p) {
     if (!chunk) continue;
     for (int log_cluster = 0; 1 << log_cluster <= most_cluster_blocks(); ++log_cluster) {
       Plan plan = *chunk;
-      plan.log_cluster = log_cluster;
-      plan.pixels = ceil_div(p.pixels(), plan.cluster());
-      plan.tiles = ceil_div(plan.pixels, kTile);
+      divide_pixels(p, log_cluster, plan);
       if (slab_bytes(plan) > kMaxSlabBytes) continue;
       for (plan.threads = thread_step(plan); plan.threads <= std::min(kMaxThreads, kMaxClusterThreads >> log_cluster);
            plan.threads += thread_step(plan)) {
@@ -80,7 +189,7 @@ Plan plan_for(const Problem& p) {
   return best;
 }
 
-const char* supports(const Problem& p) { return tensor_core_sums::supports(p, plan_for(p)); }
+const char* supports(const Problem& p) { return tensor_core::refusal(p, plan_for(p)); }
 
 std::vector<KernelPlan<Forward>> plans(const Problem& p) {
   const Plan plan = plan_for(p);
@@ -90,8 +199,8 @@ std::vector<KernelPlan<Forward>> plans(const Problem& p) {
                     const Forward::Tensors& t, void*) {
       const LaunchConfig config = config_of(p, plan);
       const double bytes = double(p.elements()) * static_cast<double>(size_of(p.dtype));
-      const StaggeredStart pace = staggered_start(kernel, config, bytes);
-      return bind_launch(kernel, config, p, t, plan, pace, fits_l2(2 * bytes));
+      const StaggeredStart start = staggered_start(kernel, config, bytes);
+      return bind_launch(kernel, config, p, t, plan, start, fits_l2(2 * bytes));
     };
   });
   return {only};

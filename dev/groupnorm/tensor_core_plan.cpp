@@ -1,0 +1,118 @@
+#include "dev/groupnorm/tensor_core_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "core/backend.h"
+#include "core/occupancy.h"
+
+namespace ladder::groupnorm::tensor_core {
+namespace {
+
+int quotient_up(int a, int b) { return (a + b - 1) / b; }
+
+// The multiplier of divided(), 2^31 / b rounded up: too large by less than a b / 2^31 < 1 / b for a and b up to 2^14.
+unsigned divisor(int b) { return ((1u << 31) + b - 1) / b; }
+
+// The mean's square may be this many variances, r. If sums of |x| and of x^2 have relative errors of e 2^-24, the variance
+// gets 1 + r of them from its sum of squares and 2 sqrt(r (1 + r)) from the mean, and some 2 + 4 r roundings: half of that
+// is rstd's, (1.5 e + 2) r + e + 1 of 2^-24 at most, where the reference allows 1 + 8 sqrt(m). A chain of s matrix products
+// truncates s times while the sums grow: e = s, or 2.5 s where products of 22 bits are cut as well. z loses
+// 2 sqrt(r) + sqrt(1 + r) e of 2^-24 deviations, which an fp32 y would show (there are no products then, and e is that of
+// rounded sums): hence the least of that, a bound for small groups and a constant.
+float max_mean_ratio_of(const Problem& p, const Plan& plan) {
+  const float most = p.dtype == Dtype::f32 ? 4 : 16;
+  const float root = std::sqrt(static_cast<float>(p.group_size()));
+  const float e = 2.5f * static_cast<float>(quotient_up(plan.tiles, 2 * plan.parts));
+  return std::max(std::min({most, root / 4, (8 * root - e) / (1.5f * e + 2)}), 0.0f);
+}
+
+int blocks_of(const Problem& p, const Plan& plan) { return p.n * (p.c / plan.channels) << plan.log_cluster; }
+
+// A warp for each column, or several: then all have the same number of tiles to add up. What a thread does but once is
+// worth some vectors; but an SM whose blocks are few needs warps enough to overlap each other's latencies. 0: a row is too
+// wide.
+int threads_of(const Problem& p, const Plan& plan, const TuningParameters& tuning) {
+  constexpr int kGoodVectors = 16;  // of a thread
+  const int blocks_of_sm = quotient_up(blocks_of(p, plan), backend::device().num_sms);
+  const int good = std::max(plan.pixels * plan.row / kGoodVectors, tuning.good_threads / blocks_of_sm);
+  const int step =
+      32 * plan.row <= std::min(std::max(good, tuning.column_threads), kMaxThreads) ? 32 * plan.row : thread_step(plan);
+  if (step > kMaxThreads) return 0;
+  return std::max(std::min(good, kMaxThreads) / step * step, step);
+}
+
+}  // namespace
+
+std::optional<Plan> chunk_of(const Problem& p, int groups) {
+  const int width = p.channels_per_group();
+  const int bytes = groups * width * static_cast<int>(size_of(p.dtype));
+  if (p.g % groups != 0 || bytes % 16 != 0) return {};
+  Plan plan{.channels = groups * width, .groups = groups, .width = width, .row = bytes / 16};
+  plan.spread = 3 - std::min(std::countr_zero(static_cast<unsigned>(plan.row)), 3);
+  return plan;
+}
+
+void divide_pixels(const Problem& p, int log_cluster, Plan& plan) {
+  plan.log_cluster = log_cluster;
+  plan.pixels = quotient_up(p.pixels(), 1 << log_cluster);
+  plan.tiles = quotient_up(plan.pixels, kTile);
+}
+
+void complete(const Problem& p, Plan& plan) {
+  const int warps = plan.threads / 32;
+  plan.parts = std::min(warps / std::gcd(warps, plan.row), plan.tiles);
+  plan.by_row = divisor(plan.row);
+  plan.by_width = divisor(plan.width);
+  plan.inverse_m = static_cast<float>(1.0 / static_cast<double>(p.group_size()));
+  plan.max_mean_ratio = max_mean_ratio_of(p, plan);
+}
+
+int thread_step(const Plan& plan) { return std::lcm(plan.spread < 3 ? 8 * plan.row : plan.row, 32); }
+
+std::int64_t slab_bytes(const Plan& plan) { return std::int64_t{16} * plan.row * kTile * plan.tiles; }
+
+// The slab of rows of 128 bytes or as near below as there is, else the least beyond: four sectors of every pixel. A cluster
+// is as small as keeps a block's share good and, to a version's tuning, gives an SM some blocks; if clusters alone cannot do
+// that, narrower rows do. All fitted to sweeps of every plan at seven shapes on an H200, of which they take the best or one
+// within 4 %.
+Plan plan_of(const Problem& p, const TuningParameters& tuning) {
+  constexpr int kGoodRow = 128 / 16;
+  constexpr int kMinRow = 64 / 16;
+  constexpr int kGoodBytes = 64 << 10;
+  constexpr int kMaxBytes = 100 << 10;  // so that two blocks fit an SM
+  constexpr int kGoodBlocks = 3;        // of an SM
+  constexpr int kMaxLogCluster = std::bit_width(static_cast<unsigned>(kMaxClusterBlocks)) - 1;
+  Plan best;
+  for (int groups = 1; groups <= p.g; ++groups) {
+    std::optional<Plan> chunk = chunk_of(p, groups);
+    if (!chunk) continue;
+    Plan& plan = *chunk;
+    if (best.channels > 0 && plan.row > kGoodRow) break;
+    bool even = false;
+    for (int log_cluster = 0; log_cluster <= kMaxLogCluster; ++log_cluster) {
+      divide_pixels(p, log_cluster, plan);
+      even =
+          1 << log_cluster < tuning.least_even_cluster || blocks_of(p, plan) >= kGoodBlocks * backend::device().num_sms;
+      const bool cut_further = slab_bytes(plan) > kGoodBytes || (!even && plan.pixels / 2 >= tuning.least_pixels);
+      if (!cut_further) break;
+    }
+    plan.threads = threads_of(p, plan, tuning);
+    if (plan.threads == 0 || slab_bytes(plan) > kMaxBytes) continue;
+    if (!even && best.row >= kMinRow) break;
+    complete(p, plan);
+    best = plan;
+  }
+  return best;
+}
+
+const char* refusal(const Problem& p, const Plan& plan) {
+  constexpr int kMaxImages = 65535;  // of a grid's second dimension
+  if (p.n > kMaxImages) return "more images than a grid has rows";
+  if (plan.channels > 0) return nullptr;
+  return "no number of groups is whole 16-byte vectors that fit a cluster and 384 threads";
+}
+
+}  // namespace ladder::groupnorm::tensor_core

@@ -1,0 +1,56 @@
+// What a block of v09 and later has in shared memory: the slab, then the sums and coefficients of its channels.
+#pragma once
+
+#include <cstddef>
+
+#include "core/device.h"
+#include "dev/groupnorm/tensor_core_plan.h"
+#include "dev/ptx/mbarrier.h"
+
+namespace ladder::groupnorm::tensor_core {
+
+__host__ __device__ inline int cluster_of(const Plan& plan) { return 1 << plan.log_cluster; }
+__host__ __device__ inline int vectors_of(const Plan& plan) { return plan.tiles * kTile * plan.row; }
+
+// a / b for a and b up to 2^14, where `by` is the plan's multiplier for b.
+__device__ __forceinline__ int divided(int a, unsigned by) { return static_cast<int>(__umulhi(2 * a, by)); }
+
+// Where a pixel's vector lies in the slab. Vectors of one column and 8 successive pixels, and any 8 successive vectors, are
+// in different banks: the lower bits of the column are swizzled, as many as the row has factors of two, 3 at most;
+// plan.spread is how many are left of 3. The same for pixels that are 8 apart.
+__device__ __forceinline__ int swizzled(const Plan& plan, int pixel, int column) {
+  return pixel * plan.row + (column ^ ((pixel & 7) >> plan.spread));
+}
+
+// What follows the slab. A block without a cluster does not use ranks and arrived.
+struct Sums {
+  float2* parts;           // [parts][channels]
+  float2* ranks;           // [2][cluster][groups]: of the cluster's blocks, about zero and about pivots
+  ptx::Mbarrier* arrived;  // [2]
+  float* scale;            // [channels]
+  float* shift;            // [channels]
+  float* pivot;            // [channels]
+
+  __device__ __forceinline__ Sums(unsigned char* smem, const Plan& plan)
+      : parts(reinterpret_cast<float2*>(smem + vectors_of(plan) * 16)),
+        ranks(parts + plan.parts * plan.channels),
+        arrived(reinterpret_cast<ptx::Mbarrier*>(ranks + 2 * cluster_of(plan) * plan.groups)),
+        scale(reinterpret_cast<float*>(arrived + 2)),
+        shift(scale + plan.channels),
+        pivot(shift + plan.channels) {}
+};
+
+inline std::size_t sums_bytes(const Plan& plan) {
+  return sizeof(float2) * (plan.parts * plan.channels + 2 * cluster_of(plan) * plan.groups) +
+         2 * sizeof(ptx::Mbarrier) + 3 * sizeof(float) * plan.channels;
+}
+
+inline LaunchConfig config_of(const Problem& p, const Plan& plan) {
+  const auto cluster = static_cast<unsigned>(cluster_of(plan));
+  return {.grid = {static_cast<unsigned>(p.c / plan.channels) * cluster, static_cast<unsigned>(p.n)},
+          .block = {static_cast<unsigned>(plan.row), static_cast<unsigned>(plan.threads / plan.row)},
+          .dynamic_smem = std::size_t{16} * vectors_of(plan) + sums_bytes(plan),
+          .cluster = cluster};
+}
+
+}  // namespace ladder::groupnorm::tensor_core
