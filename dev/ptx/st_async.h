@@ -1,0 +1,58 @@
+// Stores into the shared memory of a cluster's blocks that complete on an mbarrier (PTX ISA 9.7.9.12 st.async; sm_90 and later).
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "dev/ptx/cluster_pointer.h"
+#include "dev/ptx/mbarrier.h"
+
+#if defined(__CUDACC__)
+#include <cuda/ptx>
+#endif
+
+namespace ladder::ptx {
+
+// Stores asynchronously, and then takes the bytes off those that `barrier` still expects in its phase: whoever waits for
+// that sees the value, without a barrier that would have the sender wait for all it stored before. The mbarrier is one of
+// the block that is stored to, which announces the bytes with mbarrier_arrive_expect_tx(), before or after they come, and
+// does not end before it has them. T has 4, 8 or 16 bytes, and the address is a multiple of them. There are two blocks or
+// more in the cluster: to one that is alone, an H200 says that the memory access was illegal.
+template <class T>
+__device__ __forceinline__ void st_async(ClusterPointer<T> to, std::type_identity_t<T> value,
+                                         ClusterPointer<Mbarrier> barrier LADDER_WHERE) {
+  static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16));
+#if defined(__CUDACC__)
+  std::uint32_t words[sizeof(T) / 4];
+  memcpy(words, &value, sizeof(T));
+  if constexpr (sizeof(T) == 4) {
+    LADDER_SM90_ASM("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to.address),
+                    "r"(words[0]), "r"(barrier.address)
+                    : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    LADDER_SM90_ASM(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(to.address),
+        "r"(words[0]), "r"(words[1]), "r"(barrier.address)
+        : "memory");
+  } else {
+    LADDER_SM90_ASM(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to.address),
+        "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(barrier.address)
+        : "memory");
+  }
+#else
+  simt::st_async(to.address, &value, sizeof(T), barrier.address, where);
+#endif
+}
+
+// As mbarrier_wait(), on one of the calling block's own, and sees what the cluster's threads did before they arrived.
+__device__ __forceinline__ void mbarrier_wait_cluster(Mbarrier* barrier, unsigned parity LADDER_WHERE) {
+#if defined(__CUDACC__)
+  LADDER_SM90(while (
+      !cuda::ptx::mbarrier_try_wait_parity(cuda::ptx::sem_acquire, cuda::ptx::scope_cluster, barrier, parity)){});
+#else
+  simt::mbarrier_wait_cluster(barrier, parity, where);
+#endif
+}
+
+}  // namespace ladder::ptx
