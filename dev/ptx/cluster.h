@@ -6,6 +6,7 @@
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/ld_shared_cluster.h"
 #include "dev/ptx/st_async.h"
+#include "dev/ptx/st_shared_cluster.h"
 
 namespace ladder::ptx {
 
@@ -28,27 +29,6 @@ __device__ __forceinline__ unsigned cluster_size() {
   return size;
 #else
   return simt::cluster_size();
-#endif
-}
-
-template <class T>
-__device__ __forceinline__ void st_shared_cluster(ClusterPointer<T> to, std::type_identity_t<T> value LADDER_WHERE) {
-  static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16));
-#if defined(__CUDACC__)
-  std::uint32_t words[sizeof(T) / 4];
-  memcpy(words, &value, sizeof(T));
-  if constexpr (sizeof(T) == 4) {
-    LADDER_SM90_ASM("st.shared::cluster.b32 [%0], %1;" ::"r"(to.address), "r"(words[0]) : "memory");
-  } else if constexpr (sizeof(T) == 8) {
-    LADDER_SM90_ASM("st.shared::cluster.v2.b32 [%0], {%1, %2};" ::"r"(to.address), "r"(words[0]), "r"(words[1])
-                    : "memory");
-  } else {
-    LADDER_SM90_ASM("st.shared::cluster.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to.address), "r"(words[0]), "r"(words[1]),
-                    "r"(words[2]), "r"(words[3])
-                    : "memory");
-  }
-#else
-  simt::st_shared_cluster(to.address, &value, sizeof(T), where);
 #endif
 }
 
