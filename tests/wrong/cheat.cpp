@@ -28,4 +28,10 @@ void launch_version(const Version& v, const Case& c, void* const* pointers, void
 
 std::size_t workspace_bytes_of(const Version& v, const Case& c) { return plan(v, c).workspace_bytes; }
 
+std::size_t all_bytes(const Case& c) {
+  std::size_t bytes = 0;
+  for (const TensorSpec& spec : c.tensors) bytes += aligned(spec.bytes());
+  return bytes;
+}
+
 }  // namespace ladder::wrong

@@ -32,4 +32,7 @@ Cheat make_cheat(const Pass& pass, char letter, int number, const std::string& n
 void launch_version(const Version& v, const Case& c, void* const* pointers, void* workspace, Stream stream);
 std::size_t workspace_bytes_of(const Version& v, const Case& c);
 
+inline std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+std::size_t all_bytes(const Case& c);  // of every tensor, aligned
+
 }  // namespace ladder::wrong

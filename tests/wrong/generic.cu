@@ -174,14 +174,6 @@ class Kept {
   std::vector<void*> pointers_;
 };
 
-std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-std::size_t all_bytes(const Case& c) {
-  std::size_t bytes = 0;
-  for (const TensorSpec& spec : c.tensors) bytes += aligned(spec.bytes());
-  return bytes;
-}
-
 const char* needs_streams(const Case&) {
   return backend::kind() == backend::Kind::emulator ? "the emulator has no streams" : nullptr;
 }

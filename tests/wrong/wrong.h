@@ -53,7 +53,7 @@ struct Entry {
   std::vector<Dtype> dtypes = {Dtype::f32, Dtype::bf16, Dtype::f16};
 };
 
-// What a kernel sees of pass P that has no View of its own: void pointers among the tensors are of T.
+// What a kernel sees of pass P: void pointers among the tensors are of T.
 template <class P, class T>
 struct Typed {
   typename P::Problem p;
@@ -62,9 +62,11 @@ struct Typed {
 
   __host__ __device__ long long count() const { return threads; }
   __device__ float load(const void* tensor, long long i) const { return to_float(static_cast<const T*>(tensor)[i]); }
+  __device__ float load(const float* tensor, long long i) const { return tensor[i]; }
   __device__ void store(void* tensor, long long i, float value) const {
     static_cast<T*>(tensor)[i] = from_float<T>(value);
   }
+  __device__ void store(float* tensor, long long i, float value) const { tensor[i] = value; }
 };
 
 // Enqueues cheat(Typed, i) for every i below `count`.
@@ -88,69 +90,136 @@ void launch_honest(const typename P::Problem& p, const typename P::Tensors& t, v
   honest_plan<P>(p).bind(t, workspace)(stream);
 }
 
+// A cheat's workspace is the honest version's and room for this many copies of every tensor.
+constexpr std::size_t kCopies = 5;
+
 template <class P>
 std::size_t honest_bytes(const typename P::Problem& p) {
-  return (honest_plan<P>(p).workspace_bytes + 255) / 256 * 256;
+  return aligned(honest_plan<P>(p).workspace_bytes);
+}
+
+template <class P>
+void* room_for_copies(const typename P::Problem& p, void* workspace) {
+  return static_cast<char*>(workspace) + honest_bytes<P>(p);
 }
 
 template <class P>
 Entry<P> honest() {
-  return {.name = "honest", .launch = launch_honest<P>, .workspace_bytes = honest_bytes<P>};
+  return {.name = "honest", .launch = launch_honest<P>};
 }
 
-// The honest version, then Cheat{}(Typed, i) for every i below kCount, a member or function of the problem.
+// Cheat{}(Typed, i) for every i below kCount, a member or function of the problem, in the honest version's place.
+template <class P, auto kCount, class Cheat>
+Entry<P> other_kernel(const char* name) {
+  return {.name = name, .launch = [](const typename P::Problem& p, const typename P::Tensors& t, void*, Stream stream) {
+            launch_each<P>(p, t, stream, std::invoke(kCount, p), Cheat{});
+          }};
+}
+
+// The honest version, then Cheat{}(Typed, i) for every i below kCount.
 template <class P, auto kCount, class Cheat>
 Entry<P> spoiled_output(const char* name) {
   return {.name = name,
-          .launch =
-              [](const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream) {
-                launch_honest<P>(p, t, workspace, stream);
-                launch_each<P>(p, t, stream, std::invoke(kCount, p), Cheat{});
-              },
-          .workspace_bytes = honest_bytes<P>};
+          .launch = [](const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream) {
+            launch_honest<P>(p, t, workspace, stream);
+            launch_each<P>(p, t, stream, std::invoke(kCount, p), Cheat{});
+          }};
 }
 
 template <class Element, class Cheat>
 struct Fill {
   Element* to;
+  Cheat cheat;
 
   template <class View>
   __device__ void operator()(const View& view, long long i) const {
-    to[i] = Cheat{}(view, i);
+    if constexpr (std::is_void_v<Element>) {
+      view.store(to, i, cheat(view, i));
+    } else {
+      to[i] = cheat(view, i);
+    }
   }
 };
+
+struct Zero {
+  __device__ float operator()(const auto&, long long) const { return 0.0f; }
+};
+
+// What a pointer among the tensors points to, without const.
+template <class P, auto kTensor>
+using ElementOf = std::remove_const_t<
+    std::remove_pointer_t<std::remove_cvref_t<decltype(std::declval<typename P::Tensors>().*kTensor)>>>;
 
 // The honest version on another input: a member of the tensors, whose element i is Cheat{}(Typed, i).
 template <class P, auto kInput, auto kCount, class Cheat>
 Entry<P> spoiled_input(const char* name) {
-  using Tensors = typename P::Tensors;
-  using Element = std::remove_cvref_t<decltype(*(std::declval<Tensors>().*kInput))>;
   return {.name = name,
-          .launch =
-              [](const typename P::Problem& p, const Tensors& t, void* workspace, Stream stream) {
-                auto* const spoiled = reinterpret_cast<Element*>(static_cast<char*>(workspace) + honest_bytes<P>(p));
-                launch_each<P>(p, t, stream, std::invoke(kCount, p), Fill<Element, Cheat>{spoiled});
-                Tensors others = t;
-                others.*kInput = spoiled;
-                launch_honest<P>(p, others, workspace, stream);
-              },
-          .workspace_bytes =
-              [](const typename P::Problem& p) {
-                return honest_bytes<P>(p) + static_cast<std::size_t>(std::invoke(kCount, p)) * sizeof(Element);
-              }};
+          .launch = [](const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream) {
+            using Element = ElementOf<P, kInput>;
+            auto* const spoiled = static_cast<Element*>(room_for_copies<P>(p, workspace));
+            launch_each<P>(p, t, stream, std::invoke(kCount, p), Fill<Element, Cheat>{spoiled, {}});
+            typename P::Tensors others = t;
+            others.*kInput = spoiled;
+            launch_honest<P>(p, others, workspace, stream);
+          }};
 }
 
-// The honest version on another problem.
-template <class P, void (*kSpoil)(typename P::Problem&)>
+template <auto kInput, class Place>
+struct MovedFrom {
+  __device__ float operator()(const auto& v, long long i) const {
+    return v.t.*kInput ? v.load(v.t.*kInput, Place{}(v.p, i)) : 0.0f;
+  }
+};
+
+// The honest version on an input whose element i is that of the place Place{}(problem, i).
+template <class P, auto kInput, auto kCount, class Place>
+constexpr auto moved_input = spoiled_input<P, kInput, kCount, MovedFrom<kInput, Place>>;
+
+template <auto kOutput, class From, class Place>
+struct MoveTo {
+  const From* from;
+
+  __device__ void operator()(const auto& v, long long i) const {
+    v.store(v.t.*kOutput, Place{}(v.p, i), v.load(from, i));
+  }
+};
+
+// The honest version with an output's element i in the place Place{}(problem, i).
+template <class P, auto kOutput, auto kCount, class Place>
+Entry<P> moved_output(const char* name) {
+  return {.name = name,
+          .launch = [](const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream) {
+            if (!(t.*kOutput)) return launch_honest<P>(p, t, workspace, stream);
+            using Element = ElementOf<P, kOutput>;
+            auto* const from = static_cast<Element*>(room_for_copies<P>(p, workspace));
+            typename P::Tensors others = t;
+            others.*kOutput = from;
+            launch_honest<P>(p, others, workspace, stream);
+            launch_each<P>(p, t, stream, std::invoke(kCount, p), MoveTo<kOutput, Element, Place>{from});
+          }};
+}
+
+// The honest version on another problem, or on other tensors.
+template <class P, auto kSpoil>
 Entry<P> spoiled_problem(const char* name) {
   return {.name = name,
-          .launch =
-              [](const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream) {
-                typename P::Problem other = p;
-                kSpoil(other);
-                launch_honest<P>(other, t, workspace, stream);
-              },
-          .workspace_bytes = honest_bytes<P>};
+          .launch = [](const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream) {
+            typename P::Problem problem = p;
+            typename P::Tensors tensors = t;
+            if constexpr (std::is_invocable_v<decltype(kSpoil), typename P::Problem&>) {
+              kSpoil(problem);
+            } else {
+              kSpoil(problem, tensors);
+            }
+            launch_honest<P>(problem, tensors, workspace, stream);
+          }};
+}
+
+// One that is tried in these alone.
+template <class P>
+Entry<P> only(std::vector<Dtype> dtypes, Entry<P> entry) {
+  entry.dtypes = std::move(dtypes);
+  return entry;
 }
 
 template <class P>
@@ -163,7 +232,8 @@ bool add_cheats(std::vector<std::string> problems, const std::vector<Entry<P>>& 
           entry.launch(problem_of<P>(c), P::bind(Pointers(c.tensors, pointers)), workspace, stream);
         },
         [entry](const Case& c) {
-          return entry.workspace_bytes ? entry.workspace_bytes(problem_of<P>(c)) : std::size_t{0};
+          if (entry.workspace_bytes) return entry.workspace_bytes(problem_of<P>(c));
+          return honest_bytes<P>(problem_of<P>(c)) + kCopies * all_bytes(c);
         }));
   }
   return add(std::move(corpus));

@@ -1,8 +1,10 @@
-// What the cheats of gemm are tried on.
+// What the cheats of gemm are tried on, and how many elements its matrices have.
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "dev/gemm/gemm.h"
 
 namespace ladder::gemm {
 
@@ -18,5 +20,14 @@ inline std::vector<std::string> wrong_problems() {
           "m21 n28 k26 accumulate",
           "m18 n20 k36 accumulate split12"};
 }
+
+inline long long size_mn(const Problem& p) { return static_cast<long long>(p.m) * p.n; }
+inline long long size_mk(const Problem& p) { return static_cast<long long>(p.m) * p.k; }
+inline long long size_nk(const Problem& p) { return static_cast<long long>(p.n) * p.k; }
+
+// Where w or dw, [n][k], has an element as [k][n].
+struct Transposed {
+  __device__ long long operator()(const Problem& p, long long i) const { return i % p.k * p.n + i / p.k; }
+};
 
 }  // namespace ladder::gemm
