@@ -1,10 +1,23 @@
-// An honest backward kernel, to spoil in one way each: every element's thread makes its group's A and B anew, every
-// channel's thread its dgamma and dbeta.
 #include "tests/wrong/groupnorm/problems.h"
 #include "tests/wrong/wrong.h"
 
 namespace ladder::groupnorm {
 namespace {
+
+using Tensors = Backward::Tensors;
+
+enum class Fault {
+  none,
+  no_a,                // leaves A out of dx, as if the mean did not depend on x
+  no_b,                // leaves B out of dx, as if the deviation did not depend on x
+  next_group,          // A and B of the neighbouring group
+  tail_of_pixels,      // A and B without the last pixel
+  tail_of_channels,    // reads channels in pairs, and drops the last of an odd number from A and B
+  no_gamma_in_sums,    // A and B of dz instead of gamma * dz, which parameters of one hide
+  derivative_at_xhat,  // the activation's derivative before gamma and beta
+  no_rstd,             // dx with respect to xhat
+  bf16_sums,           // adds up in bf16
+};
 
 // What an element contributes, and what comes of many.
 struct Term {
@@ -16,56 +29,47 @@ struct Sums {
   float xhat = 0;   // of dz * xhat: B or dgamma
 };
 
-// What an honest kernel does, with each step open to a spoiled one.
-struct Honest {
-  // The elements that a group's A and B, and a channel's gradients, are taken of.
-  __device__ int group(const Problem&, int group) const { return group; }
-  __device__ int pixels(const Problem& p) const { return p.h * p.w; }
-  __device__ int channels(const Problem& p) const { return p.c / p.g; }
-  __device__ int images(const Problem& p) const { return p.n; }
-
-  __device__ float derivative(Activation activation, float z, float /*xhat*/) const {
-    return derivative_of(activation, z);
-  }
-  __device__ float add(float sum, float term) const { return sum + term; }
-  __device__ float gamma_in_sums(const float* gamma, int c) const { return gamma ? gamma[c] : 1.0f; }
-  __device__ Sums corrected(Sums ab) const { return ab; }
-  __device__ float scale(float rstd) const { return rstd; }
-};
-
 __device__ float gamma_of(const auto& v, int c) { return v.t.gamma ? v.t.gamma[c] : 1.0f; }
 
-template <class Steps>
-__device__ Term term_of(const auto& v, const Steps& steps, long long index) {
+template <Fault kFault>
+__device__ Term term_of(const auto& v, long long index) {
   const int c = channel_of(v.p, index);
   const int group = group_of(v.p, index);
   const float xhat = (v.load(v.t.x, index) - v.t.mean[group]) * v.t.rstd[group];
   const float z = gamma_of(v, c) * xhat + (v.t.beta ? v.t.beta[c] : 0.0f);
-  return {.xhat = xhat, .dz = v.load(v.t.dy, index) * steps.derivative(v.p.activation, z, xhat)};
+  const float at = kFault == Fault::derivative_at_xhat ? xhat : z;
+  const float slope = with_activation(v.p.activation, [at](auto act) { return decltype(act)::derivative(at); });
+  return {.xhat = xhat, .dz = v.load(v.t.dy, index) * slope};
 }
 
-template <class Steps>
-__device__ void add_term(const auto& v, const Steps& steps, long long index, float factor, Sums& sums) {
-  const Term term = term_of(v, steps, index);
-  sums.plain = steps.add(sums.plain, factor * term.dz);
-  sums.xhat = steps.add(sums.xhat, factor * term.dz * term.xhat);
+template <Fault kFault>
+__device__ void add_term(const auto& v, long long index, float factor, Sums& sums) {
+  const auto rounded = [](float x) { return kFault == Fault::bf16_sums ? to_float(from_float<__nv_bfloat16>(x)) : x; };
+  const Term term = term_of<kFault>(v, index);
+  sums.plain = rounded(sums.plain + factor * term.dz);
+  sums.xhat = rounded(sums.xhat + factor * term.dz * term.xhat);
 }
 
-template <class Steps>
-__device__ void write_dx(const auto& v, const Steps& steps, long long index) {
-  const long long first = first_of(v.p, steps.group(v.p, group_of(v.p, index)));
-  Sums sums;
-  for (int pixel = 0; pixel < steps.pixels(v.p); ++pixel) {
-    for (int c = 0; c < steps.channels(v.p); ++c) {
-      const long long i = first + static_cast<long long>(pixel) * v.p.c + c;
-      add_term(v, steps, i, steps.gamma_in_sums(v.t.gamma, channel_of(v.p, i)), sums);
+template <Fault kFault>
+__device__ void write_dx(const auto& v, long long index) {
+  const Problem& p = v.p;
+  const int group = group_of(p, index);
+  const long long first = first_of(p, kFault == Fault::next_group ? (group + 1) % (p.n * p.g) : group);
+  const int pixels = kFault == Fault::tail_of_pixels ? p.h * p.w - 1 : p.h * p.w;
+  const int channels = kFault == Fault::tail_of_channels ? p.c / p.g / 2 * 2 : p.c / p.g;
+  Sums ab;
+  for (int pixel = 0; pixel < pixels; ++pixel) {
+    for (int c = 0; c < channels; ++c) {
+      const long long i = first + static_cast<long long>(pixel) * p.c + c;
+      add_term<kFault>(v, i, kFault == Fault::no_gamma_in_sums ? 1.0f : gamma_of(v, channel_of(p, i)), ab);
     }
   }
-  const Sums ab = steps.corrected(sums);
-  const Term term = term_of(v, steps, index);
-  const auto m = static_cast<float>(v.p.h * v.p.w * (v.p.c / v.p.g));
-  const float gradient = gamma_of(v, channel_of(v.p, index)) * term.dz - (ab.plain + term.xhat * ab.xhat) / m;
-  v.store(v.t.dx, index, steps.scale(v.t.rstd[group_of(v.p, index)]) * gradient);
+  if (kFault == Fault::no_a) ab.plain = 0;
+  if (kFault == Fault::no_b) ab.xhat = 0;
+  const Term term = term_of<kFault>(v, index);
+  const auto m = static_cast<float>(p.h * p.w * (p.c / p.g));
+  const float gradient = gamma_of(v, channel_of(p, index)) * term.dz - (ab.plain + term.xhat * ab.xhat) / m;
+  v.store(v.t.dx, index, kFault == Fault::no_rstd ? gradient : v.t.rstd[group] * gradient);
 }
 
 __device__ void write_parameters(const auto& v, int c, const Sums& sums) {
@@ -73,93 +77,46 @@ __device__ void write_parameters(const auto& v, int c, const Sums& sums) {
   v.t.dbeta[c] = sums.plain;
 }
 
-// An honest kernel with one spoiled step: an element of dx a thread, and then a channel of dgamma and dbeta.
-template <class Steps>
-struct Spoiled {
+// An element of dx a thread, whose group's A and B it makes anew, and then a channel of dgamma and dbeta.
+template <Fault kFault>
+struct Faulty {
   __device__ void operator()(const auto& v, long long index) const {
     const long long num_elements = static_cast<long long>(v.p.n) * v.p.h * v.p.w * v.p.c;
-    if (index < num_elements) return write_dx(v, Steps{}, index);
-    const auto c = static_cast<int>(index - num_elements);
+    if (index < num_elements) return write_dx<kFault>(v, index);
     Sums sums;
-    for (int pixel = 0; pixel < Steps{}.images(v.p) * v.p.h * v.p.w; ++pixel) {
-      add_term(v, Steps{}, static_cast<long long>(pixel) * v.p.c + c, 1.0f, sums);
-    }
-    write_parameters(v, c, sums);
+    for (long long i = index - num_elements; i < num_elements; i += v.p.c) add_term<kFault>(v, i, 1.0f, sums);
+    write_parameters(v, static_cast<int>(index - num_elements), sums);
   }
 };
 
-template <class Cheat>
-void launch_cheat(const Problem& p, const Backward::Tensors& t, void*, Stream stream) {
-  wrong::launch_each<Backward>(p, t, stream, p.elements() + (p.affine ? p.c : 0), Cheat{});
-}
+long long num_outputs(const Problem& p) { return p.elements() + (p.affine ? p.c : 0); }
 
-// What can be wrong with it.
-
-// Leaves A out of dx, as if the mean did not depend on x.
-struct NoA : Honest {
-  __device__ Sums corrected(Sums ab) const { return {.plain = 0.0f, .xhat = ab.xhat}; }
-};
-
-// Leaves B out of dx, as if the deviation did not depend on x.
-struct NoB : Honest {
-  __device__ Sums corrected(Sums ab) const { return {.plain = ab.plain, .xhat = 0.0f}; }
-};
-
-// A and B of the neighbouring group.
-struct NextGroup : Honest {
-  __device__ int group(const Problem& p, int group) const { return (group + 1) % (p.n * p.g); }
-};
-
-// A and B without the last pixel.
-struct TailOfPixels : Honest {
-  __device__ int pixels(const Problem& p) const { return p.h * p.w - 1; }
-};
-
-// Reads channels in pairs, and drops the last of an odd number from A and B.
-struct TailOfChannels : Honest {
-  __device__ int channels(const Problem& p) const { return p.c / p.g / 2 * 2; }
-};
-
-// A and B of dz instead of gamma * dz, which parameters of one hide.
-struct NoGammaInSums : Honest {
-  __device__ float gamma_in_sums(const float*, int) const { return 1.0f; }
-};
+template <Fault kFault>
+constexpr auto faulty = wrong::other_kernel<Backward, num_outputs, Faulty<kFault>>;
 
 // Takes dy for dz.
 void no_derivative(Problem& p) { p.activation = Activation::identity; }
 
-// The activation's derivative in front of gamma and beta.
-struct DerivativeAtXhat : Honest {
-  __device__ float derivative(Activation activation, float /*z*/, float xhat) const {
-    return derivative_of(activation, xhat);
-  }
-};
-
-// dx with respect to xhat.
-struct NoRstd : Honest {
-  __device__ float scale(float /*rstd*/) const { return 1.0f; }
-};
-
-// Adds up in bf16.
-struct Bf16Sums : Honest {
-  __device__ float add(float sum, float term) const { return to_float(from_float<__nv_bfloat16>(sum + term)); }
-};
+// dx alone: the others go to the workspace.
+void launch_dx(const Problem& p, Tensors t, void* workspace, Stream stream) {
+  t.dgamma = static_cast<float*>(wrong::room_for_copies<Backward>(p, workspace));
+  t.dbeta = t.dgamma + p.c;
+  wrong::launch_honest<Backward>(p, t, workspace, stream);
+}
 
 // dgamma and dbeta without the last image.
-struct LastImage : Honest {
-  __device__ int images(const Problem& p) const { return p.n > 1 ? p.n - 1 : 1; }
-};
+void last_image(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
+  Problem others = p;
+  others.n = p.n > 1 ? p.n - 1 : 1;
+  wrong::launch_honest<Backward>(others, t, workspace, stream);
+  launch_dx(p, t, workspace, stream);
+}
 
 // dbeta in dgamma's place.
 struct DgammaWithoutXhat {
   __device__ void operator()(const auto& v, long long c) const {
     if (v.p.affine) v.t.dgamma[c] = v.t.dbeta[c];
   }
-};
-
-// Parts of an honest kernel, for cheats whose dgamma and dbeta are made in another way.
-struct Dx {
-  __device__ void operator()(const auto& v, long long index) const { write_dx(v, Honest{}, index); }
 };
 
 struct Clear {
@@ -169,20 +126,20 @@ struct Clear {
 // One element's terms of dgamma and dbeta, into whatever is there.
 struct Add {
   __device__ void operator()(const auto& v, long long index) const {
-    const Term term = term_of(v, Honest{}, index);
+    const Term term = term_of<Fault::none>(v, index);
     atomicAdd(v.t.dgamma + channel_of(v.p, index), term.dz * term.xhat);
     atomicAdd(v.t.dbeta + channel_of(v.p, index), term.dz);
   }
 };
 
 // Adds into gradients that it leaves to somebody else to clear.
-void uncleared_atomics(const Problem& p, const Backward::Tensors& t, void*, Stream stream) {
-  wrong::launch_each<Backward>(p, t, stream, p.elements(), Dx{});
+void uncleared_atomics(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
+  launch_dx(p, t, workspace, stream);
   if (p.affine) wrong::launch_each<Backward>(p, t, stream, p.elements(), Add{});
 }
 
 // Adds up in whatever order threads arrive: every answer is within the bound, and no two need be the same.
-void float_atomics(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
+void float_atomics(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
   if (p.affine) wrong::launch_each<Backward>(p, t, stream, p.c, Clear{});
   uncleared_atomics(p, t, workspace, stream);
 }
@@ -199,7 +156,7 @@ struct LastBlockTooEarly {
     for (int c = static_cast<int>(threadIdx.x); c < v.p.c; c += wrong::kThreads) {
       Sums sums;
       for (int pixel = begin; pixel < begin + each && pixel < pixels; ++pixel) {
-        add_term(v, Honest{}, static_cast<long long>(pixel) * v.p.c + c, 1.0f, sums);
+        add_term<Fault::none>(v, static_cast<long long>(pixel) * v.p.c + c, 1.0f, sums);
       }
       partial[blockIdx.x * v.p.c + c] = sums;
       if (blockIdx.x + 1 < kBlocks) continue;
@@ -213,13 +170,10 @@ struct LastBlockTooEarly {
   }
 };
 
-std::size_t partial_bytes(const Problem& p) {
-  return p.affine ? std::size_t{LastBlockTooEarly::kBlocks} * p.c * sizeof(Sums) : 0;
-}
-
-void last_block_too_early(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
-  wrong::launch_each<Backward>(p, t, stream, p.elements(), Dx{});
-  const LastBlockTooEarly parameters{static_cast<Sums*>(workspace)};
+void last_block_too_early(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
+  launch_dx(p, t, workspace, stream);
+  auto* const room = static_cast<Sums*>(wrong::room_for_copies<Backward>(p, workspace));
+  const LastBlockTooEarly parameters{room + p.c};  // the first are launch_dx()'s
   constexpr int kCount = LastBlockTooEarly::kBlocks * wrong::kThreads;
   if (p.affine) wrong::launch_each<Backward>(p, t, stream, kCount, parameters);
 }
@@ -228,22 +182,22 @@ void last_block_too_early(const Problem& p, const Backward::Tensors& t, void* wo
 
 LADDER_CHEATS(Backward, wrong_problems(),
               {
-                  {.name = "honest", .launch = launch_cheat<Spoiled<Honest>>},
-                  {.name = "no_a", .launch = launch_cheat<Spoiled<NoA>>},
-                  {.name = "no_b", .launch = launch_cheat<Spoiled<NoB>>},
-                  {.name = "next_group", .launch = launch_cheat<Spoiled<NextGroup>>},
-                  {.name = "tail_of_pixels", .launch = launch_cheat<Spoiled<TailOfPixels>>},
-                  {.name = "tail_of_channels", .launch = launch_cheat<Spoiled<TailOfChannels>>},
-                  {.name = "no_gamma_in_sums", .launch = launch_cheat<Spoiled<NoGammaInSums>>},
+                  wrong::honest<Backward>(),
+                  faulty<Fault::no_a>("no_a"),
+                  faulty<Fault::no_b>("no_b"),
+                  faulty<Fault::next_group>("next_group"),
+                  faulty<Fault::tail_of_pixels>("tail_of_pixels"),
+                  faulty<Fault::tail_of_channels>("tail_of_channels"),
+                  faulty<Fault::no_gamma_in_sums>("no_gamma_in_sums"),
                   wrong::spoiled_problem<Backward, no_derivative>("no_derivative"),
-                  {.name = "derivative_at_xhat", .launch = launch_cheat<Spoiled<DerivativeAtXhat>>},
-                  {.name = "no_rstd", .launch = launch_cheat<Spoiled<NoRstd>>},
-                  {.name = "bf16_sums", .launch = launch_cheat<Spoiled<Bf16Sums>>},
-                  {.name = "last_image", .launch = launch_cheat<Spoiled<LastImage>>},
+                  faulty<Fault::derivative_at_xhat>("derivative_at_xhat"),
+                  faulty<Fault::no_rstd>("no_rstd"),
+                  faulty<Fault::bf16_sums>("bf16_sums"),
+                  {.name = "last_image", .launch = last_image},
                   wrong::spoiled_output<Backward, &Problem::c, DgammaWithoutXhat>("dgamma_without_xhat"),
                   {.name = "uncleared_atomics", .launch = uncleared_atomics},
                   {.name = "float_atomics", .launch = float_atomics},
-                  {.name = "last_block_too_early", .launch = last_block_too_early, .workspace_bytes = partial_bytes},
+                  {.name = "last_block_too_early", .launch = last_block_too_early},
               })
 
 }  // namespace ladder::groupnorm

@@ -27,38 +27,21 @@ __device__ inline long long first_of(const Problem& p, int group) {
   return static_cast<long long>(group / p.g) * p.h * p.w * p.c + group % p.g * (p.c / p.g);
 }
 
-__device__ inline float value_of(Activation activation, float z) {
+template <class F>
+__device__ float with_activation(Activation activation, const F& f) {
   switch (activation) {
     case Activation::identity:
-      return Identity::value(z);
+      return f(Identity{});
     case Activation::relu:
-      return Relu::value(z);
+      return f(Relu{});
     case Activation::silu:
-      return Silu::value(z);
+      return f(Silu{});
     case Activation::gelu:
-      return Gelu::value(z);
+      return f(Gelu{});
     case Activation::gelu_tanh:
-      return GeluTanh::value(z);
+      return f(GeluTanh{});
     case Activation::mish:
-      return Mish::value(z);
-  }
-  return 0.0f;
-}
-
-__device__ inline float derivative_of(Activation activation, float z) {
-  switch (activation) {
-    case Activation::identity:
-      return Identity::derivative(z);
-    case Activation::relu:
-      return Relu::derivative(z);
-    case Activation::silu:
-      return Silu::derivative(z);
-    case Activation::gelu:
-      return Gelu::derivative(z);
-    case Activation::gelu_tanh:
-      return GeluTanh::derivative(z);
-    case Activation::mish:
-      return Mish::derivative(z);
+      return f(Mish{});
   }
   return 0.0f;
 }
