@@ -31,20 +31,6 @@ void each(std::size_t count, Stream stream, F f) {
 }
 
 template <class T>
-struct Set {
-  T* to;
-  float value;
-  __device__ void operator()(long long i) const { to[i] = from_float<T>(value); }
-};
-
-template <class T>
-struct SetToMean {
-  T* to;
-  const float* mean;
-  __device__ void operator()(long long i) const { to[i] = from_float<T>(*mean); }
-};
-
-template <class T>
 struct Mean {
   const T* from;
   long long count;
@@ -56,33 +42,19 @@ struct Mean {
   }
 };
 
-template <class T>
-struct Add {
-  T* to;
-  const T* what;
-  __device__ void operator()(long long i) const { to[i] = from_float<T>(to_float(to[i]) + to_float(what[i])); }
-};
-
-template <class T>
-struct Scale {
-  T* to;
-  float factor;
-  __device__ void operator()(long long i) const { to[i] = from_float<T>(factor * to_float(to[i])); }
-};
-
-template <class T>
-struct Shift {  // of one element
-  T* to;
-  float by;
-  __device__ void operator()(long long) const { *to = from_float<T>(to_float(*to) + by); }
-};
-
-template <class To, class From>
-struct Repeat {
+// to[i] = factor * to[i] + by + from[i % count]
+template <class To, class From = float>
+struct Change {
   To* to;
-  const From* from;
-  long long count;  // of `from`
-  __device__ void operator()(long long i) const { to[i] = from_float<To>(to_float(from[i % count])); }
+  float factor;  // at 0, what it held does not matter
+  float by;
+  const From* from = nullptr;
+  long long count = 1;
+  __device__ void operator()(long long i) const {
+    float value = factor == 0 ? by : factor * to_float(to[i]) + by;
+    if (from) value += to_float(from[i % count]);
+    to[i] = from_float<To>(value);
+  }
 };
 
 // To nearest even, without the last `bits` bits of the mantissa.
@@ -151,6 +123,17 @@ struct Call {
   void with_elements(std::size_t i, F&& f) const {
     with_storage_type(spec(i).dtype, [&](auto element) { f(static_cast<decltype(element)*>(pointers[i])); });
   }
+  // Every element becomes factor * element + by.
+  void change(std::size_t i, float factor, float by) const {
+    with_elements(i, [&](auto* y) { each(spec(i).elements(), stream, Change{y, factor, by}); });
+  }
+  // Adds the tensor of that kind in the cheat's part of the workspace.
+  void add_own(std::size_t i) const {
+    const std::size_t count = spec(i).elements();
+    with_elements(i, [&]<class T>(T* y) {
+      each(count, stream, Change<T, T>{y, 1.0f, 0.0f, reinterpret_cast<const T*>(own), static_cast<long long>(count)});
+    });
+  }
 };
 
 using Body = std::function<void(const Call&)>;
@@ -174,6 +157,12 @@ class Kept {
   std::vector<void*> pointers_;
 };
 
+// 0 of a tensor that is not there.
+std::size_t bytes_of(const Case& c, const std::string& tensor) {
+  const auto spec = std::ranges::find(c.tensors, tensor, &TensorSpec::name);
+  return spec == c.tensors.end() ? 0 : spec->bytes();
+}
+
 const char* needs_streams(const Case&) {
   return backend::kind() == backend::Kind::emulator ? "the emulator has no streams" : nullptr;
 }
@@ -183,7 +172,7 @@ class Cheats {
  public:
   Cheats(const Version& honest, std::vector<std::string> problems) : honest_(honest), problems_(std::move(problems)) {
     for (const std::string& problem : problems_) {
-      for (const TensorSpec& spec : case_of(problem).tensors) {
+      for (const TensorSpec& spec : honest.pass->parse(problem).with_dtype(honest.def.dtypes.front()).tensors) {
         std::vector<std::string>& names = spec.is_written() ? outputs_ : inputs_;
         if (std::ranges::find(names, spec.name) == names.end()) names.push_back(spec.name);
       }
@@ -207,49 +196,55 @@ class Cheats {
                                dtypes.empty() ? honest_.def.dtypes : dtypes, launch, bytes, supports));
   }
 
-  // What `spoil` does to each output by itself behind an honest launch: "<name>_<output>".
-  void add_for_outputs(const std::string& name, const std::function<void(const Call&, std::size_t output)>& spoil,
-                       bool several = false) {
-    for (const std::string& output : outputs_) {
-      if (several && !has_several(output)) continue;
-      add(name + '_' + output, [output, spoil](const Call& call) {
+  // What `before` and `after` do to each of these tensors by itself around an honest launch: "<name>_<tensor>".
+  using Spoil = std::function<void(const Call&, std::size_t tensor)>;
+  void add_for(const std::vector<std::string>& tensors, const std::string& name, const Spoil& before,
+               const Spoil& after) {
+    for (const std::string& tensor : tensors) {
+      add(name + '_' + tensor, [tensor, before, after](const Call& call) {
+        const auto i = call.find(tensor);
+        if (i && before) before(call, *i);
         call.launch_honest();
-        if (const auto i = call.find(output)) spoil(call, *i);
+        if (i && after) after(call, *i);
       });
     }
+  }
+  void add_for_outputs(const std::string& name, const Spoil& after) { add_for(outputs_, name, {}, after); }
+
+  // Whether `is` some problem as a case of that dtype.
+  bool some_case(Dtype dtype, const std::function<bool(const Case&)>& is) const {
+    return std::ranges::any_of(
+        problems_, [&](const std::string& problem) { return is(honest_.pass->parse(problem).with_dtype(dtype)); });
   }
 
   // The dtypes in which both are there in some problem, and equally large.
   std::vector<Dtype> exchangeable(const std::string& one, const std::string& other) const {
-    std::vector<Dtype> found;
-    for (const Dtype dtype : honest_.def.dtypes) {
-      const bool some = std::ranges::any_of(problems_, [&](const std::string& problem) {
-        std::size_t bytes[2] = {0, 1};
-        for (const TensorSpec& spec : case_of(problem).with_dtype(dtype).tensors) {
-          if (spec.name == one) bytes[0] = spec.bytes();
-          if (spec.name == other) bytes[1] = spec.bytes();
-        }
-        return bytes[0] == bytes[1];
+    std::vector<Dtype> found = honest_.def.dtypes;
+    std::erase_if(found, [&](Dtype dtype) {
+      return !some_case(dtype, [&](const Case& c) {
+        const std::size_t bytes = bytes_of(c, one);
+        return bytes > 0 && bytes == bytes_of(c, other);
       });
-      if (some) found.push_back(dtype);
-    }
+    });
     return found;
   }
 
-  // Whether the output has several elements in some problem: one is its own mean.
-  bool has_several(const std::string& output) const {
-    return std::ranges::any_of(problems_, [&](const std::string& problem) {
-      const Case c = case_of(problem);
-      return std::ranges::any_of(c.tensors,
-                                 [&](const TensorSpec& spec) { return spec.name == output && spec.elements() > 1; });
+  // The outputs that have several elements in some problem: one is its own mean.
+  std::vector<std::string> outputs_of_several() const {
+    std::vector<std::string> found = outputs_;
+    std::erase_if(found, [&](const std::string& output) {
+      return !some_case(honest_.def.dtypes.front(), [&](const Case& c) {
+        return std::ranges::any_of(c.tensors,
+                                   [&](const TensorSpec& spec) { return spec.name == output && spec.elements() > 1; });
+      });
     });
+    return found;
   }
 
   bool has(Dtype dtype) const { return honest_.has(dtype); }
   // Whether some problem has an input stored in it.
   bool has_input(Dtype dtype) const {
-    return std::ranges::any_of(problems_, [&](const std::string& problem) {
-      const Case c = case_of(problem);
+    return some_case(honest_.def.dtypes.front(), [&](const Case& c) {
       return std::ranges::any_of(c.tensors,
                                  [&](const TensorSpec& spec) { return !spec.is_written() && spec.dtype == dtype; });
     });
@@ -260,10 +255,6 @@ class Cheats {
   std::vector<Cheat> take() { return std::move(list_); }
 
  private:
-  Case case_of(const std::string& problem) const {
-    return honest_.pass->parse(problem).with_dtype(honest_.def.dtypes.front());
-  }
-
   const Version& honest_;
   std::vector<std::string> problems_;
   std::vector<std::string> inputs_, outputs_;  // names
@@ -273,34 +264,24 @@ class Cheats {
 // Null answers.
 void add_null_answers(Cheats& cheats) {
   cheats.add("writes_nothing", [](const Call&) {});
-  cheats.add_for_outputs("zeros", [](const Call& call, std::size_t output) {
-    call.with_elements(output, [&](auto* y) { each(call.spec(output).elements(), call.stream, Set{y, 0.0f}); });
-  });
+  cheats.add_for_outputs("zeros", [](const Call& call, std::size_t output) { call.change(output, 0.0f, 0.0f); });
   // `difference > tolerance` is false for it.
-  cheats.add_for_outputs("nan", [](const Call& call, std::size_t output) {
-    call.with_elements(output, [&](auto* y) { each(call.spec(output).elements(), call.stream, Set{y, NAN}); });
+  cheats.add_for_outputs("nan", [](const Call& call, std::size_t output) { call.change(output, 0.0f, NAN); });
+  cheats.add_for(cheats.outputs_of_several(), "mean", {}, [](const Call& call, std::size_t output) {
+    const std::size_t count = call.spec(output).elements();
+    auto* const mean = reinterpret_cast<float*>(call.own);
+    call.with_elements(output, [&]<class T>(T* y) {
+      each(1, call.stream, Mean<T>{y, static_cast<long long>(count), mean});
+      each(count, call.stream, Change<T>{y, 0.0f, 0.0f, mean});
+    });
   });
-  cheats.add_for_outputs(
-      "mean",
-      [](const Call& call, std::size_t output) {
-        const std::size_t count = call.spec(output).elements();
-        auto* const mean = reinterpret_cast<float*>(call.own);
-        call.with_elements(output, [&](auto* y) {
-          using T = std::remove_pointer_t<decltype(y)>;
-          each(1, call.stream, Mean<T>{y, static_cast<long long>(count), mean});
-          each(count, call.stream, SetToMean<T>{y, mean});
-        });
-      },
-      /*several=*/true);
   cheats.add_for_outputs("copies_input", [](const Call& call, std::size_t output) {
     constexpr std::size_t kFirst = 0;
     if (call.spec(kFirst).is_written()) return;
-    call.with_elements(output, [&](auto* y) {
-      call.with_elements(kFirst, [&](auto* x) {
-        using To = std::remove_pointer_t<decltype(y)>;
-        using From = std::remove_pointer_t<decltype(x)>;
+    call.with_elements(output, [&]<class To>(To* y) {
+      call.with_elements(kFirst, [&]<class From>(const From* x) {
         each(call.spec(output).elements(), call.stream,
-             Repeat<To, From>{y, x, static_cast<long long>(call.spec(kFirst).elements())});
+             Change<To, From>{y, 0.0f, 0.0f, x, static_cast<long long>(call.spec(kFirst).elements())});
       });
     });
   });
@@ -318,9 +299,7 @@ void add_null_answers(Cheats& cheats) {
 // Answers that are nearly right.
 void add_near_misses(Cheats& cheats) {
   // Within the tolerances that bf16 is often given.
-  cheats.add_for_outputs("two_percent", [](const Call& call, std::size_t output) {
-    call.with_elements(output, [&](auto* y) { each(call.spec(output).elements(), call.stream, Scale{y, 1.02f}); });
-  });
+  cheats.add_for_outputs("two_percent", [](const Call& call, std::size_t output) { call.change(output, 1.02f, 0.0f); });
   // One element, by four bounds: that of the largest value, which hides it best from a relative tolerance.
   cheats.add_for_outputs("one_element_off", [](const Call& call, std::size_t output) {
     const ReferenceRun run = reference_run(call.c, Pattern::normal, test::seed());
@@ -330,27 +309,24 @@ void add_near_misses(Cheats& cheats) {
     const auto largest = std::ranges::max_element(answer.value, {}, [](double v) { return std::abs(v); });
     const auto at = largest - answer.value.begin();
     const double bound = error_bound(call.spec(output), *largest, answer.magnitude[at]);
-    call.with_elements(output, [&](auto* y) { each(1, call.stream, Shift{y + at, static_cast<float>(4 * bound)}); });
+    call.with_elements(output, [&](auto* y) {
+      each(1, call.stream, Change{y + at, 1.0f, static_cast<float>(4 * bound)});
+    });
   });
   // The last element: a grid rounded down, a loop that ends one too early.
-  for (const std::string& name : cheats.outputs()) {
-    cheats.add("last_element_missing_" + name, [name](const Call& call) {
-      const auto i = call.find(name);
-      if (!i) return call.launch_honest();
-      const std::size_t element = size_of(call.spec(*i).dtype);
-      Byte* const last = call.bytes(*i) + call.spec(*i).bytes() - element;
-      call.copy(call.own, last, element);
-      call.launch_honest();
-      call.copy(last, call.own, element);
-    });
-  }
+  const auto last = [](const Call& call, std::size_t i) {
+    return call.bytes(i) + call.spec(i).bytes() - size_of(call.spec(i).dtype);
+  };
+  cheats.add_for(
+      cheats.outputs(), "last_element_missing",
+      [last](const Call& call, std::size_t i) { call.copy(call.own, last(call, i), size_of(call.spec(i).dtype)); },
+      [last](const Call& call, std::size_t i) { call.copy(last(call, i), call.own, size_of(call.spec(i).dtype)); });
   // Made for the shape of one benchmark, and for no other.
   cheats.add("one_shape", [first = cheats.problems().front()](const Call& call) {
     call.launch_honest();
     if (call.c.text == call.c.pass->parse(first).with_dtype(call.c.dtype).text) return;
     for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
-      if (!call.spec(i).is_written()) continue;
-      call.with_elements(i, [&](auto* y) { each(call.spec(i).elements(), call.stream, Set{y, 0.0f}); });
+      if (call.spec(i).is_written()) call.change(i, 0.0f, 0.0f);
     }
   });
   for (std::size_t a = 0; a < cheats.outputs().size(); ++a) {
@@ -396,13 +372,10 @@ void add_rounded_inputs(Cheats& cheats) {
 
 // Memory that is not theirs, or not yet.
 void add_memory_faults(Cheats& cheats) {
-  for (const std::string& name : cheats.inputs()) {
-    // Leaves the right answer and a changed input, from which the next one is wrong.
-    cheats.add("changes_" + name, [name](const Call& call) {
-      call.launch_honest();
-      if (const auto i = call.find(name)) each(1, call.stream, FlipBit{call.bytes(*i) + call.spec(*i).bytes() - 1});
-    });
-  }
+  // Leaves the right answer and a changed input, from which the next one is wrong.
+  cheats.add_for(cheats.inputs(), "changes", {}, [](const Call& call, std::size_t i) {
+    each(1, call.stream, FlipBit{call.bytes(i) + call.spec(i).bytes() - 1});
+  });
   cheats.add_for_outputs("writes_behind", [](const Call& call, std::size_t output) {
     const std::size_t element = size_of(call.spec(output).dtype);
     call.copy(call.bytes(output) + call.spec(output).bytes(), call.bytes(output), element);
@@ -412,25 +385,12 @@ void add_memory_faults(Cheats& cheats) {
     call.copy(call.bytes(output) - element, call.bytes(output), element);
   });
   // Takes its workspace to be zero, as fresh memory often is.
-  cheats.add_for_outputs("unset_workspace", [](const Call& call, std::size_t output) {
-    call.with_elements(output, [&](auto* y) {
-      using T = std::remove_pointer_t<decltype(y)>;
-      each(call.spec(output).elements(), call.stream, Add<T>{y, reinterpret_cast<const T*>(call.own)});
-    });
-  });
+  cheats.add_for_outputs("unset_workspace", [](const Call& call, std::size_t output) { call.add_own(output); });
   // Adds to what is there instead of overwriting it, as frameworks do with the gradients of parameters.
-  for (const std::string& name : cheats.outputs()) {
-    cheats.add("accumulates_" + name, [name](const Call& call) {
-      const auto i = call.find(name);
-      if (!i) return call.launch_honest();
-      call.copy(call.own, call.bytes(*i), call.spec(*i).bytes());
-      call.launch_honest();
-      call.with_elements(*i, [&](auto* y) {
-        using T = std::remove_pointer_t<decltype(y)>;
-        each(call.spec(*i).elements(), call.stream, Add<T>{y, reinterpret_cast<const T*>(call.own)});
-      });
-    });
-  }
+  cheats.add_for(
+      cheats.outputs(), "accumulates",
+      [](const Call& call, std::size_t i) { call.copy(call.own, call.bytes(i), call.spec(i).bytes()); },
+      [](const Call& call, std::size_t i) { call.add_own(i); });
 }
 
 // Answers of another launch.
