@@ -1,5 +1,5 @@
 // Versions that cheat: checks that let one of them pass are broken, and so are those that fail an honest one. Every pass
-// is tried with the cheats that know nothing but its tensors (tests/wrong/generic.h), on the set ci of its layer, and with
+// is tried with the cheats that know nothing but its tensors (tests/wrong/generic.cu), on the set ci of its layer, and with
 // those of its own (tests/wrong/<layer>/<pass>.cu), on problems of their own.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,7 @@
 #include "core/shapes.h"
 #include "tests/repeats.h"
 #include "tests/support.h"
-#include "tests/wrong/corpora.h"
-#include "tests/wrong/generic.h"
+#include "tests/wrong/cheat.h"
 
 namespace ladder {
 namespace {
@@ -120,8 +119,8 @@ Case longest_sum(const Pass& pass) {
 }
 
 // The generic cheats of every pass here.
-const std::vector<wrong::Corpus>& generic_corpora() {
-  static const std::vector<wrong::Corpus> instance = [] {
+std::vector<wrong::Corpus>& generic_corpora() {
+  static std::vector<wrong::Corpus> instance = [] {
     std::vector<wrong::Corpus> corpora;
     for (const Pass* pass : all_passes()) {
       wrong::Corpus corpus{.pass = pass};

@@ -35,4 +35,23 @@ std::size_t workspace_bytes_of(const Version& v, const Case& c);
 inline std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 std::size_t all_bytes(const Case& c);  // of every tensor, aligned
 
+// The cheats of one pass, and the problems that they are tried on, without a dtype.
+struct Corpus {
+  const Pass* pass;
+  std::vector<std::string> problems;
+  std::vector<Cheat> cheats;
+};
+
+// The cheats that know their pass: LADDER_CHEATS of tests/wrong/wrong.h adds them.
+inline std::vector<Corpus>& corpora() {
+  static std::vector<Corpus> instance;
+  return instance;
+}
+
+// The cheats that need to know nothing of a pass but its tensors: each launches an honest version, and spoils its inputs,
+// its outputs, its stream or its time. A new pass has them all without a line of its own. They are made from the pass's
+// version of the lowest number, on cases whose tensors are among those of `problems`; the first is the one shape that some
+// of them know. The honest one comes first.
+std::vector<Cheat> generic_cheats(const Pass& pass, const std::vector<std::string>& problems);
+
 }  // namespace ladder::wrong

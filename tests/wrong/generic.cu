@@ -1,5 +1,3 @@
-#include "tests/wrong/generic.h"
-
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -10,6 +8,7 @@
 #include "core/check/check.h"
 #include "core/numeric.h"
 #include "tests/support.h"
+#include "tests/wrong/cheat.h"
 
 namespace ladder::wrong {
 namespace {
@@ -63,13 +62,9 @@ struct RoundInput {
   const float* from;
   int bits;
   __device__ void operator()(long long i) const {
-    union {
-      float value;
-      unsigned int word;
-    } x{from[i]};
-    x.word += (1u << (bits - 1)) - 1 + (x.word >> bits & 1u);
-    x.word &= ~((1u << bits) - 1);
-    to[i] = x.value;
+    const unsigned word = __float_as_uint(from[i]);
+    const unsigned half = (1u << (bits - 1)) - 1 + (word >> bits & 1u);
+    to[i] = __uint_as_float((word + half) & ~((1u << bits) - 1));
   }
 };
 
@@ -172,7 +167,7 @@ class Cheats {
  public:
   Cheats(const Version& honest, std::vector<std::string> problems) : honest_(honest), problems_(std::move(problems)) {
     for (const std::string& problem : problems_) {
-      for (const TensorSpec& spec : honest.pass->parse(problem).with_dtype(honest.def.dtypes.front()).tensors) {
+      for (const TensorSpec& spec : case_of(problem, honest.def.dtypes.front()).tensors) {
         std::vector<std::string>& names = spec.is_written() ? outputs_ : inputs_;
         if (std::ranges::find(names, spec.name) == names.end()) names.push_back(spec.name);
       }
@@ -211,19 +206,20 @@ class Cheats {
   }
   void add_for_outputs(const std::string& name, const Spoil& after) { add_for(outputs_, name, {}, after); }
 
-  // Whether `is` some problem as a case of that dtype.
-  bool some_case(Dtype dtype, const std::function<bool(const Case&)>& is) const {
-    return std::ranges::any_of(
-        problems_, [&](const std::string& problem) { return is(honest_.pass->parse(problem).with_dtype(dtype)); });
+  // Whether `is` a tensor of some problem.
+  bool some_tensor(const std::function<bool(const TensorSpec&)>& is) const {
+    return std::ranges::any_of(problems_, [&](const std::string& problem) {
+      return std::ranges::any_of(case_of(problem, honest_.def.dtypes.front()).tensors, is);
+    });
   }
 
   // The dtypes in which both are there in some problem, and equally large.
   std::vector<Dtype> exchangeable(const std::string& one, const std::string& other) const {
     std::vector<Dtype> found = honest_.def.dtypes;
     std::erase_if(found, [&](Dtype dtype) {
-      return !some_case(dtype, [&](const Case& c) {
-        const std::size_t bytes = bytes_of(c, one);
-        return bytes > 0 && bytes == bytes_of(c, other);
+      return std::ranges::none_of(problems_, [&](const std::string& problem) {
+        const Case c = case_of(problem, dtype);
+        return bytes_of(c, one) > 0 && bytes_of(c, one) == bytes_of(c, other);
       });
     });
     return found;
@@ -233,21 +229,15 @@ class Cheats {
   std::vector<std::string> outputs_of_several() const {
     std::vector<std::string> found = outputs_;
     std::erase_if(found, [&](const std::string& output) {
-      return !some_case(honest_.def.dtypes.front(), [&](const Case& c) {
-        return std::ranges::any_of(c.tensors,
-                                   [&](const TensorSpec& spec) { return spec.name == output && spec.elements() > 1; });
-      });
+      return !some_tensor([&](const TensorSpec& spec) { return spec.name == output && spec.elements() > 1; });
     });
     return found;
   }
 
-  bool has(Dtype dtype) const { return honest_.has(dtype); }
-  // Whether some problem has an input stored in it.
-  bool has_input(Dtype dtype) const {
-    return some_case(honest_.def.dtypes.front(), [&](const Case& c) {
-      return std::ranges::any_of(c.tensors,
-                                 [&](const TensorSpec& spec) { return !spec.is_written() && spec.dtype == dtype; });
-    });
+  // Whether it runs problems in fp32 that have an fp32 input.
+  bool has_fp32_input() const {
+    return honest_.has(Dtype::f32) &&
+           some_tensor([](const TensorSpec& spec) { return !spec.is_written() && spec.dtype == Dtype::f32; });
   }
   const std::vector<std::string>& problems() const { return problems_; }
   const std::vector<std::string>& inputs() const { return inputs_; }
@@ -255,6 +245,8 @@ class Cheats {
   std::vector<Cheat> take() { return std::move(list_); }
 
  private:
+  Case case_of(const std::string& problem, Dtype dtype) const { return honest_.pass->parse(problem).with_dtype(dtype); }
+
   const Version& honest_;
   std::vector<std::string> problems_;
   std::vector<std::string> inputs_, outputs_;  // names
@@ -351,7 +343,7 @@ void add_near_misses(Cheats& cheats) {
 
 // Work that begins by rounding what it was given.
 void add_rounded_inputs(Cheats& cheats) {
-  if (!cheats.has(Dtype::f32) || !cheats.has_input(Dtype::f32)) return;
+  if (!cheats.has_fp32_input()) return;
   for (const auto& [name, bits] : {std::pair{"tf32_inputs", 13}, std::pair{"bf16_inputs", 16}}) {
     cheats.add(name,
                [bits = bits](Call call) {
@@ -376,13 +368,11 @@ void add_memory_faults(Cheats& cheats) {
   cheats.add_for(cheats.inputs(), "changes", {}, [](const Call& call, std::size_t i) {
     each(1, call.stream, FlipBit{call.bytes(i) + call.spec(i).bytes() - 1});
   });
-  cheats.add_for_outputs("writes_behind", [](const Call& call, std::size_t output) {
-    const std::size_t element = size_of(call.spec(output).dtype);
-    call.copy(call.bytes(output) + call.spec(output).bytes(), call.bytes(output), element);
+  cheats.add_for_outputs("writes_behind", [](const Call& call, std::size_t i) {
+    call.copy(call.bytes(i) + call.spec(i).bytes(), call.bytes(i), size_of(call.spec(i).dtype));
   });
-  cheats.add_for_outputs("writes_before", [](const Call& call, std::size_t output) {
-    const std::size_t element = size_of(call.spec(output).dtype);
-    call.copy(call.bytes(output) - element, call.bytes(output), element);
+  cheats.add_for_outputs("writes_before", [](const Call& call, std::size_t i) {
+    call.copy(call.bytes(i) - size_of(call.spec(i).dtype), call.bytes(i), size_of(call.spec(i).dtype));
   });
   // Takes its workspace to be zero, as fresh memory often is.
   cheats.add_for_outputs("unset_workspace", [](const Call& call, std::size_t output) { call.add_own(output); });

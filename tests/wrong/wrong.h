@@ -13,13 +13,13 @@
 #include "core/backend.h"
 #include "core/check/check.h"
 #include "core/numeric.h"
-#include "tests/wrong/corpora.h"
+#include "tests/wrong/cheat.h"
 
 namespace ladder::wrong {
 
 constexpr int kThreads = 64;
 
-// Cheat::operator()(view, index) is called for every output element: every index below view.count().
+// Cheat::operator()(view, index) is called for every index below view.count().
 template <class View, class Cheat>
 __global__ void wrong_kernel(View view, Cheat cheat) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
@@ -28,28 +28,11 @@ __global__ void wrong_kernel(View view, Cheat cheat) {
 
 inline unsigned num_blocks(long long count) { return static_cast<unsigned>((count + kThreads - 1) / kThreads); }
 
-// View<T>(problem, tensors, workspace) is what a kernel sees of pass P, stored as T.
-template <class P, template <class> class View, class Cheat>
-void launch_with(const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream,
-                 const LaunchConfig& config) {
-  with_storage_type(p.dtype, [&](auto element) {
-    using V = View<decltype(element)>;
-    launch(wrong_kernel<V, Cheat>, config, stream, V(p, t, workspace), Cheat{});
-  });
-}
-
-template <class P, template <class> class View, class Cheat>
-void launch_cheat(const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream) {
-  const long long count = View<float>(p, t, workspace).count();
-  launch_with<P, View, Cheat>(p, t, workspace, stream, {.grid = num_blocks(count), .block = kThreads});
-}
-
 // One of a pass's list.
 template <class P>
 struct Entry {
   const char* name;
   void (*launch)(const typename P::Problem&, const typename P::Tensors&, void* workspace, Stream stream);
-  std::size_t (*workspace_bytes)(const typename P::Problem&) = nullptr;
   std::vector<Dtype> dtypes = {Dtype::f32, Dtype::bf16, Dtype::f16};
 };
 
@@ -231,12 +214,10 @@ bool add_cheats(std::vector<std::string> problems, const std::vector<Entry<P>>& 
         [entry](const Case& c, void* const* pointers, void* workspace, Stream stream) {
           entry.launch(problem_of<P>(c), P::bind(Pointers(c.tensors, pointers)), workspace, stream);
         },
-        [entry](const Case& c) {
-          if (entry.workspace_bytes) return entry.workspace_bytes(problem_of<P>(c));
-          return honest_bytes<P>(problem_of<P>(c)) + kCopies * all_bytes(c);
-        }));
+        [](const Case& c) { return honest_bytes<P>(problem_of<P>(c)) + kCopies * all_bytes(c); }));
   }
-  return add(std::move(corpus));
+  corpora().push_back(std::move(corpus));
+  return true;
 }
 
 struct Release {
