@@ -6,24 +6,62 @@
 namespace ladder::optimizer {
 namespace {
 
-// The layer's own step of one parameter, open to a spoiled one in three places.
-struct Honest {
-  __device__ void spoil_terms(const Hyper&, Scalars&) const {}
-  __device__ float gradient(const Hyper&, const Scalars& s, const State&, float g) const { return s.scale * g; }
-  __device__ void spoil_state(const Scalars&, const State& /*before*/, float /*gradient*/, State& /*after*/) const {}
+enum class Fault {
+  no_bias_correction,    // steps that are far too small at first
+  no_second_correction,  // corrects the mean alone
+  late_correction,       // counts steps from 0
+  l2_decay,              // adds the decay to the gradient, as Adam does
+  decay_without_rate,    // decays by the same whatever the learning rate
+  no_decay,              // forgets the decay
+  epsilon_inside,        // adds epsilon in the root
+  epsilon_uncorrected,   // adds it before the correction, as a faster formula does
+  average_of_old,        // averages the parameters of the step before
+  clips_by_value,        // cuts each gradient off instead of scaling all
+  clips_nothing,         // ignores the scale
+  nesterov,              // looks a step ahead
+  rate_for_rest,         // takes the moments' weights for each other
 };
 
-template <class Step>
-struct Update {
+__device__ Scalars spoiled(Fault fault, Hyper h, Scalars s) {
+  if (fault == Fault::no_bias_correction) s.step_size = h.lr;
+  if (fault == Fault::no_bias_correction || fault == Fault::no_second_correction) s.root_factor = 1.0f;
+  if (fault == Fault::l2_decay || fault == Fault::no_decay) s.decay = 1.0f;
+  if (fault == Fault::decay_without_rate) s.decay = 1.0f - h.weight_decay;
+  if (fault == Fault::epsilon_uncorrected) s.eps *= s.root_factor;
+  if (fault == Fault::rate_for_rest) s.one_minus_beta1 = 1.0f - s.one_minus_beta1;
+  h.step += 1.0f;
+  return fault == Fault::late_correction ? scalars_of(h, s.scale) : s;
+}
+
+__device__ float gradient(Fault fault, const Hyper& h, const Scalars& s, float p, float g) {
+  if (fault == Fault::l2_decay) return s.scale * g + h.weight_decay * p;
+  if (fault == Fault::clips_by_value) return fminf(fmaxf(g, -s.scale), s.scale);
+  return fault == Fault::clips_nothing && s.scale > 0.0f ? g : s.scale * g;
+}
+
+// Moves p by another quotient of the moments.
+__device__ void move(const Scalars& s, const State& before, float quotient, State& after) {
+  after.p = s.decay * before.p - s.step_size * quotient;
+  after.ema = before.ema + s.one_minus_ema_rate * (after.p - before.ema);
+}
+
+// The layer's own step of one parameter.
+template <Fault kFault>
+struct Faulty {
   __device__ void operator()(const auto& v, long long i) const {
-    const Step step{};
     const State before{.p = v.t.p[i], .m = v.t.m[i], .v = v.t.v[i], .ema = v.t.ema[i]};
-    Scalars s = scalars_of(*v.t.hyper, *v.t.scale);
-    step.spoil_terms(*v.t.hyper, s);
-    const float g = step.gradient(*v.t.hyper, s, before, v.t.g[i]);
+    Scalars s = spoiled(kFault, *v.t.hyper, scalars_of(*v.t.hyper, *v.t.scale));
+    const float g = gradient(kFault, *v.t.hyper, s, before.p, v.t.g[i]);
     s.scale = 1.0f;  // of g already
     State after = updated(s, before, g);
-    step.spoil_state(s, before, g, after);
+    if (kFault == Fault::epsilon_inside) {
+      move(s, before, after.m / sqrtf(s.root_factor * s.root_factor * after.v + s.eps), after);
+    } else if (kFault == Fault::nesterov) {
+      const float ahead = after.m + s.one_minus_beta1 * (g - after.m);
+      move(s, before, ahead / (s.root_factor * sqrtf(after.v) + s.eps), after);
+    } else if (kFault == Fault::average_of_old) {
+      after.ema = before.ema + s.one_minus_ema_rate * (before.p - before.ema);
+    }
     v.t.p[i] = after.p;
     v.t.m[i] = after.m;
     v.t.v[i] = after.v;
@@ -32,121 +70,27 @@ struct Update {
   }
 };
 
-template <class Step>
-void launch_cheat(const Problem& p, const AdamW::Tensors& t, void*, Stream stream) {
-  wrong::launch_each<AdamW>(p, t, stream, p.p, Update<Step>{});
-}
-
-// What can be wrong with it.
-
-// Steps that are far too small at first.
-struct NoBiasCorrection : Honest {
-  __device__ void spoil_terms(const Hyper& h, Scalars& s) const {
-    s.step_size = h.lr;
-    s.root_factor = 1.0f;
-  }
-};
-
-// Corrects the mean alone.
-struct NoSecondCorrection : Honest {
-  __device__ void spoil_terms(const Hyper&, Scalars& s) const { s.root_factor = 1.0f; }
-};
-
-// Counts steps from 0.
-struct LateCorrection : Honest {
-  __device__ void spoil_terms(Hyper h, Scalars& s) const {
-    h.step += 1.0f;
-    s = scalars_of(h, s.scale);
-  }
-};
-
-// Forgets the decay.
-struct NoDecay : Honest {
-  __device__ void spoil_terms(const Hyper&, Scalars& s) const { s.decay = 1.0f; }
-};
-
-// Adds it to the gradient, as Adam does.
-struct L2Decay : NoDecay {
-  __device__ float gradient(const Hyper& h, const Scalars& s, const State& at, float g) const {
-    return s.scale * g + h.weight_decay * at.p;
-  }
-};
-
-// Decays by the same whatever the learning rate.
-struct DecayWithoutRate : Honest {
-  __device__ void spoil_terms(const Hyper& h, Scalars& s) const { s.decay = 1.0f - h.weight_decay; }
-};
-
-// Moves p by another quotient of the moments.
-__device__ void move(const Scalars& s, const State& before, float quotient, State& after) {
-  after.p = s.decay * before.p - s.step_size * quotient;
-  after.ema = before.ema + s.one_minus_ema_rate * (after.p - before.ema);
-}
-
-// Adds epsilon in the root.
-struct EpsilonInside : Honest {
-  __device__ void spoil_state(const Scalars& s, const State& before, float, State& after) const {
-    move(s, before, after.m / sqrtf(s.root_factor * s.root_factor * after.v + s.eps), after);
-  }
-};
-
-// Adds it before the correction, as a faster formula does.
-struct EpsilonUncorrected : Honest {
-  __device__ void spoil_terms(const Hyper&, Scalars& s) const { s.eps *= s.root_factor; }
-};
-
-// Averages the parameters of the step before.
-struct AverageOfOld : Honest {
-  __device__ void spoil_state(const Scalars& s, const State& before, float, State& after) const {
-    after.ema = before.ema + s.one_minus_ema_rate * (before.p - before.ema);
-  }
-};
-
-// Cuts each gradient off instead of scaling all.
-struct ClipsByValue : Honest {
-  __device__ float gradient(const Hyper&, const Scalars& s, const State&, float g) const {
-    return fminf(fmaxf(g, -s.scale), s.scale);
-  }
-};
-
-// Ignores the scale.
-struct ClipsNothing : Honest {
-  __device__ float gradient(const Hyper&, const Scalars& s, const State&, float g) const {
-    return s.scale > 0.0f ? g : 0.0f;
-  }
-};
-
-// Looks a step ahead.
-struct Nesterov : Honest {
-  __device__ void spoil_state(const Scalars& s, const State& before, float g, State& after) const {
-    const float ahead = after.m + s.one_minus_beta1 * (g - after.m);
-    move(s, before, ahead / (s.root_factor * sqrtf(after.v) + s.eps), after);
-  }
-};
-
-// Takes the moments' weights for each other.
-struct RateForRest : Honest {
-  __device__ void spoil_terms(const Hyper&, Scalars& s) const { s.one_minus_beta1 = 1.0f - s.one_minus_beta1; }
-};
+template <Fault kFault>
+constexpr auto faulty = wrong::other_kernel<AdamW, &Problem::p, Faulty<kFault>>;
 
 }  // namespace
 
 LADDER_CHEATS(AdamW, (std::vector<std::string>{"p100 tensors3 clip", "p203 tensors5", "p77 tensors2 clip"}),
               {
-                  {.name = "honest", .launch = launch_cheat<Honest>},
-                  {.name = "no_bias_correction", .launch = launch_cheat<NoBiasCorrection>},
-                  {.name = "no_second_correction", .launch = launch_cheat<NoSecondCorrection>},
-                  {.name = "late_correction", .launch = launch_cheat<LateCorrection>},
-                  {.name = "l2_decay", .launch = launch_cheat<L2Decay>},
-                  {.name = "decay_without_rate", .launch = launch_cheat<DecayWithoutRate>},
-                  {.name = "no_decay", .launch = launch_cheat<NoDecay>},
-                  {.name = "epsilon_inside", .launch = launch_cheat<EpsilonInside>},
-                  {.name = "epsilon_uncorrected", .launch = launch_cheat<EpsilonUncorrected>},
-                  {.name = "average_of_old", .launch = launch_cheat<AverageOfOld>},
-                  {.name = "clips_by_value", .launch = launch_cheat<ClipsByValue>},
-                  {.name = "clips_nothing", .launch = launch_cheat<ClipsNothing>},
-                  {.name = "nesterov", .launch = launch_cheat<Nesterov>},
-                  {.name = "rate_for_rest", .launch = launch_cheat<RateForRest>},
+                  wrong::honest<AdamW>(),
+                  faulty<Fault::no_bias_correction>("no_bias_correction"),
+                  faulty<Fault::no_second_correction>("no_second_correction"),
+                  faulty<Fault::late_correction>("late_correction"),
+                  faulty<Fault::l2_decay>("l2_decay"),
+                  faulty<Fault::decay_without_rate>("decay_without_rate"),
+                  faulty<Fault::no_decay>("no_decay"),
+                  faulty<Fault::epsilon_inside>("epsilon_inside"),
+                  faulty<Fault::epsilon_uncorrected>("epsilon_uncorrected"),
+                  faulty<Fault::average_of_old>("average_of_old"),
+                  faulty<Fault::clips_by_value>("clips_by_value"),
+                  faulty<Fault::clips_nothing>("clips_nothing"),
+                  faulty<Fault::nesterov>("nesterov"),
+                  faulty<Fault::rate_for_rest>("rate_for_rest"),
               })
 
 }  // namespace ladder::optimizer
