@@ -11,7 +11,9 @@
 #include "dev/ptx/sm90.h"
 #include "dev/ptx/where.h"
 
-#if !defined(__CUDACC__)
+#if defined(__CUDACC__)
+#include <cuda/ptx>
+#else
 #include "core/simt/mbarrier.h"
 #endif
 
@@ -22,8 +24,7 @@ using Mbarrier = std::uint64_t;  // in shared memory, 8-byte aligned
 // By one thread, before any other use; make it visible with mbarrier_fence_init() and a __syncthreads().
 __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arrivals LADDER_WHERE) {
 #if defined(__CUDACC__)
-  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
-  LADDER_SM90_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+  LADDER_SM90(cuda::ptx::mbarrier_init(barrier, arrivals));
 #else
   simt::mbarrier_init(barrier, arrivals, where);
 #endif
@@ -32,14 +33,13 @@ __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arriva
 // Orders the inits before the copy engine's use of the barriers.
 __device__ __forceinline__ void mbarrier_fence_init() {
 #if defined(__CUDACC__)
-  LADDER_SM90_ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
+  LADDER_SM90(cuda::ptx::fence_mbarrier_init(cuda::ptx::sem_release, cuda::ptx::scope_cluster));
 #endif
 }
 
 __device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier LADDER_WHERE) {
 #if defined(__CUDACC__)
-  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
-  LADDER_SM90_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+  LADDER_SM90(cuda::ptx::mbarrier_arrive(barrier));
 #else
   simt::mbarrier_arrive(barrier, where);
 #endif
@@ -48,14 +48,16 @@ __device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier LADDER_WHERE) 
 // Arrives, and announces `bytes` of asynchronous copies that will complete on this barrier in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, unsigned bytes LADDER_WHERE) {
 #if defined(__CUDACC__)
-  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
-  LADDER_SM90_ASM("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
+  LADDER_SM90(cuda::ptx::mbarrier_arrive_expect_tx(cuda::ptx::sem_release, cuda::ptx::scope_cta, cuda::ptx::space_shared,
+                                                   barrier, bytes));
 #else
   simt::mbarrier_arrive_expect_tx(barrier, bytes, where);
 #endif
 }
 
 // Waits until the phase of this parity has completed.
+// NOTE: a loop over cuda::ptx::mbarrier_try_wait_parity() compiles into another kernel (a fifth fewer instructions in
+// conv3x3/wgrad v07): the compiler unrolls around it otherwise. Measure before changing it.
 __device__ __forceinline__ void mbarrier_wait(Mbarrier* barrier, unsigned parity LADDER_WHERE) {
 #if defined(__CUDACC__)
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(barrier));

@@ -79,13 +79,8 @@ __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
 __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mbarrier* barrier, int x0, int x1,
                                          int x2 LADDER_WHERE) {
 #if defined(__CUDACC__)
-  const auto target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  const auto on = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
-  LADDER_SM90_ASM(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
-      "[%2];" ::"r"(target),
-      "l"(&map), "r"(on), "r"(x0), "r"(x1), "r"(x2)
-      : "memory");
+  const int at[] = {x0, x1, x2};
+  LADDER_SM90(cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map, at, barrier));
 #else
   simt::tma_load(shared, map, barrier, {x0, x1, x2}, where);
 #endif
@@ -94,13 +89,8 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mba
 __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mbarrier* barrier, int x0, int x1, int x2,
                                          int x3 LADDER_WHERE) {
 #if defined(__CUDACC__)
-  const auto target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  const auto on = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
-  LADDER_SM90_ASM(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
-      "[%2];" ::"r"(target),
-      "l"(&map), "r"(on), "r"(x0), "r"(x1), "r"(x2), "r"(x3)
-      : "memory");
+  const int at[] = {x0, x1, x2, x3};
+  LADDER_SM90(cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map, at, barrier));
 #else
   simt::tma_load(shared, map, barrier, {x0, x1, x2, x3}, where);
 #endif
