@@ -145,7 +145,7 @@ class BareClone(unittest.TestCase):
         cls.root.mkdir()
         for name in ("ladder", "CMakeLists.txt", "CMakePresets.json"):
             shutil.copy(ROOT / name, cls.root / name)
-        for name in ("tools", "dev", "bench"):
+        for name in ("tools", "dev", "bench", "train"):
             shutil.copytree(ROOT / name, cls.root / name, ignore=shutil.ignore_patterns("__pycache__"))
         cls.programs = Path(folder.name) / "bin"
         cls.programs.mkdir()

@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import os
-import re
 import signal
 import struct
 import subprocess
@@ -54,17 +53,26 @@ class Programs(unittest.TestCase):
             self.skipTest(f"{name} is not built: ./ladder build --preset emulator {name}")
         return subprocess.run([BUILT / name, *arguments], capture_output=True, text=True)
 
-    def flags(self, name):
-        done = self.program(name, "--help")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        columns = re.findall(r"^ {2}(-\S+)", done.stdout, re.MULTILINE)
-        return {re.sub(r"\{.*\}", "", flag) for column in columns for flag in column.split(",")} - {"-h", "--help"}
+    def test_the_descriptions_of_their_flags_are_fresh(self):
+        for name in (train.PROGRAM, sample.PROGRAM):
+            done = self.program(name, "--describe")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            file = ROOT / "train" / f"{name}.json"
+            self.assertEqual(done.stdout, file.read_text(encoding="utf-8"), f"{name} --describe > {file}")
 
-    def test_train_knows_the_flags_of_train_unet(self):
-        self.assertEqual(self.flags("train_unet"), train.program_flags())
-
-    def test_sample_knows_the_flags_of_sample_unet(self):
-        self.assertEqual(self.flags("sample_unet"), sample.program_flags())
+    def test_they_refuse_what_the_descriptions_do_not_allow(self):
+        for says, name, *arguments in (
+            ("--steps: a number in [1, ), not '0'", train.PROGRAM, "--out", "x", "--steps", "0"),
+            ("--beta1: a number in [0, 1), not '1'", train.PROGRAM, "--out", "x", "--beta1", "1"),
+            ("--lr: a number in (0, ), not '0'", train.PROGRAM, "--out", "x", "--lr", "0"),
+            ("--channel-mult: ", train.PROGRAM, "--out", "x", "--channel-mult", "1,,2"),
+            ("--dtype: one of bf16, tf32, fp32, not 'fp16'", train.PROGRAM, "--out", "x", "--dtype", "fp16"),
+            ("--eta: a number in [0, 100], not '101'", sample.PROGRAM, "x", "--eta", "101"),
+            ("--sampler: one of ddim, ddpm, not 'euler'", sample.PROGRAM, "x", "--sampler", "euler"),
+        ):
+            done = self.program(name, *arguments)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+            self.assertIn(says, done.stderr)
 
     def test_the_image_sizes_of_the_configurations(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +82,7 @@ class Programs(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(f"has images of 4 pixels a side, the model takes {size}:", done.stderr)
         self.assertIn(
-            f"there are: {', '.join(train.IMAGE_SIZES)}\n",
+            f"--config: one of {', '.join(train.IMAGE_SIZES)}, not 'x'",
             self.program("train_unet", "--config", "x", "--data", "y", "--out", "z").stderr,
         )
 
@@ -261,7 +269,7 @@ class Verb(unittest.TestCase):
             ("--steps: a whole number of at least 1, not '0'", "--steps", "0"),
             ("--batch: .*'2.5'", "--batch", "2.5"),
             ("--seed: .* from 0 to", "--seed", str(2**63)),
-            ("--channel-mult: numbers", "--channel-mult", "1,,2"),
+            ("--channel-mult: .*: 1,2,3,4, not '1,,2'", "--channel-mult", "1,,2"),
             ("invalid choice: 'unet65'", "--config", "unet65"),
             ("invalid choice: 'fp16'", "--dtype", "fp16"),
             ("unrecognized arguments: --learning-rate", "--learning-rate", "1"),

@@ -14,6 +14,7 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "io/aside_file.h"
+#include "io/flags.h"
 #include "io/npy.h"
 #include "nn/models/unet2d.h"
 #include "train/checkpoint.h"
@@ -37,9 +38,9 @@ struct Options {
   int batch = 64;
   std::int64_t seed = 0;
   bool ema = true;
-  std::string dtype;
+  std::optional<Dtype> dtype;
   std::string use;
-  std::string graph = "on";
+  bool graph = true;
 };
 
 std::uint8_t pixel(float value) {
@@ -54,7 +55,7 @@ void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, in
                                  {"driver", backend::device().driver},
                                  {"config", config},
                                  {"dtype", name(dtype)},
-                                 {"graph", o.graph == "on"},
+                                 {"graph", o.graph},
                                  {"sampler", o.sampler},
                                  {"steps", o.steps},
                                  {"images", images},
@@ -69,13 +70,7 @@ int draw(const Options& o) {
   const nn::Parameters parameters(model.declare());
   const std::vector<float> weights =
       read_weights(folder / (o.ema ? "ema.safetensors" : "model.safetensors"), parameters);
-  Dtype dtype = config.dtype;
-  if (!o.dtype.empty()) {
-    const auto parsed = parse_dtype(o.dtype);
-    if (!parsed || *parsed == Dtype::f16)
-      throw UsageError("--dtype is one of: bf16, tf32, fp32; not '" + o.dtype + "'");
-    dtype = *parsed;
-  }
+  const Dtype dtype = o.dtype.value_or(config.dtype);
   nn::State state(parameters, dtype);
   state.set_values(weights);
   Promotions promotions = Promotions::for_device(backend::device().slug);
@@ -89,7 +84,7 @@ int draw(const Options& o) {
                    .large = o.fixed_large,
                    .clip = !o.no_clip,
                    .betas = config.betas,
-                   .graph = o.graph == "on"},
+                   .graph = o.graph},
                   model, parameters, state.weights(), promotions);
   const std::size_t each = config.model.image_elements();
   std::vector<float> drawn;
@@ -122,37 +117,33 @@ int run(int argc, char** argv) {
   Options o;
   CLI::App app("Draws images from a checkpoint.", "sample_unet");
   app.add_option("checkpoint", o.checkpoint, "a run's folder, or one of its checkpoints")->required();
-  app.add_option("--steps", o.steps, "of the sampler")->capture_default_str();
-  app.add_option("--sampler", o.sampler, "ddim or ddpm")->capture_default_str();
-  app.add_option("--eta", o.eta, "ddim: per cent of ddpm's noise")->capture_default_str();
+  app.option_defaults()->group("how images are drawn");
+  const auto add = [&](const char* flag, auto& value, const char* limits, const char* help) {
+    app.add_option(flag, value, help)->capture_default_str()->check(io::limits(limits));
+  };
+  add("--steps", o.steps, "[1, 1000]", "of the sampler");
+  app.add_option("--sampler", o.sampler, "ddim or ddpm")->capture_default_str()->check(io::words({"ddim", "ddpm"}));
+  add("--eta", o.eta, "[0, 100]", "ddim: per cent of ddpm's noise");
   app.add_flag("--fixed-large", o.fixed_large, "ddpm: beta for variance, as guided-diffusion; else the posterior's");
   app.add_flag("--no-clip", o.no_clip, "do not clamp the predicted image to [-1, 1]");
-  app.add_option("--count", o.count, "images")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--batch", o.batch, "images at a time")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--seed", o.seed)->capture_default_str();
-  app.add_flag("--ema,!--no-ema", o.ema, "weights: their moving average (default), or as they are");
-  app.add_option("--dtype", o.dtype, "bf16, tf32 or fp32 (default: the training's)");
-  app.add_option("--use", o.use, "versions in place of promoted ones: conv3x3/fprop=v07");
-  app.add_option("--graph", o.graph, "on or off")->capture_default_str();
-  app.add_option("--out", o.out, "a PNG with all images in a grid")->capture_default_str();
+  add("--count", o.count, "[1, 2147483647]", "images");
+  add("--batch", o.batch, "[1, 2147483647]", "images at a time");
+  add("--seed", o.seed, "[0, 9223372036854775807]", "of the noise");
+  app.add_flag("--ema,!--no-ema", o.ema, "weights: their moving average, the default; or as they are");
+  io::add_choice<std::optional<Dtype>>(app, "--dtype", o.dtype,
+                                       {{"bf16", Dtype::bf16}, {"tf32", Dtype::tf32}, {"fp32", Dtype::f32}},
+                                       "bf16, tf32 or fp32 (default: the training's)");
+  app.add_option("--use", o.use, "versions in place of promoted ones: conv3x3/fprop=v07")->type_name("VERSIONS");
+  io::add_choice<bool>(app, "--graph", o.graph, {{"on", true}, {"off", false}},
+                       "on: a denoising step is one CUDA graph; off: the same bits, launch by launch");
+  app.option_defaults()->group("what is written");
+  app.add_option("--out", o.out, "a PNG with all images in a grid")->capture_default_str()->type_name("FILE.png");
   app.add_option("--npy", o.npy,
-                 "besides: [count, h, w, 3] uint8; `./ladder sample --npz` makes guided-diffusion's file of it");
-  app.add_option("--json", o.json, "besides: how long each batch took, a record for train/README.md");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    app.exit(help);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(one_line(error.what()) + "; --help lists the options");
-  }
-  if (o.sampler != "ddim" && o.sampler != "ddpm")
-    throw UsageError("--sampler is ddim or ddpm, not '" + o.sampler + "'");
-  if (o.graph != "on" && o.graph != "off") throw UsageError("--graph is on or off, not '" + o.graph + "'");
-  if (o.steps < 1 || o.steps > diffusion::kTimesteps) {
-    throw UsageError(fmt::format("--steps is from 1 to {}, not {}", diffusion::kTimesteps, o.steps));
-  }
-  if (o.eta < 0 || o.eta > 100) throw UsageError(fmt::format("--eta is from 0 to 100 per cent, not {}", o.eta));
+                 "besides: [count, h, w, 3] uint8; `./ladder sample --npz` makes guided-diffusion's file of it")
+      ->type_name("FILE.npy");
+  app.add_option("--json", o.json, "besides: how long each batch took, a record for train/README.md")
+      ->type_name("FILE.json");
+  if (!io::parse(app, {argv + 1, argv + argc})) return 0;
   if (const char* reason = backend::unavailable()) throw Failure(reason);
   return draw(o);
 }

@@ -4,12 +4,13 @@
 
 #include <cstdio>
 #include <exception>
-#include <fstream>
+#include <functional>
 
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "io/flags.h"
 #include "train/budget.h"
 #include "train/checkpoint.h"
 #include "train/model_files.h"
@@ -21,101 +22,116 @@ namespace {
 constexpr int kInterrupted = 130;
 
 struct Words {
-  std::string config = "unet64", dtype = "bf16", decay = "constant", schedule = "linear", graph = "on", ema = "ramp";
-  std::string channel_mult, attention_resolutions, budget;
+  std::string config = "unet64", channel_mult, attention_resolutions, budget;
   bool explain = false;
 };
 
+// Whether the command line names a flag.
+using Given = std::function<bool(const char* flag)>;
+
+constexpr const char* kList = "[1-9][0-9]*(,[1-9][0-9]*)*";
+
 void add_model(CLI::App& app, TrainingConfig& c, Words& words) {
+  app.option_defaults()->group("the model");
   app.add_option(
          "--config", words.config,
-         "a model to begin with: unet64 (20,494,211 parameters); tiny, which learns two images by heart in 30 steps")
-      ->capture_default_str();
-  app.add_option("--image-size", c.model.image_size, "pixels of a side");
-  app.add_option("--channels", c.model.channels, "of the first level");
-  app.add_option("--channel-mult", words.channel_mult, "a level's channels as a multiple of those: 1,2,3,4");
-  app.add_option("--res-blocks", c.model.res_blocks, "of a level on the way down");
-  app.add_option("--attention-resolutions", words.attention_resolutions, "sides at which blocks attend: 16,8");
-  app.add_option("--head-size", c.model.head_size, "channels of an attention head: 32 or 64");
+         "what to begin with: unet64 (20,494,211 parameters); tiny, for machines without a GPU, which learns two "
+         "images by heart in 30 steps")
+      ->capture_default_str()
+      ->check(io::words({"unet64", "tiny"}));
+  app.add_option("--image-size", c.model.image_size, "pixels of a side")->check(io::limits("[1, )"));
+  app.add_option("--channels", c.model.channels, "of the first level")->check(io::limits("[1, )"));
+  app.add_option("--channel-mult", words.channel_mult, "a level's channels as a multiple of those: 1,2,3,4")
+      ->type_name("LIST")
+      ->check(io::pattern(kList));
+  app.add_option("--res-blocks", c.model.res_blocks, "of a level on the way down")->check(io::limits("[1, )"));
+  app.add_option("--attention-resolutions", words.attention_resolutions, "sides at which blocks attend: 16,8")
+      ->type_name("LIST")
+      ->check(io::pattern(kList));
+  app.add_option("--head-size", c.model.head_size, "channels of an attention head: 32 or 64")
+      ->check(io::words({"32", "64"}));
 }
 
-void add_training(CLI::App& app, TrainingConfig& c, Words& words) {
-  app.add_option("--dtype", words.dtype, "bf16 (fp32 master weights and weight gradients), tf32 or fp32")
-      ->capture_default_str();
-  app.add_option("--steps", c.steps, "of the whole training")->capture_default_str();
-  app.add_option("--batch", c.batch, "images of a step")->capture_default_str();
-  app.add_option("--micro-batches", c.micro_batches, "parts that a batch is cut into, to save memory")
-      ->capture_default_str();
-  app.add_option("--lr", c.learning_rate, "learning rate")->capture_default_str();
-  app.add_option("--warm-up", c.warm_up, "steps over which the learning rate grows")->capture_default_str();
-  app.add_option("--decay", words.decay, "of the learning rate: constant, linear, cosine")->capture_default_str();
-  app.add_option("--beta1", c.beta1)->capture_default_str();
-  app.add_option("--beta2", c.beta2)->capture_default_str();
-  app.add_option("--eps", c.eps)->capture_default_str();
-  app.add_option("--weight-decay", c.weight_decay, "decoupled (AdamW)")->capture_default_str();
-  app.add_option("--clip", c.clip, "the gradient's largest norm; 0: not clipped")->capture_default_str();
-  app.add_option("--ema-rate", c.ema_rate, "of the weights' moving average")->capture_default_str();
-  app.add_option("--ema", words.ema, "ramp: a half-life of at most 5 % of the images seen; constant")
-      ->capture_default_str();
-  app.add_option("--schedule", words.schedule, "of the noise: linear, cosine")->capture_default_str();
+void add_training(CLI::App& app, TrainingConfig& c) {
+  app.option_defaults()->group("the training");
+  const auto add = [&](const char* flag, auto& value, const char* limits, const char* help) {
+    app.add_option(flag, value, help)->capture_default_str()->check(io::limits(limits));
+  };
+  io::add_choice<Dtype>(app, "--dtype", c.dtype, {{"bf16", Dtype::bf16}, {"tf32", Dtype::tf32}, {"fp32", Dtype::f32}},
+                        "bf16 (fp32 master weights and weight gradients), tf32 or fp32");
+  add("--steps", c.steps, "[1, )", "of the whole training; tiny: 30");
+  add("--batch", c.batch, "[1, )", "images of a step; tiny: 2");
+  add("--micro-batches", c.micro_batches, "[1, )", "parts that a batch is cut into, to save memory");
+  add("--lr", c.learning_rate, "(0, )", "learning rate; tiny: 0.001");
+  add("--warm-up", c.warm_up, "[0, )", "steps over which the learning rate grows");
+  io::add_choice<Decay>(app, "--decay", c.decay,
+                        {{"constant", Decay::constant}, {"linear", Decay::linear}, {"cosine", Decay::cosine}},
+                        "of the learning rate");
+  add("--beta1", c.beta1, "[0, 1)", "AdamW's");
+  add("--beta2", c.beta2, "[0, 1)", "AdamW's");
+  add("--eps", c.eps, "(0, )", "AdamW's");
+  add("--weight-decay", c.weight_decay, "[0, )", "decoupled, AdamW's");
+  add("--clip", c.clip, "[0, )", "the gradient's largest norm; 0: not clipped");
+  add("--ema-rate", c.ema_rate, "[0, 1)", "of the weights' moving average");
+  io::add_choice<bool>(app, "--ema", c.ema_ramp, {{"ramp", true}, {"constant", false}},
+                       "ramp: a half-life of at most 5 % of the images seen; constant");
+  io::add_choice<diffusion::Betas>(app, "--schedule", c.betas,
+                                   {{"linear", diffusion::Betas::linear}, {"cosine", diffusion::Betas::cosine}},
+                                   "of the noise");
   app.add_flag("--flip", c.flip, "mirror every other image, at random");
   app.add_flag("--overfit-batch,!--no-overfit-batch", c.overfit_batch,
-               "the first batch, its time steps and its noise again and again; or a new batch each step");
-  app.add_option("--seed", c.seed, "of weights, order, time steps and noise")->capture_default_str();
+               "the first batch, its time steps and its noise again and again, as tiny does; or a new batch each step");
+  add("--seed", c.seed, "[0, 9223372036854775807]", "of weights, order, time steps and noise");
 }
 
 void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
-  app.add_option("--data", o.data, "a file that `./ladder prepare` made");
-  app.add_option("--out", o.out, "folder of the run")->required();
-  app.add_flag("--resume", o.resume,
-               "go on from the newest checkpoint of --out, with the options that the run was started with");
-  app.add_option("--init-weights", o.initial_weights, "safetensors to begin with, named as in guided-diffusion");
-  app.add_option("--graph", words.graph, "on: the step is one CUDA graph; off: the same bits, launch by launch")
-      ->capture_default_str();
-  app.add_option("--use", o.use, "versions in place of promoted ones: conv3x3/fprop=v07,gemm/dgrad=v03");
-  app.add_option("--log-every", o.log_every, "steps; likewise the others, 0: never")->capture_default_str();
-  app.add_option("--held-out-every", o.held_out_every, "the loss on images held out")->capture_default_str();
-  app.add_option("--sample-every", o.sample_every, "a grid of images from the average")->capture_default_str();
-  app.add_option("--checkpoint-every", o.checkpoint_every)->capture_default_str();
-  app.add_option("--keep", o.keep, "checkpoints")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--stop-at", o.stop_at, "stop behind this step with a checkpoint, as if interrupted");
-  app.add_option("--device-data-bytes", o.device_data_bytes, "larger data sets are streamed from the host")
+  app.option_defaults()->group("how it runs");
+  const auto add = [&](const char* flag, auto& value, const char* limits, const char* help) {
+    return app.add_option(flag, value, help)->check(io::limits(limits));
+  };
+  app.add_option("--data", o.data, "a file that `./ladder prepare` made")->type_name("FILE.ldata");
+  app.add_option("--out", o.out, "folder of the run")->type_name("DIR")->required();
+  app.add_flag(
+      "--resume", o.resume,
+      "go on from the newest checkpoint of --out, with the options that the run was started with where they are "
+      "not given anew");
+  app.add_option("--init-weights", o.initial_weights, "safetensors to begin with, named as in guided-diffusion")
+      ->type_name("FILE");
+  io::add_choice<bool>(app, "--graph", o.graph, {{"on", true}, {"off", false}},
+                       "on: the step is one CUDA graph; off: the same bits, launch by launch");
+  app.add_option("--use", o.use, "versions in place of promoted ones: conv3x3/fprop=v07,gemm/dgrad=v03")
+      ->type_name("VERSIONS");
+  add("--log-every", o.log_every, "[0, )", "steps; likewise the others, 0: never; tiny: 1")->capture_default_str();
+  add("--held-out-every", o.held_out_every, "[0, )", "the loss on images held out; tiny: 0")->capture_default_str();
+  add("--sample-every", o.sample_every, "[0, )", "a grid of images from the average")->capture_default_str();
+  add("--checkpoint-every", o.checkpoint_every, "[0, )", "and at the end; tiny: 0")->capture_default_str();
+  add("--keep", o.keep, "[1, )", "checkpoints")->capture_default_str();
+  add("--stop-at", o.stop_at, "[0, )", "stop after this step with a checkpoint, as if interrupted");
+  add("--device-data-bytes", o.device_data_bytes, "[0, )", "larger data sets are streamed from the host")
       ->capture_default_str();
   app.add_flag("--explain", words.explain, "print which version every operation runs, and why, and leave");
-  app.add_option("--budget", words.budget, "time every operation of a step, write this JSON file, and leave");
-}
-
-template <class T>
-T one_of(const char* what, const std::string& word, std::initializer_list<std::pair<const char*, T>> choices) {
-  std::string all;
-  for (const auto& [text, value] : choices) {
-    if (word == text) return value;
-    all += all.empty() ? text : fmt::format(", {}", text);
-  }
-  throw UsageError(fmt::format("{} is one of: {}; not '{}'", what, all, word));
+  app.add_option("--budget", words.budget, "time every operation of a step, write this JSON file, and leave")
+      ->type_name("FILE");
 }
 
 // `tiny` is for machines without a GPU, where a step takes seconds: two images learned by heart show that everything
 // works. What the command line names stays.
-void begin_tiny(const CLI::App& app, TrainingConfig& c) {
-  const auto given = [&](const char* option) { return app.count(option) > 0; };
+void begin_tiny(const Given& given, TrainingConfig& c) {
   if (!given("--steps")) c.steps = 30;
   if (!given("--batch")) c.batch = 2;
   if (!given("--lr")) c.learning_rate = 1e-3;
   if (!given("--overfit-batch")) c.overfit_batch = true;
 }
 
-void run_tiny(const CLI::App& app, TrainingOptions& o) {
-  const auto given = [&](const char* option) { return app.count(option) > 0; };
+void run_tiny(const Given& given, TrainingOptions& o) {
   if (!given("--log-every")) o.log_every = 1;
   if (!given("--held-out-every")) o.held_out_every = 0;
   if (!given("--checkpoint-every")) o.checkpoint_every = 0;
 }
 
 // The numbers of --config lie below those that the command line names.
-void begin_with(const Words& words, const CLI::App& app, TrainingConfig& c) {
+void begin_with(const Words& words, const Given& given, TrainingConfig& c) {
   const nn::Unet2dConfig named = nn::unet2d_config(words.config);
-  const auto given = [&](const char* option) { return app.count(option) > 0; };
   c.name = words.config;
   if (!given("--image-size")) c.model.image_size = named.image_size;
   if (!given("--channels")) c.model.channels = named.channels;
@@ -126,18 +142,12 @@ void begin_with(const Words& words, const CLI::App& app, TrainingConfig& c) {
   c.model.attention_resolutions = given("--attention-resolutions")
                                       ? nn::parse_list(words.attention_resolutions, "--attention-resolutions")
                                       : named.attention_resolutions;
-  c.dtype = one_of<Dtype>("--dtype", words.dtype, {{"bf16", Dtype::bf16}, {"tf32", Dtype::tf32}, {"fp32", Dtype::f32}});
-  c.decay = one_of<Decay>("--decay", words.decay,
-                          {{"constant", Decay::constant}, {"linear", Decay::linear}, {"cosine", Decay::cosine}});
-  c.betas = one_of<diffusion::Betas>("--schedule", words.schedule,
-                                     {{"linear", diffusion::Betas::linear}, {"cosine", diffusion::Betas::cosine}});
-  c.ema_ramp = one_of<bool>("--ema", words.ema, {{"ramp", true}, {"constant", false}});
-  if (c.name == "tiny") begin_tiny(app, c);
+  if (c.name == "tiny") begin_tiny(given, c);
 }
 
 // A training that goes on has the configuration that it began with, but for those numbers that may change on the way,
 // where the command line names them. What it names of the others must agree.
-void go_on_with(const TrainingOptions& options, const CLI::App& app, TrainingConfig& c) {
+void go_on_with(const TrainingOptions& options, const Given& given, TrainingConfig& c) {
   const TrainingConfig now = c;
   const TrainingConfig before = config_of(read_newest_metadata(options.out));
   const nlohmann::json json_before = before;
@@ -160,14 +170,14 @@ void go_on_with(const TrainingOptions& options, const CLI::App& app, TrainingCon
                                                                    {"--seed", "seed"},
                                                                    {"--schedule", "schedule"}};
   for (const auto& [option, key] : kFixed) {
-    if (app.count(option) > 0 && json_before.at(key) != json_now.at(key)) {
+    if (given(option) && json_before.at(key) != json_now.at(key)) {
       throw UsageError(fmt::format("{}: the training in '{}' has {} {}, which cannot change on the way", option,
                                    options.out.string(), key, json_before.at(key).dump()));
     }
   }
   c = before;
   const auto take = [&](const char* option, auto member) {
-    if (app.count(option) > 0) c.*member = now.*member;
+    if (given(option)) c.*member = now.*member;
   };
   take("--steps", &TrainingConfig::steps);
   take("--lr", &TrainingConfig::learning_rate);
@@ -185,23 +195,15 @@ int run(int argc, char** argv) {
   TrainingOptions options;
   Words words;
   add_model(app, config, words);
-  add_training(app, config, words);
+  add_training(app, config);
   add_running(app, options, words);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    app.exit(help);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(one_line(error.what()) + "; --help lists the options");
-  }
-  begin_with(words, app, config);
-  const auto given = [&](const char* flag) { return app.count(flag) > 0; };
-  options.graph = one_of<bool>("--graph", words.graph, {{"on", true}, {"off", false}});
+  if (!io::parse(app, {argv + 1, argv + argc})) return 0;
+  const Given given = [&](const char* flag) { return app.count(flag) > 0; };
+  begin_with(words, given, config);
   config.check();
   if (const char* reason = backend::unavailable()) throw Failure(reason);
-  if (options.resume) go_on_with(options, app, config);
-  if (config.name == "tiny") run_tiny(app, options);
+  if (options.resume) go_on_with(options, given, config);
+  if (config.name == "tiny") run_tiny(given, options);
   if (options.resume) recall_options(options, given);
   if (options.data.empty()) throw UsageError("--data is required: a file that `./ladder prepare` made");
   if (words.explain) return explain(config, options);

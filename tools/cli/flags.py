@@ -1,79 +1,104 @@
-"""Flags of a C++ program that a verb hands on: said here too, so that help and complaints need no build."""
+"""Flags of a C++ program as argparse options, from the description that its --describe printed (io/flags.h), so that help
+and complaints need no build, and no flag, default or help text stands twice."""
 
 import argparse
-import math
+import json
 import re
+from pathlib import Path
 
+from .errors import UsageError
 
-def whole(low, high=None):
-    """The type of an option that takes a whole number from `low` on."""
-
-    def parse(text):
-        if not re.fullmatch(r"-?[0-9]+", text) or int(text) < low or high is not None and int(text) > high:
-            wanted = f"from {low} to {high}" if high is not None else f"of at least {low}"
-            raise argparse.ArgumentTypeError(f"a whole number {wanted}, not '{text}'")
-        return text
-
-    return parse
-
-
-def real(low=None, below=None, above=None):
-    """The type of an option that takes a number: from `low` on or above `above`, and below `below`."""
-    limits = [
-        f"{word} {limit:g}"
-        for word, limit in (("of at least", low), ("above", above), ("below", below))
-        if limit is not None
-    ]
-
-    def parse(text):
-        is_number = re.fullmatch(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text)
-        value = float(text) if is_number else math.nan
-        if not (
-            math.isfinite(value)
-            and (low is None or value >= low)
-            and (below is None or value < below)
-            and (above is None or value > above)
-        ):
-            raise argparse.ArgumentTypeError(f"a number {' and '.join(limits)}, not '{text}'")
-        return text
-
-    return parse
-
-
-def whole_list(text):
-    """The type of an option that takes 1,2,3."""
-    if not re.fullmatch(r"[1-9][0-9]*(,[1-9][0-9]*)*", text):
-        raise argparse.ArgumentTypeError(f"numbers such as 1,2,3, not '{text}'")
-    return text
+_NUMBERS = {"INT": "-?[0-9]+", "UINT": "-?[0-9]+", "FLOAT": r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"}
 
 
 class Flags:
-    """Those options of a parser that the program knows too. None has a default here: the program has them."""
+    """Options that a program knows too. None has a default here: the program has them.
 
-    def __init__(self, parser):
-        self._parser = parser
-        self._actions = []
+    `notes` are what a verb says of some in the place of the program's default; `without` are flags that the verb
+    understands itself.
+    """
 
-    def group(self, title):
-        group = self._parser.add_argument_group(title)
+    def __init__(self, parser, file, notes=(), without=()):
+        self._actions, self._excludes, self._needs = [], [], []
+        groups, notes = {}, dict(notes)
+        for flag in json.loads(Path(file).read_text(encoding="utf-8"))["flags"]:
+            if flag["name"] in without:
+                continue
+            group = groups.get(flag["group"]) or parser.add_argument_group(flag["group"])
+            groups[flag["group"]] = group
+            note = notes.get(flag["name"], f"default: {flag['default']}" if "default" in flag else "")
+            self._add(group, flag["name"], flag["help"] + (f" ({note})" if note else ""), **_taken(flag))
+            if "opposite" in flag:
+                self._add(group, flag["opposite"], f"the opposite of {flag['name']}", action="store_true")
+                self._excludes.append((flag["name"], flag["opposite"]))
+            self._excludes += [(flag["name"], other) for other in flag.get("excludes", ())]
+            self._needs += [(flag["name"], other) for other in flag.get("needs", ())]
 
-        def add(flag, help_text, **more):
-            if not more:
-                more = {"action": "store_true"}
-            self._actions.append(group.add_argument(flag, help=help_text.replace("%", "%%"), default=None, **more))
-
-        return add
-
-    def names(self):
-        return {name for action in self._actions for name in action.option_strings}
+    def check(self, chosen):
+        """Throws UsageError where flags of `chosen`, the parser's result, do not go together."""
+        given = {action.option_strings[0] for action in self._actions if getattr(chosen, action.dest) is not None}
+        for flag, other in self._excludes:
+            if {flag, other} <= given:
+                raise UsageError(f"{flag} and {other} exclude each other")
+        for flag, other in self._needs:
+            if flag in given and other not in given:
+                raise UsageError(f"{flag} needs {other}")
 
     def words(self, chosen):
-        """The command line that says what `chosen`, the parser's result, does."""
+        """The command line that says what `chosen` does."""
         words = []
         for action in self._actions:
             value = getattr(chosen, action.dest)
-            if value is None:
-                continue
-            flag = action.option_strings[0]
-            words += [flag] if value is True else [f"{flag}={value}"]
+            if value is not None:
+                words.append(action.option_strings[0] + ("" if value is True else f"={value}"))
         return words
+
+    def _add(self, group, name, help_text, **more):
+        self._actions.append(group.add_argument(name, default=None, help=help_text.replace("%", "%%"), **more))
+
+
+def _taken(flag):
+    """What argparse is told of the words that follow a flag."""
+    if flag["type"] == "SWITCH":
+        return {"action": "store_true"}
+    if "words" in flag:
+        return {"choices": tuple(flag["words"].split(","))}
+    return {"type": _type(flag), "metavar": {"INT": "N", "UINT": "N", "FLOAT": "X"}.get(flag["type"], flag["type"])}
+
+
+def _type(flag):
+    """The type of an option: the text as it was typed, once it is one that the program takes."""
+    kind, pattern = flag["type"], flag.get("pattern", _NUMBERS.get(flag["type"], ".*"))
+    number = float if kind == "FLOAT" else int
+    limits = _Interval(flag["limits"], number) if "limits" in flag else None
+    wanted = flag["help"]
+    if kind in _NUMBERS:
+        wanted = ("a number" if kind == "FLOAT" else "a whole number") + (limits.spoken if limits else "")
+
+    def parse(text):
+        if not text.strip():
+            raise argparse.ArgumentTypeError("it is empty")
+        if not re.fullmatch(pattern, text, re.DOTALL) or limits and not limits.has(number(text)):
+            raise argparse.ArgumentTypeError(f"{wanted}, not '{text}'")
+        return text
+
+    return parse
+
+
+class _Interval:
+    """Of "[1, 1000]", "[0, 1)", "(0, )"."""
+
+    def __init__(self, text, number):
+        self._has_low, self._has_high = text[0] == "[", text[-1] == "]"
+        low, _, high = text[1:-1].partition(", ")
+        self._low, self._high = number(low), number(high) if high else None
+        self.spoken = f" {'of at least' if self._has_low else 'above'} {low}"
+        if high and self._has_low and self._has_high:
+            self.spoken = f" from {low} to {high}"
+        elif high:
+            self.spoken += f" and {'up to' if self._has_high else 'below'} {high}"
+
+    def has(self, value):
+        if value < self._low or value == self._low and not self._has_low:
+            return False
+        return self._high is None or value < self._high or value == self._high and self._has_high

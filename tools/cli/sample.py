@@ -6,7 +6,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from . import bench, build, device, files, flags, run, say
+from . import bench, build, device, files, flags, paths, run, say
 from .errors import Failure, UsageError
 from .options import Parser, filled
 
@@ -22,17 +22,13 @@ examples:
 def main(arguments):
     parser, own = _parser()
     chosen = parser.parse_args(arguments)
+    own.check(chosen)
     _check(chosen)
     choice = device.choose(chosen.device)
     say.line(choice)
     bench.ready(choice.preset, [PROGRAM])
     command = [build.folder(choice.preset) / "train" / PROGRAM, chosen.checkpoint, *own.words(chosen)]
     return _with_npz(command, chosen) if chosen.npz else run.handed_over(command)
-
-
-def program_flags():
-    """Those that the program has too."""
-    return _parser()[1].names()
 
 
 def write_npz(npy, npz):
@@ -51,30 +47,7 @@ def _parser():
     )
     parser.add_argument("checkpoint", nargs="?", metavar="RUN", help="a run's folder, or one of its checkpoints")
     parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
-    own = flags.Flags(parser)
-    add = own.group("how images are drawn")
-    add("--steps", "of the sampler, 1 to 1000 (default: 50)", type=flags.whole(1, 1000), metavar="N")
-    add("--sampler", "default: ddim", choices=("ddim", "ddpm"))
-    add("--eta", "ddim: per cent of ddpm's noise (default: 0)", type=flags.whole(0, 100), metavar="PERCENT")
-    add("--fixed-large", "ddpm: beta for variance, as guided-diffusion; else the posterior's")
-    add("--no-clip", "do not clamp the predicted image to [-1, 1]")
-    add("--count", "images (default: 64)", type=flags.whole(1, 2**31 - 1), metavar="N")
-    add("--batch", "images at a time (default: 64)", type=flags.whole(1, 2**31 - 1), metavar="N")
-    add("--seed", "of the noise (default: 0)", type=flags.whole(0, 2**63 - 1), metavar="N")
-    add("--ema", "weights: their moving average (the default)")
-    add("--no-ema", "weights: as they are")
-    add("--dtype", "default: the training's", choices=("bf16", "tf32", "fp32"))
-    add("--use", "versions in place of promoted ones: conv3x3/fprop=v07", type=filled("use"), metavar="LIST")
-    add("--graph", "on: a denoising step is one CUDA graph (the default)", choices=("on", "off"))
-    add = own.group("what is written")
-    add("--out", "a PNG with all images in a grid (default: samples.png)", type=filled("out"), metavar="FILE.png")
-    add("--npy", "besides: [count, h, w, 3] uint8", type=filled("npy"), metavar="FILE.npy")
-    add(
-        "--json",
-        "besides: how long each batch took, a record for train/README.md",
-        type=filled("json"),
-        metavar="FILE.json",
-    )
+    own = flags.Flags(parser, paths.ROOT / "train" / f"{PROGRAM}.json")
     parser.add_argument(
         "--npz",
         type=filled("npz"),
@@ -90,8 +63,6 @@ def _check(chosen):
         raise UsageError("sample needs a run's folder or one of its checkpoints, as in ./ladder sample runs/unet64-1")
     if not Path(chosen.checkpoint).is_dir():
         raise UsageError(f"there is no folder '{chosen.checkpoint}'; ./ladder train makes one, such as runs/unet64-1")
-    if chosen.ema and chosen.no_ema:
-        raise UsageError("--ema and --no-ema exclude each other")
     for flag, suffix in (("out", ".png"), ("npy", ".npy"), ("npz", ".npz"), ("json", ".json")):
         path = getattr(chosen, flag)
         if path and Path(path).suffix != suffix:

@@ -1,7 +1,7 @@
 """`./ladder train`: builds train/train_unet.cpp if need be and runs it.
 
-Its flags are the program's own, which are known here too, so that help and every error about them come before anything
-is fetched or built; tests/test_train_programs.py holds the two together.
+Its flags are the program's own, from train/train_unet.json, so that help and every error about them come before anything
+is fetched or built; tests/test_train_programs.py holds that file fresh.
 """
 
 import argparse
@@ -15,14 +15,14 @@ from images import ldata
 
 from . import bench, build, device, files, flags, paths, prepare, run, say, setup, tools, wheels
 from .errors import Failure, UsageError
-from .options import Parser, filled
+from .options import Parser
 
 PROGRAM = "train_unet"
 IMAGE_SIZES = {"unet64": 64, "tiny": 8}  # of the named configurations, nn/models/unet2d_config.cpp
 RUNS = paths.ROOT / "runs"
 
 _DESCRIPTION = """\
-Trains guided-diffusion's U-Net to predict noise, with the fastest recorded version of every kernel. Ctrl-C ends a
+Trains guided-diffusion's U-Net to predict noise, with the promoted version of every kernel. Ctrl-C ends a
 training after the current step, with a checkpoint; --resume goes on from it. A run's folder has log.jsonl,
 checkpoints/ and samples/."""
 
@@ -34,10 +34,17 @@ examples:
   ./ladder train --resume                         goes on with the newest training in runs/
   ./ladder train --explain                        which version every operation runs, and why"""
 
+# What the verb adds to the program's flags.
+_NOTES = {
+    "--data": "default: the sample set, made where it is missing; with --resume, that of the run",
+    "--out": "default: runs/<config>-<n>, the next that is free; with --resume, the newest run in runs/",
+}
+
 
 def main(arguments):
     parser, own = _parser()
     chosen = parser.parse_args(arguments)
+    own.check(chosen)
     _check(chosen)
     resumed = _resumed(chosen)
     size = _image_size(chosen, resumed)
@@ -58,11 +65,6 @@ def main(arguments):
     chosen.out = chosen.out or _new_run(chosen.config or "unet64", made=not (chosen.explain or chosen.budget))
     command = [build.folder(choice.preset) / "train" / PROGRAM, *own.words(chosen)]
     return _with_tensorboard(command, Path(chosen.out), python) if python else run.handed_over(command)
-
-
-def program_flags():
-    """Those that the program has too."""
-    return _parser()[1].names()
 
 
 def checkpoint_config(run_folder):
@@ -114,112 +116,10 @@ def _parser():
         action="store_true",
         help="write TensorBoard's events too, into tensorboard/ of the run, while it trains",
     )
-    own = flags.Flags(parser)
-    steps = flags.whole(0)
-
-    add = own.group("the model")
-    add(
-        "--config",
-        "what to begin with: unet64 (20,494,211 parameters, the default); tiny, for machines without a GPU",
-        choices=tuple(IMAGE_SIZES),
-    )
-    add("--image-size", "pixels of a side", type=flags.whole(1), metavar="N")
-    add("--channels", "of the first level", type=flags.whole(1), metavar="N")
-    add("--channel-mult", "a level's channels as a multiple of those: 1,2,3,4", type=flags.whole_list, metavar="LIST")
-    add("--res-blocks", "of a level on the way down", type=flags.whole(1), metavar="N")
-    add("--attention-resolutions", "sides at which blocks attend: 16,8", type=flags.whole_list, metavar="LIST")
-    add("--head-size", "channels of an attention head", choices=("32", "64"))
-
-    add = own.group("the training")
-    add(
-        "--dtype",
-        "bf16 (fp32 master weights and weight gradients; the default), tf32 or fp32",
-        choices=("bf16", "tf32", "fp32"),
-    )
-    add("--steps", "of the whole training (default: 20000; tiny: 30)", type=flags.whole(1), metavar="N")
-    add("--batch", "images of a step (default: 32; tiny: 2)", type=flags.whole(1), metavar="N")
-    add(
-        "--micro-batches",
-        "parts that a batch is cut into, to save memory (default: 1)",
-        type=flags.whole(1),
-        metavar="N",
-    )
-    add("--lr", "learning rate (default: 1e-4; tiny: 1e-3)", type=flags.real(above=0), metavar="RATE")
-    add("--warm-up", "steps over which the learning rate grows (default: 0)", type=steps, metavar="N")
-    add("--decay", "of the learning rate (default: constant)", choices=("constant", "linear", "cosine"))
-    add("--beta1", "AdamW's (default: 0.9)", type=flags.real(0, below=1), metavar="B")
-    add("--beta2", "AdamW's (default: 0.999)", type=flags.real(0, below=1), metavar="B")
-    add("--eps", "AdamW's (default: 1e-8)", type=flags.real(above=0), metavar="E")
-    add("--weight-decay", "decoupled, AdamW's (default: 0)", type=flags.real(0), metavar="W")
-    add("--clip", "the gradient's largest norm (default: 1); 0: not clipped", type=flags.real(0), metavar="NORM")
-    add("--ema-rate", "of the weights' moving average (default: 0.9999)", type=flags.real(0, below=1), metavar="RATE")
-    add(
-        "--ema",
-        "ramp: a half-life of at most 5 % of the images seen (the default); constant",
-        choices=("ramp", "constant"),
-    )
-    add("--schedule", "of the noise (default: linear)", choices=("linear", "cosine"))
-    add("--flip", "mirror every other image, at random")
-    add("--overfit-batch", "the first batch, its time steps and its noise again and again (the default of tiny)")
-    add("--no-overfit-batch", "a new batch each step, with tiny too")
-    add("--seed", "of weights, order, time steps and noise (default: 0)", type=flags.whole(0, 2**63 - 1), metavar="N")
-
-    add = own.group("how it runs")
-    add(
-        "--data",
-        "a file that ./ladder prepare made (default: the sample set, made where it is missing; with --resume, "
-        "that of the run)",
-        type=filled("data"),
-        metavar="FILE.ldata",
-    )
-    add(
-        "--out",
-        "folder of the run (default: runs/<config>-<n>, the next that is free)",
-        type=filled("out"),
-        metavar="DIR",
-    )
-    add(
-        "--resume",
-        "go on from the newest checkpoint of --out (default: of the newest run in runs/), with the options "
-        "that the run was started with, where they are not given anew",
-    )
-    add(
-        "--init-weights",
-        "safetensors to begin with, named as in guided-diffusion",
-        type=filled("init-weights"),
-        metavar="FILE",
-    )
-    add(
-        "--graph",
-        "on: the step is one CUDA graph (the default); off: the same bits, launch by launch",
-        choices=("on", "off"),
-    )
-    add(
-        "--use",
-        "versions in place of promoted ones: conv3x3/fprop=v07,gemm/dgrad=v03",
-        type=filled("use"),
-        metavar="LIST",
-    )
-    add("--log-every", "steps; likewise the others, 0: never (default: 50; tiny: 1)", type=steps, metavar="N")
-    add("--held-out-every", "the loss on images held out (default: 1000; tiny: 0)", type=steps, metavar="N")
-    add("--sample-every", "a grid of images from the average (default: 0)", type=steps, metavar="N")
-    add("--checkpoint-every", "and at the end (default: 5000; tiny: 0, at the end only)", type=steps, metavar="N")
-    add("--keep", "checkpoints (default: 3)", type=flags.whole(1), metavar="N")
-    add("--stop-at", "stop behind this step with a checkpoint, as if interrupted", type=steps, metavar="N")
-    add("--device-data-bytes", "larger data sets are streamed from the host (default: 8 GiB)", type=steps, metavar="N")
-    add("--explain", "print which version every operation runs, and why, and leave")
-    add(
-        "--budget",
-        "time every operation of a step, write this JSON file, and leave",
-        type=filled("budget"),
-        metavar="FILE",
-    )
-    return parser, own
+    return parser, flags.Flags(parser, paths.ROOT / "train" / f"{PROGRAM}.json", _NOTES)
 
 
 def _check(chosen):
-    if chosen.overfit_batch and chosen.no_overfit_batch:
-        raise UsageError("--overfit-batch and --no-overfit-batch exclude each other")
     if chosen.tensorboard and (chosen.explain or chosen.budget):
         raise UsageError("--tensorboard is for a training: --explain and --budget leave no log")
     if chosen.resume and chosen.init_weights:
