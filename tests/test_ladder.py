@@ -101,7 +101,7 @@ class Help(unittest.TestCase):
         self.wrong(
             "bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, conv3x3"
         )
-        self.wrong("bench", "conv3x3", "--device", "tpu", says="--device tpu: gpu or emulator")
+        self.wrong("bench", "conv3x3", "--device", "tpu", says="--device: invalid choice: 'tpu' (choose from")
         self.wrong("bench", "conv3x3", "--set", "unte", says="did you mean 'unet'?")
         self.wrong("build", "--preset", "debug", says="emulator")
         self.wrong("test", "--filter", "x", says="unknown argument '--filter'")
@@ -217,17 +217,17 @@ class BareClone(unittest.TestCase):
             ("--seed '-1'", "bench", "conv3x3", "--seed", "-1"),
             ("--seed '-1'", "bench", "conv3x3", "--seed=-1"),
             ("--seed '99999999999999999999'", "bench", "conv3x3", "--seed", "99999999999999999999"),
-            ("--seed ''", "bench", "conv3x3", "--seed", ""),
+            ("--seed: it is empty", "bench", "conv3x3", "--seed", ""),
             ("--set: it is empty", "bench", "conv3x3", "--set", ""),
             ("--dtype: it is empty", "bench", "conv3x3", "--dtype", ""),
             ("--schedule: it is empty", "bench", "conv3x3", "--schedule", ""),
-            ("--device: it is empty", "bench", "conv3x3", "--device", ""),
-            ("--schedule 'sideways'", "bench", "conv3x3", "--schedule", "sideways"),
+            ("--device: invalid choice: ''", "bench", "conv3x3", "--device", ""),
+            ("greedy:7, not 'sideways'", "bench", "conv3x3", "--schedule", "sideways"),
             ("--benchmark_format=yaml: console, json, csv", "bench", "conv3x3", "--benchmark_format=yaml"),
             ("unknown argument '--benchmark_velocity=1'", "bench", "conv3x3", "--benchmark_velocity=1"),
             ("unknown argument '--velocity'", "bench", "conv3x3", "--velocity"),
             ("exclude each other", "bench", "conv3x3", "--check", "--once"),
-            ("--resume needs the --record", "bench", "conv3x3", "--resume"),
+            ("--resume needs --record", "bench", "conv3x3", "--resume"),
             ("no version '70'", "test", "conv3x3", "--version", "70"),
             ("exclude each other", "test", "conv3x3", "--gtest_filter=*"),
             ("unknown argument '-x'", "test", "-x"),
@@ -317,7 +317,11 @@ class BenchVerb(unittest.TestCase):
         self.assertEqual(self.bench("conv3x3", "--version", "7")[1], ["--pass", "fprop", "--version", "7"])
         self.assertEqual(
             self.bench("--version=5-7", "conv3x3/dgrad", "--benchmark_format=json", "--dtype", "bf16,fp16")[1],
-            ["--pass", "dgrad", "--version=5-7", "--benchmark_format=json", "--dtype", "bf16,fp16"],
+            ["--pass", "dgrad", "--version", "5,6,7", "--dtype", "bf16,fp16", "--benchmark_format=json"],
+        )
+        self.assertEqual(
+            self.bench("conv3x3", "--version", "best", "--problem", "res64", "--samples", "9", "--check")[1],
+            "--pass fprop --promoted --problem n32 h64 w64 c64 k64 --check --samples=9".split(),
         )
         self.assertTrue(self.executed)
 
@@ -330,9 +334,9 @@ class BenchVerb(unittest.TestCase):
         self.assertEqual((status, words), (1, ["--pass", "fprop", "--version", "1", "--check"]))
         self.assertIn("missing: conv3x3/fprop v07 does not compile: a.cu:1: no", said)
         self.assertNotIn("another pass", said)
-        for version in ("all", "wmma", "5-9"):
+        for version, told in (("all", "all"), ("wmma", "6"), ("5-9", "5,6,8,9")):
             status, words, said = self.bench("conv3x3", "--version", version)
-            self.assertEqual((status, words), (1, ["--pass", "fprop", "--version", version]))
+            self.assertEqual((status, words), (1, ["--pass", "fprop", "--version", told]))
             self.assertIn("missing: conv3x3/fprop v07", said)
         status, words, said = self.bench("conv3x3", "--version", "1")
         self.assertEqual((status, "v07" in said), (0, True))

@@ -1,7 +1,6 @@
 """tools/registry/listing.py and tools/registry/selection.py: what there is in a tree, and what --version, --problem, --dtype mean there."""
 
 import json
-import re
 import sys
 import tempfile
 import unittest
@@ -241,6 +240,25 @@ class Versions(Toy):
         ):
             self.assertEqual(selection.names_each(text), each, text)
 
+    def test_what_a_bench_program_is_told(self):
+        layer, a_pass = self.there.layer("toy"), self.there.find("toy/apply")
+        for text, more, words in (
+            ("7", {}, ["--version", "7"]),
+            ("v07_wmma_double_buffer,1", {"a_set": "ci"}, ["--version", "1,7", "--set", "ci"]),
+            ("wmma", {}, ["--version", "6,7"]),
+            ("wmma", {"without": {6}}, ["--version", "7"]),
+            ("5-9", {"dtypes": ["bf16"]}, ["--version", "6,7"]),
+            ("7", {"dtypes": ["fp16"]}, ["--version", "7"]),  # named, so the program says that it has none
+            ("1-7", {"dtypes": ["fp16"]}, ["--version", "1"]),
+            ("6-7", {"dtypes": ["fp16"]}, ["--version", "6,7"]),
+            ("1-7", {"lines": ["n1 h1 c1 fp16"]}, ["--version", "1", "--problem", "n1 h1 c1 fp16"]),
+            ("1-7", {"a_set": "unet"}, ["--version", "1,6,7", "--set", "unet"]),
+            ("all", {"a_set": "ci"}, ["--version", "all", "--set", "ci"]),
+            ("best", {"lines": ["a 1", "b 2"]}, ["--promoted", "--problem", "a 1", "--problem", "b 2"]),
+        ):
+            self.assertEqual(selection.program_words(layer, a_pass, text, **more), words, (text, more))
+        self.refused("no version '70'", selection.program_words, layer, a_pass, "70")
+
     def test_as_a_filter_of_googletest(self):
         found = selection.versions_of(self.there.passes, "wmma")
         self.assertEqual(selection.gtest_filter(found), "toy_apply_v06_wmma.*:toy_apply_v07_wmma_double_buffer.*")
@@ -285,18 +303,6 @@ class Words(Toy):
         self.refused(
             "--set 'unte': toy has ci, unet, edge; did you mean 'unet'?", selection.set_name, self.there.layers, "unte"
         )
-
-
-class TwoReadersOfOneCommandLine(unittest.TestCase):
-    """`./ladder bench` knows the flags of bench/options.cpp, so that it can refuse others before anything is built."""
-
-    def test_they_know_the_same_flags(self):
-        from cli import bench
-
-        source = (ROOT / "bench" / "options.cpp").read_text(encoding="utf-8")
-        theirs = set(re.findall(r'app\.add_(?:option|flag)\("(--[a-z-]+)"', source))
-        self.assertGreater(len(theirs), 15)
-        self.assertEqual(set(bench.flags()), theirs | {"--help"})
 
 
 if __name__ == "__main__":

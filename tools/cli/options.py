@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 
 from registry import selection
@@ -15,14 +16,18 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=f"./ladder {verb}", allow_abbrev=False, **more)
 
     def error(self, message):
-        raise UsageError(f"{self.prog}: {message}")
+        both = re.fullmatch(r"argument (\S+): not allowed with argument (\S+)", message)
+        raise UsageError(f"{both[2]} and {both[1]} exclude each other" if both else f"{self.prog}: {message}")
 
     def add_selection(self, *names, **defaults):
-        """Options of selection.py by their names, in its words; a default is said behind them."""
+        """Options of selection.py by their names, in its words; a default is said after them. A set of problems and one
+        of them exclude each other."""
+        problems = self.add_mutually_exclusive_group() if {"problem", "set"} <= set(names) else self
         for name in names:
             default = defaults.get(name)
             said = f" (default: {default})" if default else ""
-            self.add_argument(f"--{name}", type=filled(name), default=default, help=selection.HELP[name] + said)
+            group = problems if name in ("problem", "set") else self
+            group.add_argument(f"--{name}", type=filled(name), default=default, help=selection.HELP[name] + said)
 
 
 def filled(name):

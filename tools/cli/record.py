@@ -366,8 +366,6 @@ def _parse(arguments):
         "folder of results/ (default: the GPU here, else the only one that results/ has)",
     )
     options = parser.parse_args(arguments)
-    if options.set and options.problem:
-        raise UsageError("--problem and --set exclude each other")
     if not options.missing and (options.list or options.device):
         raise UsageError(
             f"{'--list' if options.list else '--device'} needs --missing: ./ladder record --missing --list"
@@ -449,15 +447,16 @@ def _parts(options, there, chosen, gaps=None):
         wanted = [(path, dtype, options.version) for path in chosen for dtype in options.dtype or [None]]
     else:
         wanted = [(gap.path, gap.dtype, ",".join(map(str, gap.missing))) for gap in gaps if gap.missing]
-    return [
-        [path, dtype, _bench_arguments(options, there.layer(path.split("/")[0]), version)]
-        for path, dtype, version in wanted
-    ]
+    return [[path, dtype, _bench_arguments(options, there, path, dtype, version)] for path, dtype, version in wanted]
 
 
-def _bench_arguments(options, layer, version):
-    problems = ["--problem", options.problem] if options.problem else ["--set", _set(options, layer)]
-    arguments = ["--version", version, *problems, "--samples", str(options.samples), "--baseline", options.baseline]
+def _bench_arguments(options, there, path, dtype, version):
+    layer = there.layer(path.split("/")[0])
+    lines = [selection.problem(layer, options.problem)] if options.problem else []
+    what = selection.program_words(
+        layer, there.find(path), version, lines, None if lines else _set(options, layer), [dtype] if dtype else ()
+    )
+    arguments = [*what, "--samples", str(options.samples), "--baseline", options.baseline]
     return arguments + (["--seed", str(options.seed)] if options.seed is not None else [])
 
 

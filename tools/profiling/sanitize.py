@@ -30,7 +30,8 @@ _INSTALL = (
 
 def main(arguments):
     options = _parse(arguments)
-    chosen = _passes(options)
+    there = listing.read(paths.ROOT)
+    chosen = _passes(options, there)
     model, why = device.gpu()
     if model is None:
         raise Failure(f"sanitize needs a GPU: {why}; ./ladder test --sanitize checks kernels on the emulator")
@@ -38,7 +39,7 @@ def main(arguments):
     say.line(f"{PRESET} build ({model}), {program}")
     folder = _built(sorted({f"bench_{path.split('/')[0]}" for path in chosen}))
     with tempfile.TemporaryDirectory(prefix="ladder-sanitize-") as scratch:
-        session = _Session(options, program, folder, Path(scratch), len(options.tool) * (2 + len(chosen)))
+        session = _Session(options, there, program, folder, Path(scratch), len(options.tool) * (2 + len(chosen)))
         for path in chosen:
             session.refuse_what_the_bench_refuses(path)
         for tool in options.tool:
@@ -63,14 +64,11 @@ def _parse(arguments):
     unknown = [tool for tool in options.tool if tool not in sanitizer.TOOLS]
     if unknown:
         raise UsageError(f"no tool '{unknown[0]}'; there are: {', '.join(sanitizer.TOOLS)}")
-    if options.set and options.problem:
-        raise UsageError("--problem and --set exclude each other")
     return options
 
 
-def _passes(options):
+def _passes(options, there):
     """The asked passes, as <layer>/<pass>, that have what --version says."""
-    there = listing.read(paths.ROOT)
     chosen = selection.passes(there, options.layers)
     if not chosen:
         raise Failure("nothing to sanitize: dev/ has no versions")
@@ -107,7 +105,8 @@ def _built(programs):
 class _Session:
     """The tools one after the other, and what they said."""
 
-    def __init__(self, options, program, folder, scratch, steps):
+    def __init__(self, options, there, program, folder, scratch, steps):
+        self.there = there
         self.options, self.program, self.folder, self.scratch = options, program, folder, scratch
         self.steps, self.step = steps, 0
         self.tools = {}  # {tool: {"proven", "reason", "fault", "clean", "runs"}}, as in the record
@@ -146,17 +145,17 @@ class _Session:
             raise (UsageError if done.returncode == 2 else Failure)(said[-1])
 
     def _bench(self, path):
-        layer, pass_ = path.split("/")
-        dtype = ["--dtype", self.options.dtype] if self.options.dtype else []
-        what = ["--problem", self.options.problem] if self.options.problem else ["--set", self.options.set]
+        a_pass = self.there.find(path)
+        layer = self.there.layer(a_pass.layer)
+        problem, dtype = self.options.problem, self.options.dtype
+        lines = [selection.problem(layer, problem)] if problem else []
+        dtypes = selection.dtypes(dtype) if dtype else ()
         return [
-            self.folder / f"bench_{layer}",
+            self.folder / f"bench_{layer.name}",
             "--pass",
-            pass_,
-            "--version",
-            self.options.version,
-            *what,
-            *dtype,
+            a_pass.name,
+            *selection.program_words(layer, a_pass, self.options.version, lines, self.options.set, dtypes),
+            *(["--dtype", dtype] if dtype else []),
             "--check",
             "--baseline",
             "none",

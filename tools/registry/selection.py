@@ -7,8 +7,7 @@
     --dtype bf16,fp16      one or several
     --set unet             a set of shapes.txt
 
-bench/options.cpp reads the same forms, for whoever starts a bench program directly. Every function throws UsageError,
-which says what there is.
+Programs take numbers and lines (program_words). Every function throws UsageError, which says what there is.
 """
 
 import difflib
@@ -106,6 +105,32 @@ def names_each(text):
     return text not in ("all", "best") and all(
         _NUMBER.fullmatch(word) or _LABEL.fullmatch(word) for word in text.split(",")
     )
+
+
+def program_words(layer, a_pass, text, lines=(), a_set=None, dtypes=(), without=()):
+    """What tells a bench program which versions --version `text` means, but for the numbers `without`, and which problems:
+    `lines`, or those of a set.
+
+    It refuses a version that is told by number and has none of the problems' dtypes: of a range's and a word's versions
+    those are left out.
+    """
+    problems = [word for line in lines for word in ("--problem", line)] or (["--set", a_set] if a_set else [])
+    if text == "best":
+        return ["--promoted", *problems]
+    if text == "all":
+        return ["--version", "all", *problems]
+    chosen = [version for version in versions(a_pass, text) if version.number not in without]
+    if not names_each(text):
+        asked = lines or (layer.sets[a_set].values() if a_set else ())
+        chosen = having(chosen, dtypes or {dtype_of(line) for line in asked}) or chosen
+    return ["--version", ",".join(str(version.number) for version in chosen), *problems]
+
+
+def having(some_versions, dtypes):
+    """Those Versions that have one of `dtypes`; all where that is empty or holds None, which is any dtype."""
+    if not dtypes or None in dtypes:
+        return list(some_versions)
+    return [version for version in some_versions if not version.dtypes or set(dtypes) & set(version.dtypes)]
 
 
 def problem(layer, text):
