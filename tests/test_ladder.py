@@ -1,7 +1,6 @@
 """The CLI: its help, its errors, and the file that `./ladder new` writes. Run by tools/dev/run_python_tests.py."""
 
 import contextlib
-import importlib
 import io
 import json
 import os
@@ -18,10 +17,8 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from cli import bench, build, device, new, setup  # noqa: E402
+from cli import bench, build, device, new, setup, verbs  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
-
-cli = importlib.import_module("cli.__main__")
 
 PARENT = """\
 // Idea:   tiles in shared memory.
@@ -96,7 +93,7 @@ class Help(unittest.TestCase):
         self.assertIn(says, done.stderr)
 
     def test_wrong_usage_is_one_line_and_exit_2(self):
-        self.wrong("climb", says="no verb 'climb'; there are: bench, test")
+        self.wrong("climb", says="no verb 'climb'; there are: bench, test, list")
         self.wrong("bench", says="bench needs a layer")
         self.wrong(
             "bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, conv3x3"
@@ -201,7 +198,7 @@ class BareClone(unittest.TestCase):
 
     def test_wrong_usage(self):
         for says, *arguments in (
-            ("no verb 'lsit'", "lsit"),
+            ("did you mean 'list'?", "lsit"),
             ("no verb 'climb'", "help", "climb"),
             ("no layer 'conv4x4'", "list", "conv4x4"),
             ("no pass 'conv3x3/wgard'", "list", "conv3x3/wgard"),
@@ -442,7 +439,9 @@ class TestVerb(unittest.TestCase):
     def test_a_version_becomes_a_filter(self):
         ran = []
         with (
-            mock.patch.object(cli.suite, "run", lambda preset, flags, **rest: ran.append((flags, rest["layers"])) or 0),
+            mock.patch.object(
+                verbs.suite, "run", lambda preset, flags, **rest: ran.append((flags, rest["layers"])) or 0
+            ),
             contextlib.redirect_stderr(io.StringIO()),
         ):
             for arguments in (
@@ -450,7 +449,7 @@ class TestVerb(unittest.TestCase):
                 ["--gtest_repeat=2"],
                 ["conv3x3", "--version", "winograd"],
             ):
-                self.assertEqual(cli.test([*arguments, "--preset", "emulator"]), 0)
+                self.assertEqual(verbs.test([*arguments, "--preset", "emulator"]), 0)
         self.assertEqual(
             ran,
             [

@@ -59,7 +59,7 @@ def one_pass(listing, word, pass_name=None):
             f"{layer_name} has no default pass: name one of {_list(a_pass.path for a_pass in layer.passes)}"
         )
     if named not in names:
-        raise UsageError(f"{layer_name} has no pass '{named}'; it has: {', '.join(names)}{_meant(named, names)}")
+        raise UsageError(f"{layer_name} has no pass '{named}'; it has: {', '.join(names)}{meant(named, names)}")
     return listing.find(f"{layer_name}/{named}")
 
 
@@ -153,7 +153,7 @@ def problem(layer, text):
     if not found:
         names = [name for cases in layer.sets.values() for name in cases]
         raise UsageError(
-            f"--problem '{text}': {layer.name} has no problem of that name{_meant(name, names)}; "
+            f"--problem '{text}': {layer.name} has no problem of that name{meant(name, names)}; "
             f"./ladder list {layer.name} shows them, and a line does as well{example}"
         )
     return next(iter(found))
@@ -184,7 +184,7 @@ def dtypes(text):
     for word in words:
         if word not in DTYPES:
             raise UsageError(
-                f"--dtype '{text}': {', '.join(DTYPES)}, or several with commas between{_meant(word, DTYPES)}"
+                f"--dtype '{text}': {', '.join(DTYPES)}, or several with commas between{meant(word, DTYPES)}"
             )
     return list(dict.fromkeys(words))
 
@@ -194,7 +194,7 @@ def set_name(layers, text):
     for layer in layers:
         if text not in layer.sets:
             raise UsageError(
-                f"--set '{text}': {layer.name} has {', '.join(layer.sets) or 'no sets'}{_meant(text, layer.sets)}"
+                f"--set '{text}': {layer.name} has {', '.join(layer.sets) or 'no sets'}{meant(text, layer.sets)}"
             )
     return text
 
@@ -244,7 +244,7 @@ def _numbers(a_pass, word, text):
         if found:
             return found
         ideas = [part for version in a_pass.versions for part in (version.idea, *version.idea.split("_"))]
-        raise UsageError(f"--version '{word}': no number, and no word of an idea{_meant(word, ideas)}; {has}")
+        raise UsageError(f"--version '{word}': no number, and no word of an idea{meant(word, ideas)}; {has}")
     raise UsageError(f"--version '{text}': {HELP['version']}")
 
 
@@ -264,12 +264,13 @@ def _no_target(listing, word):
     layer_name, _, _ = word.partition("/")
     if "/" in word and listing.layer(layer_name):
         names = [a_pass.path for a_pass in listing.layer(layer_name).passes]
-        return UsageError(f"no pass '{word}'; there are: {_list(names)}{_meant(word, names)}")
+        return UsageError(f"no pass '{word}'; there are: {_list(names)}{meant(word, names)}")
     names = [layer.name for layer in listing.layers]
-    return UsageError(f"no layer '{layer_name}'; there are: {_list(names)}{_meant(layer_name, names)}")
+    return UsageError(f"no layer '{layer_name}'; there are: {_list(names)}{meant(layer_name, names)}")
 
 
-def _meant(word, names):
+def meant(word, names):
+    """What is added to an error where one of `names` is close to `word`."""
     close = difflib.get_close_matches(word, list(names), 1, 0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 

@@ -1,0 +1,132 @@
+"""The short verbs: list, test, build, setup and table."""
+
+import json
+import subprocess
+
+from registry import listing, selection
+
+from . import build as builder
+from . import device, paths, say, suite
+from . import setup as setting_up
+from .errors import Failure, UsageError
+from .options import Parser
+
+
+def list_(arguments):
+    parser = Parser("list", description="Layers, passes, versions and named problems, read from the tree.")
+    parser.add_argument("target", nargs="?", help=selection.HELP["target"] + " (default: all)")
+    parser.add_argument("--json", action="store_true", help="for programs: schema ladder.listing/1, results/SCHEMA.md")
+    chosen = parser.parse_args(arguments)
+    there = listing.read(paths.ROOT)
+    if not there.layers:
+        raise Failure("no version yet: dev/ has no <layer>/<pass>/vNN_<idea>.cu")
+    target = [chosen.target] if chosen.target else []
+    passes = selection.passes(there, target)
+    if chosen.json:
+        print(json.dumps(there.json(passes), indent=1))
+    else:
+        print("\n".join(there.lines(passes, closely=bool(target))))
+    return 0
+
+
+def test(arguments):
+    parser = _parser("test", "Builds and runs every test, or those of some versions.", device=True, preset=True)
+    parser.add_argument("targets", nargs="*", help=selection.HELP["target"] + " (default: every test there is)")
+    parser.add_selection("version")
+    parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
+    parser.add_argument("--werror", action="store_true", help="warnings are errors")
+    parser.add_argument("--full", action="store_true", help="everything, whatever changed, and the digests of it")
+    parser.add_argument("--resume", action="store_true", help="with --full: go on where the last one ended")
+    parser.add_argument("--stop-after", type=float, metavar="MINUTES", help="take up no version after that")
+    parser.epilog = "GoogleTest's own flags (--gtest_filter=..., --gtest_repeat=...) are handed on."
+    chosen, gtest_flags = parser.parse_known_args(arguments)
+    for flag in gtest_flags:
+        if not flag.startswith("--gtest_"):
+            raise UsageError(f"test: unknown argument '{flag}'; GoogleTest's flags begin with --gtest_")
+    versions = _versions_of(chosen, gtest_flags)
+    if versions:
+        gtest_flags.append(f"--gtest_filter={selection.gtest_filter(versions)}")
+    return suite.run(
+        _preset(chosen),
+        gtest_flags,
+        sanitize=chosen.sanitize,
+        full=chosen.full,
+        resume=chosen.resume,
+        stop_after=chosen.stop_after and chosen.stop_after * 60,
+        cmake_options=_cmake_options(chosen),
+        layers=sorted({path.split("/")[0] for path in versions}),
+    )
+
+
+def _versions_of(chosen, gtest_flags):
+    """{path: Versions} whose tests were asked for; none for all tests there are."""
+    if not chosen.targets and not chosen.version:
+        return {}
+    if any(flag.startswith("--gtest_filter") for flag in gtest_flags):
+        raise UsageError("test: a layer or --version and --gtest_filter exclude each other")
+    there = listing.read(paths.ROOT)
+    return selection.versions_of(selection.passes(there, chosen.targets), chosen.version or "all")
+
+
+def build(arguments):
+    parser = _parser("build", "Builds, and runs nothing.", device=True, preset=True)
+    parser.add_argument("--werror", action="store_true", help="warnings are errors")
+    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a variable for CMake")
+    parser.add_argument("targets", nargs="*", help="all by default; bench_<layer> for one bench program")
+    chosen = parser.parse_args(arguments)
+    layers = [layer.name for layer in listing.read(paths.ROOT).layers]
+    for target in chosen.targets:
+        if target.startswith("bench_") and target[len("bench_") :] not in layers:
+            raise UsageError(f"no target '{target}'; there are: {', '.join(f'bench_{layer}' for layer in layers)}")
+    preset = _preset(chosen)
+    if setting_up.ensure(preset):
+        builder.forget(preset)
+    builder.build(preset, _cmake_options(chosen) + [f"-D{one}" for one in chosen.define], chosen.targets)
+    say.line(f"built: {builder.folder(preset)}")
+    return 0
+
+
+def setup(arguments):
+    parser = _parser("setup", "Fetches what a build lacks, and nothing else.", device=True, preset=True)
+    parser.add_argument("--dev", action="store_true", help="what the checks of the sources need as well")
+    chosen = parser.parse_args(arguments)
+    preset = _preset(chosen)
+    if setting_up.ensure(preset, again=True):
+        builder.forget(preset)
+    if chosen.dev:
+        setting_up.ensure_dev_tools()
+    say.line(f"ready to build {preset}")
+    return 0
+
+
+def table(arguments):
+    from readme import ladder_table
+
+    if ladder_table.parse(arguments).check:
+        return ladder_table.main(arguments)
+    from . import wheels  # matplotlib, which draws the pictures, lives in the private environment
+
+    python = wheels.python_with(wheels.MATPLOTLIB, setting_up.LOG)
+    return subprocess.run([python, paths.ROOT / "tools" / "readme" / "ladder_table.py", *arguments]).returncode
+
+
+def _parser(verb, description, device=False, preset=False):
+    parser = Parser(verb, description=description)
+    if device:
+        parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
+    if preset:
+        parser.add_argument("--preset", choices=paths.PRESETS, help="of CMakePresets.json, instead of --device")
+    return parser
+
+
+def _preset(chosen):
+    if chosen.preset:
+        say.line(f"{chosen.preset} build (--preset)")
+        return chosen.preset
+    choice = device.choose(chosen.device)
+    say.line(choice)
+    return choice.preset
+
+
+def _cmake_options(chosen):
+    return ["-DLADDER_WERROR=ON"] if chosen.werror else []
