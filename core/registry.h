@@ -62,7 +62,7 @@ struct Case {
   Case with_dtype(Dtype other) const;                     // the same problem in another dtype
   const TensorSpec& tensor(std::string_view name) const;  // throws Failure naming those that there are
 
-  // The longest sum behind any output element.
+  // The longest sum of any output element.
   std::int64_t reduction_length() const;
 };
 

@@ -34,7 +34,7 @@ struct TensorSpec {
   std::int64_t low = 0;
   std::int64_t high = 0;
 
-  // Of an output: the longest sum behind one of its elements, and the dtype to which the formula lets its terms be
+  // Of an output: the longest sum of one of its elements, and the dtype to which the formula lets its terms be
   // rounded on their way into that sum (attention's probabilities), if it does.
   std::int64_t reduction_length = 1;
   std::optional<Dtype> intermediate = {};

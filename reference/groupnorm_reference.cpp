@@ -83,7 +83,7 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
   }
   mean.condition = 1 + 2 * std::sqrt(deviations / means);
 
-  // Behind a large mean the groups' means may differ by less than is allowed.
+  // With a large mean the groups' means may differ by less than is allowed.
   const double spread = c.tensor("x").stddev / std::sqrt(static_cast<double>(p.group_size()));
   mean.discriminating = error_bound(c.tensor("mean"), 0, p.mean) < spread / 4;
 
@@ -121,7 +121,7 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
   const std::vector<float>& mean = inputs["mean"];
   const std::vector<float>& rstd = inputs["rstd"];
   const Elements at(p, inputs.find("gamma"), inputs.find("beta"));
-  // Sums behind dx are m long, those of dgamma and dbeta over all pixels.
+  // Sums of dx are m long, those of dgamma and dbeta over all pixels.
   const auto m = static_cast<double>(p.group_size());
   const auto pixels = static_cast<double>(p.n) * p.pixels();
   const double group_unit = error_bound(c.tensor("dx"), 0, 1);

@@ -384,7 +384,7 @@ class Resources(unittest.TestCase):
                 [
                     "dev/conv3x3/fprop/v09_wgmma_halo.cu: ptxas serializes the wgmma instructions of "
                     f"{resources.demangle(['_Z1bv'])['_Z1bv']}: program dependence on compiler-inserted WG.AR in "
-                    "divergent path; a wgmma_fence() belongs behind every wait, in front of the multiplications "
+                    "divergent path; a wgmma_fence() belongs after every wait, before the multiplications "
                     "that follow it"
                 ],
             )

@@ -28,7 +28,7 @@ HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed);
 std::vector<unsigned char> encoded(const TensorSpec& spec, const std::vector<float>& values);
 std::vector<float> decoded(const TensorSpec& spec, const std::vector<unsigned char>& stored);
 
-// What the reference expects of one output tensor. `magnitude` is the sum of the absolute values of the terms behind
+// What the reference expects of one output tensor. `magnitude` is the sum of the absolute values of the terms of
 // each element (for a dot product, sum |a*b|): rounding errors of a sum scale with it, not with the result.
 struct Expected {
   std::vector<double> value;

@@ -200,7 +200,7 @@ void CopyEngine::land_box(const Copy& copy) {
       const std::uint64_t element = offset + static_cast<std::uint64_t>(x + first);
       const unsigned char* source = map.base + element * map.element_bytes;
       if (sanitizer::poisoned(source, bytes)) {
-        block_.fault("tma_load: the tensor map reaches beyond the memory behind it", copy.where, copy.thread);
+        block_.fault("tma_load: the tensor map reaches beyond the memory that it describes", copy.where, copy.thread);
       }
       std::memcpy(row + begin, source, bytes);
     }

@@ -13,7 +13,7 @@
 
 namespace ladder::conv3x3 {
 
-constexpr int kFewChannels = 4;  // at most, and stored as so many: 8 bytes
+constexpr int kFewChannels = 4;  // at most, and stored padded to four: 8 bytes
 
 // The few channels of a pixel, or of a tap of an output, as they come from global memory.
 template <class T>
@@ -21,8 +21,8 @@ struct Few {
   static_assert(sizeof(T) == 2);
   alignas(8) T channel[kFewChannels];
 
-  // `count` channels, `stride` apart, and zeros behind them. Where `exists` is false only zeros, but the first channel is
-  // read all the same: loads without branches, so that many are under way at a time.
+  // `count` channels, `stride` apart, and zeros after them. Where `exists` is false only zeros, but the first channel is
+  // read all the same: loads without branches, so that many are in flight at a time.
   __device__ __forceinline__ void load(const T* from, int stride, int count, bool exists) {
     const T zero = from_float<T>(0.0f);
 #pragma unroll
@@ -75,7 +75,7 @@ __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const
   const int row0 = blockIdx.x / tiles_k / tiles_w % tiles_h * kFewRows;
   const int image = blockIdx.x / tiles_k / tiles_w / tiles_h;
 
-  // The patch and its halo, and all weights: every load is under way before the first one is waited for.
+  // The patch and its halo, and all weights: every load is in flight before the first one is waited for.
   constexpr int kPatchRounds = ceil_div(kFewHaloPixels, kFewThreads);
   Few<T> pixels[kPatchRounds];
 #pragma unroll

@@ -50,7 +50,7 @@ struct KStep {
 };
 
 // Stores a tile of sums, fp32 in shared memory with `pitch` elements a row (a multiple of 4), into y: adds the bias,
-// rounds to T. All kThreads threads of the block take part, after a barrier behind the last write of `tile`.
+// rounds to T. All kThreads threads of the block take part, after a barrier that follows the last write of `tile`.
 template <int kThreads, int kBlockM, int kBlockN, class T>
 __device__ __forceinline__ void store_tile(const Problem& p, const float* tile, int pitch, int m0, int k0,
                                            const float* bias, T* y) {

@@ -110,7 +110,7 @@ __device__ __forceinline__ RowSums sum_rows(const float* partial, int rows, int 
   return {index, true, sum};
 }
 
-// Calls f(std::integral_constant<int, kGroups>{}) with the groups that so many rows deserve.
+// Calls f(std::integral_constant<int, kGroups>{}) with the number of groups for that many rows.
 template <class F>
 auto with_reduce_groups(int rows, F&& f) {
   if (rows >= kMaxReduceGroups) return f(std::integral_constant<int, kMaxReduceGroups>{});

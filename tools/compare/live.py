@@ -2,7 +2,7 @@
 
 A repetition is a process of each side, A B then B A then A B, so whatever drifts drifts for both, and memory placement,
 the part of noise that lasts as long as a process, is drawn anew every time. A is REF, B this tree. With --inject-slowdown both
-sides launch a kernel behind each sample's own that spins: A's for no time, B's for so many percent of the sample.
+sides launch a kernel after each sample's own that spins: A's for no time, B's for so many percent of the sample.
 """
 
 import hashlib

@@ -15,7 +15,7 @@ from records import record_files
 
 from . import rule
 
-# Times of every version and of its candle fall into so many blocks of consecutive rounds.
+# Times of every version and of its candle fall into this many blocks of consecutive rounds.
 _BLOCKS = rule.LEAST_REPETITIONS
 
 _SHA = re.compile(r"[0-9a-f]{4,40}")

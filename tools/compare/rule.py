@@ -38,7 +38,7 @@ BETWEEN_RECORDS = 0.005
 # either group is wide and further than LEAST_CHANGE: its median says which mode won, not how fast the kernel is.
 LEAST_MODE_SHARE = 0.3
 
-# typical() leaves out one in so many at either end.
+# typical() leaves out one in this many at either end.
 _CUT = 10
 
 # A clock that moved less than this is not named as the reason.
@@ -104,7 +104,7 @@ def judge(a, b, interleaved=True, between=0.0, no_candle=""):
 def settled(first, second, both):
     """The verdict after a second run: `first` and `second` are the runs' own, `both` is that on all their repetitions.
 
-    A call stands if the second run bears it out: its interval leaves 1 behind, by 1 % and on the same side, or all
+    A call stands if the second run bears it out: its interval leaves out 1, by 1 % and on the same side, or all
     repetitions together make the same call. The second run need not clear 3 x its own noise again: two independent runs
     that agree so far are no coincidence. What the first run left open is decided by all repetitions together, and is
     SLOW or FAST only if each run by itself points there.

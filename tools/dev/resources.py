@@ -111,8 +111,8 @@ def collect(build):
     for kernel in kernels:
         kernel["kernel"] = names[kernel["kernel"]]
     wrong += [
-        f"{file}: ptxas serializes the wgmma instructions of {names[kernel]}: {why}; a wgmma_fence() belongs behind "
-        "every wait, in front of the multiplications that follow it"
+        f"{file}: ptxas serializes the wgmma instructions of {names[kernel]}: {why}; a wgmma_fence() belongs after "
+        "every wait, before the multiplications that follow it"
         for file, kernel, why in waiting
     ]
     return kernels, wrong

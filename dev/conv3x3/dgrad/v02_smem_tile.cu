@@ -37,7 +37,7 @@ __global__ void conv3x3_dgrad_v02_kernel(Problem p, const float* dy, const float
 
   float sum[kBlockC] = {};
   for (int k0 = 0; k0 < p.k; k0 += kChunkK) {
-    // The halo tile, channels fastest as in memory; zero outside the image and behind the last channel.
+    // The halo tile, channels fastest as in memory; zero outside the image and past the last channel.
     for (int i = threadIdx.x; i < kHaloPixels * kChunkK; i += kThreads) {
       const int k = i % kChunkK;
       const int pixel = i / kChunkK;

@@ -37,7 +37,7 @@ __global__ void conv3x3_fprop_v03_kernel(Problem p, const float* x, const float*
 
   float sum[kBlockK] = {};
   for (int c0 = 0; c0 < p.c; c0 += kChunkC) {
-    // The halo tile, channels fastest as in memory; zero outside the image and behind the last channel.
+    // The halo tile, channels fastest as in memory; zero outside the image and past the last channel.
     for (int i = threadIdx.x; i < kHaloPixels * kChunkC; i += kThreads) {
       const int c = i % kChunkC;
       const int pixel = i / kChunkC;

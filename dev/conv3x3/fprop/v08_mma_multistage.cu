@@ -4,7 +4,7 @@
 //         rows of exactly 128 bytes keep all eight rows of a matrix in different banks without padding, fragments load
 //         one instruction for four matrices, and sums go from registers to y in one staging step. More stages cover
 //         L2's latency, and one barrier a K step is enough. Limiter left: eight warps an SM do not
-//         hide one another's latencies, and behind that every pixel is still fetched nine times from L2.
+//         hide one another's latencies, and after that every pixel is still fetched nine times from L2.
 // Needs:  nothing; cp.async where a channel row is a multiple of 16 bytes, else single elements, synchronously.
 // Spills: 16 bytes on sm_80, where single elements meet the 128 x 128 tile: more addresses than registers, rarely used.
 

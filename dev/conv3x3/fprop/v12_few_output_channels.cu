@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       load_halves(x + (inside ? ((image * p.h + row) * p.w + col) * p.c : 0), inside, pixels[i]);
     }
   };
-  // A step's loads are issued two steps ahead: 4 KB a warp under way, 64 KB an SM.
+  // A step's loads are issued two steps ahead: 4 KB a warp in flight, 64 KB an SM.
   constexpr int kAhead = 2;
   uint4 ahead[kAhead][2][2];
 #pragma unroll

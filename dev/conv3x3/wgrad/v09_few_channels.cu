@@ -20,7 +20,7 @@ constexpr int kWideTile = 64;  // channels of the wide tensor in a block
 constexpr int kWarps = 8;      // of one block an SM: as many partial sums as there are SMs
 constexpr int kThreads = kWarps * 32;
 constexpr int kCols = 16;        // of a patch: a K step of mma.sync is a row of it
-constexpr int kRowsPerWarp = 4;  // 8 KB under way, 64 an SM
+constexpr int kRowsPerWarp = 4;  // 8 KB in flight, 64 an SM
 constexpr int kRows = kWarps * kRowsPerWarp;
 
 constexpr int kTilesM = kWideTile / 16;
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         const bool first = bias_tile(sides.few) == 0;
         ptx::mma_m16n8k16<T>(bias_sum, all_ones, {first ? b[0][0] : b[1][0], first ? b[0][1] : b[1][1]});
       }
-      // In place of what was just used up: 64 KB an SM are under way until the last patch.
+      // In place of what was just used up: 64 KB an SM are in flight until the last patch.
       if (more) load_row(at, i, pixels[i]);
     }
   }

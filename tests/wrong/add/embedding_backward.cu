@@ -54,7 +54,7 @@ struct NextImage : Honest {
   __device__ long long image(const Problem& p, long long n) const { return (n + 1) % p.n; }
 };
 
-// Rounds behind every addition.
+// Rounds after every addition.
 struct Bf16Sums : Honest {
   __device__ float add(float sum, float term) const { return to_float(from_float<__nv_bfloat16>(sum + term)); }
 };
