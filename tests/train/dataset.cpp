@@ -1,4 +1,4 @@
-// The data's file and the order of drawing. What prepares the file is tried in tests/test_prepare.py.
+// The data's file and the order of drawing. What prepares the file is tried in tests/python/test_prepare.py.
 #include "train/dataset.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ std::string from_hex(const std::string& hex) {
   return text;
 }
 
-// The file of four images of 2x2 pixels whose bytes count from 0 to 47; image 1 is held out. tests/test_prepare.py
+// The file of four images of 2x2 pixels whose bytes count from 0 to 47; image 1 is held out. tests/python/test_prepare.py
 // holds what writes such files to the same digest.
 constexpr const char* kDigest = "96b62a20665eb5a7e6d9ace6f56aee40";
 constexpr int kOffsetOfVersion = 8, kOffsetOfSize = 12, kOffsetOfChannels = 16, kOffsetOfZero = 20, kOffsetOfCount = 24,

@@ -1,7 +1,7 @@
 """`./ladder train`: builds train/train_unet.cpp if need be and runs it.
 
 Its flags are the program's own, from train/train_unet.json, so that help and every error about them come before anything
-is fetched or built; tests/test_train_programs.py holds that file fresh.
+is fetched or built; tests/python/test_train_programs.py holds that file fresh.
 """
 
 import argparse

@@ -1,0 +1,36 @@
+"""The emulator against what a GPU once answered: results/<device>/*_conformance.json.xz, wrapper by wrapper."""
+
+import lzma
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "build" / "emulator" / "tests" / "conformance"
+
+
+def test_the_emulator_agrees_with_every_recorded_gpu(tmp_path):
+    if not PROGRAM.exists():
+        pytest.skip(f"{PROGRAM.relative_to(ROOT)} is not built")
+    records = sorted((ROOT / "results").glob("*/*_conformance.json.xz"))
+    assert records, "results/ holds no conformance record"
+    ours = tmp_path / "emulator.json"
+    subprocess.run([PROGRAM, "--out", ours], check=True, capture_output=True)
+    for record in records:
+        theirs = tmp_path / record.stem
+        theirs.write_bytes(lzma.decompress(record.read_bytes()))
+        result = subprocess.run([PROGRAM, "--compare", theirs, ours], capture_output=True, text=True)
+        assert result.returncode == 0, f"{record.name}:\n{result.stdout}{result.stderr}"
+        assert "wrappers agree" in result.stdout
+
+        tampered = theirs.read_text().replace('"tma_bf16"', '"tma_bf17"')
+        theirs.write_text(tampered)
+        result = subprocess.run([PROGRAM, "--compare", theirs, ours], capture_output=True, text=True)
+        assert result.returncode != 0, "a record without a wrapper must not agree"
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,44 @@
+"""The Markdown pages: the front page and the layers' READMEs stay short, and every link leads somewhere."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NOT_OURS = ("build", "results", "runs")
+FOLDERS = [path for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in NOT_OURS]
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in folder.rglob("*.md"))])
+MOST_WORDS = 1300
+MOST_WORDS_OF_A_LAYER = 2500  # the generated tables included
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def anchors(page):
+    """As GitHub makes them of the headings."""
+    headings = _HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page):
+    """Relative links of `page` to a file, or a heading of one, that does not exist."""
+    for link in _LINK.findall(page.read_text(encoding="utf-8")):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
+            yield f"{page.relative_to(ROOT)}: {link}"
+
+
+def test_the_front_page_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= MOST_WORDS
+
+
+def test_a_layers_readme_is_short():
+    pages = [page for page in PAGES if page.name == "README.md" and page.parent != ROOT]
+    words = {str(page.relative_to(ROOT)): len(page.read_text(encoding="utf-8").split()) for page in pages}
+    assert {page: count for page, count in words.items() if count > MOST_WORDS_OF_A_LAYER} == {}
+
+
+def test_every_relative_link_leads_somewhere():
+    assert ROOT / "README.md" in PAGES
+    assert [link for page in PAGES for link in broken(page)] == []

@@ -1,0 +1,158 @@
+"""What `./ladder test` runs: by content, against the digests of the last full run."""
+
+from unittest import mock
+
+import pytest
+
+from cli import digests, suite
+
+_TREE = {
+    "runtime/tape.cpp": "tape",
+    "nn/models/unet2d.cpp": "model",
+    "core/check/check.h": "checks",
+    "CMakeLists.txt": "flags",
+    "tests/test_versions.cpp": "tests",
+    "dev/sum/sum.h": "the pass",
+    "dev/sum/sum.cpp": "its host code",
+    "dev/sum/tile.h": '#include "dev/ptx/copy.h"\n',
+    "dev/sum/shapes.txt": "[ci]\na: n1\n",
+    "dev/sum/forward/v01_naive.cu": '#include "dev/sum/sum.h"\n',
+    "dev/sum/forward/v02_tile.cu": '#include "dev/sum/sum.h"\n#include "dev/sum/tile.h"\n',
+    "dev/sum/backward/v01_handed_on.cu": "version_of<Forward>(2)\n",
+    "dev/ptx/copy.h": "copies",
+    "reference/sum_reference.cpp": "in double",
+}
+
+
+class SuiteTest:
+    def __init__(self, tmp_path):
+        self.root = tmp_path
+        for name, text in _TREE.items():
+            self.write(name, text)
+        self.versions = digests.versions(self.root)
+        self.record()
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def record(self):
+        digests.write_last_run(
+            "2026-01-02",
+            digests.of_shared(self.root),
+            {v.name: digests.of_version(v, self.root) for v in self.versions},
+            {},
+            self.root,
+        )
+
+    def selection(self):
+        return suite.Selection.of_changes(
+            digests.versions(self.root),
+            digests.last_run(self.root),
+            lambda v: digests.of_version(v, self.root),
+            digests.of_shared(self.root),
+        )
+
+    def full(self):
+        return [v.name for v in self.selection().full]
+
+
+@pytest.fixture
+def project(tmp_path):
+    return SuiteTest(tmp_path)
+
+
+def test_nothing_changed(project):
+    found = project.selection()
+    assert (found.full, found.brief, found.shared_changed) == ([], [], False)
+    assert len(found.untouched) == 3
+    assert found.last.date == "2026-01-02"
+
+
+def test_a_version_and_whoever_it_may_hand_its_work_to(project):
+    project.write("dev/sum/forward/v01_naive.cu", "other")
+    assert project.full() == ["sum/backward/v01_handed_on", "sum/forward/v01_naive"]
+
+
+def test_a_header_that_is_included_by_way_of_another(project):
+    project.write("dev/ptx/copy.h", "copies more")
+    assert project.full() == ["sum/backward/v01_handed_on", "sum/forward/v02_tile"]
+
+
+@pytest.mark.parametrize("name", ["dev/sum/shapes.txt", "dev/sum/sum.cpp", "reference/sum_reference.cpp"])
+def test_what_a_whole_layer_rests_on(project, name):
+    project.write(name, "other")
+    assert len(project.full()) == 3
+    project.write(name, _TREE[name])
+    assert project.full() == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["core/check/check.h", "runtime/tape.cpp", "nn/models/unet2d.cpp", "CMakeLists.txt", "tests/test_versions.cpp"],
+)
+def test_what_all_share_has_versions_tried_briefly(project, name):
+    project.write(name, "other")
+    found = project.selection()
+    assert (found.full, len(found.brief), found.untouched) == ([], 3, [])
+    project.write(name, _TREE[name])
+
+
+def test_a_new_version_has_changed(project):
+    project.write("dev/sum/forward/v03_new.cu", "new")
+    assert "sum/forward/v03_new" in project.full()
+
+
+def test_without_a_record_everything_has_changed(project):
+    for text in ("", "{}", '{"schema": "another"}'):
+        digests.record_path(project.root).write_text(text)
+        assert len(project.full()) == 3
+    digests.record_path(project.root).unlink()
+    assert len(project.full()) == 3
+
+
+def test_a_full_run_leaves_out_versions_that_failed_and_nothing_else_may(project):
+    def written(unit):
+        session = suite._Session(False, float("inf"), ())
+        session.of_shared, session.of_versions = "shared", {v.name: "now" for v in project.versions}
+        session._keep(unit, suite.Totals(failed=1, broken=[unit.key]), 1.0)
+        session.totals.add(suite.Totals(failed=1, broken=[unit.key]))
+        with mock.patch.object(digests, "write_last_run") as write, mock.patch.object(suite.say, "line"):
+            session.write_last_run(project.versions)
+        return write.call_args and sorted(write.call_args.args[2])
+
+    ended_badly = suite.Unit("sanitize", "test_versions_sum", "sum/forward/v01_naive")
+    assert written(ended_badly) == ["sum/backward/v01_handed_on", "sum/forward/v02_tile"]
+    assert written(suite.Unit("sanitize", "test_check")) is None
+
+
+def test_units_of_a_changed_version(project):
+    project.write("dev/sum/forward/v01_naive.cu", '#include "dev/sum/sum.h"\n// other\n')
+    project.write("core/check/check.h", "other")
+    found = project.selection()
+    programs = ["test_check", "test_simt", "test_versions_sum"]
+    assert [unit.key for unit in suite.units("emulator", programs, found)] == [
+        "emulator test_check",
+        "emulator test_simt",
+        "emulator test_versions_sum sum/backward/v01_handed_on",
+        "emulator test_versions_sum sum/forward/v01_naive",
+        "emulator test_versions_sum sum/forward/v02_tile brief",
+    ]
+    assert [unit.key for unit in suite.units("tsan", programs, found)] == [
+        "tsan test_simt",
+        "tsan test_versions_sum sum/backward/v01_handed_on",
+        "tsan test_versions_sum sum/forward/v01_naive",
+    ]
+    brief = suite.units("emulator", programs, found)[-1]
+    assert brief.gtest_flags() == ["--gtest_filter=sum_forward_v02_tile.ci_*"]
+
+
+def test_what_sanitizers_need_built(project):
+    assert suite.targets("tsan", project.selection()) is None
+    project.write("dev/sum/forward/v01_naive.cu", "other")
+    assert suite.targets("sanitize", project.selection()) == ["test_versions_sum"]
+    project.write("core/check/check.h", "other")
+    assert suite.targets("tsan", project.selection()) == ["test_versions_sum", "test_simt", "test_faults"]
+    assert suite.targets("sanitize", project.selection()) == ()
+    assert suite.targets("emulator", project.selection()) == ()
