@@ -61,7 +61,7 @@ _TREE = {
         "build only: emulator, clang, cuda, profile, sanitize, tsan",
     ),
     "setup": ("cli.verbs:setup", "[--preset NAME]", "fetch what is missing; --dev: what checks the sources too"),
-    "format": ("dev.format:main", "[--check]", "clang-format over the tree"),
+    "format": ("dev.format:main", "[--check]", "clang-format and ruff over the tree"),
 }
 _GROUPS = {"Kernels": _KERNELS, "The U-Net": _UNET, "Records": _RECORDS, "The tree": _TREE}
 VERBS = {verb: where for group in _GROUPS.values() for verb, (where, _, _) in group.items()}

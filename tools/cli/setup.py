@@ -45,7 +45,7 @@ def ensure(preset, again=False):
 
 
 def ensure_dev_tools():
-    """What the checks of the sources need: clang, clang-format and clang-tidy; a browser, and what drives it;
+    """What the checks of the sources need: clang, clang-format, clang-tidy and ruff; pytest; a browser, and what drives it;
     safetensors; what writes TensorBoard's events, draws pictures and compares them; what makes the trainer's data."""
     programs = {
         "clang++": "clang",
@@ -63,7 +63,7 @@ def ensure_dev_tools():
         _needs_ensurepip()
         wheels.python_with(wheels.BROWSER_DRIVER, LOG)
         wheels.python_with(wheels.SAFETENSORS, LOG)
-        for pins in (wheels.TENSORBOARD, wheels.MATPLOTLIB, list(wheels.PIXELS.values())):
+        for pins in (wheels.PYTEST, wheels.RUFF, wheels.TENSORBOARD, wheels.MATPLOTLIB, list(wheels.PIXELS.values())):
             wheels.python_with(pins, LOG)
     from . import prepare  # which imports this
 

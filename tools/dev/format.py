@@ -1,6 +1,6 @@
-"""clang-format over the tree: tools/dev/format.py [--check] [files...], all C++ and CUDA sources by default.
+"""clang-format and ruff over the tree: tools/dev/format.py [--check] [files...], all C++, CUDA and Python by default.
 
---check changes nothing and exits 1 naming the files that differ.
+--check changes nothing and exits 1 naming the files that differ. ruff also lints, by the rules of pyproject.toml.
 """
 
 import shutil
@@ -8,29 +8,38 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli import options
+from cli import options, setup, wheels
 from cli.errors import Failure
 
 ROOT = Path(__file__).resolve().parents[2]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 FOLDERS = ("core", "dev", "reference", "bench", "tests", "runtime", "nn", "io", "train")
+PYTHON_FOLDERS = ("tools", "tests", "reference")
 
 
 def sources():
-    return sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES)
+    kernels = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
+    return sorted(kernels) + sorted(path for folder in PYTHON_FOLDERS for path in (ROOT / folder).rglob("*.py"))
 
 
 def main(arguments):
-    parser = options.Parser("format", description="clang-format over the tree.")
+    parser = options.Parser("format", description="clang-format and ruff over the tree.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 naming the files that differ")
-    parser.add_argument("files", nargs="*", type=Path, help="all C++ and CUDA sources by default")
+    parser.add_argument("files", nargs="*", type=Path, help="all C++, CUDA and Python sources by default")
     chosen = parser.parse_args(arguments)
+    files = chosen.files or sources()
+    python = [file for file in files if file.suffix == ".py"]
+    others = [file for file in files if file.suffix != ".py"]
+    # Both run, so that one call names all that is wrong.
+    codes = [others and _clang_format(others, chosen.check), python and _ruff(python, chosen.check)]
+    return 1 if any(codes) else 0
+
+
+def _clang_format(files, check):
     program = shutil.which("clang-format")
     if not program:
         raise Failure("format: clang-format is missing: install the package clang-format (version 14)")
-
-    files = chosen.files or sources()
-    if not chosen.check:
+    if not check:
         return subprocess.run([program, "-i", *files]).returncode
     differ = []
     for file in files:
@@ -42,6 +51,13 @@ def main(arguments):
     for name in differ:
         print(f"format: {name} differs from clang-format's; run ./ladder format", file=sys.stderr)
     return 1 if differ else 0
+
+
+def _ruff(files, check):
+    ruff = [wheels.python_with(wheels.RUFF, setup.LOG), "-m", "ruff"]
+    # What --fix changes is formatted afterwards.
+    steps = (["check"], ["format", "--check"]) if check else (["check", "--fix"], ["format"])
+    return max(subprocess.run([*ruff, *step, "--quiet", *files], stdout=sys.stderr).returncode for step in steps)
 
 
 if __name__ == "__main__":
