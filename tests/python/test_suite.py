@@ -4,7 +4,7 @@ from unittest import mock
 
 import pytest
 
-from cli import digests, suite
+from cli import digests, suite, test_programs
 
 _TREE = {
     "runtime/tape.cpp": "tape",
@@ -156,3 +156,48 @@ def test_what_sanitizers_need_built(project):
     assert suite.targets("tsan", project.selection()) == ["test_versions_sum", "test_simt", "test_faults"]
     assert suite.targets("sanitize", project.selection()) == ()
     assert suite.targets("emulator", project.selection()) == ()
+
+
+_REPORT = """<?xml version="1.0" encoding="UTF-8"?>
+<testsuites tests="9" failures="2"><testsuite name="a" tests="7" failures="1" disabled="1" skipped="3" errors="0">
+<testcase name="x"><failure><![CDATA[\xff printed]]></failure></testcase></testsuite>
+<testsuite name="b" tests="2" failures="0" errors="1" skipped="0" /></testsuites>
+"""
+
+
+class FakeProgram:
+    """A test program that writes _REPORT, or the part of it that it is told."""
+
+    def __init__(self, folder):
+        self.path = folder / "test_fake"
+
+    def run(self, status, report=_REPORT, version=""):
+        (self.path.parent / "report").write_bytes(report.encode("latin-1"))
+        self.path.write_text(
+            f'#!/bin/sh\nfor a; do case $a in --gtest_output=xml:*) cp "{self.path.parent}/report" "${{a#*:}}" ;; esac\n'
+            f'done\necho "said $*"\nexit {status}\n'
+        )
+        self.path.chmod(0o755)
+        return test_programs.run_one(suite.Unit("emulator", "test_fake", version), self.path)[0]
+
+
+@pytest.fixture
+def fake(tmp_path):
+    return FakeProgram(tmp_path)
+
+
+def test_cases_are_counted_and_what_failed_is_shown(fake, capsys):
+    assert fake.run(1) == suite.Totals(passed=3, failed=2, skipped=3)
+    assert "said --gtest_output" in capsys.readouterr().out
+    assert fake.run(0, _REPORT.replace('failures="1"', 'failures="0"').replace('errors="1"', 'errors="0"')).failed == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_program_that_ends_badly_has_failed(fake, capsys):
+    broken = suite.Totals(failed=1, broken=["emulator test_fake"])
+    passed = _REPORT.replace('failures="1"', 'failures="0"').replace('errors="1"', 'errors="0"')
+    assert fake.run(0, _REPORT[:200]) == broken
+    assert fake.run(139, passed) == broken
+    assert fake.run(1, "<testsuites></testsuites>") == suite.Totals()  # no case of it matches a person's filter
+    assert "exit status 139 without a failed test" in capsys.readouterr().err
+    assert fake.run(1, "<testsuites></testsuites>", "a/b/v01_c").broken == ["emulator test_fake a/b/v01_c"]

@@ -9,58 +9,18 @@ writes the digests that the next runs go by. On a GPU everything is quick, and r
 import datetime
 import json
 import os
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
-from pathlib import Path
-from xml.etree import ElementTree
+from dataclasses import dataclass
 
-from . import build, digests, files, paths, say, setup, tools, wheels
+from . import build, digests, files, paths, say, setup, test_programs
 from .errors import Failure
+from .test_programs import Totals, Unit
 
 _VERSIONS = "test_versions_"  # one for each layer
 # Of the emulator's own threads and faults: what ThreadSanitizer is for.
 _EMULATOR_TESTS = ("test_simt", "test_faults")
-_BRIEF_SCHEDULE = "asc"
 _STATE = paths.BUILD / "full_run.json"
-
-
-@dataclass
-class Totals:
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-    broken: list = field(default_factory=list)  # programs that ended without a report
-
-    def add(self, other):
-        self.passed += other.passed
-        self.failed += other.failed
-        self.skipped += other.skipped
-        self.broken += other.broken
-
-    def __str__(self):
-        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One run of a test program: all of its cases, or those of one version."""
-
-    preset: str
-    program: str
-    version: str = ""  # "conv3x3/fprop/v03_smem_tile", of test_versions_<layer>
-    brief: bool = False  # its ci problems under one schedule
-    flags: tuple = ()
-
-    @property
-    def key(self):
-        return " ".join(filter(None, (self.preset, self.program, self.version, "brief" if self.brief else "")))
-
-    def gtest_flags(self):
-        if not self.version:
-            return list(self.flags)
-        return [f"--gtest_filter={self.version.replace('/', '_')}.{'ci_*' if self.brief else '*'}", *self.flags]
 
 
 @dataclass
@@ -117,7 +77,7 @@ def run(preset, flags=(), sanitize=False, full=False, resume=False, stop_after=N
             session.run_preset(
                 name, lambda programs, name=name: units(name, programs, selection), targets(name, selection)
             )
-    session.totals.add(_run_python_tests())
+    session.totals.add(test_programs.run_python())
     if full:
         session.write_last_run(versions)
     elif emulator:
@@ -186,7 +146,7 @@ class _Session:
             if setup.ensure(preset):
                 build.forget(preset)
             build.build(preset, self.cmake_options, wanted)
-            programs = {path.name: path for path in _programs(preset)}
+            programs = {path.name: path for path in test_programs.programs(preset)}
             chosen = choose(list(programs))
         except Failure as failure:
             say.line(failure)
@@ -223,7 +183,7 @@ class _Session:
     def _run_unit(self, unit, program):
         if unit.version and time.time() > self.deadline:
             return None, 0.0
-        return _run_program(unit, program)
+        return test_programs.run_one(unit, program)
 
     def _seconds_left(self, waiting, done, elapsed):
         """By what units took before, where that is known; else as long as those done, each."""
@@ -321,101 +281,3 @@ def _say_what_did_not_run(selection, sanitize):
             "./ladder test --full runs everything for everything, in about an hour; one version by itself: "
             "./ladder test --gtest_filter='<layer>_<pass>_v<NN>_*'"
         )
-
-
-def _programs(preset):
-    """The test programs that CMake knows of, not those that an earlier build left behind."""
-    listing = subprocess.run(
-        [Path(tools.cmake()).with_name("ctest"), "--test-dir", build.folder(preset), "--show-only=json-v1"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=tools.environment(),
-    )
-    try:
-        # What was not built has no command: under the sanitizers that may be most.
-        programs = [Path(test["command"][0]) for test in json.loads(listing.stdout)["tests"] if "command" in test]
-    except (ValueError, KeyError):
-        raise Failure(f"ctest lists no tests of {build.folder(preset)}") from None
-    if not programs:
-        raise Failure(f"the {preset} build has no test program")
-    return programs
-
-
-def _run_program(unit, program):
-    """(Totals, seconds). Prints the program's output only where something failed."""
-    report = program.with_name(f"{unit.key.replace(' ', '.').replace('/', '_')}.json")
-    report.unlink(missing_ok=True)
-    env = {**tools.environment(), "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
-    if unit.brief:
-        env["LADDER_TEST_SCHEDULES"] = _BRIEF_SCHEDULE
-    started = time.monotonic()
-    process = subprocess.run(
-        [program, f"--gtest_output=json:{report}", "--gtest_brief=1", *unit.gtest_flags()],
-        cwd=paths.ROOT,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    seconds = time.monotonic() - started
-    totals = _read(report)
-    # A filter of a person's may match nothing in a program, but a version has tests.
-    nothing_ran = unit.version and totals is not None and totals.passed + totals.failed + totals.skipped == 0
-    ended_badly = (
-        totals is not None and process.returncode != 0 and totals.failed == 0 and totals.passed + totals.skipped > 0
-    )
-    if totals is None or nothing_ran or ended_badly:
-        say.line(f"{unit.key}: exit status {process.returncode} without a failed test or a whole report; its output:")
-        print(process.stdout, end="", flush=True)
-        return Totals(failed=1, broken=[unit.key]), seconds
-    if totals.failed:
-        print(process.stdout, end="", flush=True)
-    return totals, seconds
-
-
-def _read(report):
-    """Counts of a GoogleTest JSON report, or None if there is no whole one."""
-    try:
-        suites = json.loads(report.read_text(encoding="utf-8"))["testsuites"]
-    except (OSError, ValueError, KeyError):
-        return None
-    totals = Totals()
-    for case in (case for suite in suites for case in suite["testsuite"]):
-        if case.get("result") == "SKIPPED":
-            totals.skipped += 1
-        elif case.get("status") == "RUN":
-            if case.get("failures"):
-                totals.failed += 1
-            else:
-                totals.passed += 1
-    return totals
-
-
-def _run_python_tests():
-    """The tests of tests/python, by a pytest of our own."""
-    report = paths.BUILD / "python_tests.xml"
-    report.unlink(missing_ok=True)
-    process = subprocess.run(
-        [wheels.python_with(wheels.PYTEST, setup.LOG), "-m", "pytest", "--quiet", f"--junitxml={report}"],
-        cwd=paths.ROOT,
-        env=tools.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        (counts,) = ElementTree.parse(report).getroot()
-        ran, failures, errors, skipped = (int(counts.get(key)) for key in ("tests", "failures", "errors", "skipped"))
-    except (OSError, ValueError, ElementTree.ParseError):
-        ran = failures = errors = skipped = 0
-    failed = failures + errors
-    totals = Totals(ran - failed - skipped, failed, skipped)
-    if process.returncode != 0:
-        print(process.stdout, end="", flush=True)
-        if not failed:
-            totals = Totals(failed=1, broken=["python tests"])
-    say.line(f"tools: {totals}")
-    return totals

@@ -1,0 +1,143 @@
+"""The test programs of a build and the tests of the tools: which there are, one run of one, and the counts of it.
+
+CTest knows the programs and could run them, but it neither counts the cases of a program, nor lets what runs finish when
+the time is up (--stop-time kills it, as a failure), nor keeps by content what passed.
+"""
+
+import json
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+from . import build, paths, say, setup, tools, wheels
+from .errors import Failure
+
+_BRIEF_SCHEDULE = "asc"
+
+
+@dataclass
+class Totals:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    broken: list = field(default_factory=list)  # programs that ended without a report
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.broken += other.broken
+
+    def __str__(self):
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One run of a test program: all of its cases, or those of one version."""
+
+    preset: str
+    program: str
+    version: str = ""  # "conv3x3/fprop/v03_smem_tile", of test_versions_<layer>
+    brief: bool = False  # its ci problems under one schedule
+    flags: tuple = ()
+
+    @property
+    def key(self):
+        return " ".join(filter(None, (self.preset, self.program, self.version, "brief" if self.brief else "")))
+
+    def gtest_flags(self):
+        if not self.version:
+            return list(self.flags)
+        return [f"--gtest_filter={self.version.replace('/', '_')}.{'ci_*' if self.brief else '*'}", *self.flags]
+
+
+def programs(preset):
+    """The test programs that CMake knows of, not those that an earlier build left behind."""
+    listing = subprocess.run(
+        [Path(tools.cmake()).with_name("ctest"), "--test-dir", build.folder(preset), "--show-only=json-v1"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=tools.environment(),
+    )
+    try:
+        # What was not built has no command: under the sanitizers that may be most.
+        found = [Path(test["command"][0]) for test in json.loads(listing.stdout)["tests"] if "command" in test]
+    except (ValueError, KeyError):
+        raise Failure(f"ctest lists no tests of {build.folder(preset)}") from None
+    if not found:
+        raise Failure(f"the {preset} build has no test program")
+    return found
+
+
+def run_one(unit, program):
+    """(Totals, seconds). Prints the program's output only where something failed."""
+    report = program.with_name(f"{unit.key.replace(' ', '.').replace('/', '_')}.xml")
+    report.unlink(missing_ok=True)
+    env = {**tools.environment(), "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+    if unit.brief:
+        env["LADDER_TEST_SCHEDULES"] = _BRIEF_SCHEDULE
+    started = time.monotonic()
+    process = subprocess.run(
+        [program, f"--gtest_output=xml:{report}", "--gtest_brief=1", *unit.gtest_flags()],
+        cwd=paths.ROOT,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    seconds = time.monotonic() - started
+    totals = _counts(report)
+    # A filter of a person's may match nothing in a program, but a version has tests.
+    nothing_ran = unit.version and totals is not None and totals.passed + totals.failed + totals.skipped == 0
+    ended_badly = (
+        totals is not None and process.returncode != 0 and totals.failed == 0 and totals.passed + totals.skipped > 0
+    )
+    if totals is None or nothing_ran or ended_badly:
+        say.line(f"{unit.key}: exit status {process.returncode} without a failed test or a whole report; its output:")
+        print(process.stdout, end="", flush=True)
+        return Totals(failed=1, broken=[unit.key]), seconds
+    if totals.failed:
+        print(process.stdout, end="", flush=True)
+    return totals, seconds
+
+
+def run_python():
+    """The tests of tests/python, by a pytest of our own."""
+    report = paths.BUILD / "python_tests.xml"
+    report.unlink(missing_ok=True)
+    process = subprocess.run(
+        [wheels.python_with(wheels.PYTEST, setup.LOG), "-m", "pytest", "--quiet", f"--junitxml={report}"],
+        cwd=paths.ROOT,
+        env=tools.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    totals = _counts(report)
+    if process.returncode != 0:
+        print(process.stdout, end="", flush=True)
+        if totals is None or not totals.failed:
+            totals = Totals(failed=1, broken=["python tests"])
+    say.line(f"tools: {totals}")
+    return totals
+
+
+def _counts(report):
+    """Totals of a JUnit report, GoogleTest's or pytest's, or None if there is no whole one."""
+    try:
+        text = report.read_text(encoding="utf-8", errors="replace")  # a failure may have printed any bytes
+        suites = list(ElementTree.fromstring(text).iter("testsuite"))
+        ran, failed, errors, skipped, disabled = (
+            sum(int(suite.get(key, 0)) for suite in suites)
+            for key in ("tests", "failures", "errors", "skipped", "disabled")
+        )
+    except (OSError, ValueError, ElementTree.ParseError):
+        return None
+    failed += errors
+    return Totals(ran - failed - skipped - disabled, failed, skipped)
