@@ -89,7 +89,7 @@ def _parse(arguments):
     parser.add_argument("--problem", action="append", default=[], help=selection.HELP["problem"] + "; may be repeated")
     parser.add_argument("--pass", dest="pass_", metavar="PASS", type=filled("pass"), help="as in <layer>/<pass>")
     parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
-    own = flags.Flags(parser, paths.ROOT / "bench" / "flags.json", without=_UNDERSTOOD_HERE)
+    own = flags.Flags(parser, "bench/flags.json", without=_UNDERSTOOD_HERE)
     options, foreign = parser.parse_known_args(arguments)
     for word in foreign:
         _check_foreign(parser, word)

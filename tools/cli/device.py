@@ -3,6 +3,8 @@
 import ctypes
 import functools
 import re
+import shutil
+import subprocess
 from dataclasses import dataclass
 
 from .errors import UsageError
@@ -13,6 +15,18 @@ _LEAST_ARCH = 80
 
 _ATTRIBUTE_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 _ATTRIBUTE_MINOR = 76
+
+_SMI = (
+    "timestamp",
+    "temperature.gpu",
+    "power.draw",
+    "power.limit",
+    "clocks.sm",
+    "clocks.mem",
+    "clocks.max.sm",
+    "clocks_event_reasons.active",
+    "utilization.gpu",
+)
 
 
 @dataclass
@@ -102,3 +116,18 @@ def choose(wanted=None):
     if model is None:
         return Choice("emulator", f"{why}; kernels are checked on the CPU, times mean nothing")
     return Choice("cuda", model)
+
+
+def read_machine():
+    """What nvidia-smi says of the first GPU, or None."""
+    smi = shutil.which("nvidia-smi")
+    if not smi:
+        return None
+    done = subprocess.run(
+        [smi, "-i", "0", f"--query-gpu={','.join(_SMI)}", "--format=csv,noheader,nounits"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    values = [value.strip() for value in done.stdout.strip().split(",")]
+    return dict(zip(_SMI, values)) if done.returncode == 0 and len(values) == len(_SMI) else None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .errors import UsageError
 
+_ROOT = Path(__file__).resolve().parents[2]
 _NUMBERS = {"INT": "-?[0-9]+", "UINT": "-?[0-9]+", "FLOAT": r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"}
 
 
@@ -15,14 +16,14 @@ class Flags:
     """Options that a program knows too. None has a default here: the program has them.
 
     `notes` are what a verb says of some in the place of the program's default; `without` are flags that the verb
-    understands itself.
+    understands itself, `only` those that it takes, if not all.
     """
 
-    def __init__(self, parser, file, notes=(), without=()):
+    def __init__(self, parser, file, notes=(), without=(), only=()):
         self._actions, self._excludes, self._needs = [], [], []
         groups, notes = {}, dict(notes)
-        for flag in json.loads(Path(file).read_text(encoding="utf-8"))["flags"]:
-            if flag["name"] in without:
+        for flag in json.loads((_ROOT / file).read_text(encoding="utf-8"))["flags"]:
+            if flag["name"] in without or (only and flag["name"] not in only):
                 continue
             group = groups.get(flag["group"]) or parser.add_argument_group(flag["group"])
             groups[flag["group"]] = group

@@ -14,28 +14,18 @@ import shlex
 import shutil
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 from dev import resources
 from records import missing, record_files
 from registry import listing, selection
 
-from . import build, device, files, paths, say, setup, tools
+from . import build, device, files, flags, paths, say, setup, tools
+from .device import read_machine
 from .errors import Failure, UsageError
 from .options import Parser, filled
-
-_BAR = 24
-_SMI = (
-    "timestamp",
-    "temperature.gpu",
-    "power.draw",
-    "power.limit",
-    "clocks.sm",
-    "clocks.mem",
-    "clocks.max.sm",
-    "clocks_event_reasons.active",
-    "utilization.gpu",
-)
+from .progress import Progress, seconds_spent
 
 
 def main(arguments):
@@ -75,7 +65,7 @@ class Recording:
         folder = results / self.environment["device"]["slug"]
         folder.mkdir(parents=True, exist_ok=True)
         self.name = self._name()
-        self.estimates = _seconds_spent(results, folder.name)
+        self.estimates = seconds_spent(results, folder.name)
         self.folder = folder
 
     def run(self):
@@ -128,7 +118,7 @@ class Recording:
             )
         if not self.options.resume:
             self.partial.mkdir()
-            plan = {"created": _utc_now(), "parts": self.parts, "machine": self.machine()}
+            plan = {"created": record_files.now(), "parts": self.parts, "machine": self.machine()}
             (self.partial / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
         unknown = {path for path, _, _ in plan["parts"]} - set(self.programs)
         self.programs.update(
@@ -144,16 +134,13 @@ class Recording:
         record["kernels"] = self.kernels
         write_new(self.file, record_files.text_of(record))
         shutil.rmtree(self.partial)
-        counts = {}
-        for result in record["results"]:
-            status = result["verdict"]["status"]
-            counts[status] = counts.get(status, 0) + 1
+        counts = Counter(result["verdict"]["status"] for result in record["results"])
         for line in standings(record_files.load(self.file)):
             print(line)
-        print(f"{', '.join(f'{count} {status}' for status, count in sorted(counts.items()))}")
+        print(", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
         print(f"record: {files.shown(self.file)}", flush=True)
         say.line("next: ./ladder compare, ./ladder dashboard, ./ladder table")
-        return 1 if counts.get("FAIL") else 0
+        return 1 if counts["FAIL"] else 0
 
 
 class Part:
@@ -218,54 +205,6 @@ class Part:
         progress.show(self.name, len(progress.names[self.name]))
 
 
-class Progress:
-    """How far a recording is, and how long the rest may take: as long as the same results took last time."""
-
-    def __init__(self, names, estimates):
-        self.names, self.finished = names, {}
-        known = [estimates[name] for jobs in names.values() for name in jobs if name in estimates]
-        self.typical = sum(known) / len(known) if known else None
-        self.estimates = estimates
-        self.started, self.seen_before = time.monotonic(), None
-
-    @property
-    def done(self):
-        return sum(self.finished.values())
-
-    def forecast(self):
-        return f"about {_minutes(self._expected(0))} by the last record" if self.typical else "no estimate yet"
-
-    def start(self, part):
-        self.finished.setdefault(part, 0)
-
-    def show(self, part, done):
-        self.finished[part] = max(self.finished[part], done)
-        if self.seen_before is None:
-            self.seen_before = self.done  # by the interrupted run: nothing that we can measure our pace by
-        total = sum(len(jobs) for jobs in self.names.values())
-        filled = _BAR * self.done // max(total, 1)
-        left = self._left()
-        about = f", about {_minutes(left)} left" if left is not None else ""
-        at = self.names[part][done] if done < len(self.names[part]) else part
-        say.progress(f"[{'#' * filled}{'.' * (_BAR - filled)}] {self.done} of {total}{about}  {at}")
-
-    def _left(self):
-        spent, new_ones = time.monotonic() - self.started, self.done - (self.seen_before or 0)
-        if self.typical:
-            expected_so_far = self._expected(self.seen_before or 0) - self._expected(self.done)
-            pace = spent / expected_so_far if new_ones >= 3 and expected_so_far > 0 else 1
-            return pace * self._expected(self.done)
-        if new_ones < 1:
-            return None
-        total = sum(len(jobs) for jobs in self.names.values())
-        return spent / new_ones * (total - self.done)
-
-    def _expected(self, done):
-        """Seconds that the results after the first `done` took last time."""
-        jobs = [name for part in self.names.values() for name in part]
-        return sum(self.estimates.get(name, self.typical) for name in jobs[done:])
-
-
 def joined(part_paths, pieces):
     """One record of several programs' records. Throws Failure where they were not made in one place."""
     first = pieces[0]
@@ -275,15 +214,8 @@ def joined(part_paths, pieces):
                 raise Failure(f"the parts differ in {key}: {first['environment'][key]} and {piece['environment'][key]}")
     programs = {}
     for path, piece in zip(part_paths, pieces):
-        programs.setdefault(path, []).append(
-            {
-                "command": piece["command"],
-                "created": piece["created"],
-                "seed": piece["seed"],
-                "calibration": piece["calibration"],
-                "binary": piece["environment"].get("binary"),
-            }
-        )
+        told = {key: piece[key] for key in ("command", "created", "seed", "calibration")}
+        programs.setdefault(path, []).append({**told, "binary": piece["environment"].get("binary")})
     return {
         **{key: first[key] for key in ("schema", "created", "command", "seed", "environment", "calibration")},
         "programs": programs,
@@ -315,21 +247,6 @@ def write_new(file, text):
         raise Failure(f"{files.shown(file)} was not written: {error.strerror}") from None
 
 
-def read_machine():
-    """What nvidia-smi says of the first GPU, or None."""
-    smi = shutil.which("nvidia-smi")
-    if not smi:
-        return None
-    done = subprocess.run(
-        [smi, "-i", "0", f"--query-gpu={','.join(_SMI)}", "--format=csv,noheader,nounits"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    values = [value.strip() for value in done.stdout.strip().split(",")]
-    return dict(zip(_SMI, values)) if done.returncode == 0 and len(values) == len(_SMI) else None
-
-
 def _parse(arguments):
     parser = Parser(
         "record",
@@ -339,17 +256,11 @@ def _parse(arguments):
     parser.add_argument("layers", nargs="*", help=selection.HELP["target"] + " (default: all)")
     parser.add_selection("version", "set", "problem", version="all")
     parser.add_argument("--dtype", type=selection.dtypes, help=selection.HELP["dtype"] + " (default: all)")
-    parser.add_argument("--samples", type=int, default=30, help="cold samples a version (default: 30)")
     parser.add_argument("--seed", type=selection.seed, help="of the inputs (default: another one every run)")
-    parser.add_argument(
-        "--baseline",
-        default="all",
-        choices=("all", "listed", "heuristic", "none"),
-        help="how far to look for the library's best plan (default: all)",
-    )
     parser.add_argument("--tag", type=_tag, help="a word for the file's name, for a second record of the same commit")
     parser.add_argument("--results", type=Path, default=paths.ROOT / "results", help="folder of the records")
     parser.add_argument("--resume", action="store_true", help="go on with the recording that was interrupted")
+    own = flags.Flags(parser, "bench/flags.json", only=("--samples", "--baseline"))
     missing = parser.add_argument_group("what has no record yet")
     missing.add_argument(
         "--missing",
@@ -366,6 +277,7 @@ def _parse(arguments):
         "folder of results/ (default: the GPU here, else the only one that results/ has)",
     )
     options = parser.parse_args(arguments)
+    options.own = own.words(options)
     if not options.missing and (options.list or options.device):
         raise UsageError(
             f"{'--list' if options.list else '--device'} needs --missing: ./ladder record --missing --list"
@@ -374,8 +286,6 @@ def _parse(arguments):
         raise UsageError("--missing and --version best exclude each other: best is the promoted one")
     if options.list and options.resume:
         raise UsageError("--list and --resume exclude each other: --list records nothing")
-    if options.samples < 1:
-        raise UsageError(f"--samples {options.samples}: at least 1")
     return options
 
 
@@ -456,8 +366,7 @@ def _bench_arguments(options, there, path, dtype, version):
     what = selection.program_words(
         layer, there.find(path), version, lines, None if lines else _set(options, layer), [dtype] if dtype else ()
     )
-    arguments = [*what, "--samples", str(options.samples), "--baseline", options.baseline]
-    return arguments + (["--seed", str(options.seed)] if options.seed is not None else [])
+    return [*what, *options.own, *(["--seed", str(options.seed)] if options.seed is not None else [])]
 
 
 def _set(options, layer):
@@ -481,31 +390,9 @@ def _environment(program):
         raise Failure(f"{program.name} does not say where it runs: {done.stderr.strip()}") from None
 
 
-def _seconds_spent(results, slug):
-    """{"layer/pass/vNN_idea/problem": seconds} of the newest record of each on this device."""
-    spent = {}
-    for record in record_files.load_all(results, slug)[0]:
-        spent.update(
-            {
-                f"{result.path}/v{result.version:02d}_{result.idea}/{result.problem}": result.seconds_spent
-                for result in record.results
-                if result.seconds_spent > 0
-            }
-        )
-    return spent
-
-
 def _results_in(partial):
     """Whole lines after the first."""
     try:
         return max(partial.read_bytes().count(b"\n") - 1, 0)
     except OSError:
         return 0
-
-
-def _minutes(seconds):
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-
-
-def _utc_now():
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,7 +6,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from . import bench, build, device, files, flags, paths, run, say
+from . import bench, build, device, files, flags, run, say
 from .errors import Failure, UsageError
 from .options import Parser, filled
 
@@ -47,7 +47,7 @@ def _parser():
     )
     parser.add_argument("checkpoint", nargs="?", metavar="RUN", help="a run's folder, or one of its checkpoints")
     parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
-    own = flags.Flags(parser, paths.ROOT / "train" / f"{PROGRAM}.json")
+    own = flags.Flags(parser, f"train/{PROGRAM}.json")
     parser.add_argument(
         "--npz",
         type=filled("npz"),

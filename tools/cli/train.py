@@ -116,7 +116,7 @@ def _parser():
         action="store_true",
         help="write TensorBoard's events too, into tensorboard/ of the run, while it trains",
     )
-    return parser, flags.Flags(parser, paths.ROOT / "train" / f"{PROGRAM}.json", _NOTES)
+    return parser, flags.Flags(parser, f"train/{PROGRAM}.json", _NOTES)
 
 
 def _check(chosen):

@@ -1,6 +1,5 @@
 """`./ladder sanitize [layers...]`: compute-sanitizer's four tools on every version, each proven able to fire."""
 
-import datetime
 import json
 import os
 import shlex
@@ -13,6 +12,7 @@ from pathlib import Path
 from cli import build, device, paths, say, setup, tools, wheels
 from cli.errors import Failure, UsageError
 from cli.options import Parser
+from records import record_files
 from registry import listing, selection
 
 from . import keep, sanitizer, where
@@ -256,7 +256,7 @@ class _Session:
     def _record(self, arguments):
         if self.environment is None:
             raise Failure("sanitize --record: no run got as far as to name its device; nothing was kept")
-        created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        created = record_files.now()
         data = {
             "schema": SCHEMA,
             "created": created,

@@ -15,7 +15,6 @@ import io
 import json
 import math
 import sys
-from datetime import datetime, timezone
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -24,7 +23,7 @@ from cli import files, options, train
 from cli.errors import Failure
 from readme import generated
 from readme.train_budget import README, newest
-from records.record_files import BadRecord
+from records.record_files import BadRecord, now
 
 SCHEMA = "ladder.training-run/1"
 PICTURE = Path("results") / "training_curves.svg"
@@ -95,7 +94,7 @@ def _make(chosen):
     config = train.checkpoint_config(chosen.ladder)
     record = {
         "schema": SCHEMA,
-        "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created": now(),
         "device": metadata.get("device"),
         "commit": chosen.commit,
         "command": chosen.command,

@@ -7,6 +7,7 @@ import math
 import re
 import statistics
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 
@@ -164,6 +165,11 @@ def load_all(results, device="*"):
         if record and record.environment["device"]["kind"] == "gpu":  # an emulated time is no speed
             records.append(record)
     return sorted(records, key=lambda record: (record.created, record.file.name)), bad
+
+
+def now():
+    """The time as records have it."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def checksum(text):

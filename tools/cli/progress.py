@@ -1,0 +1,75 @@
+"""How far a recording is, and how long the rest may take."""
+
+import time
+
+from records import record_files
+
+from . import say
+
+_BAR = 24
+
+
+def seconds_spent(results, slug):
+    """{"layer/pass/vNN_idea/problem": seconds} of the newest record of each on this device."""
+    spent = {}
+    for record in record_files.load_all(results, slug)[0]:
+        spent.update(
+            {
+                f"{result.path}/v{result.version:02d}_{result.idea}/{result.problem}": result.seconds_spent
+                for result in record.results
+                if result.seconds_spent > 0
+            }
+        )
+    return spent
+
+
+class Progress:
+    """How far a recording is, and how long the rest may take: as long as the same results took last time."""
+
+    def __init__(self, names, estimates):
+        self.names, self.finished = names, {}
+        known = [estimates[name] for jobs in names.values() for name in jobs if name in estimates]
+        self.typical = sum(known) / len(known) if known else None
+        self.estimates = estimates
+        self.started, self.seen_before = time.monotonic(), None
+
+    @property
+    def done(self):
+        return sum(self.finished.values())
+
+    def forecast(self):
+        return f"about {_minutes(self._expected(0))} by the last record" if self.typical else "no estimate yet"
+
+    def start(self, part):
+        self.finished.setdefault(part, 0)
+
+    def show(self, part, done):
+        self.finished[part] = max(self.finished[part], done)
+        if self.seen_before is None:
+            self.seen_before = self.done  # by the interrupted run: nothing that we can measure our pace by
+        total = sum(len(jobs) for jobs in self.names.values())
+        filled = _BAR * self.done // max(total, 1)
+        left = self._left()
+        about = f", about {_minutes(left)} left" if left is not None else ""
+        at = self.names[part][done] if done < len(self.names[part]) else part
+        say.progress(f"[{'#' * filled}{'.' * (_BAR - filled)}] {self.done} of {total}{about}  {at}")
+
+    def _left(self):
+        spent, new_ones = time.monotonic() - self.started, self.done - (self.seen_before or 0)
+        if self.typical:
+            expected_so_far = self._expected(self.seen_before or 0) - self._expected(self.done)
+            pace = spent / expected_so_far if new_ones >= 3 and expected_so_far > 0 else 1
+            return pace * self._expected(self.done)
+        if new_ones < 1:
+            return None
+        total = sum(len(jobs) for jobs in self.names.values())
+        return spent / new_ones * (total - self.done)
+
+    def _expected(self, done):
+        """Seconds that the results after the first `done` took last time."""
+        jobs = [name for part in self.names.values() for name in part]
+        return sum(self.estimates.get(name, self.typical) for name in jobs[done:])
+
+
+def _minutes(seconds):
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
