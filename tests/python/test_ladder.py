@@ -291,7 +291,7 @@ class BenchVerb(unittest.TestCase):
         self.broken = []
         for patch in (
             mock.patch.object(bench.build, "folder", lambda preset: self.folder),
-            mock.patch.object(bench, "ready", lambda preset, programs, keep_going: self.broken),
+            mock.patch.object(bench.build, "build", lambda preset, targets, keep_going: self.broken),
             mock.patch.object(bench.device, "choose", lambda wanted: device.Choice("emulator", "for a test")),
             mock.patch.object(bench.os, "execve", self.execve),
         ):

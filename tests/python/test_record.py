@@ -263,7 +263,6 @@ class Missing(Toy):
         self.built = []
         self.on_gpu(None)
         monkeypatch.setattr(record.paths, "ROOT", self.root)
-        monkeypatch.setattr(record.setup, "ensure", lambda preset: False)
         monkeypatch.setattr(record.build, "folder", lambda preset: self.bench.parent)
         monkeypatch.setattr(record.build, "build", lambda preset, targets: self.built.append(targets))
         monkeypatch.setattr(record.resources, "collect", lambda folder: ([], None))

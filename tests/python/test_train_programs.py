@@ -18,7 +18,7 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from cli import bench, build, device, run, sample, setup, tensorboard, train, wheels  # noqa: E402
+from cli import build, device, run, sample, setup, tensorboard, train, wheels  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
 
 BUILT = ROOT / "build" / "emulator" / "train"
@@ -149,7 +149,7 @@ class Verb(unittest.TestCase):
         self.program(self.SCRIPT)
         for patch in (
             mock.patch.object(build, "folder", lambda preset: self.scratch / preset),
-            mock.patch.object(bench, "ready", lambda preset, programs: self.built.extend(programs)),
+            mock.patch.object(build, "build", lambda preset, targets: self.built.extend(targets)),
             mock.patch.object(device, "choose", lambda wanted: device.Choice("emulator", "for a test")),
             mock.patch.object(train.prepare, "sample_set", self.sample_set),
             mock.patch.object(train, "RUNS", self.scratch / "runs"),

@@ -11,7 +11,7 @@ import subprocess
 
 from registry import listing, selection
 
-from . import build, device, flags, paths, say, setup, tools
+from . import build, device, flags, paths, say, tools
 from .errors import Failure, UsageError
 from .options import Parser, filled
 
@@ -52,7 +52,7 @@ def main(arguments):
     choice = device.choose(options.device)
     say.line(choice)
     program = f"bench_{layer.name}"
-    missing = ready(choice.preset, [program], keep_going=True)
+    missing = build.build(choice.preset, targets=[program], keep_going=True)
     missing = {broken.number: broken for broken in missing if broken.path == a_pass.path}
     absent = [missing[version.number] for version in chosen if version.number in missing]
     if absent and len(absent) == len(chosen):
@@ -69,13 +69,6 @@ def main(arguments):
     return status or (1 if absent else 0)
 
 
-def ready(preset, programs, keep_going=False):
-    """Fetches what is missing and builds `programs`; the versions that did not compile, where that is to stop no other."""
-    if setup.ensure(preset):
-        build.forget(preset)
-    return build.build(preset, targets=programs, keep_going=keep_going)
-
-
 def _parse(arguments):
     """(options, words for the program's own flags, words for Google Benchmark)."""
     parser = Parser(
@@ -88,7 +81,7 @@ def _parse(arguments):
     parser.add_selection("version", "set", "dtype", version="all")
     parser.add_argument("--problem", action="append", default=[], help=selection.HELP["problem"] + "; may be repeated")
     parser.add_argument("--pass", dest="pass_", metavar="PASS", type=filled("pass"), help="as in <layer>/<pass>")
-    parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
+    parser.add_device()
     own = flags.Flags(parser, "bench/flags.json", without=_UNDERSTOOD_HERE)
     options, foreign = parser.parse_known_args(arguments)
     for word in foreign:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dev import launch_version
 
-from . import device, lock, run, say, tools
+from . import device, lock, run, say, setup, tools
 from .errors import Failure
 from .paths import BUILD, CUDA_PRESETS, PRIVATE, ROOT
 
@@ -31,10 +31,12 @@ class Broken:
 
 
 def build(preset, options=(), targets=(), keep_going=False):
-    """Brings build/<preset> up to date; `options` are -D arguments for CMake. Throws Failure.
+    """Brings build/<preset> up to date, what it lacks fetched; `options` are -D arguments for CMake. Throws Failure.
 
     Returns the Broken versions, which only with `keep_going` do not fail the build.
     """
+    if setup.ensure(preset):
+        forget(preset)
     with lock.held(BUILD / f".{preset}.lock"):
         _configure(preset, [*_own_architecture(preset), *options])
         _ninja(preset, targets, keep_going)

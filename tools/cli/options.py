@@ -19,6 +19,9 @@ class Parser(argparse.ArgumentParser):
         both = re.fullmatch(r"argument (\S+): not allowed with argument (\S+)", message)
         raise UsageError(f"{both[2]} and {both[1]} exclude each other" if both else f"{self.prog}: {message}")
 
+    def add_device(self):
+        self.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
+
     def add_selection(self, *names, **defaults):
         """Options of selection.py by their names, in its words; a default is said after them. A set of problems and one
         of them exclude each other."""

@@ -21,7 +21,7 @@ from dev import resources
 from records import missing, record_files
 from registry import listing, selection
 
-from . import build, device, files, flags, paths, say, setup, tools
+from . import build, device, files, flags, paths, say, tools
 from .device import read_machine
 from .errors import Failure, UsageError
 from .options import Parser, filled
@@ -44,8 +44,6 @@ def main(arguments):
     if gaps and slug != device.slug():
         raise UsageError(f"record --missing --device {slug}: the GPU here is {device.slug()}; --list needs no GPU")
     say.line(f"GPU build ({model})")
-    if setup.ensure("cuda"):
-        build.forget("cuda")
     # Programs run in ROOT and are named from there, so that the commands in a record work in anybody's checkout.
     folder = build.folder("cuda").relative_to(paths.ROOT)
     parts = _parts(options, there, chosen, gaps)

@@ -6,7 +6,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from . import bench, build, device, files, flags, run, say
+from . import build, device, files, flags, run, say
 from .errors import Failure, UsageError
 from .options import Parser, filled
 
@@ -26,7 +26,7 @@ def main(arguments):
     _check(chosen)
     choice = device.choose(chosen.device)
     say.line(choice)
-    bench.ready(choice.preset, [PROGRAM])
+    build.build(choice.preset, targets=[PROGRAM])
     command = [build.folder(choice.preset) / "train" / PROGRAM, chosen.checkpoint, *own.words(chosen)]
     return _with_npz(command, chosen) if chosen.npz else run.handed_over(command)
 
@@ -46,7 +46,7 @@ def _parser():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("checkpoint", nargs="?", metavar="RUN", help="a run's folder, or one of its checkpoints")
-    parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
+    parser.add_device()
     own = flags.Flags(parser, f"train/{PROGRAM}.json")
     parser.add_argument(
         "--npz",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from images import ldata
 
-from . import bench, build, device, files, flags, paths, prepare, run, say, setup, tools, wheels
+from . import build, device, files, flags, paths, prepare, run, say, setup, tools, wheels
 from .errors import Failure, UsageError
 from .options import Parser
 
@@ -58,7 +58,7 @@ def main(arguments):
     if chosen.budget and choice.preset == "emulator":
         raise UsageError("--budget times kernels: it needs a GPU")
     say.line(choice)
-    bench.ready(choice.preset, [PROGRAM])
+    build.build(choice.preset, targets=[PROGRAM])
     if not chosen.data and not (chosen.resume and (Path(chosen.out) / "options.json").is_file()):
         chosen.data = _sample_set(size)
     python = _tensorboard_python() if chosen.tensorboard else None
@@ -110,7 +110,7 @@ def _parser():
     parser = Parser(
         "train", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
+    parser.add_device()
     parser.add_argument(
         "--tensorboard",
         action="store_true",

@@ -30,7 +30,7 @@ def list_(arguments):
 
 
 def test(arguments):
-    parser = _parser("test", "Builds and runs every test, or those of some versions.", device=True, preset=True)
+    parser = _parser("test", "Builds and runs every test, or those of some versions.")
     parser.add_argument("targets", nargs="*", help=selection.HELP["target"] + " (default: every test there is)")
     parser.add_selection("version")
     parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
@@ -69,7 +69,7 @@ def _versions_of(chosen, gtest_flags):
 
 
 def build(arguments):
-    parser = _parser("build", "Builds, and runs nothing.", device=True, preset=True)
+    parser = _parser("build", "Builds, and runs nothing.")
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
     parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a variable for CMake")
     parser.add_argument("targets", nargs="*", help="all by default; bench_<layer> for one bench program")
@@ -79,15 +79,13 @@ def build(arguments):
         if target.startswith("bench_") and target[len("bench_") :] not in layers:
             raise UsageError(f"no target '{target}'; there are: {', '.join(f'bench_{layer}' for layer in layers)}")
     preset = _preset(chosen)
-    if setting_up.ensure(preset):
-        builder.forget(preset)
     builder.build(preset, _cmake_options(chosen) + [f"-D{one}" for one in chosen.define], chosen.targets)
     say.line(f"built: {builder.folder(preset)}")
     return 0
 
 
 def setup(arguments):
-    parser = _parser("setup", "Fetches what a build lacks, and nothing else.", device=True, preset=True)
+    parser = _parser("setup", "Fetches what a build lacks, and nothing else.")
     parser.add_argument("--dev", action="store_true", help="what the checks of the sources need as well")
     chosen = parser.parse_args(arguments)
     preset = _preset(chosen)
@@ -110,12 +108,10 @@ def table(arguments):
     return subprocess.run([python, paths.ROOT / "tools" / "readme" / "ladder_table.py", *arguments]).returncode
 
 
-def _parser(verb, description, device=False, preset=False):
+def _parser(verb, description):
     parser = Parser(verb, description=description)
-    if device:
-        parser.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
-    if preset:
-        parser.add_argument("--preset", choices=paths.PRESETS, help="of CMakePresets.json, instead of --device")
+    parser.add_device()
+    parser.add_argument("--preset", choices=paths.PRESETS, help="of CMakePresets.json, instead of --device")
     return parser
 
 

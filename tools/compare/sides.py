@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cli import build, paths, run, say, setup, tools
+from cli import build, paths, run, say, tools
 from cli.errors import Failure, UsageError
 from registry import old_names
 
@@ -52,8 +52,6 @@ def built(source, layers, percent):
         say.line(f"{layer} is left out: {source.name} has none")
     targets = [f"bench_{layer}" for layer in shared]
 
-    if setup.ensure("cuda"):
-        build.forget("cuda")
     build.build("cuda", targets=targets)
     _build_other(other, source.name, targets)
 

@@ -6,7 +6,7 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from cli import bench, build, device, paths, say
+from cli import build, device, paths, say
 from cli.errors import Failure, UsageError
 from cli.options import Parser, filled
 from registry import listing, selection
@@ -185,7 +185,7 @@ class _Profiler:
 
 
 def _built(program):
-    for broken in bench.ready(PRESET, [program], keep_going=True):
+    for broken in build.build(PRESET, targets=[program], keep_going=True):
         say.line(f"missing: {broken.line}")
     path = build.folder(PRESET) / program
     if not os.access(path, os.X_OK):

@@ -96,8 +96,6 @@ def _tool():
 
 
 def _built(programs):
-    if setup.ensure(PRESET):
-        build.forget(PRESET)
     build.build(PRESET, targets=[*programs, _PLANTED])
     return build.folder(PRESET)
 
