@@ -1,12 +1,12 @@
 // Idea:   the slab is spread over the shared memory of a cluster's blocks, which exchange their sums through it.
 // Parent: v05.
 // Why:    a cluster of 8 keeps an image of 64x64 with rows of 64 bytes at 32 KB a block, so that several blocks share an SM
-//         and one's loads run under another's arithmetic. Limiter: every element goes into shared memory and twice out of
+//         and one's loads overlap another's arithmetic. Limiter: every element goes into shared memory and twice out of
 //         it, and a cluster's blocks start together.
 // Needs:  whole vectors in a pixel and in some number of groups; a slab of 8 x 64 KB at most; sm_90a's clusters.
 
 #include "dev/groupnorm/slab_normalise.h"
-#include "dev/groupnorm/slab_smem.h"
+#include "dev/ptx/cp_async.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -14,9 +14,47 @@ namespace {
 template <class T, int kUnit, class Act>
 __global__ void __launch_bounds__(512)
     groupnorm_forward_v06_kernel(Problem p, Forward::Tensors t, SlabPlan plan, int sums_bytes) {
+  constexpr int kVec = kVector<T>;
+  constexpr int kUnits = kVec / kUnit;
   LADDER_DYN_SMEM(smem);
-  SlabInSmem slab(smem + sums_bytes, plan);
-  normalise_slab<T, kUnit, Act, true>(p, t, plan, smem, slab);
+  const SlabPlace place(p, plan, kVec);
+  const auto* const x = static_cast<const T*>(t.x);
+  auto* const y = static_cast<T*>(t.y) + place.at;
+  const int step = p.c << plan.log_rows;  // elements from one of the thread's vectors to the next
+  if (plan.cluster > 1) ptx::cluster_arrive_relaxed();
+
+  // Load the thread's vectors into shared memory. They stay its own, so that they need no barrier.
+  const int threads = plan.threads();
+  auto* const own = reinterpret_cast<uint4*>(smem + sums_bytes) + threadIdx.x;
+  const int pixels = place.count() - place.row;
+  const int vectors = pixels > 0 ? ((pixels - 1) >> plan.log_rows) + 1 : 0;
+#pragma unroll 4
+  for (int i = 0; i < vectors; ++i) ptx::cp_async<16>(own + i * threads, x + place.at + i * step, true);
+  ptx::cp_async_commit();
+
+  // Meanwhile: pivots and parameters.
+  const UnitGroups<kUnit> groups(p, place, kVec);
+  const T* const chunk = x + place.image * p.h * p.w * p.c + place.chunk_channel;
+  float pivots[kUnits];
+  float scale[kVec];
+  float shift[kVec];
+  load_pivots(groups, chunk, pivots);
+  load_parameters(t, place.chunk_channel + place.column * kVec, scale, shift);
+
+  // Sum.
+  ptx::cp_async_wait<0>();
+  float2 sums[kUnits] = {};
+#pragma unroll 2
+  for (int i = 0; i < vectors; ++i) add_vector<T, kUnit>(own[i * threads], pivots, sums);
+  const float2* const statistics = slab_statistics<T, kUnit, true>(p, plan, place, sums, smem);
+
+  // Normalise, and store.
+  apply_statistics(statistics, groups, scale, shift);
+#pragma unroll 2
+  for (int i = 0; i < vectors; ++i) {
+    *reinterpret_cast<uint4*>(y + i * step) = normalised<T, kUnit, Act>(own[i * threads], pivots, scale, shift);
+  }
+  store_statistics(p, t, plan, place, chunk, statistics);
 }
 
 SlabPlan plan_of(const Problem& p) {
@@ -32,7 +70,7 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   const std::size_t sums_bytes = (slab_sums_bytes(p, plan) + 15) / 16 * 16;
   const LaunchConfig config{.grid = slab_blocks(p, plan),
                             .block = static_cast<unsigned>(plan.threads()),
-                            .dynamic_smem = sums_bytes + slab_smem_bytes(plan),
+                            .dynamic_smem = sums_bytes + std::size_t{16} * plan.vectors * plan.threads(),
                             .cluster = static_cast<unsigned>(plan.cluster)};
   dispatch_slab(p, [&](auto element, auto unit, auto act) {
     ladder::launch(groupnorm_forward_v06_kernel<decltype(element), decltype(unit)::value, decltype(act)>, config,

@@ -17,33 +17,6 @@ constexpr int kMaxThreads = 512;
 constexpr int kMaxVectors = 8;
 constexpr int kGoodVectors = 4;
 
-template <class T, int kHeld>
-struct SlabInRegisters {
-  static constexpr bool kRegistersToSpare = kHeld <= kGoodVectors || sizeof(T) == 4;
-
-  uint4 held[kHeld];
-  int log_rows;
-  int pixels = 0;  // of the block from the thread's row on
-
-  // Loads beyond the block's last pixel are left out, and so are their vectors in for_each.
-  __device__ __forceinline__ void load(const T* from, int step, int pixels_from_row) {
-    pixels = pixels_from_row;
-#pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      if (i << log_rows < pixels) held[i] = __ldcs(reinterpret_cast<const uint4*>(from + i * step));
-    }
-  }
-  __device__ __forceinline__ void wait() const {}
-
-  template <class F>
-  __device__ __forceinline__ void for_each(const F& f) const {
-#pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      if (i << log_rows < pixels) f(i, held[i]);
-    }
-  }
-};
-
 // Up to 4 vectors fit 64 registers, so that an SM has 1024 threads, 64 KB in flight, and loads of some blocks run under the
 // arithmetic of others. 8 take 80, of which 384 threads may still be two blocks. Units of one channel and the longer
 // activations take more.
@@ -57,9 +30,51 @@ template <class Act, int kUnit>
 template <class T, int kUnit, class Act, int kHeld>
 __global__ void __launch_bounds__(most_threads(kHeld), kBlocksPerSm<Act, kUnit>)
     groupnorm_forward_v07_kernel(Problem p, Forward::Tensors t, SlabPlan plan) {
+  constexpr int kVec = kVector<T>;
+  constexpr int kUnits = kVec / kUnit;
   LADDER_DYN_SMEM(smem);
-  SlabInRegisters<T, kHeld> slab{.held = {}, .log_rows = plan.log_rows};
-  normalise_slab<T, kUnit, Act, true>(p, t, plan, smem, slab);
+  const SlabPlace place(p, plan, kVec);
+  const auto* const x = static_cast<const T*>(t.x);
+  auto* const y = static_cast<T*>(t.y) + place.at;
+  const int step = p.c << plan.log_rows;  // elements from one of the thread's vectors to the next
+  if (plan.cluster > 1) ptx::cluster_arrive_relaxed();
+
+  // Load the thread's vectors into registers, all at once; vectors past the block's last pixel are left out.
+  const int pixels = place.count() - place.row;
+  uint4 held[kHeld] = {};
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    if (i << plan.log_rows < pixels) held[i] = __ldcs(reinterpret_cast<const uint4*>(x + place.at + i * step));
+  }
+
+  // Meanwhile: pivots; parameters too, unless their registers are those of vectors.
+  constexpr bool kRegistersToSpare = kHeld <= kGoodVectors || sizeof(T) == 4;
+  const UnitGroups<kUnit> groups(p, place, kVec);
+  const T* const chunk = x + place.image * p.h * p.w * p.c + place.chunk_channel;
+  const int channel = place.chunk_channel + place.column * kVec;
+  float pivots[kUnits];
+  float scale[kVec];
+  float shift[kVec];
+  load_pivots(groups, chunk, pivots);
+  if constexpr (kRegistersToSpare) load_parameters(t, channel, scale, shift);
+
+  // Sum.
+  float2 sums[kUnits] = {};
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    if (i << plan.log_rows < pixels) add_vector<T, kUnit>(held[i], pivots, sums);
+  }
+  const float2* const statistics = slab_statistics<T, kUnit, true>(p, plan, place, sums, smem);
+
+  // Normalise, and store.
+  if constexpr (!kRegistersToSpare) load_parameters(t, channel, scale, shift);
+  apply_statistics(statistics, groups, scale, shift);
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    if (i << plan.log_rows >= pixels) continue;
+    *reinterpret_cast<uint4*>(y + i * step) = normalised<T, kUnit, Act>(held[i], pivots, scale, shift);
+  }
+  store_statistics(p, t, plan, place, chunk, statistics);
 }
 
 SlabPlan plan_of(const Problem& p) {

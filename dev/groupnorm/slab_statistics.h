@@ -1,0 +1,125 @@
+// Statistics of a slab's groups (slab.h), from the sums of its threads: what v05 to v07 share.
+//
+// A thread adds up x - pivot and its square not for each channel but for each unit: kUnit neighbouring channels that are
+// sure to share a group, 2 where groups have an even number of channels. Units are put into shared memory, teams of lanes
+// add those of a group, always in the same order, and the blocks of a cluster exchange these sums.
+#pragma once
+
+#include "core/occupancy.h"
+#include "dev/groupnorm/slab.h"
+#include "dev/ptx/cluster_barrier.h"
+#include "dev/ptx/st_shared_cluster.h"
+
+namespace ladder::groupnorm {
+
+// Shared memory of the sums, in this order: units [channels / kUnit][pitch], parts of the cluster's blocks [8][groups],
+// statistics [groups].
+// The pitch is odd, which has fewer bank conflicts.
+__host__ __device__ inline int unit_pitch(const SlabPlan& plan) { return plan.rows() | 1; }
+__host__ __device__ inline int slab_groups(const Problem& p, const SlabPlan& plan) {
+  return plan.channels / (p.c / p.g);
+}
+inline std::size_t slab_sums_bytes(const Problem& p, const SlabPlan& plan) {
+  const int unit = p.channels_per_group() % 2 == 0 ? 2 : 1;
+  return sizeof(float2) * (plan.channels / unit * unit_pitch(plan) + (kMaxClusterBlocks + 1) * slab_groups(p, plan));
+}
+
+// Where a block and a thread of it are: chunks fastest after the cluster's blocks.
+struct SlabPlace {
+  int image, rank, chunk_channel, column, row;
+  int begin, end;  // pixels of the block
+  int at;          // of the thread's first vector, in elements
+
+  __device__ __forceinline__ SlabPlace(const Problem& p, const SlabPlan& plan, int vector) {
+    const int block = static_cast<int>(blockIdx.x);
+    const int chunks = p.c / plan.channels;
+    rank = block % plan.cluster;
+    chunk_channel = block / plan.cluster % chunks * plan.channels;
+    image = block / plan.cluster / chunks;
+    column = static_cast<int>(threadIdx.x) % plan.columns;
+    row = static_cast<int>(threadIdx.x) / plan.columns;
+    begin = min(rank * plan.pixels, p.h * p.w);
+    end = min(begin + plan.pixels, p.h * p.w);
+    at = (image * p.h * p.w + begin + row) * p.c + chunk_channel + column * vector;
+  }
+  __device__ __forceinline__ int count() const { return end - begin; }
+};
+
+// Lanes of a warp that share a group: as many as there are threads for, a power of two.
+__device__ __forceinline__ int team_of(int threads, int groups) {
+  int team = 32;
+  while (team > 1 && team * groups > threads) team /= 2;
+  return team;
+}
+
+// Adds up what the threads of a block, and of its cluster, have for each unit, and leaves (mean less pivot, rstd) of each
+// group of the chunk in the array that it returns, for all threads.
+template <class T, int kUnit, bool kCluster>
+__device__ __forceinline__ const float2* slab_statistics(const Problem& p, const SlabPlan& plan, const SlabPlace& place,
+                                                         const float2 (&sums)[kVector<T> / kUnit],
+                                                         unsigned char* smem) {
+  constexpr int kUnits = kVector<T> / kUnit;
+  const int groups = slab_groups(p, plan);
+  const int pitch = unit_pitch(plan);
+  auto* const units = reinterpret_cast<float2*>(smem);
+  float2* const parts = units + plan.channels / kUnit * pitch;
+  float2* const statistics = parts + kMaxClusterBlocks * groups;
+  const float inverse_m = 1.0f / static_cast<float>(p.h * p.w * (p.c / p.g));
+  const auto finish = [&](float2 sum) {
+    const float mean = sum.x * inverse_m;
+    const float variance = fmaxf(fmaf(-mean, mean, sum.y * inverse_m), 0.0f);
+    return float2{mean, rsqrtf(variance + kEpsilon)};
+  };
+
+#pragma unroll
+  for (int i = 0; i < kUnits; ++i) units[(place.column * kUnits + i) * pitch + place.row] = sums[i];
+  __syncthreads();
+
+  const int team = team_of(plan.threads(), groups);
+  const int lane = static_cast<int>(threadIdx.x) % team;
+  const int group_units = p.c / p.g / kUnit;
+  if constexpr (kCluster) {
+    if (plan.cluster > 1) ptx::cluster_wait();  // all of the cluster's blocks have started
+  }
+  for (int first = 0; first < groups; first += plan.threads() / team) {  // the same for all threads: shuffles need it
+    const int group = first + static_cast<int>(threadIdx.x) / team;
+    float2 sum{0, 0};
+    if (group < groups) {
+      for (int i = lane; i < group_units << plan.log_rows; i += team) {
+        const int unit = group * group_units + (i >> plan.log_rows);
+        const float2 term = units[unit * pitch + (i & (plan.rows() - 1))];
+        sum.x += term.x, sum.y += term.y;
+      }
+    }
+    for (int distance = team / 2; distance > 0; distance /= 2) {
+      sum.x += __shfl_xor_sync(~0u, sum.x, distance);
+      sum.y += __shfl_xor_sync(~0u, sum.y, distance);
+    }
+    if (group >= groups) continue;
+    if (kCluster && plan.cluster > 1) {
+      // Every block gets every block's part, so that after one barrier each has them all in its own memory.
+      for (int to = lane; to < plan.cluster; to += team) {
+        ptx::st_shared_cluster(ptx::mapa(parts + place.rank * groups + group, to), sum);
+      }
+    } else if (lane == 0) {
+      statistics[group] = finish(sum);
+    }
+  }
+  if constexpr (kCluster) {
+    if (plan.cluster > 1) {
+      ptx::cluster_sync();
+      for (int group = threadIdx.x; group < groups; group += plan.threads()) {
+        float2 sum = parts[group];
+        for (int rank = 1; rank < plan.cluster; ++rank) {
+          const float2 part = parts[rank * groups + group];
+          sum.x += part.x, sum.y += part.y;
+        }
+        statistics[group] = finish(sum);
+      }
+    }
+  }
+  __syncthreads();
+  return statistics;
+}
+
+}  // namespace ladder::groupnorm
