@@ -3,7 +3,7 @@
 
 #include "core/device.h"
 #include "dev/groupnorm/tensor_core_slab.h"
-#include "dev/ptx/cluster.h"
+#include "dev/ptx/st_async.h"
 
 namespace ladder::groupnorm::tensor_core {
 

@@ -3,7 +3,7 @@
 // Parent: v06.
 // Why:    v06's threads have sums for each pair of channels of a vector, 8 floats that go through shared memory and a
 //         second reduction. A group's owner has two: shuffles and one word a warp finish them, every warp for itself. What
-//         arrives first is summed while the rest is under way. Limiter: all blocks of a wave load, then compute.
+//         arrives first is summed while the rest is in flight. Limiter: all blocks of a wave load, then compute.
 // Needs:  whole vectors in a pixel; a power of two of groups, 32 at most, that are whole vectors together; groups of whole
 //         words; a slab of 8 x 64 KB at most; sm_90.
 
@@ -14,9 +14,9 @@
 #include "core/occupancy.h"
 #include "dev/common/vectors.h"
 #include "dev/groupnorm/activation.h"
-#include "dev/groupnorm/statistics.h"
-#include "dev/ptx/cluster.h"
+#include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
+#include "dev/ptx/st_shared_cluster.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
 
   const float inverse_m = 1.0f / static_cast<float>(p.h * p.w * width);
   const float mean = sum.x * inverse_m;  // less the pivot
-  const float rstd = rstd_of(fmaxf(fmaf(-mean, mean, sum.y * inverse_m), 0.0f));
+  const float rstd = rsqrtf(fmaxf(fmaf(-mean, mean, sum.y * inverse_m), 0.0f) + kEpsilon);
   if (rank == 0 && thread < plan.groups) {
     const int group = image * p.g + chunk * plan.groups + thread;
     t.mean[group] = pivot + mean;

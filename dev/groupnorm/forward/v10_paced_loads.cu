@@ -13,7 +13,7 @@
 #include "dev/groupnorm/cluster_exchange.h"
 #include "dev/groupnorm/normalised_stores.h"
 #include "dev/groupnorm/tensor_core_sums.h"
-#include "dev/ptx/cluster.h"
+#include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
 
 namespace ladder::groupnorm {

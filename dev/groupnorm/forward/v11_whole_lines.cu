@@ -16,7 +16,7 @@
 #include "dev/groupnorm/normalised_stores.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 #include "dev/ptx/cache_policy.h"
-#include "dev/ptx/cluster.h"
+#include "dev/ptx/cluster_barrier.h"
 
 namespace ladder::groupnorm {
 namespace {
