@@ -23,10 +23,10 @@ __device__ __forceinline__ int cluster_index(int log_cluster) {
 }
 
 // By all threads of a block of that cluster.
-__device__ __forceinline__ void wait_for_start(const StaggeredStart& pace, int index) {
-  if (index >= pace.clusters) return;
+__device__ __forceinline__ void wait_for_start(const StaggeredStart& start, int index) {
+  if (index >= start.clusters) return;
   // One thread watches the clock. Others would take issue slots from the blocks that compute.
-  if (threadIdx.x + threadIdx.y == 0) ptx::wait_clocks(index * pace.interval >> 8);
+  if (threadIdx.x + threadIdx.y == 0) ptx::wait_clocks(index * start.interval >> 8);
   __syncthreads();
 }
 

@@ -51,7 +51,7 @@ std::optional<Plan> chunk_of(const Problem& p, int groups) {
   const int bytes = groups * width * static_cast<int>(size_of(p.dtype));
   if (p.g % groups != 0 || bytes % 16 != 0) return {};
   Plan plan{.channels = groups * width, .groups = groups, .width = width, .row = bytes / 16};
-  plan.spread = 3 - std::min(std::countr_zero(static_cast<unsigned>(plan.row)), 3);
+  plan.swizzle_shift = 3 - std::min(std::countr_zero(static_cast<unsigned>(plan.row)), 3);
   return plan;
 }
 
@@ -70,7 +70,7 @@ void complete(const Problem& p, Plan& plan) {
   plan.max_mean_ratio = max_mean_ratio_of(p, plan);
 }
 
-int thread_step(const Plan& plan) { return std::lcm(plan.spread < 3 ? 8 * plan.row : plan.row, 32); }
+int thread_step(const Plan& plan) { return std::lcm(plan.swizzle_shift < 3 ? 8 * plan.row : plan.row, 32); }
 
 std::int64_t slab_bytes(const Plan& plan) { return std::int64_t{16} * plan.row * kTile * plan.tiles; }
 

@@ -19,7 +19,7 @@ struct Plan {
   int groups = 0;
   int width = 0;  // channels of a group
   int row = 0;
-  int spread = 0;  // see swizzled()
+  int swizzle_shift = 0;  // see swizzled()
   int log_cluster = 0;
   int pixels = 0;            // of a block; the last ones of a cluster may have fewer
   int tiles = 0;             // of a block; the slab is zero after its pixels

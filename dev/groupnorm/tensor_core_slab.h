@@ -17,9 +17,9 @@ __device__ __forceinline__ int divided(int a, unsigned by) { return static_cast<
 
 // Where a pixel's vector lies in the slab. Vectors of one column and 8 successive pixels, and any 8 successive vectors, are
 // in different banks: the lower bits of the column are swizzled, as many as the row has factors of two, 3 at most;
-// plan.spread is how many are left of 3. The same for pixels that are 8 apart.
+// plan.swizzle_shift is how many are left of 3. The same for pixels that are 8 apart.
 __device__ __forceinline__ int swizzled(const Plan& plan, int pixel, int column) {
-  return pixel * plan.row + (column ^ ((pixel & 7) >> plan.spread));
+  return pixel * plan.row + (column ^ ((pixel & 7) >> plan.swizzle_shift));
 }
 
 // What follows the slab. A block without a cluster does not use ranks and arrived.
