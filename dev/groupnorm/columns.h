@@ -1,6 +1,6 @@
-// Kernels that cut an image into tiles of channels and ranges of pixels, whatever its groups: what v02 to v04 of a ladder
-// share. A block takes a tile, 8 vectors of 16 bytes wide, and a range of pixels; a thread takes one column of the tile, a
-// vector's channels, and every so many pixels. Where pixels do not begin at multiples of sixteen bytes a column is one
+// Kernels that cut an image into tiles of channels and ranges of pixels, whatever its groups: what v02 to v04 of both passes
+// share. A block takes a tile, 8 vectors of 16 bytes wide, and a range of pixels. A thread takes one column of the tile, the
+// channels of a vector, and every kRows-th pixel. Where pixels do not begin at multiples of sixteen bytes a column is one
 // element.
 #pragma once
 

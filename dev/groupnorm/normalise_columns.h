@@ -1,5 +1,6 @@
-// The forward pass in kernels that each read x: what v02 to v04 share. Between the kernels are the moments of a channel over
-// a part of its image's pixels, rows [image * parts + part][c] of (mean less the channel's first element, m2).
+// The forward pass in several kernels, of which the first and the last read x: what v02 to v04 share. The first leaves the
+// moments of a channel over a part of its image's pixels: rows [image * parts + part][c] of (mean less the channel's first
+// element, m2).
 #pragma once
 
 #include "dev/groupnorm/columns.h"
@@ -12,7 +13,7 @@ __device__ __forceinline__ int pixels_of(const Problem& p, const PixelSplit& spl
   return min(split.each, p.h * p.w - part * split.each);
 }
 
-// Calls f(values) for what the thread's column has in its pixels.
+// Calls f(values) for each of the thread's pixels, with the values of its column.
 template <class T, int kWidth, class F>
 __device__ __forceinline__ void for_each_pixel(const Problem& p, const PixelSplit& split, const Place<T, kWidth>& place,
                                                const void* x, const F& f) {
@@ -27,41 +28,38 @@ __device__ __forceinline__ void for_each_pixel(const Problem& p, const PixelSpli
   }
 }
 
-// The channels' first elements, about which their sums are.
+// The first elements of the thread's channels. Sums are of the differences from them.
 template <class T, int kWidth>
 __device__ __forceinline__ void load_pivots(const Problem& p, const Place<T, kWidth>& place, const void* x,
                                             float (&pivots)[kWidth]) {
   if (place.c0 < p.c) load_column<T>(x, place.image * p.h * p.w * p.c + place.c0, pivots);
 }
 
-// Writes the moments of every channel of the block's tile over its pixels, by one pass over x.
-template <class T, int kWidth>
-__device__ __forceinline__ void channel_moments(const Problem& p, const void* x, const PixelSplit& split,
-                                                float2* rows) {
-  using Extent = Tile<T, kWidth>;
-  const Place<T, kWidth> place(p, split);
-  float pivots[kWidth] = {};
-  load_pivots<T>(p, place, x, pivots);
-
-  float2 sums[kWidth] = {};
-  for_each_pixel(p, split, place, x, [&](const float(&values)[kWidth]) {
+// Adds a pixel's values, about their pivots, to the sums of their channels: (x - pivot) and its square.
+template <int kWidth>
+__device__ __forceinline__ void add_pixel(const float (&values)[kWidth], const float (&pivots)[kWidth],
+                                          float2 (&sums)[kWidth]) {
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      const float apart = values[i] - pivots[i];
-      sums[i].x += apart;
-      sums[i].y = fmaf(apart, apart, sums[i].y);
-    }
-  });
-  const float2* const totals = sum_rows<T>(sums);
+  for (int i = 0; i < kWidth; ++i) {
+    const float apart = values[i] - pivots[i];
+    sums[i].x += apart;
+    sums[i].y = fmaf(apart, apart, sums[i].y);
+  }
+}
+
+// Writes the moments of the channels of the block's tile over its pixels, from the sums of the tile.
+template <class T, int kWidth>
+__device__ __forceinline__ void store_moments(const Problem& p, const PixelSplit& split, const Place<T, kWidth>& place,
+                                              const float2* totals, float2* rows) {
   const auto count = static_cast<float>(pixels_of(p, split, place.part));
   float2* const out = rows + static_cast<long long>(place.image * split.parts + place.part) * p.c + place.tile_channel;
-  for (int i = threadIdx.x; i < Extent::kChannels && place.tile_channel + i < p.c; i += kColumnThreads) {
+  for (int i = threadIdx.x; i < Tile<T, kWidth>::kChannels && place.tile_channel + i < p.c; i += kColumnThreads) {
     const Moments moments = moments_of(totals[i], count);
     out[i] = {moments.mean, moments.m2};
   }
 }
 
-// A group's normaliser out of the moments of its channels over all parts of its image, by a whole warp; lane 0 has it.
+// Merges the moments of a group's channels over all parts of its image, by a whole warp. Lane 0 returns the normaliser.
 template <class T>
 __device__ __forceinline__ Normaliser merge_group(const Problem& p, const void* x, const PixelSplit& split,
                                                   const float2* rows, int image, int group) {
@@ -81,7 +79,7 @@ __device__ __forceinline__ Normaliser merge_group(const Problem& p, const void* 
   return {.pivot = pivot, .delta = own.mean, .rstd = rstd_of(own.m2 / own.count)};
 }
 
-// y of a block's tile and pixels; normaliser_of(group) is its group's.
+// Writes y of the block's tile and pixels. normaliser_of(group) returns the Normaliser of a group.
 template <class T, int kWidth, class Act, class NormaliserOf>
 __device__ __forceinline__ void write_columns(const Problem& p, const Forward::Tensors& t, const PixelSplit& split,
                                               const NormaliserOf& normaliser_of) {
@@ -107,7 +105,7 @@ __device__ __forceinline__ void write_columns(const Problem& p, const Forward::T
 
 inline constexpr int kMergeWarps = 8;  // of the groups kernel
 
-// A warp a group: its mean and rstd, and (delta, rstd) for the output kernel.
+// A warp merges a group, and writes its mean and rstd, and (delta, rstd) for the output kernel.
 template <class T>
 __global__ void __launch_bounds__(kMergeWarps * 32)
     groupnorm_forward_groups_kernel(Problem p, Forward::Tensors t, PixelSplit split, const float2* rows,

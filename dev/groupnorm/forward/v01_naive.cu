@@ -1,4 +1,4 @@
-// Idea:   a block a group of an image: one pass for the mean, one for the variance, one for the output.
+// Idea:   one block for each group of each image: one pass for the mean, one for the variance, one for the output.
 // Parent: none.
 // Why:    the formulas as they stand. Limiter: a group's elements are runs of c/g channels, so that a warp's load touches
 //         up to 32 sectors for a few bytes of each, and it does so three times.
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The block's sum, in every thread: halves are added to halves.
+// Returns the sum over the block to every thread. Halves are added to halves.
 __device__ __forceinline__ float block_sum(float value) {
   LADDER_SHARED(float, sums, [kThreads]);
   __syncthreads();  // the last sum has been read
@@ -33,13 +33,15 @@ __global__ void __launch_bounds__(kThreads, 4) groupnorm_forward_v01_kernel(Prob
   const int m = p.h * p.w * width;
   const int first = image * p.h * p.w * p.c + group * width;
   const auto* const x = static_cast<const T*>(t.x) + first;
-  const auto offset = [&](int i) { return i / width * p.c + i % width; };
-  Normaliser normaliser{.pivot = to_float(x[0])};
+  const auto offset = [&](int i) { return i / width * p.c + i % width; };  // of the group's element i
 
+  // Mean, about the first element (statistics.h says why).
+  Normaliser normaliser{.pivot = to_float(x[0])};
   float sum = 0;
   for (int i = threadIdx.x; i < m; i += kThreads) sum += to_float(x[offset(i)]) - normaliser.pivot;
   normaliser.delta = block_sum(sum) / static_cast<float>(m);
 
+  // Variance, about the mean.
   float squares = 0;
   for (int i = threadIdx.x; i < m; i += kThreads) {
     const float centred = to_float(x[offset(i)]) - normaliser.pivot - normaliser.delta;
@@ -47,6 +49,7 @@ __global__ void __launch_bounds__(kThreads, 4) groupnorm_forward_v01_kernel(Prob
   }
   normaliser.rstd = rstd_of(block_sum(squares) / static_cast<float>(m));
 
+  // Output.
   auto* const y = static_cast<T*>(t.y) + first;
   for (int i = threadIdx.x; i < m; i += kThreads) {
     const Scaling channel = scaling_of(normaliser, t, group * width + i % width);

@@ -1,5 +1,6 @@
-// Idea:   vectors of sixteen bytes across channels: a block takes a column of up to 8 of them through an image for the
-//         moments of each channel, a warp merges those of a group, and a third kernel writes the output.
+// Idea:   vectors of sixteen bytes across channels, and three kernels: a block takes 8 neighbouring vectors of all pixels of
+//         an image and makes mean and m2 (the sum of squared distances from the mean) of each channel; a warp merges those
+//         of a group; a third kernel writes the output.
 // Parent: v01.
 // Why:    whole lines are read, by neighbouring threads, whatever a group's width. Limiter: mean and variance still take a
 //         pass each, and a block walks all pixels of 64 channels, so that 64 channels and 32 images are 32 blocks on 132
@@ -22,6 +23,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   float pivots[kWidth] = {};
   load_pivots<T>(p, place, x, pivots);
 
+  // Mean of each channel, about its first element.
   float2 sums[kWidth] = {};
   for_each_pixel(p, whole, place, x, [&](const float(&values)[kWidth]) {
 #pragma unroll
@@ -32,7 +34,7 @@ __global__ void __launch_bounds__(kColumnThreads)
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) means[i] = totals[column + i].x / count;
 
-    // The mean rides along to where the squares are written.
+    // m2 of each channel. x of row 0 is the mean and x of other rows 0, so that the sums over rows are pairs (mean, m2).
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) sums[i] = {place.row == 0 ? means[i] : 0.0f, 0.0f};
   for_each_pixel(p, whole, place, x, [&](const float(&values)[kWidth]) {

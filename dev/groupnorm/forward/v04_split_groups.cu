@@ -17,7 +17,13 @@ namespace {
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads, 3)
     groupnorm_forward_v04_moments_kernel(Problem p, const void* x, PixelSplit split, float2* rows) {
-  channel_moments<T, kWidth>(p, x, split, rows);
+  const Place<T, kWidth> place(p, split);
+  float pivots[kWidth] = {};
+  load_pivots<T>(p, place, x, pivots);
+
+  float2 sums[kWidth] = {};
+  for_each_pixel(p, split, place, x, [&](const float(&values)[kWidth]) { add_pixel(values, pivots, sums); });
+  store_moments<T>(p, split, place, sum_rows<T>(sums), rows);
 }
 
 template <class T, int kWidth, class Act>
@@ -28,7 +34,8 @@ __global__ void __launch_bounds__(kColumnThreads, 3)
   const Place<T, kWidth> place(p, split);
   const int width = p.c / p.g;
 
-  // A warp a group. One that lies in two tiles is merged for both; its output is of the tile and part that come first.
+  // A warp merges a group. One that lies in two tiles is merged by the blocks of both; the first tile's block of part 0 writes
+  // its mean and rstd.
   const int first_group = place.tile_channel / width;
   const int last_group = (min(place.tile_channel + Extent::kChannels, p.c) - 1) / width;
   for (int group = first_group + static_cast<int>(threadIdx.x) / 32; group <= last_group;
