@@ -382,7 +382,7 @@ def test_only_a_silent_spill_is_a_complaint():
 
 def test_serialized_wgmma_is_a_complaint(tmp_path):
     build = tmp_path
-    for file in resources.ROOT.glob("dev/*/*/v*.cu"):
+    for file in resources.sources():
         source = file.relative_to(resources.ROOT)
         report = build / "CMakeFiles" / f"ladder_{source.parts[1]}.dir" / f"{source}.o.ptxas"
         report.parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,8 @@ _TREE = {
     "dev/sum/sum.h": "the pass",
     "dev/sum/sum.cpp": "its host code",
     "dev/sum/tile.h": '#include "dev/ptx/copy.h"\n',
+    "dev/sum/last_sums.cu": '#include "dev/sum/rows.h"\n',
+    "dev/sum/rows.h": "a kernel of no version",
     "dev/sum/shapes.txt": "[ci]\na: n1\n",
     "dev/sum/forward/v01_naive.cu": '#include "dev/sum/sum.h"\n',
     "dev/sum/forward/v02_tile.cu": '#include "dev/sum/sum.h"\n#include "dev/sum/tile.h"\n',
@@ -80,7 +82,10 @@ def test_a_header_that_is_included_by_way_of_another(project):
     assert project.full() == ["sum/backward/v01_handed_on", "sum/forward/v02_tile"]
 
 
-@pytest.mark.parametrize("name", ["dev/sum/shapes.txt", "dev/sum/sum.cpp", "reference/sum_reference.cpp"])
+@pytest.mark.parametrize(
+    "name",
+    ["dev/sum/shapes.txt", "dev/sum/sum.cpp", "dev/sum/last_sums.cu", "dev/sum/rows.h", "reference/sum_reference.cpp"],
+)
 def test_what_a_whole_layer_rests_on(project, name):
     project.write(name, "other")
     assert len(project.full()) == 3

@@ -1,7 +1,7 @@
 """What has changed since the last full run of the tests, by content: a clone that CI made may have no history.
 
 tests/last_full_run.json has a digest of every version that passed then, and one of what all of them share. A version's
-digest covers its file, the headers below dev/ that it includes, and its layer's host code, problems and reference; the
+digest covers its file, the headers below dev/ that it includes, and its layer's other sources, problems and reference; the
 shared one the core, runtime/ and nn/, the tests that versions are put through, and how everything is compiled.
 """
 
@@ -65,7 +65,8 @@ def of_version(version, root=None):
     sources = _with_includes({root / "dev" / f"{version.name}.cu"}, root)
     if any(_HANDS_ON.search(_text(path)) for path in sources):
         sources |= _with_includes(set((root / "dev" / version.layer).glob("*/v*.cu")), root)
-    sources |= set((root / "dev" / version.layer).glob("*.cpp"))
+    for pattern in ("*.cpp", "*.cu"):
+        sources |= _with_includes(set((root / "dev" / version.layer).glob(pattern)), root)
     sources |= {root / "dev" / version.layer / "shapes.txt", root / "reference" / f"{version.layer}_reference.cpp"}
     return _digest(sources, root)
 

@@ -3,7 +3,7 @@
     tools/dev/resources.py [--build build/cuda] [--json FILE]
 
 Exits 1 if a kernel spills and its file's header comment has no line that begins with "Spills:", if ptxas has serialized a
-kernel's wgmma instructions, which it says in passing and which costs half of their speed, or if a version has no report.
+kernel's wgmma instructions, which it says in passing and which costs half of their speed, or if a file has no report.
 JSON: a list of {file, kernel, arch, registers, static_smem_bytes, stack_bytes, spill_store_bytes, spill_load_bytes}, an
 entry a kernel and architecture.
 """
@@ -95,10 +95,15 @@ def demangle(names):
     return dict(zip(names, short))
 
 
+def sources():
+    """The files of versions, and of kernels that several versions launch."""
+    return sorted([*ROOT.glob("dev/*/*.cu"), *ROOT.glob("dev/*/*/v*.cu")])
+
+
 def collect(build):
-    """Every kernel of the versions built there, and what is wrong with the reports: missing ones, serialized kernels."""
+    """Every kernel built there, and what is wrong with the reports: missing ones, serialized kernels."""
     kernels, waiting, wrong = [], [], []
-    for source in sorted(ROOT.glob("dev/*/*/v*.cu")):
+    for source in sources():
         file = str(source.relative_to(ROOT))
         report = build / "CMakeFiles" / f"ladder_{source.relative_to(ROOT).parts[1]}.dir" / f"{file}.o.ptxas"
         text = report.read_text(encoding="utf-8") if report.exists() else ""
