@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "core/backend.h"
+#include "core/ceil_div.h"
 #include "core/cluster_shape.h"
 #include "core/error.h"
 #include "core/kernel.h"
@@ -192,7 +193,5 @@ inline BoundLaunch in_order(std::vector<BoundLaunch> launches) {
     for (const BoundLaunch& launch : launches) launch(stream);
   };
 }
-
-__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace ladder

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/backend.h"
+#include "core/ceil_div.h"
 #include "core/cluster_shape.h"
-#include "core/device.h"
 
 namespace ladder {
 
