@@ -57,29 +57,4 @@ __device__ __forceinline__ uint4 pack(const float (&values)[kVector<T>]) {
   return {words[0], words[1], words[2], words[3]};
 }
 
-// Four elements of T, half a vector or a whole one.
-template <class T>
-using Quad = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
-
-template <class T>
-__device__ __forceinline__ void unpack_quad(const Quad<T>& bits, float (&values)[4]) {
-  if constexpr (sizeof(T) == 4) {
-    unpack<T>(bits, values);
-  } else {
-    const unsigned words[2] = {bits.x, bits.y};
-    unpack<T, 2>(words, values);
-  }
-}
-
-template <class T>
-__device__ __forceinline__ Quad<T> pack_quad(const float (&values)[4]) {
-  if constexpr (sizeof(T) == 4) {
-    return pack<T>(values);
-  } else {
-    unsigned words[2];
-    pack<T, 2>(values, words);
-    return {words[0], words[1]};
-  }
-}
-
 }  // namespace ladder

@@ -5,7 +5,7 @@
 
 #include "dev/common/cluster_split.h"
 #include "dev/common/cluster_sums.h"
-#include "dev/common/vectors.h"
+#include "dev/common/quads.h"
 #include "dev/conv3x3/wgrad_patch.h"
 #include "dev/ptx/tma.h"
 

@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "dev/common/quads.h"
 #include "dev/common/wide.h"
 #include "dev/diffusion/diffusion.h"
 

@@ -2,6 +2,7 @@
 // share.
 #pragma once
 
+#include "dev/common/quads.h"
 #include "dev/groupnorm/gradient_slab.h"
 #include "dev/groupnorm/parameter_gradients.h"
 #include "dev/ptx/cluster.h"

@@ -12,6 +12,7 @@
 #include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/common/cluster_sums.h"
+#include "dev/common/quads.h"
 #include "dev/ptx/approximate.h"
 #include "dev/ptx/opaque.h"
 

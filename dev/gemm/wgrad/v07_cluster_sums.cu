@@ -10,6 +10,7 @@
 
 #include "dev/common/cluster_split.h"
 #include "dev/common/cluster_sums.h"
+#include "dev/common/quads.h"
 #include "dev/gemm/split.h"
 #include "dev/gemm/wgmma_boxes.h"
 #include "dev/ptx/tma.h"

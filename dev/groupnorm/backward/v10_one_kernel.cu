@@ -9,6 +9,7 @@
 //         clusters (sm_90).
 // Spills: 12 bytes in fp32 with Mish and 8 quads, on sm_80 alone, where it does not run.
 
+#include "dev/common/quads.h"
 #include "dev/groupnorm/gradient_slab.h"
 #include "dev/ptx/cluster.h"
 #include "dev/ptx/cp_async.h"

@@ -3,6 +3,7 @@
 // Why:    6 bytes a parameter for bf16 are all there is to it: whole lines, and enough of them in flight. Limiter: memory.
 // Needs:  nothing.
 
+#include "dev/common/quads.h"
 #include "dev/common/wide.h"
 #include "dev/optimizer/optimizer.h"
 

@@ -5,6 +5,7 @@
 //         memory.
 // Needs:  nothing.
 
+#include "dev/common/quads.h"
 #include "dev/common/wide.h"
 #include "dev/optimizer/update.h"
 
