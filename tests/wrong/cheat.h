@@ -11,6 +11,8 @@
 
 namespace ladder::wrong {
 
+constexpr int kThreads = 64;  // of a block of the kernels that spoil something
+
 using Launch = std::function<void(const Case&, void* const* pointers, void* workspace, Stream stream)>;
 using Supports = std::function<const char*(const Case&)>;
 using WorkspaceBytes = std::function<std::size_t(const Case&)>;

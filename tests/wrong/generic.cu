@@ -1,165 +1,17 @@
-#include <algorithm>
 #include <cmath>
 #include <exception>
-#include <memory>
-#include <optional>
 
-#include "core/backend.h"
 #include "core/check/check.h"
-#include "core/numeric.h"
 #include "tests/support.h"
-#include "tests/wrong/cheat.h"
+#include "tests/wrong/call.h"
 
 namespace ladder::wrong {
 namespace {
-
-// What is done to a tensor on the device: a functor for each index below a count.
-
-constexpr int kThreads = 64;
-
-template <class F>
-__global__ void each_kernel(long long count, F f) {
-  const long long i = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
-  if (i < count) f(i);
-}
-
-template <class F>
-void each(std::size_t count, Stream stream, F f) {
-  const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
-  if (blocks > 0) launch(each_kernel<F>, {.grid = blocks, .block = kThreads}, stream, static_cast<long long>(count), f);
-}
-
-template <class T>
-struct Mean {
-  const T* from;
-  long long count;
-  float* mean;
-  __device__ void operator()(long long) const {
-    float sum = 0;
-    for (long long i = 0; i < count; ++i) sum += to_float(from[i]);
-    *mean = sum / static_cast<float>(count);
-  }
-};
-
-// to[i] = factor * to[i] + by + from[i % count]
-template <class To, class From = float>
-struct Change {
-  To* to;
-  float factor;  // at 0, what it held does not matter
-  float by;
-  const From* from = nullptr;
-  long long count = 1;
-  __device__ void operator()(long long i) const {
-    float value = factor == 0 ? by : factor * to_float(to[i]) + by;
-    if (from) value += to_float(from[i % count]);
-    to[i] = from_float<To>(value);
-  }
-};
-
-// To nearest even, without the last `bits` bits of the mantissa.
-struct RoundInput {
-  float* to;
-  const float* from;
-  int bits;
-  __device__ void operator()(long long i) const {
-    const unsigned word = __float_as_uint(from[i]);
-    const unsigned half = (1u << (bits - 1)) - 1 + (word >> bits & 1u);
-    to[i] = __uint_as_float((word + half) & ~((1u << bits) - 1));
-  }
-};
-
-using Byte = unsigned char;
-
-struct CopyBytes {
-  Byte* to;
-  const Byte* from;
-  __device__ void operator()(long long i) const { to[i] = from[i]; }
-};
-
-struct ExchangeBytes {
-  Byte* a;
-  Byte* b;
-  __device__ void operator()(long long i) const {
-    const Byte kept = a[i];
-    a[i] = b[i];
-    b[i] = kept;
-  }
-};
-
-struct FlipBit {
-  Byte* at;
-  __device__ void operator()(long long i) const { at[i] ^= 1; }
-};
-
-// One launch of a version that cheats.
-struct Call {
-  const Version& honest;
-  const Case& c;
-  std::vector<void*> pointers;
-  void* workspace;  // the honest version's
-  Byte* own;        // the cheat's part of it, poisoned as all of it is
-  Stream stream;
-
-  void launch_honest() const { launch_version(honest, c, pointers.data(), workspace, stream); }
-
-  std::optional<std::size_t> find(const std::string& name) const {
-    for (std::size_t i = 0; i < c.tensors.size(); ++i) {
-      if (c.tensors[i].name == name) return i;
-    }
-    return std::nullopt;
-  }
-  const TensorSpec& spec(std::size_t i) const { return c.tensors[i]; }
-  Byte* bytes(std::size_t i) const { return static_cast<Byte*>(pointers[i]); }
-  void copy(void* to, const void* from, std::size_t count) const {
-    each(count, stream, CopyBytes{static_cast<Byte*>(to), static_cast<const Byte*>(from)});
-  }
-  // Calls f(pointer to the elements) with their type.
-  template <class F>
-  void with_elements(std::size_t i, F&& f) const {
-    with_storage_type(spec(i).dtype, [&](auto element) { f(static_cast<decltype(element)*>(pointers[i])); });
-  }
-  // Every element becomes factor * element + by.
-  void change(std::size_t i, float factor, float by) const {
-    with_elements(i, [&](auto* y) { each(spec(i).elements(), stream, Change{y, factor, by}); });
-  }
-  // Adds the tensor of that kind in the cheat's part of the workspace.
-  void add_own(std::size_t i) const {
-    const std::size_t count = spec(i).elements();
-    with_elements(i, [&]<class T>(T* y) {
-      each(count, stream, Change<T, T>{y, 1.0f, 0.0f, reinterpret_cast<const T*>(own), static_cast<long long>(count)});
-    });
-  }
-};
-
-using Body = std::function<void(const Call&)>;
-
-// Device memory that outlives a launch, anew for each case and its buffers.
-class Kept {
- public:
-  // Whether it holds something of this call's buffers; if not, it has room for `bytes` from now on.
-  bool is_of(const Call& call, std::size_t bytes) {
-    if (memory_ && text_ == call.c.text && pointers_ == call.pointers) return true;
-    memory_ = {backend::allocate(std::max<std::size_t>(bytes, 1)), backend::release};
-    text_ = call.c.text;
-    pointers_ = call.pointers;
-    return false;
-  }
-  Byte* data() const { return static_cast<Byte*>(memory_.get()); }
-
- private:
-  std::shared_ptr<void> memory_;
-  std::string text_;
-  std::vector<void*> pointers_;
-};
 
 // 0 of a tensor that is not there.
 std::size_t bytes_of(const Case& c, const std::string& tensor) {
   const auto spec = std::ranges::find(c.tensors, tensor, &TensorSpec::name);
   return spec == c.tensors.end() ? 0 : spec->bytes();
-}
-
-const char* needs_streams(const Case&) {
-  return backend::kind() == backend::Kind::emulator ? "the emulator has no streams" : nullptr;
 }
 
 // The list of them, as it grows.
@@ -174,7 +26,7 @@ class Cheats {
     }
   }
 
-  void add(const std::string& name, Body body, std::vector<Dtype> dtypes = {}, Supports also = always) {
+  void add(const std::string& name, Body body, std::vector<Dtype> dtypes = {}, bool needs_streams = false) {
     const auto honest_bytes = [v = &honest_](const Case& c) { return aligned(workspace_bytes_of(*v, c)); };
     Launch launch = [v = &honest_, honest_bytes, body = std::move(body)](const Case& c, void* const* pointers,
                                                                          void* workspace, Stream stream) {
@@ -183,9 +35,9 @@ class Cheats {
     };
     // Room for a copy of every tensor, whoever needs it.
     WorkspaceBytes bytes = [honest_bytes](const Case& c) { return honest_bytes(c) + all_bytes(c); };
-    Supports supports = [v = &honest_, also](const Case& c) {
-      const char* const reason = also(c);
-      return reason ? reason : v->supports(c);
+    Supports supports = [v = &honest_, needs_streams](const Case& c) {
+      const bool on_emulator = backend::kind() == backend::Kind::emulator;
+      return needs_streams && on_emulator ? "the emulator has no streams" : v->supports(c);
     };
     list_.push_back(make_cheat(*honest_.pass, 'g', static_cast<int>(list_.size()) + 1, name,
                                dtypes.empty() ? honest_.def.dtypes : dtypes, launch, bytes, supports));
@@ -295,9 +147,9 @@ void add_near_misses(Cheats& cheats) {
   // One element, by four bounds: that of the largest value, which hides it best from a relative tolerance.
   cheats.add_for_outputs("one_element_off", [](const Call& call, std::size_t output) {
     const ReferenceRun run = reference_run(call.c, Pattern::normal, test::seed());
-    std::size_t index = 0;  // of the output among outputs
-    for (std::size_t i = 0; i < output; ++i) index += call.spec(i).is_written() ? 1 : 0;
-    const Expected& answer = run.expected.at(index);
+    const auto first = call.c.tensors.begin();
+    const Expected& answer =
+        run.expected.at(std::count_if(first, first + output, std::mem_fn(&TensorSpec::is_written)));
     const auto largest = std::ranges::max_element(answer.value, {}, [](double v) { return std::abs(v); });
     const auto at = largest - answer.value.begin();
     const double bound = error_bound(call.spec(output), *largest, answer.magnitude[at]);
@@ -334,7 +186,10 @@ void add_near_misses(Cheats& cheats) {
             const auto i = call.find(one);
             const auto j = call.find(other);
             if (!i || !j || call.spec(*i).bytes() != call.spec(*j).bytes()) return;
-            each(call.spec(*i).bytes(), call.stream, ExchangeBytes{call.bytes(*i), call.bytes(*j)});
+            const std::size_t bytes = call.spec(*i).bytes();
+            call.copy(call.own, call.bytes(*i), bytes);
+            call.copy(call.bytes(*i), call.bytes(*j), bytes);
+            call.copy(call.bytes(*j), call.own, bytes);
           },
           dtypes);
     }
@@ -400,12 +255,10 @@ void add_stale_answers(Cheats& cheats) {
   });
   // Gives the answer of the launch before, and makes its own afterwards.
   cheats.add("last_launch", [copy_outputs, kept = std::make_shared<Kept>()](const Call& call) {
-    if (!kept->is_of(call, all_bytes(call.c))) {
-      call.launch_honest();
-      return copy_outputs(call, kept->data(), true);
-    }
+    const bool is_first = !kept->is_of(call, all_bytes(call.c));
     call.launch_honest();
-    copy_outputs(call, call.own, true);
+    copy_outputs(call, is_first ? kept->data() : call.own, true);
+    if (is_first) return;
     copy_outputs(call, kept->data(), false);
     call.copy(kept->data(), call.own, all_bytes(call.c));
   });
@@ -434,14 +287,14 @@ void add_time_cheats(Cheats& cheats) {
         call.stream = nullptr;
         call.launch_honest();
       },
-      {}, needs_streams);
+      {}, /*needs_streams=*/true);
   cheats.add(
       "waits",
       [](const Call& call) {
         call.launch_honest();
         backend::synchronize();
       },
-      {}, needs_streams);
+      {}, /*needs_streams=*/true);
 }
 
 }  // namespace

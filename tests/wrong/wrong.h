@@ -17,8 +17,6 @@
 
 namespace ladder::wrong {
 
-constexpr int kThreads = 64;
-
 // Cheat::operator()(view, index) is called for every index below view.count().
 template <class View, class Cheat>
 __global__ void wrong_kernel(View view, Cheat cheat) {
@@ -91,7 +89,8 @@ Entry<P> honest() {
   return {.name = "honest", .launch = launch_honest<P>};
 }
 
-// Cheat{}(Typed, i) for every i below kCount, a member or function of the problem, in the honest version's place.
+// Cheat{}(Typed, i) for every i below kCount, a member or function of the problem, in the honest version's place. Where a
+// kernel has several faults, the pass's honest one is that kernel with none, so that each is caught for its own sake.
 template <class P, auto kCount, class Cheat>
 Entry<P> other_kernel(const char* name) {
   return {.name = name, .launch = [](const typename P::Problem& p, const typename P::Tensors& t, void*, Stream stream) {
