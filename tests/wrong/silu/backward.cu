@@ -6,55 +6,46 @@
 namespace ladder::silu {
 namespace {
 
-// Another function of x and dy in dx.
-template <class Function>
-struct Each {
-  __device__ void operator()(const auto& v, long long i) const {
-    v.store(v.t.dx, i, Function{}(v.load(v.t.x, i), v.load(v.t.dy, i)));
-  }
+enum class Fault {
+  none,
+  sigmoid,              // the first term alone
+  sigmoids_derivative,  // s (1 - s)
+  value,                // silu itself
+  without_dy,           // the derivative alone
+  at_the_gradient,      // taken at dy
 };
-
-template <class Function>
-constexpr auto on_output = wrong::spoiled_output<Backward, &Problem::elements, Each<Function>>;
 
 __device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ float derivative(float x) { return sigmoid(x) + x * sigmoid(x) * (1.0f - sigmoid(x)); }
 
-// The first term alone.
-struct Sigmoid {
-  __device__ float operator()(float x, float dy) const { return dy * sigmoid(x); }
+__device__ float gradient(Fault fault, float x, float dy) {
+  if (fault == Fault::sigmoid) return dy * sigmoid(x);
+  if (fault == Fault::sigmoids_derivative) return dy * sigmoid(x) * (1.0f - sigmoid(x));
+  if (fault == Fault::value) return dy * x * sigmoid(x);
+  if (fault == Fault::without_dy) return derivative(x);
+  return fault == Fault::at_the_gradient ? x * derivative(dy) : dy * derivative(x);
+}
+
+template <Fault kFault>
+struct Faulty {
+  __device__ void operator()(const auto& v, long long i) const {
+    v.store(v.t.dx, i, gradient(kFault, v.load(v.t.x, i), v.load(v.t.dy, i)));
+  }
 };
 
-// s (1 - s).
-struct SigmoidsDerivative {
-  __device__ float operator()(float x, float dy) const { return dy * sigmoid(x) * (1.0f - sigmoid(x)); }
-};
-
-// silu itself.
-struct Value {
-  __device__ float operator()(float x, float dy) const { return dy * x * sigmoid(x); }
-};
-
-// The derivative alone.
-struct WithoutDy {
-  __device__ float operator()(float x, float) const { return derivative(x); }
-};
-
-// Taken at dy.
-struct AtTheGradient {
-  __device__ float operator()(float x, float dy) const { return x * derivative(dy); }
-};
+template <Fault kFault>
+constexpr auto faulty = wrong::other_kernel<Backward, &Problem::elements, Faulty<kFault>>;
 
 }  // namespace
 
 LADDER_CHEATS(Backward, (std::vector<std::string>{"n5 c12", "n7 c33"}),
               {
-                  wrong::honest<Backward>(),
-                  on_output<Sigmoid>("sigmoid"),
-                  on_output<SigmoidsDerivative>("sigmoids_derivative"),
-                  on_output<Value>("value"),
-                  on_output<WithoutDy>("without_dy"),
-                  on_output<AtTheGradient>("at_the_gradient"),
+                  faulty<Fault::none>("honest"),
+                  faulty<Fault::sigmoid>("sigmoid"),
+                  faulty<Fault::sigmoids_derivative>("sigmoids_derivative"),
+                  faulty<Fault::value>("value"),
+                  faulty<Fault::without_dy>("without_dy"),
+                  faulty<Fault::at_the_gradient>("at_the_gradient"),
               })
 
 }  // namespace ladder::silu

@@ -6,58 +6,46 @@
 namespace ladder::silu {
 namespace {
 
-// Another function of x in y.
-template <class Function>
-struct Each {
-  __device__ void operator()(const auto& v, long long i) const { v.store(v.t.y, i, Function{}(v.load(v.t.x, i))); }
+enum class Fault {
+  none,
+  sigmoid,         // without x
+  relu,            // zero below zero
+  gelu,            // its neighbour, x sigmoid(1.702 x)
+  hard,            // piecewise: x (x + 3) / 6 between -3 and 3
+  coarse_sigmoid,  // a sigmoid of eight bits
+  inverse_sign,    // 1 / (1 + e^x)
 };
-
-template <class Function>
-constexpr auto on_output = wrong::spoiled_output<Forward, &Problem::elements, Each<Function>>;
 
 __device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// The sigmoid without x.
-struct Sigmoid {
-  __device__ float operator()(float x) const { return sigmoid(x); }
+__device__ float value(Fault fault, float x) {
+  if (fault == Fault::sigmoid) return sigmoid(x);
+  if (fault == Fault::relu) return fmaxf(x, 0.0f);
+  if (fault == Fault::gelu) return x * sigmoid(1.702f * x);
+  if (fault == Fault::hard) return x * fminf(fmaxf(x + 3.0f, 0.0f), 6.0f) / 6.0f;
+  if (fault == Fault::coarse_sigmoid) return x * (rintf(sigmoid(x) * 256.0f) / 256.0f);
+  return x * sigmoid(fault == Fault::inverse_sign ? -x : x);
+}
+
+template <Fault kFault>
+struct Faulty {
+  __device__ void operator()(const auto& v, long long i) const { v.store(v.t.y, i, value(kFault, v.load(v.t.x, i))); }
 };
 
-// Zero below zero.
-struct Relu {
-  __device__ float operator()(float x) const { return fmaxf(x, 0.0f); }
-};
-
-// Its neighbour, x sigmoid(1.702 x).
-struct Gelu {
-  __device__ float operator()(float x) const { return x * sigmoid(1.702f * x); }
-};
-
-// Piecewise: x (x + 3) / 6 between -3 and 3.
-struct Hard {
-  __device__ float operator()(float x) const { return x * fminf(fmaxf(x + 3.0f, 0.0f), 6.0f) / 6.0f; }
-};
-
-// A sigmoid of eight bits.
-struct CoarseSigmoid {
-  __device__ float operator()(float x) const { return x * (rintf(sigmoid(x) * 256.0f) / 256.0f); }
-};
-
-// 1 / (1 + e^x).
-struct InverseSign {
-  __device__ float operator()(float x) const { return x * sigmoid(-x); }
-};
+template <Fault kFault>
+constexpr auto faulty = wrong::other_kernel<Forward, &Problem::elements, Faulty<kFault>>;
 
 }  // namespace
 
 LADDER_CHEATS(Forward, (std::vector<std::string>{"n5 c12", "n7 c33"}),
               {
-                  wrong::honest<Forward>(),
-                  on_output<Sigmoid>("sigmoid"),
-                  on_output<Relu>("relu"),
-                  on_output<Gelu>("gelu"),
-                  on_output<Hard>("hard"),
-                  on_output<CoarseSigmoid>("coarse_sigmoid"),
-                  on_output<InverseSign>("inverse_sign"),
+                  faulty<Fault::none>("honest"),
+                  faulty<Fault::sigmoid>("sigmoid"),
+                  faulty<Fault::relu>("relu"),
+                  faulty<Fault::gelu>("gelu"),
+                  faulty<Fault::hard>("hard"),
+                  faulty<Fault::coarse_sigmoid>("coarse_sigmoid"),
+                  faulty<Fault::inverse_sign>("inverse_sign"),
               })
 
 }  // namespace ladder::silu
