@@ -4,56 +4,45 @@
 namespace ladder::concat {
 namespace {
 
-// Elements from elsewhere in y: Source{}(v, pixel, channel of y).
-template <class Source>
-struct Each {
-  __device__ void operator()(const auto& v, long long i) const {
-    v.store(v.t.y, i, Source{}(v, i / (v.p.c + v.p.k), static_cast<int>(i % (v.p.c + v.p.k))));
-  }
+enum class Fault {
+  none,
+  b_first,               // the skip connection first
+  one_behind_the_other,  // all of a, then all of b: right for a single pixel
+  a_again,               // a in b's place, as far as it goes
+  b_begins_late,         // b from its second channel on
 };
 
-template <class Source>
-constexpr auto on_output = wrong::spoiled_output<Join, &Problem::elements, Each<Source>>;
-
-// The skip connection first.
-struct BFirst {
-  __device__ float operator()(const auto& v, long long pixel, int j) const {
-    return j < v.p.k ? v.load(v.t.b, pixel * v.p.k + j) : v.load(v.t.a, pixel * v.p.c + j - v.p.k);
+template <Fault kFault>
+struct Faulty {
+  static __device__ float element(const auto& v, long long i) {
+    const int c = v.p.c;
+    const int k = v.p.k;
+    const long long pixel = i / (c + k);
+    const int j = static_cast<int>(i % (c + k));
+    if (kFault == Fault::b_first) return j < k ? v.load(v.t.b, pixel * k + j) : v.load(v.t.a, pixel * c + j - k);
+    if (kFault == Fault::a_again) return v.load(v.t.a, pixel * c + j % c);
+    if (kFault == Fault::one_behind_the_other) {
+      const long long all_a = v.count() / (c + k) * c;
+      return i < all_a ? v.load(v.t.a, i) : v.load(v.t.b, i - all_a);
+    }
+    return j < c ? v.load(v.t.a, pixel * c + j)
+                 : v.load(v.t.b, pixel * k + (j - c + (kFault == Fault::b_begins_late)) % k);
   }
+  __device__ void operator()(const auto& v, long long i) const { v.store(v.t.y, i, element(v, i)); }
 };
 
-// All of a, then all of b: right for a single pixel.
-struct OneBehindTheOther {
-  __device__ float operator()(const auto& v, long long pixel, int j) const {
-    const long long i = pixel * (v.p.c + v.p.k) + j;
-    const long long all_a = v.count() / (v.p.c + v.p.k) * v.p.c;
-    return i < all_a ? v.load(v.t.a, i) : v.load(v.t.b, i - all_a);
-  }
-};
-
-// a in b's place, as far as it goes.
-struct AAgain {
-  __device__ float operator()(const auto& v, long long pixel, int j) const {
-    return v.load(v.t.a, pixel * v.p.c + j % v.p.c);
-  }
-};
-
-// b from its second channel on.
-struct BBeginsLate {
-  __device__ float operator()(const auto& v, long long pixel, int j) const {
-    return j < v.p.c ? v.load(v.t.a, pixel * v.p.c + j) : v.load(v.t.b, pixel * v.p.k + (j - v.p.c + 1) % v.p.k);
-  }
-};
+template <Fault kFault>
+constexpr auto faulty = wrong::other_kernel<Join, &Problem::elements, Faulty<kFault>>;
 
 }  // namespace
 
 LADDER_CHEATS(Join, (std::vector<std::string>{"n1 h4 w6 c8 k8", "n2 h3 w5 c5 k9"}),
               {
-                  wrong::honest<Join>(),
-                  on_output<BFirst>("b_first"),
-                  on_output<OneBehindTheOther>("one_behind_the_other"),
-                  on_output<AAgain>("a_again"),
-                  on_output<BBeginsLate>("b_begins_late"),
+                  faulty<Fault::none>("honest"),
+                  faulty<Fault::b_first>("b_first"),
+                  faulty<Fault::one_behind_the_other>("one_behind_the_other"),
+                  faulty<Fault::a_again>("a_again"),
+                  faulty<Fault::b_begins_late>("b_begins_late"),
               })
 
 }  // namespace ladder::concat
