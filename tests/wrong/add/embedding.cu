@@ -4,45 +4,33 @@
 namespace ladder::add {
 namespace {
 
-// Another element of e in y: that at Index{}(problem, element, its image, its channel).
-template <class Index>
-struct Each {
+enum class Fault {
+  none,
+  first_image,   // one embedding for the whole batch
+  next_image,    // the neighbour's
+  by_pixel,      // as if it went with the pixels: right where the image has one
+  next_channel,  // shifted by a channel
+  scales,        // a factor, as of models that scale and shift
+};
+
+template <Fault kFault>
+struct Faulty {
   __device__ void operator()(const auto& v, long long i) const {
-    const auto image = static_cast<int>(i / v.p.c / (v.p.h * v.p.w));
-    v.store(v.t.y, i, v.load(v.t.x, i) + v.t.e[Index{}(v.p, i, image, static_cast<int>(i % v.p.c))]);
+    const Problem& p = v.p;
+    const long long pixel = i / p.c;
+    long long image = pixel / (p.h * p.w);
+    if (kFault == Fault::first_image) image = 0;
+    if (kFault == Fault::next_image) image = (image + 1) % p.n;
+    if (kFault == Fault::by_pixel) image = pixel % p.n;
+    const long long channel = kFault == Fault::next_channel ? (i + 1) % p.c : i % p.c;
+    const float e = v.t.e[image * (p.pitch == 0 ? p.c : p.pitch) + p.first + channel];
+    const float x = v.load(v.t.x, i);
+    v.store(v.t.y, i, kFault == Fault::scales ? x * (1.0f + e) : x + e);
   }
 };
 
-template <class Index>
-constexpr auto on_output = wrong::spoiled_output<Embedding, &Problem::elements, Each<Index>>;
-
-// One embedding for the whole batch.
-struct FirstImage {
-  __device__ long long operator()(const Problem&, long long, int, int c) const { return c; }
-};
-
-// The neighbour's.
-struct NextImage {
-  __device__ long long operator()(const Problem& p, long long, int n, int c) const { return (n + 1) % p.n * p.c + c; }
-};
-
-// As if it went with the pixels: right where the image has one.
-struct ByPixel {
-  __device__ long long operator()(const Problem& p, long long i, int, int) const { return i % (p.n * p.c); }
-};
-
-// Shifted by a channel.
-struct NextChannel {
-  __device__ long long operator()(const Problem& p, long long, int n, int c) const { return n * p.c + (c + 1) % p.c; }
-};
-
-// A factor, as of models that scale and shift.
-struct Scales {
-  __device__ void operator()(const auto& v, long long i) const {
-    const long long image = i / v.p.c / (v.p.h * v.p.w);
-    v.store(v.t.y, i, v.load(v.t.x, i) * (1.0f + v.t.e[image * v.p.c + i % v.p.c]));
-  }
-};
+template <Fault kFault>
+constexpr auto faulty = wrong::other_kernel<Embedding, &Problem::elements, Faulty<kFault>>;
 
 // The first columns of the matrix, whichever are asked for.
 void first_columns(Problem& p) { p.first = 0; }
@@ -51,12 +39,12 @@ void first_columns(Problem& p) { p.first = 0; }
 
 LADDER_CHEATS(Embedding, (std::vector<std::string>{"n3 h4 w4 c8", "n2 h3 w5 c7", "n2 h3 w5 c7 pitch12 first3"}),
               {
-                  wrong::honest<Embedding>(),
-                  on_output<FirstImage>("first_image"),
-                  on_output<NextImage>("next_image"),
-                  on_output<ByPixel>("by_pixel"),
-                  on_output<NextChannel>("next_channel"),
-                  wrong::spoiled_output<Embedding, &Problem::elements, Scales>("scales"),
+                  faulty<Fault::none>("honest"),
+                  faulty<Fault::first_image>("first_image"),
+                  faulty<Fault::next_image>("next_image"),
+                  faulty<Fault::by_pixel>("by_pixel"),
+                  faulty<Fault::next_channel>("next_channel"),
+                  faulty<Fault::scales>("scales"),
                   wrong::spoiled_problem<Embedding, first_columns>("first_columns"),
               })
 
