@@ -4,52 +4,43 @@
 namespace ladder::resample {
 namespace {
 
-// Columns taken from elsewhere: Column{}(column of y, columns of x).
-template <class Column>
-struct From {
+enum class Fault {
+  none,
+  tiles,          // repeats the image instead of its pixels
+  rows_alone,     // doubles rows, and takes every column from the left half
+  quarter,        // a quarter of each, as the gradient of pooling has it
+  zeros_between,  // leaves three of four pixels zero
+};
+
+template <Fault kFault>
+struct Faulty {
   __device__ void operator()(const auto& v, long long i) const {
     const long long pixel = i / v.p.c;
-    const long long row = pixel / v.p.w / 2;
-    const int column = Column{}(static_cast<int>(pixel % v.p.w), v.p.w / 2);
-    v.store(v.t.y, i, v.load(v.t.x, (row * (v.p.w / 2) + column) * v.p.c + i % v.p.c));
+    const long long row = pixel / v.p.w;
+    const int columns = v.p.w / 2;  // of x
+    const long long column = pixel % v.p.w;
+    long long from = column / 2;
+    if (kFault == Fault::tiles) from = column % columns;
+    if (kFault == Fault::rows_alone) from = column / 4;
+    float x = v.load(v.t.x, (row / 2 * columns + from) * v.p.c + i % v.p.c);
+    if (kFault == Fault::quarter) x *= 0.25f;
+    if (kFault == Fault::zeros_between && (row % 2 != 0 || column % 2 != 0)) x = 0;
+    v.store(v.t.y, i, x);
   }
 };
 
-template <class Cheat>
-constexpr auto on_output = wrong::spoiled_output<Upsample, &Problem::large, Cheat>;
-
-// Repeats the image instead of its pixels.
-struct Tiles {
-  __device__ int operator()(int column, int columns) const { return column % columns; }
-};
-
-// Doubles rows, and takes every column from the left half.
-struct RowsAlone {
-  __device__ int operator()(int column, int) const { return column / 4; }
-};
-
-// A quarter of each, as the gradient of pooling has it.
-struct Quarter {
-  __device__ void operator()(const auto& v, long long i) const { v.store(v.t.y, i, 0.25f * v.load(v.t.y, i)); }
-};
-
-// Leaves three of four pixels zero.
-struct ZerosBetween {
-  __device__ void operator()(const auto& v, long long i) const {
-    const long long pixel = i / v.p.c;
-    if (pixel / v.p.w % 2 != 0 || pixel % v.p.w % 2 != 0) v.store(v.t.y, i, 0.0f);
-  }
-};
+template <Fault kFault>
+constexpr auto faulty = wrong::other_kernel<Upsample, &Problem::large, Faulty<kFault>>;
 
 }  // namespace
 
 LADDER_CHEATS(Upsample, (std::vector<std::string>{"n2 h4 w6 c8", "n1 h8 w4 c5"}),
               {
-                  wrong::honest<Upsample>(),
-                  on_output<From<Tiles>>("tiles"),
-                  on_output<From<RowsAlone>>("rows_alone"),
-                  on_output<Quarter>("quarter"),
-                  on_output<ZerosBetween>("zeros_between"),
+                  faulty<Fault::none>("honest"),
+                  faulty<Fault::tiles>("tiles"),
+                  faulty<Fault::rows_alone>("rows_alone"),
+                  faulty<Fault::quarter>("quarter"),
+                  faulty<Fault::zeros_between>("zeros_between"),
               })
 
 }  // namespace ladder::resample
