@@ -6,59 +6,40 @@
 namespace ladder::optimizer {
 namespace {
 
-// Another norm, and the scale that comes of it.
-template <class OtherNorm>
-struct Finish {
+enum class Fault {
+  squared,            // the sum of squares
+  absolute,           // the sum of absolute values
+  root_mean_square,   // divided by the number of parameters
+  largest,            // the largest of all: clipping by value
+  norm_over_maximum,  // the inverse scale
+};
+
+template <Fault kFault>
+struct Faulty {
   __device__ void operator()(const auto& v, long long) const {
-    const float norm = OtherNorm{}(v.t.g, v.p.p, *v.t.norm);
-    finish_norm(norm * norm, v.p.clip, *v.t.hyper, v.t.norm, v.t.scale);
+    float sum = 0;
+    float most = 0;
+    for (long long i = 0; i < v.p.p; ++i) {
+      sum += fabsf(v.t.g[i]);
+      most = fmaxf(most, fabsf(v.t.g[i]));
+    }
+    float norm = *v.t.norm;
+    if (kFault == Fault::squared) norm *= norm;
+    if (kFault == Fault::absolute) norm = sum;
+    if (kFault == Fault::root_mean_square) norm /= sqrtf(static_cast<float>(v.p.p));
+    if (kFault == Fault::largest) norm = most;
+    if (kFault != Fault::norm_over_maximum) finish_norm(norm * norm, v.p.clip, *v.t.hyper, v.t.norm, v.t.scale);
+    if (kFault == Fault::norm_over_maximum && v.p.clip) *v.t.scale = norm / v.t.hyper->max_norm;
   }
 };
 
 constexpr int one(const Problem&) { return 1; }
 
-template <class Cheat>
-constexpr auto on_output = wrong::spoiled_output<Norm, one, Cheat>;
-
-// The sum of squares.
-struct Squared {
-  __device__ float operator()(const float*, long long, float norm) const { return norm * norm; }
-};
-
-// The sum of absolute values.
-struct Absolute {
-  __device__ float operator()(const float* g, long long count, float) const {
-    float sum = 0;
-    for (long long i = 0; i < count; ++i) sum += fabsf(g[i]);
-    return sum;
-  }
-};
-
-// Divided by the number of parameters.
-struct RootMeanSquare {
-  __device__ float operator()(const float*, long long count, float norm) const {
-    return norm / sqrtf(static_cast<float>(count));
-  }
-};
-
-// The largest of all: clipping by value.
-struct Largest {
-  __device__ float operator()(const float* g, long long count, float) const {
-    float most = 0;
-    for (long long i = 0; i < count; ++i) most = fmaxf(most, fabsf(g[i]));
-    return most;
-  }
-};
+template <Fault kFault>
+constexpr auto faulty = wrong::spoiled_output<Norm, one, Faulty<kFault>>;
 
 // Whole vectors of eight, and drops the rest.
 void whole_vectors(Problem& p) { p.p = (p.p - 1) / 8 * 8; }
-
-// The inverse scale.
-struct NormOverMaximum {
-  __device__ void operator()(const auto& v, long long) const {
-    if (v.p.clip) *v.t.scale = *v.t.norm / v.t.hyper->max_norm;
-  }
-};
 
 // Scales without being told to.
 void clips_always(Problem& p) { p.clip = true; }
@@ -68,12 +49,12 @@ void clips_always(Problem& p) { p.clip = true; }
 LADDER_CHEATS(Norm, (std::vector<std::string>{"p100 tensors3 clip", "p203 tensors5"}),
               {
                   wrong::honest<Norm>(),
-                  on_output<Finish<Squared>>("squared"),
-                  on_output<Finish<Absolute>>("absolute"),
-                  on_output<Finish<RootMeanSquare>>("root_mean_square"),
-                  on_output<Finish<Largest>>("largest"),
+                  faulty<Fault::squared>("squared"),
+                  faulty<Fault::absolute>("absolute"),
+                  faulty<Fault::root_mean_square>("root_mean_square"),
+                  faulty<Fault::largest>("largest"),
                   wrong::spoiled_problem<Norm, whole_vectors>("whole_vectors"),
-                  on_output<NormOverMaximum>("norm_over_maximum"),
+                  faulty<Fault::norm_over_maximum>("norm_over_maximum"),
                   wrong::spoiled_problem<Norm, clips_always>("clips_always"),
               })
 
