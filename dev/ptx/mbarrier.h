@@ -48,8 +48,8 @@ __device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier LADDER_WHERE) 
 // Arrives, and announces `bytes` of asynchronous copies that will complete on this barrier in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, unsigned bytes LADDER_WHERE) {
 #if defined(__CUDACC__)
-  LADDER_SM90(cuda::ptx::mbarrier_arrive_expect_tx(cuda::ptx::sem_release, cuda::ptx::scope_cta, cuda::ptx::space_shared,
-                                                   barrier, bytes));
+  LADDER_SM90(cuda::ptx::mbarrier_arrive_expect_tx(cuda::ptx::sem_release, cuda::ptx::scope_cta,
+                                                   cuda::ptx::space_shared, barrier, bytes));
 #else
   simt::mbarrier_arrive_expect_tx(barrier, bytes, where);
 #endif

@@ -80,7 +80,8 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mba
                                          int x2 LADDER_WHERE) {
 #if defined(__CUDACC__)
   const int at[] = {x0, x1, x2};
-  LADDER_SM90(cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map, at, barrier));
+  LADDER_SM90(
+      cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map, at, barrier));
 #else
   simt::tma_load(shared, map, barrier, {x0, x1, x2}, where);
 #endif
@@ -90,7 +91,8 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mba
                                          int x3 LADDER_WHERE) {
 #if defined(__CUDACC__)
   const int at[] = {x0, x1, x2, x3};
-  LADDER_SM90(cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map, at, barrier));
+  LADDER_SM90(
+      cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map, at, barrier));
 #else
   simt::tma_load(shared, map, barrier, {x0, x1, x2, x3}, where);
 #endif
