@@ -1,4 +1,4 @@
-"""The CLI: its help, its errors, and the file that `./ladder new` writes.."""
+"""The CLI: its help, its errors, and the file that `./ladder new` writes."""
 
 import contextlib
 import io
