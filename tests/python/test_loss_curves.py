@@ -75,8 +75,9 @@ class Made:
         }
         self.picture.write_text(f"<svg>{generated.description(title, curves)}</svg>")
 
-    def run_tool(self, *arguments, tool=loss_curves):
-        return tool.main(["--root", str(self.root), *arguments]), self.capsys.readouterr().err
+    def run_tool(self, *arguments, tool=ladder_table):
+        root = ["--root", str(self.root)] if tool is ladder_table else []
+        return tool.main([*root, *arguments]), self.capsys.readouterr().err
 
 
 @pytest.fixture
@@ -130,11 +131,10 @@ def test_images_are_shown_where_they_are_there(made):
 def test_check_names_what_is_old(made):
     made.record(record())
     made.drawn(record(device="another"))
-    for tool in (loss_curves, ladder_table):
-        status, errors = made.run_tool("--check", tool=tool)
-        assert status == 1
-        assert "train/README.md is not that of the newest record" in errors
-        assert "results/training_curves.svg is not that of the newest record" in errors
+    status, errors = made.run_tool("--check")
+    assert status == 1
+    assert "train/README.md is not that of the newest record" in errors
+    assert "results/training_curves.svg is not that of the newest record" in errors
     assert "\nold\n" in made.readme.read_text()
 
 
@@ -159,7 +159,7 @@ def test_broken_records_are_named(made, says, raw):
 def test_the_picture_is_that_of_its_figures(made):
     made.record(record())
     python = wheels.python_with(wheels.MATPLOTLIB, setup.LOG)
-    subprocess.run([python, ROOT / "tools" / "readme" / "loss_curves.py", "--root", made.root], check=True)
+    subprocess.run([python, ROOT / "tools" / "readme" / "ladder_table.py", "--root", made.root], check=True)
     assert made.picture.read_text().startswith("<?xml")
     assert made.run_tool("--check") == (0, "")
     made.record(record(ladder=side(loss_ema=[1.0, 0.75, 0.4])))
@@ -211,7 +211,7 @@ class Make(Made):
     def make(self, *more):
         out = self.root / "results" / "h200" / "2026-01-02_abc1234_training-run.json"
         made_of = ["--ladder", str(self.run_folder), "--commit", "abc1234", "--command", "./ladder train"]
-        assert self.run_tool("--make", str(out), *made_of, *more) == (0, "")
+        assert self.run_tool("--make", str(out), *made_of, *more, tool=loss_curves) == (0, "")
         return json.loads(out.read_text())
 
 
@@ -273,9 +273,9 @@ def test_whose_figures_make_refuses(make, says, change):
 
 def test_what_make_refuses(make):
     with pytest.raises(UsageError, match="--make needs --ladder RUN, --commit and --command"):
-        make.run_tool("--make", "x.json")
+        make.run_tool("--make", "x.json", tool=loss_curves)
     with pytest.raises(UsageError, match="are for --make"):
-        make.run_tool("--commit", "abc")
+        make.run_tool("--commit", "abc", tool=loss_curves)
     make.log([])
     with pytest.raises(Failure, match="log.jsonl' has no step"):
         make.make()

@@ -81,8 +81,8 @@ class Made:
         file.write_text(raw if isinstance(raw, str) else json.dumps(raw))
         return file
 
-    def run_tool(self, *arguments, tool=train_budget):
-        return tool.main(["--root", str(self.root), *arguments]), self.capsys.readouterr().err
+    def run_tool(self, *arguments):
+        return ladder_table.main(["--root", str(self.root), *arguments]), self.capsys.readouterr().err
 
     def lines(self):
         status, errors = self.run_tool()
@@ -173,11 +173,9 @@ def test_check_is_quiet_on_what_is_up_to_date(made):
     assert made.run_tool("--check") == (0, "")
 
 
-def test_ladder_table_runs_it(made):
+def test_operations_have_a_line_each(made):
     made.record("training-budget", budget(OPERATIONS))
-    assert made.run_tool("--check", tool=ladder_table)[0] == 1
-    assert made.run_tool(tool=ladder_table) == (0, "")
-    assert made.run_tool("--check", tool=ladder_table) == (0, "")
+    assert made.run_tool() == (0, "")
     assert "| conv3x3/fprop |" in made.readme.read_text()
 
 

@@ -1,8 +1,6 @@
 """The picture of a ladder: each version's time in units of the baseline's."""
 
-import io
-
-from readme.generated import description
+from readme import generated
 from readme.ladder_groups import differ
 from records.record_files import geometric_mean
 
@@ -40,16 +38,9 @@ def series(groups):
 
 def draw(title, data):
     """The picture as SVG text: a point a version, height the time in units of the baseline's, on a log axis."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    matplotlib.rcParams["svg.hashsalt"] = "ladder"  # the same figures give the same file
-    matplotlib.rcParams["svg.fonttype"] = "none"
     ideas = {version: idea for points in data.values() for version, idea, _ in points}
     ticks = {version: at for at, version in enumerate(sorted(ideas))}
-    figure, axes = plt.subplots(figsize=(1.5 + 1.05 * max(len(ticks), 4), 4.4))
+    figure, axes = generated.pyplot().subplots(figsize=(1.5 + 1.05 * max(len(ticks), 4), 4.4))
     for marker, (name, points) in zip("osD^v<>P", data.items()):
         line = "none" if name.endswith(_FEW) else "-"  # points of different shapes are no line
         axes.plot(
@@ -64,16 +55,9 @@ def draw(title, data):
     axes.axhline(1, color="black", linewidth=1, linestyle="--")
     axes.annotate("baseline's best plan", (0, 1), textcoords="offset points", xytext=(0, -11), fontsize=8)
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylabel("time / baseline's time (lower is faster)")
     axes.set_xticks(
         list(ticks.values()), [f"v{version:02d}\n" + ideas[version].replace("_", "\n") for version in ticks], fontsize=8
     )
-    axes.set_title(title, fontsize=10)
     axes.grid(axis="y", which="major", alpha=0.3)
-    axes.legend(frameon=False)
-    figure.tight_layout()
-    out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Description": description(title, data)})
-    plt.close(figure)
-    return out.getvalue()
+    return generated.svg(figure, title, data)

@@ -11,8 +11,7 @@ A marker names a pass, or * for all of a layer, and what to show of it:
     <!-- ladder:begin conv3x3/fprop picture -->     results/<device>/ladder_<layer>_<pass>.svg
     <!-- ladder:end -->
 
-What else README.md shows is made by front_page.py; what train/README.md shows by train_budget.py and loss_curves.py. This
-runs them all.
+What else README.md shows is made by front_page.py, what train/README.md shows by train_budget.py and loss_curves.py.
 
 A record that cannot be read is one line naming the file, exit 1, and nothing is rewritten.
 """
@@ -38,14 +37,13 @@ _NOTHING = "*No record yet: `./ladder record {path}` on a GPU makes one.*\n"
 def main(arguments):
     chosen = parse(arguments)
     try:
-        rows = read(chosen.root / "results")
-        texts, pictures = render(chosen.root, rows)
+        texts, pictures = _of_training(chosen.root)
+        for made, more in zip((texts, pictures), render(chosen.root, read(chosen.root / "results"))):
+            made.update(more)
     except BadRecord as error:
         print(f"ladder table: {error}", file=sys.stderr)
         return 1
-    status = check(chosen.root, texts, pictures) if chosen.check else write(texts, pictures)
-    of_training = ["--root", str(chosen.root), *(["--check"] if chosen.check else [])]
-    return max(status, train_budget.main(of_training), loss_curves.main(of_training))
+    return check(chosen.root, texts, pictures) if chosen.check else write(texts, pictures)
 
 
 def parse(arguments):
@@ -87,6 +85,15 @@ def render(root, rows):
     return texts, pictures
 
 
+def _of_training(root):
+    """The same of train/README.md."""
+    page = root / "train" / "README.md"
+    if not page.exists():
+        return {}, {}
+    text, pictures = loss_curves.filled(root, train_budget.filled(root, page.read_text(encoding="utf-8")))
+    return {page: text}, pictures
+
+
 def _summary(groups, _):
     return ladder_columns.summary(groups)
 
@@ -110,7 +117,8 @@ _KINDS = {"summary": _summary, "shapes": _shape_table, "picture": _picture_links
 def write(texts, pictures):
     for path, (title, data) in pictures.items():
         if data and not is_shown(path, title, data):
-            files.replace(path, ladder_picture.draw(title, data))
+            draw = loss_curves.draw if path.name == loss_curves.PICTURE.name else ladder_picture.draw
+            files.replace(path, draw(title, data))
     for path, text in texts.items():
         if text != _text(path):
             files.replace(path, text)

@@ -1,17 +1,13 @@
-"""A recorded training beside the same one in PyTorch: the table and the picture of train/README.md.
+"""A recorded training beside the same one in PyTorch: the table and the picture of train/README.md, and the record itself.
 
-    tools/readme/loss_curves.py            rewrites what stands between the markers `training:begin run`, and the picture
-    tools/readme/loss_curves.py --check    changes nothing; exits 1 if one is not that of the newest record
     tools/readme/loss_curves.py --make results/h200/2026-01-31_abc1234_training-run.json --ladder runs/unet64-1 \\
         --pytorch RUN.json --commit abc1234 --command "./ladder train --steps 20000"
 
-The first two are part of `./ladder table`. --make joins a run's log.jsonl and what `reference/pytorch/unet_train.py
---data ... --out RUN.json` wrote into a record, schema ladder.training-run/1 (results/SCHEMA.md), curves thinned to 400
-points. The newest record of all devices is shown, and below its curves results/samples_64.png and
-results/nearest_images.png where they are there.
+--make joins a run's log.jsonl and what `reference/pytorch/unet_train.py --data ... --out RUN.json` wrote into a record,
+schema ladder.training-run/1 (results/SCHEMA.md), curves thinned to 400 points. `./ladder table` shows the newest record of
+all devices, and below its curves results/samples_64.png and results/nearest_images.png where they are there.
 """
 
-import io
 import json
 import math
 import sys
@@ -22,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cli import files, options, train
 from cli.errors import Failure
 from readme import generated
-from readme.train_budget import README, newest
+from readme.train_budget import newest
 from records.record_files import BadRecord, now
 
 SCHEMA = "ladder.training-run/1"
@@ -44,52 +40,6 @@ _SIDES = {"ladder": "Ladder", "pytorch": "PyTorch"}
 
 def main(arguments):
     chosen = _parse(arguments)
-    if chosen.make:
-        return _make(chosen)
-    try:
-        record = _newest(chosen.root)
-        text = _render(chosen.root, record)
-    except BadRecord as error:
-        print(f"ladder table: {error}", file=sys.stderr)
-        return 1
-    if text is None:
-        return 0
-    readme, picture = chosen.root / README, chosen.root / PICTURE
-    is_old_text = text != readme.read_text(encoding="utf-8")
-    is_old_picture = record is not None and not generated.is_shown(picture, *_figures(record))
-    if chosen.check:
-        for path, is_old in ((README, is_old_text), (PICTURE, is_old_picture)):
-            if is_old:
-                print(f"ladder table: {path} is not that of the newest record; run ./ladder table", file=sys.stderr)
-        return 1 if is_old_text or is_old_picture else 0
-    if is_old_picture:
-        files.replace(picture, draw(record))
-    if is_old_text:
-        files.replace(readme, text)
-    return 0
-
-
-def _parse(arguments):
-    parser = options.Parser("table", description="A recorded training beside the same one in PyTorch.")
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if one is not up to date")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="the tree to work on")
-    parser.add_argument("--make", type=Path, metavar="RECORD", help="write this record instead")
-    parser.add_argument("--ladder", type=Path, metavar="RUN", help="with --make: folder of ./ladder train")
-    parser.add_argument("--pytorch", type=Path, metavar="FILE", help="with --make: what unet_train.py --data wrote")
-    parser.add_argument("--commit", help="with --make: that was trained with")
-    parser.add_argument("--command", help="with --make: the line that trains so")
-    chosen = parser.parse_args(arguments)
-    if chosen.make and not (chosen.ladder and chosen.commit and chosen.command):
-        parser.error("--make needs --ladder RUN, --commit and --command")
-    if not chosen.make and (chosen.ladder or chosen.pytorch or chosen.commit or chosen.command):
-        parser.error("--ladder, --pytorch, --commit and --command are for --make")
-    return chosen
-
-
-# --- A record from two logs
-
-
-def _make(chosen):
     metadata = train.checkpoint_metadata(chosen.ladder)
     config = train.checkpoint_config(chosen.ladder)
     record = {
@@ -108,6 +58,21 @@ def _make(chosen):
         raise Failure(f"'{chosen.make}' cannot be written: {error.strerror}") from None
     print(f"wrote {chosen.make}")
     return 0
+
+
+def _parse(arguments):
+    parser = options.Parser("table", description="A recorded training beside the same one in PyTorch.")
+    parser.add_argument("--make", type=Path, metavar="RECORD", help="the record to write")
+    parser.add_argument("--ladder", type=Path, metavar="RUN", help="folder of ./ladder train")
+    parser.add_argument("--pytorch", type=Path, metavar="FILE", help="what unet_train.py --data wrote")
+    parser.add_argument("--commit", help="that was trained with")
+    parser.add_argument("--command", help="the line that trains so")
+    chosen = parser.parse_args(arguments)
+    if not chosen.make:
+        parser.error("--ladder, --pytorch, --commit and --command are for --make; ./ladder table shows the record")
+    if not (chosen.ladder and chosen.commit and chosen.command):
+        parser.error("--make needs --ladder RUN, --commit and --command")
+    return chosen
 
 
 def of_log(path):
@@ -198,7 +163,11 @@ def thinned(steps, losses, averages):
     }
 
 
-# --- The table and the picture
+def filled(root, text):
+    """(train/README.md's `text` with the table, {picture: what draw() takes})."""
+    record = _newest(root)
+    pictures = {root / PICTURE: _figures(record)} if record else {}
+    return generated.filled(text, "run", _table(root, record) if record else _NOTHING), pictures
 
 
 def _newest(root):
@@ -231,14 +200,6 @@ def _check(record):
 
 def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _render(root, record):
-    path = root / README
-    if not path.exists():
-        return None
-    body = _table(root, record) if record else _NOTHING
-    return generated.filled(path.read_text(encoding="utf-8"), "run", body)
 
 
 def _table(root, record):
@@ -289,16 +250,9 @@ def _figures(record):
     return f"{record['config/name']}, batch {record['config/batch']}, on {record['device']}", curves
 
 
-def draw(record):
+def draw(title, curves):
     """The picture as SVG text."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    matplotlib.rcParams["svg.hashsalt"] = "ladder"  # the same figures give the same file
-    title, curves = _figures(record)
-    figure, axes = plt.subplots(figsize=(8, 4.4))
+    figure, axes = generated.pyplot().subplots(figsize=(8, 4.4))
     for color, (side, (steps, losses, averages, held_out_steps, held_out)) in zip(("C0", "C1"), curves.items()):
         axes.plot(steps, losses, color=color, linewidth=0.6, alpha=0.35)
         axes.plot(steps, averages, color=color, linewidth=1.4, label=f"{_SIDES[side]}, training")
@@ -312,17 +266,10 @@ def draw(record):
             label=f"{_SIDES[side]}, held out",
         )
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("step")
     axes.set_ylabel("mean squared error of the noise")
-    axes.set_title(title, fontsize=10)
     axes.grid(which="major", alpha=0.3)
-    axes.legend(frameon=False)
-    figure.tight_layout()
-    out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Description": generated.description(title, curves)})
-    plt.close(figure)
-    return out.getvalue()
+    return generated.svg(figure, title, curves)
 
 
 if __name__ == "__main__":

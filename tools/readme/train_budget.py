@@ -1,25 +1,16 @@
-"""The tables of a training step's time in train/README.md, made from the newest records of results/.
+"""The tables of a training step's time in train/README.md, made from the newest records of results/ (results/SCHEMA.md):
 
-    tools/readme/train_budget.py            rewrites what stands between the markers `training:begin budget` and `speed`
-    tools/readme/train_budget.py --check    changes nothing; exits 1 if the README is not that of the newest records
-
-Both are part of `./ladder table`. The records (results/SCHEMA.md):
-
-    results/<device>/<date>_<commit>_training-budget.json      ./ladder train --budget FILE
-    results/<device>/<date>_<commit>_training-sampling.json    ./ladder sample RUN --count 320 --json FILE
-    results/<device>/<date>_<commit>_training-pytorch.json     reference/pytorch/unet_speed.py --json FILE
-    results/<device>/<date>_<commit>_training-pytorch-sampling.json    the same with --sample
+results/<device>/<date>_<commit>_training-budget.json      ./ladder train --budget FILE
+results/<device>/<date>_<commit>_training-sampling.json    ./ladder sample RUN --count 320 --json FILE
+results/<device>/<date>_<commit>_training-pytorch.json     reference/pytorch/unet_speed.py --json FILE
+results/<device>/<date>_<commit>_training-pytorch-sampling.json    the same with --sample
 """
 
 import json
 import math
 import statistics
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from cli import files, options
 from readme import generated
 from records.record_files import BadRecord
 
@@ -44,36 +35,8 @@ _VARIANTS = {
 }
 
 
-def main(arguments):
-    chosen = _parse(arguments)
-    try:
-        text = render(chosen.root)
-    except BadRecord as error:
-        print(f"ladder table: {error}", file=sys.stderr)
-        return 1
-    path = chosen.root / README
-    if text is None or text == path.read_text(encoding="utf-8"):
-        return 0
-    if chosen.check:
-        print(f"ladder table: {README} is not that of the newest records; run ./ladder table", file=sys.stderr)
-        return 1
-    files.replace(path, text)
-    return 0
-
-
-def _parse(arguments):
-    parser = options.Parser("table", description="The tables of a training step's time, from the newest records.")
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if one is not up to date")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="the tree to work on")
-    return parser.parse_args(arguments)
-
-
-def render(root):
-    """The README's text; None where there is no README."""
-    path = root / README
-    if not path.exists():
-        return None
-    text = path.read_text(encoding="utf-8")
+def filled(root, text):
+    """train/README.md's `text` with both tables, between the markers `training:begin budget` and `speed`."""
     text = generated.filled(text, "budget", _of_devices(budget_table, root) or _NO_BUDGET)
     return generated.filled(text, "speed", _of_devices(speed_table, root) or _NO_SPEED)
 
@@ -343,7 +306,3 @@ def _pytorch_sampling(record, variant, notes):
     if (told.get("images"), told.get("sampler")) != (64, "ddim 50"):
         raise BadRecord(f"{record.file}: '{variant}' is not 64 images by 50 steps of ddim")
     return f"{record.number(f'variants/{variant}/ms'):.0f}"
-
-
-if __name__ == "__main__":
-    sys.exit(options.run(main))
