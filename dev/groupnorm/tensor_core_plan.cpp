@@ -6,12 +6,11 @@
 #include <numeric>
 
 #include "core/backend.h"
+#include "core/device.h"
 #include "core/occupancy.h"
 
 namespace ladder::groupnorm::tensor_core {
 namespace {
-
-int quotient_up(int a, int b) { return (a + b - 1) / b; }
 
 // The multiplier of divided(), 2^31 / b rounded up: too large by less than a b / 2^31 < 1 / b for a and b up to 2^14.
 unsigned divisor(int b) { return ((1u << 31) + b - 1) / b; }
@@ -25,18 +24,17 @@ unsigned divisor(int b) { return ((1u << 31) + b - 1) / b; }
 float max_mean_ratio_of(const Problem& p, const Plan& plan) {
   const float most = p.dtype == Dtype::f32 ? 4 : 16;
   const float root = std::sqrt(static_cast<float>(p.group_size()));
-  const float e = 2.5f * static_cast<float>(quotient_up(plan.tiles, 2 * plan.parts));
+  const float e = 2.5f * static_cast<float>(ceil_div(plan.tiles, 2 * plan.parts));
   return std::max(std::min({most, root / 4, (8 * root - e) / (1.5f * e + 2)}), 0.0f);
 }
 
 int blocks_of(const Problem& p, const Plan& plan) { return p.n * (p.c / plan.channels) << plan.log_cluster; }
 
-// A warp for each column, or several: then all have the same number of tiles to add up. What a thread does but once is
-// worth some vectors; but an SM whose blocks are few needs warps enough to overlap each other's latencies. 0: a row is too
-// wide.
+// A warp for each column, or several: then all have the same number of tiles to add up. A thread's fixed work pays only with
+// some vectors for each; but an SM with few blocks needs enough warps to overlap their latencies. 0: a row is too wide.
 int threads_of(const Problem& p, const Plan& plan, const TuningParameters& tuning) {
   constexpr int kGoodVectors = 16;  // of a thread
-  const int blocks_of_sm = quotient_up(blocks_of(p, plan), backend::device().num_sms);
+  const int blocks_of_sm = ceil_div(blocks_of(p, plan), backend::device().num_sms);
   const int good = std::max(plan.pixels * plan.row / kGoodVectors, tuning.good_threads / blocks_of_sm);
   const int step =
       32 * plan.row <= std::min(std::max(good, tuning.column_threads), kMaxThreads) ? 32 * plan.row : thread_step(plan);
@@ -57,8 +55,8 @@ std::optional<Plan> chunk_of(const Problem& p, int groups) {
 
 void divide_pixels(const Problem& p, int log_cluster, Plan& plan) {
   plan.log_cluster = log_cluster;
-  plan.pixels = quotient_up(p.pixels(), 1 << log_cluster);
-  plan.tiles = quotient_up(plan.pixels, kTile);
+  plan.pixels = ceil_div(p.pixels(), 1 << log_cluster);
+  plan.tiles = ceil_div(plan.pixels, kTile);
 }
 
 void complete(const Problem& p, Plan& plan) {
@@ -74,10 +72,10 @@ int thread_step(const Plan& plan) { return std::lcm(plan.swizzle_shift < 3 ? 8 *
 
 std::int64_t slab_bytes(const Plan& plan) { return std::int64_t{16} * plan.row * kTile * plan.tiles; }
 
-// The slab of rows of 128 bytes or as near below as there is, else the least beyond: four sectors of every pixel. A cluster
-// is as small as keeps a block's share good and, to a version's tuning, gives an SM some blocks; if clusters alone cannot do
-// that, narrower rows do. All fitted to sweeps of every plan at seven shapes on an H200, of which they take the best or one
-// within 4 %.
+// The slab with the widest rows of up to 128 bytes, four sectors of every pixel, else with the narrowest above. A cluster is as
+// small as leaves a block at most kGoodBytes and, as a version's tuning asks for it, gives an SM kGoodBlocks blocks. If clusters
+// alone cannot do that, narrower rows do. All fitted to sweeps of every plan at seven shapes on an H200: what this chooses is
+// the best of them or within 4 % of it.
 Plan plan_of(const Problem& p, const TuningParameters& tuning) {
   constexpr int kGoodRow = 128 / 16;
   constexpr int kMinRow = 64 / 16;
