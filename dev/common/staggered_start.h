@@ -30,7 +30,7 @@ __device__ __forceinline__ void wait_for_start(const StaggeredStart& start, int 
   __syncthreads();
 }
 
-// For a grid that loads `bytes`, each cluster as many.
+// For a grid that loads `bytes`, each cluster an equal share.
 template <class... P>
 StaggeredStart staggered_start(void (*kernel)(P...), const LaunchConfig& config, double bytes) {
   // Of what DRAM could move: the rate at which clusters begin. Fitted to sweeps on an H200: 4.4 TB/s at the clock that it

@@ -38,7 +38,8 @@ struct Output<T, Silu> : Output<float, Silu> {
   }
 };
 
-// Normalises the thread's vectors, of channels of `column`: `threads` apart in the slab up to `end`, `step` elements apart in y.
+// Normalises the thread's vectors, of the channels of `column`, and stores them in y. They lie plan.threads vectors apart in the
+// slab, from `from` up to `end`, and `step` elements apart in y.
 template <class T, class Act, bool kPivots>
 __device__ __forceinline__ void store_normalised(const Plan& plan, const uint4* from, const uint4* end, T* to, int step,
                                                  int column, const Sums& sums) {

@@ -35,27 +35,28 @@ inline unsigned slab_blocks(const Problem& p, const SlabPlan& plan) {
 struct SlabLimits {
   int kept_tensors = 1;      // of x's size and type
   int block_bytes = 0;       // of slab, at most
-  int good_block_bytes = 0;  // beyond which more blocks of a cluster are better than more bytes in each
-  int most_cluster = 1;
-  int most_vectors = 1 << 20;  // of a thread and tensor
-  int good_vectors = 1 << 20;  // likewise, beyond which more threads are better
-  int most_threads = 512;
-  int most_threads_of_many = 512;  // where a thread has more than good_vectors
+  int good_block_bytes = 0;  // of slab: beyond it more blocks in a cluster are better than more bytes in each
+  int max_cluster = 1;
+  int max_vectors = 1 << 20;   // of a thread and tensor
+  int good_vectors = 1 << 20;  // likewise: beyond it more threads are better
+  int max_threads = 512;
+  int max_threads_of_many = 512;  // where a thread has more than good_vectors
 };
 
-// Threads for a chunk: about 256, more where a thread had too many vectors or where there is only a block or two for an SM,
-// whose latencies other blocks then cannot hide; never far more than there are vectors. Returns false where the limits forbid all.
+// Chooses the threads of a chunk: about 256; more where a thread had too many vectors, or where an SM has only a block or two,
+// whose latencies other blocks then cannot hide; never far more than there are vectors. Returns false where the limits forbid
+// all numbers.
 inline bool plan_rows(const Problem& p, const SlabLimits& limits, SlabPlan& plan) {
   constexpr int kThreads = 256;
   const bool few_blocks = slab_blocks(p, plan) <= 2u * static_cast<unsigned>(backend::device().num_sms);
-  const int wanted = std::min(few_blocks ? 2 * kThreads : kThreads, limits.most_threads);
+  const int wanted = std::min(few_blocks ? 2 * kThreads : kThreads, limits.max_threads);
   bool found = false;
-  for (int log_rows = 0; plan.columns << log_rows <= limits.most_threads; ++log_rows) {
+  for (int log_rows = 0; plan.columns << log_rows <= limits.max_threads; ++log_rows) {
     const int threads = plan.columns << log_rows;
     const int vectors = ceil_div(plan.pixels, 1 << log_rows);
     const std::int64_t bytes = std::int64_t{16} * vectors * threads * limits.kept_tensors;
-    if (threads % 32 != 0 || vectors > limits.most_vectors || bytes > limits.block_bytes) continue;
-    if (vectors > limits.good_vectors && threads > limits.most_threads_of_many) continue;
+    if (threads % 32 != 0 || vectors > limits.max_vectors || bytes > limits.block_bytes) continue;
+    if (vectors > limits.good_vectors && threads > limits.max_threads_of_many) continue;
     const bool idle = 1 << log_rows >= 2 * plan.pixels;
     const bool enough = plan.threads() >= wanted && plan.vectors <= limits.good_vectors;
     if (found && (enough || idle)) break;
@@ -66,8 +67,8 @@ inline bool plan_rows(const Problem& p, const SlabLimits& limits, SlabPlan& plan
   return found;
 }
 
-// The slab of least rows that are 64 bytes wide, two sectors of every pixel; narrower ones only where those do not fit. A
-// cluster is as small as keeps a block's share good, and shares need not be equal: the last block's may be smaller.
+// The narrowest slab whose rows are at least 64 bytes wide, two sectors of every pixel; the widest below that where those do not
+// fit. A cluster is as small as leaves a block at most good_block_bytes. Its last block may have fewer pixels.
 inline SlabPlan plan_slab(const Problem& p, const SlabLimits& limits) {
   constexpr int kGoodRowBytes = 64;
   const int element = static_cast<int>(size_of(p.dtype));
@@ -79,7 +80,7 @@ inline SlabPlan plan_slab(const Problem& p, const SlabLimits& limits) {
     if (p.c % channels != 0) continue;
     const auto bytes = [&](int pixels) { return std::int64_t{pixels} * channels * element * limits.kept_tensors; };
     SlabPlan plan{.channels = channels, .columns = channels / vector};
-    while (plan.cluster < limits.most_cluster && bytes(ceil_div(p.pixels(), plan.cluster)) > limits.good_block_bytes) {
+    while (plan.cluster < limits.max_cluster && bytes(ceil_div(p.pixels(), plan.cluster)) > limits.good_block_bytes) {
       plan.cluster *= 2;
     }
     plan.pixels = ceil_div(p.pixels(), plan.cluster);

@@ -1,5 +1,4 @@
-// What a thread of a slab's block (slab.h) does with its vectors: pivots, sums, parameters, normalised elements. What v05 to
-// v07 share.
+// The steps of a thread of a slab's block (slab.h), which v05 to v07 share: pivots, parameters, sums, normalised elements.
 #pragma once
 
 #include "dev/groupnorm/activation.h"
@@ -27,7 +26,8 @@ struct UnitGroups {
   }
 };
 
-// The first element of each unit's group, `chunk` being the image's first of the chunk: all blocks of a cluster have the same.
+// Loads the first element of each unit's group, the same for all blocks of a cluster. `chunk` points to the chunk's first channel
+// of the image's first pixel.
 template <class T, int kUnit>
 __device__ __forceinline__ void load_pivots(const UnitGroups<kUnit>& groups, const T* chunk,
                                             float (&pivots)[kVector<T> / kUnit]) {
@@ -35,7 +35,7 @@ __device__ __forceinline__ void load_pivots(const UnitGroups<kUnit>& groups, con
   for (int i = 0; i < kVector<T> / kUnit; ++i) pivots[i] = to_float(chunk[groups.of(i) * groups.width]);
 }
 
-// gamma and beta of channels from `channel` on.
+// Loads gamma into scale and beta into shift, of channels from `channel` on.
 template <int kVec>
 __device__ __forceinline__ void load_parameters(const Forward::Tensors& t, int channel, float (&scale)[kVec],
                                                 float (&shift)[kVec]) {
@@ -62,7 +62,7 @@ __device__ __forceinline__ void add_vector(const uint4& bits, const float (&pivo
   }
 }
 
-// Makes scale and shift of x - pivot out of gamma and beta.
+// Turns gamma and beta into scale and shift of x - pivot: y = act((x - pivot) * scale + shift).
 template <int kUnit, int kVec>
 __device__ __forceinline__ void apply_statistics(const float2* statistics, const UnitGroups<kUnit>& groups,
                                                  float (&scale)[kVec], float (&shift)[kVec]) {
@@ -86,7 +86,7 @@ __device__ __forceinline__ uint4 normalised(const uint4& bits, const float (&piv
   return pack<T>(values);
 }
 
-// Writes mean and rstd of the chunk's groups, by one block of the cluster.
+// Writes mean and rstd of the chunk's groups. One block of a cluster does it.
 template <class T>
 __device__ __forceinline__ void store_statistics(const Problem& p, const Forward::Tensors& t, const SlabPlan& plan,
                                                  const SlabPlace& place, const T* chunk, const float2* statistics) {

@@ -1,4 +1,4 @@
-// Statistics of a slab's groups (slab.h), from the sums of its threads: what v05 to v07 share.
+// Mean and rstd of a slab's groups (slab.h), from the sums of its threads: v05 to v07 share it.
 //
 // A thread adds up x - pivot and its square not for each channel but for each unit: kUnit neighbouring channels that are
 // sure to share a group, 2 where groups have an even number of channels. Units are put into shared memory, teams of lanes
@@ -24,7 +24,7 @@ inline std::size_t slab_sums_bytes(const Problem& p, const SlabPlan& plan) {
   return sizeof(float2) * (plan.channels / unit * unit_pitch(plan) + (kMaxClusterBlocks + 1) * slab_groups(p, plan));
 }
 
-// Where a block and a thread of it are: chunks fastest after the cluster's blocks.
+// Where a block and a thread of it are. Neighbouring clusters take neighbouring chunks of an image.
 struct SlabPlace {
   int image, rank, chunk_channel, column, row;
   int begin, end;  // pixels of the block
@@ -52,8 +52,8 @@ __device__ __forceinline__ int team_of(int threads, int groups) {
   return team;
 }
 
-// Adds up what the threads of a block, and of its cluster, have for each unit, and leaves (mean less pivot, rstd) of each
-// group of the chunk in the array that it returns, for all threads.
+// Adds up the sums of units of all threads of the block and its cluster. Returns an array in shared memory with (mean less
+// pivot, rstd) of each group of the chunk, which all threads may read.
 template <class T, int kUnit, bool kCluster>
 __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const SlabPlan& plan, const SlabPlace& place,
                                                          const float2 (&sums)[kVector<T> / kUnit],

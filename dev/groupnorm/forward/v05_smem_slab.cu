@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(512)
   auto* const y = static_cast<T*>(t.y) + place.at;
   const int step = p.c << plan.log_rows;  // elements from one of the thread's vectors to the next
 
-  // Load the thread's vectors into shared memory. They stay its own, so that they need no barrier.
+  // Copy the thread's vectors into shared memory. No other thread reads them, so they need no barrier.
   const int threads = plan.threads();
   auto* const own = reinterpret_cast<uint4*>(smem + sums_bytes) + threadIdx.x;
   const int pixels = place.count() - place.row;
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(512)
   for (int i = 0; i < vectors; ++i) ptx::cp_async<16>(own + i * threads, x + place.at + i * step, true);
   ptx::cp_async_commit();
 
-  // Meanwhile: pivots and parameters.
+  // Meanwhile load pivots and parameters.
   const UnitGroups<kUnit> groups(p, place, kVec);
   const T* const chunk = x + place.image * p.h * p.w * p.c + place.chunk_channel;
   float pivots[kUnits];
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(512)
   load_pivots(groups, chunk, pivots);
   load_parameters(t, place.chunk_channel + place.column * kVec, scale, shift);
 
-  // Sum.
+  // Sum the thread's vectors, then those of the block.
   ptx::cp_async_wait<0>();
   float2 sums[kUnits] = {};
 #pragma unroll 2
@@ -57,9 +57,10 @@ __global__ void __launch_bounds__(512)
   store_statistics(p, t, plan, place, chunk, statistics);
 }
 
-// NOTE: a block has 227 KB, which are the slab and 8 bytes for each thread and unit; units of one channel are twice as many.
+// NOTE: a block has at most 227 KB of shared memory, for the slab and 8 bytes for each thread and unit. Units of one channel are
+// twice as many as units of two, so they get half the threads.
 SlabPlan plan_of(const Problem& p) {
-  return plan_slab(p, {.block_bytes = 192 << 10, .most_threads = p.channels_per_group() % 2 == 0 ? 512 : 256});
+  return plan_slab(p, {.block_bytes = 192 << 10, .max_threads = p.channels_per_group() % 2 == 0 ? 512 : 256});
 }
 
 const char* supports(const Problem& p) {

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(512)
   const int step = p.c << plan.log_rows;  // elements from one of the thread's vectors to the next
   if (plan.cluster > 1) ptx::cluster_arrive_relaxed();
 
-  // Load the thread's vectors into shared memory. They stay its own, so that they need no barrier.
+  // Copy the thread's vectors into shared memory. No other thread reads them, so they need no barrier.
   const int threads = plan.threads();
   auto* const own = reinterpret_cast<uint4*>(smem + sums_bytes) + threadIdx.x;
   const int pixels = place.count() - place.row;
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(512)
   for (int i = 0; i < vectors; ++i) ptx::cp_async<16>(own + i * threads, x + place.at + i * step, true);
   ptx::cp_async_commit();
 
-  // Meanwhile: pivots and parameters.
+  // Meanwhile load pivots and parameters.
   const UnitGroups<kUnit> groups(p, place, kVec);
   const T* const chunk = x + place.image * p.h * p.w * p.c + place.chunk_channel;
   float pivots[kUnits];
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(512)
   load_pivots(groups, chunk, pivots);
   load_parameters(t, place.chunk_channel + place.column * kVec, scale, shift);
 
-  // Sum.
+  // Sum the thread's vectors, then those of the block or the cluster.
   ptx::cp_async_wait<0>();
   float2 sums[kUnits] = {};
 #pragma unroll 2
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(512)
 }
 
 SlabPlan plan_of(const Problem& p) {
-  return plan_slab(p, {.block_bytes = 64 << 10, .good_block_bytes = 32 << 10, .most_cluster = kMaxClusterBlocks});
+  return plan_slab(p, {.block_bytes = 64 << 10, .good_block_bytes = 32 << 10, .max_cluster = kMaxClusterBlocks});
 }
 
 const char* supports(const Problem& p) {

@@ -17,10 +17,10 @@ constexpr int kMaxThreads = 512;
 constexpr int kMaxVectors = 8;
 constexpr int kGoodVectors = 4;
 
-// Up to 4 vectors fit 64 registers, so that an SM has 1024 threads, 64 KB in flight, and loads of some blocks run under the
-// arithmetic of others. 8 take 80, of which 384 threads may still be two blocks. Units of one channel and the longer
-// activations take more.
-constexpr int most_threads(int held) { return held <= kGoodVectors ? kMaxThreads : 384; }
+// Kernels that hold up to 4 vectors fit 64 registers a thread, so that an SM has 1024 threads, 64 KB in flight, and loads of
+// some blocks overlap the arithmetic of others. Kernels that hold 8 take 80 registers, with which two blocks of 384 threads
+// still fit. Units of one channel and the longer activations take more.
+constexpr int max_threads(int held) { return held <= kGoodVectors ? kMaxThreads : 384; }
 template <class Act>
 [[maybe_unused]] constexpr bool kFewRegisters =
     std::is_same_v<Act, Identity> || std::is_same_v<Act, Relu> || std::is_same_v<Act, Silu>;
@@ -28,7 +28,7 @@ template <class Act, int kUnit>
 [[maybe_unused]] constexpr int kBlocksPerSm = kUnit > 1 && kFewRegisters<Act> ? 2 : 1;
 
 template <class T, int kUnit, class Act, int kHeld>
-__global__ void __launch_bounds__(most_threads(kHeld), kBlocksPerSm<Act, kUnit>)
+__global__ void __launch_bounds__(max_threads(kHeld), kBlocksPerSm<Act, kUnit>)
     groupnorm_forward_v07_kernel(Problem p, Forward::Tensors t, SlabPlan plan) {
   constexpr int kVec = kVector<T>;
   constexpr int kUnits = kVec / kUnit;
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(most_threads(kHeld), kBlocksPerSm<Act, kUnit>)
   const int step = p.c << plan.log_rows;  // elements from one of the thread's vectors to the next
   if (plan.cluster > 1) ptx::cluster_arrive_relaxed();
 
-  // Load the thread's vectors into registers, all at once; vectors past the block's last pixel are left out.
+  // Load the thread's vectors into registers, all at once. Mask vectors beyond the block's last pixel.
   const int pixels = place.count() - place.row;
   uint4 held[kHeld] = {};
 #pragma unroll
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(most_threads(kHeld), kBlocksPerSm<Act, kUnit>)
     if (i << plan.log_rows < pixels) held[i] = __ldcs(reinterpret_cast<const uint4*>(x + place.at + i * step));
   }
 
-  // Meanwhile: pivots; parameters too, unless their registers are those of vectors.
+  // Meanwhile load pivots. Parameters too, unless vectors need the registers.
   constexpr bool kRegistersToSpare = kHeld <= kGoodVectors || sizeof(T) == 4;
   const UnitGroups<kUnit> groups(p, place, kVec);
   const T* const chunk = x + place.image * p.h * p.w * p.c + place.chunk_channel;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(most_threads(kHeld), kBlocksPerSm<Act, kUnit>)
   load_pivots(groups, chunk, pivots);
   if constexpr (kRegistersToSpare) load_parameters(t, channel, scale, shift);
 
-  // Sum.
+  // Sum the thread's vectors, then those of the block or the cluster.
   float2 sums[kUnits] = {};
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
@@ -80,11 +80,11 @@ __global__ void __launch_bounds__(most_threads(kHeld), kBlocksPerSm<Act, kUnit>)
 SlabPlan plan_of(const Problem& p) {
   return plan_slab(p, {.block_bytes = kMaxVectors * kMaxThreads * 16,
                        .good_block_bytes = 32 << 10,
-                       .most_cluster = kMaxClusterBlocks,
-                       .most_vectors = kMaxVectors,
+                       .max_cluster = kMaxClusterBlocks,
+                       .max_vectors = kMaxVectors,
                        .good_vectors = kGoodVectors,
-                       .most_threads = kMaxThreads,
-                       .most_threads_of_many = most_threads(kMaxVectors)});
+                       .max_threads = kMaxThreads,
+                       .max_threads_of_many = max_threads(kMaxVectors)});
 }
 
 const char* supports(const Problem& p) {

@@ -22,7 +22,7 @@ namespace ladder::groupnorm {
 namespace {
 
 constexpr int kMaxThreads = 384;
-// Three such blocks an SM, at 56 registers a thread, where the activation leaves it at that: some load while others compute.
+// Three such blocks fit an SM at 56 registers a thread, enough for the short activations: some load while others compute.
 template <class Act>
 [[maybe_unused]] constexpr int kBlocksPerSm =
     std::is_same_v<Act, Identity> || std::is_same_v<Act, Relu> || std::is_same_v<Act, Silu> ? 3 : 2;
@@ -41,7 +41,7 @@ struct Plan {
   __host__ __device__ int vectors() const { return pixels * row; }
 };
 
-// What a block adds to the slab in shared memory.
+// Follows the slab in shared memory: sums of the groups, of each warp and of each block of the cluster.
 struct Sums {
   float2 warps[kMaxWarps][kMaxGroups];
   float2 cluster[kMaxClusterBlocks][kMaxGroups];
@@ -135,7 +135,7 @@ __device__ __forceinline__ void add_sweeps(int words, const unsigned* slab, int&
 
 bool has_words(int words) { return words <= 8 || (words <= 16 && words % 2 == 0); }
 
-// The sum over lanes that share a group, and over all others that have the same: a fixed order.
+// The sum over the lanes that have the same group, in a fixed order. Each of them returns it.
 __device__ __forceinline__ float2 sum_over_lanes(float2 sum, int groups) {
   for (int distance = 16; distance >= groups; distance /= 2) {
     sum.x += __shfl_xor_sync(~0u, sum.x, distance);
@@ -196,6 +196,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
     shift[i] = beta.x, shift[i + 1] = beta.y, shift[i + 2] = beta.z, shift[i + 3] = beta.w;
   }
 
+  // Sum the first half of the slab while the second is in flight.
   const int words = width * static_cast<int>(sizeof(T)) / 4;
   float2 sum{0, 0};
   int sweep = 0;
@@ -229,6 +230,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
     sum = add_parts(sums.cluster, plan.cluster);
   }
 
+  // Mean and rstd of the lane's group.
   const float inverse_m = 1.0f / static_cast<float>(p.h * p.w * width);
   const float mean = sum.x * inverse_m;  // less the pivot
   const float rstd = rsqrtf(fmaxf(fmaf(-mean, mean, sum.y * inverse_m), 0.0f) + kEpsilon);
@@ -238,7 +240,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
     t.rstd[group] = rstd;
   }
 
-  // Each channel's group is a lane's.
+  // Normalise, and store. Each channel takes pivot, rstd and mean from a lane that has its group.
   float pivots[kVec];
   int group = column * kVec / width;
   int into = column * kVec - group * width;
@@ -260,15 +262,16 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
   }
 }
 
-// Threads for a plan, or 0: whole warps and whole rows, `vectors` for each or a few more, and no more than there are.
+// Threads of a plan: whole warps and whole rows, and as many as leave each at least `vectors` vectors, but one step of warps and
+// rows at least. 0: a row is too wide.
 int threads_of(const Plan& plan, int vectors) {
   const int step = std::lcm(plan.row, 32);
   const int wanted = std::min(plan.vectors() / vectors, kMaxThreads) / step * step;
   return wanted > 0 || step > kMaxThreads ? wanted : step;
 }
 
-// Measured: where one block an SM can hold the tensor, the more blocks the better, then the wider the rows. Else blocks of
-// up to 48 KB, several an SM, with rows of 64 bytes at least.
+// As measured: where one block an SM can hold the tensor, the more blocks the better, then the wider the rows. Elsewhere blocks
+// of up to 48 KB, several an SM, with rows of 64 bytes at least.
 Plan plan_of(const Problem& p) {
   constexpr int kLoneBytes = 136 << 10;
   constexpr int kSharedBytes = 48 << 10;

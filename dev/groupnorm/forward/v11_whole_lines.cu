@@ -1,9 +1,9 @@
-// Idea:   clusters of up to 16 blocks, so that rows are whole lines of the L2 and blocks still small; loads that leave the L2
-//         before anything else does.
+// Idea:   clusters of up to 16 blocks, so that rows are whole lines of the L2 and blocks still small; and loads of lines that
+//         the L2 evicts first.
 // Parent: v10.
-// Why:    v10's rows of 64 and 96 bytes, which eight blocks have room for, share lines of 128 with other chunks'. Each is
-//         looked up twice, and what has gone by then is fetched twice. Loads that are evicted first leave the L2 to what is
-//         there, as long as all of it finds room. Limiter: as v10's.
+// Why:    v10's rows of 64 and 96 bytes, which eight blocks have room for, share lines of 128 with other chunks. Each line is
+//         looked up twice, and fetched twice if it was evicted in between. Where x and y fit the L2 together, evicting x's
+//         lines first keeps the rest of its content. Limiter: as v10's.
 // Needs:  what v10 does; clusters of 16 where the card has them.
 
 #include <cfloat>
@@ -139,10 +139,10 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
   store_normalised<T, Act, true>(plan, own, end, y, step, column, sums);
 }
 
-// A plan's time, roughly, to compare plans; infinity: it does not fit. Fitted to a sweep of all of them for the shapes of
-// `perf` on an H200: waves of blocks take turns, or memory is what they wait for.
+// An estimate of a plan's time, to compare plans; infinity: it does not fit. The longer of the traffic's time and of the time of
+// all waves of blocks, and the last block's. Fitted to a sweep of all plans for the shapes of `perf` on an H200.
 double plan_ns(const Problem& p, const Plan& plan) {
-  constexpr double kBytesPerNs = 32;  // that an SM gets of memory when all ask for some
+  constexpr double kBytesPerNs = 32;  // of an SM from memory when all SMs load
   constexpr double kLineBytes = 128;  // that memory and caches move at best
   constexpr double kLine = 2;         // what the rest of a row's line costs, of what it would if it were needed
   constexpr double kBlockNs = 3800;   // of a block, whatever it does
@@ -168,7 +168,7 @@ double plan_ns(const Problem& p, const Plan& plan) {
 
 Plan plan_for(const Problem& p) {
   constexpr int kMaxSlabBytes = 200 << 10;
-  constexpr int kMaxClusterThreads = 3072;  // more gain nothing
+  constexpr int kMaxClusterThreads = 3072;  // more threads gain nothing
   Plan best;
   double lowest = std::numeric_limits<double>::infinity();
   for (int groups = 1; groups <= p.g; ++groups) {
