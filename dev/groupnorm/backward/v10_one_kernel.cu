@@ -10,49 +10,20 @@
 // Spills: 12 bytes in fp32 with Mish and 8 quads, on sm_80 alone, where it does not run.
 
 #include "dev/common/quads.h"
-#include "dev/groupnorm/gradient_slab.h"
-#include "dev/ptx/cluster.h"
+#include "dev/groupnorm/gradient.h"
+#include "dev/groupnorm/image_plan.h"
+#include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
 #include "dev/ptx/opaque.h"
+#include "dev/ptx/st_async.h"
 
 namespace ladder::groupnorm {
 namespace {
 
-constexpr int kQuad = 4;  // channels of a thread
-constexpr int kMaxSteps = 8;
-constexpr int kMaxQuads = 32;           // of a pixel: every warp has all channels
-constexpr int kWarpWords = 32 * kQuad;  // sums of a warp's threads, of one kind
-constexpr int kMaxThreads = 384;
+using namespace whole_images;
+
 // Blocks that an SM has room for, at 80 registers: with one on each, clusters of eight leave a tenth of the SMs idle.
 [[maybe_unused]] constexpr int kBlocksPerSm = 2;
-
-// Bytes of a warp's x that wait in shared memory, as eight quads of it and of dz would be too many registers.
-template <class T>
-__host__ __device__ constexpr int parked_bytes(int steps) {
-  return steps > 4 ? steps * 32 * static_cast<int>(sizeof(Quad<T>)) : 0;
-}
-
-// A cluster has a chunk of channels of all images, a block `each` of these, a thread every so many pixels of four channels
-// of one of them. What a kernel would have to divide for is here.
-struct Plan {
-  int chunk = 0;  // channels, whole groups; 0: there is no plan
-  int width = 0;  // channels of a group
-  int cluster = 1;
-  int each = 0;           // images of a block
-  int quads = 0;          // of a pixel
-  int warps = 0;          // of an image
-  int rows = 0;           // pixels that an image's threads take at a time
-  int steps = 0;          // times that they do: 4 or 8
-  unsigned by_quads = 0;  // 65536 / quads, rounded up
-  unsigned by_width = 0;  // 65536 / width, likewise
-  int warp_bytes = 0;     // of shared memory, that a warp has
-  float inverse_m = 0;
-
-  __host__ __device__ int block_warps() const { return each * warps; }
-  bool whole(const Problem& p) const {
-    return rows * quads == warps * 32 && rows * steps == p.pixels() && each * cluster == p.n;
-  }
-};
 
 // What a warp has of shared memory. Before the block's barrier it reads only its own. Of two kinds of sums the first is that
 // of dz.
@@ -65,7 +36,6 @@ struct WarpShared {
   float* weighted;        // [2][chunk], the same times scale
   float* corrections;     // [2][chunk], the warp's part of offset and slope
 
-  static int bytes(int chunk, int num_parked) { return num_parked + 4 * (2 * kWarpWords + 8 * chunk); }
   __device__ __forceinline__ WarpShared(unsigned char* smem, const Plan& plan, int warp, int num_parked) {
     parked = smem + warp * plan.warp_bytes;
     own = reinterpret_cast<float*>(parked + num_parked);
@@ -77,26 +47,14 @@ struct WarpShared {
   }
 };
 
-// In front of them, in the first block of a cluster: what says that the sums which each block sends are there, and those.
+// Before them, in the first block of a cluster: the sums that each block sends, and what counts them as they arrive.
 struct Exchange {
   ptx::Mbarrier* arrived;
   float* sums;  // [cluster][2][chunk]
 
-  static constexpr int kSumsAt = 16;  // so that vectors of the warps behind are aligned
-
-  static __host__ __device__ int sums_bytes(const Plan& plan) {
-    return plan.cluster * 2 * plan.chunk * static_cast<int>(sizeof(float));
-  }
-  static __host__ __device__ int bytes(const Plan& plan) { return kSumsAt + sums_bytes(plan); }
   __device__ __forceinline__ explicit Exchange(unsigned char* smem)
       : arrived(reinterpret_cast<ptx::Mbarrier*>(smem)), sums(reinterpret_cast<float*>(smem + kSumsAt)) {}
 };
-
-int smem_bytes(const Plan& plan) { return Exchange::bytes(plan) + plan.block_warps() * plan.warp_bytes; }
-
-__device__ __forceinline__ void load_four(const float* from, float (&values)[kQuad]) {
-  unpack<float>(*reinterpret_cast<const uint4*>(from), values);
-}
 
 __device__ __forceinline__ void store_four(float* to, const float4& values) { *reinterpret_cast<float4*>(to) = values; }
 
@@ -150,8 +108,8 @@ __device__ __forceinline__ void sum_corrections(const Plan& plan, const float* f
   for (int warp = 0; warp < plan.warps; ++warp) {
     float offsets[kQuad];
     float slopes[kQuad];
-    load_four(from, offsets);
-    load_four(from + plan.chunk, slopes);
+    load_quad(from, offsets);
+    load_quad(from + plan.chunk, slopes);
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) {
       corrections[i].offset += offsets[i];
@@ -205,8 +163,8 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
   const unsigned thread = threadIdx.x;  // of its image
   const int lane = thread % 32;
   const int warp = threadIdx.y * plan.warps + thread / 32;  // of the block
-  constexpr bool kParked = parked_bytes<T>(kSteps) > 0;
-  const WarpShared mine(raw + Exchange::bytes(plan), plan, warp, parked_bytes<T>(kSteps));
+  constexpr bool kParked = parked_bytes(kSteps, sizeof(T)) > 0;
+  const WarpShared mine(raw + exchange_bytes(plan), plan, warp, parked_bytes(kSteps, sizeof(T)));
   const int row = thread * plan.by_quads >> 16;
   const int column = static_cast<int>(thread) - row * plan.quads;
   const int rank = blockIdx.y;
@@ -253,8 +211,8 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
     float gamma[kQuad] = {1, 1, 1, 1};
     float beta[kQuad] = {};
     if (p.affine) {
-      load_four(t.gamma + first_channel + column * kQuad, gamma);
-      load_four(t.beta + first_channel + column * kQuad, beta);
+      load_quad(t.gamma + first_channel + column * kQuad, gamma);
+      load_quad(t.beta + first_channel + column * kQuad, beta);
     }
     const int first_group = image * p.g + blockIdx.x * (plan.chunk * plan.by_width >> 16);
     float rstd[kQuad];
@@ -266,7 +224,7 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
     }
     if (p.affine) {
       ptx::cluster_wait();  // all blocks have started
-      if (announces) ptx::mbarrier_arrive_expect_tx(Exchange(raw).arrived, Exchange::sums_bytes(plan));
+      if (announces) ptx::mbarrier_arrive_expect_tx(Exchange(raw).arrived, exchanged_bytes(plan));
     }
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) {
@@ -280,6 +238,7 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
     }
   }
 
+  // dz, and sums of a thread, then of its warp.
   const auto unpack_x = [&](int step, float(&values)[kQuad]) {
     unpack_quad<T>(kParked ? parked[step * 32] : x[step], values);
   };
@@ -306,9 +265,10 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
   sum_warp(plan, mine, lane, first_column);
   __syncthreads();
 
-  // dgamma and dbeta are under way while dx is made.
+  // dgamma and dbeta are on their way while dx is made.
   if (p.affine && warp == 0) send_sums(plan, t, mine, Exchange(raw), lane, rank, first_channel);
 
+  // What the image's groups take off dx, then dx.
   Correction corrections[kQuad] = {};
   sum_corrections(plan, mine.corrections - thread / 32 * (plan.warp_bytes / 4) + column * kQuad, corrections);
 #pragma unroll
@@ -327,65 +287,9 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
   }
 }
 
-// Issue slots of the busiest scheduler, to compare plans. A thread has so many of them, counted in the machine code.
-double plan_slots(const Problem& p, const Plan& plan) {
-  constexpr int kOnceSlots = 370;
-  constexpr int kStepSlots = 85;
-  constexpr int kSchedulers = 4;  // of an SM
-  constexpr double kAlone = 2.2;  // what a warp that is alone takes longer: a guess
-  const double slots = kOnceSlots + plan.steps * kStepSlots;
-  const int blocks = ceil_div(p.c / plan.chunk * plan.cluster, backend::device().num_sms);  // of an SM
-  return slots * std::max(kAlone, double(blocks) * plan.block_warps() / kSchedulers);
-}
-
-// The widest chunk of those that cost least, as its runs in memory are the longest.
-template <class T>
-Plan plan_of(const Problem& p) {
-  Plan best;
-  if (p.c % kQuad != 0) return best;
-  const int width = p.channels_per_group();
-  const int unit = std::lcm(width, kQuad);
-  double lowest = std::numeric_limits<double>::infinity();
-  for (int chunk = kMaxQuads * kQuad / unit * unit; chunk > 0; chunk -= unit) {
-    if (p.c % chunk != 0) continue;
-    for (int cluster = 1; cluster <= std::min(kMaxClusterBlocks, p.n); cluster *= 2) {
-      const int each = ceil_div(p.n, cluster);
-      for (int warps = 1; warps <= kMaxThreads / 32 / each; ++warps) {
-        const int quads = chunk / kQuad;
-        const int rows = std::min(warps * 32 / quads, p.pixels());
-        const int least = ceil_div(p.pixels(), rows);
-        if (least > kMaxSteps) continue;
-        const int steps = least > 4 ? 8 : 4;
-        const Plan plan{.chunk = chunk,
-                        .width = width,
-                        .cluster = cluster,
-                        .each = each,
-                        .quads = quads,
-                        .warps = warps,
-                        .rows = rows,
-                        .steps = steps,
-                        .by_quads = 65536u / quads + 1,
-                        .by_width = 65536u / width + 1,
-                        .warp_bytes = WarpShared::bytes(chunk, parked_bytes<T>(steps)),
-                        .inverse_m = 1.0f / static_cast<float>(p.group_size())};
-        if (smem_bytes(plan) > most_smem_bytes()) continue;
-        const double slots = plan_slots(p, plan);
-        if (slots < lowest) best = plan, lowest = slots;
-      }
-    }
-  }
-  return best;
-}
-
 const char* supports(const Problem& p) {
   if (p.c % kQuad != 0) return "a pixel's channels are no multiple of 4";
-  const char* reason = nullptr;
-  with_storage_type(p.dtype, [&](auto element) {
-    if (plan_of<decltype(element)>(p).chunk == 0) {
-      reason = "the images' groups do not fit in the registers of eight blocks";
-    }
-  });
-  return reason;
+  return plan_of(p).chunk == 0 ? "the images' groups do not fit in the registers of eight blocks" : nullptr;
 }
 
 // Kernels for 4 steps a thread and for more, for images that are whole steps and for others.
@@ -408,7 +312,7 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);
-    const Plan plan = plan_of<T>(p);
+    const Plan plan = plan_of(p);
     const bool few = plan.steps == 4;
     if (plan.whole(p)) {
       plans.push_back(few ? kernel_plan<T, Act, 4, true>(p, plan, "4 steps, whole")
