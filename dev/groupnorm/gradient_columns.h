@@ -5,7 +5,7 @@
 
 #include "core/backend.h"
 #include "dev/groupnorm/columns.h"
-#include "dev/groupnorm/gradient.h"
+#include "dev/groupnorm/gradient_terms.h"
 
 namespace ladder::groupnorm {
 

@@ -1,75 +1,16 @@
-// The end of dgamma and dbeta: a version leaves sums of a channel over some of the pixels, rows [rows][c] of (sum of dz,
-// sum of dz * xhat), an image's pixels being one row or several. These are added up here, over the rows in a fixed order:
-// the same sums every time, so results are equal bit for bit.
+// The end of dgamma and dbeta: a version leaves sums of a channel over some of the pixels, an image's pixels being one row or
+// several, and a kernel of its own (parameter_gradients.cu) adds up the rows in a fixed order: the same sums every time, so
+// results are equal bit for bit.
 #pragma once
 
 #include "core/device.h"
 #include "dev/groupnorm/groupnorm.h"
-#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::groupnorm {
 
-// A block takes 32 channels, eight threads for each, which add every eighth row and then each other's sums.
-inline constexpr int kParameterChannels = 32;
-inline constexpr int kParameterGroups = 8;
-inline constexpr int kParameterThreads = kParameterChannels * kParameterGroups;
-
-__host__ __device__ constexpr int parameter_blocks(int c) { return ceil_div(c, kParameterChannels); }
-
-// The channel of a thread of block `tile` of parameter_blocks(), and which of the threads that share it it is.
-__device__ __forceinline__ int parameter_channel(int tile) {
-  return tile * kParameterChannels + static_cast<int>(threadIdx.x) % kParameterChannels;
-}
-__device__ __forceinline__ int parameter_group() { return static_cast<int>(threadIdx.x) / kParameterChannels; }
-
-// By all threads of block `tile`: adds up what those of a channel have.
-__device__ __forceinline__ void store_parameters(float2 sum, int c, int tile, float* dgamma, float* dbeta) {
-  LADDER_SHARED(float2, partial, [kParameterGroups][kParameterChannels]);
-  const int column = static_cast<int>(threadIdx.x) % kParameterChannels;
-  const int channel = parameter_channel(tile);
-  partial[parameter_group()][column] = sum;
-  __syncthreads();
-  if (parameter_group() > 0 || channel >= c) return;
-#pragma unroll
-  for (int g = 1; g < kParameterGroups; ++g) {
-    sum.x += partial[g][column].x;
-    sum.y += partial[g][column].y;
-  }
-  dbeta[channel] = sum.x;
-  dgamma[channel] = sum.y;
-}
-
-// By all threads of block `tile`.
-__device__ __forceinline__ void sum_parameters(const float2* sums, int rows, int c, int tile, float* dgamma,
-                                               float* dbeta) {
-  const int channel = parameter_channel(tile);
-  float2 sum{0, 0};
-  if (channel < c) {
-#pragma unroll 4
-    for (int row = parameter_group(); row < rows; row += kParameterGroups) {
-      const float2 v = sums[static_cast<long long>(row) * c + channel];
-      sum.x += v.x, sum.y += v.y;
-    }
-  }
-  store_parameters(sum, c, tile, dgamma, dbeta);
-}
-
-// kOverlaps: launched while the kernel that makes the rows still runs; see LaunchConfig::overlaps_previous.
-template <bool kOverlaps>
-__global__ void __launch_bounds__(kParameterThreads)
-    groupnorm_backward_parameters_kernel(const float2* sums, int rows, int c, float* dgamma, float* dbeta) {
-  if constexpr (kOverlaps) ptx::grid_dependency_wait();
-  sum_parameters(sums, rows, c, blockIdx.x, dgamma, dbeta);
-}
-
-template <bool kOverlaps = false>
-void launch_parameters(const Problem& p, const float2* sums, int rows, const Backward::Tensors& t, Stream stream) {
-  if (!p.affine) return;
-  ladder::launch(groupnorm_backward_parameters_kernel<kOverlaps>,
-                 {.grid = static_cast<unsigned>(parameter_blocks(p.c)),
-                  .block = kParameterThreads,
-                  .overlaps_previous = kOverlaps},
-                 stream, sums, rows, p.c, t.dgamma, t.dbeta);
-}
+// Rows [rows][c] of (sum of dz, sum of dz * xhat); nothing to do without affine parameters. `overlaps`: launched while the
+// kernel that makes the rows still runs; see LaunchConfig::overlaps_previous.
+void launch_parameters(const Problem& p, const float2* sums, int rows, const Backward::Tensors& t, Stream stream,
+                       bool overlaps = false);
 
 }  // namespace ladder::groupnorm

@@ -5,7 +5,7 @@
 //         sector, fetched anew for the sums, for dx and for the channels, each time with its exponential.
 // Needs:  nothing.
 
-#include "dev/groupnorm/gradient.h"
+#include "dev/groupnorm/gradient_terms.h"
 
 namespace ladder::groupnorm {
 namespace {

@@ -8,7 +8,7 @@
 //         of an image.
 
 #include "dev/groupnorm/gradient_columns.h"
-#include "dev/groupnorm/parameter_gradients.h"
+#include "dev/groupnorm/parameter_sums.h"
 
 namespace ladder::groupnorm {
 namespace {

@@ -16,17 +16,34 @@ namespace {
 template <class T, class Act>
 __global__ void __launch_bounds__(kSmemThreads, kSmemBlocksPerSm)
     groupnorm_backward_v05_kernel(Problem p, Backward::Tensors t, Slab slab, float2* rows) {
-  backward_in_smem<T, Act, false>(p, t, slab, rows, [] {});
+  LADDER_DYN_SMEM(raw);
+  const SmemSlab<T> kept(raw, slab);
+  const SlabSums<T> smem(kept.end, slab);
+  const SlabPlace<T> place(p, slab);
+
+  // Everything is on its way at once.
+  load_slab(p, t, slab, place, kept);
+  load_channels(p, t, slab, place, smem);
+  __syncthreads();
+  Channel channels[kVector<T>];
+#pragma unroll
+  for (int i = 0; i < kVector<T>; ++i) channels[i] = smem.channels[place.column * kVector<T> + i];
+  ptx::cp_async_wait<0>();
+
+  // Sums of a thread, then of the block.
+  float2 sums[kVector<T>] = {};
+  sum_slab<Act>(slab, place, kept, channels, sums);
+  sum_rows(slab, smem, sums);
+  __syncthreads();
+  correct(p, t, slab, place, smem, rows, [&](int i) { return smem.sums[i]; });
+
+  write_slab<Act>(p, t, slab, place, kept, channels, smem);
 }
 
 const char* supports(const Problem& p) {
   if (!whole_vectors(p)) return "a pixel's channels are no whole vectors of 16 bytes";
-  const char* reason = nullptr;
-  with_storage_type(p.dtype, [&](auto element) {
-    if (plan_smem<decltype(element)>(p, 1).chunk == 0)
-      reason = "x and dy of an image's group do not fit in shared memory";
-  });
-  return reason;
+  if (plan_smem(p, 1).chunk == 0) return "x and dy of an image's group do not fit in shared memory";
+  return nullptr;
 }
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * p.c; }
@@ -35,11 +52,11 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
   auto* const rows = p.affine ? static_cast<float2*>(workspace) : nullptr;  // [n][c]
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
-    const Slab slab = plan_smem<T>(p, 1);
+    const Slab slab = plan_smem(p, 1);
     ladder::launch(groupnorm_backward_v05_kernel<T, decltype(act)>,
                    {.grid = slab_blocks(p, slab),
                     .block = slab_threads(slab),
-                    .dynamic_smem = static_cast<std::size_t>(slab_smem_bytes<T>(slab))},
+                    .dynamic_smem = static_cast<std::size_t>(slab_smem_bytes(slab))},
                    stream, p, t, slab, rows);
   });
   launch_parameters(p, rows, p.n, t, stream);

@@ -10,7 +10,7 @@
 // Spills: 12 bytes in fp32 with Mish and 8 quads, on sm_80 alone, where it does not run.
 
 #include "dev/common/quads.h"
-#include "dev/groupnorm/gradient.h"
+#include "dev/groupnorm/gradient_terms.h"
 #include "dev/groupnorm/image_plan.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"

@@ -5,52 +5,169 @@
 //         bytes keep it busy for 70 to 80 % of the time. 16 blocks hold twice as wide a chunk. dx needs sums of groups only;
 //         those of a channel go to one block of the cluster, which leaves them for the second kernel, which takes each as
 //         soon as it is there. Shared memory leaves an SM some 16 warps, so the first ones add up and send, and the lanes of
-//         each share out what has come. What the channels need is asked for in front of x and dy, or it comes behind them.
+//         each share out what has come. What the channels need is asked for before x and dy, or it comes after them.
 //         Limiter: memory in fp32; in 16-bit types issue slots.
 // Needs:  what v11 does; clusters of 16 where the card has them.
 
 #include "dev/common/staggered_start.h"
 #include "dev/groupnorm/group_sums.h"
+#include "dev/ptx/cache_policy.h"
+#include "dev/ptx/cluster_barrier.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::groupnorm {
 namespace {
 
 using namespace dz_kept;
 
+constexpr Needs kNeeds{.sums_bytes = GroupSums::bytes, .group_sums = true};
+
 template <class T, class Act, bool kCluster>
 __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
-    groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, StaggeredStart pace, FlaggedRow* rows) {
-  const int index = cluster_index(plan.log_cluster);
-  gradient<T, Act, kCluster, GroupSums>(p, t, plan, rows, [&] { wait_for_start(pace, index); });
+    groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, StaggeredStart start, FlaggedRow* rows) {
+  using Layout = SlabLayout<T>;
+  LADDER_DYN_SMEM(raw);
+  const GroupSums smem(raw + Layout::bytes(plan), plan);
+  const ptx::CachePolicy policy = ptx::evict_policy(plan.reads_once);
+  const Place place(p, plan);
+  if constexpr (kCluster) {
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_init(smem.arrived, 1);
+      ptx::mbarrier_fence_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();  // this block has started
+  }
+  wait_for_start(start, cluster_index(plan.log_cluster));
+
+  // What the channels need is first in the queues to memory: after x and dy it would come last.
+  Fetched fetched = fetch_channel(p, t, plan, place, min(static_cast<int>(threadIdx.x), plan.chunk - 1));
+  float beta[kQuad] = {};
+  if (t.beta) load_quad(t.beta + place.chunk * plan.chunk + place.column * kQuad, beta);
+
+  // x and dy: everything is on its way at once, in two groups. A pixel past the block's last one has the x of that and a dy of
+  // zero, so that it adds nothing.
+  unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // of the warp
+  {
+    const int sharer = place.lane % Layout::kSharers;
+    const int at = place.image_at + (place.column - sharer) * kQuad;
+    unsigned char* to = slab + sharer * Layout::kStepBytes + place.lane / Layout::kSharers * 16;
+    int pixel = place.first + sharer * plan.rows;
+    int step = sharer;
+#pragma unroll 1
+    for (int group = 0; group < 2; ++group) {
+      const int until = group == 0 ? plan.half : plan.steps;
+#pragma unroll 4
+      for (; step < until; step += Layout::kSharers) {
+        const int from = at + min(pixel, place.end - 1) * p.c;
+        ptx::cp_async_16(to, static_cast<const T*>(t.x) + from, true, policy);
+        ptx::cp_async_16(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel < place.end, policy);
+        pixel += Layout::kSharers * plan.rows;
+        to += Layout::kSharers * Layout::kStepBytes;
+      }
+      ptx::cp_async_commit();
+    }
+  }
+  ptx::grid_dependency_launch();
+
+  // The chunk's channels, once a block.
+#pragma unroll 1
+  for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
+    const int group = group_of(plan, i);
+    if (i >= plan.threads()) fetched = fetch_channel(p, t, plan, place, i);
+    if (i == group * plan.width) smem.mean[group] = fetched.mean, smem.rstd[group] = fetched.rstd;
+    smem.scale[i] = fetched.rstd * fetched.gamma;
+  }
+  __syncthreads();
+  float mean[kQuad];
+  float scale[kQuad];
+  for_channels(plan, place, [&](int i, int group) { mean[i] = smem.mean[group]; });
+  load_quad(smem.scale + place.column * kQuad, scale);
+
+  // dz takes dy's place, and a thread adds up two sums of each of its channels; then the rows of the block add up theirs.
+  unsigned char* const own = slab + place.lane * Layout::kQuadBytes;  // the thread's x
+  unsigned char* const own_dz = slab + Layout::dz_at(place.lane);
+  float sums[2 * kQuad] = {};
+  make_dz<T, Act>(plan, own, own_dz, mean, scale, beta, sums);
+  sum_rows<true>({plan.quads, plan.chunk, plan.rows, plan.senders, plan.parts}, smem.parts, place.row, place.column,
+                 sums);
+  __syncthreads();
+
+  // Sums of groups go to every block of the cluster, those of a channel to its own.
+  if constexpr (kCluster) {
+    ptx::cluster_wait();  // all blocks have started
+    if (threadIdx.x == 0) {
+      const int expected = plan.groups + (rows ? GroupSums::owned(plan, place.rank) : 0);
+      ptx::mbarrier_arrive_expect_tx(smem.arrived, (expected << plan.log_cluster) * sizeof(float2));
+    }
+  }
+  send_groups<kCluster>(p, plan, place, smem, rows);
+  if constexpr (kCluster) {
+    ptx::mbarrier_wait_cluster(smem.arrived, 0);
+  } else {
+    __syncthreads();
+  }
+  float offset[kQuad];
+  float slope[kQuad];
+  add_ranks(plan, place, smem, offset, slope);
+
+  // The block's own channels, by its last threads: the first ones had the most to do.
+  if (kCluster && rows) {
+#pragma unroll 1
+    for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < GroupSums::owned(plan, place.rank);
+         i += plan.threads()) {
+      const int first = i << plan.log_cluster;
+      const float2 sum = sum_column(smem.channels + first, plan.cluster(), 1, 0);
+      leave_channel(p, plan, place, smem, rows, first + place.rank, sum);
+    }
+  }
+
+  // dx, two pixels at a time.
+  int to = place.image_at + place.first * p.c + place.column * kQuad;
+  int at = 0;
+  const auto write = [&](int s) {
+    float x[kQuad];
+    float dz[kQuad];
+    float dx[kQuad];
+    unpack_quad<T>(*reinterpret_cast<const Quad<T>*>(own + at + s * Layout::kStepBytes), x);
+    load_quad(reinterpret_cast<const float*>(own_dz + at + s * Layout::kStepBytes), dz);
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      dx[i] = dx_of({.scale = scale[i]}, {.offset = offset[i], .slope = slope[i]}, x[i] - mean[i], dz[i]);
+    }
+    *reinterpret_cast<Quad<T>*>(static_cast<T*>(t.dx) + to + s * plan.rows * p.c) = pack_quad<T>(dx);
+  };
+  int pixel = place.first;
+#pragma unroll 1
+  for (; pixel + plan.rows < place.end; pixel += 2 * plan.rows) {
+    write(0);
+    write(1);
+    to += 2 * plan.rows * p.c;
+    at += 2 * Layout::kStepBytes;
+  }
+  if (pixel < place.end) write(0);
 }
 
-__global__ void __launch_bounds__(kParameterThreads)
-    groupnorm_backward_v12_parameters_kernel(FlaggedRow* all, int rows, int c, float* dgamma, float* dbeta) {
-  add_flagged_rows(all, rows, c, dgamma, dbeta);
-}
+const char* supports(const Problem& p) { return dz_kept::supports(p, kNeeds); }
 
 std::vector<KernelPlan<Backward>> plans(const Problem& p) {
-  KernelPlan<Backward> only{.workspace_bytes = workspace_bytes<GroupSums>(p)};
+  const Plan plan = plan_of_turns(p, kNeeds);
+  KernelPlan<Backward> only{.name = plan.cluster() == 1 ? "single blocks" : "clusters",
+                            .workspace_bytes = sizeof(FlaggedRow) * p.n * p.c};
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
     using Act = decltype(act);
-    const Plan plan = plan_for<T, GroupSums>(p);
-    only.name = plan.cluster() == 1 ? "single blocks" : "clusters";
     only.bind = [p, plan](const Backward::Tensors& t, void* workspace) {
-      auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;
+      auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;            // [n][c]
       const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v12_kernel<T, Act, false>  //
                                               : groupnorm_backward_v12_kernel<T, Act, true>;
-      const LaunchConfig config = config_of<T, GroupSums>(p, plan);
-      const StaggeredStart pace = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
-      std::vector<BoundLaunch> launches = {bind_launch(kernel, config, p, t, plan, pace, rows)};
-      if (p.affine) {
-        launches.push_back(bind_launch(groupnorm_backward_v12_parameters_kernel,
-                                       {.grid = static_cast<unsigned>(parameter_blocks(p.c)),
-                                        .block = kParameterThreads,
-                                        .overlaps_previous = true},
-                                       rows, p.n, p.c, t.dgamma, t.dbeta));
-      }
-      return in_order(std::move(launches));
+      const LaunchConfig config{
+          .grid = {static_cast<unsigned>(p.c / plan.chunk * plan.cluster()), static_cast<unsigned>(p.n)},
+          .block = static_cast<unsigned>(plan.threads()),
+          .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds)),
+          .cluster = static_cast<unsigned>(plan.cluster())};
+      const StaggeredStart start = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
+      return with_parameters(bind_launch(kernel, config, p, t, plan, start, rows), p, rows, t);
     };
   });
   return {only};
@@ -63,7 +180,7 @@ LADDER_VERSION(ladder::groupnorm::Backward,
                {.plans = ladder::groupnorm::plans,
                 .plan_names = {"single blocks", "clusters"},
                 .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::dz_kept::GroupSums>,
+                .supports = ladder::groupnorm::supports,
                 .private_workspace = true,
                 .min_arch = 90,
                 .needs = "whole vectors; slabs that fit in the shared memory of a cluster"})

@@ -8,30 +8,31 @@
 
 #include "dev/common/staggered_start.h"
 #include "dev/groupnorm/group_sums.h"
+#include "dev/ptx/cache_policy.h"
+#include "dev/ptx/cluster_barrier.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::groupnorm {
 namespace {
 
 using namespace dz_kept;
 
-// A cluster's slabs: that of its number in the grid, then every so many. What the kernel would have to divide for is here.
+// A cluster's slabs: that of its number in the grid, then every clusters-th one. What the kernel would have to divide for is here.
 struct Rounds {
   int slabs = 0;
   int chunks = 0;     // of an image
-  int clusters = 0;   // of the grid: so many slabs on is a cluster's next one,
-  int images_on = 0;  // or so many images
+  int clusters = 0;   // of the grid: a cluster's next slab is this many slabs on,
+  int images_on = 0;  // or this many images
   int chunks_on = 0;  // and chunks
 };
 
-struct PersistentSums : GroupSums {
-  // Four blocks of 128 threads or three of 192, and 96 registers for each thread of five warps in a quarter of an SM.
-  static constexpr int kThreadsPerSm = 640;
+// Four blocks of 128 threads or three of 192, and 96 registers for each thread of five warps in a quarter of an SM.
+constexpr int kPersistentThreadsPerSm = 640;
 
-  using GroupSums::GroupSums;
-};
+constexpr Needs kNeeds{.sums_bytes = GroupSums::bytes, .group_sums = true, .threads_per_sm = kPersistentThreadsPerSm};
 
 // A thread's copies of a slab: of the vectors of x and dy that it shares with its neighbour, every other one, as many as there
-// are pairs of steps. Behind the block's last pixel x is that of the last one, and dy zero, so that it adds nothing.
+// are pairs of steps. Past the block's last pixel x is that of the last one, and dy zero, so that it adds nothing.
 template <class T>
 class Copies {
   using Layout = SlabLayout<T>;
@@ -48,11 +49,11 @@ class Copies {
   static __device__ __forceinline__ int place_of(int lane) {
     return sharer(lane) * Layout::kStepBytes + lane / Layout::kSharers * 16;
   }
-  __device__ __forceinline__ void start(const GroupSums& smem, const Problem& p, const Backward::Tensors& t,
-                                        const Plan& plan, const Place& place, unsigned char* to) {
+  __device__ __forceinline__ void start(const Problem& p, const Backward::Tensors& t, const Plan& plan,
+                                        const Place& place, unsigned char* to, ptx::CachePolicy policy) {
     const int from = at_ + min(pixel_, place.end - 1) * p.c;
-    smem.copy(to, static_cast<const T*>(t.x) + from, true);
-    smem.copy(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel_ < place.end);
+    ptx::cp_async_16(to, static_cast<const T*>(t.x) + from, true, policy);
+    ptx::cp_async_16(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel_ < place.end, policy);
     pixel_ += kStepsAtOnce * plan.rows;
   }
 
@@ -66,7 +67,7 @@ class Copies {
 // A thread's dx of a slab, dx_of_quad(x, dz) for each of its quads; kRefills: what it has read makes room for the next slab's.
 template <class T, bool kRefills, class F>
 __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                      const Place& place, const Place& next, const PersistentSums& smem,
+                                      const Place& place, const Place& next, ptx::CachePolicy policy,
                                       unsigned char* slab, const F& dx_of_quad) {
   using Layout = SlabLayout<T>;
   const int own = place.lane * Layout::kQuadBytes;
@@ -91,7 +92,7 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
       }
       if constexpr (kRefills) {
         __syncwarp();  // the other one has read them
-        copies.start(smem, p, t, plan, place, slab + own_copies);
+        copies.start(p, t, plan, place, slab + own_copies, policy);
       }
       Quad<T> dx[kStepsAtOnce];
 #pragma unroll
@@ -109,21 +110,30 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
 }
 
 template <class T, class Act, bool kCluster>
-__global__ void __launch_bounds__(PersistentSums::kThreadsPerSm)
-    groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, Plan plan, Rounds rounds, StaggeredStart pace,
+__global__ void __launch_bounds__(kPersistentThreadsPerSm)
+    groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, Plan plan, Rounds rounds, StaggeredStart start,
                                   FlaggedRow* rows) {
   using Layout = SlabLayout<T>;
   LADDER_DYN_SMEM(raw);
-  const PersistentSums smem(raw + Layout::bytes(plan), plan);
+  const GroupSums smem(raw + Layout::bytes(plan), plan);
+  const ptx::CachePolicy policy = ptx::evict_policy(plan.reads_once);
   Place place(p, plan);
-  announce_start<kCluster>(smem);
+  if constexpr (kCluster) {
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_init(smem.arrived, 1);
+      ptx::mbarrier_fence_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();  // this block has started
+  }
   int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;
-  wait_for_start(pace, slab_index);
+  wait_for_start(start, slab_index);
   place.image = slab_index / rounds.chunks;
   place.chunk = slab_index - place.image * rounds.chunks;
 
-  // What the channels need is first in the queues in front of memory: behind x and dy it would come last.
-  PersistentSums::Fetched fetched = PersistentSums::fetch_channels(p, t, plan, place);
+  // What the channels need is first in the queues to memory: after x and dy it would come last.
+  const int first_channel = min(static_cast<int>(threadIdx.x), plan.chunk - 1);
+  Fetched fetched = fetch_channel(p, t, plan, place, first_channel);
   float beta[kQuad] = {};
   const auto load_beta = [&](int chunk) {
     if (t.beta) load_quad(t.beta + chunk * plan.chunk + place.column * kQuad, beta);
@@ -139,7 +149,7 @@ __global__ void __launch_bounds__(PersistentSums::kThreadsPerSm)
 #pragma unroll 1
     for (int group = 0; group < 2; ++group) {
 #pragma unroll 4
-      for (; left > 0; left -= kStepsAtOnce, to += Copies<T>::kPairBytes) copies.start(smem, p, t, plan, place, to);
+      for (; left > 0; left -= kStepsAtOnce, to += Copies<T>::kPairBytes) copies.start(p, t, plan, place, to, policy);
       ptx::cp_async_commit();
       left = plan.steps - plan.half;
     }
@@ -150,30 +160,68 @@ __global__ void __launch_bounds__(PersistentSums::kThreadsPerSm)
     slab_index += rounds.clusters;
     const bool is_last = slab_index >= rounds.slabs;
     if (is_last) ptx::grid_dependency_launch();
-    smem.load_channels(p, t, plan, place, fetched);
+
+      // The chunk's channels, once a block.
+#pragma unroll 1
+    for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
+      const int group = group_of(plan, i);
+      if (i >= plan.threads()) fetched = fetch_channel(p, t, plan, place, i);
+      if (i == group * plan.width) smem.mean[group] = fetched.mean, smem.rstd[group] = fetched.rstd;
+      smem.scale[i] = fetched.rstd * fetched.gamma;
+    }
     __syncthreads();
     float mean[kQuad];
     float scale[kQuad];
-    smem.load_means(plan, place, mean);
+    for_channels(plan, place, [&](int i, int group) { mean[i] = smem.mean[group]; });
     load_quad(smem.scale + place.column * kQuad, scale);
 
+    // dz takes dy's place, and a thread adds up two sums of each of its channels.
     float sums[2 * kQuad] = {};
-    make_dz<T, Act>(plan, slab + place.lane * Layout::kQuadBytes, slab + Layout::dz_at(place.lane), {mean, scale, beta},
+    make_dz<T, Act>(plan, slab + place.lane * Layout::kQuadBytes, slab + Layout::dz_at(place.lane), mean, scale, beta,
                     sums);
 
+    // What the next slab's channels need.
     Place next = place;
     if (!is_last) {
       next.image += rounds.images_on, next.chunk += rounds.chunks_on;
       if (next.chunk >= rounds.chunks) next.chunk -= rounds.chunks, ++next.image;
-      fetched = PersistentSums::fetch_channels(p, t, plan, next);
+      fetched = fetch_channel(p, t, plan, next, first_channel);
       load_beta(next.chunk);
     }
-    sum_rows<PersistentSums::kFolds>(plan, smem, place, sums);
+    sum_rows<true>({plan.quads, plan.chunk, plan.rows, plan.senders, plan.parts}, smem.parts, place.row, place.column,
+                   sums);
     __syncthreads();
+
+    // Sums of groups go to every block of the cluster, those of a channel to its own.
+    if constexpr (kCluster) {
+      ptx::cluster_wait();  // all blocks have started, or have read what they got before
+      if (threadIdx.x == 0) {
+        const int expected = plan.groups + (rows ? GroupSums::owned(plan, place.rank) : 0);
+        ptx::mbarrier_arrive_expect_tx(smem.arrived, (expected << plan.log_cluster) * sizeof(float2));
+      }
+    }
+    send_groups<kCluster>(p, plan, place, smem, rows);
+    if constexpr (kCluster) {
+      ptx::mbarrier_wait_cluster(smem.arrived, parity);
+    } else {
+      __syncthreads();
+    }
     float offset[kQuad];
     float slope[kQuad];
-    smem.template correct<kCluster>(p, plan, place, rows, offset, slope, parity);
+    add_ranks(plan, place, smem, offset, slope);
 
+    // The block's own channels, by its last threads: the first ones had the most to do.
+    if (kCluster && rows) {
+#pragma unroll 1
+      for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < GroupSums::owned(plan, place.rank);
+           i += plan.threads()) {
+        const int first = i << plan.log_cluster;
+        const float2 sum = sum_column(smem.channels + first, plan.cluster(), 1, 0);
+        leave_channel(p, plan, place, smem, rows, first + place.rank, sum);
+      }
+    }
+
+    // dx, and the next slab's x and dy into the place of what has been read.
     const auto dx_of_quad = [&](const Quad<T>& x_bits, const float(&dz)[kQuad]) {
       float x[kQuad];
       float dx[kQuad];
@@ -185,27 +233,27 @@ __global__ void __launch_bounds__(PersistentSums::kThreadsPerSm)
       return pack_quad<T>(dx);
     };
     if (is_last) {
-      write<T, false>(p, t, plan, place, next, smem, slab, dx_of_quad);
+      write<T, false>(p, t, plan, place, next, policy, slab, dx_of_quad);
       return;
     }
-    write<T, true>(p, t, plan, place, next, smem, slab, dx_of_quad);
+    write<T, true>(p, t, plan, place, next, policy, slab, dx_of_quad);
     if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // this block has read what it got
     __syncthreads();
     place.image = next.image, place.chunk = next.chunk;
   }
 }
 
-__global__ void __launch_bounds__(kParameterThreads)
-    groupnorm_backward_v13_parameters_kernel(FlaggedRow* all, int rows, int c, float* dgamma, float* dbeta) {
-  add_flagged_rows(all, rows, c, dgamma, dbeta);
-}
+const char* supports(const Problem& p) { return dz_kept::supports(p, kNeeds); }
 
 template <class T, class Act>
 BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const Plan& plan, FlaggedRow* rows) {
   const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, false>  //
                                           : groupnorm_backward_v13_kernel<T, Act, true>;
-  LaunchConfig config = config_of<T, PersistentSums>(p, plan);
-  const StaggeredStart pace = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
+  LaunchConfig config{.grid = {static_cast<unsigned>(p.c / plan.chunk * plan.cluster()), static_cast<unsigned>(p.n)},
+                      .block = static_cast<unsigned>(plan.threads()),
+                      .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds)),
+                      .cluster = static_cast<unsigned>(plan.cluster())};
+  const StaggeredStart start = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
   const int chunks = p.c / plan.chunk;
   const int slabs = p.n * chunks;
   const int clusters = std::min(slabs, resident_clusters(kernel, config));
@@ -215,25 +263,18 @@ BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                       .clusters = clusters,
                       .images_on = clusters / chunks,
                       .chunks_on = clusters % chunks};
-  std::vector<BoundLaunch> launches = {bind_launch(kernel, config, p, t, plan, rounds, pace, rows)};
-  if (p.affine) {
-    launches.push_back(bind_launch(
-        groupnorm_backward_v13_parameters_kernel,
-        {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads, .overlaps_previous = true},
-        rows, p.n, p.c, t.dgamma, t.dbeta));
-  }
-  return in_order(std::move(launches));
+  return with_parameters(bind_launch(kernel, config, p, t, plan, rounds, start, rows), p, rows, t);
 }
 
 std::vector<KernelPlan<Backward>> plans(const Problem& p) {
-  KernelPlan<Backward> only{.workspace_bytes = workspace_bytes<PersistentSums>(p)};
+  const Plan plan = plan_of_turns(p, kNeeds);
+  KernelPlan<Backward> only{.name = plan.cluster() == 1 ? "single blocks" : "clusters",
+                            .workspace_bytes = sizeof(FlaggedRow) * p.n * p.c};
   const auto with_type = [&](auto element) {
-    using T = decltype(element);
-    const Plan plan = plan_for<T, PersistentSums>(p);
-    only.name = plan.cluster() == 1 ? "single blocks" : "clusters";
     dispatch(p.activation, [&](auto act) {
       only.bind = [p, plan](const Backward::Tensors& t, void* workspace) {
-        return bind<T, decltype(act)>(p, t, plan, p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr);
+        auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;  // [n][c]
+        return bind<decltype(element), decltype(act)>(p, t, plan, rows);
       };
     });
   };
@@ -248,7 +289,7 @@ LADDER_VERSION(ladder::groupnorm::Backward,
                {.plans = ladder::groupnorm::plans,
                 .plan_names = {"single blocks", "clusters"},
                 .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::groupnorm::dz_kept::supports<ladder::groupnorm::PersistentSums>,
+                .supports = ladder::groupnorm::supports,
                 .private_workspace = true,
                 .min_arch = 90,
                 .needs = "whole vectors; slabs that fit in the shared memory of a cluster"})

@@ -1,0 +1,165 @@
+#include "dev/groupnorm/dz_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/occupancy.h"
+
+namespace ladder::groupnorm::dz_kept {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kQuad = 4;
+constexpr int kLogWarp = 5;
+
+int element_bytes(const Problem& p) { return static_cast<int>(size_of(p.dtype)); }
+
+Turns turns_of(const Problem& p, const Plan& plan, const Needs& needs) {
+  if (double(plan.each) * plan.chunk * (element_bytes(p) + 4) > most_smem_bytes())
+    return {};  // may be too many for an int
+  return ladder::turns_of(p.n * (p.c / plan.chunk), plan.cluster(), plan.threads(), smem_bytes(p, plan, needs),
+                          needs.threads_per_sm);
+}
+
+// What memory takes for the elements of an SM's blocks, each read twice and written once, in rows of a chunk. `line`: what
+// the rest of a row's line costs, of what it would if it were needed.
+double traffic_ns(const Problem& p, const Plan& plan, double blocks, double line) {
+  constexpr double kBytesPerNs = 32;  // that an SM gets of memory when all ask for some
+  constexpr double kLineBytes = 128;  // that memory and caches move at best
+  const double elements = blocks * plan.steps * plan.threads() * kQuad;
+  const double lines = 1 + line * std::max(0.0, kLineBytes / (plan.chunk * element_bytes(p)) - 1);
+  return 3 * elements * element_bytes(p) * lines / kBytesPerNs;
+}
+
+// A plan's time, roughly and without what every plan takes, to compare plans; infinity: it does not fit.
+double plan_ns(const Problem& p, const Plan& plan, const Needs& needs, const Costs& costs) {
+  const Turns turns = turns_of(p, plan, needs);
+  if (turns.most_blocks == 0) return kInfinity;
+  double blocks = turns.blocks;
+  if (costs.in_step) blocks = std::max(blocks, std::min<double>(turns.most_blocks, std::ceil(blocks)));
+  const double traffic = traffic_ns(p, plan, blocks, costs.line);
+
+  // Nothing hides the rest of a block's time in the first wave.
+  const double rest = plan.steps * costs.step_ns + plan.log_cluster * costs.cluster_ns;
+  return traffic + rest * (1 + (turns.waves - 1) * (turns.most_blocks > 1 ? costs.seen : 1.0));
+}
+
+// Likewise, fitted to a sweep of all of v12's plans for the shapes of `perf` on an H200: waves of blocks take turns, or memory
+// is what they wait for.
+double plan_of_turns_ns(const Problem& p, const Plan& plan, const Needs& needs) {
+  constexpr double kLine = 0.65;      // as traffic_ns() has it
+  constexpr double kBlockNs = 1400;   // of a block, whatever it does
+  constexpr double kClusterNs = 700;  // more for a cluster than for one of half its blocks
+  constexpr double kStepNs = 180;     // of a thread, on an SM full of threads
+  constexpr double kAlone = 0.7;      // of that, on an empty one
+  constexpr double kFoldNs = 100;
+  constexpr double kLast = 0.1;    // of a block, that nothing hides
+  constexpr double kTooMany = 10;  // times as long: only where nothing else fits
+  // Small blocks, as more of them fill an SM's memory evenly and take turns. Six warps where a row is no power of two.
+  const int most_warps = std::has_single_bit(static_cast<unsigned>(plan.quads)) ? 4 : 6;
+  const Turns turns = turns_of(p, plan, needs);
+  if (turns.most_blocks == 0) return kInfinity;
+
+  const double filled = std::min<double>(turns.most_blocks, std::ceil(turns.blocks)) * plan.threads() / kThreadsPerSm;
+  const double block = kBlockNs + plan.log_cluster * kClusterNs +
+                       plan.steps * kStepNs * (kAlone + (1 - kAlone) * filled) +
+                       (plan.parts < plan.senders ? kFoldNs : 0);
+  const double ns = std::max(traffic_ns(p, plan, turns.blocks, kLine), turns.waves * block) + kLast * block;
+  return plan.warps > most_warps ? kTooMany * ns : ns;
+}
+
+// As few steps as `warps` allow, of as few rows as those allow.
+void plan_threads(int warps, Plan& plan) {
+  const int most_rows = std::min(warps * 32 / plan.quads, plan.each);
+  plan.steps = ceil_div(plan.each, most_rows * kStepsAtOnce) * kStepsAtOnce;
+  plan.rows = ceil_div(plan.each, plan.steps);
+  plan.warps = ceil_div(plan.quads * plan.rows, 32);
+  plan.half = ceil_div(plan.steps / kStepsAtOnce, 2) * kStepsAtOnce;
+  plan.senders = plan.quads < 32 ? plan.warps : plan.rows;
+  plan.parts = plan.senders;
+}
+
+// Calls f(plan) with every plan of a chunk and a cluster.
+template <class F>
+void for_blocks(const Needs& needs, Plan plan, const F& f) {
+  for (int warps = kMaxThreads / 32; warps * 32 >= std::max(32, plan.quads); --warps) {
+    plan_threads(warps, plan);
+    const bool in_lanes = plan.quads < 32 && std::has_single_bit(static_cast<unsigned>(plan.quads));
+    const bool folds = needs.group_sums && plan.senders > 1 && !in_lanes;
+    for (int fold = 0; fold <= (folds ? 1 : 0); ++fold) {
+      plan.parts = ceil_div(plan.senders, 1 + fold);
+      f(plan);
+    }
+  }
+}
+
+// The plan of the lowest cost(plan), in whatever unit.
+template <class Cost>
+Plan best_plan(const Problem& p, const Needs& needs, const Cost& cost) {
+  Plan best;
+  if (!whole_vectors(p)) return best;
+  const int width = p.channels_per_group();
+  const int unit =
+      std::lcm(width, 16 / element_bytes(p));  // the least channels that are whole groups and whole vectors
+  const int max_cluster = needs.group_sums ? most_cluster_blocks() : kMaxClusterBlocks;
+  double lowest = kInfinity;
+  for (int log_cluster = 0; 1 << log_cluster <= max_cluster; ++log_cluster) {
+    const int each = ceil_div(p.pixels(), 1 << log_cluster);
+    if (ceil_div(p.pixels(), each) != 1 << log_cluster) continue;  // some block would have no pixels
+    for (int chunk = unit; chunk <= p.c; chunk += unit) {
+      if (p.c % chunk != 0) continue;
+      const Plan of_chunk{.chunk = chunk,
+                          .width = width,
+                          .groups = chunk / width,
+                          .by_width = (1u << 20) / width + 1,
+                          .log_cluster = log_cluster,
+                          .each = each,
+                          .quads = chunk / kQuad};
+      for_blocks(needs, of_chunk, [&](const Plan& plan) {
+        const double value = cost(plan);
+        if (value < lowest) best = plan, lowest = value;
+      });
+    }
+  }
+  best.by_quads = best.quads > 0 ? 65536 / best.quads + 1 : 0;
+  best.inverse_m = 1.0f / static_cast<float>(p.group_size());
+  return best;
+}
+
+}  // namespace
+
+int smem_bytes(const Problem& p, const Plan& plan, const Needs& needs) {
+  const int quads = plan.steps * plan.threads();
+  return quads * kQuad * (element_bytes(p) + 4) + needs.sums_bytes(plan);
+}
+
+Plan plan_of(const Problem& p, const Needs& needs, const Costs& costs) {
+  return best_plan(p, needs, [&](const Plan& plan) { return plan_ns(p, plan, needs, costs); });
+}
+
+Plan plan_of_turns(const Problem& p, const Needs& needs) {
+  constexpr int kMaxGroups = 1 << kLogWarp;  // of a block: a lane for each
+  Plan plan = best_plan(p, needs, [&](const Plan& candidate) {
+    return candidate.groups > kMaxGroups ? kInfinity : plan_of_turns_ns(p, candidate, needs);
+  });
+  const auto log_of = [](int count) { return static_cast<int>(std::bit_width(count - 1u)); };
+  plan.log_channels = std::min(log_of(plan.width), kLogWarp);
+  plan.log_ranks = kLogWarp - log_of(plan.groups);
+  plan.reads_once = fits_l2(3.0 * p.elements() * element_bytes(p));
+  return plan;
+}
+
+const char* supports(const Problem& p, const Needs& needs) {
+  constexpr int kMaxImages = 65535;  // rows of a grid
+  if (!whole_vectors(p)) return "a pixel's channels are no whole vectors of 16 bytes";
+  if (p.n > kMaxImages) return "more images than a grid has rows";
+  if (plan_of(p, needs, {}).chunk == 0) {
+    return "x and dz of an image's group do not fit in the shared memory of a cluster";
+  }
+  return nullptr;
+}
+
+}  // namespace ladder::groupnorm::dz_kept

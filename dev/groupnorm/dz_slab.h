@@ -1,0 +1,99 @@
+// A slab of x and dz in shared memory (v09 and later): where a thread is in it, and the pass that makes dz.
+#pragma once
+
+#include "dev/common/quad_rows.h"
+#include "dev/groupnorm/dz_plan.h"
+#include "dev/groupnorm/gradient.h"
+#include "dev/ptx/cp_async.h"
+
+namespace ladder::groupnorm::dz_kept {
+
+// A block's slab: for each warp and step x of its threads, then dz, of which dy is the first half or, as fp32, all. Two
+// threads share a vector of 16-bit elements: the even one copies it at even steps, the odd one at odd steps.
+template <class T>
+struct SlabLayout {
+  static constexpr int kSharers = sizeof(T) == 2 ? 2 : 1;
+  static constexpr int kQuadBytes = kQuad * sizeof(T);
+  static constexpr int kDz = 32 * kQuadBytes;
+  static constexpr int kStepBytes = kDz + 32 * kQuad * 4;
+
+  static __host__ __device__ int bytes(const Plan& plan) { return plan.steps * plan.warps * kStepBytes; }
+
+  // Where a lane's dz goes in a step: 16 bytes of 32 that two threads have, in the order that gives each eight threads all
+  // banks.
+  static __device__ __forceinline__ int dz_at(int lane) {
+    return kDz + (kSharers == 1 ? lane * 16 : lane % 2 * 256 + ((lane / 2 * 16) ^ (lane % 2 * 64)));
+  }
+};
+
+// Where a block and a thread of it are: a block is rank blockIdx.x % cluster of chunk blockIdx.x / cluster, of image
+// blockIdx.y.
+struct Place {
+  int warp, lane;
+  int row, column;  // a quad
+  int image, chunk, rank;
+  int first, end;  // the thread's first pixel and the block's last, and one more; first is `end`: the thread has none
+  int image_at;    // of the tensor, the image's first element of the chunk
+
+  __device__ __forceinline__ Place(const Problem& p, const Plan& plan) {
+    const unsigned thread = threadIdx.x;
+    warp = thread / 32;
+    lane = thread % 32;
+    row = thread * plan.by_quads >> 16;
+    column = static_cast<int>(thread) - row * plan.quads;
+    image = blockIdx.y;
+    chunk = blockIdx.x >> plan.log_cluster;
+    rank = blockIdx.x - (chunk << plan.log_cluster);
+    const int begin = rank * plan.each;
+    end = min(begin + plan.each, p.h * p.w);
+    first = row < plan.rows ? begin + row : end;
+    image_at = image * p.h * p.w * p.c + chunk * plan.chunk;
+  }
+};
+
+// A thread stores dz of its quads where their dy was, as the slab's two groups of copies arrive, and adds up two sums of each
+// channel: of dz, and of dz * (x - mean).
+template <class T, class Act>
+__device__ __forceinline__ void make_dz(const Plan& plan, const unsigned char* own, unsigned char* own_dz,
+                                        const float (&mean)[kQuad], const float (&scale)[kQuad],
+                                        const float (&beta)[kQuad], float (&sums)[2 * kQuad]) {
+  using Layout = SlabLayout<T>;
+  int at = 0;
+  int left = plan.half;
+  ptx::cp_async_wait<1>();
+#pragma unroll 1
+  for (int group = 0; group < 2; ++group) {
+    __syncwarp();
+#pragma unroll 1
+    for (; left > 0; left -= kStepsAtOnce, at += kStepsAtOnce * Layout::kStepBytes) {
+      Quad<T> x_bits[kStepsAtOnce];
+      Quad<T> dy_bits[kStepsAtOnce];
+#pragma unroll
+      for (int s = 0; s < kStepsAtOnce; ++s) {
+        x_bits[s] = *reinterpret_cast<const Quad<T>*>(own + at + s * Layout::kStepBytes);
+        dy_bits[s] = *reinterpret_cast<const Quad<T>*>(own + at + s * Layout::kStepBytes + Layout::kDz);
+      }
+      if constexpr (Layout::kSharers == 2) __syncwarp();  // the other one has read its dy
+#pragma unroll
+      for (int s = 0; s < kStepsAtOnce; ++s) {
+        float x[kQuad];
+        float dy[kQuad];
+        float dz[kQuad];
+        unpack_quad<T>(x_bits[s], x);
+        unpack_quad<T>(dy_bits[s], dy);
+#pragma unroll
+        for (int i = 0; i < kQuad; ++i) {
+          const float centred = x[i] - mean[i];
+          dz[i] = dz_of<Act>({.scale = scale[i], .beta = beta[i]}, centred, dy[i]);
+          sums[2 * i] += dz[i];
+          sums[2 * i + 1] = fmaf(dz[i], centred, sums[2 * i + 1]);
+        }
+        *reinterpret_cast<float4*>(own_dz + at + s * Layout::kStepBytes) = {dz[0], dz[1], dz[2], dz[3]};
+      }
+    }
+    left = plan.steps - plan.half;
+    ptx::cp_async_wait<0>();
+  }
+}
+
+}  // namespace ladder::groupnorm::dz_kept

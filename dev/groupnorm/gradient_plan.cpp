@@ -1,0 +1,97 @@
+#include "dev/groupnorm/gradient_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/backend.h"
+#include "core/occupancy.h"
+#include "dev/groupnorm/register_plan.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+int vector_of(const Problem& p) { return 16 / static_cast<int>(size_of(p.dtype)); }
+
+// A chunk of `units` of whole groups and vectors, its pixels shared out to a cluster of blocks of at most `threads`.
+Slab slab_of(const Problem& p, int unit, int units, int cluster, int threads) {
+  Slab slab{.chunk = unit * units, .cluster = cluster};
+  slab.columns = slab.chunk / vector_of(p);
+  slab.each = ceil_div(p.h * p.w, cluster);
+  slab.rows = std::min(threads / slab.columns, slab.each);
+  return slab;
+}
+
+// Of all slabs the one of the lowest cost(slab); infinity: it does not fit.
+template <class Cost>
+Slab best_slab(const Problem& p, int max_cluster, int threads, const Cost& cost) {
+  Slab best;
+  if (!whole_vectors(p)) return best;
+  const int unit = std::lcm(p.c / p.g, vector_of(p));  // the least channels that are whole groups and whole vectors
+  const int total = p.c / unit;
+  double lowest = 0;
+  for (int cluster = 1; cluster <= std::min(max_cluster, p.h * p.w); cluster *= 2) {
+    // Each of its blocks has pixels.
+    if (ceil_div(p.h * p.w, ceil_div(p.h * p.w, cluster)) != cluster) continue;
+    for (int units = 1; units <= total; ++units) {
+      if (total % units != 0 || unit * units / vector_of(p) > threads) continue;
+      const Slab slab = slab_of(p, unit, units, cluster, threads);
+      const double value = cost(slab);
+      if (std::isinf(value) || (best.chunk != 0 && value >= lowest)) continue;
+      best = slab;
+      lowest = value;
+    }
+  }
+  return best;
+}
+
+// What a slab takes, roughly, to compare plans; infinity where a block would need more shared memory than there is.
+double slab_ns(const Problem& p, const Slab& slab, int smem_bytes, int max_blocks_per_sm) {
+  constexpr double kDramBytesPerNs = 4200;
+  constexpr double kElementNs = 0.12;  // of an SM: some 28 issue slots on 128 lanes
+  constexpr double kAlone = 1.5;       // a block takes this many times as long as on a full SM
+  constexpr double kPhasesNs = 1700;   // of a block, beside that: the first load, barriers, the last store
+  constexpr double kClusterNs = 600;   // its start together, and its barriers
+  if (smem_bytes > most_smem_bytes()) return std::numeric_limits<double>::infinity();
+  const int num_sms = backend::device().num_sms;
+  const int blocks = static_cast<int>(slab_blocks(p, slab));
+  const int per_sm = std::min(blocks_per_sm(smem_bytes), max_blocks_per_sm);
+
+  // A run that ends within a sector of 32 bytes fetches it for nothing, and DRAM gives two sectors at once.
+  const double run = slab.columns * 16;
+  const double fetched = (run + (slab.columns % 2 == 0 ? 0 : 16)) / run * (run < 64 ? 1.25 : 1.0);
+  const double elements = static_cast<double>(p.elements());
+  const double traffic = 3 * elements * size_of(p.dtype) * fetched / kDramBytesPerNs;
+  const double arithmetic = elements / std::min(blocks, num_sms) * kElementNs;
+  // Blocks of an SM take turns: the first one's loads and the last one's arithmetic overlap with nothing.
+  const double alone = kPhasesNs + double(slab.each) * slab.chunk * kElementNs * kAlone +  //
+                       (slab.cluster > 1 ? kClusterNs : 0);
+  const double turns = std::max(1.0, double(blocks) / (per_sm * num_sms)) * alone;
+  return per_sm == 1 ? traffic + ceil_div(blocks, num_sms) * alone : std::max({traffic, arithmetic, turns}) + alone;
+}
+
+}  // namespace
+
+Slab plan_smem(const Problem& p, int max_cluster) {
+  return best_slab(p, max_cluster, kSmemThreads,
+                   [&](const Slab& slab) { return slab_ns(p, slab, slab_smem_bytes(slab), kSmemBlocksPerSm); });
+}
+
+RegisterPlan plan_registers(const Problem& p) {
+  const auto ns = [&](const Slab& slab, int threads) {
+    if (slab.chunk == 0 || slab.steps() > max_register_steps(static_cast<int>(size_of(p.dtype)))) {
+      return std::numeric_limits<double>::infinity();
+    }
+    return slab_ns(p, slab, slab_sums_bytes(slab), 512 / threads);
+  };
+  RegisterPlan plan;
+  for (const int threads : {256, 512}) {
+    const Slab slab =
+        best_slab(p, kMaxClusterBlocks, threads, [&](const Slab& candidate) { return ns(candidate, threads); });
+    if (ns(slab, threads) < ns(plan.slab, plan.threads)) plan = {.slab = slab, .threads = threads};
+  }
+  return plan;
+}
+
+}  // namespace ladder::groupnorm
