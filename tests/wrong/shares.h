@@ -13,6 +13,7 @@
 namespace ladder::wrong {
 
 constexpr int kShares = 4;
+static_assert(kShares < kCopies);  // an input besides the shares of all outputs
 
 // A member of the tensors and its number of elements, a member or function of the problem.
 template <auto kTensor, auto kSize>
@@ -59,12 +60,12 @@ template <class P, class Terms, class... Outputs, class Finish>
 void launch_shares(const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream,
                    const Finish& finish) {
   auto* room = static_cast<char*>(room_for_copies<P>(p, workspace));
-  const auto take = [&](long long elements) {
-    void* const taken = room;
-    room += aligned(static_cast<std::size_t>(elements) * sizeof(float));
-    return taken;
+  const auto take = [&]<class Element>(Element*& tensor, long long elements) {
+    tensor = reinterpret_cast<Element*>(room);
+    room += aligned(static_cast<std::size_t>(elements) * (std::is_void_v<Element> ? size_of(p.dtype) : sizeof(float)));
   };
-  void* const input = take(Terms::elements(p));
+  void* input = nullptr;
+  take(input, Terms::elements(p));
   typename P::Tensors shares[kShares];
   for (int share = 0; share < kShares; ++share) {
     typename P::Problem problem = p;
@@ -74,10 +75,7 @@ void launch_shares(const typename P::Problem& p, const typename P::Tensors& t, v
     }
     launch_each<P>(p, t, stream, Terms::elements(p), Fill<void, OneShare<Terms>>{input, {share}});
     shares[share].*Terms::kInput = input;
-    const auto redirect = [&]<class Element>(Element*& output, long long count) {
-      if (output) output = static_cast<Element*>(take(count));
-    };
-    (redirect(shares[share].*Outputs::kMember, std::invoke(Outputs::kCount, p)), ...);
+    ((t.*Outputs::kMember ? take(shares[share].*Outputs::kMember, std::invoke(Outputs::kCount, p)) : void()), ...);
     launch_honest<P>(problem, shares[share], workspace, stream);
   }
   const auto finish_one = [&]<class O>(O) {
