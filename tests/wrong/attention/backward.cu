@@ -7,6 +7,7 @@ namespace {
 using Tensors = Backward::Tensors;
 
 enum class Fault {
+  none,
   dk_not_scaled,    // leaves the scale out of dk
   dq_not_scaled,    // leaves the scale out of dq
   dq_scaled_twice,  // scales dq twice
@@ -85,7 +86,7 @@ struct NoDqDk {
 // no_delta leaves delta out of ds, as if the softmax were not normalised; no_lse does not normalise p.
 LADDER_CHEATS(Backward, wrong_problems(),
               {
-                  wrong::honest<Backward>(),
+                  faulty<Fault::none>("honest"),
                   wrong::spoiled_input<Backward, &Tensors::o, size_o, wrong::Zero>("no_delta"),
                   wrong::moved_output<Backward, &Tensors::dqkv, size_qkv, ExchangedDqDk>("exchanged_dq_dk"),
                   faulty<Fault::dk_not_scaled>("dk_not_scaled"),
