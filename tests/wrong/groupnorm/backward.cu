@@ -182,7 +182,7 @@ void last_block_too_early(const Problem& p, const Tensors& t, void* workspace, S
 
 LADDER_CHEATS(Backward, wrong_problems(),
               {
-                  wrong::honest<Backward>(),
+                  faulty<Fault::none>("honest"),
                   faulty<Fault::no_a>("no_a"),
                   faulty<Fault::no_b>("no_b"),
                   faulty<Fault::next_group>("next_group"),

@@ -225,7 +225,7 @@ void does_not_wait(const Problem& p, const Forward::Tensors& t, void* workspace,
 
 LADDER_CHEATS(Forward, wrong_problems(),
               {
-                  wrong::honest<Forward>(),
+                  faulty<Fault::none>("honest"),
                   faulty<Fault::tail_of_pixels>("tail_of_pixels"),
                   faulty<Fault::tail_of_channels>("tail_of_channels"),
                   faulty<Fault::variance_about_zero>("variance_about_zero"),
