@@ -14,6 +14,7 @@
 #include <iostream>
 #include <random>
 
+#include "dev/ptx/setmaxnreg.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
 #include "tests/simt/support.h"

@@ -14,6 +14,7 @@
 #include "dev/common/ring.h"
 #include "dev/conv3x3/patches.h"
 #include "dev/ptx/mbarrier.h"
+#include "dev/ptx/setmaxnreg.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
 

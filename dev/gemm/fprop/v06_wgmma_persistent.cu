@@ -10,6 +10,7 @@
 
 #include "dev/gemm/warp_store.h"
 #include "dev/gemm/wgmma_tile.h"
+#include "dev/ptx/setmaxnreg.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
 
