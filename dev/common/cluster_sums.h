@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/occupancy.h"
-#include "dev/ptx/cluster.h"
+#include "dev/ptx/ld_shared_cluster.h"
 
 namespace ladder {
 

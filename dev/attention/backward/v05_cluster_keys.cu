@@ -14,6 +14,7 @@
 #include "dev/common/cluster_sums.h"
 #include "dev/common/quads.h"
 #include "dev/ptx/approximate.h"
+#include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/opaque.h"
 
 namespace ladder::attention {

@@ -11,6 +11,7 @@
 #include "dev/common/box_columns.h"
 #include "dev/common/ring.h"
 #include "dev/conv3x3/wgrad_cluster.h"
+#include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/mbarrier.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"

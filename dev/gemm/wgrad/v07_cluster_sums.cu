@@ -13,6 +13,7 @@
 #include "dev/common/quads.h"
 #include "dev/gemm/split.h"
 #include "dev/gemm/wgmma_boxes.h"
+#include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
 
