@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "dev/gemm/mma_operand.h"
-#include "dev/gemm/split.h"
+#include "dev/common/split_plan.h"
+#include "dev/gemm/partial_sums.h"
+#include "dev/gemm/store_tile.h"
 
 namespace ladder::gemm {
 

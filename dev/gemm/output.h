@@ -1,6 +1,7 @@
-// Where a product's elements go: into a matrix, or into two that stand side by side, as dgrad leaves them with `split`.
+// dgrad's result: with `split`, two matrices side by side.
 #pragma once
 
+#include "dev/gemm/epilogue.h"
 #include "dev/gemm/gemm.h"
 
 namespace ladder::gemm {
@@ -18,32 +19,12 @@ SideBySide<T> output_of(const Problem& p, const Dgrad::Tensors& t) {
   return {static_cast<T*>(t.dx), static_cast<T*>(t.dx_rest), p.split > 0 ? p.split : p.k};
 }
 
-// Element (row, col) of a result of `cols` columns.
-template <class T>
-__host__ __device__ __forceinline__ T* element_at(T* out, long long row, int col, int cols) {
-  return out + row * cols + col;
-}
 template <class T>
 __host__ __device__ __forceinline__ T* element_at(const SideBySide<T>& out, long long row, int col, int cols) {
   return col < out.first_cols ? out.first + row * out.first_cols + col
                               : out.second + row * (cols - out.first_cols) + (col - out.first_cols);
 }
 
-// The same by its place in rows of `cols` that follow each other.
-template <class T>
-__host__ __device__ __forceinline__ T* element_at(T* out, long long index, int) {
-  return out + index;
-}
-template <class T>
-__host__ __device__ __forceinline__ T* element_at(const SideBySide<T>& out, long long index, int cols) {
-  return element_at(out, index / cols, static_cast<int>(index % cols), cols);
-}
-
-// Whether every run of kVec columns lies in one piece, on a multiple of kVec elements.
-template <int kVec, class T>
-__device__ __forceinline__ bool in_runs(T*, int cols) {
-  return cols % kVec == 0;
-}
 template <int kVec, class T>
 __device__ __forceinline__ bool in_runs(const SideBySide<T>& out, int cols) {
   return cols % kVec == 0 && out.first_cols % kVec == 0;

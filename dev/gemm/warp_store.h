@@ -1,8 +1,7 @@
-// The way of a warp's wgmma sums to the output: by way of rows of shared memory that are the warp's own, so that it writes
-// whole rows of 16 bytes a lane and waits for no other warp. The residual comes the same way, in the other direction, ahead of
-// time, and the bias into registers.
+// A warp stores its wgmma accumulators through rows of shared memory that no other warp touches: it writes whole rows, 16 bytes
+// a lane, and waits for no other warp. The residual is loaded into the same rows ahead of time, and the bias into registers.
 //
-// NOTE: what a problem has or has not is asked once a tile. Asked at each sum, as it first was, it made a tile's code some 4000
+// NOTE: whether a problem has a residual or SiLU is tested once a tile. Tested for each sum, it made a tile's code some 4000
 // instructions of branches and of loads that waited for one another: 60 ns for each sum of a lane on an H200.
 #pragma once
 
@@ -14,7 +13,7 @@
 
 namespace ladder::gemm {
 
-// 16 rows x kBlockN columns of T, 16 bits each. A lane has what wgmma leaves it: columns 8j + 2 (lane % 4) and the next of
+// 16 rows x kBlockN columns of T, 16 bits each. As wgmma leaves them, a lane has columns 8j + 2 (lane % 4) and the next of
 // rows lane / 4 and lane / 4 + 8.
 template <class T, int kBlockN>
 struct WarpStore {
@@ -24,7 +23,7 @@ struct WarpStore {
   static constexpr int kBytes = 16 * kPitch;
   static constexpr int kRunsPerRow = kBlockN / kVec;
   static constexpr int kRunsPerLane = 16 * kRunsPerRow / 32;
-  static constexpr int kPairs = kBlockN / 8;  // of columns, that a lane has
+  static constexpr int kPairs = kBlockN / 8;  // of a lane's columns
 
   // The bias [cols] of a lane's columns of the tile that starts at col0; zeros beyond, and where `bias` is null.
   static __device__ __forceinline__ void fetch_bias(float2 (&pairs)[kPairs], const float* bias, int col0, int cols) {
@@ -39,7 +38,7 @@ struct WarpStore {
     }
   }
 
-  // Asks for the tile of `residual` [rows, cols] that starts at (row0, col0); the copies are the caller's to commit.
+  // Starts copies of the tile of `residual` [rows, cols] that starts at (row0, col0); the caller commits them.
   static __device__ __forceinline__ void fetch(unsigned char* staging, const T* residual, int row0, int col0, int rows,
                                                int cols) {
     if (cols % kVec != 0) {
@@ -61,8 +60,8 @@ struct WarpStore {
     }
   }
 
-  // What becomes of `sum` goes to `out` [rows, cols], a T* or a SideBySide<T>. `bias` is of fetch_bias(), or null. If the
-  // epilogue has a residual, fetch()'s copies have arrived, for all lanes.
+  // Applies the epilogue to `sum` and stores it to `out` [rows, cols], a T* or a SideBySide<T>. `bias` is from fetch_bias(),
+  // or null. If the epilogue has a residual, fetch()'s copies have arrived, for all lanes.
   template <class Out>
   static __device__ __forceinline__ void store(unsigned char* staging, const float (&sum)[kBlockN / 2],
                                                const float2* bias, int row0, int col0, int rows, int cols,
@@ -98,7 +97,7 @@ struct WarpStore {
     return reinterpret_cast<T*>(staging + row * kPitch);
   }
 
-  // Leaves finished elements where the residual's have been.
+  // Writes finished elements over the residual's.
   template <bool kResidual, bool kSilu>
   static __device__ __forceinline__ void round(unsigned char* staging, const float (&sum)[kBlockN / 2],
                                                const float2* bias) {

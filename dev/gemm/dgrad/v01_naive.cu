@@ -21,7 +21,7 @@ __global__ void gemm_dgrad_v01_kernel(Problem p, const T* dy, const T* w, const 
 
   float sum = 0;
   for (int n = 0; n < p.n; ++n) sum += to_float(dy_row[n]) * to_float(w_column[static_cast<long long>(n) * p.k]);
-  *element_at(dx, index, p.k) = from_float<T>(r ? sum + to_float(r[index]) : sum);
+  *element_at(dx, index / p.k, static_cast<int>(index % p.k), p.k) = from_float<T>(r ? sum + to_float(r[index]) : sum);
 }
 
 void launch(const Problem& p, const Dgrad::Tensors& t, void*, Stream stream) {

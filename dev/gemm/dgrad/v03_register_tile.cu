@@ -8,7 +8,9 @@
 
 #include "dev/common/ffma_tile.h"
 #include "dev/gemm/ffma_operand.h"
-#include "dev/gemm/split.h"
+#include "dev/common/split_plan.h"
+#include "dev/gemm/output.h"
+#include "dev/gemm/partial_sums.h"
 
 namespace ladder::gemm {
 namespace {

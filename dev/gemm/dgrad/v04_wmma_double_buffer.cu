@@ -7,8 +7,9 @@
 
 #include <algorithm>
 
-#include "dev/gemm/epilogue.h"
+#include "dev/gemm/store_tile.h"
 #include "dev/gemm/mma_operand.h"
+#include "dev/gemm/output.h"
 
 namespace ladder::gemm {
 namespace {

@@ -8,6 +8,7 @@
 // Needs:  nothing; cp.async where n and k are multiples of 16 bytes, else single elements, synchronously.
 
 #include "dev/gemm/mma_tile.h"
+#include "dev/gemm/output.h"
 
 namespace ladder::gemm {
 namespace {

@@ -6,6 +6,7 @@
 //         time. Limiter: memory at 64x64; at 16x16 and 8x8 the first load and the last store.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16.
 
+#include "dev/gemm/output.h"
 #include "dev/gemm/warp_store.h"
 #include "dev/gemm/wgmma_tile.h"
 #include "dev/ptx/setmaxnreg.h"

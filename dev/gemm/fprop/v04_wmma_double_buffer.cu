@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "dev/gemm/epilogue.h"
+#include "dev/gemm/store_tile.h"
 #include "dev/gemm/mma_operand.h"
 
 namespace ladder::gemm {

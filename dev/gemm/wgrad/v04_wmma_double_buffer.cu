@@ -2,15 +2,17 @@
 //         kernel adds, in order.
 // Parent: v03.
 // Why:    v03 is limited by the FMA pipe; tensor cores multiply thirty times as fast in bf16, and then reading x and dy is
-//         what is left. Both stay as they lie: WMMA takes factors in either order. Limiter left: one chunk of look-ahead,
-//         one tile for all shapes, and WMMA's loads are not ours to schedule.
+//         what is left. Both are read in place: WMMA takes either major. Limiter left: one chunk of prefetch, one tile for
+//         all shapes, and WMMA's loads, which a kernel cannot schedule.
 // Needs:  nothing; cp.async where n and k are multiples of 16 bytes, else single elements, synchronously. A workspace where
 //         the rows are split.
 
 #include <algorithm>
 
 #include "dev/gemm/mma_operand.h"
-#include "dev/gemm/split.h"
+#include "dev/common/split_plan.h"
+#include "dev/gemm/partial_sums.h"
+#include "dev/gemm/store_tile.h"
 
 namespace ladder::gemm {
 namespace {
@@ -71,11 +73,11 @@ __global__ void __launch_bounds__(kThreads, 2)
     ptx::cp_async_commit();
   };
 
-  wmma::fragment<wmma::accumulator, 16, 16, F::kFragmentK, float> sum[kWarpM / 16][kWarpN / 16];
+  wmma::fragment<wmma::accumulator, 16, 16, F::kFragmentK, float> acc[kWarpM / 16][kWarpN / 16];
 #pragma unroll
   for (int i = 0; i < kWarpM / 16; ++i) {
 #pragma unroll
-    for (int j = 0; j < kWarpN / 16; ++j) wmma::fill_fragment(sum[i][j], 0.0f);
+    for (int j = 0; j < kWarpN / 16; ++j) wmma::fill_fragment(acc[i][j], 0.0f);
   }
 
   float bias_sum = 0;  // of column n0 + threadIdx.x
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         wmma::fragment<wmma::matrix_b, 16, 16, F::kFragmentK, typename F::Operand, wmma::row_major> b;
         wmma::load_matrix_sync(b, bs + kk * F::kPitchB + warp_n + 16 * j, F::kPitchB);
 #pragma unroll
-        for (int i = 0; i < kWarpM / 16; ++i) wmma::mma_sync(sum[i][j], a[i], b, sum[i][j]);
+        for (int i = 0; i < kWarpM / 16; ++i) wmma::mma_sync(acc[i][j], a[i], b, acc[i][j]);
       }
     }
     if (sums_bias) {
@@ -121,20 +123,20 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int i = 0; i < kWarpM / 16; ++i) {
 #pragma unroll
     for (int j = 0; j < kWarpN / 16; ++j) {
-      wmma::store_matrix_sync(tile + (warp_m + 16 * i) * kPitchC + warp_n + 16 * j, sum[i][j], kPitchC,
+      wmma::store_matrix_sync(tile + (warp_m + 16 * i) * kPitchC + warp_n + 16 * j, acc[i][j], kPitchC,
                               wmma::mem_row_major);
     }
   }
   __syncthreads();
   const bool whole = split.splits == 1;
   const long long weights = static_cast<long long>(p.n) * p.k;
-  float* const sums = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
+  float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
   if (whole) {
     store_tile<kThreads, kBlockM, kBlockN>(tile, kPitchC, 0, n0, k0, p.n, p.k, Epilogue<T>{}, dw);
   } else {
-    store_tile<kThreads, kBlockM, kBlockN>(tile, kPitchC, 0, n0, k0, p.n, p.k, Epilogue<float>{}, sums);
+    store_tile<kThreads, kBlockM, kBlockN>(tile, kPitchC, 0, n0, k0, p.n, p.k, Epilogue<float>{}, partial_row);
   }
-  if (sums_bias && n0 + bias_column < p.n) (whole ? dbias : sums + padded(weights))[n0 + bias_column] = bias_sum;
+  if (sums_bias && n0 + bias_column < p.n) (whole ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
 }
 
 template <class T>

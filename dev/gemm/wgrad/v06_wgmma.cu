@@ -1,5 +1,5 @@
-// Idea:   Hopper's own path. The TMA brings 64 rows of dy and x at a time into a ring of stages, and wgmma multiplies them as
-//         they lie, both MN-major, as the sums run down their columns; rows are split over a block for each SM, and a second
+// Idea:   Hopper's own path. The TMA brings 64 rows of dy and x at a time into a ring of stages, and wgmma multiplies them in
+//         place, both MN-major, as their terms run down the columns; rows are split over a block for each SM, and a second
 //         kernel adds the partial sums, in order. Four warps sum dy's columns from the same stages for dbias.
 // Parent: v05.
 // Why:    v05 moves every element from shared memory to registers by ldmatrix, two to four times, and computes an address for
@@ -8,7 +8,8 @@
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. A workspace where the
 //         rows are split.
 
-#include "dev/gemm/split.h"
+#include "dev/common/split_plan.h"
+#include "dev/gemm/partial_sums.h"
 #include "dev/gemm/wgmma_boxes.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
 
   const bool whole = split.splits == 1;
   const long long weights = static_cast<long long>(p.n) * p.k;
-  float* const sums = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
+  float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
 
@@ -71,28 +72,28 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   if (warp > Tile::kConsumerWarps) {
     if (!sums_bias) return;
     const int bias_warp = warp - Tile::kConsumerWarps - 1;
-    float sum[Tile::kGroups][2] = {};
+    float bias_sum[Tile::kGroups][2] = {};
     for (int i = 0; i < count; ++i) {
       const int stage = stage_of<Tile::kStages>(i);
       ptx::mbarrier_wait(full + stage, parity_of<Tile::kStages>(i));
 #pragma unroll
       for (int box = 0; box < Tile::kGroups; ++box)
-        add_box_columns<T>(sum[box], smem + stage * Tile::kStageBytes + box * kBoxBytes, bias_warp);
+        add_box_columns<T>(bias_sum[box], smem + stage * Tile::kStageBytes + box * kBoxBytes, bias_warp);
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(empty + stage);
     }
-    float* const bias_to = whole ? dbias : sums + padded(weights);
+    float* const bias_to = whole ? dbias : partial_row + padded(weights);
 #pragma unroll
     for (int box = 0; box < Tile::kGroups; ++box) {
-      add_column_lanes(sum[box]);
+      add_column_lanes(bias_sum[box]);
       const int n = n0 + box * kBoxColumns + bias_warp * 16 + lane * 2;
-      if (lane < 8 && n < p.n) *reinterpret_cast<float2*>(bias_to + n) = {sum[box][0], sum[box][1]};
+      if (lane < 8 && n < p.n) *reinterpret_cast<float2*>(bias_to + n) = {bias_sum[box][0], bias_sum[box][1]};
     }
     return;
   }
 
   const int group = warp / 4;
-  float sum[Tile::kColumns / 2];
+  float acc[Tile::kColumns / 2];
   for (int i = 0; i < count; ++i) {
     const int stage = stage_of<Tile::kStages>(i);
     const unsigned char* const a = smem + stage * Tile::kStageBytes + group * kBoxBytes;
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     for (int row = 0; row < kStepRows; row += kWgmmaTerms) {
       const auto a_operand = ptx::wgmma_descriptor_mn(a + row * kStepRowBytes, 8 * kStepRowBytes, kBoxBytes);
       const auto b_operand = ptx::wgmma_descriptor_mn(b + row * kStepRowBytes, 8 * kStepRowBytes, kBoxBytes);
-      ptx::wgmma_m64_mn<T, Tile::kColumns>(sum, a_operand, b_operand, i > 0 || row > 0);
+      ptx::wgmma_m64_mn<T, Tile::kColumns>(acc, a_operand, b_operand, i > 0 || row > 0);
     }
     ptx::wgmma_commit();
     // The stage that the multiplications before these have read is free.
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(i - 1));
   }
   ptx::wgmma_wait<0>();
-  ptx::warpgroup_fence_operand(sum);
+  ptx::warpgroup_fence_operand(acc);
 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -121,14 +122,14 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     for (int j = 0; j < Tile::kColumns / 8; ++j) {
       const int k = k0 + 8 * j + lane % 4 * 2;
       if (k >= p.k) continue;
-      const float pair[2] = {sum[4 * j + 2 * half], sum[4 * j + 2 * half + 1]};
+      const float pair[2] = {acc[4 * j + 2 * half], acc[4 * j + 2 * half + 1]};
       const long long index = static_cast<long long>(n) * p.k + k;
       if (whole) {
         unsigned rounded[1];
         pack<T, 1>(pair, rounded);
         *reinterpret_cast<unsigned*>(dw + index) = rounded[0];
       } else {
-        *reinterpret_cast<float2*>(sums + index) = {pair[0], pair[1]};
+        *reinterpret_cast<float2*>(partial_row + index) = {pair[0], pair[1]};
       }
     }
   }
@@ -178,7 +179,7 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
            tile_plan<T, BoxTile<1, 192>>(p, "64x192", choices[2].split),
            tile_plan<T, BoxTile<1, 128>>(p, "64x128", choices[3].split),
            tile_plan<T, Small>(p, "64x64", choices[4].split), tile_plan<T, Small>(p, "64x64 in two", halves(steps)),
-           tile_plan<T, Small>(p, "64x64 in one", gemm::whole(steps))},
+           tile_plan<T, Small>(p, "64x64 in one", ladder::whole(steps))},
           fastest(choices));
     } else {
       return {};

@@ -11,7 +11,7 @@
 #include "dev/common/cluster_split.h"
 #include "dev/common/cluster_sums.h"
 #include "dev/common/quads.h"
-#include "dev/gemm/split.h"
+#include "dev/gemm/partial_sums.h"
 #include "dev/gemm/wgmma_boxes.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/tma.h"
@@ -20,13 +20,13 @@
 namespace ladder::gemm {
 namespace {
 
-// The block's sums lie in the stages' place: rows of features, then dbias.
+// The accumulators take the stages' place: rows of features, then dbias.
 template <int kGroups, int kColumns>
 struct Tile : BoxTile<kGroups, kColumns> {
   using Base = BoxTile<kGroups, kColumns>;
   static constexpr int kPitch = kSumsPitch<kColumns>;
   static constexpr int kSums = Base::kFeatures * kPitch;
-  static_assert((kSums + Base::kFeatures) * 4 <= Base::kStages * Base::kStageBytes, "what the stages leave");
+  static_assert((kSums + Base::kFeatures) * 4 <= Base::kStages * Base::kStageBytes, "accumulators fit the stages");
 };
 
 template <class T, class Tile>
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const int n0 = tile / tiles_k % tiles_n * Tile::kFeatures;
   const int cluster_idx = tile / tiles_k / tiles_n;
   const int first = (cluster_idx * split.ranks + rank) * split.each;
-  const int count = min(split.each, ceil_div(p.m, kStepRows) - first);  // not above 0: nothing to add
+  const int count = min(split.each, ceil_div(p.m, kStepRows) - first);  // 0 or less: nothing to add
   const bool sums_bias = dbias && k0 == 0;
 
   if (threadIdx.x == 0) {
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const int lane = threadIdx.x % 32;
   const bool consumes = warp < Tile::kConsumerWarps;
   const int bias_warp = warp - Tile::kConsumerWarps - 1;
-  float sum[Tile::kColumns / 2];
+  float acc[Tile::kColumns / 2];
   float bias_sum[Tile::kGroups][2] = {};
 
   if (consumes) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       for (int row = 0; row < kStepRows; row += kWgmmaTerms) {
         const auto a_operand = ptx::wgmma_descriptor_mn(a + row * kStepRowBytes, 8 * kStepRowBytes, kBoxBytes);
         const auto b_operand = ptx::wgmma_descriptor_mn(b + row * kStepRowBytes, 8 * kStepRowBytes, kBoxBytes);
-        ptx::wgmma_m64_mn<T, Tile::kColumns>(sum, a_operand, b_operand, i > 0 || row > 0);
+        ptx::wgmma_m64_mn<T, Tile::kColumns>(acc, a_operand, b_operand, i > 0 || row > 0);
       }
       ptx::wgmma_commit();
       // The stage that the multiplications before these have read is free.
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       if (lane == 0 && i > 0) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(i - 1));
     }
     ptx::wgmma_wait<0>();
-    ptx::warpgroup_fence_operand(sum);
+    ptx::warpgroup_fence_operand(acc);
   } else if (bias_warp < 0) {
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
     if (lane == 0) {
@@ -118,12 +118,12 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     for (int box = 0; box < Tile::kGroups; ++box) add_column_lanes(bias_sum[box]);
   }
 
-  // Nobody reads the stages any more: the sums take their place.
+  // All have left the stages: the accumulators take their place.
   __syncthreads();
   auto* const sums = reinterpret_cast<float*>(smem);
   float* const bias_sums = sums + Tile::kSums;
   if (consumes) {
-    put_wgmma_sums<Tile::kColumns>(sums, sum, warp * 16, count > 0);
+    put_wgmma_sums<Tile::kColumns>(sums, acc, warp * 16, count > 0);
   } else if (bias_warp >= 0 && lane < 8) {
 #pragma unroll
     for (int box = 0; box < Tile::kGroups; ++box) {
@@ -146,7 +146,9 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     const float4 v = sum_over_cluster(mine, split.ranks);
     const long long index = static_cast<long long>(n) * p.k + k;
     if (whole) {
-      *reinterpret_cast<Quad<T>*>(dw + index) = pack_quad<T>({v.x, v.y, v.z, v.w});
+      unsigned words[2];
+      pack<T, 2>({v.x, v.y, v.z, v.w}, words);
+      *reinterpret_cast<uint2*>(dw + index) = {words[0], words[1]};
     } else {
       *reinterpret_cast<float4*>(partial_row + index) = v;
     }
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     for (int i = threadIdx.x; i < Tile::kFeatures && n0 + i < p.n; i += Tile::kThreads)
       bias_to[n0 + i] = sum_over_cluster(bias_sums + i, split.ranks);
   }
-  // A block's memory is there for the others until they have read it.
+  // No block ends before the others have read its shared memory.
   ptx::cluster_sync();
 }
 

@@ -3,77 +3,31 @@
 // time, so results are equal bit for bit. A single split needs no workspace: its blocks finish the outputs themselves.
 #pragma once
 
-#include <algorithm>
 #include <type_traits>
 
-#include "core/backend.h"
+#include "dev/common/split.h"
 #include "dev/gemm/epilogue.h"
 
 namespace ladder::gemm {
 
-// Split i has units i * each to (i + 1) * each - 1 of the reduction, a unit being a step of the kernel's loop.
-struct Split {
-  int splits = 1;
-  int each = 1;
-};
-
-// What a version's block costs, roughly, to weigh idle SMs against more partial sums.
-struct BlockCost {
-  double unit_ns;    // a unit's loads and multiplications, if the block had what an SM gives to all of its blocks
-  double finish_ns;  // its stores, likewise
-  double start_ns;   // before its first multiplication and after its last, whoever else is on the SM
-  int blocks_per_sm;
-  int busy_blocks = 1;  // that it takes to keep an SM busy
-};
-
-struct SplitPlan {
-  Split split;
-  double ns;  // estimated
-};
-
-constexpr double kReduceNs = 1500;           // of the second kernel, whatever it adds
-constexpr double kPartialBytesPerNs = 3000;  // of partial sums through L2
-
 // Sums of one split, padded such that every row starts at 16 bytes.
 __host__ __device__ constexpr long long padded(long long count) { return (count + 3) / 4 * 4; }
 
-// The split of `units` among the blocks of each of `tiles` tiles that takes the least time: whole waves of blocks, and
-// every split's row of partial sums written and read once more.
-inline SplitPlan plan_split(double row, int units, int tiles, const BlockCost& cost) {
-  constexpr int kMaxWaves = 3;
-  const int num_sms = backend::device().num_sms;
-  const int slots = num_sms * cost.blocks_per_sm;
-  SplitPlan best{};
-  for (int splits = 1; splits <= units && (splits == 1 || (splits - 1.0) * tiles < kMaxWaves * slots); ++splits) {
-    const int each = ceil_div(units, splits);
-    if (ceil_div(units, each) != splits) continue;  // a split would be empty
-    const int blocks = splits * tiles;
-    const int sharing = std::max(cost.busy_blocks, std::min(cost.blocks_per_sm, ceil_div(blocks, num_sms)));
-    const double waves = std::max(1.0, (double(blocks) / slots + ceil_div(blocks, slots)) / 2);
-    double ns = waves * (cost.start_ns + sharing * (each * cost.unit_ns + cost.finish_ns));
-    if (splits > 1) ns += kReduceNs + splits * 8 * row / kPartialBytesPerNs;
-    if (splits == 1 || ns < best.ns) best = {{splits, each}, ns};
+// Element `index` of `out`, a T* or a SideBySide<T>, in rows of `cols` that follow each other.
+template <class Out>
+__device__ __forceinline__ auto element_at(const Out& out, long long index, int cols) {
+  if constexpr (std::is_pointer_v<Out>) {
+    return out + index;
+  } else {
+    return element_at(out, index / cols, static_cast<int>(index % cols), cols);
   }
-  return best;
 }
-
-// Which of a version's tiles takes the least time.
-template <std::size_t kCount>
-std::size_t fastest(const SplitPlan (&tiles)[kCount]) {
-  return std::min_element(tiles, tiles + kCount, [](const SplitPlan& a, const SplitPlan& b) { return a.ns < b.ns; }) -
-         tiles;
-}
-
-inline Split whole(int units) { return {1, units}; }
-
-// Two splits, or one where there is a single step: what tests of small problems run.
-inline Split halves(int units) { return {ceil_div(units, ceil_div(units, 2)), ceil_div(units, 2)}; }
 
 constexpr int kReduceThreads = 256;
 
 // A block takes runs of four sums, with kGroups threads for each, which add every kGroups-th row and then each other's
 // sums, in order: as many groups as there are rows to share out, up to eight. `out`, a T* or a SideBySide<T>, has `count`
-// elements in rows of `cols`; behind them a row may hold, from padded(count) on, the sums of `dbias` [bias_count].
+// elements in rows of `cols`; after them a row may hold, from padded(count) on, the sums of `dbias` [bias_count].
 template <class T, int kGroups, class Out>
 __global__ void __launch_bounds__(kReduceThreads)
     gemm_reduce_kernel(int splits, const float* partial, long long count, int cols, Epilogue<T> epilogue, Out out,
@@ -130,7 +84,7 @@ BoundLaunch bind_reduce(const Split& split, const float* partial, long long coun
   return bind(std::integral_constant<int, 2>{});
 }
 
-// `first` alone, or with the sum of its partial sums behind it.
+// `first` alone, or followed by the kernel that adds its partial sums.
 template <class T, class Out>
 BoundLaunch with_reduce(const Split& split, BoundLaunch first, const float* partial, long long count, int cols,
                         const Epilogue<T>& epilogue, const Out& out, int bias_count = 0, float* dbias = nullptr) {
