@@ -3,24 +3,16 @@
 // Parent: v02.
 // Why:    v02 has a dozen blocks for 132 SMs, and spends more on reading shared memory than on multiplying. Splitting the
 //         rows fills the card whatever the weights' shape; 64 sums need 16 values a row, so the FMA pipe becomes the
-//         limiter. Both factors come as they lie, for sums run down the columns of both. Limiter left: the FMA pipe.
+//         limiter. Both operands are read in place: their terms run down the columns. Limiter left: the FMA pipe.
 // Needs:  nothing; 128-bit loads where n and k are multiples of four. A workspace where the rows are split.
 
-#include "dev/common/ffma_tile.h"
-#include "dev/gemm/ffma_operand.h"
-#include "dev/common/split_plan.h"
-#include "dev/gemm/partial_sums.h"
+#include "dev/gemm/ffma_store.h"
 
 namespace ladder::gemm {
 namespace {
 
-constexpr int kChunk = 16;
-
-// Of an SM: what leaves a thread the registers for its sums and the next chunk. Single elements take more addresses.
-template <class Tile, bool kVectors>
-[[maybe_unused]] constexpr int kMinBlocks = !kVectors               ? 1
-                                            : Tile::kThreads == 256 ? 2
-                                                                    : 3;
+// dw [n, k] = dy [m, n] transposed times x [m, k].
+Product product(const Problem& p) { return {.rows = p.n, .columns = p.k, .terms = p.m}; }
 
 template <class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
@@ -28,7 +20,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
                           float* partial) {
   constexpr int kThreads = Tile::kThreads;
   constexpr int kStage = kChunk * (Tile::kPitchM + Tile::kPitchN);
-  static_assert(kThreads >= Tile::kBlockM, "a thread sums up a column of dy");
+  static_assert(kThreads >= Tile::kBlockM, "a thread partial_row up a column of dy");
   LADDER_SHARED(float4, smem, [2 * kStage / 4]);  // twice: dy [m][n], then x [m][k]
   float* const stages = reinterpret_cast<float*>(smem);
 
@@ -40,16 +32,16 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
   const int first = split_idx * split.each * kChunk;
   const int end = min(p.m, first + split.each * kChunk);
 
-  DownColumns<Tile::kBlockM, kChunk, Tile::kPitchM, kThreads, kVectors> a(dy, n0, p.n);
-  DownColumns<Tile::kBlockN, kChunk, Tile::kPitchN, kThreads, kVectors> b(x, k0, p.k);
-  float sum[Tile::kThreadM][Tile::kThreadN] = {};
+  DownColumns<Tile::kBlockM, Tile::kPitchM, kThreads, kVectors> a(dy, n0, p.n, p.m);
+  DownColumns<Tile::kBlockN, Tile::kPitchN, kThreads, kVectors> b(x, k0, p.k, p.m);
+  float acc[Tile::kThreadM][Tile::kThreadN] = {};
   float bias_sum = 0;  // of column n0 + threadIdx.x
   const int bias_column = threadIdx.x;
   const bool sums_bias = dbias && k0 == 0 && bias_column < Tile::kBlockM;
   a.fetch(first, end);
   b.fetch(first, end);
   for (int m = first, stage = 0; m < end; m += kChunk, stage ^= 1) {
-    // What the barrier protects: a stage is written again two chunks later, when all threads have left it.
+    // One barrier a chunk: a stage is written again two chunks later, when all threads have left it.
     float* const as = stages + stage * kStage;
     float* const bs = as + kChunk * Tile::kPitchM;
     a.put(as);
@@ -59,7 +51,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
       a.fetch(m + kChunk, end);
       b.fetch(m + kChunk, end);
     }
-    Tile::template multiply<kChunk>(sum, as, bs);
+    Tile::template multiply<kChunk>(acc, as, bs);
     if (sums_bias) {
       // A chunk by itself first: one long sum of thousands of rows rounds three times as much.
       float of_chunk = 0;
@@ -71,28 +63,9 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
 
   const long long weights = static_cast<long long>(p.n) * p.k;
   const bool whole = split.splits == 1;
-  float* const sums = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
-  store_sums<Tile>(sum, n0, k0, p.n, p.k, {}, whole ? dw : sums);
-  if (sums_bias && n0 + bias_column < p.n) (whole ? dbias : sums + padded(weights))[n0 + bias_column] = bias_sum;
-}
-
-template <class Tile>
-int num_tiles(const Problem& p) {
-  return ceil_div(p.n, Tile::kBlockM) * ceil_div(p.k, Tile::kBlockN);
-}
-
-template <class Tile>
-SplitPlan split_of(const Problem& p) {
-  constexpr int kBlocksPerSm = 512 / Tile::kThreads;
-  constexpr int kBusyBlocks = 256 / Tile::kThreads;  // two warps for each of an SM's four schedulers
-  // An SM multiplies 128 pairs a clock, of which the loop reaches three quarters.
-  constexpr double kUnitNs = Tile::kBlockM * Tile::kBlockN * kChunk / (128 * 1.7 * 0.75);
-  return plan_split(double(p.n) * p.k, ceil_div(p.m, kChunk), num_tiles<Tile>(p),
-                    {.unit_ns = kUnitNs,
-                     .finish_ns = 0,
-                     .start_ns = 2000,
-                     .blocks_per_sm = kBlocksPerSm,
-                     .busy_blocks = kBusyBlocks});
+  float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
+  store_sums<Tile>(acc, n0, k0, p.n, p.k, {}, whole ? dw : partial_row);
+  if (sums_bias && n0 + bias_column < p.n) (whole ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
 }
 
 template <class Tile>
@@ -104,7 +77,7 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
     auto* const dw = static_cast<float*>(t.dw);
     const auto kernel =
         p.n % 4 == 0 && p.k % 4 == 0 ? gemm_wgrad_v03_kernel<Tile, true> : gemm_wgrad_v03_kernel<Tile, false>;
-    const auto blocks = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits;
+    const auto blocks = static_cast<unsigned>(num_tiles<Tile>(product(p))) * split.splits;
     return with_reduce<float>(
         split,
         bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split, static_cast<const float*>(t.x),
@@ -119,7 +92,8 @@ using Tall = FfmaTile<128, 64, 8, 8>;
 using Small = FfmaTile<64, 64, 8, 4>;
 
 std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
-  const SplitPlan choices[] = {split_of<Square>(p), split_of<Tall>(p), split_of<Small>(p)};
+  const Product c = product(p);
+  const SplitPlan choices[] = {plan_ffma<Square>(c), plan_ffma<Tall>(c), plan_ffma<Small>(c)};
   const int units = ceil_div(p.m, kChunk);
   return with_default<Wgrad>(
       {tile_plan<Square>(p, "128x128", choices[0].split), tile_plan<Tall>(p, "128x64", choices[1].split),

@@ -1,10 +1,12 @@
-// The fp32 register tile's way in and out. Operands travel from global memory through registers to shared memory, where the
-// reduction lies outermost, [kChunk][kPitch], for dev/common/ffma_tile.h; sums go from registers to the output.
+// Operands of the fp32 register tile, from global memory through registers to shared memory, where the terms of the sums lie
+// outermost, [kChunk][kPitch], for dev/common/ffma_tile.h.
 #pragma once
 
-#include "dev/gemm/epilogue.h"
+#include "core/device.h"
 
-namespace ladder::gemm {
+namespace ladder {
+
+inline constexpr int kChunk = 16;  // terms
 
 // Four neighbouring elements, or zeros; those from `valid` on are zeros. Without kVectors they may lie anywhere.
 template <bool kVectors>
@@ -14,8 +16,8 @@ __device__ __forceinline__ float4 fetch_four(const float* from, int valid) {
           valid > 3 ? from[3] : 0.0f};
 }
 
-// kExtent rows of a matrix whose reduction runs along its rows, as in x and w of fprop: transposed on the way.
-template <int kExtent, int kChunk, int kPitch, int kThreads, bool kVectors>
+// kExtent rows of a matrix [rows, terms], transposed as they are stored.
+template <int kExtent, int kPitch, int kThreads, bool kVectors>
 struct AlongRows {
   static constexpr int kRuns = kChunk / 4;
   static constexpr int kRowStep = kThreads / kRuns;
@@ -23,14 +25,14 @@ struct AlongRows {
   static_assert(kLoads * kRowStep == kExtent, "loads divide evenly");
   const float* row;  // this thread's first one
   long long step;    // from one of its rows to the next
-  int rows;          // that there are from the first one on
+  int rows;          // from the first one on
   float4 fetched[kLoads];
 
-  __device__ __forceinline__ AlongRows(const float* matrix, int first_row, int num_rows, int row_length) {
+  __device__ __forceinline__ AlongRows(const float* matrix, int first_row, int num_rows, int terms) {
     const int mine = first_row + static_cast<int>(threadIdx.x) / kRuns;
     rows = num_rows - mine;
-    row = matrix + static_cast<long long>(mine) * row_length;
-    step = static_cast<long long>(kRowStep) * row_length;
+    row = matrix + static_cast<long long>(mine) * terms;
+    step = static_cast<long long>(kRowStep) * terms;
   }
   // Terms `first` to `end` - 1 of the sums, of which a chunk takes kChunk.
   __device__ __forceinline__ void fetch(int first, int end) {
@@ -52,19 +54,19 @@ struct AlongRows {
   }
 };
 
-// kExtent columns of a matrix whose reduction runs down its columns, as in w of dgrad and both factors of wgrad.
-template <int kExtent, int kChunk, int kPitch, int kThreads, bool kVectors>
+// kExtent columns of a matrix [terms, columns].
+template <int kExtent, int kPitch, int kThreads, bool kVectors>
 struct DownColumns {
   static constexpr int kRuns = kExtent / 4;
   static constexpr int kRowStep = kThreads / kRuns;
   static constexpr int kLoads = kChunk / kRowStep;
   static_assert(kLoads * kRowStep == kChunk, "loads divide evenly");
   const float* column;
-  int columns;  // that there are, of this thread's first one on
+  int columns;  // from this thread's first one on
   int row_length;
   float4 fetched[kLoads];
 
-  __device__ __forceinline__ DownColumns(const float* matrix, int first_column, int num_columns) {
+  __device__ __forceinline__ DownColumns(const float* matrix, int first_column, int num_columns, int /*terms*/) {
     const int mine = first_column + static_cast<int>(threadIdx.x) % kRuns * 4;
     column = matrix + mine;
     columns = num_columns - mine;
@@ -85,31 +87,4 @@ struct DownColumns {
   }
 };
 
-// A block's sums to rows x cols of `out` (a float* or a SideBySide<float>), its tile's first element being at (row0, col0).
-template <class Tile, class Out>
-__device__ __forceinline__ void store_sums(const float (&sum)[Tile::kThreadM][Tile::kThreadN], int row0, int col0,
-                                           int rows, int cols, const Epilogue<float>& epilogue, Out out) {
-#pragma unroll
-  for (int i = 0; i < Tile::kThreadM; ++i) {
-    const int row = row0 + Tile::row(i);
-    if (row >= rows) continue;
-#pragma unroll
-    for (int j = 0; j < Tile::kThreadN; j += 4) {
-      const int col = col0 + Tile::col(j);
-      const long long index = static_cast<long long>(row) * cols + col;
-      float v[4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) v[e] = col + e < cols ? epilogue(sum[i][j + e], col + e, index + e) : 0.0f;
-      if (in_runs<4>(out, cols)) {
-        if (col < cols) *reinterpret_cast<float4*>(element_at(out, row, col, cols)) = {v[0], v[1], v[2], v[3]};
-      } else {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          if (col + e < cols) *element_at(out, row, col + e, cols) = v[e];
-        }
-      }
-    }
-  }
-}
-
-}  // namespace ladder::gemm
+}  // namespace ladder
