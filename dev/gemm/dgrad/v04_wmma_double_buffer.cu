@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "dev/gemm/store_tile.h"
-#include "dev/gemm/mma_operand.h"
+#include "dev/common/mma_operand.h"
 #include "dev/gemm/output.h"
 
 namespace ladder::gemm {

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "dev/gemm/mma_operand.h"
+#include "dev/common/mma_operand.h"
 #include "dev/common/split_plan.h"
 #include "dev/gemm/partial_sums.h"
 #include "dev/gemm/store_tile.h"

@@ -1,4 +1,4 @@
-// Idea:   mma.sync with ldmatrix.trans on both factors as they lie, three to four stages of cp.async in flight; the rows are
+// Idea:   mma.sync with ldmatrix.trans on both operands in place, three to four stages of cp.async in flight; the rows are
 //         split over as many blocks as the card runs, and a second kernel adds their partial sums, in order.
 // Parent: v04.
 // Why:    the reduction has up to 131072 rows and dw as few as 4096 elements, so speed is that of reading x and dy: tiles as
@@ -8,7 +8,10 @@
 // Needs:  nothing; cp.async where n and k are multiples of 16 bytes, else single elements, synchronously. A workspace where
 //         the rows are split.
 
-#include "dev/gemm/mma_tile.h"
+#include "dev/common/down_columns_tile.h"
+#include "dev/gemm/mma_plan.h"
+#include "dev/gemm/partial_sums.h"
+#include "dev/gemm/store_tile.h"
 
 namespace ladder::gemm {
 namespace {
@@ -43,13 +46,13 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     if (step < num_steps) {
       unsigned char* const as = smem + step % kStages * kStageBytes;
       const int row = first + step * kStepTerms<T>;
-      A::template fetch<kThreads, kVectors>(as, dy, p.n, n0, p.n, row, end);
-      B::template fetch<kThreads, kVectors>(as + A::kBytes, x, p.k, k0, p.k, row, end);
+      A::template fetch<kThreads, kVectors>(as, dy, p.m, n0, p.n, row, end);
+      B::template fetch<kThreads, kVectors>(as + A::kBytes, x, p.m, k0, p.k, row, end);
     }
     ptx::cp_async_commit();  // one group a step, empty or not, so that the count of pending groups tells the step
   };
 
-  float sum[Tile::kWarpM / 16][Tile::kWarpN / 8][4] = {};
+  float acc[Tile::kWarpM / 16][Tile::kWarpN / 8][4] = {};
   float bias_sum[Tile::kWarpM / 16][4] = {};
   const bool sums_bias = dbias && k0 == 0 && Tile::warp_n() == 0;
 #pragma unroll
@@ -60,26 +63,26 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     __syncthreads();
     fetch(step + kStages - 1);
     const unsigned char* const as = smem + step % kStages * kStageBytes;
-    multiply_step<T, Tile, A, B>(sum, as, as + A::kBytes, sums_bias, bias_sum);
+    multiply_step<T, Tile, A, B>(acc, as, as + A::kBytes, sums_bias, bias_sum);
   }
 
-  // Sums to dw, or to this split's row, by way of shared memory, so that a warp writes whole rows of 16 bytes a lane.
+  // Accumulators go to dw, or to this split's row, through shared memory, so that a warp writes whole rows, 16 bytes a lane.
   ptx::cp_async_wait<0>();
   __syncthreads();
   float* const tile = reinterpret_cast<float*>(smem);
-  put_sums<Tile>(sum, tile);
+  put_sums<Tile>(acc, tile);
   __syncthreads();
   const bool whole = split.splits == 1;
   const long long weights = static_cast<long long>(p.n) * p.k;
-  float* const sums = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
+  float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
   if (whole) {
     store_tile<kThreads, Tile::kBlockM, Tile::kBlockN>(tile, Tile::kPitch, 0, n0, k0, p.n, p.k, Epilogue<T>{}, dw);
   } else {
     store_tile<kThreads, Tile::kBlockM, Tile::kBlockN>(tile, Tile::kPitch, 0, n0, k0, p.n, p.k, Epilogue<float>{},
-                                                       sums);
+                                                       partial_row);
   }
   if (!sums_bias || threadIdx.x % 4 != 0) return;
-  float* const bias_to = whole ? dbias : sums + padded(weights);
+  float* const bias_to = whole ? dbias : partial_row + padded(weights);
 #pragma unroll
   for (int i = 0; i < Tile::kWarpM / 16; ++i) {
     const int n = n0 + Tile::warp_m() + 16 * i + static_cast<int>(threadIdx.x) % 32 / 4;
@@ -88,10 +91,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   }
 }
 
-template <class Tile>
-int num_tiles(const Problem& p) {
-  return ceil_div(p.n, Tile::kBlockM) * ceil_div(p.k, Tile::kBlockN);
-}
+// dw [n, k] = dy [m, n] transposed times x [m, k].
+Product product(const Problem& p) { return {.rows = p.n, .columns = p.k, .terms = p.m}; }
 
 template <class T, class Tile>
 KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
@@ -102,7 +103,7 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
     auto* const dw = static_cast<T*>(t.dw);
     const auto kernel = p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_wgrad_v05_kernel<T, Tile, true>
                                                                  : gemm_wgrad_v05_kernel<T, Tile, false>;
-    const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits,
+    const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(product(p))) * split.splits,
                                  .block = Tile::kThreads,
                                  .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.each)};
     return with_reduce<T>(split,
@@ -122,12 +123,10 @@ using Small = MmaTile<64, 64, 2, 2, 1, 4, 3>;
 std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    const double row = double(p.n) * p.k;
-    const int steps = ceil_div(p.m, kStepTerms<T>);
-    const SplitPlan choices[] = {
-        plan_mma<T, Square>(row, steps, num_tiles<Square>(p)), plan_mma<T, Tall>(row, steps, num_tiles<Tall>(p)),
-        plan_mma<T, Flat>(row, steps, num_tiles<Flat>(p)), plan_mma<T, Wide>(row, steps, num_tiles<Wide>(p)),
-        plan_mma<T, Small>(row, steps, num_tiles<Small>(p))};
+    const Product c = product(p);
+    const int steps = ceil_div(c.terms, kStepTerms<T>);
+    const SplitPlan choices[] = {plan_mma<T, Square>(c), plan_mma<T, Tall>(c), plan_mma<T, Flat>(c),
+                                 plan_mma<T, Wide>(c), plan_mma<T, Small>(c)};
     return with_default<Wgrad>(
         {tile_plan<T, Square>(p, "128x128", choices[0].split), tile_plan<T, Tall>(p, "128x64", choices[1].split),
          tile_plan<T, Flat>(p, "64x128", choices[2].split), tile_plan<T, Wide>(p, "64x192", choices[3].split),

@@ -1,14 +1,11 @@
-// What a block of the mma.sync versions computes, how its warps share it, and the way of its sums to the output.
+// A block's tile on mma.sync: how its warps share it, multiplies a step, and stores its accumulators to shared memory.
 #pragma once
 
 #include <algorithm>
 
-#include "dev/gemm/mma_operand.h"
-#include "dev/common/split_plan.h"
-#include "dev/gemm/partial_sums.h"
-#include "dev/gemm/store_tile.h"
+#include "dev/common/mma_operand.h"
 
-namespace ladder::gemm {
+namespace ladder {
 
 // kBlockM x kBlockN sums by kWarpsM x kWarpsN warps; kSlices such sets of warps share each step's terms.
 template <int kBlockM_, int kBlockN_, int kWarpsM_, int kWarpsN_, int kSlices_, int kStages_, int kBlocksPerSm_>
@@ -22,7 +19,7 @@ struct MmaTile {
   static_assert(kWarpM % 16 == 0 && kWarpN % 16 == 0, "a warp loads 16 x 16 elements with one ldmatrix");
   static_assert(kMmasPerStep % kSlices == 0, "slices share a step evenly");
 
-  // Shared memory of a launch of so many steps: stages that are used, and in their place at last the sums.
+  // Shared memory of a launch of `steps` steps: the stages it uses; at the end the accumulators take their place.
   static std::size_t smem_bytes(int stage_bytes, int steps) {
     return std::max<std::size_t>(std::size_t{1} * std::min(kStages, steps) * stage_bytes,
                                  std::size_t{kSlices} * kSlice * sizeof(float));
@@ -33,7 +30,7 @@ struct MmaTile {
   static __device__ __forceinline__ int warp_n() { return threadIdx.x / 32 / kWarpsM % kWarpsN * kWarpN; }
 };
 
-// sum += A B over a step. `extra`, if it is not null, gets A's sums over its terms, times one: eight equal columns.
+// sum += A B over a step. Where `sums_a`, adds A's sums over its terms to a_sum: A times ones, eight equal columns.
 template <class T, class Tile, class A, class B>
 __device__ __forceinline__ void multiply_step(float (&sum)[Tile::kWarpM / 16][Tile::kWarpN / 8][4],
                                               const unsigned char* as, const unsigned char* bs, bool sums_a,
@@ -70,7 +67,7 @@ __device__ __forceinline__ void multiply_step(float (&sum)[Tile::kWarpM / 16][Ti
   multiply_step<T, Tile, A, B>(sum, as, bs, false, none);
 }
 
-// Sums from registers to shared memory, a tile for each slice.
+// Stores accumulators to shared memory, a tile for each slice.
 template <class Tile>
 __device__ __forceinline__ void put_sums(const float (&sum)[Tile::kWarpM / 16][Tile::kWarpN / 8][4], float* tiles) {
   const int lane = threadIdx.x % 32;
@@ -86,20 +83,4 @@ __device__ __forceinline__ void put_sums(const float (&sum)[Tile::kWarpM / 16][T
   }
 }
 
-// Estimates, of an H200, for choosing tiles and splits: a step's operands come at an SM's share of the L2's rate, and are
-// multiplied at what mma.sync reaches.
-template <class T, class Tile>
-SplitPlan plan_mma(double row, int steps, int tiles) {
-  constexpr double kBytesPerNs = 60;
-  constexpr double kProductsPerNs = sizeof(T) == 4 ? 900 : 1800;
-  constexpr double kLoadNs = (Tile::kBlockM + Tile::kBlockN) * kStepBytes / kBytesPerNs;
-  constexpr double kMultiplyNs = double(Tile::kBlockM) * Tile::kBlockN * kStepTerms<T> / kProductsPerNs;
-  constexpr double kStoreNs = Tile::kBlockM * Tile::kBlockN * sizeof(T) / 30.0;
-  return plan_split(row, steps, tiles,
-                    {.unit_ns = std::max(kLoadNs, kMultiplyNs),
-                     .finish_ns = kStoreNs,
-                     .start_ns = 1500,
-                     .blocks_per_sm = Tile::kBlocksPerSm});
-}
-
-}  // namespace ladder::gemm
+}  // namespace ladder
