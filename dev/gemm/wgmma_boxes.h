@@ -1,15 +1,18 @@
-// What a block of wgrad's wgmma versions has: both operands as boxes of 64 rows x 64 columns in one ring of stages, a
+// The tile of wgrad's wgmma versions: both operands as boxes of 64 rows x 64 columns in one ring of stages, a
 // warpgroup for every 64 output features, a producer warp, and four warps that sum dy's columns for dbias.
 #pragma once
 
 #include <algorithm>
 
 #include "dev/common/box_columns.h"
-#include "dev/gemm/wgmma_tile.h"
+#include "dev/common/ring.h"
+#include "dev/common/wgmma_step.h"
+#include "dev/gemm/tma_rows.h"
+#include "dev/ptx/mbarrier.h"
 
 namespace ladder::gemm {
 
-inline constexpr int kBoxColumns = 64;  // of dy or x, that a copy brings: a swizzled row
+inline constexpr int kBoxColumns = 64;  // of dy or x: one swizzled row
 inline constexpr int kStepRows = 64;
 inline constexpr int kBoxBytes = kStepRows * kStepRowBytes;
 inline constexpr int kBiasWarps = kColumnWarps;

@@ -8,141 +8,56 @@
 //         load and the last store.
 // Needs:  sm_90a; k a multiple of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16.
 
-#include "dev/gemm/warp_store.h"
-#include "dev/gemm/wgmma_tile.h"
-#include "dev/ptx/setmaxnreg.h"
-#include "dev/ptx/tma.h"
-#include "dev/ptx/wgmma.h"
+#include "dev/gemm/wgmma_persistent.h"
 
 namespace ladder::gemm {
 namespace {
 
-template <class T, int kRows, int kBlockN>
-using Tile =
-    PersistentTile<kRows, kBlockN, (kRows + kBlockN) * kStepRowBytes, kRows / 64 * WarpStore<T, kBlockN>::kBytes>;
+// y [m, n] = x [m, k] times w [n, k] transposed.
+__host__ __device__ Product product(const Problem& p) { return {.rows = p.m, .columns = p.n, .terms = p.k}; }
+
+// A step of w: kBlockN of its rows, 64 terms of each, which is a K-major operand.
+template <int kBlockN>
+struct RowsOfW {
+  static constexpr int kBytes = kBlockN * kStepRowBytes;
+
+  static __device__ __forceinline__ void load(unsigned char* to, const ptx::TensorMap& map, ptx::Mbarrier* full,
+                                              int col0, int term) {
+    ptx::tma_load(to, map, full, term, col0, 0);
+  }
+  static __device__ __forceinline__ std::uint64_t descriptor(const unsigned char* b, int term) {
+    return ptx::wgmma_descriptor(b + term * 2, 8 * kStepRowBytes);
+  }
+  template <class T>
+  static __device__ __forceinline__ void multiply(float (&acc)[kBlockN / 2], std::uint64_t a, std::uint64_t b,
+                                                  bool accumulate) {
+    ptx::wgmma_m64<T, kBlockN>(acc, a, b, accumulate);
+  }
+};
+
+template <class T, int kBlockM, int kBlockN>
+using Tile = PersistentTile<kBlockM, kBlockN, kBlockM * kStepRowBytes + RowsOfW<kBlockN>::kBytes,
+                            kBlockM / 64 * WarpStore<T, kBlockN>::kBytes>;
 
 template <class T, class Tile>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     gemm_fprop_v06_kernel(Problem p, const __grid_constant__ ptx::TensorMap x_map,
                           const __grid_constant__ ptx::TensorMap w_map, Epilogue<T> epilogue, T* y) {
-  using Store = WarpStore<T, Tile::kBlockN>;
-  constexpr int kParts = Tile::kRows / 64;
-  constexpr int kBytesA = Tile::kRows * kStepRowBytes;
-  LADDER_DYN_SMEM(smem);  // [stage]: rows of x, rows of w, 128 bytes each
-  unsigned char* const stores = smem + Tile::kStages * Tile::kStageBytes;
-  auto* const full = reinterpret_cast<ptx::Mbarrier*>(stores + Tile::kStoreBytes);
-  ptx::Mbarrier* const empty = full + Tile::kStages;
-  const PingPongOrder turns{empty + Tile::kStages};
-
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < Tile::kStages; ++i) {
-      ptx::mbarrier_init(full + i, 1);
-      ptx::mbarrier_init(empty + i, kGroupThreads / 32);
-    }
-    turns.init();
-    ptx::mbarrier_fence_init();
-  }
-  __syncthreads();
-
-  // Columns fastest: blocks that share rows of x run together.
-  const int tiles_n = ceil_div(p.n, Tile::kBlockN);
-  const int tiles = ceil_div(p.m, Tile::kRows) * tiles_n;
-  const int steps = ceil_div(p.k, kStepTerms16);
-
-  if (threadIdx.x >= kConsumerThreads) {
-    // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
-    ptx::warpgroup_reg_dealloc<kProducerRegisters>();
-    if (threadIdx.x != kConsumerThreads) return;
-    ptx::tma_prefetch(x_map);
-    ptx::tma_prefetch(w_map);
-    int i = 0;
-    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-      const int m0 = tile / tiles_n * Tile::kRows;
-      const int n0 = tile % tiles_n * Tile::kBlockN;
-      for (int step = 0; step < steps; ++step, ++i) {
-        const int stage = stage_of<Tile::kStages>(i);
-        unsigned char* const to = smem + stage * Tile::kStageBytes;
-        ptx::mbarrier_wait(empty + stage, parity_of<Tile::kStages>(i) ^ 1);
-        ptx::mbarrier_arrive_expect_tx(full + stage, Tile::kStageBytes);
-        ptx::tma_load(to, x_map, full + stage, step * kStepTerms16, m0, 0);
-        ptx::tma_load(to + kBytesA, w_map, full + stage, step * kStepTerms16, n0, 0);
-      }
-    }
-    return;
-  }
-
-  ptx::warpgroup_reg_alloc<kConsumerRegisters>();
-  const int group = threadIdx.x / kGroupThreads;
-  const int warp = threadIdx.x / 32;
-  const bool elected = threadIdx.x % 32 == 0;
-  unsigned char* const staging = stores + warp * kParts * Store::kBytes;
-  int turn = group;
-  for (int tile = blockIdx.x + group * gridDim.x; tile < tiles; tile += kConsumerGroups * gridDim.x) {
-    const int row0 = tile / tiles_n * Tile::kRows + warp % 4 * 16;
-    const int n0 = tile % tiles_n * Tile::kBlockN;
-    if (epilogue.residual) {
-#pragma unroll
-      for (int part = 0; part < kParts; ++part)
-        Store::fetch(staging + part * Store::kBytes, epilogue.residual, row0 + part * 64, n0, p.m, p.n);
-    }
-    ptx::cp_async_commit();
-    float2 bias[Store::kPairs];
-    Store::fetch_bias(bias, epilogue.bias, n0, p.n);
-
-    float sum[kParts][Tile::kBlockN / 2];
-    turns.wait(turn);
-    for (int step = 0; step < steps; ++step) {
-      const int stage = stage_of<Tile::kStages>(turn * steps + step);
-      const unsigned char* const a = smem + stage * Tile::kStageBytes;
-      ptx::mbarrier_wait(full + stage, parity_of<Tile::kStages>(turn * steps + step));
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int kk = 0; kk < kStepTerms16 / kWgmmaTerms; ++kk) {
-        const auto b_operand = ptx::wgmma_descriptor(a + kBytesA + kk * kWgmmaTerms * 2, 8 * kStepRowBytes);
-#pragma unroll
-        for (int part = 0; part < kParts; ++part) {
-          const auto a_operand =
-              ptx::wgmma_descriptor(a + part * 64 * kStepRowBytes + kk * kWgmmaTerms * 2, 8 * kStepRowBytes);
-          ptx::wgmma_m64<T, Tile::kBlockN>(sum[part], a_operand, b_operand, step > 0 || kk > 0);
-        }
-      }
-      ptx::wgmma_commit();
-      if (elected && step == steps - 1) turns.pass_on(turn);
-      // The stage that the multiplications before these have read is free.
-      ptx::wgmma_wait<1>();
-      if (elected && step > 0) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(turn * steps + step - 1));
-    }
-    ptx::wgmma_wait<0>();
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) ptx::warpgroup_fence_operand(sum[part]);
-    if (elected) ptx::mbarrier_arrive(empty + stage_of<Tile::kStages>(turn * steps + steps - 1));
-
-    ptx::cp_async_wait<0>();
-    __syncwarp();
-#pragma unroll
-    for (int part = 0; part < kParts; ++part)
-      Store::store(staging + part * Store::kBytes, sum[part], bias, row0 + part * 64, n0, p.m, p.n, epilogue, y);
-    turn += kConsumerGroups;
-  }
-}
-
-template <class Tile>
-int num_tiles(const Problem& p) {
-  return ceil_div(p.m, Tile::kRows) * ceil_div(p.n, Tile::kBlockN);
+  wgmma_persistent<Tile, RowsOfW<Tile::kBlockN>, /*kBias=*/true>(product(p), x_map, w_map, epilogue, y);
 }
 
 template <class Tile>
 double cost(const Problem& p) {
-  return persistent_ns<Tile>(num_tiles<Tile>(p), ceil_div(p.k, kStepTerms16));
+  return persistent_ns<Tile>(num_tiles<Tile>(product(p)), ceil_div(product(p).terms, kStepTerms16));
 }
 
 template <class T, class Tile>
 KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
     const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
-    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.k), size(p.m), 1}, {kStepTerms16, Tile::kRows, 1});
+    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.k), size(p.m), 1}, {kStepTerms16, Tile::kBlockM, 1});
     const auto w_map = ptx::make_tensor_map(p.dtype, t.w, {size(p.k), size(p.n), 1}, {kStepTerms16, Tile::kBlockN, 1});
-    const int blocks = std::min(num_tiles<Tile>(p), backend::device().num_sms);
+    const int blocks = std::min(num_tiles<Tile>(product(p)), backend::device().num_sms);
     return bind_launch(
         gemm_fprop_v06_kernel<T, Tile>,
         {.grid = static_cast<unsigned>(blocks), .block = kWgmmaThreads, .dynamic_smem = Tile::kSmemBytes}, p, x_map,
