@@ -4,7 +4,7 @@
 // Forward (fprop), for every row m and output feature n:
 //
 //     z[m][n] = bias[n] + r[m][n] + sum over k of  x[m][k] * w[n][k]        bias and r where the problem says so
-//     y[m][n] = z, or with `silu` z / (1 + exp(-z)):  the activation comes last, behind bias and residual
+//     y[m][n] = z, or with `silu` z / (1 + exp(-z)):  the activation comes last, after bias and residual
 //
 //     x  [m, k]      w  [n, k]      bias [n] fp32      r, y  [m, n]
 //
@@ -29,7 +29,7 @@ struct Problem {
   int m = 1;                 // rows: pixels of all images, or samples
   int n = 1;                 // output features
   int k = 1;                 // input features
-  bool bias = false;         // wgrad: whether dbias is asked for; dgrad does not care
+  bool bias = false;         // wgrad: whether dbias is computed; dgrad ignores it
   bool residual = false;     // fprop only
   bool silu = false;         // fprop only
   bool accumulate = false;   // dgrad only
