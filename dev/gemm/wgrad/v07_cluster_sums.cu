@@ -10,7 +10,7 @@
 
 #include "dev/common/cluster_split.h"
 #include "dev/common/cluster_sums.h"
-#include "dev/common/quads.h"
+#include "dev/common/vectors.h"
 #include "dev/gemm/partial_sums.h"
 #include "dev/gemm/wgmma_boxes.h"
 #include "dev/ptx/cluster_barrier.h"
