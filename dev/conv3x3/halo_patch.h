@@ -1,0 +1,49 @@
+// Patches with their halo as the TMA brings them to shared memory and wgmma reads them: all nine taps read one copy, each
+// from a start address shifted by rows of pixels.
+#pragma once
+
+#include "dev/conv3x3/patches.h"
+#include "dev/ptx/tma.h"
+#include "dev/ptx/wgmma.h"
+
+namespace ladder::conv3x3 {
+
+inline constexpr int kRowBytes = 128;  // of a pixel: a chunk of its channels, 64 of 16 bits or 32 of tf32
+inline constexpr int kHaloBytes = kHaloPixels * kRowBytes;
+inline constexpr int kPatchBytes = (kHaloBytes + 1023) / 1024 * 1024;  // a whole number of swizzle patterns
+static_assert(kPatchPixels == 64, "the rows of a wgmma");
+
+// Of `image` [n, h, w, channels]: a box is a chunk of channels of a patch and its halo.
+inline ptx::TensorMap halo_map(const Problem& p, const void* image, int channels) {
+  const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
+  const auto chunk = static_cast<std::uint32_t>(kRowBytes / size_of(p.dtype));
+  return ptx::make_tensor_map(p.dtype, image, {size(channels), size(p.w), size(p.h), size(p.n)},
+                              {chunk, kHalo, kHalo, 1});
+}
+
+// Of w [k][9][c]: a box is `channels_k` x `channels_c` channels of a tap.
+inline ptx::TensorMap weight_map(const Problem& p, const void* w, int channels_k, int channels_c) {
+  const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
+  return ptx::make_tensor_map(p.dtype, w, {size(p.c), 9, size(p.k)},
+                              {static_cast<std::uint32_t>(channels_c), 1, static_cast<std::uint32_t>(channels_k)});
+}
+
+// Fetches kPatches patches from number `first` on, of their channels a chunk of kChunk. By one thread.
+template <int kPatches, int kChunk>
+__device__ __forceinline__ void load_patches(unsigned char* stage, const ptx::TensorMap& map, ptx::Mbarrier* full,
+                                             const Problem& p, int first, int chunk) {
+  ptx::mbarrier_arrive_expect_tx(full, kPatches * kHaloBytes);
+  for (int i = 0; i < kPatches; ++i) {
+    const PatchPosition at = patch_position(p, first + i);
+    ptx::tma_load(stage + i * kPatchBytes, map, full, chunk * kChunk, at.col - 1, at.row - 1, at.image);
+  }
+}
+
+// A patch's pixels under a tap as operand A of a K step, 32 bytes of each row.
+//
+// NOTE: rows of a patch lie a halo row apart, so groups of eight pixels are 10 x 128 bytes apart.
+__device__ __forceinline__ std::uint64_t pixel_operand(const unsigned char* patch, int tap, int step) {
+  return ptx::wgmma_descriptor(patch + (tap / 3 * kHalo + tap % 3) * kRowBytes + step * 32, kHalo * kRowBytes);
+}
+
+}  // namespace ladder::conv3x3
