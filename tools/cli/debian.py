@@ -3,9 +3,8 @@
 import os
 import re
 import shutil
-import subprocess
 
-from . import run, say
+from . import run, say, tools
 from .errors import Failure
 from .paths import PRIVATE
 
@@ -28,8 +27,7 @@ def rights():
     if os.geteuid() == 0:
         return []
     if shutil.which("sudo"):
-        asked = subprocess.run(["sudo", "-n", "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        if asked.returncode == 0:
+        if tools.captured("sudo", "-n", "true").returncode == 0:
             return ["sudo", "-n"]
     return None
 
@@ -74,38 +72,20 @@ def _private_state():
     state = PRIVATE / "apt"
     for folder in ("lists/partial", "cache/archives/partial"):
         (state / folder).mkdir(parents=True, exist_ok=True)
-    return [
-        "-o",
+    options = (
         f"Dir::State::Lists={state}/lists",
-        "-o",
         f"Dir::Cache={state}/cache",
-        "-o",
         "Debug::NoLocking=true",
-        "-o",
         "APT::Sandbox::User=",
-    ]
+    )
+    return [word for option in options for word in ("-o", option)]
 
 
 def _closure(packages):
     """`packages` and their needs within _PRIVATE_FAMILIES."""
-    done = subprocess.run(
-        [
-            "apt-cache",
-            *_private_state(),
-            "depends",
-            "--recurse",
-            "--no-recommends",
-            "--no-suggests",
-            "--no-conflicts",
-            "--no-breaks",
-            "--no-replaces",
-            "--no-enhances",
-            *sorted(packages),
-        ],
-        capture_output=True,
-        text=True,
-    )
+    kinds = "--no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances".split()
+    done = tools.captured("apt-cache", *_private_state(), "depends", "--recurse", *kinds, *sorted(packages))
     if done.returncode != 0:
-        raise Failure(f"apt-cache knows no {' '.join(sorted(packages))}: {done.stderr.strip().splitlines()[-1]}")
+        raise Failure(f"apt-cache knows no {' '.join(sorted(packages))}: {tools.last_line(done.stderr)}")
     names = {line for line in done.stdout.splitlines() if re.match(r"^[a-z0-9]", line)}
     return sorted({name for name in names if _PRIVATE_FAMILIES.search(name) and ":" not in name})

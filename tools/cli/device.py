@@ -4,9 +4,9 @@ import ctypes
 import functools
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 
+from . import tools
 from .errors import UsageError
 
 # Kernels are built by CUDA 13 for sm_80 and up, and a driver runs no toolkit of a later major version.
@@ -17,16 +17,9 @@ _ATTRIBUTE_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 _ATTRIBUTE_MINOR = 76
 
 _SMI = (
-    "timestamp",
-    "temperature.gpu",
-    "power.draw",
-    "power.limit",
-    "clocks.sm",
-    "clocks.mem",
-    "clocks.max.sm",
-    "clocks_event_reasons.active",
-    "utilization.gpu",
-)
+    "timestamp temperature.gpu power.draw power.limit clocks.sm clocks.mem clocks.max.sm clocks_event_reasons.active "
+    "utilization.gpu"
+).split()
 
 
 @dataclass
@@ -123,11 +116,6 @@ def read_machine():
     smi = shutil.which("nvidia-smi")
     if not smi:
         return None
-    done = subprocess.run(
-        [smi, "-i", "0", f"--query-gpu={','.join(_SMI)}", "--format=csv,noheader,nounits"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    done = tools.captured(smi, "-i", "0", f"--query-gpu={','.join(_SMI)}", "--format=csv,noheader,nounits")
     values = [value.strip() for value in done.stdout.strip().split(",")]
     return dict(zip(_SMI, values)) if done.returncode == 0 and len(values) == len(_SMI) else None

@@ -13,23 +13,9 @@ USAGE = "./ladder new <layer>/<pass> <idea> --from N, for instance ./ladder new 
 _IDEA = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 
 # An idea says what changed; these say only that something did.
-_EMPTY_WORDS = {
-    "fast",
-    "faster",
-    "fastest",
-    "new",
-    "newer",
-    "final",
-    "best",
-    "better",
-    "improved",
-    "optimized",
-    "optimised",
-    "latest",
-    "test",
-    "tmp",
-    "version",
-}
+_EMPTY_WORDS = set(
+    "fast faster fastest new newer final best better improved optimized optimised latest test tmp version".split()
+)
 
 
 def main(arguments):

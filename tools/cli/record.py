@@ -154,16 +154,9 @@ class Part:
 
     def jobs(self, programs):
         """Names of the results to come, in order."""
-        done = subprocess.run(
-            [programs[self.path], *self.arguments, "--benchmark_list_tests"],
-            cwd=paths.ROOT,
-            capture_output=True,
-            text=True,
-            env=tools.environment(),
-        )
+        done = tools.captured(programs[self.path], *self.arguments, "--benchmark_list_tests", cwd=paths.ROOT)
         if done.returncode != 0:
-            wrong = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise (UsageError if done.returncode == 2 else Failure)(wrong)
+            raise (UsageError if done.returncode == 2 else Failure)(tools.last_line(done.stderr))
         # Google Benchmark adds how it counts and times: ".../iterations:1/manual_time".
         return [line.split("/iterations:")[0] for line in done.stdout.splitlines() if line.startswith(self.path + "/")]
 
@@ -195,11 +188,9 @@ class Part:
                 raise
         progress.show(self.name, _results_in(self.partial))
         if not self.file.exists():
-            words = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise Failure(
-                f"{programs[self.path].name} ended with status {process.returncode}: "
-                f"{words[-1] if words else 'it said nothing'}"
-            )
+            said = self.log.read_text(encoding="utf-8", errors="replace")
+            program = programs[self.path].name
+            raise Failure(f"{program} ended with status {process.returncode}: {tools.last_line(said)}")
         progress.show(self.name, len(progress.names[self.name]))
 
 
@@ -377,9 +368,7 @@ def _dtype_of_problem(options, layer):
 
 
 def _environment(program):
-    done = subprocess.run(
-        [program, "--environment"], cwd=paths.ROOT, capture_output=True, text=True, env=tools.environment()
-    )
+    done = tools.captured(program, "--environment", cwd=paths.ROOT)
     try:
         environment = json.loads(done.stdout)
         environment["device"]["slug"]

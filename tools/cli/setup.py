@@ -5,8 +5,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 from . import debian, lock, say, tools, wheels
 from .errors import Failure
@@ -140,15 +138,14 @@ def _missing_libraries():
     probe = "".join(
         f"#if !__has_include(<{header}>)\nmissing {package}\n#endif\n" for header, package in _LIBRARIES.items()
     )
-    done = subprocess.run(
-        [tools.cxx(), "-E", "-P", "-x", "c++", "-isystem", str(debian.UNPACKED / "usr/include"), "-"],
-        input=probe,
-        capture_output=True,
-        text=True,
-    )
+    done = _preprocessed(probe, "-isystem", debian.UNPACKED / "usr/include")
     if done.returncode != 0:
-        raise Failure(f"the C++ compiler {tools.cxx()} does not work: {done.stderr.strip().splitlines()[-1]}")
+        raise Failure(f"the C++ compiler {tools.cxx()} does not work: {tools.last_line(done.stderr)}")
     return set(re.findall(r"^missing (.+)$", done.stdout, re.MULTILINE))
+
+
+def _preprocessed(source, *flags):
+    return tools.captured(tools.cxx(), *"-E -P -x c++".split(), *flags, "-", input=source)
 
 
 def _cuda(kind):
@@ -187,8 +184,7 @@ def _baseline():
 
 def _needs_ensurepip():
     """Debian splits pip off Python; without root wheels.py finds another way."""
-    have = subprocess.run([sys.executable, "-c", "import ensurepip"], stderr=subprocess.DEVNULL).returncode == 0
-    if not have and debian.present() and debian.rights() is not None:
+    if not wheels.has_ensurepip() and debian.present() and debian.rights() is not None:
         debian.install({"python3-venv"}, LOG)
 
 
@@ -221,20 +217,12 @@ def _system_header(name):
         return True
     if tools.cxx() is None:
         return False
-    done = subprocess.run(
-        [tools.cxx(), "-E", "-P", "-x", "c++", "-"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        input=f"#if !__has_include(<{name}>)\n#error missing\n#endif\n",
-    )
-    return done.returncode == 0
+    return _preprocessed(f"#if !__has_include(<{name}>)\n#error missing\n#endif\n").returncode == 0
 
 
 def _system_nvcc():
     path = os.environ.get("CUDACXX") or _system_cuda_file("bin/nvcc")
     if not path or _system_cuda_hidden():
         return None
-    done = subprocess.run([path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    found = re.search(r"release (\d+)\.(\d+)", done.stdout)
+    found = re.search(r"release (\d+)\.(\d+)", tools.captured(path, "--version").stdout)
     return path if found and (int(found[1]), int(found[2])) >= _LEAST_NVCC else None

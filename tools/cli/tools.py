@@ -45,9 +45,27 @@ def environment():
     return env
 
 
+def captured(*command, **more):
+    """A program that has ended, with what it wrote as text; `more` is of subprocess.run()."""
+    command = [str(word) for word in command]
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment(), **more)
+
+
+def last_line(*outputs, otherwise="it said nothing"):
+    """Of the first of a program's outputs that has any words."""
+    lines = next(filter(None, (output.strip().splitlines() for output in outputs)), [otherwise])
+    return lines[-1].strip()
+
+
+def git(root, *words):
+    """What git says of `root`; None where it refuses or is not there."""
+    try:
+        done = captured("git", "-C", root, *words)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
 def _version(cmake_path):
-    done = subprocess.run(
-        [cmake_path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
-    )
-    found = re.search(r"version (\d+)\.(\d+)", done.stdout)
+    found = re.search(r"version (\d+)\.(\d+)", captured(cmake_path, "--version").stdout)
     return (int(found[1]), int(found[2])) if found else (0, 0)

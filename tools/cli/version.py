@@ -1,9 +1,9 @@
 """`./ladder --version`: the project's version, from CMakeLists.txt, and the commit where git knows it."""
 
 import re
-import subprocess
 
 from . import paths
+from .tools import git
 
 
 def text():
@@ -18,18 +18,8 @@ def _project():
 
 
 def _commit():
-    top, commit = _git("rev-parse", "--show-toplevel"), _git("rev-parse", "--short", "HEAD")
+    top, commit = git(paths.ROOT, "rev-parse", "--show-toplevel"), git(paths.ROOT, "rev-parse", "--short", "HEAD")
     if not commit or not top or not paths.ROOT.samefile(top):  # an archive unpacked inside another project
         return ""
-    changed = ", with uncommitted changes" if _git("status", "--porcelain", "--untracked-files=no") else ""
+    changed = ", with uncommitted changes" if git(paths.ROOT, "status", "--porcelain", "--untracked-files=no") else ""
     return f" (commit {commit}{changed})"
-
-
-def _git(*words):
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(paths.ROOT), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-    except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

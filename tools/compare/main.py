@@ -2,11 +2,10 @@
 
 import argparse
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
-from cli import paths, say
+from cli import paths, say, tools
 from cli.errors import Failure, UsageError
 from cli.options import Parser, filled
 from records import record_files
@@ -136,16 +135,7 @@ def commit_of(word):
     """The full name of the commit that git knows by `word`, or None."""
     if word.startswith("-"):
         return None
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(paths.ROOT), "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-    except OSError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return tools.git(paths.ROOT, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
 
 
 def _options(arguments):

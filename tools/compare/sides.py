@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,14 +15,9 @@ LOG = paths.PRIVATE / "compare.log"
 
 # What both builds must have in common; read from this tree's.
 _SHARED_SETTINGS = (
-    "CMAKE_BUILD_TYPE",
-    "CMAKE_CUDA_ARCHITECTURES",
-    "CMAKE_CUDA_COMPILER",
-    "CMAKE_CUDA_FLAGS",
-    "CMAKE_CXX_COMPILER",
-    "CMAKE_CXX_FLAGS",
-    "CUDAToolkit_ROOT",
-)
+    "CMAKE_BUILD_TYPE CMAKE_CUDA_ARCHITECTURES CMAKE_CUDA_COMPILER CMAKE_CUDA_FLAGS CMAKE_CXX_COMPILER CMAKE_CXX_FLAGS "
+    "CUDAToolkit_ROOT"
+).split()
 
 
 @dataclass(frozen=True)
@@ -69,17 +63,11 @@ def fitted(side):
     old_flags = {}
     for program in side.programs.values():
         try:
-            done = subprocess.run(
-                [str(program), "--help"],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env=tools.environment(),
-            )
+            done = tools.captured(program, "--help")
         except OSError as error:
             raise Failure(f"{side.name}: cannot run {program}: {error.strerror}") from None
         for flag in ("--unchecked", "--inject-slowdown", "--baseline"):
-            own = old_names.flag(flag, done.stdout)
+            own = old_names.flag(flag, done.stdout + done.stderr)
             if own is None:
                 raise Failure(f"{side.name} is too old to be compared live: its {program.name} has no {flag}")
             if own != flag:
@@ -90,23 +78,9 @@ def fitted(side):
 def _build_other(tree, name, targets):
     folder = tree / "build" / "cuda"
     settings = [f"-D{key}={value}" for key, value in _settings(build.folder("cuda") / "CMakeCache.txt").items()]
-    run.logged(
-        f"configuring {name}",
-        [
-            tools.cmake(),
-            "-S",
-            str(tree),
-            "-B",
-            str(folder),
-            "--preset",
-            "cuda",
-            "-DLADDER_TESTS=OFF",
-            f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}",
-            *settings,
-        ],
-        LOG,
-        tools.environment(),
-    )
+    where = ["-S", str(tree), "-B", str(folder), "--preset", "cuda"]
+    own = ["-DLADDER_TESTS=OFF", f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}"]
+    run.logged(f"configuring {name}", [tools.cmake(), *where, *own, *settings], LOG, tools.environment())
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
     run.logged(f"building {name}", [tools.ninja(), "-C", str(folder), "-j", jobs, *targets], LOG, tools.environment())
 

@@ -7,11 +7,10 @@ builds in a moment; removing .ladder removes it, and `git worktree prune` makes 
 import hashlib
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli import lock
+from cli import lock, tools
 from cli.errors import Failure, UsageError
 
 # What .ladder holds of its own at run time; all the rest is downloads.
@@ -147,11 +146,9 @@ def _hash(data):
 
 def _git(root, *words, wrong=None):
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "-c", "core.hooksPath=/dev/null", *words], capture_output=True, text=True
-        )
+        done = tools.captured("git", "-C", root, "-c", "core.hooksPath=/dev/null", *words)
     except OSError as error:
         raise wrong or Failure(f"git: {error.strerror}") from None
     if done.returncode != 0:
-        raise wrong or Failure(f"git {' '.join(words[:2])}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
+        raise wrong or Failure(f"git {' '.join(words[:2])}: {tools.last_line(done.stderr, otherwise='failed')}")
     return done.stdout.strip()

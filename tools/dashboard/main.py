@@ -66,19 +66,8 @@ def picture(out, png):
     if not chromium:
         raise Failure("--picture needs chromium: ./ladder setup --dev")
     with tempfile.TemporaryDirectory() as profile:
-        run.logged(
-            "drawing the page",
-            [
-                chromium,
-                "--headless=new",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--hide-scrollbars",
-                f"--user-data-dir={profile}",
-                f"--window-size={_PICTURE}",
-                "--virtual-time-budget=5000",
-                f"--screenshot={png.resolve()}",
-                out.resolve().as_uri(),
-            ],
-            paths.PRIVATE / "setup.log",
+        flags = (
+            f"--no-sandbox --disable-gpu --hide-scrollbars --window-size={_PICTURE} --virtual-time-budget=5000".split()
         )
+        flags += ["--headless=new", f"--user-data-dir={profile}", f"--screenshot={png.resolve()}"]
+        run.logged("drawing the page", [chromium, *flags, out.resolve().as_uri()], paths.PRIVATE / "setup.log")

@@ -11,22 +11,7 @@ from pathlib import Path
 from . import library, model, pack
 
 _HERE = Path(__file__).resolve().parent
-_SCRIPTS = [
-    "unpack",
-    "words",
-    "state",
-    "plots",
-    "strip",
-    "heat",
-    "rungs",
-    "kernel",
-    "roofline",
-    "bandwidth",
-    "accuracy",
-    "profiles",
-    "results",
-    "main",
-]
+_SCRIPTS = "unpack words state plots strip heat rungs kernel roofline bandwidth accuracy profiles results main".split()
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 _INPUTS = re.compile(

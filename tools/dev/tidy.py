@@ -50,9 +50,7 @@ def main(arguments):
     folder = without_precompiled_headers(options.build)
 
     def check(file):
-        return subprocess.run(
-            [program, "--quiet", "-p", folder, file], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        return subprocess.run([program, "--quiet", "-p", folder, file], capture_output=True, text=True)
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         results = list(pool.map(check, options.files or sources(options.build)))

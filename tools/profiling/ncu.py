@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 
 from cli import run, tools
 from cli.errors import Failure, UsageError
@@ -31,10 +30,7 @@ def find():
 
 def version(ncu):
     """ "2025.3.1.0", or "" where it does not say."""
-    done = subprocess.run(
-        [ncu, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=tools.environment()
-    )
-    found = re.search(r"Version (\d+(\.\d+)+)", done.stdout)
+    found = re.search(r"Version (\d+(\.\d+)+)", tools.captured(ncu, "--version").stdout)
     return found[1] if found else ""
 
 
@@ -43,33 +39,19 @@ def profile(ncu, layer, program, report, log):
 
     Clocks stay as they are: base clocks, ncu's habit, are not what the benchmark runs at. Caches are flushed, as there.
     """
-    command = [
-        ncu,
-        "--clock-control",
-        "none",
-        "--nvtx",
-        "--nvtx-include",
-        f"regex:{layer}.*/",
-        "--set",
-        "full",
-        "--import-source",
-        "yes",
-        "--force-overwrite",
-        "--export",
-        str(report),
-        *program,
-    ]
+    flags = (
+        f"--clock-control none --nvtx --nvtx-include regex:{layer}.*/ --set full --import-source yes --force-overwrite"
+    )
+    command = [ncu, *flags.split(), "--export", str(report), *program]
     try:
         run.logged("profiling, each kernel many times over", command, log, tools.environment())
     except Failure as failure:
         raise diagnosis(log.read_text(errors="replace"), os.path.basename(program[0])) or failure from None
     said = log.read_text(errors="replace")
     if not report.exists():
-        raise diagnosis(said, os.path.basename(program[0])) or Failure(f"ncu wrote no report; it said: {_last(said)}")
-
-
-def _last(said):
-    return next((line for line in reversed(said.splitlines()) if line.strip()), "nothing")
+        raise diagnosis(said, os.path.basename(program[0])) or Failure(
+            f"ncu wrote no report; it said: {tools.last_line(said, otherwise='nothing')}"
+        )
 
 
 def diagnosis(said, program):
@@ -93,12 +75,7 @@ def diagnosis(said, program):
 
 def raw_page(ncu, report):
     """Every metric of `report` as CSV, in base units. Throws Failure."""
-    done = subprocess.run(
-        [ncu, "--import", str(report), "--page", "raw", "--csv", "--print-units", "base"],
-        capture_output=True,
-        text=True,
-        env=tools.environment(),
-    )
+    done = tools.captured(ncu, "--import", report, *"--page raw --csv --print-units base".split())
     if done.returncode != 0:
-        raise Failure(f"ncu --import failed: {_last(done.stderr or done.stdout)}")
+        raise Failure(f"ncu --import failed: {tools.last_line(done.stderr or done.stdout, otherwise='nothing')}")
     return done.stdout

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -130,17 +131,10 @@ class _Session:
 
     def refuse_what_the_bench_refuses(self, path):
         """Throws UsageError with the bench's own line, before any tool has run for minutes."""
-        done = subprocess.run(
-            [*map(str, self._bench(path)), "--benchmark_list_tests"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            cwd=paths.ROOT,
-            env=tools.environment(),
-        )
+        done = tools.captured(*self._bench(path), "--benchmark_list_tests", cwd=paths.ROOT, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
-            said = (done.stderr.strip() or done.stdout.strip() or "bench --benchmark_list_tests failed").splitlines()
-            raise (UsageError if done.returncode == 2 else Failure)(said[-1])
+            said = tools.last_line(done.stderr, done.stdout, otherwise="bench --benchmark_list_tests failed")
+            raise (UsageError if done.returncode == 2 else Failure)(said)
 
     def _bench(self, path):
         a_pass = self.there.find(path)
@@ -292,11 +286,8 @@ def _wait(process, what, limit):
 
 
 def _version(program):
-    done = subprocess.run(
-        [program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=tools.environment()
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("Version")]
-    return lines[0][len("Version ") :].split()[0] if lines else ""
+    found = re.search(r"^Version (\S+)", tools.captured(program, "--version").stdout, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def table(entries):

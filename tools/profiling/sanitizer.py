@@ -3,6 +3,8 @@
 import re
 from dataclasses import asdict, dataclass, field
 
+from cli.tools import last_line
+
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 # synccheck follows no more mbarriers than the compiler counts, which is fewer than a kernel with a ring of them has.
@@ -38,14 +40,14 @@ def outcome(said, code):
     if code is None:
         return Outcome("broken", 0, "it took too long and was stopped")
     if not found:
-        return Outcome("broken", 0, f"no summary, exit status {code}: {_last(said)}")
+        return Outcome("broken", 0, f"no summary, exit status {code}: {last_line(said)}")
     count = sum(int(errors or hazards) for errors, hazards in found)
     if count:
         return Outcome("findings", count, f"{count} finding{'s' if count > 1 else ''}", _report(said))
     if code == EXIT_ON_FINDING:
         return Outcome("findings", 0, f"exit status {code} without a finding in the summary", _report(said))
     if code != 0:
-        return Outcome("failed", 0, f"the program's exit status was {code}: {_last(_own(said))}")
+        return Outcome("failed", 0, f"the program's exit status was {code}: {last_line(_own(said))}")
     return Outcome("clean", 0)
 
 
@@ -80,8 +82,3 @@ def _report(said):
 
 def _own(said):
     return "\n".join(line for line in said.splitlines() if not line.startswith("====="))
-
-
-def _last(said):
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
