@@ -154,4 +154,4 @@ def test_unchecked_times_are_no_figures(kept):
     later = made_records.record([made_records.result(1, 1e-6, status="UNCHECKED")], created="2027-01-01T00:00:00Z")
     made_records.write(kept.results / "h200" / "b.json", later)
     (row,) = record_files.read(kept.results)
-    assert (row.file, row.cold) == ("a.json", 100e-6)
+    assert (row.record.file.name, row.cold) == ("a.json", 100e-6)

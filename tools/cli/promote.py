@@ -17,7 +17,7 @@ def main(arguments):
         rows = record_files.read(chosen.root / "results")
     except record_files.BadRecord as error:
         raise Failure(str(error)) from None
-    devices = sorted({row.device for row in rows})
+    devices = sorted({row.record.device for row in rows})
     if not devices:
         raise Failure(f"no record of a GPU in {chosen.root / 'results'}; `./ladder record` on a GPU makes one")
     if chosen.device and chosen.device not in devices:

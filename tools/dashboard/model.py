@@ -150,7 +150,7 @@ def _series(key, points, pair, numbers, verdict):
         "version": version,
         "problem": problem,
         "dtype": newest.dtype,
-        "shape": " ".join(word for word in problem.split() if word != newest.dtype),
+        "shape": newest.shape,
         "idea": newest.idea,
         "status": newest.status,
         "reason": newest.reason,

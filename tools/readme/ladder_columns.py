@@ -3,7 +3,7 @@
 import math
 
 from readme.ladder_groups import differ, rows_of
-from records.record_files import geometric_mean, without_dtype
+from records.record_files import geometric_mean
 
 _FIRST = ["version", "time, us"]
 _ARITHMETIC = ["TFLOP/s", "of roofline", "x baseline"]
@@ -83,7 +83,7 @@ def _joined(cells):
 def _heading(groups, rows):
     which = "the U-Net's shapes at batch 32" if len(groups) > 1 else f"{_shapes(groups[0])} of the U-Net at batch 32"
     which += "" if differ(groups, "dtype") else f" in {groups[0].dtype}"
-    return f"**{rows[0].device_name}**, {which}, {_sources(rows)}."
+    return f"**{rows[0].record.device_name}**, {which}, {_sources(rows)}."
 
 
 def _shapes(group):
@@ -94,7 +94,7 @@ def _shapes(group):
 
 
 def _sources(rows):
-    commits = sorted({row.commit[:7] + ("+" if row.dirty else "") for row in rows})
+    commits = sorted({row.record.short for row in rows})
     return f"records of commit{'s' if len(commits) > 1 else ''} " + ", ".join(commits)
 
 
@@ -147,7 +147,7 @@ def _rates(timed, memory_bound):
 
 
 def _baseline_line(group):
-    against = {without_dtype(row): row for row in group.rows if row.baseline_cold > 0}
+    against = {row.shape: row for row in group.rows if row.baseline_cold > 0}
     if not group.common or not group.common <= set(against):
         return []
     common = [(against[problem], against[problem].baseline_cold) for problem in sorted(group.common)]
@@ -169,7 +169,7 @@ def _kinds(rows):
 def _kind_lines(group):
     lines = []
     for kind in _kinds(group.rows):
-        times = {without_dtype(row): (row, _of_kind(row, kind)) for row in group.rows if _of_kind(row, kind) > 0}
+        times = {row.shape: (row, _of_kind(row, kind)) for row in group.rows if _of_kind(row, kind) > 0}
         if group.common and group.common <= set(times):
             lines.append({"version": f"*{kind}*", **_rates([times[problem] for problem in sorted(group.common)], True)})
     return lines
@@ -209,13 +209,13 @@ def shape_table(groups):
     for group in groups:
         columns = [*(f"v{version:02d}" for version in group.versions), *heads, "best x"]
         lines += [
-            f"{_name(group, groups)} on {rows[0].device_name}, cold-cache median in us",
+            f"{_name(group, groups)} on {rows[0].record.device_name}, cold-cache median in us",
             "",
             "| shape | problem | " + " | ".join(columns) + " |",
             "| --- | --- |" + " ---: |" * len(columns),
         ]
         for problem, label in group.problems.items():
-            here = {row.version: row for row in group.rows if without_dtype(row) == problem}
+            here = {row.version: row for row in group.rows if row.shape == problem}
             if not here:
                 continue
             timed = [row for row in here.values() if row.status == "PASS" and row.cold > 0]

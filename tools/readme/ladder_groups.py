@@ -7,7 +7,7 @@ shapes only.
 
 from functools import cached_property
 
-from records.record_files import geometric_mean, without_dtype
+from records.record_files import geometric_mean
 from registry import listing
 from registry.listing import DTYPES
 
@@ -26,7 +26,7 @@ class Group:
 
     @property
     def num_measured(self):
-        return len({without_dtype(row) for row in self.rows})
+        return len({row.shape for row in self.rows})
 
     def of(self, version):
         return [row for row in self.rows if row.version == version]
@@ -40,12 +40,12 @@ class Group:
     @cached_property
     def common(self):
         """The problems that the group's times are of."""
-        passed = [{without_dtype(row) for row in self.timed(v)} for v in self.versions if self.is_broad(v)]
+        passed = [{row.shape for row in self.timed(v)} for v in self.versions if self.is_broad(v)]
         return set.intersection(*passed) if passed else set()
 
     def in_common(self, version):
         """The version's rows on the common problems; none where it has not all of them."""
-        rows = [row for row in self.timed(version) if without_dtype(row) in self.common]
+        rows = [row for row in self.timed(version) if row.shape in self.common]
         return rows if len(rows) == len(self.common) else []
 
     def step(self, version):
@@ -64,7 +64,7 @@ def groups(root, layer, rows):
     for path, dtype in sorted({(row.path, row.dtype) for row in rows}, key=_order):
         for name, problems in sets.items():
             names = {problem: label for label, problem in problems.items()}
-            chosen = [row for row in rows if (row.path, row.dtype) == (path, dtype) and without_dtype(row) in names]
+            chosen = [row for row in rows if (row.path, row.dtype) == (path, dtype) and row.shape in names]
             if chosen:
                 found.append(Group(path, dtype, name, names, chosen))
     return found

@@ -12,7 +12,7 @@ def pictures(groups):
     found = {}
     for path in sorted({group.path for group in groups}):
         of_pass = [group for group in groups if group.path == path]
-        title = f"{path} on {of_pass[0].rows[0].device_name}"
+        title = f"{path} on {of_pass[0].rows[0].record.device_name}"
         found[f"ladder_{path.replace('/', '_')}.svg"] = (title, series(of_pass))
     return found
 

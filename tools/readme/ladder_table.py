@@ -69,8 +69,8 @@ def render(root, rows):
             of_marker = [row for row in rows if fnmatchcase(row.path, f"{layer}/{pass_name}")]
             if pass_name == "*":  # passes that the tree has no longer still have records
                 of_marker = [row for row in of_marker if (root / "dev" / row.path).is_dir()]
-            for device in sorted({row.device for row in of_marker}):
-                groups = ladder_groups.groups(root, layer, [row for row in of_marker if row.device == device])
+            for device in sorted({row.record.device for row in of_marker}):
+                groups = ladder_groups.groups(root, layer, [row for row in of_marker if row.record.device == device])
                 if groups:
                     folder = root / "results" / device
                     shown = ladder_picture.pictures(groups)
@@ -80,7 +80,7 @@ def render(root, rows):
 
         texts[page] = _BLOCK.sub(fill, page.read_text(encoding="utf-8"))
     if (root / "README.md") in texts:
-        names = {row.device: row.device_name for row in rows}
+        names = {row.record.device: row.record.device_name for row in rows}
         texts[root / "README.md"] = front_page.filled(root, texts[root / "README.md"], names)
     return texts, pictures
 

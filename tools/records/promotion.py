@@ -75,7 +75,7 @@ def devices(root):
 
 
 def promote(root, rows, device, problems=None):
-    """The Promotion that follows from `rows`, those of record_files.read(). Throws Failure.
+    """The Promotion that follows from `rows`, the Results of record_files.read(). Throws Failure.
 
     `problems`: {layer: lines without their dtype} of the only ones to look at; the other lines of the table stay.
     """
@@ -84,8 +84,8 @@ def promote(root, rows, device, problems=None):
     present = parse(text, file)
     cases, name = {}, device
     for row in rows:
-        if row.device == device:
-            name = row.device_name
+        if row.record.device == device:
+            name = row.record.device_name
             if _is_chosen(row.path, row.problem, problems):
                 cases.setdefault((row.path, row.problem), []).append(row)
     versions = {
@@ -135,7 +135,7 @@ def _is_chosen(path, problem, problems):
 
 
 def _candidates(rows, versions):
-    """{label: Row} of those that pass, have a time, and are in the tree with this dtype: of these only the ones with a
+    """{label: Result} of those that pass, have a time, and are in the tree with this dtype: of these only the ones with a
     warm time, if there are any."""
     timed = {}
     for row in rows:
@@ -174,17 +174,8 @@ def _why(candidates, old, new):
 def _cells(row, label):
     library = row.best_library.split(" ")[0]
     baseline = _time(row.baseline_warm, " warm") if row.baseline_warm > 0 else _time(row.baseline_cold, " cold")
-    commit = row.commit[:7] + ("+" if row.dirty else "")
-    return (
-        row.path,
-        row.problem,
-        label,
-        _time(row.warm, " us warm"),
-        _time(row.cold, " cold"),
-        library or "-",
-        baseline,
-        commit,
-    )
+    times = _time(row.warm, " us warm"), _time(row.cold, " cold")
+    return row.path, row.problem, label, *times, library or "-", baseline, row.record.short
 
 
 def _time(seconds, unit):

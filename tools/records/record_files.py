@@ -6,12 +6,12 @@ import json
 import math
 import re
 import statistics
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from functools import cached_property
 from pathlib import Path
 
 from registry import old_names
+
+from .results import Plan, Record, Result, Times
 
 SCHEMA = "ladder.record/2"
 _READABLE = (SCHEMA, "ladder.record/1")  # the older one through old_names
@@ -25,111 +25,6 @@ _CHECKSUM_LINE = re.compile(r'^"sha256": "([0-9a-f]{64})",\n', re.MULTILINE)
 
 class BadRecord(Exception):
     """One line that names the file."""
-
-
-@dataclass
-class Times:
-    """Of a version, or of the baseline's plan that was sampled in turn with it. Seconds and hertz."""
-
-    seconds: list  # cold samples in the order taken
-    clocks: list  # the SM clock right after each; nan where a timer does not know it
-    warm: list
-    median: float  # of the cold samples, with its 95 % interval
-    low: float
-    high: float
-    warm_median: float  # nan if there are no warm samples
-    throttled: int
-
-    @property
-    def cycles(self):
-        return [seconds * clock for seconds, clock in zip(self.seconds, self.clocks)]
-
-
-@dataclass
-class Plan:
-    """One way of a baseline's to do a problem."""
-
-    name: str
-    seconds: float  # as it was ranked; nan if it did not run
-    reason: str  # why it did not
-    library: str  # whose it is, without the release: "cuDNN"
-
-
-@dataclass
-class Result:
-    """One version on one problem in one record."""
-
-    record: "Record" = field(repr=False)
-    path: str  # "conv3x3/fprop"
-    version: int
-    idea: str
-    problem: str  # its line, dtype included
-    dtype: str
-    status: str  # one of STATUSES
-    reason: str
-    error: float  # ||y - ref|| / ||ref||; nan if it was not checked
-    worst_over_bound: float
-    digest: str  # of the outputs; "" in older records
-    command: str
-    seconds_spent: float  # on the result, the baseline's search included; nan in older records
-    flops: float
-    min_bytes: float
-    roofline: float  # seconds; nan if the device's peak is unknown
-    times: "Times | None"
-    baseline: str  # "cuDNN 9.19.0", or "" where there was none
-    baseline_reason: str  # why there is none, or why some library is not among them
-    tried_plans: list  # [Plan]; in a problem's first result of a run only
-    best_plan: str
-    best_library: str  # whose best_plan is, with its release; "" where there was none
-    heuristic_plan: str
-    baseline_error: float
-    baseline_times: "Times | None"
-    heuristic_times: "Times | None"
-    streaming: float  # seconds of a kernel that only moves the case's bytes; nan if none was timed
-
-    @property
-    def key(self):
-        return (self.record.device, self.path, self.version, self.problem)
-
-    @property
-    def label(self):
-        return f"{self.path} v{self.version:02d} {self.problem}"
-
-
-@dataclass
-class Record:
-    file: Path
-    device: str  # slug, the folder's name: "h200"
-    device_name: str
-    created: str  # ISO 8601
-    commit: str
-    dirty: bool
-    environment: dict
-    calibration: "dict | None"
-    programs: dict  # {"conv3x3/fprop": how that program was run} where `./ladder record` wrote the file
-    machine: "dict | None"  # what nvidia-smi said before and after
-    kernels: list  # registers, shared memory and spills of every kernel of the build
-    results: list
-
-    @property
-    def short(self):
-        return self.commit[:7] + ("+" if self.dirty else "")
-
-    @cached_property
-    def fingerprint(self):
-        """What a time depends on besides the source."""
-        device = self.environment["device"]
-        libraries = sorted({result.baseline for result in self.results if result.baseline})
-        return {
-            "device": self.device_name,
-            "uuid": device.get("uuid"),
-            "driver": device.get("driver"),
-            "CUDA": device.get("runtime"),
-            "SM clock": device.get("max_sm_clock_hz"),
-            "compiler": self.environment.get("compiler"),
-            "flags": self.environment.get("flags"),
-            "library": ", ".join(libraries),
-        }
 
 
 def load(file):
@@ -210,23 +105,7 @@ def _record(file, raw):
         results=[],
     )
     record.results = [_result(record, result) for result in raw["results"]]
-    owners = {
-        (result.path, result.problem, plan.name): plan.library
-        for result in record.results
-        for plan in result.tried_plans
-    }
-    for result in record.results:
-        if result.baseline:
-            owner = owners.get((result.path, result.problem, result.best_plan))
-            result.best_library = _with_release(
-                owner or old_names.library_of(result.best_plan, result.baseline), result.baseline
-            )
     return record
-
-
-def _with_release(library, libraries):
-    """ "cuDNN" as "cuDNN 9.19.0", of all that a result names."""
-    return next((each for each in libraries.split(", ") if each.split(" ")[0] == library), library)
 
 
 def _result(record, raw):
@@ -265,7 +144,6 @@ def _result(record, raw):
             for plan in baseline.get("tried_plans") or []
         ],
         best_plan=_text(baseline.get("best_plan", "")),
-        best_library="",  # until _record() has seen all plans
         heuristic_plan=_text(baseline.get("heuristic_plan", "")),
         baseline_error=_number(baseline_verdict.get("error")),
         baseline_times=_times(baseline.get("times"), f"the baseline of {name}"),
@@ -338,42 +216,8 @@ def _text(value):
     return value
 
 
-@dataclass
-class Row:
-    """The newest result of one version on one problem on one device, as the tables want it."""
-
-    device: str
-    device_name: str
-    file: str
-    created: str
-    commit: str
-    dirty: bool
-    path: str
-    version: int
-    idea: str
-    problem: str
-    dtype: str
-    status: str
-    reason: str
-    flops: float
-    cold: float  # median seconds, or nan where the version got no time
-    warm: float
-    roofline: float
-    baseline: str
-    baseline_cold: float  # its best plan's median in the same run, or nan
-    baseline_warm: float
-    best_library: str  # whose that plan is, with its release; "" where there was none
-    baseline_reason: str
-    heuristic_cold: float  # of the plan that an untuned user gets, or nan
-    plans: list  # [Plan] of the baseline, tried in the same record
-    min_bytes: float
-    streaming: float  # as in Result
-    copy_rate: float  # bytes per second of a device copy, by the same program; nan if unknown
-    memory_bound: bool  # moving the least bytes takes longer than the arithmetic, at the device's peaks
-
-
 def read(results):
-    """Rows of every GPU record below `results`, the newest of each version and problem. Throws BadRecord.
+    """The newest Result of each version, problem and device below `results`. Throws BadRecord.
 
     A later check without times does not take away a time, nor does a time that nobody checked; a later failure does.
     """
@@ -388,61 +232,10 @@ def read(results):
             only_checked = result.status == "PASS" and not result.times
             if result.key not in newest or not only_checked:
                 newest[result.key] = result
-    tried = {
-        (id(record), result.path, result.problem): result.tried_plans
-        for record in records
-        for result in record.results
-        if result.tried_plans
-    }
-    return [
-        _row(result, tried.get((id(result.record), result.path, result.problem), []))
-        for _, result in sorted(newest.items())
-    ]
-
-
-def _row(result, plans):
-    record, times, baseline_times = result.record, result.times, result.baseline_times
-    runs = [run for run in record.programs.get(result.path, []) if run.get("calibration")]
-    calibration = runs[-1]["calibration"] if runs else record.calibration or {}
-    dram_rate = record.environment["device"].get("dram_bytes_per_s") or math.nan
-    return Row(
-        device=record.device,
-        device_name=record.device_name,
-        file=record.file.name,
-        created=record.created,
-        commit=record.commit,
-        dirty=record.dirty,
-        path=result.path,
-        version=result.version,
-        idea=result.idea,
-        problem=result.problem,
-        dtype=result.dtype,
-        status=result.status,
-        reason=result.reason,
-        flops=result.flops,
-        cold=times.median if times else math.nan,
-        warm=times.warm_median if times else math.nan,
-        roofline=result.roofline,
-        baseline=result.baseline,
-        baseline_cold=baseline_times.median if baseline_times else math.nan,
-        baseline_warm=baseline_times.warm_median if baseline_times else math.nan,
-        best_library=result.best_library,
-        baseline_reason=result.baseline_reason,
-        heuristic_cold=result.heuristic_times.median if result.heuristic_times else math.nan,
-        plans=plans,
-        min_bytes=result.min_bytes,
-        streaming=result.streaming,
-        copy_rate=_number(calibration.get("copy_bytes_per_s")),
-        # The roofline is the longer of the two, so it is the bytes' own time.
-        memory_bound=result.roofline <= result.min_bytes / dram_rate * (1 + 1e-9),
-    )
+    return [newest[key] for key in sorted(newest)]
 
 
 def geometric_mean(values):
     """Of the values that are numbers; nan if there is none."""
     logs = [math.log(value) for value in values if value > 0]
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
-
-
-def without_dtype(row):
-    return " ".join(word for word in row.problem.split() if word != row.dtype)
