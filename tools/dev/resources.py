@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from cli import options
+from cli.columns import aligned
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -141,14 +142,7 @@ def table(kernels):
                 str(spilled),
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            word.ljust(width) if column < 2 else word.rjust(width)
-            for column, (word, width) in enumerate(zip(row, widths))
-        )
-        for row in rows
-    )
+    return "\n".join(aligned(rows, right=range(2, 6)))
 
 
 def main(arguments):

@@ -2,6 +2,8 @@
 
 import math
 
+from cli.columns import aligned
+
 from . import advice, record
 
 _ROWS = [
@@ -112,15 +114,7 @@ def _table(kernels):
                 stall,
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  "
-        + "  ".join(
-            word.ljust(width) if column in (0, len(row) - 1) else word.rjust(width)
-            for column, (word, width) in enumerate(zip(row, widths))
-        ).rstrip()
-        for row in rows
-    ]
+    return ["  " + line for line in aligned(rows, right=range(1, 10))]
 
 
 def _stalls(stalls):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.columns import aligned
 from registry.listing import DTYPES
 
 
@@ -55,8 +56,7 @@ def table(gaps):
     for path in dict.fromkeys(gap.path for gap in gaps):
         of_path = {gap.dtype: gap for gap in gaps if gap.path == path}
         rows.append([path, *(cell for dtype in dtypes for cell in _cells(of_path.get(dtype), dtype))])
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    return aligned(rows)
 
 
 def summary(gaps, device, command):

@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.columns import aligned
 from cli.errors import Failure
 from registry import listing, selection
 from registry.listing import DTYPES
@@ -193,14 +194,7 @@ def _body(table):
     text = ""
     for path in sorted({path for path, _ in table}):
         lines = [table[key] for key in sorted(table, key=_order) if key[0] == path]
-        widths = [max(map(len, column)) for column in zip(*lines)]
-        text += "\n"
-        for cells in lines:
-            padded = [
-                cell.rjust(width) if at in _TO_THE_RIGHT else cell.ljust(width)
-                for at, (cell, width) in enumerate(zip(cells, widths))
-            ]
-            text += "  ".join(padded).rstrip() + "\n"
+        text += "\n".join(["", *aligned(lines, _TO_THE_RIGHT), ""])
     return text
 
 
