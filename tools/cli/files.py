@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def replace(path, text):
-    """Instead of what bears the name `path`, if anything does. Throws OSError, and leaves that as it was."""
+    """`text` or bytes instead of what bears the name `path`, if anything does. Throws OSError, and leaves that as it was."""
     with _aside(path, text) as aside:
         aside.replace(path)
 
@@ -41,7 +41,7 @@ def shown(path):
 def _aside(path, text):
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_bytes(text.encode() if isinstance(text, str) else text)
         yield aside
     finally:
         aside.unlink(missing_ok=True)

@@ -1,8 +1,9 @@
-"""Files beside the results: whole or not at all, and never over another file."""
+"""Files beside the results, never over another file."""
 
-import os
-import shutil
+import itertools
 from pathlib import Path
+
+from cli import files
 
 
 def publish(folder, stem, parts):
@@ -11,33 +12,10 @@ def publish(folder, stem, parts):
     Where one of the names is taken, all get the next free stem: <stem>_2, <stem>_3, ...
     """
     folder.mkdir(parents=True, exist_ok=True)
-    aside = {suffix: folder / f".{stem}{suffix}.{os.getpid()}" for suffix in parts}
-    try:
-        for suffix, part in parts.items():
-            if isinstance(part, Path):
-                shutil.copyfile(part, aside[suffix])
-            else:
-                aside[suffix].write_text(part, encoding="utf-8")
-        count = 1
-        while True:
-            names = {suffix: folder / f"{stem}{'' if count == 1 else f'_{count}'}{suffix}" for suffix in parts}
-            if _link(aside, names):
-                return names
-            count += 1
-    finally:
-        for path in aside.values():
-            path.unlink(missing_ok=True)
-
-
-def _link(aside, names):
-    """True if every name was free. A link, unlike a rename, never replaces."""
-    linked = []
-    for suffix, name in names.items():
-        try:
-            os.link(aside[suffix], name)
-            linked.append(name)
-        except FileExistsError:
-            for name in linked:
-                name.unlink()
-            return False
-    return True
+    for count in itertools.count(1):
+        names = {suffix: folder / f"{stem}{f'_{count}' if count > 1 else ''}{suffix}" for suffix in parts}
+        if not any(name.exists() for name in names.values()):
+            break
+    for suffix, part in parts.items():
+        files.create(names[suffix], part.read_bytes() if isinstance(part, Path) else part)
+    return names

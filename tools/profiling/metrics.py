@@ -119,31 +119,12 @@ _LIMITS = {
 
 # ncu's base units, and those that it prints where they were not asked for: factor to the unit of SOURCES.
 _SCALES = {
-    "ns": 1e-9,
-    "nsecond": 1e-9,
-    "us": 1e-6,
-    "usecond": 1e-6,
-    "ms": 1e-3,
-    "msecond": 1e-3,
-    "s": 1,
-    "second": 1,
-    "byte": 1,
-    "byte/block": 1,
-    "kbyte": 1e3,
-    "kbyte/block": 1e3,
-    "mbyte": 1e6,
-    "mbyte/block": 1e6,
-    "gbyte": 1e9,
-    "hz": 1,
-    "khz": 1e3,
-    "mhz": 1e6,
-    "ghz": 1e9,
-    "cycle/second": 1,
-    "cycle/nsecond": 1e9,
-    "cycle/ns": 1e9,
-    "cycle/usecond": 1e6,
-    "cycle/us": 1e6,
-    "cycle/s": 1,
+    **dict.fromkeys(("ns", "nsecond"), 1e-9),
+    **dict.fromkeys(("us", "usecond"), 1e-6),
+    **dict.fromkeys(("ms", "msecond"), 1e-3),
+    **dict.fromkeys(("kbyte", "kbyte/block", "khz"), 1e3),
+    **dict.fromkeys(("mbyte", "mbyte/block", "mhz", "cycle/us", "cycle/usecond"), 1e6),
+    **dict.fromkeys(("gbyte", "ghz", "cycle/ns", "cycle/nsecond"), 1e9),
 }
 _NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d+)?$")
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio$")

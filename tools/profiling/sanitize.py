@@ -8,9 +8,11 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from cli import build, device, paths, say, setup, tools, wheels
+from cli.columns import aligned
 from cli.errors import Failure, UsageError
 from cli.options import Parser
 from records import record_files
@@ -143,16 +145,10 @@ class _Session:
         lines = [selection.problem(layer, problem)] if problem else []
         dtypes = selection.dtypes(dtype) if dtype else ()
         return [
-            self.folder / f"bench_{layer.name}",
-            "--pass",
-            a_pass.name,
+            *(self.folder / f"bench_{layer.name}", "--pass", a_pass.name),
             *selection.program_words(layer, a_pass, self.options.version, lines, self.options.set, dtypes),
             *(["--dtype", dtype] if dtype else []),
-            "--check",
-            "--baseline",
-            "none",
-            "--seed",
-            "1",
+            *"--check --baseline none --seed 1".split(),
         ]
 
     def _sanitize(self, tool, path):
@@ -181,11 +177,7 @@ class _Session:
         try:
             recorded = json.loads(file.read_text(encoding="utf-8"))
             self.environment = recorded["environment"]
-            counts = {}
-            for result in recorded["results"]:
-                status = result["verdict"]["status"]
-                counts[status] = counts.get(status, 0) + 1
-            return counts
+            return Counter(result["verdict"]["status"] for result in recorded["results"])
         except (OSError, ValueError, KeyError):
             return {}
 
@@ -193,18 +185,9 @@ class _Session:
         """(Outcome, what was said): `command` under `tool`."""
         self.step += 1
         log = self.scratch / "log"
-        whole = [
-            self.program,
-            "--tool",
-            tool,
-            *sanitizer.FLAGS.get(tool, []),
-            "--error-exitcode",
-            str(sanitizer.EXIT_ON_FINDING),
-            *map(str, command),
-        ]
         with open(log, "w", encoding="utf-8") as file:
             process = subprocess.Popen(
-                whole,
+                [self.program, *_flags(tool), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -218,17 +201,7 @@ class _Session:
 
     def _words(self, tool, command):
         shown = [str(word).replace(f"{paths.ROOT}/", "") for word in command]
-        return shlex.join(
-            [
-                "compute-sanitizer",
-                "--tool",
-                tool,
-                *sanitizer.FLAGS.get(tool, []),
-                "--error-exitcode",
-                str(sanitizer.EXIT_ON_FINDING),
-                *shown,
-            ]
-        )
+        return shlex.join(["compute-sanitizer", *_flags(tool), *shown])
 
     def finish(self, arguments):
         bad = [f"{tool} is not proven" for tool, entry in self.tools.items() if not entry["proven"]]
@@ -267,6 +240,10 @@ class _Session:
             print(f"record: {path}")
 
 
+def _flags(tool):
+    return ["--tool", tool, *sanitizer.FLAGS.get(tool, []), "--error-exitcode", str(sanitizer.EXIT_ON_FINDING)]
+
+
 def _wait(process, what, limit):
     """The exit status, with the time on the screen; None after `limit` seconds."""
     started = time.monotonic()
@@ -301,8 +278,7 @@ def table(entries):
             for path in columns
         ]
         rows.append([tool, "yes" if entry["proven"] else "NO", *cells])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip() for row in rows)
+    return "\n".join(aligned(rows))
 
 
 def text(data):
@@ -315,15 +291,8 @@ def text(data):
         table(data["tools"]),
     ]
     for tool, entry in data["tools"].items():
-        lines += [
-            "",
-            f"{tool}: "
-            + (
-                "reports its planted fault, not the clean twin"
-                if entry["proven"]
-                else f"NOT PROVEN, it {entry['reason']}"
-            ),
-        ]
+        proven = "reports its planted fault, not the clean twin"
+        lines += ["", f"{tool}: {proven if entry['proven'] else 'NOT PROVEN, it ' + entry['reason']}"]
         lines += [f"    | {line}" for line in entry["fault"]["report"]]
         for run in entry["runs"]:
             checks = ", ".join(f"{count} {status}" for status, count in sorted(run["checks"].items()))

@@ -94,14 +94,6 @@ def _of_training(root):
     return {page: text}, pictures
 
 
-def _summary(groups, _):
-    return ladder_columns.summary(groups)
-
-
-def _shape_table(groups, _):
-    return ladder_columns.shape_table(groups)
-
-
 def _picture_links(groups, folder):
     return "".join(
         f"![{title}: time of each version against the baseline]({folder}/{name})\n\n"
@@ -111,7 +103,11 @@ def _picture_links(groups, folder):
     )
 
 
-_KINDS = {"summary": _summary, "shapes": _shape_table, "picture": _picture_links}
+_KINDS = {
+    "summary": lambda groups, _: ladder_columns.summary(groups),
+    "shapes": lambda groups, _: ladder_columns.shape_table(groups),
+    "picture": _picture_links,
+}
 
 
 def write(texts, pictures):
