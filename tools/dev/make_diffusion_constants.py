@@ -9,6 +9,8 @@ precision. Needs diffusers (the version below), huggingface_hub, numpy and any t
 import argparse
 import json
 import math
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import diffusers
@@ -23,6 +25,7 @@ TIMESTEPS = 1000
 X = [0.31, -1.7, 0.004, 2.2]
 EPS = [-0.6, 0.9, 1.3, -0.2]
 NOISE = [1.1, -0.4, 0.25, -2.0]
+KINDS = ("linear", "cosine")
 SPACINGS = ("leading", "trailing", "linspace")
 
 
@@ -52,94 +55,44 @@ def tensor(values):
     return torch.tensor([values], dtype=torch.float64)  # a batch of one
 
 
+def stepped(kind, make, steps, **more):
+    """{index: x after that step} of some of the steps of make(betas)."""
+    betas = double_betas(kind)
+    scheduler = in_double(make(num_train_timesteps=TIMESTEPS, trained_betas=betas), betas)
+    scheduler.set_timesteps(steps)
+    return {
+        index: scheduler.step(tensor(EPS), scheduler.timesteps[index].item(), tensor(X), **more).prev_sample[0].tolist()
+        for index in sorted({0, steps // 2, steps - 2, steps - 1})
+    }
+
+
 def ddpm_cases():
     scheduling_ddpm.randn_tensor = lambda *_, **__: tensor(NOISE)
-    for kind in ("linear", "cosine"):
-        for spacing in SPACINGS:
-            for steps in (10, 50, 1000):
-                for variance in ("fixed_small", "fixed_large"):
-                    for clip in (True, False):
-                        betas = double_betas(kind)
-                        scheduler = in_double(
-                            DDPMScheduler(
-                                num_train_timesteps=TIMESTEPS,
-                                trained_betas=betas,
-                                variance_type=variance,
-                                clip_sample=clip,
-                                timestep_spacing=spacing,
-                            ),
-                            betas,
-                        )
-                        scheduler.set_timesteps(steps)
-                        for index in sorted({0, steps // 2, steps - 2, steps - 1}):
-                            t = scheduler.timesteps[index]
-                            after = scheduler.step(tensor(EPS), t, tensor(X)).prev_sample
-                            yield {
-                                "betas": kind,
-                                "spacing": spacing,
-                                "steps": steps,
-                                "variance": variance,
-                                "clip": clip,
-                                "index": index,
-                                "x": after[0].tolist(),
-                            }
+    variances = ("fixed_small", "fixed_large")
+    for kind, spacing, steps, variance, clip in product(KINDS, SPACINGS, (10, 50, 1000), variances, (True, False)):
+        make = partial(DDPMScheduler, variance_type=variance, clip_sample=clip, timestep_spacing=spacing)
+        case = {"betas": kind, "spacing": spacing, "steps": steps, "variance": variance, "clip": clip}
+        for index, x in stepped(kind, make, steps).items():
+            yield {**case, "index": index, "x": x}
 
 
 def ddim_cases():
-    for kind in ("linear", "cosine"):
-        for spacing in SPACINGS:
-            for steps in (10, 250):
-                for eta, clip, clipped in (
-                    (0.0, True, False),
-                    (0.0, True, True),
-                    (0.5, True, False),
-                    (1.0, False, False),
-                ):
-                    betas = double_betas(kind)
-                    scheduler = in_double(
-                        DDIMScheduler(
-                            num_train_timesteps=TIMESTEPS,
-                            trained_betas=betas,
-                            clip_sample=clip,
-                            timestep_spacing=spacing,
-                        ),
-                        betas,
-                    )
-                    scheduler.set_timesteps(steps)
-                    for index in sorted({0, steps // 2, steps - 2, steps - 1}):
-                        t = int(scheduler.timesteps[index])
-                        after = scheduler.step(
-                            tensor(EPS),
-                            t,
-                            tensor(X),
-                            eta=eta,
-                            use_clipped_model_output=clipped,
-                            variance_noise=tensor(NOISE),
-                        ).prev_sample
-                        yield {
-                            "betas": kind,
-                            "spacing": spacing,
-                            "steps": steps,
-                            "eta": eta,
-                            "clip": clip,
-                            "clipped_eps": clipped,
-                            "index": index,
-                            "x": after[0].tolist(),
-                        }
+    ways = ((0.0, True, False), (0.0, True, True), (0.5, True, False), (1.0, False, False))
+    for kind, spacing, steps, (eta, clip, clipped) in product(KINDS, SPACINGS, (10, 250), ways):
+        make = partial(DDIMScheduler, clip_sample=clip, timestep_spacing=spacing)
+        case = {"betas": kind, "spacing": spacing, "steps": steps, "eta": eta, "clip": clip, "clipped_eps": clipped}
+        more = {"eta": eta, "use_clipped_model_output": clipped, "variance_noise": tensor(NOISE)}
+        for index, x in stepped(kind, make, steps, **more).items():
+            yield {**case, "index": index, "x": x}
 
 
 def timestep_lists():
-    for spacing in SPACINGS:
-        for steps in (1, 7, 10, 50, 250, 999, 1000):
-            scheduler = DDIMScheduler(num_train_timesteps=TIMESTEPS, timestep_spacing=spacing)
-            scheduler.set_timesteps(steps)
-            listed = scheduler.timesteps.tolist()
-            yield {
-                "spacing": spacing,
-                "steps": steps,
-                "timesteps": listed if steps <= 50 else listed[:5] + listed[-5:],
-                "sum": sum(listed),
-            }
+    for spacing, steps in product(SPACINGS, (1, 7, 10, 50, 250, 999, 1000)):
+        scheduler = DDIMScheduler(num_train_timesteps=TIMESTEPS, timestep_spacing=spacing)
+        scheduler.set_timesteps(steps)
+        listed = scheduler.timesteps.tolist()
+        shown = listed if steps <= 50 else listed[:5] + listed[-5:]
+        yield {"spacing": spacing, "steps": steps, "timesteps": shown, "sum": sum(listed)}
 
 
 def main():
@@ -151,10 +104,10 @@ def main():
         raise SystemExit(f"diffusers is {diffusers.__version__}; the constants are {VERSION}'s")
     shown = [0, 1, 2, 10, 100, 500, 900, 998, 999]
     schedules = {}
-    for kind in ("linear", "cosine"):
+    for kind in KINDS:
         betas = double_betas(kind)
-        product = numpy.cumprod(1.0 - betas)
-        schedules[kind] = {"t": shown, "betas": betas[shown].tolist(), "alphas_cumprod": product[shown].tolist()}
+        alphas = numpy.cumprod(1.0 - betas)[shown]
+        schedules[kind] = {"t": shown, "betas": betas[shown].tolist(), "alphas_cumprod": alphas.tolist()}
     constants = {
         "diffusers": VERSION,
         "x": X,
