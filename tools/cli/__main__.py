@@ -12,59 +12,33 @@ from . import options, version
 from .errors import UsageError
 from .options import Parser
 
-# Verb: where it lives, what it takes, what it does.
-_KERNELS = {
-    "bench": (
-        "cli.bench:main",
-        "<layer>[/<pass>] [flags]",
-        "build, check and time versions; on a GPU beside the baseline",
-    ),
-    "test": (
-        "cli.verbs:test",
-        "[<layer>[/<pass>]] [flags]",
-        "build, and test what changed, or some versions, or --full",
-    ),
-    "list": ("cli.verbs:list_", "[<layer>[/<pass>]] [--json]", "layers, passes, versions and named problems"),
-    "new": ("cli.new:main", "<layer>/<pass> <idea> --from N", "the next version's file, made from version N"),
-    "profile": ("profiling.profile:main", "<layer>[/<pass>] --version V", "Nsight Compute on one launch, explained"),
-    "sanitize": (
-        "profiling.sanitize:main",
-        "[<layer>[/<pass>]...]",
-        "compute-sanitizer's four tools, each proven to fire",
-    ),
-    "resources": ("dev.resources:main", "", "registers, shared memory and spills of every kernel"),
-}
-_UNET = {
-    "prepare": ("cli.prepare:main", "DIR", "a folder of pictures as one file to train on; --emoji: the sample set"),
-    "train": (
-        "cli.train:main",
-        "[--config C] [flags]",
-        "train with the promoted kernels; --config tiny: without a GPU",
-    ),
-    "sample": ("cli.sample:main", "RUN [flags]", "images from a checkpoint of a training"),
-}
-_RECORDS = {
-    "record": (
-        "cli.record:main",
-        "[<layer>[/<pass>]...]",
-        "check and time versions, into results/; --missing: the new ones",
-    ),
-    "compare": ("compare.main:main", "[A [B]]", "which kernels became slower or faster; --live REF, --fail-on slow"),
-    "promote": ("cli.promote:main", "[--check]", "runtime/promoted/<device>.txt: which versions the trainer runs"),
-    "table": ("cli.verbs:table", "[--check]", "the tables and pictures of the READMEs, from results/"),
-    "dashboard": ("dashboard.main:main", "", "results/index.html, made of the records"),
-}
-_TREE = {
-    "build": (
-        "cli.verbs:build",
-        "[--preset NAME] [targets...]",
-        "build only: emulator, clang, cuda, profile, sanitize, tsan",
-    ),
-    "setup": ("cli.verbs:setup", "[--preset NAME]", "fetch what is missing; --dev: what checks the sources too"),
-    "format": ("dev.format:main", "[--check]", "clang-format and ruff over the tree"),
-}
-_GROUPS = {"Kernels": _KERNELS, "The U-Net": _UNET, "Records": _RECORDS, "The tree": _TREE}
-VERBS = {verb: where for group in _GROUPS.values() for verb, (where, _, _) in group.items()}
+# A verb, the module and, where that is not main, the function that it is, what it takes, what it does.
+_TABLE = """\
+Kernels
+bench | cli.bench | <layer>[/<pass>] [flags] | build, check and time versions; on a GPU beside the baseline
+test | cli.verbs:test | [<layer>[/<pass>]] [flags] | build, and test what changed, or some versions, or --full
+list | cli.verbs:list_ | [<layer>[/<pass>]] [--json] | layers, passes, versions and named problems
+new | cli.new | <layer>/<pass> <idea> --from N | the next version's file, made from version N
+profile | profiling.profile | <layer>[/<pass>] --version V | Nsight Compute on one launch, explained
+sanitize | profiling.sanitize | [<layer>[/<pass>]...] | compute-sanitizer's four tools, each proven to fire
+resources | dev.resources |  | registers, shared memory and spills of every kernel
+The U-Net
+prepare | cli.prepare | DIR | a folder of pictures as one file to train on; --emoji: the sample set
+train | cli.train | [--config C] [flags] | train with the promoted kernels; --config tiny: without a GPU
+sample | cli.sample | RUN [flags] | images from a checkpoint of a training
+Records
+record | cli.record | [<layer>[/<pass>]...] | check and time versions, into results/; --missing: the new ones
+compare | compare.main | [A [B]] | which kernels became slower or faster; --live REF, --fail-on slow
+promote | cli.promote | [--check] | runtime/promoted/<device>.txt: which versions the trainer runs
+table | cli.verbs:table | [--check] | the tables and pictures of the READMEs, from results/
+dashboard | dashboard.main |  | results/index.html, made of the records
+The tree
+build | cli.verbs:build | [--preset NAME] [targets...] | build only: emulator, clang, cuda, profile, sanitize, tsan
+setup | cli.verbs:setup | [--preset NAME] | fetch what is missing; --dev: what checks the sources too
+format | dev.format | [--check] | clang-format and ruff over the tree
+"""
+_LINES = [[cell.strip() for cell in line.split("|")] for line in _TABLE.splitlines()]
+VERBS = {line[0]: line[1] for line in _LINES if len(line) > 1}
 
 _ABOUT = """\
 What to run is said in the same way everywhere:
@@ -115,17 +89,15 @@ class _Verb(argparse.ArgumentParser):
 
     def parse_known_args(self, arguments, namespace):
         module, _, function = VERBS[self.prog.split()[-1]].partition(":")
-        run = getattr(importlib.import_module(module), function)
+        run = getattr(importlib.import_module(module), function or "main")
         return argparse.Namespace(run=functools.partial(run, arguments)), []
 
 
 def _help():
-    lines = ["Ladder: CUDA kernels, climbed version by version, checked and timed.", ""]
-    for title, verbs in _GROUPS.items():
-        lines.append(title)
-        lines += [f"  {f'./ladder {verb} {takes}':<46} {does}".rstrip() for verb, (_, takes, does) in verbs.items()]
-        lines.append("")
-    return "\n".join(lines) + "\n" + _ABOUT
+    lines = ["Ladder: CUDA kernels, climbed version by version, checked and timed."]
+    for name, *rest in _LINES:
+        lines += [f"  {f'./ladder {name} {rest[1]}':<46} {rest[2]}"] if rest else ["", name]
+    return "\n".join(lines) + "\n\n" + _ABOUT
 
 
 if __name__ == "__main__":
