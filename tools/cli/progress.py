@@ -6,8 +6,6 @@ from records import record_files
 
 from . import say
 
-_BAR = 24
-
 
 def seconds_spent(results, slug):
     """{"layer/pass/vNN_idea/problem": seconds} of the newest record of each on this device."""
@@ -48,11 +46,10 @@ class Progress:
         if self.seen_before is None:
             self.seen_before = self.done  # by the interrupted run: nothing that we can measure our pace by
         total = sum(len(jobs) for jobs in self.names.values())
-        filled = _BAR * self.done // max(total, 1)
         left = self._left()
         about = f", about {_minutes(left)} left" if left is not None else ""
         at = self.names[part][done] if done < len(self.names[part]) else part
-        say.progress(f"[{'#' * filled}{'.' * (_BAR - filled)}] {self.done} of {total}{about}  {at}")
+        say.progress(f"{say.bar(self.done, total)} {self.done} of {total}{about}  {at}")
 
     def _left(self):
         spent, new_ones = time.monotonic() - self.started, self.done - (self.seen_before or 0)

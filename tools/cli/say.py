@@ -26,6 +26,11 @@ def progress(text):
         _shown_at = time.monotonic()
 
 
+def bar(done, total):
+    filled = 24 * done // max(total, 1)
+    return f"[{'#' * filled}{'.' * (24 - filled)}]"
+
+
 def close():
     """Removes a progress line that stands."""
     global _open_line

@@ -50,7 +50,7 @@ def main(arguments):
     if options.json not in (None, "-"):
         report.write_aside(Path(options.json), made.json(command))
     if options.keep:
-        report.write_aside(Path(options.keep), made.json(command, raw=live.raw))
+        report.write_aside(Path(options.keep), made.json(command, raw=True))
     if options.junit:
         report.write_aside(Path(options.junit), made.junit(options.fail_on))
     return EXIT_FAILED_ON if failed else 0

@@ -3,9 +3,13 @@
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from xml.etree import ElementTree
 
 from cli import files
+from cli.columns import aligned
 from cli.errors import Failure
 from records import record_files
 
@@ -19,18 +23,18 @@ _COLOURS = {rule.SLOW: "31;1", rule.UNTRUSTED: "35", rule.MISSING: "35", rule.AM
 _HEADINGS = ("verdict", "kernel", "A, us", "B, us", "B / A", "99 %", "cycles", "vs lib")
 
 
+@dataclass
 class Report:
-    """comparisons: Comparison, the worst first; a, b: {"name": ..., ...} of the sides; notes: lines for people;
-    reproduce(comparison): the command that does it again."""
+    mode: str  # "live" or "records"
+    a: dict  # {"name": ..., ...} of the side
+    b: dict
+    comparisons: list  # [Comparison], the worst first
+    notes: list  # lines for people
+    reproduce: Callable  # the command that does a comparison again
 
-    def __init__(self, mode, a, b, comparisons, notes, reproduce):
-        self.mode = mode
-        self.a = a
-        self.b = b
-        self.comparisons = comparisons
-        self.notes = notes
-        self.reproduce = reproduce
-        self.counts = Counter(comparison.verdict.status for comparison in comparisons)
+    @cached_property
+    def counts(self):
+        return Counter(comparison.verdict.status for comparison in self.comparisons)
 
     def failures(self, fail_on):
         return [comparison for comparison in self.comparisons if comparison.verdict.status in fail_on]
@@ -50,8 +54,8 @@ class Report:
         lines.append(f"{len(self.comparisons)} kernels: {counts or 'none to compare'}")
         return "\n".join(lines) + "\n"
 
-    def json(self, command, raw=None):
-        """raw(comparison): its repetitions, kept in full by --keep."""
+    def json(self, command, raw=False):
+        """`raw`: with the samples that the verdicts of a live comparison go by."""
         entries = [self._entry(comparison, raw) for comparison in self.comparisons]
         report = {
             "schema": SCHEMA,
@@ -128,7 +132,7 @@ class Report:
         entry["b_seconds"] = _or_null(_median(comparison.b))
         entry["reproduce"] = self.reproduce(comparison)
         if raw:
-            entry["repetitions"] = raw(comparison)
+            entry["repetitions"] = comparison.repetitions
         return entry
 
     def _table(self, everything, colour):
@@ -153,13 +157,10 @@ class Report:
         if len(rows) == 1:
             return []
         shown = [at for at in range(len(_HEADINGS)) if any(row[at] for row in rows[1:])]
-        widths = {at: max(len(row[at]) for row in rows) for at in shown}
-        lines = []
-        for row, last in zip(rows, after):
-            cells = [row[at].ljust(widths[at]) if at < 2 else row[at].rjust(widths[at]) for at in shown]
-            if colour and row[0] in _COLOURS:
-                cells[0] = f"\033[{_COLOURS[row[0]]}m{cells[0]}\033[0m"
-            lines.append("  ".join([*cells, last]).rstrip())
+        lines = aligned([[*(row[at] for at in shown), last] for row, last in zip(rows, after)], range(2, len(shown)))
+        if colour:
+            width = max(len(row[0]) for row in rows)
+            lines = [_coloured(line, row[0], width) for line, row in zip(lines, rows)]
         return [*lines, ""]
 
 
@@ -169,6 +170,10 @@ def write_aside(path, text):
         files.replace(path, text)
     except OSError as error:
         raise Failure(f"cannot write {path}: {error.strerror}") from None
+
+
+def _coloured(line, status, width):
+    return f"\033[{_COLOURS[status]}m{line[:width]}\033[0m{line[width:]}" if status in _COLOURS else line
 
 
 def _folded(comparisons):

@@ -4,6 +4,7 @@ The user's checkout, its index and its branches stay as they are. A tree is kept
 builds in a moment; removing .ladder removes it, and `git worktree prune` makes git forget it.
 """
 
+import filecmp
 import hashlib
 import os
 import shutil
@@ -105,20 +106,13 @@ def _remove(root, tree):
 
 def _copy(folder, tree):
     """Makes `tree` a copy of the sources in `folder`; what stays the same keeps its date, so builds are short."""
-    fresh = tree.with_name(tree.name + ".new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    for name in _files(folder):
-        (fresh / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / name, fresh / name)
-        shutil.copymode(folder / name, fresh / name)
-    wanted = set(_files(fresh))
-    for name in wanted | (set(_files(tree)) if tree.exists() else set()):
-        if name not in wanted:
-            (tree / name).unlink()
-        elif not (tree / name).exists() or (tree / name).read_bytes() != (fresh / name).read_bytes():
+    wanted = _files(folder)
+    for name in set(_files(tree)) - set(wanted):
+        (tree / name).unlink()
+    for name in wanted:
+        if not (tree / name).exists() or not filecmp.cmp(folder / name, tree / name, shallow=False):
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            (fresh / name).replace(tree / name)
-    shutil.rmtree(fresh)
+            shutil.copy(folder / name, tree / name)
 
 
 def _files(folder):

@@ -1,0 +1,151 @@
+"""The processes of a live comparison: the benchmarks of both sides, run in turn."""
+
+import filecmp
+import shlex
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli import say, tools
+from cli.errors import Failure, UsageError
+from cli.files import shown
+from records import record_files
+from registry import listing
+
+# A process whose timer failed its own test is run again, so often in all.
+_TRIES = 3
+
+# Stands in the place of a record where a side has nothing of what is to be run.
+_NOTHING = "null"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command line of a benchmark: a pass, and what of it."""
+
+    path: str  # "conv3x3/fprop"
+    versions: tuple  # empty for all
+    arguments: tuple
+
+
+class Processes:
+    """Runs them, keeps what they measured in `folder`, shows how far it is."""
+
+    def __init__(self, both, options, folder):
+        self.sides, self.options, self.folder = both, options, folder
+        self.programs = {
+            (at, layer): _private_copy(path, folder, at)
+            for at, side in enumerate(both)
+            for layer, path in side.programs.items()
+        }
+        self.done = self.total = self.ran = 0
+        self.seconds = 0.0
+
+    def check(self, jobs):
+        """{key: why it failed its check}, of both sides."""
+        self.total += 2 * len(jobs)
+        failed = {}
+        for number, job in enumerate(jobs):
+            for at in (0, 1):
+                file = self.folder / f"check-{number:02d}-{'AB'[at]}.json"
+                self._run(at, job, ["--check"], file, "checking", allowed=(0, 1))
+                for result in _results(file):
+                    if result.status == "FAIL":
+                        failed.setdefault(result.key, f"FAIL in {'AB'[at]}: {result.reason}")
+        return failed
+
+    def repetitions(self, stage, jobs):
+        """{key: ([Result of A or None, a repetition], [of B])}."""
+        count = self.options.repetitions
+        self.total += 2 * len(jobs) * count
+        found = {}
+        for repetition in range(count):
+            for number, job in enumerate(jobs):
+                files = [self.folder / f"{stage}-{number:02d}-{repetition + 1:03d}-{side}.json" for side in "AB"]
+                whole = all(file.exists() for file in files)
+                for at in (0, 1) if repetition % 2 == 0 else (1, 0):
+                    what = f"{stage} run, repetition {repetition + 1} of {count}"
+                    if whole:
+                        self._step(what, 0.0)
+                        continue
+                    flags = ["--unchecked", "--samples", str(self.options.samples)]
+                    if self.options.inject_slowdown is not None:
+                        percent = (0, self.options.inject_slowdown)[at]
+                        flags += [self.sides[at].flag("--inject-slowdown"), f"{percent:g}"]
+                    self._run(at, job, flags, files[at], what)
+                for at, file in enumerate(files):
+                    for result in _results(file):
+                        found.setdefault(result.key, ([None] * count, [None] * count))[at][repetition] = result
+        return found
+
+    def _run(self, at, job, flags, file, what, allowed=(0,)):
+        side, (layer, a_pass) = self.sides[at], job.path.split("/")
+        there = {version.number for version in listing.versions(side.tree, job.path)}
+        versions = [number for number in job.versions if number in there]
+        started = time.monotonic()
+        if not there or (job.versions and not versions):
+            file.write_text(_NOTHING, encoding="utf-8")
+        elif not (file.exists() and what == "checking"):
+            what_versions = ("--version", ",".join(map(str, versions)) or "all")
+            same = (side.flag("--baseline"), "none", "--seed", str(self.options.seed))
+            command = [str(self.programs[at, layer]), "--pass", a_pass, *what_versions, *job.arguments, *flags, *same]
+            for _ in range(_TRIES):
+                _process(command, side, file, self.folder / "log", allowed)
+                if not (_record(file).calibration or {}).get("failure"):
+                    break
+        self._step(what, time.monotonic() - started)
+
+    def _step(self, what, seconds):
+        self.done += 1
+        if seconds > 0:
+            self.ran += 1
+            self.seconds += seconds
+        left = ""
+        if self.ran:
+            minutes = self.seconds / self.ran * (self.total - self.done) / 60
+            left = f", {minutes:.0f} min left" if minutes >= 1 else f", {60 * minutes:.0f} s left"
+        say.progress(f"{say.bar(self.done, self.total)} {what}, process {self.done} of {self.total}{left}")
+
+
+def _process(command, side, file, log, allowed):
+    """One run of a benchmark, its record renamed to `file` once it is whole; Failure with the program's last line."""
+    aside = file.with_suffix(".new")
+    for left_over in (aside, aside.with_name(aside.name + ".partial")):
+        left_over.unlink(missing_ok=True)
+    command = [*command, "--record", str(aside)]
+    done = tools.captured(*command, cwd=side.tree, stdin=subprocess.DEVNULL)
+    with open(log, "a", encoding="utf-8") as out:
+        out.write(f"\n$ {shlex.join(command)}\n{done.stdout}{done.stderr}")
+    if done.returncode not in allowed or not aside.exists():
+        wrong = tools.last_line(done.stdout + done.stderr, otherwise="no word")
+        raise Failure(f"{side.name}: {Path(command[0]).name}, exit status {done.returncode}: {wrong}")
+    aside.replace(file)
+
+
+def _record(file):
+    """Of one process; its device is what the program found, not the folder's name."""
+    try:
+        record = record_files.load(file)
+    except record_files.BadRecord as error:
+        raise Failure(str(error)) from None
+    if record is None:
+        raise Failure(f"{file} is no record")
+    record.device = record.environment["device"].get("slug", record.device)
+    return record
+
+
+def _results(file):
+    return [] if file.read_text(encoding="utf-8") == _NOTHING else _record(file).results
+
+
+def _private_copy(program, folder, at):
+    """A copy that a build in the meantime does not change; the same one when a run goes on."""
+    copy = folder / f"{'AB'[at]}_{program.name}"
+    if copy.exists():
+        if not filecmp.cmp(copy, program, shallow=False):
+            raise UsageError(f"--resume {shown(folder)}: {program} is no longer the program that it began with")
+    else:
+        shutil.copy2(program, copy)
+    return copy
