@@ -10,103 +10,53 @@ import math
 import re
 from dataclasses import dataclass, field
 
-_ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
-_ACTIVE = ".avg.pct_of_peak_sustained_active"
+# A figure, its unit and its sources, which a deeper line goes on with. A source is a metric, or several that are added up
+# where the first is there; "@elapsed" and "@active" are shares of a peak over the time in which the kernel runs or the unit
+# works. A sector is 32 bytes; local memory is where spilled registers live.
+_FIGURES = """
+duration s gpu__time_duration.sum gpu__time_duration.avg gpu__time_duration.max
+sm % sm__throughput@elapsed
+dram % gpu__dram_throughput@elapsed dram__throughput@elapsed
+l2 % lts__throughput@elapsed
+l1 % l1tex__throughput@elapsed l1tex__throughput@active
+tensor % sm__pipe_tensor_cycles_active@elapsed sm__inst_executed_pipe_tensor@elapsed
+    sm__pipe_tensor_op_hmma_cycles_active@elapsed sm__pipe_tensor_cycles_active@active
+    sm__pipe_tensor_op_hmma_cycles_active@active sm__inst_executed_pipe_tensor_op_hmma@active
+fma % sm__pipe_fma_cycles_active@elapsed sm__inst_executed_pipe_fma@elapsed sm__pipe_fma_cycles_active@active
+    sm__inst_executed_pipe_fma@active
+issue % sm__inst_issued@elapsed sm__issue_active@elapsed smsp__issue_active@elapsed sm__inst_issued@active
+    smsp__issue_active@active
+occupancy % sm__warps_active@active
+theoretical_occupancy % sm__maximum_warps_per_active_cycle_pct
+registers registers/thread launch__registers_per_thread
+shared_memory bytes/block launch__shared_mem_per_block_dynamic+launch__shared_mem_per_block_static
+    launch__shared_mem_per_block
+waves waves launch__waves_per_multiprocessor
+local_sectors sectors l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum+l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum
+spill_requests requests derived__local_spilling_requests sass__inst_executed_register_spilling_mem_local
+    sass__inst_executed_register_spilling
+bank_conflicts wavefronts l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum
+    l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum+
+    l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum+
+    l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts.sum
+shared_wavefronts wavefronts l1tex__data_pipe_lsu_wavefronts_mem_shared.sum
+    l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum+l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum
+l2_hit % lts__t_sector_hit_rate.pct
+l1_hit % l1tex__t_sector_hit_rate.pct
+dram_bytes bytes dram__bytes.sum dram__bytes_read.sum+dram__bytes_write.sum
+sm_clock Hz gpc__cycles_elapsed.avg.per_second smsp__cycles_elapsed.avg.per_second sm__cycles_elapsed.avg.per_second
+"""
 
-# figure: (unit, sources). A source is a metric, or a tuple of metrics that are added up where the first is there.
-SOURCES = {
-    "duration": ("s", ["gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_duration.max"]),
-    "sm": ("%", ["sm__throughput" + _ELAPSED]),
-    "dram": ("%", ["gpu__dram_throughput" + _ELAPSED, "dram__throughput" + _ELAPSED]),
-    "l2": ("%", ["lts__throughput" + _ELAPSED]),
-    "l1": ("%", ["l1tex__throughput" + _ELAPSED, "l1tex__throughput" + _ACTIVE]),
-    "tensor": (
-        "%",
-        [
-            "sm__pipe_tensor_cycles_active" + _ELAPSED,
-            "sm__inst_executed_pipe_tensor" + _ELAPSED,
-            "sm__pipe_tensor_op_hmma_cycles_active" + _ELAPSED,
-            "sm__pipe_tensor_cycles_active" + _ACTIVE,
-            "sm__pipe_tensor_op_hmma_cycles_active" + _ACTIVE,
-            "sm__inst_executed_pipe_tensor_op_hmma" + _ACTIVE,
-        ],
-    ),
-    "fma": (
-        "%",
-        [
-            "sm__pipe_fma_cycles_active" + _ELAPSED,
-            "sm__inst_executed_pipe_fma" + _ELAPSED,
-            "sm__pipe_fma_cycles_active" + _ACTIVE,
-            "sm__inst_executed_pipe_fma" + _ACTIVE,
-        ],
-    ),
-    "issue": (
-        "%",
-        [
-            "sm__inst_issued.avg.pct_of_peak_sustained_elapsed",
-            "sm__issue_active" + _ELAPSED,
-            "smsp__issue_active" + _ELAPSED,
-            "sm__inst_issued" + _ACTIVE,
-            "smsp__issue_active" + _ACTIVE,
-        ],
-    ),
-    "occupancy": ("%", ["sm__warps_active" + _ACTIVE]),
-    "theoretical_occupancy": ("%", ["sm__maximum_warps_per_active_cycle_pct"]),
-    "registers": ("registers/thread", ["launch__registers_per_thread"]),
-    "shared_memory": (
-        "bytes/block",
-        [
-            ("launch__shared_mem_per_block_dynamic", "launch__shared_mem_per_block_static"),
-            "launch__shared_mem_per_block",
-        ],
-    ),
-    "waves": ("waves", ["launch__waves_per_multiprocessor"]),
-    # A sector is 32 bytes; local memory is where spilled registers live.
-    "local_sectors": (
-        "sectors",
-        [("l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum")],
-    ),
-    "spill_requests": (
-        "requests",
-        [
-            "derived__local_spilling_requests",
-            "sass__inst_executed_register_spilling_mem_local",
-            "sass__inst_executed_register_spilling",
-        ],
-    ),
-    "bank_conflicts": (
-        "wavefronts",
-        [
-            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
-            (
-                "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-                "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-                "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts.sum",
-            ),
-        ],
-    ),
-    "shared_wavefronts": (
-        "wavefronts",
-        [
-            "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-            (
-                "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-                "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-            ),
-        ],
-    ),
-    "l2_hit": ("%", ["lts__t_sector_hit_rate.pct"]),
-    "l1_hit": ("%", ["l1tex__t_sector_hit_rate.pct"]),
-    "dram_bytes": ("bytes", ["dram__bytes.sum", ("dram__bytes_read.sum", "dram__bytes_write.sum")]),
-    "sm_clock": (
-        "Hz",
-        [
-            "gpc__cycles_elapsed.avg.per_second",
-            "smsp__cycles_elapsed.avg.per_second",
-            "sm__cycles_elapsed.avg.per_second",
-        ],
-    ),
-}
+
+def _sources(text):
+    """{figure: (unit, [metrics of a source])}"""
+    text = re.sub("@(elapsed|active)", r".avg.pct_of_peak_sustained_\1", text)
+    text = text.replace("+\n    ", "+").replace("\n    ", " ")
+    figures = [line.split() for line in text.strip().splitlines()]
+    return {figure: (unit, [source.split("+") for source in sources]) for figure, unit, *sources in figures}
+
+
+SOURCES = _sources(_FIGURES)
 
 # How many blocks an SM can hold by each resource; the smallest is the limiter.
 _LIMITS = {
@@ -198,8 +148,7 @@ def share(part, whole):
 
 
 def _first(raw, sources):
-    for source in sources:
-        names = source if isinstance(source, tuple) else (source,)
+    for names in sources:
         values = [number(*raw[name]) for name in names if name in raw]
         if names[0] in raw and values[0] is not None:
             return sum(value for value in values if value is not None)
