@@ -60,8 +60,9 @@ def main(arguments):
     say.line(choice)
     build.build(choice.preset, targets=[PROGRAM])
     if not chosen.data and not (chosen.resume and (Path(chosen.out) / "options.json").is_file()):
-        chosen.data = _sample_set(size)
-    python = _tensorboard_python() if chosen.tensorboard else None
+        chosen.data = files.shown(prepare.sample_set(size))
+        say.line(f"the sample set: {chosen.data}")
+    python = wheels.python_with(wheels.TENSORBOARD, setup.LOG) if chosen.tensorboard else None
     chosen.out = chosen.out or _new_run(chosen.config or "unet64", made=not (chosen.explain or chosen.budget))
     command = [build.folder(choice.preset) / "train" / PROGRAM, *own.words(chosen)]
     return _with_tensorboard(command, Path(chosen.out), python) if python else run.handed_over(command)
@@ -189,16 +190,6 @@ def _check_data(path, size):
             f"--data '{path}' has images of {header.size} pixels a side, the model takes {size}: "
             f"./ladder prepare --size {size} makes them, or give --image-size {header.size}"
         )
-
-
-def _sample_set(size):
-    path = files.shown(prepare.sample_set(size))
-    say.line(f"the sample set: {path}")
-    return path
-
-
-def _tensorboard_python():
-    return wheels.python_with(wheels.TENSORBOARD, setup.LOG)
 
 
 def _with_tensorboard(command, out, python):
