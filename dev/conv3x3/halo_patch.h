@@ -28,15 +28,10 @@ inline ptx::TensorMap weight_map(const Problem& p, const void* w, int channels_k
                               {static_cast<std::uint32_t>(channels_c), 1, static_cast<std::uint32_t>(channels_k)});
 }
 
-// Fetches kPatches patches from number `first` on, of their channels a chunk of kChunk. By one thread.
-template <int kPatches, int kChunk>
-__device__ __forceinline__ void load_patches(unsigned char* stage, const ptx::TensorMap& map, ptx::Mbarrier* full,
-                                             const Problem& p, int first, int chunk) {
-  ptx::mbarrier_arrive_expect_tx(full, kPatches * kHaloBytes);
-  for (int i = 0; i < kPatches; ++i) {
-    const PatchPosition at = patch_position(p, first + i);
-    ptx::tma_load(stage + i * kPatchBytes, map, full, chunk * kChunk, at.col - 1, at.row - 1, at.image);
-  }
+// Fetches a patch and its halo, of its channels those from `channel` on. By one thread.
+__device__ __forceinline__ void load_patch(unsigned char* to, const ptx::TensorMap& map, ptx::Mbarrier* full,
+                                           const PatchPosition& at, int channel) {
+  ptx::tma_load(to, map, full, channel, at.col - 1, at.row - 1, at.image);
 }
 
 // A patch's pixels under a tap as operand A of a K step, 32 bytes of each row.

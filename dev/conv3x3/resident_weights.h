@@ -94,8 +94,11 @@ __device__ __forceinline__ void load_resident(const Problem& p, const ResidentSm
       const int stage = stage_of<Tile::kStages>(i);
       // A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
       ptx::mbarrier_wait(smem.empty + stage, parity_of<Tile::kStages>(i) ^ 1);
-      load_patches<Tile::kPatches, kChunk>(smem.stages + stage * Tile::kStageBytes, image_map, smem.full + stage, p,
-                                           tile * Tile::kPatches, chunk);
+      ptx::mbarrier_arrive_expect_tx(smem.full + stage, Tile::kPatches * kHaloBytes);
+      for (int patch = 0; patch < Tile::kPatches; ++patch) {
+        load_patch(smem.stages + stage * Tile::kStageBytes + patch * kPatchBytes, image_map, smem.full + stage,
+                   patch_position(p, tile * Tile::kPatches + patch), chunk * kChunk);
+      }
       if (tile != share.first_tile) continue;
       for (int tap = 0; tap < 9; ++tap) {
         ptx::Mbarrier* const filled = smem.full_weights + chunk * 9 + tap;
