@@ -1,11 +1,12 @@
-// wgrad's blocks that split the patches of a tile as a cluster: their sums lie in shared memory, each block adds a share of
-// them over the cluster, in the order of ranks, and stores it; where several clusters have patches of a tile, it stores
-// partial sums, and the second kernel of wgrad_split.h adds these.
+// A cluster of blocks splits the patches of a tile of wgrad. Their sums lie in shared memory; each block adds a share of them
+// over the cluster, in the order of ranks, and stores it. Where several clusters split the patches of a tile, each stores
+// partial sums, and the kernel of wgrad_partial_sums.h adds these.
 #pragma once
 
 #include "dev/common/cluster_split.h"
 #include "dev/common/cluster_sums.h"
 #include "dev/common/quads.h"
+#include "dev/conv3x3/wgrad_partial_sums.h"
 #include "dev/conv3x3/wgrad_patch.h"
 #include "dev/ptx/tma.h"
 
@@ -31,7 +32,7 @@ struct ClusterTile {
   bool sums_bias;
 };
 
-// By all kThreads threads of all blocks of the cluster, behind a cluster barrier.
+// By all kThreads threads of all blocks of the cluster, after a cluster barrier.
 template <class T, int kFilterRows, int kThreads>
 __device__ __forceinline__ void store_cluster_sums(const Problem& p, const ClusterSplit& split, const ClusterTile& tile,
                                                    float* sums, T* dw, float* dbias, float* partial) {

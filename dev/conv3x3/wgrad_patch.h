@@ -3,7 +3,6 @@
 #pragma once
 
 #include "dev/conv3x3/patches.h"
-#include "dev/conv3x3/wgrad_split.h"
 
 namespace ladder::conv3x3 {
 

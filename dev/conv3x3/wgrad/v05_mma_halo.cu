@@ -9,6 +9,7 @@
 //         no ldmatrix.trans (it moves 16-bit elements): there fragments are single words, with rows padded by 32 bytes.
 
 #include "dev/conv3x3/wgrad_patch.h"
+#include "dev/conv3x3/wgrad_split.h"
 #include "dev/ptx/cp_async.h"
 #include "dev/ptx/ldmatrix.h"
 #include "dev/ptx/mma.h"

@@ -10,6 +10,7 @@
 
 #include "dev/common/ring.h"
 #include "dev/conv3x3/wgrad_patch.h"
+#include "dev/conv3x3/wgrad_split.h"
 #include "dev/ptx/mbarrier.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
