@@ -1,6 +1,8 @@
 // A ring of stages in shared memory that a producer fills and consumers empty, each stage behind a pair of barriers.
 #pragma once
 
+#include "core/device.h"
+
 namespace ladder {
 
 // Position in a ring of stages, and the parity of the phase that a consumer waits for there.

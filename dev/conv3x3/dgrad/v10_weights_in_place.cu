@@ -8,6 +8,7 @@
 // Needs:  sm_90a; c and k multiples of 16 bytes (the TMA's strides); bf16 or fp16, as wgmma takes no other MN-major.
 
 #include "dev/conv3x3/wgmma_halo.h"
+#include "dev/ptx/setmaxnreg.h"
 
 namespace ladder::conv3x3 {
 namespace {

@@ -9,6 +9,7 @@
 // Needs:  sm_90a; c a multiple of 16 bytes (the TMA's strides). Any h and w: patches may hang over the edge.
 
 #include "dev/conv3x3/wgmma_halo.h"
+#include "dev/ptx/setmaxnreg.h"
 
 namespace ladder::conv3x3 {
 namespace {
