@@ -2,8 +2,6 @@
 
 import lzma
 import subprocess
-import sys
-import unittest
 from pathlib import Path
 
 import pytest
@@ -30,7 +28,3 @@ def test_the_emulator_agrees_with_every_recorded_gpu(tmp_path):
         theirs.write_text(tampered)
         result = subprocess.run([PROGRAM, "--compare", theirs, ours], capture_output=True, text=True)
         assert result.returncode != 0, "a record without a wrapper must not agree"
-
-
-if __name__ == "__main__":
-    sys.exit(unittest.main())

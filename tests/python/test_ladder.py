@@ -589,7 +589,3 @@ class Setup(unittest.TestCase):
         del setup._LIBRARIES["no/such/header.h"]
         setup._LIBRARIES.update({"vector": "libstdc++-dev"})
         self.assertNotIn("libstdc++-dev", setup._missing_libraries())
-
-
-if __name__ == "__main__":
-    unittest.main()

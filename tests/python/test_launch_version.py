@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,8 @@ class Build:
 
 @pytest.fixture
 def build(tmp_path):
+    if not (shutil.which("ninja") and shutil.which("c++")):
+        pytest.skip("no Ninja, or no C++ compiler")
     return Build(tmp_path)
 
 

@@ -470,7 +470,3 @@ class SampleSet(Prepared):
         ):
             with self.assertRaisesRegex(Failure, "no NotoColorEmoji.ttf: install"):
                 prepare.sample_set(16)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -502,6 +502,7 @@ def test_wrong_usage(missing):
     missing.refused("--set 'prf': toy has ci, perf, unet", "--missing", "--set", "prf")
 
 
+@pytest.mark.skipif(not (ROOT / "build" / "emulator" / "bench_conv3x3").exists(), reason="no emulator build")
 def test_its_partial_files_and_names_are_understood(tmp_path):
     options = record._parse(["--set", "ci", "--version", "1", "--dtype", "fp32,bf16", "--results", str(tmp_path)])
     there = listing.read(ROOT)

@@ -4,8 +4,6 @@ import json
 import random
 import struct
 import subprocess
-import sys
-import unittest
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,8 @@ PROGRAM = ROOT / "build" / "emulator" / "tests" / "io_safetensors_tool"
 LACKS = ("" if PROGRAM.exists() else f"{PROGRAM.relative_to(ROOT)} is not built") or (
     "" if safetensors else "needs the Python package safetensors: ./ladder setup --dev"
 )
+
+pytestmark = pytest.mark.skipif(bool(LACKS), reason=LACKS)
 
 # What the trainer refuses and the library does not: it reads these dtypes only, and takes no name twice.
 STRICTER = ("which is not read here", "twice")
@@ -176,7 +176,3 @@ def test_a_file_that_is_not_there_is_named(files):
     assert (result.returncode, result.stderr.count("\n")) == (1, 1), result.stderr
     assert "none" in result.stderr
     assert not files.ours.exists()
-
-
-if __name__ == "__main__":
-    sys.exit(unittest.main())
