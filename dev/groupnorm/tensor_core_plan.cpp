@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "core/backend.h"
-#include "core/device.h"
+#include "core/ceil_div.h"
 #include "core/occupancy.h"
 
 namespace ladder::groupnorm::tensor_core {
