@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from . import build, digests, files, paths, say, setup, test_programs
+from . import build, digests, files, paths, say, test_programs
 from .errors import Failure
 from .test_programs import Totals, Unit
 
@@ -143,8 +143,6 @@ class _Session:
             self.left_out.append(Unit(preset, "all programs"))
             return
         try:
-            if setup.ensure(preset):
-                build.forget(preset)
             build.build(preset, self.cmake_options, wanted)
             programs = {path.name: path for path in test_programs.programs(preset)}
             chosen = choose(list(programs))
