@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <regex.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 #include <string>
 #include <utility>
@@ -47,11 +47,15 @@ inline CLI::Validator limits(const std::string& interval) {
           interval, "limits"};
 }
 
-// A word that a regular expression describes, one that C++ and Python read alike.
+// A word that a POSIX extended regular expression describes as a whole, one that Python reads alike.
 inline CLI::Validator pattern(const std::string& expression) {
   return {[expression](const std::string& word) {
-            if (std::regex_match(word, std::regex(expression))) return std::string();
-            return fmt::format("{}, not '{}'", expression, word);
+            regex_t compiled;
+            LADDER_CHECK(regcomp(&compiled, ("^(" + expression + ")$").c_str(), REG_EXTENDED | REG_NOSUB) == 0,
+                         expression);
+            const bool matches = regexec(&compiled, word.c_str(), 0, nullptr, 0) == 0;
+            regfree(&compiled);
+            return matches ? std::string() : fmt::format("{}, not '{}'", expression, word);
           },
           expression, "pattern"};
 }
