@@ -248,6 +248,7 @@ class BareClone(unittest.TestCase):
             ("no tool 'valgrind'", "sanitize", "--tool", "valgrind"),
             ("--set 'cii'", "sanitize", "--set", "cii"),
             ("unrecognized", "resources", "--velocity"),
+            ("no layer 'conv4x4'", "resources", "conv4x4"),
             ("unrecognized", "format", "--velocity"),
             ("prepare needs a folder", "prepare"),
             ("no folder 'nowhere'", "prepare", "nowhere"),

@@ -380,6 +380,24 @@ def test_only_a_silent_spill_is_a_complaint():
     assert resources.complaints(kernels, lambda _: honest) == []
 
 
+def test_the_resources_of_one_pass(tmp_path, capsys):
+    (file,) = (resources.ROOT / "dev/silu/backward").glob("v01_*.cu")
+    report = resources.object_of(file, tmp_path).with_suffix(".o.ptxas")
+    assert resources.main(["silu/backward", "--build", str(tmp_path)]) == 1
+    assert capsys.readouterr() == ("", f"no ptxas report in {tmp_path}; build first: ./ladder build --preset cuda\n")
+    report.parent.mkdir(parents=True)
+    report.write_text(REPORT)
+    resources.main(["silu/backward", "--build", str(tmp_path)])
+    heading, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert heading[:4] == ["layer", "pass", "version", "arch"]
+    assert rows == [
+        ["silu", "backward", file.stem, "sm_80", "1", "32", "17408", "0"],
+        ["silu", "backward", file.stem, "sm_90a", "1", "255", "0", "20"],
+    ]
+    resources.main(["silu/forward", "--build", str(tmp_path)])
+    assert capsys.readouterr().out == ""
+
+
 def test_serialized_wgmma_is_a_complaint(tmp_path):
     build = tmp_path
     for file in resources.sources():

@@ -21,7 +21,7 @@ list | cli.verbs:list_ | [<layer>[/<pass>]] [--json] | layers, passes, versions 
 new | cli.new | <layer>/<pass> <idea> --from N | the next version's file, made from version N
 profile | profiling.profile | <layer>[/<pass>] --version V | Nsight Compute on one launch, explained
 sanitize | profiling.sanitize | [<layer>[/<pass>]...] | compute-sanitizer's four tools, each proven to fire
-resources | dev.resources |  | registers, shared memory and spills of every kernel
+resources | dev.resources | [<layer>[/<pass>]] | registers, shared memory and spills of every kernel
 The U-Net
 prepare | cli.prepare | DIR | a folder of pictures as one file to train on; --emoji: the sample set
 train | cli.train | [--config C] [flags] | train with the promoted kernels; --config tiny: without a GPU

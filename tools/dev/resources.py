@@ -1,6 +1,4 @@
-"""Registers, shared memory and spills of every kernel of a CUDA build, from the ptxas reports beside its objects.
-
-    tools/dev/resources.py [--build build/cuda] [--json FILE]
+"""`./ladder resources`: registers, shared memory and spills of a CUDA build's kernels, from ptxas's reports beside its objects.
 
 Exits 1 if a kernel spills and its file's header comment has no line that begins with "Spills:", if ptxas has serialized a
 kernel's wgmma instructions, which it says in passing and which costs half of their speed, or if a file has no report.
@@ -17,6 +15,7 @@ from pathlib import Path
 
 from cli import options
 from cli.columns import aligned
+from registry import listing, selection
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,23 +95,34 @@ def demangle(names):
     return dict(zip(names, short))
 
 
-def sources():
-    """The files of versions, and of kernels that several versions launch."""
-    return sorted([*ROOT.glob("dev/*/*.cu"), *ROOT.glob("dev/*/*/v*.cu")])
+def sources(passes=None):
+    """The files of the versions of some Passes, by default of all, and of kernels that their layers' versions share."""
+    if passes is None:
+        passes = listing.read(ROOT).passes
+    files = {version.file for a_pass in passes for version in a_pass.versions}
+    return sorted(files.union(*((ROOT / "dev" / layer).glob("*.cu") for layer in {each.layer for each in passes})))
 
 
-def collect(build):
-    """Every kernel built there, and what is wrong with the reports: missing ones, serialized kernels."""
+def object_of(source, build):
+    """The object file that a build makes of a source."""
+    file = source.relative_to(ROOT)
+    return build / "CMakeFiles" / f"ladder_{file.parts[1]}.dir" / f"{file}.o"
+
+
+def collect(build, passes=None):
+    """The kernels built there, and what is wrong with the reports: missing ones, serialized kernels."""
     kernels, waiting, wrong = [], [], []
-    for source in sources():
+    for source in sources(passes):
         file = str(source.relative_to(ROOT))
-        report = build / "CMakeFiles" / f"ladder_{source.relative_to(ROOT).parts[1]}.dir" / f"{file}.o.ptxas"
+        report = object_of(source, build).with_suffix(".o.ptxas")
         text = report.read_text(encoding="utf-8") if report.exists() else ""
         found = parse(text, file)
         kernels += found
         waiting += [(file, kernel, why) for kernel, why in serialized(text).items()]
         if not found:
             wrong.append(f"{file}: no ptxas report in {build}; build it first: ./ladder build --preset cuda")
+    if wrong and not kernels:
+        wrong = [f"no ptxas report in {build}; build first: ./ladder build --preset cuda"]
     names = demangle(sorted({kernel["kernel"] for kernel in kernels}))
     for kernel in kernels:
         kernel["kernel"] = names[kernel["kernel"]]
@@ -129,11 +139,14 @@ def table(kernels):
     groups = {}
     for kernel in kernels:
         groups.setdefault((kernel["file"], kernel["arch"]), []).append(kernel)
-    rows = [("version", "arch", "kernels", "registers", "static smem", "spilled bytes")]
+    rows = [("layer", "pass", "version", "arch", "kernels", "registers", "static smem", "spilled bytes")]
     for (file, arch), group in groups.items():
+        layer, *a_pass, _ = Path(file).parts[1:]  # no pass: a file that the layer's versions share
         spilled = sum(kernel["spill_store_bytes"] + kernel["spill_load_bytes"] for kernel in group)
         rows.append(
             (
+                layer,
+                "".join(a_pass),
                 Path(file).stem,
                 arch,
                 str(len(group)),
@@ -142,23 +155,26 @@ def table(kernels):
                 str(spilled),
             )
         )
-    return "\n".join(aligned(rows, right=range(2, 6)))
+    return "\n".join(aligned(rows, right=range(4, 8)))
 
 
 def main(arguments):
     parser = options.Parser(
         "resources",
-        description="Registers, shared memory and spills of every kernel of a CUDA build, "
-        "from the ptxas reports beside its objects.",
+        description="Registers, shared memory and spills of a CUDA build's kernels, "
+        "from ptxas's reports beside its objects.",
     )
+    parser.add_argument("target", nargs="?", help=selection.HELP["target"] + " (default: all)")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "cuda", help="its folder (default: build/cuda)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
     chosen = parser.parse_args(arguments)
 
-    kernels, wrong = collect(chosen.build.resolve())
+    passes = selection.passes(listing.read(ROOT), [chosen.target] if chosen.target else [])
+    kernels, wrong = collect(chosen.build.resolve(), passes)
     if not kernels and not wrong:
         wrong = ["dev/ has no versions"]
-    print(table(kernels))
+    if kernels:
+        print(table(kernels))
     if chosen.json:
         chosen.json.write_text(json.dumps(kernels, indent=1) + "\n", encoding="utf-8")
     problems = wrong + complaints(kernels, lambda file: (ROOT / file).read_text(encoding="utf-8"))
