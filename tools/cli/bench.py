@@ -11,7 +11,7 @@ import subprocess
 
 from registry import listing, selection
 
-from . import build, device, flags, paths, say, tools
+from . import build, device, flags, partial, paths, say, tools
 from .errors import Failure, UsageError
 from .options import Parser, filled
 
@@ -52,12 +52,14 @@ def main(arguments):
     choice = device.choose(options.device)
     say.line(choice)
     program = f"bench_{layer.name}"
-    missing = build.build(choice.preset, targets=[program], keep_going=True)
-    missing = {broken.number: broken for broken in missing if broken.path == a_pass.path}
+    part = partial.of(program, a_pass, chosen, options.version)
+    missing = build.build(choice.preset, targets=[program], keep_going=True, part=part)
+    numbers = [version.number for version in (chosen if part else a_pass.versions)]
+    missing = {broken.number: broken for broken in missing if broken.path == a_pass.path and broken.number in numbers}
     absent = [missing[version.number] for version in chosen if version.number in missing]
     if absent and len(absent) == len(chosen):
         raise Failure(absent[0].line)
-    command = [str(build.folder(choice.preset) / program), "--pass", a_pass.name]
+    command = [str(build.folder(choice.preset) / (part.target if part else program)), "--pass", a_pass.name]
     command += selection.program_words(layer, a_pass, options.version, lines, options.set, dtypes, missing)
     command += ["--dtype", ",".join(dtypes)] if dtypes else []
     command += [*own, *foreign]

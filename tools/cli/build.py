@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dev import launch_version
 
-from . import device, lock, run, say, setup, tools
+from . import device, lock, partial, run, say, setup, tools
 from .errors import Failure
 from .paths import BUILD, CUDA_PRESETS, PRIVATE, ROOT
 
@@ -30,8 +30,9 @@ class Broken:
     line: str  # what is to be said of it
 
 
-def build(preset, options=(), targets=(), keep_going=False):
+def build(preset, options=(), targets=(), keep_going=False, part=None):
     """Brings build/<preset> up to date, what it lacks fetched; `options` are -D arguments for CMake. Throws Failure.
+    Of a program whose `part` is given only that is built.
 
     Returns the Broken versions, which only with `keep_going` do not fail the build.
     """
@@ -39,7 +40,12 @@ def build(preset, options=(), targets=(), keep_going=False):
         forget(preset)
     with lock.held(BUILD / f".{preset}.lock"):
         _configure(preset, [*_own_architecture(preset), *options])
-        _ninja(preset, targets, keep_going)
+        if part:
+            _ninja(preset, ["build.ninja"], keep_going)  # which knows of every version once it is up to date
+            partial.write(part, folder(preset))
+            _ninja(preset, [part.target], keep_going, part.ninja_file)
+        else:
+            _ninja(preset, targets, keep_going)
         return _broken(preset) if keep_going else []
 
 
@@ -83,10 +89,11 @@ def _broken(preset):
     ]
 
 
-def _ninja(preset, targets, keep_going):
+def _ninja(preset, targets, keep_going, file="build.ninja"):
     """Shows compilers' words as they come, and Ninja's progress on one line."""
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
-    command = [tools.ninja(), "-C", str(folder(preset)), "-j", jobs, *(["-k", "0"] if keep_going else []), *targets]
+    command = [tools.ninja(), "-C", str(folder(preset)), "-f", file, "-j", jobs, *targets]
+    command += ["-k", "0"] if keep_going else []
     process = subprocess.Popen(
         command,
         cwd=ROOT,

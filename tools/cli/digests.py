@@ -62,13 +62,19 @@ def versions(root=None):
 
 def of_version(version, root=None):
     root = root or paths.ROOT
-    sources = _with_includes({root / "dev" / f"{version.name}.cu"}, root)
-    if any(_HANDS_ON.search(_text(path)) for path in sources):
+    file = root / "dev" / f"{version.name}.cu"
+    sources = _with_includes({file}, root)
+    if hands_on(file, root):
         sources |= _with_includes(set((root / "dev" / version.layer).glob("*/v*.cu")), root)
     for pattern in ("*.cpp", "*.cu"):
         sources |= _with_includes(set((root / "dev" / version.layer).glob(pattern)), root)
     sources |= {root / "dev" / version.layer / "shapes.txt", root / "reference" / f"{version.layer}_reference.cpp"}
     return _digest(sources, root)
+
+
+def hands_on(file, root=None):
+    """Whether the version in `file` has others do its work."""
+    return any(_HANDS_ON.search(_text(path)) for path in _with_includes({file}, root or paths.ROOT))
 
 
 def of_shared(root=None):
