@@ -93,7 +93,7 @@ class Help(unittest.TestCase):
         self.assertIn(says, done.stderr)
 
     def test_wrong_usage_is_one_line_and_exit_2(self):
-        self.wrong("climb", says="no verb 'climb'; there are: bench, test, list")
+        self.wrong("climb", says="no verb 'climb'; there are: check, bench, test, list")
         self.wrong("bench", says="bench needs a layer")
         self.wrong(
             "bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, conv3x3"
@@ -110,6 +110,7 @@ class Help(unittest.TestCase):
 
 
 VERBS = (
+    "check",
     "bench",
     "test",
     "list",
@@ -225,6 +226,10 @@ class BareClone(unittest.TestCase):
             ("unknown argument '--velocity'", "bench", "conv3x3", "--velocity"),
             ("exclude each other", "bench", "conv3x3", "--check", "--once"),
             ("--resume needs --record", "bench", "conv3x3", "--resume"),
+            ("check needs --version; conv3x3/fprop has v01_naive", "check", "conv3x3"),
+            ("no layer 'conv4x4'", "check", "conv4x4", "--version", "7"),
+            ("no version '70'", "check", "conv3x3", "--version", "70"),
+            ("required: target", "check", "--version", "7"),
             ("no version '70'", "test", "conv3x3", "--version", "70"),
             ("exclude each other", "test", "conv3x3", "--gtest_filter=*"),
             ("unknown argument '-x'", "test", "-x"),

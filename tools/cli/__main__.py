@@ -15,6 +15,7 @@ from .options import Parser
 # A verb, the module and, where that is not main, the function that it is, what it takes, what it does.
 _TABLE = """\
 Kernels
+check | cli.check | <layer>[/<pass>] --version V | its ci problems on the emulator; nvcc's registers and spills
 bench | cli.bench | <layer>[/<pass>] [flags] | build, check and time versions; on a GPU beside the baseline
 test | cli.verbs:test | [<layer>[/<pass>]] [flags] | build, and test what changed, or some versions, or --full
 list | cli.verbs:list_ | [<layer>[/<pass>]] [--json] | layers, passes, versions and named problems

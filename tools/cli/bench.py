@@ -37,7 +37,8 @@ _BENCHMARK_WORDS = {
 _UNDERSTOOD_HERE = ("--version", "--promoted", "--pass", "--problem", "--set", "--dtype", "--device")
 
 
-def main(arguments):
+def main(arguments, in_place=True):
+    """The program's exit status; `in_place` of this process it ends that too."""
     options, own, foreign = _parse(arguments)
     there = listing.read(paths.ROOT)
     if not options.target:
@@ -63,7 +64,7 @@ def main(arguments):
     command += selection.program_words(layer, a_pass, options.version, lines, options.set, dtypes, missing)
     command += ["--dtype", ",".join(dtypes)] if dtypes else []
     command += [*own, *foreign]
-    if not missing:
+    if in_place and not missing:
         os.execve(command[0], command, tools.environment())
     status = subprocess.run(command, env=tools.environment()).returncode
     for broken in absent or missing.values():

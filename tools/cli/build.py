@@ -14,6 +14,7 @@ from . import device, lock, partial, run, say, setup, tools
 from .errors import Failure
 from .paths import BUILD, CUDA_PRESETS, PRIVATE, ROOT
 
+_ABOUT_NINJA = re.compile(r"\[\d+/\d+\] |ninja: |FAILED: |-- ")
 _NINJA_PROGRESS = re.compile(r"^\[(\d+)/(\d+)\] (.*)")
 
 
@@ -47,6 +48,16 @@ def build(preset, options=(), targets=(), keep_going=False, part=None):
         else:
             _ninja(preset, targets, keep_going)
         return _broken(preset) if keep_going else []
+
+
+def compiled(preset, objects):
+    """(whether all is well, the compiler's words) of these object files alone. Nothing is fetched for them."""
+    with lock.held(BUILD / f".{preset}.lock"):
+        _configure(preset, _own_architecture(preset))
+        done = tools.captured(tools.ninja(), "-C", folder(preset), *objects)
+    lines = done.stdout.splitlines(keepends=True)
+    lines = [line for before, line in zip(["", *lines], lines) if not before.startswith("FAILED: ")]  # but the command
+    return done.returncode == 0, "".join(line for line in lines if not _ABOUT_NINJA.match(line))
 
 
 def forget(preset):

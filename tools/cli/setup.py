@@ -220,6 +220,11 @@ def _system_header(name):
     return _preprocessed(f"#if !__has_include(<{name}>)\n#error missing\n#endif\n").returncode == 0
 
 
+def has_nvcc():
+    """Whether a CUDA build would find a compiler, with nothing fetched."""
+    return (PRIVATE / "cuda").exists() or _system_nvcc() is not None
+
+
 def _system_nvcc():
     path = os.environ.get("CUDACXX") or _system_cuda_file("bin/nvcc")
     if not path or _system_cuda_hidden():

@@ -111,8 +111,12 @@ def object_of(source, build):
 
 def collect(build, passes=None):
     """The kernels built there, and what is wrong with the reports: missing ones, serialized kernels."""
+    return of_files(sources(passes), build)
+
+
+def of_files(sources, build):
     kernels, waiting, wrong = [], [], []
-    for source in sources(passes):
+    for source in sources:
         file = str(source.relative_to(ROOT))
         report = object_of(source, build).with_suffix(".o.ptxas")
         text = report.read_text(encoding="utf-8") if report.exists() else ""

@@ -1,0 +1,66 @@
+"""`./ladder check <layer>/<pass> --version N`: the quick loop of whoever writes a kernel. The version's ci problems on the
+emulator and, at the same time, nvcc for its file alone: registers, shared memory, spills. No GPU is needed."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from dev import resources
+from registry import listing, selection
+
+from . import bench, build, paths, say, setup
+from .errors import Failure, UsageError
+from .options import Parser
+
+_PRESET = "cuda"
+
+
+def main(arguments):
+    parser = Parser(
+        "check",
+        description="Checks versions on the emulator, on the problems of the set ci, and compiles them with nvcc where it is "
+        "installed. A spill that the version's header does not admit is a failure.",
+    )
+    parser.add_argument("target", help=selection.HELP["target"] + "; a layer is its default pass")
+    parser.add_selection("version")
+    chosen = parser.parse_args(arguments)
+    a_pass = selection.one_pass(listing.read(paths.ROOT), chosen.target)
+    if not chosen.version:
+        raise UsageError(f"check needs --version; {a_pass.path} has {', '.join(v.label for v in a_pass.versions)}")
+    sources = [version.file for version in selection.versions(a_pass, chosen.version)]
+    with ThreadPoolExecutor(1) as beside:
+        compiled = beside.submit(_compiled, sources)
+        try:
+            status = bench.main(
+                [a_pass.path, f"--version={chosen.version}", *"--set=ci --check --device=emulator".split()],
+                in_place=False,
+            )
+        except Failure as failure:
+            say.line(failure)
+            status = 1
+        say.progress("waiting for nvcc")
+        return max(status, _report(sources, *compiled.result()))
+
+
+def _compiled(sources):
+    """(whether nvcc compiled them, its words); (None, why) without one."""
+    if not setup.has_nvcc():
+        return None, "no nvcc, so no registers, shared memory or spills; ./ladder setup --preset cuda fetches it"
+    folder = build.folder(_PRESET)
+    return build.compiled(_PRESET, [resources.object_of(source, folder).relative_to(folder) for source in sources])
+
+
+def _report(sources, well, words):
+    if well is None:
+        say.line(words)
+        return 0
+    say.close()
+    print(words, end="", file=sys.stderr)
+    if not well:
+        say.line("nvcc does not compile it")
+        return 1
+    kernels, wrong = resources.of_files(sources, build.folder(_PRESET))
+    print(f"\n{resources.table(kernels)}" if kernels else "no kernels")
+    for line in wrong + resources.complaints(kernels, lambda file: (paths.ROOT / file).read_text(encoding="utf-8")):
+        say.line(line)
+        well = False
+    return 0 if well else 1
