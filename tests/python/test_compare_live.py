@@ -1,5 +1,6 @@
 """./ladder compare --live with a fake benchmark: interleaving, confirmation, interruption; worktrees."""
 
+import argparse
 import json
 import re
 import shutil
@@ -12,8 +13,10 @@ import pytest
 
 from cli import device, paths, say
 from cli.errors import Failure, UsageError
+from compare import live as compare_live
 from compare import main as compare_main
 from compare import sides, trees
+from registry import listing
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -306,6 +309,22 @@ def test_every_form_of_what_to_run_reaches_both_sides_as_numbers_lines_and_one_d
     asked = [call[2:8] for call in live.calls(0)]
     for dtype in ("bf16", "fp16"):
         assert ["--version", "1,2", "--problem", "n32 c64", "--dtype", dtype] in asked
+
+
+def test_two_versions_of_this_tree(live, monkeypatch):
+    monkeypatch.setattr(compare_live.build, "build", lambda preset, targets: None)
+    monkeypatch.setattr(compare_live.build, "folder", lambda preset: live.sides[1].tree)
+    monkeypatch.setattr(trees, "fingerprint", lambda tree: "sources")
+    parser = argparse.ArgumentParser()
+    compare_main.add_timing(parser)
+    options = parser.parse_args(["--no-check"])
+    options.version, options.dtype, options.problem = "1,2", None, None
+    options.chosen = compare_live.Chosen(("toy/fprop",), True, None, {}, ())
+    made = compare_live.compare_versions("toy/fprop", listing.versions(live.sides[1].tree, "toy/fprop"), options)
+    assert [call[3] for call in live.calls(1)] == [*"122112211221122112", *"122112211221122112"]
+    assert [each.verdict.status for each in made.comparisons] == ["SLOW", "SLOW"]
+    assert all(2.4 < each.verdict.ratio < 2.6 for each in made.comparisons)
+    assert "./ladder diff toy/fprop 1 2 --problem 'n32 c64 bf16'" in made.text()
 
 
 def test_without_a_gpu(live, monkeypatch):

@@ -27,6 +27,8 @@ CUDA = (
         "nvidia-nvtx==13.0.85",
     ]
 )
+# What ./ladder diff reads object files with; no older release is on PyPI.
+DISASSEMBLER = ["nvidia-cuda-cuobjdump==13.2.51", "nvidia-cuda-nvdisasm==13.2.51"]
 # The last that runs on Python 3.9.
 BROWSER_DRIVER = ["selenium==4.32.0"]
 # The format's own library, to try the trainer's against, with a NumPy that fits this Python.

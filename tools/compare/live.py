@@ -1,4 +1,4 @@
-"""`./ladder compare --live REF`: two programs, built from two commits, run in turn on one GPU.
+"""`./ladder compare --live REF`: two programs, built from two commits, run in turn on one GPU; `./ladder diff`: two versions.
 
 A repetition is a process of each side, A B then B A then A B, so whatever drifts drifts for both, and memory placement,
 the part of noise that lasts as long as a process, is drawn anew every time. A is REF, B this tree. With --inject-slowdown both
@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cli import device, paths, say
+from cli import build, device, paths, say
 from cli.errors import Failure, UsageError
 from cli.files import shown
 from registry import listing
@@ -48,11 +48,42 @@ def compare(options):
         raise Failure(f"--live needs a GPU: {why}; records compare without one: ./ladder compare")
     both = [sides.fitted(side) for side in sides.built(source, layers, options.inject_slowdown)]
     jobs = jobs_of([path for path in options.chosen.paths if path.split("/")[0] in both[0].programs], options)
-    return measure(both, jobs, options, _folder(both, options))
+    slowdown = f" --inject-slowdown {options.inject_slowdown:g}" if options.inject_slowdown else ""
+    ref = both[0].ref + slowdown
+    return measure(both, jobs, options, lambda comparison: command_of(ref, comparison.key))
 
 
-def measure(both, jobs, options, folder):
-    """Runs `jobs` of both sides in turn and judges. What is finished stays in `folder` until the Report is made."""
+def compare_versions(path, versions, options):
+    """A Report of two Versions of one pass of this tree."""
+    layer = path.split("/")[0]
+    build.build("cuda", targets=[f"bench_{layer}"])
+    programs = {layer: build.folder("cuda") / f"bench_{layer}"}
+    here, sources = trees.find(paths.ROOT, str(paths.ROOT)), trees.fingerprint(paths.ROOT)
+    both = [
+        sides.Side(
+            version.label,
+            here.ref,
+            here.commit,
+            here.dirty,
+            f"{version.label} of {sources}",
+            paths.ROOT,
+            programs,
+            version=version.number,
+        )
+        for version in versions
+    ]
+
+    def command(comparison):
+        a, b = (side.version for side in both)
+        return f"./ladder diff {path} {a} {b} --problem {shlex.quote(comparison.key[3])}"
+
+    return measure(both, jobs_of([path], options), options, command)
+
+
+def measure(both, jobs, options, reproduce):
+    """Runs `jobs` of both sides in turn and judges. What is finished stays in a folder until the Report is made; `reproduce` is
+    of it."""
+    folder = _folder(both, options)
     processes = Processes(both, options, folder)
     try:
         failed = {} if options.no_check else processes.check(jobs)
@@ -80,11 +111,7 @@ def measure(both, jobs, options, folder):
     notes = _notes(both, comparisons, calls, options)
     shutil.rmtree(folder)
     a, b = ({"name": side.name, "commit": side.commit, "dirty": side.dirty} for side in both)
-    slowdown = f" --inject-slowdown {options.inject_slowdown:g}" if options.inject_slowdown else ""
-    ref = both[0].ref + slowdown
-    return report.Report(
-        "live", a, b, records.worst_first(comparisons), notes, lambda comparison: command_of(ref, comparison.key)
-    )
+    return report.Report("live", a, b, records.worst_first(comparisons), notes, reproduce)
 
 
 def command_of(ref, key):

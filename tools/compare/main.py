@@ -166,6 +166,15 @@ def _options(arguments):
         metavar="REF",
         help="build this commit beside this tree and run both in turn; a folder with sources of its own does as well",
     )
+    add_timing(group)
+    group.add_argument("--keep", metavar="FILE", help="every sample with the verdicts, as JSON")
+    options = parser.parse_args(arguments)
+    _check(options)
+    return options
+
+
+def add_timing(group):
+    """What programs that run in turn are told, and how often they run."""
     group.add_argument(
         "--set",
         dest="set_name",
@@ -188,14 +197,10 @@ def _options(arguments):
         "--inject-slowdown",
         type=_percent,
         metavar="PERCENT",
-        help="make every sample of this tree's last so much longer: shows what this tool can see",
+        help="make every sample of B last so much longer: shows what this tool can see",
     )
     group.add_argument("--no-check", action="store_true", help="do not check values first")
-    group.add_argument("--keep", metavar="FILE", help="every sample with the verdicts, as JSON")
     group.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run")
-    options = parser.parse_args(arguments)
-    _check(options)
-    return options
 
 
 def _chosen(options, there):

@@ -53,7 +53,7 @@ class Processes:
                 self._run(at, job, ["--check"], file, "checking", allowed=(0, 1))
                 for result in _results(file):
                     if result.status == "FAIL":
-                        failed.setdefault(result.key, f"FAIL in {'AB'[at]}: {result.reason}")
+                        failed.setdefault(self._key(result), f"FAIL in {'AB'[at]}: {result.reason}")
         return failed
 
     def repetitions(self, stage, jobs):
@@ -77,13 +77,18 @@ class Processes:
                     self._run(at, job, flags, files[at], what)
                 for at, file in enumerate(files):
                     for result in _results(file):
-                        found.setdefault(result.key, ([None] * count, [None] * count))[at][repetition] = result
+                        found.setdefault(self._key(result), ([None] * count, [None] * count))[at][repetition] = result
         return found
+
+    def _key(self, result):
+        """The same for both sides; where they differ in the version, it is B's."""
+        device, path, version, problem = result.key
+        return device, path, self.sides[1].version or version, problem
 
     def _run(self, at, job, flags, file, what, allowed=(0,)):
         side, (layer, a_pass) = self.sides[at], job.path.split("/")
         there = {version.number for version in listing.versions(side.tree, job.path)}
-        versions = [number for number in job.versions if number in there]
+        versions = [side.version] if side.version else [number for number in job.versions if number in there]
         started = time.monotonic()
         if not there or (job.versions and not versions):
             file.write_text(_NOTHING, encoding="utf-8")

@@ -30,6 +30,7 @@ class Side:
     tree: Path
     programs: dict  # layer -> its benchmark
     old_flags: dict = field(default_factory=dict)  # {flag: what this side's programs call it}, where they differ
+    version: "int | None" = None  # the one that this side runs, where the sides differ in that alone
 
     def flag(self, name):
         return self.old_flags.get(name, name)
