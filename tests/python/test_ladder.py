@@ -212,6 +212,7 @@ class BareClone(unittest.TestCase):
             ("did you mean 'res64'?", "bench", "conv3x3", "--problem", "res46"),
             ("needs h, w, c, k", "bench", "conv3x3", "--problem", "n1 x2"),
             ("v05_implicit_gemm has no bf16: it has fp32", "bench", "conv3x3", "--version", "5", "--dtype", "bf16"),
+            ("a brace without its other one", "bench", "conv3x3", "--problem", "n{1,2 h8 w8 c16 k16"),
             ("contradicts the problem", "bench", "conv3x3", "--dtype", "bf16", "--problem", "n1 h8 w8 c16 k16 fp32"),
             ("--seed '-1'", "bench", "conv3x3", "--seed", "-1"),
             ("--seed '-1'", "bench", "conv3x3", "--seed=-1"),
@@ -338,6 +339,8 @@ class BenchVerb(unittest.TestCase):
             "--pass fprop --promoted --problem n32 h64 w64 c64 k64 --check --samples=9".split(),
         )
         self.assertTrue(self.executed)
+        words = self.bench("conv3x3", "--problem", "n1 h8 w8 c{16..32*2} k16 bf16")[1]
+        self.assertEqual(" ".join(words[4:]), "--problem n1 h8 w8 c16 k16 bf16 --problem n1 h8 w8 c32 k16 bf16")
 
     def test_the_program_has_the_asked_versions_and_where_a_problem_decides_all(self):
         for version, program in (

@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 
-from registry import listing, selection
+from registry import listing, selection, sweep
 
 from . import build, device, flags, partial, paths, say, tools
 from .errors import Failure, UsageError
@@ -21,6 +21,7 @@ examples (on a GPU; without one everything is checked on the emulator and nothin
   ./ladder bench conv3x3/dgrad --version 5-7 --dtype bf16
   ./ladder bench conv3x3 --version wmma --problem res64
   ./ladder bench conv3x3 --version 7 --problem 'n1 h8 w8 c16 k16 bf16' --check
+  ./ladder bench gemm --problem 'm256 n{128..8192*2} k{64..256+64} {fp32,bf16}'
   ./ladder bench conv3x3 --version best --record results/mine.json
 Google Benchmark's own flags (--benchmark_filter, --benchmark_repetitions, --benchmark_out=FILE, ...) work as well."""
 
@@ -82,7 +83,12 @@ def _parse(arguments):
     )
     parser.add_argument("target", nargs="?", help=selection.HELP["target"] + "; a layer is its default pass")
     parser.add_selection("version", "set", "dtype", version="all")
-    parser.add_argument("--problem", action="append", default=[], help=selection.HELP["problem"] + "; may be repeated")
+    parser.add_argument(
+        "--problem",
+        action="append",
+        default=[],
+        help=selection.HELP["problem"] + "; braces make several of it; may be repeated",
+    )
     parser.add_argument("--pass", dest="pass_", metavar="PASS", type=filled("pass"), help="as in <layer>/<pass>")
     parser.add_device()
     own = flags.Flags(parser, "bench/flags.json", without=_UNDERSTOOD_HERE)
@@ -101,8 +107,9 @@ def _lines(options, layer, dtypes):
         raise UsageError("--problem and --set exclude each other")
     if options.set:
         selection.set_name([layer], options.set)
-    lines = [selection.problem(layer, text) for text in options.problem]
-    for text, line in zip(options.problem, lines):
+    texts = [text for words in options.problem for text in sweep.expand(words)]
+    lines = [selection.problem(layer, text) for text in texts]
+    for text, line in zip(texts, lines):
         own = selection.dtype_of(line)
         if own and dtypes and own not in dtypes:
             raise UsageError(f"--dtype {options.dtype} contradicts the problem '{text}'")
