@@ -93,7 +93,7 @@ class Help(unittest.TestCase):
         self.assertIn(says, done.stderr)
 
     def test_wrong_usage_is_one_line_and_exit_2(self):
-        self.wrong("climb", says="no verb 'climb'; there are: check, bench, test, list")
+        self.wrong("climb", says="no verb 'climb'; there are: check, bench, test, debug")
         self.wrong("bench", says="bench needs a layer")
         self.wrong(
             "bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, conv3x3"
@@ -112,6 +112,7 @@ class Help(unittest.TestCase):
 VERBS = (
     "check",
     "bench",
+    "debug",
     "test",
     "list",
     "new",
@@ -232,6 +233,11 @@ class BareClone(unittest.TestCase):
             ("no layer 'conv4x4'", "check", "conv4x4", "--version", "7"),
             ("no version '70'", "check", "conv3x3", "--version", "70"),
             ("required: target", "check", "--version", "7"),
+            ("debug needs --version and --problem", "debug", "conv3x3", "--version", "7"),
+            ("'7,8' is several", "debug", "conv3x3", "--version", "7,8", "--problem", "res64"),
+            ("did you mean 'res64'?", "debug", "conv3x3", "--version", "7", "--problem", "res46"),
+            ("--thread: '-1': one to three numbers", "debug", "conv3x3", "--thread=-1"),
+            ("unrecognized", "debug", "conv3x3", "--batch"),
             ("no version '70'", "test", "conv3x3", "--version", "70"),
             ("exclude each other", "test", "conv3x3", "--gtest_filter=*"),
             ("unknown argument '-x'", "test", "-x"),

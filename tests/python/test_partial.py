@@ -85,9 +85,25 @@ def test_its_file_changes_only_with_what_it_says(build):
     assert (folder / some.target).read_text() == "toy.cpp toy.cpp v02 "
 
 
+def test_a_version_to_debug_has_an_object_of_its_own():
+    compiled = (
+        "build dev/toy/fprop/v02_tile.cu.o: {}_COMPILER src/v02 | pch || toy\n  DEP_FILE = v02.d\n  FLAGS = -O1\n"
+    )
+    there = "dev/toy/fprop/v02_tile.cu"
+    some = partial.Part("bench_toy", "fprop-2-debug", "toy", frozenset([there]), there)
+    for language, symbols in (("CXX", "-O0 -g3 -Wno-invalid-pch"), ("CUDA", "-g -G")):
+        text = partial.statements(
+            some, BUILD.replace("build dev/toy/fprop/v02_tile", compiled.format(language) + "build x")
+        )
+        mine = "partial/fprop-2-debug/dev/toy/fprop/v02_tile.cu.o"
+        assert f"build {mine}: {language}_COMPILER src/v02 | pch || toy\n" in text
+        assert f"  DEP_FILE = {mine}.d\n  FLAGS = -O1 {symbols}\n" in text
+        assert f"build partial/fprop-2-debug/bench_toy: link dev/toy/toy.cpp.o {mine} | src/library\n" in text
+
+
 def test_a_program_that_is_not_there():
-    with pytest.raises(Failure, match="the build has no program bench_toy"):
-        partial.statement(part(), "build test_bench_toy: phony all\n")
+    with pytest.raises(Failure, match="^the build makes no bench_toy$"):
+        partial.statements(part(), "build test_bench_toy: phony all\n")
 
 
 def test_which_versions_need_the_whole_program():

@@ -18,6 +18,7 @@ Kernels
 check | cli.check | <layer>[/<pass>] --version V | its ci problems on the emulator; nvcc's registers and spills
 bench | cli.bench | <layer>[/<pass>] [flags] | build, check and time versions; on a GPU beside the baseline
 test | cli.verbs:test | [<layer>[/<pass>]] [flags] | build, and test what changed, or some versions, or --full
+debug | cli.debug | <layer>[/<pass>] --version V | gdb in one thread of a version's kernel, at its beginning
 list | cli.verbs:list_ | [<layer>[/<pass>]] [--json] | layers, passes, versions and named problems
 new | cli.new | <layer>/<pass> <idea> --from N | the next version's file, made from version N
 diff | dev.diff | <layer>/<pass> A B | two versions side by side: registers, instructions, code, times

@@ -63,18 +63,18 @@ def versions(root=None):
 def of_version(version, root=None):
     root = root or paths.ROOT
     file = root / "dev" / f"{version.name}.cu"
-    sources = _with_includes({file}, root)
+    sources = with_includes({file}, root)
     if hands_on(file, root):
-        sources |= _with_includes(set((root / "dev" / version.layer).glob("*/v*.cu")), root)
+        sources |= with_includes(set((root / "dev" / version.layer).glob("*/v*.cu")), root)
     for pattern in ("*.cpp", "*.cu"):
-        sources |= _with_includes(set((root / "dev" / version.layer).glob(pattern)), root)
+        sources |= with_includes(set((root / "dev" / version.layer).glob(pattern)), root)
     sources |= {root / "dev" / version.layer / "shapes.txt", root / "reference" / f"{version.layer}_reference.cpp"}
     return _digest(sources, root)
 
 
 def hands_on(file, root=None):
     """Whether the version in `file` has others do its work."""
-    return any(_HANDS_ON.search(_text(path)) for path in _with_includes({file}, root or paths.ROOT))
+    return any(_HANDS_ON.search(_text(path)) for path in with_includes({file}, root))
 
 
 def of_shared(root=None):
@@ -123,8 +123,9 @@ def write_last_run(date, shared, of_versions, counts, root=None):
     files.replace(record_path(root), text + "\n")
 
 
-def _with_includes(sources, root):
+def with_includes(sources, root=None):
     """These files, and the headers below dev/ that they include, one way or another."""
+    root = root or paths.ROOT
     found, ahead = set(), list(sources)
     while ahead:
         path = ahead.pop()

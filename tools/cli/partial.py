@@ -11,6 +11,8 @@ from . import digests, files, paths
 from .errors import Failure
 
 _FOLDER = "partial"  # in a build's folder
+# Added to the flags of a version to be debugged. Precompiled headers are of the other flags.
+_SYMBOLS, _CUDA_SYMBOLS = "-O0 -g3 -Wno-invalid-pch", "-g -G"
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,8 @@ class Part:
     program: str  # "bench_conv3x3", whose target may be in a folder of the build
     name: str  # "fprop-7"
     layer: str
-    sources: frozenset  # of its versions: "dev/conv3x3/fprop/v07_wmma_double_buffer.cu"
+    sources: frozenset  # of its versions: "dev/conv3x3/fprop/v07_wmma_double_buffer.cu"; none for all
+    debugged: str = ""  # the one of them to compile with all symbols
 
     @property
     def target(self):
@@ -27,6 +30,10 @@ class Part:
     @property
     def ninja_file(self):
         return f"{_FOLDER}/{self.name}.{self.program}.ninja"
+
+    @property
+    def debugged_object(self):
+        return f"{_FOLDER}/{self.name}/{self.debugged}.o"
 
 
 def of(program, a_pass, versions, text):
@@ -39,29 +46,55 @@ def of(program, a_pass, versions, text):
     return Part(program, name, a_pass.layer, sources)
 
 
+def debugged(program, a_pass, version):
+    """The Part with a Version that is compiled with all symbols, and with those that do its work."""
+    part = of(program, a_pass, [version], str(version.number))
+    sources = part.sources if part else frozenset()
+    source = str(version.file.relative_to(paths.ROOT))
+    return Part(program, f"{a_pass.name}-{version.number}-debug", a_pass.layer, sources, source)
+
+
 def write(part, folder):
     """Writes the Ninja file into a build's folder, of a build.ninja that is up to date."""
     text = (folder / "build.ninja").read_text(encoding="utf-8")
     path = folder / part.ninja_file
-    path.parent.mkdir(exist_ok=True)
-    (folder / part.target).parent.mkdir(exist_ok=True)
-    text = f"include build.ninja\n\n{statement(part, text)}"
+    (folder / part.debugged_object if part.debugged else folder / part.target).parent.mkdir(parents=True, exist_ok=True)
+    text = f"include build.ninja\n\n{statements(part, text)}"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         files.replace(path, text)
 
 
-def statement(part, text):
+def statements(part, text):
     """How Ninja makes the part, by build.ninja's `text`."""
-    whole = re.search(rf"^build (?:\w+/)*{part.program}: (\w+) (.*)\n((?:  .*\n)*)", text, re.MULTILINE)
-    if not whole:
-        raise Failure(f"the build has no program {part.program}")
-    rule, inputs, variables = whole.groups()
-    inputs = " ".join(word for word in inputs.split(" || ")[0].split() if not _other_version(part, word))
-    variables = re.sub(r"^  (TARGET_FILE) = .*", rf"  \1 = {part.target}", variables, flags=re.MULTILINE)
-    variables = re.sub(r"^  (POST_BUILD) = .*", r"  \1 = :", variables, flags=re.MULTILINE)
-    return f"build {part.target}: {rule} {inputs}\n{variables}"
+    rule, inputs, variables = _statement(rf"(?:\w+/)*{part.program}", text)
+    inputs = [word for word in inputs.split(" || ")[0].split() if not _other_version(part, word)]
+    variables = _with(variables, TARGET_FILE=part.target, POST_BUILD=":")
+    if not part.debugged:
+        return f"build {part.target}: {rule} {' '.join(inputs)}\n{variables}"
+    inputs = [part.debugged_object if word.endswith(f"{part.debugged}.o") else word for word in inputs]
+    compiler, source, flags = _statement(rf"\S*{part.debugged}\.o", text)
+    symbols = _CUDA_SYMBOLS if compiler.startswith("CUDA") else _SYMBOLS
+    flags = _with(flags, FLAGS=rf"\g<value> {symbols}", DEP_FILE=f"{part.debugged_object}.d")
+    return (
+        f"build {part.debugged_object}: {compiler} {source}\n{flags}\n"
+        f"build {part.target}: {rule} {' '.join(inputs)}\n{variables}"
+    )
+
+
+def _statement(output, text):
+    """(rule, inputs, variables) of what build.ninja says of a pattern of an output."""
+    found = re.search(rf"^build {output}: (\w+) (.*)\n((?:  .*\n)*)", text, re.MULTILINE)
+    if not found:
+        raise Failure(f"the build makes no {output.rpartition('/')[2].lstrip(')*')}")
+    return found.groups()
+
+
+def _with(variables, **values):
+    for name, value in values.items():
+        variables = re.sub(rf"^  {name} = (?P<value>.*)$", f"  {name} = {value}", variables, flags=re.MULTILINE)
+    return variables
 
 
 def _other_version(part, word):
     found = re.search(rf"(dev/{part.layer}/\w+/v\d\d_\w+\.cu)\.o$", word)
-    return found and found[1] not in part.sources
+    return part.sources and found and found[1] not in part.sources

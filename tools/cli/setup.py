@@ -52,12 +52,8 @@ def ensure_dev_tools():
         "chromium": "chromium",
         "chromedriver": "chromium-driver",
     }
-    missing = {package for program, package in programs.items() if shutil.which(program) is None}
-    if missing and (not debian.present() or debian.rights() is None):
-        raise Failure(f"missing, and no root to install them: {' '.join(sorted(missing))}")
     with lock.held(PRIVATE / "setup.lock"):
-        if missing:
-            debian.install(missing, LOG)
+        _install_programs(programs)
         _needs_ensurepip()
         wheels.python_with(wheels.BROWSER_DRIVER, LOG)
         wheels.python_with(wheels.SAFETENSORS, LOG)
@@ -66,6 +62,22 @@ def ensure_dev_tools():
     from . import prepare  # which imports this
 
     prepare.fetch()
+
+
+def program(name, package):
+    """The path of a program that few commands need, its package installed if need be."""
+    with lock.held(PRIVATE / "setup.lock"):
+        _install_programs({name: package})
+    return shutil.which(name)
+
+
+def _install_programs(programs):
+    """Those of {program: package} that are not there."""
+    missing = {package for name, package in programs.items() if shutil.which(name) is None}
+    if missing and (not debian.present() or debian.rights() is None):
+        raise Failure(f"missing, and no root to install them: {' '.join(sorted(missing))}")
+    if missing:
+        debian.install(missing, LOG)
 
 
 def _stamp(kind):
