@@ -8,10 +8,13 @@ import argparse
 import os
 import re
 import subprocess
+import tempfile
+from pathlib import Path
 
+from records import record_files, sheet
 from registry import listing, selection, sweep
 
-from . import build, device, flags, partial, paths, say, tools
+from . import build, device, files, flags, partial, paths, run, say, setup, tools, wheels
 from .errors import Failure, UsageError
 from .options import Parser, filled
 
@@ -21,7 +24,7 @@ examples (on a GPU; without one everything is checked on the emulator and nothin
   ./ladder bench conv3x3/dgrad --version 5-7 --dtype bf16
   ./ladder bench conv3x3 --version wmma --problem res64
   ./ladder bench conv3x3 --version 7 --problem 'n1 h8 w8 c16 k16 bf16' --check
-  ./ladder bench gemm --problem 'm256 n{128..8192*2} k{64..256+64} {fp32,bf16}'
+  ./ladder bench gemm --problem 'm256 n{128..8192*2} k256 {fp32,bf16}' --csv sweep.csv --plot
   ./ladder bench conv3x3 --version best --record results/mine.json
 Google Benchmark's own flags (--benchmark_filter, --benchmark_repetitions, --benchmark_out=FILE, ...) work as well."""
 
@@ -52,6 +55,8 @@ def main(arguments, in_place=True):
     chosen = selection.versions(a_pass, options.version)
     _refuse_without_dtype(options.version, chosen, dtypes)
     choice = device.choose(options.device)
+    if options.plot and choice.preset not in paths.CUDA_PRESETS:
+        raise UsageError("--plot draws times, which need a GPU; --csv FILE has what the emulator finds")
     say.line(choice)
     program = f"bench_{layer.name}"
     part = partial.of(program, a_pass, chosen, options.version)
@@ -65,12 +70,30 @@ def main(arguments, in_place=True):
     command += selection.program_words(layer, a_pass, options.version, lines, options.set, dtypes, missing)
     command += ["--dtype", ",".join(dtypes)] if dtypes else []
     command += [*own, *foreign]
-    if in_place and not missing:
+    shown = options.csv or options.plot
+    if in_place and not missing and not shown:
         os.execve(command[0], command, tools.environment())
-    status = subprocess.run(command, env=tools.environment()).returncode
+    status = _shown(command, options) if shown else subprocess.run(command, env=tools.environment()).returncode
     for broken in absent or missing.values():
         say.line(f"missing: {broken.line}")
     return status or (1 if absent else 0)
+
+
+def _shown(command, options):
+    """The program's exit status, once what it recorded is a table and a picture too."""
+    with tempfile.TemporaryDirectory() as aside:
+        record = Path(options.record or f"{aside}/bench.json")
+        kept = [] if options.record else [f"--record={record}"]
+        status = run.passed_on([*command, *kept], None if options.record else f"record: {record}")
+        if not record.exists():
+            return status
+        if options.csv:
+            files.replace(options.csv, sheet.text(record_files.load(record)))
+        if options.plot:
+            python = wheels.python_with(wheels.MATPLOTLIB if options.plot.name else wheels.PLOTEXT, setup.LOG)
+            drawn = [options.plot] if options.plot.name else []
+            status = subprocess.run([python, Path(__file__).with_name("plot.py"), record, *drawn]).returncode or status
+    return status
 
 
 def _parse(arguments):
@@ -91,14 +114,40 @@ def _parse(arguments):
     )
     parser.add_argument("--pass", dest="pass_", metavar="PASS", type=filled("pass"), help="as in <layer>/<pass>")
     parser.add_device()
+    parser.add_argument("--csv", type=_file(".csv"), metavar="FILE.csv", help="the results, a line each")
+    parser.add_argument(
+        "--plot",
+        nargs="?",
+        const=Path(),
+        type=_file(".svg"),
+        metavar="FILE.svg",
+        help="a picture of the times, in the terminal where no file is named",
+    )
     own = flags.Flags(parser, "bench/flags.json", without=_UNDERSTOOD_HERE)
     options, foreign = parser.parse_known_args(arguments)
     for word in foreign:
         _check_foreign(parser, word)
     own.check(options)
+    for flag in ("once", "list", "environment"):
+        if (options.csv or options.plot) and getattr(options, flag):
+            raise UsageError(f"--{flag} measures nothing for {'--csv' if options.csv else '--plot'}")
     if options.seed:
         selection.seed(options.seed)
     return options, own.words(options), foreign
+
+
+def _file(suffix):
+    """The type of an option that names a file to be written."""
+
+    def path(text):
+        file = Path(text)
+        if file.suffix != suffix:
+            raise argparse.ArgumentTypeError(f"'{text}' does not end in {suffix}")
+        if not file.absolute().parent.is_dir():
+            raise argparse.ArgumentTypeError(f"no folder {file.parent}")
+        return file
+
+    return path
 
 
 def _lines(options, layer, dtypes):

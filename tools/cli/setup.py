@@ -57,8 +57,9 @@ def ensure_dev_tools():
         _needs_ensurepip()
         wheels.python_with(wheels.BROWSER_DRIVER, LOG)
         wheels.python_with(wheels.SAFETENSORS, LOG)
-        for pins in (wheels.PYTEST, wheels.RUFF, wheels.TENSORBOARD, wheels.MATPLOTLIB, list(wheels.PIXELS.values())):
+        for pins in (wheels.PYTEST, wheels.RUFF, wheels.TENSORBOARD, wheels.MATPLOTLIB, wheels.PLOTEXT):
             wheels.python_with(pins, LOG)
+        wheels.python_with(list(wheels.PIXELS.values()), LOG)
     from . import prepare  # which imports this
 
     prepare.fetch()

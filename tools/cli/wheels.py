@@ -42,6 +42,8 @@ PYTEST = ["pytest==8.4.2"]
 RUFF = ["ruff==0.17.6"]
 # What draws the pictures of the READMEs.
 MATPLOTLIB = ["matplotlib==3.9.4"]
+# What draws times in a terminal.
+PLOTEXT = ["plotext==5.3.2"]
 # For tools/images/nearest_images.py.
 PIXELS = {"PIL": "pillow==11.3.0", "numpy": "numpy==2.0.2"}
 # What ./ladder train --tensorboard writes events with.

@@ -138,7 +138,7 @@ def problem(layer, text):
     words = text.split()
     lines = [line for cases in layer.sets.values() for line in cases.values()]
     example = f", as in '{lines[0]}'" if lines else ""
-    missing = [letter for letter in _needed(lines) if letter not in map(_size, words)]
+    missing = [letter for letter in _needed(lines) if letter not in map(size, words)]
     if len(words) > 1 and missing:
         raise UsageError(f"--problem '{text}': {layer.name} needs {', '.join(missing)}{example}")
     if len(words) > 1 or (words and lines and not missing):
@@ -248,7 +248,7 @@ def _numbers(a_pass, word, text):
     raise UsageError(f"--version '{text}': {HELP['version']}")
 
 
-def _size(word):
+def size(word):
     """The letter of a size: "h" of "h64"; None of another word."""
     found = re.fullmatch(r"([a-z]+)\d+", word)
     return found[1] if found and word not in DTYPES else None
@@ -256,7 +256,7 @@ def _size(word):
 
 def _needed(lines):
     """Letters that every listed problem of a layer has."""
-    of_lines = [[_size(word) for word in line.split() if _size(word)] for line in lines]
+    of_lines = [[size(word) for word in line.split() if size(word)] for line in lines]
     return [letter for letter in (of_lines[0] if of_lines else []) if all(letter in sizes for sizes in of_lines)]
 
 
