@@ -13,6 +13,13 @@ include_guard()
 if(LADDER_EMULATOR)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/kernel_headers.cpp CONTENT "")
   ladder_object_library(ladder_kernel_headers ${PROJECT_BINARY_DIR}/generated/kernel_headers.cpp)
+  # assert() counts, and a vector at an address that is none of its multiples is an error, as on a GPU:
+  # core/simt/access.cpp reports both.
+  set(LADDER_KERNEL_OPTIONS -UNDEBUG)
+  if(NOT LADDER_SANITIZE)
+    list(APPEND LADDER_KERNEL_OPTIONS -fsanitize=alignment -fno-sanitize-recover=alignment)
+  endif()
+  target_compile_options(ladder_kernel_headers PRIVATE ${LADDER_KERNEL_OPTIONS})
   target_precompile_headers(ladder_kernel_headers PRIVATE
                             ${PROJECT_SOURCE_DIR}/core/device.h ${PROJECT_SOURCE_DIR}/core/registry.h)
 endif()
@@ -21,7 +28,7 @@ endif()
 function(ladder_with_kernel_headers target)
   if(LADDER_EMULATOR)
     target_precompile_headers(${target} REUSE_FROM ladder_kernel_headers)
-    target_compile_options(${target} PRIVATE -fPIC)  # as those headers are compiled; a program would have -fPIE
+    target_compile_options(${target} PRIVATE ${LADDER_KERNEL_OPTIONS} -fPIC)  # as those headers are compiled; a program would have -fPIE
   endif()
 endfunction()
 

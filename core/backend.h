@@ -39,6 +39,8 @@ const DeviceInfo& device();
 // Device memory, at least 256-byte aligned. Throw Failure when there is none left or the device faulted.
 void* allocate(std::size_t bytes);
 void release(void* pointer) noexcept;
+// What the emulator's reports call [begin, begin + bytes), until its buffer is released. Nothing on a GPU.
+void name_memory(const void* begin, std::size_t bytes, const std::string& name);
 void copy_in(void* device_pointer, const void* host, std::size_t bytes);   // synchronous
 void copy_out(void* host, const void* device_pointer, std::size_t bytes);  // synchronous, after all work
 void copy(void* to, const void* from, std::size_t bytes);                  // on the device; synchronous
@@ -58,6 +60,7 @@ bool let_go();
 // The orders of running a kernel's threads that a test should try: "asc", "desc", "random:1", ... on the emulator, and
 // only its own, "gpu", on a GPU.
 std::vector<std::string> schedules();
+std::string schedule();  // the one that launches run under now
 // For all launches until the next call; the emulator takes other seeds as well. Throws UsageError for an unknown one.
 void set_schedule(const std::string& schedule);
 

@@ -171,6 +171,8 @@ void* allocate(std::size_t bytes) {
 
 void release(void* pointer) noexcept { (void)cudaFree(pointer); }
 
+void name_memory(const void*, std::size_t, const std::string&) {}
+
 void copy_in(void* device_pointer, const void* host, std::size_t bytes) {
   LADDER_CUDA(cudaMemcpy(device_pointer, host, bytes, cudaMemcpyHostToDevice));
   // Pageable copies may return before the DMA to the device ends, and a non-blocking stream does not wait for it.
@@ -213,6 +215,8 @@ void hold() {
 bool let_go() { return gate.release(); }
 
 std::vector<std::string> schedules() { return {"gpu"}; }
+
+std::string schedule() { return "gpu"; }
 
 void set_schedule(const std::string& schedule) {
   if (schedule != "gpu") throw UsageError(fmt::format("no schedule '{}'; a GPU has only its own, 'gpu'", schedule));

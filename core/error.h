@@ -17,6 +17,11 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A kernel was ended that would have run for ever.
+struct Endless : Failure {
+  using Failure::Failure;
+};
+
 // `text` as a message may carry it: in one line, newlines between others being "; " and control characters a space, and
 // cut after `most` characters.
 std::string one_line(std::string_view text, std::size_t most = std::string::npos);

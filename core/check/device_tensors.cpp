@@ -1,8 +1,10 @@
 // Guarded device buffers.
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cstdlib>
 #include <span>
+#include <string_view>
 
 #include "core/backend.h"
 #include "core/check/check.h"
@@ -11,7 +13,11 @@
 namespace ladder {
 namespace {
 
+#if defined(LADDER_ASAN)
+constexpr std::size_t kGuardBytes = 0;  // AddressSanitizer watches what surrounds an allocation
+#else
 constexpr std::size_t kGuardBytes = 4096;
+#endif
 constexpr int kPoison = 0xff;  // makes every dtype a NaN
 constexpr std::int64_t kGrain = 1 << 16;
 
@@ -39,16 +45,41 @@ std::optional<std::size_t> first_difference(std::span<const unsigned char> a, st
   return at == a.end() ? std::nullopt : std::optional<std::size_t>(at - a.begin());
 }
 
+// How many bytes lie before and after a buffer of `bytes`, in its allocation.
+struct Bands {
+  std::size_t before;
+  std::size_t after;
+};
+
+// On the emulator a buffer ends, up to 16 bytes, where its allocation does and an inaccessible page begins. On a GPU it does
+// so with LADDER_GUARDS=0 in the environment, for compute-sanitizer.
+Bands bands(std::size_t bytes) {
+  if (backend::kind() == backend::Kind::gpu) {
+    static const char* const given = std::getenv("LADDER_GUARDS");
+    return {kGuardBytes, given && std::string_view(given) == "0" ? 0 : kGuardBytes};
+  }
+  if (kGuardBytes == 0) return {0, 0};
+  constexpr std::size_t kAlignment = 16;
+  constexpr std::size_t kAllocation = 256;
+  const auto round_up = [](std::size_t n, std::size_t multiple) { return (n + multiple - 1) / multiple * multiple; };
+  const std::size_t aligned = round_up(bytes, kAlignment);
+  return {round_up(kGuardBytes + aligned, kAllocation) - aligned, aligned - bytes};
+}
+
 // A buffer between two guard bands; the second begins at the very byte after the buffer.
 class Buffer {
  public:
   Buffer(std::string name, std::size_t bytes)
-      : name_(std::move(name)), bytes_(bytes), base_(backend::allocate(bytes + 2 * kGuardBytes), backend::release) {
-    backend::copy_in(base(), guard().data(), kGuardBytes);
-    backend::copy_in(base() + kGuardBytes + bytes_, guard().data(), kGuardBytes);
+      : name_(std::move(name)),
+        bytes_(bytes),
+        bands_(bands(bytes)),
+        base_(backend::allocate(bands_.before + bytes + bands_.after), backend::release) {
+    backend::copy_in(data() - kGuardBytes, guard().data(), kGuardBytes);
+    backend::copy_in(data() + bytes_, guard().data(), bands_.after);
+    backend::name_memory(data(), bytes_, name_);
   }
 
-  unsigned char* data() const { return base() + kGuardBytes; }
+  unsigned char* data() const { return static_cast<unsigned char*>(base_.get()) + bands_.before; }
   std::size_t bytes() const { return bytes_; }
 
   // The buffer must hold `contents` from now on.
@@ -93,11 +124,12 @@ class Buffer {
 
   std::string damage(Dtype dtype) const {
     Bytes band(kGuardBytes);
-    backend::copy_out(band.data(), base(), kGuardBytes);
+    backend::copy_out(band.data(), data() - kGuardBytes, kGuardBytes);
     if (const auto at = first_difference(band, guard())) {
       return fmt::format("{}: overwritten {} bytes before its start", name_, kGuardBytes - *at);
     }
-    backend::copy_out(band.data(), data() + bytes_, kGuardBytes);
+    band.resize(bands_.after);
+    backend::copy_out(band.data(), data() + bytes_, band.size());
     if (const auto at = first_difference(band, guard())) {
       return fmt::format("{}: overwritten {} bytes past its end", name_, *at);
     }
@@ -110,10 +142,9 @@ class Buffer {
   }
 
  private:
-  unsigned char* base() const { return static_cast<unsigned char*>(base_.get()); }
-
   std::string name_;
   std::size_t bytes_;
+  Bands bands_;
   std::unique_ptr<void, void (*)(void*) noexcept> base_;
   Bytes expected_;                                                                      // of an input
   std::unique_ptr<void, void (*)(void*) noexcept> initial_{nullptr, backend::release};  // of an inout

@@ -1,13 +1,12 @@
-// core/backend.h for the emulator. Device memory is host memory of exactly the size asked for, so that AddressSanitizer
-// sees the first byte beyond it.
+// core/backend.h for the emulator.
 #include "core/backend.h"
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "core/error.h"
+#include "core/simt/memory.h"
 #include "core/simt/options.h"
 
 namespace ladder::backend {
@@ -42,16 +41,13 @@ const DeviceInfo& device(int number) {
 
 const DeviceInfo& device() { return device(0); }
 
-void* allocate(std::size_t bytes) {
-  constexpr std::size_t kAlignment = 256;
-  void* pointer = nullptr;
-  if (posix_memalign(&pointer, kAlignment, bytes) != 0) {
-    throw Failure(fmt::format("no memory for a buffer of {} bytes", bytes));
-  }
-  return pointer;
-}
+void* allocate(std::size_t bytes) { return simt::allocate_memory(bytes); }
 
-void release(void* pointer) noexcept { std::free(pointer); }
+void release(void* pointer) noexcept { simt::release_memory(pointer); }
+
+void name_memory(const void* begin, std::size_t bytes, const std::string& name) {
+  simt::name_memory(begin, bytes, name);
+}
 
 void copy_in(void* device_pointer, const void* host, std::size_t bytes) { std::memcpy(device_pointer, host, bytes); }
 
@@ -70,6 +66,8 @@ void hold() {}
 bool let_go() { return true; }
 
 std::vector<std::string> schedules() { return {"asc", "desc", "random:1", "random:2", "greedy:1", "greedy:2"}; }
+
+std::string schedule() { return simt::options().str(); }
 
 void set_schedule(const std::string& schedule) { simt::options().set_schedule(schedule); }
 

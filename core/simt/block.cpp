@@ -28,7 +28,7 @@ void Block::begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::cont
   const std::uint64_t linear_block =
       block_idx.x + std::uint64_t{grid.x} * (block_idx.y + std::uint64_t{grid.y} * block_idx.z);
   random_ = Random(Random(options().seed).next() + linear_block);
-  shared_.begin_block(launch.dynamic_smem);
+  shared_.begin_block(cluster_.kernel().number, launch.dynamic_smem, cluster_.placement());
 
   const int num_threads = static_cast<int>(block.x * block.y * block.z);
   hopper_.begin_block(num_threads);
@@ -300,7 +300,7 @@ const detail::Copy* Block::land_copy(int pending) {
 
 // --- The other blocks of the cluster
 
-void* Block::shared_variable(const void* key, std::size_t bytes, std::size_t alignment) {
+void* Block::shared_variable(const char* const* key, std::size_t bytes, std::size_t alignment) {
   if (void* known = shared_.find(key)) return known;
   // All blocks get it at once: a variable has one place in a cluster, whichever block comes upon it first.
   for (int r = 0; r < cluster_.size(); ++r) cluster_.block(r).shared_.add(key, bytes, alignment);
@@ -375,7 +375,7 @@ std::string Block::waiting() const {
   std::string text;
   for (int g = 0; g < num_groups; ++g) {
     const Fiber& fiber = *groups[g].first;
-    const Where& where = fiber.collective || fiber.event ? fiber.where : barrier_.where;
+    const Where where = last_wait(fiber);
     text += fmt::format("{} threads, first {}, wait in {}", groups[g].count, describe(fiber),
                         fiber.collective ? fiber.collective->name
                         : fiber.event    ? fiber.event_name

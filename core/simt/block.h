@@ -32,6 +32,7 @@ class Block {
   // The threads will run no more. `broken`: some were left in the middle of their calls.
   void finish(int turn, bool broken);
   std::string waiting() const;  // who waits where
+  Where last_wait(const Fiber& fiber) const { return fiber.collective || fiber.event ? fiber.where : barrier_.where; }
   // "(1,0,0)"
   std::string name() const;
   std::string at(const Fiber& fiber) const;  // "; thread (1,0,0) of block (0,0,0)", for reports
@@ -48,7 +49,7 @@ class Block {
   const detail::Copy* land_copy(int pending);
   [[noreturn]] void fault(const std::string& what, Where where) const;
   SharedMemory& shared() { return shared_; }
-  void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment);
+  void* shared_variable(const char* const* key, std::size_t bytes, std::size_t alignment);
   BlockCluster& cluster() const { return cluster_; }
   int rank() const { return rank_; }
 

@@ -8,6 +8,7 @@
 
 #include "core/simt/block.h"
 #include "core/simt/sanitizer.h"
+#include "core/simt/watchdog.h"
 
 namespace ladder::simt {
 
@@ -106,6 +107,10 @@ Block* BlockCluster::pick_block() {
 }
 
 Fiber* BlockCluster::pick() {
+  if (overdue_ != 0) [[unlikely]] {
+    fail_overdue();
+    return nullptr;
+  }
   for (int r = 0; r < size_; ++r) {
     if (blocks_[r]->copies_in_flight() && !let_copies_land(*blocks_[r])) return nullptr;
   }
@@ -132,10 +137,6 @@ void BlockCluster::enter(context::transfer_t from) {
   }
   self.over = true;
   cluster.leave(self);
-}
-
-void BlockCluster::fail(const Fiber& fiber, const std::string& what) {
-  fail(std::make_exception_ptr(Fault(what + fiber.block->at(fiber) + replay())));
 }
 
 void BlockCluster::abandon(Fiber& fiber) {
@@ -167,8 +168,14 @@ void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx) {
   const dim3 shape = kernel.launch.cluster;
   kernel_ = &kernel;
   error_ = nullptr;
+  seconds_ = 0;
+  overdue_ = 0;
   size_ = static_cast<int>(shape.x * shape.y * shape.z);
   barrier_ = {};
+  // Neighbours differ, and so does a launch of one cluster under the first two schedules.
+  const unsigned parity =
+      cluster_idx.x + cluster_idx.y + cluster_idx.z + static_cast<unsigned>(kernel.options.schedule);
+  placement_ = parity % 2 == 0 ? SharedMemory::Placement::barely_aligned : SharedMemory::Placement::at_page_end;
   scheduler_.tsan = sanitizer::current_fiber();
   const dim3 block = kernel.launch.block;
   turn_ = size_ * block.x * block.y * block.z > sanitizer::kMaxInTurn ? 0 : turn_ ^ 1;
@@ -197,6 +204,20 @@ void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx) {
 }
 
 // --- Reports
+
+std::string BlockCluster::report(const Fiber& fiber, const std::string& what) const {
+  return what + fiber.block->at(fiber) + replay();
+}
+
+// The running thread is about to wait somewhere, not for the first time.
+void BlockCluster::fail_overdue() {
+  const Fiber& fiber = running();
+  const Where where = fiber.block->last_wait(fiber);
+  fail<Endless>(fiber,
+                fmt::format("{}:{}: the block has run for {} s and still passes this: it loops for ever ({} sets "
+                            "how long is too long)",
+                            where.file, where.line, seconds_, kWatchdogVariable));
+}
 
 std::string BlockCluster::replay() const { return fmt::format(" [schedule {}]", kernel_->options.str()); }
 

@@ -6,6 +6,7 @@
 // that can run. If none can and some still wait, the kernel is deadlocked, and who waits where is the report.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "core/simt/fiber.h"
 #include "core/simt/options.h"
 #include "core/simt/random.h"
+#include "core/simt/shared_memory.h"
 
 namespace ladder::simt {
 
@@ -25,6 +27,7 @@ class BlockCluster {
     void (*body)(void*);
     void* context;
     Launch launch;
+    std::uint64_t number;  // of the launch: no other has it
     Options options;
     void* end;  // ThreadSanitizer: every thread's end is ordered before whoever acquires this
   };
@@ -46,10 +49,17 @@ class BlockCluster {
   void leave(Side& from);
   bool idle() const;  // no thread can run
   void fail(std::exception_ptr error) { error_ = std::move(error); }
-  void fail(const Fiber& fiber, const std::string& what);  // with a Fault of that thread's
+  template <class Error = Fault>
+  void fail(const Fiber& fiber, const std::string& what) {  // with an Error of that thread's
+    fail(std::make_exception_ptr(Error(report(fiber, what))));
+  }
   void abandon(Fiber& fiber);  // leaves the running thread, of a cluster that has failed, and never returns to it
   std::uint64_t num_switches() const { return num_switches_; }  // from thread to thread so far
+  // For the watchdog. A second of processor time has passed; how many since run() began.
+  int tick() { return ++seconds_; }
+  void end_at_next_switch() { overdue_ = 1; }
   std::string replay() const;
+  SharedMemory::Placement placement() const { return placement_; }  // the same in all blocks
 
   // barrier.cluster, by the running thread. Without `release` it orders when blocks begin and end, and no accesses.
   void arrive(bool release, Where where);
@@ -59,6 +69,8 @@ class BlockCluster {
   // What the barrier waits for if `event` is it, for reports; else empty.
   std::string outstanding(const void* event) const;
 
+  // "shared array tile + 512 bytes (it has 512)"; empty if `address` is in no block's shared memory.
+  std::string describe_shared(const void* address) const;
   // The block in whose shared memory `address` lies; null if in none's.
   Block* owner(const void* address) const;
 
@@ -80,6 +92,8 @@ class BlockCluster {
   bool let_copies_land(Block& block);  // false if that failed
   int num_threads() const;
   std::string waiting() const;
+  std::string report(const Fiber& fiber, const std::string& what) const;
+  void fail_overdue();
 
   const Kernel* kernel_ = nullptr;
   std::vector<std::unique_ptr<Block>> blocks_;  // the first size_ of them are the cluster
@@ -89,11 +103,15 @@ class BlockCluster {
   Barrier barrier_;
   std::exception_ptr error_;
 
+  SharedMemory::Placement placement_ = SharedMemory::Placement::at_page_end;
+
   Side scheduler_;
   int turn_ = 0;    // which of every fiber's ThreadSanitizer fibers this cluster uses
   char start_ = 0;  // ThreadSanitizer: a cluster's beginning is ordered before all its threads
   std::uint64_t num_switches_ = 0;
-  Side* leaving_ = nullptr;  // the side that the switch in progress leaves
+  int seconds_ = 0;
+  volatile std::sig_atomic_t overdue_ = 0;  // set by a signal handler
+  Side* leaving_ = nullptr;                 // the side that the switch in progress leaves
 };
 
 }  // namespace ladder::simt

@@ -63,6 +63,11 @@ std::string BlockCluster::outstanding(const void* event) const {
 
 // --- Shared memory of other blocks
 
+std::string BlockCluster::describe_shared(const void* address) const {
+  Block* const block = owner(address);
+  return block ? block->shared().describe(address) : "";
+}
+
 Block* BlockCluster::owner(const void* address) const {
   for (int r = 0; r < size_; ++r) {
     if (blocks_[r]->shared().owns(address)) return blocks_[r].get();

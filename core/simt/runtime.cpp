@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/cluster_shape.h"
+#include "core/simt/access.h"
 #include "core/simt/block.h"
 #include "core/simt/sanitizer.h"
 #include "core/simt/watchdog.h"
@@ -40,12 +41,12 @@ int join_block(Reduction reduction, int predicate, Where where) {
 
 unsigned active_mask() { return active("__activemask", {}).active_mask(); }
 
-void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment) {
+void* shared_variable(const char* const* key, std::size_t bytes, std::size_t alignment) {
   Block& block = active("a shared variable", {});
   void* variable = block.shared_variable(key, bytes, alignment);
   if (variable == nullptr) {
-    block.fault(fmt::format("no room for {} bytes of static shared memory: {} static bytes are allowed, {} in all",
-                            bytes, SharedMemory::kMaxStaticBytes, SharedMemory::kMaxBytes),
+    block.fault(fmt::format("no room for the {} bytes of shared array {}: {} static bytes are allowed, {} in all",
+                            bytes, *key, SharedMemory::kMaxStaticBytes, SharedMemory::kMaxBytes),
                 {});
   }
   return variable;
@@ -147,9 +148,10 @@ std::uint64_t most_workers(const Launch& launch) {
 void run(const Launch& launch, void (*body)(void*), void* context) {
   LADDER_CHECK(detail::current == nullptr, "a kernel launched a kernel");
   check(launch);
+  static std::atomic<std::uint64_t> num_launches{0};
   char end = 0;
   const BlockCluster::Kernel kernel{
-      .body = body, .context = context, .launch = launch, .options = options(), .end = &end};
+      .body = body, .context = context, .launch = launch, .number = ++num_launches, .options = options(), .end = &end};
   const dim3 grid(launch.grid.x / launch.cluster.x, launch.grid.y / launch.cluster.y, launch.grid.z / launch.cluster.z);
   const std::uint64_t num_clusters = std::uint64_t{grid.x} * grid.y * grid.z;
   const ClusterOrder order(num_clusters, kernel.options);
@@ -159,6 +161,7 @@ void run(const Launch& launch, void (*body)(void*), void* context) {
   std::exception_ptr error;
   std::uint64_t error_at = num_clusters;  // of several failing ones the first in order is reported
   auto work = [&] {
+    catch_bad_accesses();
     watch_this_thread();
     std::unique_ptr<BlockCluster> cluster = pool().take();
     for (std::uint64_t i = next++; i < num_clusters; i = next++) {

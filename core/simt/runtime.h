@@ -74,9 +74,9 @@ int join_block(Reduction reduction, int predicate, Where where);
 // Lanes of the calling thread's warp that have not ended.
 unsigned active_mask();
 
-// The block's static shared variable that `key`, a static object's address, stands for: `bytes` at exactly `alignment`
-// and no more, poisoned in every block.
-void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment);
+// The block's static shared variable that `key`, a static object's address, stands for and *key names: `bytes` at exactly
+// `alignment` and no more, poisoned in every block.
+void* shared_variable(const char* const* key, std::size_t bytes, std::size_t alignment);
 
 // True if [address, address + bytes) lies within the block's shared memory.
 bool is_shared(const void* address, std::size_t bytes);

@@ -48,6 +48,12 @@ inline void begin_switch(void**, const void*, std::size_t) {}
 inline void end_switch(void*, const void**, std::size_t*) {}
 #endif
 
+#if defined(LADDER_ASAN) || defined(LADDER_TSAN)
+inline constexpr bool kHandlesSignals = true;  // it has stacks for handlers, and reports of its own
+#else
+inline constexpr bool kHandlesSignals = false;
+#endif
+
 #if defined(LADDER_TSAN)
 // At once, in all: the library dies of more than 8128 threads, and every CUDA thread is two of them, see Block::begin().
 inline constexpr unsigned kMaxFibers = 1024;

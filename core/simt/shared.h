@@ -8,7 +8,7 @@
   struct name##_shared {                                                                                       \
     type value extents;                                                                                        \
   };                                                                                                           \
-  static constinit char name##_key = 0;                                                                        \
+  static constinit const char* name##_key = #name;                                                             \
   [[maybe_unused]] auto& name =                                                                                \
       static_cast<name##_shared*>(                                                                             \
           ::ladder::simt::detail::shared_variable(&name##_key, sizeof(name##_shared), alignof(name##_shared))) \

@@ -1,24 +1,21 @@
 #include "core/simt/watchdog.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 
 #include "core/simt/block.h"
+#include "core/simt/place.h"
+#include "core/simt/sanitizer.h"
 
 namespace ladder::simt {
 namespace {
@@ -27,8 +24,8 @@ const int kSignal = SIGRTMIN + 3;
 
 int limit_seconds() {
   static const int limit = [] {
-    constexpr int kDefault = 20;
-    const char* given = std::getenv("LADDER_WATCHDOG_SECONDS");
+    constexpr int kDefault = 10;
+    const char* given = std::getenv(kWatchdogVariable);
     if (!given) return kDefault;
     int seconds = 0;
     const char* end = given + std::strlen(given);
@@ -38,33 +35,8 @@ int limit_seconds() {
   return limit;
 }
 
-// "file:line" of the machine instruction at `address`, of the outermost inlined function that is not the emulator's; the
-// function's name, or the address, where there is no more to know.
-std::string place_of(const void* address) {
-  Dl_info info{};
-  if (dladdr(address, &info) == 0) return fmt::format("{}", address);
-  const auto offset = static_cast<const char*>(address) - static_cast<const char*>(info.dli_fbase);
-  const std::string command = fmt::format("addr2line -i -e '{}' {:#x} 2>/dev/null", info.dli_fname, offset);
-  std::string place;
-  if (const std::unique_ptr<FILE, int (*)(FILE*)> lines(popen(command.c_str(), "r"), pclose); lines) {
-    std::array<char, 4096> line;
-    while (std::fgets(line.data(), line.size(), lines.get())) {
-      std::string_view text(line.data());
-      text = text.substr(0, text.find_first_of(" \n"));  // after a blank stands a discriminator
-      if (text.starts_with("??") || text.ends_with(":0") || text.ends_with(":?")) continue;
-      place = text;
-      if (place.find("/core/") == std::string::npos && !place.starts_with("/usr/")) break;
-    }
-  }
-  if (!place.empty()) return place;
-  return info.dli_sname ? info.dli_sname : fmt::format("{}", address);
-}
-
-void report(BlockCluster& cluster, const Fiber& fiber, const void* at) {
-  cluster.fail(fiber, fmt::format("{}: the thread has run for {} s without reaching any barrier: it loops for ever "
-                                  "(LADDER_WATCHDOG_SECONDS sets how long is too long)",
-                                  place_of(at), limit_seconds()));
-}
+// A block may take this many times as long as a thread between two barriers.
+constexpr int kBlockLimits = sanitizer::kHandlesSignals ? 60 : 6;
 
 // How often in a row the thread was seen without a switch in between.
 struct Watched {
@@ -79,12 +51,17 @@ void on_tick(int, siginfo_t*, void* context) {
   const int saved_errno = errno;
   Fiber& fiber = running();
   BlockCluster& cluster = fiber.block->cluster();
+  if (cluster.tick() >= kBlockLimits * limit_seconds()) cluster.end_at_next_switch();
   if (cluster.num_switches() != watched.switches) {
     watched = {.switches = cluster.num_switches(), .ticks = 0};
   } else if (++watched.ticks >= limit_seconds()) {
     watched = {};
     const greg_t at = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
-    report(cluster, fiber, reinterpret_cast<const void*>(at));  // NOLINT(performance-no-int-to-ptr): a register's value
+    const std::string place = place_of(reinterpret_cast<const void*>(at));  // NOLINT(performance-no-int-to-ptr)
+    cluster.fail<Endless>(fiber,
+                          fmt::format("{}: the thread has run for {} s without reaching any barrier: it loops for "
+                                      "ever ({} sets how long is too long)",
+                                      place, limit_seconds(), kWatchdogVariable));
     cluster.abandon(fiber);  // never returns: nothing that this function holds is ever destroyed
   }
   errno = saved_errno;
@@ -97,7 +74,7 @@ struct ThreadTimer {
       struct sigaction action {};
       action.sa_sigaction = on_tick;
       // NODEFER: the handler of a thread that is abandoned never returns.
-      action.sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER;
+      action.sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER | (sanitizer::kHandlesSignals ? 0 : SA_ONSTACK);
       sigaction(kSignal, &action, nullptr);
     });
     sigevent event{};

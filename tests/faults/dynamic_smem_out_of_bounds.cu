@@ -29,4 +29,5 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("dynamic_smem_out_of_bounds", "less dynamic shared memory launched than the kernel uses",
-             ({.report = true, .asan = true}), ladder::faults::run);
+             ({.report = true, .asan = true, .says = "dynamic shared memory + 256 bytes (it has 256)"}),
+             ladder::faults::run);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <bit>
-#include <cstring>
+#include <cstddef>
 #include <vector>
 
 #include "core/backend.h"
@@ -17,6 +17,8 @@ struct Detectors {
   bool report = false;  // the emulator's Fault, under every schedule
   bool asan = false;
   bool tsan = false;
+  const char* says = "";  // the report, among other words
+  bool slow = false;      // run under one schedule only
 };
 
 struct Entry {
@@ -29,39 +31,27 @@ struct Entry {
 bool add(const Entry& entry);
 const std::vector<Entry>& all();  // by name
 
-// Device memory with an end that is watched: by AddressSanitizer where it is there, else by a guard band.
+// Device memory whose end is watched: by AddressSanitizer where it is there, else by an inaccessible page.
 template <class T>
 class Guarded {
  public:
-  explicit Guarded(std::size_t count, T value = T{})
-      : count_(count), data_(static_cast<T*>(backend::allocate(bytes()))) {
-    std::memset(static_cast<void*>(data_), kGuard, bytes());
+  explicit Guarded(std::size_t count, T value = T{}, const char* name = "values")
+      : memory_(backend::allocate(allocation(count))),
+        data_(reinterpret_cast<T*>(static_cast<unsigned char*>(memory_) + allocation(count) - count * sizeof(T))) {
+    backend::name_memory(data_, count * sizeof(T), name);
     for (std::size_t i = 0; i < count; ++i) data_[i] = value;
   }
-  ~Guarded() { backend::release(data_); }
+  ~Guarded() { backend::release(memory_); }
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
 
   T* get() { return data_; }
   T& operator[](std::size_t i) { return data_[i]; }
-  bool intact() const {
-    const auto* byte = reinterpret_cast<const unsigned char*>(data_);
-    for (std::size_t i = count_ * sizeof(T); i < bytes(); ++i) {
-      if (byte[i] != kGuard) return false;
-    }
-    return true;
-  }
 
  private:
-  static constexpr unsigned char kGuard = 0xa5;
-#if defined(LADDER_ASAN)
-  static constexpr std::size_t kGuardBytes = 0;
-#else
-  static constexpr std::size_t kGuardBytes = 256;
-#endif
-  std::size_t bytes() const { return count_ * sizeof(T) + kGuardBytes; }
+  static std::size_t allocation(std::size_t count) { return (count * sizeof(T) + 255) / 256 * 256; }
 
-  std::size_t count_;
+  void* memory_;
   T* data_;
 };
 

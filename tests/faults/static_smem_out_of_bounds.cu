@@ -32,4 +32,5 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("static_smem_out_of_bounds", "a halo that the shared array has no room for",
-             ({.report = true, .asan = true}), ladder::faults::run);
+             ({.report = true, .asan = true, .says = "shared array tile + 132 bytes (it has 128)"}),
+             ladder::faults::run);

@@ -90,7 +90,7 @@ TEST(SharedMemory, has_the_gpus_limit) {
   EXPECT_NE(fault_of([] { launch(too_much_kernel, {1, 1}, nullptr); }).find("no room"), std::string::npos);
 }
 
-#if !defined(LADDER_ASAN)  // which stops at the write itself; test_faults covers that
+#if !defined(LADDER_ASAN) && !defined(LADDER_TSAN)  // which have signal handlers, and reports, of their own
 __global__ void behind_dynamic_kernel(int index) {
   LADDER_DYN_SMEM(dynamic);
   dynamic[index] = 1;
@@ -100,19 +100,21 @@ __global__ void behind_static_kernel(int index) {
   s[index] = 1;
 }
 
-TEST(SharedMemory, red_zones_notice_stray_writes) {
-  for (const int index : {100, 163, -1}) {
+TEST(SharedMemory, stray_writes_are_noticed_and_name_the_array) {
+  for (const auto& [index, where] :
+       {std::pair{100, "+ 100 bytes (it has 100)"}, {163, "+ 163 bytes"}, {-1, "- 1 bytes"}}) {
     const std::string report = fault_of([&] { launch(behind_dynamic_kernel, {1, 1, 100}, nullptr, index); });
-    EXPECT_NE(report.find("a write"), std::string::npos) << index << ": " << report;
+    EXPECT_NE(report.find(std::string("a write out of bounds: dynamic shared memory ") + where), std::string::npos)
+        << report;
   }
   EXPECT_EQ(fault_of([&] { launch(behind_dynamic_kernel, {1, 1, 100}, nullptr, 99); }), "no fault");
-  const std::string report = fault_of([] { launch(behind_static_kernel, {1, 1}, nullptr, 10); });
-  EXPECT_NE(report.find("static"), std::string::npos) << report;
+  for (const int index : {10, 3000}) {
+    const std::string report = fault_of([&] { launch(behind_static_kernel, {1, 1}, nullptr, index); });
+    EXPECT_NE(report.find("shared array s + " + std::to_string(4 * index) + " bytes (it has 40)"), std::string::npos)
+        << report;
+  }
 }
 
-#endif
-
-#if !defined(LADDER_ASAN) && !defined(LADDER_TSAN)  // which have signal handlers of their own
 // NOTE: volatile keeps the frame, and the recursion a recursion.
 __global__ void deep_kernel(volatile int* depth) {
   volatile char frame[4096];
@@ -125,16 +127,15 @@ __global__ void deep_kernel(volatile int* depth) {
   frame[1] = frame[0];
 }
 
-TEST(StackDeathTest, overflow_ends_the_process_at_the_guard_page) {
-  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+TEST(Stack, overflow_is_a_fault) {
   int enough = 8;
   launch(deep_kernel, {1, 2}, nullptr, static_cast<volatile int*>(&enough));
-  EXPECT_EXIT(
-      {
-        int too_deep = 100;
-        launch(deep_kernel, {1, 2}, nullptr, static_cast<volatile int*>(&too_deep));
-      },
-      testing::KilledBySignal(SIGSEGV), "");
+  int too_deep = 100;
+  const std::string report = fault_of([&] {
+    launch(deep_kernel, {1, 2}, nullptr, static_cast<volatile int*>(&too_deep));
+  });
+  EXPECT_NE(report.find("stack of 64 KiB is full"), std::string::npos) << report;
+  EXPECT_NE(report.find("tests/simt/memory.cpp:"), std::string::npos) << report;
 }
 #endif
 

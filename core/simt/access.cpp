@@ -1,0 +1,151 @@
+#include "core/simt/access.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "core/simt/block.h"
+#include "core/simt/memory.h"
+#include "core/simt/place.h"
+
+namespace ladder::simt {
+
+namespace {
+
+// Ends the running thread and with it the kernel; never returns, so that nothing its callers hold is destroyed.
+[[noreturn]] void end_with(Fiber& fiber, const std::string& what) {
+  BlockCluster& cluster = fiber.block->cluster();
+  cluster.fail(fiber, what);
+  cluster.abandon(fiber);
+  __builtin_unreachable();
+}
+
+}  // namespace
+
+}  // namespace ladder::simt
+
+// What assert() of the C library calls, in its place: kernels are compiled without NDEBUG.
+extern "C" [[noreturn]] void __assert_fail(const char* condition, const char* file, unsigned line,
+                                           const char* function) noexcept {
+  using namespace ladder::simt;
+  const std::string what = fmt::format("{}:{}: {}: assert({}) failed", relative_path(file), line, function, condition);
+  if (detail::current != nullptr) end_with(running(), what);
+  std::fprintf(stderr, "%s\n", what.c_str());
+  std::abort();
+}
+
+#if !defined(LADDER_ASAN) && !defined(LADDER_TSAN)
+
+namespace ladder::simt {
+
+namespace {
+
+// What `address` is to the running thread.
+std::string describe(const Fiber& fiber, const void* address) {
+  const auto* const byte = static_cast<const unsigned char*>(address);
+  const auto* const stack = static_cast<const unsigned char*>(fiber.stack_bottom);
+  constexpr std::size_t kGuard = 4096;
+  if (byte >= stack - kGuard && byte < stack) {
+    return fmt::format("the thread's stack of {} KiB is full: a large local array, or a recursion",
+                       fiber.stack_bytes / 1024);
+  }
+  const std::string shared = fiber.block->cluster().describe_shared(address);
+  return shared.empty() ? describe_memory(address) : shared;
+}
+
+void on_bad_access(int number, siginfo_t* info, void* context) {
+  if (detail::current == nullptr) {  // no kernel's doing: end as without a handler
+    std::signal(number, SIG_DFL);
+    return;
+  }
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
+  constexpr greg_t kWrites = 2;  // of the page-fault error code
+  Fiber& fiber = running();
+  const void* const at = reinterpret_cast<const void*>(registers[REG_RIP]);  // NOLINT(performance-no-int-to-ptr)
+  end_with(fiber,
+           fmt::format("{}: {} out of bounds: {}", place_of(at),
+                       (registers[REG_ERR] & kWrites) != 0 ? "a write" : "a read", describe(fiber, info->si_addr)));
+}
+
+// Where handlers run: the kernel's own stack may be what has no room.
+struct HandlerStack {
+  static constexpr std::size_t kBytes = 128 * 1024;
+  HandlerStack() : memory(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    const stack_t stack{.ss_sp = memory, .ss_flags = 0, .ss_size = kBytes};
+    if (memory != MAP_FAILED) sigaltstack(&stack, nullptr);
+  }
+  ~HandlerStack() {
+    if (memory == MAP_FAILED) return;
+    const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+    sigaltstack(&none, nullptr);
+    munmap(memory, kBytes);
+  }
+  HandlerStack(const HandlerStack&) = delete;
+  HandlerStack& operator=(const HandlerStack&) = delete;
+
+  void* memory;
+};
+
+// Of the compiler's -fsanitize=alignment, whose checks kernels are compiled with (CMakeLists.txt) and which calls this where
+// one fails. GCC and Clang agree on its layout since UBSan's version 1.
+struct AlignmentCheck {
+  const char* file;
+  std::uint32_t line;
+  std::uint32_t column;
+  const void* type;
+  unsigned char log_alignment;
+  unsigned char kind;
+};
+
+}  // namespace
+
+void catch_bad_accesses() {
+  static std::once_flag installed;
+  std::call_once(installed, [] {
+    struct sigaction action {};
+    action.sa_sigaction = on_bad_access;
+    // NODEFER: the handler of a thread that is ended never returns.
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigaction(SIGSEGV, &action, nullptr);
+    sigaction(SIGBUS, &action, nullptr);
+  });
+  thread_local const HandlerStack stack;
+  (void)stack;
+}
+
+}  // namespace ladder::simt
+
+extern "C" {
+
+// NOLINTNEXTLINE(bugprone-reserved-identifier): the name that compilers call
+[[noreturn, gnu::visibility("default")]] void __ubsan_handle_type_mismatch_v1_abort(ladder::simt::AlignmentCheck* check,
+                                                                                    const void* address) {
+  using namespace ladder::simt;
+  const std::string file = relative_path(check->file);
+  const std::string place = is_kernels_own(file) ? fmt::format("{}:{}:{}", file, check->line, check->column)
+                                                 : place_of(__builtin_return_address(0));
+  const unsigned alignment = 1u << check->log_alignment;
+  if (detail::current == nullptr) {  // the host's: no one catches what is thrown through a check
+    std::fprintf(stderr, "%s: %p is no multiple of %u bytes\n", place.c_str(), address, alignment);
+    std::abort();
+  }
+  end_with(running(), fmt::format("{}: misaligned: {} is not at a multiple of {} bytes", place,
+                                  describe(running(), address), alignment));
+}
+}
+
+#else
+
+namespace ladder::simt {
+void catch_bad_accesses() {}
+}  // namespace ladder::simt
+
+#endif

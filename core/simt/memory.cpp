@@ -1,0 +1,115 @@
+#include "core/simt/memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "core/error.h"
+#include "core/simt/sanitizer.h"
+
+namespace ladder::simt {
+
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kGap = 8 << 20;  // inaccessible bytes before and after a buffer: address space, no memory
+
+constexpr std::size_t align_up(std::size_t n, std::size_t alignment) {
+  return (n + alignment - 1) / alignment * alignment;
+}
+
+struct Range {
+  std::size_t bytes = 0;
+  std::string name;
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::uintptr_t, std::size_t> buffers;  // address -> bytes
+  std::map<std::uintptr_t, Range> names;
+};
+
+Registry& registry() {
+  static Registry all;
+  return all;
+}
+
+std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+
+std::size_t pages_of(std::size_t bytes) { return align_up(align_up(bytes, kAlignment), kPage); }
+
+// How far `address` lies outside [begin, begin + bytes); 0 within.
+std::uintptr_t distance(std::uintptr_t address, std::uintptr_t begin, std::size_t bytes) {
+  if (address < begin) return begin - address;
+  return address - begin < bytes ? 0 : address - begin - bytes + 1;
+}
+
+std::string describe(std::uintptr_t address, std::uintptr_t begin, std::size_t bytes, const std::string& name) {
+  return address < begin ? fmt::format("{} - {} bytes", name, begin - address)
+                         : fmt::format("{} + {} bytes ({} has {})", name, address - begin, name, bytes);
+}
+
+}  // namespace
+
+void* allocate_memory(std::size_t bytes) {
+  bytes = bytes == 0 ? 1 : bytes;
+  const std::size_t pages = pages_of(bytes);
+  void* gap = mmap(nullptr, pages + 2 * kGap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  auto* const first = static_cast<unsigned char*>(gap) + kGap;
+  if (gap == MAP_FAILED || mprotect(first, pages, PROT_READ | PROT_WRITE) != 0) {
+    if (gap != MAP_FAILED) munmap(gap, pages + 2 * kGap);
+    throw Failure(fmt::format("no memory for a buffer of {} bytes", bytes));
+  }
+  unsigned char* const buffer = first + pages - align_up(bytes, kAlignment);
+  sanitizer::poison(first, pages);
+  sanitizer::unpoison(buffer, bytes);
+  const std::lock_guard lock(registry().mutex);
+  registry().buffers[number(buffer)] = bytes;
+  return buffer;
+}
+
+void release_memory(void* pointer) noexcept {
+  if (pointer == nullptr) return;
+  const std::lock_guard lock(registry().mutex);
+  auto& [mutex, buffers, names] = registry();
+  const auto found = buffers.find(number(pointer));
+  if (found == buffers.end()) return;
+  const std::size_t bytes = found->second;
+  names.erase(names.lower_bound(found->first), names.lower_bound(found->first + bytes));
+  buffers.erase(found);
+  const std::size_t pages = pages_of(bytes);
+  unsigned char* const first = static_cast<unsigned char*>(pointer) + align_up(bytes, kAlignment) - pages;
+  sanitizer::unpoison(first, pages);
+  munmap(first - kGap, pages + 2 * kGap);
+}
+
+void name_memory(const void* begin, std::size_t bytes, const std::string& name) {
+  const std::lock_guard lock(registry().mutex);
+  registry().names[number(begin)] = {bytes, name};
+}
+
+std::string describe_memory(const void* pointer) {
+  const std::uintptr_t address = number(pointer);
+  if (address < kPage) return address == 0 ? "a null pointer" : fmt::format("a null pointer + {} bytes", address);
+  const std::lock_guard lock(registry().mutex);
+  std::uintptr_t nearest = UINTPTR_MAX;
+  std::string text = fmt::format("address {}, with no buffer near it", pointer);
+  const auto consider = [&](std::uintptr_t begin, std::size_t bytes, const std::string& name) {
+    if (distance(address, begin, bytes) >= nearest) return;
+    nearest = distance(address, begin, bytes);
+    text = describe(address, begin, bytes, name);
+  };
+  for (const auto& [begin, range] : registry().names) consider(begin, range.bytes, range.name);
+  for (const auto& [begin, bytes] : registry().buffers) {
+    // Of a buffer with names in it these are better known.
+    const auto name = registry().names.lower_bound(begin);
+    if (name == registry().names.end() || name->first >= begin + bytes) consider(begin, bytes, "a buffer");
+  }
+  return text;
+}
+
+}  // namespace ladder::simt
