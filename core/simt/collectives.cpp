@@ -1,4 +1,4 @@
-// What shuffles, votes and matches compute once all lanes have arrived.
+// What shuffles, votes, matches and reductions compute once all lanes have arrived.
 #include <bit>
 
 #include "core/simt/shuffle.h"
@@ -46,6 +46,16 @@ void complete_match(void* const (&operands)[kWarpSize], unsigned mask) {
       if (static_cast<const Match*>(operands[other])->value == own.value) own.equal |= 1u << other;
     });
   });
+}
+
+void complete_reduce(void* const (&operands)[kWarpSize], unsigned mask) {
+  const int first = std::countr_zero(mask);
+  std::uint32_t all = static_cast<const Reduce*>(operands[first])->value;
+  for_each_lane(mask & ~(1u << first), [&](int lane) {
+    const Reduce& own = *static_cast<const Reduce*>(operands[lane]);
+    all = own.combine(all, own.value);
+  });
+  for_each_lane(mask, [&](int lane) { static_cast<Reduce*>(operands[lane])->value = all; });
 }
 
 }  // namespace ladder::simt::detail

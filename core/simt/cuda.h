@@ -9,6 +9,8 @@
 #include <vector_functions.h>
 #include <vector_types.h>
 
+#include <cassert>
+
 // Words whose meaning is to a GPU compiler alone.
 #undef __launch_bounds__
 #define __launch_bounds__(...)
@@ -19,12 +21,25 @@
 #undef __grid_constant__
 #define __grid_constant__
 
+// A word whose meaning no macro can give: a local variable of one thread is what would come of it.
+#undef __shared__
+#define __shared__ _Pragma("GCC error \"use LADDER_SHARED(type, name, extents) or LADDER_DYN_SMEM(name)\"")
+
+// PTX is for dev/ptx/, where each function has a meaning for the emulator beside it.
+#define asm _Pragma("GCC error \"the emulator reads no PTX: write a function of dev/ptx/\"")
+
 #include "core/simt/atomics.h"
 #include "core/simt/intrinsics.h"
 #include "core/simt/shared.h"
 #include "core/simt/shuffle.h"
 #include "core/simt/sync.h"
 #include "core/simt/wmma.h"
+
+// Counts its calls: there are no cycles here.
+inline long long clock64() {
+  static thread_local long long count = 0;
+  return ++count;
+}
 
 #define threadIdx (static_cast<const uint3&>(::ladder::simt::detail::current->thread_idx))
 #define blockIdx (static_cast<const uint3&>(::ladder::simt::detail::current->block_idx))

@@ -1,4 +1,4 @@
-// Warp shuffles, votes and matches (CUDA C++ Programming Guide, "Warp Shuffle Functions" and after). They exchange
+// Warp shuffles, votes, matches and reductions (CUDA C++ Programming Guide, "Warp Shuffle Functions" and after). They exchange
 // registers and order no memory.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 
 #include "core/simt/runtime.h"
 
@@ -36,10 +37,16 @@ struct Match {
   unsigned members;  // out
 };
 
+struct Reduce {
+  std::uint32_t value;  // in: the lane's own; out: all lanes'
+  std::uint32_t (*combine)(std::uint32_t, std::uint32_t);
+};
+
 // Defined without sanitizers in collectives.cpp: they read and write other fibers' stacks.
 void complete_shuffle(void* const (&operands)[kWarpSize], unsigned mask);
 void complete_vote(void* const (&operands)[kWarpSize], unsigned mask);
 void complete_match(void* const (&operands)[kWarpSize], unsigned mask);
+void complete_reduce(void* const (&operands)[kWarpSize], unsigned mask);
 
 inline constexpr Collective kShuffle{"__shfl_sync", false, false, complete_shuffle};
 inline constexpr Collective kShuffleUp{"__shfl_up_sync", false, false, complete_shuffle};
@@ -50,6 +57,8 @@ inline constexpr Collective kAll{"__all_sync", false, false, complete_vote};
 inline constexpr Collective kAny{"__any_sync", false, false, complete_vote};
 inline constexpr Collective kMatchAny{"__match_any_sync", false, false, complete_match};
 inline constexpr Collective kMatchAll{"__match_all_sync", false, false, complete_match};
+
+inline constexpr Collective kReduce{"__reduce_sync", false, false, complete_reduce};
 
 template <class T>
 std::uint64_t to_bits(const T& value) {
@@ -78,6 +87,32 @@ Match match(const Collective& collective, unsigned mask, T value, Where where) {
   join(collective, mask, &operands, where);
   return operands;
 }
+
+template <class T>
+concept Reduced = std::same_as<T, int> || std::same_as<T, unsigned>;
+
+template <class F, Reduced T>
+T reduce(unsigned mask, T value, Where where) {
+  const auto combine = [](std::uint32_t a, std::uint32_t b) {
+    return static_cast<std::uint32_t>(F()(static_cast<T>(a), static_cast<T>(b)));
+  };
+  Reduce operands{static_cast<std::uint32_t>(value), combine};
+  join(kReduce, mask, &operands, where);
+  return static_cast<T>(operands.value);
+}
+
+struct Minimum {
+  template <class T>
+  T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
+};
+struct Maximum {
+  template <class T>
+  T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
+};
 
 // The width must be a power of two up to 32.
 inline void check_width(int width, Where where) {
@@ -153,4 +188,30 @@ requires(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8)) unsigned
   const auto match = ladder::simt::detail::match(ladder::simt::detail::kMatchAll, mask, value, where);
   *same = match.equal == match.members;
   return *same ? match.members : 0;
+}
+
+template <ladder::simt::detail::Reduced T>
+T __reduce_min_sync(unsigned mask, T value, ladder::simt::Where where = ladder::simt::Where::here()) {
+  return ladder::simt::detail::reduce<ladder::simt::detail::Minimum>(mask, value, where);
+}
+template <ladder::simt::detail::Reduced T>
+T __reduce_max_sync(unsigned mask, T value, ladder::simt::Where where = ladder::simt::Where::here()) {
+  return ladder::simt::detail::reduce<ladder::simt::detail::Maximum>(mask, value, where);
+}
+template <ladder::simt::detail::Reduced T>
+T __reduce_add_sync(unsigned mask, T value, ladder::simt::Where where = ladder::simt::Where::here()) {
+  const auto sum = ladder::simt::detail::reduce<std::plus<>>(mask, static_cast<unsigned>(value), where);
+  return static_cast<T>(sum);
+}
+inline unsigned __reduce_and_sync(unsigned mask, unsigned value,
+                                  ladder::simt::Where where = ladder::simt::Where::here()) {
+  return ladder::simt::detail::reduce<std::bit_and<>>(mask, value, where);
+}
+inline unsigned __reduce_or_sync(unsigned mask, unsigned value,
+                                 ladder::simt::Where where = ladder::simt::Where::here()) {
+  return ladder::simt::detail::reduce<std::bit_or<>>(mask, value, where);
+}
+inline unsigned __reduce_xor_sync(unsigned mask, unsigned value,
+                                  ladder::simt::Where where = ladder::simt::Where::here()) {
+  return ladder::simt::detail::reduce<std::bit_xor<>>(mask, value, where);
 }

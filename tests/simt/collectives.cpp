@@ -95,6 +95,47 @@ TEST(Collective, masks_may_split_a_warp) {
   }
 }
 
+// Of the lanes of a half each: 16 to 31 hold what is negative for an int.
+__global__ void reductions_kernel(unsigned* out) {
+  const unsigned lane = threadIdx.x;
+  const unsigned half = lane < 16 ? 0x0000ffffu : 0xffff0000u;
+  unsigned* mine = out + 7 * lane;
+  mine[0] = __reduce_add_sync(half, lane);
+  mine[1] = __reduce_min_sync(half, lane);
+  mine[2] = __reduce_max_sync(half, lane);
+  mine[3] = static_cast<unsigned>(__reduce_min_sync(half, static_cast<int>(lane) - 20));
+  mine[4] = __reduce_and_sync(half, lane);
+  mine[5] = __reduce_or_sync(half, lane);
+  mine[6] = __reduce_xor_sync(half, lane == 3 ? 5u : 0u);
+}
+
+TEST(Collective, reductions_are_of_the_lanes_named) {
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule);
+    std::vector<unsigned> out(32 * 7);
+    launch(reductions_kernel, {1, 32}, nullptr, out.data());
+    const std::vector<unsigned> low = {120, 0, 15, static_cast<unsigned>(-20), 0, 15, 5};
+    const std::vector<unsigned> high = {376, 16, 31, static_cast<unsigned>(-4), 16, 31, 0};
+    for (int lane = 0; lane < 32; ++lane) {
+      const std::vector<unsigned> mine(out.begin() + 7 * lane, out.begin() + 7 * lane + 7);
+      EXPECT_EQ(mine, lane < 16 ? low : high) << schedule << ", lane " << lane;
+    }
+  }
+}
+
+__global__ void asserts_kernel(const int* in) { assert(in[threadIdx.x] >= 0); }
+
+TEST(Assert, names_its_condition_and_line) {
+  std::vector<int> in(32, 1);
+  launch(asserts_kernel, {1, 32}, nullptr, static_cast<const int*>(in.data()));
+  in[7] = -1;
+  const std::string report = fault_of([&] {
+    launch(asserts_kernel, {1, 32}, nullptr, static_cast<const int*>(in.data()));
+  });
+  EXPECT_NE(report.find("tests/simt/collectives.cpp:"), std::string::npos) << report;
+  EXPECT_NE(report.find("thread (7,0,0)"), std::string::npos) << report;
+}
+
 __global__ void votes_kernel(unsigned* out) {
   const unsigned lane = threadIdx.x % 32;
   unsigned* mine = out + 8 * threadIdx.x;
