@@ -271,9 +271,6 @@ int run(const char* layer, int argc, char** argv) {
     record.finish(header_of(session->calibration(), options, argc, argv));
     people << "record: " << options.record << '\n';
   }
-  if (const std::string reason = record.unjudged(); !reason.empty() && options.mode != Mode::unchecked) {
-    throw Failure("nothing was judged: " + reason);
-  }
   return record.failed() ? 1 : 0;
 }
 

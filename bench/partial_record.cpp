@@ -68,19 +68,6 @@ void PartialRecord::read() {
 
 bool PartialRecord::holds(const Version& v, const Case& c) const { return held_.contains({v.number, c.text}); }
 
-std::string PartialRecord::unjudged() const {
-  std::string reason;
-  for (const json& result : results_) {
-    const json& verdict = result.at("verdict");
-    if (verdict.at("status") != "SKIP" && verdict.at("status") != "UNTRUSTED") return {};
-    if (verdict.at("status") == "UNTRUSTED" && reason.empty()) {
-      reason = fmt::format("v{:02} on '{}' is UNTRUSTED: {}", result.at("version").get<int>(),
-                           result.at("problem").get<std::string>(), verdict.at("reason").get<std::string>());
-    }
-  }
-  return reason;
-}
-
 void PartialRecord::add(const json& result) {
   take(result);
   if (!record_.empty()) append(result);
@@ -88,7 +75,8 @@ void PartialRecord::add(const json& result) {
 
 void PartialRecord::take(const json& result) {
   held_.insert({result.at("version").get<int>(), result.at("problem").get<std::string>()});
-  if (result.at("verdict").at("status") == "FAIL") failed_ = true;
+  const auto& status = result.at("verdict").at("status");
+  failed_ = failed_ || status == "FAIL" || status == "UNTRUSTED";
   results_.push_back(result);
 }
 

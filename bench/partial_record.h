@@ -21,10 +21,7 @@ class PartialRecord {
 
   bool holds(const Version& v, const Case& c) const;
   std::size_t kept() const { return kept_; }  // results of the interrupted run
-  bool failed() const { return failed_; }     // a result so far is a FAIL
-
-  // Why no result so far says anything of a version, the first UNTRUSTED one; empty where one does, or all were skipped.
-  std::string unjudged() const;
+  bool failed() const { return failed_; }     // a result so far is FAIL or UNTRUSTED
 
   // Throws Failure, what was added before kept, if the disk takes no more.
   void add(const nlohmann::json& result);

@@ -201,6 +201,10 @@ Result Session::run(const Version& v, const Case& c) {
 void Session::run_checked(const Version& v, const Case& c, Result& result) {
   AtCase& here = at(c);
   result.verdict = check(v, here.checked);
+  if (result.verdict.status == Status::fail) {
+    const std::string difference = difference_between_schedules(v, here.checked);
+    if (!difference.empty()) result.verdict.reason += "; " + difference;
+  }
   if (result.verdict.status != Status::pass) return;
   if (!here.asked) {
     here.streaming = time_streaming_kernel(c, here.checked.run(Pattern::normal).inputs);

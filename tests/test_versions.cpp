@@ -2,11 +2,13 @@
 // under every schedule of the backend, with both patterns. On those of ci also whether it gives the same bits every time.
 // ThreadSanitizer, which is slow, has a set of its own: a problem or two in which threads meet.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 
 #include "core/backend.h"
 #include "core/check/check.h"
@@ -37,6 +39,46 @@ std::string why_no_device(const Version& v) {
   const int arch = backend::device().arch;
   return (v.def.arch_specific ? arch == v.def.min_arch : arch >= v.def.min_arch) ? "" : "another architecture";
 }
+
+// What is wrong with a version: told in full where it shows first, and at the end how often it did.
+class Bugs {
+ public:
+  // False where `reason` was told before: the same line of the kernel, or values that are wrong.
+  bool is_new(const std::string& reason, const Case& c, const std::string& schedule) {
+    const std::string place = reason.substr(0, reason.find(' '));
+    Bug& bug = bugs_[place.find(".cu:") == std::string::npos ? "wrong values:" : place];
+    bug.schedules.insert(schedule);
+    bug.dtypes.insert(std::string(name(c.dtype)));
+    bug.problems.insert(c.text);
+    return ++bug.count == 1;
+  }
+
+  void print(const std::string& version) const {
+    for (const auto& [what, bug] : bugs_) {
+      fmt::print("{}: {} {} checks of {} problems, in {}, under {}\n", version, what, bug.count, bug.problems.size(),
+                 fmt::join(bug.dtypes, ", "), fmt::join(bug.schedules, ", "));
+    }
+  }
+
+ private:
+  struct Bug {
+    int count = 0;
+    std::set<std::string> schedules, dtypes, problems;
+  };
+  std::map<std::string, Bug> bugs_;
+};
+
+std::map<const Version*, Bugs>& bugs() {
+  static std::map<const Version*, Bugs> of_versions;
+  return of_versions;
+}
+
+class PrintBugs : public testing::Environment {
+  void TearDown() override {
+    for (const auto& [version, found] : bugs()) found.print(version->pass->path() + " " + version->label());
+  }
+};
+[[maybe_unused]] testing::Environment* const print_bugs = testing::AddGlobalTestEnvironment(new PrintBugs);
 
 // Runs checks of one version, and fails the current test for each that does not pass.
 class Checks {
@@ -88,14 +130,22 @@ class Checks {
       return;
     }
     ++num_checked_;
-    if (verdict.status != Status::pass) {
-      ADD_FAILURE() << fmt::format("{} '{}' {}{}: {}: {}\n  schedule {}, seed {}\n  {}", version_.pass->path(),
+    if (verdict.status == Status::pass) return;
+    const bool is_new = bugs()[&version_].is_new(verdict.reason, **c, schedule);
+    if (is_new) {
+      const std::string difference = difference_between_schedules(version_, *c, plan);
+      ADD_FAILURE() << fmt::format("{} '{}' {}{}: {}: {}{}\n  schedule {}, seed {}\n  {}", version_.pass->path(),
                                    (*c)->text, version_.label(), plan.empty() ? "" : ", plan '" + plan + "'",
-                                   name(verdict.status), verdict.reason, schedule, c->seed(), test::rerun_command());
+                                   name(verdict.status), verdict.reason, difference.empty() ? "" : "; " + difference,
+                                   schedule, c->seed(), test::rerun_command());
+    } else if (!failed_) {
+      ADD_FAILURE() << "as told before; by itself: " << test::rerun_command();
     }
+    failed_ = true;
   }
 
   const Version& version_;
+  bool failed_ = false;
   int num_checked_ = 0;
   std::string skipped_;
 };

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
 #include <thread>
 
@@ -16,12 +17,21 @@ namespace {
 
 Verdict failed(std::string reason) { return {.status = Status::fail, .reason = std::move(reason)}; }
 
-// Runs `enqueue` and waits; an exception becomes a reason. It is the version's own: nothing else is running.
-std::string wait_for(const std::function<void()>& enqueue) {
+// Versions of which a kernel had to be ended, with the problem of that: another one would take as long.
+std::map<const Version*, std::string>& endless_versions() {
+  static std::map<const Version*, std::string> problems;
+  return problems;
+}
+
+// Runs `enqueue`, work of the version's, and waits; an exception becomes a reason.
+std::string wait_for(const Version& v, const Case& c, const std::function<void()>& enqueue) {
   try {
     enqueue();
     backend::synchronize();
     return {};
+  } catch (const Endless& error) {
+    endless_versions()[&v] = c.text;
+    return one_line(error.what());
   } catch (const std::exception& error) {
     return one_line(error.what());
   }
@@ -40,8 +50,8 @@ class Check {
   Verdict run(Pattern pattern) {
     tensors_.refill(case_.run(pattern).inputs);
     tensors_.reset();
-    if (std::string error = wait_for([&] { launch_(backend::check_stream()); }); !error.empty()) return failed(error);
-    return compare_outputs(pattern);
+    const std::string error = wait_for(version_, *case_, [&] { launch_(backend::check_stream()); });
+    return error.empty() ? compare_outputs(pattern) : failed(error);
   }
 
   // Once more on a stream that is kept back: whatever is written meanwhile was not enqueued there, and would escape a
@@ -52,7 +62,7 @@ class Check {
     backend::hold();
     bool untouched = true;
     bool waited = false;
-    const std::string error = wait_for([&] {
+    const std::string error = wait_for(version_, *case_, [&] {
       launch_(backend::check_stream());
       constexpr std::chrono::milliseconds kTimeForStrays{1};
       std::this_thread::sleep_for(kTimeForStrays);
@@ -91,13 +101,16 @@ Verdict check_patterns(const Version& v, CheckedCase& c, const std::vector<Patte
                        const std::string& plan) {
   if (std::string reason = why_not(v, *c); !reason.empty())
     return {.status = Status::skip, .reason = std::move(reason)};
+  if (const auto endless = endless_versions().find(&v); endless != endless_versions().end()) {
+    return {.status = Status::skip, .reason = fmt::format("it loops for ever on '{}'", endless->second)};
+  }
   for (const Pattern pattern : patterns) {
     if (std::string null = accepted_null_answer(*c, pattern, c.run(pattern), v.def); !null.empty()) {
       return {.status = Status::untrusted, .reason = std::move(null)};
     }
   }
   std::optional<Check> check;
-  if (std::string error = wait_for([&] { check.emplace(v, c, plan); }); !error.empty()) return failed(error);
+  if (std::string error = wait_for(v, *c, [&] { check.emplace(v, c, plan); }); !error.empty()) return failed(error);
 
   std::optional<Verdict> first;
   for (const Pattern pattern : patterns) {
@@ -126,6 +139,33 @@ const char* name(Status status) {
       return "UNCHECKED";
   }
   return "?";
+}
+
+std::string difference_between_schedules(const Version& v, CheckedCase& c, const std::string& plan) {
+  if (backend::schedules().size() == 1) return {};
+  const std::string before = backend::schedule();
+  std::map<std::string, std::string> schedules;  // by what came of them, the first one each
+  try {
+    Check check(v, c, plan);
+    for (const std::string& schedule : backend::schedules()) {
+      if (endless_versions().contains(&v)) break;
+      backend::set_schedule(schedule);
+      const Verdict verdict = check.run(Pattern::normal);
+      // By two digits of the error: sums in another order differ too, by far less.
+      const std::string what = verdict.status == Status::pass ? "passes"
+                               : verdict.error == 0           ? "faults"
+                                                              : fmt::format("has an error of {:.1e}", verdict.error);
+      schedules.emplace(what, schedule);
+    }
+  } catch (const std::exception&) {  // the plan's or the binding's, as under every schedule
+  }
+  backend::set_schedule(before);
+  if (schedules.size() < 2) return {};
+  std::vector<std::string> parts;
+  for (const auto& [what, schedule] : schedules) parts.push_back(fmt::format("{} under {}", what, schedule));
+  constexpr std::size_t kShown = 3;
+  if (parts.size() > kShown) parts.resize(kShown);
+  return fmt::format("differs between schedules: likely a race; it {}", fmt::join(parts, ", "));
 }
 
 Verdict check(const Version& v, CheckedCase& c, Pattern pattern, const std::string& plan) {
