@@ -4,7 +4,7 @@ from unittest import mock
 
 import pytest
 
-from cli import digests, suite, test_programs
+from cli import digests, paths, race, suite, test_programs
 
 _TREE = {
     "runtime/tape.cpp": "tape",
@@ -196,6 +196,36 @@ def test_cases_are_counted_and_what_failed_is_shown(fake, capsys):
     assert "said --gtest_output" in capsys.readouterr().out
     assert fake.run(0, _REPORT.replace('failures="1"', 'failures="0"').replace('errors="1"', 'errors="0"')).failed == 0
     assert capsys.readouterr().out == ""
+
+
+def test_a_likely_race_is_named_once_a_version(fake):
+    case = '<testcase classname="a_b_v01" name="ci_{}"><failure message="FAIL: y; differs: likely a race" /></testcase>'
+    told = _REPORT.replace(
+        '<testsuite name="b"', f'<testsuite name="c">{case.format(1)}{case.format(2)}</testsuite>\n<testsuite name="b"'
+    )
+    assert fake.run(1, told).races == [("test_fake", "a_b_v01.ci_1")]
+
+
+_RACE = f"""noise
+WARNING: ThreadSanitizer: data race (pid=1)
+  Read of size 4 at 0x7f by thread T3:
+    #0 kernel {paths.ROOT}/dev/silu/forward/v09_x.cu:17:9 (test+0x1)
+    #1 run {paths.ROOT}/core/simt/block.cpp:5 (test+0x2)
+  Previous write of size 4 at 0x7f by thread T2:
+    #0 kernel {paths.ROOT}/dev/silu/forward/v09_x.cu:15:9 (test+0x1)
+SUMMARY: ThreadSanitizer: data race
+"""
+
+
+def test_of_a_data_race_the_kernels_two_lines_are_told():
+    assert race.report(_RACE).splitlines() == [
+        "a data race:",
+        "  Read of size 4",
+        "    at dev/silu/forward/v09_x.cu:17:9",
+        "  Previous write of size 4",
+        "    at dev/silu/forward/v09_x.cu:15:9",
+    ]
+    assert race.report("no race") == ""
 
 
 def test_a_program_that_ends_badly_has_failed(fake, capsys):

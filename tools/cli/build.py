@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 
 from dev import launch_version
+from dev.diagnostics import Diagnostics
 
 from . import device, lock, partial, run, say, setup, tools
 from .errors import Failure
@@ -56,7 +57,8 @@ def compiled(preset, objects):
         _configure(preset, _own_architecture(preset))
         done = tools.captured(tools.ninja(), "-C", folder(preset), *objects)
     lines = done.stdout.splitlines(keepends=True)
-    lines = [line for before, line in zip(["", *lines], lines) if not before.startswith("FAILED: ")]  # but the command
+    words = Diagnostics(ROOT)
+    lines = [words.shown(line) for line in lines]
     return done.returncode == 0, "".join(line for line in lines if not _ABOUT_NINJA.match(line))
 
 
@@ -116,6 +118,7 @@ def _ninja(preset, targets, keep_going, file="build.ninja"):
     )
     quiet = ("ninja: Entering directory", "ninja: no work to do", "-- ", "Preset CMake variables")
     interrupted = False
+    words = Diagnostics(ROOT)
     try:
         for line in process.stdout:
             interrupted |= "interrupted by user" in line
@@ -124,9 +127,9 @@ def _ninja(preset, targets, keep_going, file="build.ninja"):
                 continue  # CMake's look at the folders before every build
             if step:
                 say.progress(f"building {preset}: {step[1]} of {step[2]}, {os.path.basename(step[3])}")
-            elif line.strip() and not line.startswith(quiet):
+            elif line.strip() and not line.startswith(quiet) and (shown := words.shown(line)):
                 say.close()
-                print(line, end="", file=sys.stderr, flush=True)
+                print(shown, end="", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)  # which a terminal has sent it as well
         raise

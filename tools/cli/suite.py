@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from . import build, digests, files, paths, say, test_programs
+from . import build, digests, files, paths, race, say, test_programs
 from .errors import Failure
 from .test_programs import Totals, Unit
 
@@ -151,6 +151,8 @@ class _Session:
             self.totals.add(Totals(failed=1, broken=[preset]))
             return
         self._run(preset, chosen, programs)
+        if preset == "emulator":
+            race.show(self.totals.races, self.cmake_options)
 
     def _run(self, preset, chosen, programs):
         # A GPU is one machine: programs that share it disturb each other.

@@ -23,12 +23,14 @@ class Totals:
     failed: int = 0
     skipped: int = 0
     broken: list = field(default_factory=list)  # programs that ended without a report
+    races: list = field(default_factory=list)  # (program, test), of tests that call their failure a likely race
 
     def add(self, other):
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
         self.broken += other.broken
+        self.races += other.races
 
     def __str__(self):
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
@@ -103,6 +105,7 @@ def run_one(unit, program):
         return Totals(failed=1, broken=[unit.key]), seconds
     if totals.failed:
         print(process.stdout, end="", flush=True)
+        totals.races = [(unit.program, test) for test in _likely_races(report)]
     return totals, seconds
 
 
@@ -128,11 +131,23 @@ def run_python():
     return totals
 
 
+def _likely_races(report):
+    """The first such test of each suite, that is, of each version."""
+    found = {}
+    for case in _parsed(report).iter("testcase"):
+        if any("likely a race" in failure.get("message", "") for failure in case.iter("failure")):
+            found.setdefault(case.get("classname"), f"{case.get('classname')}.{case.get('name')}")
+    return list(found.values())
+
+
+def _parsed(report):
+    return ElementTree.fromstring(report.read_text(encoding="utf-8", errors="replace"))  # a failure may print any bytes
+
+
 def _counts(report):
     """Totals of a JUnit report, GoogleTest's or pytest's, or None if there is no whole one."""
     try:
-        text = report.read_text(encoding="utf-8", errors="replace")  # a failure may have printed any bytes
-        suites = list(ElementTree.fromstring(text).iter("testsuite"))
+        suites = list(_parsed(report).iter("testsuite"))
         ran, failed, errors, skipped, disabled = (
             sum(int(suite.get(key, 0)) for suite in suites)
             for key in ("tests", "failures", "errors", "skipped", "disabled")
