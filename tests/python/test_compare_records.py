@@ -82,13 +82,51 @@ def project(tmp_path, monkeypatch, capsys):
     return Records(tmp_path, monkeypatch, capsys)
 
 
-def test_slow_fast_and_same_by_default_previous_against_last(project):
+def test_slow_fast_and_same(project):
     project.two(
         [timed(1, 20e-6), timed(2, 20e-6), timed(3, 20e-6)],
         [timed(1, 22e-6, seed=2), timed(2, 18e-6, seed=2), timed(3, 20e-6, seed=2)],
     )
     statuses = [status for status, _ in project.verdicts().values()]
     assert statuses == ["SLOW", "FAST", "SAME"]
+
+
+def test_by_default_the_two_newest_results_of_each_kernel(project):
+    project.two([timed(1, 20e-6), timed(2, 20e-6)], [timed(1, 20e-6, seed=2), timed(2, 20e-6, seed=2), timed(3, 20e-6)])
+    project.record(
+        "one.json", [timed(1, 22e-6, seed=3), made_records.result(2, None, against=None)], day=3, commit="c" * 40
+    )
+    statuses = {version: status for (version, _), (status, _) in project.verdicts().items()}
+    assert statuses == {1: "SLOW", 2: "SAME"}  # a check without times is no measurement
+    out = project.run_tool()[1]
+    assert "note: 1 kernels are left out, measured once" in out
+    assert "--live bbbbbbbbbb toy/fprop --version 1" in out
+
+
+def test_a_layer_that_the_newest_records_lack(project):
+    project.two([timed(1, 20e-6, layer="other")], [timed(1, 22e-6, seed=2, layer="other")])
+    project.record("more.json", [timed(1, 20e-6)], day=3, commit="c" * 40)
+    assert project.only("other")[0] == "SLOW"
+    assert "1 were measured on h200, and none twice" in project.refused(UsageError, "toy")
+
+
+def test_another_card_is_no_change_of_the_kernel(project):
+    other = made_records.record([])["environment"]["device"] | {"uuid": "GPU-2"}
+    new = [timed(1, 22e-6, candle=33e-6, seed=2), timed(2, 22e-6, seed=2), timed(3, 20e-6, candle=33e-6, seed=2)]
+    project.two([timed(version, 20e-6) for version in (1, 2, 3)], new)
+    assert [status for status, _ in project.verdicts().values()] == ["SLOW", "AMBIGUOUS", "AMBIGUOUS"]
+    file = project.root / "results" / "h200" / "new.json"
+    made = made_records.record(new, created="2026-01-02T00:00:00Z", commit=NEW)
+    made["environment"]["device"] = other
+    made_records.write(file, made)
+    statuses = {version: status for (version, _), (status, _) in project.verdicts().items()}
+    assert statuses == {1: "SAME", 2: "SLOW", 3: "AMBIGUOUS"}
+
+
+def test_what_is_missing_for_one_reason_is_one_line(project):
+    project.two([timed(1, 20e-6)], [timed(1, 20e-6, seed=2), *(timed(2, 2e-5, f"n{n} c64 bf16") for n in (1, 2, 3))])
+    missing = [line for line in project.run_tool("previous")[1].splitlines() if line.startswith("MISSING")]
+    assert [line.split(None, 1)[1] for line in missing] == ["3 kernels of toy/fprop  not in A"]
 
 
 def test_a_slower_machine_is_not_a_slow_kernel(project):
@@ -140,7 +178,7 @@ def test_missing_and_untrusted_have_reasons(project):
             timed(5, 20e-6),
         ],
     )
-    verdicts = {version: verdict for (version, _), verdict in project.verdicts().items()}
+    verdicts = {version: verdict for (version, _), verdict in project.verdicts("previous", "last").items()}
     assert verdicts == {
         1: ("MISSING", "not in B"),
         2: ("MISSING", "SKIP in B: c is odd"),
@@ -219,14 +257,17 @@ def test_different_devices_never_compare(project):
         message = project.refused(UsageError, *pair)
         assert "h200" in message
         assert "a100" in message
-    assert "several devices" in project.refused(UsageError)
-    assert "no 'previous'" in project.refused(UsageError, "--device", "h200")
+    for words in ((), ("previous",)):
+        assert "several devices" in project.refused(UsageError, *words)
+    assert "1 were measured on h200, and none twice" in project.refused(UsageError, "--device", "h200")
+    assert "no 'previous'" in project.refused(UsageError, "previous", "--device", "h200")
 
 
 def test_what_is_not_there(project):
     assert "no record in results/" in project.refused(UsageError)
     project.record("old.json", [timed(1, 20e-6)], commit=OLD)
-    assert "no 'previous'" in project.refused(UsageError)
+    assert "none twice" in project.refused(UsageError)
+    assert "no 'previous'" in project.refused(UsageError, "previous")
     assert "there are: aaaaaaa" in project.refused(UsageError, "cccccc")
     assert "no file" in project.refused(UsageError, "nowhere.json")
     assert "no commit" in project.refused(UsageError, "the best one")
@@ -264,7 +305,7 @@ def written(project):
 
 
 def test_the_worst_comes_first_with_its_reproducer_and_the_same_is_folded(written):
-    _, out, _ = written.run_tool()
+    _, out, _ = written.run_tool("previous", "last")
     lines = [line for line in out.splitlines() if line.startswith(("SLOW", "MISSING", "SAME"))]
     assert [line.split()[0] for line in lines] == ["SLOW", "SLOW", "MISSING"]
     assert lines[0].endswith("./ladder compare --live aaaaaaaaaa toy/fprop --version 2 --problem 'n32 c64 bf16'"), (
@@ -278,20 +319,24 @@ def test_the_worst_comes_first_with_its_reproducer_and_the_same_is_folded(writte
 
 def test_changes_of_the_environment_are_noted(written):
     written.record("newer.json", [timed(1, 20e-6)], day=3, commit="c" * 40, compiler="nvcc 14")
-    assert "note: compiler nvcc 13 in A, nvcc 14 in B" in written.run_tool()[1]
+    assert "note: compiler nvcc 13 in A, nvcc 14 in B for 1 of 3 kernels\n" in written.run_tool()[1]
+    assert "note: compiler nvcc 13 in A, nvcc 14 in B\n" in written.run_tool("--version", "1")[1]
+    written.record("newest.json", [timed(2, 20e-6)], day=4, commit="d" * 40, compiler="nvcc 15")
+    assert "note: compiler differs for 2 of 3 kernels\n" in written.run_tool()[1]
 
 
 def test_exit_codes(written):
     assert written.run_tool()[0] == 0
     assert written.run_tool("--fail-on", "slow")[0] == 3
-    assert written.run_tool("--fail-on", "missing")[0] == 3
+    assert written.run_tool("--fail-on", "missing")[0] == 0  # what was measured once is left out
+    assert written.run_tool("previous", "--fail-on", "missing")[0] == 3
     assert written.run_tool("--fail-on", "untrusted,ambiguous")[0] == 0
     assert written.run_tool("--version", "3", "--fail-on", "slow,missing,untrusted,ambiguous")[0] == 0
 
 
 def test_json(written):
     file = written.root / "out.json"
-    written.run_tool("--json", str(file))
+    written.run_tool("previous", "last", "--json", str(file))
     report = json.loads(file.read_text())
     assert (report["schema"], report["mode"], report["a"]["commit"]) == ("ladder.comparison/1", "records", OLD)
     assert report["counts"] == {"SLOW": 2, "UNTRUSTED": 0, "MISSING": 1, "AMBIGUOUS": 0, "FAST": 0, "SAME": 1}
@@ -303,7 +348,7 @@ def test_json(written):
 
 def test_junit(written):
     file = written.root / "junit.xml"
-    written.run_tool("--junit", str(file), "--fail-on", "slow")
+    written.run_tool("previous", "last", "--junit", str(file), "--fail-on", "slow")
     suites = ElementTree.parse(file).getroot()
     (suite,) = suites
     assert (suites.tag, suite.tag) == ("testsuites", "testsuite")
@@ -319,7 +364,7 @@ def test_junit(written):
         assert case.get("name") == "n32 c64 bf16"
         assert float(case.get("time")) >= 0
     assert "--live" in suite[0][0].text
-    written.run_tool("--junit", str(file), "--fail-on", "missing")
+    written.run_tool("previous", "--junit", str(file), "--fail-on", "missing")
     assert ElementTree.parse(file).getroot().get("failures") == "3"
 
 

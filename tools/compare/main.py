@@ -3,6 +3,7 @@
 import argparse
 import shlex
 import sys
+from collections import Counter
 from pathlib import Path
 
 from cli import paths, say, tools
@@ -18,8 +19,8 @@ EXIT_FAILED_ON = 3
 
 _DESCRIPTION = """\
 Says of every kernel whether B is SLOW, FAST or the SAME as A. A and B are a record's file, a commit (sha, branch, tag,
-HEAD), 'last' (the newest measurement) or 'previous' (the one before it that has some of its kernels); by default
-previous against last.
+HEAD), 'last' (the newest measurement) or 'previous' (the one before it that has some of its kernels). Without them it
+takes of each kernel the two newest results, whichever records they are in.
 
 --live REF builds REF beside this tree and runs both programs in turn (A B B A ...), a process each time: what two
 records leave AMBIGUOUS, this decides. It needs a GPU."""
@@ -64,17 +65,17 @@ def _of_records(options):
     words = options.words
     if len(words) > 2:
         raise UsageError(f"compare takes A and B, not {len(words)} words: {', '.join(words)}")
-    if not words:
-        words = ["previous", "last"]
-    elif len(words) == 1:
-        words = [words[0], "last"]
-    (a, b), files = records.resolve(words, there, options.device, commit_of)
-    notes = [f"note: {name} {old or 'unknown'} in A, {new or 'unknown'} in B" for name, old, new in _differences(a, b)]
-    chosen = [comparison for comparison in records.compare(a, b) if _wanted(comparison, options)]
+    once = 0
+    if words:
+        (a, b), files = records.resolve([*words, "last"][:2], there, options.device, commit_of)
+    else:
+        (a, b), files, once = records.newest_two(there, options.device, lambda key: _wanted(key, options))
+    chosen = [comparison for comparison in records.compare(a, b) if _wanted(comparison.key, options)]
+    notes = [*_differences(chosen), *([f"note: {once} kernels are left out, measured once"] if once else [])]
 
     def reproduce(comparison):
         """Records are no longer there to be measured again, but the commits are."""
-        return live.command_of(a.commit[:10], comparison.key)
+        return live.command_of((comparison.a.record if comparison.a else a).commit[:10], comparison.key)
 
     return report.Report("records", _side(a, files[0]), _side(b, files[1]), chosen, notes, reproduce)
 
@@ -97,7 +98,7 @@ def _listing_of(there):
 
 
 def _side(record, files):
-    names = ", ".join(_shown(file) for file in files)
+    names = ", ".join(_shown(file) for file in files) if len(files) <= 3 else f"the newest of {len(files)} records"
     return {
         "name": f"{record.short} on {record.device_name}, {record.created} ({names})",
         "commit": record.commit,
@@ -112,15 +113,22 @@ def _shown(file):
     return str(file.relative_to(paths.ROOT)) if file.is_relative_to(paths.ROOT) else str(file)
 
 
-def _differences(a, b):
-    for name in a.fingerprint:
-        old, new = a.fingerprint[name], b.fingerprint.get(name)
-        if old != new:
-            yield name, old, new
+def _differences(comparisons):
+    """Lines about what differs between the environments of both sides, besides the sources."""
+    pairs = [(each.a, each.b) for each in comparisons if each.a and each.b]
+    found = Counter()
+    for a, b in pairs:
+        sides = [{**each.record.fingerprint, "library": each.baseline} for each in (a, b)]
+        found.update((name, sides[0][name], sides[1][name]) for name in sides[0] if sides[0][name] != sides[1][name])
+    for name in dict.fromkeys(name for name, _, _ in found):
+        (old, new), *others = ((old, new) for each, old, new in found if each == name)
+        count = sum(found[each] for each in found if each[0] == name)
+        what = "differs" if others else f"{old or 'unknown'} in A, {new or 'unknown'} in B"
+        yield f"note: {name} {what}" + (f" for {count} of {len(pairs)} kernels" if count < len(pairs) else "")
 
 
-def _wanted(comparison, options):
-    _, path, version, problem = comparison.key
+def _wanted(key, options):
+    _, path, version, problem = key
     chosen = options.chosen
     wanted = chosen.problems.get(path.split("/")[0])
     return (

@@ -53,7 +53,8 @@ def worst_first(comparisons):
 
 
 def verdict_of(a, b):
-    """The verdict on one kernel's Results in two records; either may be None."""
+    """The verdict on one kernel's Results in two records; either may be None. Where another card of the same model
+    measured B, a change that the baseline's plan shows as well is the card's."""
     for status, why in ((rule.MISSING, _missing), (rule.UNTRUSTED, _untrusted)):
         reasons = [reason for reason in (why("A", a), why("B", b)) if reason]
         if reasons:
@@ -65,6 +66,7 @@ def verdict_of(a, b):
         interleaved=False,
         between=rule.BETWEEN_RECORDS,
         no_candle=no_candle,
+        other_card=a.record.fingerprint["uuid"] != b.record.fingerprint["uuid"],
     )
 
 
@@ -117,6 +119,32 @@ def resolve(words, records, device, resolve_commit):
         [record] if record else _named(word, records, device, resolve_commit) for word, record in zip(words, loaded)
     ]
     return [merge(group) for group in sides], [[record.file for record in group] for group in sides]
+
+
+def newest_two(records, device, wanted):
+    """Two Records of `records`, the oldest first: of each kernel that was measured twice the newest result but one, and the
+    newest; files of both; how many were measured once. `wanted(key)` says which kernels."""
+    device = device or _device(("last", "last"), (None, None), records, None)
+    records = [record for record in records if record.device == device]
+    measured = {}
+    for record in records:
+        for result in record.results:
+            if (result.times or result.status not in ("PASS", "UNCHECKED")) and wanted(result.key):  # not a mere check
+                measured.setdefault(result.key, []).append(result)
+    twice = [results[-2:] for results in measured.values() if len(results) > 1]
+    if not twice:
+        raise UsageError(
+            f"nothing to compare: of the kernels asked for {len(measured)} were measured on {device}, and none twice; "
+            "./ladder record makes a record, --live REF needs none"
+        )
+    sides, files = [], []
+    for at in (0, 1):
+        of_side = [results[at] for results in twice]
+        there = {result.record.file: result.record for result in of_side}
+        of_files = [record for record in records if record.file in there]
+        sides.append(replace(of_files[-1], results=of_side))
+        files.append([record.file for record in of_files])
+    return sides, files, len(measured) - len(twice)
 
 
 def _untimed(result):

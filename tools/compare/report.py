@@ -177,27 +177,22 @@ def _coloured(line, status, width):
 
 
 def _folded(comparisons):
-    """(comparison, how many problems more it stands for): what is missing for one reason is one line a version."""
-    counts = Counter(_family(comparison) for comparison in comparisons)
-    seen = set()
+    """(comparison, the others that it stands for): what is missing for one reason is one line."""
+    missing = {}
     for comparison in comparisons:
-        family = _family(comparison)
-        if comparison.verdict.status != rule.MISSING:
-            yield comparison, 0
-        elif family not in seen:
-            seen.add(family)
-            yield comparison, counts[family] - 1
-
-
-def _family(comparison):
-    result = comparison.b or comparison.a
-    return (comparison.verdict.status, comparison.key[:3], result.dtype if result else "", comparison.verdict.reason)
+        if comparison.verdict.status == rule.MISSING:
+            missing.setdefault(comparison.verdict.reason, []).append(comparison)
+        else:
+            yield comparison, []
+    for first, *others in missing.values():
+        yield first, others
 
 
 def _kernel(comparison, others):
     if not others:
         return comparison.label
-    return f"{comparison.key[1]} v{comparison.key[2]:02d} {(comparison.b or comparison.a).dtype}, {others + 1} problems"
+    paths = dict.fromkeys(each.key[1] for each in (comparison, *others))
+    return f"{len(others) + 1} kernels of {', '.join(paths)}"
 
 
 def _median(result):

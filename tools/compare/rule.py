@@ -72,12 +72,13 @@ class Verdict:
     candle_ratio: float = math.nan  # of the times in units of the baseline's plan; nan without one
 
 
-def judge(a, b, interleaved=True, between=0.0, no_candle=""):
+def judge(a, b, interleaved=True, between=0.0, no_candle="", other_card=False):
     """The verdict on Repetitions `a` and `b`.
 
     interleaved: a[i] and b[i] were measured next to each other, so the ratio is taken pair by pair.
     between: standard error of the ratio that the repetitions cannot show (BETWEEN_RECORDS).
     no_candle: where they were not interleaved, why no standard candle stands for that.
+    other_card: they were measured on two cards of one model, so what the candle shows as well is the card's.
     """
     for side in (a, b):
         if len(side.seconds) < LEAST_REPETITIONS:
@@ -92,7 +93,7 @@ def judge(a, b, interleaved=True, between=0.0, no_candle=""):
     candle = None
     if not interleaved and not no_candle:
         candle = _Change(_over(a.seconds, a.candle), _over(b.seconds, b.candle), False, between)
-    status, reason = _decide(a, b, time, cycles, candle, interleaved, no_candle)
+    status, reason = _decide(a, b, time, cycles, candle, interleaved, no_candle, other_card)
     return Verdict(
         status,
         reason,
@@ -218,19 +219,27 @@ class _Change:
         excludes_1 = self.low > 1 or self.high < 1
         return side if excludes_1 else SAME
 
+    @property
+    def is_none(self):
+        """Whether the interval shows that there is no change of `threshold`."""
+        small = 1 / (1 + self.threshold) <= self.low and self.high <= 1 + self.threshold
+        return small and self.threshold <= MOST_THRESHOLD
+
     def __str__(self):
         return f"{percent(self.ratio)} [{percent(self.low)} .. {percent(self.high)}]"
 
 
-def _decide(a, b, time, cycles, candle, interleaved, no_candle):
+def _decide(a, b, time, cycles, candle, interleaved, no_candle, other_card):
     split = _bimodal(a, b, time)
     if split:
         return AMBIGUOUS, split
+    if other_card and candle and candle.is_none:
+        return SAME, ""
     if time.side != SAME:
         return _call(time, cycles, candle, interleaved, no_candle)
     if time.threshold > MOST_THRESHOLD:
         return AMBIGUOUS, f"too noisy: no change below {100 * time.threshold:.1f} % would show"
-    if time.low < 1 / (1 + time.threshold) or time.high > 1 + time.threshold:
+    if not time.is_none:
         return AMBIGUOUS, f"undecided: {time} against a threshold of {100 * time.threshold:.1f} %"
     if candle and candle.side != SAME:
         return AMBIGUOUS, (
