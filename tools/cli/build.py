@@ -42,12 +42,16 @@ def build(preset, options=(), targets=(), keep_going=False, part=None):
         forget(preset)
     with lock.held(BUILD / f".{preset}.lock"):
         _configure(preset, [*_own_architecture(preset), *options])
-        if part:
-            _ninja(preset, ["build.ninja"], keep_going)  # which knows of every version once it is up to date
-            partial.write(part, folder(preset))
-            _ninja(preset, [part.target], keep_going, part.ninja_file)
-        else:
-            _ninja(preset, targets, keep_going)
+        try:
+            if part:
+                _ninja(preset, ["build.ninja"], keep_going)  # which knows of every version once it is up to date
+                partial.write(part, folder(preset))
+                _ninja(preset, [part.target], keep_going, part.ninja_file)
+            else:
+                _ninja(preset, targets, keep_going)
+        finally:
+            for line in _left_out(preset):
+                say.line(line)
         return _broken(preset) if keep_going else []
 
 
@@ -89,6 +93,12 @@ def _cached(preset, options):
     text = cache.read_text(encoding="utf-8") if cache.exists() else ""
     there = dict(re.findall(r"^(\w+):\w+=(.*)$", text, re.MULTILINE))
     return all(there.get(name) == value for name, _, value in (option[2:].partition("=") for option in options))
+
+
+def _left_out(preset):
+    """A line for each layer that lacks a part, which CMake has left out."""
+    file = folder(preset) / "left_out.txt"
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 
 def _broken(preset):
