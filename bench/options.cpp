@@ -156,7 +156,11 @@ std::vector<Case> problems_option(const Words& words, const Pass& pass) {
     return problems;
   }
   std::string set = words.set;
-  if (set.empty()) set = backend::kind() == backend::Kind::gpu ? "unet" : "ci";
+  if (set.empty()) {
+    const auto is_unet = [](const ShapeSet& one) { return one.name == "unet"; };
+    const bool in_unet = std::ranges::any_of(shape_sets(pass.layer), is_unet);
+    set = backend::kind() != backend::Kind::gpu ? "ci" : in_unet ? "unet" : "perf";
+  }
   for (NamedCase& named : named_cases(pass, set)) problems.push_back(std::move(named.problem));
   return problems;
 }
@@ -244,7 +248,7 @@ void add_what(CLI::App& app, Words& words) {
   app.add_option("--pass", words.pass, "which pass of the layer (default: its default)");
   CLI::Option* problem = app.add_option("--problem", words.problems, "a problem's line; may be repeated")->take_all();
   app.add_option("--set", words.set,
-                 "a set of shapes.txt, such as unet, edge, ci, perf (default: unet; ci on the emulator)")
+                 "a set of shapes.txt, such as unet, edge, ci, perf (default: unet, else perf; ci on the emulator)")
       ->excludes(problem)
       ->check(io::kFilled);
   app.add_option("--dtype", words.dtype, "of fp32, tf32, bf16, fp16, with commas between (default: all that there are)")

@@ -119,6 +119,14 @@ def test_a_column_is_over_one_set_of_shapes(project):
     }
 
 
+def test_a_layer_that_the_unet_has_not_is_shown_on_perf(project):
+    (project.root / "dev" / "toy" / "shapes.txt").write_text("[ci]\nsmall: n1 c8\n[perf]\nlarge: n32 c64\n")
+    project.record("a.json", [result(1, 200e-6), result(1, 9e-6, "n1 c8 bf16")])
+    text, _ = project.rendered()
+    assert "**, the shapes of `perf` in bf16, records of commit" in text
+    assert "| v01 idea 1 | 200 |" in text
+
+
 def test_a_problem_with_another_word_is_of_another_set(project):
     shapes = project.root / "dev" / "toy" / "shapes.txt"
     shapes.write_text(shapes.read_text() + "[unet_bias]\ntop_bias: n32 c64 bias\n")

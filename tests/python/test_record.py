@@ -1,6 +1,7 @@
 """./ladder record with a bench program that is a script: parts, interruption, resumption, what is never overwritten, and
 which versions have no record."""
 
+import argparse
 import copy
 import json
 import os
@@ -436,6 +437,15 @@ def test_which_problems_and_dtypes_are_run(missing):
     ]
     (missing.root / "dev" / "toy" / "shapes.txt").write_text("[unet]\nres64: n32 c64\n")
     assert missing.parts("toy/fprop") == [("toy/fprop", None, "1", "--set", "unet")]
+
+
+@pytest.mark.parametrize(
+    ("sets", "only_missing", "chosen"),
+    [(("ci", "perf", "unet"), False, "unet"), (("ci", "perf", "unet"), True, "perf"), (("ci", "perf"), False, "perf")],
+)
+def test_a_layer_that_the_unet_has_not_is_recorded_on_perf(sets, only_missing, chosen):
+    layer = listing.Layer("toy", (), "", dict.fromkeys(sets, {}))
+    assert record._set(argparse.Namespace(set=None, missing=only_missing), layer) == chosen
 
 
 def test_an_interrupted_one_goes_on_with_what_it_had_planned(missing):

@@ -359,8 +359,9 @@ def _bench_arguments(options, there, path, dtype, version):
 
 
 def _set(options, layer):
-    """The set to record of a layer. What has no record yet gets one of the few problems of perf."""
-    return options.set or ("perf" if options.missing and "perf" in layer.sets else "unet")
+    """The set to record of a layer: the U-Net's problems. What has no record yet gets one of the few problems of perf, as
+    does a layer that is none of the U-Net's."""
+    return options.set or ("perf" if "perf" in layer.sets and (options.missing or "unet" not in layer.sets) else "unet")
 
 
 def _dtype_of_problem(options, layer):

@@ -81,7 +81,9 @@ def _joined(cells):
 
 
 def _heading(groups, rows):
-    which = "the U-Net's shapes at batch 32" if len(groups) > 1 else f"{_shapes(groups[0])} of the U-Net at batch 32"
+    shapes = _shapes(groups[0])
+    which = "the U-Net's shapes at batch 32" if len(groups) > 1 else f"{shapes} of the U-Net at batch 32"
+    which = which if groups[0].is_of_unet else f"the shapes of `{groups[0].set_name}`"
     which += "" if differ(groups, "dtype") else f" in {groups[0].dtype}"
     return f"**{rows[0].record.device_name}**, {which}, {_sources(rows)}."
 

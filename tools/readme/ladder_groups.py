@@ -1,4 +1,5 @@
-"""What the rows of a ladder's table have in common: a group is one pass in one dtype on one of the U-Net's sets of problems.
+"""What the rows of a ladder's table have in common: a group is one pass in one dtype on one of the U-Net's sets of problems,
+or on perf in a layer that the U-Net has not.
 
 A column of a table is over one set of shapes, so a group names the shapes that its times are of: those that every broad
 version passed. A version that skips more than an eighth of what it was run on is narrow, and has figures over its own
@@ -12,6 +13,7 @@ from registry import listing
 from registry.listing import DTYPES
 
 _UNET = "unet"  # the names of the sets that hold the U-Net's problems begin so: unet, unet_bias
+_ELSE = "perf"  # of a layer that the U-Net has not
 _LEAST_BROAD = 7 / 8
 
 
@@ -23,6 +25,10 @@ class Group:
         self.problems = problems  # {problem without its dtype: the name in shapes.txt}
         self.rows = rows
         self.versions = sorted({row.version for row in rows})
+
+    @property
+    def is_of_unet(self):
+        return self.set_name.startswith(_UNET)
 
     @property
     def num_measured(self):
@@ -59,7 +65,9 @@ class Group:
 
 def groups(root, layer, rows):
     """The groups of the rows of one layer and device, in the tables' order: pass by pass, dtype by dtype, set by set."""
-    sets = {name: problems for name, problems in listing.sets(root, layer).items() if name.startswith(_UNET)}
+    listed = listing.sets(root, layer)
+    sets = {name: problems for name, problems in listed.items() if name.startswith(_UNET)}
+    sets = sets or {name: problems for name, problems in listed.items() if name == _ELSE}
     found = []
     for path, dtype in sorted({(row.path, row.dtype) for row in rows}, key=_order):
         for name, problems in sets.items():
