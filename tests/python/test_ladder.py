@@ -276,6 +276,7 @@ class BareClone(unittest.TestCase):
             ("no folder 'nowhere'", "sample", "nowhere"),
             ("unrecognized", "dashboard", "--velocity"),
             ("unrecognized", "list", "--velocity"),
+            ("--problem 'm n' --tensors 'x[m,n] -> y[m,n]'", "new", "softmax/forward", "--layer"),
         ):
             with self.subTest(arguments=arguments):
                 self.wrong(says, *arguments)

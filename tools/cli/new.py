@@ -1,14 +1,22 @@
-"""`./ladder new <layer>/<pass> <idea> --from N`: the next version's file, made from its parent."""
+"""`./ladder new`: the next version's file, made from its parent; a pass's first version; the files of a new layer."""
 
+import argparse
 import re
 
 from registry import listing
 
-from . import files, paths, say
+from . import files, new_layer, paths, placeholder, say, signature
 from .errors import UsageError
 from .options import Parser
 
 USAGE = "./ladder new <layer>/<pass> <idea> --from N, for instance ./ladder new conv3x3/fprop split_k --from 8"
+_EXAMPLES = """\
+examples:
+  ./ladder new conv3x3/fprop split_k --from 8     the next version, made from version 8
+  ./ladder new softmax/backward naive             the first version of a pass that dev/softmax/softmax.h declares
+  ./ladder new softmax/forward --layer --problem 'm n' --tensors 'x[m,n] -> y[m,n]'
+                                                  a layer: header, shapes, reference, bench program, first version
+docs/add_a_version.md and docs/add_a_layer.md say what to write then."""
 
 _IDEA = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 
@@ -19,11 +27,52 @@ _EMPTY_WORDS = set(
 
 
 def main(arguments):
-    directory, idea, parent_number = _parse(arguments)
+    chosen = _parse(arguments)
+    directory = chosen.words[0].strip("/")
+    layer, _, pass_name = directory.partition("/")
+    if chosen.layer:
+        return _layer(layer, pass_name, chosen)
+    idea = _idea(chosen.words[1])
     a_pass = listing.read(paths.ROOT).find(directory)
     if a_pass is None:
+        return _first_version(directory, idea, chosen.parent)
+    if chosen.parent is None:
+        raise UsageError(f"{directory} has versions: --from N says which the new one begins as; {USAGE}")
+    return _next_version(a_pass, idea, int(chosen.parent.lstrip("vV")))
+
+
+def _layer(layer, pass_name, chosen):
+    new_layer.check_names(layer, pass_name)
+    letters = signature.sizes(chosen.problem)
+    of = signature.of_option(layer, pass_name, letters, chosen.tensors)
+    say.line("wrote " + ", ".join(new_layer.write(of, letters)))
+    say.line(f"its formula is a placeholder: {_formulas(of)}; docs/add_a_layer.md says where yours goes. It passes:")
+    say.line(f"    ./ladder bench {layer}")
+    return 0
+
+
+def _first_version(directory, idea, parent):
+    layer, _, pass_name = directory.partition("/")
+    of = signature.of_header(layer, pass_name)
+    if of is None:
         there = ", ".join(each.path for each in listing.read(paths.ROOT).passes)
         raise UsageError(f"no pass '{directory}'; there are: {there or 'none'}")
+    if parent is not None:
+        raise UsageError(f"{directory} has no version yet; without --from its first is made")
+    file = paths.ROOT / "dev" / directory / f"v01_{idea}.cu"
+    file.parent.mkdir(exist_ok=True)
+    _write_new(file, new_layer.first_version(of))
+    say.line(f"wrote {file.relative_to(paths.ROOT)}; its formula is a placeholder: {_formulas(of)}; write yours, then")
+    say.line(f"    ./ladder bench {directory} --version 1")
+    return 0
+
+
+def _formulas(of):
+    return ", ".join(placeholder.formula(of, output) for output in of.outputs)
+
+
+def _next_version(a_pass, idea, parent_number):
+    directory = a_pass.path
     parent = a_pass.version(parent_number)
     if parent is None:
         raise UsageError(
@@ -59,23 +108,38 @@ def renumber(text, parent_number, number, idea):
 
 
 def _parse(arguments):
-    parser = Parser("new", description="The next version's file, made from its parent's: " + USAGE)
+    parser = Parser(
+        "new",
+        description="The next version's file, made from its parent's; or a layer's files.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument(
         "words", nargs="*", metavar="<layer>/<pass> <idea>", help="an idea in snake_case, as in split_k"
     )
     parser.add_argument("--from", dest="parent", metavar="N", help="the parent's number")
+    parser.add_argument("--layer", action="store_true", help="a new layer, with this pass and its version naive")
+    parser.add_argument("--problem", metavar="SIZES", help="of a layer: its sizes, a letter each: 'm n'")
+    parser.add_argument("--tensors", help="of a layer: inputs -> outputs: 'x[m,n] w[n] -> y[m,n]'")
     chosen = parser.parse_args(arguments)
-    if len(chosen.words) != 2 or chosen.parent is None:
+    if chosen.layer:
+        if len(chosen.words) != 1 or chosen.parent or not chosen.problem or not chosen.tensors:
+            raise UsageError("./ladder new <layer>/<pass> --layer --problem 'm n' --tensors 'x[m,n] -> y[m,n]'")
+        return chosen
+    if len(chosen.words) != 2 or chosen.problem or chosen.tensors:
         raise UsageError(USAGE)
-    if not re.fullmatch(r"[vV]?\d{1,2}", chosen.parent):
+    if chosen.parent and not re.fullmatch(r"[vV]?\d{1,2}", chosen.parent):
         raise UsageError(f"--from '{chosen.parent}': a version's number, as in --from 8")
-    directory, idea = chosen.words
+    return chosen
+
+
+def _idea(idea):
     if not _IDEA.match(idea):
         raise UsageError(f"idea '{idea}': snake_case, as in split_k")
     empty = _EMPTY_WORDS.intersection(idea.split("_"))
     if empty:
         raise UsageError(f"idea '{idea}': '{empty.pop()}' says nothing of the change; name it, as in split_k")
-    return directory.strip("/"), idea, int(chosen.parent.lstrip("vV"))
+    return idea
 
 
 def _write_new(path, text):
