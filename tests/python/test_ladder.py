@@ -229,6 +229,9 @@ class BareClone(unittest.TestCase):
             ("unknown argument '--velocity'", "bench", "conv3x3", "--velocity"),
             ("exclude each other", "bench", "conv3x3", "--check", "--once"),
             ("--resume needs --record", "bench", "conv3x3", "--resume"),
+            ("no version '70'", "bench", "conv3x3", "--version", "70", "--watch"),
+            ("no version '70'", "test", "conv3x3", "--version", "70", "--watch"),
+            ("no version '70'", "check", "conv3x3", "--version", "70", "--watch"),
             ("check needs --version; conv3x3/fprop has v01_naive", "check", "conv3x3"),
             ("no layer 'conv4x4'", "check", "conv4x4", "--version", "7"),
             ("no version '70'", "check", "conv3x3", "--version", "70"),
@@ -477,7 +480,11 @@ class TestVerb(unittest.TestCase):
         ran = []
         with (
             mock.patch.object(
-                verbs.suite, "run", lambda preset, flags, **rest: ran.append((flags, rest["layers"])) or 0
+                verbs.suite,
+                "run",
+                lambda preset, flags, **rest: (
+                    ran.append((flags, rest["layers"], rest["part"] and rest["part"].name)) or 0
+                ),
             ),
             contextlib.redirect_stderr(io.StringIO()),
         ):
@@ -490,14 +497,15 @@ class TestVerb(unittest.TestCase):
         self.assertEqual(
             ran,
             [
-                (["--gtest_filter=conv3x3_fprop_v07_wmma_double_buffer.*"], ["conv3x3"]),
-                (["--gtest_repeat=2"], []),
+                (["--gtest_filter=conv3x3_fprop_v07_wmma_double_buffer.*"], ["conv3x3"], "fprop-7"),
+                (["--gtest_repeat=2"], [], None),
                 (
                     [
                         "--gtest_filter=conv3x3_fprop_v10_winograd.*:conv3x3_dgrad_v08_flipped_winograd.*:"
                         "conv3x3_wgrad_v08_winograd.*"
                     ],
                     ["conv3x3"],
+                    None,  # dgrad's hands its work to fprop's
                 ),
             ],
         )

@@ -111,7 +111,7 @@ def test_which_versions_need_the_whole_program():
 
     def of(path, text):
         a_pass = there.find(path)
-        return partial.of("bench_conv3x3", a_pass, selection.versions(a_pass, text), text)
+        return partial.of("bench_conv3x3", {path: selection.versions(a_pass, text)}, text)
 
     fprop = of("conv3x3/fprop", "7")
     assert fprop.sources == {"dev/conv3x3/fprop/v07_wmma_double_buffer.cu"}

@@ -14,7 +14,7 @@ from pathlib import Path
 from records import record_files, sheet
 from registry import listing, selection, sweep
 
-from . import build, device, files, flags, partial, paths, run, say, setup, tools, wheels
+from . import build, device, files, flags, partial, paths, run, say, setup, tools, watch, wheels
 from .errors import Failure, UsageError
 from .options import Parser, filled
 
@@ -57,9 +57,11 @@ def main(arguments, in_place=True):
     choice = device.choose(options.device)
     if options.plot and choice.preset not in paths.CUDA_PRESETS:
         raise UsageError("--plot draws times, which need a GPU; --csv FILE has what the emulator finds")
+    if options.watch:
+        return watch.repeated("bench", arguments)
     say.line(choice)
     program = f"bench_{layer.name}"
-    part = partial.of(program, a_pass, chosen, options.version)
+    part = partial.of(program, {a_pass.path: chosen}, options.version)
     missing = build.build(choice.preset, targets=[program], keep_going=True, part=part)
     numbers = [version.number for version in (chosen if part else a_pass.versions)]
     missing = {broken.number: broken for broken in missing if broken.path == a_pass.path and broken.number in numbers}
@@ -123,6 +125,7 @@ def _parse(arguments):
         metavar="FILE.svg",
         help="a picture of the times, in the terminal where no file is named",
     )
+    parser.add_watch()
     own = flags.Flags(parser, "bench/flags.json", without=_UNDERSTOOD_HERE)
     options, foreign = parser.parse_known_args(arguments)
     for word in foreign:

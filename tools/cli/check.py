@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dev import resources
 from registry import listing, selection
 
-from . import bench, build, paths, say, setup
+from . import bench, build, paths, say, setup, watch
 from .errors import Failure, UsageError
 from .options import Parser
 
@@ -22,11 +22,14 @@ def main(arguments):
     )
     parser.add_argument("target", help=selection.HELP["target"] + "; a layer is its default pass")
     parser.add_selection("version")
+    parser.add_watch()
     chosen = parser.parse_args(arguments)
     a_pass = selection.one_pass(listing.read(paths.ROOT), chosen.target)
     if not chosen.version:
         raise UsageError(f"check needs --version; {a_pass.path} has {', '.join(v.label for v in a_pass.versions)}")
     sources = [version.file for version in selection.versions(a_pass, chosen.version)]
+    if chosen.watch:
+        return watch.repeated("check", arguments)
     with ThreadPoolExecutor(1) as beside:
         compiled = beside.submit(_compiled, sources)
         try:

@@ -14,6 +14,9 @@ from . import files, paths
 
 SCHEMA = "ladder.full_run/1"
 
+# All that a program may be made of or read.
+FOLDERS = ("bench", "cmake", "core", "dev", "io", "nn", "reference", "runtime", "tests", "tools", "train")
+
 _SHARED = (
     "core/**/*",
     "runtime/*",
@@ -85,11 +88,10 @@ def of_shared(root=None):
 def of_tree(root=None):
     """Of all that a test program may be made of or read."""
     root = root or paths.ROOT
-    folders = ("bench", "cmake", "core", "dev", "io", "nn", "reference", "runtime", "tests", "tools", "train")
     return _digest(
         {
             path
-            for folder in folders
+            for folder in FOLDERS
             for path in (root / folder).rglob("*")
             if "__pycache__" not in path.parts and path != record_path(root)
         }

@@ -7,7 +7,7 @@ import sys
 
 from registry import selection
 
-from . import say
+from . import say, watch
 from .errors import Failure, UsageError
 
 
@@ -21,6 +21,9 @@ class Parser(argparse.ArgumentParser):
 
     def add_device(self):
         self.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
+
+    def add_watch(self):
+        self.add_argument(watch.FLAG, action="store_true", help="again at each save of a source; Ctrl-C ends")
 
     def add_selection(self, *names, **defaults):
         """Options of selection.py by their names, in its words; a default is said after them. A set of problems and one

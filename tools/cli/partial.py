@@ -36,22 +36,28 @@ class Part:
         return f"{_FOLDER}/{self.name}/{self.debugged}.o"
 
 
-def of(program, a_pass, versions, text):
-    """The Part with the Versions that --version `text` means; None for the whole program: for all versions, for best,
-    which a problem decides, and for one that hands its work to others."""
-    if text in ("all", "best") or any(digests.hands_on(version.file) for version in versions):
+def of(program, versions, text):
+    """The Part with the {path: Versions} of one layer that --version `text` means; None for the whole program: for all
+    versions, for best, which a problem decides, and for one that hands its work to others."""
+    files_of = [version.file for these in versions.values() for version in these]
+    if text in ("all", "best") or any(map(digests.hands_on, files_of)):
         return None
-    name = f"{a_pass.name}-{'-'.join(str(version.number) for version in versions)}"
-    sources = frozenset(str(version.file.relative_to(paths.ROOT)) for version in versions)
-    return Part(program, name, a_pass.layer, sources)
+    names = [
+        "-".join([path.partition("/")[2], *(str(version.number) for version in these)])
+        for path, these in versions.items()
+    ]
+    return Part(program, "+".join(names), next(iter(versions)).partition("/")[0], frozenset(map(_shown, files_of)))
 
 
 def debugged(program, a_pass, version):
     """The Part with a Version that is compiled with all symbols, and with those that do its work."""
-    part = of(program, a_pass, [version], str(version.number))
-    sources = part.sources if part else frozenset()
-    source = str(version.file.relative_to(paths.ROOT))
-    return Part(program, f"{a_pass.name}-{version.number}-debug", a_pass.layer, sources, source)
+    part = of(program, {a_pass.path: [version]}, str(version.number))
+    name = f"{a_pass.name}-{version.number}-debug"
+    return Part(program, name, a_pass.layer, part.sources if part else frozenset(), _shown(version.file))
+
+
+def _shown(file):
+    return str(file.relative_to(paths.ROOT))
 
 
 def write(part, folder):

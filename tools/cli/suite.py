@@ -42,12 +42,14 @@ class Selection:
         return Selection(changed, same if shared_changed else [], [] if shared_changed else same, shared_changed, last)
 
 
-def run(preset, flags=(), sanitize=False, full=False, resume=False, stop_after=None, cmake_options=(), layers=()):
+def run(
+    preset, flags=(), sanitize=False, full=False, resume=False, stop_after=None, cmake_options=(), layers=(), part=None
+):
     """Builds and tests. The last line printed is the totals; returns the exit code.
 
-    `flags` are GoogleTest's, for every program of the build, or for those of the versions of `layers` alone: then nothing
-    is chosen by what changed. No version is taken
-    up `stop_after` seconds after the environment's LADDER_STARTED (seconds since 1970), or the start of this."""
+    `flags` are GoogleTest's, for every program of the build, or for those of the versions of `layers` alone, or for a
+    `part` of one: then nothing is chosen by what changed. No version is taken up `stop_after` seconds after the
+    environment's LADDER_STARTED (seconds since 1970), or the start of this."""
     session = _Session(resume, _deadline(stop_after), cmake_options)
     versions = digests.versions()
     if flags:
@@ -59,6 +61,7 @@ def run(preset, flags=(), sanitize=False, full=False, resume=False, stop_after=N
                     Unit(name, p, flags=tuple(flags)) for p in programs if not wanted or p in wanted
                 ],
                 wanted,
+                part,
             )
         return session.close()
 
@@ -135,7 +138,7 @@ class _Session:
         self.of_tree, self.of_shared = digests.of_tree(), digests.of_shared()
         self.of_versions = {v.name: digests.of_version(v) for v in digests.versions()}
 
-    def run_preset(self, preset, choose, wanted=()):
+    def run_preset(self, preset, choose, wanted=(), part=None):
         """Builds the targets `wanted` and runs choose(programs); a build that fails counts, and others still run."""
         if wanted is None:
             return
@@ -143,8 +146,9 @@ class _Session:
             self.left_out.append(Unit(preset, "all programs"))
             return
         try:
-            build.build(preset, self.cmake_options, wanted)
-            programs = {path.name: path for path in test_programs.programs(preset)}
+            build.build(preset, self.cmake_options, wanted, part=part)
+            paths_of = [build.folder(preset) / part.target] if part else test_programs.programs(preset)
+            programs = {path.name: path for path in paths_of}
             chosen = choose(list(programs))
         except Failure as failure:
             say.line(failure)

@@ -6,7 +6,7 @@ import subprocess
 from registry import listing, selection
 
 from . import build as builder
-from . import device, paths, say, suite
+from . import device, partial, paths, say, suite, watch
 from . import setup as setting_up
 from .errors import Failure, UsageError
 from .options import Parser
@@ -38,14 +38,19 @@ def test(arguments):
     parser.add_argument("--full", action="store_true", help="everything, whatever changed, and the digests of it")
     parser.add_argument("--resume", action="store_true", help="with --full: go on where the last one ended")
     parser.add_argument("--stop-after", type=float, metavar="MINUTES", help="take up no version after that")
+    parser.add_watch()
     parser.epilog = "GoogleTest's own flags (--gtest_filter=..., --gtest_repeat=...) are handed on."
     chosen, gtest_flags = parser.parse_known_args(arguments)
     for flag in gtest_flags:
         if not flag.startswith("--gtest_"):
             raise UsageError(f"test: unknown argument '{flag}'; GoogleTest's flags begin with --gtest_")
     versions = _versions_of(chosen, gtest_flags)
+    if chosen.watch:
+        return watch.repeated("test", arguments)
     if versions:
         gtest_flags.append(f"--gtest_filter={selection.gtest_filter(versions)}")
+    layers = sorted({path.split("/")[0] for path in versions})
+    part = partial.of(f"test_versions_{layers[0]}", versions, chosen.version or "all") if len(layers) == 1 else None
     return suite.run(
         _preset(chosen),
         gtest_flags,
@@ -54,7 +59,8 @@ def test(arguments):
         resume=chosen.resume,
         stop_after=chosen.stop_after and chosen.stop_after * 60,
         cmake_options=_cmake_options(chosen),
-        layers=sorted({path.split("/")[0] for path in versions}),
+        layers=layers,
+        part=part,
     )
 
 

@@ -1,0 +1,55 @@
+"""`--watch`: a verb again at each save of a source, the last result on the screen, until Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from . import digests, paths, say
+
+FLAG = "--watch"
+_KINDS = (".cu", ".h", ".cpp", ".py", ".txt", ".cmake", ".json")
+_SECONDS = 0.2
+
+
+def repeated(verb, arguments):
+    """Runs the verb in a process of its own; returns its exit status, 130, when Ctrl-C ends one of them."""
+    command = [sys.executable, "-m", "cli", verb, *(word for word in arguments if word != FLAG)]
+    while True:
+        before = _sources()
+        if sys.stdout.isatty():
+            print("\033[2J\033[3J\033[H", end="", flush=True)  # clears the screen, and what scrolled off it
+        status = _run(command)
+        if status is None:
+            return 130
+        say.line(f"exit status {status} at {time.strftime('%H:%M:%S')}; again at the next save, Ctrl-C ends")
+        while _sources() == before:
+            time.sleep(_SECONDS)
+
+
+def _run(command):
+    """The exit status of the process; None once it has ended after Ctrl-C."""
+    process = subprocess.Popen(command)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)  # which a terminal has sent it as well
+        process.wait()
+        return None
+
+
+def _sources():
+    """{path: when it was saved} of what a build or a run is made of. An editor's own files are left out."""
+    found = {}
+    for folder in digests.FOLDERS:
+        for where, folders, names in os.walk(paths.ROOT / folder):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            for name in names:
+                if name.endswith(_KINDS) and name[0] not in ".#":
+                    path = os.path.join(where, name)
+                    try:
+                        found[path] = os.stat(path).st_mtime_ns
+                    except FileNotFoundError:  # between an editor's removal and its rename
+                        continue
+    return found
