@@ -9,6 +9,7 @@
 
 #include "bench/roofline.h"
 #include "core/backend.h"
+#include "core/paths.h"
 
 namespace ladder {
 namespace {
@@ -112,7 +113,7 @@ void Table::print(const Result& result) {
   }
   print_row(row, version_width_, problem_width_);
   if (result.verdict.status == Status::fail || result.verdict.status == Status::untrusted) {
-    std::cout << "    again: " << result.command << std::endl;
+    std::cout << source_excerpt(result.verdict.reason) << "    again: " << result.command << std::endl;
   }
 }
 

@@ -1,9 +1,12 @@
 #include "core/paths.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 namespace ladder {
 namespace {
@@ -31,6 +34,21 @@ std::string data_dir() {
   std::error_code error;
   const char* given = std::getenv("LADDER_SOURCE_DIR");
   return (!given || !*given) && fs::is_directory(beside, error) ? beside.string() : source_dir();
+}
+
+std::string source_excerpt(const std::string& report) {
+  constexpr std::size_t kMaxPath = 256;
+  char path[kMaxPath];
+  int line = 0;
+  int column = 0;
+  if (std::sscanf(report.c_str(), "%255[^: ]:%d:%d", path, &line, &column) < 2) return {};
+  std::ifstream source(fs::path(source_dir()) / path);
+  std::string text;
+  for (int i = 0; i < line; ++i) {
+    if (!std::getline(source, text)) return {};
+  }
+  const std::string caret = column > 0 ? fmt::format("      | {:>{}}\n", '^', column) : "";
+  return fmt::format("{:5} | {}\n{}", line, text, caret);
 }
 
 }  // namespace ladder

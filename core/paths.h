@@ -13,4 +13,8 @@ std::string source_dir();
 // one; else the source folder.
 std::string data_dir();
 
+// The source line that a report begins with, as compilers show it, for one that begins with "dev/a/b.cu:23: " or
+// "dev/a/b.cu:23:7: "; empty for any other.
+std::string source_excerpt(const std::string& report);
+
 }  // namespace ladder

@@ -10,6 +10,7 @@
 #include "core/backend.h"
 #include "core/check/check.h"
 #include "core/error.h"
+#include "core/paths.h"
 #include "core/problem_line.h"
 #include "core/shapes.h"
 #include "dev/conv3x3/conv3x3.h"
@@ -559,6 +560,18 @@ TEST(Check, AnExceptionOfTheLaunchIsAFailure) {
   const Verdict v = check(throws, make("n1 h2 w2 c2 k2"), 1);
   EXPECT_EQ(v.status, Status::fail);
   EXPECT_EQ(v.reason, "refused; for a reason");
+}
+
+TEST(SourceExcerpt, ShowsTheLineThatAReportBeginsWith) {
+  const int line = __LINE__;
+  const std::string report = fmt::format("tests/test_check.cpp:{}:3: it is wrong", line);
+  EXPECT_EQ(source_excerpt(report), fmt::format("{:5} |   const int line = __LINE__;\n      |   ^\n", line));
+  EXPECT_EQ(source_excerpt("tests/test_check.cpp:1: a b"),
+            "    1 | // What the checker accepts and rejects: fill(), compare(), the null-answer gate and guarded "
+            "buffers.\n");
+  for (const char* other : {"", "y: 3 of 4 wrong", "tests/no_such.cpp:1: x", "tests/test_check.cpp:999999: x"}) {
+    EXPECT_EQ(source_excerpt(other), "") << other;
+  }
 }
 
 // A version that a test makes of another one, with another launch. A version that ran for ever is known by its address: static.

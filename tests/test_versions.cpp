@@ -12,6 +12,7 @@
 
 #include "core/backend.h"
 #include "core/check/check.h"
+#include "core/paths.h"
 #include "core/shapes.h"
 #include "tests/repeats.h"
 #include "tests/support.h"
@@ -43,10 +44,10 @@ std::string why_no_device(const Version& v) {
 // What is wrong with a version: told in full where it shows first, and at the end how often it did.
 class Bugs {
  public:
-  // False where `reason` was told before: the same line of the kernel, or values that are wrong.
+  // False where `reason` was told before: one of the same line of the kernel, or another without a line.
   bool is_new(const std::string& reason, const Case& c, const std::string& schedule) {
     const std::string place = reason.substr(0, reason.find(' '));
-    Bug& bug = bugs_[place.find(".cu:") == std::string::npos ? "wrong values:" : place];
+    Bug& bug = bugs_[place.find(".cu:") == std::string::npos ? "without a line:" : place];
     bug.schedules.insert(schedule);
     bug.dtypes.insert(std::string(name(c.dtype)));
     bug.problems.insert(c.text);
@@ -134,10 +135,10 @@ class Checks {
     const bool is_new = bugs()[&version_].is_new(verdict.reason, **c, schedule);
     if (is_new) {
       const std::string difference = difference_between_schedules(version_, *c, plan);
-      ADD_FAILURE() << fmt::format("{} '{}' {}{}: {}: {}{}\n  schedule {}, seed {}\n  {}", version_.pass->path(),
+      ADD_FAILURE() << fmt::format("{} '{}' {}{}: {}: {}{}\n{}  schedule {}, seed {}\n  {}", version_.pass->path(),
                                    (*c)->text, version_.label(), plan.empty() ? "" : ", plan '" + plan + "'",
                                    name(verdict.status), verdict.reason, difference.empty() ? "" : "; " + difference,
-                                   schedule, c->seed(), test::rerun_command());
+                                   source_excerpt(verdict.reason), schedule, c->seed(), test::rerun_command());
     } else if (!failed_) {
       ADD_FAILURE() << "as told before; by itself: " << test::rerun_command();
     }
