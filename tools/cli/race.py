@@ -10,13 +10,13 @@ _PRESET = "tsan"
 _BEGIN, _END = "WARNING: ThreadSanitizer", "SUMMARY: ThreadSanitizer"
 
 
-def show(tests, cmake_options=()):
-    """`tests`: (program, test), as in Totals.races."""
+def show(tests, cmake_options=(), part=None):
+    """`tests`: (program, test), as in Totals.races, of whole programs or of the `part` of one."""
     for program, test in tests:
         say.line(f"{test}: a likely race; once more under ThreadSanitizer")
         try:
-            build.build(_PRESET, cmake_options, (program,))
-            path = next(path for path in test_programs.programs(_PRESET) if path.name == program)
+            build.build(_PRESET, cmake_options, (program,), part=part)
+            path = next(path for path in test_programs.programs(_PRESET, part) if path.name == program)
         except (Failure, StopIteration) as failure:
             say.line(f"not run under ThreadSanitizer: {failure}")
             return

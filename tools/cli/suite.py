@@ -147,8 +147,7 @@ class _Session:
             return
         try:
             build.build(preset, self.cmake_options, wanted, part=part)
-            paths_of = [build.folder(preset) / part.target] if part else test_programs.programs(preset)
-            programs = {path.name: path for path in paths_of}
+            programs = {path.name: path for path in test_programs.programs(preset, part)}
             chosen = choose(list(programs))
         except Failure as failure:
             say.line(failure)
@@ -156,7 +155,7 @@ class _Session:
             return
         self._run(preset, chosen, programs)
         if preset == "emulator":
-            race.show(self.totals.races, self.cmake_options)
+            race.show(self.totals.races, self.cmake_options, part)
 
     def _run(self, preset, chosen, programs):
         # A GPU is one machine: programs that share it disturb each other.

@@ -56,8 +56,10 @@ class Unit:
         return [f"--gtest_filter={self.version.replace('/', '_')}.{'ci_*' if self.brief else '*'}", *self.flags]
 
 
-def programs(preset):
-    """The test programs that CMake knows of, not those that an earlier build left behind."""
+def programs(preset, part=None):
+    """The test programs that CMake knows of, not those that an earlier build left behind; or the `part` of one."""
+    if part:
+        return [build.folder(preset) / part.target]
     listing = subprocess.run(
         [Path(tools.cmake()).with_name("ctest"), "--test-dir", build.folder(preset), "--show-only=json-v1"],
         stdout=subprocess.PIPE,
