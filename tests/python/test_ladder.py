@@ -17,7 +17,7 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from cli import bench, build, device, new, setup, verbs  # noqa: E402
+from cli import bench, build, clangd, device, new, setup, verbs  # noqa: E402
 from cli.errors import Failure, UsageError  # noqa: E402
 
 PARENT = """\
@@ -113,6 +113,7 @@ VERBS = (
     "check",
     "bench",
     "debug",
+    "clangd",
     "test",
     "list",
     "new",
@@ -236,6 +237,7 @@ class BareClone(unittest.TestCase):
             ("no layer 'conv4x4'", "check", "conv4x4", "--version", "7"),
             ("no version '70'", "check", "conv3x3", "--version", "70"),
             ("required: target", "check", "--version", "7"),
+            ("invalid choice: 'tsan'", "clangd", "tsan"),
             ("debug needs --version and --problem", "debug", "conv3x3", "--version", "7"),
             ("'7,8' is several", "debug", "conv3x3", "--version", "7,8", "--problem", "res64"),
             ("did you mean 'res64'?", "debug", "conv3x3", "--version", "7", "--problem", "res46"),
@@ -416,6 +418,26 @@ class Build(unittest.TestCase):
                 self.assertEqual(build._own_architecture("cuda"), [])
             with mock.patch.object(device, "architecture", lambda: None):
                 self.assertEqual(build._own_architecture("profile"), [])
+
+    def test_an_editor_sees_the_first_build_until_another_is_picked(self):
+        link = self.folder / "compile_commands.json"
+        with (
+            mock.patch.object(build, "COMMANDS", link),
+            mock.patch.object(build.setup, "ensure", lambda preset: False),
+            mock.patch.object(build.run, "logged", lambda *words: None),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            seen = []
+            for step in (
+                lambda: build._configure("tsan", []),
+                lambda: build._configure("emulator", []),
+                lambda: build._configure("cuda", []),
+                lambda: clangd.main(["cuda"]),
+                lambda: clangd.main(["emulator"]),
+            ):
+                step()
+                seen.append(os.readlink(link).split("/")[1] if link.is_symlink() else None)
+        self.assertEqual(seen, [None, "emulator", "emulator", "cuda", "emulator"])
 
     def ninja(self, script):
         program = self.folder / "ninja"

@@ -37,6 +37,7 @@ table | cli.verbs:table | [--check] | the tables and pictures of the READMEs, fr
 dashboard | dashboard.main |  | results/index.html, made of the records
 The tree
 build | cli.verbs:build | [--preset NAME] [targets...] | build only: emulator, clang, cuda, profile, sanitize, tsan
+clangd | cli.clangd | PRESET | which build an editor sees: cuda or emulator
 setup | cli.verbs:setup | [--preset NAME] | fetch what is missing; --dev: what checks the sources too
 format | dev.format | [--check] | clang-format and ruff over the tree
 """

@@ -1,5 +1,6 @@
 """Configures and builds a preset with CMake and Ninja."""
 
+import contextlib
 import json
 import os
 import re
@@ -14,6 +15,9 @@ from dev.diagnostics import Diagnostics
 from . import device, lock, partial, run, say, setup, tools
 from .errors import Failure
 from .paths import BUILD, CUDA_PRESETS, PRIVATE, ROOT
+
+COMMANDS = ROOT / "compile_commands.json"  # a link to that of one of the builds that editors may see
+SEEN = ("cuda", "emulator")
 
 _ABOUT_NINJA = re.compile(r"\[\d+/\d+\] |ninja: |FAILED: |-- ")
 _NINJA_PROGRESS = re.compile(r"^\[(\d+)/(\d+)\] (.*)")
@@ -38,10 +42,7 @@ def build(preset, options=(), targets=(), keep_going=False, part=None):
 
     Returns the Broken versions, which only with `keep_going` do not fail the build.
     """
-    if setup.ensure(preset):
-        forget(preset)
-    with lock.held(BUILD / f".{preset}.lock"):
-        _configure(preset, [*_own_architecture(preset), *options])
+    with _configured(preset, options):
         try:
             if part:
                 _ninja(preset, ["build.ninja"], keep_going)  # which knows of every version once it is up to date
@@ -53,6 +54,21 @@ def build(preset, options=(), targets=(), keep_going=False, part=None):
             for line in _left_out(preset):
                 say.line(line)
         return _broken(preset) if keep_going else []
+
+
+def configure(preset):
+    """Has CMake write build/<preset>, what it lacks fetched."""
+    with _configured(preset, ()):
+        pass
+
+
+@contextlib.contextmanager
+def _configured(preset, options):
+    if setup.ensure(preset):
+        forget(preset)
+    with lock.held(BUILD / f".{preset}.lock"):
+        _configure(preset, [*_own_architecture(preset), *options])
+        yield
 
 
 def compiled(preset, objects):
@@ -85,6 +101,16 @@ def _configure(preset, options):
         return
     command = [tools.cmake(), "-S", str(ROOT), "--preset", preset, f"-DCMAKE_MAKE_PROGRAM={tools.ninja()}", *options]
     run.logged(f"configuring {preset}", command, PRIVATE / f"configure-{preset}.log", tools.environment())
+    if preset in SEEN and not COMMANDS.is_symlink():
+        show_to_editors(preset)
+
+
+def show_to_editors(preset):
+    """Makes the preset's compile commands those that clangd finds."""
+    aside = COMMANDS.with_name(f"{COMMANDS.name}.partial")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(f"{BUILD.name}/{preset}/{COMMANDS.name}")
+    aside.replace(COMMANDS)
 
 
 def _cached(preset, options):
