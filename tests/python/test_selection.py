@@ -145,7 +145,7 @@ def test_the_real_tree(toy):
     there = listing.read(ROOT)
     for layer in there.layers:
         assert layer.default, layer.name
-        assert {"ci", "unet"} <= set(layer.sets), layer.name
+        assert {"ci", "edge", "perf"} <= set(layer.sets), layer.name
     for a_pass in there.passes:
         assert len(set(a_pass.numbers)) == len(a_pass.numbers), a_pass.path
         for version in a_pass.versions:
