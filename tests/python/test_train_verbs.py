@@ -178,8 +178,13 @@ def test_what_train_refuses_before_a_build(verbs):
 
 def test_what_sample_hands_on(verbs):
     words = verbs.verb(sample, str(verbs.scratch), "--count", "4", "--no-ema", "--eta=50", "--device", "emulator")
-    assert words == [str(verbs.scratch), "--eta=50", "--count=4", "--no-ema"]
+    assert words == [str(verbs.scratch), "--eta=50", "--count=4", "--no-ema", f"--out={verbs.scratch}/samples.png"]
     assert verbs.built == ["sample_unet"]
+    checkpoint = verbs.scratch / "checkpoints" / "step_00000001"
+    checkpoint.mkdir(parents=True)
+    assert verbs.verb(sample, str(checkpoint))[-1] == f"--out={verbs.scratch}/samples.png"
+    mine = verbs.scratch / "mine.png"
+    assert verbs.verb(sample, str(checkpoint), "--out", str(mine)) == [str(checkpoint), f"--out={mine}"]
 
 
 def test_what_sample_refuses_before_a_build(verbs):

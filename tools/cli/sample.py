@@ -14,7 +14,7 @@ PROGRAM = "sample_unet"
 
 _EXAMPLES = """\
 examples:
-  ./ladder sample runs/unet64-1                   64 images from the newest checkpoint, as a grid in samples.png
+  ./ladder sample runs/unet64-1                   64 images from the newest checkpoint, as a grid in its samples.png
   ./ladder sample runs/unet64-1/checkpoints/step_00020000 --sampler ddpm --steps 1000 --seed 7
   ./ladder sample runs/unet64-1 --count 50000 --npz samples.npz    what guided-diffusion's evaluation reads"""
 
@@ -28,6 +28,7 @@ def main(arguments):
     say.line(choice)
     build.build(choice.preset, targets=[PROGRAM])
     command = [build.folder(choice.preset) / "train" / PROGRAM, chosen.checkpoint, *own.words(chosen)]
+    command += [] if chosen.out else [f"--out={files.shown(_run_folder(Path(chosen.checkpoint)) / 'samples.png')}"]
     return _with_npz(command, chosen) if chosen.npz else run.handed_over(command)
 
 
@@ -47,7 +48,7 @@ def _parser():
     )
     parser.add_argument("checkpoint", nargs="?", metavar="RUN", help="a run's folder, or one of its checkpoints")
     parser.add_device()
-    own = flags.Flags(parser, f"train/{PROGRAM}.json")
+    own = flags.Flags(parser, f"train/{PROGRAM}.json", notes={"--out": "default: samples.png in the run's folder"})
     parser.add_argument(
         "--npz",
         type=filled("npz"),
@@ -56,6 +57,12 @@ def _parser():
         "that guided-diffusion's sampling scripts write and its evaluation reads",
     )
     return parser, own
+
+
+def _run_folder(checkpoint):
+    """The folder of the run that a checkpoint belongs to; of another folder that one."""
+    folder = checkpoint.resolve()
+    return folder.parents[1] if folder.parent.name == "checkpoints" else folder
 
 
 def _check(chosen):
