@@ -175,7 +175,7 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
   const Clock::time_point started = Clock::now();
   const Calibration* calibration = session ? session->calibration() : nullptr;
   std::optional<Table> rows;
-  if (table) rows.emplace(options.jobs, calibration ? calibration->copy_bytes_per_s : 0);
+  if (table) rows.emplace(options.jobs, calibration ? std::optional(calibration->copy_bytes_per_s) : std::nullopt);
   for (std::size_t i = 0; i < options.jobs.size(); ++i) {
     const auto body = [&, i](benchmark::State& state) {
       const Job& job = options.jobs[i];

@@ -24,11 +24,13 @@ struct Row {
       status;
 };
 
-void print_row(const Row& row, int version_width, int problem_width) {
-  std::cout << fmt::format("{:<{}}  {:<{}}  {:>8} {:>17} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>7} {:>7} {:>9}  {}\n",
-                           row.version, version_width, row.problem, problem_width, row.cold, row.interval, row.warm,
-                           row.tflops, row.gbs, row.copy, row.move, row.roofline, row.baseline, row.heuristic,
-                           row.error, row.status)
+void print_row(const Row& row, int version_width, int problem_width, bool timed) {
+  const std::string times =
+      timed ? fmt::format("{:>8} {:>17} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>7} {:>7} ", row.cold, row.interval,
+                          row.warm, row.tflops, row.gbs, row.copy, row.move, row.roofline, row.baseline, row.heuristic)
+            : "";
+  std::cout << fmt::format("{:<{}}  {:<{}}  {}{:>9}  {}\n", row.version, version_width, row.problem, problem_width,
+                           times, row.error, row.status)
             << std::flush;
 }
 
@@ -93,14 +95,15 @@ std::string standings(const std::vector<Plan>& tried) {
   return line.empty() || line.size() > kMaxColumns ? "" : line + " us";
 }
 
-Table::Table(const std::vector<Job>& jobs, double copy_bytes_per_s) : copy_bytes_per_s_(copy_bytes_per_s) {
+Table::Table(const std::vector<Job>& jobs, std::optional<double> copy_bytes_per_s)
+    : timed_(copy_bytes_per_s.has_value()), copy_bytes_per_s_(copy_bytes_per_s.value_or(0)) {
   for (const Job& job : jobs) {
     version_width_ = std::max(version_width_, static_cast<int>(job.version->label().size()));
     problem_width_ = std::max(problem_width_, static_cast<int>(job.problem.text.size()));
   }
   print_row({"version", "problem", "us cold", "[95 %]", "us warm", "TFLOP/s", "GB/s", "% copy", "% stream", "% roof",
              "x lib", "x heur", "error", "status"},
-            version_width_, problem_width_);
+            version_width_, problem_width_, timed_);
 }
 
 void Table::print(const Result& result) {
@@ -111,7 +114,7 @@ void Table::print(const Result& result) {
     row.baseline = ratio(result.baseline.times, *result.times);
     row.heuristic = ratio(result.baseline.heuristic_times, *result.times);
   }
-  print_row(row, version_width_, problem_width_);
+  print_row(row, version_width_, problem_width_, timed_);
   if (result.verdict.status == Status::fail || result.verdict.status == Status::untrusted) {
     std::cout << source_excerpt(result.verdict.reason) << "    again: " << result.command << std::endl;
   }
@@ -133,7 +136,7 @@ void Table::print_baseline(const Result& result) {
   row.status += fmt::format(
       "  {} (best of {})", baseline.best.name,
       std::count_if(baseline.tried.begin(), baseline.tried.end(), [](const Plan& plan) { return plan.seconds > 0; }));
-  print_row(row, version_width_, problem_width_);
+  print_row(row, version_width_, problem_width_, timed_);
   if (const std::string line = standings(baseline.tried); !line.empty()) std::cout << "    " << line << std::endl;
 }
 

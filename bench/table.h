@@ -1,6 +1,7 @@
 // The table a person reads, a row a result as they come in.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,14 +14,16 @@ namespace ladder {
 
 class Table {
  public:
-  // Prints its head. `copy_bytes_per_s` is what the run's own device copy moved; 0 if unknown.
-  Table(const std::vector<Job>& jobs, double copy_bytes_per_s);
+  // Prints its head. `copy_bytes_per_s` is what the run's own device copy moved; none where nothing is timed, and then no
+  // column of times has a place.
+  Table(const std::vector<Job>& jobs, std::optional<double> copy_bytes_per_s);
 
   void print(const Result& result);
 
  private:
   void print_baseline(const Result& result);
 
+  bool timed_;
   double copy_bytes_per_s_;
   int version_width_ = 7;
   int problem_width_ = 7;

@@ -42,6 +42,16 @@ TEST(Table, RatesAreInTheUnitOfTheLimit) {
   EXPECT_EQ(convolution.share_of_streaming, "-");
 }
 
+TEST(Table, NothingTimedHasNoColumnsOfTimes) {
+  const auto head = [](std::optional<double> copy_bytes_per_s) {
+    testing::internal::CaptureStdout();
+    const Table table({}, copy_bytes_per_s);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(head(std::nullopt), "version  problem      error  status\n");
+  EXPECT_NE(head(4e12).find("us cold"), std::string::npos);
+}
+
 TEST(Table, StandingsNameWhatRanFastestFirst) {
   EXPECT_EQ(standings({{.name = "eager", .seconds = 80.2e-6},
                        {.name = "ill", .reason = "no compiler"},
