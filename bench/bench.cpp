@@ -21,6 +21,7 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "core/nvtx.h"
+#include "reference/baseline_worker.h"
 
 namespace ladder {
 namespace {
@@ -230,6 +231,7 @@ int run(const char* layer, int argc, char** argv) {
   }
   if (!options.record.empty()) require_writable("--record", options.record);
   initialize_benchmark(options);
+  if (!options.own_baseline.empty()) use_own_baseline(*options.pass, options.own_baseline);
 
   // Where stdout is to be JSON or a bare list, what is for people goes to stderr.
   const bool listing = has_argument(options.benchmark_arguments, "--benchmark_list_tests");

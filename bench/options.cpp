@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <map>
 #include <random>
 
@@ -293,9 +294,9 @@ void add_how(CLI::App& app, Words& words) {
       ->check(io::limits("[1, 100000]"));
   app.add_option("--baseline", words.baseline,
                  "how far to look for the library's best plan: all, listed (by its heuristics), heuristic (its first "
-                 "choice), none")
+                 "choice), none; or FILE.py with functions of your own in PyTorch (reference/pytorch/own.py)")
       ->capture_default_str()
-      ->check(io::words({"all", "listed", "heuristic", "none"}));
+      ->check(io::pattern("all|listed|heuristic|none|.+[.]py"));
 }
 
 // Google Benchmark ends with its usage and status 0 over these.
@@ -342,7 +343,12 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   options.list = words.list;
   options.environment = words.environment;
   if (options.list || options.environment) return options;
-  options.baseline_search = words.unchecked ? Search::none : kSearches.at(words.baseline);
+  const bool own_baseline = words.baseline.ends_with(".py");
+  if (own_baseline && !std::filesystem::is_regular_file(words.baseline)) {
+    throw UsageError(fmt::format("--baseline {}: no such file", words.baseline));
+  }
+  options.baseline_search = words.unchecked ? Search::none : own_baseline ? Search::all : kSearches.at(words.baseline);
+  if (own_baseline) options.own_baseline = words.baseline;
   require_device(words);
   options.mode = mode_of(words);
   options.jobs = jobs_of(words, *options.pass, options.notes);
@@ -370,6 +376,9 @@ std::string command_of(const std::string& program, const Job& job, const Options
   for (const auto& [word, search] : kSearches) {
     if (options.mode != Mode::unchecked && search == options.baseline_search && search != Search::all)
       command += fmt::format(" --baseline {}", word);
+  }
+  if (options.mode != Mode::unchecked && !options.own_baseline.empty()) {
+    command += fmt::format(" --baseline {}", quoted(options.own_baseline));
   }
   return command;
 }

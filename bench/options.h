@@ -39,6 +39,7 @@ struct Options {
   int samples = 30;
   std::optional<double> injected_slowdown;  // share by which unchecked samples are made longer
   Search baseline_search = Search::all;
+  std::string own_baseline;                      // a Python file in the place of the libraries; empty for none
   std::vector<std::string> benchmark_arguments;  // Google Benchmark's, argv[0] first
 };
 

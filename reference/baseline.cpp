@@ -105,7 +105,12 @@ double typical_seconds(const std::function<double()>& sample) {
 double Baseline::sample(Choice) { throw Failure(library() + " has no timer of its own"); }
 
 bool register_baseline(const Pass& pass, const char* library, int rank, BaselineFactory factory) {
-  return registered().emplace(std::tuple(&pass, rank, library), Registered{factory, library}).second;
+  return registered().emplace(std::tuple(&pass, rank, library), Registered{std::move(factory), library}).second;
+}
+
+void replace_baselines(const Pass& pass, const std::string& name, BaselineFactory factory) {
+  std::erase_if(registered(), [&](const auto& entry) { return std::get<0>(entry.first) == &pass; });
+  registered().emplace(std::tuple(&pass, 0, name), Registered{std::move(factory), name});
 }
 
 std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baselines, std::string missing) {

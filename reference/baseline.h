@@ -65,11 +65,14 @@ class Baseline {
 
 // Makes the baseline for a case. `at` are device tensors, the outputs its own. Throws
 // Failure naming the reason when the library refuses the problem.
-using BaselineFactory = std::unique_ptr<Baseline> (*)(const Case& c, const Pointers& at, Search search,
-                                                      const Measure& measure);
+using BaselineFactory =
+    std::function<std::unique_ptr<Baseline>(const Case& c, const Pointers& at, Search search, const Measure& measure)>;
 
 // `rank`: the heuristic plan of the library with the least is what an untuned user of the pass gets.
 bool register_baseline(const Pass& pass, const char* library, int rank, BaselineFactory factory);
+
+// From now on the pass has this baseline alone.
+void replace_baselines(const Pass& pass, const std::string& name, BaselineFactory factory);
 
 // All libraries' baselines of the case as one. Throws Failure naming the reason of each where none has a plan.
 std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, Search search, const Measure& measure);

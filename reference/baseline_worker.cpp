@@ -379,4 +379,13 @@ WorkerProgram pytorch_program(const std::string& layer) {
   return {.library = "PyTorch", .command = {python && *python ? python : "python3", script.string()}};
 }
 
+void use_own_baseline(const Pass& pass, const std::filesystem::path& file) {
+  WorkerProgram program = pytorch_program("own");
+  program.library = file.filename().string();
+  program.command.push_back(fs::absolute(file).string());
+  replace_baselines(pass, program.library, [program](const Case& c, const Pointers& at, Search search, const Measure&) {
+    return make_worker_baseline(shared_worker(program), c, at, search);
+  });
+}
+
 }  // namespace ladder

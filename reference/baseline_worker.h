@@ -74,6 +74,9 @@ std::shared_ptr<Worker> shared_worker(const WorkerProgram& program);
 std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at,
                                                Search search);
 
+// The functions of a Python file in the place of the pass's baselines: reference/pytorch/own.py says how it is written.
+void use_own_baseline(const Pass& pass, const std::filesystem::path& file);
+
 // reference/pytorch/<layer>.py by python3, or by the interpreter that LADDER_PYTHON names.
 WorkerProgram pytorch_program(const std::string& layer);
 

@@ -306,5 +306,25 @@ TEST(JudgedBaseline, IsHeldToTheInputsThatItTakes) {
   EXPECT_EQ(judged(baseline, c, tensors, run).status, Status::fail) << "what it rounds excuses no other error";
 }
 
+TEST(OwnBaseline, StandsInThePlaceOfAllOthers) {
+  if (backend::unavailable()) GTEST_SKIP() << backend::unavailable();
+  const Case c = pass_of<gemm::Dgrad>().parse("m64 n16 k32 bf16");
+  DeviceTensors tensors(c, fill(c, Pattern::normal, 1), 0);
+  const auto measure = [](const auto&) { return 1.0; };
+  register_baseline(*c.pass, "Stand", 0, [](const Case&, const Pointers&, Search, const Measure&) {
+    return std::unique_ptr<Baseline>(std::make_unique<Stand>("dx", 1e-9, 1e-9));
+  });
+  EXPECT_NO_THROW(make_baseline(c, tensors.pointers(), Search::heuristic, measure));
+  setenv("LADDER_PYTHON", "/bin/false", 1);
+  use_own_baseline(*c.pass, "some/mine.py");
+  unsetenv("LADDER_PYTHON");
+  try {
+    make_baseline(c, tensors.pointers(), Search::heuristic, measure);
+    FAIL() << "a program that says nothing is no baseline";
+  } catch (const Failure& error) {
+    EXPECT_NE(std::string(error.what()).find("mine.py"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace ladder

@@ -192,10 +192,9 @@ class Plans:
         self.ready = {}  # name: (graph, {output: tensor}, what keeps its memory)
 
     def hello(self):
-        return {
-            "library": f"PyTorch {self.torch.__version__.split('+')[0]}",
-            "empty_seconds": self.timer.empty_seconds(),
-        }
+        torch = f"PyTorch {self.torch.__version__.split('+')[0]}"
+        whose = getattr(self.layer, "NAME", "")  # of a baseline that is no library's
+        return {"library": f"{whose} ({torch})" if whose else torch, "empty_seconds": self.timer.empty_seconds()}
 
     def prepare(self, what):
         self.case = Case(what["layer"], what["pass"], what["problem"], what["search"], what["tensors"])
@@ -266,23 +265,23 @@ def dtype_of(torch, name):
     }[name]
 
 
-def plans_of(torch, function, tensors):
-    """Plans of one function from tensors by name to outputs by name, for layers without a gradient to prepare: eager first,
-    what a user gets who changes nothing."""
+def plans_of(torch, function, tensors, whose="PyTorch", named=lambda out: out):
+    """Plans of one function from tensors by name to outputs by name, or to what `named` makes outputs by name of, for
+    layers without a gradient to prepare: eager first, what a user gets who changes nothing."""
 
     def setup(mode):
         step = torch.compile(function, mode=mode, dynamic=False) if mode else function
 
         def run():
             with torch.no_grad():
-                return step(tensors)
+                return named(step(tensors))
 
         return lambda: run
 
     return [
-        Plan("PyTorch eager", "heuristic", setup(None)),
-        Plan("PyTorch compile", "listed", setup("default")),
-        Plan("PyTorch compile max-autotune", "all", setup("max-autotune-no-cudagraphs")),
+        Plan(f"{whose} eager", "heuristic", setup(None)),
+        Plan(f"{whose} compile", "listed", setup("default")),
+        Plan(f"{whose} compile max-autotune", "all", setup("max-autotune-no-cudagraphs")),
     ]
 
 

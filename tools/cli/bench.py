@@ -25,6 +25,7 @@ examples (on a GPU; without one everything is checked on the emulator and nothin
   ./ladder bench conv3x3 --version wmma --problem res64
   ./ladder bench conv3x3 --version 7 --problem 'n1 h8 w8 c16 k16 bf16' --check
   ./ladder bench gemm --problem 'm256 n{128..8192*2} k256 {fp32,bf16}' --csv sweep.csv --plot
+  ./ladder bench silu --version 2 --baseline mine.py    beside functions of your own in PyTorch
   ./ladder bench conv3x3 --version best --record results/mine.json
 Google Benchmark's own flags (--benchmark_filter, --benchmark_repetitions, --benchmark_out=FILE, ...) work as well."""
 
@@ -134,6 +135,8 @@ def _parse(arguments):
     for flag in ("once", "list", "environment"):
         if (options.csv or options.plot) and getattr(options, flag):
             raise UsageError(f"--{flag} measures nothing for {'--csv' if options.csv else '--plot'}")
+    if options.baseline and options.baseline.endswith(".py") and not Path(options.baseline).is_file():
+        raise UsageError(f"--baseline {options.baseline}: no such file")
     if options.seed:
         selection.seed(options.seed)
     return options, own.words(options), foreign

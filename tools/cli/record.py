@@ -266,6 +266,8 @@ def _parse(arguments):
         "folder of results/ (default: the GPU here, else the only one that results/ has)",
     )
     options = parser.parse_args(arguments)
+    if options.baseline and options.baseline.endswith(".py"):
+        raise UsageError("records are kept beside the libraries; a baseline of your own is for ./ladder bench")
     options.own = own.words(options)
     if not options.missing and (options.list or options.device):
         raise UsageError(
