@@ -63,6 +63,24 @@ void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, in
   io::write_text(o.json, record.dump(1) + "\n");
 }
 
+// Says every ten seconds which step of a batch is done: on the emulator one can take minutes.
+class Steps {
+ public:
+  Steps(int first, const Options& o) : first_(first), options_(o), said_(Clock::now()) {}
+
+  void operator()(int step) {
+    if (Clock::now() - said_ < std::chrono::seconds(10)) return;
+    said_ = Clock::now();
+    fmt::print(stderr, "from image {} on: step {} of {}\n", first_ + 1, step, options_.steps);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  int first_;
+  const Options& options_;
+  Clock::time_point said_;
+};
+
 int draw(const Options& o) {
   const auto folder = find_checkpoint(o.checkpoint);
   const TrainingConfig config = config_of(read_metadata(folder));
@@ -91,7 +109,7 @@ int draw(const Options& o) {
   std::vector<double> batch_seconds;
   for (int first = 0; first < o.count; first += images) {
     const auto began = std::chrono::steady_clock::now();
-    const std::vector<float> batch = sampler.run(o.seed, first);
+    const std::vector<float> batch = sampler.run(o.seed, first, Steps(first, o));
     batch_seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     drawn.insert(drawn.end(), batch.begin(), batch.begin() + std::min<std::size_t>(images, o.count - first) * each);
     fmt::print("{} of {} images, {:.2f} s for {} in {} steps\n", std::min(o.count, first + images), o.count,

@@ -120,7 +120,7 @@ struct Sampler::Impl {
     backend::copy_in(y->base, rounded.data(), rounded.size());
   }
 
-  std::vector<float> run(std::int64_t seed, std::int64_t first) {
+  std::vector<float> run(std::int64_t seed, std::int64_t first, const std::function<void(int)>& after_step) {
     const std::int64_t philox[2] = {seed, stream(first, diffusion::kTimesteps)};
     backend::copy_in(static_cast<std::byte*>(inputs.base) + philox_at, philox, sizeof(philox));
     begin->enqueue(queue);
@@ -132,13 +132,14 @@ struct Sampler::Impl {
                     queue);
       if (graph) {
         graph->replay(queue);
-        continue;
+      } else {
+        step->enqueue(queue);
+        if (options.graph) {  // its kernels are loaded now
+          queue.synchronize();
+          graph.emplace(Graph::capture([&](Stream on) { step->enqueue(on); }));
+        }
       }
-      step->enqueue(queue);
-      if (options.graph) {  // its kernels are loaded now
-        queue.synchronize();
-        graph.emplace(Graph::capture([&](Stream on) { step->enqueue(on); }));
-      }
+      if (after_step) after_step(static_cast<int>(i + 1));
     }
     queue.synchronize();
     std::vector<float> images(elements());
@@ -165,6 +166,8 @@ Sampler::Sampler(const SamplerOptions& options, const nn::Model& model, const nn
 
 Sampler::~Sampler() = default;
 
-std::vector<float> Sampler::run(std::int64_t seed, std::int64_t first) { return impl_->run(seed, first); }
+std::vector<float> Sampler::run(std::int64_t seed, std::int64_t first, const std::function<void(int)>& after_step) {
+  return impl_->run(seed, first, after_step);
+}
 
 }  // namespace ladder::train

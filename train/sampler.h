@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -34,8 +35,8 @@ class Sampler {
 
   // [images, h, w, 3], values around [-1, 1]. All noise follows from the seed and from `first`, the number of the first
   // of these images among all that are drawn with that seed: batches of the same size, one after the other, draw other
-  // images.
-  std::vector<float> run(std::int64_t seed, std::int64_t first = 0);
+  // images. `after_step` is told how many steps are enqueued; on the emulator they are done.
+  std::vector<float> run(std::int64_t seed, std::int64_t first = 0, const std::function<void(int)>& after_step = {});
 
  private:
   struct Impl;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -139,7 +140,11 @@ TEST_F(Sampling, AGraphChangesNoBitAndTheSeedDecides) {
   SamplerOptions graph = options();
   graph.graph = true;
   Sampler sampler(graph, model_, *parameters_, fp32_->weights(), promotions_);
-  EXPECT_EQ(sampler.run(1), images);
+  std::vector<int> told;
+  EXPECT_EQ(sampler.run(1, 0, [&](int step) { told.push_back(step); }), images);
+  std::vector<int> steps(graph.steps);
+  std::iota(steps.begin(), steps.end(), 1);
+  EXPECT_EQ(told, steps);
   EXPECT_NE(sampler.run(2), images);
   const std::vector<float> next = sampler.run(1, 2);  // the two images after those
   EXPECT_NE(next, images);
