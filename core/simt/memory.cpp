@@ -34,7 +34,7 @@ struct Registry {
 };
 
 Registry& registry() {
-  static Registry all;
+  static Registry& all = *new Registry;  // never destroyed: buffers may be released after main()
   return all;
 }
 
