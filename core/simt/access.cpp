@@ -20,10 +20,13 @@ namespace ladder::simt {
 
 namespace {
 
-// Ends the running thread and with it the kernel; never returns, so that nothing its callers hold is destroyed.
-[[noreturn]] void end_with(Fiber& fiber, const std::string& what) {
+// Ends the running thread, and with it the kernel, with what describe(thread) says. Never returns, so that nothing its
+// callers hold is destroyed.
+template <class Describe>
+[[noreturn]] void end_thread(const Describe& describe) {
+  Fiber& fiber = running();
   BlockCluster& cluster = fiber.block->cluster();
-  cluster.fail(fiber, what);
+  cluster.fail(fiber, describe(fiber));
   cluster.abandon(fiber);
   __builtin_unreachable();
 }
@@ -36,9 +39,12 @@ namespace {
 extern "C" [[noreturn]] void __assert_fail(const char* condition, const char* file, unsigned line,
                                            const char* function) noexcept {
   using namespace ladder::simt;
-  const std::string what = fmt::format("{}:{}: {}: assert({}) failed", relative_path(file), line, function, condition);
-  if (detail::current != nullptr) end_with(running(), what);
-  std::fprintf(stderr, "%s\n", what.c_str());
+  if (detail::current != nullptr) {
+    end_thread([&](const Fiber&) {
+      return fmt::format("{}:{}: {}: assert({}) failed", relative_path(file), line, function, condition);
+    });
+  }
+  std::fprintf(stderr, "%s:%u: %s: assert(%s) failed\n", file, line, function, condition);
   std::abort();
 }
 
@@ -67,12 +73,12 @@ void on_bad_access(int number, siginfo_t* info, void* context) {
     return;
   }
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
-  constexpr greg_t kWrites = 2;  // of the page-fault error code
-  Fiber& fiber = running();
+  constexpr greg_t kWrites = 2;                                              // of the page-fault error code
   const void* const at = reinterpret_cast<const void*>(registers[REG_RIP]);  // NOLINT(performance-no-int-to-ptr)
-  end_with(fiber,
-           fmt::format("{}: {} out of bounds: {}", place_of(at),
-                       (registers[REG_ERR] & kWrites) != 0 ? "a write" : "a read", describe(fiber, info->si_addr)));
+  const char* const access = (registers[REG_ERR] & kWrites) != 0 ? "a write" : "a read";
+  end_thread([&](const Fiber& fiber) {
+    return fmt::format("{}: {} out of bounds: {}", place_of(at), access, describe(fiber, info->si_addr));
+  });
 }
 
 // Where handlers run: the kernel's own stack may be what has no room.
@@ -129,16 +135,19 @@ extern "C" {
 [[noreturn, gnu::visibility("default")]] void __ubsan_handle_type_mismatch_v1_abort(ladder::simt::AlignmentCheck* check,
                                                                                     const void* address) {
   using namespace ladder::simt;
-  const std::string file = relative_path(check->file);
-  const std::string place = is_kernels_own(file) ? fmt::format("{}:{}:{}", file, check->line, check->column)
-                                                 : place_of(__builtin_return_address(0));
   const unsigned alignment = 1u << check->log_alignment;
   if (detail::current == nullptr) {  // the host's: no one catches what is thrown through a check
-    std::fprintf(stderr, "%s: %p is no multiple of %u bytes\n", place.c_str(), address, alignment);
+    std::fprintf(stderr, "%s:%u: %p is not at a multiple of %u bytes\n", check->file, check->line, address, alignment);
     std::abort();
   }
-  end_with(running(), fmt::format("{}: misaligned: {} is not at a multiple of {} bytes", place,
-                                  describe(running(), address), alignment));
+  const void* const at = __builtin_return_address(0);
+  end_thread([&](const Fiber& fiber) {
+    const std::string file = relative_path(check->file);
+    const std::string place =
+        is_kernels_own(file) ? fmt::format("{}:{}:{}", file, check->line, check->column) : place_of(at);
+    return fmt::format("{}: misaligned: {} is not at a multiple of {} bytes", place, describe(fiber, address),
+                       alignment);
+  });
 }
 }
 

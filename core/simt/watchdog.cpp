@@ -57,11 +57,11 @@ void on_tick(int, siginfo_t*, void* context) {
   } else if (++watched.ticks >= limit_seconds()) {
     watched = {};
     const greg_t at = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
-    const std::string place = place_of(reinterpret_cast<const void*>(at));  // NOLINT(performance-no-int-to-ptr)
-    cluster.fail<Endless>(fiber,
-                          fmt::format("{}: the thread has run for {} s without reaching any barrier: it loops for "
-                                      "ever ({} sets how long is too long)",
-                                      place, limit_seconds(), kWatchdogVariable));
+    cluster.fail<Endless>(
+        fiber, fmt::format("{}: the thread has run for {} s without reaching any barrier: it loops for ever ({} sets "
+                           "how long is too long)",
+                           place_of(reinterpret_cast<const void*>(at)),  // NOLINT(performance-no-int-to-ptr)
+                           limit_seconds(), kWatchdogVariable));
     cluster.abandon(fiber);  // never returns: nothing that this function holds is ever destroyed
   }
   errno = saved_errno;
