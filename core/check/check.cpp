@@ -162,6 +162,7 @@ std::string difference_between_schedules(const Version& v, CheckedCase& c, const
   backend::set_schedule(before);
   if (schedules.size() < 2) return {};
   std::vector<std::string> parts;
+  parts.reserve(schedules.size());
   for (const auto& [what, schedule] : schedules) parts.push_back(fmt::format("{} under {}", what, schedule));
   constexpr std::size_t kShown = 3;
   if (parts.size() > kShown) parts.resize(kShown);

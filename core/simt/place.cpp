@@ -36,7 +36,7 @@ bool is_kernels_own(std::string_view path) {
   return path.find("/core/") == std::string_view::npos && !path.starts_with("/usr/") && !path.starts_with("core/");
 }
 
-std::string relative_path(std::string path) {
+std::string relative_path(const std::string& path) {
   const std::string root = source_dir() + "/";
   return path.starts_with(root) ? path.substr(root.size()) : path;
 }

@@ -15,6 +15,6 @@ std::string place_of(const void* at);
 bool is_kernels_own(std::string_view path);
 
 // `path` without the source folder in front of it.
-std::string relative_path(std::string path);
+std::string relative_path(const std::string& path);
 
 }  // namespace ladder::simt

@@ -101,10 +101,12 @@ __global__ void behind_static_kernel(int index) {
 }
 
 TEST(SharedMemory, stray_writes_are_noticed_and_name_the_array) {
-  for (const auto& [index, where] :
-       {std::pair{100, "+ 100 bytes (it has 100)"}, {163, "+ 163 bytes"}, {-1, "- 1 bytes"}}) {
-    const std::string report = fault_of([&] { launch(behind_dynamic_kernel, {1, 1, 100}, nullptr, index); });
-    EXPECT_NE(report.find(std::string("a write out of bounds: dynamic shared memory ") + where), std::string::npos)
+  const std::pair<int, const char*> strays[] = {
+      {100, "+ 100 bytes (it has 100)"}, {163, "+ 163 bytes"}, {-1, "- 1 bytes"}};
+  for (const auto& stray : strays) {
+    const std::string report = fault_of([&] { launch(behind_dynamic_kernel, {1, 1, 100}, nullptr, stray.first); });
+    EXPECT_NE(report.find(std::string("a write out of bounds: dynamic shared memory ") + stray.second),
+              std::string::npos)
         << report;
   }
   EXPECT_EQ(fault_of([&] { launch(behind_dynamic_kernel, {1, 1, 100}, nullptr, 99); }), "no fault");
