@@ -142,9 +142,8 @@ extern "C" {
   }
   const void* const at = __builtin_return_address(0);
   end_thread([&](const Fiber& fiber) {
-    const std::string file = relative_path(check->file);
     const std::string place =
-        is_kernels_own(file) ? fmt::format("{}:{}:{}", file, check->line, check->column) : place_of(at);
+        place_of(at, fmt::format("{}:{}:{}", relative_path(check->file), check->line, check->column));
     return fmt::format("{}: misaligned: {} is not at a multiple of {} bytes", place, describe(fiber, address),
                        alignment);
   });

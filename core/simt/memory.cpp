@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kGap = 8 << 20;  // inaccessible bytes before and after a buffer: address space, no memory
+// Inaccessible bytes before and after a buffer: address space and no memory, of which ThreadSanitizer has less to give.
+constexpr std::size_t kGap = sanitizer::kHandlesSignals ? 8u << 20 : 1u << 30;
 
 constexpr std::size_t align_up(std::size_t n, std::size_t alignment) {
   return (n + alignment - 1) / alignment * alignment;
