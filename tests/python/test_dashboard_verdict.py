@@ -39,7 +39,7 @@ class Top(made.Tree):
         for table in re.findall(r'<table class="standing">.*?<tbody>(.*?)</tbody>', self.text(), re.DOTALL):
             for row in re.findall(r"<tr .*?</tr>", table):
                 name, *cells = (
-                    " ".join(re.sub("<[^>]*>", " ", cell).split())
+                    " ".join(re.sub("<[^>]*>", " ", cell.replace("<wbr>", "")).split())
                     for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
                 )
                 found[name] = cells

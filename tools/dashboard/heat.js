@@ -24,7 +24,7 @@ function ladderHeat(series) {
     .sort((one, other) => one[0].localeCompare(other[0]) || byDtype(one[1], other[1]));
   const several = unique(series.map((one) => one.path)).length > 1;
   return heatTable(series, several, rows.map(([path, dtype]) => ({
-    name: [`${path} `, el("span", {class: "dtype"}, dtype)], spoken: `${path} ${dtype}`,
+    name: [...breakable(path), " ", el("span", {class: "dtype"}, dtype)], spoken: `${path} ${dtype}`,
     of: series.filter((one) => one.path === path && one.dtype === dtype),
   })).map((row) => ({...row, shapes: unique(row.of.map((one) => one.shape)).length})));
 }

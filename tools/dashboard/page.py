@@ -248,7 +248,12 @@ def _filtered(row):
 
 
 def _ladder(row):
-    return f"{escape(row['path'])} <span class=dtype>{escape(row['dtype'])}</span>"
+    return f"{_path(row['path'])} <span class=dtype>{escape(row['dtype'])}</span>"
+
+
+def _path(path):
+    """A line may end after a slash and an underscore."""
+    return re.sub("([/_])", r"\1<wbr>", escape(path))
 
 
 def _versions(row):
@@ -260,7 +265,7 @@ def _row(series, records, headings):
     times = series["times"] if series["status"] == "PASS" else None
     found = rates(series, records[series["record"]])
     cells = [
-        f"<th scope=row>{escape(series['path'])} v{series['version']:02d} "
+        f"<th scope=row>{_path(series['path'])} v{series['version']:02d} "
         f"<span class=idea>{escape(series['idea'].replace('_', ' '))}</span></th>",
         f"<td class=problem>{escape(series['shape'])}</td>",
         f"<td>{escape(series['dtype'])}</td>",
@@ -272,7 +277,7 @@ def _row(series, records, headings):
         _figure(times and series["roofline"] and 100 * series["roofline"] / times["median"]),
         f"<td class=n>{_tiny(series['error'] if series['status'] != 'SKIP' else None)}</td>",
         f'<td title="{escape(series["reason"])}">{escape(series["status"])}</td>',
-        f'<td title="{escape(series["verdict"]["reason"])}">{_against_previous(series["verdict"])}</td>',
+        f'<td class=change title="{escape(series["verdict"]["reason"])}">{_against_previous(series["verdict"])}</td>',
         f"<td>{escape(records[series['record']]['commit'])}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"
@@ -309,8 +314,8 @@ def _against_previous(verdict):
 
 
 def _record(record):
+    measured = record["created"].replace("T", " ").rstrip("Z")
     cells = [
-        record["created"].replace("T", " ").rstrip("Z"),
         record["commit"],
         record["name"],
         record["results"],
@@ -321,7 +326,8 @@ def _record(record):
         record["file"],
     ]
     failure = f"<tr class=failure><td colspan=9>{escape(record['failure'])}</td></tr>" if record["failure"] else ""
-    return "<tr>" + "".join(f"<td>{escape('' if cell is None else cell)}</td>" for cell in cells) + "</tr>" + failure
+    tds = "".join(f"<td>{escape('' if cell is None else cell)}</td>" for cell in cells)
+    return f"<tr><th scope=row>{escape(measured)}</th>{tds}</tr>{failure}"
 
 
 def _bad(bad):

@@ -44,6 +44,7 @@ const tiny = (value) => has(value) ? value.toExponential(1) : "–";
 const versionName = (version) => `v${String(version).padStart(2, "0")}`;
 const spaced = (idea) => idea.replaceAll("_", " ");
 const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+const breakable = (path) => path.split(/(?<=[/_])/).flatMap((part, at) => at ? [el("wbr"), part] : [part]);
 const unique = (values) => [...new Set(values)];
 
 function bytes(count) {
