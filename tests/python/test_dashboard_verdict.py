@@ -160,6 +160,30 @@ def test_the_problem_of_the_unet_has_a_bias(project):
     ]
 
 
+def test_a_layer_that_the_unet_has_not_stands_on_perf(project):
+    project.grown(1)
+    (project.root / "dev" / "toy" / "shapes.txt").write_text(
+        "[ci]\nsmall: n8 h8 w8 c256 k256\n[perf]\nlow: n32 h8 w8 c256 k256\n"
+    )
+    project.promote(
+        "n8 h8 w8 c256 k256 bf16  v01_naive  1.00 us warm  1.00 cold  cuDNN  99.0 warm  ccccccc",
+        f"{LOW}  v02_tiled  10.0 us warm  50.0 cold  cuDNN  60.0 warm  aaaaaaa",
+        f"{LOW_FP32}  v01_naive  10.0 us warm  10.0 cold  -  -  ddddddd",
+    )
+    rows = project.rows()
+    assert rows["toy/fprop bf16"] == [
+        "6.00",
+        "6.00 to 6.00",
+        "1 of 1 of perf",
+        "10",
+        "60",
+        "1 × v02 tiled",
+        "cuDNN",
+        "aaaaaaa",
+    ]
+    assert rows["toy/fprop fp32"] == ["1 × v01 naive"]
+
+
 def test_a_few_problems_are_no_figure_of_a_ladder(project):
     project.grown(1)
     others = [f"n32 h{at} w8 c256 k256" for at in (9, 10)]

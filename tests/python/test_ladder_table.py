@@ -320,7 +320,11 @@ def test_the_front_page_has_a_line_a_promoted_pass(project):
         f"toy/fprop  n32 c8 fp32  v03_split  {times}  cuDNN  10.0 warm  abc\n"
         f"toy/fprop  n1 c8 bf16  v03_split  {times}  cuDNN  10.0 warm  abc\n"
         f"toy/dgrad  n32 c64 bf16  v01_naive  {times}  -  -  abc\n"
+        f"other/forward  n32 c64 bf16  v01_naive  {times}  cuDNN  30.0 warm  abc\n"
     )
+    shapes = project.root / "dev" / "other" / "shapes.txt"  # the U-Net has not that layer
+    shapes.parent.mkdir()
+    shapes.write_text("[perf]\nlarge: n32 c64\n")
     text, _ = project.rendered()
     assert re.findall(r"^\| \[.*", text, re.MULTILINE) == [
         "| [toy/fprop](dev/toy/README.md) | 3.00 | 3.00 to 3.00 | 1 of 2 | cuDNN "

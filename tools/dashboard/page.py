@@ -216,7 +216,7 @@ def _standing(row, records):
     figures = [
         f"<b>{row['ratio']:.2f}</b>" if row["ratio"] else "–",
         f"{row['low']:.2f} to {row['high']:.2f}",
-        f"{row['timed']} of {row['problems']}" + ("<br>without bias" if row["withoutBias"] else ""),
+        f"{row['timed']} of {row['problems']}" + "".join(f"<br>{word}" for word in _which(row)),
         f"{1e6 * row['seconds']:.0f}",
         f"{1e6 * row['librarySeconds']:.0f}",
     ]
@@ -228,6 +228,14 @@ def _standing(row, records):
         + "".join(f"<td>{word}</td>" for word in words)
         + "</tr>"
     )
+
+
+def _which(row):
+    """Words of problems that are not the U-Net's as they are."""
+    if row["withoutBias"]:
+        yield "without bias"
+    if row["promoted"] and not row["ofUnet"]:
+        yield "of perf"
 
 
 def _alone(rows):

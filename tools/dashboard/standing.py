@@ -1,19 +1,16 @@
 """How each ladder stands beside the library, as one figure: the library's time over ours, over all problems together.
 
-Ours are the versions that runtime/promoted/<device>.txt names for the U-Net's problems, with the times that stand there.
-On the dashboard, a ladder without a line there is represented by its best recorded version. README.md shows promoted()
-alone. Nothing here knows HTML.
+Ours are the versions that runtime/promoted/<device>.txt names for the U-Net's problems, or for perf of a layer that it has
+not, with the times that stand there. On the dashboard, a ladder without a line there is represented by its best recorded
+version. README.md shows promoted() of the U-Net alone. Nothing here knows HTML.
 """
 
 from collections import Counter
 
 from records import promotion
+from registry import listing
 from registry.listing import DTYPES
 from registry.selection import dtype_of, without_dtype
-
-from . import ideas
-
-_UNET = "unet"  # the names of the sets that hold the U-Net's problems begin so: unet, unet_bias
 
 # Times on a smaller share of a ladder's problems give no figure of the ladder.
 _LEAST_COVERAGE = 0.5
@@ -34,23 +31,18 @@ def rows(root, series, records):
 
 
 def promoted(root, device):
-    """{(path, dtype): its row} of the promotion table's lines that are problems of the U-Net."""
+    """{(path, dtype): its row} of the promotion table's lines that are problems of tables."""
     file = promotion.file_of(root, device)
     table = promotion.parse(file.read_text(encoding="utf-8"), file) if file.exists() else {}
-    of_unet, lines = {}, {}
+    sets, lines = {}, {}
     for (path, problem), cells in table.items():
         layer = path.split("/")[0]
-        if layer not in of_unet:
-            of_unet[layer] = {
-                line
-                for name, problems in ideas.shapes(root, layer).items()
-                if name.startswith(_UNET)
-                for line in problems
-            }
-        if without_dtype(problem) in of_unet[layer]:
+        if layer not in sets:
+            sets[layer] = listing.sets_of_tables(root, layer)
+        if any(without_dtype(problem) in cases.values() for cases in sets[layer].values()):
             lines.setdefault(path, []).append(cells)
     return {
-        (path, dtype): _promoted(of_path, dtype)
+        (path, dtype): {"ofUnet": any(map(listing.is_of_unet, sets[path.split("/")[0]])), **_promoted(of_path, dtype)}
         for path, of_path in lines.items()
         for dtype in {dtype_of(cells[1]) for cells in of_path}
     }

@@ -12,8 +12,6 @@ from records.record_files import geometric_mean
 from registry import listing
 from registry.listing import DTYPES
 
-_UNET = "unet"  # the names of the sets that hold the U-Net's problems begin so: unet, unet_bias
-_ELSE = "perf"  # of a layer that the U-Net has not
 _LEAST_BROAD = 7 / 8
 
 
@@ -28,7 +26,7 @@ class Group:
 
     @property
     def is_of_unet(self):
-        return self.set_name.startswith(_UNET)
+        return listing.is_of_unet(self.set_name)
 
     @property
     def num_measured(self):
@@ -65,9 +63,7 @@ class Group:
 
 def groups(root, layer, rows):
     """The groups of the rows of one layer and device, in the tables' order: pass by pass, dtype by dtype, set by set."""
-    listed = listing.sets(root, layer)
-    sets = {name: problems for name, problems in listed.items() if name.startswith(_UNET)}
-    sets = sets or {name: problems for name, problems in listed.items() if name == _ELSE}
+    sets = listing.sets_of_tables(root, layer)
     found = []
     for path, dtype in sorted({(row.path, row.dtype) for row in rows}, key=_order):
         for name, problems in sets.items():

@@ -148,6 +148,19 @@ def sets(root, layer):
     return found
 
 
+def sets_of_tables(root, layer):
+    """Those of sets() that tables and the dashboard are of: the U-Net's, or perf of a layer that it has not."""
+    there = sets(root, layer)
+    return {name: there[name] for name in there if is_of_unet(name)} or {
+        name: there[name] for name in there if name == "perf"
+    }
+
+
+def is_of_unet(set_name):
+    """Whether a set holds the U-Net's problems: unet, unet_bias."""
+    return set_name.startswith("unet")
+
+
 def header(text):
     """The fields of the comment that a version's file begins with; continued lines are joined."""
     fields, current = {}, None
