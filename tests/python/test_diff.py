@@ -1,10 +1,12 @@
-"""./ladder diff with what nvcc and cuobjdump would say: kernels matched, counted, their code compared."""
+"""./ladder diff with what nvcc and cuobjdump would say: kernels matched, counted, their code and their errors compared."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import made_records as made
 from cli import build, paths
 from cli.errors import Failure, UsageError
 from dev import diff, disassembly, resources
@@ -57,13 +59,47 @@ def kernel(name, registers=32, smem=0, threads=0, sass=()):
     return diff.Kernel(name, report, threads, Counter(all=3), tuple(sass))
 
 
+# Writes a record of both versions, and beside it what it was told.
+PROGRAM = """\
+#!/bin/sh
+echo "$@" >"$0.told"
+for last; do :; done
+test -e "$0.json" || { echo "no reference" >&2; exit 1; }
+cp "$0.json" "$last"
+"""
+
+
+def write_program(file):
+    results = [
+        made.result(version, None, f"{size} c8 {dtype}", None, verdict=made.verdict(status, "", error))
+        for version, size, dtype, status, error in (
+            (1, "n1", "fp32", "PASS", 1e-7),
+            (1, "n2", "fp32", "PASS", 3e-7),
+            (1, "n1", "bf16", "PASS", 2e-3),
+            (2, "n1", "fp32", "PASS", 2e-8),
+            (2, "n2", "fp32", "FAIL", 0.5),
+            (2, "n1", "bf16", "SKIP", None),
+        )
+    ]
+    file.parent.mkdir(parents=True)
+    file.write_text(PROGRAM)
+    file.chmod(0o755)
+    file.with_name("bench_silu.json").write_text(json.dumps(made.record(results, kind="emulator")))
+
+
 @pytest.fixture
-def built(tmp_path, monkeypatch):
+def program(tmp_path):
+    return tmp_path / "partial/forward-1-2/bench_silu"
+
+
+@pytest.fixture
+def built(tmp_path, monkeypatch, program):
     """Both versions of silu/forward as if compiled; the list of what was built."""
+    write_program(program)
     built = []
     monkeypatch.setattr(where, "find", lambda program: program)
     monkeypatch.setattr(build, "folder", lambda preset: tmp_path)
-    monkeypatch.setattr(build, "build", lambda preset, targets: built.extend(targets))
+    monkeypatch.setattr(build, "build", lambda preset, targets, part=None: built.append(part) or built.extend(targets))
     monkeypatch.setattr(diff.device, "gpu", lambda: (None, "for a test"))
     for file in (paths.ROOT / "dev/silu/forward").glob("v0[12]_*.cu"):
         number = file.name[1:3]
@@ -82,8 +118,8 @@ def built(tmp_path, monkeypatch):
 
 def test_two_versions_side_by_side(built, capsys):
     assert diff.main(["silu/forward", "1", "2"]) == 0
-    assert [Path(each).name[:3] for each in built] == ["v01", "v02"]
-    heading, _, columns, name, a, b = capsys.readouterr().out.splitlines()
+    assert [Path(each).name[:3] for each in built[1:3]] == ["v01", "v02"]
+    heading, _, columns, name, a, b, *_ = capsys.readouterr().out.splitlines()
     assert heading.startswith("silu/forward on sm_90a, A: v01_")
     assert name == "silu_forward_kernel<float>"
     assert columns.split() == (
@@ -91,6 +127,20 @@ def test_two_versions_side_by_side(built, capsys):
     )
     assert a.split() == ["A", "31", "4096", "8", "100", "%", "5", "1", "1", "1"]
     assert b.split() == ["B", "32", "4096", "8", "512", "100", "%", "5", "1", "1", "1"]
+
+
+def test_the_largest_errors_of_both(built, program, capsys):
+    diff.main(["silu/forward", "1", "2", "--dtype", "fp32,bf16"])
+    assert built[3].target == "partial/forward-1-2/bench_silu"
+    told = program.with_name("bench_silu.told").read_text()
+    assert "--pass forward --check --seed 1 --version 1,2 --set ci --dtype fp32,bf16 --record " in told
+    heading, a, b = capsys.readouterr().out.splitlines()[-3:]
+    assert heading.split() == "largest error, set ci, emulator fp32 bf16".split()
+    assert a.split() == ["A", "3.0e-07", "2.0e-03"]
+    assert b.split() == ["B", "5.0e-01", "FAIL"]
+    program.with_name("bench_silu.json").unlink()
+    with pytest.raises(Failure, match="^bench_silu checked nothing: no reference$"):
+        diff.main(["silu/forward", "1", "2"])
 
 
 def test_the_code_differs_where_more_than_registers_and_targets_do(built, capsys):

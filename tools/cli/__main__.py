@@ -21,7 +21,7 @@ test | cli.verbs:test | [<layer>[/<pass>]] [flags] | build, and test what change
 debug | cli.debug | <layer>[/<pass>] --version V | gdb in one thread of a version's kernel, at its beginning
 list | cli.verbs:list_ | [<layer>[/<pass>]] [--json] | layers, passes, versions and named problems
 new | cli.new | <layer>/<pass> <idea> --from N | the next version's file; --layer: a new layer's files
-diff | dev.diff | <layer>/<pass> A B | two versions side by side: registers, instructions, code, times
+diff | dev.diff | <layer>/<pass> A B | two versions side by side: registers, instructions, code, errors, times
 profile | profiling.profile | <layer>[/<pass>] --version V | Nsight Compute on one launch, explained
 sanitize | profiling.sanitize | [<layer>[/<pass>]...] | compute-sanitizer's four tools, each proven to fire
 resources | dev.resources | [<layer>[/<pass>]] | registers, shared memory and spills of every kernel

@@ -1,22 +1,27 @@
-"""`./ladder diff <layer>/<pass> A B`: two versions of a pass side by side, what is compiled and, on a GPU, what it takes.
+"""`./ladder diff <layer>/<pass> A B`: two versions of a pass side by side, what is compiled, how far its results are from the
+reference's and, on a GPU, what it takes.
 
-Only the object files of the two versions are built for what is compiled; the times are those of compare --live, with a
-version in the place of a commit.
+Only the object files of the two versions are built for what is compiled, and a program of them alone for the errors; the
+times are those of compare --live, with a version in the place of a commit.
 """
 
 import argparse
 import difflib
+import math
 import pydoc
 import re
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
-from cli import build, device, paths
+from cli import build, device, partial, paths, tools
 from cli.columns import aligned
 from cli.errors import Failure, UsageError
 from cli.options import Parser
 from compare import live
 from compare import main as compare
 from profiling import where
+from records import record_files
 from registry import listing, selection
 
 from . import disassembly, resources
@@ -24,6 +29,7 @@ from . import disassembly, resources
 _EPILOG = """\
 Occupancy is the most that registers, static shared memory and, where the kernel has launch bounds, the block's size
 allow; dynamic shared memory is known at launch alone. Instructions are counted as they stand in the code, not as they run.
+Errors are ||y - reference|| / ||reference||, the largest of a dtype's problems, on the GPU or else the emulator.
 In --sass and --ptx registers have no numbers and jumps no targets, so that only what differs in kind is a difference."""
 
 # Warps, bytes of shared memory and blocks of a multiprocessor; all have 65,536 registers, given to a warp 256 at a time.
@@ -50,7 +56,8 @@ def main(arguments):
     there = listing.read(paths.ROOT)
     a_pass = selection.one_pass(there, chosen.target)
     versions = [_one(a_pass, word) for word in (chosen.a, chosen.b)]
-    chosen.chosen = _timed(chosen, there.layer(a_pass.layer), a_pass, versions)
+    layer = there.layer(a_pass.layer)
+    chosen.chosen = _timed(chosen, layer, a_pass, versions)
     if not where.find("nvcc"):
         raise Failure("diff needs nvcc, which ./ladder setup --preset cuda fetches (1.5 GB)")
     objects = [resources.object_of(version.file, build.folder("cuda")) for version in versions]
@@ -70,6 +77,7 @@ def main(arguments):
     else:
         print(f"{a_pass.path} on {arch}, A: {labels[0]}, B: {labels[1]}\n")
         print("\n".join(table(pairs, arch)), flush=True)
+        print("\n" + "\n".join(_errors(chosen, layer, a_pass, versions)), flush=True)
         if device.gpu()[0] is not None:
             print("\n" + live.compare_versions(a_pass.path, versions, chosen).text(everything=True), end="")
     return 0
@@ -106,6 +114,22 @@ def table(pairs, arch):
         there = [kernel for kernel in pair if kernel]
         shown += [" and ".join(dict.fromkeys(kernel.name for kernel in there)), *(next(rest) for _ in there)]
     return shown
+
+
+def error_table(results, versions, backend):
+    """Lines: the largest error of each dtype, a row of each version."""
+    dtypes = [dtype for dtype in listing.DTYPES if any(result.dtype == dtype for result in results)]
+    rows = [(f"largest error, set ci, {backend}", *dtypes)]
+    for name, version in zip("AB", versions):
+        of_version = [result for result in results if result.version == version.number]
+        rows.append((name, *(_largest([one for one in of_version if one.dtype == dtype]) for dtype in dtypes)))
+    return aligned(rows, right=range(1, len(rows[0])))
+
+
+def _largest(results):
+    errors = [result.error for result in results if math.isfinite(result.error)]
+    failed = any(result.status == "FAIL" for result in results)
+    return " ".join([*([f"{max(errors):.1e}"] if errors else []), *(["FAIL"] if failed else [])])
 
 
 def unified(pairs, labels, code_of):
@@ -147,6 +171,25 @@ def _row(name, kernel, arch, classes):
         *(kernel.mix[each] for each in classes),
     )
     return (name, *map(str, figures))
+
+
+def _errors(chosen, layer, a_pass, versions):
+    """error_table() of what the program of these two versions alone says of the problems of ci."""
+    choice = device.choose()
+    numbers = ",".join(str(version.number) for version in versions)
+    program = f"bench_{layer.name}"
+    part = partial.of(program, {a_pass.path: versions}, numbers)
+    build.build(choice.preset, targets=[program], part=part)
+    command = [build.folder(choice.preset) / (part.target if part else program), "--pass", a_pass.name, "--check"]
+    command += ["--seed", "1"]  # the same inputs whenever it is asked
+    command += selection.program_words(layer, a_pass, numbers, a_set="ci")
+    command += ["--dtype", chosen.dtype] if chosen.dtype else []
+    with tempfile.TemporaryDirectory() as aside:
+        file = Path(aside) / "errors.json"
+        done = tools.captured(*command, "--record", file)
+        if not file.exists():
+            raise Failure(f"{program} checked nothing: {tools.last_line(done.stderr, done.stdout)}")
+        return error_table(record_files.load(file).results, versions, choice.preset)
 
 
 def _kernels(version, object_file, wanted, arch):
@@ -217,7 +260,7 @@ def _timed(options, layer, a_pass, versions):
 def _parse(arguments):
     parser = Parser(
         "diff",
-        description="Two versions of a pass side by side: registers, memory, instructions and, on a GPU, times.",
+        description="Two versions of a pass side by side: registers, memory, instructions, errors and, on a GPU, times.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
