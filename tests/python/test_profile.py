@@ -506,17 +506,25 @@ class Run:
     def __init__(self, tmp_path, monkeypatch, capsys):
         self.capsys = capsys
         self.folder = tmp_path
-        self.bench = self._program("bench_conv3x3", BENCH)
+        self.bench = self.folder / "partial/fprop-7/bench_conv3x3"
+        self.built, self.broken = [], []
         self._program("ncu", NCU.format(python=sys.executable))
         (self.folder / "raw.csv").write_text(table(CELLS))
         (self.folder / "launch.json").write_text(json.dumps(launch()))
         self.out = self.folder / "out"
         monkeypatch.setattr(profile.device, "gpu", lambda: ("NVIDIA H200", ""))
-        monkeypatch.setattr(profile, "_built", lambda program: self.bench)
+        monkeypatch.setattr(profile.build, "build", self._build)
+        monkeypatch.setattr(profile.build, "folder", lambda preset: self.folder)
         monkeypatch.setenv("PATH", str(self.folder))
+
+    def _build(self, preset, targets, keep_going, part):
+        self.built.append((preset, part and sorted(Path(source).name[:3] for source in part.sources)))
+        self._program(part.target if part else targets[0], BENCH)
+        return self.broken
 
     def _program(self, name, text):
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         return path
@@ -553,6 +561,20 @@ def test_it_measures_prints_and_keeps(run):
     assert (data["version"], data["ncu"]) == (7, "2025.3.1.0")
     run.profile("--version", "7")
     assert (run.out / f"{stem}_2.json").exists()
+
+
+def test_only_what_is_profiled_is_compiled(run):
+    run.profile("--version", "7")
+    run.profile("--diff", "6", "8")
+    assert run.built == [("profile", ["v07"]), ("profile", ["v06", "v08"])]
+    assert str(run.folder / "partial/fprop-6-8/bench_conv3x3") in run.arguments()
+    run.broken = [
+        profile.build.Broken("conv3x3/dgrad", 7, "another"),
+        profile.build.Broken("conv3x3/fprop", 6, "v06 does not"),
+    ]
+    run.profile("--version", "7")
+    with pytest.raises(Failure, match="^v06 does not$"):
+        run.profile("--diff", "7", "6")
 
 
 def test_ncu_sees_one_launch_and_touches_no_clock(run):

@@ -6,7 +6,7 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from cli import build, device, paths, say
+from cli import build, device, partial, paths, say
 from cli.errors import Failure, UsageError
 from cli.options import Parser, filled
 from registry import listing, selection
@@ -119,7 +119,8 @@ class _Profiler:
         self.ncu = ncu.find()
         self.ncu_version = ncu.version(self.ncu)
         say.line(f"{PRESET} build ({name}), ncu {self.ncu_version or '(unknown version)'}: {self.ncu}")
-        self.program = _built(f"bench_{options.chosen.layer}")
+        sides = options.diff or [options.version]
+        self.program = _built(options.chosen, [side for side in sides if isinstance(side, listing.Version)])
 
     def profile(self, version):
         """Measures and keeps one listing.Version: (profile, files, [(kernel's name, raw metrics)])."""
@@ -184,10 +185,14 @@ class _Profiler:
         return sorted(version.dtypes, key=lambda dtype: (dtype not in shared, _DTYPES.index(dtype)))
 
 
-def _built(program):
-    for broken in build.build(PRESET, targets=[program], keep_going=True):
-        say.line(f"missing: {broken.line}")
-    path = build.folder(PRESET) / program
+def _built(a_pass, versions):
+    """The layer's program with these versions alone."""
+    program, numbers = f"bench_{a_pass.layer}", [version.number for version in versions]
+    part = partial.of(program, {a_pass.path: versions}, ",".join(map(str, numbers)))
+    for broken in build.build(PRESET, targets=[program], keep_going=True, part=part):
+        if broken.path == a_pass.path and broken.number in numbers:
+            raise Failure(broken.line)
+    path = build.folder(PRESET) / (part.target if part else program)
     if not os.access(path, os.X_OK):
         raise Failure(f"the {PRESET} build made no {program}")
     return path
