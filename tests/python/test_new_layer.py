@@ -155,7 +155,13 @@ def test_a_first_version_has_its_signature_from_the_header(tree):
     new.main(list(SOFTMAX))
     header = declare_backward(tree)
     refused(tree, "has no version yet", "softmax/backward", "naive", "--from", "1")
-    refused(tree, "no pass 'softmax/sideways'", "softmax/sideways", "naive")
+    refused(
+        tree,
+        "no pass 'softmax/sideways'; there are: softmax/forward; a further pass begins in dev/softmax/softmax.h: docs/add_a",
+        "softmax/sideways",
+        "naive",
+    )
+    refused(tree, "--layer writes a new layer: docs/add_a_layer.md", "sofmax/forward", "naive")
     assert new.main(["softmax/backward", "naive"]) == 0
     text = (tree / "dev" / "softmax" / "backward" / "v01_naive.cu").read_text()
     assert "__global__ void softmax_backward_v01_kernel(Problem size, const T* dy, T* dx) {" in text

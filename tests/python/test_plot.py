@@ -129,3 +129,12 @@ def test_wrong_files(tmp_path, monkeypatch):
     monkeypatch.setattr(bench.device, "choose", lambda wanted: device.Choice("emulator", "for a test"))
     with pytest.raises(UsageError, match="need a GPU"):
         bench.main(["silu", "--plot"])
+
+
+@pytest.mark.parametrize("preset", ["emulator", "cuda"])
+def test_ones_own_baseline_needs_a_gpu(tmp_path, monkeypatch, capfd, preset):
+    Bench(tmp_path, monkeypatch)
+    (tmp_path / "mine.py").touch()
+    monkeypatch.setattr(bench.device, "choose", lambda wanted: device.Choice(preset, "for a test"))
+    bench.main(["silu", "--csv", str(tmp_path / "a.csv"), "--baseline", str(tmp_path / "mine.py")])
+    assert ("mine.py is not run: a baseline needs a GPU" in capfd.readouterr().err) == (preset == "emulator")

@@ -61,6 +61,8 @@ def main(arguments, in_place=True):
     if options.watch:
         return watch.repeated("bench", arguments)
     say.line(choice)
+    if options.baseline and options.baseline.endswith(".py") and choice.preset not in paths.CUDA_PRESETS:
+        say.line(f"{options.baseline} is not run: a baseline needs a GPU")
     program = f"bench_{layer.name}"
     part = partial.of(program, {a_pass.path: chosen}, options.version)
     missing = build.build(choice.preset, targets=[program], keep_going=True, part=part)

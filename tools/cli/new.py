@@ -55,8 +55,11 @@ def _first_version(directory, idea, parent):
     layer, _, pass_name = directory.partition("/")
     of = signature.of_header(layer, pass_name)
     if of is None:
-        there = ", ".join(each.path for each in listing.read(paths.ROOT).passes)
-        raise UsageError(f"no pass '{directory}'; there are: {there or 'none'}")
+        there = listing.read(paths.ROOT)
+        known = there.layer(layer)
+        names = [each.path for each in there.passes if not known or each.layer == layer]
+        how = f"a further pass begins in dev/{layer}/{layer}.h" if known else "--layer writes a new layer"
+        raise UsageError(f"no pass '{directory}'; there are: {', '.join(names) or 'none'}; {how}: docs/add_a_layer.md")
     if parent is not None:
         raise UsageError(f"{directory} has no version yet; without --from its first is made")
     file = paths.ROOT / "dev" / directory / f"v01_{idea}.cu"
