@@ -546,8 +546,8 @@ class New(Tree):
         self.assertEqual(done.returncode, 0, done.stderr)
         text = (self.versions / "v03_cp_async.cu").read_text()
         self.assertTrue(text.startswith("// Idea:   cp async.\n// Parent: v02.\n// Why:    "), text)
-        self.assertIn("// Needs:  nothing; 16-byte loads where\n//         a row is a multiple of them.\n", text)
-        self.assertNotIn("Spills:", text)
+        needs = "// Needs:  nothing; 16-byte loads where\n//         a row is a multiple of them.\n"
+        self.assertIn(f"{needs}// Spills: as v02.\n\n#include", text)
         self.assertIn("__global__ void toy_fprop_v03_kernel(int v02x, int sv02) {}", text)
         self.assertIn("launch(toy_fprop_v03_kernel)", text)
         self.assertIn("// as in v02, and v021 is another\n", text)
@@ -557,7 +557,9 @@ class New(Tree):
 
     def test_the_number_is_the_next_free_one_whatever_the_parent(self):
         self.assertEqual(self.new("toy/fprop", "vector_loads", "--from=v01").returncode, 0)
-        self.assertIn("toy_fprop_v03_kernel", (self.versions / "v03_vector_loads.cu").read_text())
+        text = (self.versions / "v03_vector_loads.cu").read_text()
+        self.assertIn("toy_fprop_v03_kernel", text)
+        self.assertNotIn("Spills:", text)
 
     def test_refusals(self):
         self.refuses(says="--from N")

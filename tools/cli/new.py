@@ -106,8 +106,9 @@ def renumber(text, parent_number, number, idea):
     )
     comment = re.match(r"(?://[^\n]*\n)+", text)
     needs = re.search(r"^// Needs:[^\n]*\n(?:^//   [^\n]*\n)*", comment[0], re.MULTILINE) if comment else None
+    spills = f"// Spills: as v{parent_number:02d}.\n" if comment and "\n// Spills:" in comment[0] else ""
     body = text[comment.end() :] if comment else "\n" + text
-    return header + (needs[0] if needs else "// Needs:  nothing.\n") + body
+    return header + (needs[0] if needs else "// Needs:  nothing.\n") + spills + body
 
 
 def _parse(arguments):
