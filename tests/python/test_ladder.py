@@ -446,8 +446,14 @@ class Build(unittest.TestCase):
         program = self.folder / "ninja"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-        with mock.patch.object(build.tools, "ninja", lambda: str(program)), contextlib.redirect_stderr(io.StringIO()):
+        said = io.StringIO()
+        with mock.patch.object(build.tools, "ninja", lambda: str(program)), contextlib.redirect_stderr(said):
             build._ninja("cuda", ["bench_toy"], keep_going=False)
+        return said.getvalue()
+
+    def test_a_version_left_out_is_for_the_caller_to_name(self):
+        said = self.ninja("echo 'toy/fprop v02 does not compile: v02.cu:1: no'; echo 'v03.cu:1: warning: odd'")
+        self.assertEqual(said, "v03.cu:1: warning: odd\n")
 
     def test_an_interrupted_build_is_no_failed_one(self):
         with self.assertRaisesRegex(Failure, "the cuda build failed"):

@@ -20,6 +20,7 @@ COMMANDS = ROOT / "compile_commands.json"  # a link to that of one of the builds
 SEEN = ("cuda", "emulator")
 
 _ABOUT_NINJA = re.compile(r"\[\d+/\d+\] |ninja: |FAILED: |-- ")
+_LEFT_OUT = re.compile(r"\w+/\w+ v\d\d does not compile: ")  # launch_version's words, which a Broken has as well
 _NINJA_PROGRESS = re.compile(r"^\[(\d+)/(\d+)\] (.*)")
 
 
@@ -161,6 +162,8 @@ def _ninja(preset, targets, keep_going, file="build.ninja"):
             step = _NINJA_PROGRESS.match(line)
             if step and "globbed directories" in step[3]:
                 continue  # CMake's look at the folders before every build
+            if _LEFT_OUT.match(line):
+                continue
             if step:
                 say.progress(f"building {preset}: {step[1]} of {step[2]}, {os.path.basename(step[3])}")
             elif line.strip() and not line.startswith(quiet) and (shown := words.shown(line)):
