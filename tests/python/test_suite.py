@@ -212,7 +212,9 @@ WARNING: ThreadSanitizer: data race (pid=1)
     #0 kernel {paths.ROOT}/dev/silu/forward/v09_x.cu:17:9 (test+0x1)
     #1 run {paths.ROOT}/core/simt/block.cpp:5 (test+0x2)
   Previous write of size 4 at 0x7f by thread T2:
-    #0 kernel {paths.ROOT}/dev/silu/forward/v09_x.cu:15:9 (test+0x1)
+    #0 load {paths.ROOT}/dev/common/wide.h:23:9 (test+0x1)
+    #1 kernel {paths.ROOT}/dev/silu/forward/v09_x.cu:15:9 (test+0x1)
+    #2 main {paths.ROOT}/tests/main.cpp:5:9 (test+0x1)
 SUMMARY: ThreadSanitizer: data race
 """
 
@@ -223,6 +225,7 @@ def test_of_a_data_race_the_kernels_two_lines_are_told():
         "  Read of size 4",
         "    at dev/silu/forward/v09_x.cu:17:9",
         "  Previous write of size 4",
+        "    at dev/common/wide.h:23:9",
         "    at dev/silu/forward/v09_x.cu:15:9",
     ]
     assert race.report("no race") == ""

@@ -34,16 +34,19 @@ def show(tests, cmake_options=(), part=None):
 
 
 def report(said):
-    """The first race: the two accesses, the kernel's own lines alone; empty where there is none."""
+    """The first race: the two accesses, each with its lines out to the kernel's own; empty where there is none."""
     begin, end = said.find(_BEGIN), said.find(_END)
     if begin < 0 or end < begin:
         return ""
     root = str(paths.ROOT) + os.sep
     lines = []
-    for line in said[begin:end].splitlines()[1:]:
-        if line.lstrip().startswith("#"):
-            if root in line and root + "core" not in line:
-                lines.append("    at " + line[line.index(root) + len(root) :].split(" ")[0])
-        elif " of size " in line:
-            lines.append("  " + line.strip().split(" by ")[0].split(" at ")[0])
-    return "\n".join(["a data race:", *dict.fromkeys(lines)]) if lines else ""
+    within = False  # between an access and the kernel's line
+    for line in said[begin:end].splitlines():
+        if " of size " in line:
+            lines.append("  " + line.strip().split(" at 0x")[0])
+            within = True
+        elif within and root in line and root + "core" not in line:
+            place = line[line.index(root) + len(root) :].split(" ")[0]
+            lines.append("    at " + place)
+            within = ".cu:" not in place
+    return "\n".join(["a data race:", *lines]) if lines else ""
