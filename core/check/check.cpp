@@ -1,9 +1,10 @@
 #include "core/check/check.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -54,6 +55,8 @@ class Check {
     return error.empty() ? compare_outputs(pattern) : failed(error);
   }
 
+  std::vector<std::vector<float>> outputs() const { return tensors_.outputs(); }
+
   // Once more on a stream that is kept back: whatever is written meanwhile was not enqueued there, and would escape a
   // timer that listens to the stream. Comes after ordinary launches, because the first one may load the kernel, and that
   // waits for the device.
@@ -96,6 +99,27 @@ class Check {
   DeviceTensors tensors_;
   BoundLaunch launch_;
 };
+
+// What came of a case under a schedule.
+struct Outcome {
+  const char* what;
+  std::string schedule;
+  std::vector<std::vector<float>> outputs;
+};
+
+// By more than sums do that are added up in another order.
+bool differ(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+  constexpr float kOfLargest = 0.01f;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    float largest = 0;
+    for (const float value : a[i]) largest = std::max(largest, std::isnan(value) ? 0 : std::abs(value));
+    for (std::size_t at = 0; at < a[i].size(); ++at) {
+      const bool both_nan = std::isnan(a[i][at]) && std::isnan(b[i][at]);
+      if (!both_nan && !(std::abs(a[i][at] - b[i][at]) <= kOfLargest * largest)) return true;
+    }
+  }
+  return false;
+}
 
 Verdict check_patterns(const Version& v, CheckedCase& c, const std::vector<Pattern>& patterns,
                        const std::string& plan) {
@@ -144,29 +168,31 @@ const char* name(Status status) {
 std::string difference_between_schedules(const Version& v, CheckedCase& c, const std::string& plan) {
   if (backend::schedules().size() == 1) return {};
   const std::string before = backend::schedule();
-  std::map<std::string, std::string> schedules;  // by what came of them, the first one each
+  std::optional<Outcome> first;
+  std::string difference;
   try {
     Check check(v, c, plan);
     for (const std::string& schedule : backend::schedules()) {
-      if (endless_versions().contains(&v)) break;
+      if (endless_versions().contains(&v) || !difference.empty()) break;
       backend::set_schedule(schedule);
       const Verdict verdict = check.run(Pattern::normal);
-      // By two digits of the error: sums in another order differ too, by far less.
-      const std::string what = verdict.status == Status::pass ? "passes"
-                               : verdict.error == 0           ? "faults"
-                                                              : fmt::format("has an error of {:.1e}", verdict.error);
-      schedules.emplace(what, schedule);
+      const bool faults = verdict.status == Status::fail && verdict.error == 0;
+      Outcome outcome{.what = verdict.status == Status::pass ? "passes"
+                              : faults                       ? "faults"
+                                                             : "is wrong",
+                      .schedule = schedule,
+                      .outputs = faults ? std::vector<std::vector<float>>() : check.outputs()};
+      if (!first) {
+        first = std::move(outcome);
+      } else if (first->what != outcome.what || differ(first->outputs, outcome.outputs)) {
+        difference = fmt::format("differs between schedules: likely a race; it {} under {} and {} under {}",
+                                 first->what, first->schedule, outcome.what, schedule);
+      }
     }
   } catch (const std::exception&) {  // the plan's or the binding's, as under every schedule
   }
   backend::set_schedule(before);
-  if (schedules.size() < 2) return {};
-  std::vector<std::string> parts;
-  parts.reserve(schedules.size());
-  for (const auto& [what, schedule] : schedules) parts.push_back(fmt::format("{} under {}", what, schedule));
-  constexpr std::size_t kShown = 3;
-  if (parts.size() > kShown) parts.resize(kShown);
-  return fmt::format("differs between schedules: likely a race; it {}", fmt::join(parts, ", "));
+  return difference;
 }
 
 Verdict check(const Version& v, CheckedCase& c, Pattern pattern, const std::string& plan) {

@@ -10,10 +10,10 @@ _PRESET = "tsan"
 _BEGIN, _END = "WARNING: ThreadSanitizer", "SUMMARY: ThreadSanitizer"
 
 
-def show(tests, cmake_options=(), part=None):
-    """`tests`: (program, test), as in Totals.races, of whole programs or of the `part` of one."""
-    for program, test in tests:
-        say.line(f"{test}: a likely race; once more under ThreadSanitizer")
+def show(races, cmake_options=(), part=None):
+    """`races`: (program, suite), as in Totals.races, of whole programs or of the `part` of one."""
+    for program, suite in races:
+        say.line(f"{suite}: a likely race; once more under ThreadSanitizer")
         try:
             build.build(_PRESET, cmake_options, (program,), part=part)
             path = next(path for path in test_programs.programs(_PRESET, part) if path.name == program)
@@ -21,7 +21,7 @@ def show(tests, cmake_options=(), part=None):
             say.line(f"not run under ThreadSanitizer: {failure}")
             return
         done = subprocess.run(
-            [path, f"--gtest_filter={test}", "--gtest_brief=1"],
+            [path, f"--gtest_filter={suite}.*", "--gtest_brief=1"],
             cwd=paths.ROOT,
             env=tools.environment(),
             stdin=subprocess.DEVNULL,
@@ -30,7 +30,7 @@ def show(tests, cmake_options=(), part=None):
             errors="replace",
         )
         say.close()
-        print(report(done.stdout + done.stderr) or f"ThreadSanitizer saw no race in {test}", flush=True)
+        print(report(done.stdout + done.stderr) or f"ThreadSanitizer saw no race in {suite}", flush=True)
 
 
 def report(said):
