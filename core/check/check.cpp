@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "core/backend.h"
@@ -102,7 +103,7 @@ class Check {
 
 // What came of a case under a schedule.
 struct Outcome {
-  const char* what;
+  std::string_view what;
   std::string schedule;
   std::vector<std::vector<float>> outputs;
 };
@@ -185,8 +186,9 @@ std::string difference_between_schedules(const Version& v, CheckedCase& c, const
       if (!first) {
         first = std::move(outcome);
       } else if (first->what != outcome.what || differ(first->outputs, outcome.outputs)) {
-        difference = fmt::format("differs between schedules: likely a race; it {} under {} and {} under {}",
-                                 first->what, first->schedule, outcome.what, schedule);
+        difference =
+            fmt::format("differs between schedules: likely a race; it {} under {}, and {} under {}", first->what,
+                        first->schedule, first->what == outcome.what ? "otherwise" : outcome.what, schedule);
       }
     }
   } catch (const std::exception&) {  // the plan's or the binding's, as under every schedule
