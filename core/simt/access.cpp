@@ -14,6 +14,7 @@
 
 #include "core/simt/block.h"
 #include "core/simt/memory.h"
+#include "core/simt/pages.h"
 #include "core/simt/place.h"
 
 namespace ladder::simt {
@@ -58,8 +59,7 @@ namespace {
 std::string describe(const Fiber& fiber, const void* address) {
   const auto* const byte = static_cast<const unsigned char*>(address);
   const auto* const stack = static_cast<const unsigned char*>(fiber.stack_bottom);
-  constexpr std::size_t kGuard = 4096;
-  if (byte >= stack - kGuard && byte < stack) {
+  if (byte >= stack - kPage && byte < stack) {
     return fmt::format("the thread's stack of {} KiB is full: a large local array, or a recursion",
                        fiber.stack_bytes / 1024);
   }

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/simt/pages.h"
 #include "core/simt/sanitizer.h"
 
 namespace ladder::simt {
@@ -15,13 +16,8 @@ namespace ladder::simt {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-constexpr std::size_t kPage = 4096;
 // Inaccessible bytes before and after a buffer: address space and no memory, of which ThreadSanitizer has less to give.
 constexpr std::size_t kGap = sanitizer::kHandlesSignals ? 8u << 20 : 1u << 30;
-
-constexpr std::size_t align_up(std::size_t n, std::size_t alignment) {
-  return (n + alignment - 1) / alignment * alignment;
-}
 
 struct Range {
   std::size_t bytes = 0;

@@ -22,6 +22,8 @@ void __tsan_ignore_thread_end();
 #endif
 #include <sys/mman.h>
 
+#include "core/simt/pages.h"
+
 namespace ladder::simt::sanitizer {
 
 #if defined(LADDER_ASAN)
@@ -85,7 +87,6 @@ struct Unseen {
 // Makes the history of whole pages forgotten, from the first that was touched to the last; contents become zero. At
 // most 512 KiB.
 inline void forget(void* pages, std::size_t bytes) {
-  constexpr std::size_t kPage = 4096;
   constexpr std::size_t kMaxPages = 128;
   unsigned char touched[kMaxPages];
   const std::size_t num_pages = bytes / kPage < kMaxPages ? bytes / kPage : kMaxPages;

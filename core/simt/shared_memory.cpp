@@ -18,10 +18,6 @@ constexpr std::size_t kRedzone = 1024;  // before the dynamic part
 constexpr int kPoison = 0xff;
 constexpr const char* kDynamicName = "dynamic shared memory";
 
-constexpr std::size_t align_up(std::size_t n, std::size_t alignment) {
-  return (n + alignment - 1) / alignment * alignment;
-}
-
 }  // namespace
 
 // Layout: a closed page, static variables each with a closed page after it, a closed page, the dynamic part with its end

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/simt/pages.h"
+
 namespace ladder::simt {
 
 class SharedMemory {
@@ -48,7 +50,6 @@ class SharedMemory {
     std::size_t end = 0;
   };
   static constexpr int kMaxVariables = 64;
-  static constexpr std::size_t kPage = 4096;
   // Beside its bytes a variable may take a page for its alignment and one that it does not fill; a closed one follows.
   static constexpr std::size_t kStaticPages = 1 + kMaxStaticBytes / kPage + 3 * kMaxVariables;
   static constexpr std::size_t kDynamicBegin = (kStaticPages + 1) * kPage;

@@ -3,13 +3,13 @@
 #include <sys/mman.h>
 
 #include "core/error.h"
+#include "core/simt/pages.h"
 #include "core/simt/sanitizer.h"
 
 namespace ladder::simt {
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kStride = kPage + sanitizer::kStackBytes;
 
 }  // namespace

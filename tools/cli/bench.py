@@ -71,7 +71,7 @@ def main(arguments, in_place=True):
     absent = [missing[version.number] for version in chosen if version.number in missing]
     if absent and len(absent) == len(chosen):
         raise Failure(absent[0].line)
-    command = [str(build.folder(choice.preset) / (part.target if part else program)), "--pass", a_pass.name]
+    command = [str(build.program(choice.preset, program, part)), "--pass", a_pass.name]
     command += selection.program_words(layer, a_pass, options.version, lines, options.set, dtypes, missing)
     command += ["--dtype", ",".join(dtypes)] if dtypes else []
     command += [*own, *foreign]

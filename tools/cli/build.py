@@ -28,6 +28,11 @@ def folder(preset):
     return BUILD / preset
 
 
+def program(preset, name, part=None):
+    """Where build() puts it."""
+    return folder(preset) / (part.target if part else name)
+
+
 @dataclass(frozen=True)
 class Broken:
     """A version that does not compile and is missing from the programs that were built without it."""

@@ -180,7 +180,7 @@ def _errors(chosen, layer, a_pass, versions):
     program = f"bench_{layer.name}"
     part = partial.of(program, {a_pass.path: versions}, numbers)
     build.build(choice.preset, targets=[program], part=part)
-    command = [build.folder(choice.preset) / (part.target if part else program), "--pass", a_pass.name, "--check"]
+    command = [build.program(choice.preset, program, part), "--pass", a_pass.name, "--check"]
     command += ["--seed", "1"]  # the same inputs whenever it is asked
     command += selection.program_words(layer, a_pass, numbers, a_set="ci")
     command += ["--dtype", chosen.dtype] if chosen.dtype else []

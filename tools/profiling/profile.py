@@ -192,7 +192,7 @@ def _built(a_pass, versions):
     for broken in build.build(PRESET, targets=[program], keep_going=True, part=part):
         if broken.path == a_pass.path and broken.number in numbers:
             raise Failure(broken.line)
-    path = build.folder(PRESET) / (part.target if part else program)
+    path = build.program(PRESET, program, part)
     if not os.access(path, os.X_OK):
         raise Failure(f"the {PRESET} build made no {program}")
     return path
