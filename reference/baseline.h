@@ -1,5 +1,5 @@
 // Baselines: what a kernel has to beat. A pass has one for each library that knows it, registered by
-// reference/<layer>_<library>.cpp; the harness sees them as one, whose best plan is the fastest of all.
+// reference/<layer>_<library>.cpp or, of PyTorch, by reference/pytorch/<layer>.py; the harness sees them as one, whose best plan is the fastest of all.
 #pragma once
 
 #include <cstdint>

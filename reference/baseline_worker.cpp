@@ -366,6 +366,19 @@ class WorkerBaseline final : public Baseline {
   std::size_t heuristic_ = 0;
 };
 
+WorkerProgram python_program(const std::string& library, const std::string& script) {
+  const char* python = std::getenv("LADDER_PYTHON");
+  return {.library = library,
+          .command = {python && *python ? python : "python3",
+                      (fs::path(source_dir()) / "reference" / "pytorch" / script).string()}};
+}
+
+BaselineFactory baseline_by(const WorkerProgram& program) {
+  return [program](const Case& c, const Pointers& at, Search search, const Measure&) {
+    return make_worker_baseline(shared_worker(program), c, at, search);
+  };
+}
+
 }  // namespace
 
 std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at,
@@ -373,19 +386,15 @@ std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, c
   return std::make_unique<WorkerBaseline>(std::move(worker), c, at, search);
 }
 
-WorkerProgram pytorch_program(const std::string& layer) {
-  const char* python = std::getenv("LADDER_PYTHON");
-  const fs::path script = fs::path(source_dir()) / "reference" / "pytorch" / (layer + ".py");
-  return {.library = "PyTorch", .command = {python && *python ? python : "python3", script.string()}};
+void use_pytorch_baseline(const Pass& pass) {
+  const WorkerProgram program = python_program("PyTorch", pass.layer + ".py");
+  if (fs::exists(program.command.back())) register_baseline(pass, "PyTorch", 0, baseline_by(program));
 }
 
 void use_own_baseline(const Pass& pass, const std::filesystem::path& file) {
-  WorkerProgram program = pytorch_program("own");
-  program.library = file.filename().string();
+  WorkerProgram program = python_program(file.filename().string(), "own.py");
   program.command.push_back(fs::absolute(file).string());
-  replace_baselines(pass, program.library, [program](const Case& c, const Pointers& at, Search search, const Measure&) {
-    return make_worker_baseline(shared_worker(program), c, at, search);
-  });
+  replace_baselines(pass, program.library, baseline_by(program));
 }
 
 }  // namespace ladder

@@ -77,7 +77,8 @@ std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, c
 // The functions of a Python file in the place of the pass's baselines: reference/pytorch/own.py says how it is written.
 void use_own_baseline(const Pass& pass, const std::filesystem::path& file);
 
-// reference/pytorch/<layer>.py by python3, or by the interpreter that LADDER_PYTHON names.
-WorkerProgram pytorch_program(const std::string& layer);
+// Registers reference/pytorch/<layer>.py of the pass's layer as its baseline PyTorch, where there is such a file. It is run by
+// python3, or by the interpreter that LADDER_PYTHON names.
+void use_pytorch_baseline(const Pass& pass);
 
 }  // namespace ladder

@@ -306,6 +306,24 @@ TEST(JudgedBaseline, IsHeldToTheInputsThatItTakes) {
   EXPECT_EQ(judged(baseline, c, tensors, run).status, Status::fail) << "what it rounds excuses no other error";
 }
 
+TEST(PytorchBaseline, IsTheScriptOfTheLayersName) {
+  if (backend::unavailable()) GTEST_SKIP() << backend::unavailable();
+  const auto failure = [](const char* layer) {
+    Pass pass = pass_of<gemm::Wgrad>();
+    pass.layer = layer;
+    Case c = pass.parse("m64 n16 k32 bf16");
+    c.pass = &pass;
+    setenv("LADDER_PYTHON", "/bin/false", 1);
+    use_pytorch_baseline(pass);
+    unsetenv("LADDER_PYTHON");
+    DeviceTensors tensors(c, fill(c, Pattern::normal, 1), 0);
+    return failure_of(
+        [&] { make_baseline(c, tensors.pointers(), Search::heuristic, [](const auto&) { return 1.0; }); });
+  };
+  EXPECT_EQ(failure("gemm").find("PyTorch"), std::string::npos);
+  EXPECT_EQ(failure("silu").find("no PyTorch: the worker of PyTorch ended with code 1"), 0u);
+}
+
 TEST(OwnBaseline, StandsInThePlaceOfAllOthers) {
   if (backend::unavailable()) GTEST_SKIP() << backend::unavailable();
   const Case c = pass_of<gemm::Dgrad>().parse("m64 n16 k32 bf16");

@@ -21,7 +21,7 @@ import worker
 class Own:
     """What a layer's script has, of a file."""
 
-    PASSES = ("",)
+    PASSES = ()  # its functions say
 
     def __init__(self, file):
         self.file, self.NAME = Path(file), Path(file).name

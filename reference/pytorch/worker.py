@@ -66,7 +66,7 @@ def main(layer):
     parser.add_argument("folder", nargs="?", help="of the bench that starts this script: questions come on stdin")
     parser.add_argument("--problem", help="by hand: random inputs, every plan's median of 30 cold samples is printed")
     parser.add_argument(
-        "--pass", dest="pass_name", help="by hand: the pass (default: the first)", default=layer.PASSES[0]
+        "--pass", dest="pass_name", help="by hand: the pass (default: the first)", default=next(iter(layer.PASSES), "")
     )
     parser.add_argument("--search", choices=_SEARCHES, default="all")
     options = parser.parse_args()
@@ -206,6 +206,8 @@ class Plans:
         torch.compiler.reset()  # or it would count shapes, and stop compiling
         gc.collect()
         torch.cuda.empty_cache()
+        if self.layer.PASSES and self.case.pass_name not in self.layer.PASSES:
+            raise Refusal(f"reference/pytorch/{self.case.layer}.py has no {self.case.pass_name}")
         plans = [
             plan
             for plan in self.layer.plans(torch, self.case, tensors)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,6 +61,13 @@ def test_it_stops_in_the_thread_that_was_asked_for(asked):
     assert words[:3] == ["/bin/gdb", "-q", "-x"] and words[4] == "--args"
     assert words[6:] == ["--pass", "forward", "--version", "1", "--problem", "n7 c33 bf16", "--once"]
     assert debug.os.environ["LADDER_WATCHDOG_SECONDS"] == "0"
+
+
+def test_cuda_gdb_knows_the_thread_only_once_the_kernel_is_loaded():
+    chosen = SimpleNamespace(block=(0, 0, 0), thread=(5, 0, 0))
+    script = debug._breaks("cuda", ["silu_kernel"], chosen)
+    assert script.startswith("set cuda api_failures ignore\ntbreak silu_kernel -force-condition if blockIdx.x == 0 && ")
+    assert "threadIdx.x == 5" in script
 
 
 def test_words_after_two_dashes_are_gdbs(asked):

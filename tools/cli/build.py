@@ -21,6 +21,7 @@ SEEN = ("cuda", "emulator")
 
 _ABOUT_NINJA = re.compile(r"\[\d+/\d+\] |ninja: |FAILED: |-- ")
 _LEFT_OUT = re.compile(r"\w+/\w+ v\d\d does not compile: ")  # launch_version's words, which a Broken has as well
+_GLOBBED = re.compile(r"The following files were (added|removed):|  [+-]\S")  # CMake's look at the folders
 _NINJA_PROGRESS = re.compile(r"^\[(\d+)/(\d+)\] (.*)")
 
 
@@ -171,7 +172,12 @@ def _ninja(preset, targets, keep_going, file="build.ninja"):
                 continue
             if step:
                 say.progress(f"building {preset}: {step[1]} of {step[2]}, {os.path.basename(step[3])}")
-            elif line.strip() and not line.startswith(quiet) and (shown := words.shown(line)):
+            elif (
+                line.strip()
+                and not line.startswith(quiet)
+                and not _GLOBBED.match(line)
+                and (shown := words.shown(line))
+            ):
                 say.close()
                 print(shown, end="", file=sys.stderr, flush=True)
     except KeyboardInterrupt:

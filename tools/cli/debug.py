@@ -128,4 +128,6 @@ def _breaks(preset, kernels, chosen):
         for name, index in zip(current, (chosen.block, chosen.thread))
         for axis, number in zip("xyz", index)
     )
-    return "\n".join(f"tbreak {kernel} if {where}" for kernel in kernels)
+    # cuda-gdb knows of threadIdx only once the kernel is loaded.
+    force, first = ("-force-condition ", "set cuda api_failures ignore\n") if preset == "cuda" else ("", "")
+    return first + "\n".join(f"tbreak {kernel} {force}if {where}" for kernel in kernels)

@@ -81,6 +81,7 @@ def statements(part, text):
     compiler, source, flags = _statement(rf"\S*{part.debugged}\.o", text)
     symbols = _CUDA_SYMBOLS if compiler.startswith("CUDA") else _SYMBOLS
     flags = _with(flags, FLAGS=rf"\g<value> {symbols}", DEP_FILE=f"{part.debugged_object}.d")
+    flags = flags.replace(" -Xptxas=--warn-on-spills", "")  # unoptimised code spills
     return (
         f"build {part.debugged_object}: {compiler} {source}\n{flags}\n"
         f"build {part.target}: {rule} {' '.join(inputs)}\n{variables}"
