@@ -1,0 +1,47 @@
+// What the Python half asks besides operators, through ctypes: JSON in, JSON out.
+#include <nlohmann/json.hpp>
+
+#include "core/backend.h"
+#include "core/registry.h"
+#include "python/csrc/plans.h"
+
+namespace ladder::python {
+namespace {
+
+using nlohmann::json;
+
+json versions(const json& path) {
+  json found = json::array();
+  for (const Version* version : all_versions()) {
+    if (version->pass->path() == path) found.push_back(version->label());
+  }
+  return found;
+}
+
+json answer(const json& question) {
+  if (question.contains("use")) {
+    Choices::instance().use(question.at("use"));
+    return nullptr;
+  }
+  if (question.contains("explain")) return Choices::instance().explain();
+  if (question.contains("versions")) return versions(question.at("versions"));
+  json passes = json::array();
+  for (const Pass* pass : all_passes()) passes.push_back(pass->path());
+  const char* reason = backend::unavailable();
+  return {{"passes", passes}, {"unavailable", reason ? reason : ""}};
+}
+
+}  // namespace
+}  // namespace ladder::python
+
+// {"use": text}, {"explain": true}, {"versions": "groupnorm/forward"} or {}: {"answer": ...}, or {"wrong": one line} where
+// the question is (a version that there is not). The text lives until the thread's next call.
+extern "C" [[gnu::visibility("default")]] const char* ladder_torch_ask(const char* question) {
+  thread_local std::string text;
+  try {
+    text = nlohmann::json{{"answer", ladder::python::answer(nlohmann::json::parse(question))}}.dump();
+  } catch (const std::exception& error) {
+    text = nlohmann::json{{"wrong", error.what()}}.dump();
+  }
+  return text.c_str();
+}

@@ -1,0 +1,28 @@
+#include <cstdlib>
+#include <mutex>
+
+#include "core/simt/watchdog.h"
+#include "python/csrc/machine.h"
+
+namespace ladder::python {
+namespace {
+
+std::mutex one_launch;
+
+// Its signals would interrupt what else the process does.
+[[maybe_unused]] const int no_watchdog = setenv(simt::kWatchdogVariable, "0", 0);
+
+}  // namespace
+
+struct DeviceOf::State {
+  std::lock_guard<std::mutex> turn{one_launch};
+};
+
+DeviceOf::DeviceOf(const Tensor&) : state_(std::make_unique<State>()) {}
+DeviceOf::~DeviceOf() = default;
+
+int DeviceOf::number() const { return 0; }
+
+Stream DeviceOf::stream() const { return nullptr; }
+
+}  // namespace ladder::python

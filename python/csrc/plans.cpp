@@ -1,0 +1,69 @@
+#include "python/csrc/plans.h"
+
+#include <fmt/format.h>
+
+#include "core/backend.h"
+
+namespace ladder::python {
+
+Choices& Choices::instance() {
+  static Choices choices;
+  return choices;
+}
+
+Choice& Choices::none(const Pass& pass, std::string problem, int device, std::string reason) {
+  const std::lock_guard lock(mutex_);
+  Choice& choice = made_.emplace_back();
+  choice.pass = &pass;
+  choice.problem = std::move(problem);
+  choice.device = device;
+  choice.reason = std::move(reason);
+  return choice;
+}
+
+Choice& Choices::make(const Case& c, int device) {
+  VersionChoice chosen;
+  try {
+    const std::string used = [&] {
+      const std::lock_guard lock(mutex_);
+      return used_;
+    }();
+    Promotions promotions = Promotions::for_device(backend::device().slug);
+    if (!used.empty()) promotions.use(used);
+    chosen = promotions.choose(c);
+  } catch (const Failure& failure) {
+    chosen.reason = failure.what();
+  }
+  Choice& choice = none(*c.pass, c.text, device, chosen.reason);
+  choice.version = chosen.version;
+  return choice;
+}
+
+void Choices::use(const std::string& text) {
+  if (!text.empty()) Promotions().use(text);
+  const std::lock_guard lock(mutex_);
+  used_ = text;
+  ++generation_;
+}
+
+nlohmann::json Choices::explain() const {
+  const std::lock_guard lock(mutex_);
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Choice& choice : made_) {
+    rows.push_back({{"pass", choice.pass->path()},
+                    {"problem", choice.problem},
+                    {"device", choice.device},
+                    {"version", choice.version ? choice.version->label() : "PyTorch"},
+                    {"reason", choice.reason},
+                    {"calls", choice.calls.load()}});
+  }
+  return rows;
+}
+
+void fail(const Choice& choice, const std::exception& error) {
+  throw Failure(fmt::format("{} {}: {}\nto reproduce: ./ladder bench {} --version {} --problem '{}'",
+                            choice.pass->path(), choice.version->label(), error.what(), choice.pass->path(),
+                            choice.version->number, choice.problem));
+}
+
+}  // namespace ladder::python

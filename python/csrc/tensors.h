@@ -1,0 +1,62 @@
+// PyTorch's tensors, by its stable ABI alone, as the kernels of dev/ take them: channels innermost, 16-byte aligned.
+#pragma once
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/dtype.h"
+
+// LADDER_OPERATORS(m) { m.impl("silu", TORCH_BOX(&silu)); }: implementations for tensors of this build's device. The
+// schemas are in python/ladder_torch/ops.py, of the emulator in a namespace of its own.
+#ifdef LADDER_TORCH_CUDA
+#define LADDER_OPERATORS(m) STABLE_TORCH_LIBRARY_IMPL(ladder, CUDA, m)
+#else
+#define LADDER_OPERATORS(m) STABLE_TORCH_LIBRARY_IMPL(ladder_emulator, CPU, m)
+#endif
+
+namespace ladder::python {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+using Sizes = std::vector<std::int64_t>;
+
+Sizes sizes_of(const Tensor& x);
+std::int64_t product(const Sizes& sizes);
+
+// Nothing for a type that no kernel takes. `tf32`: fp32 may be rounded to it on the way into a product.
+std::optional<Dtype> dtype_of(const Tensor& x, bool tf32 = false);
+
+// Uninitialized, on the device of `like`. Of sizes [n, c, ...], the second dimension lies innermost.
+Tensor empty(const Tensor& like, const Sizes& sizes, ScalarType type);
+Tensor empty_channels_last(const Tensor& like, const Sizes& sizes, ScalarType type);
+
+// x itself where it lies so, or a copy: [n, c, ...] with the second dimension innermost; or in the order of its sizes.
+Tensor to_channels_last(const Tensor& x);
+Tensor to_contiguous(const Tensor& x);
+Tensor as_type(const Tensor& x, ScalarType type);
+
+inline const void* data(const Tensor& x) { return x.const_data_ptr(); }
+inline const void* data(const std::optional<Tensor>& x) { return x ? x->const_data_ptr() : nullptr; }
+
+// Calls an operator that is registered by name, of `Results`, with arguments of exactly its schema.
+template <class... Results, class... Arguments>
+std::tuple<Results...> call(const char* name, const char* overload, const Arguments&... arguments) {
+  constexpr std::size_t kSlots = std::max(sizeof...(Results), sizeof...(Arguments));
+  std::array<StableIValue, kSlots> stack{torch::stable::detail::from(arguments)...};
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, overload, stack.data(), TORCH_ABI_VERSION));
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::tuple<Results...>(torch::stable::detail::to<Results>(stack[I])...);
+  }(std::index_sequence_for<Results...>());
+}
+
+}  // namespace ladder::python

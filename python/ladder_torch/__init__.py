@@ -1,0 +1,12 @@
+"""Ladder's kernels as PyTorch operators and modules: the layers of a diffusion U-Net, channels innermost.
+
+    import torch, ladder_torch
+    norm = ladder_torch.GN_NHWC(32, 128, activation="silu").cuda()    # nn.GroupNorm(32, 128) and nn.SiLU() in one
+"""
+
+from .library import cpu, status  # first: it says what is wrong with an unfit torch
+from .nn import GN_NHWC, GroupNorm
+from .ops import group_norm_act
+from .versions import explain, use, versions
+
+__all__ = ["GN_NHWC", "GroupNorm", "cpu", "explain", "group_norm_act", "status", "use", "versions"]

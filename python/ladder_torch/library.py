@@ -1,0 +1,102 @@
+"""The compiled halves of the package: _cuda.so for CUDA tensors, _emulator.so for those of the CPU where cpu("emulator")
+asks for it."""
+
+import contextlib
+import ctypes
+import json
+import os
+from pathlib import Path
+
+_LEAST_TORCH = (2, 10)
+_HERE = Path(__file__).resolve().parent
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(f"ladder_torch needs PyTorch 2.10 or newer, and there is none: {error}") from None
+if tuple(int(word) for word in torch.__version__.split(".")[:2]) < _LEAST_TORCH:
+    raise ImportError(f"ladder_torch needs PyTorch 2.10 or newer; this is {torch.__version__}")
+
+
+class Half:
+    """One compiled library, loaded on first use."""
+
+    def __init__(self, name, device):
+        self.name, self.device = name, device
+        self.file = _HERE / f"_{name}.so"
+        self._library = None
+
+    def missing(self):
+        """Why it cannot be loaded, or ""."""
+        if not self.file.exists():
+            return f"ladder_torch was built without its {self.name} library ({self.file.name})"
+        if self.name == "cuda" and not torch.version.cuda:
+            return f"PyTorch {torch.__version__} is built without CUDA"
+        return ""
+
+    def load(self):
+        """Registers its operators. Throws RuntimeError."""
+        if self._library is None:
+            if self.missing():
+                raise RuntimeError(self.missing())
+            torch.ops.load_library(str(self.file))
+            self._library = ctypes.CDLL(str(self.file))
+            self._library.ladder_torch_ask.restype = ctypes.c_char_p
+        return self
+
+    def ask(self, **question):
+        """Throws ValueError where the question is wrong."""
+        text = self.load()._library.ladder_torch_ask(json.dumps(question).encode())
+        answer = json.loads(text.decode())
+        if "wrong" in answer:
+            raise ValueError(answer["wrong"])
+        return answer["answer"]
+
+
+CUDA = Half("cuda", "cuda")
+EMULATOR = Half("emulator", "cpu")
+_cpu = "formula"
+
+
+def halves():
+    """Those that are loaded, or can be."""
+    return [half for half in (CUDA, EMULATOR) if not half.missing()]
+
+
+def emulated():
+    """Whether tensors of the CPU go through the emulator."""
+    return _cpu == "emulator"
+
+
+class cpu(contextlib.ContextDecorator):
+    """What runs tensors of the CPU from now on, or in a `with`: "formula", PyTorch's own operators, or "emulator", the
+    kernels themselves, slowly, as for a GPU. LADDER_TORCH_CPU says what a process begins with."""
+
+    def __init__(self, how):
+        global _cpu
+        if how not in ("formula", "emulator"):
+            raise ValueError(f"cpu({how!r}): 'formula' or 'emulator'")
+        if how == "emulator":
+            EMULATOR.load()
+        self._before, _cpu = _cpu, how
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        global _cpu
+        _cpu = self._before
+
+
+def status():
+    """What runs here, and why what does not: {"cuda": "" or a reason, "emulator": "" or a reason, "torch", "cpu"}."""
+    cuda = CUDA.missing() or CUDA.ask()["unavailable"]
+    return {"torch": torch.__version__, "cuda": cuda, "emulator": EMULATOR.missing(), "cpu": _cpu}
+
+
+def begin():
+    """Once the schemas are there."""
+    if not CUDA.missing():
+        CUDA.load()
+    if os.environ.get("LADDER_TORCH_CPU"):
+        cpu(os.environ["LADDER_TORCH_CPU"])

@@ -1,0 +1,35 @@
+"""Modules in the place of PyTorch's own: the same arguments, parameters and state_dict."""
+
+import torch
+
+from .group_norm import ACTIVATIONS, group_norm_act
+
+
+class GroupNorm(torch.nn.GroupNorm):
+    """torch.nn.GroupNorm whose result has its channels innermost."""
+
+    def forward(self, x):
+        return group_norm_act(x, self.num_groups, self.weight, self.bias, self.eps)
+
+
+class GN_NHWC(torch.nn.GroupNorm):
+    """torch.nn.GroupNorm and an activation in one, with gnNHWC's arguments: identity, relu, silu (or swish), gelu,
+    gelu_tanh or mish. float64 and what does not have its channels innermost go through PyTorch's operators."""
+
+    def __init__(self, num_groups, num_channels, activation="identity", **kwargs):
+        super().__init__(num_groups, num_channels, **kwargs)
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"GN_NHWC: no activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+        self.activation = activation
+
+    def forward(self, x):
+        if x.dtype == torch.float64 or not _channels_innermost(x):
+            return ACTIVATIONS[self.activation][0](super().forward(x))
+        return group_norm_act(x, self.num_groups, self.weight, self.bias, self.eps, self.activation)
+
+    def extra_repr(self):
+        return f"{super().extra_repr()}, activation={self.activation}"
+
+
+def _channels_innermost(x):
+    return x.dim() < 3 or x.movedim(1, -1).is_contiguous()
