@@ -29,6 +29,15 @@ std::string printable(std::string_view line) {
   return one_line(line, kMax);
 }
 
+// Null unless all of `text` is a finite number that a T can hold.
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc{} && rest == end ? std::optional(value) : std::nullopt;
+}
+
 // The part of `word` after `letter` where it looks like a number, so that "h-1" is a bad h and not an unknown word.
 std::optional<std::string_view> number_behind(std::string_view letter, std::string_view word) {
   if (!word.starts_with(letter) || word.size() == letter.size()) return std::nullopt;
@@ -49,34 +58,44 @@ ProblemLine::ProblemLine(std::string_view line, std::string usage) : line_(line)
   if (words_.empty()) fail("it is empty");
 }
 
-std::optional<std::int64_t> ProblemLine::take(std::string_view letter, std::int64_t least, std::int64_t most) {
-  std::optional<std::int64_t> found;
+std::optional<std::string_view> ProblemLine::take(std::string_view letter) {
+  std::optional<std::string_view> found;
   for (Word& word : words_) {
     const auto digits = number_behind(letter, word.text);
     if (!digits) continue;
     if (found) fail(fmt::format("'{}' stands in it twice", letter));
-    std::int64_t value = 0;
-    const char* end = digits->data() + digits->size();
-    const auto [rest, error] = std::from_chars(digits->data(), end, value);
-    if (error != std::errc{} || rest != end || value < least || value > most) {
-      fail(
-          fmt::format("'{}' should be {} and a whole number from {} to {}", printable(word.text), letter, least, most));
-    }
     word.used = true;
-    found = value;
+    found = digits;
   }
   return found;
 }
 
+std::optional<std::int64_t> ProblemLine::whole(std::string_view letter, std::int64_t least, std::int64_t most) {
+  const auto digits = take(letter);
+  if (!digits) return std::nullopt;
+  const auto value = number<std::int64_t>(*digits);
+  if (value && *value >= least && *value <= most) return value;
+  fail(fmt::format("'{}{}' should be {} and a whole number from {} to {}", letter, printable(*digits), letter, least,
+                   most));
+}
+
 std::int64_t ProblemLine::size(std::string_view letter, std::int64_t least, std::int64_t most) {
-  const auto value = take(letter, least, most);
+  const auto value = whole(letter, least, most);
   if (!value) fail(fmt::format("it lacks '{}'", letter));
   return *value;
 }
 
 std::int64_t ProblemLine::size_or(std::string_view letter, std::int64_t otherwise, std::int64_t least,
                                   std::int64_t most) {
-  return take(letter, least, most).value_or(otherwise);
+  return whole(letter, least, most).value_or(otherwise);
+}
+
+float ProblemLine::positive_or(std::string_view letter, float otherwise) {
+  const auto digits = take(letter);
+  if (!digits) return otherwise;
+  const auto value = number<float>(*digits);
+  if (value && *value > 0) return *value;
+  fail(fmt::format("'{}{}' should be {} and a positive number such as 1e-6", letter, printable(*digits), letter));
 }
 
 bool ProblemLine::flag(std::string_view text) {

@@ -24,6 +24,9 @@ class ProblemLine {
   // The same, or `otherwise` where the line has no such word.
   std::int64_t size_or(std::string_view letter, std::int64_t otherwise, std::int64_t least, std::int64_t most);
 
+  // The number after `letter`, positive and finite, or `otherwise` where the line has no such word.
+  float positive_or(std::string_view letter, float otherwise);
+
   // True if the bare word stands in the line.
   bool flag(std::string_view word);
 
@@ -40,7 +43,8 @@ class ProblemLine {
     std::string text;
     bool used = false;
   };
-  std::optional<std::int64_t> take(std::string_view letter, std::int64_t least, std::int64_t most);
+  std::optional<std::string_view> take(std::string_view letter);  // the text after `letter`, which may be a number
+  std::optional<std::int64_t> whole(std::string_view letter, std::int64_t least, std::int64_t most);
 
   std::string line_;
   std::string usage_;

@@ -61,7 +61,7 @@ class Maker {
   }
   Tensor statistic(const char* name, Uid uid, const float* memory) { return floats(name, uid, at_.n, memory); }
 
-  Tensor epsilon() { return out_.graph->tensor(kEpsilon); }
+  Tensor epsilon() { return out_.graph->tensor(p_.eps); }
 
   void image_output(const Tensor& tensor, void* memory) {
     tensor->set_output(true)

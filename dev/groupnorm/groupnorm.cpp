@@ -1,5 +1,7 @@
 #include "dev/groupnorm/groupnorm.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -57,12 +59,13 @@ std::string Problem::str() const {
   for (const auto& [known, text] : kActivations) {
     if (known == activation) line += std::string(text) + ' ';
   }
-  return line + (affine ? "" : "no-affine ") + (mean != 0 ? word("mean", mean) : "") + name(dtype);
+  return line + (affine ? "" : "no-affine ") + (mean != 0 ? word("mean", mean) : "") +
+         (eps != Problem{}.eps ? fmt::format("eps{} ", eps) : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(text,
-                   "n32 h64 w64 c64 g32 [relu|silu|gelu|gelu-tanh|mish] [no-affine] [mean20000] [fp32|bf16|fp16]");
+  ProblemLine line(
+      text, "n32 h64 w64 c64 g32 [relu|silu|gelu|gelu-tanh|mish] [no-affine] [mean20000] [eps1e-6] [fp32|bf16|fp16]");
   constexpr int kMax = 1 << 20;
   constexpr int kMaxMean = 30000;  // fp16 ends at 65504
   Problem p;
@@ -79,6 +82,7 @@ Problem Problem::parse(std::string_view text) {
   }
   p.affine = !line.flag("no-affine");
   p.mean = static_cast<int>(line.size_or("mean", 0, 0, kMaxMean));
+  p.eps = line.positive_or("eps", p.eps);
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   // Kernels index elements with 32-bit signed integers.
@@ -96,6 +100,7 @@ Problem Problem::random(std::uint64_t seed) {
   p.activation = static_cast<Activation>(random() % (kActivations.size() + 1));
   p.affine = random() % 4 != 0;
   if (random() % 8 == 0) p.mean = 20000;
+  if (random() % 4 == 0) p.eps = random() % 2 == 0 ? 1e-6f : 1e-3f;
   // Of one or two elements all normalised values and dx are constants: only what gamma and beta make of them tells. And of
   // a single pixel without an activation, dbeta is a copy of dy.
   if (p.group_size() <= 2 || p.n * p.pixels() == 1) {
@@ -185,7 +190,7 @@ Statistics statistics(const Problem& p, const std::vector<float>& x) {
       const double mean = sum_of([](double value) { return value; }) / m;
       const double squares = sum_of([&](double value) { return (value - mean) * (value - mean); });
       s.mean[group] = mean;
-      s.rstd[group] = 1 / std::sqrt(squares / m + static_cast<double>(kEpsilon));
+      s.rstd[group] = 1 / std::sqrt(squares / m + static_cast<double>(p.eps));
     }
   });
   return s;

@@ -3,7 +3,7 @@
 //
 // Forward, for every image n and group of channels j, of m = h * w * c/g elements:
 //
-//     mean[n][j] = sum of x / m          rstd[n][j] = 1 / sqrt(sum of (x - mean)^2 / m + 1e-5)
+//     mean[n][j] = sum of x / m          rstd[n][j] = 1 / sqrt(sum of (x - mean)^2 / m + eps)
 //     y[n][p][q][c] = act(z),   z = gamma[c] * xhat + beta[c],   xhat = (x[n][p][q][c] - mean[n][j]) * rstd[n][j]
 //
 //     x, y  [n, h, w, c]  NHWC          gamma, beta  [c]  fp32, optional          mean, rstd  [n, g]  fp32
@@ -15,7 +15,7 @@
 //     dgamma[c] = sum over n, p, q of dz * xhat                        over the group's m elements
 //     dbeta[c]  = sum over n, p, q of dz
 //
-// (PyTorch's group_norm(x, g, gamma, beta, eps=1e-5) followed by the activation, and their gradients.)
+// (PyTorch's group_norm(x, g, gamma, beta, eps) followed by the activation, and their gradients.)
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,6 @@ namespace ladder::groupnorm {
 
 using ladder::Activation;
 
-inline constexpr float kEpsilon = 1e-5f;
-
 struct Problem {
   int n = 1;  // images
   int h = 1;  // rows
@@ -40,12 +38,13 @@ struct Problem {
   int g = 1;  // groups, a divisor of c
   Activation activation = Activation::identity;
   bool affine = true;        // whether there are gamma and beta; without, they count as 1 and 0
-  int mean = 0;              // of the values that x is filled with; their deviation is 2, or what dtype can tell apart
   Dtype dtype = Dtype::f32;  // of x, y, dx and dy; everything else is fp32
+  int mean = 0;              // of the values that x is filled with; their deviation is 2, or what dtype can tell apart
+  float eps = 1e-5f;         // positive and finite
 
-  // "n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 no-affine mean20000 fp32": parse(str()) is the same problem.
+  // "n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 no-affine mean20000 eps0.5 fp32": parse(str()) is the same problem.
   std::string str() const;
-  // Throws UsageError. A line without a dtype word is fp32, one without an activation has none.
+  // Throws UsageError. A line without a dtype word is fp32, one without an activation has none, one without eps has 1e-5.
   static Problem parse(std::string_view line);
 
   int pixels() const { return h * w; }  // of an image

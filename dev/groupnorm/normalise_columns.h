@@ -76,7 +76,7 @@ __device__ __forceinline__ Normaliser merge_group(const Problem& p, const void* 
                       .m2 = row.y});
   }
   own = merge_warp(own);
-  return {.pivot = pivot, .delta = own.mean, .rstd = rstd_of(own.m2 / own.count)};
+  return {.pivot = pivot, .delta = own.mean, .rstd = rstd_of(p, own.m2 / own.count)};
 }
 
 // Writes y of the block's tile and pixels. normaliser_of(group) returns the Normaliser of a group.

@@ -68,7 +68,7 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
   const auto finish = [&](float2 sum) {
     const float mean = sum.x * inverse_m;
     const float variance = fmaxf(fmaf(-mean, mean, sum.y * inverse_m), 0.0f);
-    return float2{mean, rsqrtf(variance + kEpsilon)};
+    return float2{mean, rsqrtf(variance + p.eps)};
   };
 
 #pragma unroll

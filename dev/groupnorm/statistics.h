@@ -51,7 +51,7 @@ struct Normaliser {
   float rstd = 0;
 };
 
-__device__ __forceinline__ float rstd_of(float variance) { return rsqrtf(variance + kEpsilon); }
+__device__ __forceinline__ float rstd_of(const Problem& p, float variance) { return rsqrtf(variance + p.eps); }
 
 // What makes z of an element of a channel: z = (x - pivot) * scale + shift.
 struct Scaling {

@@ -13,7 +13,6 @@ import worker
 
 LAYER = "groupnorm"
 PASSES = ("forward", "backward")
-EPSILON = 1e-5
 
 
 def plans(torch, case, tensors):
@@ -39,11 +38,16 @@ def layer(torch, case):
     """The function of (x, gamma, beta)."""
     groups = case.number("g")
     activation = activation_of(torch, case)
+    eps = epsilon_of(case)
 
     def function(x, gamma, beta):
-        return activation(torch.nn.functional.group_norm(x, groups, gamma, beta, EPSILON))
+        return activation(torch.nn.functional.group_norm(x, groups, gamma, beta, eps))
 
     return function
+
+
+def epsilon_of(case):
+    return next((float(word[3:]) for word in case.words if word.startswith("eps")), 1e-5)
 
 
 def activation_of(torch, case):

@@ -84,7 +84,7 @@ std::vector<double> normalised(const Problem& p, const HostTensors& inputs) {
       const long double mean = sum / members.size();
       long double squares = 0;
       for (const std::size_t i : members) squares += (inputs.values[0][i] - mean) * (inputs.values[0][i] - mean);
-      const long double deviation = std::sqrt(squares / members.size() + static_cast<long double>(groupnorm::kEpsilon));
+      const long double deviation = std::sqrt(squares / members.size() + static_cast<long double>(p.eps));
       for (const std::size_t i : members) {
         const float gamma = p.affine ? inputs.values[1][i % p.c] : 1;
         const float beta = p.affine ? inputs.values[2][i % p.c] : 0;
@@ -192,6 +192,7 @@ TEST(GroupnormReference, GradientsAreFiniteDifferencesOfTheForwardFormula) {
     p.c = p.g * draw(1, 2);
     p.activation = static_cast<Activation>(i % 6);
     p.affine = i / 6 % 2 == 0;
+    if (i % 4 == 0) p.eps = 0.5f;
     expect_gradients(p, random);
   }
   if (HasFailure()) fmt::print("{}\n", test::rerun_command());
@@ -241,13 +242,17 @@ TEST(GroupnormReference, LargeCasesCanTell) {
 }
 
 TEST(GroupnormProblem, BadLinesAreRefused) {
-  for (const char* line : {"n1 h1 w1 c6 g4", "n1 h1 w1 c6 g0", "n1 h1 w1 c6", "n1 h1 w1 c6 g2 relu silu",
-                           "n1 h1 w1 c6 g2 mean-3", "n1 h1 w1 c6 g2 swish", "n99999 h999 w999 c6 g2"}) {
+  for (const char* line :
+       {"n1 h1 w1 c6 g4", "n1 h1 w1 c6 g0", "n1 h1 w1 c6", "n1 h1 w1 c6 g2 relu silu", "n1 h1 w1 c6 g2 mean-3",
+        "n1 h1 w1 c6 g2 swish", "n99999 h999 w999 c6 g2", "n1 h1 w1 c6 g2 eps0", "n1 h1 w1 c6 g2 eps-1",
+        "n1 h1 w1 c6 g2 eps1e99", "n1 h1 w1 c6 g2 eps1x"}) {
     EXPECT_THROW(Problem::parse(line), std::exception) << line;
   }
-  for (const char* line : {"n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 gelu-tanh no-affine mean20000 fp32"}) {
+  for (const char* line : {"n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 gelu-tanh no-affine mean20000 fp32",
+                           "n1 h5 w7 c6 g3 eps1e-06 fp32", "n1 h5 w7 c6 g3 eps3.4028235e+38 fp16"}) {
     EXPECT_EQ(Problem::parse(line).str(), line);
   }
+  EXPECT_EQ(Problem::parse("n1 h5 w7 c6 g3 eps1e-5 fp32").str(), "n1 h5 w7 c6 g3 fp32");
 }
 
 }  // namespace

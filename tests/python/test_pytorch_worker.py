@@ -104,6 +104,11 @@ def test_plans_of_a_search():
     assert len(set(names)) == 6
 
 
+def test_epsilon():
+    assert groupnorm.epsilon_of(case("n1 g2 eps1e-06 bf16")) == 1e-6
+    assert groupnorm.epsilon_of(case("n1 g2 bf16")) == 1e-5
+
+
 def test_activations():
     functional = types.SimpleNamespace(relu="relu", silu="silu", mish="mish", gelu=lambda z, approximate: approximate)
     torch = types.SimpleNamespace(nn=types.SimpleNamespace(functional=functional))

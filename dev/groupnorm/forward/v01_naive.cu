@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads, 4) groupnorm_forward_v01_kernel(Prob
     const float centred = to_float(x[offset(i)]) - normaliser.pivot - normaliser.delta;
     squares = fmaf(centred, centred, squares);
   }
-  normaliser.rstd = rstd_of(block_sum(squares) / static_cast<float>(m));
+  normaliser.rstd = rstd_of(p, block_sum(squares) / static_cast<float>(m));
 
   // Output.
   auto* const y = static_cast<T*>(t.y) + first;

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     const float2 sum = sum_ranks<kMaxClusterBlocks>(plan, sums, round, group);
     const float mean = sum.x * plan.inverse_m;  // less the pivot
     const float variance = fmaf(-mean, mean, sum.y * plan.inverse_m);
-    const float rstd = rsqrtf(fmaxf(variance, 0.0f) + kEpsilon);
+    const float rstd = rsqrtf(fmaxf(variance, 0.0f) + p.eps);
     const float scale = gamma * rstd;
     sums.scale[thread] = Output<T, Act>::kFactor * scale;
     sums.shift[thread] = Output<T, Act>::kFactor * fmaf(-mean, scale, beta);
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
       t.rstd[index] = rstd;
     }
     // NOTE: written so that NaN counts as far.
-    const bool near = mean * mean <= plan.max_mean_ratio * (variance + kEpsilon) && sum.y <= FLT_MAX;
+    const bool near = mean * mean <= plan.max_mean_ratio * (variance + p.eps) && sum.y <= FLT_MAX;
     return !near;
   };
   const bool far = has_channel && finish(0, 0.0f);

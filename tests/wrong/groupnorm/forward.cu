@@ -64,9 +64,9 @@ __device__ Normaliser statistics_of(const auto& v, int group) {
   });
   if (kFault == Fault::no_pivot) squares = moments_of({sum, squares}, count).m2;
   const float variance = squares / (kFault == Fault::sample_variance && count > 1 ? count - 1 : count);
-  s.rstd = rstd_of(variance);
+  s.rstd = rstd_of(p, variance);
   if (kFault == Fault::no_epsilon) s.rstd = rsqrtf(variance);
-  if (kFault == Fault::epsilon_outside) s.rstd = 1.0f / (sqrtf(variance) + kEpsilon);
+  if (kFault == Fault::epsilon_outside) s.rstd = 1.0f / (sqrtf(variance) + p.eps);
   return s;
 }
 
@@ -128,12 +128,15 @@ void tanh_by_erf(Problem& p) {
   if (p.activation == Activation::gelu_tanh) p.activation = Activation::gelu;
 }
 
+// PyTorch's default, whatever the problem says.
+void default_epsilon(Problem& p) { p.eps = 1e-5f; }
+
 // Hands the variance to the backward pass instead of rstd.
 struct VarianceForRstd {
   __device__ void operator()(const auto& v, long long index) const {
     if (!is_first(v.p, index)) return;
     float& rstd = v.t.rstd[group_of(v.p, index)];
-    rstd = 1.0f / (rstd * rstd) - kEpsilon;
+    rstd = 1.0f / (rstd * rstd) - v.p.eps;
   }
 };
 
@@ -235,6 +238,7 @@ LADDER_CHEATS(Forward, wrong_problems(),
                   wrong::only({Dtype::f32}, faulty<Fault::rounded_mean>("rounded_mean")),
                   faulty<Fault::no_epsilon>("no_epsilon"),
                   faulty<Fault::epsilon_outside>("epsilon_outside"),
+                  wrong::spoiled_problem<Forward, default_epsilon>("default_epsilon"),
                   faulty<Fault::next_group>("next_group"),
                   faulty<Fault::layer_norm>("layer_norm"),
                   faulty<Fault::first_image>("first_image"),

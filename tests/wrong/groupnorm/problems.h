@@ -10,12 +10,14 @@
 namespace ladder::groupnorm {
 
 // A benign one first; then a large mean; each activation, with images that are not square and channels that are no power
-// of two; no parameters; one group; groups of a single element. Whatever the seed, half of an output's elements must tell
-// right from wrong: relu gets many channels, as one in seven is below zero throughout, one group gets several images.
+// of two; no parameters, and an epsilon that counts; one group; groups of a single element. Whatever the seed, half of an
+// output's elements must tell right from wrong: relu gets many channels, as one in seven is below zero throughout, one
+// group gets several images.
 inline std::vector<std::string> wrong_problems() {
-  return {
-      "n1 h8 w8 c32 g16 silu", "n2 h4 w5 c16 g4 silu mean20000", "n3 h3 w5 c21 g3 gelu", "n2 h6 w3 c24 g4 gelu-tanh",
-      "n2 h4 w3 c30 g6 relu",  "n2 h5 w4 c12 g4 mish no-affine", "n4 h2 w5 c6 g1",       "n3 h1 w1 c8 g8 silu"};
+  return {"n1 h8 w8 c32 g16 silu", "n2 h4 w5 c16 g4 silu mean20000",
+          "n3 h3 w5 c21 g3 gelu",  "n2 h6 w3 c24 g4 gelu-tanh",
+          "n2 h4 w3 c30 g6 relu",  "n2 h5 w4 c12 g4 mish no-affine eps0.5",
+          "n4 h2 w5 c6 g1",        "n3 h1 w1 c8 g8 silu"};
 }
 
 // An element's channel and group, and a group's first element.
