@@ -98,11 +98,13 @@ function(ladder_layer layer)
     target_precompile_headers(ladder_${layer}_cudnn REUSE_FROM ladder_baseline_cudnn)
   endif()
 
-  add_executable(bench_${layer} bench/bench_${layer}.cpp)
-  target_link_libraries(bench_${layer} PRIVATE ladder_bench ladder_promoted)
-  ladder_link(bench_${layer} ${layer})
-  target_link_options(bench_${layer} PRIVATE -Wl,--build-id=sha1)  # names the binary in its records
-  ladder_link_from_build(bench_${layer})
+  if(LADDER_PROGRAMS)
+    add_executable(bench_${layer} bench/bench_${layer}.cpp)
+    target_link_libraries(bench_${layer} PRIVATE ladder_bench ladder_promoted)
+    ladder_link(bench_${layer} ${layer})
+    target_link_options(bench_${layer} PRIVATE -Wl,--build-id=sha1)  # names the binary in its records
+    ladder_link_from_build(bench_${layer})
+  endif()
 endfunction()
 
 # The program gets the core; with layers also what checks them, and of each its versions, its reference and its baselines.

@@ -25,7 +25,7 @@ Activation activation_of(const std::string& name) {
 
 // Nothing for a type or size that no kernel takes.
 std::optional<groupnorm::Problem> problem_of(const Tensor& x, bool affine, std::int64_t groups,
-                                             const std::string& activation) {
+                                             const std::string& activation, double eps = 1e-5) {
   const Sizes sizes = sizes_of(x);
   const std::optional<Dtype> dtype = dtype_of(x);
   constexpr std::int64_t kMost = 2147483647;
@@ -39,7 +39,8 @@ std::optional<groupnorm::Problem> problem_of(const Tensor& x, bool affine, std::
                             .g = static_cast<int>(groups),
                             .activation = activation_of(activation),
                             .affine = affine,
-                            .dtype = *dtype};
+                            .dtype = *dtype,
+                            .eps = static_cast<float>(eps)};
 }
 
 const float* parameter(const MaybeTensor& x) { return static_cast<const float*>(data(x)); }
@@ -49,9 +50,10 @@ MaybeTensor as_parameter(const MaybeTensor& x) {
   return x ? MaybeTensor(to_contiguous(as_type(*x, ScalarType::Float))) : std::nullopt;
 }
 
-std::tuple<Tensor, Tensor, Tensor> group_norm_act(const Tensor& given, const MaybeTensor& weight, const MaybeTensor& bias,
-                                                  std::int64_t groups, double eps, const std::string& activation) {
-  const std::optional<groupnorm::Problem> problem = problem_of(given, weight.has_value(), groups, activation);
+std::tuple<Tensor, Tensor, Tensor> group_norm_act(const Tensor& given, const MaybeTensor& weight,
+                                                  const MaybeTensor& bias, std::int64_t groups, double eps,
+                                                  const std::string& activation) {
+  const std::optional<groupnorm::Problem> problem = problem_of(given, weight.has_value(), groups, activation, eps);
   if (problem) {
     const Tensor x = to_channels_last(given);
     const MaybeTensor gamma = as_parameter(weight), beta = as_parameter(bias);
@@ -66,7 +68,8 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_act(const Tensor& given, const May
                                       .rstd = rstd.mutable_data_ptr<float>()};
     if (x.numel() == 0 || run<Forward>(*problem, tensors, x)) return {y, mean, rstd};
   }
-  return call<Tensor, Tensor, Tensor>("ladder::group_norm_act_formula", "", given, weight, bias, groups, eps, activation);
+  return call<Tensor, Tensor, Tensor>("ladder::group_norm_act_formula", "", given, weight, bias, groups, eps,
+                                      activation);
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm_act_backward(const Tensor& given_dy, const Tensor& given_x,
@@ -95,8 +98,8 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_act_backward(const Tensor& given_d
       return {dx, as_type(dgamma, type), as_type(dbeta, type)};
     }
   }
-  return call<Tensor, Tensor, Tensor>("ladder::group_norm_act_backward_formula", "", given_dy, given_x, weight, bias, mean,
-                                      rstd, groups, activation);
+  return call<Tensor, Tensor, Tensor>("ladder::group_norm_act_backward_formula", "", given_dy, given_x, weight, bias,
+                                      mean, rstd, groups, activation);
 }
 
 LADDER_OPERATORS(m) {

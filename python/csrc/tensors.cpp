@@ -26,9 +26,10 @@ Tensor strided(const Tensor& like, const Sizes& sizes, const Sizes& strides, Sca
   std::int32_t device_type = 0;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
   AtenTensorHandle made = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
-      static_cast<std::int64_t>(sizes.size()), sizes.data(), strides.data(),
-      torch::stable::detail::to<std::int32_t>(torch::stable::detail::from(type)), device_type, like.get_device(), &made));
+  TORCH_ERROR_CODE_CHECK(
+      aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(), strides.data(),
+                               torch::stable::detail::to<std::int32_t>(torch::stable::detail::from(type)), device_type,
+                               like.get_device(), &made));
   return Tensor(made);
 }
 

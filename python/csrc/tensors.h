@@ -56,7 +56,8 @@ std::tuple<Results...> call(const char* name, const char* overload, const Argume
   TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, overload, stack.data(), TORCH_ABI_VERSION));
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return std::tuple<Results...>(torch::stable::detail::to<Results>(stack[I])...);
-  }(std::index_sequence_for<Results...>());
+  }
+  (std::index_sequence_for<Results...>());
 }
 
 }  // namespace ladder::python

@@ -1,7 +1,7 @@
 """Ladder's kernels as PyTorch operators and modules: the layers of a diffusion U-Net, channels innermost.
 
-    import torch, ladder_torch
-    norm = ladder_torch.GN_NHWC(32, 128, activation="silu").cuda()    # nn.GroupNorm(32, 128) and nn.SiLU() in one
+import torch, ladder_torch
+norm = ladder_torch.GN_NHWC(32, 128, activation="silu").cuda()    # nn.GroupNorm(32, 128) and nn.SiLU() in one
 """
 
 from .library import cpu, status  # first: it says what is wrong with an unfit torch

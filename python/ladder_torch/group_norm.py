@@ -60,7 +60,7 @@ def _per_group(value, x, groups):
 def _formula(x, weight, bias, groups, eps, activation):
     check(x, groups, weight, bias, activation)
     values = x.to(_statistics_type(x))
-    of_group = values.reshape(x.shape[0], groups, -1) if x.numel() else values.new_zeros(x.shape[0], groups, 1)
+    of_group = values.reshape(x.shape[0], groups, -1) if x.numel() else values.new_zeros(x.shape[0], groups, 2)
     mean = of_group.mean(2)
     rstd = (of_group.var(2, correction=0) + eps).rsqrt()
     z = (values - _per_group(mean, x, groups)) * _per_group(rstd, x, groups)

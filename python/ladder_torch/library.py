@@ -23,7 +23,9 @@ class Half:
 
     def __init__(self, name, device):
         self.name, self.device = name, device
-        self.file = _HERE / f"_{name}.so"
+        in_package = _HERE / f"_{name}.so"
+        in_build = _HERE.parents[1] / "build" / name / "python" / in_package.name  # of the source tree
+        self.file = in_build if in_build.exists() and not in_package.exists() else in_package
         self._library = None
 
     def missing(self):

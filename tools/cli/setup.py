@@ -34,12 +34,20 @@ def ensure(preset, again=False):
         return False
     with lock.held(PRIVATE / "setup.lock"):
         # Not |=: every step has to run.
-        changed = [_tools_and_libraries(), _cuda(kind), kind == "cuda" and _baseline()]
+        changed = [_tools_and_libraries(_LIBRARIES), _cuda(kind), kind == "cuda" and _baseline()]
         tools.forget()
         aside = _stamp(kind).with_suffix(".new")
         aside.write_text(_fingerprint(kind))
         aside.rename(_stamp(kind))
     return any(changed)
+
+
+def ensure_for_package(kind):
+    """What pip's build of python/ lacks, for "cuda" or "emulator"."""
+    named = ["fmt/core.h", "nlohmann/json.hpp", *(["boost/context/fiber.hpp"] if kind == "emulator" else [])]
+    with lock.held(PRIVATE / "setup.lock"):
+        _tools_and_libraries({header: _LIBRARIES[header] for header in named})
+        _cuda(kind)
 
 
 def ensure_dev_tools():
@@ -102,8 +110,8 @@ def _fingerprint(kind):
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def _tools_and_libraries():
-    missing = _missing_packages()
+def _tools_and_libraries(libraries):
+    missing = _missing_packages(libraries)
     if not missing:
         return False
     if debian.present() and debian.rights() is not None:
@@ -114,7 +122,7 @@ def _tools_and_libraries():
     if tools.cmake() is None or tools.ninja() is None:  # a distribution's CMake can be too old
         wheels.install_tools(wheels.TOOLS, LOG)
         tools.forget()
-    still = _missing_packages()
+    still = _missing_packages(libraries)
     if still:
         raise Failure(f"still missing after set-up: {' '.join(sorted(still))}; see {LOG}")
     return True
@@ -132,7 +140,7 @@ def _without_root(missing):
         debian.unpack(libraries, LOG)
 
 
-def _missing_packages():
+def _missing_packages(libraries):
     missing = set()
     if tools.cxx() is None:
         missing.add("g++")
@@ -140,16 +148,16 @@ def _missing_packages():
         missing.add("cmake")
     if tools.ninja() is None:
         missing.add("ninja-build")
-    missing |= _missing_libraries()
+    missing |= _missing_libraries(libraries)
     return missing
 
 
-def _missing_libraries():
+def _missing_libraries(libraries):
     """Asks the compiler which headers it can see."""
     if tools.cxx() is None:
-        return set(_LIBRARIES.values())
+        return set(libraries.values())
     probe = "".join(
-        f"#if !__has_include(<{header}>)\nmissing {package}\n#endif\n" for header, package in _LIBRARIES.items()
+        f"#if !__has_include(<{header}>)\nmissing {package}\n#endif\n" for header, package in libraries.items()
     )
     done = _preprocessed(probe, "-isystem", debian.UNPACKED / "usr/include")
     if done.returncode != 0:

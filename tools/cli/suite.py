@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from . import build, digests, files, paths, race, say, test_programs
+from . import build, digests, files, package, paths, race, say, test_programs
 from .errors import Failure
 from .test_programs import Totals, Unit
 
@@ -81,6 +81,7 @@ def run(
                 name, lambda programs, name=name: units(name, programs, selection), targets(name, selection)
             )
     session.totals.add(test_programs.run_python())
+    session.totals.add(package.test(preset, cmake_options))
     if full:
         session.write_last_run(versions)
     elif emulator:

