@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train")
+FOLDERS = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train", "python")
 
 
 def sources(build):

@@ -1,0 +1,319 @@
+"""The package beside PyTorch, on one GPU and in one run.
+
+    python3 python/bench.py                          every table
+    python3 python/bench.py norm host --json FILE    some of them, and a record
+
+norm    GroupNorm + SiLU of the U-Net's seven shapes, bf16, 32 images, forward and backward: warm, in a CUDA graph
+bench   the same calls beside the kernel alone, as ./ladder bench times it (needs the source tree)
+host    microseconds of the CPU for one call, with gradients and without
+unet    a training step of guided-diffusion's U-Net before swap() and after it, in a whole-step CUDA graph, with torch.compile
+        and without (needs the source tree)
+"""
+
+import argparse
+import functools
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+
+sys.path.append(sys.path.pop(0))  # what pip installed comes before the package beside this file
+import ladder_torch
+
+ROOT = Path(__file__).resolve().parents[1]
+SCHEMA = "ladder.torch/1"  # results/SCHEMA.md
+SHAPES = [
+    (64, 64),
+    (64, 128),
+    (64, 192),
+    (32, 128),
+    (32, 256),
+    (16, 192),
+    (8, 256),
+]  # side, channels: [perf] of groupnorm
+GROUPS, IMAGES = 32, 32
+_CALLS_A_GRAPH, _REPLAYS = 20, 15
+
+
+def graphed(call):
+    """A function that replays `_CALLS_A_GRAPH` calls."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        for _ in range(_CALLS_A_GRAPH):
+            call()
+    return graph.replay
+
+
+def microseconds(call):
+    """Median of one call, warm, in a graph."""
+    replay = graphed(call)
+    for _ in range(3):
+        replay()
+    times = []
+    for _ in range(_REPLAYS):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(1e3 * begin.elapsed_time(end) / _CALLS_A_GRAPH)
+    return statistics.median(times)
+
+
+def drawn(side, channels, channels_last):
+    x = torch.randn(IMAGES, channels, side, side, device="cuda", dtype=torch.bfloat16)
+    return x.to(memory_format=torch.channels_last) if channels_last else x
+
+
+def parameters(channels, dtype=torch.float32):
+    return [torch.randn(channels, device="cuda", dtype=dtype).requires_grad_() for _ in range(2)]
+
+
+def ours(x, weight, bias):
+    return ladder_torch.group_norm_act(x, GROUPS, weight, bias, activation="silu")
+
+
+def theirs(x, weight, bias):
+    return functional.silu(functional.group_norm(x, GROUPS, weight, bias))
+
+
+def passes(function, x, parameters):
+    """{"forward", "backward"}: microseconds of the function, and of its gradients without it."""
+    inputs = [x.requires_grad_(), *parameters]
+    with torch.no_grad():
+        times = {"forward": microseconds(lambda: function(*inputs))}
+    y = function(*inputs)
+    dy = torch.randn_like(y)
+    times["backward"] = microseconds(lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True))
+    return times
+
+
+def norm():
+    rows = []
+    for side, channels in SHAPES:
+        row = {"problem": f"n{IMAGES} h{side} w{side} c{channels} g{GROUPS} silu bf16", "microseconds": {}}
+        for name, channels_last, function, dtype in (
+            ("ladder_torch, fp32 parameters", True, ours, torch.float32),
+            ("ladder_torch", True, ours, torch.bfloat16),
+            ("eager, channels_last", True, theirs, torch.bfloat16),
+            ("eager, NCHW", False, theirs, torch.bfloat16),
+            ("compile, channels_last", True, torch.compile(theirs, dynamic=False), torch.bfloat16),
+            ("compile, NCHW", False, torch.compile(theirs, dynamic=False), torch.bfloat16),
+        ):
+            torch.compiler.reset()
+            row["microseconds"][name] = passes(
+                function, drawn(side, channels, channels_last), parameters(channels, dtype)
+            )
+        rows.append(row)
+    for each in ("forward", "backward"):
+        print(f"\nGroupNorm + SiLU, {each}, us, warm, in a CUDA graph")
+        names = list(rows[0]["microseconds"])
+        table(
+            [["problem", *names]]
+            + [[row["problem"], *(f"{row['microseconds'][name][each]:.2f}" for name in names)] for row in rows]
+        )
+        ratios = [
+            times["ladder_torch"][each] / min(times[name][each] for name in times if name.startswith("compile"))
+            for times in (row["microseconds"] for row in rows)
+        ]
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        print(f"of torch.compile's better layout, geometric mean: {mean:.2f}")
+    return rows
+
+
+def bench():
+    """The operator in a graph, and the same version, warm, in Ladder's own benchmark."""
+    rows = []
+    for side, channels in SHAPES:
+        x, (weight, bias) = drawn(side, channels, True), parameters(channels)
+        with torch.no_grad():
+            operator = microseconds(functools.partial(ours, x, weight, bias))
+        problem = f"n{IMAGES} h{side} w{side} c{channels} g{GROUPS} silu bf16"
+        version = next(
+            each["version"]
+            for each in reversed(ladder_torch.explain())
+            if each["pass"] == "groupnorm/forward" and each["problem"] == problem
+        )
+        kernel = kernel_alone("groupnorm/forward", version, problem)
+        rows.append({"problem": problem, "version": version, "operator": operator, "kernel": kernel})
+    print("\nThe operator in a graph beside its kernel in ./ladder bench, us, warm")
+    table(
+        [["problem", "version", "operator", "kernel", "ratio"]]
+        + [
+            [row["problem"], row["version"], f"{row['operator']:.2f}", f"{row['kernel']:.2f}",
+             f"{row['operator'] / row['kernel']:.2f}"]
+            for row in rows
+        ]
+    )  # fmt: skip
+    return rows
+
+
+def kernel_alone(path, version, problem):
+    with tempfile.TemporaryDirectory() as folder:
+        record = Path(folder) / "record.json"
+        command = [ROOT / "ladder", "bench", path, "--version", version.split("_")[0], "--problem", problem]
+        done = subprocess.run(
+            [*command, "--baseline", "none", "--record", record], capture_output=True, text=True, cwd=ROOT
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr.strip().splitlines()[-1]}")
+        (result,) = json.loads(record.read_text())["results"]
+        return 1e6 * result["times"]["warm_seconds"]
+
+
+def host():
+    """Medians of what the CPU spends on a call, while the GPU is kept from being waited for."""
+    x, (weight, bias) = drawn(8, 64, True), parameters(64, torch.bfloat16)
+    rows = []
+    for gradients in (False, True):
+        row = {"gradients": gradients, "microseconds": {}}
+        for name, function in (("ladder_torch", ours), ("PyTorch eager", theirs)):
+            with torch.set_grad_enabled(gradients):
+                inputs = [x.detach().requires_grad_(gradients), weight, bias]
+                dy = torch.randn_like(x)
+
+                call = functools.partial(function, *inputs)
+                if gradients:
+                    call = functools.partial(both_ways, function, inputs, dy)
+                row["microseconds"][name] = of_the_host(call)
+        rows.append(row)
+    print("\nThe CPU's us for a call of GroupNorm + SiLU, n32 h8 w8 c64")
+    table(
+        [["", "ladder_torch", "PyTorch eager", "ratio"]]
+        + [
+            ["forward and backward" if row["gradients"] else "forward without gradients",
+             *(f"{value:.1f}" for value in row["microseconds"].values()),
+             f"{row['microseconds']['ladder_torch'] / row['microseconds']['PyTorch eager']:.2f}"]
+            for row in rows
+        ]
+    )  # fmt: skip
+    return rows
+
+
+def both_ways(function, inputs, dy):
+    return torch.autograd.grad(function(*inputs), inputs, dy)
+
+
+def of_the_host(call, calls=50, rounds=9):
+    times = []
+    for _ in range(rounds):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        times.append(1e6 * (time.perf_counter() - begin) / calls)
+    return statistics.median(times)
+
+
+def unet():
+    sys.path.insert(0, str(ROOT / "reference" / "pytorch"))
+    import unet as models
+    from unet_step import Graph, Step
+
+    torch.backends.cudnn.benchmark = True
+    torch.cuda.set_stream(torch.cuda.Stream())
+    rows = []
+    for compiled in (False, True):
+        for swapped in (False, True):
+            torch.manual_seed(0)
+            torch.compiler.reset()
+            model = models.UNet(models.CONFIGS["unet64"]).cuda().to(memory_format=torch.channels_last)
+            images = (torch.randint(0, 256, (IMAGES, 3, 64, 64), device="cuda") / 127.5 - 1).to(
+                memory_format=torch.channels_last
+            )
+            kept = None
+            if swapped:
+                kept = ladder_torch.swap(model)
+            step = Step(model, dtype="bf16", clip=1.0, ema_rate=0.9999, compiled=compiled)
+
+            def whole(step=step, images=images):
+                t = torch.randint(0, 1000, (IMAGES,), device="cuda")
+                return step(images, t, torch.randn_like(images))
+
+            call = Graph(whole)
+            losses = [call()[0].item() for _ in range(8)]
+            if not all(map(math.isfinite, losses)):
+                raise RuntimeError(f"the loss is {losses}: no time is worth recording")
+            times = []
+            for _ in range(40):
+                begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                begin.record()
+                call()
+                end.record()
+                torch.cuda.synchronize()
+                times.append(begin.elapsed_time(end))
+            row = {
+                "compiled": compiled,
+                "swapped": swapped,
+                "milliseconds": statistics.median(times),
+                "loss": losses[-1],
+            }
+            rows.append({**row, "modules_swapped": sum(1 for each in kept or [] if each.get("version"))})
+    print("\nA training step of guided-diffusion's U-Net, n32 64x64 bf16, in a CUDA graph, ms")
+    table(
+        [["", "PyTorch", "after swap()", "ratio"]]
+        + [
+            ["torch.compile" if before["compiled"] else "eager", f"{before['milliseconds']:.2f}",
+             f"{after['milliseconds']:.2f}", f"{after['milliseconds'] / before['milliseconds']:.2f}"]
+            for before, after in zip(rows[::2], rows[1::2])
+        ]
+    )  # fmt: skip
+    return rows
+
+
+TABLES = {"norm": norm, "bench": bench, "host": host, "unet": unet}
+
+
+def table(rows):
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join([row[0].ljust(widths[0]), *(word.rjust(width) for word, width in zip(row[1:], widths[1:]))]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)} (default: all)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write a record")
+    options = parser.parse_args()
+    unknown = [name for name in options.tables if name not in TABLES]
+    if unknown:
+        parser.error(f"no table '{unknown[0]}'; there are {', '.join(TABLES)}")
+    wrong = ladder_torch.status()["cuda"]
+    if wrong or not torch.cuda.is_available():
+        print(f"bench.py: it needs a GPU: {wrong or 'PyTorch sees none'}", file=sys.stderr)
+        return 1
+    record = {
+        "schema": SCHEMA,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "environment": {
+            "gpu": torch.cuda.get_device_name(),
+            "torch": torch.__version__,
+            "python": sys.version.split()[0],
+        },
+    }
+    print(f"{record['environment']['gpu']}, PyTorch {torch.__version__}")
+    for name in options.tables or TABLES:
+        record[name] = TABLES[name]()
+        if options.json:  # after each, so that what is measured is kept
+            aside = options.json.with_name(f"{options.json.name}.partial")
+            aside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            os.replace(aside, options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
