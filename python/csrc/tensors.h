@@ -16,10 +16,14 @@
 
 #include "core/dtype.h"
 
-// LADDER_OPERATORS(m) { m.impl("silu", TORCH_BOX(&silu)); }: implementations for tensors of this build's device. The
-// schemas are in python/ladder_torch/ops.py, of the emulator in a namespace of its own.
+// LADDER_OPERATORS(m) { m.impl("silu", TORCH_BOX(&silu)); }: implementations for tensors of this build's device, once a file.
+// python/ladder_torch/define.py has their schemas and says what the namespaces are.
 #ifdef LADDER_TORCH_CUDA
-#define LADDER_OPERATORS(m) STABLE_TORCH_LIBRARY_IMPL(ladder, CUDA, m)
+#define LADDER_OPERATORS(m)                                                   \
+  void ladder_operators(torch::stable::detail::StableLibrary&);               \
+  STABLE_TORCH_LIBRARY_IMPL(ladder, CUDA, l) { ladder_operators(l); }         \
+  STABLE_TORCH_LIBRARY_IMPL(ladder_kernels, CUDA, l) { ladder_operators(l); } \
+  void ladder_operators(torch::stable::detail::StableLibrary& m)
 #else
 #define LADDER_OPERATORS(m) STABLE_TORCH_LIBRARY_IMPL(ladder_emulator, CPU, m)
 #endif

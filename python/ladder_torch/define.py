@@ -1,17 +1,23 @@
 """How an operator of the package is defined: its schema in Python, so that it exists without any compiled library; kernels
-for CUDA and, in a namespace of its own, for the emulator; PyTorch's formula for what no kernel can do."""
+for CUDA and for the emulator; PyTorch's formula for what no kernel can do.
+
+    ladder::<name>              what torch.compile sees, with fake and gradients
+    ladder_kernels::<name>      the same without gradients, which saves the eager caller most of the CPU's time
+    ladder_emulator::<name>     CPU tensors through the emulator
+    ladder::<name>_formula      PyTorch's operators
+"""
 
 import torch
 
 from . import library
 
-_kept = [torch.library.Library("ladder", "FRAGMENT"), torch.library.Library("ladder_emulator", "FRAGMENT")]
+_LIBRARIES = [torch.library.Library(name, "FRAGMENT") for name in ("ladder", "ladder_kernels", "ladder_emulator")]
 
 
 def define(name, schema, formula, fake):
-    """`formula` and `fake` take what the schema says; `formula` is ladder::<name>_formula as well."""
-    for namespace in ("ladder", "ladder_emulator"):
-        torch.library.define(f"{namespace}::{name}", schema)
+    """`formula` and `fake` take what the schema says."""
+    for each in _LIBRARIES:
+        each.define(name + schema)
     torch.library.define(f"ladder::{name}_formula", schema)
     torch.library.impl(f"ladder::{name}_formula", "CompositeExplicitAutograd", formula)
     emulator = getattr(torch.ops.ladder_emulator, name).default
@@ -19,20 +25,53 @@ def define(name, schema, formula, fake):
     def on_cpu(*arguments):
         return (emulator if library.emulated() else formula)(*arguments)
 
-    torch.library.impl(f"ladder::{name}", "CPU", on_cpu)
-    torch.library.register_fake(f"ladder::{name}", fake)
-    if library.CUDA.missing():
-        torch.library.impl(f"ladder::{name}", "CUDA", _no_cuda)
+    for namespace in ("ladder", "ladder_kernels"):
+        torch.library.impl(f"{namespace}::{name}", "CPU", on_cpu)
+        torch.library.register_fake(f"{namespace}::{name}", fake)
+        if library.CUDA.missing():
+            torch.library.impl(f"{namespace}::{name}", "CUDA", _no_cuda)
 
 
-def differentiate(name, setup, backward):
-    """Of ladder::<name>, by ladder::<name>_backward, which has no derivative of its own."""
+def differentiable(name, setup, backward):
+    """ladder::<name> as a function with gradients: setup(ctx, inputs, output) keeps what backward(ctx, *gradients) needs. Its
+    own ladder::<name>_backward is called through without_gradients(), and has no derivative."""
+    operator = getattr(torch.ops.ladder, name).default
+    kernels = getattr(torch.ops.ladder_kernels, name).default
     torch.library.register_autograd(f"ladder::{name}", backward, setup_context=setup)
 
     def refuse(ctx, *_):
         raise RuntimeError(f"ladder::{name} has no second derivative")
 
     torch.library.register_autograd(f"ladder::{name}_backward", refuse)
+
+    def forward(ctx, *inputs):
+        output = kernels(*inputs)
+        setup(ctx, inputs, output)
+        return output
+
+    function = type(
+        name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    )
+
+    def call(*inputs):
+        if torch.compiler.is_compiling():
+            return operator(*inputs)
+        if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs):
+            return function.apply(*inputs)
+        return kernels(*inputs)
+
+    return call
+
+
+def without_gradients(name):
+    """ladder::<name>, by the shorter way where nothing of it is to be differentiated."""
+    operator = getattr(torch.ops.ladder, name).default
+    kernels = getattr(torch.ops.ladder_kernels, name).default
+
+    def call(*inputs):
+        return (operator if torch.compiler.is_compiling() or torch.is_grad_enabled() else kernels)(*inputs)
+
+    return call
 
 
 def _no_cuda(*_):

@@ -2,7 +2,7 @@
 
 import torch
 
-from .define import channels_last, define, differentiate, new_channels_last
+from .define import channels_last, define, differentiable, new_channels_last, without_gradients
 
 ACTIVATIONS = {
     "identity": (lambda z: z, lambda dy, z: dy),
@@ -114,8 +114,7 @@ define(
     _formula_backward,
     _fake_backward,
 )
-_forward = torch.ops.ladder.group_norm_act.default
-_backward = torch.ops.ladder.group_norm_act_backward.default
+_backward = without_gradients("group_norm_act_backward")
 
 
 def _setup(ctx, inputs, output):
@@ -133,7 +132,7 @@ def _gradients(ctx, dy, *_):
     return dx, dweight, dbias, None, None, None
 
 
-differentiate("group_norm_act", _setup, _gradients)
+_group_norm_act = differentiable("group_norm_act", _setup, _gradients)
 
 
 def group_norm_act(x, groups, weight=None, bias=None, eps=1e-5, activation="identity"):
@@ -141,4 +140,4 @@ def group_norm_act(x, groups, weight=None, bias=None, eps=1e-5, activation="iden
     elements and more) PyTorch computes. weight and bias are (channels,), of x's type or fp32. The result has its channels
     innermost, as channels_last has."""
     check(x, groups, weight, bias, activation)
-    return _forward(x, weight, bias, groups, eps, activation)[0]
+    return _group_norm_act(x, weight, bias, groups, eps, activation)[0]
