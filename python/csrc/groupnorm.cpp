@@ -10,7 +10,6 @@ namespace {
 
 using groupnorm::Backward;
 using groupnorm::Forward;
-using MaybeTensor = std::optional<Tensor>;
 
 Activation activation_of(const std::string& name) {
   constexpr std::pair<const char*, Activation> kNames[] = {
@@ -24,13 +23,16 @@ Activation activation_of(const std::string& name) {
 }
 
 // Nothing for a type or size that no kernel takes.
-std::optional<groupnorm::Problem> problem_of(const Tensor& x, bool affine, std::int64_t groups,
-                                             const std::string& activation, double eps = 1e-5) {
+std::optional<groupnorm::Problem> problem_of(const Tensor& x, const MaybeTensor& weight, const MaybeTensor& bias,
+                                             std::int64_t groups, const std::string& activation, double eps = 1e-5) {
   const Sizes sizes = sizes_of(x);
+  expect(sizes.size() >= 2 && is_floating(x) && groups >= 1 && sizes[1] % groups == 0 &&
+             weight.has_value() == bias.has_value() && fits_parameter(weight, {sizes[1]}, x) &&
+             fits_parameter(bias, {sizes[1]}, x),
+         "group_norm_act");
   const std::optional<Dtype> dtype = dtype_of(x);
-  constexpr std::int64_t kMost = 2147483647;
+  if (!dtype || !countable(sizes)) return std::nullopt;
   const std::int64_t pixels = product(Sizes(sizes.begin() + 2, sizes.end()));
-  if (!dtype || product(sizes) > kMost) return std::nullopt;
   const std::int64_t columns = sizes.size() == 2 ? 1 : sizes.back();
   return groupnorm::Problem{.n = static_cast<int>(sizes[0]),
                             .h = static_cast<int>(pixels / columns),
@@ -38,22 +40,15 @@ std::optional<groupnorm::Problem> problem_of(const Tensor& x, bool affine, std::
                             .c = static_cast<int>(sizes[1]),
                             .g = static_cast<int>(groups),
                             .activation = activation_of(activation),
-                            .affine = affine,
+                            .affine = weight.has_value(),
                             .dtype = *dtype,
                             .eps = static_cast<float>(eps)};
-}
-
-const float* parameter(const MaybeTensor& x) { return static_cast<const float*>(data(x)); }
-
-// In fp32, and aligned.
-MaybeTensor as_parameter(const MaybeTensor& x) {
-  return x ? MaybeTensor(to_contiguous(as_type(*x, ScalarType::Float))) : std::nullopt;
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm_act(const Tensor& given, const MaybeTensor& weight,
                                                   const MaybeTensor& bias, std::int64_t groups, double eps,
                                                   const std::string& activation) {
-  const std::optional<groupnorm::Problem> problem = problem_of(given, weight.has_value(), groups, activation, eps);
+  const std::optional<groupnorm::Problem> problem = problem_of(given, weight, bias, groups, activation, eps);
   if (problem) {
     const Tensor x = to_channels_last(given);
     const MaybeTensor gamma = as_parameter(weight), beta = as_parameter(bias);
@@ -61,12 +56,12 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_act(const Tensor& given, const May
     const Tensor mean = empty(x, {x.size(0), groups}, ScalarType::Float);
     const Tensor rstd = empty(x, {x.size(0), groups}, ScalarType::Float);
     const Forward::Tensors tensors = {.x = data(x),
-                                      .gamma = parameter(gamma),
-                                      .beta = parameter(beta),
+                                      .gamma = floats(gamma),
+                                      .beta = floats(beta),
                                       .y = y.mutable_data_ptr(),
                                       .mean = mean.mutable_data_ptr<float>(),
                                       .rstd = rstd.mutable_data_ptr<float>()};
-    if (x.numel() == 0 || run<Forward>(*problem, tensors, x)) return {y, mean, rstd};
+    if (run<Forward>(*problem, tensors, x)) return {y, mean, rstd};
   }
   return call<Tensor, Tensor, Tensor>("ladder::group_norm_act_formula", "", given, weight, bias, groups, eps,
                                       activation);
@@ -74,32 +69,36 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_act(const Tensor& given, const May
 
 std::tuple<Tensor, Tensor, Tensor> group_norm_act_backward(const Tensor& given_dy, const Tensor& given_x,
                                                            const MaybeTensor& weight, const MaybeTensor& bias,
-                                                           const Tensor& mean, const Tensor& rstd, std::int64_t groups,
-                                                           const std::string& activation) {
-  const std::optional<groupnorm::Problem> problem = problem_of(given_x, weight.has_value(), groups, activation);
+                                                           const Tensor& given_mean, const Tensor& given_rstd,
+                                                           std::int64_t groups, const std::string& activation) {
+  const std::optional<groupnorm::Problem> problem = problem_of(given_x, weight, bias, groups, activation);
+  const Sizes statistics = {given_x.size(0), groups};
+  expect(fits(given_dy, sizes_of(given_x), given_x) && fits_parameter(given_mean, statistics, given_x) &&
+             fits_parameter(given_rstd, statistics, given_x),
+         "group_norm_act_backward");
   if (problem) {
     const Tensor x = to_channels_last(given_x), dy = to_channels_last(given_dy);
+    const MaybeTensor mean = as_parameter(given_mean), rstd = as_parameter(given_rstd);
     const MaybeTensor gamma = as_parameter(weight), beta = as_parameter(bias);
     const Tensor dx = empty_channels_last(x, sizes_of(x), x.scalar_type());
     const Sizes parameters = {weight ? x.size(1) : 0};
     Tensor dgamma = empty(x, parameters, ScalarType::Float), dbeta = empty(x, parameters, ScalarType::Float);
     const Backward::Tensors tensors = {.x = data(x),
                                        .dy = data(dy),
-                                       .gamma = parameter(gamma),
-                                       .beta = parameter(beta),
-                                       .mean = static_cast<const float*>(data(mean)),
-                                       .rstd = static_cast<const float*>(data(rstd)),
+                                       .gamma = floats(gamma),
+                                       .beta = floats(beta),
+                                       .mean = floats(mean),
+                                       .rstd = floats(rstd),
                                        .dx = dx.mutable_data_ptr(),
                                        .dgamma = weight ? dgamma.mutable_data_ptr<float>() : nullptr,
                                        .dbeta = weight ? dbeta.mutable_data_ptr<float>() : nullptr};
-    if (x.numel() == 0 || run<Backward>(*problem, tensors, x)) {
-      if (x.numel() == 0) torch::stable::zero_(dgamma), torch::stable::zero_(dbeta);
+    if (run<Backward>(*problem, tensors, x)) {
       const ScalarType type = weight ? weight->scalar_type() : ScalarType::Float;
       return {dx, as_type(dgamma, type), as_type(dbeta, type)};
     }
   }
   return call<Tensor, Tensor, Tensor>("ladder::group_norm_act_backward_formula", "", given_dy, given_x, weight, bias,
-                                      mean, rstd, groups, activation);
+                                      given_mean, given_rstd, groups, activation);
 }
 
 LADDER_OPERATORS(m) {

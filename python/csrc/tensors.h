@@ -32,10 +32,22 @@ namespace ladder::python {
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
+using MaybeTensor = std::optional<Tensor>;
 using Sizes = std::vector<std::int64_t>;
 
 Sizes sizes_of(const Tensor& x);
 std::int64_t product(const Sizes& sizes);
+
+// What kernels index has to be so. ladder_torch's functions have said what would be right; whoever calls an operator by
+// itself gets one sentence. Both fit where they have these sizes and are on the device of `like`, and of its type, or of
+// any floating-point one.
+void expect(bool fitting, const char* op);  // throws UsageError
+bool fits(const Tensor& x, const Sizes& sizes, const Tensor& like);
+bool fits_parameter(const MaybeTensor& x, const Sizes& sizes, const Tensor& like);
+bool is_floating(const Tensor& x);
+
+bool countable(const Sizes& sizes);      // by kernels: not empty, below 2^31 elements
+bool is_channels_last(const Tensor& x);  // dense, as of empty_channels_last()
 
 // Nothing for a type that no kernel takes. `tf32`: fp32 may be rounded to it on the way into a product.
 std::optional<Dtype> dtype_of(const Tensor& x, bool tf32 = false);
@@ -48,9 +60,12 @@ Tensor empty_channels_last(const Tensor& like, const Sizes& sizes, ScalarType ty
 Tensor to_channels_last(const Tensor& x);
 Tensor to_contiguous(const Tensor& x);
 Tensor as_type(const Tensor& x, ScalarType type);
+MaybeTensor as_parameter(const MaybeTensor& x);  // in fp32, as kernels take it
 
 inline const void* data(const Tensor& x) { return x.const_data_ptr(); }
-inline const void* data(const std::optional<Tensor>& x) { return x ? x->const_data_ptr() : nullptr; }
+inline const void* data(const MaybeTensor& x) { return x ? x->const_data_ptr() : nullptr; }
+
+inline const float* floats(const MaybeTensor& x) { return static_cast<const float*>(data(x)); }
 
 // Calls an operator that is registered by name, of `Results`, with arguments of exactly its schema.
 template <class... Results, class... Arguments>

@@ -5,8 +5,19 @@ norm = ladder_torch.GN_NHWC(32, 128, activation="silu").cuda()    # nn.GroupNorm
 """
 
 from .library import cpu, status  # first: it says what is wrong with an unfit torch
-from .nn import GN_NHWC, GroupNorm
-from .ops import group_norm_act
+from .nn import GN_NHWC, Conv2d3x3, GroupNorm
+from .ops import conv2d_3x3, group_norm_act
 from .versions import explain, use, versions
 
-__all__ = ["GN_NHWC", "GroupNorm", "cpu", "explain", "group_norm_act", "status", "use", "versions"]
+__all__ = [
+    "GN_NHWC",
+    "Conv2d3x3",
+    "GroupNorm",
+    "conv2d_3x3",
+    "cpu",
+    "explain",
+    "group_norm_act",
+    "status",
+    "use",
+    "versions",
+]

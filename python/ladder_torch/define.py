@@ -32,17 +32,27 @@ def define(name, schema, formula, fake):
             torch.library.impl(f"{namespace}::{name}", "CUDA", _no_cuda)
 
 
-def differentiable(name, setup, backward):
-    """ladder::<name> as a function with gradients: setup(ctx, inputs, output) keeps what backward(ctx, *gradients) needs. Its
-    own ladder::<name>_backward is called through without_gradients(), and has no derivative."""
+def differentiable(name, setup, backward, autocast=0):
+    """ladder::<name> as a function with gradients: setup(ctx, inputs, output) keeps what backward(ctx, *gradients) needs, which
+    are operators called through without_gradients(). Under torch.autocast, the first `autocast` inputs take its type."""
     operator = getattr(torch.ops.ladder, name).default
     kernels = getattr(torch.ops.ladder_kernels, name).default
     torch.library.register_autograd(f"ladder::{name}", backward, setup_context=setup)
 
-    def refuse(ctx, *_):
-        raise RuntimeError(f"ladder::{name} has no second derivative")
+    def cast(device, inputs):
+        dtype = torch.get_autocast_dtype(device)
+        return [x.to(dtype) if i < autocast and x.dtype != torch.float64 else x for i, x in enumerate(inputs)]
 
-    torch.library.register_autograd(f"ladder::{name}_backward", refuse)
+    def autocast_on(device):
+        def call(*inputs):
+            with torch.autocast(device, enabled=False):
+                return operator(*cast(device, inputs))
+
+        _LIBRARIES[0].impl(name, call, f"Autocast{device.upper()}")
+
+    if autocast:
+        autocast_on("cpu")
+        autocast_on("cuda")
 
     def forward(ctx, *inputs):
         output = kernels(*inputs)
@@ -56,6 +66,8 @@ def differentiable(name, setup, backward):
     def call(*inputs):
         if torch.compiler.is_compiling():
             return operator(*inputs)
+        if autocast and torch.is_autocast_enabled(inputs[0].device.type):
+            inputs = cast(inputs[0].device.type, inputs)
         if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs):
             return function.apply(*inputs)
         return kernels(*inputs)
@@ -63,10 +75,16 @@ def differentiable(name, setup, backward):
     return call
 
 
-def without_gradients(name):
-    """ladder::<name>, by the shorter way where nothing of it is to be differentiated."""
+def without_gradients(name, of):
+    """ladder::<name>, by the shorter way where nothing of it is to be differentiated: a gradient of ladder::<of>, it has no
+    derivative."""
     operator = getattr(torch.ops.ladder, name).default
     kernels = getattr(torch.ops.ladder_kernels, name).default
+
+    def refuse(ctx, *_):
+        raise RuntimeError(f"ladder::{of} has no second derivative")
+
+    torch.library.register_autograd(f"ladder::{name}", refuse)
 
     def call(*inputs):
         return (operator if torch.compiler.is_compiling() or torch.is_grad_enabled() else kernels)(*inputs)
@@ -83,6 +101,15 @@ def new_channels_last(x, sizes, dtype=None):
     return x.new_empty([sizes[0], *sizes[2:], sizes[1]], dtype=dtype).movedim(-1, 1)
 
 
+def is_channels_last(x):
+    return x.movedim(1, -1).is_contiguous()
+
+
 def channels_last(x):
     """A copy that lies so."""
     return new_channels_last(x, x.shape).copy_(x)
+
+
+def new_gradient(w):
+    """Uninitialized, of a weight: its channels innermost where they are w's, else in the order of its sizes."""
+    return new_channels_last(w, w.shape) if is_channels_last(w) else w.new_empty(w.shape)

@@ -2,6 +2,7 @@
 
 import torch
 
+from .checks import check_beside
 from .define import channels_last, define, differentiable, new_channels_last, without_gradients
 
 ACTIVATIONS = {
@@ -32,15 +33,8 @@ def check(x, groups, weight, bias, activation):
     if (weight is None) != (bias is None):
         raise ValueError("group_norm_act: weight and bias, both of them or none")
     for name, parameter in (("weight", weight), ("bias", bias)):
-        if parameter is None:
-            continue
-        if tuple(parameter.shape) != (channels,):
-            raise ValueError(f"group_norm_act: {name} is {tuple(parameter.shape)} and x {tuple(x.shape)}: "
-                             f"({channels},) is wanted")  # fmt: skip
-        if parameter.device != x.device:
-            raise ValueError(f"group_norm_act: {name} is on {parameter.device} and x on {x.device}")
-        if not parameter.is_floating_point():
-            raise TypeError(f"group_norm_act: {name} is {parameter.dtype}, and a floating-point type is wanted")
+        if parameter is not None:
+            check_beside("group_norm_act", name, parameter, (channels,), x)
 
 
 def _statistics_type(x):
@@ -60,9 +54,9 @@ def _per_group(value, x, groups):
 def _formula(x, weight, bias, groups, eps, activation):
     check(x, groups, weight, bias, activation)
     values = x.to(_statistics_type(x))
-    of_group = values.reshape(x.shape[0], groups, -1) if x.numel() else values.new_zeros(x.shape[0], groups, 2)
+    of_group = values.reshape(x.shape[0], groups, -1) if x.numel() else values.new_zeros(x.shape[0], groups, 1)
     mean = of_group.mean(2)
-    rstd = (of_group.var(2, correction=0) + eps).rsqrt()
+    rstd = ((of_group - mean.unsqueeze(2)).square().mean(2) + eps).rsqrt()
     z = (values - _per_group(mean, x, groups)) * _per_group(rstd, x, groups)
     if weight is not None:
         z = z * _per_channel(weight, x) + _per_channel(bias, x)
@@ -114,7 +108,7 @@ define(
     _formula_backward,
     _fake_backward,
 )
-_backward = without_gradients("group_norm_act_backward")
+_backward = without_gradients("group_norm_act_backward", of="group_norm_act")
 
 
 def _setup(ctx, inputs, output):

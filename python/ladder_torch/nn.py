@@ -2,6 +2,8 @@
 
 import torch
 
+from .conv import conv2d_3x3
+from .define import is_channels_last
 from .group_norm import ACTIVATIONS, group_norm_act
 
 
@@ -23,7 +25,7 @@ class GN_NHWC(torch.nn.GroupNorm):
         self.activation = activation
 
     def forward(self, x):
-        if x.dtype == torch.float64 or not _channels_innermost(x):
+        if x.dtype == torch.float64 or not (x.dim() < 3 or is_channels_last(x)):
             return ACTIVATIONS[self.activation][0](super().forward(x))
         return group_norm_act(x, self.num_groups, self.weight, self.bias, self.eps, self.activation)
 
@@ -31,5 +33,12 @@ class GN_NHWC(torch.nn.GroupNorm):
         return f"{super().extra_repr()}, activation={self.activation}"
 
 
-def _channels_innermost(x):
-    return x.dim() < 3 or x.movedim(1, -1).is_contiguous()
+class Conv2d3x3(torch.nn.Conv2d):
+    """torch.nn.Conv2d(in_channels, out_channels, 3, padding=1), its weight channels_last and so its result."""
+
+    def __init__(self, in_channels, out_channels, bias=True, device=None, dtype=None):
+        super().__init__(in_channels, out_channels, 3, padding=1, bias=bias, device=device, dtype=dtype)
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, x):
+        return conv2d_3x3(x, self.weight, self.bias)

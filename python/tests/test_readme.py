@@ -19,5 +19,5 @@ def test_the_examples_run(kernels, capfd):
 
 def test_every_operator_is_in_the_table():
     rows = re.findall(r"^\| `(\w+)\(", README, re.MULTILINE)
-    functions = [name for name in ladder_torch.ops.__all__]
+    functions = list(ladder_torch.ops.__all__)
     assert sorted(rows) == sorted(functions)

@@ -1,0 +1,43 @@
+"""Operators of torch.ops.ladder called without the package's functions, with what does not fit together."""
+
+import pytest
+import torch
+
+
+def ones(*sizes):
+    return torch.ones(sizes)
+
+
+IMAGE, CHANNELS = ones(2, 8, 3, 5), ones(8)
+OPERATORS = {
+    "group_norm_act": (IMAGE, CHANNELS, CHANNELS, 4, 1e-5, "silu"),
+    "group_norm_act_backward": (IMAGE, IMAGE, CHANNELS, CHANNELS, ones(2, 4), ones(2, 4), 4, "silu"),
+    "conv2d_3x3": (IMAGE, ones(6, 8, 3, 3), ones(6), False),
+    "conv2d_3x3_dgrad": (ones(2, 6, 3, 5), ones(6, 8, 3, 3), False),
+    "conv2d_3x3_wgrad": (ones(2, 6, 3, 5), IMAGE, ones(6, 8, 3, 3), ones(6), False),
+}
+NONSENSE = {
+    "no dimensions": lambda x: x.sum(),
+    "one dimension": lambda x: x.flatten().repeat(2),
+    "integers": lambda x: x.int(),
+    "complex": lambda x: x.to(torch.complex64),
+    "twice the sizes": lambda x: x.repeat([2] * x.dim()),
+}
+TENSORS = [(name, i) for name, given in OPERATORS.items() for i, x in enumerate(given) if isinstance(x, torch.Tensor)]
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+@pytest.mark.parametrize("name, at", TENSORS)
+def test_nonsense_is_refused_in_one_sentence(kernels, name, at, nonsense):
+    operator, given = getattr(torch.ops.ladder, name).default, [*OPERATORS[name]]
+    given = [x.to(kernels) if isinstance(x, torch.Tensor) else x for x in given]
+    operator(*given)
+    given[at] = NONSENSE[nonsense](given[at])
+    with pytest.raises(RuntimeError, match="sizes, types or devices of its tensors do not fit together"):
+        operator(*given)
+
+
+@pytest.mark.parametrize("groups, activation", [(0, "silu"), (-1, "silu"), (3, "silu"), (4, "tanh")])
+def test_group_norm_refuses_what_is_no_tensor_too(kernels, groups, activation):
+    with pytest.raises(RuntimeError):
+        torch.ops.ladder.group_norm_act(IMAGE.to(kernels), None, None, groups, 1e-5, activation)
