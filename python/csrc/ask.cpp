@@ -1,5 +1,6 @@
 // What the Python half asks besides operators, through ctypes: JSON in, JSON out.
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "core/backend.h"
 #include "core/registry.h"
@@ -10,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-json versions(const json& path) {
+json versions(const std::string& path) {
   json found = json::array();
   for (const Version* version : all_versions()) {
     if (version->pass->path() == path) found.push_back(version->label());
@@ -20,11 +21,11 @@ json versions(const json& path) {
 
 json answer(const json& question) {
   if (question.contains("use")) {
-    Choices::instance().use(question.at("use"));
+    Choices::instance().use(question.at("use").get<std::string>());
     return nullptr;
   }
   if (question.contains("explain")) return Choices::instance().explain();
-  if (question.contains("versions")) return versions(question.at("versions"));
+  if (question.contains("versions")) return versions(question.at("versions").get<std::string>());
   json passes = json::array();
   for (const Pass* pass : all_passes()) passes.push_back(pass->path());
   const char* reason = backend::unavailable();
