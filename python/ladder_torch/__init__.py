@@ -7,6 +7,7 @@ norm = ladder_torch.GN_NHWC(32, 128, activation="silu").cuda()    # nn.GroupNorm
 from .library import cpu, status  # first: it says what is wrong with an unfit torch
 from .nn import GN_NHWC, Conv2d3x3, GroupNorm
 from .ops import conv2d_3x3, group_norm_act
+from .swap import swap, unswap
 from .versions import explain, use, versions
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "explain",
     "group_norm_act",
     "status",
+    "swap",
+    "unswap",
     "use",
     "versions",
 ]

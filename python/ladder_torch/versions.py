@@ -51,11 +51,15 @@ class Explanation(list):
     _COLUMNS = ("device", "pass", "problem", "version", "calls", "reason")
 
     def __str__(self):
-        rows = [self._COLUMNS, *([str(each[name]) for name in self._COLUMNS] for each in self)]
+        rows = [self._COLUMNS, *([_cell(each[name]) for name in self._COLUMNS] for each in self)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(self._COLUMNS))]
         return "\n".join("  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip() for row in rows)
 
     __repr__ = __str__
+
+
+def _cell(value):
+    return "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 def explain():
