@@ -4,7 +4,6 @@ asks for it."""
 import contextlib
 import ctypes
 import json
-import os
 from pathlib import Path
 
 _LEAST_TORCH = (2, 10)
@@ -26,12 +25,14 @@ class Half:
         in_package = _HERE / f"_{name}.so"
         in_build = _HERE.parents[1] / "build" / name / "python" / in_package.name  # of the source tree
         self.file = in_build if in_build.exists() and not in_package.exists() else in_package
-        self._library = None
+        self._library, self._wrong = None, ""
 
     def missing(self):
         """Why it cannot be loaded, or ""."""
+        if self._wrong:
+            return self._wrong
         if not self.file.exists():
-            return f"ladder_torch was built without its {self.name} library ({self.file.name})"
+            return f"ladder_torch was built without {self.file.name}; python/README.md says how it is made"
         if self.name == "cuda" and not torch.version.cuda:
             return f"PyTorch {torch.__version__} is built without CUDA"
         return ""
@@ -41,7 +42,11 @@ class Half:
         if self._library is None:
             if self.missing():
                 raise RuntimeError(self.missing())
-            torch.ops.load_library(str(self.file))
+            try:
+                torch.ops.load_library(str(self.file))
+            except OSError as error:
+                self._wrong = f"{self.file.name} does not load beside PyTorch {torch.__version__}: {error}"
+                raise RuntimeError(self._wrong) from None
             self._library = ctypes.CDLL(str(self.file))
             self._library.ladder_torch_ask.restype = ctypes.c_char_p
         return self
@@ -96,9 +101,5 @@ def status():
     return {"torch": torch.__version__, "cuda": cuda, "emulator": EMULATOR.missing(), "cpu": _cpu}
 
 
-def begin():
-    """Once the schemas are there."""
-    if not CUDA.missing():
-        CUDA.load()
-    if os.environ.get("LADDER_TORCH_CPU"):
-        cpu(os.environ["LADDER_TORCH_CPU"])
+with contextlib.suppress(RuntimeError):  # status() says why, and so does the first call on a GPU
+    CUDA.load()
