@@ -9,6 +9,7 @@ import inspect
 
 import torch
 
+from .conv import conv2d_3x3
 from .define import is_channels_last
 from .group_norm import group_norm_act
 from .nn import GN_NHWC
@@ -95,6 +96,33 @@ class _GroupNorm(StandIn, GN_NHWC):
 
     def forward(self, input):
         return super().forward(input)
+
+
+class _Conv2d(StandIn):
+    @staticmethod
+    def unfit(module):
+        for name, wanted in _CONV2D.items():
+            value = getattr(module, name)
+            if value != wanted:
+                return f"{name} {value}; {wanted} is swapped"
+        return ""
+
+    @staticmethod
+    def takes(x):
+        return x.dim() == 4 and x.dtype != torch.float64 and is_channels_last(x)
+
+    def forward(self, input):
+        return conv2d_3x3(input, self.weight, self.bias) if self.takes(input) else super().forward(input)
+
+
+_CONV2D = {
+    "kernel_size": (3, 3),
+    "stride": (1, 1),
+    "padding": (1, 1),
+    "dilation": (1, 1),
+    "groups": 1,
+    "padding_mode": "zeros",
+}
 
 
 class _SiLU(StandIn):
@@ -201,7 +229,7 @@ class _ResnetBlock2D(Container):
         return (input_tensor + hidden) / self.output_scale_factor
 
 
-_EXACTLY = {torch.nn.GroupNorm: _GroupNorm, torch.nn.Sequential: _Sequential}
+_EXACTLY = {torch.nn.GroupNorm: _GroupNorm, torch.nn.Conv2d: _Conv2d, torch.nn.Sequential: _Sequential}
 _BY_NAME = {"GroupNorm32": _GroupNorm, "SiLU": _SiLU, "ResnetBlock2D": _ResnetBlock2D}
 
 

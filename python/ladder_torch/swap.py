@@ -10,7 +10,7 @@ from torch.nn.utils import parametrize
 from . import blocks, library, measure
 from .versions import Explanation
 
-_BASES = (torch.nn.GroupNorm,)  # of what is looked at
+_BASES = (torch.nn.GroupNorm, torch.nn.Conv2d)  # of what is looked at
 
 
 class Report(Explanation):
@@ -41,8 +41,8 @@ class _Candidate:
 
 
 def swap(model, example=None, only=None):
-    """Changes, in place, what of the model Ladder's kernels can compute: modules of exactly nn.GroupNorm and, by name,
-    guided-diffusion's GroupNorm32 and SiLU. A norm and the activation after it run as one in nn.Sequential and in
+    """Changes, in place, what of the model Ladder's kernels can compute: modules of exactly nn.GroupNorm, nn.Conv2d and, by
+    name, guided-diffusion's GroupNorm32 and SiLU. A norm and the activation after it run as one in nn.Sequential and in
     diffusers' ResnetBlock2D. Parameters, state_dict and names stay. What is a subclass, parametrized or hooked stays as it
     is. Inputs whose channels are not innermost (channels_last) go to PyTorch as before.
 

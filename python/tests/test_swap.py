@@ -110,6 +110,11 @@ def called(model, *inputs):
     return calls.names
 
 
+def norms(report):
+    """Its rows of GroupNorm and of guided-diffusion's SiLU."""
+    return [row for row in report if row["kind"].startswith(("GroupNorm", "SiLU"))]
+
+
 def types(model):
     return [type(module) for module in model.modules()]
 
@@ -134,8 +139,8 @@ def test_a_norm_and_its_activation_in_one(activation, options):
     assert_equal_to_the_formula(model, image())
     own = [name for name in called(model, image()) if activation.__name__.lower() in name]
     together = activation is not nn.Tanh
-    assert report[0]["swapped"] and len(own) == (0 if together else 1)
-    assert report[0]["kind"] == (f"GroupNorm + {activation.__name__}" if together else "GroupNorm")
+    assert all(row["swapped"] for row in report) and len(own) == (0 if together else 1)
+    assert report[1]["kind"] == (f"GroupNorm + {activation.__name__}" if together else "GroupNorm")
     assert_restored(model, before, image())
 
 
@@ -144,13 +149,14 @@ def test_the_tiny_unet_of_guided_diffusion():
     unet_common.randomise(model, 0)
     before, inputs = copy.deepcopy(model), (image(2, 3, 8, 8), torch.tensor([0, 999]))
     report = ladder_torch.swap(model, inputs)
-    norms = [name for name, module in before.named_modules() if isinstance(module, nn.GroupNorm)]
-    assert [row["module"] for row in report] == norms and all(row["swapped"] for row in report)
+    kinds = (nn.GroupNorm, nn.Conv2d)
+    assert [row["module"] for row in report] == [n for n, each in before.named_modules() if isinstance(each, kinds)]
+    assert all(row["swapped"] or row["note"].startswith("kernel_size (1, 1)") for row in report)
     alone = [row["module"] for row in report if row["kind"] == "GroupNorm"]
-    assert alone == [name for name in norms if name.endswith(".norm")], "attention's norms have no activation"
+    assert alone and all(name.endswith(".norm") for name in alone), "attention's norms have no activation"
     assert_equal_to_the_formula(model, *inputs)
     names = called(model, *inputs)
-    assert names.count("group_norm_act") == len(norms) and "native_group_norm" not in names
+    assert names.count("group_norm_act") == len(norms(report)) and "native_group_norm" not in names
     assert_restored(model, before, *inputs)
 
 
@@ -166,7 +172,8 @@ def test_a_tiny_unet_of_diffusers(options):
     before, inputs = copy.deepcopy(model), (image(2, 3, 8, 8), torch.tensor([0, 999]))
     report = ladder_torch.swap(model, inputs)
     rows = {row["module"]: row for row in report}
-    assert rows and all(row["swapped"] for row in report)
+    stay = ("kernel_size (1, 1)", "stride (2, 2)")
+    assert rows and all(row["swapped"] or row["note"].startswith(stay) for row in report)
     act = "Mish" if options else "SiLU"
     assert rows["mid_block.resnets.0.norm1"]["kind"] == f"GroupNorm + {act}"
     assert rows["mid_block.resnets.0.norm2"]["kind"] == ("GroupNorm" if options else f"GroupNorm + {act}")
@@ -178,7 +185,7 @@ def test_guided_diffusions_own_classes_by_name():
     model = randomised(nn.Sequential(nn.Conv2d(3, 8, 1), ScaleShiftBlock()))
     before = copy.deepcopy(model)
     report = ladder_torch.swap(model, (image(),))
-    assert [row["swapped"] for row in report] == [True] * 4
+    assert [row["swapped"] for row in norms(report)] == [True] * 4
     assert_equal_to_the_formula(model, image(), dtype=torch.float32)  # GroupNorm32 takes no other
     assert model[1].in_layers[0](image(2, 8, 4, 4).bfloat16()).dtype == torch.bfloat16
     names = called(model, image())
@@ -189,7 +196,7 @@ def test_guided_diffusions_own_classes_by_name():
 def test_what_one_activation_does_elsewhere_it_still_does():
     act = nn.SiLU()
     model = randomised(nn.Sequential(nn.Conv2d(3, 8, 1), nn.Sequential(nn.GroupNorm(2, 8), act), nn.Sequential(act)))
-    assert ladder_torch.swap(model)[0]["kind"] == "GroupNorm + SiLU"
+    assert norms(ladder_torch.swap(model))[0]["kind"] == "GroupNorm + SiLU"
     assert_equal_to_the_formula(model, image())
     seen = []
     act.register_forward_hook(lambda *_: seen.append(1))
@@ -197,12 +204,15 @@ def test_what_one_activation_does_elsewhere_it_still_does():
     assert len(seen) == 2, "a hook of later splits the two again"
 
 
-def test_kernels_run_and_are_named(kernels):
+def test_kernels_run_and_are_named(kernels, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn.conv, "fp32_precision", "ieee")
     model = layers(nn.SiLU()).to(kernels)
     report = ladder_torch.swap(model, (image().to(kernels),))
-    assert "groupnorm/forward v" in report[0]["version"] and "silu" in report[0]["problem"]
+    rows = {row["module"]: row for row in report}
+    assert "groupnorm/forward v" in rows["1"]["version"] and "silu" in rows["1"]["problem"]
+    assert all("conv3x3/fprop v" in rows[name]["version"] for name in "03")
     if kernels == "cuda":
-        assert report[0]["us_before"] > 0 and report[0]["us_after"] > 0
+        assert all(row["us_before"] > 0 and row["us_after"] > 0 for row in report)
     ladder_torch.swap(model)
     assert_near(model(image().to(kernels)), layers(nn.SiLU()).double()(image().double()), sums_of=SUMS)
 
@@ -269,20 +279,40 @@ def with_norm(norm):
 def test_what_must_stay_stays_and_the_report_says_why(build, words):
     model = build()
     before, expected = types(model), model(image())
-    report = ladder_torch.swap(model)
-    assert [(row["swapped"], row["note"]) for row in report] == [(False, words)] and words in str(report)
+    report = [
+        row for row in ladder_torch.swap(model, only=lambda name, module: name == "1") if row["note"] != "not in only"
+    ]
+    assert [(row["swapped"], row["note"]) for row in report] == [(False, words)]
     assert types(model) == before and torch.equal(model(image()), expected)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"kernel_size": 5, "padding": 2}, "kernel_size (5, 5); (3, 3) is swapped"),
+        ({"padding": 0}, "padding (0, 0); (1, 1) is swapped"),
+        ({"stride": 2}, "stride (2, 2); (1, 1) is swapped"),
+        ({"dilation": 2}, "dilation (2, 2); (1, 1) is swapped"),
+        ({"groups": 3}, "groups 3; 1 is swapped"),
+        ({"padding_mode": "circular"}, "padding_mode circular; zeros is swapped"),
+    ],
+)
+def test_which_convolutions_stay(options, words):
+    module = randomised(nn.Conv2d(3, 6, **{"kernel_size": 3, "padding": 1, **options}))
+    expected = module(image())
+    assert ladder_torch.swap(module)[0]["note"] == words
+    assert type(module) is nn.Conv2d and torch.equal(module(image()), expected)
 
 
 def test_nothing_is_taken_in_one_where_the_parent_is_hooked():
     model = layers(nn.SiLU())
     model.register_forward_hook(lambda *_: None)
     report = ladder_torch.swap(model)
-    assert type(model) is nn.Sequential and report[0]["kind"] == "GroupNorm"
-    assert report[0]["note"] == "alone: the model: has hooks"
+    assert type(model) is nn.Sequential and report[1]["kind"] == "GroupNorm"
+    assert report[1]["note"] == "alone: the model: has hooks"
     model = layers(nn.SiLU())
     model[2].register_forward_hook(lambda *_: None)
-    assert ladder_torch.swap(model)[0]["kind"] == "GroupNorm"
+    assert ladder_torch.swap(model)[1]["kind"] == "GroupNorm"
 
 
 def test_a_block_with_a_forward_of_its_own_does_not_pass_for_diffusers():
@@ -295,19 +325,19 @@ def test_a_block_with_a_forward_of_its_own_does_not_pass_for_diffusers():
     block = ResnetBlock2D(in_channels=8, temb_channels=4, groups=4)
     nn.init.zeros_(block.conv2.weight), nn.init.zeros_(block.conv2.bias)  # hides what is before it
     report = ladder_torch.swap(block)
-    assert type(block) is ResnetBlock2D and [row["kind"] for row in report] == ["GroupNorm"] * 2
-    assert "alone: the model: the forward of this ResnetBlock2D is none that is known" in report[0]["note"]
+    assert type(block) is ResnetBlock2D and [row["kind"] for row in norms(report)] == ["GroupNorm"] * 2
+    assert norms(report)[0]["note"] == "alone: the model: the forward of this ResnetBlock2D is none that is known"
 
 
 def test_other_layouts_and_double_precision_go_to_pytorch():
     model, x = layers(nn.SiLU()).to(memory_format=torch.contiguous_format), image().contiguous()
     before = copy.deepcopy(model)
-    assert ladder_torch.swap(model)[0]["swapped"]
+    assert all(row["swapped"] for row in ladder_torch.swap(model))
     assert torch.equal(model(x), before(x)) and model(x).stride() == before(x).stride()
     assert torch.equal(model.double()(image().double()), before.double()(image().double()))
-    row = ladder_torch.swap(model.float(), (x,))[0]
-    assert (row["swapped"], row["note"]) == (False, "gets only inputs of float64 or not channels_last")
-    assert type(model[1]) is nn.GroupNorm and type(model) is nn.Sequential
+    report = ladder_torch.swap(model.float(), (x,))
+    assert {row["note"] for row in report} == {"gets only inputs of float64 or not channels_last"}
+    assert not any(row["swapped"] for row in report) and types(model) == types(before)
 
 
 # --- A model remains what it was
@@ -370,7 +400,7 @@ def test_compiled_whole(first):
     if first == "compile":
         compiled(image())
         report = ladder_torch.swap(compiled, (image(),))
-        assert report[0]["module"] == "_orig_mod.1" and report[0]["swapped"]
+        assert report[1]["module"] == "_orig_mod.1" and report[1]["swapped"]
     assert torch.equal(compiled(image()), model(image()))
     assert "group_norm_act" in graphs[-1].code and "silu" in graphs[-1].code
     assert len(graphs) == (1 if first == "swap" else 2)
@@ -398,8 +428,8 @@ def test_an_example_leaves_no_trace():
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert all(each.grad is None for each in model.parameters())
     assert not any(each._forward_pre_hooks for each in model.modules())
-    assert [row["note"] for row in report] == ["with 3; not timed: no GPU", "not timed: no GPU"]
-    assert [row["us_before"] for row in report] == [None, None] and report[0]["problem"] == "2x8x6x5 float32"
+    assert [row["note"] for row in norms(report)] == ["with 3; not timed: no GPU", "not timed: no GPU"]
+    assert {row["us_before"] for row in report} == {None} and norms(report)[0]["problem"] == "2x8x6x5 float32"
 
 
 def test_an_example_with_names_and_a_module_that_it_does_not_call():
@@ -412,14 +442,15 @@ def test_an_example_with_names_and_a_module_that_it_does_not_call():
             return [self.layers(x) for _ in range(2 if twice else 1)]
 
     report = ladder_torch.swap(Model(), ((image(),), {"twice": True}))
-    assert [(row["module"], row["swapped"]) for row in report] == [("layers.1", True), ("never", False)]
-    assert report[1]["note"] == "not called by the example"
+    assert [(row["module"], row["swapped"]) for row in report] == [
+        ("layers.0", True), ("layers.1", True), ("layers.3", True), ("never", False)]  # fmt: skip
+    assert report[3]["note"] == "not called by the example"
 
 
 def test_an_example_that_fails_leaves_the_model_alone():
     model = layers(nn.SiLU())
     before = types(model)
-    with pytest.raises(RuntimeError, match="channels"):
+    with pytest.raises(ValueError, match=r"\(8, 5, 3, 3\) is wanted"):
         ladder_torch.swap(model, (image(2, 5, 4, 4),))
     assert types(model) == before and not any(each._forward_pre_hooks for each in model.modules())
 
@@ -442,14 +473,14 @@ def test_only_what_is_faster_is_swapped(monkeypatch):
                                      nn.Conv2d(8, 16, 1), nn.GroupNorm(4, 16)))  # fmt: skip
     report = ladder_torch.swap(model, (image(),))
     assert timed == [False, True, False, True], "equal problems are timed once"
-    assert [(row["us_before"], row["us_after"], row["swapped"]) for row in report] == [
+    assert [(row["us_before"], row["us_after"], row["swapped"]) for row in norms(report)] == [
         (20.0, 10.0, True), (20.0, 10.0, True), (20.0, 30.0, False)]  # fmt: skip
-    assert report[2]["note"] == "PyTorch's is no slower" and type(model[6]) is nn.GroupNorm
+    assert norms(report)[2]["note"] == "PyTorch's is no slower" and type(model[6]) is nn.GroupNorm
     assert " 20.0 " in str(report)
     chosen = types(model)
     for choice in (report, report.to_json()):
         ladder_torch.unswap(model)
-        assert [row["swapped"] for row in ladder_torch.swap(model, only=choice)] == [True, True, False]
+        assert [row["swapped"] for row in norms(ladder_torch.swap(model, only=choice))] == [True, True, False]
         assert types(model) == chosen
     assert len(timed) == 4
 
@@ -458,14 +489,14 @@ def test_only():
     model = nn.ModuleDict({"a": layers(nn.SiLU()), "ab": layers(nn.SiLU())})
 
     def chosen(only):
-        return [row["module"] for row in ladder_torch.swap(model, only=only) if row["swapped"]]
+        return [row["module"] for row in norms(ladder_torch.swap(model, only=only)) if row["swapped"]]
 
     assert chosen(None) == ["a.1", "ab.1"]
     assert chosen("a") == chosen(["a.1"]) == chosen(lambda name, module: name[1] == ".") == ["a.1"]
     assert type(model["ab"][1]) is nn.GroupNorm, "a second swap begins anew"
-    assert ladder_torch.swap(model, only=["a"])[1]["note"] == "not in only"
+    assert ladder_torch.swap(model, only=["a"])[-1]["note"] == "not in only"
     assert chosen([]) == []
-    assert json.loads(ladder_torch.swap(model).to_json())[0]["module"] == "a.1"
+    assert json.loads(ladder_torch.swap(model).to_json())[1]["module"] == "a.1"
 
 
 @pytest.mark.parametrize(
