@@ -76,7 +76,7 @@ std::tuple<Tensor, Tensor> conv2d_3x3_wgrad(const Tensor& given_dy, const Tensor
                                     .dw = dw.mutable_data_ptr(),
                                     .dbias = bias ? dbias.mutable_data_ptr<float>() : nullptr};
     if (run<Wgrad>(*problem, tensors, x)) {
-      return {is_channels_last(w) ? dw : to_contiguous(dw), bias ? as_type(dbias, bias->scalar_type()) : dbias};
+      return {to_dense(dw, is_channels_last(w)), bias ? as_type(dbias, bias->scalar_type()) : dbias};
     }
   }
   return call<Tensor, Tensor>("ladder::conv2d_3x3_wgrad_formula", "", given_dy, given_x, w, bias, tf32);

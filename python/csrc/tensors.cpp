@@ -54,14 +54,6 @@ bool is_dense(const Tensor& x, bool channels_last) {
   return true;
 }
 
-Tensor dense(const Tensor& x, bool channels_last) {
-  const bool aligned = reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % kAlignment == 0;
-  if (aligned && is_dense(x, channels_last)) return x;
-  const Sizes sizes = sizes_of(x);
-  Tensor copy = strided(x, sizes, dense_strides(sizes, channels_last), x.scalar_type());
-  return torch::stable::copy_(copy, x);
-}
-
 }  // namespace
 
 Sizes sizes_of(const Tensor& x) {
@@ -95,7 +87,7 @@ bool fits_parameter(const MaybeTensor& x, const Sizes& sizes, const Tensor& like
   return !x || (sizes_of(*x) == sizes && on_device_of(*x, like) && is_floating(*x));
 }
 
-bool is_channels_last(const Tensor& x) { return is_dense(x, true); }
+bool is_channels_last(const Tensor& x) { return x.dim() >= 3 && is_dense(x, true); }
 
 std::optional<Dtype> dtype_of(const Tensor& x, bool tf32) {
   switch (x.scalar_type()) {
@@ -118,9 +110,21 @@ Tensor empty_channels_last(const Tensor& like, const Sizes& sizes, ScalarType ty
   return strided(like, sizes, dense_strides(sizes, true), type);
 }
 
-Tensor to_channels_last(const Tensor& x) { return dense(x, true); }
+Tensor new_like(const Tensor& x) {
+  return strided(x, sizes_of(x), dense_strides(sizes_of(x), is_channels_last(x)), x.scalar_type());
+}
 
-Tensor to_contiguous(const Tensor& x) { return dense(x, false); }
+Tensor to_dense(const Tensor& x, bool channels_last) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % kAlignment == 0;
+  if (aligned && is_dense(x, channels_last)) return x;
+  const Sizes sizes = sizes_of(x);
+  Tensor copy = strided(x, sizes, dense_strides(sizes, channels_last), x.scalar_type());
+  return torch::stable::copy_(copy, x);
+}
+
+Tensor to_channels_last(const Tensor& x) { return to_dense(x, true); }
+
+Tensor to_contiguous(const Tensor& x) { return to_dense(x, false); }
 
 Tensor as_type(const Tensor& x, ScalarType type) {
   return x.scalar_type() == type ? x : torch::stable::to(x, std::optional(type));

@@ -47,7 +47,7 @@ bool fits_parameter(const MaybeTensor& x, const Sizes& sizes, const Tensor& like
 bool is_floating(const Tensor& x);
 
 bool countable(const Sizes& sizes);      // by kernels: not empty, below 2^31 elements
-bool is_channels_last(const Tensor& x);  // dense, as of empty_channels_last()
+bool is_channels_last(const Tensor& x);  // dense, as of empty_channels_last(), and of three dimensions or more
 
 // Nothing for a type that no kernel takes. `tf32`: fp32 may be rounded to it on the way into a product.
 std::optional<Dtype> dtype_of(const Tensor& x, bool tf32 = false);
@@ -55,10 +55,12 @@ std::optional<Dtype> dtype_of(const Tensor& x, bool tf32 = false);
 // Uninitialized, on the device of `like`. Of sizes [n, c, ...], the second dimension lies innermost.
 Tensor empty(const Tensor& like, const Sizes& sizes, ScalarType type);
 Tensor empty_channels_last(const Tensor& like, const Sizes& sizes, ScalarType type);
+Tensor new_like(const Tensor& x);  // channels innermost where they are x's, else in the order of its sizes
 
 // x itself where it lies so, or a copy: [n, c, ...] with the second dimension innermost; or in the order of its sizes.
 Tensor to_channels_last(const Tensor& x);
 Tensor to_contiguous(const Tensor& x);
+Tensor to_dense(const Tensor& x, bool channels_last);  // one or the other
 Tensor as_type(const Tensor& x, ScalarType type);
 MaybeTensor as_parameter(const MaybeTensor& x);  // in fp32, as kernels take it
 

@@ -7,6 +7,10 @@ def check_image(op, x, *sizes):
     """Throws where x does not have such sizes, or is not of a floating-point type."""
     if x.dim() != len(sizes):
         raise ValueError(f"{op}: x is {tuple(x.shape)}, and ({', '.join(sizes)}) is wanted")
+    check_floating(op, x)
+
+
+def check_floating(op, x):
     if not x.is_floating_point():
         raise TypeError(f"{op}: x is {x.dtype}, and a floating-point type is wanted")
 

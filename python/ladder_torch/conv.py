@@ -3,7 +3,7 @@
 import torch
 
 from .checks import check_beside, check_image
-from .define import define, differentiable, new_channels_last, new_gradient, without_gradients
+from .define import define, differentiable, new_channels_last, new_like, without_gradients
 
 
 def check(x, w, bias):
@@ -57,7 +57,7 @@ def _fake_dgrad(dy, w, tf32):
 
 
 def _fake_wgrad(dy, x, w, bias, tf32):
-    return new_gradient(w), x.new_empty(0, dtype=torch.float32) if bias is None else bias.new_empty(bias.shape)
+    return new_like(w), x.new_empty(0, dtype=torch.float32) if bias is None else bias.new_empty(bias.shape)
 
 
 define("conv2d_3x3", "(Tensor x, Tensor w, Tensor? bias, bool tf32) -> Tensor", _formula, _fake)

@@ -102,7 +102,7 @@ def new_channels_last(x, sizes, dtype=None):
 
 
 def is_channels_last(x):
-    return x.movedim(1, -1).is_contiguous()
+    return x.dim() >= 3 and x.movedim(1, -1).is_contiguous()
 
 
 def channels_last(x):
@@ -110,6 +110,6 @@ def channels_last(x):
     return new_channels_last(x, x.shape).copy_(x)
 
 
-def new_gradient(w):
-    """Uninitialized, of a weight: its channels innermost where they are w's, else in the order of its sizes."""
-    return new_channels_last(w, w.shape) if is_channels_last(w) else w.new_empty(w.shape)
+def new_like(x):
+    """Uninitialized: its channels innermost where they are x's, else in the order of its sizes."""
+    return new_channels_last(x, x.shape) if is_channels_last(x) else x.new_empty(x.shape)

@@ -25,7 +25,7 @@ class GN_NHWC(torch.nn.GroupNorm):
         self.activation = activation
 
     def forward(self, x):
-        if x.dtype == torch.float64 or not (x.dim() < 3 or is_channels_last(x)):
+        if x.dtype == torch.float64 or x.dim() >= 3 and not is_channels_last(x):
             return ACTIVATIONS[self.activation][0](super().forward(x))
         return group_norm_act(x, self.num_groups, self.weight, self.bias, self.eps, self.activation)
 

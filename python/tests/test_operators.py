@@ -8,12 +8,18 @@ def ones(*sizes):
     return torch.ones(sizes)
 
 
-IMAGE, CHANNELS = ones(2, 8, 3, 5), ones(8)
+IMAGE, EVEN, CHANNELS = ones(2, 8, 3, 5), ones(2, 8, 4, 2), ones(8)
 OPERATORS = {
     "group_norm_act": (IMAGE, CHANNELS, CHANNELS, 4, 1e-5, "silu"),
     "group_norm_act_backward": (IMAGE, IMAGE, CHANNELS, CHANNELS, ones(2, 4), ones(2, 4), 4, "silu"),
     "conv2d_3x3": (IMAGE, ones(6, 8, 3, 3), ones(6), False),
     "conv2d_3x3_dgrad": (ones(2, 6, 3, 5), ones(6, 8, 3, 3), False),
+    "silu": (IMAGE,),
+    "silu_backward": (IMAGE, IMAGE),
+    "avg_pool2x2": (EVEN,),
+    "avg_pool2x2_backward": (EVEN,),
+    "upsample2x": (EVEN,),
+    "upsample2x_backward": (EVEN,),
     "conv2d_3x3_wgrad": (ones(2, 6, 3, 5), IMAGE, ones(6, 8, 3, 3), ones(6), False),
 }
 NONSENSE = {
@@ -23,11 +29,19 @@ NONSENSE = {
     "complex": lambda x: x.to(torch.complex64),
     "twice the sizes": lambda x: x.repeat([2] * x.dim()),
 }
-TENSORS = [(name, i) for name, given in OPERATORS.items() for i, x in enumerate(given) if isinstance(x, torch.Tensor)]
+# A tensor that stands alone may have any sizes, and silu's any number of them.
+NO_NONSENSE = {(name, "twice the sizes") for name, given in OPERATORS.items() if len(given) == 1}
+NO_NONSENSE |= {("silu", "no dimensions"), ("silu", "one dimension")}
+CASES = [
+    (name, i, nonsense)
+    for name, given in OPERATORS.items()
+    for i, x in enumerate(given)
+    for nonsense in NONSENSE
+    if isinstance(x, torch.Tensor) and (name, nonsense) not in NO_NONSENSE
+]
 
 
-@pytest.mark.parametrize("nonsense", NONSENSE)
-@pytest.mark.parametrize("name, at", TENSORS)
+@pytest.mark.parametrize("name, at, nonsense", CASES)
 def test_nonsense_is_refused_in_one_sentence(kernels, name, at, nonsense):
     operator, given = getattr(torch.ops.ladder, name).default, [*OPERATORS[name]]
     given = [x.to(kernels) if isinstance(x, torch.Tensor) else x for x in given]
@@ -41,3 +55,9 @@ def test_nonsense_is_refused_in_one_sentence(kernels, name, at, nonsense):
 def test_group_norm_refuses_what_is_no_tensor_too(kernels, groups, activation):
     with pytest.raises(RuntimeError):
         torch.ops.ladder.group_norm_act(IMAGE.to(kernels), None, None, groups, 1e-5, activation)
+
+
+@pytest.mark.parametrize("t, dim", [(ones(), 4), (ones(2, 2), 4), (ones(2), 0), (ones(2), -1)])
+def test_timestep_embedding_refuses_nonsense(kernels, t, dim):
+    with pytest.raises(RuntimeError):
+        torch.ops.ladder.timestep_embedding(t.to(kernels), dim, torch.float32)
