@@ -204,8 +204,15 @@ def test_what_one_activation_does_elsewhere_it_still_does():
     assert len(seen) == 2, "a hook of later splits the two again"
 
 
-def test_kernels_run_and_are_named(kernels, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn.conv, "fp32_precision", "ieee")
+@pytest.fixture
+def without_tf32():
+    precision = torch.backends.cudnn.conv.fp32_precision
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    yield
+    torch.backends.cudnn.conv.fp32_precision = precision
+
+
+def test_kernels_run_and_are_named(kernels, without_tf32):
     model = layers(nn.SiLU()).to(kernels)
     report = ladder_torch.swap(model, (image().to(kernels),))
     rows = {row["module"]: row for row in report}
