@@ -13,6 +13,8 @@ from .conv import conv2d_3x3
 from .define import is_channels_last
 from .group_norm import group_norm_act
 from .nn import GN_NHWC
+from .resample import avg_pool2x2
+from .silu import silu
 
 ACTIVATIONS = {torch.nn.SiLU: "silu", torch.nn.Mish: "mish", torch.nn.ReLU: "relu"}
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -98,14 +100,18 @@ class _GroupNorm(StandIn, GN_NHWC):
         return super().forward(input)
 
 
+def _set_otherwise(module, accepted):
+    for name, values in accepted.items():
+        value = getattr(module, name)
+        if value not in values:
+            return f"{name} {value}; {values[0]} is swapped"
+    return ""
+
+
 class _Conv2d(StandIn):
     @staticmethod
     def unfit(module):
-        for name, wanted in _CONV2D.items():
-            value = getattr(module, name)
-            if value != wanted:
-                return f"{name} {value}; {wanted} is swapped"
-        return ""
+        return _set_otherwise(module, _CONV2D)
 
     @staticmethod
     def takes(x):
@@ -116,12 +122,34 @@ class _Conv2d(StandIn):
 
 
 _CONV2D = {
-    "kernel_size": (3, 3),
-    "stride": (1, 1),
-    "padding": (1, 1),
-    "dilation": (1, 1),
-    "groups": 1,
-    "padding_mode": "zeros",
+    "kernel_size": [(3, 3)],
+    "stride": [(1, 1)],
+    "padding": [(1, 1)],
+    "dilation": [(1, 1)],
+    "groups": [1],
+    "padding_mode": ["zeros"],
+}
+
+
+class _AvgPool2d(StandIn):
+    @staticmethod
+    def unfit(module):
+        return _set_otherwise(module, _AVG_POOL2D)
+
+    @staticmethod
+    def takes(x):
+        return _Conv2d.takes(x) and not x.shape[2] % 2 and not x.shape[3] % 2
+
+    def forward(self, input):
+        return avg_pool2x2(input) if self.takes(input) else super().forward(input)
+
+
+_AVG_POOL2D = {
+    "kernel_size": [2, (2, 2)],
+    "stride": [2, (2, 2)],
+    "padding": [0, (0, 0)],
+    "ceil_mode": [False],
+    "divisor_override": [None],
 }
 
 
@@ -132,8 +160,12 @@ class _SiLU(StandIn):
     def unfit(module):
         return _differs(module, lambda x, weights: torch.nn.functional.silu(x), [4, 25])
 
+    @staticmethod
+    def takes(x):
+        return x.dtype != torch.float64 and (x.is_contiguous() or x.dim() > 2 and is_channels_last(x))
+
     def forward(self, x):
-        return torch.nn.functional.silu(x)
+        return silu(x) if self.takes(x) else super().forward(x)
 
 
 def is_activation(module):
@@ -229,7 +261,12 @@ class _ResnetBlock2D(Container):
         return (input_tensor + hidden) / self.output_scale_factor
 
 
-_EXACTLY = {torch.nn.GroupNorm: _GroupNorm, torch.nn.Conv2d: _Conv2d, torch.nn.Sequential: _Sequential}
+_EXACTLY = {
+    torch.nn.GroupNorm: _GroupNorm,
+    torch.nn.Conv2d: _Conv2d,
+    torch.nn.AvgPool2d: _AvgPool2d,
+    torch.nn.Sequential: _Sequential,
+}
 _BY_NAME = {"GroupNorm32": _GroupNorm, "SiLU": _SiLU, "ResnetBlock2D": _ResnetBlock2D}
 
 

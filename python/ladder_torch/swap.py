@@ -10,7 +10,7 @@ from torch.nn.utils import parametrize
 from . import blocks, library, measure
 from .versions import Explanation
 
-_BASES = (torch.nn.GroupNorm, torch.nn.Conv2d)  # of what is looked at
+_BASES = (torch.nn.GroupNorm, torch.nn.Conv2d, torch.nn.AvgPool2d)  # of what is looked at
 
 
 class Report(Explanation):

@@ -181,6 +181,17 @@ def test_a_tiny_unet_of_diffusers(options):
     assert_restored(model, before, *inputs)
 
 
+@pytest.mark.parametrize("module, operator", [(nn.AvgPool2d(2), "avg_pool2x2"), (nn.AvgPool2d((2, 2)), "avg_pool2x2")])
+def test_a_module_alone(module, operator):
+    model = randomised(nn.Sequential(nn.Conv2d(3, 8, 1), module))
+    before = copy.deepcopy(model)
+    assert ladder_torch.swap(model, (image(2, 3, 6, 4),))[-1]["swapped"]
+    assert_equal_to_the_formula(model, image(2, 3, 6, 4))
+    assert called(model, image(2, 3, 6, 4)).count(operator) == 1
+    assert torch.equal(model(image(2, 3, 7, 4)), before(image(2, 3, 7, 4))), "an odd size is PyTorch's"
+    assert_restored(model, before, image(2, 3, 6, 4))
+
+
 def test_guided_diffusions_own_classes_by_name():
     model = randomised(nn.Sequential(nn.Conv2d(3, 8, 1), ScaleShiftBlock()))
     before = copy.deepcopy(model)
@@ -293,22 +304,31 @@ def test_what_must_stay_stays_and_the_report_says_why(build, words):
     assert types(model) == before and torch.equal(model(image()), expected)
 
 
+def conv(**options):
+    return randomised(nn.Conv2d(3, 6, **{"kernel_size": 3, "padding": 1, **options}))
+
+
 @pytest.mark.parametrize(
-    "options, words",
+    "module, words",
     [
-        ({"kernel_size": 5, "padding": 2}, "kernel_size (5, 5); (3, 3) is swapped"),
-        ({"padding": 0}, "padding (0, 0); (1, 1) is swapped"),
-        ({"stride": 2}, "stride (2, 2); (1, 1) is swapped"),
-        ({"dilation": 2}, "dilation (2, 2); (1, 1) is swapped"),
-        ({"groups": 3}, "groups 3; 1 is swapped"),
-        ({"padding_mode": "circular"}, "padding_mode circular; zeros is swapped"),
+        (conv(kernel_size=5, padding=2), "kernel_size (5, 5); (3, 3) is swapped"),
+        (conv(padding=0), "padding (0, 0); (1, 1) is swapped"),
+        (conv(stride=2), "stride (2, 2); (1, 1) is swapped"),
+        (conv(dilation=2), "dilation (2, 2); (1, 1) is swapped"),
+        (conv(groups=3), "groups 3; 1 is swapped"),
+        (conv(padding_mode="circular"), "padding_mode circular; zeros is swapped"),
+        (nn.AvgPool2d(3), "kernel_size 3; 2 is swapped"),
+        (nn.AvgPool2d((2, 1)), "kernel_size (2, 1); 2 is swapped"),
+        (nn.AvgPool2d(2, 1), "stride 1; 2 is swapped"),
+        (nn.AvgPool2d(2, padding=1), "padding 1; 0 is swapped"),
+        (nn.AvgPool2d(2, ceil_mode=True), "ceil_mode True; False is swapped"),
+        (nn.AvgPool2d(2, divisor_override=3), "divisor_override 3; None is swapped"),
     ],
 )
-def test_which_convolutions_stay(options, words):
-    module = randomised(nn.Conv2d(3, 6, **{"kernel_size": 3, "padding": 1, **options}))
-    expected = module(image())
-    assert ladder_torch.swap(module)[0]["note"] == words
-    assert type(module) is nn.Conv2d and torch.equal(module(image()), expected)
+def test_what_is_set_otherwise_stays(module, words):
+    kind, expected = type(module), module(image())
+    assert [row["note"] for row in ladder_torch.swap(module)] == [words]
+    assert type(module) is kind and torch.equal(module(image()), expected)
 
 
 def test_nothing_is_taken_in_one_where_the_parent_is_hooked():
