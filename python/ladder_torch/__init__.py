@@ -5,8 +5,8 @@ norm = ladder_torch.GN_NHWC(32, 128, activation="silu").cuda()    # nn.GroupNorm
 """
 
 from .library import cpu, status  # first: it says what is wrong with an unfit torch
-from .nn import GN_NHWC, Conv2d3x3, GroupNorm
-from .ops import avg_pool2x2, conv2d_3x3, group_norm_act, silu, timestep_embedding, upsample2x
+from .nn import GN_NHWC, Conv2d3x3, GroupNorm, Linear
+from .ops import avg_pool2x2, conv2d_1x1, conv2d_3x3, group_norm_act, linear, silu, timestep_embedding, upsample2x
 from .swap import swap, unswap
 from .versions import explain, use, versions
 
@@ -14,11 +14,14 @@ __all__ = [
     "GN_NHWC",
     "Conv2d3x3",
     "GroupNorm",
+    "Linear",
     "avg_pool2x2",
+    "conv2d_1x1",
     "conv2d_3x3",
     "cpu",
     "explain",
     "group_norm_act",
+    "linear",
     "silu",
     "status",
     "swap",

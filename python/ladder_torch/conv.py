@@ -3,7 +3,7 @@
 import torch
 
 from .checks import check_beside, check_image
-from .define import define, differentiable, new_channels_last, new_like, without_gradients
+from .define import define, differentiable, new_channels_last, new_like, tf32_of_convolutions, without_gradients
 
 
 def check(x, w, bias):
@@ -89,12 +89,7 @@ def _gradients(ctx, dy):
     return dx, dw, dbias if needs_bias else None, None
 
 
-_conv2d_3x3 = differentiable("conv2d_3x3", _setup, _gradients, autocast=2)
-
-
-@torch.compiler.assume_constant_result
-def _tf32():
-    return torch.backends.cudnn.conv.fp32_precision == "tf32"
+_conv2d_3x3 = differentiable("conv2d_3x3", _setup, _gradients, autocast=(0, 1))
 
 
 def conv2d_3x3(x, w, bias=None):
@@ -103,4 +98,4 @@ def conv2d_3x3(x, w, bias=None):
     fp32 is rounded to TF32 where torch.backends.cudnn allows it for convolutions; a compiled graph keeps what was allowed
     when it was compiled."""
     check(x, w, bias)
-    return _conv2d_3x3(x, w, bias, _tf32())
+    return _conv2d_3x3(x, w, bias, tf32_of_convolutions())

@@ -32,16 +32,20 @@ def define(name, schema, formula, fake):
             torch.library.impl(f"{namespace}::{name}", "CUDA", _no_cuda)
 
 
-def differentiable(name, setup, backward, autocast=0):
+def differentiable(name, setup, backward, autocast=()):
     """ladder::<name> as a function with gradients: setup(ctx, inputs, output) keeps what backward(ctx, *gradients) needs, which
-    are operators called through without_gradients(). Under torch.autocast, the first `autocast` inputs take its type."""
+    are operators called through without_gradients(). Under torch.autocast, the inputs of the numbers `autocast` take its type."""
     operator = getattr(torch.ops.ladder, name).default
     kernels = getattr(torch.ops.ladder_kernels, name).default
     torch.library.register_autograd(f"ladder::{name}", backward, setup_context=setup)
 
     def cast(device, inputs):
         dtype = torch.get_autocast_dtype(device)
-        return [x.to(dtype) if i < autocast and x.dtype != torch.float64 else x for i, x in enumerate(inputs)]
+        inputs = list(inputs)
+        for i in autocast:
+            if inputs[i] is not None and inputs[i].is_floating_point() and inputs[i].dtype != torch.float64:
+                inputs[i] = inputs[i].to(dtype)
+        return inputs
 
     def autocast_on(device):
         def call(*inputs):
@@ -90,6 +94,16 @@ def without_gradients(name, of):
         return (operator if torch.compiler.is_compiling() or torch.is_grad_enabled() else kernels)(*inputs)
 
     return call
+
+
+@torch.compiler.assume_constant_result
+def tf32_of_convolutions():
+    return torch.backends.cudnn.conv.fp32_precision == "tf32"
+
+
+@torch.compiler.assume_constant_result
+def tf32_of_products():
+    return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 
 def _no_cuda(*_):

@@ -5,6 +5,7 @@ import torch
 from .conv import conv2d_3x3
 from .define import is_channels_last
 from .group_norm import ACTIVATIONS, group_norm_act
+from .linear import linear
 
 
 class GroupNorm(torch.nn.GroupNorm):
@@ -42,3 +43,10 @@ class Conv2d3x3(torch.nn.Conv2d):
 
     def forward(self, x):
         return conv2d_3x3(x, self.weight, self.bias)
+
+
+class Linear(torch.nn.Linear):
+    """torch.nn.Linear, of rows and of images whose channels come last in their sizes."""
+
+    def forward(self, x):
+        return linear(x, self.weight, self.bias)

@@ -1,6 +1,8 @@
 """What the tests of several operators share: tensors in every layout, and values and gradients held against a formula in
 double precision."""
 
+import contextlib
+
 import torch
 
 import ladder_torch
@@ -69,6 +71,16 @@ def assert_multilinear(function, formula, inputs, lengths, tf32=False, layout="c
         assert_within(
             result, *rest, tf32=tf32, name=f"{name} of {[x if x is None else tuple(x.shape) for x in inputs]}"
         )
+
+
+@contextlib.contextmanager
+def allowed(setting, precision):
+    """What PyTorch may do with fp32, "tf32" or "ieee": torch.backends.cudnn.conv's or torch.backends.cuda.matmul's."""
+    before, setting.fp32_precision = setting.fp32_precision, precision
+    try:
+        yield
+    finally:
+        setting.fp32_precision = before
 
 
 class Calls:

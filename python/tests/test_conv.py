@@ -4,24 +4,12 @@ import copy
 
 import pytest
 import torch
-from cases import LAYOUTS, Calls, assert_multilinear, drawn
+from cases import LAYOUTS, Calls, allowed, assert_multilinear, drawn
 from torch.nn import functional
 
 import ladder_torch
 
 FORWARD, DGRAD, WGRAD = (getattr(torch.ops.ladder, f"conv2d_3x3{of}").default for of in ("", "_dgrad", "_wgrad"))
-
-
-@pytest.fixture
-def precision():
-    """Sets what PyTorch allows for fp32: "tf32" or "ieee"."""
-    before = torch.backends.cudnn.conv.fp32_precision
-
-    def choose(name):
-        torch.backends.cudnn.conv.fp32_precision = name
-
-    yield choose
-    choose(before)
 
 
 def formula(x, w, bias=None):
@@ -59,13 +47,12 @@ def test_sizes(device, dtype, sizes):
     check(*operands(*sizes, dtype, device))
 
 
-@pytest.mark.parametrize("allowed", ["tf32", "ieee"])
-def test_tf32_is_as_pytorch_allows_it(kernels, precision, allowed):
+@pytest.mark.parametrize("precision", ["tf32", "ieee"])
+def test_tf32_is_as_pytorch_allows_it(kernels, precision):
     torch.manual_seed(3)
-    precision(allowed)
-    with Calls() as calls:
-        check(*operands(1, 8, 4, 4, 8, device=kernels), tf32=allowed == "tf32")
-    word = "tf32" if allowed == "tf32" else "fp32"
+    with allowed(torch.backends.cudnn.conv, precision), Calls() as calls:
+        check(*operands(1, 8, 4, 4, 8, device=kernels), tf32=precision == "tf32")
+    word = "tf32" if precision == "tf32" else "fp32"
     assert calls.made == {(word, f"conv3x3/{name}"): 1 for name in ("fprop", "dgrad", "wgrad")}
 
 
