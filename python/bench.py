@@ -46,13 +46,11 @@ _CALLS_A_GRAPH, _REPLAYS = 20, 15
 
 def graphed(call):
     """A function that replays `_CALLS_A_GRAPH` calls."""
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            call()
+    for _ in range(3):
+        call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=side):
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
         for _ in range(_CALLS_A_GRAPH):
             call()
     return graph.replay
@@ -225,7 +223,6 @@ def unet():
     from unet_step import Graph, Step
 
     torch.backends.cudnn.benchmark = True
-    torch.cuda.set_stream(torch.cuda.Stream())
     rows = []
     for compiled in (False, True):
         for swapped in (False, True):
@@ -296,6 +293,8 @@ def main():
     if wrong or not torch.cuda.is_available():
         print(f"bench.py: it needs a GPU: {wrong or 'PyTorch sees none'}", file=sys.stderr)
         return 1
+    # The default stream cannot be captured, and gradients run on the stream of their forward pass.
+    torch.cuda.set_stream(torch.cuda.Stream())
     record = {
         "schema": SCHEMA,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),

@@ -96,12 +96,18 @@ def without_gradients(name, of):
     return call
 
 
-@torch.compiler.assume_constant_result
+def _constant(function):
+    """As torch.compiler.assume_constant_result, which would import torch._dynamo: seconds."""
+    function._dynamo_marked_constant = True
+    return function
+
+
+@_constant
 def tf32_of_convolutions():
     return torch.backends.cudnn.conv.fp32_precision == "tf32"
 
 
-@torch.compiler.assume_constant_result
+@_constant
 def tf32_of_products():
     return torch.backends.cuda.matmul.fp32_precision == "tf32"
 

@@ -1,5 +1,6 @@
 """What the package says of a PyTorch, a library or a setting that it cannot work with."""
 
+import ast
 import mmap
 import os
 import shutil
@@ -68,6 +69,16 @@ def test_a_damaged_library_does_not_keep_the_package_from_being_imported(bare):
         "import torch; torch.version.cuda = '13.0'; import ladder_torch; print(ladder_torch.status())", bare
     )
     assert f"_cuda.so does not load beside PyTorch {torch.__version__}: " in line
+
+
+def test_an_import_takes_along_neither_the_compiler_nor_a_gpu():
+    """torch._dynamo alone takes seconds."""
+    program = (
+        "import sys, torch; before = set(sys.modules); import ladder_torch; print(sorted(set(sys.modules) - before))"
+    )
+    new = [name for name in ast.literal_eval(last_line(program)) if not name.startswith("ladder_torch")]
+    assert not [name for name in new if name.startswith(("torch._dynamo", "torch._inductor"))]
+    assert "False" == last_line("import torch, ladder_torch; print(torch.cuda.is_initialized())")
 
 
 def test_settings_of_the_environment():
