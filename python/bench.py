@@ -6,8 +6,8 @@
 norm    GroupNorm + SiLU of the U-Net's seven shapes, bf16, 32 images, forward and backward: warm, in a CUDA graph
 bench   the same calls beside the kernel alone, as ./ladder bench times it (needs the source tree)
 host    microseconds of the CPU for one call, with gradients and without
-unet    a training step of guided-diffusion's U-Net before swap() and after it, in a whole-step CUDA graph, with torch.compile
-        and without (needs the source tree)
+unet    a training step of guided-diffusion's U-Net before swap() and after it, in a CUDA graph (needs the source tree)
+unet_compiled    the same with torch.compile
 """
 
 import argparse
@@ -61,15 +61,20 @@ def microseconds(call):
     replay = graphed(call)
     for _ in range(3):
         replay()
+    return statistics.median(events_of(replay, _REPLAYS)) / _CALLS_A_GRAPH
+
+
+def events_of(call, count):
+    """Microseconds of the GPU for each of `count` calls."""
     times = []
-    for _ in range(_REPLAYS):
+    for _ in range(count):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        replay()
+        call()
         end.record()
         torch.cuda.synchronize()
-        times.append(1e3 * begin.elapsed_time(end) / _CALLS_A_GRAPH)
-    return statistics.median(times)
+        times.append(1e3 * begin.elapsed_time(end))
+    return times
 
 
 def drawn(side, channels, channels_last):
@@ -217,62 +222,52 @@ def of_the_host(call, calls=50, rounds=9):
     return statistics.median(times)
 
 
-def unet():
+def unet(compiled=False):
+    """A row before swap() and one after."""
     sys.path.insert(0, str(ROOT / "reference" / "pytorch"))
     import unet as models
     from unet_step import Graph, Step
 
     torch.backends.cudnn.benchmark = True
     rows = []
-    for compiled in (False, True):
-        for swapped in (False, True):
-            torch.manual_seed(0)
-            torch.compiler.reset()
-            model = models.UNet(models.CONFIGS["unet64"]).cuda().to(memory_format=torch.channels_last)
-            images = (torch.randint(0, 256, (IMAGES, 3, 64, 64), device="cuda") / 127.5 - 1).to(
-                memory_format=torch.channels_last
-            )
-            kept = None
-            if swapped:
-                kept = ladder_torch.swap(model)
-            step = Step(model, dtype="bf16", clip=1.0, ema_rate=0.9999, compiled=compiled)
+    for swapped in (False, True):
+        torch.manual_seed(0)
+        torch.compiler.reset()
+        model = models.UNet(models.CONFIGS["unet64"]).cuda().to(memory_format=torch.channels_last)
+        images = torch.randint(0, 256, (IMAGES, 3, 64, 64), device="cuda") / 127.5 - 1
+        images = images.to(memory_format=torch.channels_last)
+        report = ladder_torch.swap(model) if swapped else []
+        step = Step(model, dtype="bf16", clip=1.0, ema_rate=0.9999, compiled=compiled)
 
-            def whole(step=step, images=images):
-                t = torch.randint(0, 1000, (IMAGES,), device="cuda")
-                return step(images, t, torch.randn_like(images))
+        def whole(step=step, images=images):
+            return step(images, torch.randint(0, 1000, (IMAGES,), device="cuda"), torch.randn_like(images))
 
-            call = Graph(whole)
-            losses = [call()[0].item() for _ in range(8)]
-            if not all(map(math.isfinite, losses)):
-                raise RuntimeError(f"the loss is {losses}: no time is worth recording")
-            times = []
-            for _ in range(40):
-                begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                begin.record()
-                call()
-                end.record()
-                torch.cuda.synchronize()
-                times.append(begin.elapsed_time(end))
-            row = {
-                "compiled": compiled,
+        call = Graph(whole)
+        losses = [call()[0].item() for _ in range(8)]
+        if not all(map(math.isfinite, losses)):
+            raise RuntimeError(f"the loss is {losses}: no time is worth recording")
+        rows.append(
+            {
                 "swapped": swapped,
-                "milliseconds": statistics.median(times),
+                "modules_swapped": sum(row["swapped"] for row in report),
+                "milliseconds": statistics.median(events_of(call, 40)) / 1e3,
                 "loss": losses[-1],
             }
-            rows.append({**row, "modules_swapped": sum(1 for each in kept or [] if each.get("version"))})
+        )
+    before, after = (row["milliseconds"] for row in rows)
+    how = "torch.compile" if compiled else "eager"
     print("\nA training step of guided-diffusion's U-Net, n32 64x64 bf16, in a CUDA graph, ms")
-    table(
-        [["", "PyTorch", "after swap()", "ratio"]]
-        + [
-            ["torch.compile" if before["compiled"] else "eager", f"{before['milliseconds']:.2f}",
-             f"{after['milliseconds']:.2f}", f"{after['milliseconds'] / before['milliseconds']:.2f}"]
-            for before, after in zip(rows[::2], rows[1::2])
-        ]
-    )  # fmt: skip
+    table([["", "PyTorch", "after swap()", "ratio"], [how, f"{before:.2f}", f"{after:.2f}", f"{after / before:.2f}"]])
     return rows
 
 
-TABLES = {"norm": norm, "bench": bench, "host": host, "unet": unet}
+TABLES = {
+    "norm": norm,
+    "bench": bench,
+    "host": host,
+    "unet": unet,
+    "unet_compiled": functools.partial(unet, compiled=True),
+}
 
 
 def table(rows):
