@@ -6,7 +6,17 @@ norm = ladder_torch.GN_NHWC(32, 128, activation="silu").cuda()    # nn.GroupNorm
 
 from .library import cpu, status  # first: it says what is wrong with an unfit torch
 from .nn import GN_NHWC, Conv2d3x3, GroupNorm, Linear
-from .ops import avg_pool2x2, conv2d_1x1, conv2d_3x3, group_norm_act, linear, silu, timestep_embedding, upsample2x
+from .ops import (
+    attention_qkv,
+    avg_pool2x2,
+    conv2d_1x1,
+    conv2d_3x3,
+    group_norm_act,
+    linear,
+    silu,
+    timestep_embedding,
+    upsample2x,
+)
 from .swap import swap, unswap
 from .versions import explain, use, versions
 
@@ -15,6 +25,7 @@ __all__ = [
     "Conv2d3x3",
     "GroupNorm",
     "Linear",
+    "attention_qkv",
     "avg_pool2x2",
     "conv2d_1x1",
     "conv2d_3x3",

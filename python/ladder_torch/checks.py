@@ -3,6 +3,10 @@
 import torch
 
 
+def autocast_on(x):
+    return x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type)
+
+
 def check_image(op, x, *sizes):
     """Throws where x does not have such sizes, or is not of a floating-point type."""
     if x.dim() != len(sizes):
@@ -10,9 +14,9 @@ def check_image(op, x, *sizes):
     check_floating(op, x)
 
 
-def check_floating(op, x):
+def check_floating(op, x, name="x"):
     if not x.is_floating_point():
-        raise TypeError(f"{op}: x is {x.dtype}, and a floating-point type is wanted")
+        raise TypeError(f"{op}: {name} is {x.dtype}, and a floating-point type is wanted")
 
 
 def check_beside(op, name, given, shape, x, same_type=False):
@@ -24,5 +28,5 @@ def check_beside(op, name, given, shape, x, same_type=False):
         raise ValueError(f"{op}: {name} is on {given.device} and x on {x.device}")
     if not given.is_floating_point():
         raise TypeError(f"{op}: {name} is {given.dtype}, and a floating-point type is wanted")
-    if same_type and given.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+    if same_type and given.dtype != x.dtype and not autocast_on(x):
         raise TypeError(f"{op}: {name} is {given.dtype} and x {x.dtype}, and one type is wanted")

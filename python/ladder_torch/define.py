@@ -10,12 +10,14 @@ for CUDA and for the emulator; PyTorch's formula for what no kernel can do.
 import torch
 
 from . import library
+from .checks import autocast_on
 
 _LIBRARIES = [torch.library.Library(name, "FRAGMENT") for name in ("ladder", "ladder_kernels", "ladder_emulator")]
 
 
 def define(name, schema, formula, fake):
-    """`formula` and `fake` take what the schema says."""
+    """`formula` and `fake` take what the schema says, a tensor first."""
+    formula = _without_autocast(formula)
     for each in _LIBRARIES:
         each.define(name + schema)
     torch.library.define(f"ladder::{name}_formula", schema)
@@ -30,6 +32,18 @@ def define(name, schema, formula, fake):
         torch.library.register_fake(f"{namespace}::{name}", fake)
         if library.CUDA.missing():
             torch.library.impl(f"{namespace}::{name}", "CUDA", _no_cuda)
+
+
+def _without_autocast(formula):
+    """With the types of its own, also where autocast goes on during a fallback or in a backward pass."""
+
+    def run(x, *arguments):
+        if not autocast_on(x):
+            return formula(x, *arguments)
+        with torch.autocast(x.device.type, enabled=False):
+            return formula(x, *arguments)
+
+    return run
 
 
 def differentiable(name, setup, backward, autocast=()):
@@ -47,7 +61,7 @@ def differentiable(name, setup, backward, autocast=()):
                 inputs[i] = inputs[i].to(dtype)
         return inputs
 
-    def autocast_on(device):
+    def register_autocast(device):
         def call(*inputs):
             with torch.autocast(device, enabled=False):
                 return operator(*cast(device, inputs))
@@ -55,8 +69,8 @@ def differentiable(name, setup, backward, autocast=()):
         _LIBRARIES[0].impl(name, call, f"Autocast{device.upper()}")
 
     if autocast:
-        autocast_on("cpu")
-        autocast_on("cuda")
+        register_autocast("cpu")
+        register_autocast("cuda")
 
     def forward(ctx, *inputs):
         output = kernels(*inputs)
@@ -70,7 +84,7 @@ def differentiable(name, setup, backward, autocast=()):
     def call(*inputs):
         if torch.compiler.is_compiling():
             return operator(*inputs)
-        if autocast and torch.is_autocast_enabled(inputs[0].device.type):
+        if autocast and autocast_on(inputs[0]):
             inputs = cast(inputs[0].device.type, inputs)
         if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs):
             return function.apply(*inputs)
