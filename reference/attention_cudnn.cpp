@@ -1,5 +1,5 @@
-// cuDNN's scaled dot product attention, forward and backward, on qkv as it lies in memory: strides say where a head's rows
-// are, so nothing is copied for it. Its statistics are our lse.
+// cuDNN's scaled dot product attention, forward and backward, on q, k and v as they lie in memory: strides say where a head's
+// rows are, so nothing is copied for it. Its statistics are our lse.
 #include "core/error.h"
 #include "dev/attention/attention.h"
 #include "reference/baseline_cudnn.h"
@@ -23,12 +23,10 @@ class Maker {
  public:
   Maker(const Problem& p, const char* layout) : p_(p), out_(cudnn_graph(p.dtype, true)) { out_.layout = layout; }
 
-  // `part` of qkv or dqkv: 0, 1 or 2.
-  Tensor part(const char* name, Uid uid, const void* qkv, int part) {
-    return input(described(name, uid, part_pointer(qkv, part), part_stride()));
-  }
-  Tensor tokens(const char* name, Uid uid, const void* memory) {
-    return input(described(name, uid, const_cast<void*>(memory), tokens_stride()));
+  // Of q, k and v in qkv or apart, and of o and d_o.
+  Tensor heads(const char* name, Uid uid, const void* memory, const HeadsView& view) {
+    return input(fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(dim()).set_stride(
+        described(uid, const_cast<void*>(memory), view)));
   }
   Tensor statistics(const float* lse) {
     out_.pointers[kLse] = const_cast<float*>(lse);
@@ -40,10 +38,9 @@ class Maker {
                      .set_stride(statistics_stride()));
   }
 
-  void part_output(const Tensor& tensor, Uid uid, void* dqkv, int part) {
-    output(tensor, uid, part_pointer(dqkv, part), part_stride());
+  void output(const Tensor& tensor, Uid uid, void* memory, const HeadsView& view) {
+    tensor->set_output(true).set_uid(uid).set_dim(dim()).set_stride(described(uid, memory, view));
   }
-  void tokens_output(const Tensor& tensor, Uid uid, void* memory) { output(tensor, uid, memory, tokens_stride()); }
   void statistics_output(const Tensor& tensor, float* lse) {
     tensor->set_output(true)
         .set_uid(kLse)
@@ -58,27 +55,14 @@ class Maker {
 
  private:
   std::vector<std::int64_t> dim() const { return {p_.n, p_.heads, p_.t, p_.d}; }
-  std::vector<std::int64_t> part_stride() const {
-    const std::int64_t pitch = 3 * p_.c();
-    return {p_.t * pitch, 3 * p_.d, pitch, 1};
-  }
-  std::vector<std::int64_t> tokens_stride() const { return {std::int64_t{p_.t} * p_.c(), p_.d, p_.c(), 1}; }
   std::vector<std::int64_t> statistics_stride() const { return {std::int64_t{p_.heads} * p_.t, p_.t, 1, 1}; }
 
-  void* part_pointer(const void* qkv, int part) const {
-    return static_cast<char*>(const_cast<void*>(qkv)) + std::size_t(part) * p_.d * size_of(p_.dtype);
-  }
-
-  fe::graph::Tensor_attributes described(const char* name, Uid uid, void* memory,
-                                         const std::vector<std::int64_t>& stride) {
-    out_.pointers[uid] = memory;
-    return fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(dim()).set_stride(stride);
+  // Its strides; notes where it begins.
+  std::vector<std::int64_t> described(Uid uid, void* memory, const HeadsView& view) {
+    out_.pointers[uid] = static_cast<char*>(memory) + view.offset * size_of(p_.dtype);
+    return {view.strides.image, view.strides.head, view.strides.token, 1};
   }
   Tensor input(const fe::graph::Tensor_attributes& attributes) { return out_.graph->tensor(attributes); }
-  void output(const Tensor& tensor, Uid uid, void* memory, const std::vector<std::int64_t>& stride) {
-    tensor->set_output(true).set_uid(uid).set_dim(dim()).set_stride(stride);
-    out_.pointers[uid] = memory;
-  }
 
   Problem p_;
   CudnnGraph out_;
@@ -86,32 +70,32 @@ class Maker {
 
 CudnnGraph forward_graph(const Problem& p, const Forward::Tensors& t) {
   Maker make(p, "interleaved");
-  Tensor q = make.part("q", kQ, t.qkv, 0);
-  Tensor k = make.part("k", kK, t.qkv, 1);
-  Tensor v = make.part("v", kV, t.qkv, 2);
+  Tensor q = make.heads("q", kQ, p.packed() ? t.qkv : t.q, heads_of_part(p, 0));
+  Tensor k = make.heads("k", kK, p.packed() ? t.qkv : t.k, heads_of_part(p, 1));
+  Tensor v = make.heads("v", kV, p.packed() ? t.qkv : t.v, heads_of_part(p, 2));
   auto [o, lse] = make.graph().sdpa(
       q, k, v, fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(scale_of(p)));
-  make.tokens_output(o, kO, t.o);
+  make.output(o, kO, t.o, heads_of_o(p));
   make.statistics_output(lse, t.lse);
   return make.take();
 }
 
 CudnnGraph backward_graph(const Problem& p, const Backward::Tensors& t, bool deterministic) {
   Maker make(p, deterministic ? "interleaved deterministic" : "interleaved");
-  Tensor q = make.part("q", kQ, t.qkv, 0);
-  Tensor k = make.part("k", kK, t.qkv, 1);
-  Tensor v = make.part("v", kV, t.qkv, 2);
-  Tensor o = make.tokens("o", kO, t.o);
-  Tensor d_o = make.tokens("d_o", kDo, t.d_o);
+  Tensor q = make.heads("q", kQ, p.packed() ? t.qkv : t.q, heads_of_part(p, 0));
+  Tensor k = make.heads("k", kK, p.packed() ? t.qkv : t.k, heads_of_part(p, 1));
+  Tensor v = make.heads("v", kV, p.packed() ? t.qkv : t.v, heads_of_part(p, 2));
+  Tensor o = make.heads("o", kO, t.o, heads_of_o(p));
+  Tensor d_o = make.heads("d_o", kDo, t.d_o, heads_of_d_o(p));
   Tensor lse = make.statistics(t.lse);
   auto [dq, dk, dv] = make.graph().sdpa_backward(q, k, v, o, d_o, lse,
                                                  fe::graph::SDPA_backward_attributes()
                                                      .set_name("attention_backward")
                                                      .set_attn_scale(scale_of(p))
                                                      .set_deterministic_algorithm(deterministic));
-  make.part_output(dq, kDq, t.dqkv, 0);
-  make.part_output(dk, kDk, t.dqkv, 1);
-  make.part_output(dv, kDv, t.dqkv, 2);
+  make.output(dq, kDq, p.packed() ? t.dqkv : t.dq, heads_of_gradient(p, 0));
+  make.output(dk, kDk, p.packed() ? t.dqkv : t.dk, heads_of_gradient(p, 1));
+  make.output(dv, kDv, p.packed() ? t.dqkv : t.dv, heads_of_gradient(p, 2));
   return make.take();
 }
 

@@ -96,20 +96,19 @@ void for_each_head(const Problem& p, const auto& body) {
 
 NamedOutputs forward(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Forward>(c);
-  const std::vector<float>& qkv = in["qkv"];
   const double scale = 1 / std::sqrt(static_cast<double>(p.d));
   const double o_weight = error_weight(c.tensor("o"));
   const double o_underflow = o_weight * underflow_error(c.tensor("o"));
   const double lse_weight = error_weight(c.tensor("lse"));
-  const Attended a = attend(p, qkv);
+  const Attended a = attend(p, in);
   Expected o{.value = a.o, .magnitude = std::vector<double>(a.o.size())};
   Expected lse{.value = a.lse, .magnitude = std::vector<double>(a.lse.size())};
 
   for_each_head(p, [&](std::int64_t image, int head) {
-    const std::vector<double> q = gathered(p, qkv, part_of_qkv(p, image, head, 0));
-    const std::vector<double> k = gathered(p, qkv, part_of_qkv(p, image, head, 1));
-    const std::vector<double> v = gathered(p, qkv, part_of_qkv(p, image, head, 2));
-    const HeadView out = head_of_o(p, image, head);
+    const std::vector<double> q = gathered(p, in[tensor_of_part(p, 0)], heads_of_part(p, 0).at(image, head));
+    const std::vector<double> k = gathered(p, in[tensor_of_part(p, 1)], heads_of_part(p, 1).at(image, head));
+    const std::vector<double> v = gathered(p, in[tensor_of_part(p, 2)], heads_of_part(p, 2).at(image, head));
+    const HeadView out = heads_of_o(p).at(image, head);
     std::vector<Dot> s(p.t);
     for (std::int64_t i = 0; i < p.t; ++i) {
       double most = 0;
@@ -145,18 +144,18 @@ NamedOutputs forward(const Case& c, const HostTensors& in) {
 NamedOutputs backward(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Backward>(c);
   const double scale = 1 / std::sqrt(static_cast<double>(p.d));
-  const double weight = error_weight(c.tensor("dqkv"));
-  const double underflow = weight * underflow_error(c.tensor("dqkv"));
-  Expected dqkv = of_size(p.tokens() * 3 * p.c());
+  const TensorSpec& any_gradient = c.tensor(tensor_of_part(p, 0, "d"));
+  const double weight = error_weight(any_gradient);
+  const double underflow = weight * underflow_error(any_gradient);
+  NamedOutputs outputs;
+  for (const TensorSpec* output : written(c.tensors)) outputs[output->name] = of_size(output->elements());
 
   for_each_head(p, [&](std::int64_t image, int head) {
-    const HeadView parts[3] = {part_of_qkv(p, image, head, 0), part_of_qkv(p, image, head, 1),
-                               part_of_qkv(p, image, head, 2)};
-    const std::vector<double> q = gathered(p, in["qkv"], parts[0]);
-    const std::vector<double> k = gathered(p, in["qkv"], parts[1]);
-    const std::vector<double> v = gathered(p, in["qkv"], parts[2]);
-    const std::vector<double> o = gathered(p, in["o"], head_of_o(p, image, head));
-    const std::vector<double> d_o = gathered(p, in["d_o"], head_of_o(p, image, head));
+    const std::vector<double> q = gathered(p, in[tensor_of_part(p, 0)], heads_of_part(p, 0).at(image, head));
+    const std::vector<double> k = gathered(p, in[tensor_of_part(p, 1)], heads_of_part(p, 1).at(image, head));
+    const std::vector<double> v = gathered(p, in[tensor_of_part(p, 2)], heads_of_part(p, 2).at(image, head));
+    const std::vector<double> o = gathered(p, in["o"], heads_of_o(p).at(image, head));
+    const std::vector<double> d_o = gathered(p, in["d_o"], heads_of_d_o(p).at(image, head));
     const float* lse = &in["lse"][(image * p.heads + head) * p.t];
     Expected gradients[3];
     for (Expected& gradient : gradients) gradient = of_size(std::int64_t{p.t} * p.d);
@@ -187,12 +186,12 @@ NamedOutputs backward(const Case& c, const HostTensors& in) {
       }
     }
     for (int part = 0; part < 3; ++part) {
-      scatter(p, gradients[part].value, parts[part], dqkv.value);
-      scatter(p, gradients[part].magnitude, parts[part], dqkv.magnitude);
+      const HeadView rows = heads_of_gradient(p, part).at(image, head);
+      Expected& to = outputs.at(tensor_of_part(p, part, "d"));
+      scatter(p, gradients[part].value, rows, to.value);
+      scatter(p, gradients[part].magnitude, rows, to.magnitude);
     }
   });
-  NamedOutputs outputs;
-  outputs["dqkv"] = std::move(dqkv);
   return outputs;
 }
 

@@ -8,9 +8,15 @@
 //     p[i][j] = e^(s[i][j] - lse[i])           (softmax over the keys j)
 //     o[i]    = sum over j of p[i][j] * v[j]
 //
-//     qkv  [n, t, 3c], c = heads * d   channels as [heads][3][d]: of each head q, then k, then v
+//     qkv  [n, t, 3c], c = heads * d   channels as [heads][3][d]: of each head q, then k, then v; with `order-new` [3][heads][d]
 //     o    [n, t, c]                   channels as [heads][d]
 //     lse  [n, heads, t]  fp32
+//
+// `separate` has q, k and v as three tensors, [n, t, heads, d] unless strides say otherwise: `q_head2464 q_token32` is
+// [n, heads, t, d] for t = 77, `k_image29568 k_token384` a view into a projection four times as wide. Of q, k, v and d_o each
+// stride is free, in elements, and the channels of a head lie side by side: PyTorch's scaled_dot_product_attention needs no
+// copy. o, dq, dk and dv, which whoever calls allocates, are [n, t, heads, d]. Strides are numbers and no names of layouts,
+// since q, k and v may each lie otherwise (q and k come from rotations, v from a projection).
 //
 // Backward, with d_o the gradient of a loss with respect to o, and o and lse as the forward pass left them:
 //
@@ -18,7 +24,7 @@
 //     ds[i][j] = p[i][j] * (d_o[i].v[j] - delta[i])
 //     dq[i] = scale * sum over j of ds[i][j] * k[j]
 //     dk[j] = scale * sum over i of ds[i][j] * q[i]
-//     dv[j] =         sum over i of p[i][j] * d_o[i]          dqkv  [n, t, 3c], as qkv
+//     dv[j] =         sum over i of p[i][j] * d_o[i]          dqkv  [n, t, 3c], as qkv; or dq, dk, dv
 //
 // Sums are fp32. In 16-bit problems the tensor cores want p and ds in the problem's type: the formula lets both be rounded
 // to it on their way into the second product, and nothing else.
@@ -36,12 +42,31 @@ namespace ladder::attention {
 
 inline constexpr int kMaxTokens = 1024;
 
+enum class QkvLayout : std::uint8_t { legacy, order_new, separate };
+
+// Elements from an image, a head and a token to the next.
+struct Strides {
+  int image = 0;
+  int head = 0;
+  int token = 0;
+
+  bool operator==(const Strides&) const = default;
+};
+
+// What kernels take of a problem.
+struct Sizes {
+  int n, t, heads, d;
+  int c;  // heads * d; with it the arguments after this one keep the place that they had after a Problem
+};
+
 struct Problem {
   int n = 1;                 // images
   int t = 1;                 // tokens of an image, at most kMaxTokens
   int heads = 1;             // of an image
   int d = 32;                // channels of a head: 32 or 64
   Dtype dtype = Dtype::f32;  // of qkv, o, d_o and dqkv; tf32 has fp32 outputs
+  QkvLayout layout = QkvLayout::legacy;
+  Strides q = {}, k = {}, v = {}, d_o = {};  // of `separate`; of a tensor without any: [n, t, heads, d]
 
   // "n32 t256 heads6 d32 bf16": parse(str()) is the same problem.
   std::string str() const;
@@ -49,6 +74,9 @@ struct Problem {
   static Problem parse(std::string_view line);
 
   int c() const { return heads * d; }
+  Sizes sizes() const { return {.n = n, .t = t, .heads = heads, .d = d, .c = c()}; }
+  bool packed() const { return layout != QkvLayout::separate; }
+  Problem without_strides() const;
   std::int64_t tokens() const { return std::int64_t{n} * t; }
   std::int64_t scores() const { return tokens() * heads * t; }
   bool operator==(const Problem&) const = default;
@@ -66,13 +94,15 @@ struct Forward {
   using Problem = attention::Problem;
 
   struct Tensors {
-    const void* qkv;  // [n, t, 3c] dtype
-    void* o;          // [n, t, c] dtype (fp32 for tf32)
-    float* lse;       // [n, heads, t]
+    const void* qkv;        // [n, t, 3c] dtype
+    void* o;                // [n, t, c] dtype (fp32 for tf32)
+    float* lse;             // [n, heads, t]
+    const void *q, *k, *v;  // in the place of qkv, if `separate`
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
+  static Traffic traffic(const Problem& p);  // without what lies between rows
   // Two per multiply-add of the two products; the exponentials, a 2d-th of that, are not counted (the papers' convention).
   static double flops(const Problem& p);
 };
@@ -84,18 +114,21 @@ struct Backward {
   using Problem = attention::Problem;
 
   struct Tensors {
-    const void* qkv;   // [n, t, 3c] dtype
-    const void* o;     // [n, t, c] dtype (fp32 for tf32), of qkv
-    const float* lse;  // [n, heads, t], of qkv
-    const void* d_o;   // [n, t, c] dtype
-    void* dqkv;        // [n, t, 3c] dtype (fp32 for tf32)
+    const void* qkv;        // [n, t, 3c] dtype
+    const void* o;          // [n, t, c] dtype (fp32 for tf32), of qkv
+    const float* lse;       // [n, heads, t], of qkv
+    const void* d_o;        // [n, t, c] dtype
+    void* dqkv;             // [n, t, 3c] dtype (fp32 for tf32)
+    const void *q, *k, *v;  // in the place of qkv and dqkv, if `separate`
+    void *dq, *dk, *dv;
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
+  static Traffic traffic(const Problem& p);
   // Of five products, p's among them, which is made again: 2.5 times the forward pass (the papers' convention).
   static double flops(const Problem& p);
-  // Fills in o and lse, which follow from qkv.
+  // Fills in o and lse, which follow from q, k and v.
   static void derive(const Problem& p, HostTensors& inputs);
 };
 
@@ -106,25 +139,49 @@ inline const char* too_large_grid(const Problem& p) {
   return p.n > 65535 || p.heads > 65535 ? "a grid has at most 65535 blocks of n, and of heads" : nullptr;
 }
 
+// For versions that load sixteen bytes at a time from wherever strides say.
+const char* unaligned_rows(const Problem& p);
+
+inline const char* grid_and_rows(const Problem& p) {
+  const char* const reason = too_large_grid(p);
+  return reason ? reason : unaligned_rows(p);
+}
+
+// For versions that know one layout alone.
+inline const char* not_legacy(const Problem& p) {
+  return p.layout == QkvLayout::legacy ? too_large_grid(p) : "it takes qkv with channels as [heads][3][d] alone";
+}
+
 // Where one head of one image lies: its elements are at `first` + token * `pitch` + channel.
 struct HeadView {
   std::int64_t first = 0;
   std::int64_t pitch = 0;
 };
-// `part` of qkv: 0 is q, 1 is k, 2 is v.
-inline HeadView part_of_qkv(const Problem& p, std::int64_t image, int head, int part) {
-  return {.first = (image * p.t * p.heads + head) * 3 * p.d + std::int64_t{part} * p.d,
-          .pitch = std::int64_t{3} * p.c()};
-}
-inline HeadView head_of_o(const Problem& p, std::int64_t image, int head) {
-  return {.first = (image * p.t * p.heads + head) * p.d, .pitch = p.c()};
-}
+
+// The heads of q, k, v or another such tensor: the first one's offset in its tensor, and the way to the others.
+struct HeadsView {
+  int offset = 0;
+  Strides strides;
+
+  HeadView at(std::int64_t image, std::int64_t head) const {
+    return {.first = offset + image * strides.image + head * strides.head, .pitch = strides.token};
+  }
+};
+// `part` 0 is q, 1 is k, 2 is v, in qkv or in a tensor of its own.
+HeadsView heads_of_part(const Problem& p, int part);
+HeadsView heads_of_d_o(const Problem& p);
+HeadsView heads_of_o(const Problem& p);
+// dq, dk or dv.
+inline HeadsView heads_of_gradient(const Problem& p, int part) { return heads_of_part(p.without_strides(), part); }
+
+// q, k or v among the tensors of a problem; dq, dk or dv with `prefix` "d".
+std::string tensor_of_part(const Problem& p, int part, const char* prefix = "");
 
 // o [n, t, c] and lse [n, heads, t] in double precision.
 struct Attended {
   std::vector<double> o;
   std::vector<double> lse;
 };
-Attended attend(const Problem& p, const std::vector<float>& qkv);
+Attended attend(const Problem& p, const HostTensors& inputs);
 
 }  // namespace ladder::attention

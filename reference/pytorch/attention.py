@@ -1,8 +1,9 @@
 """PyTorch's scaled_dot_product_attention, each of its kernels, as a baseline: forward and gradients.
 
-qkv lies in memory as [n, t, 3c] with channels as [heads][3][d]. The plans work on contiguous copies of q, k and v, of shape
-[n, heads, t, d], made beforehand, and their o and gradients stay in that shape: only the kernels are timed, none of the
-copies that a user of qkv would pay for.
+qkv lies in memory as [n, t, 3c] with channels as [heads][3][d], or with `order-new` as [3][heads][d]. The plans work on
+contiguous copies of q, k and v, of shape [n, heads, t, d], made beforehand, and their o and gradients stay in that shape: only
+the kernels are timed, none of the copies that a user of qkv would pay for. With `separate` they take views by the strides of
+the problem, and no copies.
 """
 
 import sys
@@ -33,10 +34,12 @@ def plans(torch, case, tensors):
 
 
 def stored(torch, case, name, out):
-    """o from [n, heads, t, d] to [n, t, c]; of dqkv the three to [n, t, 3c]."""
+    """o from [n, heads, t, d] to [n, t, c]; dq, dk and dv to [n, t, heads, d]; of dqkv the three to [n, t, 3c]."""
     if name == "dqkv":
-        return torch.stack(out.parts).permute(1, 3, 2, 0, 4).flatten(2).contiguous()
-    return out.transpose(1, 2).flatten(2).contiguous()
+        order = (1, 3, 0, 2, 4) if "order-new" in case.words else (1, 3, 2, 0, 4)
+        return torch.stack(out.parts).permute(order).flatten(2).contiguous()
+    heads = out.transpose(1, 2).contiguous()
+    return heads.flatten(2) if name == "o" else heads
 
 
 class Gradients:
@@ -53,10 +56,19 @@ class Gradients:
 def _setup(torch, case, tensors, backend):
     heads, size = case.number("heads"), case.number("d")
 
-    def split(tensor, parts):
-        """[parts, n, heads, t, d], contiguous."""
-        n, t = tensor.shape[:2]
-        return tensor.view(n, t, heads, parts, size).permute(3, 0, 2, 1, 4).contiguous()
+    n, tokens = case.number("n"), case.number("t")
+
+    def split(tensor):
+        """q, k and v, each [n, heads, t, d], contiguous."""
+        if "order-new" in case.words:
+            return tensor.view(n, tokens, 3, heads, size).permute(2, 0, 3, 1, 4).contiguous()
+        return tensor.view(n, tokens, heads, 3, size).permute(3, 0, 2, 1, 4).contiguous()
+
+    def view(name):
+        """[n, heads, t, d] by the problem's strides."""
+        dense = {"image": tokens * heads * size, "head": size, "token": heads * size}
+        image, head, token = (case.number_or(f"{name}_{axis}", stride) for axis, stride in dense.items())
+        return torch.as_strided(tensors[name], (n, heads, tokens, size), (image, head, token, 1))
 
     def chosen():
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -71,7 +83,7 @@ def _setup(torch, case, tensors, backend):
 
     def setup():
         function = torch.nn.functional.scaled_dot_product_attention
-        q, k, v = split(tensors["qkv"], 3)
+        q, k, v = split(tensors["qkv"]) if "qkv" in tensors else map(view, "qkv")
         if case.pass_name == "forward":
 
             def forward():
@@ -81,13 +93,14 @@ def _setup(torch, case, tensors, backend):
             return forward
 
         # The forward pass leaves its statistics here, once; what is timed runs on what it saved, again and again.
-        d_o = split(tensors["d_o"], 1)[0]
-        leaves = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
+        d_o = view("d_o").contiguous() if "qkv" in tensors else view("d_o")
+        leaves = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
         with chosen():
             o = function(*leaves)
 
         def backward():
-            return {"dqkv": Gradients(torch.autograd.grad(o, leaves, d_o, retain_graph=True))}
+            gradients = torch.autograd.grad(o, leaves, d_o, retain_graph=True)
+            return {"dqkv": Gradients(gradients)} if "qkv" in tensors else dict(zip(("dq", "dk", "dv"), gradients))
 
         return backward
 

@@ -19,9 +19,13 @@ Case forward(const std::string& line) { return pass_of<attention::Forward>().par
 Case backward(const std::string& line) { return pass_of<attention::Backward>().parse(line); }
 
 TEST(AttentionProblem, ReadsWhatItPrints) {
-  for (const char* line : {"n32 t256 heads6 d32 bf16", "n1 t1 heads1 d64 fp32", "n2 t1024 heads3 d32 tf32"}) {
+  for (const char* line : {"n32 t256 heads6 d32 bf16", "n1 t1 heads1 d64 fp32", "n2 t1024 heads3 d32 tf32",
+                           "n1 t8 heads2 d32 order-new fp16",
+                           "n2 t8 heads2 d32 separate q_image0 q_head256 q_token32 d_o_token128 bf16"}) {
     EXPECT_EQ(Problem::parse(line).str(), line);
   }
+  EXPECT_EQ(Problem::parse("n2 t8 heads2 d32 separate k_image512 k_head32 k_token64"),
+            Problem::parse("n2 t8 heads2 d32 separate"));
   for (int seed = 0; seed < 200; ++seed) {
     const Problem p = Problem::random(seed);
     EXPECT_EQ(Problem::parse(p.str()), p);
@@ -30,8 +34,10 @@ TEST(AttentionProblem, ReadsWhatItPrints) {
 }
 
 TEST(AttentionProblem, RefusesWhatNoKernelHas) {
-  for (const char* line : {"n1 t1025 heads1 d32", "n1 t16 heads1 d48", "n1 t16 d32", "n1 t16 heads1 d32 causal",
-                           "n1048576 t1024 heads1 d32"}) {
+  for (const char* line :
+       {"n1 t1025 heads1 d32", "n1 t16 heads1 d48", "n1 t16 d32", "n1 t16 heads1 d32 causal",
+        "n1048576 t1024 heads1 d32", "n1 t16 heads1 d32 order-new separate", "n1 t16 heads1 d32 q_head32",
+        "n1 t16 heads1 d32 separate q_token0", "n2 t16 heads1 d32 separate v_image2147483647"}) {
     EXPECT_THROW(Problem::parse(line), UsageError) << line;
   }
 }
@@ -61,10 +67,21 @@ TEST(AttentionReference, AgreesWithTheModelsOwnForm) {
     const Problem p = Problem::parse(named.problem.text);
     const Case c = forward(p.str());
     const HostTensors inputs = fill(c, Pattern::normal, test::seed());
-    const std::vector<float>& qkv = inputs["qkv"];
     const ExpectedOutputs r = reference_outputs(c, inputs);
     const auto at = [&](int n, int t, int h, int part, int x) -> long double {
-      return qkv[(((std::size_t(n) * p.t + t) * p.heads + h) * 3 + part) * p.d + x];
+      const std::size_t token = std::size_t(n) * p.t + t;
+      switch (p.layout) {
+        case attention::QkvLayout::legacy:
+          return inputs["qkv"][((token * p.heads + h) * 3 + part) * p.d + x];
+        case attention::QkvLayout::order_new:
+          return inputs["qkv"][((token * 3 + part) * p.heads + h) * p.d + x];
+        case attention::QkvLayout::separate:
+          break;
+      }
+      const attention::Strides strides[] = {p.q, p.k, p.v};
+      const auto [image, head, pitch] = strides[part];
+      const std::size_t row = pitch > 0 ? n * image + h * head + t * pitch : (token * p.heads + h) * p.d;
+      return inputs[std::string(1, "qkv"[part])][row + x];
     };
     const long double root = 1 / std::sqrt(std::sqrt(static_cast<long double>(p.d)));
     for (int n = 0; n < p.n; ++n) {
@@ -90,36 +107,44 @@ TEST(AttentionReference, AgreesWithTheModelsOwnForm) {
 }
 
 // The loss whose gradient with respect to o is d_o.
-double loss(const Problem& p, const std::vector<float>& qkv, const std::vector<float>& d_o) {
-  const attention::Attended a = attention::attend(p, qkv);
+double loss(const Problem& p, const HostTensors& inputs) {
+  const attention::Attended a = attention::attend(p, inputs);
+  const std::vector<float>& d_o = inputs["d_o"];
   double sum = 0;
-  for (std::size_t i = 0; i < d_o.size(); ++i) sum += d_o[i] * a.o[i];
+  for (std::size_t i = 0; i < a.o.size(); ++i) sum += d_o[i] * a.o[i];
   return sum;
 }
 
 TEST(AttentionReference, GradientsAreSlopes) {
   constexpr float kStep = 0x1p-7f;
-  for (const char* line : {"n2 t5 heads2 d32", "n1 t9 heads1 d64", "n1 t2 heads1 d32"}) {
+  for (const char* line : {"n2 t5 heads2 d32", "n1 t9 heads1 d64", "n1 t2 heads1 d32", "n1 t3 heads2 d32 order-new",
+                           "n1 t3 heads2 d32 separate"}) {
     const Case c = backward(line);
     const Problem p = Problem::parse(line);
     HostTensors inputs = fill(c, Pattern::normal, test::seed());
-    std::vector<float>& qkv = inputs["qkv"];
-    for (float& value : qkv) value = std::round(value / kStep) * kStep;  // a grid on which steps are exact
+    const std::vector<std::string> names =
+        p.packed() ? std::vector<std::string>{"qkv"} : std::vector<std::string>{"q", "k", "v"};
+    for (const std::string& name : names) {  // a grid on which steps are exact
+      for (float& value : inputs[name]) value = std::round(value / kStep) * kStep;
+    }
     attention::Backward::derive(p, inputs);
     const ExpectedOutputs r = reference_outputs(c, inputs);
-    for (std::size_t i = 0; i < qkv.size(); i += 13) {
-      const float middle = qkv[i];
-      const auto difference = [&](float step) {
-        qkv[i] = middle + step;
-        const double above = loss(p, qkv, inputs["d_o"]);
-        qkv[i] = middle - step;
-        const double below = loss(p, qkv, inputs["d_o"]);
-        qkv[i] = middle;
-        return (above - below) / (2.0 * step);
-      };
-      // Two central differences, Richardson-extrapolated: the error is of order step^4. o and lse are rounded to fp32.
-      const double slope = (4 * difference(kStep) - difference(2 * kStep)) / 3;
-      ASSERT_NEAR(r[0].value[i], slope, 1e-5) << line << " at " << i;
+    for (std::size_t output = 0; output < names.size(); ++output) {
+      std::vector<float>& input = inputs[names[output]];
+      for (std::size_t i = 0; i < input.size(); i += 13) {
+        const float middle = input[i];
+        const auto difference = [&](float step) {
+          input[i] = middle + step;
+          const double above = loss(p, inputs);
+          input[i] = middle - step;
+          const double below = loss(p, inputs);
+          input[i] = middle;
+          return (above - below) / (2.0 * step);
+        };
+        // Two central differences, Richardson-extrapolated: the error is of order step^4. o and lse are rounded to fp32.
+        const double slope = (4 * difference(kStep) - difference(2 * kStep)) / 3;
+        ASSERT_NEAR(r[output].value[i], slope, 1e-5) << line << ' ' << names[output] << " at " << i;
+      }
     }
   }
 }

@@ -5,7 +5,7 @@
 // Needs:  nothing.
 
 #include "core/numeric.h"
-#include "dev/attention/attention.h"
+#include "dev/attention/heads.h"
 
 namespace ladder::attention {
 namespace {
@@ -19,30 +19,30 @@ __device__ float dot(const T* a, const T* b, int d) {
   return sum;
 }
 
-template <class T>
-__global__ void attention_backward_v01_kernel(Problem p, float scale, const T* qkv, const T* o, const float* lse,
-                                              const T* d_o, T* dqkv) {
+template <class T, class View>
+__global__ void attention_backward_v01_kernel(Sizes p, float scale, typename View::template Qkv<const T> qkv,
+                                              const T* o, const float* lse, typename View::template Heads<const T> d_o,
+                                              typename View::template Qkv<T> dqkv) {
   LADDER_SHARED(float, probabilities, [kMaxTokens]);
   LADDER_SHARED(float, ds, [kMaxTokens]);
   const int own = blockIdx.x % p.t;
   const int head = blockIdx.x / p.t % p.heads;
   const int image = blockIdx.x / p.t / p.heads;
-  const int pitch = 3 * p.heads * p.d;  // from a token of qkv to the next
-  const int o_pitch = p.heads * p.d;
-  const T* const q = qkv + image * p.t * pitch + head * 3 * p.d;
-  const T* const k = q + p.d;
-  const T* const v = k + p.d;
-  const T* const o_head = o + image * p.t * o_pitch + head * p.d;
-  const T* const d_o_head = d_o + image * p.t * o_pitch + head * p.d;
-  T* const gradient = dqkv + (image * p.t + own) * pitch + head * 3 * p.d;
+  const auto parts = View::parts(qkv, p, p.d, image, head);
+  const T* const q = parts.q();
+  const T* const k = parts.k();
+  const T* const v = parts.v();
+  const Rows<const T> o_head = Legacy::rows(o, p, p.d, image, head);
+  const Rows<const T> d_o_head = View::rows(d_o, p, p.d, image, head);
+  const auto gradients = View::parts(dqkv, p, p.d, image, head);
   lse += (image * p.heads + head) * p.t;
 
   // p and ds of query i and key j.
   const auto make = [&](int i, int j, int at) {
-    const T* const d_o_row = d_o_head + i * o_pitch;
-    probabilities[at] = expf(scale * dot(q + i * pitch, k + j * pitch, p.d) - lse[i]);
-    const float delta = dot(d_o_row, o_head + i * o_pitch, p.d);
-    ds[at] = probabilities[at] * (dot(d_o_row, v + j * pitch, p.d) - delta);
+    const T* const d_o_row = d_o_head.row(i);
+    probabilities[at] = expf(scale * dot(q + i * parts.q_pitch(), k + j * parts.k_pitch(), p.d) - lse[i]);
+    const float delta = dot(d_o_row, o_head.row(i), p.d);
+    ds[at] = probabilities[at] * (dot(d_o_row, v + j * parts.v_pitch(), p.d) - delta);
   };
 
   // This token as a query: a thread a key, then a thread a channel.
@@ -50,8 +50,8 @@ __global__ void attention_backward_v01_kernel(Problem p, float scale, const T* q
   __syncthreads();
   for (int x = threadIdx.x; x < p.d; x += kThreads) {
     float dq = 0;
-    for (int j = 0; j < p.t; ++j) dq += ds[j] * to_float(k[j * pitch + x]);
-    gradient[x] = from_float<T>(scale * dq);
+    for (int j = 0; j < p.t; ++j) dq += ds[j] * to_float(k[j * parts.k_pitch() + x]);
+    gradients.q()[own * gradients.q_pitch() + x] = from_float<T>(scale * dq);
   }
   __syncthreads();
 
@@ -62,21 +62,23 @@ __global__ void attention_backward_v01_kernel(Problem p, float scale, const T* q
     float dk = 0;
     float dv = 0;
     for (int i = 0; i < p.t; ++i) {
-      dk += ds[i] * to_float(q[i * pitch + x]);
-      dv += probabilities[i] * to_float(d_o_head[i * o_pitch + x]);
+      dk += ds[i] * to_float(q[i * parts.q_pitch() + x]);
+      dv += probabilities[i] * to_float(d_o_head.row(i)[x]);
     }
-    gradient[p.d + x] = from_float<T>(scale * dk);
-    gradient[2 * p.d + x] = from_float<T>(dv);
+    gradients.k(own)[x] = from_float<T>(scale * dk);
+    gradients.v(own)[x] = from_float<T>(dv);
   }
 }
 
 void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(attention_backward_v01_kernel<T>,
-                   {.grid = static_cast<unsigned>(p.tokens() * p.heads), .block = kThreads}, stream, p, scale_of(p),
-                   static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse, static_cast<const T*>(t.d_o),
-                   static_cast<T*>(t.dqkv));
+    with_view(p, [&]<class View>(View) {
+      ladder::launch(attention_backward_v01_kernel<T, View>,
+                     {.grid = static_cast<unsigned>(p.tokens() * p.heads), .block = kThreads}, stream, p.sizes(),
+                     scale_of(p), View::template inputs<T>(p, t), static_cast<const T*>(t.o), t.lse,
+                     View::template d_o<T>(p, t), View::template gradients<T>(p, t));
+    });
   });
 }
 

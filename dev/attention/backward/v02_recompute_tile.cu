@@ -45,7 +45,7 @@ __device__ __forceinline__ void add_product(float (&to)[kRows][kChannels], const
 // kKeys: whether the block's own tokens are keys. Rows of its tiles are then k and v, and the others' q and d_o; otherwise
 // the other way round. s = first.first', dp = second.second'.
 template <class T, int kD, bool kKeys>
-__device__ __forceinline__ void work(const Problem& p, float scale, const T* qkv, const T* o, const float* lse,
+__device__ __forceinline__ void work(const Sizes& p, float scale, const T* qkv, const T* o, const float* lse,
                                      const T* d_o, T* dqkv, int own0) {
   constexpr int kPitch = kTilePitch<kD>;
   constexpr int kChannels = kD / 16;
@@ -144,7 +144,7 @@ __device__ __forceinline__ void work(const Problem& p, float scale, const T* qkv
 
 template <class T, int kD>
 __global__ void __launch_bounds__(kTileThreads)
-    attention_backward_v02_kernel(Problem p, float scale, const T* qkv, const T* o, const float* lse, const T* d_o,
+    attention_backward_v02_kernel(Sizes p, float scale, const T* qkv, const T* o, const float* lse, const T* d_o,
                                   T* dqkv) {
   // Blocks of keys, which have more to do, come first.
   const int tiles = ceil_div(p.t, kOwn);
@@ -161,9 +161,9 @@ void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) 
     using T = decltype(element);
     const dim3 grid(2 * ceil_div(p.t, kOwn), p.heads, p.n);
     const auto go = [&](auto kernel, std::size_t smem_bytes) {
-      ladder::launch(kernel, {.grid = grid, .block = kTileThreads, .dynamic_smem = smem_bytes}, stream, p, scale_of(p),
-                     static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse, static_cast<const T*>(t.d_o),
-                     static_cast<T*>(t.dqkv));
+      ladder::launch(kernel, {.grid = grid, .block = kTileThreads, .dynamic_smem = smem_bytes}, stream, p.sizes(),
+                     scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
+                     static_cast<const T*>(t.d_o), static_cast<T*>(t.dqkv));
     };
     p.d == 32 ? go(attention_backward_v02_kernel<T, 32>, kSmemBytes<32>)
               : go(attention_backward_v02_kernel<T, 64>, kSmemBytes<64>);
@@ -176,4 +176,4 @@ void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) 
 LADDER_VERSION(ladder::attention::Backward,
                {.launch = ladder::attention::launch,
                 .dtypes = {ladder::Dtype::f32, ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::attention::too_large_grid})
+                .supports = ladder::attention::not_legacy})

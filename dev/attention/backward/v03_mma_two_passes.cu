@@ -6,9 +6,11 @@
 //         at a time; queries walk over keys for dq, keys over queries for dk and dv. Limiter left: seven products where the
 //         formula has five, each exponential made twice.
 // Needs:  16 bits.
+// Spills: 8 bytes with 32 tokens a warp where rows are found by strides, addresses, so that three blocks share an SM.
 
 #include <algorithm>
 
+#include "dev/attention/heads.h"
 #include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
@@ -25,32 +27,30 @@ constexpr int kStages = 4;  // of kStepTokens: images of up to 256 tokens are lo
 template <int kD>
 constexpr int kStageBytes = kStepTokens * 4 * kD;
 
-template <class T>
+template <class T, class View>
 struct Head {  // one of one image, from its first token on
-  const T* q;
-  const T* o;
-  const T* d_o;
+  typename View::template Parts<const T> qkv;
+  Rows<const T> o;
+  Rows<const T> d_o;
   const float* lse;
-  T* dq;
-  int pitch;    // of q and dq; k is kD elements after q, v after that
-  int o_pitch;  // of o and d_o
+  typename View::template Parts<T> dqkv;
   int tokens;
 };
 
 // kKeys: whether the block's own tokens are keys. A token of a tile is then q and d_o, an own one k and v; otherwise the
 // other way round. s = own first . first, dp = own second . second.
-template <class T, int kD, int kTiles, bool kKeys>
-__device__ __forceinline__ void work(const Head<T>& head, float scale, int own0) {
+template <class T, int kD, int kTiles, bool kKeys, class View>
+__device__ __forceinline__ void work(const Head<T, View>& head, float scale, int own0) {
   constexpr int kRowBytes = 4 * kD;
   LADDER_DYN_SMEM(smem);  // stages times [token][first second], swizzled; then lse and delta of the queries, if kKeys
   const int num_steps = ceil_div(head.tokens, kStepTokens);
   const auto fetch = [&](int step) {
     unsigned char* const tile = smem + step % kStages * kStageBytes<kD>;
     if constexpr (kKeys) {
-      copy_pairs<T, kD, kStepTokens, kThreads>(tile, head.q, head.pitch, head.d_o, head.o_pitch, step * kStepTokens,
-                                               head.tokens);
+      copy_pairs<T, kD, kStepTokens, kThreads>(tile, head.qkv.q(), head.qkv.q_pitch(), head.d_o.begin(), head.d_o.pitch,
+                                               step * kStepTokens, head.tokens);
     } else {
-      copy_pairs<T, kD, kStepTokens, kThreads>(tile, head.q + kD, head.pitch, head.q + 2 * kD, head.pitch,
+      copy_pairs<T, kD, kStepTokens, kThreads>(tile, head.qkv.k(), head.qkv.k_pitch(), head.qkv.v(), head.qkv.v_pitch(),
                                                step * kStepTokens, head.tokens);
     }
   };
@@ -67,9 +67,11 @@ __device__ __forceinline__ void work(const Head<T>& head, float scale, int own0)
   std::uint32_t own_second[kTiles][kD / 16][4];
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
-    const T* const second = kKeys ? head.q + 2 * kD : head.d_o;
-    const int second_pitch = kKeys ? head.pitch : head.o_pitch;
-    load_rows<T, kD>(own_first[tile], kKeys ? head.q + kD : head.q, head.pitch, row0 + 16 * tile, head.tokens);
+    const T* const first = kKeys ? head.qkv.k() : head.qkv.q();
+    const T* const second = kKeys ? head.qkv.v() : head.d_o.begin();
+    const int first_pitch = kKeys ? head.qkv.k_pitch() : head.qkv.q_pitch();
+    const int second_pitch = kKeys ? head.qkv.v_pitch() : head.d_o.pitch;
+    load_rows<T, kD>(own_first[tile], first, first_pitch, row0 + 16 * tile, head.tokens);
     load_rows<T, kD>(own_second[tile], second, second_pitch, row0 + 16 * tile, head.tokens);
   }
 
@@ -80,7 +82,7 @@ __device__ __forceinline__ void work(const Head<T>& head, float scale, int own0)
   float own_delta[kTiles][2];
   const auto statistics = [&](int i, float& lse, float& delta) {
     lse = i < head.tokens ? head.lse[i] * kLog2E : INFINITY;
-    delta = i < head.tokens ? delta_of<T, kD>(head.o + i * head.o_pitch, head.d_o + i * head.o_pitch) : 0.0f;
+    delta = i < head.tokens ? delta_of<T, kD>(head.o.row(i), head.d_o.row(i)) : 0.0f;
   };
   if constexpr (kKeys) {
     for (int i = threadIdx.x; i < num_steps * kStepTokens; i += kThreads) statistics(i, queries[i].x, queries[i].y);
@@ -186,32 +188,26 @@ __device__ __forceinline__ void work(const Head<T>& head, float scale, int own0)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = out_row0 + 16 * tile + 8 * half;
-      T* const out = head.dq + row * head.pitch;
-      store_row<T, kD>(out + (kKeys ? kD : 0), from_ds[tile], half, scale, row < head.tokens);
-      if constexpr (kKeys) store_row<T, kD>(out + 2 * kD, from_p[tile], half, 1.0f, row < head.tokens);
+      store_row<T, kD>(kKeys ? head.dqkv.k(row) : head.dqkv.q(row), from_ds[tile], half, scale, row < head.tokens);
+      if constexpr (kKeys) store_row<T, kD>(head.dqkv.v(row), from_p[tile], half, 1.0f, row < head.tokens);
     }
   }
 }
 
-template <class T, int kD, int kTiles>
+template <class T, int kD, int kTiles, class View>
 __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
-    attention_backward_v03_kernel(Problem p, float scale, const T* qkv, const T* o, const float* lse, const T* d_o,
-                                  T* dqkv) {
+    attention_backward_v03_kernel(Sizes p, float scale, typename View::template Qkv<const T> qkv, const T* o,
+                                  const float* lse, typename View::template Heads<const T> d_o,
+                                  typename View::template Qkv<T> dqkv) {
   constexpr int kOwn = kWarps * kTiles * 16;
   const int index = blockIdx.y;
   const int image = blockIdx.z;
-  const int pitch = 3 * p.heads * kD;
-  const int o_pitch = p.heads * kD;
-  const int first = image * p.t * pitch + index * 3 * kD;
-  const int o_first = image * p.t * o_pitch + index * kD;
-  const Head<T> head = {.q = qkv + first,
-                        .o = o + o_first,
-                        .d_o = d_o + o_first,
-                        .lse = lse + (image * p.heads + index) * p.t,
-                        .dq = dqkv + first,
-                        .pitch = pitch,
-                        .o_pitch = o_pitch,
-                        .tokens = p.t};
+  const Head<T, View> head = {.qkv = View::parts(qkv, p, kD, image, index).from_begin(),
+                              .o = Legacy::rows(o, p, kD, image, index).from_begin(),
+                              .d_o = View::rows(d_o, p, kD, image, index).from_begin(),
+                              .lse = lse + (image * p.heads + index) * p.t,
+                              .dqkv = View::parts(dqkv, p, kD, image, index).from_begin(),
+                              .tokens = p.t};
   // Of an image's head, blocks of keys, which have more to do, come first.
   const int tiles = ceil_div(p.t, kOwn);
   const int tile = blockIdx.x;
@@ -222,17 +218,17 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
   }
 }
 
-template <class T, int kD, int kTiles>
+template <class T, int kD, int kTiles, class View>
 KernelPlan<Backward> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Backward::Tensors& t, void*) {
     const int steps = ceil_div(p.t, kStepTokens);
     return bind_launch(
-        attention_backward_v03_kernel<T, kD, kTiles>,
+        attention_backward_v03_kernel<T, kD, kTiles, View>,
         {.grid = dim3(2 * ceil_div(p.t, kWarps * kTiles * 16), p.heads, p.n),
          .block = kThreads,
          .dynamic_smem = std::min(kStages, steps) * kStageBytes<kD> + steps * kStepTokens * sizeof(float2)},
-        p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse, static_cast<const T*>(t.d_o),
-        static_cast<T*>(t.dqkv));
+        p.sizes(), scale_of(p), View::template inputs<T>(p, t), static_cast<const T*>(t.o), t.lse,
+        View::template d_o<T>(p, t), View::template gradients<T>(p, t));
   };
   return {.name = name, .bind = bind};
 }
@@ -242,11 +238,13 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Backward>> {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
-      if (p.d == 64) return {tile_plan<T, 64, 1>(p, "16")};
-      constexpr int kEnoughBlocks = 264;  // two an SM
-      const std::int64_t blocks = std::int64_t{p.n} * p.heads * 2 * ceil_div(p.t, 128);
-      return with_default<Backward>({tile_plan<T, 32, 1>(p, "16"), tile_plan<T, 32, 2>(p, "32")},
-                                    p.t > 64 && blocks >= kEnoughBlocks ? 1 : 0);
+      return with_view(p, [&]<class View>(View) -> std::vector<KernelPlan<Backward>> {
+        if (p.d == 64) return {tile_plan<T, 64, 1, View>(p, "16")};
+        constexpr int kEnoughBlocks = 264;  // two an SM
+        const std::int64_t blocks = std::int64_t{p.n} * p.heads * 2 * ceil_div(p.t, 128);
+        return with_default<Backward>({tile_plan<T, 32, 1, View>(p, "16"), tile_plan<T, 32, 2, View>(p, "32")},
+                                      p.t > 64 && blocks >= kEnoughBlocks ? 1 : 0);
+      });
     }
     return {};
   });
@@ -258,5 +256,5 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
 LADDER_VERSION(ladder::attention::Backward, {.plans = ladder::attention::plans,
                                              .plan_names = {"16", "32"},
                                              .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                             .supports = ladder::attention::too_large_grid,
+                                             .supports = ladder::attention::grid_and_rows,
                                              .min_arch = 80})

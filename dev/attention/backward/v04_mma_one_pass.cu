@@ -7,8 +7,9 @@
 //         Limiter left: the tensor cores wait at two barriers for every 64 queries, and a head of 256 tokens is one block,
 //         so that 192 heads leave a second wave on 132 SMs where one block fills an SM.
 // Needs:  16 bits; at most 256 tokens.
-// Spills: 56 bytes with 256 keys at d = 32, places of fragments, so that two blocks share an SM.
+// Spills: 56 bytes with 256 keys at d = 32, 64 by strides, places of fragments, so that two blocks share an SM.
 
+#include "dev/attention/heads.h"
 #include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
@@ -33,10 +34,11 @@ struct Shape {
   static_assert(kParts >= 1 && kPartRuns % 2 == 0, "a fragment of k is sixteen channels");
 };
 
-template <class T, int kD, class S>
+template <class T, int kD, class S, class View>
 __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2)
-    attention_backward_v04_kernel(Problem p, float scale, const T* qkv, const T* o, const float* lse, const T* d_o,
-                                  T* dqkv) {
+    attention_backward_v04_kernel(Sizes p, float scale, typename View::template Qkv<const T> qkv, const T* o,
+                                  const float* lse, typename View::template Heads<const T> d_o,
+                                  typename View::template Qkv<T> dqkv) {
   constexpr int kTiles = S::kTiles;
   constexpr int kRowBytes = 4 * kD;
   constexpr int kDsRowBytes = kStepQueries * 2;
@@ -48,21 +50,22 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
 
   const int head = blockIdx.x;
   const int image = blockIdx.y;
-  const int pitch = 3 * p.heads * kD;
-  const int o_pitch = p.heads * kD;
-  const int first = image * p.t * pitch + head * 3 * kD;
-  const int o_first = image * p.t * o_pitch + head * kD;
-  const T* const q = qkv + first;
-  copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, q + kD, pitch, q + 2 * kD, pitch, 0, p.t);
-  copy_pairs<T, kD, S::kKeys, S::kThreads>(queries, q, pitch, d_o + o_first, o_pitch, 0, p.t);
+  const auto own = View::parts(qkv, p, kD, image, head);
+  const auto gradients = View::parts(dqkv, p, kD, image, head);
+  const Rows<const T> o_rows = Legacy::rows(o, p, kD, image, head);
+  const Rows<const T> d_o_rows = View::rows(d_o, p, kD, image, head);
+  copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, own.k(), own.k_pitch(), own.v(), own.v_pitch(), 0, p.t);
+  copy_pairs<T, kD, S::kKeys, S::kThreads>(queries, own.q(), own.q_pitch(), d_o_rows.begin(), d_o_rows.pitch, 0, p.t);
   ptx::cp_async_commit();
 
   // delta of one query a thread, of which o comes while the rest is on its way. One that is not there has p = 2^-infinity.
   static_assert(S::kKeys <= 2 * S::kThreads);
   for (int i = threadIdx.x; i < S::kKeys; i += S::kThreads) {
-    const int row = o_first + i * o_pitch;
+    const int o_row = o_rows.index(i);
+    const int d_o_row = d_o_rows.index(i);
     float2 both = {INFINITY, 0.0f};
-    if (i < p.t) both = {lse[(image * p.heads + head) * p.t + i] * kLog2E, delta_of<T, kD>(o + row, d_o + row)};
+    if (i < p.t)
+      both = {lse[(image * p.heads + head) * p.t + i] * kLog2E, delta_of<T, kD>(o + o_row, d_o_rows.tensor + d_o_row)};
     statistics[i] = both;
   }
   ptx::cp_async_wait<0>();
@@ -154,7 +157,8 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
       for (int run = 0; run < S::kPartRuns; ++run) {
         if (row >= p.t) continue;
         const std::uint32_t word = packed<T>(scale * dq[run][2 * half], scale * dq[run][2 * half + 1]);
-        *reinterpret_cast<std::uint32_t*>(dqkv + first + row * pitch + (run0 + run) * 8 + lane % 4 * 2) = word;
+        *reinterpret_cast<std::uint32_t*>(gradients.q() + row * gradients.q_pitch() + (run0 + run) * 8 + lane % 4 * 2) =
+            word;
       }
     }
     __syncthreads();  // all have read ds
@@ -166,45 +170,47 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = out_row0 + 16 * tile + 8 * half;
-      T* const out = dqkv + first + row * pitch;
-      store_row<T, kD>(out + kD, dk[tile], half, scale, row < p.t);
-      store_row<T, kD>(out + 2 * kD, dv[tile], half, 1.0f, row < p.t);
+      store_row<T, kD>(gradients.k(row), dk[tile], half, scale, row < p.t);
+      store_row<T, kD>(gradients.v(row), dv[tile], half, 1.0f, row < p.t);
     }
   }
 }
 
-template <class T, int kD, int kWarps, int kTiles>
+template <class T, int kD, int kWarps, int kTiles, class View>
 KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
   using S = Shape<T, kD, kWarps, kTiles>;
   const auto bind = [p](const Backward::Tensors& t, void*) {
-    return bind_launch(attention_backward_v04_kernel<T, kD, S>,
-                       {.grid = dim3(p.heads, p.n), .block = S::kThreads, .dynamic_smem = S::kSmemBytes}, p,
-                       scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
-                       static_cast<const T*>(t.d_o), static_cast<T*>(t.dqkv));
+    return bind_launch(attention_backward_v04_kernel<T, kD, S, View>,
+                       {.grid = dim3(p.heads, p.n), .block = S::kThreads, .dynamic_smem = S::kSmemBytes}, p.sizes(),
+                       scale_of(p), View::template inputs<T>(p, t), static_cast<const T*>(t.o), t.lse,
+                       View::template d_o<T>(p, t), View::template gradients<T>(p, t));
   };
   return {.name = name, .bind = bind};
 }
 
 // The fewest keys that a head fits; a larger block would only idle.
-template <class T, int kD>
+template <class T, int kD, class View>
 std::vector<KernelPlan<Backward>> keys_plans(const Problem& p) {
   std::vector<KernelPlan<Backward>> plans;
-  if (p.t <= 64) plans.push_back(keys_plan<T, kD, 4, 1>(p, "64"));
-  if (p.t <= 128) plans.push_back(keys_plan<T, kD, 8, 1>(p, "128"));
-  plans.push_back(keys_plan<T, kD, 8, 2>(p, "256"));
+  if (p.t <= 64) plans.push_back(keys_plan<T, kD, 4, 1, View>(p, "64"));
+  if (p.t <= 128) plans.push_back(keys_plan<T, kD, 8, 1, View>(p, "128"));
+  plans.push_back(keys_plan<T, kD, 8, 2, View>(p, "256"));
   return plans;
 }
 
 std::vector<KernelPlan<Backward>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Backward>> {
     using T = decltype(element);
-    if constexpr (sizeof(T) == 2) return p.d == 32 ? keys_plans<T, 32>(p) : keys_plans<T, 64>(p);
+    if constexpr (sizeof(T) == 2) {
+      return with_view(
+          p, [&]<class View>(View) { return p.d == 32 ? keys_plans<T, 32, View>(p) : keys_plans<T, 64, View>(p); });
+    }
     return {};
   });
 }
 
 const char* supports(const Problem& p) {
-  return p.t > 256 ? "a block has shared memory and registers for 256 tokens" : too_large_grid(p);
+  return p.t > 256 ? "a block has shared memory and registers for 256 tokens" : grid_and_rows(p);
 }
 
 }  // namespace

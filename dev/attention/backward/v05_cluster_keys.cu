@@ -7,8 +7,9 @@
 //         keys a warp, for 16 KB of dq through distributed shared memory and two cluster barriers. Limiter left: the
 //         tensor cores wait at two barriers for every 64 queries.
 // Needs:  sm_90; 16 bits; at most 256 tokens.
-// Spills: 32 bytes with 128 keys at d = 32, places of fragments, so that three blocks share an SM.
+// Spills: 32 bytes with 128 keys at d = 32, and 4 at d = 64 by strides, places of fragments, so that three blocks share an SM.
 
+#include "dev/attention/heads.h"
 #include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/common/cluster_sums.h"
@@ -48,10 +49,11 @@ __device__ __forceinline__ float4* dq_quad(unsigned char* queries, int query, in
   return reinterpret_cast<float4*>(queries + swizzled<4 * kD>(query, quad));
 }
 
-template <class T, int kD, class S>
+template <class T, int kD, class S, class View>
 __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
-    attention_backward_v05_kernel(Problem p, int ranks, float scale, const T* qkv, const T* o, const float* lse,
-                                  const T* d_o, T* dqkv) {
+    attention_backward_v05_kernel(Sizes p, int ranks, float scale, typename View::template Qkv<const T> qkv, const T* o,
+                                  const float* lse, typename View::template Heads<const T> d_o,
+                                  typename View::template Qkv<T> dqkv) {
   constexpr int kRowBytes = S::kRowBytes;
   constexpr int kDsRowBytes = kStepQueries * 2;
   const int padded_queries = ceil_div(p.t, kStepQueries) * kStepQueries;
@@ -64,24 +66,23 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   const int rank = blockIdx.x % ranks;
   const int head = blockIdx.x / ranks;
   const int image = blockIdx.y;
-  const int pitch = 3 * p.heads * kD;
-  const int o_pitch = p.heads * kD;
-  const int first = image * p.t * pitch + head * 3 * kD;
-  const int o_first = image * p.t * o_pitch + head * kD;
+  const auto own = View::parts(qkv, p, kD, image, head);
+  const Rows<const T> o_rows = Legacy::rows(o, p, kD, image, head);
+  const Rows<const T> d_o_rows = View::rows(d_o, p, kD, image, head);
   const int block_key0 = rank * S::kKeys;
-  const T* const q = qkv + first;
-  copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, q + kD, pitch, q + 2 * kD, pitch, block_key0, p.t);
+  copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, own.k(), own.k_pitch(), own.v(), own.v_pitch(), block_key0, p.t);
   for (int query = 0; query < padded_queries; query += kStepQueries) {
-    copy_pairs<T, kD, kStepQueries, S::kThreads>(queries + query * kRowBytes, q, pitch, d_o + o_first, o_pitch, query,
-                                                 p.t);
+    copy_pairs<T, kD, kStepQueries, S::kThreads>(queries + query * kRowBytes, own.q(), own.q_pitch(), d_o_rows.begin(),
+                                                 d_o_rows.pitch, query, p.t);
   }
   ptx::cp_async_commit();
 
   // delta of one query a thread, of which o comes while the rest is on its way. One that is not there has p = 2^-infinity.
   for (int i = threadIdx.x; i < padded_queries; i += S::kThreads) {
-    const int row = o_first + i * o_pitch;
+    const T* const o_row = o + o_rows.index(i);
+    const T* const d_o_row = d_o_rows.tensor + d_o_rows.index(i);
     float2 both = {INFINITY, 0.0f};
-    if (i < p.t) both = {lse[(image * p.heads + head) * p.t + i] * kLog2E, delta_of<T, kD>(o + row, d_o + row)};
+    if (i < p.t) both = {lse[(image * p.heads + head) * p.t + i] * kLog2E, delta_of<T, kD>(o_row, d_o_row)};
     statistics[i] = both;
   }
   ptx::cp_async_wait<0>();
@@ -173,14 +174,14 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   }
   ptx::cluster_arrive();
 
+  const auto gradients = View::parts(dqkv, p, kD, image, head);
   const int out_row0 =
       ptx::opaque(block_key0 + key0) + lane / 4;  // or its addresses would take registers from the loop
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = out_row0 + 8 * half;
-    T* const out = dqkv + first + row * pitch;
-    store_row<T, kD>(out + kD, dk, half, scale, row < p.t);
-    store_row<T, kD>(out + 2 * kD, dv, half, 1.0f, row < p.t);
+    store_row<T, kD>(gradients.k(row), dk, half, scale, row < p.t);
+    store_row<T, kD>(gradients.v(row), dv, half, 1.0f, row < p.t);
   }
 
   // A share of the queries: what all blocks have of dq.
@@ -188,7 +189,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   constexpr int kQuads = kD / 4;
   for (int i = threadIdx.x + rank * S::kThreads; i < p.t * kQuads; i += ranks * S::kThreads) {
     const float4 sum = sum_over_cluster(dq_quad<kD>(queries, i / kQuads, i % kQuads), ranks);
-    *reinterpret_cast<Quad<T>*>(dqkv + first + i / kQuads * pitch + i % kQuads * 4) =
+    *reinterpret_cast<Quad<T>*>(gradients.q(i / kQuads) + i % kQuads * 4) =
         pack_quad<T>({scale * sum.x, scale * sum.y, scale * sum.z, scale * sum.w});
   }
   // A block's memory is there for the others until they have read it.
@@ -196,18 +197,18 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   ptx::cluster_wait();
 }
 
-template <class T, int kD, int kWarps>
+template <class T, int kD, int kWarps, class View>
 KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
   using S = Shape<kD, kWarps>;
   const auto bind = [p](const Backward::Tensors& t, void*) {
     const int ranks = S::ranks(p.t);
-    return bind_launch(attention_backward_v05_kernel<T, kD, S>,
+    return bind_launch(attention_backward_v05_kernel<T, kD, S, View>,
                        {.grid = dim3(p.heads * ranks, p.n),
                         .block = S::kThreads,
                         .dynamic_smem = S::smem_bytes(p.t),
                         .cluster = static_cast<unsigned>(ranks)},
-                       p, ranks, scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,
-                       static_cast<const T*>(t.d_o), static_cast<T*>(t.dqkv));
+                       p.sizes(), ranks, scale_of(p), View::template inputs<T>(p, t), static_cast<const T*>(t.o), t.lse,
+                       View::template d_o<T>(p, t), View::template gradients<T>(p, t));
   };
   return {.name = name, .bind = bind};
 }
@@ -217,9 +218,13 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
       const std::size_t chosen = p.t <= 64 ? 0 : 1;
-      if (p.d == 32)
-        return with_default<Backward>({keys_plan<T, 32, 4>(p, "64"), keys_plan<T, 32, 8>(p, "128")}, chosen);
-      return with_default<Backward>({keys_plan<T, 64, 4>(p, "64"), keys_plan<T, 64, 8>(p, "128")}, chosen);
+      return with_view(p, [&]<class View>(View) {
+        const auto both = [&]<int kD>() {
+          return with_default<Backward>({keys_plan<T, kD, 4, View>(p, "64"), keys_plan<T, kD, 8, View>(p, "128")},
+                                        chosen);
+        };
+        return p.d == 32 ? both.template operator()<32>() : both.template operator()<64>();
+      });
     } else {
       return {};
     }
@@ -228,8 +233,8 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
 
 const char* supports(const Problem& p) {
   if (p.t > kMaxTokens) return "a block has shared memory for the queries of 256 tokens";
-  return p.n > 65535 || p.heads > 16383 ? "a grid has at most 65535 blocks of n, and of heads and their parts"
-                                        : nullptr;
+  if (p.n > 65535 || p.heads > 16383) return "a grid has at most 65535 blocks of n, and of heads and their parts";
+  return unaligned_rows(p);
 }
 
 }  // namespace

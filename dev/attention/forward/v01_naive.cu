@@ -6,28 +6,29 @@
 // Needs:  nothing.
 
 #include "core/numeric.h"
-#include "dev/attention/attention.h"
+#include "dev/attention/heads.h"
 
 namespace ladder::attention {
 namespace {
 
 constexpr int kThreads = 128;  // at least as many as a head has channels
 
-template <class T>
-__global__ void attention_forward_v01_kernel(Problem p, float scale, const T* qkv, T* o, float* lse) {
+template <class T, class View>
+__global__ void attention_forward_v01_kernel(Sizes p, float scale, typename View::template Qkv<const T> qkv, T* o,
+                                             float* lse) {
   LADDER_SHARED(float, scores, [kMaxTokens]);
   const int i = blockIdx.x % p.t;
   const int head = blockIdx.x / p.t % p.heads;
   const int image = blockIdx.x / p.t / p.heads;
-  const int pitch = 3 * p.heads * p.d;  // from a token to the next
-  const T* const q = qkv + image * p.t * pitch + head * 3 * p.d;
-  const T* const k = q + p.d;
-  const T* const v = k + p.d;
+  const auto own = View::parts_from_image(qkv, p, p.d, image, head);
+  const T* const q = own.q();
+  const T* const k = own.k();
+  const T* const v = own.v();
 
   // A thread a key.
   for (int j = threadIdx.x; j < p.t; j += kThreads) {
     float dot = 0;
-    for (int x = 0; x < p.d; ++x) dot += to_float(q[i * pitch + x]) * to_float(k[j * pitch + x]);
+    for (int x = 0; x < p.d; ++x) dot += to_float(q[i * own.q_pitch() + x]) * to_float(k[j * own.k_pitch() + x]);
     scores[j] = scale * dot;
   }
   __syncthreads();
@@ -45,7 +46,7 @@ __global__ void attention_forward_v01_kernel(Problem p, float scale, const T* qk
   float weighted = 0;
   for (int j = 0; j < p.t; ++j) {
     sum += scores[j];
-    weighted += scores[j] * to_float(v[j * pitch + threadIdx.x]);
+    weighted += scores[j] * to_float(v[j * own.v_pitch() + threadIdx.x]);
   }
   o[((image * p.t + i) * p.heads + head) * p.d + threadIdx.x] = from_float<T>(weighted / sum);
   if (threadIdx.x == 0) lse[(image * p.heads + head) * p.t + i] = most + logf(sum);
@@ -54,9 +55,11 @@ __global__ void attention_forward_v01_kernel(Problem p, float scale, const T* qk
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(attention_forward_v01_kernel<T>,
-                   {.grid = static_cast<unsigned>(p.tokens() * p.heads), .block = kThreads}, stream, p, scale_of(p),
-                   static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
+    with_view(p, [&]<class View>(View) {
+      ladder::launch(attention_forward_v01_kernel<T, View>,
+                     {.grid = static_cast<unsigned>(p.tokens() * p.heads), .block = kThreads}, stream, p.sizes(),
+                     scale_of(p), View::template inputs<T>(p, t), static_cast<T*>(t.o), t.lse);
+    });
   });
 }
 

@@ -21,7 +21,7 @@ constexpr std::size_t kSmemBytes = (3 * kTile * kTilePitch<kD> + kTile * kPitchP
 
 template <class T, int kD>
 __global__ void __launch_bounds__(kTileThreads)
-    attention_forward_v02_kernel(Problem p, float scale, const T* qkv, T* o, float* lse) {
+    attention_forward_v02_kernel(Sizes p, float scale, const T* qkv, T* o, float* lse) {
   constexpr int kPitch = kTilePitch<kD>;
   constexpr int kChannels = kD / 16;  // of o, a thread's: tx * kChannels onwards
   LADDER_DYN_SMEM(smem);
@@ -115,8 +115,8 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
     using T = decltype(element);
     const dim3 grid(ceil_div(p.t, kTile), p.heads, p.n);
     const auto go = [&](auto kernel, std::size_t smem_bytes) {
-      ladder::launch(kernel, {.grid = grid, .block = kTileThreads, .dynamic_smem = smem_bytes}, stream, p, scale_of(p),
-                     static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
+      ladder::launch(kernel, {.grid = grid, .block = kTileThreads, .dynamic_smem = smem_bytes}, stream, p.sizes(),
+                     scale_of(p), static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
     };
     p.d == 32 ? go(attention_forward_v02_kernel<T, 32>, kSmemBytes<32>)
               : go(attention_forward_v02_kernel<T, 64>, kSmemBytes<64>);
@@ -129,4 +129,4 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
 LADDER_VERSION(ladder::attention::Forward,
                {.launch = ladder::attention::launch,
                 .dtypes = {ladder::Dtype::f32, ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::attention::too_large_grid})
+                .supports = ladder::attention::not_legacy})

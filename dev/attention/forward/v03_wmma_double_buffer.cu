@@ -51,7 +51,7 @@ __device__ __forceinline__ void copy_rows(T* to, int to_pitch, const T* from, in
 
 template <class T, int kD>
 __global__ void __launch_bounds__(kThreads)
-    attention_forward_v03_kernel(Problem p, float scale, const T* qkv, T* o, float* lse) {
+    attention_forward_v03_kernel(Sizes p, float scale, const T* qkv, T* o, float* lse) {
   namespace wmma = nvcuda::wmma;
   using L = Layout<kD>;
   LADDER_DYN_SMEM(smem);
@@ -165,8 +165,8 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
     if constexpr (sizeof(T) == 2) {
       const dim3 grid(ceil_div(p.t, kQueries), p.heads, p.n);
       const auto go = [&](auto kernel, std::size_t smem_bytes) {
-        ladder::launch(kernel, {.grid = grid, .block = kThreads, .dynamic_smem = smem_bytes}, stream, p, scale_of(p),
-                       static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
+        ladder::launch(kernel, {.grid = grid, .block = kThreads, .dynamic_smem = smem_bytes}, stream, p.sizes(),
+                       scale_of(p), static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
       };
       p.d == 32 ? go(attention_forward_v03_kernel<T, 32>, Layout<32>::kSmemBytes)
                 : go(attention_forward_v03_kernel<T, 64>, Layout<64>::kSmemBytes);
@@ -179,5 +179,5 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
 
 LADDER_VERSION(ladder::attention::Forward, {.launch = ladder::attention::launch,
                                             .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                            .supports = ladder::attention::too_large_grid,
+                                            .supports = ladder::attention::not_legacy,
                                             .min_arch = 80})

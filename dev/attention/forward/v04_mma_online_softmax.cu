@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "dev/attention/heads.h"
 #include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
@@ -32,21 +33,20 @@ struct Shape {
 template <int kD>
 constexpr int kStageBytes = kStepKeys * 4 * kD;
 
-template <class T, int kD, class Shape>
+template <class T, int kD, class Shape, class View>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
-    attention_forward_v04_kernel(Problem p, float scale, const T* qkv, T* o, float* lse) {
+    attention_forward_v04_kernel(Sizes p, float scale, typename View::template Qkv<const T> qkv, T* o, float* lse) {
   constexpr int kTiles = Shape::kTiles;
   constexpr int kRowBytes = 4 * kD;  // of a token: k, then v
   LADDER_DYN_SMEM(smem);             // kStages times [key][k v], swizzled
 
   const int head = blockIdx.y;
   const int image = blockIdx.z;
-  const int pitch = 3 * p.heads * kD;
-  const T* const q = qkv + image * p.t * pitch + head * 3 * kD;
+  const auto own = View::parts_from_image(qkv, p, kD, image, head);
   const int num_steps = ceil_div(p.t, kStepKeys);
   const auto fetch = [&](int step) {
-    copy_pairs<T, kD, kStepKeys, Shape::kThreads>(smem + step % kStages * kStageBytes<kD>, q + kD, pitch, q + 2 * kD,
-                                                  pitch, step * kStepKeys, p.t);
+    copy_pairs<T, kD, kStepKeys, Shape::kThreads>(smem + step % kStages * kStageBytes<kD>, own.k(), own.k_pitch(),
+                                                  own.v(), own.v_pitch(), step * kStepKeys, p.t);
   };
 #pragma unroll 1
   for (int step = 0; step < kStages; ++step) {
@@ -59,7 +59,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   const int row0 = blockIdx.x * Shape::kQueries + warp * kTiles * 16 + threadIdx.x % 32 / 4;
   std::uint32_t queries[kTiles][kD / 16][4];
 #pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) load_rows<T, kD>(queries[tile], q, pitch, row0 + 16 * tile, p.t);
+  for (int tile = 0; tile < kTiles; ++tile)
+    load_rows<T, kD>(queries[tile], own.q(), own.q_pitch(), row0 + 16 * tile, p.t);
 
   // Scores count in units of log2(e) * scale: e^x is then one ex2, and the scaling part of its argument's multiply-add.
   const float unit = scale * kLog2E;
@@ -174,26 +175,26 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   }
 }
 
-template <class T, int kD, class Shape>
+template <class T, int kD, class Shape, class View>
 KernelPlan<Forward> shape_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Forward::Tensors& t, void*) {
     const std::size_t stages = std::min(kStages, ceil_div(p.t, kStepKeys));
-    return bind_launch(attention_forward_v04_kernel<T, kD, Shape>,
+    return bind_launch(attention_forward_v04_kernel<T, kD, Shape, View>,
                        {.grid = dim3(ceil_div(p.t, Shape::kQueries), p.heads, p.n),
                         .block = Shape::kThreads,
                         .dynamic_smem = stages * kStageBytes<kD>},
-                       p, scale_of(p), static_cast<const T*>(t.qkv), static_cast<T*>(t.o), t.lse);
+                       p.sizes(), scale_of(p), View::template inputs<T>(p, t), static_cast<T*>(t.o), t.lse);
   };
   return {.name = name, .bind = bind};
 }
 
 // 32 queries a warp fetch half the fragments a query; 16 keep more SMs busy where queries are few, and are all that fits
 // the registers at d = 64.
-template <class T, int kD>
+template <class T, int kD, class View>
 std::vector<KernelPlan<Forward>> shape_plans(const Problem& p) {
-  std::vector<KernelPlan<Forward>> plans = {shape_plan<T, kD, Shape<4, 1, kD == 32 ? 4 : 3>>(p, "4x16"),
-                                            shape_plan<T, kD, Shape<8, 1, kD == 32 ? 2 : 1>>(p, "8x16"),
-                                            shape_plan<T, kD, Shape<4, 2, kD == 32 ? 3 : 2>>(p, "4x32")};
+  std::vector<KernelPlan<Forward>> plans = {shape_plan<T, kD, Shape<4, 1, kD == 32 ? 4 : 3>, View>(p, "4x16"),
+                                            shape_plan<T, kD, Shape<8, 1, kD == 32 ? 2 : 1>, View>(p, "8x16"),
+                                            shape_plan<T, kD, Shape<4, 2, kD == 32 ? 3 : 2>, View>(p, "4x32")};
   constexpr int kEnoughBlocks = 264;  // two an SM
   const std::int64_t blocks = std::int64_t{p.n} * p.heads * ceil_div(p.t, 128);
   return with_default<Forward>(std::move(plans), p.t > 64 && blocks >= kEnoughBlocks ? 2 : 0);
@@ -202,7 +203,10 @@ std::vector<KernelPlan<Forward>> shape_plans(const Problem& p) {
 std::vector<KernelPlan<Forward>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Forward>> {
     using T = decltype(element);
-    if constexpr (sizeof(T) == 2) return p.d == 32 ? shape_plans<T, 32>(p) : shape_plans<T, 64>(p);
+    if constexpr (sizeof(T) == 2) {
+      return with_view(
+          p, [&]<class View>(View) { return p.d == 32 ? shape_plans<T, 32, View>(p) : shape_plans<T, 64, View>(p); });
+    }
     return {};
   });
 }
@@ -213,5 +217,5 @@ std::vector<KernelPlan<Forward>> plans(const Problem& p) {
 LADDER_VERSION(ladder::attention::Forward, {.plans = ladder::attention::plans,
                                             .plan_names = {"4x16", "8x16", "4x32"},
                                             .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                            .supports = ladder::attention::too_large_grid,
+                                            .supports = ladder::attention::grid_and_rows,
                                             .min_arch = 80})
