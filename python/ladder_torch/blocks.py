@@ -12,6 +12,7 @@ import torch
 from .conv import conv2d_3x3
 from .define import is_channels_last
 from .group_norm import group_norm_act
+from .linear import conv2d_1x1, linear
 from .nn import GN_NHWC
 from .resample import avg_pool2x2
 from .silu import silu
@@ -104,27 +105,39 @@ def _set_otherwise(module, accepted):
     for name, values in accepted.items():
         value = getattr(module, name)
         if value not in values:
-            return f"{name} {value}; {values[0]} is swapped"
+            return f"{name} {value}; {' or '.join(map(str, values))} is swapped"
     return ""
+
+
+class _Linear(StandIn):
+    @staticmethod
+    def takes(x):
+        return x.dtype != torch.float64 and x.is_contiguous()
+
+    def forward(self, input):
+        return linear(input, self.weight, self.bias) if self.takes(input) else super().forward(input)
 
 
 class _Conv2d(StandIn):
     @staticmethod
     def unfit(module):
-        return _set_otherwise(module, _CONV2D)
+        padding = (0, 0) if module.kernel_size == (1, 1) else (1, 1)
+        return _set_otherwise(module, {**_CONV2D, "padding": [padding]})
 
     @staticmethod
     def takes(x):
         return x.dim() == 4 and x.dtype != torch.float64 and is_channels_last(x)
 
     def forward(self, input):
-        return conv2d_3x3(input, self.weight, self.bias) if self.takes(input) else super().forward(input)
+        if not self.takes(input):
+            return super().forward(input)
+        operator = conv2d_1x1 if self.kernel_size == (1, 1) else conv2d_3x3
+        return operator(input, self.weight, self.bias)
 
 
 _CONV2D = {
-    "kernel_size": [(3, 3)],
+    "kernel_size": [(3, 3), (1, 1)],
     "stride": [(1, 1)],
-    "padding": [(1, 1)],
     "dilation": [(1, 1)],
     "groups": [1],
     "padding_mode": ["zeros"],
@@ -257,13 +270,16 @@ class _ResnetBlock2D(Container):
             hidden = norm_then(self.norm2, self.nonlinearity, hidden if temb is None else hidden + temb)
         hidden = self.conv2(self.dropout(hidden))
         if self.conv_shortcut is not None:
-            input_tensor = self.conv_shortcut(input_tensor.contiguous() if self.training else input_tensor)
+            if self.training and not isinstance(self.conv_shortcut, StandIn):  # whose gradient DDP takes as it is
+                input_tensor = input_tensor.contiguous()
+            input_tensor = self.conv_shortcut(input_tensor)
         return (input_tensor + hidden) / self.output_scale_factor
 
 
 _EXACTLY = {
     torch.nn.GroupNorm: _GroupNorm,
     torch.nn.Conv2d: _Conv2d,
+    torch.nn.Linear: _Linear,
     torch.nn.AvgPool2d: _AvgPool2d,
     torch.nn.Sequential: _Sequential,
 }

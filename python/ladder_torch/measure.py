@@ -95,11 +95,14 @@ class Comparison(NamedTuple):
 def compare(module, activation, use):
     """A swapped module, and the activation after it or None, as it was and as it is."""
     if not can_time(use):
-        return Comparison(*(_ran(_call(module, activation, use)) if library.emulated() else (str(use), "")), None, None)
-    with blocks.of_class(module, module.unswapped):
-        before = microseconds(_call(module, activation, use))
-    call = _call(module, activation, use)
-    return Comparison(*_ran(call), before, microseconds(call))
+        problem, version = _ran(_call(module, activation, use)) if library.emulated() else ("", "")
+        return Comparison(problem or str(use), version, None, None)
+    with torch.cuda.device_of(torch.empty(0, device=use.device)):
+        with blocks.of_class(module, module.unswapped):
+            before = microseconds(_call(module, activation, use))
+        call = _call(module, activation, use)
+        problem, version = _ran(call)
+        return Comparison(problem or str(use), version, before, microseconds(call))
 
 
 def can_time(use):

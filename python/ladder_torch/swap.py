@@ -10,7 +10,7 @@ from torch.nn.utils import parametrize
 from . import blocks, library, measure
 from .versions import Explanation
 
-_BASES = (torch.nn.GroupNorm, torch.nn.Conv2d, torch.nn.AvgPool2d)  # of what is looked at
+_BASES = (torch.nn.GroupNorm, torch.nn.Conv2d, torch.nn.Linear, torch.nn.AvgPool2d)  # of what is looked at
 
 
 class Report(Explanation):
@@ -41,10 +41,10 @@ class _Candidate:
 
 
 def swap(model, example=None, only=None):
-    """Changes, in place, what of the model Ladder's kernels can compute: modules of exactly nn.GroupNorm, nn.Conv2d and, by
-    name, guided-diffusion's GroupNorm32 and SiLU. A norm and the activation after it run as one in nn.Sequential and in
+    """Changes, in place, what of the model Ladder's kernels can compute: modules of exactly nn.GroupNorm, nn.Conv2d,
+    nn.Linear, nn.AvgPool2d and, by name, guided-diffusion's GroupNorm32 and SiLU. A norm and the activation after it run as one in nn.Sequential and in
     diffusers' ResnetBlock2D. Parameters, state_dict and names stay. What is a subclass, parametrized or hooked stays as it
-    is. Inputs whose channels are not innermost (channels_last) go to PyTorch as before.
+    is. Inputs whose channels are not innermost (channels_last), and double precision, go to PyTorch as before.
 
     example: the model's arguments, (x, t) or ((x, t), {"y": y}): one forward pass shows what each module gets, and on a
     GPU only what is faster for that is swapped. only: names (of modules, or of what holds them), a function of name and
@@ -165,7 +165,7 @@ def _measure(free, uses):
     for module, each in free.items():
         taken = [use for use in uses[module] if module.takes(use.tensor("meta"))]
         if not taken:
-            called = "gets only inputs of float64 or not channels_last"
+            called = "gets only inputs of float64 or with channels not innermost"
             each.why_not = called if uses[module] else "not called by the example"
             continue
         activation = each.partners[0][1] if each.partners else None
