@@ -9,6 +9,7 @@ import inspect
 
 import torch
 
+from .attention import attention_qkv
 from .conv import conv2d_3x3
 from .define import is_channels_last
 from .group_norm import group_norm_act
@@ -199,6 +200,39 @@ def norm_then(norm, activation, x):
     return group_norm_act(x, norm.num_groups, norm.weight, norm.bias, norm.eps, name)
 
 
+class _QKVAttention(StandIn):
+    """guided-diffusion's, of qkv [n, 3 c, t]; improved-diffusion's has no heads and stays."""
+
+    order = "new"
+
+    @classmethod
+    def unfit(cls, module):
+        heads = getattr(module, "n_heads", None)
+        if not isinstance(heads, int):
+            return _UNKNOWN.format(type(module).__name__)
+
+        def expected(qkv, weights):
+            parts = qkv.unflatten(1, (heads, 3, 4) if cls.order == "legacy" else (3, heads, 4))
+            q, k, v = (each.mT for each in parts.unbind(2 if cls.order == "legacy" else 1))
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v).mT.flatten(1, 2)
+
+        return _differs(module, expected, [2, 3 * heads * 4, 5])
+
+    @staticmethod
+    def takes(x):
+        return x.dim() == 3 and x.dtype != torch.float64
+
+    def forward(self, qkv):
+        if not self.takes(qkv):
+            return super().forward(qkv)
+        out = attention_qkv(qkv.mT, self.n_heads, self.order).mT
+        return out if is_channels_last(qkv) else out.contiguous()
+
+
+class _QKVAttentionLegacy(_QKVAttention):
+    order = "legacy"
+
+
 class Container(StandIn):
     """Of norms and activations that its stand-in takes in one."""
 
@@ -283,7 +317,13 @@ _EXACTLY = {
     torch.nn.AvgPool2d: _AvgPool2d,
     torch.nn.Sequential: _Sequential,
 }
-_BY_NAME = {"GroupNorm32": _GroupNorm, "SiLU": _SiLU, "ResnetBlock2D": _ResnetBlock2D}
+_BY_NAME = {
+    "GroupNorm32": _GroupNorm,
+    "SiLU": _SiLU,
+    "QKVAttention": _QKVAttention,
+    "QKVAttentionLegacy": _QKVAttentionLegacy,
+    "ResnetBlock2D": _ResnetBlock2D,
+}
 
 
 def stand_in_of(original):

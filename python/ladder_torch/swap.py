@@ -42,7 +42,7 @@ class _Candidate:
 
 def swap(model, example=None, only=None):
     """Changes, in place, what of the model Ladder's kernels can compute: modules of exactly nn.GroupNorm, nn.Conv2d,
-    nn.Linear, nn.AvgPool2d and, by name, guided-diffusion's GroupNorm32 and SiLU. A norm and the activation after it run as one in nn.Sequential and in
+    nn.Linear, nn.AvgPool2d and, by name, guided-diffusion's GroupNorm32, SiLU and QKVAttention(Legacy). A norm and the activation after it run as one in nn.Sequential and in
     diffusers' ResnetBlock2D. Parameters, state_dict and names stay. What is a subclass, parametrized or hooked stays as it
     is. Inputs whose channels are not innermost (channels_last), and double precision, go to PyTorch as before.
 

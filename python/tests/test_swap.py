@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import ladder_torch
 import unet
 import unet_common
-from ladder_torch import measure
+from ladder_torch import blocks, measure
 
 DIFFUSERS = "diffusers==0.42.1 with huggingface_hub, importlib_metadata, regex, requests, safetensors and pillow"
 SUMS = 4096  # terms that an output of these small networks depends on: 2.4e-4 of a tensor's norm is allowed
@@ -34,6 +34,30 @@ class SiLU(nn.Module):
 
     def forward(self, x):
         return x * torch.sigmoid(x)
+
+
+class QKVAttentionLegacy(nn.Module):
+    """As guided-diffusion has it."""
+
+    def __init__(self, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+
+    def parts(self, qkv):
+        n, width, length = qkv.shape
+        return qkv.reshape(n * self.n_heads, width // self.n_heads, length).chunk(3, dim=1)
+
+    def forward(self, qkv):
+        q, k, v = self.parts(qkv)
+        weight = torch.einsum("bct,bcs->bts", q, k) / q.shape[1] ** 0.5
+        return torch.einsum("bts,bcs->bct", weight.softmax(-1), v).reshape(qkv.shape[0], -1, qkv.shape[2])
+
+
+class QKVAttention(QKVAttentionLegacy):
+    """As guided-diffusion has it."""
+
+    def parts(self, qkv):
+        return [part.reshape(-1, part.shape[1] // self.n_heads, part.shape[2]) for part in qkv.chunk(3, dim=1)]
 
 
 class ScaleShiftBlock(nn.Module):
@@ -228,6 +252,18 @@ def test_guided_diffusions_own_classes_by_name():
     assert_restored(model, before, image())
 
 
+@pytest.mark.parametrize("kind", [QKVAttention, QKVAttentionLegacy])
+def test_guided_diffusions_attention(kind):
+    model = nn.Sequential(kind(2))
+    before, qkv = copy.deepcopy(model), torch.randn(3, 24, 7, generator=torch.Generator().manual_seed(5))
+    innermost = qkv.mT.contiguous().mT
+    assert ladder_torch.swap(model, (qkv,))[0]["swapped"] and "attention_qkv" in called(model, qkv)
+    for x in (qkv, innermost):
+        assert_equal_to_the_formula(model, x)
+    assert model(qkv).is_contiguous() and model(innermost).mT.is_contiguous()
+    assert_restored(model, before, qkv)
+
+
 def test_what_one_activation_does_elsewhere_it_still_does():
     act = nn.SiLU()
     model = randomised(nn.Sequential(nn.Conv2d(3, 8, 1), nn.Sequential(nn.GroupNorm(2, 8), act), nn.Sequential(act)))
@@ -297,6 +333,20 @@ class Hard:
             return functional.hardswish(x)
 
 
+class Improved:
+    class QKVAttention(QKVAttention):
+        """improved-diffusion's: heads are in the batch."""
+
+        def __init__(self):
+            super().__init__(1)
+            del self.n_heads
+
+
+class Misnamed:
+    class QKVAttentionLegacy(QKVAttention):
+        """The other order, by a wrong name."""
+
+
 def with_norm(norm):
     return randomised(nn.Sequential(nn.Conv2d(3, 8, 3), norm, nn.SiLU()))
 
@@ -330,6 +380,13 @@ def test_what_must_stay_stays_and_the_report_says_why(build, words):
 
 def conv(**options):
     return randomised(nn.Conv2d(3, 6, **{"kernel_size": 3, "padding": 1, **options}))
+
+
+@pytest.mark.parametrize("module", [Improved.QKVAttention(), Misnamed.QKVAttentionLegacy(2)])
+def test_attention_of_another_kind_stays(module):
+    name = type(module).__name__
+    assert ladder_torch.swap(module)[0]["note"] == f"the forward of this {name} is none that is known"
+    assert not isinstance(module, blocks.StandIn)
 
 
 @pytest.mark.parametrize(
