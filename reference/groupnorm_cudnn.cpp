@@ -30,6 +30,7 @@ void require_supported(const Problem& p) {
   if (p.activation != Activation::identity)
     throw Failure("no cuDNN: its graphs have no normalisation with an activation");
   if (p.affine && p.g != p.c) throw Failure("no cuDNN: its graphs have no group normalisation with gamma and beta");
+  if (fp32_parameters_only(p)) throw Failure("no cuDNN: its normalisations take gamma and beta as fp32");
 }
 
 Instance instance(const Problem& p, bool channels_last) {

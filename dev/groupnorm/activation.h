@@ -1,4 +1,4 @@
-// The choice of a kernel's element type and activation.
+// The choice of a kernel's element type, activation and type of parameters.
 #pragma once
 
 #include "core/device.h"
@@ -17,6 +17,23 @@ inline auto kernel_scope(const Problem& p) { return AnyOther::Chosen(p.activatio
 template <class F>
 void dispatch_types(const Problem& p, F&& f) {
   with_storage_type(p.dtype, [&](auto element) { dispatch(p.activation, [&](auto act) { f(element, act); }); });
+}
+
+// Calls f(P{}) with the type of the problem's gamma and beta, and of their gradients, where T is its elements'.
+template <class T, class F>
+void dispatch_parameters(const Problem& p, F&& f) {
+  if constexpr (sizeof(T) == 2) {
+    if (p.params16) return f(T{});
+  }
+  f(float{});
+}
+
+// Calls f(T{}, Act{}, P{}).
+template <class F>
+void dispatch_all_types(const Problem& p, F&& f) {
+  dispatch_types(p, [&](auto element, auto act) {
+    dispatch_parameters<decltype(element)>(p, [&](auto parameter) { f(element, act, parameter); });
+  });
 }
 
 }  // namespace ladder::groupnorm

@@ -36,6 +36,7 @@ struct ChannelSums {
 };
 
 // By all threads; a barrier must follow.
+template <class P = float>
 __device__ __forceinline__ void load_channels(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                                               const Place& place, const ChannelSums& smem) {
 #pragma unroll 1
@@ -43,7 +44,7 @@ __device__ __forceinline__ void load_channels(const Problem& p, const Backward::
     const int group = place.image * p.g + place.chunk * plan.groups + i / plan.width;
     smem.rstd[i] = t.rstd[group];
     smem.mean[i] = t.mean[group];
-    smem.scale[i] = smem.rstd[i] * gamma_of(t, place.chunk * plan.chunk + i);
+    smem.scale[i] = smem.rstd[i] * gamma_of<P>(t, place.chunk * plan.chunk + i);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "core/device.h"
 #include "dev/groupnorm/activation.h"
 #include "dev/groupnorm/groupnorm.h"
+#include "dev/groupnorm/parameters.h"
 
 namespace ladder::groupnorm {
 
@@ -16,7 +17,10 @@ struct Channel {
   float beta = 0;
 };
 
-__device__ __forceinline__ float gamma_of(const Backward::Tensors& t, int c) { return t.gamma ? t.gamma[c] : 1.0f; }
+template <class P = float>
+__device__ __forceinline__ float gamma_of(const Backward::Tensors& t, int c) {
+  return t.gamma ? parameter<P>(t.gamma, c) : 1.0f;
+}
 
 template <class Act>
 __device__ __forceinline__ float dz_of(const Channel& channel, float centred, float dy) {

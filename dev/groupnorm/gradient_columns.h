@@ -25,7 +25,7 @@ PixelSplit split_pixels(const Problem& p, int blocks_per_sm) {
 }
 
 // Writes the sums of every channel of the block's tile over its pixels to row image * parts + part of [rows][c].
-template <class T, int kWidth, class Act>
+template <class T, int kWidth, class Act, class P = float>
 __device__ __forceinline__ void sum_columns(const Problem& p, const Backward::Tensors& t, const PixelSplit& split,
                                             float2* rows) {
   using Extent = Tile<T, kWidth>;
@@ -36,7 +36,7 @@ __device__ __forceinline__ void sum_columns(const Problem& p, const Backward::Te
   if (inside) {
     Channel channels[kWidth];
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) channels[i] = channel_of(p, t, place.image, place.c0 + i);
+    for (int i = 0; i < kWidth; ++i) channels[i] = channel_of<P>(p, t, place.image, place.c0 + i);
     const int end = min((place.part + 1) * split.each, p.h * p.w);
 #pragma unroll 4
     for (int pixel = place.part * split.each + place.row; pixel < end; pixel += Extent::kRows) {
@@ -60,6 +60,7 @@ __device__ __forceinline__ void sum_columns(const Problem& p, const Backward::Te
 }
 
 // A and B of a group out of the sums of its channels over all parts of its image, by a whole warp; every lane has them.
+template <class P = float>
 __device__ __forceinline__ float2 group_sum(const Problem& p, const Backward::Tensors& t, int parts, const float2* rows,
                                             int image, int group) {
   const int width = p.c / p.g;
@@ -67,7 +68,7 @@ __device__ __forceinline__ float2 group_sum(const Problem& p, const Backward::Te
   for (int i = threadIdx.x % 32; i < parts * width; i += 32) {
     const int c = group * width + i % width;
     const float2 sums = rows[static_cast<long long>(image * parts + i / width) * p.c + c];
-    const float gamma = gamma_of(t, c);
+    const float gamma = gamma_of<P>(t, c);
     ab.x = fmaf(gamma, sums.x, ab.x);
     ab.y = fmaf(gamma, sums.y, ab.y);
   }
@@ -80,7 +81,7 @@ __device__ __forceinline__ float2 group_sum(const Problem& p, const Backward::Te
 }
 
 // dx of a block's tile and pixels; group_sums(group) is the group's A and B.
-template <class T, int kWidth, class Act, class GroupSums>
+template <class T, int kWidth, class Act, class P = float, class GroupSums>
 __device__ __forceinline__ void write_columns(const Problem& p, const Backward::Tensors& t, const PixelSplit& split,
                                               const GroupSums& group_sums) {
   using Extent = Tile<T, kWidth>;
@@ -93,7 +94,7 @@ __device__ __forceinline__ void write_columns(const Problem& p, const Backward::
   Correction corrections[kWidth];
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    channels[i] = channel_of(p, t, place.image, place.c0 + i);
+    channels[i] = channel_of<P>(p, t, place.image, place.c0 + i);
     corrections[i] = correction_of(channels[i].rstd, group_sums((place.c0 + i) / width), inverse_m);
   }
   const int end = min((place.part + 1) * split.each, p.h * p.w);

@@ -5,10 +5,14 @@
 
 namespace ladder::groupnorm {
 
+template <class P = float>
 __device__ __forceinline__ Channel channel_of(const Problem& p, const Backward::Tensors& t, int image, int c) {
   const int group = image * p.g + c / (p.c / p.g);
   const float rstd = t.rstd[group];
-  return {.mean = t.mean[group], .rstd = rstd, .scale = rstd * gamma_of(t, c), .beta = t.beta ? t.beta[c] : 0.0f};
+  return {.mean = t.mean[group],
+          .rstd = rstd,
+          .scale = rstd * gamma_of<P>(t, c),
+          .beta = t.beta ? parameter<P>(t.beta, c) : 0.0f};
 }
 
 // One element's terms of two sums over a channel's pixels: of dz, and of dz * (x - mean), which becomes that of dz * xhat

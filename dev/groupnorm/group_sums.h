@@ -57,10 +57,11 @@ __device__ __forceinline__ void for_channels(const Plan& plan, const Place& plac
 struct Fetched {  // of a channel of the chunk
   float mean, rstd, gamma;
 };
+template <class P>
 __device__ __forceinline__ Fetched fetch_channel(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                                                  const Place& place, int channel) {
   const int from = place.image * p.g + place.chunk * plan.groups + group_of(plan, channel);
-  return {.mean = t.mean[from], .rstd = t.rstd[from], .gamma = gamma_of(t, place.chunk * plan.chunk + channel)};
+  return {.mean = t.mean[from], .rstd = t.rstd[from], .gamma = gamma_of<P>(t, place.chunk * plan.chunk + channel)};
 }
 
 // Leaves a channel's sums in `rows` for dgamma and dbeta.

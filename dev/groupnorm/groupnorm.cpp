@@ -36,7 +36,7 @@ TensorSpec normalised_image(const Problem& p) {
 TensorSpec per_channel(const char* name, Role role, const Problem& p) {
   return {.name = name,
           .role = role,
-          .dtype = Dtype::f32,
+          .dtype = p.parameter_dtype(),
           .shape = {p.c},
           .layout = "c",
           .drawn = p.dtype};  // so that a library whose parameters have x's type can be compared
@@ -59,13 +59,14 @@ std::string Problem::str() const {
   for (const auto& [known, text] : kActivations) {
     if (known == activation) line += std::string(text) + ' ';
   }
-  return line + (affine ? "" : "no-affine ") + (mean != 0 ? word("mean", mean) : "") +
+  return line + (affine ? "" : "no-affine ") + (params16 ? "params16 " : "") + (mean != 0 ? word("mean", mean) : "") +
          (eps != Problem{}.eps ? fmt::format("eps{} ", eps) : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(
-      text, "n32 h64 w64 c64 g32 [relu|silu|gelu|gelu-tanh|mish] [no-affine] [mean20000] [eps1e-6] [fp32|bf16|fp16]");
+  ProblemLine line(text,
+                   "n32 h64 w64 c64 g32 [relu|silu|gelu|gelu-tanh|mish] [no-affine] [params16] [mean20000] [eps1e-6] "
+                   "[fp32|bf16|fp16]");
   constexpr int kMax = 1 << 20;
   constexpr int kMaxMean = 30000;  // fp16 ends at 65504
   Problem p;
@@ -81,6 +82,7 @@ Problem Problem::parse(std::string_view text) {
     p.activation = activation;
   }
   p.affine = !line.flag("no-affine");
+  p.params16 = line.flag("params16");
   p.mean = static_cast<int>(line.size_or("mean", 0, 0, kMaxMean));
   p.eps = line.positive_or("eps", p.eps);
   p.dtype = line.dtype(Dtype::f32);
@@ -100,6 +102,7 @@ Problem Problem::random(std::uint64_t seed) {
   p.activation = static_cast<Activation>(random() % (kActivations.size() + 1));
   p.affine = random() % 4 != 0;
   if (random() % 8 == 0) p.mean = 20000;
+  p.params16 = random() % 4 == 0;
   if (random() % 4 == 0) p.eps = random() % 2 == 0 ? 1e-6f : 1e-3f;
   // Of one or two elements all normalised values and dx are constants: only what gamma and beta make of them tells. And of
   // a single pixel without an activation, dbeta is a copy of dy.

@@ -6,7 +6,7 @@
 //     mean[n][j] = sum of x / m          rstd[n][j] = 1 / sqrt(sum of (x - mean)^2 / m + eps)
 //     y[n][p][q][c] = act(z),   z = gamma[c] * xhat + beta[c],   xhat = (x[n][p][q][c] - mean[n][j]) * rstd[n][j]
 //
-//     x, y  [n, h, w, c]  NHWC          gamma, beta  [c]  fp32, optional          mean, rstd  [n, g]  fp32
+//     x, y  [n, h, w, c]  NHWC          gamma, beta  [c]  optional          mean, rstd  [n, g]  fp32
 //
 // Backward, with dy the gradient of a loss with respect to y, dz = dy * act'(z), and mean and rstd as the forward pass
 // left them:
@@ -38,15 +38,17 @@ struct Problem {
   int g = 1;  // groups, a divisor of c
   Activation activation = Activation::identity;
   bool affine = true;        // whether there are gamma and beta; without, they count as 1 and 0
+  bool params16 = false;     // whether gamma, beta, dgamma and dbeta are of dtype too, instead of fp32
   Dtype dtype = Dtype::f32;  // of x, y, dx and dy; everything else is fp32
   int mean = 0;              // of the values that x is filled with; their deviation is 2, or what dtype can tell apart
   float eps = 1e-5f;         // positive and finite
 
-  // "n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 no-affine mean20000 eps0.5 fp32": parse(str()) is the same problem.
+  // "n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 params16 mean20000 eps0.5 fp16": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32, one without an activation has none, one without eps has 1e-5.
   static Problem parse(std::string_view line);
 
+  Dtype parameter_dtype() const { return params16 ? storage_dtype(dtype) : Dtype::f32; }
   int pixels() const { return h * w; }  // of an image
   int channels_per_group() const { return c / g; }
   std::int64_t elements() const { return std::int64_t{n} * h * w * c; }
@@ -60,6 +62,11 @@ struct Problem {
 // Whether every pixel begins at a multiple of sixteen bytes.
 inline bool whole_vectors(const Problem& p) { return p.c * size_of(p.dtype) % 16 == 0; }
 
+// Null, or why a version whose kernels read fp32 parameters cannot run the problem.
+inline const char* fp32_parameters_only(const Problem& p) {
+  return p.affine && p.parameter_dtype() != Dtype::f32 ? "gamma and beta must be fp32" : nullptr;
+}
+
 struct Forward {
   static constexpr const char* kLayer = "groupnorm";
   static constexpr const char* kName = "forward";
@@ -69,8 +76,8 @@ struct Forward {
 
   struct Tensors {
     const void* x;       // [n, h, w, c] dtype
-    const float* gamma;  // [c], or null
-    const float* beta;   // [c], or null together with gamma
+    const float* gamma;  // [c] parameter_dtype(), or null; parameters.h reads it
+    const float* beta;   // likewise, together with gamma
     void* y;             // [n, h, w, c] dtype
     float* mean;         // [n, g]
     float* rstd;         // [n, g]
@@ -92,13 +99,13 @@ struct Backward {
   struct Tensors {
     const void* x;       // [n, h, w, c] dtype
     const void* dy;      // [n, h, w, c] dtype
-    const float* gamma;  // [c], or null
-    const float* beta;   // [c], or null together with gamma
+    const float* gamma;  // [c] parameter_dtype(), or null; parameters.h reads it
+    const float* beta;   // likewise, together with gamma
     const float* mean;   // [n, g], of x
     const float* rstd;   // [n, g], of x
     void* dx;            // [n, h, w, c] dtype
-    float* dgamma;       // [c], or null together with gamma
-    float* dbeta;        // [c], or null together with gamma
+    float* dgamma;       // [c] parameter_dtype(), or null together with gamma
+    float* dbeta;        // likewise
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);

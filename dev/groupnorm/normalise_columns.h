@@ -80,7 +80,7 @@ __device__ __forceinline__ Normaliser merge_group(const Problem& p, const void* 
 }
 
 // Writes y of the block's tile and pixels. normaliser_of(group) returns the Normaliser of a group.
-template <class T, int kWidth, class Act, class NormaliserOf>
+template <class T, int kWidth, class Act, class P = float, class NormaliserOf>
 __device__ __forceinline__ void write_columns(const Problem& p, const Forward::Tensors& t, const PixelSplit& split,
                                               const NormaliserOf& normaliser_of) {
   const Place<T, kWidth> place(p, split);
@@ -88,7 +88,7 @@ __device__ __forceinline__ void write_columns(const Problem& p, const Forward::T
   Scaling channels[kWidth];
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    channels[i] = scaling_of(normaliser_of((place.c0 + i) / (p.c / p.g)), t, place.c0 + i);
+    channels[i] = scaling_of<P>(normaliser_of((place.c0 + i) / (p.c / p.g)), t, place.c0 + i);
   }
   const int begin = place.part * split.each;
   const int end = begin + pixels_of(p, split, place.part);
@@ -119,20 +119,20 @@ __global__ void __launch_bounds__(kMergeWarps * 32)
   normalisers[group] = {merged.delta, merged.rstd};
 }
 
-template <class T, int kWidth, class Act>
+template <class T, int kWidth, class Act, class P>
 __global__ void __launch_bounds__(kColumnThreads, 3)
     groupnorm_forward_output_kernel(Problem p, Forward::Tensors t, PixelSplit split, const float2* normalisers) {
   const int width = p.c / p.g;
   const int image = Place<T, kWidth>(p, split).image;
   const T* const first = static_cast<const T*>(t.x) + image * p.h * p.w * p.c;
-  write_columns<T, kWidth, Act>(p, t, split, [&](int group) {
+  write_columns<T, kWidth, Act, P>(p, t, split, [&](int group) {
     const float2 normaliser = normalisers[image * p.g + group];
     return Normaliser{.pivot = to_float(first[group * width]), .delta = normaliser.x, .rstd = normaliser.y};
   });
 }
 
 // The second and third kernel of v02 and v03, whose first left `rows` for whole images.
-template <class T, int kWidth, class Act>
+template <class T, int kWidth, class Act, class P = float>
 void launch_output(const Problem& p, const Forward::Tensors& t, const float2* rows, float2* normalisers,
                    Stream stream) {
   const PixelSplit whole{.parts = 1, .each = p.pixels()};
@@ -141,7 +141,7 @@ void launch_output(const Problem& p, const Forward::Tensors& t, const float2* ro
                  whole, rows, normalisers);
   constexpr int kPixels = 256;
   const PixelSplit split{.parts = ceil_div(p.pixels(), kPixels), .each = kPixels};
-  ladder::launch(groupnorm_forward_output_kernel<T, kWidth, Act>,
+  ladder::launch(groupnorm_forward_output_kernel<T, kWidth, Act, P>,
                  {.grid = column_blocks<T, kWidth>(p, split), .block = kColumnThreads}, stream, p, t, split,
                  normalisers);
 }

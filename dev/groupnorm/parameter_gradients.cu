@@ -9,15 +9,16 @@
 namespace ladder::groupnorm {
 namespace {
 
-template <bool kOverlaps>
+template <class P, bool kOverlaps>
 __global__ void __launch_bounds__(kParameterThreads)
     groupnorm_backward_parameters_kernel(const float2* sums, int rows, int c, float* dgamma, float* dbeta) {
   if constexpr (kOverlaps) ptx::grid_dependency_wait();
-  sum_parameters(sums, rows, c, blockIdx.x, dgamma, dbeta);
+  sum_parameters<P>(sums, rows, c, blockIdx.x, dgamma, dbeta);
 }
 
 // Adds up rows as they come, and clears their ready flags. The grid starts when every block of the kernel before it is at work
 // on its last slab, so all rows will come.
+template <class P>
 __global__ void __launch_bounds__(kParameterThreads)
     groupnorm_backward_flagged_parameters_kernel(FlaggedRow* all, int rows, int c, float* dgamma, float* dbeta) {
   constexpr int kAtOnce = 4;
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(kParameterThreads)
       }
     }
   }
-  store_parameters(sum, c, blockIdx.x, dgamma, dbeta);
+  store_parameters<P>(sum, c, blockIdx.x, dgamma, dbeta);
   ptx::grid_dependency_wait();  // the grid after this one needs dx
 }
 
@@ -62,18 +63,25 @@ __global__ void __launch_bounds__(kParameterThreads)
 void launch_parameters(const Problem& p, const float2* sums, int rows, const Backward::Tensors& t, Stream stream,
                        bool overlaps) {
   if (!p.affine) return;
-  ladder::launch(
-      overlaps ? groupnorm_backward_parameters_kernel<true> : groupnorm_backward_parameters_kernel<false>,
-      {.grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads, .overlaps_previous = overlaps},
-      stream, sums, rows, p.c, t.dgamma, t.dbeta);
+  with_storage_type(p.parameter_dtype(), [&](auto parameter) {
+    using P = decltype(parameter);
+    ladder::launch(overlaps ? groupnorm_backward_parameters_kernel<P, true>  //
+                            : groupnorm_backward_parameters_kernel<P, false>,
+                   {.grid = static_cast<unsigned>(parameter_blocks(p.c)),
+                    .block = kParameterThreads,
+                    .overlaps_previous = overlaps},
+                   stream, sums, rows, p.c, t.dgamma, t.dbeta);
+  });
 }
 
 BoundLaunch with_parameters(BoundLaunch first, const Problem& p, FlaggedRow* rows, const Backward::Tensors& t) {
   if (!p.affine) return first;
   const LaunchConfig config{
       .grid = static_cast<unsigned>(parameter_blocks(p.c)), .block = kParameterThreads, .overlaps_previous = true};
-  return in_order({std::move(first), bind_launch(groupnorm_backward_flagged_parameters_kernel, config, rows, p.n, p.c,
-                                                 t.dgamma, t.dbeta)});
+  return with_storage_type(p.parameter_dtype(), [&](auto parameter) {
+    return in_order({std::move(first), bind_launch(groupnorm_backward_flagged_parameters_kernel<decltype(parameter)>,
+                                                   config, rows, p.n, p.c, t.dgamma, t.dbeta)});
+  });
 }
 
 }  // namespace ladder::groupnorm

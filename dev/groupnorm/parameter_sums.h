@@ -2,7 +2,7 @@
 // and then each other's sums.
 #pragma once
 
-#include "core/device.h"
+#include "dev/groupnorm/parameters.h"
 
 namespace ladder::groupnorm {
 
@@ -19,6 +19,7 @@ __device__ __forceinline__ int parameter_channel(int tile) {
 __device__ __forceinline__ int parameter_group() { return static_cast<int>(threadIdx.x) / kParameterChannels; }
 
 // By all threads of block `tile`: adds up what those of a channel have.
+template <class P>
 __device__ __forceinline__ void store_parameters(float2 sum, int c, int tile, float* dgamma, float* dbeta) {
   LADDER_SHARED(float2, partial, [kParameterGroups][kParameterChannels]);
   const int column = static_cast<int>(threadIdx.x) % kParameterChannels;
@@ -31,11 +32,12 @@ __device__ __forceinline__ void store_parameters(float2 sum, int c, int tile, fl
     sum.x += partial[g][column].x;
     sum.y += partial[g][column].y;
   }
-  dbeta[channel] = sum.x;
-  dgamma[channel] = sum.y;
+  store_parameter<P>(dbeta, channel, sum.x);
+  store_parameter<P>(dgamma, channel, sum.y);
 }
 
 // By all threads of block `tile`: rows of (sum of dz, sum of dz * xhat).
+template <class P = float>
 __device__ __forceinline__ void sum_parameters(const float2* sums, int rows, int c, int tile, float* dgamma,
                                                float* dbeta) {
   const int channel = parameter_channel(tile);
@@ -47,7 +49,7 @@ __device__ __forceinline__ void sum_parameters(const float2* sums, int rows, int
       sum.x += v.x, sum.y += v.y;
     }
   }
-  store_parameters(sum, c, tile, dgamma, dbeta);
+  store_parameters<P>(sum, c, tile, dgamma, dbeta);
 }
 
 }  // namespace ladder::groupnorm

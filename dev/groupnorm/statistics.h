@@ -8,6 +8,7 @@
 #include "core/device.h"
 #include "core/numeric.h"
 #include "dev/groupnorm/groupnorm.h"
+#include "dev/groupnorm/parameters.h"
 
 namespace ladder::groupnorm {
 
@@ -60,9 +61,12 @@ struct Scaling {
   float shift;
 };
 
+template <class P>
 __device__ __forceinline__ Scaling scaling_of(const Normaliser& group, const Forward::Tensors& t, int c) {
-  const float scale = t.gamma ? group.rstd * t.gamma[c] : group.rstd;
-  return {.pivot = group.pivot, .scale = scale, .shift = fmaf(-group.delta, scale, t.beta ? t.beta[c] : 0.0f)};
+  const float scale = t.gamma ? group.rstd * parameter<P>(t.gamma, c) : group.rstd;
+  return {.pivot = group.pivot,
+          .scale = scale,
+          .shift = fmaf(-group.delta, scale, t.beta ? parameter<P>(t.beta, c) : 0.0f)};
 }
 
 template <class Act>

@@ -30,8 +30,10 @@ def plans(torch, case, tensors):
 
 
 def stored(torch, case, name, out):
-    """Images as NHWC; the gradients of gamma and beta are fp32 with us, whatever PyTorch's parameters are."""
-    return out.permute(0, 2, 3, 1).contiguous() if name in ("y", "dx") else out.float()
+    """Images as NHWC; the gradients of gamma and beta are fp32 with us unless it is params16, whatever PyTorch has."""
+    if name in ("y", "dx"):
+        return out.permute(0, 2, 3, 1).contiguous()
+    return out if "params16" in case.words else out.float()
 
 
 def layer(torch, case):

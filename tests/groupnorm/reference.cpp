@@ -249,7 +249,7 @@ TEST(GroupnormProblem, BadLinesAreRefused) {
     EXPECT_THROW(Problem::parse(line), std::exception) << line;
   }
   for (const char* line : {"n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 gelu-tanh no-affine mean20000 fp32",
-                           "n1 h5 w7 c6 g3 eps1e-06 fp32", "n1 h5 w7 c6 g3 eps3.4028235e+38 fp16"}) {
+                           "n1 h5 w7 c6 g3 params16 eps1e-06 bf16", "n1 h5 w7 c6 g3 eps3.4028235e+38 fp16"}) {
     EXPECT_EQ(Problem::parse(line).str(), line);
   }
   EXPECT_EQ(Problem::parse("n1 h5 w7 c6 g3 eps1e-5 fp32").str(), "n1 h5 w7 c6 g3 fp32");

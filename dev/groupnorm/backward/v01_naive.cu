@@ -34,7 +34,7 @@ __device__ __forceinline__ float2 block_sum(float2 value) {
   return sums[0];
 }
 
-template <class T, class Act>
+template <class T, class Act, class P>
 __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_dx_kernel(Problem p, Backward::Tensors t) {
   const auto* const x = static_cast<const T*>(t.x);
   const auto* const dy = static_cast<const T*>(t.dy);
@@ -47,10 +47,10 @@ __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_dx_kernel(Pro
   for (int i = threadIdx.x; i < m; i += blockDim.x) {
     const int c = group * width + i % width;
     const int at = (image * p.h * p.w + i / width) * p.c + c;
-    const Channel channel = channel_of(p, t, image, c);
+    const Channel channel = channel_of<P>(p, t, image, c);
     float2 term{0, 0};
     add_terms<Act>(channel, to_float(x[at]), to_float(dy[at]), term);
-    ab.x = fmaf(gamma_of(t, c), term.x, ab.x);
+    ab.x = fmaf(gamma_of<P>(t, c), term.x, ab.x);
     ab.y = fmaf(channel.scale, term.y, ab.y);
   }
   const Correction correction = correction_of(t.rstd[blockIdx.x], block_sum(ab), 1.0f / static_cast<float>(m));
@@ -58,12 +58,12 @@ __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_dx_kernel(Pro
   for (int i = threadIdx.x; i < m; i += blockDim.x) {
     const int c = group * width + i % width;
     const int at = (image * p.h * p.w + i / width) * p.c + c;
-    const Channel channel = channel_of(p, t, image, c);
+    const Channel channel = channel_of<P>(p, t, image, c);
     static_cast<T*>(t.dx)[at] = from_float<T>(dx_of(channel, correction, to_float(x[at]), to_float(dy[at]), Act{}));
   }
 }
 
-template <class T, class Act>
+template <class T, class Act, class P>
 __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_parameters_kernel(Problem p, Backward::Tensors t) {
   constexpr int kRun = 16;  // pixels summed apart: a chain of hundreds loses more than a library's sums do
   const int c = blockIdx.x;
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_parameters_ke
   for (int pixel = threadIdx.x; pixel < pixels;) {
     float2 run{0, 0};
     for (int i = 0; i < kRun && pixel < pixels; ++i, pixel += blockDim.x) {
-      const Channel channel = channel_of(p, t, pixel / (p.h * p.w), c);
+      const Channel channel = channel_of<P>(p, t, pixel / (p.h * p.w), c);
       const int at = pixel * p.c + c;
       float2 term{0, 0};
       add_terms<Act>(channel, to_float(static_cast<const T*>(t.x)[at]), to_float(static_cast<const T*>(t.dy)[at]),
@@ -85,19 +85,20 @@ __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_parameters_ke
   }
   sums = block_sum(sums);
   if (threadIdx.x > 0) return;
-  t.dbeta[c] = sums.x;
-  t.dgamma[c] = sums.y;
+  store_parameter<P>(t.dbeta, c, sums.x);
+  store_parameter<P>(t.dgamma, c, sums.y);
 }
 
 void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) {
-  dispatch_types(p, [&](auto element, auto act) {
+  dispatch_all_types(p, [&](auto element, auto act, auto parameter) {
     using T = decltype(element);
     using Act = decltype(act);
-    ladder::launch(groupnorm_backward_v01_dx_kernel<T, Act>,
+    using P = decltype(parameter);
+    ladder::launch(groupnorm_backward_v01_dx_kernel<T, Act, P>,
                    {.grid = static_cast<unsigned>(p.n) * p.g, .block = threads_for(static_cast<int>(p.group_size()))},
                    stream, p, t);
     if (!p.affine) return;
-    ladder::launch(groupnorm_backward_v01_parameters_kernel<T, Act>,
+    ladder::launch(groupnorm_backward_v01_parameters_kernel<T, Act, P>,
                    {.grid = static_cast<unsigned>(p.c), .block = threads_for(p.n * p.pixels())}, stream, p, t);
   });
 }

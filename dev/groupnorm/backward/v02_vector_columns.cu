@@ -15,25 +15,26 @@ namespace {
 
 constexpr int kWarps = 8;  // of the groups kernel
 
-template <class T, int kWidth, class Act>
+template <class T, int kWidth, class Act, class P>
 __global__ void __launch_bounds__(kColumnThreads, 2)
     groupnorm_backward_v02_sums_kernel(Problem p, Backward::Tensors t, PixelSplit split, float2* rows) {
-  sum_columns<T, kWidth, Act>(p, t, split, rows);
+  sum_columns<T, kWidth, Act, P>(p, t, split, rows);
 }
 
+template <class P>
 __global__ void __launch_bounds__(kWarps * 32)
     groupnorm_backward_v02_groups_kernel(Problem p, Backward::Tensors t, const float2* rows, float2* group_sums) {
   const int group = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
   if (group >= p.n * p.g) return;
-  const float2 ab = group_sum(p, t, 1, rows, group / p.g, group % p.g);
+  const float2 ab = group_sum<P>(p, t, 1, rows, group / p.g, group % p.g);
   if (threadIdx.x % 32 == 0) group_sums[group] = ab;
 }
 
-template <class T, int kWidth, class Act>
+template <class T, int kWidth, class Act, class P>
 __global__ void __launch_bounds__(kColumnThreads, 2)
     groupnorm_backward_v02_dx_kernel(Problem p, Backward::Tensors t, PixelSplit split, const float2* group_sums) {
   const int first_group = static_cast<int>(blockIdx.x) / split.parts / ceil_div(p.c, Tile<T, kWidth>::kChannels) * p.g;
-  write_columns<T, kWidth, Act>(p, t, split, [&](int group) { return group_sums[first_group + group]; });
+  write_columns<T, kWidth, Act, P>(p, t, split, [&](int group) { return group_sums[first_group + group]; });
 }
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * (p.c + p.g); }
@@ -49,13 +50,16 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
     using T = decltype(element);
     using Act = decltype(act);
     constexpr int kWidth = decltype(width)::value;
-    ladder::launch(groupnorm_backward_v02_sums_kernel<T, kWidth, Act>,
-                   {.grid = column_blocks<T, kWidth>(p, whole), .block = kColumnThreads}, stream, p, t, whole, rows);
-    ladder::launch(groupnorm_backward_v02_groups_kernel, {.grid = group_blocks, .block = kWarps * 32}, stream, p, t,
-                   rows, group_sums);
-    ladder::launch(groupnorm_backward_v02_dx_kernel<T, kWidth, Act>,
-                   {.grid = column_blocks<T, kWidth>(p, split), .block = kColumnThreads}, stream, p, t, split,
-                   group_sums);
+    dispatch_parameters<T>(p, [&](auto parameter) {
+      using P = decltype(parameter);
+      ladder::launch(groupnorm_backward_v02_sums_kernel<T, kWidth, Act, P>,
+                     {.grid = column_blocks<T, kWidth>(p, whole), .block = kColumnThreads}, stream, p, t, whole, rows);
+      ladder::launch(groupnorm_backward_v02_groups_kernel<P>, {.grid = group_blocks, .block = kWarps * 32}, stream, p,
+                     t, rows, group_sums);
+      ladder::launch(groupnorm_backward_v02_dx_kernel<T, kWidth, Act, P>,
+                     {.grid = column_blocks<T, kWidth>(p, split), .block = kColumnThreads}, stream, p, t, split,
+                     group_sums);
+    });
   });
   launch_parameters(p, rows, p.n, t, stream);
 }

@@ -22,7 +22,7 @@ constexpr Needs kNeeds{.sums_bytes = ChannelSums::bytes};
 // A quarter more or less of each gives plans as good.
 constexpr Costs kCosts{.line = 0.25, .step_ns = 70, .cluster_ns = 1000, .seen = 0.5, .in_step = true};
 
-template <class T, class Act, bool kCluster>
+template <class T, class Act, class P, bool kCluster>
 __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
     groupnorm_backward_v09_kernel(Problem p, Backward::Tensors t, Plan plan, float2* rows) {
   using Layout = SlabLayout<T>;
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
 
   // beta is asked for first: after x and dy in the queues to memory it would come last.
   float beta[kQuad] = {};
-  if (t.beta) load_quad(t.beta + place.chunk * plan.chunk + place.column * kQuad, beta);
+  if (t.beta) load_parameters(typed<P>(t.beta) + place.chunk * plan.chunk + place.column * kQuad, beta);
 
   // x and dy: everything is on its way at once, in two groups. A pixel past the block's last one has the x of that and a dy of
   // zero, so that it adds nothing.
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   }
   ptx::grid_dependency_launch();
 
-  load_channels(p, t, plan, place, smem);
+  load_channels<P>(p, t, plan, place, smem);
   __syncthreads();
   float mean[kQuad];
   float scale[kQuad];
@@ -142,11 +142,12 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
       .block = static_cast<unsigned>(plan.threads()),
       .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds)),
       .cluster = static_cast<unsigned>(plan.cluster())};
-  dispatch_types(p, [&](auto element, auto act) {
+  dispatch_all_types(p, [&](auto element, auto act, auto parameter) {
     using T = decltype(element);
     using Act = decltype(act);
-    const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v09_kernel<T, Act, false>  //
-                                            : groupnorm_backward_v09_kernel<T, Act, true>;
+    using P = decltype(parameter);
+    const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v09_kernel<T, Act, P, false>  //
+                                            : groupnorm_backward_v09_kernel<T, Act, P, true>;
     ladder::launch(kernel, config, stream, p, t, plan, rows);
   });
   launch_parameters(p, rows, p.n, t, stream, true);

@@ -120,16 +120,18 @@ __device__ __forceinline__ void sum_corrections(const Plan& plan, const float* f
 }
 
 // The i-th of both kinds of a chunk's sums.
+template <class P>
 __device__ __forceinline__ void store_sum(const Plan& plan, const Backward::Tensors& t, int first_channel, int i,
                                           float sum) {
   if (i < plan.chunk) {
-    t.dbeta[first_channel + i] = sum;
+    store_parameter<P>(t.dbeta, first_channel + i, sum);
   } else {
-    t.dgamma[first_channel + i - plan.chunk] = sum;
+    store_parameter<P>(t.dgamma, first_channel + i - plan.chunk, sum);
   }
 }
 
 // A warp of each block adds up the sums of all its images and sends them to the first block, if there are others.
+template <class P>
 __device__ __forceinline__ void send_sums(const Plan& plan, const Backward::Tensors& t, const WarpShared& first_warp,
                                           const Exchange& exchange, int lane, int rank, int first_channel) {
   const int stride = plan.warp_bytes / 4;
@@ -137,7 +139,7 @@ __device__ __forceinline__ void send_sums(const Plan& plan, const Backward::Tens
   for (int i = lane; i < 2 * plan.chunk; i += 32) {
     const float sum = sum_every<4>(first_warp.sums + i, stride, first_warp.sums + plan.block_warps() * stride);
     if (plan.cluster == 1) {
-      store_sum(plan, t, first_channel, i, sum);
+      store_sum<P>(plan, t, first_channel, i, sum);
     } else {
       ptx::st_async(ptx::mapa(exchange.sums + rank * 2 * plan.chunk + i, 0), sum, ptx::mapa(exchange.arrived, 0));
     }
@@ -145,18 +147,19 @@ __device__ __forceinline__ void send_sums(const Plan& plan, const Backward::Tens
 }
 
 // A warp of the first one adds up what all have sent, in the order of their ranks.
+template <class P>
 __device__ __forceinline__ void finish_sums(const Plan& plan, const Backward::Tensors& t, const Exchange& exchange,
                                             int lane, int first_channel) {
   ptx::mbarrier_wait_cluster(exchange.arrived, 0);
 #pragma unroll 1
   for (int i = lane; i < 2 * plan.chunk; i += 32) {
     const float sum = sum_every<4>(exchange.sums + i, 2 * plan.chunk, exchange.sums + plan.cluster * 2 * plan.chunk);
-    store_sum(plan, t, first_channel, i, sum);
+    store_sum<P>(plan, t, first_channel, i, sum);
   }
 }
 
 // kWhole: every thread has a pixel at each of its steps.
-template <class T, class Act, int kSteps, bool kWhole>
+template <class T, class Act, class P, int kSteps, bool kWhole>
 __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
     groupnorm_backward_v10_kernel(Problem p, Backward::Tensors t, Plan plan) {
   LADDER_DYN_SMEM(raw);
@@ -211,8 +214,8 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
     float gamma[kQuad] = {1, 1, 1, 1};
     float beta[kQuad] = {};
     if (p.affine) {
-      load_quad(t.gamma + first_channel + column * kQuad, gamma);
-      load_quad(t.beta + first_channel + column * kQuad, beta);
+      load_parameters(typed<P>(t.gamma) + first_channel + column * kQuad, gamma);
+      load_parameters(typed<P>(t.beta) + first_channel + column * kQuad, beta);
     }
     const int first_group = image * p.g + blockIdx.x * (plan.chunk * plan.by_width >> 16);
     float rstd[kQuad];
@@ -266,7 +269,7 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
   __syncthreads();
 
   // dgamma and dbeta are on their way while dx is made.
-  if (p.affine && warp == 0) send_sums(plan, t, mine, Exchange(raw), lane, rank, first_channel);
+  if (p.affine && warp == 0) send_sums<P>(plan, t, mine, Exchange(raw), lane, rank, first_channel);
 
   // What the image's groups take off dx, then dx.
   Correction corrections[kQuad] = {};
@@ -283,7 +286,7 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
   }
 
   if (p.affine && collects && warp == plan.block_warps() - 1) {
-    finish_sums(plan, t, Exchange(raw), lane, first_channel);
+    finish_sums<P>(plan, t, Exchange(raw), lane, first_channel);
   }
 }
 
@@ -293,11 +296,11 @@ const char* supports(const Problem& p) {
 }
 
 // Kernels for 4 steps a thread and for more, for images that are whole steps and for others.
-template <class T, class Act, int kSteps, bool kWhole>
+template <class T, class Act, class P, int kSteps, bool kWhole>
 KernelPlan<Backward> kernel_plan(const Problem& p, const Plan& plan, const char* name) {
   const auto bind = [p, plan](const Backward::Tensors& t, void*) {
     const auto cluster = static_cast<unsigned>(plan.cluster);
-    return bind_launch(groupnorm_backward_v10_kernel<T, Act, kSteps, kWhole>,
+    return bind_launch(groupnorm_backward_v10_kernel<T, Act, P, kSteps, kWhole>,
                        {.grid = {static_cast<unsigned>(p.c / plan.chunk), cluster},
                         .block = {static_cast<unsigned>(plan.warps * 32), static_cast<unsigned>(plan.each)},
                         .dynamic_smem = static_cast<std::size_t>(smem_bytes(plan)),
@@ -309,17 +312,18 @@ KernelPlan<Backward> kernel_plan(const Problem& p, const Plan& plan, const char*
 
 std::vector<KernelPlan<Backward>> plans(const Problem& p) {
   std::vector<KernelPlan<Backward>> plans;
-  dispatch_types(p, [&](auto element, auto act) {
+  dispatch_all_types(p, [&](auto element, auto act, auto parameter) {
     using T = decltype(element);
     using Act = decltype(act);
+    using P = decltype(parameter);
     const Plan plan = plan_of(p);
     const bool few = plan.steps == 4;
     if (plan.whole(p)) {
-      plans.push_back(few ? kernel_plan<T, Act, 4, true>(p, plan, "4 steps, whole")
-                          : kernel_plan<T, Act, kMaxSteps, true>(p, plan, "many steps, whole"));
+      plans.push_back(few ? kernel_plan<T, Act, P, 4, true>(p, plan, "4 steps, whole")
+                          : kernel_plan<T, Act, P, kMaxSteps, true>(p, plan, "many steps, whole"));
     }
-    plans.push_back(few ? kernel_plan<T, Act, 4, false>(p, plan, "4 steps")
-                        : kernel_plan<T, Act, kMaxSteps, false>(p, plan, "many steps"));
+    plans.push_back(few ? kernel_plan<T, Act, P, 4, false>(p, plan, "4 steps")
+                        : kernel_plan<T, Act, P, kMaxSteps, false>(p, plan, "many steps"));
   });
   return plans;
 }

@@ -128,7 +128,10 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   if (pixel < place.end) write(0);
 }
 
-const char* supports(const Problem& p) { return dz_kept::supports(p, kNeeds); }
+const char* supports(const Problem& p) {
+  if (const char* const why = fp32_parameters_only(p)) return why;
+  return dz_kept::supports(p, kNeeds);
+}
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * p.c; }
 

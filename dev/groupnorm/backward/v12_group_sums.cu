@@ -22,7 +22,7 @@ using namespace dz_kept;
 
 constexpr Needs kNeeds{.sums_bytes = GroupSums::bytes, .group_sums = true};
 
-template <class T, class Act, bool kCluster>
+template <class T, class Act, class P, bool kCluster>
 __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
     groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, StaggeredStart start, FlaggedRow* rows) {
   using Layout = SlabLayout<T>;
@@ -41,9 +41,9 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   wait_for_start(start, cluster_index(plan.log_cluster));
 
   // What the channels need is first in the queues to memory: after x and dy it would come last.
-  Fetched fetched = fetch_channel(p, t, plan, place, min(static_cast<int>(threadIdx.x), plan.chunk - 1));
+  Fetched fetched = fetch_channel<P>(p, t, plan, place, min(static_cast<int>(threadIdx.x), plan.chunk - 1));
   float beta[kQuad] = {};
-  if (t.beta) load_quad(t.beta + place.chunk * plan.chunk + place.column * kQuad, beta);
+  if (t.beta) load_parameters(typed<P>(t.beta) + place.chunk * plan.chunk + place.column * kQuad, beta);
 
   // x and dy: everything is on its way at once, in two groups. A pixel past the block's last one has the x of that and a dy of
   // zero, so that it adds nothing.
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
 #pragma unroll 1
   for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
     const int group = group_of(plan, i);
-    if (i >= plan.threads()) fetched = fetch_channel(p, t, plan, place, i);
+    if (i >= plan.threads()) fetched = fetch_channel<P>(p, t, plan, place, i);
     if (i == group * plan.width) smem.mean[group] = fetched.mean, smem.rstd[group] = fetched.rstd;
     smem.scale[i] = fetched.rstd * fetched.gamma;
   }
@@ -154,13 +154,14 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
   const Plan plan = plan_of_turns(p, kNeeds);
   KernelPlan<Backward> only{.name = plan.cluster() == 1 ? "single blocks" : "clusters",
                             .workspace_bytes = sizeof(FlaggedRow) * p.n * p.c};
-  dispatch_types(p, [&](auto element, auto act) {
+  dispatch_all_types(p, [&](auto element, auto act, auto parameter) {
     using T = decltype(element);
     using Act = decltype(act);
+    using P = decltype(parameter);
     only.bind = [p, plan](const Backward::Tensors& t, void* workspace) {
-      auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;            // [n][c]
-      const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v12_kernel<T, Act, false>  //
-                                              : groupnorm_backward_v12_kernel<T, Act, true>;
+      auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;               // [n][c]
+      const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v12_kernel<T, Act, P, false>  //
+                                              : groupnorm_backward_v12_kernel<T, Act, P, true>;
       const LaunchConfig config{
           .grid = {static_cast<unsigned>(p.c / plan.chunk * plan.cluster()), static_cast<unsigned>(p.n)},
           .block = static_cast<unsigned>(plan.threads()),

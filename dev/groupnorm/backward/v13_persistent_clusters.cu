@@ -109,7 +109,7 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
   }
 }
 
-template <class T, class Act, bool kCluster>
+template <class T, class Act, class P, bool kCluster>
 __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, Plan plan, Rounds rounds, StaggeredStart start,
                                   FlaggedRow* rows) {
@@ -133,10 +133,10 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
 
   // What the channels need is first in the queues to memory: after x and dy it would come last.
   const int first_channel = min(static_cast<int>(threadIdx.x), plan.chunk - 1);
-  Fetched fetched = fetch_channel(p, t, plan, place, first_channel);
+  Fetched fetched = fetch_channel<P>(p, t, plan, place, first_channel);
   float beta[kQuad] = {};
   const auto load_beta = [&](int chunk) {
-    if (t.beta) load_quad(t.beta + chunk * plan.chunk + place.column * kQuad, beta);
+    if (t.beta) load_parameters(typed<P>(t.beta) + chunk * plan.chunk + place.column * kQuad, beta);
   };
   load_beta(place.chunk);
 
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
 #pragma unroll 1
     for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
       const int group = group_of(plan, i);
-      if (i >= plan.threads()) fetched = fetch_channel(p, t, plan, place, i);
+      if (i >= plan.threads()) fetched = fetch_channel<P>(p, t, plan, place, i);
       if (i == group * plan.width) smem.mean[group] = fetched.mean, smem.rstd[group] = fetched.rstd;
       smem.scale[i] = fetched.rstd * fetched.gamma;
     }
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     if (!is_last) {
       next.image += rounds.images_on, next.chunk += rounds.chunks_on;
       if (next.chunk >= rounds.chunks) next.chunk -= rounds.chunks, ++next.image;
-      fetched = fetch_channel(p, t, plan, next, first_channel);
+      fetched = fetch_channel<P>(p, t, plan, next, first_channel);
       load_beta(next.chunk);
     }
     sum_rows<true>({plan.quads, plan.chunk, plan.rows, plan.senders, plan.parts}, smem.parts, place.row, place.column,
@@ -245,10 +245,10 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
 
 const char* supports(const Problem& p) { return dz_kept::supports(p, kNeeds); }
 
-template <class T, class Act>
+template <class T, class Act, class P>
 BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const Plan& plan, FlaggedRow* rows) {
-  const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, false>  //
-                                          : groupnorm_backward_v13_kernel<T, Act, true>;
+  const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, P, false>  //
+                                          : groupnorm_backward_v13_kernel<T, Act, P, true>;
   LaunchConfig config{.grid = {static_cast<unsigned>(p.c / plan.chunk * plan.cluster()), static_cast<unsigned>(p.n)},
                       .block = static_cast<unsigned>(plan.threads()),
                       .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds)),
@@ -271,11 +271,14 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
   KernelPlan<Backward> only{.name = plan.cluster() == 1 ? "single blocks" : "clusters",
                             .workspace_bytes = sizeof(FlaggedRow) * p.n * p.c};
   const auto with_type = [&](auto element) {
+    using T = decltype(element);
     dispatch(p.activation, [&](auto act) {
-      only.bind = [p, plan](const Backward::Tensors& t, void* workspace) {
-        auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;  // [n][c]
-        return bind<decltype(element), decltype(act)>(p, t, plan, rows);
-      };
+      dispatch_parameters<T>(p, [&](auto parameter) {
+        only.bind = [p, plan](const Backward::Tensors& t, void* workspace) {
+          auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;  // [n][c]
+          return bind<T, decltype(act), decltype(parameter)>(p, t, plan, rows);
+        };
+      });
     });
   };
   p.dtype == Dtype::bf16 ? with_type(__nv_bfloat16()) : with_type(__half());

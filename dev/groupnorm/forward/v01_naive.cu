@@ -25,7 +25,7 @@ __device__ __forceinline__ float block_sum(float value) {
   return sums[0];
 }
 
-template <class T, class Act>
+template <class T, class Act, class P>
 __global__ void __launch_bounds__(kThreads, 4) groupnorm_forward_v01_kernel(Problem p, Forward::Tensors t) {
   const int image = blockIdx.x / p.g;
   const int group = blockIdx.x % p.g;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads, 4) groupnorm_forward_v01_kernel(Prob
   // Output.
   auto* const y = static_cast<T*>(t.y) + first;
   for (int i = threadIdx.x; i < m; i += kThreads) {
-    const Scaling channel = scaling_of(normaliser, t, group * width + i % width);
+    const Scaling channel = scaling_of<P>(normaliser, t, group * width + i % width);
     y[offset(i)] = from_float<T>(y_of<Act>(channel, to_float(x[offset(i)])));
   }
   if (threadIdx.x > 0) return;
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kThreads, 4) groupnorm_forward_v01_kernel(Prob
 }
 
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
-  dispatch_types(p, [&](auto element, auto act) {
-    ladder::launch(groupnorm_forward_v01_kernel<decltype(element), decltype(act)>,
+  dispatch_all_types(p, [&](auto element, auto act, auto parameter) {
+    ladder::launch(groupnorm_forward_v01_kernel<decltype(element), decltype(act), decltype(parameter)>,
                    {.grid = static_cast<unsigned>(p.n) * p.g, .block = kThreads}, stream, p, t);
   });
 }

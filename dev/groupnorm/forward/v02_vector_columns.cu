@@ -62,7 +62,9 @@ void launch(const Problem& p, const Forward::Tensors& t, void* workspace, Stream
     constexpr int kWidth = decltype(width)::value;
     ladder::launch(groupnorm_forward_v02_kernel<T, kWidth>,
                    {.grid = column_blocks<T, kWidth>(p, whole), .block = kColumnThreads}, stream, p, t.x, whole, rows);
-    launch_output<T, kWidth, decltype(act)>(p, t, rows, normalisers, stream);
+    dispatch_parameters<T>(p, [&](auto parameter) {
+      launch_output<T, kWidth, decltype(act), decltype(parameter)>(p, t, rows, normalisers, stream);
+    });
   });
 }
 

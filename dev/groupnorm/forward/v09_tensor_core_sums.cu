@@ -13,6 +13,7 @@
 #include "core/occupancy.h"
 #include "dev/groupnorm/cluster_exchange.h"
 #include "dev/groupnorm/normalised_stores.h"
+#include "dev/groupnorm/parameters.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
@@ -25,7 +26,7 @@ using namespace tensor_core;
 // Larger clusters leave some SMs idle and give others one block more.
 constexpr TuningParameters kTuning{.least_even_cluster = 4};
 
-template <class T, class Act>
+template <class T, class Act, class P>
 __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     groupnorm_forward_v09_kernel(Problem p, Forward::Tensors t, Plan plan) {
   constexpr int kVec = kVector<T>;
@@ -82,8 +83,8 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
   float beta = 0;
   if (has_channel) {
     group = divided(thread, plan.by_width);
-    if (t.gamma) gamma = t.gamma[chunk_channel + thread];
-    if (t.beta) beta = t.beta[chunk_channel + thread];
+    if (t.gamma) gamma = parameter<P>(t.gamma, chunk_channel + thread);
+    if (t.beta) beta = parameter<P>(t.beta, chunk_channel + thread);
   }
   ptx::cp_async_wait<0>();
   __syncthreads();
@@ -144,8 +145,8 @@ const char* supports(const Problem& p) { return tensor_core::refusal(p, plan_of(
 std::vector<KernelPlan<Forward>> plans(const Problem& p) {
   const Plan plan = plan_of(p, kTuning);
   KernelPlan<Forward> only{.name = "clusters"};
-  dispatch_types(p, [&](auto element, auto act) {
-    only.bind = [p, plan, kernel = groupnorm_forward_v09_kernel<decltype(element), decltype(act)>](
+  dispatch_all_types(p, [&](auto element, auto act, auto parameter) {
+    only.bind = [p, plan, kernel = groupnorm_forward_v09_kernel<decltype(element), decltype(act), decltype(parameter)>](
                     const Forward::Tensors& t, void*) { return bind_launch(kernel, config_of(p, plan), p, t, plan); };
   });
   return {only};

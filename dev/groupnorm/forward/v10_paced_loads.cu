@@ -12,6 +12,7 @@
 #include "dev/common/staggered_start.h"
 #include "dev/groupnorm/cluster_exchange.h"
 #include "dev/groupnorm/normalised_stores.h"
+#include "dev/groupnorm/parameters.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
@@ -21,7 +22,7 @@ namespace {
 
 using namespace tensor_core;
 
-template <class T, class Act>
+template <class T, class Act, class P>
 __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     groupnorm_forward_v10_kernel(Problem p, Forward::Tensors t, Plan plan, StaggeredStart start) {
   constexpr int kVec = kVector<T>;
@@ -79,8 +80,8 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
   float beta = 0;
   if (has_channel) {
     group = divided(thread, plan.by_width);
-    if (t.gamma) gamma = t.gamma[chunk_channel + thread];
-    if (t.beta) beta = t.beta[chunk_channel + thread];
+    if (t.gamma) gamma = parameter<P>(t.gamma, chunk_channel + thread);
+    if (t.beta) beta = parameter<P>(t.beta, chunk_channel + thread);
   }
   ptx::cp_async_wait<0>();
   __syncthreads();
@@ -144,8 +145,8 @@ const char* supports(const Problem& p) { return tensor_core::refusal(p, plan_of(
 std::vector<KernelPlan<Forward>> plans(const Problem& p) {
   const Plan plan = plan_of(p, kTuning);
   KernelPlan<Forward> only{.name = "clusters"};
-  dispatch_types(p, [&](auto element, auto act) {
-    only.bind = [p, plan, kernel = groupnorm_forward_v10_kernel<decltype(element), decltype(act)>](
+  dispatch_all_types(p, [&](auto element, auto act, auto parameter) {
+    only.bind = [p, plan, kernel = groupnorm_forward_v10_kernel<decltype(element), decltype(act), decltype(parameter)>](
                     const Forward::Tensors& t, void*) {
       const LaunchConfig config = config_of(p, plan);
       const StaggeredStart start = staggered_start(kernel, config, double(p.elements()) * sizeof(decltype(element)));

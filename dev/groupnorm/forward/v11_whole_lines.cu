@@ -14,6 +14,7 @@
 #include "dev/common/staggered_start.h"
 #include "dev/groupnorm/cluster_exchange.h"
 #include "dev/groupnorm/normalised_stores.h"
+#include "dev/groupnorm/parameters.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 #include "dev/ptx/cache_policy.h"
 #include "dev/ptx/cluster_barrier.h"
@@ -23,7 +24,7 @@ namespace {
 
 using namespace tensor_core;
 
-template <class T, class Act>
+template <class T, class Act, class P>
 __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     groupnorm_forward_v11_kernel(Problem p, Forward::Tensors t, Plan plan, StaggeredStart start, bool reads_once) {
   constexpr int kVec = kVector<T>;
@@ -82,8 +83,8 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
   float beta = 0;
   if (has_channel) {
     group = divided(thread, plan.by_width);
-    if (t.gamma) gamma = t.gamma[chunk_channel + thread];
-    if (t.beta) beta = t.beta[chunk_channel + thread];
+    if (t.gamma) gamma = parameter<P>(t.gamma, chunk_channel + thread);
+    if (t.beta) beta = parameter<P>(t.beta, chunk_channel + thread);
   }
   ptx::cp_async_wait<0>();
   __syncthreads();
@@ -194,8 +195,8 @@ const char* supports(const Problem& p) { return tensor_core::refusal(p, plan_for
 std::vector<KernelPlan<Forward>> plans(const Problem& p) {
   const Plan plan = plan_for(p);
   KernelPlan<Forward> only{.name = "clusters"};
-  dispatch_types(p, [&](auto element, auto act) {
-    only.bind = [p, plan, kernel = groupnorm_forward_v11_kernel<decltype(element), decltype(act)>](
+  dispatch_all_types(p, [&](auto element, auto act, auto parameter) {
+    only.bind = [p, plan, kernel = groupnorm_forward_v11_kernel<decltype(element), decltype(act), decltype(parameter)>](
                     const Forward::Tensors& t, void*) {
       const LaunchConfig config = config_of(p, plan);
       const double bytes = double(p.elements()) * static_cast<double>(size_of(p.dtype));
