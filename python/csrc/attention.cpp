@@ -1,6 +1,7 @@
-// attention_qkv and its gradient: dev/attention on qkv [n, t, 3c].
+// attention_qkv and attention with their gradients: dev/attention on qkv [n, t, 3c], or on q, k and v [n, t, heads, d].
 #include "dev/attention/attention.h"
 
+#include <limits>
 #include <string>
 
 #include "python/csrc/plans.h"
@@ -10,6 +11,8 @@ namespace {
 
 using attention::Backward;
 using attention::Forward;
+using attention::QkvLayout;
+using attention::Strides;
 
 bool fit(const Tensor& qkv, std::int64_t heads) {
   return qkv.dim() == 3 && is_floating(qkv) && heads >= 1 && heads <= qkv.size(2) && qkv.size(2) % (3 * heads) == 0;
@@ -22,12 +25,13 @@ std::optional<attention::Problem> problem_of(const Tensor& qkv, std::int64_t hea
     throw UsageError("attention_qkv: no order '" + order + "'; there are legacy, new");
   }
   const std::optional<Dtype> dtype = dtype_of(qkv, tf32);
-  if (!dtype || !countable(sizes_of(qkv)) || order != "legacy") return std::nullopt;
+  if (!dtype || !countable(sizes_of(qkv))) return std::nullopt;
   return attention::Problem{.n = static_cast<int>(qkv.size(0)),
                             .t = static_cast<int>(qkv.size(1)),
                             .heads = static_cast<int>(heads),
                             .d = static_cast<int>(qkv.size(2) / (3 * heads)),
-                            .dtype = *dtype};
+                            .dtype = *dtype,
+                            .layout = order == "new" ? QkvLayout::order_new : QkvLayout::legacy};
 }
 
 std::tuple<Tensor, Tensor> attention_qkv(const Tensor& given, std::int64_t heads, const std::string& order, bool tf32) {
@@ -68,7 +72,98 @@ Tensor attention_qkv_backward(const Tensor& given_d_o, const Tensor& given_qkv, 
                                   given_lse, heads, order, tf32));
 }
 
+// [n, t, heads, d] as it lies, or a copy where kernels could not load sixteen bytes at a time.
+Tensor rows_of(const Tensor& x) {
+  const std::int64_t run = 16 / static_cast<std::int64_t>(size_of(*dtype_of(x)));
+  bool whole = reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0 && x.stride(3) == 1;
+  for (int i = 0; i < 3; ++i) {
+    const std::int64_t stride = x.stride(i);
+    whole = whole && (x.size(i) == 1 || (stride % run == 0 && stride <= std::numeric_limits<int>::max()));
+  }
+  return whole && (x.size(1) == 1 || x.stride(1) > 0) ? x : to_contiguous(x);
+}
+
+// None where x is [n, t, heads, d] in this order. Those of a single element do not matter.
+Strides strides_of(const Tensor& x) {
+  const std::int64_t dense[] = {x.size(1) * x.size(2) * x.size(3), x.size(2) * x.size(3), x.size(3)};
+  const auto stride = [&](int i) { return static_cast<int>(x.size(i) == 1 ? dense[i] : x.stride(i)); };
+  const Strides strides = {.image = stride(0), .head = stride(2), .token = stride(1)};
+  const bool usual = strides.image == dense[0] && strides.token == dense[1] && strides.head == dense[2];
+  return usual ? Strides{} : strides;
+}
+
+bool fit(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return q.dim() == 4 && is_floating(q) && fits(k, sizes_of(q), q) && fits(v, sizes_of(q), q);
+}
+
+std::optional<attention::Problem> problem_of(const Tensor& q, bool tf32) {
+  const std::optional<Dtype> dtype = dtype_of(q, tf32);
+  if (!dtype || !countable(sizes_of(q))) return std::nullopt;
+  return attention::Problem{.n = static_cast<int>(q.size(0)),
+                            .t = static_cast<int>(q.size(1)),
+                            .heads = static_cast<int>(q.size(2)),
+                            .d = static_cast<int>(q.size(3)),
+                            .dtype = *dtype,
+                            .layout = QkvLayout::separate};
+}
+
+std::tuple<Tensor, Tensor> attend(const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, bool tf32) {
+  expect(fit(given_q, given_k, given_v), "attention");
+  if (auto problem = problem_of(given_q, tf32)) {
+    const Tensor q = rows_of(given_q), k = rows_of(given_k), v = rows_of(given_v);
+    problem->q = strides_of(q);
+    problem->k = strides_of(k);
+    problem->v = strides_of(v);
+    const Tensor o = empty(q, sizes_of(q), q.scalar_type());
+    const Tensor lse = empty(q, {q.size(0), q.size(2), q.size(1)}, ScalarType::Float);
+    const Forward::Tensors tensors = {.qkv = nullptr,
+                                      .o = o.mutable_data_ptr(),
+                                      .lse = lse.mutable_data_ptr<float>(),
+                                      .q = data(q),
+                                      .k = data(k),
+                                      .v = data(v)};
+    if (run<Forward>(*problem, tensors, q)) return {o, lse};
+  }
+  return call<Tensor, Tensor>("ladder::attention_formula", "", given_q, given_k, given_v, tf32);
+}
+
+std::tuple<Tensor, Tensor, Tensor> attend_backward(const Tensor& given_d_o, const Tensor& given_q,
+                                                   const Tensor& given_k, const Tensor& given_v, const Tensor& given_o,
+                                                   const Tensor& given_lse, bool tf32) {
+  expect(fit(given_q, given_k, given_v) && fits(given_d_o, sizes_of(given_q), given_q) &&
+             fits(given_o, sizes_of(given_q), given_q) &&
+             fits_parameter(given_lse, {given_q.size(0), given_q.size(2), given_q.size(1)}, given_q),
+         "attention_backward");
+  if (auto problem = problem_of(given_q, tf32)) {
+    const Tensor q = rows_of(given_q), k = rows_of(given_k), v = rows_of(given_v), d_o = rows_of(given_d_o);
+    problem->q = strides_of(q);
+    problem->k = strides_of(k);
+    problem->v = strides_of(v);
+    problem->d_o = strides_of(d_o);
+    const Tensor o = to_contiguous(given_o);
+    const MaybeTensor lse = as_parameter(given_lse);
+    const auto gradient = [&] { return empty(q, sizes_of(q), q.scalar_type()); };
+    const Tensor dq = gradient(), dk = gradient(), dv = gradient();
+    const Backward::Tensors tensors = {.qkv = nullptr,
+                                       .o = data(o),
+                                       .lse = floats(lse),
+                                       .d_o = data(d_o),
+                                       .dqkv = nullptr,
+                                       .q = data(q),
+                                       .k = data(k),
+                                       .v = data(v),
+                                       .dq = dq.mutable_data_ptr(),
+                                       .dk = dk.mutable_data_ptr(),
+                                       .dv = dv.mutable_data_ptr()};
+    if (run<Backward>(*problem, tensors, q)) return {dq, dk, dv};
+  }
+  return call<Tensor, Tensor, Tensor>("ladder::attention_backward_formula", "", given_d_o, given_q, given_k, given_v,
+                                      given_o, given_lse, tf32);
+}
+
 LADDER_OPERATORS(m) {
+  m.impl("attention", TORCH_BOX(&attend));
+  m.impl("attention_backward", TORCH_BOX(&attend_backward));
   m.impl("attention_qkv", TORCH_BOX(&attention_qkv));
   m.impl("attention_qkv_backward", TORCH_BOX(&attention_qkv_backward));
 }

@@ -7,6 +7,7 @@ norm = ladder_torch.GN_NHWC(32, 128, activation="silu").cuda()    # nn.GroupNorm
 from .library import cpu, status  # first: it says what is wrong with an unfit torch
 from .nn import GN_NHWC, Conv2d3x3, GroupNorm, Linear
 from .ops import (
+    attention,
     attention_qkv,
     avg_pool2x2,
     conv2d_1x1,
@@ -25,6 +26,7 @@ __all__ = [
     "Conv2d3x3",
     "GroupNorm",
     "Linear",
+    "attention",
     "attention_qkv",
     "avg_pool2x2",
     "conv2d_1x1",

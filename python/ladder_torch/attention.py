@@ -1,10 +1,10 @@
-"""attention_qkv: self-attention of tokens whose queries, keys and values lie in one tensor, and its gradient."""
+"""attention_qkv and attention: self-attention of tokens, its queries, keys and values in one tensor or in three."""
 
 import math
 
 import torch
 
-from .checks import check_floating
+from .checks import check_beside, check_floating
 from .define import define, differentiable, tf32_of_products, without_gradients
 
 ORDERS = {"legacy": 3, "new": 2}  # where, in [n, t, ...], q, k and v are told apart: after heads, or before
@@ -23,66 +23,110 @@ def check(qkv, heads, order):
         )
 
 
-def _sum_type(qkv):
-    return torch.promote_types(qkv.dtype, torch.float32)
+def check_separate(q, k, v):
+    """As check()."""
+    if q.dim() != 4:
+        raise ValueError(f"attention: q is {tuple(q.shape)}, and (n, heads, tokens, d) is wanted")
+    check_floating("attention", q, "q")
+    for name, each in (("k", k), ("v", v)):
+        check_beside("attention", name, each, q.shape, q, same_type=True, of="q")
 
 
-def _heads_of(qkv, heads, order):
-    """q, k and v [n, heads, t, d], in the type that sums are made in."""
-    parts = qkv.to(_sum_type(qkv)).unflatten(2, (heads, 3, -1) if order == "legacy" else (3, heads, -1))
-    return [each.transpose(1, 2) for each in parts.unbind(ORDERS[order])]
+def _sum_type(x):
+    return torch.promote_types(x.dtype, torch.float32)
 
 
-def _formula(qkv, heads, order, tf32):
-    check(qkv, heads, order)
-    q, k, v = _heads_of(qkv, heads, order)
+def _parts(qkv, heads, order):
+    """q, k and v [n, t, heads, d]."""
+    return qkv.unflatten(2, (heads, 3, -1) if order == "legacy" else (3, heads, -1)).unbind(ORDERS[order])
+
+
+def _by_heads(*parts):
+    """[n, t, heads, d] as [n, heads, t, d], in the type that sums are made in."""
+    return [each.to(_sum_type(each)).transpose(1, 2) for each in parts]
+
+
+def _formula(q, k, v, tf32):
+    check_separate(q, k, v)
+    o, _ = _fake(q)
+    q, k, v = _by_heads(q, k, v)
     s = q @ k.mT / math.sqrt(q.shape[3])
     lse = s.logsumexp(3)
-    o, _ = _fake(qkv, heads)
-    return o.copy_(((s - lse.unsqueeze(3)).exp() @ v).transpose(1, 2).flatten(2)), lse.contiguous()
+    return o.copy_(((s - lse.unsqueeze(3)).exp() @ v).transpose(1, 2)), lse.contiguous()
 
 
-def _formula_backward(d_o, qkv, o, lse, heads, order, tf32):
-    q, k, v = _heads_of(qkv, heads, order)
-    d_o, o = (each.to(_sum_type(qkv)).unflatten(2, (heads, -1)).transpose(1, 2) for each in (d_o, o))
+def _formula_backward(d_o, q, k, v, o, lse, tf32):
+    gradients = _fake_backward(d_o, q, k, v)
+    d_o, q, k, v, o = _by_heads(d_o, q, k, v, o)
     scale = 1 / math.sqrt(q.shape[3])
     p = (q @ k.mT * scale - lse.unsqueeze(3)).exp()
     ds = p * (d_o @ v.mT - (d_o * o).sum(3, keepdim=True)) * scale
-    gradients = [each.transpose(1, 2) for each in (ds @ k, ds.mT @ q, p.mT @ d_o)]
-    return qkv.new_empty(qkv.shape).copy_(torch.stack(gradients, ORDERS[order]).flatten(2))
+    return tuple(x.copy_(y.transpose(1, 2)) for x, y in zip(gradients, (ds @ k, ds.mT @ q, p.mT @ d_o)))
 
 
-def _fake(qkv, heads, *_):
+def _formula_qkv(qkv, heads, order, tf32):
+    check(qkv, heads, order)
+    o, lse = _formula(*_parts(qkv, heads, order), tf32)
+    return o.flatten(2), lse
+
+
+def _formula_qkv_backward(d_o, qkv, o, lse, heads, order, tf32):
+    d_o, o = (each.unflatten(2, (heads, -1)) for each in (d_o, o))
+    return torch.stack(_formula_backward(d_o, *_parts(qkv, heads, order), o, lse, tf32), ORDERS[order]).flatten(2)
+
+
+def _fake(q, *_):
+    n, t, heads, _ = q.shape
+    return q.new_empty(q.shape), q.new_empty([n, heads, t], dtype=_sum_type(q))
+
+
+def _fake_backward(d_o, q, k, v, *_):
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+def _fake_qkv(qkv, heads, *_):
     n, t, channels = qkv.shape
     return qkv.new_empty([n, t, channels // 3]), qkv.new_empty([n, heads, t], dtype=_sum_type(qkv))
 
 
-def _fake_backward(d_o, qkv, *_):
+def _fake_qkv_backward(d_o, qkv, *_):
     return qkv.new_empty(qkv.shape)
 
 
-define("attention_qkv", "(Tensor qkv, int heads, str order, bool tf32) -> (Tensor, Tensor)", _formula, _fake)
+define("attention", "(Tensor q, Tensor k, Tensor v, bool tf32) -> (Tensor, Tensor)", _formula, _fake)
 define(
-    "attention_qkv_backward",
-    "(Tensor d_o, Tensor qkv, Tensor o, Tensor lse, int heads, str order, bool tf32) -> Tensor",
+    "attention_backward",
+    "(Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, bool tf32) -> (Tensor, Tensor, Tensor)",
     _formula_backward,
     _fake_backward,
 )
-_backward = without_gradients("attention_qkv_backward", of="attention_qkv")
+define("attention_qkv", "(Tensor qkv, int heads, str order, bool tf32) -> (Tensor, Tensor)", _formula_qkv, _fake_qkv)
+define(
+    "attention_qkv_backward",
+    "(Tensor d_o, Tensor qkv, Tensor o, Tensor lse, int heads, str order, bool tf32) -> Tensor",
+    _formula_qkv_backward,
+    _fake_qkv_backward,
+)
 
 
-def _setup(ctx, inputs, output):
-    qkv, *ctx.how = inputs
-    o, lse = output
-    ctx.mark_non_differentiable(lse)
-    ctx.save_for_backward(qkv, o, lse)
+def _differentiable(name, tensors):
+    """Of so many tensors, and other arguments."""
+    gradient = without_gradients(f"{name}_backward", of=name)
+
+    def setup(ctx, inputs, output):
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*inputs[:tensors], *output)
+        ctx.how = inputs[tensors:]
+
+    def backward(ctx, d_o, _):
+        gradients = gradient(d_o, *ctx.saved_tensors, *ctx.how)
+        return (*(gradients if tensors > 1 else [gradients]), *[None] * len(ctx.how))
+
+    return differentiable(name, setup, backward, autocast=tuple(range(tensors)))
 
 
-def _gradients(ctx, d_o, _):
-    return _backward(d_o, *ctx.saved_tensors, *ctx.how), None, None, None
-
-
-_attention_qkv = differentiable("attention_qkv", _setup, _gradients, autocast=(0,))
+_attention = _differentiable("attention", 3)
+_attention_qkv = _differentiable("attention_qkv", 1)
 
 
 def attention_qkv(qkv, heads, order="legacy"):
@@ -91,3 +135,10 @@ def attention_qkv(qkv, heads, order="legacy"):
     TF32 where torch.backends.cuda.matmul allows it; a compiled graph keeps what was allowed when it was compiled."""
     check(qkv, heads, order)
     return _attention_qkv(qkv, heads, order, tf32_of_products())[0]
+
+
+def attention(q, k, v):
+    """torch.nn.functional.scaled_dot_product_attention(q, k, v) of q, k and v (n, heads, t, d) as they lie, [n, t, heads, d]
+    too, without a copy where the d channels of each row lie side by side at multiples of 16 bytes. TF32 as attention_qkv."""
+    check_separate(q, k, v)
+    return _attention(*(each.transpose(1, 2) for each in (q, k, v)), tf32_of_products())[0].transpose(1, 2)

@@ -19,14 +19,14 @@ def check_floating(op, x, name="x"):
         raise TypeError(f"{op}: {name} is {x.dtype}, and a floating-point type is wanted")
 
 
-def check_beside(op, name, given, shape, x, same_type=False):
+def check_beside(op, name, given, shape, x, same_type=False, of="x"):
     """Throws where a tensor beside x has another shape or device, or a type that is not x's, where autocast does not make it
     so, or no floating-point one."""
     if tuple(given.shape) != tuple(shape):
-        raise ValueError(f"{op}: {name} is {tuple(given.shape)} and x {tuple(x.shape)}: {tuple(shape)} is wanted")
+        raise ValueError(f"{op}: {name} is {tuple(given.shape)} and {of} {tuple(x.shape)}: {tuple(shape)} is wanted")
     if given.device != x.device:
-        raise ValueError(f"{op}: {name} is on {given.device} and x on {x.device}")
+        raise ValueError(f"{op}: {name} is on {given.device} and {of} on {x.device}")
     if not given.is_floating_point():
         raise TypeError(f"{op}: {name} is {given.dtype}, and a floating-point type is wanted")
     if same_type and given.dtype != x.dtype and not autocast_on(x):
-        raise TypeError(f"{op}: {name} is {given.dtype} and x {x.dtype}, and one type is wanted")
+        raise TypeError(f"{op}: {name} is {given.dtype} and {of} {x.dtype}, and one type is wanted")

@@ -3,7 +3,7 @@
 import os
 
 from . import library
-from .attention import attention_qkv
+from .attention import attention, attention_qkv
 from .conv import conv2d_3x3
 from .embedding import timestep_embedding
 from .group_norm import group_norm_act
@@ -12,6 +12,7 @@ from .resample import avg_pool2x2, upsample2x
 from .silu import silu
 
 __all__ = [
+    "attention",
     "attention_qkv",
     "avg_pool2x2",
     "conv2d_1x1",

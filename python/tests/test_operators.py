@@ -23,6 +23,8 @@ OPERATORS = {
     "linear": (ones(2, 3, 8), ones(6, 8), ones(6), ones(2, 3, 6), "silu", False),
     "linear_dgrad": (ones(2, 3, 6), ones(6, 8), False),
     "linear_wgrad": (ones(2, 3, 6), ones(2, 3, 8), ones(6), False),
+    "attention": (*[ones(2, 3, 2, 32)] * 3, False),
+    "attention_backward": (*[ones(2, 3, 2, 32)] * 5, ones(2, 2, 3), False),
     "attention_qkv": (ones(2, 3, 192), 2, "legacy", False),
     "attention_qkv_backward": (ones(2, 3, 64), ones(2, 3, 192), ones(2, 3, 64), ones(2, 2, 3), 2, "legacy", False),
     "silu": (IMAGE,),
