@@ -22,6 +22,15 @@ Activation activation_of(const std::string& name) {
   throw UsageError("no activation '" + name + "'; there are identity, relu, silu (or swish), gelu, gelu_tanh, mish");
 }
 
+bool of_type(const MaybeTensor& parameter, const Tensor& x) {
+  return parameter && parameter->scalar_type() == x.scalar_type();
+}
+
+// In the type that the problem says, and aligned.
+MaybeTensor parameter_of(const groupnorm::Problem& problem, const MaybeTensor& x) {
+  return problem.params16 && x ? MaybeTensor(to_contiguous(*x)) : as_parameter(x);
+}
+
 // Nothing for a type or size that no kernel takes.
 std::optional<groupnorm::Problem> problem_of(const Tensor& x, const MaybeTensor& weight, const MaybeTensor& bias,
                                              std::int64_t groups, const std::string& activation, double eps = 1e-5) {
@@ -41,6 +50,7 @@ std::optional<groupnorm::Problem> problem_of(const Tensor& x, const MaybeTensor&
                             .g = static_cast<int>(groups),
                             .activation = activation_of(activation),
                             .affine = weight.has_value(),
+                            .params16 = of_type(weight, x) && of_type(bias, x) && size_of(*dtype) == 2,
                             .dtype = *dtype,
                             .eps = static_cast<float>(eps)};
 }
@@ -51,7 +61,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_act(const Tensor& given, const May
   const std::optional<groupnorm::Problem> problem = problem_of(given, weight, bias, groups, activation, eps);
   if (problem) {
     const Tensor x = to_channels_last(given);
-    const MaybeTensor gamma = as_parameter(weight), beta = as_parameter(bias);
+    const MaybeTensor gamma = parameter_of(*problem, weight), beta = parameter_of(*problem, bias);
     const Tensor y = empty_channels_last(x, sizes_of(x), x.scalar_type());
     const Tensor mean = empty(x, {x.size(0), groups}, ScalarType::Float);
     const Tensor rstd = empty(x, {x.size(0), groups}, ScalarType::Float);
@@ -79,10 +89,11 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_act_backward(const Tensor& given_d
   if (problem) {
     const Tensor x = to_channels_last(given_x), dy = to_channels_last(given_dy);
     const MaybeTensor mean = as_parameter(given_mean), rstd = as_parameter(given_rstd);
-    const MaybeTensor gamma = as_parameter(weight), beta = as_parameter(bias);
+    const MaybeTensor gamma = parameter_of(*problem, weight), beta = parameter_of(*problem, bias);
     const Tensor dx = empty_channels_last(x, sizes_of(x), x.scalar_type());
     const Sizes parameters = {weight ? x.size(1) : 0};
-    Tensor dgamma = empty(x, parameters, ScalarType::Float), dbeta = empty(x, parameters, ScalarType::Float);
+    const ScalarType type = problem->params16 ? x.scalar_type() : ScalarType::Float;
+    const Tensor dgamma = empty(x, parameters, type), dbeta = empty(x, parameters, type);
     const Backward::Tensors tensors = {.x = data(x),
                                        .dy = data(dy),
                                        .gamma = floats(gamma),
@@ -90,11 +101,11 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_act_backward(const Tensor& given_d
                                        .mean = floats(mean),
                                        .rstd = floats(rstd),
                                        .dx = dx.mutable_data_ptr(),
-                                       .dgamma = weight ? dgamma.mutable_data_ptr<float>() : nullptr,
-                                       .dbeta = weight ? dbeta.mutable_data_ptr<float>() : nullptr};
+                                       .dgamma = weight ? static_cast<float*>(dgamma.mutable_data_ptr()) : nullptr,
+                                       .dbeta = weight ? static_cast<float*>(dbeta.mutable_data_ptr()) : nullptr};
     if (run<Backward>(*problem, tensors, x)) {
-      const ScalarType type = weight ? weight->scalar_type() : ScalarType::Float;
-      return {dx, as_type(dgamma, type), as_type(dbeta, type)};
+      if (!weight) return {dx, dgamma, dbeta};
+      return {dx, as_type(dgamma, weight->scalar_type()), as_type(dbeta, bias->scalar_type())};
     }
   }
   return call<Tensor, Tensor, Tensor>("ladder::group_norm_act_backward_formula", "", given_dy, given_x, weight, bias,

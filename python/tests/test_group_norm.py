@@ -82,6 +82,7 @@ def test_without_parameters_and_with_those_of_another_type(device):
     check(drawn(2, 16, 3, 3, device=device), 4, None, None)
     check(drawn(2, 16, 3, 3, dtype=torch.bfloat16, device=device), 4, *parameters(16, torch.float32, device))
     check(drawn(2, 16, 3, 3, dtype=torch.float64, device=device), 4, *parameters(16, torch.float64, device))
+    check(drawn(2, 16, 3, 3, device=device), 4, *parameters(16, torch.bfloat16, device))
 
 
 def test_every_layout_and_offset(device):
@@ -209,6 +210,15 @@ def test_versions_are_chosen_and_explained(kernels):
             ladder_torch.use("groupnorm/forward", wrong)
     with pytest.raises(ValueError, match="no pass 'groupnorm/sideways'; there are .*groupnorm/forward"):
         ladder_torch.versions("groupnorm/sideways")
+
+
+def test_16_bit_parameters_are_not_cast(kernels):
+    for dtype in (torch.bfloat16, torch.float16):
+        x = drawn(2, 48, 3, 3, dtype=dtype, device=kernels)
+        for parameter_dtype, word in ((dtype, True), (torch.float32, False)):
+            check(x, 8, *parameters(48, parameter_dtype, kernels))
+            lines = [each["problem"] for each in ladder_torch.explain() if "h3 w3 c48" in each["problem"]]
+            assert ["params16" in line for line in lines[-2:]] == [word, word], lines
 
 
 def test_what_no_kernel_takes_pytorch_computes_and_explain_says_so(kernels):
