@@ -122,6 +122,7 @@ def norm():
                 function, drawn(side, channels, channels_last), parameters(channels, dtype)
             )
         rows.append(row)
+        print(f"{row['problem']}: {row['microseconds']}", file=sys.stderr, flush=True)  # it takes a while
     for each in ("forward", "backward"):
         print(f"\nGroupNorm + SiLU, {each}, us, warm, in a CUDA graph")
         names = list(rows[0]["microseconds"])
@@ -276,6 +277,15 @@ def table(rows):
         print("  ".join([row[0].ljust(widths[0]), *(word.rjust(width) for word, width in zip(row[1:], widths[1:]))]))
 
 
+def commit():
+    """Of the source tree, "" where there is none."""
+    git = ["git", "-C", ROOT, "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)} (default: all)")
@@ -292,6 +302,7 @@ def main():
     torch.cuda.set_stream(torch.cuda.Stream())
     record = {
         "schema": SCHEMA,
+        "commit": commit(),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "environment": {
             "gpu": torch.cuda.get_device_name(),

@@ -11,7 +11,8 @@ A marker names a pass, or * for all of a layer, and what to show of it:
     <!-- ladder:begin conv3x3/fprop picture -->     results/<device>/ladder_<layer>_<pass>.svg
     <!-- ladder:end -->
 
-What else README.md shows is made by front_page.py, what train/README.md shows by train_budget.py and loss_curves.py.
+What else README.md shows is made by front_page.py, what train/README.md shows by train_budget.py and loss_curves.py,
+what python/README.md shows by torch_tables.py.
 
 A record that cannot be read is one line naming the file, exit 1, and nothing is rewritten.
 """
@@ -25,7 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cli import files, options
-from readme import front_page, ladder_columns, ladder_groups, ladder_picture, loss_curves, train_budget
+from readme import front_page, ladder_columns, ladder_groups, ladder_picture, loss_curves, torch_tables, train_budget
 from readme.generated import is_shown
 from records.record_files import BadRecord, read
 
@@ -81,7 +82,11 @@ def render(root, rows):
         texts[page] = _BLOCK.sub(fill, page.read_text(encoding="utf-8"))
     if (root / "README.md") in texts:
         names = {row.record.device: row.record.device_name for row in rows}
-        texts[root / "README.md"] = front_page.filled(root, texts[root / "README.md"], names)
+        text = front_page.filled(root, texts[root / "README.md"], names)
+        texts[root / "README.md"] = torch_tables.filled(root, text)
+    page = root / "python" / "README.md"
+    if page.exists():
+        texts[page] = torch_tables.filled(root, page.read_text(encoding="utf-8"))
     return texts, pictures
 
 
