@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from bounds import assert_near
+from cases import allowed
 from swapping import (
     DIFFUSERS,
     SUMS,
@@ -156,10 +157,8 @@ def test_what_one_activation_does_elsewhere_it_still_does():
 
 @pytest.fixture
 def without_tf32():
-    precision = torch.backends.cudnn.conv.fp32_precision
-    torch.backends.cudnn.conv.fp32_precision = "ieee"
-    yield
-    torch.backends.cudnn.conv.fp32_precision = precision
+    with allowed(torch.backends.cudnn.conv, "ieee"):
+        yield
 
 
 def test_kernels_run_and_are_named(kernels, without_tf32):
