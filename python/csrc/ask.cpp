@@ -32,6 +32,14 @@ json answer(const json& question) {
   return {{"passes", passes}, {"unavailable", reason ? reason : ""}};
 }
 
+std::string reply(const char* question) {
+  try {
+    return json{{"answer", answer(json::parse(question))}}.dump();
+  } catch (const std::exception& error) {
+    return json{{"wrong", error.what()}}.dump();
+  }
+}
+
 }  // namespace
 }  // namespace ladder::python
 
@@ -39,10 +47,6 @@ json answer(const json& question) {
 // the question is (a version that there is not). The text lives until the thread's next call.
 extern "C" [[gnu::visibility("default")]] const char* ladder_torch_ask(const char* question) {
   thread_local std::string text;
-  try {
-    text = nlohmann::json{{"answer", ladder::python::answer(nlohmann::json::parse(question))}}.dump();
-  } catch (const std::exception& error) {
-    text = nlohmann::json{{"wrong", error.what()}}.dump();
-  }
-  return text.c_str();
+  text = ladder::python::reply(question);
+  return text.c_str();  // NOLINT(clang-analyzer-cplusplus.InnerPointer): the thread keeps it
 }
