@@ -24,13 +24,14 @@ Choice& Choices::none(const Pass& pass, std::string problem, int device, std::st
 Choice& Choices::make(const Case& c, int device) {
   VersionChoice chosen;
   try {
-    const std::string used = [&] {
-      const std::lock_guard lock(mutex_);
-      return used_;
-    }();
-    Promotions promotions = Promotions::for_device(backend::device().slug);
-    if (!used.empty()) promotions.use(used);
-    chosen = promotions.choose(c);
+    const std::lock_guard lock(mutex_);
+    auto table = tables_.find(device);
+    if (table == tables_.end()) {
+      Promotions made = Promotions::for_device(backend::device().slug);
+      if (!used_.empty()) made.use(used_);
+      table = tables_.emplace(device, std::move(made)).first;
+    }
+    chosen = table->second.choose(c);
   } catch (const Failure& failure) {
     chosen.reason = failure.what();
   }
@@ -43,6 +44,7 @@ void Choices::use(const std::string& text) {
   if (!text.empty()) Promotions().use(text);
   const std::lock_guard lock(mutex_);
   used_ = text;
+  tables_.clear();
   ++generation_;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -48,6 +49,7 @@ class Choices {
  private:
   mutable std::mutex mutex_;
   std::string used_;
+  std::map<int, Promotions> tables_;  // by device, with used_ in them; each read once
   std::atomic<int> generation_ = 0;
   std::deque<Choice> made_;
 };

@@ -73,6 +73,22 @@ def assert_multilinear(function, formula, inputs, lengths, tf32=False, layout="c
         )
 
 
+def assert_compiled_alike(function, module, *sizes, dynamic, channels_last=True):
+    """A function of x that calls the module: whole in one graph, for two values of the size that is None, with the
+    same bits and strides of its result and gradients."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    device = next(module.parameters()).device
+    for rows in (3, 4):
+        x = drawn(*(rows if size is None else size for size in sizes), device=device)
+        x = (x if channels_last else x.contiguous()).requires_grad_()
+        outcomes = []
+        for run in (compiled, function):
+            y = run(x)
+            outcomes.append([y, *torch.autograd.grad(y.square().sum(), (x, *module.parameters()))])
+        assert all(torch.equal(*pair) and pair[0].stride() == pair[1].stride() for pair in zip(*outcomes))
+
+
 @contextlib.contextmanager
 def allowed(setting, precision):
     """What PyTorch may do with fp32, "tf32" or "ieee": torch.backends.cudnn.conv's or torch.backends.cuda.matmul's."""

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from cases import LAYOUTS, Calls, allowed, assert_multilinear, drawn
+from cases import LAYOUTS, Calls, allowed, assert_compiled_alike, assert_multilinear, drawn
 from torch.nn import functional
 
 import ladder_torch
@@ -109,16 +109,8 @@ def test_pytorchs_own_checks_of_the_operators(device):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled_whole(device, dynamic):
-    torch._dynamo.reset()
     module = ladder_torch.Conv2d3x3(8, 6).to(device)
-    compiled = torch.compile(lambda x: module(x * 2) + 1, fullgraph=True, dynamic=dynamic, backend="aot_eager")
-    for rows in (3, 4):
-        x = drawn(2, 8, rows, 5, device=device).requires_grad_()
-        outcomes = []
-        for run in (compiled, lambda x: module(x * 2) + 1):
-            y = run(x)
-            outcomes.append([y, *torch.autograd.grad(y.square().sum(), (x, *module.parameters()))])
-        assert all(torch.equal(*pair) and pair[0].stride() == pair[1].stride() for pair in zip(*outcomes))
+    assert_compiled_alike(lambda x: module(x * 2) + 1, module, 2, 8, None, 5, dynamic=dynamic)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from cases import LAYOUTS, Calls, allowed, assert_multilinear, assert_within, drawn, results_of
+from cases import LAYOUTS, Calls, allowed, assert_compiled_alike, assert_multilinear, assert_within, drawn, results_of
 from torch.nn import functional
 
 import ladder_torch
@@ -141,21 +141,13 @@ def test_pytorchs_own_checks_of_the_operators(device):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled_whole(device, dynamic):
-    torch._dynamo.reset()
     module, w = ladder_torch.Linear(8, 6).to(device), drawn(6, 6, 1, 1, device=device)
 
     def f(x):
         y = ladder_torch.linear(module(x * 2), w.flatten(1), activation="silu") + 1
         return ladder_torch.conv2d_1x1(y.movedim(-1, 1), w)
 
-    compiled = torch.compile(f, fullgraph=True, dynamic=dynamic, backend="aot_eager")
-    for rows in (3, 4):
-        x = drawn(2, rows, 5, 8, device=device).contiguous().requires_grad_()
-        outcomes = []
-        for run in (compiled, f):
-            y = run(x)
-            outcomes.append([y, *torch.autograd.grad(y.square().sum(), (x, *module.parameters()))])
-        assert all(torch.equal(*pair) and pair[0].stride() == pair[1].stride() for pair in zip(*outcomes))
+    assert_compiled_alike(f, module, 2, None, 5, 8, dynamic=dynamic, channels_last=False)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
