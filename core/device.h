@@ -18,6 +18,7 @@
 #include "core/cluster_shape.h"
 #include "core/error.h"
 #include "core/kernel.h"
+#include "core/overlap.h"
 #include "core/stream.h"
 
 #if defined(__CUDACC__)
@@ -48,8 +49,9 @@ struct LaunchConfig {
   // Blocks of a thread-block cluster (dev/ptx/cluster.h); the grid must be a multiple of it in every dimension. More
   // than 8 are not portable: a card may have no room for them, and the launch is then refused.
   dim3 cluster = 1;
-  // The grid may start before the one in front of it on the stream has ended, and waits before it touches what that one
-  // reads or writes (dev/ptx/grid_dependency.h). The emulator runs launches one after the other.
+  // The grid may start before the one in front of it on the stream has ended: each of its threads waits before it touches
+  // global memory (dev/ptx/grid_dependency.h). overlap_launches(false) ignores it (core/overlap.h). The emulator runs
+  // launches one after the other, and looks whether they wait.
   bool overlaps_previous = false;
 
   unsigned cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
@@ -94,7 +96,7 @@ inline cudaLaunchConfig_t runtime_config(const LaunchConfig& config, Stream stre
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {config.cluster.x, config.cluster.y, config.cluster.z};
   }
-  if (config.overlaps_previous) {
+  if (config.overlaps_previous && launches_overlap()) {
     cudaLaunchAttribute& attribute = attributes[c.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;

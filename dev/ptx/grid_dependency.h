@@ -1,13 +1,14 @@
 // Programmatic dependent launch (PTX ISA 9.7.13.13 griddepcontrol; sm_90 and later): a grid launched with
 // LaunchConfig::overlaps_previous is set up, and may start, while the one in front of it still runs.
 //
-// What the first grid writes is visible after the wait, not before: the wait is for the whole grid to end, however early
-// its blocks announced. It also orders the second grid after everything before the first one.
-//
-//     first:  ptx::grid_dependency_launch();  // in every block, or when it ends
-//     second: ptx::grid_dependency_wait();    // in every thread, before it touches what the first reads or writes
-//
-// On the emulator a launch runs to its end before the next one begins: both are no more than their place in the source.
+// The rule for every kernel that is launched so, whatever runs in front of it:
+// - A thread touches no global memory before ptx::grid_dependency_wait(): no load, weights included (the kernel in front may
+//   be the one that wrote them), no store, no atomic, no cp.async, no TMA. A thread that touches none need not wait, but some
+//   thread of the grid does. Before the wait: index arithmetic, mbarriers, cluster barriers, clearing shared memory.
+// - Each block says ptx::grid_dependency_launch() after its wait, where its last loads have been issued: the next grid's
+//   blocks take the room that is left on the SMs, and wait there.
+// The wait is for the whole grid in front to end, however early its blocks announced, and orders this one after everything
+// before that as well. The emulator ends a kernel that breaks the rule (docs/emulator.md).
 #pragma once
 
 #include "dev/ptx/sm90.h"

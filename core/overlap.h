@@ -1,0 +1,18 @@
+// Whether launches may overlap in this process (LaunchConfig::overlaps_previous): they may, unless a program says otherwise,
+// to compare both or to look for a mistake. What was captured into a graph stays as it is.
+#pragma once
+
+#include <atomic>
+
+namespace ladder {
+
+namespace detail {
+
+inline std::atomic<bool> launches_overlap{true};
+
+}  // namespace detail
+
+inline void overlap_launches(bool on) { detail::launches_overlap = on; }
+inline bool launches_overlap() { return detail::launches_overlap; }
+
+}  // namespace ladder
