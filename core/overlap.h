@@ -8,11 +8,11 @@ namespace ladder {
 
 namespace detail {
 
-inline std::atomic<bool> launches_overlap{true};
+inline std::atomic<bool> overlap_allowed{true};
 
 }  // namespace detail
 
-inline void overlap_launches(bool on) { detail::launches_overlap = on; }
-inline bool launches_overlap() { return detail::launches_overlap; }
+inline void overlap_launches(bool on) { detail::overlap_allowed = on; }
+inline bool launches_overlap() { return detail::overlap_allowed; }
 
 }  // namespace ladder
