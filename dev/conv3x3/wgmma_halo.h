@@ -2,8 +2,8 @@
 // warpgroups through two rings of stages, of patches (A) and of one tap's weights (B), over all tiles of a persistent block.
 //
 // `Weights` is how a version reads w: channels_in(p) are summed over, channels_out(p) made; load() fetches a stage of a tap;
-// operand() and multiply() are wgmma's with that layout. kAnyChannels: there is a bias, and rows of the output need not be a
-// multiple of 16 bytes.
+// operand() and multiply() are wgmma's with that layout. kAnyChannels: rows of the output need not be a multiple of
+// 16 bytes.
 #pragma once
 
 #include <algorithm>
@@ -175,15 +175,32 @@ __device__ __forceinline__ void add_halves(const HaloSmem<Tile>& smem, int group
   }
 }
 
+// The bias [channels_out] of a lane's channels of a tile, 8j + 2 (lane % 4) and the next; zeros beyond, and where `bias` is
+// null. Fetched ahead of the products: tested and loaded at each sum, it was a quarter of the kernel.
+template <class Tile>
+__device__ __forceinline__ void fetch_bias(const Problem& p, const float* bias, int channel0,
+                                           float2 (&pairs)[Tile::kBlockN / 8]) {
+#pragma unroll
+  for (int j = 0; j < Tile::kBlockN / 8; ++j) pairs[j] = {0.0f, 0.0f};
+  if (!bias) return;
+#pragma unroll
+  for (int j = 0; j < Tile::kBlockN / 8; ++j) {
+    const int channel = channel0 + 8 * j + static_cast<int>(threadIdx.x) % 4 * 2;
+    if (channel < Tile::Weights::channels_out(p)) pairs[j].x = bias[channel];
+    if (channel + 1 < Tile::Weights::channels_out(p)) pairs[j].y = bias[channel + 1];
+  }
+}
+
 // Stores a warp's 16 x kBlockN sums: rows are two image rows of a patch. They pass through a few rows of shared memory
-// that are the warp's own, so that it writes 128 bytes of a pixel at a time and waits for nobody.
+// that are the warp's own, so that it writes 128 bytes of a pixel at a time and waits for nobody. `bias` is from
+// fetch_bias(), or null.
 template <class T, class Tile>
 __device__ __forceinline__ void store_sums(const Problem& p, const float (&sum)[Tile::kBlockN / 2], PatchPosition at,
-                                           int channel0, const float* bias, T* out, unsigned char* staging) {
+                                           int channel0, const float2* bias, T* out, unsigned char* staging) {
   constexpr int kBlockN = Tile::kBlockN;
-  constexpr bool kAnyChannels = Tile::Weights::kAnyChannels;
   constexpr int kVec = 16 / sizeof(T);
   const auto channels = [&] { return Tile::Weights::channels_out(p); };
+  const bool in_runs = !Tile::Weights::kAnyChannels || channels() % kVec == 0;
   const int lane = threadIdx.x % 32;
   const int row0 = at.row + threadIdx.x / 32 % 4 * 2;
 #pragma unroll
@@ -192,13 +209,11 @@ __device__ __forceinline__ void store_sums(const Problem& p, const float (&sum)[
     const int cols = kBlockN - first < kMax ? kBlockN - first : kMax;
 #pragma unroll
     for (int j = 0; j < kMax / 8 && first + 8 * j < kBlockN; ++j) {
-      const int channel = channel0 + first + 8 * j + lane % 4 * 2;
-      const float b0 = bias && channel < channels() ? bias[channel] : 0.0f;
-      const float b1 = bias && channel + 1 < channels() ? bias[channel + 1] : 0.0f;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float* const pair = sum + first / 2 + 4 * j + 2 * half;
-        const float2 v = kAnyChannels ? float2{pair[0] + b0, pair[1] + b1} : float2{pair[0], pair[1]};
+        float2 v{pair[0], pair[1]};
+        if (bias) v.x += bias[first / 8 + j].x, v.y += bias[first / 8 + j].y;
         T* const to = reinterpret_cast<T*>(staging + (lane / 4 + 8 * half) * kStagingPitch) + 8 * j + lane % 4 * 2;
         if constexpr (sizeof(T) == 2) {
           alignas(4) const T rounded[2] = {from_float<T>(v.x), from_float<T>(v.y)};
@@ -219,9 +234,10 @@ __device__ __forceinline__ void store_sums(const Problem& p, const float (&sum)[
       if (at.image >= p.n || row >= p.h || col >= p.w || channel >= channels()) continue;
       const unsigned char* const from = staging + pixel * kStagingPitch + run * 16;
       T* const to = out + static_cast<long long>((at.image * p.h + row) * p.w + col) * channels() + channel;
-      if (!kAnyChannels || channels() % kVec == 0) {
+      if (in_runs) {
         *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
       } else {
+#pragma unroll 1
         for (int l = 0; l < kVec && channel + l < channels(); ++l) to[l] = reinterpret_cast<const T*>(from)[l];
       }
     }

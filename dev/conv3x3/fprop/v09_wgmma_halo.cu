@@ -81,6 +81,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int tile = blockIdx.x; tile < tiles.count; tile += gridDim.x) {
     const int channel0 = tile % tiles.channel_tiles * Tile::kBlockN;
     const int patch0 = tile / tiles.channel_tiles * Tile::kPatches + (Tile::kSplitK ? 0 : group * Tile::kGroupPatches);
+    float2 of_channels[Tile::kBlockN / 8];
+    fetch_bias<Tile>(p, bias, channel0, of_channels);
     float sum[Tile::kGroupPatches][Tile::kBlockN / 2];
     multiply_tile<T>(smem, tiles.chunks, group, elected, a, b, sum);
     if constexpr (Tile::kSplitK) {
@@ -90,7 +92,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
 #pragma unroll
     for (int i = 0; i < Tile::kGroupPatches; ++i) {
-      store_sums<T, Tile>(p, sum[i], patch_position(p, patch0 + i), channel0, bias, y,
+      store_sums<T, Tile>(p, sum[i], patch_position(p, patch0 + i), channel0, of_channels, y,
                           smem.staging + warp * kStagingBytes);
     }
   }
