@@ -28,6 +28,7 @@ from torch.nn import functional
 
 sys.path.append(sys.path.pop(0))  # what pip installed comes before the package beside this file
 import ladder_torch
+from ladder_torch.measure import microseconds, microseconds_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = "ladder.torch/1"  # results/SCHEMA.md
@@ -41,40 +42,6 @@ SHAPES = [
     (8, 256),
 ]  # side, channels: [perf] of groupnorm
 GROUPS, IMAGES = 32, 32
-_CALLS_A_GRAPH, _REPLAYS = 20, 15
-
-
-def graphed(call):
-    """A function that replays `_CALLS_A_GRAPH` calls."""
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
-        for _ in range(_CALLS_A_GRAPH):
-            call()
-    return graph.replay
-
-
-def microseconds(call):
-    """Median of one call, warm, in a graph."""
-    replay = graphed(call)
-    for _ in range(3):
-        replay()
-    return statistics.median(events_of(replay, _REPLAYS)) / _CALLS_A_GRAPH
-
-
-def events_of(call, count):
-    """Microseconds of the GPU for each of `count` calls."""
-    times = []
-    for _ in range(count):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        call()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(1e3 * begin.elapsed_time(end))
-    return times
 
 
 def drawn(side, channels, channels_last):
@@ -251,7 +218,7 @@ def unet(compiled=False):
             {
                 "swapped": swapped,
                 "modules_swapped": sum(row["swapped"] for row in report),
-                "milliseconds": statistics.median(events_of(call, 40)) / 1e3,
+                "milliseconds": statistics.median(microseconds_of(call, 40)) / 1e3,
                 "loss": losses[-1],
             }
         )

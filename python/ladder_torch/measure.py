@@ -139,23 +139,34 @@ def _ran(call):
 
 
 def microseconds(call, calls=20, repeats=11):
-    """Of a call among several in one CUDA graph: the median of some replays."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
+    """Of a call among several in one CUDA graph: the median of some replays, after a few that warm it up. Captured on the
+    current stream, where gradients of what was computed there run, too; on another where that is the default one, which
+    cannot be captured."""
+    stream = torch.cuda.current_stream()
+    if stream == torch.cuda.default_stream():
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
             call()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(calls):
-            call()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(calls):
+                call()
+        for _ in range(3):
+            graph.replay()
+        return statistics.median(microseconds_of(graph.replay, repeats)) / calls
+
+
+def microseconds_of(call, count):
+    """Of the GPU, for each of `count` calls on the current stream."""
     times = []
-    for _ in range(repeats):
+    for _ in range(count):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        graph.replay()
+        call()
         stop.record()
         stop.synchronize()
-        times.append(1000 * start.elapsed_time(stop) / calls)
-    return statistics.median(times)
+        times.append(1000 * start.elapsed_time(stop))
+    return times
