@@ -82,6 +82,16 @@ void allow(void (*kernel)(P...), const LaunchConfig& config) {
   }
 }
 
+// Whether this device runs code that was compiled for it. Code for older ones has no griddepcontrol (sm_90) in it.
+static bool compiled_for_device() {
+#if defined(__CUDA_ARCH_LIST__)
+  for (const int arch : {__CUDA_ARCH_LIST__}) {
+    if (arch >= 900 && arch == backend::device().arch * 10) return true;
+  }
+#endif
+  return false;
+}
+
 // `config` as the runtime takes it. `attributes` must outlive the result.
 inline cudaLaunchConfig_t runtime_config(const LaunchConfig& config, Stream stream,
                                          cudaLaunchAttribute (&attributes)[2]) {
@@ -96,7 +106,7 @@ inline cudaLaunchConfig_t runtime_config(const LaunchConfig& config, Stream stre
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {config.cluster.x, config.cluster.y, config.cluster.z};
   }
-  if (config.overlaps_previous && launches_overlap()) {
+  if (config.overlaps_previous && launches_overlap() && compiled_for_device()) {
     cudaLaunchAttribute& attribute = attributes[c.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -154,11 +164,15 @@ struct KernelScope<T> {
 // is being captured it is recorded instead.
 template <class... P>
 void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, const std::tuple<P...>& args) {
+  const bool overlaps = config.overlaps_previous && launches_overlap();
   simt::enqueue(stream, [=] {
     const std::tuple<KernelScope<P>...> scopes(args);
-    simt::run(
-        {.grid = config.grid, .block = config.block, .dynamic_smem = config.dynamic_smem, .cluster = config.cluster},
-        [&] { std::apply(kernel, args); });
+    simt::run({.grid = config.grid,
+               .block = config.block,
+               .dynamic_smem = config.dynamic_smem,
+               .cluster = config.cluster,
+               .overlaps_previous = overlaps},
+              [&] { std::apply(kernel, args); });
   });
 }
 

@@ -1,6 +1,7 @@
 #include "core/simt/access.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -68,6 +69,12 @@ std::string describe(const Fiber& fiber, const void* address) {
 }
 
 void on_bad_access(int number, siginfo_t* info, void* context) {
+  const bool in_buffer = in_memory(info->si_addr);
+  const bool too_early = in_buffer && detail::current != nullptr && running().block->cluster().closed_to(running());
+  if (in_buffer && !too_early) {  // closed by another OS thread's cluster: look again
+    sched_yield();
+    return;
+  }
   if (detail::current == nullptr) {  // no kernel's doing: end as without a handler
     std::signal(number, SIG_DFL);
     return;
@@ -75,8 +82,14 @@ void on_bad_access(int number, siginfo_t* info, void* context) {
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
   constexpr greg_t kWrites = 2;                                              // of the page-fault error code
   const void* const at = reinterpret_cast<const void*>(registers[REG_RIP]);  // NOLINT(performance-no-int-to-ptr)
-  const char* const access = (registers[REG_ERR] & kWrites) != 0 ? "a write" : "a read";
+  const bool writes = (registers[REG_ERR] & kWrites) != 0;
+  const char* const access = writes ? "a write" : "a read";
   end_thread([&](const Fiber& fiber) {
+    if (too_early) {
+      return fmt::format("{}: {} before griddepcontrol.wait: the kernel in front may {}: {}", place_of(at), access,
+                         writes ? "still use what lies there" : "not have written it yet",
+                         describe_memory(info->si_addr));
+    }
     return fmt::format("{}: {} out of bounds: {}", place_of(at), access, describe(fiber, info->si_addr));
   });
 }

@@ -67,6 +67,7 @@ void Block::begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::cont
     fiber.index = i;
     fiber.ended = false;
     fiber.over = false;
+    fiber.waited = !launch.overlaps_previous;
     fiber.collective = nullptr;
     fiber.event = nullptr;
     fiber.arrived = false;

@@ -115,7 +115,8 @@ Fiber* BlockCluster::pick() {
     if (blocks_[r]->copies_in_flight() && !let_copies_land(*blocks_[r])) return nullptr;
   }
   Block* const block = size_ == 1 ? blocks_[0].get() : pick_block();
-  return block && block->can_run() ? block->pick() : nullptr;
+  if (block && block->can_run()) return block->pick();
+  return end_grid_dependency() ? pick() : nullptr;
 }
 
 // --- Switching
@@ -147,6 +148,8 @@ void BlockCluster::abandon(Fiber& fiber) {
 
 void BlockCluster::leave(Side& from) {
   Fiber* const next = error_ ? nullptr : pick();
+  if (watched_) [[unlikely]]
+    set_memory_open(next == nullptr || next->waited);
   if (next == &from) return;
   detail::current = next;
   switch_sides(from, next ? static_cast<Side&>(*next) : scheduler_);
@@ -164,12 +167,14 @@ void BlockCluster::switch_sides(Side& from, Side& to) {
 
 // --- A cluster from beginning to end
 
-void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx) {
+void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx, bool watched) {
   const dim3 shape = kernel.launch.cluster;
   kernel_ = &kernel;
   error_ = nullptr;
   seconds_ = 0;
   overdue_ = 0;
+  watched_ = watched;
+  dependency_over_ = false;
   size_ = static_cast<int>(shape.x * shape.y * shape.z);
   barrier_ = {};
   // Neighbours differ, and so does a launch of one cluster under the first two schedules.

@@ -6,6 +6,7 @@
 // that can run. If none can and some still wait, the kernel is deadlocked, and who waits where is the report.
 #pragma once
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <exception>
@@ -29,14 +30,16 @@ class BlockCluster {
     Launch launch;
     std::uint64_t number;  // of the launch: no other has it
     Options options;
-    void* end;  // ThreadSanitizer: every thread's end is ordered before whoever acquires this
+    void* end;                  // ThreadSanitizer: every thread's end is ordered before whoever acquires this
+    std::atomic<bool>* waited;  // a thread executed griddepcontrol.wait
   };
 
   BlockCluster();
   ~BlockCluster();
 
-  // Runs the whole cluster; throws what its first failing thread threw.
-  void run(const Kernel& kernel, uint3 cluster_idx);
+  // Runs the whole cluster; throws what its first failing thread threw. `watched`: its threads are found out if they touch
+  // device memory before they wait for the grid in front; no other cluster may run meanwhile.
+  void run(const Kernel& kernel, uint3 cluster_idx, bool watched);
 
   int size() const { return size_; }
   Block& block(int rank) const { return *blocks_[rank]; }
@@ -69,6 +72,13 @@ class BlockCluster {
   // What the barrier waits for if `event` is it, for reports; else empty.
   std::string outstanding(const void* event) const;
 
+  // The running thread waits for the grid in front, in `what`.
+  void pass_grid_dependency(const char* what, Where where);
+  // The running thread must not touch device memory yet.
+  bool closed_to(const Fiber& fiber) const { return watched_ && !fiber.waited; }
+  // For the emulator's own accesses, until the next switch.
+  void open_memory() { set_memory_open(true); }
+
   // "shared array tile + 512 bytes (it has 512)"; empty if `address` is in no block's shared memory.
   std::string describe_shared(const void* address) const;
   // The block in whose shared memory `address` lies; null if in none's.
@@ -94,6 +104,8 @@ class BlockCluster {
   std::string waiting() const;
   std::string report(const Fiber& fiber, const std::string& what) const;
   void fail_overdue();
+  bool end_grid_dependency();  // true if it lets threads go on
+  void set_memory_open(bool open);
 
   const Kernel* kernel_ = nullptr;
   std::vector<std::unique_ptr<Block>> blocks_;  // the first size_ of them are the cluster
@@ -104,6 +116,10 @@ class BlockCluster {
   std::exception_ptr error_;
 
   SharedMemory::Placement placement_ = SharedMemory::Placement::at_page_end;
+
+  bool watched_ = false;
+  bool dependency_over_ = false;
+  bool memory_open_ = true;
 
   Side scheduler_;
   int turn_ = 0;    // which of every fiber's ThreadSanitizer fibers this cluster uses

@@ -34,6 +34,7 @@ struct Fiber : detail::Thread, Side {
   Block* block = nullptr;
   int index = 0;  // linear thread index
   bool ended = false;
+  bool waited = false;   // for the grid in front, or the launch does not overlap it
   bool arrived = false;  // at the cluster's barrier, in the phase `arrived_phase`, and did not wait for it yet
   unsigned arrived_phase = 0;
   unsigned mask = 0;

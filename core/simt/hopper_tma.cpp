@@ -79,6 +79,9 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
     block_.fault(
         fmt::format("tma_load: {} coordinates for a tensor map of {} dimensions", coordinates.size(), map.rank), where);
   }
+  if (!running().waited) {
+    block_.fault("tma_load before griddepcontrol.wait: the kernel in front may not have written the tensor yet", where);
+  }
   // An H200 answers this with an illegal instruction.
   if (*coordinates.begin() * static_cast<int>(map.element_bytes) % 16 != 0) {
     block_.fault(
@@ -170,6 +173,7 @@ void CopyEngine::land(const Copy& copy) {
 }
 
 void CopyEngine::land_box(const Copy& copy) {
+  block_.cluster().open_memory();
   const TensorMap& map = copy.map;
   const unsigned row_bytes = map.box[0] * map.element_bytes;
   const std::uint32_t num_rows = copy.bytes / row_bytes;

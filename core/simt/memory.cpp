@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -82,6 +83,24 @@ void release_memory(void* pointer) noexcept {
   unsigned char* const first = static_cast<unsigned char*>(pointer) + align_up(bytes, kAlignment) - pages;
   sanitizer::unpoison(first, pages);
   munmap(first - kGap, pages + 2 * kGap);
+}
+
+bool in_memory(const void* address) {
+  const std::lock_guard lock(registry().mutex);
+  const auto& buffers = registry().buffers;
+  const auto next = buffers.upper_bound(number(address));
+  if (next == buffers.begin()) return false;
+  const auto [begin, bytes] = *std::prev(next);
+  return number(address) - begin < bytes;
+}
+
+void protect_memory(bool closed) {
+  const std::lock_guard lock(registry().mutex);
+  for (const auto& [begin, bytes] : registry().buffers) {
+    const std::size_t pages = pages_of(bytes);
+    auto* const first = reinterpret_cast<unsigned char*>(begin + align_up(bytes, kAlignment) - pages);
+    LADDER_CHECK(mprotect(first, pages, closed ? PROT_NONE : PROT_READ | PROT_WRITE) == 0);
+  }
 }
 
 void name_memory(const void* begin, std::size_t bytes, const std::string& name) {

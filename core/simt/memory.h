@@ -15,6 +15,12 @@ void release_memory(void* pointer) noexcept;
 // [begin, begin + bytes), within a buffer, is called `name` in reports until the buffer is released.
 void name_memory(const void* begin, std::size_t bytes, const std::string& name);
 
+// True if `address` lies in a buffer.
+bool in_memory(const void* address);
+
+// Closes the pages of all buffers to the process, or opens them again.
+void protect_memory(bool closed);
+
 // "y + 4000000 bytes (y has 4096)": by the nearest buffer, named or not.
 std::string describe_memory(const void* address);
 

@@ -101,7 +101,7 @@ ClusterPool& pool() {
 // The limits of compute capability 9.0 (CUDA C++ Programming Guide, table "Technical Specifications").
 void check(const Launch& launch) {
   auto fail = [](const std::string& what) { throw Fault("invalid launch: " + what); };
-  const auto [grid, block, smem, cluster] = launch;
+  const auto [grid, block, smem, cluster, overlaps] = launch;
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
   if (threads == 0 || threads > 1024 || block.x > 1024 || block.y > 1024 || block.z > 64) {
     fail(fmt::format("a block of ({},{},{}) threads; 1 to 1024 are allowed, z at most 64", block.x, block.y, block.z));
@@ -150,47 +150,69 @@ void run(const Launch& launch, void (*body)(void*), void* context) {
   check(launch);
   static std::atomic<std::uint64_t> num_launches{0};
   char end = 0;
-  const BlockCluster::Kernel kernel{
-      .body = body, .context = context, .launch = launch, .number = ++num_launches, .options = options(), .end = &end};
+  std::atomic<bool> waited{!launch.overlaps_previous};
+  const BlockCluster::Kernel kernel{.body = body,
+                                    .context = context,
+                                    .launch = launch,
+                                    .number = ++num_launches,
+                                    .options = options(),
+                                    .end = &end,
+                                    .waited = &waited};
   const dim3 grid(launch.grid.x / launch.cluster.x, launch.grid.y / launch.cluster.y, launch.grid.z / launch.cluster.z);
   const std::uint64_t num_clusters = std::uint64_t{grid.x} * grid.y * grid.z;
   const ClusterOrder order(num_clusters, kernel.options);
 
-  std::atomic<std::uint64_t> next{0};
   std::mutex error_mutex;
   std::exception_ptr error;
   std::uint64_t error_at = num_clusters;  // of several failing ones the first in order is reported
-  auto work = [&] {
-    catch_bad_accesses();
-    watch_this_thread();
-    std::unique_ptr<BlockCluster> cluster = pool().take();
-    for (std::uint64_t i = next++; i < num_clusters; i = next++) {
-      const std::uint64_t c = order[i];
-      try {
-        cluster->run(kernel, {static_cast<unsigned>(c % grid.x), static_cast<unsigned>(c / grid.x % grid.y),
-                              static_cast<unsigned>(c / grid.x / grid.y)});
-      } catch (...) {
-        const std::lock_guard lock(error_mutex);
-        if (i < error_at) {
-          error_at = i;
-          error = std::current_exception();
+  // Those from the first to before the last in the order.
+  const auto run_clusters = [&](std::uint64_t first, std::uint64_t last, bool watched) {
+    if (first >= last || error) return;
+    std::atomic<std::uint64_t> next{first};
+    const auto work = [&] {
+      catch_bad_accesses();
+      watch_this_thread();
+      std::unique_ptr<BlockCluster> cluster = pool().take();
+      for (std::uint64_t i = next++; i < last; i = next++) {
+        const std::uint64_t c = order[i];
+        try {
+          cluster->run(kernel,
+                       {static_cast<unsigned>(c % grid.x), static_cast<unsigned>(c / grid.x % grid.y),
+                        static_cast<unsigned>(c / grid.x / grid.y)},
+                       watched);
+        } catch (...) {
+          const std::lock_guard lock(error_mutex);
+          if (i < error_at) {
+            error_at = i;
+            error = std::current_exception();
+          }
+          next = last;
         }
-        next = num_clusters;
       }
-    }
-    pool().give(std::move(cluster));
-  };
-
-  const int wanted = kernel.options.threads > 0 ? kernel.options.threads
-                                                : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const int num_workers = static_cast<int>(std::min({std::uint64_t(wanted), num_clusters, most_workers(launch)}));
-  {
+      pool().give(std::move(cluster));
+    };
+    const int wanted = kernel.options.threads > 0 ? kernel.options.threads
+                                                  : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const int num_workers = static_cast<int>(std::min({std::uint64_t(wanted), last - first, most_workers(launch)}));
     std::vector<std::jthread> helpers;
     for (int i = 1; i < num_workers; ++i) helpers.emplace_back(work);
     work();
+  };
+  if (launch.overlaps_previous && !sanitizer::kHandlesSignals) {
+    run_clusters(0, 1, true);
+    run_clusters(1, num_clusters - 1, false);
+    run_clusters(std::max<std::uint64_t>(1, num_clusters - 1), num_clusters, true);
+  } else {
+    run_clusters(0, num_clusters, false);
   }
   sanitizer::acquire(&end);
   if (error) std::rethrow_exception(error);
+  if (!waited) {
+    throw Fault(
+        fmt::format("no thread executes griddepcontrol.wait: the grid may end before the one in front of it, and "
+                    "the next one will not wait for that [schedule {}]",
+                    kernel.options.str()));
+  }
 }
 
 }  // namespace ladder::simt

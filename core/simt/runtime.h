@@ -20,6 +20,7 @@ struct Launch {
   dim3 block;
   std::size_t dynamic_smem = 0;  // bytes
   dim3 cluster = 1;              // blocks
+  bool overlaps_previous = false;
 };
 
 // Calls body(context) once for every CUDA thread of the grid, each on a fiber of its own. Returns when all have ended.

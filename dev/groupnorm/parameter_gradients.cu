@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(kParameterThreads)
     groupnorm_backward_flagged_parameters_kernel(FlaggedRow* all, int rows, int c, float* dgamma, float* dbeta) {
   constexpr int kAtOnce = 4;
   constexpr unsigned kClocks = 200;  // between two looks, which keep the L2 from its work
+  ptx::grid_dependency_flags();
   const int channel = parameter_channel(blockIdx.x);
   float2 sum{0, 0};
   if (channel < c) {

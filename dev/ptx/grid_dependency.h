@@ -7,25 +7,43 @@
 //   thread of the grid does. Before the wait: index arithmetic, mbarriers, cluster barriers, clearing shared memory.
 // - Each block says ptx::grid_dependency_launch() after its wait, where its last loads have been issued: the next grid's
 //   blocks take the room that is left on the SMs, and wait there.
+// On devices before sm_90 nothing overlaps, and both are empty.
 // The wait is for the whole grid in front to end, however early its blocks announced, and orders this one after everything
 // before that as well. The emulator ends a kernel that breaks the rule (docs/emulator.md).
 #pragma once
 
-#include "dev/ptx/sm90.h"
+#include "core/device.h"
+#include "dev/ptx/where.h"
+
+#if !defined(__CUDACC__)
+#include "core/simt/grid_dependency.h"
+#endif
 
 namespace ladder::ptx {
 
 // The next grid may start once all blocks of this one have said so: none of them is waiting for an SM any more.
-__device__ __forceinline__ void grid_dependency_launch() {
-#if defined(__CUDACC__)
-  LADDER_SM90_ASM("griddepcontrol.launch_dependents;" ::: "memory");
+__device__ __forceinline__ void grid_dependency_launch(LADDER_WHERE_ALONE) {
+#if !defined(__CUDACC__)
+  simt::grid_dependency_launch(where);
+#elif __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
 // Until the grids in front have ended and their stores are visible. Returns at once in a grid that does not overlap.
-__device__ __forceinline__ void grid_dependency_wait() {
-#if defined(__CUDACC__)
-  LADDER_SM90_ASM("griddepcontrol.wait;" ::: "memory");
+__device__ __forceinline__ void grid_dependency_wait(LADDER_WHERE_ALONE) {
+#if !defined(__CUDACC__)
+  simt::grid_dependency_wait(where);
+#elif __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// An exception to the rule: from here the thread takes what the grid in front announces by ready flags in memory, element by
+// element, and waits at its end. The grid in front says grid_dependency_launch() after its own wait, and sets them later.
+__device__ __forceinline__ void grid_dependency_flags(LADDER_WHERE_ALONE) {
+#if !defined(__CUDACC__)
+  simt::grid_dependency_flags(where);
 #endif
 }
 
