@@ -37,8 +37,7 @@ ValueId Layers::parameter_gradient(const std::string& name) {
   const Parameter& p = (*net_.parameters)[name];
   const bool is_matrix = p.range == Parameter::Range::matrices;
   const Dtype dtype = is_matrix ? stored() : Dtype::f32;
-  return tape_.value("d " + name, dtype, p.shape, is_matrix ? *net_.gradients->matrices : *net_.gradients->others,
-                     p.begin * size_of(dtype));
+  return tape_.value("d " + name, dtype, p.shape, *net_.gradients, net_.parameters->gradient_offset(p.begin, stored()));
 }
 
 ValueId Layers::like(ValueId id) {
@@ -287,19 +286,20 @@ ValueId Layers::linear_group(const std::string& group, ValueId x) {
   const Parameters::Group& all = net_.parameters->group(group);
   const int n = extent(x, 0);
   const auto part = [&](const std::string& name, std::vector<std::int64_t> shape, const Region& region,
-                        std::int64_t begin) {
-    return tape_.value(name, Dtype::f32, std::move(shape), region, begin * sizeof(float));
-  };
+                        std::size_t offset) { return tape_.value(name, Dtype::f32, std::move(shape), region, offset); };
   const Region& values = *net_.weights.values;
-  Linear layer{.w = part(group + ".weight", {all.rows, all.columns}, values, all.weights_begin),
-               .b = part(group + ".bias", {all.rows}, values, all.bias_begin),
+  Linear layer{.w = part(group + ".weight", {all.rows, all.columns}, values, all.weights_begin * sizeof(float)),
+               .b = part(group + ".bias", {all.rows}, values, all.bias_begin * sizeof(float)),
                .dw = kNoValue,
                .db = kNoValue};
   Rows& rows = groups_[group];
   if (trains()) {
-    const Region& others = *net_.gradients->others;
-    layer.dw = part("d " + group + ".weight", {all.rows, all.columns}, others, all.weights_begin);
-    layer.db = part("d " + group + ".bias", {all.rows}, others, all.bias_begin);
+    const auto gradient = [&](const char* tensor, std::vector<std::int64_t> shape, std::int64_t begin) {
+      return part("d " + group + tensor, std::move(shape), *net_.gradients,
+                  net_.parameters->gradient_offset(begin, stored()));
+    };
+    layer.dw = gradient(".weight", {all.rows, all.columns}, all.weights_begin);
+    layer.db = gradient(".bias", {all.rows}, all.bias_begin);
     rows.dy = tape_.value_in_parts("d " + group, Dtype::f32, {n, all.rows});
   }
   rows.y = output(group, Dtype::f32, {n, all.rows});

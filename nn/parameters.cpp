@@ -1,5 +1,6 @@
 #include "nn/parameters.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <utility>
@@ -97,6 +98,11 @@ std::int64_t Parameters::count() const {
   std::int64_t sum = 0;
   for (const Parameter& p : all_) sum += p.elements();
   return sum;
+}
+
+std::size_t Parameters::gradient_offset(std::int64_t begin, Dtype stored) const {
+  const std::int64_t in_matrices = std::min(begin, matrices_end_);
+  return in_matrices * size_of(stored) + (begin - in_matrices) * sizeof(float);
 }
 
 const Parameters::Group& Parameters::group(std::string_view name) const {

@@ -11,12 +11,15 @@
 // are zero and stay zero.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "core/dtype.h"
 
 namespace ladder::nn {
 
@@ -61,6 +64,10 @@ class Parameters {
   std::int64_t count() const;                  // of numbers that are learned
   std::int64_t size() const { return size_; }  // elements of a flat buffer
   std::int64_t matrices_end() const { return matrices_end_; }
+
+  // Where element `begin` lies in a buffer of gradients as layers leave them: those of matrices in `stored`, which is the
+  // model's dtype, then the others in fp32. Of size(): the bytes of all.
+  std::size_t gradient_offset(std::int64_t begin, Dtype stored) const;
 
   // The layers of a group as one: weights [rows, columns] and bias [rows].
   struct Group {

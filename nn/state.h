@@ -15,12 +15,6 @@ struct WeightRegions {
   const Region* copies = nullptr;
 };
 
-// Where gradients are written, with the offsets of Parameters: those of matrices in the model's dtype, the others in fp32.
-struct GradientRegions {
-  const Region* matrices = nullptr;
-  const Region* others = nullptr;
-};
-
 // Values, Adam's moments and the moving average: flat fp32 buffers with the offsets of Parameters; and the values in the
 // model's dtype (none where that is fp32).
 struct State {
@@ -49,8 +43,8 @@ void copy_rounded(const std::vector<float>& flat, Dtype dtype, const OwnedRegion
 struct Binding {
   const Parameters* parameters = nullptr;
   WeightRegions weights;
-  const GradientRegions* gradients = nullptr;  // null: only the forward pass can be built
-  Dtype dtype = Dtype::bf16;                   // of its problems; activations are stored in storage_dtype()
+  const Region* gradients = nullptr;  // see gradient_offset(); null: only the forward pass can be built
+  Dtype dtype = Dtype::bf16;          // of its problems; activations are stored in storage_dtype()
 };
 
 }  // namespace ladder::nn

@@ -1,22 +1,32 @@
 #include "nn/update.h"
 
-#include "dev/optimizer/optimizer.h"
-
 namespace ladder::nn {
 
-void append_update(Tape& tape, const Parameters& parameters, const State& state, const Region& gradients,
+optimizer::Problem update_problem(const Parameters& parameters, const State& state, Dtype dtype, bool clip) {
+  return {.p = parameters.size(),
+          .tensors = 1,
+          .clip = clip,
+          .mixed = dtype == Dtype::f32 ? 0 : parameters.matrices_end(),
+          .dtype = state.stored};
+}
+
+void append_update(Tape& tape, const Parameters& parameters, const State& state, const Region& gradients, Dtype dtype,
                    const UpdateValues& values, bool clip) {
   const std::int64_t count = parameters.size();
-  const optimizer::Problem problem{.p = count, .tensors = 1, .clip = clip, .dtype = state.stored};
+  const optimizer::Problem problem = update_problem(parameters, state, dtype, clip);
   const auto flat = [&](const char* name, const Region& region) {
     return tape.value(name, Dtype::f32, {count}, region);
   };
-  const ValueId g = flat("gradients", gradients);
-  tape.run<optimizer::Norm>("norm", problem,
-                            {{"g", g}, {"hyper", values.hyper}, {"norm", values.norm}, {"scale", values.scale}});
+  const ValueId d =
+      problem.mixed > 0 ? tape.value("gradients of matrices", dtype, {problem.mixed}, gradients) : kNoValue;
+  const ValueId g = tape.value("gradients", Dtype::f32, {count - problem.mixed}, gradients,
+                               parameters.gradient_offset(problem.mixed, dtype));
+  tape.run<optimizer::Norm>(
+      "norm", problem, {{"d", d}, {"g", g}, {"hyper", values.hyper}, {"norm", values.norm}, {"scale", values.scale}});
   const ValueId w = state.copies ? tape.value("copies", state.stored, {count}, *state.copies) : kNoValue;
   tape.run<optimizer::AdamW>("update", problem,
-                             {{"g", g},
+                             {{"d", d},
+                              {"g", g},
                               {"scale", values.scale},
                               {"hyper", values.hyper},
                               {"p", flat("values", state.values)},
@@ -26,13 +36,19 @@ void append_update(Tape& tape, const Parameters& parameters, const State& state,
                               {"w", w}});
 }
 
-void append_accumulation(Tape& tape, const std::string& name, Dtype dtype, const Region& from, const Region& gradients,
-                         std::int64_t begin, std::int64_t end, int parts, bool first) {
-  const std::int64_t count = end - begin;
-  const ValueId d = tape.value("d " + name + " of a micro-batch", dtype, {count}, from, begin * size_of(dtype));
-  const ValueId g = tape.value("d " + name, Dtype::f32, {count}, gradients, begin * sizeof(float));
-  tape.run<optimizer::Accumulate>(name, {.p = count, .tensors = 1, .parts = parts, .first = first, .dtype = dtype},
-                                  {{"d", d}, {"g", g}});
+void append_accumulation(Tape& tape, const Parameters& parameters, const Region& from, Dtype dtype,
+                         const Region& gradients, int parts, bool first) {
+  const auto range = [&](const std::string& name, Dtype of, std::int64_t begin, std::int64_t end) {
+    if (begin == end) return;
+    const std::int64_t count = end - begin;
+    const ValueId d =
+        tape.value("d " + name + " of a micro-batch", of, {count}, from, parameters.gradient_offset(begin, dtype));
+    const ValueId g = tape.value("d " + name, Dtype::f32, {count}, gradients, begin * sizeof(float));
+    tape.run<optimizer::Accumulate>(name, {.p = count, .tensors = 1, .parts = parts, .first = first, .dtype = of},
+                                    {{"d", d}, {"g", g}});
+  };
+  range("matrices", dtype, 0, parameters.matrices_end());
+  range("others", Dtype::f32, parameters.matrices_end(), parameters.size());
 }
 
 }  // namespace ladder::nn

@@ -1,6 +1,7 @@
 // What follows the gradients in a training step: AdamW with clipping, moving average and copies (dev/optimizer).
 #pragma once
 
+#include "dev/optimizer/optimizer.h"
 #include "nn/state.h"
 #include "runtime/tape.h"
 
@@ -12,14 +13,17 @@ struct UpdateValues {
   ValueId hyper, norm, scale;
 };
 
-// Appends the norm of `gradients`, which hold what Parameters lays out in fp32, and the update of `state`. `clip`: by the
-// global norm, at Hyper::max_norm.
-void append_update(Tape& tape, const Parameters& parameters, const State& state, const Region& gradients,
+// Appends the norm of `gradients`, those of matrices in `dtype` (Parameters::gradient_offset), and the update of `state`.
+// `clip`: by the global norm, at Hyper::max_norm.
+void append_update(Tape& tape, const Parameters& parameters, const State& state, const Region& gradients, Dtype dtype,
                    const UpdateValues& values, bool clip);
 
-// Appends the sum of one of `parts` micro-batches' gradients into those of the batch, elements [begin, end) of a flat
-// buffer, fp32: gradients += from / parts, and without what they held if `first`.
-void append_accumulation(Tape& tape, const std::string& name, Dtype dtype, const Region& from, const Region& gradients,
-                         std::int64_t begin, std::int64_t end, int parts, bool first);
+// The problem of norm and update where gradients of matrices are in `dtype`.
+optimizer::Problem update_problem(const Parameters& parameters, const State& state, Dtype dtype, bool clip);
+
+// Appends the sum of one of `parts` micro-batches' gradients, those of matrices in `dtype`, into those of the batch, all in
+// fp32: gradients += from / parts, and without what they held if `first`.
+void append_accumulation(Tape& tape, const Parameters& parameters, const Region& from, Dtype dtype,
+                         const Region& gradients, int parts, bool first);
 
 }  // namespace ladder::nn

@@ -14,6 +14,14 @@ Hyper hyper_of(const HostTensors& in) {
   return h;
 }
 
+// Of all parameters, wherever they come from.
+std::vector<float> gradients(const HostTensors& in) {
+  std::vector<float> all;
+  if (const std::vector<float>* d = in.find("d")) all = *d;
+  all.insert(all.end(), in["g"].begin(), in["g"].end());
+  return all;
+}
+
 NamedOutputs accumulate(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Accumulate>(c);
   Expected g{std::vector<double>(p.p), std::vector<double>(p.p)};
@@ -32,7 +40,7 @@ NamedOutputs accumulate(const Case& c, const HostTensors& in) {
 NamedOutputs norm(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Norm>(c);
   double squares = 0;
-  for (const float g : in["g"]) squares += double{g} * g;
+  for (const float g : gradients(in)) squares += double{g} * g;
   const double norm = std::sqrt(squares);
   double scale = 1;
   if (p.clip) scale = std::min(1.0, hyper_of(in).max_norm / (norm + 1e-6));
@@ -47,6 +55,7 @@ NamedOutputs adamw(const Case& c, const HostTensors& in) {
   const auto& problem = problem_of<AdamW>(c);
   const Hyper h = hyper_of(in);
   const double scale = in["scale"][0];
+  const std::vector<float> all = gradients(in);
   const double bias1 = 1 - std::pow(1 - double{h.one_minus_beta1}, h.step);
   const double bias2 = 1 - std::pow(1 - double{h.one_minus_beta2}, h.step);
   NamedOutputs outputs;
@@ -58,7 +67,7 @@ NamedOutputs adamw(const Case& c, const HostTensors& in) {
     outputs.find(name)->second.magnitude[i] = magnitude;
   };
   for (std::int64_t i = 0; i < problem.p; ++i) {
-    const double g = scale * in["g"][i];
+    const double g = scale * all[i];
     const double m_before = in["m"][i];
     const double v_before = in["v"][i];
     const double p_before = in["p"][i];

@@ -195,6 +195,11 @@ void Promotions::use(std::string_view text) {
   used_ = std::move(used);
 }
 
+bool Promotions::use_can(const Case& c) const {
+  const auto used = used_.find(c.pass);
+  return used == used_.end() || why_not(*used->second, c).empty();
+}
+
 VersionChoice Promotions::choose(const Case& c) const {
   std::string besides;  // why --use did not decide
   if (const auto used = used_.find(c.pass); used != used_.end()) {

@@ -52,6 +52,9 @@ class Promotions {
   // Throws Failure where no version can.
   VersionChoice choose(const Case& c) const;
 
+  // False where --use names a version for the case's pass that cannot run it.
+  bool use_can(const Case& c) const;
+
   const std::vector<Line>& lines() const { return lines_; }  // in the file's order
   const std::string& note() const { return note_; }          // "no table for 'emulator': taking that of h200", or empty
 

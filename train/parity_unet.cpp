@@ -185,7 +185,7 @@ int run(int argc, char** argv) {
         {.name = "loss", .shape = {1}}};
     std::vector<std::vector<float>> values = {
         to_nchw(objective.prediction(), static_cast<std::size_t>(config.model.image_size)), {results.loss}};
-    const std::vector<float> gradients = state.get(step.gradients());
+    const std::vector<float> gradients = step.gradients();
     for (const nn::Parameter& p : parameters.all()) {
       tensors.push_back({.name = "grad." + p.name, .shape = p.shape});
       values.push_back(file_values(p, gradients));

@@ -42,11 +42,14 @@ struct Step::Impl {
         result_layout(objective.batch()),
         inputs("inputs", hyper_at + padded(sizeof(optimizer::Hyper))),
         results("results", result_layout.bytes),
-        gradients("gradients", parameters.size() * sizeof(float)) {
+        layer_gradients("gradients of a micro-batch", parameters.gradient_offset(parameters.size(), stored())) {
+    if (parts() > 1 || !update_reads_layers(promotions)) {
+      gradients = std::make_unique<OwnedRegion>("gradients", parameters.size() * sizeof(float));
+    }
     allocate();
     batch = std::make_unique<Program>(batch_tape(), promotions);
     network = std::make_unique<Program>(network_tape(), promotions);
-    if (parts() > 1 || staged_matrices) accumulate_first = std::make_unique<Program>(accumulate_tape(true), promotions);
+    if (gradients) accumulate_first = std::make_unique<Program>(accumulate_tape(true), promotions);
     if (parts() > 1) accumulate_more = std::make_unique<Program>(accumulate_tape(false), promotions);
     update = std::make_unique<Program>(update_tape(), promotions);
     for (std::size_t i = 0; i < kMaxInFlight; ++i) {
@@ -61,18 +64,18 @@ struct Step::Impl {
   int parts() const { return objective.batch() / objective.part(); }
   Dtype stored() const { return storage_dtype(options.dtype); }
 
+  // Versions of --use that take fp32 gradients alone are given the sum of one micro-batch.
+  bool update_reads_layers(const Promotions& promotions) const {
+    const optimizer::Problem problem = nn::update_problem(parameters, state, stored(), options.clip);
+    return promotions.use_can(case_of<optimizer::Norm>(problem)) &&
+           promotions.use_can(case_of<optimizer::AdamW>(problem));
+  }
+
   void allocate() {
     const auto region = [](const char* name, std::size_t bytes) { return std::make_unique<OwnedRegion>(name, bytes); };
-    gradient_regions = {.matrices = &gradients, .others = &gradients};
     whole = objective.arrays(inputs);
     part = whole;
-    if (parts() > 1 || stored() != Dtype::f32) {
-      staged_matrices = region("gradients of matrices", parameters.matrices_end() * size_of(stored()));
-      gradient_regions.matrices = staged_matrices.get();
-    }
     if (parts() == 1) return;
-    staged_others = region("gradients of a micro-batch", gradients.bytes);
-    gradient_regions.others = staged_others.get();
     losses_part = region("losses of a micro-batch", objective.part() * sizeof(float));
     for (Rows& rows : part) {
       part_regions.push_back(region("rows of a micro-batch", objective.part() * rows.row_bytes));
@@ -95,7 +98,7 @@ struct Step::Impl {
                                        : tape.value("losses", Dtype::f32, {n}, results, result_layout.losses);
     const ValueId loss = tape.value("loss", Dtype::f32, {1}, results, result_layout.loss);
     const nn::Binding binding{
-        .parameters = &parameters, .weights = state.weights(), .gradients = &gradient_regions, .dtype = options.dtype};
+        .parameters = &parameters, .weights = state.weights(), .gradients = &layer_gradients, .dtype = options.dtype};
     objective.append_loss(tape, binding, part, losses, loss);
     return tape;
   }
@@ -103,12 +106,7 @@ struct Step::Impl {
   // The gradients of a micro-batch into those of the batch, which are fp32.
   Tape accumulate_tape(bool first) const {
     Tape tape;
-    const std::int64_t matrices = parameters.matrices_end();
-    nn::append_accumulation(tape, "matrices", stored(), *staged_matrices, gradients, 0, matrices, parts(), first);
-    if (staged_others) {
-      nn::append_accumulation(tape, "others", Dtype::f32, *staged_others, gradients, matrices, parameters.size(),
-                              parts(), first);
-    }
+    nn::append_accumulation(tape, parameters, layer_gradients, stored(), *gradients, parts(), first);
     return tape;
   }
 
@@ -118,7 +116,11 @@ struct Step::Impl {
     const nn::UpdateValues values{.hyper = tape.value("hyper", Dtype::f32, {kHyper}, inputs, hyper_at),
                                   .norm = tape.value("norm", Dtype::f32, {1}, results, result_layout.norm),
                                   .scale = tape.value("scale", Dtype::f32, {1}, results, result_layout.scale)};
-    nn::append_update(tape, parameters, state, gradients, values, options.clip);
+    if (gradients) {
+      nn::append_update(tape, parameters, state, *gradients, Dtype::f32, values, options.clip);
+    } else {
+      nn::append_update(tape, parameters, state, layer_gradients, stored(), values, options.clip);
+    }
     return tape;
   }
 
@@ -152,9 +154,10 @@ struct Step::Impl {
     network->enqueue(stream);
     if (accumulate_first) accumulate_first->enqueue(stream);
     if (accumulate_more) accumulate_more->enqueue(stream);
-    set_bytes_async(gradients.base, 0xff, gradients.bytes, stream);
+    const OwnedRegion& read = gradients ? *gradients : layer_gradients;
+    set_bytes_async(read.base, 0xff, read.bytes, stream);
     update->enqueue(stream);
-    set_bytes_async(gradients.base, 0, gradients.bytes, stream);
+    set_bytes_async(read.base, 0, read.bytes, stream);
     stream.synchronize();
   }
 
@@ -192,12 +195,12 @@ struct Step::Impl {
   nn::State& state;
   std::size_t hyper_at;
   ResultLayout result_layout;
-  OwnedRegion inputs, results, gradients;
-  std::unique_ptr<OwnedRegion> staged_matrices, staged_others;  // null where kernels write to `gradients`
-  std::unique_ptr<OwnedRegion> losses_part;                     // null where a batch is not cut
-  std::vector<std::unique_ptr<OwnedRegion>> part_regions;       // likewise empty
-  std::vector<Rows> whole, part;                                // the objective's arrays: of a batch, of a micro-batch
-  nn::GradientRegions gradient_regions;
+  OwnedRegion inputs, results;
+  OwnedRegion layer_gradients;                             // of a micro-batch
+  std::unique_ptr<OwnedRegion> gradients;                  // their sum, fp32; null where the update reads the former
+  std::unique_ptr<OwnedRegion> losses_part;                // null where a batch is not cut
+  std::vector<std::unique_ptr<OwnedRegion>> part_regions;  // likewise empty
+  std::vector<Rows> whole, part;                           // the objective's arrays: of a batch, of a micro-batch
   std::unique_ptr<Program> batch, network, accumulate_first, accumulate_more, update;
   OwnedStream stream;
   std::optional<Graph> graph;
@@ -257,7 +260,18 @@ StepResults Step::run_on_batch(const StepInputs& inputs) {
 
 Stream Step::stream() const { return impl_->stream; }
 
-const OwnedRegion& Step::gradients() const { return impl_->gradients; }
+std::vector<float> Step::gradients() const {
+  const Impl& s = *impl_;
+  if (s.gradients) return s.state.get(*s.gradients);
+  std::vector<std::byte> raw(s.layer_gradients.bytes);
+  backend::copy_out(raw.data(), s.layer_gradients.base, raw.size());
+  const std::int64_t matrices = s.parameters.matrices_end(), all = s.parameters.size();
+  std::vector<float> values(all);
+  decode(s.stored(), raw.data(), matrices, values.data());
+  decode(Dtype::f32, raw.data() + s.parameters.gradient_offset(matrices, s.stored()), all - matrices,
+         values.data() + matrices);
+  return values;
+}
 
 std::vector<const Program*> Step::programs() const {
   std::vector<const Program*> all;
@@ -275,8 +289,8 @@ double Step::flops() const {
 
 std::size_t Step::bytes() const {
   const Impl& s = *impl_;
-  std::size_t sum = s.inputs.bytes + s.results.bytes + s.gradients.bytes;
-  for (const auto* region : {&s.staged_matrices, &s.staged_others, &s.losses_part}) {
+  std::size_t sum = s.inputs.bytes + s.results.bytes + s.layer_gradients.bytes;
+  for (const auto* region : {&s.gradients, &s.losses_part}) {
     if (*region) sum += (*region)->bytes;
   }
   for (const auto& region : s.part_regions) sum += region->bytes;

@@ -56,7 +56,8 @@ class Step {
   // Where steps run, for copies of data that must come before one, or after.
   Stream stream() const;
 
-  const OwnedRegion& gradients() const;
+  // Of the newest step, with the offsets of Parameters.
+  std::vector<float> gradients() const;
   std::vector<const Program*> programs() const;
   double flops() const;           // of a step
   std::size_t bytes() const;      // of device memory, without the state and the objective

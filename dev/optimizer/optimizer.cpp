@@ -14,6 +14,19 @@ TensorSpec flat(const char* name, Role role, const Problem& p, double stddev = 1
   return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.p}, .layout = "p", .stddev = stddev};
 }
 
+// What norm and adamw read gradients from.
+std::vector<TensorSpec> gradients(const Problem& p) {
+  std::vector<TensorSpec> specs;
+  if (p.mixed > 0) {
+    specs.push_back(flat("d", Role::input, p));
+    specs.back().dtype = p.dtype;
+    specs.back().shape = {p.mixed};
+  }
+  specs.push_back(flat("g", Role::input, p));
+  specs.back().shape = {p.p - p.mixed};
+  return specs;
+}
+
 TensorSpec numbers(const char* name, Role role, int count) {
   return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {count}, .layout = "i"};
 }
@@ -45,11 +58,12 @@ constexpr int kHyper = sizeof(Hyper) / sizeof(float);
 
 std::string Problem::str() const {
   return 'p' + std::to_string(p) + " tensors" + std::to_string(tensors) + (clip ? " clip" : "") +
-         (parts == 1 ? "" : " parts" + std::to_string(parts)) + (first ? " first " : " ") + name(dtype);
+         (parts == 1 ? "" : " parts" + std::to_string(parts)) + (first ? " first" : "") +
+         (mixed == 0 ? "" : " mixed" + std::to_string(mixed)) + ' ' + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(text, "p20494211 tensors326 [clip] [parts4] [first] [fp32|bf16|fp16]");
+  ProblemLine line(text, "p20494211 tensors326 [clip] [parts4] [first] [mixed19414400] [fp32|bf16|fp16]");
   // Kernels index elements with 32 bits.
   constexpr std::int64_t kMaxElements = 2147483647;
   Problem p;
@@ -58,9 +72,11 @@ Problem Problem::parse(std::string_view text) {
   p.clip = line.flag("clip");
   p.parts = static_cast<int>(line.size_or("parts", 1, 1, 1 << 20));
   p.first = line.flag("first");
+  p.mixed = line.size_or("mixed", 0, 1, kMaxElements);
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   if (p.p < p.tensors) line.fail("a tensor without parameters");
+  if (p.mixed >= p.p) line.fail("no parameter without its gradient in d");
   return p;
 }
 
@@ -86,6 +102,8 @@ Problem Problem::random(std::uint64_t seed) {
   Problem p{.p = tensors + draw(20000), .tensors = tensors, .clip = random() % 2 == 0};
   p.parts = 1 + draw(8);
   p.first = random() % 2 == 0;
+  if (random() % 2 == 0) p.mixed = draw(static_cast<int>(p.p) - 1);
+  if (random() % 2 == 0) p.mixed = p.mixed / 4 * 4;
   return p;
 }
 
@@ -98,14 +116,18 @@ std::vector<TensorSpec> Accumulate::tensors(const Problem& p) {
 double Accumulate::flops(const Problem& p) { return 2.0 * static_cast<double>(p.p); }
 
 std::vector<TensorSpec> Norm::tensors(const Problem& p) {
-  std::vector<TensorSpec> specs = {flat("g", Role::input, p), numbers("hyper", Role::input, kHyper),
-                                   numbers("norm", Role::output, 1), numbers("scale", Role::output, 1)};
-  specs[2].reduction_length = specs[3].reduction_length = p.p;
+  std::vector<TensorSpec> specs = gradients(p);
+  specs.push_back(numbers("hyper", Role::input, kHyper));
+  for (const char* name : {"norm", "scale"}) {
+    specs.push_back(numbers(name, Role::output, 1));
+    specs.back().reduction_length = p.p;
+  }
   return specs;
 }
 
 Norm::Tensors Norm::bind(const Pointers& at) {
-  return {.g = at.get<const float>("g"),
+  return {.d = at.get<const void>("d"),
+          .g = at.get<const float>("g"),
           .hyper = at.get<const Hyper>("hyper"),
           .norm = at.get<float>("norm"),
           .scale = at.get<float>("scale")};
@@ -117,14 +139,20 @@ void Norm::derive(const Problem& p, HostTensors& inputs) {
   set_hyper(p, inputs);
   // TF32's rounding makes every one of these smaller, by a fifth of a unit of its last place: of many squares one sum is
   // made, which would average errors of either sign away.
-  for (float& g : inputs["g"]) g = round_to(Dtype::tf32, g) * (1 + 0.2f * 0x1p-10f);
+  const auto shrinks = [](std::vector<float>& gradients) {
+    for (float& g : gradients) g = round_to(Dtype::tf32, g) * (1 + 0.2f * 0x1p-10f);
+  };
+  shrinks(inputs["g"]);
+  if (p.mixed > 0 && p.dtype == Dtype::f32) shrinks(inputs["d"]);
 }
 
 std::vector<TensorSpec> AdamW::tensors(const Problem& p) {
-  std::vector<TensorSpec> specs = {
-      flat("g", Role::input, p),  numbers("scale", Role::input, 1), numbers("hyper", Role::input, kHyper),
-      flat("p", Role::inout, p),  flat("m", Role::inout, p, 0.3),   flat("v", Role::inout, p, 0.03),
-      flat("ema", Role::inout, p)};
+  std::vector<TensorSpec> specs = gradients(p);
+  for (TensorSpec& spec : std::vector<TensorSpec>{
+           numbers("scale", Role::input, 1), numbers("hyper", Role::input, kHyper), flat("p", Role::inout, p),
+           flat("m", Role::inout, p, 0.3), flat("v", Role::inout, p, 0.03), flat("ema", Role::inout, p)}) {
+    specs.push_back(std::move(spec));
+  }
   if (size_of(p.dtype) == 2) {
     specs.push_back(flat("w", Role::output, p));
     specs.back().dtype = p.dtype;
@@ -133,7 +161,8 @@ std::vector<TensorSpec> AdamW::tensors(const Problem& p) {
 }
 
 AdamW::Tensors AdamW::bind(const Pointers& at) {
-  return {.g = at.get<const float>("g"),
+  return {.d = at.get<const void>("d"),
+          .g = at.get<const float>("g"),
           .scale = at.get<const float>("scale"),
           .hyper = at.get<const Hyper>("hyper"),
           .p = at.get<float>("p"),

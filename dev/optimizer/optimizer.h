@@ -14,6 +14,9 @@
 //     g, p, m, v, ema  [p] fp32          d, w  [p] dtype, w where that is a 16-bit type          norm, scale  [1]
 //     hyper  [8]
 //
+// With "mixedN", norm and adamw take the gradients of the first N parameters from d [N], in dtype as layers leave them,
+// and those of the others from g [p - N].
+//
 // (PyTorch's clip_grad_norm_ and AdamW.) What changes from step to step lies in `hyper` on the device, so that a
 // captured graph takes the new values. It holds 1 - beta rather than beta: of 0.999 and 0.9999 rounded to fp32, 1 -
 // beta is wrong by 1e-5 and 3e-4.
@@ -48,9 +51,11 @@ struct Problem {
   bool clip = false;
   int parts = 1;             // accumulate: batches of a step
   bool first = false;        // accumulate: whether this is the first of them, and what g held is forgotten
+  std::int64_t mixed = 0;    // norm, adamw: parameters, the first, whose gradients are in d; the others' in g
   Dtype dtype = Dtype::f32;  // of d and w; everything else is fp32
 
-  // "p20494211 tensors326 clip bf16", "p4096 tensors1 parts4 first bf16": parse(str()) is the same problem.
+  // "p20494211 tensors326 clip bf16", "p4096 tensors1 parts4 first bf16", "p4096 tensors1 mixed4000 bf16":
+  // parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
@@ -86,7 +91,8 @@ struct Norm {
   using Problem = optimizer::Problem;
 
   struct Tensors {
-    const float* g;      // [p]
+    const void* d;       // [mixed] dtype, or null where there are none
+    const float* g;      // [p - mixed]
     const Hyper* hyper;  // [8]
     float* norm;         // [1]
     float* scale;        // [1]
@@ -106,7 +112,8 @@ struct AdamW {
   using Problem = optimizer::Problem;
 
   struct Tensors {
-    const float* g;      // [p]
+    const void* d;       // [mixed] dtype, or null where there are none
+    const float* g;      // [p - mixed]
     const float* scale;  // [1]
     const Hyper* hyper;  // [8]
     float* p;            // [p], and so on: in place

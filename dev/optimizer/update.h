@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/device.h"
+#include "core/numeric.h"
 #include "dev/optimizer/optimizer.h"
 
 namespace ladder::optimizer {
@@ -44,6 +45,12 @@ __device__ __forceinline__ State updated(const Scalars& s, State at, float gradi
   at.p = s.decay * at.p - s.step_size * at.m / (s.root_factor * sqrtf(at.v) + s.eps);
   at.ema += s.one_minus_ema_rate * (at.p - at.ema);
   return at;
+}
+
+// Of parameter i: one of the first `mixed`, which have theirs in d, or another.
+template <class T>
+__device__ __forceinline__ float gradient_of(unsigned i, unsigned mixed, const void* d, const float* g) {
+  return i < mixed ? to_float(static_cast<const T*>(d)[i]) : g[i - mixed];
 }
 
 // What the norm pass leaves, from the sum of squares.

@@ -47,9 +47,8 @@ class Toy {
     backend::copy_in(x_.base, x.data(), x_.bytes);
     backend::copy_in(y_.base, y.data(), y_.bytes);
     Tape tape;
-    const GradientRegions to{.matrices = &gradients_, .others = &gradients_};
     const Binding binding{
-        .parameters = &parameters_, .weights = state_.weights(), .gradients = &to, .dtype = Dtype::f32};
+        .parameters = &parameters_, .weights = state_.weights(), .gradients = &gradients_, .dtype = Dtype::f32};
     Layers layers(tape, binding);
     const ValueId prediction = Perceptron::forward(layers, tape.value("x", Dtype::f32, {kPoints, 1}, x_));
     const ValueId d = tape.value("d prediction", Dtype::f32, {kPoints, 1});
@@ -61,7 +60,7 @@ class Toy {
                                {"loss", tape.value("loss", Dtype::f32, {1}, results_)}});
     tape.add_gradient(prediction, d);
     tape.backward();
-    append_update(tape, parameters_, state_, gradients_,
+    append_update(tape, parameters_, state_, gradients_, Dtype::f32,
                   {.hyper = tape.value("hyper", Dtype::f32, {8}, hyper_),
                    .norm = tape.value("norm", Dtype::f32, {1}, results_, 4),
                    .scale = tape.value("scale", Dtype::f32, {1}, results_, 8)},

@@ -99,7 +99,7 @@ class Alone {
 
   // In the order of a checkpoint.
   std::vector<float> gradients() const {
-    const std::vector<float> flat = state_.get(step_.gradients());
+    const std::vector<float> flat = step_.gradients();
     std::vector<float> all;
     for (const nn::Parameter& p : parameters_.all()) {
       const std::vector<float> values = file_values(p, flat);

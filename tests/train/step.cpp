@@ -24,8 +24,7 @@ struct Outcome {
 };
 
 Outcome outcome(Tiny& net, const StepResults& results) {
-  return {results.losses, net.state.get(net.step->gradients()), net.state.get(net.state.values),
-          net.state.get(net.state.average)};
+  return {results.losses, net.step->gradients(), net.state.get(net.state.values), net.state.get(net.state.average)};
 }
 
 Outcome two_steps(Tiny&& net) {
@@ -67,6 +66,27 @@ TEST_P(TrainStep, MicroBatchesAddUpToTheBatch) {
   const bool rounds = GetParam() == Dtype::bf16;
   EXPECT_LT(distance(found.losses, expected.losses), rounds ? 1e-2 : 1e-6);
   EXPECT_LT(distance(found.gradients, expected.gradients), rounds ? 2e-2 : 2e-5);
+}
+
+// Gradients that the update reads as layers left them, and those that are widened first for a version that cannot.
+TEST_P(TrainStep, AnUpdateOfWidenedGradientsHasTheSameBits) {
+  const bool rounds = GetParam() == Dtype::bf16;
+  Tiny as_they_are(GetParam()), widened(GetParam(), 1, false, "optimizer/norm=v02,optimizer/adamw=v02");
+  EXPECT_EQ(outcome(widened, widened.run()), outcome(as_they_are, as_they_are.run()));
+  EXPECT_EQ(widened.state.get(widened.state.first_moments), as_they_are.state.get(as_they_are.state.first_moments));
+  const auto accumulations = [](const Tiny& net) {
+    int count = 0;
+    for (const Program* program : net.step->programs()) {
+      for (const Operation& operation : program->tape().operations()) {
+        count += operation.problem.pass->path() == "optimizer/accumulate";
+      }
+    }
+    return count;
+  };
+  EXPECT_EQ(accumulations(as_they_are), 0);
+  EXPECT_EQ(accumulations(widened), rounds ? 2 : 0);
+  const auto fp32_of_matrices = static_cast<std::size_t>(widened.parameters.matrices_end()) * sizeof(float);
+  EXPECT_GE(widened.step->bytes(), as_they_are.step->bytes() + (rounds ? fp32_of_matrices : 0));
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, TrainStep, ::testing::Values(Dtype::f32, Dtype::bf16),
@@ -129,7 +149,7 @@ TEST_P(TrainStepOnce, TheGradientIsTheSlopeOfTheLoss) {
   Tiny net(GetParam());
   const std::vector<float> weights = net.random_weights();
   net.run();
-  const std::vector<float> gradient = net.state.get(net.step->gradients());
+  const std::vector<float> gradient = net.step->gradients();
   std::vector<float> mixed = gradient;  // signs at random: what one layer got wrong does not hide behind the others
   for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i] *= (i * 2654435761u >> 16) % 2 == 0 ? 1.0f : -0.5f;
   for (const std::vector<float>& direction : {gradient, mixed}) {

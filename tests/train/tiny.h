@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/backend.h"
@@ -16,7 +17,7 @@ class Tiny {
  public:
   static constexpr int kImages = 4;
 
-  explicit Tiny(Dtype dtype, int micro_batches = 1, bool graph = false)
+  explicit Tiny(Dtype dtype, int micro_batches = 1, bool graph = false, const std::string& use = {})
       : config{.name = "tiny",
                .model = nn::unet2d_config("tiny"),
                .dtype = dtype,
@@ -33,6 +34,7 @@ class Tiny {
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * 2654435761u >> 24);
     backend::copy_in(pixels.base, bytes.data(), bytes.size());
     set(random_weights());
+    if (!use.empty()) promotions.use(use);
     step =
         std::make_unique<Step>(StepOptions{.dtype = dtype, .graph = graph}, objective, parameters, state, promotions);
   }

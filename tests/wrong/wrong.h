@@ -48,6 +48,7 @@ struct Typed {
     static_cast<T*>(tensor)[i] = from_float<T>(value);
   }
   __device__ void store(float* tensor, long long i, float value) const { tensor[i] = value; }
+  __device__ float rounded(float value) const { return to_float(from_float<T>(value)); }
 };
 
 // Enqueues cheat(Typed, i) for every i below `count`.

@@ -14,13 +14,13 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T>
-__global__ void optimizer_adamw_v01_kernel(unsigned count, AdamW::Tensors t) {
+__global__ void optimizer_adamw_v01_kernel(unsigned count, unsigned mixed, AdamW::Tensors t) {
   const unsigned i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= count) return;
   const Scalars scalars = scalars_of(*t.hyper, *t.scale);
   State state{.p = t.p[i], .m = t.m[i], .v = t.v[i], .ema = t.ema[i]};
   if (scalars.scale > 0.0f) {
-    state = updated(scalars, state, t.g[i]);
+    state = updated(scalars, state, gradient_of<T>(i, mixed, t.d, t.g));
     t.p[i] = state.p;
     t.m[i] = state.m;
     t.v[i] = state.v;
@@ -32,7 +32,7 @@ __global__ void optimizer_adamw_v01_kernel(unsigned count, AdamW::Tensors t) {
 void launch(const Problem& p, const AdamW::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     ladder::launch(optimizer_adamw_v01_kernel<decltype(element)>,
-                   {.grid = stream_blocks(p.p, kThreads, 1), .block = kThreads}, stream, p.p, t);
+                   {.grid = stream_blocks(p.p, kThreads, 1), .block = kThreads}, stream, p.p, p.mixed, t);
   });
 }
 

@@ -64,6 +64,8 @@ __global__ void __launch_bounds__(kThreads) optimizer_adamw_v02_kernel(unsigned 
   if constexpr (sizeof(T) == 2) static_cast<Quad<T>*>(t.w)[index] = pack_quad<T>(p);
 }
 
+const char* supports(const Problem& p) { return p.mixed > 0 ? "gradients in d" : nullptr; }
+
 void launch(const Problem& p, const AdamW::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     ladder::launch(optimizer_adamw_v02_kernel<decltype(element)>,
@@ -75,4 +77,5 @@ void launch(const Problem& p, const AdamW::Tensors& t, void*, Stream stream) {
 }  // namespace ladder::optimizer
 
 LADDER_VERSION(ladder::optimizer::AdamW, {.launch = ladder::optimizer::launch,
-                                          .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+                                          .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                          .supports = ladder::optimizer::supports})

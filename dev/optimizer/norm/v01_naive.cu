@@ -11,15 +11,22 @@ namespace {
 
 constexpr int kThreads = 1024;
 
-__global__ void optimizer_norm_v01_kernel(unsigned count, bool clip, Norm::Tensors t) {
+template <class T>
+__global__ void optimizer_norm_v01_kernel(unsigned count, unsigned mixed, bool clip, Norm::Tensors t) {
   float sum = 0;
-  for (unsigned i = threadIdx.x; i < count; i += kThreads) sum += t.g[i] * t.g[i];
+  for (unsigned i = threadIdx.x; i < count; i += kThreads) {
+    const float g = gradient_of<T>(i, mixed, t.d, t.g);
+    sum += g * g;
+  }
   sum = block_sum<kThreads>(sum);
   if (threadIdx.x == 0) finish_norm(sum, clip, *t.hyper, t.norm, t.scale);
 }
 
 void launch(const Problem& p, const Norm::Tensors& t, void*, Stream stream) {
-  ladder::launch(optimizer_norm_v01_kernel, {.grid = 1, .block = kThreads}, stream, p.p, p.clip, t);
+  with_storage_type(p.dtype, [&](auto element) {
+    ladder::launch(optimizer_norm_v01_kernel<decltype(element)>, {.grid = 1, .block = kThreads}, stream, p.p, p.mixed,
+                   p.clip, t);
+  });
 }
 
 }  // namespace

@@ -51,6 +51,8 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x == 0) finish_norm(sum, clip, *t.hyper, t.norm, t.scale);
 }
 
+const char* supports(const Problem& p) { return p.mixed > 0 ? "gradients in d" : nullptr; }
+
 unsigned num_blocks(const Problem& p) { return stream_blocks((p.p + 3) / 4, kThreads, kEach); }
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * num_blocks(p); }
@@ -67,4 +69,5 @@ void launch(const Problem& p, const Norm::Tensors& t, void* workspace, Stream st
 
 LADDER_VERSION(ladder::optimizer::Norm, {.launch = ladder::optimizer::launch,
                                          .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                         .supports = ladder::optimizer::supports,
                                          .workspace_bytes = ladder::optimizer::workspace_bytes})

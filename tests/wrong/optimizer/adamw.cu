@@ -21,6 +21,8 @@ enum class Fault {
   clips_nothing,         // ignores the scale
   nesterov,              // looks a step ahead
   rate_for_rest,         // takes the moments' weights for each other
+  others_first,          // takes the gradients in g for those of the first parameters
+  rounds_others,         // keeps the gradients in g as those in d
 };
 
 __device__ Scalars spoiled(Fault fault, Hyper h, Scalars s) {
@@ -40,6 +42,16 @@ __device__ float gradient(Fault fault, const Hyper& h, const Scalars& s, float p
   return fault == Fault::clips_nothing && s.scale > 0.0f ? g : s.scale * g;
 }
 
+// Of parameter i, before it is scaled.
+template <Fault kFault, class View>
+__device__ float given_gradient(const View& v, long long i) {
+  const long long others = v.p.p - v.p.mixed;
+  if (kFault == Fault::others_first) return i < others ? v.t.g[i] : v.load(v.t.d, i - others);
+  if (i < v.p.mixed) return v.load(v.t.d, i);
+  const float g = v.t.g[i - v.p.mixed];
+  return kFault == Fault::rounds_others && v.p.mixed > 0 ? v.rounded(g) : g;
+}
+
 // Moves p by another quotient of the moments.
 __device__ void move(const Scalars& s, const State& before, float quotient, State& after) {
   after.p = s.decay * before.p - s.step_size * quotient;
@@ -52,7 +64,7 @@ struct Faulty {
   __device__ void operator()(const auto& v, long long i) const {
     const State before{.p = v.t.p[i], .m = v.t.m[i], .v = v.t.v[i], .ema = v.t.ema[i]};
     Scalars s = spoiled(kFault, *v.t.hyper, scalars_of(*v.t.hyper, *v.t.scale));
-    const float g = gradient(kFault, *v.t.hyper, s, before.p, v.t.g[i]);
+    const float g = gradient(kFault, *v.t.hyper, s, before.p, given_gradient<kFault>(v, i));
     s.scale = 1.0f;  // of g already
     State after = updated(s, before, g);
     if (kFault == Fault::epsilon_inside) {
@@ -76,7 +88,9 @@ constexpr auto faulty = wrong::other_kernel<AdamW, &Problem::p, Faulty<kFault>>;
 
 }  // namespace
 
-LADDER_CHEATS(AdamW, (std::vector<std::string>{"p100 tensors3 clip", "p203 tensors5", "p77 tensors2 clip"}),
+LADDER_CHEATS(AdamW,
+              (std::vector<std::string>{"p100 tensors3 clip", "p203 tensors5", "p77 tensors2 clip",
+                                        "p203 tensors5 mixed68"}),
               {
                   faulty<Fault::none>("honest"),
                   faulty<Fault::no_bias_correction>("no_bias_correction"),
@@ -92,6 +106,8 @@ LADDER_CHEATS(AdamW, (std::vector<std::string>{"p100 tensors3 clip", "p203 tenso
                   faulty<Fault::clips_nothing>("clips_nothing"),
                   faulty<Fault::nesterov>("nesterov"),
                   faulty<Fault::rate_for_rest>("rate_for_rest"),
+                  faulty<Fault::others_first>("others_first"),
+                  wrong::only<AdamW>({Dtype::bf16, Dtype::f16}, faulty<Fault::rounds_others>("rounds_others")),
               })
 
 }  // namespace ladder::optimizer

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "dev/optimizer/update.h"
 #include "tests/wrong/wrong.h"
@@ -20,8 +21,9 @@ struct Faulty {
     float sum = 0;
     float most = 0;
     for (long long i = 0; i < v.p.p; ++i) {
-      sum += fabsf(v.t.g[i]);
-      most = fmaxf(most, fabsf(v.t.g[i]));
+      const float g = i < v.p.mixed ? v.load(v.t.d, i) : v.t.g[i - v.p.mixed];
+      sum += fabsf(g);
+      most = fmaxf(most, fabsf(g));
     }
     float norm = *v.t.norm;
     if (kFault == Fault::squared) norm *= norm;
@@ -38,6 +40,9 @@ constexpr int one(const Problem&) { return 1; }
 template <Fault kFault>
 constexpr auto faulty = wrong::spoiled_output<Norm, one, Faulty<kFault>>;
 
+// Forgets the gradients in d.
+void others_alone(Problem& p) { p.p -= std::exchange(p.mixed, 0); }
+
 // Whole vectors of eight, and drops the rest.
 void whole_vectors(Problem& p) { p.p = (p.p - 1) / 8 * 8; }
 
@@ -46,13 +51,14 @@ void clips_always(Problem& p) { p.clip = true; }
 
 }  // namespace
 
-LADDER_CHEATS(Norm, (std::vector<std::string>{"p100 tensors3 clip", "p203 tensors5"}),
+LADDER_CHEATS(Norm, (std::vector<std::string>{"p100 tensors3 clip", "p203 tensors5", "p203 tensors5 mixed68"}),
               {
                   wrong::honest<Norm>(),
                   faulty<Fault::squared>("squared"),
                   faulty<Fault::absolute>("absolute"),
                   faulty<Fault::root_mean_square>("root_mean_square"),
                   faulty<Fault::largest>("largest"),
+                  wrong::spoiled_problem<Norm, others_alone>("others_alone"),
                   wrong::spoiled_problem<Norm, whole_vectors>("whole_vectors"),
                   faulty<Fault::norm_over_maximum>("norm_over_maximum"),
                   wrong::spoiled_problem<Norm, clips_always>("clips_always"),
