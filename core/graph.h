@@ -46,7 +46,7 @@ class Event {
   void mark(Stream stream);             // the same, but recorded anew by every replay of a graph that it is in
   void hold_back(Stream stream) const;  // what is enqueued there next waits until the event has passed
   void synchronize() const;             // until the event has passed
-  double seconds_since(const Event& before) const;  // both passed; 0 on the emulator
+  double seconds_since(const Event& before) const;  // both passed; the emulator's by the host's clock
 
  private:
   struct Impl;

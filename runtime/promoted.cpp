@@ -168,26 +168,28 @@ Promotions Promotions::for_device(std::string_view slug, std::string_view layer)
   return others;
 }
 
-void Promotions::use(std::string_view text) {
+void Promotions::use(std::string_view text, std::string_view flag) {
+  const auto error = [&](const std::string& says) {
+    return UsageError(fmt::format("{} '{}': {}", flag, one_line(text, 120), says));
+  };
   auto used = used_;
   for (std::string_view left = text; true;) {
     const std::string_view word = left.substr(0, left.find(','));
     const auto equals = word.find('=');
     if (equals == std::string_view::npos) {
-      throw UsageError(
-          fmt::format("--use '{}': <layer>/<pass>=<version>, as in conv3x3/fprop=v07", one_line(text, 120)));
+      throw error("<layer>/<pass>=<version>, as in conv3x3/fprop=v07");
     }
     const std::string_view version = word.substr(equals + 1);
     const Pass* pass = nullptr;
     try {
       pass = &pass_named(word.substr(0, equals));
-    } catch (const UsageError& error) {
-      throw UsageError(fmt::format("--use '{}': {}", one_line(text, 120), error.what()));
+    } catch (const UsageError& unknown) {
+      throw error(unknown.what());
     }
     used[pass] = version_named(*pass, version);
     if (!used[pass]) {
-      throw UsageError(fmt::format("--use '{}': {} has no version '{}'; it has: {}", one_line(text, 120), pass->path(),
-                                   one_line(version, 40), labels_of(*pass)));
+      throw error(
+          fmt::format("{} has no version '{}'; it has: {}", pass->path(), one_line(version, 40), labels_of(*pass)));
     }
     if (word.size() == left.size()) break;
     left.remove_prefix(word.size() + 1);

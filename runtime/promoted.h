@@ -42,8 +42,8 @@ class Promotions {
 
   // Takes a version for a whole pass: "conv3x3/fprop=v07", or several with commas between; v07_wmma_double_buffer and 7
   // mean the same. A later one replaces an earlier one of its pass. Throws UsageError naming what there is, and then
-  // takes none.
-  void use(std::string_view text);
+  // takes none; `flag` is where the text comes from.
+  void use(std::string_view text, std::string_view flag = "--use");
 
   // Of those versions that can run the case on this device, in this order: the one of --use; that of the case's line;
   // of the line of the same problem with another batch (the first number of a problem: images, for gemm rows), the
@@ -56,7 +56,8 @@ class Promotions {
   bool use_can(const Case& c) const;
 
   const std::vector<Line>& lines() const { return lines_; }  // in the file's order
-  const std::string& note() const { return note_; }          // "no table for 'emulator': taking that of h200", or empty
+  const std::map<const Pass*, const Version*>& used() const { return used_; }
+  const std::string& note() const { return note_; }  // "no table for 'emulator': taking that of h200", or empty
 
   // What decides every choice, for checkpoints: a line "--use conv3x3/fprop=v07_wmma" for each override, then a line
   // "conv3x3/fprop  n32 h64 w64 c64 k64 bf16  v09_wgmma_halo" for each of the table, without times. Two that are equal

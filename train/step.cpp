@@ -258,6 +258,11 @@ StepResults Step::run_on_batch(const StepInputs& inputs) {
   return *collect();
 }
 
+void Step::replay(Stream stream) const {
+  LADDER_CHECK(impl_->graph.has_value());
+  impl_->graph->replay(stream);
+}
+
 Stream Step::stream() const { return impl_->stream; }
 
 std::vector<float> Step::gradients() const {

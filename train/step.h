@@ -53,6 +53,9 @@ class Step {
   // For comparisons with other implementations: a step on the batch that is there, none being made.
   StepResults run_on_batch(const StepInputs& inputs);
 
+  // Enqueues the graph alone, once more on what the last step was given; none may be in flight on another stream.
+  void replay(Stream stream) const;
+
   // Where steps run, for copies of data that must come before one, or after.
   Stream stream() const;
 

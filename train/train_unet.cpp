@@ -13,6 +13,7 @@
 #include "io/flags.h"
 #include "train/budget.h"
 #include "train/checkpoint.h"
+#include "train/comparison.h"
 #include "train/model_files.h"
 #include "train/training.h"
 
@@ -22,7 +23,8 @@ namespace {
 constexpr int kInterrupted = 130;
 
 struct Words {
-  std::string config = "unet64", channel_mult, attention_resolutions, budget;
+  std::string config = "unet64", channel_mult, attention_resolutions, budget, compare, json;
+  int rounds = 0;
   bool explain = false;
 };
 
@@ -91,7 +93,7 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
   };
   app.add_option("--data", o.data, "a file that `./ladder prepare` made")->type_name("FILE.ldata");
   app.add_option("--out", o.out, "folder of the run")->type_name("DIR")->required();
-  app.add_flag(
+  CLI::Option* resume = app.add_flag(
       "--resume", o.resume,
       "go on from the newest checkpoint of --out, with the options that the run was started with where they are "
       "not given anew");
@@ -109,9 +111,20 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
   add("--stop-at", o.stop_at, "[0, )", "stop after this step with a checkpoint, as if interrupted");
   add("--device-data-bytes", o.device_data_bytes, "[0, )", "larger data sets are streamed from the host")
       ->capture_default_str();
-  app.add_flag("--explain", words.explain, "print which version every operation runs, and why, and leave");
-  app.add_option("--budget", words.budget, "time every operation of a step, write this JSON file, and leave")
-      ->type_name("FILE");
+  CLI::Option* explain =
+      app.add_flag("--explain", words.explain, "print which version every operation runs, and why, and leave");
+  CLI::Option* budget =
+      app.add_option("--budget", words.budget, "time every operation of a step, write this JSON file, and leave")
+          ->type_name("FILE");
+  CLI::Option* compare =
+      app.add_option("--compare", words.compare,
+                     "time steps that differ in this, replayed in turn, and leave: conv3x3/fprop=v09,v14 (promoted: as "
+                     "it is without --compare), overlap=on,off, or several of them")
+          ->type_name("SIDES");
+  compare->excludes(explain)->excludes(budget)->excludes(resume);
+  add("--rounds", words.rounds, "[1, 100000]", "of --compare, each with two replays a side: 100; emulator: 1")
+      ->needs(compare);
+  app.add_option("--json", words.json, "what --compare found, as a record")->type_name("FILE.json")->needs(compare);
 }
 
 // `tiny` is for machines without a GPU, where a step takes seconds: two images learned by heart show that everything
@@ -208,6 +221,12 @@ int run(int argc, char** argv) {
   if (options.data.empty()) throw UsageError("--data is required: a file that `./ladder prepare` made");
   if (words.explain) return explain(config, options);
   if (!words.budget.empty()) return budget(config, options, words.budget);
+  if (!words.compare.empty()) {
+    if (!options.graph) throw UsageError("--compare replays graphs: leave out --graph off");
+    if (words.json.empty()) throw UsageError("--compare needs --json");
+    if (!given("--rounds")) words.rounds = backend::kind() == backend::Kind::gpu ? 100 : 1;
+    return compare(config, options, words.compare, words.rounds, words.json);
+  }
   return train(config, options) ? 0 : kInterrupted;
 }
 

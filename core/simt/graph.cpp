@@ -1,6 +1,7 @@
 // core/graph.h on the emulator.
 #include "core/graph.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -27,18 +28,24 @@ void OwnedStream::synchronize() const {
 
 struct Event::Impl {
   std::weak_ptr<simt::Recording> recording;  // of the stream that it was recorded in
+  std::chrono::steady_clock::time_point passed;
 };
 
 Event::Event() : impl_(std::make_unique<Impl>()) {}
 Event::~Event() = default;
-void Event::record(Stream stream) { impl_->recording = simt::recording(stream); }
+void Event::record(Stream stream) {
+  impl_->recording = simt::recording(stream);
+  impl_->passed = std::chrono::steady_clock::now();
+}
 void Event::mark(Stream) {}
 void Event::hold_back(Stream stream) const {
   if (!stream) return;
   if (const auto recording = impl_->recording.lock()) stream->recording = recording;
 }
 void Event::synchronize() const {}
-double Event::seconds_since(const Event&) const { return 0; }
+double Event::seconds_since(const Event& before) const {
+  return std::chrono::duration<double>(impl_->passed - before.impl_->passed).count();
+}
 
 PinnedBuffer::PinnedBuffer(std::size_t bytes) : data_(std::malloc(bytes > 0 ? bytes : 1)), bytes_(bytes) {
   if (!data_) throw Failure("no memory for a buffer of " + std::to_string(bytes) + " bytes");

@@ -4,7 +4,10 @@ import ctypes
 import functools
 import re
 import shutil
+import statistics
+import subprocess
 from dataclasses import dataclass
+from datetime import datetime
 
 from . import tools
 from .errors import UsageError
@@ -109,6 +112,49 @@ def choose(wanted=None):
     if model is None:
         return Choice("emulator", f"{why}; kernels are checked on the CPU, times mean nothing")
     return Choice("cuda", model)
+
+
+class Watch:
+    """Samples the first GPU while it lives: nothing where there is no nvidia-smi."""
+
+    _FIELDS = ("clocks.sm", "power.draw.instant")
+    _MILLISECONDS = 50
+
+    def __enter__(self):
+        smi = shutil.which("nvidia-smi")
+        self._lines = ""
+        self._process = smi and subprocess.Popen(
+            [smi, "-i", "0", f"--query-gpu=timestamp,{','.join(self._FIELDS)}", "--format=csv,noheader,nounits"]
+            + ["-lms", str(self._MILLISECONDS)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        return self
+
+    def __exit__(self, *_):
+        if self._process:
+            self._process.terminate()
+            self._lines, _ = self._process.communicate()
+
+    def between(self, began, ended):
+        """{field: {"median", "low", "high"}} of the samples between two times in Unix seconds; None without any."""
+        samples = []
+        for line in self._lines.splitlines():
+            stamp, *values = (cell.strip() for cell in line.split(","))
+            try:
+                at = datetime.strptime(stamp, "%Y/%m/%d %H:%M:%S.%f").timestamp()
+                if began <= at <= ended:
+                    samples.append([float(value) for value in values])
+            except ValueError:  # "[N/A]", or a line that was cut off
+                continue
+        columns = dict(zip(self._FIELDS, zip(*samples)))
+        return {
+            field: {"median": statistics.median(column), "low": min(column), "high": max(column)}
+            for field, column in columns.items()
+        } or None
 
 
 def read_machine():

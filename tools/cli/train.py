@@ -13,7 +13,7 @@ from pathlib import Path
 
 from images import ldata
 
-from . import build, device, files, flags, paths, prepare, run, say, setup, tools, wheels
+from . import build, device, files, flags, paths, prepare, run, say, setup, tools, train_compare, wheels
 from .errors import Failure, UsageError
 from .options import Parser
 
@@ -32,7 +32,9 @@ examples:
   ./ladder train --config tiny                    a small model learns two images by heart: minutes without a GPU
   ./ladder train --data build/data/photos-64.ldata --out runs/photos --sample-every 1000
   ./ladder train --resume                         goes on with the newest training in runs/
-  ./ladder train --explain                        which version every operation runs, and why"""
+  ./ladder train --explain                        which version every operation runs, and why
+  ./ladder train --compare conv3x3/fprop=v09,v14  which of two versions makes the faster step
+  ./ladder train --compare overlap=on,off         what overlapping launches bring"""
 
 # What the verb adds to the program's flags.
 _NOTES = {
@@ -63,8 +65,11 @@ def main(arguments):
         chosen.data = files.shown(prepare.sample_set(size))
         say.line(f"the sample set: {chosen.data}")
     python = wheels.python_with(wheels.TENSORBOARD, setup.LOG) if chosen.tensorboard else None
-    chosen.out = chosen.out or _new_run(chosen.config or "unet64", made=not (chosen.explain or chosen.budget))
+    chosen.out = chosen.out or _new_run(chosen.config or "unet64", made=_trains(chosen))
+    file, chosen.json = chosen.json, None
     command = [build.folder(choice.preset) / "train" / PROGRAM, *own.words(chosen)]
+    if chosen.compare:
+        return train_compare.main(command, arguments, file)
     return _with_tensorboard(command, Path(chosen.out), python) if python else run.handed_over(command)
 
 
@@ -120,17 +125,23 @@ def _parser():
     return parser, flags.Flags(parser, f"train/{PROGRAM}.json", _NOTES)
 
 
+def _trains(chosen):
+    return not (chosen.explain or chosen.budget or chosen.compare)
+
+
 def _check(chosen):
-    if chosen.tensorboard and (chosen.explain or chosen.budget):
-        raise UsageError("--tensorboard is for a training: --explain and --budget leave no log")
+    if chosen.tensorboard and not _trains(chosen):
+        raise UsageError("--tensorboard is for a training: --explain, --budget and --compare leave no log")
     if chosen.resume and chosen.init_weights:
         raise UsageError("--resume has its weights from the checkpoint: leave out --init-weights")
     if chosen.init_weights and not Path(chosen.init_weights).is_file():
         raise UsageError(f"--init-weights: there is no file '{chosen.init_weights}'")
     if chosen.batch and int(chosen.batch) % int(chosen.micro_batches or 1):
         raise UsageError(f"--batch {chosen.batch} is no multiple of --micro-batches {chosen.micro_batches}")
-    if chosen.budget and not Path(chosen.budget).resolve().parent.is_dir():
-        raise UsageError(f"--budget '{chosen.budget}': there is no folder '{Path(chosen.budget).parent}'")
+    for flag in ("budget", "json"):
+        file = getattr(chosen, flag)
+        if file and not Path(file).resolve().parent.is_dir():
+            raise UsageError(f"--{flag} '{file}': there is no folder '{Path(file).parent}'")
     if chosen.data and not Path(chosen.data).is_file():
         raise UsageError(f"--data: there is no file '{chosen.data}'; ./ladder prepare DIR makes one of pictures")
 
@@ -138,7 +149,7 @@ def _check(chosen):
 def _resumed(chosen):
     """The configuration of the training to go on with, and --out set to its folder; None for a new one."""
     if not chosen.resume:
-        if chosen.out and complete_checkpoints(chosen.out) and not (chosen.explain or chosen.budget):
+        if chosen.out and complete_checkpoints(chosen.out) and _trains(chosen):
             raise UsageError(f"'{chosen.out}' holds a training already: go on with --resume, or give another --out")
         return None
     if not chosen.out:

@@ -1,0 +1,34 @@
+"""`./ladder train --compare`: has train_unet replay steps in turn, and judges their times."""
+
+import json
+import shlex
+import tempfile
+from pathlib import Path
+
+from compare import steps
+
+from . import device, files, run
+from .errors import Failure
+
+
+def main(command, words, file):
+    """Runs `command`, train_unet with all but --json; prints what the times say, and writes the record to `file`, if that
+    is given. `words` are those of the verb."""
+    with tempfile.TemporaryDirectory(prefix="ladder-") as folder:
+        raw = Path(folder) / "times.json"
+        with device.Watch() as watch:
+            status = run.passed_on([*command, f"--json={raw}"])
+        if status != 0:
+            return status
+        record = json.loads(raw.read_text(encoding="utf-8"))
+    record["command"] = shlex.join(["./ladder", "train", *words])
+    record["machine"] = watch.between(record["began"], record["ended"])
+    record["verdicts"] = steps.verdicts(record)
+    for line in steps.lines(record):
+        print(line)
+    if file:
+        try:
+            files.replace(Path(file), json.dumps(record, indent=1, allow_nan=False) + "\n")
+        except OSError as error:
+            raise Failure(f"cannot write {file}: {error.strerror}") from None
+    return 0
