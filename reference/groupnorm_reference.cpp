@@ -114,6 +114,17 @@ struct Terms {
   }
 };
 
+// The matrix of de: zeros in its own columns; others stay, they are no sum of anything.
+Expected columns_to_add_to(const Problem& p, const HostTensors& inputs) {
+  Expected de = of_size(std::int64_t{p.n} * p.embedding);
+  if (p.embedding == p.c) return de;
+  for (std::int64_t i = 0; i < std::ssize(de.value); ++i) {
+    const std::int64_t column = i % p.embedding - p.first;
+    if (column < 0 || column >= p.c) de.value[i] = inputs["de"][i];
+  }
+  return de;
+}
+
 NamedOutputs backward(const Case& c, const HostTensors& inputs) {
   const auto& p = problem_of<Backward>(c);
   const std::vector<float>& x = inputs["x"];
@@ -158,20 +169,34 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
     add(dgamma, i % p.c, t.dz * t.xhat, std::abs(t.xhat) * in_channel);
   });
 
+  const std::vector<float>* const addends[] = {inputs.find("addend"), inputs.find("addend2")};
   Expected dx = of_size(p.elements());
+  Expected de = p.embedding == 0 ? Expected{} : columns_to_add_to(p, inputs);
   at.for_each([&](std::int64_t i) {
     const std::int64_t group = at.group(i);
     const Terms t = terms(i);
     dx.value[i] = rstd[group] * (at.gamma(i) * t.dz - (sum_a.value[group] + t.xhat * sum_b.value[group]) / m);
     const double sums = sum_a.magnitude[group] + std::abs(t.xhat) * sum_b.magnitude[group];
     dx.magnitude[i] = rstd[group] * (std::abs(at.gamma(i)) * t.magnitude(m, group_unit) + sums / m);
+    for (const std::vector<float>* addend : addends) {
+      if (!addend) continue;
+      dx.value[i] += (*addend)[i];
+      dx.magnitude[i] += std::abs((*addend)[i]);
+    }
+    if (p.embedding == 0) return;
+    const std::int64_t column = i / p.c / p.pixels() * p.embedding + p.first + i % p.c;
+    de.value[column] += dx.value[i];
+    de.magnitude[column] += dx.magnitude[i];
   });
 
   // One element does not change with x, and two only by what epsilon leaves of them.
   dx.discriminating = p.group_size() > 2;
   dgamma.discriminating = p.group_size() > 1;
+  // Over a whole group dx adds up to nothing.
+  de.discriminating = dx.discriminating && p.channels_per_group() > 1;
   NamedOutputs outputs;
   outputs["dx"] = std::move(dx);
+  if (p.embedding != 0) outputs["de"] = std::move(de);
   if (!p.affine) return outputs;
   outputs["dgamma"] = std::move(dgamma);
   outputs["dbeta"] = std::move(dbeta);

@@ -1,5 +1,5 @@
-// Sums over the rows of a block: a thread has two sums of each of its four columns, a row is `quads` threads, and a warp's or
-// a row's sums become a part, rows [parts][pitch] of pairs in shared memory.
+// Sums over the rows of a block: a thread has two sums of each of its four columns, or one, a row is `quads` threads, and a
+// warp's or a row's sums become a part, rows [parts][pitch] of pairs or single ones in shared memory.
 #pragma once
 
 #include "core/device.h"
@@ -16,8 +16,8 @@ struct QuadRows {
 };
 
 // Lanes `distance` apart share out the first kCount of their values: each adds up half of them for both.
-template <int kCount>
-__device__ __forceinline__ void halve(float (&values)[2 * kQuad], int lane, int distance) {
+template <int kCount, int kValues>
+__device__ __forceinline__ void halve(float (&values)[kValues], int lane, int distance) {
   const bool upper = (lane & distance) != 0;
 #pragma unroll
   for (int i = 0; i < kCount / 2; ++i) {
@@ -27,42 +27,58 @@ __device__ __forceinline__ void halve(float (&values)[2 * kQuad], int lane, int 
   }
 }
 
+// Stores the first kCount values.
+template <int kCount>
+__device__ __forceinline__ void put_values(float* to, const float* values) {
+  if constexpr (kCount == 4) {
+    *reinterpret_cast<float4*>(to) = {values[0], values[1], values[2], values[3]};
+  } else if constexpr (kCount == 2) {
+    *reinterpret_cast<float2*>(to) = {values[0], values[1]};
+  } else {
+    *to = values[0];
+  }
+}
+
 // Of a warp with 1, 2, 4, 8 or 16 quads a row: its lanes share out what they add up. `part`: of the lane's columns.
-__device__ __forceinline__ void sum_lanes(int quads, int lane, float* part, float (&values)[2 * kQuad]) {
-  halve<8>(values, lane, 16);
-  part += lane / 16 * 4;
-  if (quads == 16) {
-    *reinterpret_cast<float4*>(part) = {values[0], values[1], values[2], values[3]};
-    return;
+template <int kValues>
+__device__ __forceinline__ void sum_lanes(int quads, int lane, float* part, float (&values)[kValues]) {
+  halve<kValues>(values, lane, 16);
+  part += lane / 16 * (kValues / 2);
+  if (quads == 16) return put_values<kValues / 2>(part, values);
+  halve<kValues / 2>(values, lane, 8);
+  part += lane / 8 % 2 * (kValues / 4);
+  if (quads == 8) return put_values<kValues / 4>(part, values);
+  constexpr int kRest = kValues == 8 ? 4 : 8;  // lanes that have the same values to add up
+  if constexpr (kValues == 8) {
+    halve<2>(values, lane, 4);
+    part += lane / 4 % 2;
   }
-  halve<4>(values, lane, 8);
-  part += lane / 8 % 2 * 2;
-  if (quads == 8) {
-    *reinterpret_cast<float2*>(part) = {values[0], values[1]};
-    return;
-  }
-  halve<2>(values, lane, 4);
 #pragma unroll 1
-  for (int distance = 2; distance >= quads; distance /= 2) values[0] += __shfl_xor_sync(~0u, values[0], distance);
-  if (lane % 4 < quads) part[lane / 4 % 2] = values[0];
+  for (int distance = kRest / 2; distance >= quads; distance /= 2) {
+    values[0] += __shfl_xor_sync(~0u, values[0], distance);
+  }
+  if (lane % kRest < quads) *part = values[0];
 }
 
 // By all threads of a block; a barrier must follow. kFolds: where there are fewer parts than senders, the last senders add
 // theirs to what the first have left.
-template <bool kFolds>
-__device__ __forceinline__ void sum_rows(const QuadRows& shape, float2* parts, int row, int column,
-                                         float (&values)[2 * kQuad]) {
+template <bool kFolds, int kValues>
+__device__ __forceinline__ void sum_rows(const QuadRows& shape, float* parts, int row, int column,
+                                         float (&values)[kValues]) {
+  static_assert(kValues == kQuad || kValues == 2 * kQuad);
+  const int pitch = shape.pitch * (kValues / kQuad);
+  parts += column * kValues;
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int warp = static_cast<int>(threadIdx.x / 32);
   if (shape.quads < 32 && (shape.quads & (shape.quads - 1)) == 0) {
-    sum_lanes(shape.quads, lane, reinterpret_cast<float*>(parts + warp * shape.pitch + column * kQuad), values);
+    sum_lanes(shape.quads, lane, parts + warp * pitch, values);
     return;
   }
   // A lane adds what later lanes of its own column have.
 #pragma unroll 1
   for (int distance = shape.quads; distance < 32; distance *= 2) {
 #pragma unroll
-    for (int i = 0; i < 2 * kQuad; ++i) {
+    for (int i = 0; i < kValues; ++i) {
       const float other = __shfl_down_sync(~0u, values[i], distance);
       if (lane + distance < 32) values[i] += other;
     }
@@ -70,21 +86,25 @@ __device__ __forceinline__ void sum_rows(const QuadRows& shape, float2* parts, i
   const int index = shape.quads < 32 ? warp : row;
   const bool sends = shape.quads < 32 ? lane < shape.quads : row < shape.rows;
   const auto put = [&](int to) {
-    float2* const part = parts + to * shape.pitch + column * kQuad;
-    *reinterpret_cast<float4*>(part) = {values[0], values[1], values[2], values[3]};
-    *reinterpret_cast<float4*>(part + 2) = {values[4], values[5], values[6], values[7]};
+    put_values<kQuad>(parts + to * pitch, values);
+    if constexpr (kValues > kQuad) put_values<kQuad>(parts + to * pitch + kQuad, values + kQuad);
   };
   if (sends && index < shape.parts) put(index);
   if constexpr (kFolds) {
     if (shape.parts == shape.senders) return;
     __syncthreads();
     if (!sends || index < shape.parts) return;
-    const auto* const part =
-        reinterpret_cast<const float*>(parts + (index - shape.parts) * shape.pitch + column * kQuad);
+    const float* const part = parts + (index - shape.parts) * pitch;
 #pragma unroll
-    for (int i = 0; i < 2 * kQuad; ++i) values[i] += part[i];
+    for (int i = 0; i < kValues; ++i) values[i] += part[i];
     put(index - shape.parts);
   }
+}
+
+template <bool kFolds>
+__device__ __forceinline__ void sum_rows(const QuadRows& shape, float2* parts, int row, int column,
+                                         float (&values)[2 * kQuad]) {
+  sum_rows<kFolds, 2 * kQuad>(shape, reinterpret_cast<float*>(parts), row, column, values);
 }
 
 // Each of `lanes` lanes in a row, a power of two, gets the sum of what they have.
@@ -98,6 +118,12 @@ __device__ __forceinline__ float2 add_lanes(float2 sum, int lanes) {
 }
 
 // The sum of column i of `count` rows [pitch].
+__device__ __forceinline__ float sum_column(const float* rows, int count, int pitch, int i) {
+  float sum = 0;
+#pragma unroll 4
+  for (int row = 0; row < count; ++row) sum += rows[row * pitch + i];
+  return sum;
+}
 __device__ __forceinline__ float2 sum_column(const float2* rows, int count, int pitch, int i) {
   float2 sum{0, 0};
 #pragma unroll 4

@@ -52,11 +52,11 @@ struct Place {
 };
 
 // A thread stores dz of its quads where their dy was, as the slab's two groups of copies arrive, and adds up two sums of each
-// channel: of dz, and of dz * (x - mean).
-template <class T, class Act>
+// channel: of dz, and of dz * (x - mean). Calls also(x - mean) with each quad, those past the thread's last pixel included.
+template <class T, class Act, class F>
 __device__ __forceinline__ void make_dz(const Plan& plan, const unsigned char* own, unsigned char* own_dz,
                                         const float (&mean)[kQuad], const float (&scale)[kQuad],
-                                        const float (&beta)[kQuad], float (&sums)[2 * kQuad]) {
+                                        const float (&beta)[kQuad], float (&sums)[2 * kQuad], const F& also) {
   using Layout = SlabLayout<T>;
   int at = 0;
   int left = plan.half;
@@ -79,21 +79,29 @@ __device__ __forceinline__ void make_dz(const Plan& plan, const unsigned char* o
         float x[kQuad];
         float dy[kQuad];
         float dz[kQuad];
+        float centred[kQuad];
         unpack_quad<T>(x_bits[s], x);
         unpack_quad<T>(dy_bits[s], dy);
 #pragma unroll
         for (int i = 0; i < kQuad; ++i) {
-          const float centred = x[i] - mean[i];
-          dz[i] = dz_of<Act>({.scale = scale[i], .beta = beta[i]}, centred, dy[i]);
+          centred[i] = x[i] - mean[i];
+          dz[i] = dz_of<Act>({.scale = scale[i], .beta = beta[i]}, centred[i], dy[i]);
           sums[2 * i] += dz[i];
-          sums[2 * i + 1] = fmaf(dz[i], centred, sums[2 * i + 1]);
+          sums[2 * i + 1] = fmaf(dz[i], centred[i], sums[2 * i + 1]);
         }
+        also(centred);
         *reinterpret_cast<float4*>(own_dz + at + s * Layout::kStepBytes) = {dz[0], dz[1], dz[2], dz[3]};
       }
     }
     left = plan.steps - plan.half;
     ptx::cp_async_wait<0>();
   }
+}
+template <class T, class Act>
+__device__ __forceinline__ void make_dz(const Plan& plan, const unsigned char* own, unsigned char* own_dz,
+                                        const float (&mean)[kQuad], const float (&scale)[kQuad],
+                                        const float (&beta)[kQuad], float (&sums)[2 * kQuad]) {
+  make_dz<T, Act>(plan, own, own_dz, mean, scale, beta, sums, [](const float(&)[kQuad]) {});
 }
 
 }  // namespace ladder::groupnorm::dz_kept

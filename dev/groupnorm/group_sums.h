@@ -1,4 +1,4 @@
-// Sums for the blocks of a cluster (v12 and v13): a block sends what it has of every group to all blocks, and of a channel to the
+// Sums for the blocks of a cluster (v12 and later): a block sends what it has of every group to all blocks, and of a channel to the
 // one that adds it up, whose rank is the channel modulo the cluster's size.
 #pragma once
 
@@ -24,7 +24,7 @@ struct GroupSums {
   }
   // Two more than there are ranks, so that lanes which read several rows find them in different banks.
   static __host__ __device__ int pitch(const Plan& plan) { return plan.log_cluster == 0 ? 1 : plan.cluster() + 2; }
-  static int bytes(const Plan& plan) {
+  static __host__ __device__ int bytes(const Plan& plan) {
     return plan.chunk * (4 + 8 * plan.parts) + 8 * (plan.groups * pitch(plan) + (owned(plan, 0) << plan.log_cluster)) +
            8 * plan.groups + static_cast<int>(sizeof(ptx::Mbarrier));
   }
@@ -114,9 +114,8 @@ __device__ __forceinline__ void send_groups(const Problem& p, const Plan& plan, 
   }
 }
 
-// What the groups take off dx of the thread's channels: the lanes of each warp share out the rows of all groups.
-__device__ __forceinline__ void add_ranks(const Plan& plan, const Place& place, const GroupSums& smem,
-                                          float (&offset)[kQuad], float (&slope)[kQuad]) {
+// What the groups take off dx: the lanes of each warp share out the rows of all groups, 1 << log_ranks lanes a group.
+__device__ __forceinline__ Correction correction_of_lane(const Plan& plan, const Place& place, const GroupSums& smem) {
   const int team = 1 << plan.log_ranks;
   const int group = min(place.lane >> plan.log_ranks, plan.groups - 1);
   const float2* const ranks = smem.groups + group * GroupSums::pitch(plan);
@@ -126,11 +125,21 @@ __device__ __forceinline__ void add_ranks(const Plan& plan, const Place& place, 
     sum.x += ranks[rank].x, sum.y += ranks[rank].y;
   }
   sum = add_lanes(sum, team);
-  const float of_offset = -plan.inverse_m * sum.x;
-  const float of_slope = -plan.inverse_m * smem.rstd[group] * smem.rstd[group] * sum.y;
-  const auto take = [&](int i, int from) {
-    offset[i] = __shfl_sync(~0u, of_offset, from << plan.log_ranks);
-    slope[i] = __shfl_sync(~0u, of_slope, from << plan.log_ranks);
+  return {.offset = -plan.inverse_m * sum.x, .slope = -plan.inverse_m * smem.rstd[group] * smem.rstd[group] * sum.y};
+}
+
+// That of a group, from the lanes that have it; by all lanes of a warp.
+__device__ __forceinline__ Correction correction_of_group(const Plan& plan, const Correction& of_lane, int group) {
+  return {.offset = __shfl_sync(~0u, of_lane.offset, group << plan.log_ranks),
+          .slope = __shfl_sync(~0u, of_lane.slope, group << plan.log_ranks)};
+}
+
+// That of the thread's channels.
+__device__ __forceinline__ void take_corrections(const Plan& plan, const Place& place, const Correction& of_lane,
+                                                 float (&offset)[kQuad], float (&slope)[kQuad]) {
+  const auto take = [&](int i, int group) {
+    const Correction correction = correction_of_group(plan, of_lane, group);
+    offset[i] = correction.offset, slope[i] = correction.slope;
   };
   if (plan.width % kQuad == 0) {
     take(0, group_of(plan, place.column * kQuad));
@@ -139,6 +148,10 @@ __device__ __forceinline__ void add_ranks(const Plan& plan, const Place& place, 
   } else {
     for_channels(plan, place, take);
   }
+}
+__device__ __forceinline__ void add_ranks(const Plan& plan, const Place& place, const GroupSums& smem,
+                                          float (&offset)[kQuad], float (&slope)[kQuad]) {
+  take_corrections(plan, place, correction_of_lane(plan, place, smem), offset, slope);
 }
 
 }  // namespace ladder::groupnorm::dz_kept

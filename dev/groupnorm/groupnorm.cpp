@@ -46,6 +46,13 @@ TensorSpec per_group(const char* name, Role role, const Problem& p) {
   return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.n, p.g}, .layout = "ng"};
 }
 
+// About as large as the gradient that it is added to.
+TensorSpec addend(const char* name, const Problem& p) {
+  TensorSpec addend = image(name, Role::input, p);
+  addend.stddev = 1 / normalised_image(p).stddev;
+  return addend;
+}
+
 TensorSpec sum_of(std::int64_t terms, TensorSpec output) {
   output.reduction_length = terms;
   return output;
@@ -60,13 +67,14 @@ std::string Problem::str() const {
     if (known == activation) line += std::string(text) + ' ';
   }
   return line + (affine ? "" : "no-affine ") + (params16 ? "params16 " : "") + (mean != 0 ? word("mean", mean) : "") +
-         (eps != Problem{}.eps ? fmt::format("eps{} ", eps) : "") + name(dtype);
+         (eps != Problem{}.eps ? fmt::format("eps{} ", eps) : "") + (addends != 0 ? word("addend", addends) : "") +
+         (embedding != 0 ? word("embedding", embedding) + word("first", first) : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
   ProblemLine line(text,
                    "n32 h64 w64 c64 g32 [relu|silu|gelu|gelu-tanh|mish] [no-affine] [params16] [mean20000] [eps1e-6] "
-                   "[fp32|bf16|fp16]");
+                   "[addend1|addend2] [embedding3712 first1920] [fp32|bf16|fp16]");
   constexpr int kMax = 1 << 20;
   constexpr int kMaxMean = 30000;  // fp16 ends at 65504
   Problem p;
@@ -85,8 +93,13 @@ Problem Problem::parse(std::string_view text) {
   p.params16 = line.flag("params16");
   p.mean = static_cast<int>(line.size_or("mean", 0, 0, kMaxMean));
   p.eps = line.positive_or("eps", p.eps);
+  p.addends = static_cast<int>(line.size_or("addend", 0, 1, 2));
+  p.embedding = static_cast<int>(line.size_or("embedding", 0, 1, kMax));
+  if (p.embedding != 0) p.first = static_cast<int>(line.size("first", 0, kMax));
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
+  if (p.embedding != 0 && p.addends != 0) line.fail("addend and embedding exclude each other");
+  if (p.embedding != 0 && p.first + p.c > p.embedding) line.fail("c columns from `first` on are more than `embedding`");
   // Kernels index elements with 32-bit signed integers.
   constexpr double kMaxElements = 2147483647.0;
   if (double(p.n) * p.h * p.w * p.c > kMaxElements) line.fail("a tensor of more than 2^31 - 1 elements");
@@ -104,6 +117,11 @@ Problem Problem::random(std::uint64_t seed) {
   if (random() % 8 == 0) p.mean = 20000;
   p.params16 = random() % 4 == 0;
   if (random() % 4 == 0) p.eps = random() % 2 == 0 ? 1e-6f : 1e-3f;
+  if (random() % 4 == 0) p.addends = draw(2);
+  if (p.addends == 0 && random() % 4 == 0) {
+    p.first = draw(8) - 1;
+    p.embedding = p.first + p.c + draw(8) - 1;
+  }
   // Of one or two elements all normalised values and dx are constants: only what gamma and beta make of them tells. And of
   // a single pixel without an activation, dbeta is a copy of dy.
   if (p.group_size() <= 2 || p.n * p.pixels() == 1) {
@@ -152,6 +170,14 @@ std::vector<TensorSpec> Backward::tensors(const Problem& p) {
     specs.push_back(sum_of(pixels, per_channel("dgamma", Role::output, p)));
     specs.push_back(sum_of(pixels, per_channel("dbeta", Role::output, p)));
   }
+  if (p.addends > 0) specs.push_back(addend("addend", p));
+  if (p.addends > 1) specs.push_back(addend("addend2", p));
+  if (p.embedding == 0) return specs;
+  specs.push_back(sum_of(p.group_size(), {.name = "de",
+                                          .role = p.embedding == p.c ? Role::output : Role::inout,
+                                          .dtype = Dtype::f32,
+                                          .shape = {p.n, p.embedding},
+                                          .layout = "nc"}));
   return specs;
 }
 
@@ -164,7 +190,19 @@ Backward::Tensors Backward::bind(const Pointers& at) {
           .rstd = at.get<const float>("rstd"),
           .dx = at["dx"],
           .dgamma = at.get<float>("dgamma"),
-          .dbeta = at.get<float>("dbeta")};
+          .dbeta = at.get<float>("dbeta"),
+          .addend = at.get<const void>("addend"),
+          .addend2 = at.get<const void>("addend2"),
+          .de = at.get<float>("de")};
+}
+
+Traffic Backward::traffic(const Problem& p) {
+  std::vector<TensorSpec> specs = tensors(p);
+  if (p.embedding == 0) return each_once(specs);
+  specs.pop_back();
+  Traffic traffic = each_once(specs);
+  traffic.write_bytes += static_cast<double>(p.n) * p.c * sizeof(float);
+  return traffic;
 }
 
 double Backward::flops(const Problem& p) { return 21.0 * static_cast<double>(p.elements()); }

@@ -15,6 +15,14 @@
 //     dgamma[c] = sum over n, p, q of dz * xhat                        over the group's m elements
 //     dbeta[c]  = sum over n, p, q of dz
 //
+// In a network dx meets its neighbours, and two words have the pass do what they would do after it, before dx is rounded:
+//
+//     addend1, addend2   dx has one or two images added to it: gradients that x got elsewhere
+//     embedding          de[n][c] = sum over p, q of dx: the gradient of a row that was added to all pixels of x
+//
+// As in dev/add, de is c columns, from `first` on, of a matrix [n, embedding], whose others stay as they are. No network here has
+// both words in one place, so they exclude each other: de would be ambiguous.
+//
 // (PyTorch's group_norm(x, g, gamma, beta, eps) followed by the activation, and their gradients.)
 #pragma once
 
@@ -42,8 +50,13 @@ struct Problem {
   Dtype dtype = Dtype::f32;  // of x, y, dx and dy; everything else is fp32
   int mean = 0;              // of the values that x is filled with; their deviation is 2, or what dtype can tell apart
   float eps = 1e-5f;         // positive and finite
+  // Backward only.
+  int addends = 0;    // images that dx has added to it, at most 2
+  int embedding = 0;  // columns of the matrix that de is part of; 0: no de
+  int first = 0;      // of them, de's
 
-  // "n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 params16 mean20000 eps0.5 fp16": parse(str()) is the same problem.
+  // "n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 params16 mean20000 eps0.5 fp16", "n32 h8 w8 c256 g32 silu addend2 bf16",
+  // "n32 h8 w8 c256 g32 silu embedding3712 first1920 bf16": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32, one without an activation has none, one without eps has 1e-5.
   static Problem parse(std::string_view line);
@@ -62,9 +75,21 @@ struct Problem {
 // Whether every pixel begins at a multiple of sixteen bytes.
 inline bool whole_vectors(const Problem& p) { return p.c * size_of(p.dtype) % 16 == 0; }
 
+// Null, or why a version whose dx is that of the formula alone cannot run the problem.
+inline const char* plain_dx_only(const Problem& p) {
+  if (p.embedding != 0) return "it does not sum dx over an image";
+  return p.addends != 0 ? "it adds nothing to dx" : nullptr;
+}
+
 // Null, or why a version whose kernels read fp32 parameters cannot run the problem.
 inline const char* fp32_parameters_only(const Problem& p) {
   return p.affine && p.parameter_dtype() != Dtype::f32 ? "gamma and beta must be fp32" : nullptr;
+}
+
+// Null, or why a version of the backward pass that has neither cannot run the problem.
+inline const char* plain_only(const Problem& p) {
+  const char* const why = plain_dx_only(p);
+  return why ? why : fp32_parameters_only(p);
 }
 
 struct Forward {
@@ -106,10 +131,15 @@ struct Backward {
     void* dx;            // [n, h, w, c] dtype
     float* dgamma;       // [c] parameter_dtype(), or null together with gamma
     float* dbeta;        // likewise
+    // With the words that ask for them, else null.
+    const void* addend;   // [n, h, w, c] dtype
+    const void* addend2;  // likewise
+    float* de;            // [n, embedding]
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
+  static Traffic traffic(const Problem& p);  // of de its own columns only, which are written
   // Of an element: z and xhat 4, the derivative 8, two sums 4, dx 5: a convention likewise.
   static double flops(const Problem& p);
   // Fills in mean and rstd, which follow from x.

@@ -33,7 +33,7 @@ def stored(torch, case, name, out):
     """Images as NHWC; the gradients of gamma and beta are fp32 with us unless it is params16, whatever PyTorch has."""
     if name in ("y", "dx"):
         return out.permute(0, 2, 3, 1).contiguous()
-    return out if "params16" in case.words else out.float()
+    return out if "params16" in case.words and name != "de" else out.float()
 
 
 def layer(torch, case):
@@ -92,11 +92,21 @@ def _setup(torch, case, tensors, layout, mode):
 
             config.donated_buffer = False  # or the first gradient would overwrite what the next one needs
         dy = image("dy")
+        addends = [image(name) for name in ("addend", "addend2") if name in tensors]
+        first = case.number_or("first", 0)
+        pitch = case.number_or("embedding", 0)
+        de = tensors["de"].clone() if "de" in tensors else x.new_empty(x.shape[0], pitch).float() if pitch else None
         leaves = [tensor.detach().requires_grad_() for tensor in (x, gamma, beta) if tensor is not None]
         y = function(*leaves, *[None] * (3 - len(leaves)))
 
         def backward():
-            return dict(zip(("dx", "dgamma", "dbeta"), torch.autograd.grad(y, leaves, dy, retain_graph=True)))
+            outputs = dict(zip(("dx", "dgamma", "dbeta"), torch.autograd.grad(y, leaves, dy, retain_graph=True)))
+            for addend in addends:
+                outputs["dx"] = outputs["dx"] + addend
+            if de is not None:
+                de[:, first : first + x.shape[1]] = outputs["dx"].sum((2, 3), dtype=torch.float32)
+                outputs["de"] = de
+            return outputs
 
         return backward
 

@@ -72,7 +72,9 @@ INSTANTIATE_TEST_SUITE_P(Problems, GroupnormReadyFlags,
                          testing::Values(Launch{12, "n5 h8 w8 c64 g32 silu fp32"},
                                          Launch{12, "n3 h32 w32 c64 g32 silu bf16"},
                                          Launch{13, "n5 h8 w8 c64 g32 silu fp16"},
-                                         Launch{13, "n3 h32 w32 c64 g32 silu bf16"}));
+                                         Launch{13, "n3 h32 w32 c64 g32 silu bf16"},
+                                         Launch{14, "n5 h8 w8 c64 g32 silu embedding64 first0 fp16"},
+                                         Launch{14, "n3 h32 w32 c64 g32 silu addend1 bf16"}));
 
 }  // namespace
 }  // namespace ladder

@@ -211,8 +211,33 @@ TEST(GroupnormReference, ConstantAnswersDoNotDiscriminate) {
   EXPECT_EQ(discriminating(backward("n2 h1 w1 c4 g4 silu")), "nny");
   EXPECT_EQ(discriminating(backward("n2 h1 w2 c4 g4 silu")), "nyy");
   EXPECT_EQ(discriminating(backward("n2 h1 w3 c4 g4 silu")), "yyy");
+  EXPECT_EQ(discriminating(backward("n2 h1 w3 c4 g4 silu embedding4 first0")), "yyyn");
+  EXPECT_EQ(discriminating(backward("n2 h1 w3 c8 g4 silu embedding8 first0")), "yyyy");
   const Case blind = forward("n2 h1 w1 c4 g4 silu no-affine");
   EXPECT_NE(null_answer(blind, Pattern::normal).find("every output"), std::string::npos);
+}
+
+// What the words ask for, of the plain problem's dx.
+TEST(GroupnormReference, AddendsAndRowsAreOfThePlainGradient) {
+  const std::string plain = "n2 h3 w4 c6 g2 silu";
+  const Case added = backward(plain + " addend2");
+  const Case summed = backward(plain + " embedding9 first2");
+  const HostTensors inputs = fill(added, Pattern::normal, test::seed());
+  HostTensors of_summed = fill(summed, Pattern::normal, test::seed());
+  HostTensors of_plain = fill(backward(plain), Pattern::normal, test::seed());
+  for (const TensorSpec& spec : backward(plain).tensors) {
+    if (spec.is_read()) of_plain[spec.name] = of_summed[spec.name] = inputs[spec.name];
+  }
+  const std::vector<double> dx = reference_outputs(backward(plain), of_plain)[0].value;
+  const std::vector<double> sum = reference_outputs(added, inputs)[0].value;
+  std::vector<double> de(of_summed["de"].begin(), of_summed["de"].end());
+  for (int n = 0; n < 2; ++n) std::fill_n(de.begin() + n * 9 + 2, 6, 0.0);
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    EXPECT_NEAR(sum[i], dx[i] + inputs["addend"][i] + inputs["addend2"][i], 1e-12);
+    de[i / 72 * 9 + 2 + i % 6] += dx[i];
+  }
+  const std::vector<double> found = reference_outputs(summed, of_summed)[3].value;
+  for (std::size_t i = 0; i < de.size(); ++i) EXPECT_NEAR(found[i], de[i], 1e-12) << i;
 }
 
 // Around a mean of 1e4 deviations fp32 statistics that are not taken about a pivot are wrong by more than the bound.
@@ -245,10 +270,12 @@ TEST(GroupnormProblem, BadLinesAreRefused) {
   for (const char* line :
        {"n1 h1 w1 c6 g4", "n1 h1 w1 c6 g0", "n1 h1 w1 c6", "n1 h1 w1 c6 g2 relu silu", "n1 h1 w1 c6 g2 mean-3",
         "n1 h1 w1 c6 g2 swish", "n99999 h999 w999 c6 g2", "n1 h1 w1 c6 g2 eps0", "n1 h1 w1 c6 g2 eps-1",
-        "n1 h1 w1 c6 g2 eps1e99", "n1 h1 w1 c6 g2 eps1x"}) {
+        "n1 h1 w1 c6 g2 eps1e99", "n1 h1 w1 c6 g2 eps1x", "n1 h1 w1 c6 g2 addend3", "n1 h1 w1 c6 g2 embedding6",
+        "n1 h1 w1 c6 g2 embedding8 first3", "n1 h1 w1 c6 g2 addend1 embedding6 first0"}) {
     EXPECT_THROW(Problem::parse(line), std::exception) << line;
   }
   for (const char* line : {"n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 gelu-tanh no-affine mean20000 fp32",
+                           "n1 h5 w7 c6 g3 addend2 fp16", "n1 h5 w7 c6 g3 silu embedding9 first2 bf16",
                            "n1 h5 w7 c6 g3 params16 eps1e-06 bf16", "n1 h5 w7 c6 g3 eps3.4028235e+38 fp16"}) {
     EXPECT_EQ(Problem::parse(line).str(), line);
   }

@@ -1,5 +1,5 @@
 // Idea:   a block a group of an image sums A and B, then writes its dx; a second kernel has a block a channel for dgamma
-//         and dbeta. One element at a time.
+//         and dbeta, and a third one a block a channel of an image for the sum of dx. One element at a time.
 // Parent: none.
 // Why:    the formulas as they stand. Limiter: a group's elements are runs of c/g channels, a few bytes of each 32-byte
 //         sector, fetched anew for the sums, for dx and for the channels, each time with its exponential.
@@ -35,7 +35,8 @@ __device__ __forceinline__ float2 block_sum(float2 value) {
 }
 
 template <class T, class Act, class P>
-__global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_dx_kernel(Problem p, Backward::Tensors t) {
+__global__ void __launch_bounds__(kThreads)
+    groupnorm_backward_v01_dx_kernel(Problem p, Backward::Tensors t, float2* sums) {
   const auto* const x = static_cast<const T*>(t.x);
   const auto* const dy = static_cast<const T*>(t.dy);
   const int image = blockIdx.x / p.g;
@@ -53,14 +54,39 @@ __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_dx_kernel(Pro
     ab.x = fmaf(gamma_of<P>(t, c), term.x, ab.x);
     ab.y = fmaf(channel.scale, term.y, ab.y);
   }
-  const Correction correction = correction_of(t.rstd[blockIdx.x], block_sum(ab), 1.0f / static_cast<float>(m));
+  ab = block_sum(ab);
+  if (sums && threadIdx.x == 0) sums[blockIdx.x] = ab;
+  const Correction correction = correction_of(t.rstd[blockIdx.x], ab, 1.0f / static_cast<float>(m));
 
   for (int i = threadIdx.x; i < m; i += blockDim.x) {
     const int c = group * width + i % width;
     const int at = (image * p.h * p.w + i / width) * p.c + c;
     const Channel channel = channel_of<P>(p, t, image, c);
-    static_cast<T*>(t.dx)[at] = from_float<T>(dx_of(channel, correction, to_float(x[at]), to_float(dy[at]), Act{}));
+    float dx = dx_of(channel, correction, to_float(x[at]), to_float(dy[at]), Act{});
+    if (t.addend) dx += to_float(static_cast<const T*>(t.addend)[at]);
+    if (t.addend2) dx += to_float(static_cast<const T*>(t.addend2)[at]);
+    static_cast<T*>(t.dx)[at] = from_float<T>(dx);
   }
+}
+
+// dx anew, before it was rounded, from the groups' sums.
+template <class T, class Act, class P>
+__global__ void __launch_bounds__(kThreads)
+    groupnorm_backward_v01_embedding_kernel(Problem p, Backward::Tensors t, const float2* sums) {
+  const int image = blockIdx.x / p.c;
+  const int c = blockIdx.x % p.c;
+  const int group = image * p.g + c / (p.c / p.g);
+  const Channel channel = channel_of<P>(p, t, image, c);
+  const float inverse_m = 1.0f / static_cast<float>(p.h * p.w * (p.c / p.g));
+  const Correction correction = correction_of(channel.rstd, sums[group], inverse_m);
+  float2 sum{0, 0};
+  for (int pixel = threadIdx.x; pixel < p.h * p.w; pixel += blockDim.x) {
+    const int at = (image * p.h * p.w + pixel) * p.c + c;
+    const float x = to_float(static_cast<const T*>(t.x)[at]);
+    sum.x += dx_of(channel, correction, x, to_float(static_cast<const T*>(t.dy)[at]), Act{});
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) t.de[image * p.embedding + p.first + c] = sum.x;
 }
 
 template <class T, class Act, class P>
@@ -89,14 +115,21 @@ __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_parameters_ke
   store_parameter<P>(t.dgamma, c, sums.y);
 }
 
-void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) {
+std::size_t workspace_bytes(const Problem& p) { return p.embedding == 0 ? 0 : sizeof(float2) * p.n * p.g; }
+
+void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
+  auto* const sums = p.embedding == 0 ? nullptr : static_cast<float2*>(workspace);  // [n, g], A and B
   dispatch_all_types(p, [&](auto element, auto act, auto parameter) {
     using T = decltype(element);
     using Act = decltype(act);
     using P = decltype(parameter);
     ladder::launch(groupnorm_backward_v01_dx_kernel<T, Act, P>,
                    {.grid = static_cast<unsigned>(p.n) * p.g, .block = threads_for(static_cast<int>(p.group_size()))},
-                   stream, p, t);
+                   stream, p, t, sums);
+    if (sums) {
+      ladder::launch(groupnorm_backward_v01_embedding_kernel<T, Act, P>,
+                     {.grid = static_cast<unsigned>(p.n) * p.c, .block = threads_for(p.pixels())}, stream, p, t, sums);
+    }
     if (!p.affine) return;
     ladder::launch(groupnorm_backward_v01_parameters_kernel<T, Act, P>,
                    {.grid = static_cast<unsigned>(p.c), .block = threads_for(p.n * p.pixels())}, stream, p, t);
@@ -107,4 +140,5 @@ void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) 
 }  // namespace ladder::groupnorm
 
 LADDER_VERSION(ladder::groupnorm::Backward, {.launch = ladder::groupnorm::launch,
-                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16}})
+                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                             .workspace_bytes = ladder::groupnorm::workspace_bytes})

@@ -66,5 +66,5 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
 
 LADDER_VERSION(ladder::groupnorm::Backward, {.launch = ladder::groupnorm::launch,
                                              .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                                             .supports = ladder::groupnorm::fp32_parameters_only,
+                                             .supports = ladder::groupnorm::plain_only,
                                              .workspace_bytes = ladder::groupnorm::workspace_bytes})

@@ -102,7 +102,7 @@ void dispatch_registers(const Problem& p, F&& f) {
 }
 
 const char* supports(const Problem& p) {
-  if (const char* const why = fp32_parameters_only(p)) return why;
+  if (const char* const why = plain_only(p)) return why;
   if (!whole_vectors(p)) return "a pixel's channels are no whole vectors of 16 bytes";
   if (plan_registers(p).slab.chunk == 0)
     return "x and dy of an image's group do not fit in the registers of eight blocks";

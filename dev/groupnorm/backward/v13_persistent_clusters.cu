@@ -8,7 +8,7 @@
 
 #include "dev/common/staggered_start.h"
 #include "dev/groupnorm/group_sums.h"
-#include "dev/ptx/cache_policy.h"
+#include "dev/groupnorm/persistent_slabs.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/grid_dependency.h"
 
@@ -17,52 +17,7 @@ namespace {
 
 using namespace dz_kept;
 
-// A cluster's slabs: that of its number in the grid, then every clusters-th one. What the kernel would have to divide for is here.
-struct Rounds {
-  int slabs = 0;
-  int chunks = 0;     // of an image
-  int clusters = 0;   // of the grid: a cluster's next slab is this many slabs on,
-  int images_on = 0;  // or this many images
-  int chunks_on = 0;  // and chunks
-};
-
-// Four blocks of 128 threads or three of 192, and 96 registers for each thread of five warps in a quarter of an SM.
-constexpr int kPersistentThreadsPerSm = 640;
-
 constexpr Needs kNeeds{.sums_bytes = GroupSums::bytes, .group_sums = true, .threads_per_sm = kPersistentThreadsPerSm};
-
-// A thread's copies of a slab: of the vectors of x and dy that it shares with its neighbour, every other one, as many as there
-// are pairs of steps. Past the block's last pixel x is that of the last one, and dy zero, so that it adds nothing.
-template <class T>
-class Copies {
-  using Layout = SlabLayout<T>;
-  static_assert(Layout::kSharers == kStepsAtOnce);
-
- public:
-  static constexpr int kPairBytes = kStepsAtOnce * Layout::kStepBytes;  // from two steps to the next two
-
-  __device__ __forceinline__ Copies(const Problem& p, const Plan& plan, const Place& place)
-      : at_(place.image * p.h * p.w * p.c + place.chunk * plan.chunk + (place.column - sharer(place.lane)) * kQuad),
-        pixel_(place.first + sharer(place.lane) * plan.rows) {}
-
-  // Where the first one of x goes in the slab of a warp.
-  static __device__ __forceinline__ int place_of(int lane) {
-    return sharer(lane) * Layout::kStepBytes + lane / Layout::kSharers * 16;
-  }
-  __device__ __forceinline__ void start(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                        const Place& place, unsigned char* to, ptx::CachePolicy policy) {
-    const int from = at_ + min(pixel_, place.end - 1) * p.c;
-    ptx::cp_async_16(to, static_cast<const T*>(t.x) + from, true, policy);
-    ptx::cp_async_16(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel_ < place.end, policy);
-    pixel_ += kStepsAtOnce * plan.rows;
-  }
-
- private:
-  static __device__ __forceinline__ int sharer(int lane) { return lane % Layout::kSharers; }
-
-  int at_;     // of the tensor, its column of the image's first pixel
-  int pixel_;  // of the next ones
-};
 
 // A thread's dx of a slab, dx_of_quad(x, dz) for each of its quads; kRefills: what it has read makes room for the next slab's.
 template <class T, bool kRefills, class F>
@@ -140,20 +95,8 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
   };
   load_beta(place.chunk);
 
-  // Everything is on its way at once, in two groups.
   unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // of the warp
-  {
-    Copies<T> copies(p, plan, place);
-    unsigned char* to = slab + Copies<T>::place_of(place.lane);
-    int left = plan.half;
-#pragma unroll 1
-    for (int group = 0; group < 2; ++group) {
-#pragma unroll 4
-      for (; left > 0; left -= kStepsAtOnce, to += Copies<T>::kPairBytes) copies.start(p, t, plan, place, to, policy);
-      ptx::cp_async_commit();
-      left = plan.steps - plan.half;
-    }
-  }
+  load_slab<T>(p, t, plan, place, slab, policy);
 
 #pragma unroll 1
   for (unsigned parity = 0;; parity ^= 1) {
@@ -183,8 +126,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     // What the next slab's channels need.
     Place next = place;
     if (!is_last) {
-      next.image += rounds.images_on, next.chunk += rounds.chunks_on;
-      if (next.chunk >= rounds.chunks) next.chunk -= rounds.chunks, ++next.image;
+      advance(rounds, next);
       fetched = fetch_channel<P>(p, t, plan, next, first_channel);
       load_beta(next.chunk);
     }
@@ -254,15 +196,8 @@ BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                       .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds)),
                       .cluster = static_cast<unsigned>(plan.cluster())};
   const StaggeredStart start = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
-  const int chunks = p.c / plan.chunk;
-  const int slabs = p.n * chunks;
-  const int clusters = std::min(slabs, resident_clusters(kernel, config));
-  config.grid = static_cast<unsigned>(clusters * plan.cluster());
-  const Rounds rounds{.slabs = slabs,
-                      .chunks = chunks,
-                      .clusters = clusters,
-                      .images_on = clusters / chunks,
-                      .chunks_on = clusters % chunks};
+  const Rounds rounds = rounds_of(p, plan, resident_clusters(kernel, config));
+  config.grid = static_cast<unsigned>(rounds.clusters * plan.cluster());
   return with_parameters(bind_launch(kernel, config, p, t, plan, rounds, start, rows), p, rows, t);
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tests/wrong/groupnorm/problems.h"
 #include "tests/wrong/wrong.h"
 
@@ -17,6 +19,13 @@ enum class Fault {
   derivative_at_xhat,  // the activation's derivative before gamma and beta
   no_rstd,             // dx with respect to xhat
   bf16_sums,           // adds up in bf16
+  one_addend,          // leaves the second one out
+  addend_of_image,     // that of the first image for all
+  next_row,            // de of the neighbouring image, which a batch of one hides
+  first_column,        // de from the matrix's first column on
+  rounded_dx,          // de of dx as it is stored
+  no_slope,            // de as if x - mean added up to nothing in each channel
+  padding_counts,      // the sum of x - mean has the last pixel twice, as in blocks that pad their last row of threads
 };
 
 // What an element contributes, and what comes of many.
@@ -50,8 +59,9 @@ __device__ void add_term(const auto& v, long long index, float factor, Sums& sum
   sums.xhat = rounded(sums.xhat + factor * term.dz * term.xhat);
 }
 
+// dx before addends.
 template <Fault kFault>
-__device__ void write_dx(const auto& v, long long index) {
+__device__ float dx_of(const auto& v, long long index) {
   const Problem& p = v.p;
   const int group = group_of(p, index);
   const long long first = first_of(p, kFault == Fault::next_group ? (group + 1) % (p.n * p.g) : group);
@@ -69,7 +79,40 @@ __device__ void write_dx(const auto& v, long long index) {
   const Term term = term_of<kFault>(v, index);
   const auto m = static_cast<float>(p.h * p.w * (p.c / p.g));
   const float gradient = gamma_of(v, channel_of(p, index)) * term.dz - (ab.plain + term.xhat * ab.xhat) / m;
-  v.store(v.t.dx, index, kFault == Fault::no_rstd ? gradient : v.t.rstd[group] * gradient);
+  return kFault == Fault::no_rstd ? gradient : v.t.rstd[group] * gradient;
+}
+
+template <Fault kFault>
+__device__ void write_dx(const auto& v, long long index) {
+  float dx = dx_of<kFault>(v, index);
+  const long long image = static_cast<long long>(v.p.h) * v.p.w * v.p.c;
+  if (v.t.addend) dx += v.load(v.t.addend, kFault == Fault::addend_of_image ? index % image : index);
+  if (v.t.addend2 && kFault != Fault::one_addend) dx += v.load(v.t.addend2, index);
+  v.store(v.t.dx, index, dx);
+}
+
+__device__ float rounded(float x, Dtype dtype) {
+  return dtype == Dtype::bf16 ? to_float(from_float<__nv_bfloat16>(x)) : to_float(from_float<__half>(x));
+}
+
+// A column of de, of the image `row`.
+template <Fault kFault>
+__device__ void write_de(const auto& v, int row, int c) {
+  const Problem& p = v.p;
+  const int image = kFault == Fault::next_row ? (row + 1) % p.n : row;
+  const long long first = static_cast<long long>(image) * p.h * p.w * p.c + c;
+  const int pixels = p.h * p.w;
+  float sum = 0;
+  for (int i = 0; i < pixels; ++i) {
+    const float dx =
+        dx_of < kFault == Fault::no_slope ? Fault::no_b : kFault > (v, first + static_cast<long long>(i) * p.c);
+    sum += kFault == Fault::rounded_dx ? rounded(dx, p.dtype) : dx;
+  }
+  if constexpr (kFault == Fault::padding_counts) {
+    const long long last = first + static_cast<long long>(pixels - 1) * p.c;
+    sum += dx_of<Fault::none>(v, last) - dx_of<Fault::no_b>(v, last);
+  }
+  v.t.de[row * p.embedding + (kFault == Fault::first_column ? 0 : p.first) + c] = sum;
 }
 
 __device__ void write_parameters(const auto& v, int c, const Sums& sums) {
@@ -77,22 +120,44 @@ __device__ void write_parameters(const auto& v, int c, const Sums& sums) {
   v.t.dbeta[c] = sums.plain;
 }
 
-// An element of dx a thread, whose group's A and B it makes anew, and then a channel of dgamma and dbeta.
+// An element of dx a thread, whose group's A and B it makes anew, then a column of de, then a channel of dgamma and dbeta.
 template <Fault kFault>
 struct Faulty {
   __device__ void operator()(const auto& v, long long index) const {
     const long long num_elements = static_cast<long long>(v.p.n) * v.p.h * v.p.w * v.p.c;
     if (index < num_elements) return write_dx<kFault>(v, index);
+    index -= num_elements;
+    const long long num_columns = v.p.embedding == 0 ? 0 : static_cast<long long>(v.p.n) * v.p.c;
+    if (index < num_columns) return write_de<kFault>(v, static_cast<int>(index / v.p.c), channel_of(v.p, index));
+    index -= num_columns;
     Sums sums;
-    for (long long i = index - num_elements; i < num_elements; i += v.p.c) add_term<kFault>(v, i, 1.0f, sums);
-    write_parameters(v, static_cast<int>(index - num_elements), sums);
+    for (long long i = index; i < num_elements; i += v.p.c) add_term<kFault>(v, i, 1.0f, sums);
+    write_parameters(v, static_cast<int>(index), sums);
   }
 };
 
-long long num_outputs(const Problem& p) { return p.elements() + (p.affine ? p.c : 0); }
+long long num_outputs(const Problem& p) {
+  return p.elements() + (p.embedding == 0 ? 0 : p.n * p.c) + (p.affine ? p.c : 0);
+}
 
 template <Fault kFault>
 constexpr auto faulty = wrong::other_kernel<Backward, num_outputs, Faulty<kFault>>;
+
+// A matrix of its own for de, whatever the problem says: the other columns are lost.
+struct OtherColumns {
+  __device__ void operator()(const auto& v, long long index) const {
+    if (v.p.embedding == 0) return;
+    const long long column = index % v.p.embedding - v.p.first;
+    if (column < 0 || column >= v.p.c) v.t.de[index] = 0.0f;
+  }
+};
+long long num_columns(const Problem& p) { return static_cast<long long>(p.n) * std::max(p.embedding, 1); }
+
+std::vector<std::string> backward_problems() {
+  std::vector<std::string> problems = wrong_problems();
+  problems.insert(problems.end(), {"n2 h4 w5 c16 g4 silu addend2", "n3 h3 w5 c24 g3 gelu embedding31 first5"});
+  return problems;
+}
 
 // Takes dy for dz.
 void no_derivative(Problem& p) { p.activation = Activation::identity; }
@@ -180,7 +245,7 @@ void last_block_too_early(const Problem& p, const Tensors& t, void* workspace, S
 
 }  // namespace
 
-LADDER_CHEATS(Backward, wrong_problems(),
+LADDER_CHEATS(Backward, backward_problems(),
               {
                   faulty<Fault::none>("honest"),
                   faulty<Fault::no_a>("no_a"),
@@ -193,6 +258,14 @@ LADDER_CHEATS(Backward, wrong_problems(),
                   faulty<Fault::derivative_at_xhat>("derivative_at_xhat"),
                   faulty<Fault::no_rstd>("no_rstd"),
                   faulty<Fault::bf16_sums>("bf16_sums"),
+                  faulty<Fault::one_addend>("one_addend"),
+                  faulty<Fault::addend_of_image>("addend_of_image"),
+                  faulty<Fault::next_row>("next_row"),
+                  faulty<Fault::first_column>("first_column"),
+                  wrong::only({Dtype::bf16, Dtype::f16}, faulty<Fault::rounded_dx>("rounded_dx")),
+                  faulty<Fault::no_slope>("no_slope"),
+                  faulty<Fault::padding_counts>("padding_counts"),
+                  wrong::spoiled_output<Backward, num_columns, OtherColumns>("other_columns"),
                   {.name = "last_image", .launch = last_image},
                   wrong::spoiled_output<Backward, &Problem::c, DgammaWithoutXhat>("dgamma_without_xhat"),
                   {.name = "uncleared_atomics", .launch = uncleared_atomics},

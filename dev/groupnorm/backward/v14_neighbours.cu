@@ -1,0 +1,356 @@
+// Idea:   dx takes over what its neighbours do with it: up to two images are added to it before it is rounded, or it is summed
+//         over the image, for the gradient of a row that was added to all pixels.
+// Parent: v13.
+// Why:    an addition of its own reads dx again, and a sum of its own too: 44 launches of a U-Net's step, each a read of the
+//         tensor that has just been written. The sum costs no pass: over the pixels of a channel
+//             sum of dx = scale P + pixels offset + slope X,   P = sum of dz,   X = sum of x - mean
+//         and P is there already; X is one more addition an element, and one float a channel that blocks send to the channel's
+//         owner. Addends are loaded into registers a step ahead; those of the first step while the cluster exchanges its sums.
+//         Starts while the kernel in front ends, as small images take as long as a launch.
+//         Limiter: as v13; a third or two more of its bytes with addends.
+// Needs:  what v13 does; fp32 parameters, and gamma and beta for the sum of dx.
+
+#include "dev/common/staggered_start.h"
+#include "dev/groupnorm/group_sums.h"
+#include "dev/groupnorm/persistent_slabs.h"
+#include "dev/ptx/cluster_barrier.h"
+#include "dev/ptx/grid_dependency.h"
+
+namespace ladder::groupnorm {
+namespace {
+
+using namespace dz_kept;
+
+// In shared memory after the slab: v13's sums, and those of x - mean.
+struct ImageSums {
+  GroupSums groups;
+  float* parts;     // [parts][chunk]
+  float* channels;  // [owned][cluster]: of the ranks, in the block's own channels
+
+  static __host__ __device__ int begin(const Plan& plan) { return (GroupSums::bytes(plan) + 15) / 16 * 16; }
+  static int bytes(const Plan& plan) {
+    return begin(plan) + 4 * (plan.chunk * plan.parts + (GroupSums::owned(plan, 0) << plan.log_cluster));
+  }
+  __device__ __forceinline__ ImageSums(unsigned char* smem, const Plan& plan) : groups(smem, plan) {
+    parts = reinterpret_cast<float*>(smem + begin(plan));
+    channels = parts + plan.parts * plan.chunk;
+  }
+};
+
+template <bool kEmbedding>
+constexpr Needs kNeeds{.sums_bytes = kEmbedding ? ImageSums::bytes : GroupSums::bytes,
+                       .group_sums = true,
+                       .threads_per_sm = kPersistentThreadsPerSm,
+                       .words = true};
+
+// A thread's quads of the addends at its next steps.
+template <class T>
+struct Addends {
+  Quad<T> first[kStepsAtOnce];
+  Quad<T> second[kStepsAtOnce];
+
+  // `at`: of the tensor; `pixels`: from there to the block's last one.
+  __device__ __forceinline__ void load(const Problem& p, const Backward::Tensors& t, const Plan& plan, int at,
+                                       int pixels) {
+#pragma unroll
+    for (int s = 0; s < kStepsAtOnce; ++s) {
+      if (pixels <= s * plan.rows) continue;
+      const int from = at + s * plan.rows * p.c;
+      first[s] = *reinterpret_cast<const Quad<T>*>(static_cast<const T*>(t.addend) + from);
+      if (t.addend2) second[s] = *reinterpret_cast<const Quad<T>*>(static_cast<const T*>(t.addend2) + from);
+    }
+  }
+  __device__ __forceinline__ void add_to(float (&dx)[kQuad], const Backward::Tensors& t, int s) const {
+    float addend[kQuad];
+    unpack_quad<T>(first[s], addend);
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) dx[i] += addend[i];
+    if (!t.addend2) return;
+    unpack_quad<T>(second[s], addend);
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) dx[i] += addend[i];
+  }
+};
+
+// The first element of the tensor that is the thread's.
+__device__ __forceinline__ int first_element(const Problem& p, const Plan& plan, const Place& place) {
+  return (place.image * p.h * p.w + place.first) * p.c + place.chunk * plan.chunk + place.column * kQuad;
+}
+
+// A thread's dx of a slab: dx_of_quad(x, dz, dx) for each of its quads, and what `addends` has for it. kRefills: what it has
+// read makes room for the next slab's.
+template <class T, bool kRefills, bool kEmbedding, class F>
+__device__ __forceinline__ void write(const Problem& p, const Backward::Tensors& t, const Plan& plan,
+                                      const Place& place, const Place& next, ptx::CachePolicy policy,
+                                      unsigned char* slab, Addends<T>& addends, const F& dx_of_quad) {
+  using Layout = SlabLayout<T>;
+  const int own = place.lane * Layout::kQuadBytes;
+  const int own_dz = Layout::dz_at(place.lane);
+  Copies<T> copies(p, plan, next);
+  const int row = plan.rows * p.c;
+  int at = first_element(p, plan, place);
+  int pixels = place.end - place.first;
+  int left = plan.half;
+#pragma unroll 1
+  for (int group = 0; group < 2; ++group) {
+#pragma unroll 1
+    for (; left > 0; left -= kStepsAtOnce, slab += Copies<T>::kPairBytes) {
+      Quad<T> x[kStepsAtOnce];
+      float dz[kStepsAtOnce][kQuad];
+#pragma unroll
+      for (int s = 0; s < kStepsAtOnce; ++s) {
+        x[s] = *reinterpret_cast<const Quad<T>*>(slab + own + s * Layout::kStepBytes);
+        load_quad(reinterpret_cast<const float*>(slab + own_dz + s * Layout::kStepBytes), dz[s]);
+      }
+      if constexpr (kRefills) {
+        __syncwarp();  // the other one has read them
+        copies.start(p, t, plan, place, slab + Copies<T>::place_of(place.lane), policy);
+      }
+      Quad<T> packed[kStepsAtOnce];
+#pragma unroll
+      for (int s = 0; s < kStepsAtOnce; ++s) {
+        float dx[kQuad];
+        dx_of_quad(x[s], dz[s], dx);
+        if constexpr (!kEmbedding) addends.add_to(dx, t, s);
+        packed[s] = pack_quad<T>(dx);
+      }
+      if constexpr (!kEmbedding) {
+        addends.load(p, t, plan, at + kStepsAtOnce * row, pixels - kStepsAtOnce * plan.rows);
+      }
+#pragma unroll
+      for (int s = 0; s < kStepsAtOnce; ++s) {
+        if (pixels > s * plan.rows) *reinterpret_cast<Quad<T>*>(static_cast<T*>(t.dx) + at + s * row) = packed[s];
+      }
+      at += kStepsAtOnce * row;
+      pixels -= kStepsAtOnce * plan.rows;
+    }
+    if constexpr (kRefills) ptx::cp_async_commit();
+    left = plan.steps - plan.half;
+  }
+}
+
+// Sends the block's sums of x - mean to the channels' owners: by its last threads, as the first ones have the most to do.
+__device__ __forceinline__ void send_centred(const Plan& plan, const Place& place, const ImageSums& smem) {
+#pragma unroll 1
+  for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < plan.chunk; i += plan.threads()) {
+    const int to = i & (plan.cluster() - 1);
+    ptx::st_async(ptx::mapa(smem.channels + (i & -plan.cluster()) + place.rank, to),
+                  sum_column(smem.parts, plan.parts, plan.chunk, i), ptx::mapa(smem.groups.arrived, to));
+  }
+}
+
+// What comes of the sums of the block's own channels: dgamma and dbeta's rows, and de. By whole warps, the last one first.
+template <bool kCluster, bool kEmbedding>
+__device__ __forceinline__ void finish_channels(const Problem& p, const Backward::Tensors& t, const Plan& plan,
+                                                const Place& place, const ImageSums& smem, const Correction& of_lane,
+                                                FlaggedRow* rows) {
+  const GroupSums& sums = smem.groups;
+  const int count = kCluster ? GroupSums::owned(plan, place.rank) : plan.chunk;
+#pragma unroll 1
+  for (int first = plan.threads() - 32 - place.warp * 32; first < count; first += plan.threads()) {
+    const int i = first + place.lane;
+    const int channel = min(kCluster ? (i << plan.log_cluster) + place.rank : i, plan.chunk - 1);
+    [[maybe_unused]] Correction correction;
+    if constexpr (kEmbedding) correction = correction_of_group(plan, of_lane, group_of(plan, channel));
+    if (i >= count) continue;
+    float2 sum;
+    if constexpr (kCluster) {
+      sum = sum_column(sums.channels + (i << plan.log_cluster), plan.cluster(), 1, 0);
+      leave_channel(p, plan, place, sums, rows, channel, sum);
+    } else {
+      sum = sum_column(sums.parts, plan.parts, plan.chunk, channel);  // send_groups() has left its row
+    }
+    if constexpr (!kEmbedding) continue;
+    const float centred = kCluster ? sum_column(smem.channels + (i << plan.log_cluster), plan.cluster(), 1, 0)
+                                   : sum_column(smem.parts, plan.parts, plan.chunk, channel);
+    const float of_group = fmaf(correction.slope, centred, static_cast<float>(p.h * p.w) * correction.offset);
+    t.de[place.image * p.embedding + p.first + place.chunk * plan.chunk + channel] =
+        fmaf(sums.scale[channel], sum.x, of_group);
+  }
+}
+
+template <class T, class Act, bool kCluster, bool kEmbedding>
+__global__ void __launch_bounds__(kPersistentThreadsPerSm)
+    groupnorm_backward_v14_kernel(Problem p, Backward::Tensors t, Plan plan, Rounds rounds, StaggeredStart start,
+                                  FlaggedRow* rows) {
+  using Layout = SlabLayout<T>;
+  LADDER_DYN_SMEM(raw);
+  const ImageSums image(raw + Layout::bytes(plan), plan);
+  const GroupSums& smem = image.groups;
+  const ptx::CachePolicy policy = ptx::evict_policy(plan.reads_once);
+  Place place(p, plan);
+  if constexpr (kCluster) {
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_init(smem.arrived, 1);
+      ptx::mbarrier_fence_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();  // this block has started
+  }
+  ptx::grid_dependency_wait();
+  int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;
+  wait_for_start(start, slab_index);
+  place.image = slab_index / rounds.chunks;
+  place.chunk = slab_index - place.image * rounds.chunks;
+
+  // What the channels need is first in the queues to memory: after x and dy it would come last.
+  const int first_channel = min(static_cast<int>(threadIdx.x), plan.chunk - 1);
+  Fetched fetched = fetch_channel<float>(p, t, plan, place, first_channel);
+  float beta[kQuad] = {};
+  const auto load_beta = [&](int chunk) {
+    if (t.beta) load_quad(t.beta + chunk * plan.chunk + place.column * kQuad, beta);
+  };
+  load_beta(place.chunk);
+  unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // of the warp
+  load_slab<T>(p, t, plan, place, slab, policy);
+
+#pragma unroll 1
+  for (unsigned parity = 0;; parity ^= 1) {
+    slab_index += rounds.clusters;
+    const bool is_last = slab_index >= rounds.slabs;
+    if (is_last) ptx::grid_dependency_launch();
+
+      // The chunk's channels, once a block.
+#pragma unroll 1
+    for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
+      const int group = group_of(plan, i);
+      if (i >= plan.threads()) fetched = fetch_channel<float>(p, t, plan, place, i);
+      if (i == group * plan.width) smem.mean[group] = fetched.mean, smem.rstd[group] = fetched.rstd;
+      smem.scale[i] = fetched.rstd * fetched.gamma;
+    }
+    __syncthreads();
+    float mean[kQuad];
+    float scale[kQuad];
+    for_channels(plan, place, [&](int i, int group) { mean[i] = smem.mean[group]; });
+    load_quad(smem.scale + place.column * kQuad, scale);
+
+    // dz takes dy's place, and a thread adds up two or three sums of each of its channels.
+    float sums[2 * kQuad] = {};
+    float centred_sums[kQuad] = {};
+    int pixels = place.end - place.first;
+    make_dz<T, Act>(plan, slab + place.lane * Layout::kQuadBytes, slab + Layout::dz_at(place.lane), mean, scale, beta,
+                    sums, [&](const float(&centred)[kQuad]) {
+                      if constexpr (!kEmbedding) return;
+                      if (pixels > 0) {  // past the last one x is that of the last one
+#pragma unroll
+                        for (int i = 0; i < kQuad; ++i) centred_sums[i] += centred[i];
+                      }
+                      pixels -= plan.rows;
+                    });
+
+    // What comes after the exchange of sums, and what the next slab's channels need.
+    Addends<T> addends;
+    if constexpr (!kEmbedding) {
+      addends.load(p, t, plan, first_element(p, plan, place), place.end - place.first);
+    }
+    Place next = place;
+    if (!is_last) {
+      advance(rounds, next);
+      fetched = fetch_channel<float>(p, t, plan, next, first_channel);
+      load_beta(next.chunk);
+    }
+    const QuadRows shape{plan.quads, plan.chunk, plan.rows, plan.senders, plan.parts};
+    sum_rows<true>(shape, smem.parts, place.row, place.column, sums);
+    if constexpr (kEmbedding) sum_rows<true>(shape, image.parts, place.row, place.column, centred_sums);
+    __syncthreads();
+
+    // Sums of groups go to every block of the cluster, those of a channel to its own.
+    if constexpr (kCluster) {
+      ptx::cluster_wait();  // all blocks have started, or have read what they got before
+      if (threadIdx.x == 0) {
+        const int owned = GroupSums::owned(plan, place.rank);
+        const int pairs = plan.groups + (rows ? owned : 0);
+        ptx::mbarrier_arrive_expect_tx(smem.arrived,
+                                       (pairs << plan.log_cluster) * sizeof(float2) +
+                                           (kEmbedding ? (owned << plan.log_cluster) * sizeof(float) : 0));
+      }
+    }
+    send_groups<kCluster>(p, plan, place, smem, rows);
+    if constexpr (kCluster && kEmbedding) send_centred(plan, place, image);
+    if constexpr (kCluster) {
+      ptx::mbarrier_wait_cluster(smem.arrived, parity);
+    } else {
+      __syncthreads();
+    }
+    const Correction of_lane = correction_of_lane(plan, place, smem);
+    float offset[kQuad];
+    float slope[kQuad];
+    take_corrections(plan, place, of_lane, offset, slope);
+    if ((kCluster || kEmbedding) && rows) {
+      finish_channels<kCluster, kEmbedding>(p, t, plan, place, image, of_lane, rows);
+    }
+
+    // dx, and the next slab's x and dy into the place of what has been read.
+    const auto dx_of_quad = [&](const Quad<T>& x_bits, const float(&dz)[kQuad], float(&dx)[kQuad]) {
+      float x[kQuad];
+      unpack_quad<T>(x_bits, x);
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i) {
+        dx[i] = dx_of({.scale = scale[i]}, {.offset = offset[i], .slope = slope[i]}, x[i] - mean[i], dz[i]);
+      }
+    };
+    if (is_last) {
+      write<T, false, kEmbedding>(p, t, plan, place, next, policy, slab, addends, dx_of_quad);
+      return;
+    }
+    write<T, true, kEmbedding>(p, t, plan, place, next, policy, slab, addends, dx_of_quad);
+    if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // this block has read what it got
+    __syncthreads();
+    place.image = next.image, place.chunk = next.chunk;
+  }
+}
+
+const char* supports(const Problem& p) {
+  if (!plain_dx_only(p)) return "nothing is added to dx or made of it: v13 is the same";
+  if (const char* const why = fp32_parameters_only(p)) return why;
+  if (p.embedding == 0) return dz_kept::supports(p, kNeeds<false>);
+  return p.affine ? dz_kept::supports(p, kNeeds<true>) : "the sum of dx goes with those for gamma and beta";
+}
+
+template <class T, class Act, bool kEmbedding>
+BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const Plan& plan, FlaggedRow* rows) {
+  const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v14_kernel<T, Act, false, kEmbedding>  //
+                                          : groupnorm_backward_v14_kernel<T, Act, true, kEmbedding>;
+  LaunchConfig config{.grid = {static_cast<unsigned>(p.c / plan.chunk * plan.cluster()), static_cast<unsigned>(p.n)},
+                      .block = static_cast<unsigned>(plan.threads()),
+                      .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds<kEmbedding>)),
+                      .cluster = static_cast<unsigned>(plan.cluster())};
+  const StaggeredStart start = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
+  const Rounds rounds = rounds_of(p, plan, resident_clusters(kernel, config));
+  config.grid = static_cast<unsigned>(rounds.clusters * plan.cluster());
+  config.overlaps_previous = true;  // after the driver was asked about it, alone on the card
+  return with_parameters(bind_launch(kernel, config, p, t, plan, rounds, start, rows), p, rows, t);
+}
+
+template <bool kEmbedding>
+std::vector<KernelPlan<Backward>> plans_of(const Problem& p) {
+  const Plan plan = plan_of_turns(p, kNeeds<kEmbedding>);
+  KernelPlan<Backward> only{.name = plan.cluster() == 1 ? "single blocks" : "clusters",
+                            .workspace_bytes = sizeof(FlaggedRow) * p.n * p.c};
+  const auto with_type = [&](auto element) {
+    dispatch(p.activation, [&](auto act) {
+      only.bind = [p, plan](const Backward::Tensors& t, void* workspace) {
+        auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;  // [n][c]
+        return bind<decltype(element), decltype(act), kEmbedding>(p, t, plan, rows);
+      };
+    });
+  };
+  p.dtype == Dtype::bf16 ? with_type(__nv_bfloat16()) : with_type(__half());
+  return {only};
+}
+
+std::vector<KernelPlan<Backward>> plans(const Problem& p) {
+  return p.embedding == 0 ? plans_of<false>(p) : plans_of<true>(p);
+}
+
+}  // namespace
+}  // namespace ladder::groupnorm
+
+LADDER_VERSION(ladder::groupnorm::Backward,
+               {.plans = ladder::groupnorm::plans,
+                .plan_names = {"single blocks", "clusters"},
+                .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                .supports = ladder::groupnorm::supports,
+                .private_workspace = true,
+                .min_arch = 90,
+                .needs = "addend or embedding; whole vectors; slabs that fit in the shared memory of a cluster"})
