@@ -80,7 +80,7 @@ CudnnGraph make_graph(const Posed& posed, bool channels_last) {
     auto bias = graph->tensor(fe::graph::Tensor_attributes()
                                   .set_name("bias")
                                   .set_uid(kBias)
-                                  .set_data_type(fe::DataType_t::FLOAT)
+                                  .set_data_type(cudnn_type(p.parameter_dtype()))
                                   .set_dim({1, p.k, 1, 1})
                                   .set_stride({p.k, 1, p.k, p.k}));
     y = graph->pointwise(y, bias, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));

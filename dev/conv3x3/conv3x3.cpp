@@ -9,11 +9,12 @@ namespace ladder::conv3x3 {
 
 std::string Problem::str() const {
   auto word = [](char letter, int value) { return letter + std::to_string(value) + ' '; };
-  return word('n', n) + word('h', h) + word('w', w) + word('c', c) + word('k', k) + (bias ? "bias " : "") + name(dtype);
+  return word('n', n) + word('h', h) + word('w', w) + word('c', c) + word('k', k) + (bias ? "bias " : "") +
+         (params16 ? "params16 " : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(text, "n32 h64 w64 c64 k64 [bias] [fp32|tf32|bf16|fp16]");
+  ProblemLine line(text, "n32 h64 w64 c64 k64 [bias] [params16] [fp32|tf32|bf16|fp16]");
   constexpr int kMax = 1 << 20;
   Problem p;
   p.n = static_cast<int>(line.size("n", 1, kMax));
@@ -22,6 +23,7 @@ Problem Problem::parse(std::string_view text) {
   p.c = static_cast<int>(line.size("c", 1, kMax));
   p.k = static_cast<int>(line.size("k", 1, kMax));
   p.bias = line.flag("bias");
+  p.params16 = line.flag("params16");
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   // Kernels index elements with 32-bit signed integers.
@@ -39,6 +41,7 @@ Problem Problem::random(std::uint64_t seed) {
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
   Problem p{.n = draw(4), .h = draw(16), .w = draw(16), .c = draw(96), .k = draw(96), .bias = random() % 2 == 0};
   p.bias = p.bias && p.pixels() > 1;  // dbias of a single pixel is dy itself, which a check must not take for an answer
+  p.params16 = random() % 4 == 0;
   return p;
 }
 
@@ -61,7 +64,7 @@ TensorSpec weights(const char* name, Role role, const Problem& p, Dtype dtype) {
 }
 
 TensorSpec per_channel(const char* name, Role role, const Problem& p) {
-  return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.k}, .layout = "k"};
+  return {.name = name, .role = role, .dtype = p.parameter_dtype(), .shape = {p.k}, .layout = "k"};
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 // where x reads as zero outside the image (PyTorch's conv2d(x, w, bias, padding=1), a cross-correlation).
 //
 //     x     [n, h, w, c]  NHWC          y  [n, h, w, k]  NHWC
-//     w     [k, 3, 3, c]  KRSC          bias  [k]  fp32, optional
+//     w     [k, 3, 3, c]  KRSC          bias  [k]  optional
 //
 // Seen as a matrix product (implicit GEMM): M = n*h*w pixels, N = k, K = 9*c ordered (r, s, c).
 //
@@ -37,19 +37,26 @@ struct Problem {
   int c = 1;                 // input channels
   int k = 1;                 // output channels
   bool bias = false;         // wgrad: whether dbias is asked for; dgrad does not care
+  bool params16 = false;     // whether bias and dbias are of a 16-bit dtype too, instead of fp32
   Dtype dtype = Dtype::f32;  // of x, w and y; sums are fp32; tf32 has fp32 outputs
 
-  // "n32 h64 w64 c64 k64 bf16", "n1 h5 w7 c3 k64 bias fp32": parse(str()) is the same problem.
+  // "n32 h64 w64 c64 k64 bf16", "n1 h5 w7 c3 k64 bias params16 fp16": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
 
+  Dtype parameter_dtype() const { return params16 ? storage_dtype(dtype) : Dtype::f32; }
   std::int64_t pixels() const { return std::int64_t{n} * h * w; }
   bool operator==(const Problem&) const = default;
 
   // Any small problem, tails and borders as likely as whole tiles; fp32.
   static Problem random(std::uint64_t seed);
 };
+
+// Null, or why a version whose kernels read an fp32 bias cannot run the problem.
+inline const char* fp32_bias_only(const Problem& p) {
+  return p.bias && p.parameter_dtype() != Dtype::f32 ? "the bias must be fp32" : nullptr;
+}
 
 struct Fprop {
   static constexpr const char* kLayer = "conv3x3";
@@ -60,7 +67,7 @@ struct Fprop {
   struct Tensors {
     const void* x;      // [n, h, w, c] dtype
     const void* w;      // [k, 3, 3, c] dtype
-    const float* bias;  // [k] fp32, or null
+    const float* bias;  // [k] parameter_dtype(), or null; dev/common/parameter_type.h
     void* y;            // [n, h, w, k] dtype (fp32 for tf32)
   };
 
@@ -95,7 +102,7 @@ struct Wgrad {
     const void* x;   // [n, h, w, c] dtype
     const void* dy;  // [n, h, w, k] dtype
     void* dw;        // [k, 3, 3, c] dtype (fp32 for tf32)
-    float* dbias;    // [k] fp32, or null
+    float* dbias;    // [k] parameter_dtype(), or null; dev/common/parameter_type.h
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);

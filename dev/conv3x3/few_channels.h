@@ -7,6 +7,7 @@
 #pragma once
 
 #include "core/numeric.h"
+#include "dev/common/parameter_type.h"
 #include "dev/common/vectors.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "dev/ptx/mma.h"
@@ -64,9 +65,9 @@ inline unsigned num_few_blocks(const Problem& p) {
 
 // By a block of kFewThreads threads: 16 x 32 pixels and 64 output channels of y = bias + w * x, where p.c is at most
 // kFewChannels. x [n, h, w, c], y [n, h, w, k]; bias [k] or null. kOutputsAdjacent: in w, channels of y lie side by side.
-template <bool kOutputsAdjacent, class T>
-__device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const FewWeights<T>& weights,
-                                             const float* bias, T* y, FewSmem& smem) {
+template <bool kOutputsAdjacent, class T, class P>
+__device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const FewWeights<T>& weights, const P* bias,
+                                             T* y, FewSmem& smem) {
   const int tiles_k = ceil_div(p.k, kFewOutputs);
   const int tiles_w = ceil_div(p.w, kFewCols);
   const int tiles_h = ceil_div(p.h, kFewRows);
@@ -103,7 +104,7 @@ __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const
   }
   if (threadIdx.x < kFewOutputs) {
     const int k = k0 + static_cast<int>(threadIdx.x);
-    smem.bias[threadIdx.x] = bias && k < p.k ? bias[k] : 0.0f;
+    smem.bias[threadIdx.x] = bias && k < p.k ? to_float(bias[k]) : 0.0f;
   }
 #pragma unroll
   for (int i = 0; i < kPatchRounds; ++i) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "dev/common/parameter_type.h"
 #include "dev/common/vectors.h"
 #include "dev/conv3x3/patches.h"
 
@@ -19,16 +20,16 @@ struct PatchStore {
 
   // Adds bias [channels], if it is not null, and stores the channels from `channel0` on of the warp's rows of the patch at
   // `at` into `image` [n, h, w, channels]; `channels` is a multiple of 8. Warps of a warpgroup have two rows each.
+  template <class P>
   static __device__ __forceinline__ void store(unsigned char* staging, const Problem& p, const float (&sum)[32],
-                                               PatchPosition at, int channel0, int channels, const float* bias,
-                                               T* image) {
+                                               PatchPosition at, int channel0, int channels, const P* bias, T* image) {
     const int lane = threadIdx.x % 32;
     // All of them before the first store to shared memory, which the compiler must take for their memory too.
     float2 of_pair[kChannels / 8];
 #pragma unroll
     for (int j = 0; j < kChannels / 8; ++j) {
       const int channel = channel0 + 8 * j + lane % 4 * 2;
-      of_pair[j] = bias && channel < channels ? *reinterpret_cast<const float2*>(bias + channel) : float2{0.0f, 0.0f};
+      of_pair[j] = bias && channel < channels ? parameter_pair(bias + channel) : float2{0.0f, 0.0f};
     }
 #pragma unroll
     for (int j = 0; j < kChannels / 8; ++j) {

@@ -148,9 +148,9 @@ __device__ __forceinline__ void multiply_resident(const ResidentSmem<Tile>& smem
 }
 
 // Stores a warp's sums of a tile to `out` [n, h, w, channels_out]; bias [channels_out] or null.
-template <class Weights, class Tile, class T>
+template <class Weights, class Tile, class T, class P>
 __device__ __forceinline__ void store_resident(const Problem& p, unsigned char* staging, int tile, int channel0,
-                                               const float (&sum)[Tile::kPatches][kTileChannels / 2], const float* bias,
+                                               const float (&sum)[Tile::kPatches][kTileChannels / 2], const P* bias,
                                                T* out) {
 #pragma unroll
   for (int patch = 0; patch < Tile::kPatches; ++patch) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/backend.h"
+#include "dev/common/parameter_type.h"
 #include "dev/common/ring.h"
 #include "dev/conv3x3/halo_patch.h"
 
@@ -177,8 +178,8 @@ __device__ __forceinline__ void add_halves(const HaloSmem<Tile>& smem, int group
 
 // The bias [channels_out] of a lane's channels of a tile, 8j + 2 (lane % 4) and the next; zeros beyond, and where `bias` is
 // null. Fetched ahead of the products: tested and loaded at each sum, it was a quarter of the kernel.
-template <class Tile>
-__device__ __forceinline__ void fetch_bias(const Problem& p, const float* bias, int channel0,
+template <class Tile, class P>
+__device__ __forceinline__ void fetch_bias(const Problem& p, const P* bias, int channel0,
                                            float2 (&pairs)[Tile::kBlockN / 8]) {
 #pragma unroll
   for (int j = 0; j < Tile::kBlockN / 8; ++j) pairs[j] = {0.0f, 0.0f};
@@ -186,8 +187,8 @@ __device__ __forceinline__ void fetch_bias(const Problem& p, const float* bias, 
 #pragma unroll
   for (int j = 0; j < Tile::kBlockN / 8; ++j) {
     const int channel = channel0 + 8 * j + static_cast<int>(threadIdx.x) % 4 * 2;
-    if (channel < Tile::Weights::channels_out(p)) pairs[j].x = bias[channel];
-    if (channel + 1 < Tile::Weights::channels_out(p)) pairs[j].y = bias[channel + 1];
+    if (channel < Tile::Weights::channels_out(p)) pairs[j].x = to_float(bias[channel]);
+    if (channel + 1 < Tile::Weights::channels_out(p)) pairs[j].y = to_float(bias[channel + 1]);
   }
 }
 

@@ -33,9 +33,9 @@ struct ClusterTile {
 };
 
 // By all kThreads threads of all blocks of the cluster, after a cluster barrier.
-template <class T, int kFilterRows, int kThreads>
+template <class T, int kFilterRows, int kThreads, class P>
 __device__ __forceinline__ void store_cluster_sums(const Problem& p, const ClusterSplit& split, const ClusterTile& tile,
-                                                   float* sums, T* dw, float* dbias, float* partial) {
+                                                   float* sums, T* dw, P* dbias, float* partial) {
   constexpr int kQuadsPerRow = kColumns / 4;
   const bool whole = split.clusters == 1;
   float* const partial_sums = partial + static_cast<long long>(tile.cluster) * partial_row(p);
@@ -57,23 +57,24 @@ __device__ __forceinline__ void store_cluster_sums(const Problem& p, const Clust
   }
   const int k = tile.k0 + static_cast<int>(threadIdx.x);
   if (tile.sums_bias && tile.rank == 0 && threadIdx.x < kTileChannels && k < p.k) {
-    float* const bias_to = whole ? dbias : partial_sums + bias_offset(p);
-    bias_to[k] = sum_over_cluster(sums + ClusterSums<kFilterRows>::kBiasAt + threadIdx.x, split.ranks);
+    void* const bias_to = whole ? static_cast<void*>(dbias) : partial_sums + bias_offset(p);
+    const float sum = sum_over_cluster(sums + ClusterSums<kFilterRows>::kBiasAt + threadIdx.x, split.ranks);
+    store_gradient<P>(bias_to, k, sum, whole);
   }
 }
 
 // A version's kernel, and what a launch of it takes.
-template <class T>
+template <class T, class P>
 struct ClusterKernel {
-  void (*kernel)(Problem, ClusterSplit, ptx::TensorMap, ptx::TensorMap, T*, float*, float*);
+  void (*kernel)(Problem, ClusterSplit, ptx::TensorMap, ptx::TensorMap, T*, P*, float*);
   int threads;
   std::size_t smem_bytes;
   int tiles;
   int view_rows;  // of x, that a patch meets: 8, or all 10 of its halo
 };
 
-template <class T>
-KernelPlan<Wgrad> cluster_plan(const Problem& p, const char* name, const ClusterKernel<T>& kernel,
+template <class T, class P>
+KernelPlan<Wgrad> cluster_plan(const Problem& p, const char* name, const ClusterKernel<T, P>& kernel,
                                const ClusterSplit& split) {
   const auto bind = [p, kernel, split](const Wgrad::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
@@ -87,7 +88,7 @@ KernelPlan<Wgrad> cluster_plan(const Problem& p, const char* name, const Cluster
                                  .dynamic_smem = kernel.smem_bytes,
                                  .cluster = static_cast<unsigned>(split.ranks)};
     BoundLaunch first =
-        bind_launch(kernel.kernel, config, p, split, x_map, dy_map, static_cast<T*>(t.dw), t.dbias, partial);
+        bind_launch(kernel.kernel, config, p, split, x_map, dy_map, static_cast<T*>(t.dw), typed<P>(t.dbias), partial);
     if (split.clusters == 1) return first;
     return in_order({std::move(first), bind_reduce<T>(p, {.splits = split.clusters}, partial, t)});
   };
@@ -97,8 +98,8 @@ KernelPlan<Wgrad> cluster_plan(const Problem& p, const char* name, const Cluster
 }
 
 // `chosen` by default; the others are what tests of small problems run.
-template <class T>
-std::vector<KernelPlan<Wgrad>> cluster_plans(const Problem& p, const ClusterKernel<T>& kernel,
+template <class T, class P>
+std::vector<KernelPlan<Wgrad>> cluster_plans(const Problem& p, const ClusterKernel<T, P>& kernel,
                                              const ClusterSplit& chosen) {
   return {cluster_plan(p, "patches split over clusters", kernel, chosen),
           cluster_plan(p, "patches in one piece", kernel, {1, 1, num_patches(p)}),

@@ -7,7 +7,7 @@
 
 #include <type_traits>
 
-#include "core/numeric.h"
+#include "dev/common/parameter_type.h"
 #include "dev/conv3x3/conv3x3.h"
 
 namespace ladder::conv3x3 {
@@ -82,9 +82,9 @@ unsigned reduce_blocks(int row) {
   return static_cast<unsigned>(ceil_div(row, 4 * kReduceRuns<kGroups>));
 }
 
-template <class T, int kGroups>
+template <class T, int kGroups, class P>
 __global__ void __launch_bounds__(kReduceThreads)
-    conv3x3_wgrad_reduce_kernel(Problem p, int splits, const float* partial, T* dw, float* dbias) {
+    conv3x3_wgrad_reduce_kernel(Problem p, int splits, const float* partial, T* dw, P* dbias) {
   const auto [index, holder, sum] = sum_rows<kGroups>(partial, splits, partial_row(p));
   if (!holder) return;
   const float values[4] = {sum.x, sum.y, sum.z, sum.w};
@@ -93,16 +93,19 @@ __global__ void __launch_bounds__(kReduceThreads)
   for (int i = 0; i < 4; ++i) {
     const int bias_index = index + i - bias_offset(p);
     if (index + i < weights) dw[index + i] = from_float<T>(values[i]);
-    if (dbias && bias_index >= 0 && bias_index < p.k) dbias[bias_index] = values[i];
+    if (dbias && bias_index >= 0 && bias_index < p.k) dbias[bias_index] = from_float<P>(values[i]);
   }
 }
 
 template <class T>
 BoundLaunch bind_reduce(const Problem& p, const Split& split, const float* partial, const Wgrad::Tensors& t) {
   return with_reduce_groups(split.splits, [&](auto groups) {
-    return bind_launch(conv3x3_wgrad_reduce_kernel<T, groups>,
-                       {.grid = reduce_blocks<groups>(partial_row(p)), .block = kReduceThreads}, p, split.splits,
-                       partial, static_cast<T*>(t.dw), t.dbias);
+    return with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      return bind_launch(conv3x3_wgrad_reduce_kernel<T, groups, P>,
+                         {.grid = reduce_blocks<groups>(partial_row(p)), .block = kReduceThreads}, p, split.splits,
+                         partial, static_cast<T*>(t.dw), typed<P>(t.dbias));
+    });
   });
 }
 

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads, 1)
        tile += kConsumerGroups * share.tile_step) {
     float sum[Tile::kPatches][kTileChannels / 2];
     multiply_resident<T, Weights>(smem, chunks, turn, elected, sum);
-    store_resident<Weights, Tile>(p, staging, tile, share.channel0, sum, nullptr, dx);
+    store_resident<Weights, Tile>(p, staging, tile, share.channel0, sum, static_cast<const float*>(nullptr), dx);
     turn += kConsumerGroups;
   }
 }

@@ -5,7 +5,7 @@
 //         loads touches a row of its own, 9c elements apart: 32 cache lines for 32 multiply-adds.
 // Needs:  nothing.
 
-#include "core/numeric.h"
+#include "dev/common/parameter_type.h"
 #include "dev/conv3x3/conv3x3.h"
 
 namespace ladder::conv3x3 {
@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <class T>
-__global__ void conv3x3_fprop_v01_kernel(Problem p, const T* x, const T* w, const float* bias, T* y) {
+template <class T, class P>
+__global__ void conv3x3_fprop_v01_kernel(Problem p, const T* x, const T* w, const P* bias, T* y) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
   if (index >= static_cast<long long>(p.n) * p.h * p.w * p.k) return;
   const int k = static_cast<int>(index % p.k);
@@ -22,7 +22,7 @@ __global__ void conv3x3_fprop_v01_kernel(Problem p, const T* x, const T* w, cons
   const int col = pixel % p.w;
   const int row = pixel / p.w % p.h;
 
-  float sum = bias ? bias[k] : 0.0f;
+  float sum = bias ? to_float(bias[k]) : 0.0f;
   for (int r = 0; r < 3; ++r) {
     if (row + r - 1 < 0 || row + r - 1 >= p.h) continue;
     for (int s = 0; s < 3; ++s) {
@@ -39,8 +39,11 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
   const auto blocks = static_cast<unsigned>((p.pixels() * p.k + kThreads - 1) / kThreads);
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(conv3x3_fprop_v01_kernel<T>, {.grid = blocks, .block = kThreads}, stream, p,
-                   static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
+    with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      ladder::launch(conv3x3_fprop_v01_kernel<T, P>, {.grid = blocks, .block = kThreads}, stream, p,
+                     static_cast<const T*>(t.x), static_cast<const T*>(t.w), typed<P>(t.bias), static_cast<T*>(t.y));
+    });
   });
 }
 

@@ -37,10 +37,10 @@ struct Weights {
   }
 };
 
-template <class T, class Tile>
+template <class T, class Tile, class P>
 __global__ void __launch_bounds__(kThreads, 1)
     conv3x3_fprop_v09_kernel(Problem p, const __grid_constant__ ptx::TensorMap x_map,
-                             const __grid_constant__ ptx::TensorMap w_map, const float* bias, T* y) {
+                             const __grid_constant__ ptx::TensorMap w_map, const P* bias, T* y) {
   LADDER_DYN_SMEM(dynamic_smem);
   const HaloSmem<Tile> smem(dynamic_smem);
   if (threadIdx.x == 0) smem.init_barriers();
@@ -101,9 +101,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <class T, class Tile>
 KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
-    return bind_launch(conv3x3_fprop_v09_kernel<T, Tile>, halo_config<Tile>(p), p,
-                       halo_map(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, Tile::kBlockN, kChunk<T>), t.bias,
-                       static_cast<T*>(t.y));
+    return with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      return bind_launch(conv3x3_fprop_v09_kernel<T, Tile, P>, halo_config<Tile>(p), p,
+                         halo_map(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, Tile::kBlockN, kChunk<T>),
+                         typed<P>(t.bias), static_cast<T*>(t.y));
+    });
   };
   return {.name = name, .bind = bind};
 }

@@ -12,9 +12,9 @@
 namespace ladder::conv3x3 {
 namespace {
 
-template <class T>
+template <class T, class P>
 __global__ void __launch_bounds__(kFewThreads, kFewBlocksPerSm)
-    conv3x3_fprop_v11_kernel(Problem p, const T* x, const T* w, const float* bias, T* y) {
+    conv3x3_fprop_v11_kernel(Problem p, const T* x, const T* w, const P* bias, T* y) {
   LADDER_SHARED(FewSmem, smem, [1]);
   const FewWeights<T> weights{.first = w, .by_output = 9 * p.c, .by_tap = p.c, .by_input = 1};
   convolve_few<false>(p, x, weights, bias, y, smem[0]);
@@ -24,8 +24,11 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
-      ladder::launch(conv3x3_fprop_v11_kernel<T>, {.grid = num_few_blocks(p), .block = kFewThreads}, stream, p,
-                     static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
+      with_parameter_type<T>(p.params16, [&](auto parameter) {
+        using P = decltype(parameter);
+        ladder::launch(conv3x3_fprop_v11_kernel<T, P>, {.grid = num_few_blocks(p), .block = kFewThreads}, stream, p,
+                       static_cast<const T*>(t.x), static_cast<const T*>(t.w), typed<P>(t.bias), static_cast<T*>(t.y));
+      });
     }
   });
 }

@@ -7,7 +7,7 @@
 //         that 1.27 times its bytes, from L2.
 // Needs:  k <= 3; c a multiple of 8, at most 64; bf16 or fp16; sm_80.
 
-#include "core/numeric.h"
+#include "dev/common/parameter_type.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "dev/ptx/mma.h"
 
@@ -29,9 +29,9 @@ constexpr int kSteps = ceil_div(kHaloPixels, kStep);
 constexpr int kPitch = 360;
 static_assert(kPitch >= kSteps * kStep && kPitch % 32 == 8);
 
-template <class T, int kOutputs>
+template <class T, int kOutputs, class P>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
-    conv3x3_fprop_v12_kernel(Problem p, const T* x, const T* w, const float* bias, T* y) {
+    conv3x3_fprop_v12_kernel(Problem p, const T* x, const T* w, const P* bias, T* y) {
   constexpr int kColumns = 9 * kOutputs;  // (tap, k)
   constexpr int kTilesM = ceil_div(kColumns, 16);
   LADDER_SHARED(float2, pairs, [kColumns][kPitch / 2]);  // of products, by pixel of the halo patch
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   for (int i = 0; i < kAhead; ++i) load_pixels(warp + i * kWarps, ahead[i]);
   float first_sum[kOutputs];
 #pragma unroll
-  for (int k = 0; k < kOutputs; ++k) first_sum[k] = bias ? bias[k] : 0.0f;
+  for (int k = 0; k < kOutputs; ++k) first_sum[k] = bias ? to_float(bias[k]) : 0.0f;
 
   // M is the columns, N the pixels: 16 bytes of a pixel are the fragments of two K steps as they come.
   std::uint32_t a[kTilesM][4][4];
@@ -153,11 +153,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   }
 }
 
-template <class T>
+template <class T, class P>
 auto kernel_for(int outputs) {
-  return outputs == 1   ? conv3x3_fprop_v12_kernel<T, 1>
-         : outputs == 2 ? conv3x3_fprop_v12_kernel<T, 2>
-                        : conv3x3_fprop_v12_kernel<T, kMaxOutputs>;
+  return outputs == 1   ? conv3x3_fprop_v12_kernel<T, 1, P>
+         : outputs == 2 ? conv3x3_fprop_v12_kernel<T, 2, P>
+                        : conv3x3_fprop_v12_kernel<T, kMaxOutputs, P>;
 }
 
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
@@ -165,8 +165,11 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
       const auto blocks = static_cast<unsigned>(p.n * ceil_div(p.h, kTile) * ceil_div(p.w, kTile));
-      ladder::launch(kernel_for<T>(p.k), {.grid = blocks, .block = kThreads}, stream, p, static_cast<const T*>(t.x),
-                     static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
+      with_parameter_type<T>(p.params16, [&](auto parameter) {
+        using P = decltype(parameter);
+        ladder::launch(kernel_for<T, P>(p.k), {.grid = blocks, .block = kThreads}, stream, p,
+                       static_cast<const T*>(t.x), static_cast<const T*>(t.w), typed<P>(t.bias), static_cast<T*>(t.y));
+      });
     }
   });
 }

@@ -31,10 +31,10 @@ struct Weights {
   }
 };
 
-template <class T, class Tile>
+template <class T, class Tile, class P>
 __global__ void __launch_bounds__(kThreads, 1)
     conv3x3_fprop_v13_kernel(Problem p, const __grid_constant__ ptx::TensorMap x_map,
-                             const __grid_constant__ ptx::TensorMap w_map, const float* bias, T* y) {
+                             const __grid_constant__ ptx::TensorMap w_map, const P* bias, T* y) {
   LADDER_DYN_SMEM(dynamic_smem);
   const ResidentSmem<Tile> smem(dynamic_smem);
   const int chunks = ceil_div(p.c, kChunk);
@@ -70,10 +70,13 @@ template <class T, class Tile>
 KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
     const auto blocks = static_cast<unsigned>(num_blocks<Tile>(p, Weights::channels_out(p)));
-    return bind_launch(conv3x3_fprop_v13_kernel<T, Tile>,
-                       {.grid = blocks, .block = kThreads, .dynamic_smem = Tile::kSmemBytes}, p,
-                       halo_map(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk), t.bias,
-                       static_cast<T*>(t.y));
+    return with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      return bind_launch(conv3x3_fprop_v13_kernel<T, Tile, P>,
+                         {.grid = blocks, .block = kThreads, .dynamic_smem = Tile::kSmemBytes}, p,
+                         halo_map(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk),
+                         typed<P>(t.bias), static_cast<T*>(t.y));
+    });
   };
   return {.name = name, .bind = bind};
 }

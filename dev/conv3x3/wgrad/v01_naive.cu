@@ -5,7 +5,7 @@
 //         each walks every pixel, waiting for two loads a multiply-add.
 // Needs:  nothing.
 
-#include "core/numeric.h"
+#include "dev/common/parameter_type.h"
 #include "dev/conv3x3/conv3x3.h"
 
 namespace ladder::conv3x3 {
@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kThreads = 64;  // few threads in all: small blocks spread them over more SMs
 
-template <class T>
-__global__ void conv3x3_wgrad_v01_kernel(Problem p, const T* x, const T* dy, T* dw, float* dbias) {
+template <class T, class P>
+__global__ void conv3x3_wgrad_v01_kernel(Problem p, const T* x, const T* dy, T* dw, P* dbias) {
   const int index = blockIdx.x * kThreads + threadIdx.x;
   const int weights = 9 * p.c * p.k;
   if (index >= weights + (dbias ? p.k : 0)) return;
@@ -40,7 +40,7 @@ __global__ void conv3x3_wgrad_v01_kernel(Problem p, const T* x, const T* dy, T* 
     sum += image_sum;
   }
   if (is_bias) {
-    dbias[k] = sum;
+    dbias[k] = from_float<P>(sum);
   } else {
     dw[index] = from_float<T>(sum);
   }
@@ -50,8 +50,11 @@ void launch(const Problem& p, const Wgrad::Tensors& t, void*, Stream stream) {
   const auto blocks = static_cast<unsigned>(ceil_div(9 * p.c * p.k + p.k, kThreads));
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(conv3x3_wgrad_v01_kernel<T>, {.grid = blocks, .block = kThreads}, stream, p,
-                   static_cast<const T*>(t.x), static_cast<const T*>(t.dy), static_cast<T*>(t.dw), t.dbias);
+    with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      ladder::launch(conv3x3_wgrad_v01_kernel<T, P>, {.grid = blocks, .block = kThreads}, stream, p,
+                     static_cast<const T*>(t.x), static_cast<const T*>(t.dy), static_cast<T*>(t.dw), typed<P>(t.dbias));
+    });
   });
 }
 

@@ -225,9 +225,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 // Sums of a split, in the order of the fragments of its blocks.
 int sums_of_split(const Problem& p) { return ceil_div(sides_of(p).wide, kWideTile) * kBlockSums; }
 
-template <class T>
+template <class T, class P>
 __global__ void __launch_bounds__(kReduceThreads)
-    conv3x3_wgrad_v09_reduce_kernel(Problem p, int splits, int row, const float* partial, T* dw, float* dbias) {
+    conv3x3_wgrad_v09_reduce_kernel(Problem p, int splits, int row, const float* partial, T* dw, P* dbias) {
   const auto [index, holder, total] = sum_rows<kMaxReduceGroups>(partial, splits, row);
   if (!holder) return;
   const Sides sides = sides_of(p);
@@ -239,7 +239,8 @@ __global__ void __launch_bounds__(kReduceThreads)
   for (int e = 0; e < 4; ++e) {
     if (fragment == kBiasFragment) {
       const int k = bias_tile(sides.few) * 8 + t * 2 + e - 4 * sides.few;
-      if (dbias && !sides.few_x && index < kBlockSums && g == 0 && e < 2 && k >= 0 && k < p.k) dbias[k] = values[e];
+      if (dbias && !sides.few_x && index < kBlockSums && g == 0 && e < 2 && k >= 0 && k < p.k)
+        dbias[k] = from_float<P>(values[e]);
       continue;
     }
     const int channel = index / kBlockSums * kWideTile + g * 8 + fragment / kTilesN * 2 + e / 2;
@@ -251,7 +252,7 @@ __global__ void __launch_bounds__(kReduceThreads)
       const int to = sides.few_x ? (channel * 9 + tap) * p.c + few : (few * 9 + 8 - tap) * p.c + channel;
       dw[to] = from_float<T>(values[e]);
     } else if (column == kOnesColumn && dbias && sides.few_x) {
-      dbias[channel] = values[e];
+      dbias[channel] = from_float<P>(values[e]);
     }
   }
 }
@@ -269,13 +270,17 @@ KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
     auto* const partial = static_cast<float*>(workspace);
     const bool few_x = sides_of(p).few_x;
     const auto blocks = static_cast<unsigned>(split.splits * (row / kBlockSums));
+    BoundLaunch reduce = with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      return bind_launch(conv3x3_wgrad_v09_reduce_kernel<T, P>,
+                         {.grid = reduce_blocks<kMaxReduceGroups>(row), .block = kReduceThreads}, p, split.splits, row,
+                         partial, static_cast<T*>(t.dw), typed<P>(t.dbias));
+    });
     return in_order(
         {bind_launch(conv3x3_wgrad_v09_kernel<T>, {.grid = blocks, .block = kThreads, .dynamic_smem = kSumBytes}, p,
                      split, static_cast<const T*>(few_x ? t.dy : t.x), static_cast<const T*>(few_x ? t.x : t.dy),
                      partial),
-         bind_launch(conv3x3_wgrad_v09_reduce_kernel<T>,
-                     {.grid = reduce_blocks<kMaxReduceGroups>(row), .block = kReduceThreads}, p, split.splits, row,
-                     partial, static_cast<T*>(t.dw), t.dbias)});
+         std::move(reduce)});
   };
   return {.name = name, .workspace_bytes = sizeof(float) * split.splits * row, .bind = bind};
 }

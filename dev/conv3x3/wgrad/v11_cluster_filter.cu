@@ -35,10 +35,10 @@ static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
 
 static_assert(ClusterSums<kGroups>::kBytes <= kStages * kStageBytes, "the sums take the stages' place");
 
-template <class T>
+template <class T, class P>
 __global__ void __launch_bounds__(kThreads, 1)
     conv3x3_wgrad_v11_kernel(Problem p, ClusterSplit split, const __grid_constant__ ptx::TensorMap x_map,
-                             const __grid_constant__ ptx::TensorMap dy_map, T* dw, float* dbias, float* partial) {
+                             const __grid_constant__ ptx::TensorMap dy_map, T* dw, P* dbias, float* partial) {
   LADDER_DYN_SMEM(smem);  // [stage]: dy [8 x 8 pixels][128 bytes], x [10 x 10 pixels][128 bytes]
   auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem + kStages * kStageBytes);
   ptx::Mbarrier* const empty = full + kStages;
@@ -161,13 +161,16 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
-      return cluster_plans<T>(p,
-                              {.kernel = conv3x3_wgrad_v11_kernel<T>,
-                               .threads = kThreads,
-                               .smem_bytes = kSmemBytes,
-                               .tiles = num_patch_tiles(p),
-                               .view_rows = kHalo},
-                              split_of(p));
+      return with_parameter_type<T>(p.params16, [&](auto parameter) {
+        using P = decltype(parameter);
+        return cluster_plans<T, P>(p,
+                                   {.kernel = conv3x3_wgrad_v11_kernel<T, P>,
+                                    .threads = kThreads,
+                                    .smem_bytes = kSmemBytes,
+                                    .tiles = num_patch_tiles(p),
+                                    .view_rows = kHalo},
+                                   split_of(p));
+      });
     } else {
       return {};
     }

@@ -8,6 +8,11 @@ namespace {
 
 using Tensors = Fprop::Tensors;
 
+// Of x's type, or fp32.
+__device__ float bias_of(const auto& v, long long k) {
+  return v.p.params16 ? v.load(static_cast<const void*>(v.t.bias), k) : v.t.bias[k];
+}
+
 enum class Fault {
   none,
   bf16_sum,    // accumulates in bf16
@@ -22,7 +27,7 @@ struct Faulty {
     const long long pixel = index / p.k;
     const int col = static_cast<int>(pixel % p.w);
     const int row = static_cast<int>(pixel / p.w % p.h);
-    float sum = v.t.bias ? v.t.bias[k] : 0.0f;
+    float sum = v.t.bias ? bias_of(v, k) : 0.0f;
     for (int tap = 0; tap < 9; ++tap) {
       const int dr = tap / 3 - 1;
       const int ds = tap % 3 - 1;
@@ -50,6 +55,15 @@ void no_bias(Problem& p, Tensors& t) {
   t.bias = nullptr;
 }
 
+// Takes the other half of a word for the bias, where it has 16 bits.
+struct OtherHalf {
+  __device__ void operator()(const auto& v, long long i) const {
+    if (!v.t.bias || !v.p.params16) return;
+    const long long k = i % v.p.k;
+    v.store(v.t.y, i, v.load(v.t.y, i) - bias_of(v, k) + bias_of(v, k ^ 1));
+  }
+};
+
 // Takes rows for columns, which only a square image hides.
 void swaps_axes(Problem& p) { std::swap(p.h, p.w); }
 
@@ -63,6 +77,8 @@ LADDER_CHEATS(Fprop, wrong_problems(),
                   wrong::other_kernel<Fprop, size_y, Faulty<Fault::border_tap>>("border_tap"),
                   wrong::spoiled_input<Fprop, &Tensors::x, size_x, OddChannel>("odd_channel"),
                   wrong::spoiled_problem<Fprop, no_bias>("no_bias"),
+                  wrong::only({Dtype::bf16, Dtype::f16},
+                              wrong::spoiled_output<Fprop, size_y, OtherHalf>("other_half_of_bias")),
                   wrong::spoiled_problem<Fprop, swaps_axes>("swaps_axes"),
                   wrong::moved_input<Fprop, &Tensors::w, size_w, Transposed>("transposed_weights"),
                   wrong::moved_input<Fprop, &Tensors::w, size_w, FlippedTaps>("flipped_taps"),

@@ -30,6 +30,16 @@ struct MeanOfBatch {
   }
 };
 
+// Adds up dbias in its own 16 bits.
+struct NarrowDbias {
+  __device__ void operator()(const auto& v, long long k) const {
+    if (!v.t.dbias || !v.p.params16) return;
+    void* const dbias = v.t.dbias;
+    v.store(dbias, k, 0.0f);
+    for (int i = 0; i < Terms::count(v.p); ++i) v.store(dbias, k, v.load(dbias, k) + v.load(v.t.dy, i * v.p.k + k));
+  }
+};
+
 struct Rotated {
   int first;
 
@@ -59,6 +69,8 @@ LADDER_CHEATS(Wgrad, wrong_problems(),
                   wrong::moved_output<Wgrad, &Tensors::dw, size_w, Transposed>("transposed_dw"),
                   wrong::moved_output<Wgrad, &Tensors::dw, size_w, FlippedTaps>("flipped_taps"),
                   wrong::spoiled_input<Wgrad, &Tensors::dy, size_y, MeanOfBatch>("mean_of_batch"),
+                  wrong::only({Dtype::bf16, Dtype::f16},
+                              wrong::spoiled_output<Wgrad, &Problem::k, NarrowDbias>("narrow_dbias")),
                   wrong::bf16_partials<Wgrad, Terms, Dw, Dbias>(),
                   wrong::float_atomics<Wgrad, Terms, Dw, Dbias>(),
                   {.name = "order_of_the_day", .launch = order_of_the_day, .dtypes = {Dtype::f32}},
