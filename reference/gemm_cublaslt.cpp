@@ -270,8 +270,9 @@ std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search
   if (!t.bias) return first_that_runs({posed}, search, measure);
   posed.epilogue = CUBLASLT_EPILOGUE_BIAS;
   posed.bias = const_cast<float*>(t.bias);
+  posed.bias_dtype = p.parameter_dtype();
   std::vector<Posed> ways = {posed};
-  if (size_of(p.dtype) == 2) {  // most of its kernels want the bias in the output's dtype
+  if (size_of(p.dtype) == 2 && !p.params16) {  // most of its kernels want the bias in the output's dtype
     posed.owned = rounded_bias(t.bias, p.n, p.dtype);
     posed.bias = posed.owned.get();
     posed.bias_dtype = p.dtype;
@@ -299,9 +300,10 @@ std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, Search search
   Posed both = weights;
   both.epilogue = CUBLASLT_EPILOGUE_BGRADB;
   both.bias = t.dbias;
+  both.bias_dtype = p.parameter_dtype();
   both.outputs = {};
   std::vector<Posed> ways = {both};
-  if (size_of(p.dtype) == 2) {
+  if (size_of(p.dtype) == 2 && !p.params16) {
     both.owned = device_buffer(p.n * size_of(p.dtype));
     both.bias = both.owned.get();
     both.bias_dtype = p.dtype;

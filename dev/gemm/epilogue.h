@@ -2,7 +2,7 @@
 // And elements of the output.
 #pragma once
 
-#include "core/numeric.h"
+#include "dev/common/parameter_type.h"
 #include "dev/gemm/gemm.h"
 #include "dev/ptx/approximate.h"
 
@@ -14,22 +14,23 @@ __device__ __forceinline__ float silu(float z) {
   return z * ptx::reciprocal_approximate(1.0f + ptx::exp2_approximate(-kLog2E * z));
 }
 
-template <class T>
+// The bias is of type P.
+template <class T, class P = float>
 struct Epilogue {
-  const float* bias = nullptr;  // [columns], or null
+  const P* bias = nullptr;      // [columns], or null
   const T* residual = nullptr;  // as the output, or null
   bool silu = false;
 
   __device__ __forceinline__ float operator()(float sum, int col, long long index) const {
-    if (bias) sum += bias[col];
+    if (bias) sum += to_float(bias[col]);
     if (residual) sum += to_float(residual[index]);
     return silu ? gemm::silu(sum) : sum;
   }
 };
 
-template <class T>
-Epilogue<T> epilogue_of(const Problem& p, const Fprop::Tensors& t) {
-  return {.bias = t.bias, .residual = static_cast<const T*>(t.r), .silu = p.silu};
+template <class T, class P>
+Epilogue<T, P> epilogue_of(const Problem& p, const Fprop::Tensors& t) {
+  return {.bias = typed<P>(t.bias), .residual = static_cast<const T*>(t.r), .silu = p.silu};
 }
 
 template <class T>

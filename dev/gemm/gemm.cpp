@@ -9,19 +9,21 @@ namespace ladder::gemm {
 
 std::string Problem::str() const {
   auto word = [](char letter, int value) { return letter + std::to_string(value) + ' '; };
-  return word('m', m) + word('n', n) + word('k', k) + (bias ? "bias " : "") + (residual ? "residual " : "") +
-         (silu ? "silu " : "") + (accumulate ? "accumulate " : "") +
+  return word('m', m) + word('n', n) + word('k', k) + (bias ? "bias " : "") + (params16 ? "params16 " : "") +
+         (residual ? "residual " : "") + (silu ? "silu " : "") + (accumulate ? "accumulate " : "") +
          (split > 0 ? "split" + std::to_string(split) + ' ' : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(text, "m131072 n64 k192 [bias] [residual] [silu] [accumulate] [split128] [fp32|tf32|bf16|fp16]");
+  ProblemLine line(
+      text, "m131072 n64 k192 [bias] [params16] [residual] [silu] [accumulate] [split128] [fp32|tf32|bf16|fp16]");
   constexpr int kMax = 1 << 24;
   Problem p;
   p.m = static_cast<int>(line.size("m", 1, kMax));
   p.n = static_cast<int>(line.size("n", 1, kMax));
   p.k = static_cast<int>(line.size("k", 1, kMax));
   p.bias = line.flag("bias");
+  p.params16 = line.flag("params16");
   p.residual = line.flag("residual");
   p.silu = line.flag("silu");
   p.accumulate = line.flag("accumulate");
@@ -61,6 +63,7 @@ Problem Problem::random(std::uint64_t seed) {
     p.split = 1 + static_cast<int>(random() % static_cast<std::uint64_t>(p.k - 1));
     if (p.k % 8 == 0 && p.k > 8 && coin()) p.split = (p.split + 7) / 8 * 8 % p.k;
   }
+  p.params16 = random() % 4 == 0;
   return p;
 }
 
@@ -77,7 +80,7 @@ TensorSpec matrix(const char* name, Role role, const Problem& p, Dtype dtype, co
 }
 
 TensorSpec per_feature(const char* name, Role role, const Problem& p) {
-  return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.n}, .layout = "n"};
+  return {.name = name, .role = role, .dtype = p.parameter_dtype(), .shape = {p.n}, .layout = "n"};
 }
 
 double flops_of(const Problem& p) { return 2.0 * p.m * p.n * p.k; }

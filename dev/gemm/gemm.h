@@ -6,7 +6,7 @@
 //     z[m][n] = bias[n] + r[m][n] + sum over k of  x[m][k] * w[n][k]        bias and r where the problem says so
 //     y[m][n] = z, or with `silu` z / (1 + exp(-z)):  the activation comes last, after bias and residual
 //
-//     x  [m, k]      w  [n, k]      bias [n] fp32      r, y  [m, n]
+//     x  [m, k]      w  [n, k]      bias [n]      r, y  [m, n]
 //
 // Backward, with dy the gradient of a loss with respect to z; `residual` and `silu` change nothing here:
 //
@@ -35,18 +35,25 @@ struct Problem {
   bool accumulate = false;   // dgrad only
   int split = 0;             // dgrad only: columns of dx of the first of two tensors; 0: one tensor
   Dtype dtype = Dtype::f32;  // of x, w, r and y; sums are fp32; tf32 has fp32 outputs and an fp32 r
+  bool params16 = false;     // whether bias and dbias are of a 16-bit dtype too, instead of fp32
 
-  // "m131072 n64 k192 bias bf16", "m32 n256 k64 bias residual silu fp32", "m32 n8 k64 accumulate split40 fp32": parse(str())
+  // "m131072 n64 k192 bias bf16", "m32 n256 k64 bias params16 residual silu fp16", "m32 n8 k64 accumulate split40 fp32": parse(str())
   // is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
 
+  Dtype parameter_dtype() const { return params16 ? storage_dtype(dtype) : Dtype::f32; }
   bool operator==(const Problem&) const = default;
 
   // Any small problem, tails as likely as whole tiles; fp32.
   static Problem random(std::uint64_t seed);
 };
+
+// Null, or why a version whose kernels read an fp32 bias cannot run the problem.
+inline const char* fp32_bias_only(const Problem& p) {
+  return p.bias && p.parameter_dtype() != Dtype::f32 ? "the bias must be fp32" : nullptr;
+}
 
 struct Fprop {
   static constexpr const char* kLayer = "gemm";
@@ -57,7 +64,7 @@ struct Fprop {
   struct Tensors {
     const void* x;      // [m, k] dtype
     const void* w;      // [n, k] dtype
-    const float* bias;  // [n] fp32, or null
+    const float* bias;  // [n] parameter_dtype(), or null; dev/common/parameter_type.h
     const void* r;      // [m, n] dtype (fp32 for tf32), or null
     void* y;            // [m, n] dtype (fp32 for tf32)
   };
@@ -95,7 +102,7 @@ struct Wgrad {
     const void* x;   // [m, k] dtype
     const void* dy;  // [m, n] dtype
     void* dw;        // [n, k] dtype (fp32 for tf32)
-    float* dbias;    // [n] fp32, or null
+    float* dbias;    // [n] parameter_dtype(), or null; dev/common/parameter_type.h
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);

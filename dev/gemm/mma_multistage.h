@@ -18,8 +18,8 @@ struct StageOf {
 };
 
 // NOTE: parameters come by value, as a kernel's do: by reference they change the order of the machine code.
-template <class Tile, class Stage, bool kVectors, class T, class Out>
-__device__ __forceinline__ void mma_multistage(Product c, Split split, const T* a, const T* b, Epilogue<T> epilogue,
+template <class Tile, class Stage, bool kVectors, class T, class P, class Out>
+__device__ __forceinline__ void mma_multistage(Product c, Split split, const T* a, const T* b, Epilogue<T, P> epilogue,
                                                Out out, float* partial) {
   using A = typename Stage::A;
   using B = typename Stage::B;

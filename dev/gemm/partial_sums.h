@@ -28,10 +28,10 @@ constexpr int kReduceThreads = 256;
 // A block takes runs of four sums, with kGroups threads for each, which add every kGroups-th row and then each other's
 // sums, in order: as many groups as there are rows to share out, up to eight. `out`, a T* or a SideBySide<T>, has `count`
 // elements in rows of `cols`; after them a row may hold, from padded(count) on, the sums of `dbias` [bias_count].
-template <class T, int kGroups, class Out>
+template <class T, class P, int kGroups, class Out>
 __global__ void __launch_bounds__(kReduceThreads)
-    gemm_reduce_kernel(int splits, const float* partial, long long count, int cols, Epilogue<T> epilogue, Out out,
-                       int bias_count, float* dbias) {
+    gemm_reduce_kernel(int splits, const float* partial, long long count, int cols, Epilogue<T, P> epilogue, Out out,
+                       int bias_count, P* dbias) {
   constexpr int kRuns = kReduceThreads / kGroups;
   LADDER_SHARED(float4, sums, [kGroups][kRuns]);
   const int run = threadIdx.x % kRuns;
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kReduceThreads)
     const long long at = index + i;
     const long long bias_at = at - padded(count);
     if (at < count) *element_at(out, at, cols) = from_float<T>(epilogue(values[i], static_cast<int>(at % cols), at));
-    if (bias_at >= 0 && bias_at < bias_count) dbias[bias_at] = values[i];
+    if (bias_at >= 0 && bias_at < bias_count) dbias[bias_at] = from_float<P>(values[i]);
   }
 }
 
@@ -69,13 +69,13 @@ inline std::size_t partial_bytes(const Split& split, long long count, int bias_c
   return split.splits == 1 ? 0 : sizeof(float) * split.splits * (padded(count) + padded(bias_count));
 }
 
-template <class T, class Out>
+template <class T, class P, class Out>
 BoundLaunch bind_reduce(const Split& split, const float* partial, long long count, int cols,
-                        const Epilogue<T>& epilogue, const Out& out, int bias_count = 0, float* dbias = nullptr) {
+                        const Epilogue<T, P>& epilogue, const Out& out, int bias_count = 0, P* dbias = nullptr) {
   const long long runs = (padded(count) + padded(bias_count)) / 4;
   const auto bind = [&](auto groups) {
     constexpr int kRuns = kReduceThreads / decltype(groups)::value;
-    return bind_launch(gemm_reduce_kernel<T, decltype(groups)::value, Out>,
+    return bind_launch(gemm_reduce_kernel<T, P, decltype(groups)::value, Out>,
                        {.grid = static_cast<unsigned>((runs + kRuns - 1) / kRuns), .block = kReduceThreads},
                        split.splits, partial, count, cols, epilogue, out, bias_count, dbias);
   };
@@ -85,11 +85,11 @@ BoundLaunch bind_reduce(const Split& split, const float* partial, long long coun
 }
 
 // `first` alone, or followed by the kernel that adds its partial sums.
-template <class T, class Out>
+template <class T, class P, class Out>
 BoundLaunch with_reduce(const Split& split, BoundLaunch first, const float* partial, long long count, int cols,
-                        const Epilogue<T>& epilogue, const Out& out, int bias_count = 0, float* dbias = nullptr) {
+                        const Epilogue<T, P>& epilogue, const Out& out, int bias_count = 0, P* dbias = nullptr) {
   if (split.splits == 1) return first;
-  return in_order({std::move(first), bind_reduce<T>(split, partial, count, cols, epilogue, out, bias_count, dbias)});
+  return in_order({std::move(first), bind_reduce(split, partial, count, cols, epilogue, out, bias_count, dbias)});
 }
 
 }  // namespace ladder::gemm

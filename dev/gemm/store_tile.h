@@ -9,9 +9,9 @@ namespace ladder::gemm {
 // Stores a tile of sums, fp32 in shared memory with `pitch` elements a row (a multiple of 4), into rows x cols of `out` (a
 // T* or a SideBySide<T>). kSlices tiles that lie `slice` elements apart are added in order. All kThreads threads of the
 // block take part, after a barrier that follows the last write of `tile`.
-template <int kThreads, int kBlockM, int kBlockN, int kSlices = 1, class T, class Out>
+template <int kThreads, int kBlockM, int kBlockN, int kSlices = 1, class T, class P, class Out>
 __device__ __forceinline__ void store_tile(const float* tile, int pitch, int slice, int row0, int col0, int rows,
-                                           int cols, const Epilogue<T>& epilogue, Out out) {
+                                           int cols, const Epilogue<T, P>& epilogue, Out out) {
   constexpr int kVec = kVector<T>;
   constexpr int kRuns = kBlockM * kBlockN / kVec;
   const auto sum_of = [&](int row, int col) {
@@ -57,8 +57,7 @@ __device__ __forceinline__ void store_tile(const float* tile, int pitch, int sli
         for (int j = 0; j < kVec; j += 4) {
           const float4 sums = four_sums(row, col + j);
           v[j] = sums.x, v[j + 1] = sums.y, v[j + 2] = sums.z, v[j + 3] = sums.w;
-          const float4 more =
-              epilogue.bias ? *reinterpret_cast<const float4*>(epilogue.bias + col0 + col + j) : float4{};
+          const float4 more = epilogue.bias ? parameter_quad(epilogue.bias + col0 + col + j) : float4{};
           bias[j] = more.x, bias[j + 1] = more.y, bias[j + 2] = more.z, bias[j + 3] = more.w;
         }
 #pragma unroll

@@ -26,15 +26,16 @@ struct WarpStore {
   static constexpr int kPairs = kBlockN / 8;  // of a lane's columns
 
   // The bias [cols] of a lane's columns of the tile that starts at col0; zeros beyond, and where `bias` is null.
-  static __device__ __forceinline__ void fetch_bias(float2 (&pairs)[kPairs], const float* bias, int col0, int cols) {
+  template <class P>
+  static __device__ __forceinline__ void fetch_bias(float2 (&pairs)[kPairs], const P* bias, int col0, int cols) {
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) pairs[j] = {0.0f, 0.0f};
     if (!bias) return;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       const int col = col0 + 8 * j + static_cast<int>(threadIdx.x) % 4 * 2;
-      if (col < cols) pairs[j].x = bias[col];
-      if (col + 1 < cols) pairs[j].y = bias[col + 1];
+      if (col < cols) pairs[j].x = to_float(bias[col]);
+      if (col + 1 < cols) pairs[j].y = to_float(bias[col + 1]);
     }
   }
 
@@ -62,10 +63,10 @@ struct WarpStore {
 
   // Applies the epilogue to `sum` and stores it to `out` [rows, cols], a T* or a SideBySide<T>. `bias` is from fetch_bias(),
   // or null. If the epilogue has a residual, fetch()'s copies have arrived, for all lanes.
-  template <class Out>
+  template <class P, class Out>
   static __device__ __forceinline__ void store(unsigned char* staging, const float (&sum)[kBlockN / 2],
                                                const float2* bias, int row0, int col0, int rows, int cols,
-                                               const Epilogue<T>& epilogue, const Out& out) {
+                                               const Epilogue<T, P>& epilogue, const Out& out) {
     if (epilogue.residual) {
       epilogue.silu ? round<true, true>(staging, sum, bias) : round<true, false>(staging, sum, bias);
     } else {

@@ -12,9 +12,9 @@
 namespace ladder::gemm {
 
 // B loads its step of kBlockN columns into a stage, and multiplies a stage's A and B. kBias: there may be one.
-template <class Tile, class B, bool kBias, class T, class Out>
+template <class Tile, class B, bool kBias, class T, class P, class Out>
 __device__ __forceinline__ void wgmma_persistent(const Product& c, const ptx::TensorMap& a_map,
-                                                 const ptx::TensorMap& b_map, const Epilogue<T>& epilogue,
+                                                 const ptx::TensorMap& b_map, const Epilogue<T, P>& epilogue,
                                                  const Out& out) {
   using Store = WarpStore<T, Tile::kBlockN>;
   constexpr int kParts = Tile::kBlockM / 64;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <class T>
-__global__ void gemm_fprop_v01_kernel(Problem p, const T* x, const T* w, Epilogue<T> epilogue, T* y) {
+template <class T, class P>
+__global__ void gemm_fprop_v01_kernel(Problem p, const T* x, const T* w, Epilogue<T, P> epilogue, T* y) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
   if (index >= static_cast<long long>(p.m) * p.n) return;
   const int n = static_cast<int>(index % p.n);
@@ -29,8 +29,12 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
   const auto blocks = static_cast<unsigned>((static_cast<long long>(p.m) * p.n + kThreads - 1) / kThreads);
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(gemm_fprop_v01_kernel<T>, {.grid = blocks, .block = kThreads}, stream, p, static_cast<const T*>(t.x),
-                   static_cast<const T*>(t.w), epilogue_of<T>(p, t), static_cast<T*>(t.y));
+    with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      ladder::launch(gemm_fprop_v01_kernel<T, P>, {.grid = blocks, .block = kThreads}, stream, p,
+                     static_cast<const T*>(t.x), static_cast<const T*>(t.w), epilogue_of<T, P>(p, t),
+                     static_cast<T*>(t.y));
+    });
   });
 }
 

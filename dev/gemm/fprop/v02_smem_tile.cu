@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
   const unsigned blocks = static_cast<unsigned>(ceil_div(p.m, kTile)) * ceil_div(p.n, kTile);
   ladder::launch(gemm_fprop_v02_kernel, {.grid = blocks, .block = kThreads}, stream, p, static_cast<const float*>(t.x),
-                 static_cast<const float*>(t.w), epilogue_of<float>(p, t), static_cast<float*>(t.y));
+                 static_cast<const float*>(t.w), epilogue_of<float, float>(p, t), static_cast<float*>(t.y));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name, Split split) {
   const Product c = product(p);
   const auto bind = [p, split, c](const Fprop::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
-    const Epilogue<float> epilogue = epilogue_of<float>(p, t);
+    const Epilogue<float> epilogue = epilogue_of<float, float>(p, t);
     auto* const y = static_cast<float*>(t.y);
     const auto kernel = p.k % 4 == 0 ? gemm_fprop_v03_kernel<Tile, true> : gemm_fprop_v03_kernel<Tile, false>;
     const auto blocks = static_cast<unsigned>(num_tiles<Tile>(c)) * split.splits;

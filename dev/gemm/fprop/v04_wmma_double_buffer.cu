@@ -34,7 +34,8 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
     const auto blocks = static_cast<unsigned>(num_tiles<Tile>(product(p)));
     constexpr std::size_t kSmemBytes = WmmaChunk<T, Tile, LayoutB>::kSmemBytes;
     ladder::launch(kernel, {.grid = blocks, .block = Tile::kThreads, .dynamic_smem = kSmemBytes}, stream, p,
-                   static_cast<const T*>(t.x), static_cast<const T*>(t.w), epilogue_of<T>(p, t), static_cast<T*>(t.y));
+                   static_cast<const T*>(t.x), static_cast<const T*>(t.w), epilogue_of<T, float>(p, t),
+                   static_cast<T*>(t.y));
   });
 }
 
@@ -44,5 +45,6 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
 LADDER_VERSION(ladder::gemm::Fprop,
                {.launch = ladder::gemm::launch,
                 .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                .supports = ladder::gemm::fp32_bias_only,
                 .min_arch = 80,
                 .error_growth = 4})  // in tf32, WMMA adds four products at a time, truncating each time

@@ -19,9 +19,10 @@ __host__ __device__ Product product(const Problem& p) { return {.rows = p.m, .co
 template <class T, class Tile>
 using Stage = StageOf<AlongRowsTile<T, Tile::kBlockM>, AlongRowsTile<T, Tile::kBlockN>>;
 
-template <class T, class Tile, bool kVectors>
+template <class T, class P, class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
-    gemm_fprop_v05_kernel(Problem p, Split split, const T* x, const T* w, Epilogue<T> epilogue, T* y, float* partial) {
+    gemm_fprop_v05_kernel(Problem p, Split split, const T* x, const T* w, Epilogue<T, P> epilogue, T* y,
+                          float* partial) {
   mma_multistage<Tile, Stage<T, Tile>, kVectors>(product(p), split, x, w, epilogue, y, partial);
 }
 
@@ -30,17 +31,20 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name, Split split) {
   const Product c = product(p);
   const auto bind = [p, split, c](const Fprop::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
-    const Epilogue<T> epilogue = epilogue_of<T>(p, t);
     auto* const y = static_cast<T*>(t.y);
-    const auto kernel =
-        p.k % kRun<T> == 0 ? gemm_fprop_v05_kernel<T, Tile, true> : gemm_fprop_v05_kernel<T, Tile, false>;
     const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(c)) * split.splits,
                                  .block = Tile::kThreads,
                                  .dynamic_smem = Tile::smem_bytes(Stage<T, Tile>::kBytes, split.each)};
-    return with_reduce(split,
-                       bind_launch(kernel, config, p, split, static_cast<const T*>(t.x), static_cast<const T*>(t.w),
-                                   epilogue, y, partial),
-                       partial, c.count(), c.columns, epilogue, y);
+    return with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      const Epilogue<T, P> epilogue = epilogue_of<T, P>(p, t);
+      const auto kernel =
+          p.k % kRun<T> == 0 ? gemm_fprop_v05_kernel<T, P, Tile, true> : gemm_fprop_v05_kernel<T, P, Tile, false>;
+      return with_reduce(split,
+                         bind_launch(kernel, config, p, split, static_cast<const T*>(t.x), static_cast<const T*>(t.w),
+                                     epilogue, y, partial),
+                         partial, c.count(), c.columns, epilogue, y);
+    });
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, c.count()), .bind = bind};
 }

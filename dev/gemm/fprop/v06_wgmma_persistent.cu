@@ -39,10 +39,10 @@ template <class T, int kBlockM, int kBlockN>
 using Tile = PersistentTile<kBlockM, kBlockN, kBlockM * kStepRowBytes + RowsOfW<kBlockN>::kBytes,
                             kBlockM / 64 * WarpStore<T, kBlockN>::kBytes>;
 
-template <class T, class Tile>
+template <class T, class P, class Tile>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     gemm_fprop_v06_kernel(Problem p, const __grid_constant__ ptx::TensorMap x_map,
-                          const __grid_constant__ ptx::TensorMap w_map, Epilogue<T> epilogue, T* y) {
+                          const __grid_constant__ ptx::TensorMap w_map, Epilogue<T, P> epilogue, T* y) {
   wgmma_persistent<Tile, RowsOfW<Tile::kBlockN>, /*kBias=*/true>(product(p), x_map, w_map, epilogue, y);
 }
 
@@ -58,10 +58,13 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
     const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.k), size(p.m), 1}, {kStepTerms16, Tile::kBlockM, 1});
     const auto w_map = ptx::make_tensor_map(p.dtype, t.w, {size(p.k), size(p.n), 1}, {kStepTerms16, Tile::kBlockN, 1});
     const int blocks = std::min(num_tiles<Tile>(product(p)), backend::device().num_sms);
-    return bind_launch(
-        gemm_fprop_v06_kernel<T, Tile>,
-        {.grid = static_cast<unsigned>(blocks), .block = kWgmmaThreads, .dynamic_smem = Tile::kSmemBytes}, p, x_map,
-        w_map, epilogue_of<T>(p, t), static_cast<T*>(t.y));
+    return with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      return bind_launch(
+          gemm_fprop_v06_kernel<T, P, Tile>,
+          {.grid = static_cast<unsigned>(blocks), .block = kWgmmaThreads, .dynamic_smem = Tile::kSmemBytes}, p, x_map,
+          w_map, epilogue_of<T, P>(p, t), static_cast<T*>(t.y));
+    });
   };
   return {.name = name, .bind = bind};
 }

@@ -5,7 +5,7 @@
 //         waiting for two loads a multiply-add.
 // Needs:  nothing.
 
-#include "core/numeric.h"
+#include "dev/common/parameter_type.h"
 #include "dev/gemm/gemm.h"
 
 namespace ladder::gemm {
@@ -14,8 +14,8 @@ namespace {
 constexpr int kThreads = 64;  // few threads in all: small blocks spread them over more SMs
 constexpr int kRowsOfASum = 256;
 
-template <class T>
-__global__ void gemm_wgrad_v01_kernel(Problem p, const T* x, const T* dy, T* dw, float* dbias) {
+template <class T, class P>
+__global__ void gemm_wgrad_v01_kernel(Problem p, const T* x, const T* dy, T* dw, P* dbias) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
   const long long weights = static_cast<long long>(p.n) * p.k;
   if (index >= weights + (dbias ? p.n : 0)) return;
@@ -34,7 +34,7 @@ __global__ void gemm_wgrad_v01_kernel(Problem p, const T* x, const T* dy, T* dw,
     sum += part;
   }
   if (is_bias) {
-    dbias[n] = sum;
+    dbias[n] = from_float<P>(sum);
   } else {
     dw[index] = from_float<T>(sum);
   }
@@ -45,8 +45,11 @@ void launch(const Problem& p, const Wgrad::Tensors& t, void*, Stream stream) {
   const auto blocks = static_cast<unsigned>((sums + kThreads - 1) / kThreads);
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(gemm_wgrad_v01_kernel<T>, {.grid = blocks, .block = kThreads}, stream, p, static_cast<const T*>(t.x),
-                   static_cast<const T*>(t.dy), static_cast<T*>(t.dw), t.dbias);
+    with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      ladder::launch(gemm_wgrad_v01_kernel<T, P>, {.grid = blocks, .block = kThreads}, stream, p,
+                     static_cast<const T*>(t.x), static_cast<const T*>(t.dy), static_cast<T*>(t.dw), typed<P>(t.dbias));
+    });
   });
 }
 

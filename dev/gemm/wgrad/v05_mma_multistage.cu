@@ -23,9 +23,9 @@ struct Operands {
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
 };
 
-template <class T, class Tile, bool kVectors>
+template <class T, class P, class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
-    gemm_wgrad_v05_kernel(Problem p, Split split, const T* x, const T* dy, T* dw, float* dbias, float* partial) {
+    gemm_wgrad_v05_kernel(Problem p, Split split, const T* x, const T* dy, T* dw, P* dbias, float* partial) {
   using A = typename Operands<T, Tile>::A;
   using B = typename Operands<T, Tile>::B;
   constexpr int kStages = Tile::kStages, kThreads = Tile::kThreads;
@@ -82,12 +82,12 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
                                                        partial_row);
   }
   if (!sums_bias || threadIdx.x % 4 != 0) return;
-  float* const bias_to = whole ? dbias : partial_row + padded(weights);
+  void* const bias_to = whole ? static_cast<void*>(dbias) : partial_row + padded(weights);
 #pragma unroll
   for (int i = 0; i < Tile::kWarpM / 16; ++i) {
     const int n = n0 + Tile::warp_m() + 16 * i + static_cast<int>(threadIdx.x) % 32 / 4;
-    if (n < p.n) bias_to[n] = bias_sum[i][0];
-    if (n + 8 < p.n) bias_to[n + 8] = bias_sum[i][2];
+    if (n < p.n) store_gradient<P>(bias_to, n, bias_sum[i][0], whole);
+    if (n + 8 < p.n) store_gradient<P>(bias_to, n + 8, bias_sum[i][2], whole);
   }
 }
 
@@ -101,15 +101,19 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
   const auto bind = [p, split, count, bias_count](const Wgrad::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
     auto* const dw = static_cast<T*>(t.dw);
-    const auto kernel = p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_wgrad_v05_kernel<T, Tile, true>
-                                                                 : gemm_wgrad_v05_kernel<T, Tile, false>;
     const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(product(p))) * split.splits,
                                  .block = Tile::kThreads,
                                  .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.each)};
-    return with_reduce<T>(split,
-                          bind_launch(kernel, config, p, split, static_cast<const T*>(t.x), static_cast<const T*>(t.dy),
-                                      dw, t.dbias, partial),
-                          partial, count, p.k, {}, dw, bias_count, t.dbias);
+    return with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      const auto kernel = p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_wgrad_v05_kernel<T, P, Tile, true>
+                                                                   : gemm_wgrad_v05_kernel<T, P, Tile, false>;
+      P* const dbias = typed<P>(t.dbias);
+      return with_reduce(split,
+                         bind_launch(kernel, config, p, split, static_cast<const T*>(t.x), static_cast<const T*>(t.dy),
+                                     dw, dbias, partial),
+                         partial, count, p.k, Epilogue<T, P>{}, dw, bias_count, dbias);
+    });
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count, bias_count), .bind = bind};
 }

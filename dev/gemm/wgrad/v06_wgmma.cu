@@ -17,10 +17,10 @@
 namespace ladder::gemm {
 namespace {
 
-template <class T, class Tile>
+template <class T, class P, class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, 1)
     gemm_wgrad_v06_kernel(Problem p, Split split, const __grid_constant__ ptx::TensorMap x_map,
-                          const __grid_constant__ ptx::TensorMap dy_map, T* dw, float* dbias, float* partial) {
+                          const __grid_constant__ ptx::TensorMap dy_map, T* dw, P* dbias, float* partial) {
   LADDER_DYN_SMEM(smem);  // [stage]: boxes of dy, boxes of x: 64 rows of 64 columns
   auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem + Tile::kStages * Tile::kStageBytes);
   ptx::Mbarrier* const empty = full + Tile::kStages;
@@ -82,12 +82,12 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(empty + stage);
     }
-    float* const bias_to = whole ? dbias : partial_row + padded(weights);
+    void* const bias_to = whole ? static_cast<void*>(dbias) : partial_row + padded(weights);
 #pragma unroll
     for (int box = 0; box < Tile::kGroups; ++box) {
       add_column_lanes(bias_sum[box]);
       const int n = n0 + box * kBoxColumns + bias_warp * 16 + lane * 2;
-      if (lane < 8 && n < p.n) *reinterpret_cast<float2*>(bias_to + n) = {bias_sum[box][0], bias_sum[box][1]};
+      if (lane < 8 && n < p.n) store_gradient_pair<P>(bias_to, n, bias_sum[box][0], bias_sum[box][1], whole);
     }
     return;
   }
@@ -157,9 +157,13 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
     const LaunchConfig config = {.grid = static_cast<unsigned>(Tile::count(p)) * split.splits,
                                  .block = Tile::kThreads,
                                  .dynamic_smem = Tile::kSmemBytes};
-    return with_reduce<T>(
-        split, bind_launch(gemm_wgrad_v06_kernel<T, Tile>, config, p, split, x_map, dy_map, dw, t.dbias, partial),
-        partial, count, p.k, {}, dw, bias_count, t.dbias);
+    return with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      P* const dbias = typed<P>(t.dbias);
+      return with_reduce(
+          split, bind_launch(gemm_wgrad_v06_kernel<T, P, Tile>, config, p, split, x_map, dy_map, dw, dbias, partial),
+          partial, count, p.k, Epilogue<T, P>{}, dw, bias_count, dbias);
+    });
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count, bias_count), .bind = bind};
 }

@@ -29,10 +29,10 @@ struct Tile : BoxTile<kGroups, kColumns> {
   static_assert((kSums + Base::kFeatures) * 4 <= Base::kStages * Base::kStageBytes, "accumulators fit the stages");
 };
 
-template <class T, class Tile>
+template <class T, class P, class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, 1)
     gemm_wgrad_v07_kernel(Problem p, ClusterSplit split, const __grid_constant__ ptx::TensorMap x_map,
-                          const __grid_constant__ ptx::TensorMap dy_map, T* dw, float* dbias, float* partial) {
+                          const __grid_constant__ ptx::TensorMap dy_map, T* dw, P* dbias, float* partial) {
   LADDER_DYN_SMEM(smem);  // [stage]: boxes of dy, boxes of x: 64 rows of 64 columns
   auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem + Tile::kStages * Tile::kStageBytes);
   ptx::Mbarrier* const empty = full + Tile::kStages;
@@ -154,9 +154,9 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     }
   }
   if (sums_bias && rank == 0) {
-    float* const bias_to = whole ? dbias : partial_row + padded(weights);
+    void* const bias_to = whole ? static_cast<void*>(dbias) : partial_row + padded(weights);
     for (int i = threadIdx.x; i < Tile::kFeatures && n0 + i < p.n; i += Tile::kThreads)
-      bias_to[n0 + i] = sum_over_cluster(bias_sums + i, split.ranks);
+      store_gradient<P>(bias_to, n0 + i, sum_over_cluster(bias_sums + i, split.ranks), whole);
   }
   // No block ends before the others have read its shared memory.
   ptx::cluster_sync();
@@ -188,9 +188,13 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, ClusterSplit spl
                                  .block = Tile::kThreads,
                                  .dynamic_smem = Tile::kSmemBytes,
                                  .cluster = static_cast<unsigned>(split.ranks)};
-    return with_reduce<T>(
-        partials, bind_launch(gemm_wgrad_v07_kernel<T, Tile>, config, p, split, x_map, dy_map, dw, t.dbias, partial),
-        partial, count, p.k, {}, dw, bias_count, t.dbias);
+    return with_parameter_type<T>(p.params16, [&](auto parameter) {
+      using P = decltype(parameter);
+      P* const dbias = typed<P>(t.dbias);
+      return with_reduce(
+          partials, bind_launch(gemm_wgrad_v07_kernel<T, P, Tile>, config, p, split, x_map, dy_map, dw, dbias, partial),
+          partial, count, p.k, Epilogue<T, P>{}, dw, bias_count, dbias);
+    });
   };
   return {.name = name, .workspace_bytes = partial_bytes(partials, count, bias_count), .bind = bind};
 }

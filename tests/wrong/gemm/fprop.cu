@@ -13,6 +13,20 @@ struct TailOfK {
   }
 };
 
+// Of x's type, or fp32.
+__device__ float bias_of(const auto& v, long long n) {
+  return v.p.params16 ? v.load(static_cast<const void*>(v.t.bias), n) : v.t.bias[n];
+}
+
+// Takes the other half of a word for the bias, where it has 16 bits.
+struct OtherHalf {
+  __device__ void operator()(const auto& v, long long i) const {
+    if (!v.t.bias || !v.p.params16) return;
+    const long long n = i % v.p.n;
+    v.store(v.t.y, i, v.load(v.t.y, i) - bias_of(v, n) + bias_of(v, n ^ 1));
+  }
+};
+
 // Forgets the residual.
 void no_residual(Problem& p, Tensors& t) {
   p.residual = false;
@@ -33,7 +47,7 @@ struct EarlySilu {
     const long long n = i % v.p.n;
     float sum = 0;
     for (int k = 0; k < v.p.k; ++k) sum += v.load(v.t.x, i / v.p.n * v.p.k + k) * v.load(v.t.w, n * v.p.k + k);
-    const float bias = v.t.bias ? v.t.bias[n] : 0.0f;
+    const float bias = v.t.bias ? bias_of(v, n) : 0.0f;
     const float y = kBias ? silu(v.p, sum) + bias : silu(v.p, sum + bias);
     v.store(v.t.y, i, v.t.r ? y + v.load(v.t.r, i) : y);
   }
@@ -74,6 +88,8 @@ LADDER_CHEATS(Fprop, wrong_problems(),
                   wrong::moved_input<Fprop, &Tensors::w, size_nk, Transposed>("weights_not_transposed"),
                   wrong::spoiled_problem<Fprop, no_residual>("no_residual"),
                   wrong::moved_input<Fprop, &Tensors::bias, &Problem::n, NextColumn>("neighbours_bias"),
+                  wrong::only({Dtype::bf16, Dtype::f16},
+                              wrong::spoiled_output<Fprop, size_mn, OtherHalf>("other_half_of_bias")),
                   wrong::other_kernel<Fprop, size_mn, EarlySilu<true>>("silu_before_bias"),
                   wrong::other_kernel<Fprop, size_mn, EarlySilu<false>>("silu_before_residual"),
                   wrong::spoiled_problem<Fprop, no_silu>("no_silu"),

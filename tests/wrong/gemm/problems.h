@@ -18,7 +18,8 @@ inline std::vector<std::string> wrong_problems() {
           "m17 n64 k24 residual silu",
           "m19 n7 k35 bias residual",
           "m21 n28 k26 accumulate",
-          "m18 n20 k36 accumulate split12"};
+          "m18 n20 k36 accumulate split12",
+          "m35 n24 k40 bias params16"};
 }
 
 inline long long size_mn(const Problem& p) { return static_cast<long long>(p.m) * p.n; }

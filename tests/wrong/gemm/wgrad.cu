@@ -44,6 +44,16 @@ struct DbiasFromX {
   }
 };
 
+// Adds up dbias in its own 16 bits.
+struct NarrowDbias {
+  __device__ void operator()(const auto& v, long long n) const {
+    if (!v.t.dbias || !v.p.params16) return;
+    void* const dbias = v.t.dbias;
+    v.store(dbias, n, 0.0f);
+    for (long long m = 0; m < v.p.m; ++m) v.store(dbias, n, v.load(dbias, n) + v.load(v.t.dy, m * v.p.n + n));
+  }
+};
+
 // Writes the sum of the next column to dbias.
 struct NeighboursDbias {
   __device__ long long operator()(const Problem& p, long long n) const { return (n + p.n - 1) % p.n; }
@@ -58,6 +68,8 @@ LADDER_CHEATS(Wgrad, wrong_problems(),
                   {.name = "last_split", .launch = first_shares<wrong::kShares - 1, wrong::kShares>},
                   wrong::float_atomics<Wgrad, Terms, Dw, Dbias>(),
                   wrong::spoiled_output<Wgrad, &Problem::n, DbiasFromX>("dbias_from_x"),
+                  wrong::only({Dtype::bf16, Dtype::f16},
+                              wrong::spoiled_output<Wgrad, &Problem::n, NarrowDbias>("narrow_dbias")),
                   wrong::moved_output<Wgrad, &Tensors::dbias, &Problem::n, NeighboursDbias>("neighbours_dbias"),
                   wrong::moved_output<Wgrad, &Tensors::dw, size_nk, Transposed>("transposed_dw"),
                   wrong::bf16_partials<Wgrad, Terms, Dw, Dbias>(),
