@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "core/stream.h"
 
@@ -76,6 +77,9 @@ void copy_out_async(void* host, const void* device, std::size_t bytes, Stream st
 void copy_async(void* to, const void* from, std::size_t bytes, Stream stream);
 void set_bytes_async(void* device, int byte, std::size_t bytes, Stream stream);
 
+// The nodes of the capture that `stream` is in, by handles that KernelRecords knows (core/kernel_records.h).
+std::vector<const void*> captured_nodes(Stream stream);
+
 // What a function enqueued, to be enqueued again as a whole.
 class Graph {
  public:
@@ -89,6 +93,13 @@ class Graph {
 
   void replay(Stream stream) const;
   std::size_t num_nodes() const;  // launches, copies and fills
+
+  // Along a programmatic edge a launch may begin before the one in front has ended. The emulator has neither.
+  struct Edges {
+    std::size_t plain = 0;
+    std::size_t programmatic = 0;
+  };
+  Edges edges() const;
 
  private:
   struct Impl;

@@ -56,6 +56,22 @@ void set_bytes_async(void* device, int byte, std::size_t bytes, Stream stream) {
   LADDER_CUDA(cudaMemsetAsync(device, byte, bytes, stream));
 }
 
+std::vector<const void*> captured_nodes(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+#if CUDART_VERSION >= 13000
+  LADDER_CUDA(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph));
+#else
+  LADDER_CUDA(cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph));
+#endif
+  LADDER_CHECK(graph != nullptr, "the stream is not being captured");
+  std::size_t count = 0;
+  LADDER_CUDA(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  LADDER_CUDA(cudaGraphGetNodes(graph, nodes.data(), &count));
+  return {nodes.begin(), nodes.end()};
+}
+
 struct Graph::Impl {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
@@ -97,6 +113,25 @@ std::size_t Graph::num_nodes() const {
   std::size_t count = 0;
   LADDER_CUDA(cudaGraphGetNodes(impl_->graph, nullptr, &count));
   return count;
+}
+
+Graph::Edges Graph::edges() const {
+#if CUDART_VERSION >= 13000
+  constexpr auto get_edges = cudaGraphGetEdges;
+#else
+  constexpr auto get_edges = cudaGraphGetEdges_v2;
+#endif
+  std::size_t count = 0;
+  LADDER_CUDA(get_edges(impl_->graph, nullptr, nullptr, nullptr, &count));
+  std::vector<cudaGraphNode_t> from(count);
+  std::vector<cudaGraphNode_t> to(count);
+  std::vector<cudaGraphEdgeData> data(count);
+  LADDER_CUDA(get_edges(impl_->graph, from.data(), to.data(), data.data(), &count));
+  Edges edges;
+  for (const cudaGraphEdgeData& edge : data) {
+    ++(edge.type == cudaGraphDependencyTypeProgrammatic ? edges.programmatic : edges.plain);
+  }
+  return edges;
 }
 
 }  // namespace ladder

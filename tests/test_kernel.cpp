@@ -162,11 +162,19 @@ TEST_F(Graphs, RecordWithoutRunningAndReplayAsOftenAsOneLikes) {
   const Memory b(kBytes);
   backend::set_bytes(a.data, 1, kBytes);
   backend::set_bytes(b.data, 2, kBytes);
+  std::vector<const void*> first, both;
   const Graph graph = Graph::capture([&](Stream stream) {
     copy_async(b.data, a.data, kBytes, stream);
+    first = captured_nodes(stream);
     set_bytes_async(a.data, 7, kBytes, stream);
+    both = captured_nodes(stream);
   });
   EXPECT_EQ(graph.num_nodes(), 2u);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(both.size(), 2u);
+  EXPECT_EQ(std::count(both.begin(), both.end(), first[0]), 1);
+  EXPECT_EQ(graph.edges().plain, backend::kind() == backend::Kind::gpu ? 1u : 0u);
+  EXPECT_EQ(graph.edges().programmatic, 0u);
   EXPECT_EQ(read(b), std::vector<unsigned char>(kBytes, 2)) << "nothing has run";
   const OwnedStream stream;
   graph.replay(stream);

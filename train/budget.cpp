@@ -1,5 +1,6 @@
 #include "train/budget.h"
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -10,17 +11,43 @@
 #include "io/aside_file.h"
 #include "train/peak.h"
 #include "train/step_bench.h"
+#include "train/step_times.h"
 
 namespace ladder::train {
 namespace {
 
 using Json = nlohmann::json;
 
-// The least time that an operation can take: its arithmetic at the device's peak, or its bytes at the memory's rate.
-double lower_bound_us(const Case& c) {
-  const double arithmetic = c.flops / (peak_tflops(c.dtype) * 1e12);
-  const double rate = backend::device().dram_bytes_per_s;
+// Of the device's peaks, what was reached at best on an H200: 750 TFLOP/s of dense bf16 products while the next tiles are
+// fetched, as clocks then fall to the power limit, and 4.0 TB/s of a kernel that streams.
+constexpr double kArithmeticReached = 750.0 / 1070.5;
+constexpr double kMemoryReached = 4.0 / 4.8;
+
+// The time that an operation's arithmetic or its bytes take, whichever is longer, at shares of the device's peaks.
+double bound_us(const Case& c, double of_arithmetic, double of_memory) {
+  const double arithmetic = c.flops / (of_arithmetic * peak_tflops(c.dtype) * 1e12);
+  const double rate = of_memory * backend::device().dram_bytes_per_s;
   return 1e6 * std::max(arithmetic, rate > 0 ? c.traffic.bytes() / rate : 0.0);
+}
+
+Json json_of(const StepTimes::Timed& timed) {
+  Json json = {{"us", timed.share.busy_us + timed.share.gap_us},
+               {"gap_us", timed.share.gap_us},
+               {"overlap_us", timed.share.overlap_us}};
+  if (!timed.operation) {
+    json.update({{"layer", ""}, {"pass", "copies"}, {"problem", ""}, {"version", ""}, {"why", ""}});
+    json.update({{"lower_bound_us", 0.0}, {"realistic_us", 0.0}});  // they need not be
+    return json;
+  }
+  const Case& problem = timed.operation->problem;
+  json.update({{"layer", timed.operation->name},
+               {"pass", problem.pass->path()},
+               {"problem", problem.text},
+               {"version", timed.choice->version->label()},
+               {"why", timed.choice->reason},
+               {"lower_bound_us", timed.runs * bound_us(problem, 1, 1)},
+               {"realistic_us", timed.runs * bound_us(problem, kArithmeticReached, kMemoryReached)}});
+  return json;
 }
 
 }  // namespace
@@ -49,15 +76,12 @@ int budget(const TrainingConfig& config, const TrainingOptions& options, const s
   StepBench bench(config, options);
   const std::unique_ptr<Step> step = bench.step(bench.promotions());
   const double seconds = bench.seconds_a_step(*step, kWarmUp, kSteps);
+  const StepTimes times = time_step(*step, kRepeats);
   Json operations = Json::array();
-  for (const Step::Timed& timed : step->time_operations(kRepeats)) {
-    operations.push_back({{"layer", timed.operation->name},
-                          {"pass", timed.operation->problem.pass->path()},
-                          {"problem", timed.operation->problem.text},
-                          {"version", timed.choice->version->label()},
-                          {"why", timed.choice->reason},
-                          {"us", timed.us},
-                          {"lower_bound_us", lower_bound_us(timed.operation->problem)}});
+  double span_us = 0;
+  for (const StepTimes::Timed& timed : times.operations) {
+    operations.push_back(json_of(timed));
+    span_us += timed.share.busy_us + timed.share.gap_us;
   }
   const double tflops = step->flops() / seconds * 1e-12;
   const auto bytes = static_cast<double>(bench.bytes() + step->bytes());
@@ -68,10 +92,16 @@ int budget(const TrainingConfig& config, const TrainingOptions& options, const s
                  {"tflops", tflops},
                  {"device_bytes", bytes},
                  {"graph_nodes", step->num_nodes()},
+                 {"plain_edges", times.edges.plain},
+                 {"programmatic_edges", times.edges.programmatic},
+                 {"timed_by", times.by},
+                 {"span_us", span_us},
                  {"operations", operations}});
   io::write_text(file, result.dump(1) + "\n");
   fmt::print("{:.3f} ms a step, {:.0f} images/s, {:.0f} TFLOP/s, {:.0f} MiB: {}\n", 1e3 * seconds,
              config.batch / seconds, tflops, bytes / (1 << 20), file.string());
+  fmt::print("operations by {}: {:.3f} ms; {} programmatic edges, {} plain ones\n", times.by, 1e-3 * span_us,
+             times.edges.programmatic, times.edges.plain);
   return 0;
 }
 

@@ -10,9 +10,8 @@ namespace ladder::train {
 // Prints a line an operation: its layer, pass, problem, version and why that one. Returns the exit status.
 int explain(const TrainingConfig& config, const TrainingOptions& options);
 
-// Trains a few steps, then times every operation in its place in the step's graph, and the whole graph besides. Writes
-// `file`, schema ladder.budget/1, of which tools/readme/train_budget.py makes the table of train/README.md. Returns the exit
-// status.
+// Trains a few steps, then says where the time of the step's graph goes (step_times.h). Writes `file`, schema
+// ladder.budget/1, of which tools/readme/train_budget.py makes the table of train/README.md. Returns the exit status.
 int budget(const TrainingConfig& config, const TrainingOptions& options, const std::filesystem::path& file);
 
 }  // namespace ladder::train

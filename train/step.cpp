@@ -305,41 +305,13 @@ std::size_t Step::bytes() const {
 
 std::size_t Step::num_nodes() const { return impl_->graph ? impl_->graph->num_nodes() : 0; }
 
-std::vector<Step::Timed> Step::time_operations(int repeats) {
-  while (collect()) {
-  }
-  impl_->stream.synchronize();
-  // A mark after every operation, and two in a row at first for what a mark takes itself.
-  std::vector<Timed> timed;
-  for (const Program* program : programs()) {
-    for (std::size_t i = 0; i < program->tape().operations().size(); ++i) {
-      timed.push_back({&program->tape().operations()[i], &program->choice(i), 0.0});
-    }
-  }
-  std::vector<std::unique_ptr<Event>> marks;
-  const auto mark = [&](Stream on) {
-    marks.push_back(std::make_unique<Event>());
-    marks.back()->mark(on);
-  };
-  const Graph marked = Graph::capture([&](Stream on) {
-    mark(on);
-    mark(on);
-    for (const Program* program : programs()) {
-      for (std::size_t i = 0; i < program->tape().operations().size(); ++i) {
-        program->enqueue(i, on);
-        mark(on);
-      }
+void Step::enqueue(Stream stream, const std::function<void(const Program&, std::size_t)>& after) const {
+  impl_->each_program(stream, [&](const Program& program) {
+    for (std::size_t i = 0; i < program.tape().operations().size(); ++i) {
+      program.enqueue(i, stream);
+      after(program, i);
     }
   });
-  double empty_us = 0;
-  for (int repeat = 0; repeat < repeats; ++repeat) {
-    marked.replay(impl_->stream);
-    impl_->stream.synchronize();
-    empty_us += 1e6 * marks[1]->seconds_since(*marks[0]);
-    for (std::size_t i = 0; i < timed.size(); ++i) timed[i].us += 1e6 * marks[i + 2]->seconds_since(*marks[i + 1]);
-  }
-  for (Timed& t : timed) t.us = std::max(0.0, (t.us - empty_us) / repeats);
-  return timed;
 }
 
 }  // namespace ladder::train

@@ -2,6 +2,7 @@
 // Everything that changes from step to step lies on the device, so that the whole step is one graph, captured once.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -66,14 +67,9 @@ class Step {
   std::size_t bytes() const;      // of device memory, without the state and the objective
   std::size_t num_nodes() const;  // of the graph; 0 without one
 
-  // Mean time of every operation in microseconds, one after the other as in a step, over `repeats` steps of one
-  // micro-batch each, which train on what the last one was given. Zeros on the emulator.
-  struct Timed {
-    const Operation* operation;
-    const VersionChoice* choice;
-    double us;
-  };
-  std::vector<Timed> time_operations(int repeats);
+  // Enqueues a step without its inputs and results, as its graph has it; after(program, operation) is called after each
+  // operation, for what looks between them.
+  void enqueue(Stream stream, const std::function<void(const Program&, std::size_t)>& after) const;
 
  private:
   struct Impl;

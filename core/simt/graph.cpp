@@ -65,6 +65,13 @@ void set_bytes_async(void* device, int byte, std::size_t bytes, Stream stream) {
   simt::enqueue(stream, [=] { std::memset(device, byte, bytes); });
 }
 
+std::vector<const void*> captured_nodes(Stream stream) {
+  const auto recording = simt::recording(stream);
+  std::vector<const void*> nodes;
+  for (std::size_t i = 0; recording && i < recording->size(); ++i) nodes.push_back(reinterpret_cast<void*>(i + 1));
+  return nodes;
+}
+
 struct Graph::Impl {
   std::shared_ptr<simt::Recording> nodes;
 };
@@ -91,5 +98,6 @@ void Graph::replay(Stream stream) const {
 }
 
 std::size_t Graph::num_nodes() const { return impl_->nodes->size(); }
+Graph::Edges Graph::edges() const { return {}; }
 
 }  // namespace ladder

@@ -127,6 +127,36 @@ def test_the_kind_with_the_largest_gap_comes_first(made):
     assert "| in.1 | add/forward | `n2 bf16` | v03_tile | 60.0 | 10.0 | 50.0 |" in lines
 
 
+def recorded(layer, path, busy, gap, overlap, realistic, bound):
+    more = {"gap_us": gap, "overlap_us": overlap, "realistic_us": realistic}
+    return {**operation(layer, path, busy + gap, bound), **more}
+
+
+def test_busy_and_gaps_of_kernel_records_add_up_to_the_step(made):
+    operations = [
+        recorded("in.0", "conv3x3/fprop", 900, 50, 20, 700, 500),
+        recorded("in.1", "conv3x3/fprop", 100, 30, 0, 60, 50),
+        recorded("in.2", "add/residual", 800, 80, 5, 780, 600),
+        recorded("in.3", "silu/forward", 10, 2, 0, 1, 1),
+        recorded("in.4", "silu/backward", 15, 1, 3, 2, 1),
+        recorded("", "copies", 7, 5, 0, 0, 0),
+    ]
+    edges = {"timed_by": "kernel records", "programmatic_edges": 5, "plain_edges": 2}
+    made.record("training-budget", {**budget(operations), **edges})
+    lines = made.lines()
+    at = lines.index(
+        "| operation | launches | busy, us | gap in front | overlap | realistic bound | peak bound | share |"
+    )
+    assert "5 of its 7 edges programmatic" in lines[at - 2] and "a step took 2.00 ms" in lines[at - 2]
+    assert lines[at + 2 : at + 7] == [
+        "| conv3x3/fprop | 2 | 1000 | 80 | 20 | 760 | 550 | 54.0 % |",
+        "| add/residual | 1 | 800 | 80 | 5 | 780 | 600 | 44.0 % |",
+        "| 3 others | 3 | 32 | 8 | 3 | 3 | 2 | 2.0 % |",
+        "| *all* | 6 | 1832 | 168 | 28 | 1543 | 1152 | 100.0 % |",
+        "<!-- training:end -->",
+    ]
+
+
 def test_ten_single_operations(made):
     made.record("training-budget", budget([operation(f"layer.{i}", "add/forward", 50 + i, 40) for i in range(12)]))
     layers = [line.split(" | ")[0] for line in made.lines() if line.startswith("| layer.")]

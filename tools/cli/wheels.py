@@ -25,6 +25,7 @@ CUDA = (
         "nvidia-cublas==13.1.0.3",
         "nvidia-cuda-nvrtc==13.0.88",
         "nvidia-nvtx==13.0.85",
+        "nvidia-cuda-cupti==13.0.85",
     ]
 )
 # What ./ladder diff reads object files with; no older release is on PyPI.

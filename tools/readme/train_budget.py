@@ -17,6 +17,8 @@ from records.record_files import BadRecord
 README = Path("train") / "README.md"
 BUDGET, SAMPLING, PYTORCH = "ladder.budget/1", "ladder.sampling/1", "ladder.pytorch-speed/1"
 WORST = 10
+RECORDS = "kernel records"  # what a budget's times are by (train/step_times.h)
+LEAST_SHARE = 0.01  # of the step, for a line of its own
 
 _NO_BUDGET = "*No record yet: `./ladder train --budget FILE` on a GPU makes one.*\n"
 _NO_SPEED = (
@@ -107,14 +109,21 @@ class Operation:
             self.layer, self.path, self.problem, self.version = (
                 str(raw[key]) for key in ("layer", "pass", "problem", "version")
             )
-            self.us, bound = float(raw["us"]), raw["lower_bound_us"]
+            self.us, self.bound = float(raw["us"]), _figure(raw["lower_bound_us"])
+            # Older records, made by event marks, have none of these.
+            self.realistic, self.before, self.overlap = (
+                _figure(raw.get(key)) for key in ("realistic_us", "gap_us", "overlap_us")
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise BadRecord(f"{record.file}: broken operation: {type(error).__name__}: {error}") from None
-        self.bound = float(bound) if bound is not None else math.nan  # where the device's peak is unknown
 
     @property
     def gap(self):
         return self.us - self.bound
+
+
+def _figure(value):
+    return math.nan if value is None else float(value)  # a bound: where the device's peak is unknown
 
 
 def budget_table(records):
@@ -126,6 +135,8 @@ def budget_table(records):
     total = sum(operation.us for operation in operations)
     if not operations or total <= 0:
         raise BadRecord(f"{record.file}: it has no operation that was timed")
+    if record.raw.get("timed_by") == RECORDS:
+        return _table_of_records(record, operations, total)
     lines = [
         f"{_heading(record)}: {record.number('ms_a_step'):.2f} ms a step, {_how(record)}, "
         f"{record.number('tflops'):.0f} TFLOP/s. Operations timed in their places, one after the other: "
@@ -156,6 +167,37 @@ def budget_table(records):
             f"| {each.layer} | {each.path} | `{each.problem}` | {each.version} | {each.us:.1f} | "
             f"{_us(each.bound, 1)} | {_us(each.gap, 1)} |"
         )
+    return "\n".join(lines) + "\n"
+
+
+def _table_of_records(record, operations, total):
+    """The same of kernel records: busy and gaps add up to the step."""
+    lines = [
+        f"{_heading(record)}: {record.number('ms_a_step'):.2f} ms a step, {_how(record)}, {record['programmatic_edges']} of "
+        f"its {record['programmatic_edges'] + record['plain_edges']} edges programmatic, "
+        f"{record.number('tflops'):.0f} TFLOP/s. Under kernel records a step took {1e-3 * total:.2f} ms: busy and gap add up "
+        "to it.",
+        "",
+        "| operation | launches | busy, us | gap in front | overlap | realistic bound | peak bound | share |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    kinds = {}
+    for operation in operations:
+        kinds.setdefault(operation.path, []).append(operation)
+    small = [path for path, of in kinds.items() if sum(each.us for each in of) < LEAST_SHARE * total]
+    if len(small) > 1:
+        kinds[f"{len(small)} others"] = [each for path in small for each in kinds.pop(path)]
+
+    def most_to_gain(kind):
+        us, bound = (sum(getattr(each, name) for each in kind[1]) for name in ("us", "realistic"))
+        return _by_gap(us - bound, us)
+
+    for name, of in [*sorted(kinds.items(), key=most_to_gain), ("*all*", operations)]:
+        us, *sums = (
+            sum(getattr(each, field) for each in of) for field in ("us", "before", "overlap", "realistic", "bound")
+        )
+        cells = [f"{us - sums[0]:.0f}", *(_us(each) for each in sums), f"{100 * us / total:.1f} %"]
+        lines.append(f"| {name} | {len(of)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
