@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from records import promotion, record_files
+from records import promotion, record_files, step_promotion
 from registry import listing, selection
 
 from . import files, paths
@@ -25,10 +25,7 @@ def main(arguments):
     problems = _problems(chosen.root, chosen.set) if chosen.set else None
 
     # Every table is made before one is written: a malformed one leaves the others as they were.
-    made = [
-        promotion.promote(chosen.root, rows, device, problems)
-        for device in ([chosen.device] if chosen.device else devices)
-    ]
+    made = [_made(chosen, rows, device, problems) for device in ([chosen.device] if chosen.device else devices)]
     if chosen.check:
         return 1 if sum(_is_found_stale(each, chosen.root) for each in made) else 0
     for each in made:
@@ -39,6 +36,15 @@ def main(arguments):
     return 0
 
 
+def _made(chosen, rows, device, problems):
+    if chosen.by == "warm":
+        return promotion.promote(chosen.root, rows, device, problems)
+    try:
+        return step_promotion.promote(chosen.root, rows, device)
+    except record_files.BadRecord as error:
+        raise Failure(str(error)) from None
+
+
 def _parse(arguments):
     parser = Parser(
         "promote",
@@ -46,6 +52,13 @@ def _parse(arguments):
         f"the fastest warm; within {100 * promotion.MARGIN:.0f} % the one that stands in the table stays.",
     )
     parser.add_argument("--device", metavar="SLUG", help="a folder of results/ (default: each that has a record)")
+    parser.add_argument(
+        "--by",
+        choices=("warm", "step"),
+        default="warm",
+        help="warm: the times of kernels by themselves (default); step: the comparisons of `./ladder train --compare --json "
+        "results/<device>/<date>_<commit>_step-<what>.json`, whose faster versions replace those that stand, and stay",
+    )
     parser.add_argument(
         "--check",
         action="store_true",
@@ -58,7 +71,10 @@ def _parse(arguments):
         help="look only at the problems of these sets; other lines of the table stay",
     )
     parser.add_argument("--root", type=Path, default=paths.ROOT, help="the tree to work on")
-    return parser.parse_args(arguments)
+    chosen = parser.parse_args(arguments)
+    if chosen.by == "step" and chosen.set:
+        raise UsageError("--set is of --by warm: a comparison in the step has its own problems")
+    return chosen
 
 
 def _problems(root, names):

@@ -7,7 +7,8 @@ the library of the baseline's best plan and that plan's warm median in the same 
 commit of the record; "-" where there is none. `#` begins a comment. runtime/promoted.h reads it too.
 
 The newest record of each version counts. The version with the least warm median is promoted, or with the least cold one
-where none has a warm time; the incumbent, which the table on disk names, stays if it takes at most 3 % longer.
+where none has a warm time; the incumbent, which the table on disk names, stays if it takes at most 3 % longer. A line that
+a comparison in the training step has settled stays (step_promotion.py): its commit has `step` after it.
 """
 
 import difflib
@@ -21,6 +22,7 @@ from registry import listing, selection
 from registry.listing import DTYPES
 
 MARGIN = 0.03
+STEP_MARK = " step"  # after the commit of a line that step_promotion.py has settled
 _NUM_CELLS = 8
 _TO_THE_RIGHT = (3, 4, 6)  # columns of times
 
@@ -29,7 +31,8 @@ _HEAD = """\
 # Made by `./ladder promote`, which says what changed; a person reviews that, nobody types a line.
 # Columns, two or more spaces apart: pass, problem, version, its warm and cold medians, the baseline's library and the
 # warm median of its best plan in the same run (cold where nobody took a warm one), commit of the record.
-# The least warm time wins; within {margin:.0f} % the version that stands here stays.
+# The least warm time wins; within {margin:.0f} % the version that stands here stays. A commit with "step" after it is of a
+# comparison in the training step, which has settled the line.
 """
 
 
@@ -96,18 +99,28 @@ def promote(root, rows, device, problems=None):
 
     table = {key: cells for key, cells in present.items() if not _is_chosen(*key, problems)}
     changes, num_other_times = [], 0
-    for key in sorted({*cases, *(set(present) - set(table))}, key=_order):
+    for key in sorted({*cases, *(set(present) - set(table))}, key=order):
+        if key in present and _stays(present[key], cases.get(key, []), versions.get(key[0], {})):
+            table[key] = present[key]
+            continue
         candidates = _candidates(cases.get(key, []), versions.get(key[0], {}))
         incumbent = present[key][2] if key in present else ""
         best = _winner(candidates, incumbent)
         if best:
-            table[key] = _cells(candidates[best], best)
+            table[key] = cells(candidates[best], best)
         if best != incumbent:
             changes.append(Change(*key, incumbent, best, _why(candidates, incumbent, best)))
         elif best and table[key] != present[key]:
             num_other_times += 1
     head = _HEAD.format(name=name, device=device, margin=100 * MARGIN)
-    return Promotion(device, file, text, head + _body(table), len(table), changes, num_other_times)
+    return Promotion(device, file, text, head + body(table), len(table), changes, num_other_times)
+
+
+def _stays(line, rows, versions):
+    """Whether the step has settled it (step_promotion.py), and its version is in the tree and has not failed since."""
+    number = next((version.number for version in versions.values() if version.label == line[2]), None)
+    failed = any(row.version == number and row.status != "PASS" for row in rows)
+    return line[-1].endswith(STEP_MARK) and number is not None and not failed
 
 
 def parse(text, file):
@@ -172,7 +185,7 @@ def _why(candidates, old, new):
     return f"{_us(before)} -> {_us(now)} us {kind}, {100 * (1 - now / before):.1f} % less"
 
 
-def _cells(row, label):
+def cells(row, label):
     library = row.best_library.split(" ")[0]
     baseline = _time(row.baseline_warm, " warm") if row.baseline_warm > 0 else _time(row.baseline_cold, " cold")
     times = _time(row.warm, " us warm"), _time(row.cold, " cold")
@@ -189,16 +202,16 @@ def _us(seconds):
     return f"{microseconds:.{2 if microseconds < 9.995 else 1 if microseconds < 99.95 else 0}f}"
 
 
-def _body(table):
+def body(table):
     """Aligned within a pass, so that a new line rarely moves others."""
     text = ""
     for path in sorted({path for path, _ in table}):
-        lines = [table[key] for key in sorted(table, key=_order) if key[0] == path]
+        lines = [table[key] for key in sorted(table, key=order) if key[0] == path]
         text += "\n".join(["", *aligned(lines, _TO_THE_RIGHT), ""])
     return text
 
 
-def _order(key):
+def order(key):
     path, problem = key
     dtype = selection.dtype_of(problem)
     words = [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", problem)]  # text, number, text, ...
