@@ -20,6 +20,7 @@ class Layers {
 
   bool trains() const { return net_.gradients != nullptr; }
   Dtype stored() const { return storage_dtype(net_.dtype); }
+  void set_beside(bool on) { tape_.set_beside(on); }  // see Tape
 
   // 3x3 convolution with padding 1; [n, h, w, out], in `result` if that is given.
   ValueId conv3x3(const std::string& name, ValueId x, int out, const Region* result = nullptr);

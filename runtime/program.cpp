@@ -19,7 +19,8 @@ struct Placement {
   std::vector<Lifetime> lifetimes;
 };
 
-Placement placement(const Tape& tape) {
+// A value that an operation beside the others touches is kept while any of these may run at the same time.
+Placement placement(const Tape& tape, const std::vector<Turn>& turns) {
   constexpr int kNever = -1;
   std::vector<Lifetime> uses(tape.values().size(), {.first = kNever, .last = kNever});
   const auto& operations = tape.operations();
@@ -34,9 +35,10 @@ Placement placement(const Tape& tape) {
         if (spec.role != Role::output) {
           throw Failure(operation.name + " reads " + tape[id].name + " before anything has written it");
         }
-        use.first = i;
+        use.first = turns[i].first;
       }
-      use.last = i;
+      use.first = std::min(use.first, turns[i].first);
+      use.last = std::max(use.last, turns[i].last);
     }
   }
   Placement placed;
@@ -52,14 +54,21 @@ Placement placement(const Tape& tape) {
 
 }  // namespace
 
-Program::Program(Tape tape, const Promotions& promotions)
-    : tape_(std::move(tape)), arena_("arena", placement(tape_).plan.bytes) {
+Program::Program(Tape tape, const Promotions& promotions, bool branches)
+    : tape_(std::move(tape)),
+      turns_(plan_turns(tape_, branches)),
+      arena_("arena", placement(tape_, turns_).plan.bytes),
+      ended_(turns_.size()) {
   place();
   bind(promotions);
+  for (const Turn& turn : turns_) {
+    if (turn.beside && !beside_) beside_.emplace();
+    if (turn.waits_for >= 0 && !ended_[turn.waits_for]) ended_[turn.waits_for] = std::make_unique<Event>();
+  }
 }
 
 void Program::place() {
-  const Placement placed = placement(tape_);
+  const Placement placed = placement(tape_, turns_);
   addresses_.resize(tape_.values().size(), nullptr);
   given_up_.resize(tape_.operations().size());
   for (std::size_t i = 0; i < placed.values.size(); ++i) {
@@ -80,20 +89,23 @@ void Program::place() {
 
 void Program::bind(const Promotions& promotions) {
   std::vector<Kernel> kernels;
-  std::size_t shared_bytes = 0;
-  for (const Operation& operation : tape_.operations()) {
-    choices_.push_back(promotions.choose(operation.problem));
-    kernels.push_back(plan(*choices_.back().version, operation.problem));
-    if (!kernels.back().private_workspace) shared_bytes = std::max(shared_bytes, kernels.back().workspace_bytes);
+  std::array<std::size_t, 2> shared_bytes = {};
+  for (std::size_t i = 0; i < turns_.size(); ++i) {
+    const Case& problem = tape_.operations()[i].problem;
+    choices_.push_back(promotions.choose(problem));
+    kernels.push_back(plan(*choices_.back().version, problem));
+    std::size_t& bytes = shared_bytes[turns_[i].beside ? 1 : 0];
+    if (!kernels.back().private_workspace) bytes = std::max(bytes, kernels.back().workspace_bytes);
   }
-  workspace_ = std::make_unique<OwnedRegion>("workspace", shared_bytes);
+  for (int i : {0, 1}) shared_workspaces_[i] = std::make_unique<OwnedRegion>("workspace", shared_bytes[i]);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Operation& operation = tape_.operations()[i];
-    void* workspace = workspace_->base;
+    void* workspace = shared_workspaces_[turns_[i].beside ? 1 : 0]->base;
     if (kernels[i].private_workspace) {
       private_workspaces_.push_back(std::make_unique<OwnedRegion>(operation.name, kernels[i].workspace_bytes));
       workspace = private_workspaces_.back()->base;
     }
+    workspaces_.push_back(workspace);
     std::vector<void*> pointers;
     for (const ValueId id : operation.values) pointers.push_back(addresses_[id]);
     launches_.push_back(kernels[i].bind(Pointers(operation.problem.tensors, pointers.data()), workspace));
@@ -101,7 +113,17 @@ void Program::bind(const Promotions& promotions) {
 }
 
 void Program::enqueue(Stream stream) const {
-  for (std::size_t i = 0; i < launches_.size(); ++i) enqueue(i, stream);
+  if (beside_) begun_.record(stream);
+  for (std::size_t i = 0; i < launches_.size(); ++i) {
+    const Turn& turn = turns_[i];
+    const Stream on = turn.beside ? Stream(*beside_) : stream;
+    if (turn.waits_for != kNothing) (turn.waits_for == kBegin ? begun_ : *ended_[turn.waits_for]).hold_back(on);
+    enqueue(i, on);
+    if (ended_[i]) ended_[i]->record(on);
+  }
+  if (!beside_) return;
+  joined_.record(*beside_);
+  joined_.hold_back(stream);
 }
 
 void Program::enqueue(std::size_t operation, Stream stream) const {
@@ -126,7 +148,8 @@ void Program::enqueue_poisoned(Stream stream) const {
 }
 
 std::size_t Program::bytes() const {
-  std::size_t sum = arena_.bytes + workspace_->bytes;
+  std::size_t sum = arena_.bytes;
+  for (const auto& workspace : shared_workspaces_) sum += workspace->bytes;
   for (const auto* regions : {&private_workspaces_, &in_parts_}) {
     for (const auto& region : *regions) sum += region->bytes;
   }

@@ -2,26 +2,31 @@
 // Running it enqueues and does nothing else, so that it can be captured into a graph.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/graph.h"
 #include "core/kernel.h"
 #include "core/stream.h"
 #include "runtime/promoted.h"
 #include "runtime/tape.h"
+#include "runtime/turns.h"
 
 namespace ladder {
 
 class Program {
  public:
   // Throws Failure where no version runs an operation here. The regions of the tape's values must outlive the program.
-  Program(Tape tape, const Promotions& promotions);
+  // With `branches`, operations marked `beside` run on a stream of the program's own.
+  Program(Tape tape, const Promotions& promotions, bool branches = true);
 
-  // All operations in the order of the tape.
+  // All operations in the order of the tape, but for branches.
   void enqueue(Stream stream) const;
 
-  // The same; before it the arena is filled with NaN bytes, after each operation what nobody reads any more. Values
+  // The same, without branches; before it the arena is filled with NaN bytes, after each operation what nobody reads any more. Values
   // come out as from enqueue(), bit for bit, unless one is read before it was written or after it was given up.
   void enqueue_poisoned(Stream stream) const;
 
@@ -34,6 +39,8 @@ class Program {
 
   // Where a value lies. One in the arena holds what was written to it only while operations read it.
   void* address(ValueId id) const { return addresses_[id]; }
+  void* workspace(std::size_t operation) const { return workspaces_[operation]; }
+  const std::vector<Turn>& turns() const { return turns_; }  // by operation
 
  private:
   struct Range {
@@ -45,14 +52,21 @@ class Program {
   void bind(const Promotions& promotions);
 
   Tape tape_;
+  std::vector<Turn> turns_;
   OwnedRegion arena_;
   std::vector<std::unique_ptr<OwnedRegion>> in_parts_;  // values that several operations write parts of
-  std::unique_ptr<OwnedRegion> workspace_;              // of all kernels that need none of their own
+  // Of all kernels that need none of their own: those of the tape's stream, those beside it.
+  std::array<std::unique_ptr<OwnedRegion>, 2> shared_workspaces_;
   std::vector<std::unique_ptr<OwnedRegion>> private_workspaces_;
   std::vector<void*> addresses_;              // by value
+  std::vector<void*> workspaces_;             // by operation
   std::vector<std::vector<Range>> given_up_;  // by operation: of the arena, after it
   std::vector<VersionChoice> choices_;        // by operation
   std::vector<BoundLaunch> launches_;         // by operation
+  std::optional<OwnedStream> beside_;         // where any operation is
+  mutable Event begun_;
+  std::vector<std::unique_ptr<Event>> ended_;  // by operation; null where none of the other stream waits for it
+  mutable Event joined_;
 };
 
 }  // namespace ladder

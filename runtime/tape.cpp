@@ -50,7 +50,7 @@ ValueId Tape::value_in_parts(std::string name, Dtype dtype, std::vector<std::int
 
 void Tape::run(const std::string& name, Case problem, Tensors tensors) {
   const std::string what = fmt::format("{}: {} '{}'", name, problem.pass->path(), problem.text);
-  Operation operation{.name = name, .problem = std::move(problem), .values = {}};
+  Operation operation{.name = name, .problem = std::move(problem), .values = {}, .beside = beside_};
   std::size_t used = 0;
   for (const TensorSpec& spec : operation.problem.tensors) {
     ValueId id = kNoValue;
@@ -99,10 +99,12 @@ ValueId Tape::gradient(ValueId of) const {
 
 void Tape::backward() {
   while (!backward_.empty()) {
-    const std::function<void()> step = std::move(backward_.back());
+    const Step step = std::move(backward_.back());
     backward_.pop_back();
-    step();
+    beside_ = step.beside;
+    step.append();
   }
+  beside_ = false;
 }
 
 double Tape::flops() const {

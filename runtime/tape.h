@@ -43,6 +43,7 @@ struct Operation {
   std::string name;  // of the layer: "input_blocks.1.0.in_layers.2"
   Case problem;
   std::vector<ValueId> values;  // in the order of problem.tensors
+  bool beside = false;          // may run at the same time as the others
 };
 
 class Tape {
@@ -73,8 +74,12 @@ class Tape {
   ValueId gradient(ValueId of) const;
 
   // `step` appends operations to the tape when backward() comes by.
-  void on_backward(std::function<void()> step) { backward_.push_back(std::move(step)); }
+  void on_backward(std::function<void()> step) { backward_.push_back({std::move(step), beside_}); }
   void backward();
+
+  // Operations that are appended from now on, and those that their gradients add, may run beside all others that do not
+  // share a value with them: for chains of small ones.
+  void set_beside(bool on) { beside_ = on; }
 
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Operation>& operations() const { return operations_; }
@@ -85,7 +90,12 @@ class Tape {
   std::vector<Value> values_;
   std::vector<Operation> operations_;
   std::vector<ValueId> gradients_;  // by value
-  std::vector<std::function<void()>> backward_;
+  struct Step {
+    std::function<void()> append;
+    bool beside;
+  };
+  std::vector<Step> backward_;
+  bool beside_ = false;
 };
 
 }  // namespace ladder

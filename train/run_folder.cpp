@@ -26,6 +26,7 @@ template <class Options, class Each>
 void each_kept(Options& o, const Each& each) {
   each("--data", o.data);
   each("--graph", o.graph);
+  each("--branches", o.branches);
   each("--use", o.use);
   each("--log-every", o.log_every);
   each("--held-out-every", o.held_out_every);

@@ -48,7 +48,7 @@ struct Step::Impl {
     }
     allocate();
     batch = std::make_unique<Program>(batch_tape(), promotions);
-    network = std::make_unique<Program>(network_tape(), promotions);
+    network = std::make_unique<Program>(network_tape(), promotions, options.branches);
     if (gradients) accumulate_first = std::make_unique<Program>(accumulate_tape(true), promotions);
     if (parts() > 1) accumulate_more = std::make_unique<Program>(accumulate_tape(false), promotions);
     update = std::make_unique<Program>(update_tape(), promotions);

@@ -20,6 +20,7 @@ struct StepOptions {
   Dtype dtype = Dtype::bf16;  // of the model: bf16, fp32 or tf32
   bool clip = true;           // by the global norm, at Hyper::max_norm
   bool graph = true;
+  bool branches = true;  // small operations beside the others
 };
 
 // What changes from step to step.

@@ -26,6 +26,7 @@ std::string utc_now() {
 StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& options)
     : config_(config),
       graph_(options.graph),
+      branches_(options.branches),
       data_(options.data),
       model_(config.model),
       parameters_(model_.declare()),
@@ -40,7 +41,7 @@ StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& option
 }
 
 std::unique_ptr<Step> StepBench::step(const Promotions& promotions) {
-  const StepOptions options{.dtype = config_.dtype, .clip = config_.clip > 0, .graph = graph_};
+  const StepOptions options{.dtype = config_.dtype, .clip = config_.clip > 0, .graph = graph_, .branches = branches_};
   return std::make_unique<Step>(options, objective_, parameters_, state_, promotions);
 }
 

@@ -101,6 +101,8 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
       ->type_name("FILE");
   io::add_choice<bool>(app, "--graph", o.graph, {{"on", true}, {"off", false}},
                        "on: the step is one CUDA graph; off: the same bits, launch by launch");
+  io::add_choice<bool>(app, "--branches", o.branches, {{"on", true}, {"off", false}},
+                       "on: small operations run beside the others; off: the same bits, one after the other");
   app.add_option("--use", o.use, "versions in place of promoted ones: conv3x3/fprop=v07,gemm/dgrad=v03")
       ->type_name("VERSIONS");
   add("--log-every", o.log_every, "[0, )", "steps; likewise the others, 0: never; tiny: 1")->capture_default_str();

@@ -33,13 +33,16 @@ class Forward {
   }
 
  private:
+  // Small operations, which the first residual block is the first to wait for.
   void embed(ValueId t) {
+    layers_.set_beside(true);
     const int wide = config_.embedding_channels();
     ValueId h = layers_.sinusoids("time_embed", t, config_.channels);
     h = layers_.linear("time_embed.0", h, wide);
     h = layers_.silu("time_embed.1", h);
     h = layers_.linear("time_embed.2", h, wide);
     layers_.linear_group(kEmbedding, layers_.silu("emb_layers.0", h));
+    layers_.set_beside(false);
   }
 
   ValueId run(const Block& block, ValueId x) {

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <span>
 
 #include "core/backend.h"
 #include "tests/train/tiny.h"
+#include "tests/unordered.h"
 
 namespace ladder::train {
 namespace {
@@ -87,6 +90,29 @@ TEST_P(TrainStep, AnUpdateOfWidenedGradientsHasTheSameBits) {
   EXPECT_EQ(accumulations(widened), rounds ? 2 : 0);
   const auto fp32_of_matrices = static_cast<std::size_t>(widened.parameters.matrices_end()) * sizeof(float);
   EXPECT_GE(widened.step->bytes(), as_they_are.step->bytes() + (rounds ? fp32_of_matrices : 0));
+}
+
+// The embedding of time steps and its gradients run beside the network's other operations, on the same bits, and nothing
+// they touch is touched meanwhile.
+TEST_P(TrainStep, BranchesHaveTheBitsOfOneLine) {
+  Tiny branching(GetParam(), 1, true), in_line(GetParam());
+  in_line.step = std::make_unique<Step>(StepOptions{.dtype = GetParam(), .graph = false, .branches = false},
+                                        in_line.objective, in_line.parameters, in_line.state, in_line.promotions);
+  EXPECT_EQ(outcome(branching, branching.run()), outcome(in_line, in_line.run()));
+  std::set<std::string> beside;
+  for (const Program* program : branching.step->programs()) {
+    EXPECT_EQ(ladder::test::unordered_pairs(*program, program->turns()), std::vector<std::string>{});
+    for (std::size_t i = 0; i < program->turns().size(); ++i) {
+      const Turn& turn = program->turns()[i];
+      if (!turn.beside) continue;
+      const Operation& operation = program->tape().operations()[i];
+      beside.insert(operation.problem.pass->path());
+      const auto meanwhile = std::span(program->turns()).subspan(turn.first, turn.last - turn.first + 1);
+      EXPECT_GE(std::ranges::count(meanwhile, false, &Turn::beside), 3) << operation.name;
+    }
+  }
+  EXPECT_EQ(beside, (std::set<std::string>{"embedding/timestep", "gemm/dgrad", "gemm/fprop", "gemm/wgrad",
+                                           "silu/backward", "silu/forward"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, TrainStep, ::testing::Values(Dtype::f32, Dtype::bf16),

@@ -1,0 +1,27 @@
+// When the operations of a tape run: those marked `beside` on a stream of their own, each of either stream after those of the
+// other that it shares a value with.
+#pragma once
+
+#include <vector>
+
+#include "runtime/tape.h"
+
+namespace ladder {
+
+inline constexpr int kBegin = -1;    // what was enqueued before the program
+inline constexpr int kNothing = -2;  // no operation at all
+
+struct Turn {
+  bool beside = false;
+  // The operation of the other stream, or kBegin, whose end it waits for besides the operation in front of it on its own.
+  int waits_for = kNothing;
+  // Of those of the tape's own stream, the first and the last that may run at the same time; of one of these, itself.
+  int first = 0;
+  int last = 0;
+};
+
+// One for each operation. At the end of the program the tape's own stream waits for the other. Without `branches` all are in
+// one line.
+std::vector<Turn> plan_turns(const Tape& tape, bool branches);
+
+}  // namespace ladder

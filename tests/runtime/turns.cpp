@@ -1,0 +1,84 @@
+// Branches of a tape: what must come after what, and that no memory is shared by what may run at the same time.
+#include "runtime/turns.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+#include "dev/add/add.h"
+#include "tests/unordered.h"
+
+namespace ladder {
+namespace {
+
+using test::unordered_pairs;
+
+// A chain a, b beside c, d, e; f needs both; g, beside again, needs d.
+class Branches : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+    const auto x = tape_.value("x", Dtype::f32, {8, 64}, region_);
+    tape_.set_beside(true);
+    const auto a = sum("a", x, x), b = sum("b", a, a);
+    tape_.set_beside(false);
+    const auto c = sum("c", x, x), d = sum("d", c, c), e = sum("e", d, c);
+    const auto f = sum("f", e, b);
+    tape_.set_beside(true);
+    sum("g", d, d);
+    tape_.set_beside(false);
+    sum("h", f, f);
+  }
+
+  ValueId sum(const std::string& name, ValueId x, ValueId y) {
+    const ValueId z = tape_.value(name, Dtype::f32, {8, 64});
+    tape_.run<add::Residual>(name, {.n = 8, .c = 64}, {{"a", x}, {"b", y}, {"y", z}});
+    return z;
+  }
+
+  enum { kA, kB, kC, kD, kE, kF, kG, kH };
+  OwnedRegion region_{"elsewhere", 8 * 64 * sizeof(float)};
+  Tape tape_;
+  Promotions promotions_ = Promotions::for_device("emulator");
+};
+
+TEST_F(Branches, WaitForWhatTheyTouchAndNoMore) {
+  const std::vector<Turn> turns = plan_turns(tape_, true);
+  EXPECT_EQ(turns[kA].waits_for, kBegin);
+  EXPECT_EQ(turns[kF].waits_for, kB);
+  EXPECT_EQ(turns[kG].waits_for, kD);
+  for (const int other : {kB, kC, kD, kE, kH}) EXPECT_EQ(turns[other].waits_for, kNothing) << other;
+  EXPECT_EQ(turns[kA].first, kA);
+  EXPECT_EQ(turns[kB].last, kE);  // f is the first to wait
+  EXPECT_EQ(turns[kG].first, kE);
+  EXPECT_EQ(turns[kG].last, kH);  // nobody waits before the end
+  for (const Turn& turn : plan_turns(tape_, false)) {
+    EXPECT_FALSE(turn.beside);
+    EXPECT_EQ(turn.waits_for, kNothing);
+  }
+}
+
+TEST_F(Branches, ShareNoMemoryWithWhatMayRunAtTheSameTime) {
+  const Program program(tape_, promotions_);
+  EXPECT_EQ(unordered_pairs(program, program.turns()), std::vector<std::string>{});
+  const Program in_line(tape_, promotions_, false);
+  EXPECT_EQ(unordered_pairs(in_line, in_line.turns()), std::vector<std::string>{});
+}
+
+// That the check sees it: the join that is missing, the fork, and memory planned as if there were no branches.
+TEST_F(Branches, FaultsAreFound) {
+  const Program program(tape_, promotions_);
+  for (const auto& [operation, pair] : {std::pair{kF, "b and f"}, {kG, "d and g"}}) {
+    std::vector<Turn> spoiled = program.turns();
+    spoiled[operation].waits_for = kNothing;
+    const std::vector<std::string> found = unordered_pairs(program, spoiled);
+    EXPECT_TRUE(std::ranges::find(found, pair) != found.end()) << pair;
+  }
+  EXPECT_FALSE(unordered_pairs(Program(tape_, promotions_, false), program.turns()).empty());
+}
+
+}  // namespace
+}  // namespace ladder
