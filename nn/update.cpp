@@ -10,20 +10,38 @@ optimizer::Problem update_problem(const Parameters& parameters, const State& sta
           .dtype = state.stored};
 }
 
-void append_update(Tape& tape, const Parameters& parameters, const State& state, const Region& gradients, Dtype dtype,
-                   const UpdateValues& values, bool clip) {
-  const std::int64_t count = parameters.size();
-  const optimizer::Problem problem = update_problem(parameters, state, dtype, clip);
-  const auto flat = [&](const char* name, const Region& region) {
-    return tape.value(name, Dtype::f32, {count}, region);
-  };
-  const ValueId d =
-      problem.mixed > 0 ? tape.value("gradients of matrices", dtype, {problem.mixed}, gradients) : kNoValue;
-  const ValueId g = tape.value("gradients", Dtype::f32, {count - problem.mixed}, gradients,
-                               parameters.gradient_offset(problem.mixed, dtype));
+namespace {
+
+struct GradientValues {
+  ValueId d = kNoValue, g = kNoValue;
+};
+
+GradientValues values_of(Tape& tape, const Parameters& parameters, const Gradients& gradients, std::int64_t mixed) {
+  GradientValues values;
+  if (mixed > 0) values.d = tape.value("gradients of matrices", gradients.dtype, {mixed}, *gradients.region);
+  values.g = tape.value("gradients", Dtype::f32, {parameters.size() - mixed}, *gradients.region,
+                        parameters.gradient_offset(mixed, gradients.dtype));
+  return values;
+}
+
+}  // namespace
+
+void append_norm(Tape& tape, const Parameters& parameters, const State& state, const Gradients& gradients,
+                 const UpdateValues& values, bool clip) {
+  const optimizer::Problem problem = update_problem(parameters, state, gradients.dtype, clip);
+  const auto [d, g] = values_of(tape, parameters, gradients, problem.mixed);
   tape.run<optimizer::Norm>(
       "norm", problem, {{"d", d}, {"g", g}, {"hyper", values.hyper}, {"norm", values.norm}, {"scale", values.scale}});
-  const ValueId w = state.copies ? tape.value("copies", state.stored, {count}, *state.copies) : kNoValue;
+}
+
+void append_update(Tape& tape, const Parameters& parameters, const State& state, const Gradients& gradients,
+                   const UpdateValues& values, bool clip) {
+  const optimizer::Problem problem = update_problem(parameters, state, gradients.dtype, clip);
+  const auto flat = [&](const char* name, const Region& region) {
+    return tape.value(name, Dtype::f32, {parameters.size()}, region);
+  };
+  const auto [d, g] = values_of(tape, parameters, gradients, problem.mixed);
+  const ValueId w = state.copies ? tape.value("copies", state.stored, {parameters.size()}, *state.copies) : kNoValue;
   tape.run<optimizer::AdamW>("update", problem,
                              {{"d", d},
                               {"g", g},

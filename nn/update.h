@@ -13,12 +13,19 @@ struct UpdateValues {
   ValueId hyper, norm, scale;
 };
 
-// Appends the norm of `gradients`, those of matrices in `dtype` (Parameters::gradient_offset), and the update of `state`.
-// `clip`: by the global norm, at Hyper::max_norm.
-void append_update(Tape& tape, const Parameters& parameters, const State& state, const Region& gradients, Dtype dtype,
+// Gradients to read, those of matrices in `dtype` (Parameters::gradient_offset).
+struct Gradients {
+  const Region* region;
+  Dtype dtype;
+};
+
+// Append the norm of `gradients`, and then the update of `state`. `clip`: by the global norm, at Hyper::max_norm.
+void append_norm(Tape& tape, const Parameters& parameters, const State& state, const Gradients& gradients,
+                 const UpdateValues& values, bool clip);
+void append_update(Tape& tape, const Parameters& parameters, const State& state, const Gradients& gradients,
                    const UpdateValues& values, bool clip);
 
-// The problem of norm and update where gradients of matrices are in `dtype`.
+// The problem of both where gradients of matrices are in `dtype`.
 optimizer::Problem update_problem(const Parameters& parameters, const State& state, Dtype dtype, bool clip);
 
 // Appends the sum of one of `parts` micro-batches' gradients, those of matrices in `dtype`, into those of the batch, all in

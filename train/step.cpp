@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 
 #include "core/backend.h"
 #include "core/error.h"
@@ -30,6 +31,7 @@ struct Step::Impl {
     PinnedBuffer inputs;
     PinnedBuffer results;
     Event done;
+    std::optional<Graph> graph;  // of a step with this slot's copies
   };
 
   Impl(const StepOptions& step_options, const Objective& loss_of, const nn::Parameters& model_parameters,
@@ -51,13 +53,20 @@ struct Step::Impl {
     network = std::make_unique<Program>(network_tape(), promotions, options.branches);
     if (gradients) accumulate_first = std::make_unique<Program>(accumulate_tape(true), promotions);
     if (parts() > 1) accumulate_more = std::make_unique<Program>(accumulate_tape(false), promotions);
-    update = std::make_unique<Program>(update_tape(), promotions);
+    norm = std::make_unique<Program>(update_tape(nn::append_norm), promotions);
+    update = std::make_unique<Program>(update_tape(nn::append_update), promotions);
     for (std::size_t i = 0; i < kMaxInFlight; ++i) {
       slots.push_back(std::make_unique<Slot>(inputs.bytes, results.bytes));
     }
     if (options.graph) {
       load_kernels();
-      graph.emplace(Graph::capture([&](Stream on) { enqueue(on); }));
+      const auto capture = [&](Slot* slot) {
+        return Graph::capture([&](Stream on) { each_program(on, slot, enqueued(on)); });
+      };
+      if (!options.copies_in_graph) graph.emplace(capture(nullptr));
+      for (const auto& slot : slots) {
+        if (options.copies_in_graph) slot->graph.emplace(capture(slot.get()));
+      }
     }
   }
 
@@ -110,22 +119,23 @@ struct Step::Impl {
     return tape;
   }
 
-  Tape update_tape() const {
+  template <class Append>
+  Tape update_tape(const Append& append) const {
     Tape tape;
     constexpr std::int64_t kHyper = sizeof(optimizer::Hyper) / sizeof(float);
     const nn::UpdateValues values{.hyper = tape.value("hyper", Dtype::f32, {kHyper}, inputs, hyper_at),
                                   .norm = tape.value("norm", Dtype::f32, {1}, results, result_layout.norm),
                                   .scale = tape.value("scale", Dtype::f32, {1}, results, result_layout.scale)};
-    if (gradients) {
-      nn::append_update(tape, parameters, state, *gradients, Dtype::f32, values, options.clip);
-    } else {
-      nn::append_update(tape, parameters, state, layer_gradients, stored(), values, options.clip);
-    }
+    const nn::Gradients read =
+        gradients ? nn::Gradients{gradients.get(), Dtype::f32} : nn::Gradients{&layer_gradients, stored()};
+    append(tape, parameters, state, read, values, options.clip);
     return tape;
   }
 
+  // With a slot, its inputs are copied before, its results beside the update.
   template <class Run>
-  void each_program(Stream on, const Run& run) const {
+  void each_program(Stream on, Slot* slot, const Run& run) {
+    if (slot) copy_in_async(inputs.base, slot->inputs.data(), inputs.bytes, on);
     run(*batch);
     for (int number = 0; number < parts(); ++number) {
       for (std::size_t i = 0; parts() > 1 && i < part.size(); ++i) {
@@ -140,11 +150,27 @@ struct Step::Impl {
       if (number == 0 && accumulate_first) run(*accumulate_first);
       if (number > 0) run(*accumulate_more);
     }
+    run(*norm);
+    if (slot) {
+      resulted.record(on);
+      resulted.hold_back(beside);
+      copy_out_async(slot->results.data(), results.base, results.bytes, beside);
+      copied.record(beside);
+    }
     run(*update);
+    if (slot) copied.hold_back(on);
   }
 
-  void enqueue(Stream on) const {
-    each_program(on, [on](const Program& program) { program.enqueue(on); });
+  static std::function<void(const Program&)> enqueued(Stream on) {
+    return [on](const Program& program) { program.enqueue(on); };
+  }
+
+  void run_step(Slot& slot) {
+    if (slot.graph) return slot.graph->replay(stream);
+    if (!graph) return each_program(stream, &slot, enqueued(stream));
+    copy_in_async(inputs.base, slot.inputs.data(), inputs.bytes, stream);
+    graph->replay(stream);
+    copy_out_async(slot.results.data(), results.base, results.bytes, stream);
   }
 
   // Kernels load at their first launch, which a capture does not allow. A gradient that is not finite leaves the state
@@ -156,6 +182,7 @@ struct Step::Impl {
     if (accumulate_more) accumulate_more->enqueue(stream);
     const OwnedRegion& read = gradients ? *gradients : layer_gradients;
     set_bytes_async(read.base, 0xff, read.bytes, stream);
+    norm->enqueue(stream);
     update->enqueue(stream);
     set_bytes_async(read.base, 0, read.bytes, stream);
     stream.synchronize();
@@ -182,9 +209,7 @@ struct Step::Impl {
     auto* const host = static_cast<std::byte*>(slot.inputs.data());
     std::memcpy(host, in.batch.data(), in.batch.size());
     std::memcpy(host + hyper_at, &in.hyper, sizeof(in.hyper));
-    copy_in_async(inputs.base, host, inputs.bytes, stream);
-    run();
-    copy_out_async(slot.results.data(), results.base, results.bytes, stream);
+    run(slot);
     slot.done.record(stream);
     in_flight.push_back(&slot);
   }
@@ -201,9 +226,11 @@ struct Step::Impl {
   std::unique_ptr<OwnedRegion> losses_part;                // null where a batch is not cut
   std::vector<std::unique_ptr<OwnedRegion>> part_regions;  // likewise empty
   std::vector<Rows> whole, part;                           // the objective's arrays: of a batch, of a micro-batch
-  std::unique_ptr<Program> batch, network, accumulate_first, accumulate_more, update;
+  std::unique_ptr<Program> batch, network, accumulate_first, accumulate_more, norm, update;
   OwnedStream stream;
-  std::optional<Graph> graph;
+  OwnedStream beside;  // for results
+  Event resulted, copied;
+  std::optional<Graph> graph;  // without copies
   std::vector<std::unique_ptr<Slot>> slots;
   std::deque<Slot*> in_flight;
   std::size_t next = 0;
@@ -218,13 +245,7 @@ Step::~Step() = default;
 std::optional<StepResults> Step::submit(const StepInputs& inputs) {
   std::optional<StepResults> oldest;
   if (impl_->in_flight.size() == kMaxInFlight) oldest = collect();
-  impl_->start(inputs, [&] {
-    if (impl_->graph) {
-      impl_->graph->replay(impl_->stream);
-    } else {
-      impl_->enqueue(impl_->stream);
-    }
-  });
+  impl_->start(inputs, [&](Impl::Slot& slot) { impl_->run_step(slot); });
   return oldest;
 }
 
@@ -240,8 +261,8 @@ std::optional<StepResults> Step::collect() {
 StepResults Step::run_poisoned(const StepInputs& inputs) {
   while (collect()) {
   }
-  impl_->start(inputs, [&] {
-    impl_->each_program(impl_->stream, [&](const Program& program) { program.enqueue_poisoned(impl_->stream); });
+  impl_->start(inputs, [&](Impl::Slot& slot) {
+    impl_->each_program(impl_->stream, &slot, [&](const Program& program) { program.enqueue_poisoned(impl_->stream); });
   });
   return *collect();
 }
@@ -250,8 +271,8 @@ StepResults Step::run_on_batch(const StepInputs& inputs) {
   while (collect()) {
   }
   impl_->stream.synchronize();
-  impl_->start(inputs, [&] {
-    impl_->each_program(impl_->stream, [&](const Program& program) {
+  impl_->start(inputs, [&](Impl::Slot& slot) {
+    impl_->each_program(impl_->stream, &slot, [&](const Program& program) {
       if (&program != impl_->batch.get()) program.enqueue(impl_->stream);
     });
   });
@@ -259,8 +280,10 @@ StepResults Step::run_on_batch(const StepInputs& inputs) {
 }
 
 void Step::replay(Stream stream) const {
-  LADDER_CHECK(impl_->graph.has_value());
-  impl_->graph->replay(stream);
+  const Impl::Slot& newest = *impl_->slots[(impl_->next + kMaxInFlight - 1) % kMaxInFlight];
+  const auto& graph = impl_->graph ? impl_->graph : newest.graph;
+  LADDER_CHECK(graph.has_value());
+  graph->replay(stream);
 }
 
 Stream Step::stream() const { return impl_->stream; }
@@ -280,8 +303,8 @@ std::vector<float> Step::gradients() const {
 
 std::vector<const Program*> Step::programs() const {
   std::vector<const Program*> all;
-  for (const auto* program :
-       {&impl_->batch, &impl_->network, &impl_->accumulate_first, &impl_->accumulate_more, &impl_->update}) {
+  for (const auto* program : {&impl_->batch, &impl_->network, &impl_->accumulate_first, &impl_->accumulate_more,
+                              &impl_->norm, &impl_->update}) {
     if (*program) all.push_back(program->get());
   }
   return all;
@@ -289,7 +312,8 @@ std::vector<const Program*> Step::programs() const {
 
 double Step::flops() const {
   const Impl& s = *impl_;
-  return s.batch->tape().flops() + s.parts() * s.network->tape().flops() + s.update->tape().flops();
+  return s.batch->tape().flops() + s.parts() * s.network->tape().flops() + s.norm->tape().flops() +
+         s.update->tape().flops();
 }
 
 std::size_t Step::bytes() const {
@@ -303,7 +327,10 @@ std::size_t Step::bytes() const {
   return sum;
 }
 
-std::size_t Step::num_nodes() const { return impl_->graph ? impl_->graph->num_nodes() : 0; }
+std::size_t Step::num_nodes() const {
+  const auto& graph = impl_->graph ? impl_->graph : impl_->slots.front()->graph;
+  return graph ? graph->num_nodes() : 0;
+}
 
 void Step::enqueue(Stream stream, const std::function<void(const Program&, std::size_t)>& after) const {
   impl_->each_program(stream, [&](const Program& program) {

@@ -27,6 +27,7 @@ StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& option
     : config_(config),
       graph_(options.graph),
       branches_(options.branches),
+      copies_in_graph_(options.copies_in_graph),
       data_(options.data),
       model_(config.model),
       parameters_(model_.declare()),
@@ -41,7 +42,11 @@ StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& option
 }
 
 std::unique_ptr<Step> StepBench::step(const Promotions& promotions) {
-  const StepOptions options{.dtype = config_.dtype, .clip = config_.clip > 0, .graph = graph_, .branches = branches_};
+  const StepOptions options{.dtype = config_.dtype,
+                            .clip = config_.clip > 0,
+                            .graph = graph_,
+                            .branches = branches_,
+                            .copies_in_graph = copies_in_graph_};
   return std::make_unique<Step>(options, objective_, parameters_, state_, promotions);
 }
 

@@ -33,7 +33,7 @@ class StepBench {
 
  private:
   TrainingConfig config_;
-  bool graph_, branches_;
+  bool graph_, branches_, copies_in_graph_;
   Dataset data_;
   nn::Unet2d model_;
   nn::Parameters parameters_;

@@ -103,6 +103,9 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
                        "on: the step is one CUDA graph; off: the same bits, launch by launch");
   io::add_choice<bool>(app, "--branches", o.branches, {{"on", true}, {"off", false}},
                        "on: small operations run beside the others; off: the same bits, one after the other");
+  io::add_choice<bool>(app, "--copies", o.copies_in_graph, {{"inside", true}, {"outside", false}},
+                       "of a step's inputs and results: inside the graph, the latter beside the update; or before and "
+                       "after it");
   app.add_option("--use", o.use, "versions in place of promoted ones: conv3x3/fprop=v07,gemm/dgrad=v03")
       ->type_name("VERSIONS");
   add("--log-every", o.log_every, "[0, )", "steps; likewise the others, 0: never; tiny: 1")->capture_default_str();

@@ -113,10 +113,12 @@ class Training {
     begin_state();
     const DenoisingOptions of_batch = denoising_options(config_, source_->images());
     objective_.emplace(of_batch, model_, source_->pixels());
-    step_ = std::make_unique<Step>(
-        StepOptions{
-            .dtype = config_.dtype, .clip = config_.clip > 0, .graph = options_.graph, .branches = options_.branches},
-        *objective_, parameters_, state_, promotions_);
+    step_ = std::make_unique<Step>(StepOptions{.dtype = config_.dtype,
+                                               .clip = config_.clip > 0,
+                                               .graph = options_.graph,
+                                               .branches = options_.branches,
+                                               .copies_in_graph = options_.copies_in_graph},
+                                   *objective_, parameters_, state_, promotions_);
     if (!source_->held_out().empty()) {
       held_out_ = std::make_unique<HeldOut>(
           of_batch, source_->held_out(), model_,

@@ -60,11 +60,12 @@ class Toy {
                                {"loss", tape.value("loss", Dtype::f32, {1}, results_)}});
     tape.add_gradient(prediction, d);
     tape.backward();
-    append_update(tape, parameters_, state_, gradients_, Dtype::f32,
-                  {.hyper = tape.value("hyper", Dtype::f32, {8}, hyper_),
-                   .norm = tape.value("norm", Dtype::f32, {1}, results_, 4),
-                   .scale = tape.value("scale", Dtype::f32, {1}, results_, 8)},
-                  false);
+    const UpdateValues values{.hyper = tape.value("hyper", Dtype::f32, {8}, hyper_),
+                              .norm = tape.value("norm", Dtype::f32, {1}, results_, 4),
+                              .scale = tape.value("scale", Dtype::f32, {1}, results_, 8)};
+    const Gradients gradients{.region = &gradients_, .dtype = Dtype::f32};
+    append_norm(tape, parameters_, state_, gradients, values, false);
+    append_update(tape, parameters_, state_, gradients, values, false);
     for (const Operation& operation : tape.operations()) {
       EXPECT_FALSE(operation.name == "in" && operation.problem.pass->path() == "gemm/dgrad") << "x needs no gradient";
     }
