@@ -119,7 +119,7 @@ void CUPTIAPI node_was_copied(void*, CUpti_CallbackDomain, CUpti_CallbackId, con
   if (cupti().graph_node_id(graph.originalNode, &captured) != CUPTI_SUCCESS) return;
   if (cupti().graph_node_id(graph.node, &copy) != CUPTI_SUCCESS) return;
   const std::lock_guard lock(kept.mutex);
-  kept.captured[copy] = captured;
+  if (copy != captured) kept.captured[copy] = captured;
 }
 
 }  // namespace
@@ -158,7 +158,10 @@ std::vector<NodeRecord> KernelRecords::take() {
   std::vector<NodeRecord> taken;
   taken.swap(kept.records);
   for (NodeRecord& record : taken) {
-    if (const auto copy = kept.captured.find(record.node); copy != kept.captured.end()) record.node = copy->second;
+    // A copy may itself have been copied.
+    for (auto at = kept.captured.find(record.node); at != kept.captured.end(); at = kept.captured.find(record.node)) {
+      record.node = at->second;
+    }
   }
   return taken;
 }
