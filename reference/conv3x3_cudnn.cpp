@@ -123,6 +123,7 @@ std::unique_ptr<Baseline> make_baseline(const Posed& posed, Search search, const
 
 std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
+  if (const char* const why = bias_only(p)) throw Failure(std::string("no cuDNN: ") + why);
   const Fprop::Tensors t = Fprop::bind(at);
   return make_baseline(
       {Operation::fprop, p, images("x", p, p.c), weights("w", p), images("y", p, p.k), t.x, t.w, t.bias, t.y}, search,

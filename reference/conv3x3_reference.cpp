@@ -57,8 +57,8 @@ void for_each_tap(const Problem& p, std::int64_t row, int col, const auto& body)
   }
 }
 
-// `images` [n, h, w, in] convolved with w, plus `bias` [out] unless that is null: [n, h, w, out].
-Expected convolve(const Problem& p, const std::vector<float>& images, const Weights& w, const float* bias) {
+// `images` [n, h, w, in] convolved with w, plus what added(pixel, channel, add) calls add(term) with: [n, h, w, out].
+Expected convolve(const Problem& p, const std::vector<float>& images, const Weights& w, const auto& added) {
   const std::size_t count = static_cast<std::size_t>(p.pixels()) * w.out;
   Expected y{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
   parallel_for(std::int64_t{p.n} * p.h, 1, [&](std::int64_t first_row, std::int64_t last_row) {
@@ -66,9 +66,11 @@ Expected convolve(const Problem& p, const std::vector<float>& images, const Weig
       for (int col = 0; col < p.w; ++col) {
         double* value = &y.value[(row * p.w + col) * w.out];
         double* magnitude = &y.magnitude[(row * p.w + col) * w.out];
-        for (int i = 0; bias && i < w.out; ++i) {
-          value[i] = bias[i];
-          magnitude[i] = std::abs(value[i]);
+        for (int i = 0; i < w.out; ++i) {
+          added(row * p.w + col, i, [&](double term) {
+            value[i] += term;
+            magnitude[i] += std::abs(term);
+          });
         }
         for_each_tap(p, row, col, [&](int tap, std::int64_t pixel) {
           const double* w_row = &w.values[std::int64_t{tap} * w.in * w.out];
@@ -85,12 +87,19 @@ Expected convolve(const Problem& p, const std::vector<float>& images, const Weig
 NamedOutputs fprop(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Fprop>(c);
   const std::vector<float>* bias = in.find("bias");
-  return {{"y", convolve(p, in["x"], fprop_weights(p, in["w"]), bias ? bias->data() : nullptr)}};
+  const std::vector<float>* e = in.find("e");
+  const std::vector<float>* r = in.find("r");
+  const auto added = [&](std::int64_t pixel, int k, const auto& add) {
+    if (bias) add((*bias)[k]);
+    if (e) add((*e)[pixel / (p.h * p.w) * p.embedding + p.first + k]);
+    if (r) add((*r)[pixel * p.k + k]);
+  };
+  return {{"y", convolve(p, in["x"], fprop_weights(p, in["w"]), added)}};
 }
 
 NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Dgrad>(c);
-  return {{"dx", convolve(p, in["dy"], dgrad_weights(p, in["w"]), nullptr)}};
+  return {{"dx", convolve(p, in["dy"], dgrad_weights(p, in["w"]), [](std::int64_t, int, const auto&) {})}};
 }
 
 NamedOutputs wgrad(const Case& c, const HostTensors& in) {

@@ -2,12 +2,14 @@
 //
 // Forward (fprop), for every image n, pixel (p, q) and output channel k:
 //
-//     y[n][p][q][k] = bias[k] + sum over r, s in 0..2 and c of  x[n][p+r-1][q+s-1][c] * w[k][r][s][c]
+//     y[n][p][q][k] = bias[k] + e[n][k] + r[n][p][q][k]
+//                     + sum over r, s in 0..2 and c of  x[n][p+r-1][q+s-1][c] * w[k][r][s][c]
 //
 // where x reads as zero outside the image (PyTorch's conv2d(x, w, bias, padding=1), a cross-correlation).
 //
 //     x     [n, h, w, c]  NHWC          y  [n, h, w, k]  NHWC
 //     w     [k, 3, 3, c]  KRSC          bias  [k]  optional
+//     r     [n, h, w, k]  a residual, optional      e  [n, k]  fp32, optional: k columns, from `first` on, of a matrix of rows
 //
 // Seen as a matrix product (implicit GEMM): M = n*h*w pixels, N = k, K = 9*c ordered (r, s, c).
 //
@@ -38,9 +40,12 @@ struct Problem {
   int k = 1;                 // output channels
   bool bias = false;         // wgrad: whether dbias is asked for; dgrad does not care
   bool params16 = false;     // whether bias and dbias are of a 16-bit dtype too, instead of fp32
-  Dtype dtype = Dtype::f32;  // of x, w and y; sums are fp32; tf32 has fp32 outputs
+  bool residual = false;     // fprop only
+  Dtype dtype = Dtype::f32;  // of x, w, r and y; sums are fp32; tf32 has fp32 outputs and an fp32 r
+  int embedding = 0;         // fprop only: columns of the matrix whose rows are added to images; 0: none is
+  int first = 0;             // of them, e's
 
-  // "n32 h64 w64 c64 k64 bf16", "n1 h5 w7 c3 k64 bias params16 fp16": parse(str()) is the same problem.
+  // "n32 h64 w64 c64 k64 bf16", "n1 h5 w7 c3 k64 bias params16 embedding96 first8 residual fp16": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
@@ -58,6 +63,17 @@ inline const char* fp32_bias_only(const Problem& p) {
   return p.bias && p.parameter_dtype() != Dtype::f32 ? "the bias must be fp32" : nullptr;
 }
 
+// Null, or why a version that adds nothing but a bias cannot.
+inline const char* bias_only(const Problem& p) {
+  return p.embedding > 0 || p.residual ? "it adds no embedding and no residual" : nullptr;
+}
+
+// And only an fp32 one.
+inline const char* plain_only(const Problem& p) {
+  const char* const why = bias_only(p);
+  return why ? why : fp32_bias_only(p);
+}
+
 struct Fprop {
   static constexpr const char* kLayer = "conv3x3";
   static constexpr const char* kName = "fprop";
@@ -65,13 +81,16 @@ struct Fprop {
   using Problem = conv3x3::Problem;
 
   struct Tensors {
-    const void* x;      // [n, h, w, c] dtype
-    const void* w;      // [k, 3, 3, c] dtype
-    const float* bias;  // [k] parameter_dtype(), or null; dev/common/parameter_type.h
-    void* y;            // [n, h, w, k] dtype (fp32 for tf32)
+    const void* x;             // [n, h, w, c] dtype
+    const void* w;             // [k, 3, 3, c] dtype
+    const float* bias;         // [k] parameter_dtype(), or null; dev/common/parameter_type.h
+    const float* e = nullptr;  // [n, embedding], or null
+    const void* r = nullptr;   // [n, h, w, k] dtype (fp32 for tf32), or null
+    void* y;                   // [n, h, w, k] dtype (fp32 for tf32)
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
+  static Traffic traffic(const Problem& p);
   static Tensors bind(const Pointers& at);
   // Two per multiply-add of the formula above, borders counted as if they were inside (the convention of all papers).
   static double flops(const Problem& p);

@@ -18,6 +18,8 @@ namespace ladder::conv3x3 {
 inline Problem mirrored(Problem p) {
   std::swap(p.c, p.k);
   p.bias = false;
+  p.embedding = p.first = 0;
+  p.residual = false;
   return p;
 }
 

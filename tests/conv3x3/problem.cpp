@@ -73,6 +73,8 @@ TEST(Problem, ErrorsNameTheWordAndWhatIsRight) {
       {"n1 h1 w1 c1 k1 fp64", "unknown word 'fp64'"},
       {"n1 h1 w1 c1 k1 g8", "unknown word 'g8'"},
       {"n1 h1 w1 c1 k1 Bias", "unknown word 'Bias'"},
+      {"n1 h1 w1 c1 k8 embedding8 first1", "k columns from `first` on are more than `embedding` has"},
+      {"n1 h1 w1 c1 k8 first1", "k columns from `first` on are more than `embedding` has"},
       {"n1024 h1024 w1024 c2 k1", "a tensor of more than 2^31 - 1 elements"},
       {"n1 h1 w1 c16384 k16384", "a tensor of more than 2^31 - 1 elements"},
   };
@@ -99,13 +101,19 @@ TEST(Problem, RandomProblemsRoundTrip) {
   std::mt19937_64 random(test::seed());
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % most); };
   for (int i = 0; i < 2000; ++i) {
-    const Problem p{.n = draw(64),
-                    .h = draw(128),
-                    .w = draw(128),
-                    .c = draw(512),
-                    .k = draw(512),
-                    .bias = random() % 2 == 0,
-                    .dtype = kProblemDtypes[random() % std::size(kProblemDtypes)]};
+    Problem p{.n = draw(64),
+              .h = draw(128),
+              .w = draw(128),
+              .c = draw(512),
+              .k = draw(512),
+              .bias = random() % 2 == 0,
+              .params16 = random() % 2 == 0,
+              .residual = random() % 2 == 0,
+              .dtype = kProblemDtypes[random() % std::size(kProblemDtypes)]};
+    if (random() % 2 == 0) {
+      p.first = draw(3) - 1;
+      p.embedding = p.first + p.k + draw(3) - 1;
+    }
     ASSERT_EQ(Problem::parse(p.str()), p) << p.str() << "\n  " << test::rerun_command();
   }
 }

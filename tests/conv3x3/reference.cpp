@@ -96,15 +96,24 @@ Expected scatter(const Problem& p, const HostTensors& inputs) {
       }
     }
   }
+  const auto of = [&](const char* name, std::size_t i) {
+    const std::vector<float>* const tensor = inputs.find(name);
+    return tensor ? (*tensor)[i] : 0.0f;
+  };
   Expected y;
   for (int n = 0; n < p.n; ++n) {
     for (int i = 1; i <= p.h; ++i) {
       for (int j = 1; j <= p.w; ++j) {
         for (int k = 0; k < p.k; ++k) {
           const std::size_t at = ((std::size_t(n) * padded_h + i) * padded_w + j) * p.k + k;
-          const long double bias = p.bias ? inputs.values[2][k] : 0;
-          y.value.push_back(static_cast<double>(value[at] + bias));
-          y.magnitude.push_back(static_cast<double>(magnitude[at] + std::abs(bias)));
+          const long double addends[] = {of("bias", k), of("e", std::size_t(n) * p.embedding + p.first + k),
+                                         of("r", y.value.size())};
+          for (const long double addend : addends) {
+            value[at] += addend;
+            magnitude[at] += std::abs(addend);
+          }
+          y.value.push_back(static_cast<double>(value[at]));
+          y.magnitude.push_back(static_cast<double>(magnitude[at]));
         }
       }
     }
@@ -137,7 +146,9 @@ TEST(Conv3x3Reference, AgreesWithTheScatterFormOnRandomShapes) {
   std::mt19937_64 random(test::seed());
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % most); };
   for (int i = 0; i < 50; ++i) {
-    const Problem p{.n = draw(3), .h = draw(9), .w = draw(9), .c = draw(20), .k = draw(20), .bias = i % 2 == 0};
+    Problem p{.n = draw(3), .h = draw(9), .w = draw(9), .c = draw(20), .k = draw(20), .bias = i % 2 == 0};
+    p.residual = i % 3 == 0;
+    if (i % 4 == 0) p.embedding = (p.first = draw(5) - 1) + p.k + draw(5) - 1;
     expect_scatter_agrees(make(p.str()), random());
     if (HasFailure()) FAIL() << test::rerun_command();
   }

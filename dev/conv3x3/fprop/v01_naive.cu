@@ -14,7 +14,8 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T, class P>
-__global__ void conv3x3_fprop_v01_kernel(Problem p, const T* x, const T* w, const P* bias, T* y) {
+__global__ void conv3x3_fprop_v01_kernel(Problem p, const T* x, const T* w, const P* bias, const float* e, const T* r,
+                                         T* y) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
   if (index >= static_cast<long long>(p.n) * p.h * p.w * p.k) return;
   const int k = static_cast<int>(index % p.k);
@@ -23,6 +24,8 @@ __global__ void conv3x3_fprop_v01_kernel(Problem p, const T* x, const T* w, cons
   const int row = pixel / p.w % p.h;
 
   float sum = bias ? to_float(bias[k]) : 0.0f;
+  if (e) sum += e[pixel / p.w / p.h * p.embedding + p.first + k];
+  if (r) sum += to_float(r[index]);
   for (int r = 0; r < 3; ++r) {
     if (row + r - 1 < 0 || row + r - 1 >= p.h) continue;
     for (int s = 0; s < 3; ++s) {
@@ -42,7 +45,8 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
     with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
       ladder::launch(conv3x3_fprop_v01_kernel<T, P>, {.grid = blocks, .block = kThreads}, stream, p,
-                     static_cast<const T*>(t.x), static_cast<const T*>(t.w), typed<P>(t.bias), static_cast<T*>(t.y));
+                     static_cast<const T*>(t.x), static_cast<const T*>(t.w), typed<P>(t.bias), t.e,
+                     static_cast<const T*>(t.r), static_cast<T*>(t.y));
     });
   });
 }

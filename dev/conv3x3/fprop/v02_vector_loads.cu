@@ -62,4 +62,6 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
 }  // namespace
 }  // namespace ladder::conv3x3
 
-LADDER_VERSION(ladder::conv3x3::Fprop, {.launch = ladder::conv3x3::launch, .dtypes = {ladder::Dtype::f32}})
+LADDER_VERSION(ladder::conv3x3::Fprop, {.launch = ladder::conv3x3::launch,
+                                        .dtypes = {ladder::Dtype::f32},
+                                        .supports = ladder::conv3x3::bias_only})

@@ -143,6 +143,6 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
 LADDER_VERSION(ladder::conv3x3::Fprop,
                {.launch = ladder::conv3x3::launch,
                 .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::conv3x3::fp32_bias_only,
+                .supports = ladder::conv3x3::plain_only,
                 .min_arch = 80,
                 .error_growth = 4})  // in tf32, WMMA adds four products at a time, truncating each time

@@ -212,5 +212,5 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
 LADDER_VERSION(ladder::conv3x3::Fprop, {.plans = ladder::conv3x3::plans,
                                         .plan_names = {"128x128", "128x96", "128x64", "64x64"},
                                         .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                                        .supports = ladder::conv3x3::fp32_bias_only,
+                                        .supports = ladder::conv3x3::plain_only,
                                         .min_arch = 80})

@@ -120,6 +120,8 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
+  if (const char* const why = bias_only(p)) return why;
+
   const std::size_t element = p.dtype == Dtype::tf32 ? 4 : 2;
   return p.c * element % 16 == 0 ? nullptr : "c is not a multiple of 16 bytes, which the TMA's strides must be";
 }

@@ -312,6 +312,7 @@ void launch(const Problem& p, const Fprop::Tensors& t, void* workspace, Stream s
 LADDER_VERSION(ladder::conv3x3::Fprop,
                {.launch = ladder::conv3x3::launch,
                 .dtypes = {ladder::Dtype::f32},
+                .supports = ladder::conv3x3::bias_only,
                 .workspace_bytes = ladder::conv3x3::workspace_bytes,
                 .error_growth = 16,
                 .exact = false,

@@ -33,7 +33,10 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
   });
 }
 
-const char* supports(const Problem& p) { return p.c <= kFewChannels ? nullptr : "more than 4 input channels"; }
+const char* supports(const Problem& p) {
+  if (const char* const why = bias_only(p)) return why;
+  return p.c <= kFewChannels ? nullptr : "more than 4 input channels";
+}
 
 }  // namespace
 }  // namespace ladder::conv3x3

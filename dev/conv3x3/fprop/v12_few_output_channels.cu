@@ -175,6 +175,8 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
 }
 
 const char* supports(const Problem& p) {
+  if (const char* const why = bias_only(p)) return why;
+
   if (p.k > kMaxOutputs) return "more than 3 output channels";
   return p.c % 8 == 0 && p.c <= kMaxInputs ? nullptr : "c is not a multiple of 8, or more than 64";
 }

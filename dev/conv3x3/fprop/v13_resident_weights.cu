@@ -94,6 +94,8 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
+  if (const char* const why = bias_only(p)) return why;
+
   if (p.c % 8 != 0 || p.k % 8 != 0) return "c or k is not a multiple of 8, of whole runs of 16 bytes";
   return p.c <= kMaxChannels ? nullptr : "shared memory keeps the weights of at most 128 channels c";
 }

@@ -15,8 +15,11 @@ __device__ float bias_of(const auto& v, long long k) {
 
 enum class Fault {
   none,
-  bf16_sum,    // accumulates in bf16
-  border_tap,  // forgets one tap in the last column, where the halo of a tile ends
+  bf16_sum,        // accumulates in bf16
+  border_tap,      // forgets one tap in the last column, where the halo of a tile ends
+  next_image,      // adds the embedding of the neighbour
+  by_pixel,        // adds embeddings as if they went with the pixels
+  rounded_before,  // rounds the sum before the residual is added, and then again
 };
 
 template <Fault kFault>
@@ -38,6 +41,17 @@ struct Faulty {
         if (kFault == Fault::bf16_sum) sum = to_float(from_float<__nv_bfloat16>(sum));
       }
     }
+    if (v.t.e) {
+      long long image = pixel / (p.h * p.w);
+      if (kFault == Fault::next_image) image = (image + 1) % p.n;
+      if (kFault == Fault::by_pixel) image = pixel % p.n;
+      sum += v.t.e[image * p.embedding + p.first + k];
+    }
+    if (kFault == Fault::rounded_before) {
+      v.store(v.t.y, index, sum);
+      sum = v.load(v.t.y, index);
+    }
+    if (v.t.r) sum += v.load(v.t.r, index);
     v.store(v.t.y, index, sum);
   }
 };
@@ -64,6 +78,15 @@ struct OtherHalf {
   }
 };
 
+// Ignores the residual.
+void no_residual(Problem& p, Tensors& t) {
+  p.residual = false;
+  t.r = nullptr;
+}
+
+// Takes the first columns of the matrix, whichever are asked for.
+void first_columns(Problem& p) { p.first = 0; }
+
 // Takes rows for columns, which only a square image hides.
 void swaps_axes(Problem& p) { std::swap(p.h, p.w); }
 
@@ -75,6 +98,12 @@ LADDER_CHEATS(Fprop, wrong_problems(),
                   wrong::other_kernel<Fprop, size_y, Faulty<Fault::none>>("honest"),
                   wrong::other_kernel<Fprop, size_y, Faulty<Fault::bf16_sum>>("bf16_sum"),
                   wrong::other_kernel<Fprop, size_y, Faulty<Fault::border_tap>>("border_tap"),
+                  wrong::other_kernel<Fprop, size_y, Faulty<Fault::next_image>>("next_image"),
+                  wrong::other_kernel<Fprop, size_y, Faulty<Fault::by_pixel>>("by_pixel"),
+                  wrong::only({Dtype::bf16, Dtype::f16},
+                              wrong::other_kernel<Fprop, size_y, Faulty<Fault::rounded_before>>("rounded_before")),
+                  wrong::spoiled_problem<Fprop, no_residual>("no_residual"),
+                  wrong::spoiled_problem<Fprop, first_columns>("first_columns"),
                   wrong::spoiled_input<Fprop, &Tensors::x, size_x, OddChannel>("odd_channel"),
                   wrong::spoiled_problem<Fprop, no_bias>("no_bias"),
                   wrong::only({Dtype::bf16, Dtype::f16},
