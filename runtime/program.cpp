@@ -112,7 +112,7 @@ void Program::bind(const Promotions& promotions) {
   }
 }
 
-void Program::enqueue(Stream stream) const {
+void Program::enqueue(Stream stream, const std::function<void(std::size_t)>& after) const {
   if (beside_) begun_.record(stream);
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const Turn& turn = turns_[i];
@@ -120,6 +120,7 @@ void Program::enqueue(Stream stream) const {
     if (turn.waits_for != kNothing) (turn.waits_for == kBegin ? begun_ : *ended_[turn.waits_for]).hold_back(on);
     enqueue(i, on);
     if (ended_[i]) ended_[i]->record(on);
+    if (after) after(i);
   }
   if (!beside_) return;
   joined_.record(*beside_);

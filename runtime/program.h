@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,8 +24,8 @@ class Program {
   // With `branches`, operations marked `beside` run on a stream of the program's own.
   Program(Tape tape, const Promotions& promotions, bool branches = true);
 
-  // All operations in the order of the tape, but for branches.
-  void enqueue(Stream stream) const;
+  // All operations in the order of the tape, but for branches; after(operation) is called after each.
+  void enqueue(Stream stream, const std::function<void(std::size_t)>& after = {}) const;
 
   // The same, without branches; before it the arena is filled with NaN bytes, after each operation what nobody reads any more. Values
   // come out as from enqueue(), bit for bit, unless one is read before it was written or after it was given up.

@@ -333,11 +333,8 @@ std::size_t Step::num_nodes() const {
 }
 
 void Step::enqueue(Stream stream, const std::function<void(const Program&, std::size_t)>& after) const {
-  impl_->each_program(stream, [&](const Program& program) {
-    for (std::size_t i = 0; i < program.tape().operations().size(); ++i) {
-      program.enqueue(i, stream);
-      after(program, i);
-    }
+  impl_->each_program(stream, nullptr, [&](const Program& program) {
+    program.enqueue(stream, [&](std::size_t i) { after(program, i); });
   });
 }
 
