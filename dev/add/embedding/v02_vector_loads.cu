@@ -6,6 +6,7 @@
 
 #include "dev/add/add.h"
 #include "dev/common/wide.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::add {
 namespace {
@@ -30,11 +31,13 @@ __global__ void __launch_bounds__(kThreads)
     add_embedding_v02_kernel(unsigned columns, unsigned image, const T* x, const float* e, unsigned row, T* y) {
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;  // in the image
   const unsigned begin = blockIdx.y * image;
+  ptx::grid_dependency_wait();
   Bits<T, kWidth> loaded[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (first + i * kThreads < image) loaded[i] = load_wide<kWidth>(x, begin + first + i * kThreads);
   }
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const unsigned index = first + i * kThreads;
@@ -55,8 +58,8 @@ void launch(const Problem& p, const Embedding::Tensors& t, void*, Stream stream)
     const int columns = p.c / width;
     const int image = columns * p.pixels();
     const dim3 grid(stream_blocks(image, kThreads, kEach), static_cast<unsigned>(p.n));
-    ladder::launch(add_embedding_v02_kernel<T, width>, {.grid = grid, .block = kThreads}, stream, columns, image,
-                   static_cast<const T*>(t.x), t.e + p.first, p.row(), static_cast<T*>(t.y));
+    ladder::launch(add_embedding_v02_kernel<T, width>, {.grid = grid, .block = kThreads, .overlaps_previous = true},
+                   stream, columns, image, static_cast<const T*>(t.x), t.e + p.first, p.row(), static_cast<T*>(t.y));
   });
 }
 

@@ -6,6 +6,7 @@
 #include "core/numeric.h"
 #include "dev/add/add.h"
 #include "dev/common/wide.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::add {
 namespace {
@@ -18,17 +19,20 @@ __global__ void add_embedding_backward_v01_kernel(Problem p, const T* dy, float*
   const unsigned n = index / p.c;
   if (n >= static_cast<unsigned>(p.n)) return;
   const T* const first = dy + n * (p.h * p.w * p.c) + index % p.c;
+  ptx::grid_dependency_wait();
   float sum = 0;
   for (int pixel = 0; pixel < p.h * p.w; ++pixel) sum += to_float(first[pixel * p.c]);
+  ptx::grid_dependency_launch();
   de[n * row + index % p.c] = sum;
 }
 
 void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(add_embedding_backward_v01_kernel<T>,
-                   {.grid = stream_blocks(std::int64_t{p.n} * p.c, kThreads, 1), .block = kThreads}, stream, p,
-                   static_cast<const T*>(t.dy), t.de + p.first, p.row());
+    ladder::launch(
+        add_embedding_backward_v01_kernel<T>,
+        {.grid = stream_blocks(std::int64_t{p.n} * p.c, kThreads, 1), .block = kThreads, .overlaps_previous = true},
+        stream, p, static_cast<const T*>(t.dy), t.de + p.first, p.row());
   });
 }
 

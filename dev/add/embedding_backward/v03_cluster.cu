@@ -7,6 +7,7 @@
 
 #include "dev/add/columns.h"
 #include "dev/ptx/cluster.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::add {
 namespace {
@@ -25,8 +26,10 @@ __global__ void __launch_bounds__(kColumnThreads)
   const auto thread = static_cast<int>(threadIdx.x);
   // That the first block has begun, before anything is stored in its memory; by the time of the wait it long has.
   ptx::cluster_arrive_relaxed();
+  ptx::grid_dependency_wait();
   float sums[kWidth];
   const bool has_sums = sum_part<T, kWidth>(p, split, dy, n, part, chunk, sums);
+  ptx::grid_dependency_launch();
   ptx::cluster_wait();
 
   if (has_sums) {
@@ -55,7 +58,8 @@ void launch(const Problem& p, const EmbeddingBackward::Tensors& t, void*, Stream
                    {.grid = grid,
                     .block = kColumnThreads,
                     .dynamic_smem = sizeof(float) * split.parts * split.columns * width,
-                    .cluster = static_cast<unsigned>(split.parts)},
+                    .cluster = static_cast<unsigned>(split.parts),
+                    .overlaps_previous = true},
                    stream, p, split, static_cast<const T*>(t.dy), t.de + p.first, p.row());
   });
 }

@@ -5,6 +5,7 @@
 
 #include "dev/add/add.h"
 #include "dev/common/wide.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::add {
 namespace {
@@ -15,6 +16,7 @@ constexpr int kEach = 2;  // vectors of a thread
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) add_residual_v02_kernel(unsigned count, const T* a, const T* b, T* y) {
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+  ptx::grid_dependency_wait();
   Bits<T, kWidth> a_loaded[kEach];
   Bits<T, kWidth> b_loaded[kEach];
 #pragma unroll
@@ -23,6 +25,7 @@ __global__ void __launch_bounds__(kThreads) add_residual_v02_kernel(unsigned cou
     a_loaded[i] = load_wide<kWidth>(a, first + i * kThreads);
     b_loaded[i] = load_wide<kWidth>(b, first + i * kThreads);
   }
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (first + i * kThreads >= count) break;
@@ -41,8 +44,8 @@ void launch(const Problem& p, const Residual::Tensors& t, void*, Stream stream) 
     using T = decltype(element);
     const std::int64_t count = p.elements() / width;
     ladder::launch(add_residual_v02_kernel<T, width>,
-                   {.grid = stream_blocks(count, kThreads, kEach), .block = kThreads}, stream, count,
-                   static_cast<const T*>(t.a), static_cast<const T*>(t.b), static_cast<T*>(t.y));
+                   {.grid = stream_blocks(count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
+                   stream, count, static_cast<const T*>(t.a), static_cast<const T*>(t.b), static_cast<T*>(t.y));
   });
 }
 

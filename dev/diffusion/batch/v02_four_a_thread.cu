@@ -6,6 +6,7 @@
 // Needs:  nothing; single elements where an image is no multiple of four.
 
 #include "dev/diffusion/quads.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::diffusion {
 namespace {
@@ -30,6 +31,7 @@ __global__ void __launch_bounds__(kThreads)
                                const std::int32_t* index, T* x0) {
   const unsigned first = (blockIdx.x * kThreads + threadIdx.x) * kWidth;
   if (first >= image) return;
+  ptx::grid_dependency_wait();
   const std::int64_t number = index[blockIdx.y];
 
   // Where the elements lie in the mirrored image. NOTE: with a branch that loads four bytes at once where it is not mirrored,
@@ -50,6 +52,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int v = 0; v < kWidth; ++v) bytes[v] = from[is_mirrored ? mirrored[v] : first + v];
 
+  ptx::grid_dependency_launch();
   float values[kWidth];
 #pragma unroll
   for (int v = 0; v < kWidth; ++v) {
@@ -68,8 +71,8 @@ void launch(const Problem& p, const Batch::Tensors& t, void*, Stream stream) {
   const auto run = [&](auto element, auto width) {
     using T = decltype(element);
     const dim3 grid(stream_blocks(p.image(), kThreads, width), static_cast<unsigned>(p.n));
-    ladder::launch(diffusion_batch_v02_kernel<T, width>, {.grid = grid, .block = kThreads}, stream, p.image(),
-                   p.w * p.c, p.c, t.pixels, t.index, static_cast<T*>(t.x0));
+    ladder::launch(diffusion_batch_v02_kernel<T, width>, {.grid = grid, .block = kThreads, .overlaps_previous = true},
+                   stream, p.image(), p.w * p.c, p.c, t.pixels, t.index, static_cast<T*>(t.x0));
   };
   with_unit(p, run);
 }

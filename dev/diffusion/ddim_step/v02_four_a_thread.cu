@@ -5,6 +5,7 @@
 // Needs:  nothing.
 
 #include "dev/diffusion/quads.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::diffusion {
 namespace {
@@ -15,6 +16,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) diffusion_ddim_step_v02_kernel(unsigned count, DdimStep::Tensors t) {
   const unsigned quad = blockIdx.x * kThreads + threadIdx.x;
   if (4 * quad >= count) return;
+  ptx::grid_dependency_wait();
   float eps[4];
   float x[4];
   float noise[4] = {};
@@ -22,6 +24,7 @@ __global__ void __launch_bounds__(kThreads) diffusion_ddim_step_v02_kernel(unsig
   load_four(static_cast<const T*>(t.eps), quad, count, eps);
   load_four(t.x, quad, count, x);
   const Step step = t.table[*t.step];
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float x0 = fminf(fmaxf(step.x_scale * x[i] - step.eps_scale * eps[i], -step.clip), step.clip);
@@ -34,7 +37,8 @@ __global__ void __launch_bounds__(kThreads) diffusion_ddim_step_v02_kernel(unsig
 void launch(const Problem& p, const DdimStep::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     ladder::launch(diffusion_ddim_step_v02_kernel<decltype(element)>,
-                   {.grid = stream_blocks(num_quads(p), kThreads, 1), .block = kThreads}, stream, p.elements(), t);
+                   {.grid = stream_blocks(num_quads(p), kThreads, 1), .block = kThreads, .overlaps_previous = true},
+                   stream, p.elements(), t);
   });
 }
 

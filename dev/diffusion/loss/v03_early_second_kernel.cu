@@ -24,8 +24,9 @@ static_assert(kMeanWarps == 32, "the warps' sums are one warp's lanes");
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) diffusion_loss_v03_parts_kernel(unsigned units, float scale, const T* pred,
                                                                             const float* noise, T* dpred, float* sums) {
-  ptx::grid_dependency_launch();
   const unsigned image = blockIdx.y * units;
+  ptx::grid_dependency_wait();
+  ptx::grid_dependency_launch();
   float sum = 0;
   for (unsigned unit = blockIdx.x * kThreads + threadIdx.x; unit < units; unit += gridDim.x * kThreads) {
     float difference[kWidth];
@@ -69,6 +70,7 @@ __global__ void __launch_bounds__(kMeanThreads)
     if (lane == 0) losses[image] = mean;
     total += mean;
   }
+  ptx::grid_dependency_launch();
   if (lane == 0) of_warp[warp] = total;
   __syncthreads();
   if (warp > 0) return;
@@ -85,9 +87,9 @@ void launch(const Problem& p, const Loss::Tensors& t, void* workspace, Stream st
     const unsigned blocks = stream_blocks(p.image(), kThreads, width);
     const unsigned parts = blocks < kMaxParts ? blocks : kMaxParts;
     ladder::launch(diffusion_loss_v03_parts_kernel<T, width>,
-                   {.grid = dim3(parts, static_cast<unsigned>(p.n)), .block = kThreads}, stream, p.image() / width,
-                   static_cast<float>(2.0 / static_cast<double>(p.elements())), static_cast<const T*>(t.pred), t.noise,
-                   static_cast<T*>(t.dpred), sums);
+                   {.grid = dim3(parts, static_cast<unsigned>(p.n)), .block = kThreads, .overlaps_previous = true},
+                   stream, p.image() / width, static_cast<float>(2.0 / static_cast<double>(p.elements())),
+                   static_cast<const T*>(t.pred), t.noise, static_cast<T*>(t.dpred), sums);
     ladder::launch(diffusion_loss_v03_mean_kernel, {.grid = 1, .block = kMeanThreads, .overlaps_previous = true},
                    stream, p.n, parts, p.image(), sums, t.losses, t.loss);
   };

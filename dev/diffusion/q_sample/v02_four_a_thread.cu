@@ -6,6 +6,7 @@
 
 #include "dev/diffusion/gaussian.h"
 #include "dev/diffusion/quads.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::diffusion {
 namespace {
@@ -17,6 +18,7 @@ __global__ void __launch_bounds__(kThreads)
     diffusion_q_sample_v02_kernel(unsigned count, unsigned image, QSample::Tensors t) {
   const unsigned quad = blockIdx.x * kThreads + threadIdx.x;
   if (4 * quad >= count) return;
+  ptx::grid_dependency_wait();
   float x[4];
   load_four(static_cast<const T*>(t.x0), quad, count, x);
   Diffused at = t.table[t.t[4 * quad / image]];
@@ -27,6 +29,7 @@ __global__ void __launch_bounds__(kThreads)
     if (!kWhole && i > 0 && 4 * quad + i < count) at = t.table[t.t[(4 * quad + i) / image]];
     x[i] = at.signal * x[i] + at.noise * noise[i];
   }
+  ptx::grid_dependency_launch();
   store_four(static_cast<T*>(t.x_t), quad, count, x);
   store_four(t.noise, quad, count, noise);
 }
@@ -35,8 +38,9 @@ void launch(const Problem& p, const QSample::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
     auto kernel = p.image() % 4 == 0 ? diffusion_q_sample_v02_kernel<T, true> : diffusion_q_sample_v02_kernel<T, false>;
-    ladder::launch(kernel, {.grid = stream_blocks(num_quads(p), kThreads, 1), .block = kThreads}, stream, p.elements(),
-                   p.image(), t);
+    ladder::launch(kernel,
+                   {.grid = stream_blocks(num_quads(p), kThreads, 1), .block = kThreads, .overlaps_previous = true},
+                   stream, p.elements(), p.image(), t);
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "dev/common/wide.h"
 #include "dev/embedding/angle.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::embedding {
 namespace {
@@ -18,12 +19,14 @@ __global__ void embedding_timestep_v01_kernel(Problem p, const Time* t, T* y) {
   const int n = static_cast<int>(index / p.c);
   const int c = static_cast<int>(index % p.c);
   if (n >= p.n) return;
+  ptx::grid_dependency_wait();
   float value = 0;
   if (c < half) {
     value = cosf(angle(t[n], c, half));
   } else if (c < 2 * half) {
     value = sinf(angle(t[n], c - half, half));
   }
+  ptx::grid_dependency_launch();
   y[index] = from_float<T>(value);
 }
 
@@ -32,8 +35,8 @@ void launch(const Problem& p, const Timestep::Tensors& t, void*, Stream stream) 
     using Time = decltype(time);
     using T = decltype(element);
     ladder::launch(embedding_timestep_v01_kernel<Time, T>,
-                   {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads}, stream, p,
-                   static_cast<const Time*>(t.t), static_cast<T*>(t.y));
+                   {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads, .overlaps_previous = true},
+                   stream, p, static_cast<const Time*>(t.t), static_cast<T*>(t.y));
   });
 }
 

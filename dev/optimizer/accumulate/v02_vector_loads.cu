@@ -6,6 +6,7 @@
 #include "dev/common/quads.h"
 #include "dev/common/wide.h"
 #include "dev/optimizer/optimizer.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::optimizer {
 namespace {
@@ -18,6 +19,7 @@ __global__ void __launch_bounds__(kThreads)
     optimizer_accumulate_v02_kernel(unsigned count, float share, const T* d, float* g) {
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   const unsigned quads = count / 4;
+  ptx::grid_dependency_wait();
   Quad<T> added[kEach];
   uint4 before[kEach];
 #pragma unroll
@@ -27,6 +29,7 @@ __global__ void __launch_bounds__(kThreads)
     added[i] = reinterpret_cast<const Quad<T>*>(d)[quad];
     if constexpr (!kFirst) before[i] = load_wide<4>(g, quad);
   }
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const unsigned quad = first + i * kThreads;
@@ -49,8 +52,9 @@ void launch(const Problem& p, const Accumulate::Tensors& t, void*, Stream stream
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
     auto kernel = p.first ? optimizer_accumulate_v02_kernel<T, true> : optimizer_accumulate_v02_kernel<T, false>;
-    ladder::launch(kernel, {.grid = stream_blocks((p.p + 3) / 4, kThreads, kEach), .block = kThreads}, stream, p.p,
-                   1.0f / static_cast<float>(p.parts), static_cast<const T*>(t.d), t.g);
+    ladder::launch(
+        kernel, {.grid = stream_blocks((p.p + 3) / 4, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
+        stream, p.p, 1.0f / static_cast<float>(p.parts), static_cast<const T*>(t.d), t.g);
   });
 }
 

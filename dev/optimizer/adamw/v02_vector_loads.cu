@@ -8,6 +8,7 @@
 #include "dev/common/quads.h"
 #include "dev/common/wide.h"
 #include "dev/optimizer/update.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::optimizer {
 namespace {
@@ -31,6 +32,7 @@ __global__ void __launch_bounds__(kThreads) optimizer_adamw_v02_kernel(unsigned 
   LADDER_SHARED(Scalars, shared, [1]);
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
   const bool whole = index < count / 4;
+  ptx::grid_dependency_wait();
   float g[4], p[4], m[4], v[4], ema[4];
   if (whole) {
     to_floats<float, 4>(load_wide<4>(t.g, index), g);
@@ -40,6 +42,7 @@ __global__ void __launch_bounds__(kThreads) optimizer_adamw_v02_kernel(unsigned 
     to_floats<float, 4>(load_wide<4>(t.ema, index), ema);
   }
   if (threadIdx.x == 0) shared[0] = scalars_of(*t.hyper, *t.scale);
+  ptx::grid_dependency_launch();
   __syncthreads();
   const Scalars scalars = shared[0];
 
@@ -69,7 +72,8 @@ const char* supports(const Problem& p) { return p.mixed > 0 ? "gradients in d" :
 void launch(const Problem& p, const AdamW::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     ladder::launch(optimizer_adamw_v02_kernel<decltype(element)>,
-                   {.grid = stream_blocks((p.p + 3) / 4, kThreads, 1), .block = kThreads}, stream, p.p, t);
+                   {.grid = stream_blocks((p.p + 3) / 4, kThreads, 1), .block = kThreads, .overlaps_previous = true},
+                   stream, p.p, t);
   });
 }
 

@@ -8,6 +8,7 @@
 #include "dev/common/block_sum.h"
 #include "dev/common/wide.h"
 #include "dev/optimizer/update.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::optimizer {
 namespace {
@@ -20,11 +21,13 @@ __global__ void __launch_bounds__(kThreads)
     optimizer_norm_v02_parts_kernel(unsigned count, const float* g, float* sums) {
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   const unsigned vectors = count / 4;
+  ptx::grid_dependency_wait();
   uint4 loaded[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (first + i * kThreads < vectors) loaded[i] = load_wide<4>(g, first + i * kThreads);
   }
+  ptx::grid_dependency_launch();
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
@@ -45,8 +48,10 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kSumThreads)
     optimizer_norm_v02_sum_kernel(unsigned blocks, bool clip, const float* sums, Norm::Tensors t) {
+  ptx::grid_dependency_wait();
   float sum = 0;
   for (unsigned i = threadIdx.x; i < blocks; i += kSumThreads) sum += sums[i];
+  ptx::grid_dependency_launch();
   sum = block_sum<kSumThreads>(sum);
   if (threadIdx.x == 0) finish_norm(sum, clip, *t.hyper, t.norm, t.scale);
 }
@@ -59,9 +64,10 @@ std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * num_block
 
 void launch(const Problem& p, const Norm::Tensors& t, void* workspace, Stream stream) {
   auto* const sums = static_cast<float*>(workspace);
-  ladder::launch(optimizer_norm_v02_parts_kernel, {.grid = num_blocks(p), .block = kThreads}, stream, p.p, t.g, sums);
-  ladder::launch(optimizer_norm_v02_sum_kernel, {.grid = 1, .block = kSumThreads}, stream, num_blocks(p), p.clip, sums,
-                 t);
+  ladder::launch(optimizer_norm_v02_parts_kernel, {.grid = num_blocks(p), .block = kThreads, .overlaps_previous = true},
+                 stream, p.p, t.g, sums);
+  ladder::launch(optimizer_norm_v02_sum_kernel, {.grid = 1, .block = kSumThreads, .overlaps_previous = true}, stream,
+                 num_blocks(p), p.clip, sums, t);
 }
 
 }  // namespace

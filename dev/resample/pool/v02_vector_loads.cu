@@ -5,6 +5,7 @@
 // Needs:  nothing; single elements where a pixel is no multiple of sixteen bytes.
 
 #include "dev/common/wide.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/resample/windows.h"
 
 namespace ladder::resample {
@@ -18,6 +19,7 @@ __global__ void __launch_bounds__(kThreads) resample_pool_v02_kernel(Windows at,
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
 
   // All loads, before anything waits for one.
+  ptx::grid_dependency_wait();
   Bits<T, kWidth> window[kEach][4];
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
@@ -29,6 +31,7 @@ __global__ void __launch_bounds__(kThreads) resample_pool_v02_kernel(Windows at,
     window[i][2] = load_wide<kWidth>(x, corner + at.below());
     window[i][3] = load_wide<kWidth>(x, corner + at.below() + at.right());
   }
+  ptx::grid_dependency_launch();
 
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
@@ -51,8 +54,8 @@ void launch(const Problem& p, const Pool::Tensors& t, void*, Stream stream) {
     using T = decltype(element);
     const Windows at = windows(p, width);
     ladder::launch(resample_pool_v02_kernel<T, width>,
-                   {.grid = stream_blocks(at.count, kThreads, kEach), .block = kThreads}, stream, at,
-                   static_cast<const T*>(t.x), static_cast<T*>(t.y));
+                   {.grid = stream_blocks(at.count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
+                   stream, at, static_cast<const T*>(t.x), static_cast<T*>(t.y));
   });
 }
 

@@ -4,6 +4,7 @@
 // Needs:  nothing; single elements where a pixel is no multiple of sixteen bytes.
 
 #include "dev/common/wide.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/resample/windows.h"
 
 namespace ladder::resample {
@@ -15,11 +16,13 @@ constexpr int kEach = 2;  // vectors of a thread
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) resample_upsample_v02_kernel(Windows at, const T* x, T* y) {
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+  ptx::grid_dependency_wait();
   Bits<T, kWidth> pixel[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (first + i * kThreads < at.count) pixel[i] = load_wide<kWidth>(x, first + i * kThreads);
   }
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const unsigned index = first + i * kThreads;
@@ -37,8 +40,8 @@ void launch(const Problem& p, const Upsample::Tensors& t, void*, Stream stream) 
     using T = decltype(element);
     const Windows at = windows(p, width);
     ladder::launch(resample_upsample_v02_kernel<T, width>,
-                   {.grid = stream_blocks(at.count, kThreads, kEach), .block = kThreads}, stream, at,
-                   static_cast<const T*>(t.x), static_cast<T*>(t.y));
+                   {.grid = stream_blocks(at.count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
+                   stream, at, static_cast<const T*>(t.x), static_cast<T*>(t.y));
   });
 }
 

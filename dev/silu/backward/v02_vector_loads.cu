@@ -7,6 +7,7 @@
 
 #include "dev/common/activation.h"
 #include "dev/common/wide.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/silu/silu.h"
 
 namespace ladder::silu {
@@ -18,6 +19,7 @@ constexpr int kEach = 2;  // vectors of a thread
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) silu_backward_v02_kernel(unsigned count, const T* x, const T* dy, T* dx) {
   const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+  ptx::grid_dependency_wait();
   Bits<T, kWidth> x_loaded[kEach];
   Bits<T, kWidth> dy_loaded[kEach];
 #pragma unroll
@@ -26,6 +28,7 @@ __global__ void __launch_bounds__(kThreads) silu_backward_v02_kernel(unsigned co
     x_loaded[i] = load_wide<kWidth>(x, first + i * kThreads);
     dy_loaded[i] = load_wide<kWidth>(dy, first + i * kThreads);
   }
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (first + i * kThreads >= count) break;
@@ -44,8 +47,8 @@ void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) 
     using T = decltype(element);
     const std::int64_t count = p.elements() / width;
     ladder::launch(silu_backward_v02_kernel<T, width>,
-                   {.grid = stream_blocks(count, kThreads, kEach), .block = kThreads}, stream, count,
-                   static_cast<const T*>(t.x), static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
+                   {.grid = stream_blocks(count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
+                   stream, count, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
   });
 }
 

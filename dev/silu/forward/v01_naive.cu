@@ -5,6 +5,7 @@
 
 #include "core/numeric.h"
 #include "dev/common/wide.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/silu/silu.h"
 
 namespace ladder::silu {
@@ -16,14 +17,17 @@ template <class T>
 __global__ void silu_forward_v01_kernel(unsigned count, const T* x, T* y) {
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
   if (index >= count) return;
+  ptx::grid_dependency_wait();
   const float value = to_float(x[index]);
+  ptx::grid_dependency_launch();
   y[index] = from_float<T>(value / (1.0f + expf(-value)));
 }
 
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    ladder::launch(silu_forward_v01_kernel<T>, {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads},
+    ladder::launch(silu_forward_v01_kernel<T>,
+                   {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads, .overlaps_previous = true},
                    stream, p.elements(), static_cast<const T*>(t.x), static_cast<T*>(t.y));
   });
 }
