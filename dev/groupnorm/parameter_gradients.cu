@@ -12,7 +12,10 @@ namespace {
 template <class P, bool kOverlaps>
 __global__ void __launch_bounds__(kParameterThreads)
     groupnorm_backward_parameters_kernel(const float2* sums, int rows, int c, float* dgamma, float* dbeta) {
-  if constexpr (kOverlaps) ptx::grid_dependency_wait();
+  if constexpr (kOverlaps) {
+    ptx::grid_dependency_wait();
+    ptx::grid_dependency_launch();
+  }
   sum_parameters<P>(sums, rows, c, blockIdx.x, dgamma, dbeta);
 }
 

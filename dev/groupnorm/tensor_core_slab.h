@@ -50,7 +50,8 @@ inline LaunchConfig config_of(const Problem& p, const Plan& plan) {
   return {.grid = {static_cast<unsigned>(p.c / plan.channels) * cluster, static_cast<unsigned>(p.n)},
           .block = {static_cast<unsigned>(plan.row), static_cast<unsigned>(plan.threads / plan.row)},
           .dynamic_smem = std::size_t{16} * vectors_of(plan) + sums_bytes(plan),
-          .cluster = cluster};
+          .cluster = cluster,
+          .overlaps_previous = true};
 }
 
 }  // namespace ladder::groupnorm::tensor_core

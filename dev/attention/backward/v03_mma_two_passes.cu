@@ -14,6 +14,7 @@
 #include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/opaque.h"
 
 namespace ladder::attention {
@@ -54,6 +55,7 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
                                                step * kStepTokens, head.tokens);
     }
   };
+  ptx::grid_dependency_wait();
 #pragma unroll 1
   for (int step = 0; step < kStages; ++step) {
     if (step < num_steps) fetch(step);
@@ -182,6 +184,7 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
     ptx::cp_async_commit();
   }
 
+  ptx::grid_dependency_launch();
   const int out_row0 = first_row(ptx::opaque(own0));  // or its addresses would take registers from the loop
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -226,7 +229,8 @@ KernelPlan<Backward> tile_plan(const Problem& p, const char* name) {
         attention_backward_v03_kernel<T, kD, kTiles, View>,
         {.grid = dim3(2 * ceil_div(p.t, kWarps * kTiles * 16), p.heads, p.n),
          .block = kThreads,
-         .dynamic_smem = std::min(kStages, steps) * kStageBytes<kD> + steps * kStepTokens * sizeof(float2)},
+         .dynamic_smem = std::min(kStages, steps) * kStageBytes<kD> + steps * kStepTokens * sizeof(float2),
+         .overlaps_previous = true},
         p.sizes(), scale_of(p), View::template inputs<T>(p, t), static_cast<const T*>(t.o), t.lse,
         View::template d_o<T>(p, t), View::template gradients<T>(p, t));
   };

@@ -13,6 +13,7 @@
 #include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/opaque.h"
 
 namespace ladder::attention {
@@ -54,6 +55,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
   const auto gradients = View::parts(dqkv, p, kD, image, head);
   const Rows<const T> o_rows = Legacy::rows(o, p, kD, image, head);
   const Rows<const T> d_o_rows = View::rows(d_o, p, kD, image, head);
+  ptx::grid_dependency_wait();
   copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, own.k(), own.k_pitch(), own.v(), own.v_pitch(), 0, p.t);
   copy_pairs<T, kD, S::kKeys, S::kThreads>(queries, own.q(), own.q_pitch(), d_o_rows.begin(), d_o_rows.pitch, 0, p.t);
   ptx::cp_async_commit();
@@ -68,6 +70,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
       both = {lse[(image * p.heads + head) * p.t + i] * kLog2E, delta_of<T, kD>(o + o_row, d_o_rows.tensor + d_o_row)};
     statistics[i] = both;
   }
+  ptx::grid_dependency_launch();
   ptx::cp_async_wait<0>();
   __syncthreads();
 
@@ -180,10 +183,11 @@ template <class T, int kD, int kWarps, int kTiles, class View>
 KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
   using S = Shape<T, kD, kWarps, kTiles>;
   const auto bind = [p](const Backward::Tensors& t, void*) {
-    return bind_launch(attention_backward_v04_kernel<T, kD, S, View>,
-                       {.grid = dim3(p.heads, p.n), .block = S::kThreads, .dynamic_smem = S::kSmemBytes}, p.sizes(),
-                       scale_of(p), View::template inputs<T>(p, t), static_cast<const T*>(t.o), t.lse,
-                       View::template d_o<T>(p, t), View::template gradients<T>(p, t));
+    return bind_launch(
+        attention_backward_v04_kernel<T, kD, S, View>,
+        {.grid = dim3(p.heads, p.n), .block = S::kThreads, .dynamic_smem = S::kSmemBytes, .overlaps_previous = true},
+        p.sizes(), scale_of(p), View::template inputs<T>(p, t), static_cast<const T*>(t.o), t.lse,
+        View::template d_o<T>(p, t), View::template gradients<T>(p, t));
   };
   return {.name = name, .bind = bind};
 }

@@ -16,6 +16,7 @@
 #include "dev/common/quads.h"
 #include "dev/ptx/approximate.h"
 #include "dev/ptx/cluster_barrier.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/opaque.h"
 
 namespace ladder::attention {
@@ -70,6 +71,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   const Rows<const T> o_rows = Legacy::rows(o, p, kD, image, head);
   const Rows<const T> d_o_rows = View::rows(d_o, p, kD, image, head);
   const int block_key0 = rank * S::kKeys;
+  ptx::grid_dependency_wait();
   copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, own.k(), own.k_pitch(), own.v(), own.v_pitch(), block_key0, p.t);
   for (int query = 0; query < padded_queries; query += kStepQueries) {
     copy_pairs<T, kD, kStepQueries, S::kThreads>(queries + query * kRowBytes, own.q(), own.q_pitch(), d_o_rows.begin(),
@@ -85,6 +87,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
     if (i < p.t) both = {lse[(image * p.heads + head) * p.t + i] * kLog2E, delta_of<T, kD>(o_row, d_o_row)};
     statistics[i] = both;
   }
+  ptx::grid_dependency_launch();
   ptx::cp_async_wait<0>();
   __syncthreads();
 
@@ -206,7 +209,8 @@ KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
                        {.grid = dim3(p.heads * ranks, p.n),
                         .block = S::kThreads,
                         .dynamic_smem = S::smem_bytes(p.t),
-                        .cluster = static_cast<unsigned>(ranks)},
+                        .cluster = static_cast<unsigned>(ranks),
+                        .overlaps_previous = true},
                        p.sizes(), ranks, scale_of(p), View::template inputs<T>(p, t), static_cast<const T*>(t.o), t.lse,
                        View::template d_o<T>(p, t), View::template gradients<T>(p, t));
   };

@@ -15,6 +15,7 @@
 #include "dev/attention/mma_rows.h"
 #include "dev/attention/mma_tile.h"
 #include "dev/ptx/approximate.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::attention {
 namespace {
@@ -48,6 +49,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     copy_pairs<T, kD, kStepKeys, Shape::kThreads>(smem + step % kStages * kStageBytes<kD>, own.k(), own.k_pitch(),
                                                   own.v(), own.v_pitch(), step * kStepKeys, p.t);
   };
+  ptx::grid_dependency_wait();
 #pragma unroll 1
   for (int step = 0; step < kStages; ++step) {
     if (step < num_steps) fetch(step);
@@ -160,6 +162,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     }
     ptx::cp_async_commit();
   }
+  ptx::grid_dependency_launch();
 
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -182,7 +185,8 @@ KernelPlan<Forward> shape_plan(const Problem& p, const char* name) {
     return bind_launch(attention_forward_v04_kernel<T, kD, Shape, View>,
                        {.grid = dim3(ceil_div(p.t, Shape::kQueries), p.heads, p.n),
                         .block = Shape::kThreads,
-                        .dynamic_smem = stages * kStageBytes<kD>},
+                        .dynamic_smem = stages * kStageBytes<kD>,
+                        .overlaps_previous = true},
                        p.sizes(), scale_of(p), View::template inputs<T>(p, t), static_cast<T*>(t.o), t.lse);
   };
   return {.name = name, .bind = bind};

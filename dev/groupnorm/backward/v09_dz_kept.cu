@@ -38,6 +38,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
     ptx::cluster_arrive_relaxed();  // this block has started
   }
 
+  ptx::grid_dependency_wait();
   // beta is asked for first: after x and dy in the queues to memory it would come last.
   float beta[kQuad] = {};
   if (t.beta) load_parameters(typed<P>(t.beta) + place.chunk * plan.chunk + place.column * kQuad, beta);
@@ -141,7 +142,8 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
       .grid = {static_cast<unsigned>(p.c / plan.chunk * plan.cluster()), static_cast<unsigned>(p.n)},
       .block = static_cast<unsigned>(plan.threads()),
       .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds)),
-      .cluster = static_cast<unsigned>(plan.cluster())};
+      .cluster = static_cast<unsigned>(plan.cluster()),
+      .overlaps_previous = true};
   dispatch_all_types(p, [&](auto element, auto act, auto parameter) {
     using T = decltype(element);
     using Act = decltype(act);

@@ -14,6 +14,7 @@
 #include "dev/groupnorm/image_plan.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/opaque.h"
 #include "dev/ptx/st_async.h"
 
@@ -183,6 +184,7 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
   const int at = ptx::opaque((image * p.h * p.w + row) * p.c + first_channel + column * kQuad);
 
   // Everything is on its way at once; so is what the thread needs of its channels.
+  ptx::grid_dependency_wait();
   auto* const parked = reinterpret_cast<Quad<T>*>(mine.parked) + lane;
   Quad<T> x[kSteps];
   Quad<T> dy[kSteps];
@@ -242,6 +244,7 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
   }
 
   // dz, and sums of a thread, then of its warp.
+  ptx::grid_dependency_launch();
   const auto unpack_x = [&](int step, float(&values)[kQuad]) {
     unpack_quad<T>(kParked ? parked[step * 32] : x[step], values);
   };
@@ -305,7 +308,8 @@ KernelPlan<Backward> kernel_plan(const Problem& p, const Plan& plan, const char*
                        {.grid = {static_cast<unsigned>(p.c / plan.chunk), cluster},
                         .block = {static_cast<unsigned>(plan.warps * 32), static_cast<unsigned>(plan.each)},
                         .dynamic_smem = static_cast<std::size_t>(smem_bytes(plan)),
-                        .cluster = p.affine ? dim3{1, cluster} : dim3{1}},
+                        .cluster = p.affine ? dim3{1, cluster} : dim3{1},
+                        .overlaps_previous = true},
                        p, t, plan);
   };
   return {.name = name, .bind = bind};

@@ -38,6 +38,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
     __syncwarp();
     ptx::cluster_arrive_relaxed();  // this block has started
   }
+  ptx::grid_dependency_wait();
   wait_for_start(start, cluster_index(plan.log_cluster));
 
   // What the channels need is first in the queues to memory: after x and dy it would come last.
@@ -166,7 +167,8 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
           .grid = {static_cast<unsigned>(p.c / plan.chunk * plan.cluster()), static_cast<unsigned>(p.n)},
           .block = static_cast<unsigned>(plan.threads()),
           .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds)),
-          .cluster = static_cast<unsigned>(plan.cluster())};
+          .cluster = static_cast<unsigned>(plan.cluster()),
+          .overlaps_previous = true};
       const StaggeredStart start = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
       return with_parameters(bind_launch(kernel, config, p, t, plan, start, rows), p, rows, t);
     };

@@ -82,6 +82,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     ptx::cluster_arrive_relaxed();  // this block has started
   }
   int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;
+  ptx::grid_dependency_wait();
   wait_for_start(start, slab_index);
   place.image = slab_index / rounds.chunks;
   place.chunk = slab_index - place.image * rounds.chunks;
@@ -194,7 +195,8 @@ BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const Plan& plan,
   LaunchConfig config{.grid = {static_cast<unsigned>(p.c / plan.chunk * plan.cluster()), static_cast<unsigned>(p.n)},
                       .block = static_cast<unsigned>(plan.threads()),
                       .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds)),
-                      .cluster = static_cast<unsigned>(plan.cluster())};
+                      .cluster = static_cast<unsigned>(plan.cluster()),
+                      .overlaps_previous = true};
   const StaggeredStart start = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
   const Rounds rounds = rounds_of(p, plan, resident_clusters(kernel, config));
   config.grid = static_cast<unsigned>(rounds.clusters * plan.cluster());

@@ -17,6 +17,7 @@
 #include "dev/groupnorm/tensor_core_sums.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -53,6 +54,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     ptx::cluster_arrive_relaxed();
   }
 
+  ptx::grid_dependency_wait();
   // Load the slab. Neighbouring threads load neighbouring vectors; a thread's are of the same channels, `step` elements apart.
   const int first_pixel = rank * plan.pixels;
   const int pixels = max(min(plan.pixels, p.h * p.w - first_pixel), 0);
@@ -86,6 +88,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     if (t.gamma) gamma = parameter<P>(t.gamma, chunk_channel + thread);
     if (t.beta) beta = parameter<P>(t.beta, chunk_channel + thread);
   }
+  ptx::grid_dependency_launch();
   ptx::cp_async_wait<0>();
   __syncthreads();
 

@@ -16,6 +16,7 @@
 #include "dev/groupnorm/tensor_core_sums.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -48,6 +49,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     __syncwarp();
     ptx::cluster_arrive_relaxed();
   }
+  ptx::grid_dependency_wait();
   wait_for_start(start, cluster_index(plan.log_cluster));
 
   // Load the slab. Neighbouring threads load neighbouring vectors; a thread's are of the same channels, `step` elements apart.
@@ -83,6 +85,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     if (t.gamma) gamma = parameter<P>(t.gamma, chunk_channel + thread);
     if (t.beta) beta = parameter<P>(t.beta, chunk_channel + thread);
   }
+  ptx::grid_dependency_launch();
   ptx::cp_async_wait<0>();
   __syncthreads();
 

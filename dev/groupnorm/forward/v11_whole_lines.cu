@@ -18,6 +18,7 @@
 #include "dev/groupnorm/tensor_core_sums.h"
 #include "dev/ptx/cache_policy.h"
 #include "dev/ptx/cluster_barrier.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     ptx::cluster_arrive_relaxed();
   }
   const ptx::CachePolicy policy = ptx::evict_policy(reads_once);
+  ptx::grid_dependency_wait();
   wait_for_start(start, cluster_index(plan.log_cluster));
 
   // Load the slab. Neighbouring threads load neighbouring vectors; a thread's are of the same channels, `step` elements apart.
@@ -86,6 +88,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     if (t.gamma) gamma = parameter<P>(t.gamma, chunk_channel + thread);
     if (t.beta) beta = parameter<P>(t.beta, chunk_channel + thread);
   }
+  ptx::grid_dependency_launch();
   ptx::cp_async_wait<0>();
   __syncthreads();
 
