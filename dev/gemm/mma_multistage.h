@@ -6,6 +6,7 @@
 #include "dev/gemm/partial_sums.h"
 #include "dev/gemm/product.h"
 #include "dev/gemm/store_tile.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::gemm {
 
@@ -47,6 +48,7 @@ __device__ __forceinline__ void mma_multistage(Product c, Split split, const T* 
   };
 
   float acc[Tile::kWarpM / 16][Tile::kWarpN / 8][4] = {};
+  ptx::grid_dependency_wait();
 #pragma unroll
   for (int step = 0; step < kStages - 1; ++step) fetch(step);
   for (int step = 0; step < num_steps; ++step) {
@@ -58,6 +60,7 @@ __device__ __forceinline__ void mma_multistage(Product c, Split split, const T* 
     multiply_step<T, Tile, A, B>(acc, as, as + A::kBytes);
   }
 
+  ptx::grid_dependency_launch();
   // Accumulators go to the output through shared memory, so that a warp writes whole rows, 16 bytes a lane.
   ptx::cp_async_wait<0>();
   __syncthreads();

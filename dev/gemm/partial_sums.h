@@ -7,6 +7,7 @@
 
 #include "dev/common/split.h"
 #include "dev/gemm/epilogue.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::gemm {
 
@@ -39,6 +40,7 @@ __global__ void __launch_bounds__(kReduceThreads)
   const long long row = padded(count) + padded(bias_count);
   const long long index = (blockIdx.x * static_cast<long long>(kRuns) + run) * 4;
 
+  ptx::grid_dependency_wait();
   float4 sum{0, 0, 0, 0};
   if (index < row) {
 #pragma unroll 8
@@ -47,6 +49,7 @@ __global__ void __launch_bounds__(kReduceThreads)
       sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
     }
   }
+  ptx::grid_dependency_launch();
   sums[group][run] = sum;
   __syncthreads();
   if (group > 0 || index >= row) return;
@@ -75,9 +78,10 @@ BoundLaunch bind_reduce(const Split& split, const float* partial, long long coun
   const long long runs = (padded(count) + padded(bias_count)) / 4;
   const auto bind = [&](auto groups) {
     constexpr int kRuns = kReduceThreads / decltype(groups)::value;
-    return bind_launch(gemm_reduce_kernel<T, P, decltype(groups)::value, Out>,
-                       {.grid = static_cast<unsigned>((runs + kRuns - 1) / kRuns), .block = kReduceThreads},
-                       split.splits, partial, count, cols, epilogue, out, bias_count, dbias);
+    return bind_launch(
+        gemm_reduce_kernel<T, P, decltype(groups)::value, Out>,
+        {.grid = static_cast<unsigned>((runs + kRuns - 1) / kRuns), .block = kReduceThreads, .overlaps_previous = true},
+        split.splits, partial, count, cols, epilogue, out, bias_count, dbias);
   };
   if (split.splits >= 8) return bind(std::integral_constant<int, 8>{});
   if (split.splits >= 4) return bind(std::integral_constant<int, 4>{});

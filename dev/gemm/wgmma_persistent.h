@@ -5,6 +5,7 @@
 #include "dev/common/persistent_tile.h"
 #include "dev/gemm/product.h"
 #include "dev/gemm/warp_store.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/setmaxnreg.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
@@ -34,6 +35,7 @@ __device__ __forceinline__ void wgmma_persistent(const Product& c, const ptx::Te
     ptx::mbarrier_fence_init();
   }
   __syncthreads();
+  ptx::grid_dependency_wait();
 
   // Columns fastest: blocks that share rows of A run together.
   const int tiles_n = ceil_div(c.columns, Tile::kBlockN);
@@ -59,6 +61,7 @@ __device__ __forceinline__ void wgmma_persistent(const Product& c, const ptx::Te
         B::load(to + kBytesA, b_map, full + stage, col0, step * kStepTerms16);
       }
     }
+    ptx::grid_dependency_launch();
     return;
   }
 

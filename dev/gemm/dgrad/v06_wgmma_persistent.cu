@@ -63,10 +63,12 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name) {
     const auto w_map = ptx::make_tensor_map(p.dtype, t.w, {size(p.k), size(p.n), 1},
                                             {BoxesOfW<Tile::kBlockN>::kColumns, kStepTerms16, 1});
     const int blocks = std::min(num_tiles<Tile>(product(p)), backend::device().num_sms);
-    return bind_launch(
-        gemm_dgrad_v06_kernel<T, Tile>,
-        {.grid = static_cast<unsigned>(blocks), .block = kWgmmaThreads, .dynamic_smem = Tile::kSmemBytes}, p, dy_map,
-        w_map, epilogue_of<T>(t), output_of<T>(p, t));
+    return bind_launch(gemm_dgrad_v06_kernel<T, Tile>,
+                       {.grid = static_cast<unsigned>(blocks),
+                        .block = kWgmmaThreads,
+                        .dynamic_smem = Tile::kSmemBytes,
+                        .overlaps_previous = true},
+                       p, dy_map, w_map, epilogue_of<T>(t), output_of<T>(p, t));
   };
   return {.name = name, .bind = bind};
 }

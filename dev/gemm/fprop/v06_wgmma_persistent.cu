@@ -60,10 +60,12 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
     const int blocks = std::min(num_tiles<Tile>(product(p)), backend::device().num_sms);
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
-      return bind_launch(
-          gemm_fprop_v06_kernel<T, P, Tile>,
-          {.grid = static_cast<unsigned>(blocks), .block = kWgmmaThreads, .dynamic_smem = Tile::kSmemBytes}, p, x_map,
-          w_map, epilogue_of<T, P>(p, t), static_cast<T*>(t.y));
+      return bind_launch(gemm_fprop_v06_kernel<T, P, Tile>,
+                         {.grid = static_cast<unsigned>(blocks),
+                          .block = kWgmmaThreads,
+                          .dynamic_smem = Tile::kSmemBytes,
+                          .overlaps_previous = true},
+                         p, x_map, w_map, epilogue_of<T, P>(p, t), static_cast<T*>(t.y));
     });
   };
   return {.name = name, .bind = bind};

@@ -12,6 +12,7 @@
 #include "dev/gemm/mma_plan.h"
 #include "dev/gemm/partial_sums.h"
 #include "dev/gemm/store_tile.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::gemm {
 namespace {
@@ -55,6 +56,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   float acc[Tile::kWarpM / 16][Tile::kWarpN / 8][4] = {};
   float bias_sum[Tile::kWarpM / 16][4] = {};
   const bool sums_bias = dbias && k0 == 0 && Tile::warp_n() == 0;
+  ptx::grid_dependency_wait();
 #pragma unroll
   for (int step = 0; step < kStages - 1; ++step) fetch(step);
   for (int step = 0; step < num_steps; ++step) {
@@ -66,6 +68,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     multiply_step<T, Tile, A, B>(acc, as, as + A::kBytes, sums_bias, bias_sum);
   }
 
+  ptx::grid_dependency_launch();
   // Accumulators go to dw, or to this split's row, through shared memory, so that a warp writes whole rows, 16 bytes a lane.
   ptx::cp_async_wait<0>();
   __syncthreads();
@@ -103,7 +106,8 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
     auto* const dw = static_cast<T*>(t.dw);
     const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(product(p))) * split.splits,
                                  .block = Tile::kThreads,
-                                 .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.each)};
+                                 .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.each),
+                                 .overlaps_previous = true};
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
       const auto kernel = p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_wgrad_v05_kernel<T, P, Tile, true>

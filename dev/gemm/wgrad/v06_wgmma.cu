@@ -11,6 +11,7 @@
 #include "dev/common/split_plan.h"
 #include "dev/gemm/partial_sums.h"
 #include "dev/gemm/wgmma_boxes.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
 
@@ -43,6 +44,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     ptx::mbarrier_fence_init();
   }
   __syncthreads();
+  ptx::grid_dependency_wait();
 
   const bool whole = split.splits == 1;
   const long long weights = static_cast<long long>(p.n) * p.k;
@@ -66,6 +68,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       for (int box = 0; box < Tile::kColumns / kBoxColumns; ++box)
         ptx::tma_load(to + (Tile::kGroups + box) * kBoxBytes, x_map, full + stage, k0 + box * kBoxColumns, row, 0);
     }
+    ptx::grid_dependency_launch();
     return;
   }
 
@@ -156,7 +159,8 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
     const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.n), size(p.m), 1}, {kBoxColumns, kStepRows, 1});
     const LaunchConfig config = {.grid = static_cast<unsigned>(Tile::count(p)) * split.splits,
                                  .block = Tile::kThreads,
-                                 .dynamic_smem = Tile::kSmemBytes};
+                                 .dynamic_smem = Tile::kSmemBytes,
+                                 .overlaps_previous = true};
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
       P* const dbias = typed<P>(t.dbias);

@@ -14,6 +14,7 @@
 #include "dev/gemm/partial_sums.h"
 #include "dev/gemm/wgmma_boxes.h"
 #include "dev/ptx/cluster_barrier.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
 
@@ -57,6 +58,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     ptx::mbarrier_fence_init();
   }
   __syncthreads();
+  ptx::grid_dependency_wait();
 
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -103,6 +105,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
           ptx::tma_load(to + (Tile::kGroups + box) * kBoxBytes, x_map, full + stage, k0 + box * kBoxColumns, row, 0);
       }
     }
+    ptx::grid_dependency_launch();
     __syncwarp();  // the barriers below are for whole warps
   } else if (sums_bias) {
     for (int i = 0; i < count; ++i) {
@@ -187,7 +190,8 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, ClusterSplit spl
     const LaunchConfig config = {.grid = static_cast<unsigned>(Tile::count(p) * split.clusters * split.ranks),
                                  .block = Tile::kThreads,
                                  .dynamic_smem = Tile::kSmemBytes,
-                                 .cluster = static_cast<unsigned>(split.ranks)};
+                                 .cluster = static_cast<unsigned>(split.ranks),
+                                 .overlaps_previous = true};
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
       P* const dbias = typed<P>(t.dbias);
