@@ -10,6 +10,7 @@
 #include "dev/common/parameter_type.h"
 #include "dev/common/vectors.h"
 #include "dev/conv3x3/conv3x3.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/mma.h"
 
 namespace ladder::conv3x3 {
@@ -76,6 +77,7 @@ __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const
   const int row0 = blockIdx.x / tiles_k / tiles_w % tiles_h * kFewRows;
   const int image = blockIdx.x / tiles_k / tiles_w / tiles_h;
 
+  ptx::grid_dependency_wait();
   // The patch and its halo, and all weights: every load is in flight before the first one is waited for.
   constexpr int kPatchRounds = ceil_div(kFewHaloPixels, kFewThreads);
   Few<T> pixels[kPatchRounds];
@@ -106,6 +108,7 @@ __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const
     const int k = k0 + static_cast<int>(threadIdx.x);
     smem.bias[threadIdx.x] = bias && k < p.k ? to_float(bias[k]) : 0.0f;
   }
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < kPatchRounds; ++i) {
     const int at = i * kFewThreads + threadIdx.x;

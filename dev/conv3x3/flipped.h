@@ -11,6 +11,7 @@
 
 #include "core/numeric.h"
 #include "dev/conv3x3/conv3x3.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 
@@ -36,9 +37,11 @@ __global__ void conv3x3_dgrad_flip_kernel(Problem p, const T* w, T* flipped) {
   const int k0 = blockIdx.x / tiles_c % tiles_k * kFlipTile;
   const int tap = blockIdx.x / tiles_c / tiles_k;
   const int column = threadIdx.x % kFlipTile;
+  ptx::grid_dependency_wait();
   for (int row = threadIdx.x / kFlipTile; row < kFlipTile; row += kFlipRows) {
     if (k0 + row < p.k && c0 + column < p.c) tile[row][column] = w[((k0 + row) * 9 + tap) * p.c + c0 + column];
   }
+  ptx::grid_dependency_launch();
   __syncthreads();
   for (int row = threadIdx.x / kFlipTile; row < kFlipTile; row += kFlipRows) {
     if (c0 + row < p.c && k0 + column < p.k)
@@ -84,7 +87,8 @@ struct Flipped {
     return with_storage_type(p.dtype, [&](auto element) {
       using T = decltype(element);
       const auto blocks = static_cast<unsigned>(9 * ceil_div(p.k, kFlipTile) * ceil_div(p.c, kFlipTile));
-      return bind_launch(conv3x3_dgrad_flip_kernel<T>, {.grid = blocks, .block = kFlipTile * kFlipRows}, p,
+      return bind_launch(conv3x3_dgrad_flip_kernel<T>,
+                         {.grid = blocks, .block = kFlipTile * kFlipRows, .overlaps_previous = true}, p,
                          static_cast<const T*>(w), static_cast<T*>(flipped));
     });
   }

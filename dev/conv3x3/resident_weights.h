@@ -13,6 +13,7 @@
 #include "dev/common/ring.h"
 #include "dev/conv3x3/halo_patch.h"
 #include "dev/conv3x3/patch_store.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 
@@ -107,6 +108,7 @@ __device__ __forceinline__ void load_resident(const Problem& p, const ResidentSm
       }
     }
   }
+  ptx::grid_dependency_launch();
 }
 
 // A warpgroup's sums of the tile whose turn it is: all taps of all chunks. The turn passes on with

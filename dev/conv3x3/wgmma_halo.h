@@ -255,7 +255,8 @@ template <class Tile>
 LaunchConfig halo_config(const Problem& p) {
   return {.grid = static_cast<unsigned>(std::min(num_tiles<Tile>(p), backend::device().num_sms)),
           .block = kThreads,
-          .dynamic_smem = Tile::kSmemBytes};
+          .dynamic_smem = Tile::kSmemBytes,
+          .overlaps_previous = true};
 }
 
 // Multiplications of the busiest SM, in units of one patch x one output channel, and half a patch more for each tile's

@@ -86,7 +86,8 @@ KernelPlan<Wgrad> cluster_plan(const Problem& p, const char* name, const Cluster
     const LaunchConfig config = {.grid = static_cast<unsigned>(kernel.tiles * split.clusters * split.ranks),
                                  .block = static_cast<unsigned>(kernel.threads),
                                  .dynamic_smem = kernel.smem_bytes,
-                                 .cluster = static_cast<unsigned>(split.ranks)};
+                                 .cluster = static_cast<unsigned>(split.ranks),
+                                 .overlaps_previous = true};
     BoundLaunch first =
         bind_launch(kernel.kernel, config, p, split, x_map, dy_map, static_cast<T*>(t.dw), typed<P>(t.dbias), partial);
     if (split.clusters == 1) return first;

@@ -9,6 +9,7 @@
 
 #include "dev/common/parameter_type.h"
 #include "dev/conv3x3/conv3x3.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 
@@ -85,7 +86,9 @@ unsigned reduce_blocks(int row) {
 template <class T, int kGroups, class P>
 __global__ void __launch_bounds__(kReduceThreads)
     conv3x3_wgrad_reduce_kernel(Problem p, int splits, const float* partial, T* dw, P* dbias) {
+  ptx::grid_dependency_wait();
   const auto [index, holder, sum] = sum_rows<kGroups>(partial, splits, partial_row(p));
+  ptx::grid_dependency_launch();
   if (!holder) return;
   const float values[4] = {sum.x, sum.y, sum.z, sum.w};
   const int weights = 9 * p.c * p.k;
@@ -103,7 +106,7 @@ BoundLaunch bind_reduce(const Problem& p, const Split& split, const float* parti
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
       return bind_launch(conv3x3_wgrad_reduce_kernel<T, groups, P>,
-                         {.grid = reduce_blocks<groups>(partial_row(p)), .block = kReduceThreads}, p, split.splits,
+                         {.grid = reduce_blocks<groups>(partial_row(p)), .block = kReduceThreads, .overlaps_previous = true}, p, split.splits,
                          partial, static_cast<T*>(t.dw), typed<P>(t.dbias));
     });
   });

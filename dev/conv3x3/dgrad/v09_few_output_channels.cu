@@ -26,7 +26,8 @@ void launch(const Problem& p, const Dgrad::Tensors& t, void*, Stream stream) {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
       const Problem forward = mirrored(p);
-      ladder::launch(conv3x3_dgrad_v09_kernel<T>, {.grid = num_few_blocks(forward), .block = kFewThreads}, stream,
+      ladder::launch(conv3x3_dgrad_v09_kernel<T>,
+                     {.grid = num_few_blocks(forward), .block = kFewThreads, .overlaps_previous = true}, stream,
                      forward, static_cast<const T*>(t.dy), static_cast<const T*>(t.w), static_cast<T*>(t.dx));
     }
   });

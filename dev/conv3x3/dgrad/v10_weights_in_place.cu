@@ -8,6 +8,7 @@
 // Needs:  sm_90a; c and k multiples of 16 bytes (the TMA's strides); bf16 or fp16, as wgmma takes no other MN-major.
 
 #include "dev/conv3x3/wgmma_halo.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/setmaxnreg.h"
 
 namespace ladder::conv3x3 {
@@ -50,6 +51,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const HaloSmem<Tile> smem(dynamic_smem);
   if (threadIdx.x == 0) smem.init_barriers();
   __syncthreads();
+  ptx::grid_dependency_wait();
   const HaloTiles tiles = halo_tiles<T, Tile>(p);
   const int warp = threadIdx.x / 32;
   RingIndex<Tile::kStagesA> a;
@@ -75,6 +77,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         load_taps<T>(smem, b, w_map, chunk, channel0);
       }
     }
+    ptx::grid_dependency_launch();
     return;
   }
 

@@ -8,6 +8,7 @@
 //         other MN-major.
 
 #include "dev/conv3x3/resident_weights.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -41,6 +42,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int chunks = ceil_div(p.k, kChunk);
   if (threadIdx.x == 0) smem.init_barriers(chunks);
   __syncthreads();
+  ptx::grid_dependency_wait();
   const int channel_tiles = ceil_div(p.c, kTileChannels);
   const ResidentShare share{.channel0 = static_cast<int>(blockIdx.x) % channel_tiles * kTileChannels,
                             .first_tile = static_cast<int>(blockIdx.x / channel_tiles),
@@ -71,9 +73,10 @@ template <class T, class Tile>
 KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Dgrad::Tensors& t, void*) {
     const auto blocks = static_cast<unsigned>(num_blocks<Tile>(p, Weights::channels_out(p)));
-    return bind_launch(
-        conv3x3_dgrad_v11_kernel<T, Tile>, {.grid = blocks, .block = kThreads, .dynamic_smem = Tile::kSmemBytes}, p,
-        halo_map(p, t.dy, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk), static_cast<T*>(t.dx));
+    return bind_launch(conv3x3_dgrad_v11_kernel<T, Tile>,
+                       {.grid = blocks, .block = kThreads, .dynamic_smem = Tile::kSmemBytes, .overlaps_previous = true},
+                       p, halo_map(p, t.dy, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk),
+                       static_cast<T*>(t.dx));
   };
   return {.name = name, .bind = bind};
 }

@@ -9,6 +9,7 @@
 // Needs:  sm_90a; c a multiple of 16 bytes (the TMA's strides). Any h and w: patches may hang over the edge.
 
 #include "dev/conv3x3/wgmma_halo.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/setmaxnreg.h"
 
 namespace ladder::conv3x3 {
@@ -45,6 +46,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const HaloSmem<Tile> smem(dynamic_smem);
   if (threadIdx.x == 0) smem.init_barriers();
   __syncthreads();
+  ptx::grid_dependency_wait();
   const HaloTiles tiles = halo_tiles<T, Tile>(p);
   const int warp = threadIdx.x / 32;
   RingIndex<Tile::kStagesA> a;
@@ -70,6 +72,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         load_taps<T>(smem, b, w_map, chunk, channel0);
       }
     }
+    ptx::grid_dependency_launch();
     return;
   }
 

@@ -10,6 +10,7 @@
 #include "dev/common/parameter_type.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "dev/ptx/mma.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -70,6 +71,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     }
   };
   // A step's loads are issued two steps ahead: 4 KB a warp in flight, 64 KB an SM.
+  ptx::grid_dependency_wait();
   constexpr int kAhead = 2;
   uint4 ahead[kAhead][2][2];
 #pragma unroll
@@ -134,6 +136,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       }
     }
   }
+  ptx::grid_dependency_launch();
   __syncthreads();
 
   for (int at = threadIdx.x; at < kTile * kTile; at += kThreads) {
@@ -167,7 +170,7 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
       const auto blocks = static_cast<unsigned>(p.n * ceil_div(p.h, kTile) * ceil_div(p.w, kTile));
       with_parameter_type<T>(p.params16, [&](auto parameter) {
         using P = decltype(parameter);
-        ladder::launch(kernel_for<T, P>(p.k), {.grid = blocks, .block = kThreads}, stream, p,
+        ladder::launch(kernel_for<T, P>(p.k), {.grid = blocks, .block = kThreads, .overlaps_previous = true}, stream, p,
                        static_cast<const T*>(t.x), static_cast<const T*>(t.w), typed<P>(t.bias), static_cast<T*>(t.y));
       });
     }

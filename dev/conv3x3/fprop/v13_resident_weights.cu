@@ -8,6 +8,7 @@
 // Needs:  sm_90a; c at most 128 and a multiple of 8 (the TMA's strides), k a multiple of 8; bf16 or fp16.
 
 #include "dev/conv3x3/resident_weights.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -40,6 +41,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int chunks = ceil_div(p.c, kChunk);
   if (threadIdx.x == 0) smem.init_barriers(chunks);
   __syncthreads();
+  ptx::grid_dependency_wait();
   const int channel_tiles = ceil_div(p.k, kTileChannels);
   const ResidentShare share{.channel0 = static_cast<int>(blockIdx.x) % channel_tiles * kTileChannels,
                             .first_tile = static_cast<int>(blockIdx.x / channel_tiles),
@@ -73,7 +75,7 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
       return bind_launch(conv3x3_fprop_v13_kernel<T, Tile, P>,
-                         {.grid = blocks, .block = kThreads, .dynamic_smem = Tile::kSmemBytes}, p,
+                         {.grid = blocks, .block = kThreads, .dynamic_smem = Tile::kSmemBytes, .overlaps_previous = true}, p,
                          halo_map(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk),
                          typed<P>(t.bias), static_cast<T*>(t.y));
     });

@@ -11,6 +11,7 @@
 #include "dev/conv3x3/wgrad_patch.h"
 #include "dev/conv3x3/wgrad_split.h"
 #include "dev/ptx/cp_async.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/ldmatrix.h"
 #include "dev/ptx/mma.h"
 
@@ -154,6 +155,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const bool sums_bias = p.bias && c0 == 0 && threadIdx.x < kTileChannels;
   float bias_sum = 0;
 
+  ptx::grid_dependency_wait();
   PatchPosition next = patch_position(p, begin);  // to be fetched
   for (int s = 0; s < kStages - 1; ++s) {
     if (s < count) {
@@ -199,6 +201,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   }
 
+  ptx::grid_dependency_launch();
   float* const out = partial + static_cast<long long>(split_idx) * partial_row(p);
   const int c = c0 + warp * 8 + lane % 4 * 2;
 #pragma unroll
@@ -240,7 +243,8 @@ KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
     return in_order({bind_launch(vectors ? conv3x3_wgrad_v05_kernel<T, true> : conv3x3_wgrad_v05_kernel<T, false>,
                                  {.grid = static_cast<unsigned>(num_patch_tiles(p)) * split.splits,
                                   .block = kThreads,
-                                  .dynamic_smem = Format<T>::kSmemBytes},
+                                  .dynamic_smem = Format<T>::kSmemBytes,
+                                  .overlaps_previous = true},
                                  p, split, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), partial),
                      bind_reduce<T>(p, split, partial, t)});
   };

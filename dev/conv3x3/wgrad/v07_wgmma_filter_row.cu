@@ -11,6 +11,7 @@
 #include "dev/common/ring.h"
 #include "dev/conv3x3/wgrad_patch.h"
 #include "dev/conv3x3/wgrad_split.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/mbarrier.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
@@ -60,6 +61,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::mbarrier_fence_init();
   }
   __syncthreads();
+  ptx::grid_dependency_wait();
 
   float* const out = partial + static_cast<long long>(split_idx) * partial_row(p);
   const int warp = threadIdx.x / 32;
@@ -83,6 +85,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       ptx::tma_load(stage, dy_map, filled, k0, at.col, at.row, at.image);
       ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row + r - 1, at.image);
     }
+    ptx::grid_dependency_launch();
     return;
   }
 
@@ -172,7 +175,8 @@ KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
                                              {kTileChannels, kPatch, kPatch, 1});
     const auto blocks = static_cast<unsigned>(num_tiles(p)) * split.splits;
     return in_order(
-        {bind_launch(conv3x3_wgrad_v07_kernel<T>, {.grid = blocks, .block = kThreads, .dynamic_smem = kSmemBytes}, p,
+        {bind_launch(conv3x3_wgrad_v07_kernel<T>,
+                     {.grid = blocks, .block = kThreads, .dynamic_smem = kSmemBytes, .overlaps_previous = true}, p,
                      split, x_map, dy_map, partial),
          bind_reduce<T>(p, split, partial, t)});
   };

@@ -11,6 +11,7 @@
 #include "dev/common/vectors.h"
 #include "dev/conv3x3/wgrad_split.h"
 #include "dev/ptx/mma.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -121,6 +122,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (int j = 0; j < kMaxFew; ++j) halo[i][j] = inside && j < sides.few ? from[j] : from_float<T>(0.0f);
     }
   };
+  ptx::grid_dependency_wait();
   PatchAt at = patch_at(p, begin);
   load_halo(at);
   uint4 pixels[kRowsPerWarp][4];
@@ -202,6 +204,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   }
 
+  ptx::grid_dependency_launch();
   // All are done with the planes.
   __syncthreads();
   float4* const sums = reinterpret_cast<float4*>(smem);  // [warp][fragment][lane]
@@ -228,7 +231,9 @@ int sums_of_split(const Problem& p) { return ceil_div(sides_of(p).wide, kWideTil
 template <class T, class P>
 __global__ void __launch_bounds__(kReduceThreads)
     conv3x3_wgrad_v09_reduce_kernel(Problem p, int splits, int row, const float* partial, T* dw, P* dbias) {
+  ptx::grid_dependency_wait();
   const auto [index, holder, total] = sum_rows<kMaxReduceGroups>(partial, splits, row);
+  ptx::grid_dependency_launch();
   if (!holder) return;
   const Sides sides = sides_of(p);
   const int fragment = index % kBlockSums / 128;
@@ -273,11 +278,11 @@ KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
     BoundLaunch reduce = with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
       return bind_launch(conv3x3_wgrad_v09_reduce_kernel<T, P>,
-                         {.grid = reduce_blocks<kMaxReduceGroups>(row), .block = kReduceThreads}, p, split.splits, row,
+                         {.grid = reduce_blocks<kMaxReduceGroups>(row), .block = kReduceThreads, .overlaps_previous = true}, p, split.splits, row,
                          partial, static_cast<T*>(t.dw), typed<P>(t.dbias));
     });
     return in_order(
-        {bind_launch(conv3x3_wgrad_v09_kernel<T>, {.grid = blocks, .block = kThreads, .dynamic_smem = kSumBytes}, p,
+        {bind_launch(conv3x3_wgrad_v09_kernel<T>, {.grid = blocks, .block = kThreads, .dynamic_smem = kSumBytes, .overlaps_previous = true}, p,
                      split, static_cast<const T*>(few_x ? t.dy : t.x), static_cast<const T*>(few_x ? t.x : t.dy),
                      partial),
          std::move(reduce)});

@@ -11,6 +11,7 @@
 #include "dev/common/ring.h"
 #include "dev/conv3x3/wgrad_cluster.h"
 #include "dev/ptx/cluster_barrier.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/mbarrier.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::mbarrier_fence_init();
   }
   __syncthreads();
+  ptx::grid_dependency_wait();
 
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -106,6 +108,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row - 1, at.image);
       }
     }
+    ptx::grid_dependency_launch();
     __syncwarp();  // the barriers below are for whole warps
   } else if (sums_bias) {
     // dbias from the same patches: a warp has 32 output channels, sixteen words of each pixel's swizzled row, a lane one of
