@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dev/gemm/ffma_store.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::gemm {
 
@@ -22,6 +23,7 @@ __device__ __forceinline__ void ffma_register_tile(Product c, Split split, const
   const int first = split_idx * split.each * kChunk;
   const int end = min(c.terms, first + split.each * kChunk);
 
+  ptx::grid_dependency_wait();
   A a(a_matrix, row0, c.rows, c.terms);
   B b(b_matrix, col0, c.columns, c.terms);
   float acc[Tile::kThreadM][Tile::kThreadN] = {};
@@ -41,6 +43,7 @@ __device__ __forceinline__ void ffma_register_tile(Product c, Split split, const
     Tile::template multiply<kChunk>(acc, as, bs);
   }
 
+  ptx::grid_dependency_launch();
   if (split.splits == 1) {
     store_sums<Tile>(acc, row0, col0, c.rows, c.columns, epilogue, out);
   } else {

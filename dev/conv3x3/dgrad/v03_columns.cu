@@ -11,6 +11,7 @@
 
 #include "core/device.h"
 #include "dev/conv3x3/conv3x3.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -43,6 +44,7 @@ __global__ void conv3x3_dgrad_v03_product_kernel(int pixels, int k, int columns_
   const int tm = threadIdx.x / (kBlockN / kTile) * kTile;
   const int tn = threadIdx.x % (kBlockN / kTile) * kTile;
 
+  ptx::grid_dependency_wait();
   float sum[kTile][kTile] = {};
   for (int k0 = 0; k0 < k; k0 += kBlockK) {
     for (int i = threadIdx.x; i < kBlockM * kBlockK; i += kThreads) {
@@ -66,6 +68,7 @@ __global__ void conv3x3_dgrad_v03_product_kernel(int pixels, int k, int columns_
     }
     __syncthreads();
   }
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < kTile; ++i) {
 #pragma unroll
@@ -85,6 +88,7 @@ __global__ void conv3x3_dgrad_v03_collect_kernel(Problem p, int pixels, const fl
   const int pixel = static_cast<int>(index / p.c);
   const int col = pixel % p.w;
   const int row = pixel / p.w % p.h;
+  ptx::grid_dependency_wait();
   float sum = 0.0f;
   for (int rs = 0; rs < 9; ++rs) {
     const int dr = 1 - rs / 3;
@@ -92,6 +96,7 @@ __global__ void conv3x3_dgrad_v03_collect_kernel(Problem p, int pixels, const fl
     const bool inside = row + dr >= 0 && row + dr < p.h && col + ds >= 0 && col + ds < p.w;
     if (inside) sum += columns[(static_cast<long long>(pixel + dr * p.w + ds) * 9 + rs) * p.c + c];
   }
+  ptx::grid_dependency_launch();
   dx[index] = sum;
 }
 
@@ -105,10 +110,12 @@ BoundLaunch bind(const Problem& p, const Dgrad::Tensors& t, void* workspace, int
     float* dx = static_cast<float*>(t.dx) + image * p.h * p.w * p.c;
     const auto tiles = static_cast<unsigned>(ceil_div(pixels, kBlockM) * ceil_div(columns_n, kBlockN));
     const auto blocks = static_cast<unsigned>((static_cast<long long>(pixels) * p.c + kThreads - 1) / kThreads);
-    launches.push_back(bind_launch(conv3x3_dgrad_v03_product_kernel, {.grid = tiles, .block = kThreads}, pixels, p.k,
+    launches.push_back(bind_launch(conv3x3_dgrad_v03_product_kernel,
+                                   {.grid = tiles, .block = kThreads, .overlaps_previous = true}, pixels, p.k,
                                    columns_n, dy, static_cast<const float*>(t.w), columns));
-    launches.push_back(
-        bind_launch(conv3x3_dgrad_v03_collect_kernel, {.grid = blocks, .block = kThreads}, p, pixels, columns, dx));
+    launches.push_back(bind_launch(conv3x3_dgrad_v03_collect_kernel,
+                                   {.grid = blocks, .block = kThreads, .overlaps_previous = true}, p, pixels, columns,
+                                   dx));
   }
   return in_order(std::move(launches));
 }

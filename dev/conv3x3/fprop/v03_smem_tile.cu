@@ -7,6 +7,7 @@
 
 #include "core/device.h"
 #include "dev/conv3x3/conv3x3.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -35,6 +36,7 @@ __global__ void conv3x3_fprop_v03_kernel(Problem p, const float* x, const float*
   const int tx = threadIdx.x % kTileW;
   const int ty = threadIdx.x / kTileW;
 
+  ptx::grid_dependency_wait();
   float sum[kBlockK] = {};
   for (int c0 = 0; c0 < p.c; c0 += kChunkC) {
     // The halo tile, channels fastest as in memory; zero outside the image and past the last channel.
@@ -65,6 +67,7 @@ __global__ void conv3x3_fprop_v03_kernel(Problem p, const float* x, const float*
     __syncthreads();
   }
 
+  ptx::grid_dependency_launch();
   const int row = row0 + ty;
   const int col = col0 + tx;
   if (row >= p.h || col >= p.w) return;
@@ -78,8 +81,9 @@ __global__ void conv3x3_fprop_v03_kernel(Problem p, const float* x, const float*
 template <int kTileW>
 void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
   const unsigned tiles = static_cast<unsigned>(p.n) * ceil_div(p.h, kThreads / kTileW) * ceil_div(p.w, kTileW);
-  ladder::launch(conv3x3_fprop_v03_kernel<kTileW>, {.grid = tiles * ceil_div(p.k, kBlockK), .block = kThreads}, stream,
-                 p, static_cast<const float*>(t.x), static_cast<const float*>(t.w), t.bias, static_cast<float*>(t.y));
+  ladder::launch(conv3x3_fprop_v03_kernel<kTileW>,
+                 {.grid = tiles * ceil_div(p.k, kBlockK), .block = kThreads, .overlaps_previous = true}, stream, p,
+                 static_cast<const float*>(t.x), static_cast<const float*>(t.w), t.bias, static_cast<float*>(t.y));
 }
 
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {

@@ -8,6 +8,7 @@
 
 #include "core/device.h"
 #include "dev/conv3x3/conv3x3.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -48,6 +49,7 @@ __global__ void __launch_bounds__(kThreads)
   const int ty = run / (kTileW / kRunPixels);
   const int tx = run % (kTileW / kRunPixels) * kRunPixels;
 
+  ptx::grid_dependency_wait();
   float sum[kRunPixels][kThreadK] = {};
   for (int c0 = 0; c0 < p.c; c0 += kChunkC) {
     for (int i = threadIdx.x; i < kHaloPixels * kChunkC / kVec; i += kThreads) {
@@ -115,6 +117,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
   }
 
+  ptx::grid_dependency_launch();
   const int row = row0 + ty;
   if (row >= p.h) return;
 #pragma unroll
@@ -137,8 +140,8 @@ template <int kTileW>
 void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
   const unsigned tiles = static_cast<unsigned>(p.n) * ceil_div(p.h, kBlockPixels / kTileW) * ceil_div(p.w, kTileW);
   auto kernel = p.c % 4 == 0 ? conv3x3_fprop_v04_kernel<kTileW, 4> : conv3x3_fprop_v04_kernel<kTileW, 1>;
-  ladder::launch(kernel, {.grid = tiles * ceil_div(p.k, kBlockK), .block = kThreads}, stream, p,
-                 static_cast<const float*>(t.x), static_cast<const float*>(t.w), t.bias, static_cast<float*>(t.y));
+  ladder::launch(kernel, {.grid = tiles * ceil_div(p.k, kBlockK), .block = kThreads, .overlaps_previous = true}, stream,
+                 p, static_cast<const float*>(t.x), static_cast<const float*>(t.w), t.bias, static_cast<float*>(t.y));
 }
 
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {

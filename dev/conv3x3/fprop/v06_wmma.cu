@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "dev/conv3x3/implicit_gemm.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -77,6 +78,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     for (int j = 0; j < kFragments; ++j) wmma::fill_fragment(sum[i][j], 0.0f);
   }
 
+  ptx::grid_dependency_wait();
   const int num_steps = 9 * ceil_div(p.c, F::kChunkC);
   KStep step;
   for (int t = 0; t < num_steps; ++t, step.advance(F::kChunkC)) {
@@ -112,6 +114,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();
   }
 
+  ptx::grid_dependency_launch();
   // NOTE: a fragment's layout is the hardware's secret, so sums reach y by way of shared memory.
   float* const tile = reinterpret_cast<float*>(smem);
 #pragma unroll
@@ -132,8 +135,9 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
     auto kernel = p.c % Format<T>::kVec == 0 ? conv3x3_fprop_v06_kernel<T, true> : conv3x3_fprop_v06_kernel<T, false>;
-    ladder::launch(kernel, {.grid = blocks, .block = kThreads, .dynamic_smem = kSmemBytes<T>}, stream, p,
-                   static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
+    ladder::launch(kernel,
+                   {.grid = blocks, .block = kThreads, .dynamic_smem = kSmemBytes<T>, .overlaps_previous = true},
+                   stream, p, static_cast<const T*>(t.x), static_cast<const T*>(t.w), t.bias, static_cast<T*>(t.y));
   });
 }
 

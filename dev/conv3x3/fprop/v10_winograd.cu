@@ -13,6 +13,7 @@
 #include "dev/common/ffma_tile.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "dev/conv3x3/winograd.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -45,6 +46,7 @@ __device__ __forceinline__ void transform_output(const float (&m)[kIn], float (&
 __global__ void __launch_bounds__(kThreads) conv3x3_fprop_v10_filter_kernel(Problem p, const float* w, float* u) {
   const int index = blockIdx.x * kThreads + threadIdx.x;
   if (index >= p.k * p.c) return;
+  ptx::grid_dependency_wait();
   const float* from = w + static_cast<long long>(index / p.c) * 9 * p.c + index % p.c;
   float rows[kIn][3];
 #pragma unroll
@@ -55,6 +57,7 @@ __global__ void __launch_bounds__(kThreads) conv3x3_fprop_v10_filter_kernel(Prob
 #pragma unroll
     for (int i = 0; i < kIn; ++i) rows[i][s] = t[i];
   }
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < kIn; ++i) {
     float t[kIn];
@@ -75,6 +78,7 @@ __global__ void __launch_bounds__(kThreads)
   const int row0 = patch / slab.patches_w % slab.patches_h * kOut - 1;
   const int image = slab.image0 + patch / slab.patches_w / slab.patches_h;
 
+  ptx::grid_dependency_wait();
   float columns[kIn][kIn];
 #pragma unroll
   for (int j = 0; j < kIn; ++j) {
@@ -90,6 +94,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kIn; ++i) columns[i][j] = t[i];
   }
+  ptx::grid_dependency_launch();
   const long long plane = static_cast<long long>(slab.patches()) * p.c;
 #pragma unroll
   for (int i = 0; i < kIn; ++i) {
@@ -154,6 +159,7 @@ __global__ void __launch_bounds__(Tile::kThreads)
   };
 
   float sum[Tile::kThreadM][Tile::kThreadN] = {};
+  ptx::grid_dependency_wait();
   fetch(0);
   put(0);
   __syncthreads();
@@ -167,6 +173,7 @@ __global__ void __launch_bounds__(Tile::kThreads)
     __syncthreads();
   }
 
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < Tile::kThreadM; ++i) {
     const int row = m0 + Tile::row(i);
@@ -199,6 +206,7 @@ __global__ void __launch_bounds__(kThreads)
   const int row0 = patch / slab.patches_w % slab.patches_h * kOut;
   const int image = slab.image0 + patch / slab.patches_w / slab.patches_h;
 
+  ptx::grid_dependency_wait();
   float rows[kOut][kIn];
 #pragma unroll
   for (int j = 0; j < kIn; ++j) {
@@ -210,6 +218,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kOut; ++i) rows[i][j] = t[i];
   }
+  ptx::grid_dependency_launch();
   const float b = bias ? bias[k] : 0.0f;
 #pragma unroll
   for (int i = 0; i < kOut; ++i) {
@@ -273,8 +282,8 @@ unsigned blocks_for(long long threads) { return static_cast<unsigned>((threads +
 template <class Tile>
 void launch_product(const Problem& p, int patches, const float* v, const float* u, float* m, Stream stream) {
   auto kernel = p.c % 4 == 0 ? conv3x3_fprop_v10_product_kernel<Tile, 4> : conv3x3_fprop_v10_product_kernel<Tile, 1>;
-  ladder::launch(kernel, {.grid = num_blocks<Tile>(patches, p), .block = Tile::kThreads}, stream, patches, p.c, p.k, v,
-                 u, m);
+  ladder::launch(kernel, {.grid = num_blocks<Tile>(patches, p), .block = Tile::kThreads, .overlaps_previous = true},
+                 stream, patches, p.c, p.k, v, u, m);
 }
 
 void launch(const Problem& p, const Fprop::Tensors& t, void* workspace, Stream stream) {
@@ -287,22 +296,24 @@ void launch(const Problem& p, const Fprop::Tensors& t, void* workspace, Stream s
   auto* y = static_cast<float*>(t.y);
 
   ladder::launch(conv3x3_fprop_v10_filter_kernel,
-                 {.grid = blocks_for(static_cast<long long>(p.k) * p.c), .block = kThreads}, stream, p,
-                 static_cast<const float*>(t.w), u);
+                 {.grid = blocks_for(static_cast<long long>(p.k) * p.c), .block = kThreads, .overlaps_previous = true},
+                 stream, p, static_cast<const float*>(t.w), u);
   for (int image = 0; image < p.n; image += slab_images) {
     const Slab slab{image, std::min(slab_images, p.n - image), ceil_div(p.h, kOut), ceil_div(p.w, kOut)};
     const int patches = slab.patches();
-    ladder::launch(conv3x3_fprop_v10_input_kernel,
-                   {.grid = blocks_for(static_cast<long long>(patches) * p.c), .block = kThreads}, stream, p, slab, x,
-                   v);
+    ladder::launch(
+        conv3x3_fprop_v10_input_kernel,
+        {.grid = blocks_for(static_cast<long long>(patches) * p.c), .block = kThreads, .overlaps_previous = true},
+        stream, p, slab, x, v);
     if (large_cost(p, patches) <= small_cost(p, patches)) {
       launch_product<Large>(p, patches, v, u, m, stream);
     } else {
       launch_product<Small>(p, patches, v, u, m, stream);
     }
-    ladder::launch(conv3x3_fprop_v10_output_kernel,
-                   {.grid = blocks_for(static_cast<long long>(patches) * p.k), .block = kThreads}, stream, p, slab, m,
-                   t.bias, y);
+    ladder::launch(
+        conv3x3_fprop_v10_output_kernel,
+        {.grid = blocks_for(static_cast<long long>(patches) * p.k), .block = kThreads, .overlaps_previous = true},
+        stream, p, slab, m, t.bias, y);
   }
 }
 

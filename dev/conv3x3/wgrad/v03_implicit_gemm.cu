@@ -9,6 +9,7 @@
 
 #include "dev/common/ffma_tile.h"
 #include "dev/conv3x3/wgrad_columns.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -80,6 +81,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   const bool sums_bias = p.bias && n0 == 0 && threadIdx.x < kBlockM;
   float bias_sum = 0;
 
+  ptx::grid_dependency_wait();
   fetch(begin);
   put(0);
   __syncthreads();
@@ -97,6 +99,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     __syncthreads();
   }
 
+  ptx::grid_dependency_launch();
   float* const out = partial + static_cast<long long>(split_idx) * partial_row(p);
 #pragma unroll
   for (int i = 0; i < kThreadM; ++i) {
@@ -160,8 +163,10 @@ void launch(const Problem& p, const Wgrad::Tensors& t, void* workspace, Stream s
   with_tile(p, [&](auto tile, const Split& split) {
     using Tile = decltype(tile);
     ladder::launch(conv3x3_wgrad_v03_kernel<Tile>,
-                   {.grid = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits, .block = Tile::kThreads}, stream,
-                   p, split, static_cast<const float*>(t.x), static_cast<const float*>(t.dy), partial);
+                   {.grid = static_cast<unsigned>(num_tiles<Tile>(p)) * split.splits,
+                    .block = Tile::kThreads,
+                    .overlaps_previous = true},
+                   stream, p, split, static_cast<const float*>(t.x), static_cast<const float*>(t.dy), partial);
     launch_reduce<float>(p, split, partial, t, stream);
   });
 }

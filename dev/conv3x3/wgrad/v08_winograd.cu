@@ -13,6 +13,7 @@
 #include "dev/common/ffma_tile.h"
 #include "dev/conv3x3/wgrad_split.h"
 #include "dev/conv3x3/winograd.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -85,6 +86,7 @@ __global__ void __launch_bounds__(kThreads)
   const int row0 = patch / slab.patches_w % slab.patches_h * kOut;
   const int image = slab.image0 + patch / slab.patches_w / slab.patches_h;
   const int offset = image * p.h * p.w * channels + channel;
+  ptx::grid_dependency_wait();
   if (is_x) {
     transform_patch<kIn>(p, x + offset, channels, row0 - 1, col0 - 1, v + at, plane_v,
                          [](const float(&d)[kIn], float(&t)[kIn]) { transform_input(d, t); });
@@ -153,6 +155,7 @@ __global__ void __launch_bounds__(Tile::kThreads)
   float sum[Tile::kThreadM][Tile::kThreadN] = {};
   const bool sums_bias = p.bias && point == kSumPoint && n0 == 0 && threadIdx.x < kBlockM;
   float bias_sum = 0;
+  ptx::grid_dependency_wait();
   if (begin < end) fetch(begin);
   if (begin < end) put(0);
   __syncthreads();
@@ -169,6 +172,7 @@ __global__ void __launch_bounds__(Tile::kThreads)
     __syncthreads();
   }
 
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < Tile::kThreadM; ++i) {
     const int k = m0 + Tile::row(i);
@@ -193,7 +197,9 @@ __global__ void __launch_bounds__(Tile::kThreads)
 
 // Row 0 of sums becomes the sum of all rows.
 __global__ void __launch_bounds__(kReduceThreads) conv3x3_wgrad_v08_reduce_kernel(Problem p, int rows, float* sums) {
+  ptx::grid_dependency_wait();
   const auto [index, holder, sum] = sum_rows<kMaxReduceGroups>(sums, rows, sums_row(p));
+  ptx::grid_dependency_launch();
   if (holder) *reinterpret_cast<float4*>(sums + index) = sum;
 }
 
@@ -201,6 +207,7 @@ __global__ void __launch_bounds__(kReduceThreads) conv3x3_wgrad_v08_reduce_kerne
 __global__ void __launch_bounds__(kThreads)
     conv3x3_wgrad_v08_filter_kernel(Problem p, const float* sums, float* dw, float* dbias) {
   const int index = blockIdx.x * kThreads + threadIdx.x;
+  ptx::grid_dependency_wait();
   if (dbias && index < p.k) dbias[index] = sums[kPoints * p.c * p.k + index];
   if (index >= p.c * p.k) return;
   float rows[3][kIn];
@@ -214,6 +221,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int r = 0; r < 3; ++r) rows[r][j] = t[r];
   }
+  ptx::grid_dependency_launch();
   float* const out = dw + index / p.c * 9 * p.c + index % p.c;
 #pragma unroll
   for (int r = 0; r < 3; ++r) {
@@ -286,12 +294,14 @@ void launch_product(const Problem& p, int patches, int splits, const float* v, c
   const auto blocks = static_cast<unsigned>(num_tiles(p)) * splits;
   const int each = ceil_div(ceil_div(patches, kChunk), splits) * kChunk;
   if (is_large(p)) {
-    ladder::launch(conv3x3_wgrad_v08_product_kernel<Large, kChunk, 4>, {.grid = blocks, .block = Large::kThreads},
-                   stream, p, patches, each, v, u, sums);
+    ladder::launch(conv3x3_wgrad_v08_product_kernel<Large, kChunk, 4>,
+                   {.grid = blocks, .block = Large::kThreads, .overlaps_previous = true}, stream, p, patches, each, v,
+                   u, sums);
   } else {
     auto kernel = p.c % 4 == 0 && p.k % 4 == 0 ? conv3x3_wgrad_v08_product_kernel<Small, kChunk, 4>
                                                : conv3x3_wgrad_v08_product_kernel<Small, kChunk, 1>;
-    ladder::launch(kernel, {.grid = blocks, .block = Small::kThreads}, stream, p, patches, each, v, u, sums);
+    ladder::launch(kernel, {.grid = blocks, .block = Small::kThreads, .overlaps_previous = true}, stream, p, patches,
+                   each, v, u, sums);
   }
 }
 
@@ -304,19 +314,22 @@ void launch(const Problem& p, const Wgrad::Tensors& t, void* workspace, Stream s
     const int image0 = i * plan.slab_images;
     const Slab slab{image0, std::min(plan.slab_images, p.n - image0), ceil_div(p.h, kOut), ceil_div(p.w, kOut)};
     ladder::launch(conv3x3_wgrad_v08_transform_kernel,
-                   {.grid = blocks_for(static_cast<long long>(slab.patches()) * (p.c + p.k)), .block = kThreads},
+                   {.grid = blocks_for(static_cast<long long>(slab.patches()) * (p.c + p.k)),
+                    .block = kThreads,
+                    .overlaps_previous = true},
                    stream, p, slab, static_cast<const float*>(t.x), static_cast<const float*>(t.dy), v, u);
     launch_product(p, slab.patches(), plan.splits, v, u, sums + std::size_t(i) * plan.splits * sums_row(p), stream);
   }
   const int rows = plan.slabs * plan.splits;
   if (rows > 1) {
-    ladder::launch(conv3x3_wgrad_v08_reduce_kernel,
-                   {.grid = reduce_blocks<kMaxReduceGroups>(sums_row(p)), .block = kReduceThreads}, stream, p, rows,
-                   sums);
+    ladder::launch(
+        conv3x3_wgrad_v08_reduce_kernel,
+        {.grid = reduce_blocks<kMaxReduceGroups>(sums_row(p)), .block = kReduceThreads, .overlaps_previous = true},
+        stream, p, rows, sums);
   }
   ladder::launch(conv3x3_wgrad_v08_filter_kernel,
-                 {.grid = blocks_for(static_cast<long long>(p.c) * p.k), .block = kThreads}, stream, p,
-                 static_cast<const float*>(sums), static_cast<float*>(t.dw), t.dbias);
+                 {.grid = blocks_for(static_cast<long long>(p.c) * p.k), .block = kThreads, .overlaps_previous = true},
+                 stream, p, static_cast<const float*>(sums), static_cast<float*>(t.dw), t.dbias);
 }
 
 }  // namespace

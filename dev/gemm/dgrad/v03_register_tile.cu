@@ -36,11 +36,11 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name, Split split) {
     const auto kernel =
         p.n % 4 == 0 && p.k % 4 == 0 ? gemm_dgrad_v03_kernel<Tile, true> : gemm_dgrad_v03_kernel<Tile, false>;
     const auto blocks = static_cast<unsigned>(num_tiles<Tile>(c)) * split.splits;
-    return with_reduce<float>(
-        split,
-        bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split, static_cast<const float*>(t.dy),
-                    static_cast<const float*>(t.w), epilogue_of<float>(t), dx, partial),
-        partial, c.count(), c.columns, epilogue_of<float>(t), dx);
+    return with_reduce<float>(split,
+                              bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads, .overlaps_previous = true},
+                                          p, split, static_cast<const float*>(t.dy), static_cast<const float*>(t.w),
+                                          epilogue_of<float>(t), dx, partial),
+                              partial, c.count(), c.columns, epilogue_of<float>(t), dx);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, c.count()), .bind = bind};
 }

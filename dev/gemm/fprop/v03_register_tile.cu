@@ -37,8 +37,8 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name, Split split) {
     const auto blocks = static_cast<unsigned>(num_tiles<Tile>(c)) * split.splits;
     return with_reduce(
         split,
-        bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split, static_cast<const float*>(t.x),
-                    static_cast<const float*>(t.w), epilogue, y, partial),
+        bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads, .overlaps_previous = true}, p, split,
+                    static_cast<const float*>(t.x), static_cast<const float*>(t.w), epilogue, y, partial),
         partial, c.count(), c.columns, epilogue, y);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, c.count()), .bind = bind};

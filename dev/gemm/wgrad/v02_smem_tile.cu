@@ -6,6 +6,7 @@
 
 #include "core/numeric.h"
 #include "dev/gemm/gemm.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::gemm {
 namespace {
@@ -27,6 +28,7 @@ __global__ void __launch_bounds__(kThreads)
 
   float sum[kRows] = {};
   float bias_sum = 0;  // of column n0 + tx, in the first warp of the blocks that own dw's first columns
+  ptx::grid_dependency_wait();
   for (int m0 = 0; m0 < p.m; m0 += kTile) {
     for (int row = ty; row < kTile; row += kRowStep) {
       const bool inside = m0 + row < p.m;
@@ -50,6 +52,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
   }
 
+  ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     const int n = n0 + ty + i * kRowStep;
@@ -60,8 +63,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch(const Problem& p, const Wgrad::Tensors& t, void*, Stream stream) {
   const unsigned blocks = static_cast<unsigned>(ceil_div(p.n, kTile)) * ceil_div(p.k, kTile);
-  ladder::launch(gemm_wgrad_v02_kernel, {.grid = blocks, .block = kThreads}, stream, p, static_cast<const float*>(t.x),
-                 static_cast<const float*>(t.dy), static_cast<float*>(t.dw), t.dbias);
+  ladder::launch(gemm_wgrad_v02_kernel, {.grid = blocks, .block = kThreads, .overlaps_previous = true}, stream, p,
+                 static_cast<const float*>(t.x), static_cast<const float*>(t.dy), static_cast<float*>(t.dw), t.dbias);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 // Needs:  nothing; 128-bit loads where n and k are multiples of four. A workspace where the rows are split.
 
 #include "dev/gemm/ffma_store.h"
+#include "dev/ptx/grid_dependency.h"
 
 namespace ladder::gemm {
 namespace {
@@ -38,6 +39,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
   float bias_sum = 0;  // of column n0 + threadIdx.x
   const int bias_column = threadIdx.x;
   const bool sums_bias = dbias && k0 == 0 && bias_column < Tile::kBlockM;
+  ptx::grid_dependency_wait();
   a.fetch(first, end);
   b.fetch(first, end);
   for (int m = first, stage = 0; m < end; m += kChunk, stage ^= 1) {
@@ -61,6 +63,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
     }
   }
 
+  ptx::grid_dependency_launch();
   const long long weights = static_cast<long long>(p.n) * p.k;
   const bool whole = split.splits == 1;
   float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
@@ -80,8 +83,8 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
     const auto blocks = static_cast<unsigned>(num_tiles<Tile>(product(p))) * split.splits;
     return with_reduce<float>(
         split,
-        bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads}, p, split, static_cast<const float*>(t.x),
-                    static_cast<const float*>(t.dy), dw, t.dbias, partial),
+        bind_launch(kernel, {.grid = blocks, .block = Tile::kThreads, .overlaps_previous = true}, p, split,
+                    static_cast<const float*>(t.x), static_cast<const float*>(t.dy), dw, t.dbias, partial),
         partial, count, p.k, {}, dw, bias_count, t.dbias);
   };
   return {.name = name, .workspace_bytes = partial_bytes(split, count, bias_count), .bind = bind};
