@@ -116,6 +116,7 @@ inline cudaLaunchConfig_t runtime_config(const LaunchConfig& config, Stream stre
 
 template <class... P>
 void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, const std::tuple<P...>& args) {
+  if (!config.overlaps_previous) ++serial_launches;
   cudaLaunchAttribute attributes[2] = {};
   const cudaLaunchConfig_t c = runtime_config(config, stream, attributes);
   std::apply([&](const P&... each) { LADDER_CUDA(cudaLaunchKernelEx(&c, kernel, each...)); }, args);
@@ -164,6 +165,7 @@ struct KernelScope<T> {
 // is being captured it is recorded instead.
 template <class... P>
 void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, const std::tuple<P...>& args) {
+  if (!config.overlaps_previous) ++serial_launches;
   const bool overlaps = config.overlaps_previous && launches_overlap();
   simt::enqueue(stream, [=] {
     const std::tuple<KernelScope<P>...> scopes(args);

@@ -30,9 +30,6 @@ std::vector<std::string> schedules() {
   return all;
 }
 
-namespace {
-
-// Empty, or the first element that differs, with `which` in front of it.
 std::string first_difference(const std::vector<std::vector<float>>& first, const std::vector<std::vector<float>>& other,
                              const std::string& which) {
   for (std::size_t i = 0; i < other.size(); ++i) {
@@ -44,8 +41,6 @@ std::string first_difference(const std::vector<std::vector<float>>& first, const
   }
   return {};
 }
-
-}  // namespace
 
 std::string difference_between_launches(const Version& v, const Case& c, std::uint64_t seed) {
   constexpr std::size_t kLaunchesOnGpu = 50;

@@ -14,8 +14,10 @@
 #include "core/check/check.h"
 #include "core/paths.h"
 #include "core/shapes.h"
+#include "runtime/promoted.h"
 #include "tests/repeats.h"
 #include "tests/support.h"
+#include "tests/versions/overlap.h"
 
 namespace ladder {
 namespace {
@@ -115,7 +117,19 @@ class Checks {
     }
   }
 
+  void run_behind_slow_writer(const Case& c) {
+    if (const std::string reason = why_not(version_, c); !reason.empty()) return skip(reason);
+    ++num_checked_;
+    const std::string difference = test::difference_behind_slow_writer(version_, c, test::seed());
+    if (!difference.empty()) {
+      ADD_FAILURE() << fmt::format("{} '{}' {}: {}\n  {}", version_.pass->path(), c.text, version_.label(), difference,
+                                   test::rerun_command());
+    }
+  }
+
   void skip(const std::string& reason) { skipped_ = reason; }
+
+  void note_check() { ++num_checked_; }
 
   int num_checked() const { return num_checked_; }
 
@@ -227,6 +241,35 @@ void add_named_tests(const Version& v, const std::string& set) {
   });
 }
 
+const Promotions& promotions(const std::string& layer) {
+  static const Promotions table = Promotions::for_device("h200", layer);
+  return table;
+}
+
+// What training launches overlaps the kernel in front, all of it: a kernel that does not costs its start and its end again.
+[[maybe_unused]] void add_promoted_test(const Version& v) {
+  add_test(v, "promoted_overlaps", [&v](Checks& checks) {
+    if (backend::kind() == backend::Kind::gpu) return checks.skip("the emulator counts them without running any");
+    for (const Promotions::Line& line : promotions(v.pass->layer).lines()) {
+      if (line.version != &v) continue;
+      const std::int64_t count = test::serial_launches(v, line.problem);
+      EXPECT_EQ(count, 0) << v.label() << " '" << line.problem.text << "': launches without overlaps_previous";
+      checks.note_check();
+    }
+    checks.skip("not promoted");
+  });
+}
+
+// The version's wait is where it must be, on a GPU; the emulator looks at that in every check.
+[[maybe_unused]] void add_overlap_test(const Version& v) {
+  add_test(v, "behind_slow_writer", [&v](Checks& checks) {
+    if (backend::kind() == backend::Kind::emulator) return checks.skip("launches do not overlap on the emulator");
+    for (const NamedCase& named : named_cases(*v.pass, "ci")) {
+      for (const Dtype dtype : v.def.dtypes) checks.run_behind_slow_writer(named.problem.with_dtype(dtype));
+    }
+  });
+}
+
 // Problems that nobody chose. Of what random() draws, a version with alignments to keep supports one in a hundred.
 [[maybe_unused]] void add_random_tests(const Version& v) {
   static constexpr int kProblems = test::kSanitized ? 15 : 60;
@@ -259,6 +302,8 @@ const bool registered = test::at_start([] {
     add_plan_test(*v);
     add_graph_test(*v);
     add_repeat_test(*v);
+    add_promoted_test(*v);
+    add_overlap_test(*v);
     add_random_tests(*v);
 #endif
   }
