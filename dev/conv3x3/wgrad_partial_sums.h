@@ -105,9 +105,10 @@ BoundLaunch bind_reduce(const Problem& p, const Split& split, const float* parti
   return with_reduce_groups(split.splits, [&](auto groups) {
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
-      return bind_launch(conv3x3_wgrad_reduce_kernel<T, groups, P>,
-                         {.grid = reduce_blocks<groups>(partial_row(p)), .block = kReduceThreads, .overlaps_previous = true}, p, split.splits,
-                         partial, static_cast<T*>(t.dw), typed<P>(t.dbias));
+      return bind_launch(
+          conv3x3_wgrad_reduce_kernel<T, groups, P>,
+          {.grid = reduce_blocks<groups>(partial_row(p)), .block = kReduceThreads, .overlaps_previous = true}, p,
+          split.splits, partial, static_cast<T*>(t.dw), typed<P>(t.dbias));
     });
   });
 }

@@ -9,6 +9,7 @@
 #include "core/backend.h"
 #include "dev/common/ffma_tile.h"
 #include "dev/conv3x3/implicit_gemm.h"
+#include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/opaque.h"
 
 namespace ladder::conv3x3 {
@@ -110,6 +111,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
     }
   };
 
+  ptx::grid_dependency_wait();
   const int num_steps = 9 * ceil_div(p.c, kChunkC);
   KStep step;
   fetch(step);
@@ -145,7 +147,7 @@ template <class Tile, int kBlocksPerSm>
 void launch_tile(const Problem& p, const Fprop::Tensors& t, Stream stream) {
   auto kernel =
       p.c % 4 == 0 ? conv3x3_fprop_v05_kernel<Tile, 4, kBlocksPerSm> : conv3x3_fprop_v05_kernel<Tile, 1, kBlocksPerSm>;
-  ladder::launch(kernel, {.grid = num_blocks<Tile>(p), .block = Tile::kThreads}, stream, p,
+  ladder::launch(kernel, {.grid = num_blocks<Tile>(p), .block = Tile::kThreads, .overlaps_previous = true}, stream, p,
                  static_cast<const float*>(t.x), static_cast<const float*>(t.w), t.bias, static_cast<float*>(t.y));
 }
 

@@ -26,7 +26,8 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
     if constexpr (sizeof(T) == 2) {
       with_parameter_type<T>(p.params16, [&](auto parameter) {
         using P = decltype(parameter);
-        ladder::launch(conv3x3_fprop_v11_kernel<T, P>, {.grid = num_few_blocks(p), .block = kFewThreads, .overlaps_previous = true}, stream, p,
+        ladder::launch(conv3x3_fprop_v11_kernel<T, P>,
+                       {.grid = num_few_blocks(p), .block = kFewThreads, .overlaps_previous = true}, stream, p,
                        static_cast<const T*>(t.x), static_cast<const T*>(t.w), typed<P>(t.bias), static_cast<T*>(t.y));
       });
     }

@@ -9,8 +9,8 @@
 
 #include "dev/common/parameter_type.h"
 #include "dev/conv3x3/conv3x3.h"
-#include "dev/ptx/mma.h"
 #include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/mma.h"
 
 namespace ladder::conv3x3 {
 namespace {

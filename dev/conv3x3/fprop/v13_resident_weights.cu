@@ -74,10 +74,11 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
     const auto blocks = static_cast<unsigned>(num_blocks<Tile>(p, Weights::channels_out(p)));
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
-      return bind_launch(conv3x3_fprop_v13_kernel<T, Tile, P>,
-                         {.grid = blocks, .block = kThreads, .dynamic_smem = Tile::kSmemBytes, .overlaps_previous = true}, p,
-                         halo_map(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk),
-                         typed<P>(t.bias), static_cast<T*>(t.y));
+      return bind_launch(
+          conv3x3_fprop_v13_kernel<T, Tile, P>,
+          {.grid = blocks, .block = kThreads, .dynamic_smem = Tile::kSmemBytes, .overlaps_previous = true}, p,
+          halo_map(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk), typed<P>(t.bias),
+          static_cast<T*>(t.y));
     });
   };
   return {.name = name, .bind = bind};

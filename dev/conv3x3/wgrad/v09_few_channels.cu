@@ -10,8 +10,8 @@
 
 #include "dev/common/vectors.h"
 #include "dev/conv3x3/wgrad_split.h"
-#include "dev/ptx/mma.h"
 #include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/mma.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -277,12 +277,14 @@ KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
     const auto blocks = static_cast<unsigned>(split.splits * (row / kBlockSums));
     BoundLaunch reduce = with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
-      return bind_launch(conv3x3_wgrad_v09_reduce_kernel<T, P>,
-                         {.grid = reduce_blocks<kMaxReduceGroups>(row), .block = kReduceThreads, .overlaps_previous = true}, p, split.splits, row,
-                         partial, static_cast<T*>(t.dw), typed<P>(t.dbias));
+      return bind_launch(
+          conv3x3_wgrad_v09_reduce_kernel<T, P>,
+          {.grid = reduce_blocks<kMaxReduceGroups>(row), .block = kReduceThreads, .overlaps_previous = true}, p,
+          split.splits, row, partial, static_cast<T*>(t.dw), typed<P>(t.dbias));
     });
     return in_order(
-        {bind_launch(conv3x3_wgrad_v09_kernel<T>, {.grid = blocks, .block = kThreads, .dynamic_smem = kSumBytes, .overlaps_previous = true}, p,
+        {bind_launch(conv3x3_wgrad_v09_kernel<T>,
+                     {.grid = blocks, .block = kThreads, .dynamic_smem = kSumBytes, .overlaps_previous = true}, p,
                      split, static_cast<const T*>(few_x ? t.dy : t.x), static_cast<const T*>(few_x ? t.x : t.dy),
                      partial),
          std::move(reduce)});
