@@ -127,7 +127,8 @@ void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, co
 // How many clusters of `config` the card runs at a time, however many its grid has; single blocks where it has no
 // clusters.
 template <class... P>
-int resident_clusters(void (*kernel)(P...), const LaunchConfig& config) {
+int resident_clusters(void (*kernel)(P...), LaunchConfig config) {
+  config.overlaps_previous = false;  // no matter of room
   detail::allow(kernel, config);
   cudaLaunchAttribute attributes[2] = {};
   const cudaLaunchConfig_t c = detail::runtime_config(config, {}, attributes);
