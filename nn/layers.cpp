@@ -150,7 +150,8 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
   if (!trains()) return y;
   tape_.on_backward([=, this] {
     const ValueId dx = like(x);
-    tape_.run<groupnorm::Backward>(name, problem,
+    const GroupNormNeighbours also = neighbours_of_group_norm(problem, x, dx);
+    tape_.run<groupnorm::Backward>(name, also.problem,
                                    {{"x", x},
                                     {"dy", tape_.gradient(y)},
                                     {"gamma", gamma},
@@ -159,10 +160,34 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
                                     {"rstd", rstd},
                                     {"dx", dx},
                                     {"dgamma", parameter_gradient(name + ".weight")},
-                                    {"dbeta", parameter_gradient(name + ".bias")}});
+                                    {"dbeta", parameter_gradient(name + ".bias")},
+                                    {"addend", also.addend},
+                                    {"addend2", also.addend2},
+                                    {"de", also.de}});
     tape_.add_gradient(x, dx);
   });
   return y;
+}
+
+// What x has by now is added to dx; of rows that were added to x, nothing else having read it so far, dx is summed.
+Layers::GroupNormNeighbours Layers::neighbours_of_group_norm(const groupnorm::Problem& plain, ValueId x, ValueId dx) {
+  constexpr int kMostAddends = 2;
+  GroupNormNeighbours also{.problem = plain};
+  const auto rows = rows_added_.find(x);
+  if (const int so_far = tape_.num_gradients(x); so_far > 0 && so_far <= kMostAddends) {
+    also.problem.addends = so_far;
+    if (!serves<groupnorm::Backward>(also.problem)) return {.problem = plain};
+    const std::vector<ValueId> addends = tape_.take_gradients(x);
+    also.addend = addends.front();
+    if (so_far > 1) also.addend2 = addends.back();
+  } else if (so_far == 0 && rows != rows_added_.end()) {
+    also.problem.embedding = rows->second.pitch;
+    also.problem.first = rows->second.first;
+    if (!serves<groupnorm::Backward>(also.problem)) return {.problem = plain};
+    also.de = rows->second.dy;
+    rows->second.summed_in = dx;
+  }
+  return also;
 }
 
 ValueId Layers::attention(const std::string& name, ValueId qkv, int head_size) {
@@ -320,9 +345,12 @@ ValueId Layers::add_rows(const std::string& name, ValueId x, const std::string& 
   const ValueId y = output(name + ".embedded", stored(), tape_[x].shape);
   tape_.run<add::Embedding>(name, problem, {{"x", x}, {"e", rows.y}, {"y", y}});
   if (!trains()) return y;
+  rows_added_[y] = {.dy = rows.dy, .pitch = problem.pitch, .first = problem.first};
   tape_.on_backward([=, this] {
     const ValueId dy = tape_.gradient(y);
-    tape_.run<add::EmbeddingBackward>(name, problem, {{"dy", dy}, {"de", rows.dy}});
+    if (rows_added_[y].summed_in != dy) {
+      tape_.run<add::EmbeddingBackward>(name, problem, {{"dy", dy}, {"de", rows.dy}});
+    }
     tape_.add_gradient(x, dy);
   });
   return y;

@@ -64,6 +64,17 @@ class Layers {
     ValueId y = kNoValue;   // [n, rows of the group]
     ValueId dy = kNoValue;  // likewise, each layer's slice by its own operation
   };
+  // Rows that were added to all pixels of a value.
+  struct RowsAdded {
+    ValueId dy;  // [n, pitch]: where their gradient goes, from column `first` on
+    int pitch, first;
+    ValueId summed_in = kNoValue;  // the gradient of the value whose sum is there already
+  };
+  // What a normalisation's backward pass does besides its own work.
+  struct GroupNormNeighbours {
+    groupnorm::Problem problem;
+    ValueId addend = kNoValue, addend2 = kNoValue, de = kNoValue;
+  };
   // Of a linear layer: parameters and, where the network trains, their gradients.
   struct Linear {
     ValueId w, b, dw, db;
@@ -76,11 +87,17 @@ class Layers {
   int extent(ValueId id, int dimension) const;
   void append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer, ValueId dy);
   void conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y);
+  GroupNormNeighbours neighbours_of_group_norm(const groupnorm::Problem& plain, ValueId x, ValueId dx);
+  template <class P>
+  bool serves(const typename P::Problem& problem) const {
+    return net_.promotions != nullptr && net_.promotions->serves(case_of<P>(problem));
+  }
 
   Tape& tape_;
   Binding net_;
   std::map<std::string, Rows, std::less<>> groups_;
   std::map<ValueId, Concatenation> concatenations_;
+  std::map<ValueId, RowsAdded> rows_added_;  // by the sum
 };
 
 }  // namespace ladder::nn

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nn/parameters.h"
+#include "runtime/promoted.h"
 #include "runtime/region.h"
 
 namespace ladder::nn {
@@ -45,6 +46,8 @@ struct Binding {
   WeightRegions weights;
   const Region* gradients = nullptr;  // see gradient_offset(); null: only the forward pass can be built
   Dtype dtype = Dtype::bf16;          // of its problems; activations are stored in storage_dtype()
+  // An operation does its neighbours' work where these serve that; null: each does its own.
+  const Promotions* promotions = nullptr;
 };
 
 }  // namespace ladder::nn

@@ -252,6 +252,13 @@ VersionChoice Promotions::choose(const Case& c) const {
   throw Failure(fmt::format("no version of {} runs '{}' here; {}", c.pass->path(), c.text, last));
 }
 
+bool Promotions::serves(const Case& c) const {
+  if (used_.contains(c.pass)) return use_can(c);
+  return std::ranges::any_of(lines_, [&](const Line& line) {
+    return line.problem.pass == c.pass && line.problem.dtype == c.dtype && why_not(*line.version, c).empty();
+  });
+}
+
 std::string Promotions::str() const {
   std::vector<std::string> uses;
   for (const auto& [pass, version] : used_)

@@ -55,6 +55,10 @@ class Promotions {
   // False where --use names a version for the case's pass that cannot run it.
   bool use_can(const Case& c) const;
 
+  // Whether the version of --use, or without one some version of the table, can run the case. For a problem that does the
+  // work of several: where none can, those are faster than the first version that happens to know it.
+  bool serves(const Case& c) const;
+
   const std::vector<Line>& lines() const { return lines_; }  // in the file's order
   const std::map<const Pass*, const Version*>& used() const { return used_; }
   const std::string& note() const { return note_; }  // "no table for 'emulator': taking that of h200", or empty

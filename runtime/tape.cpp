@@ -76,25 +76,35 @@ void Tape::run(const std::string& name, Case problem, Tensors tensors) {
 }
 
 void Tape::add_gradient(ValueId of, ValueId gradient) {
-  gradients_.resize(values_.size(), kNoValue);
-  if (gradients_[of] == kNoValue) {
-    gradients_[of] = gradient;
-    return;
-  }
-  const Value value = values_[of];
-  const ValueId sum = this->value("d " + value.name, value.dtype, value.shape);
-  run<add::Residual>(value.name, as_images(value), {{"a", gradients_[of]}, {"b", gradient}, {"y", sum}});
-  replace_gradient(of, sum);
+  gradients_.resize(values_.size());
+  gradients_[of].push_back(gradient);
 }
 
 void Tape::replace_gradient(ValueId of, ValueId gradient) {
-  gradients_.resize(values_.size(), kNoValue);
-  gradients_[of] = gradient;
+  gradients_.resize(values_.size());
+  gradients_[of] = {gradient};
 }
 
-ValueId Tape::gradient(ValueId of) const {
+int Tape::num_gradients(ValueId of) const {
+  return of < std::ssize(gradients_) ? static_cast<int>(gradients_[of].size()) : 0;
+}
+
+ValueId Tape::gradient(ValueId of) {
   if (!has_gradient(of)) throw Failure("nothing gave " + values_[of].name + " a gradient");
-  return gradients_[of];
+  const std::vector<ValueId> summands = gradients_[of];
+  const Value value = values_[of];
+  ValueId sum = summands.front();
+  for (std::size_t i = 1; i < summands.size(); ++i) {
+    const ValueId longer = this->value("d " + value.name, value.dtype, value.shape);
+    run<add::Residual>(value.name, as_images(value), {{"a", sum}, {"b", summands[i]}, {"y", longer}});
+    sum = longer;
+  }
+  replace_gradient(of, sum);
+  return sum;
+}
+
+std::vector<ValueId> Tape::take_gradients(ValueId of) {
+  return has_gradient(of) ? std::exchange(gradients_[of], {}) : std::vector<ValueId>{};
 }
 
 void Tape::backward() {

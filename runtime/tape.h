@@ -65,13 +65,16 @@ class Tape {
   }
   void run(const std::string& name, Case problem, Tensors tensors);
 
-  // Gradients of the loss. add_gradient() names a summand; where there are several, a residual addition is appended. A
-  // value whose gradient is asked for must have one.
+  // Gradients of the loss. add_gradient() names a summand; where there are several, residual additions are appended when
+  // the gradient is asked for. A value whose gradient is asked for must have one.
   void add_gradient(ValueId of, ValueId gradient);
   // Names the whole sum: an operation has added to what was there.
   void replace_gradient(ValueId of, ValueId gradient);
-  bool has_gradient(ValueId of) const { return of < static_cast<int>(gradients_.size()) && gradients_[of] != kNoValue; }
-  ValueId gradient(ValueId of) const;
+  bool has_gradient(ValueId of) const { return num_gradients(of) > 0; }
+  int num_gradients(ValueId of) const;  // summands so far
+  ValueId gradient(ValueId of);
+  // For an operation that adds them up itself: the summands, of which there are then none left.
+  std::vector<ValueId> take_gradients(ValueId of);
 
   // `step` appends operations to the tape when backward() comes by.
   void on_backward(std::function<void()> step) { backward_.push_back({std::move(step), beside_}); }
@@ -89,7 +92,7 @@ class Tape {
  private:
   std::vector<Value> values_;
   std::vector<Operation> operations_;
-  std::vector<ValueId> gradients_;  // by value
+  std::vector<std::vector<ValueId>> gradients_;  // by value: the summands
   struct Step {
     std::function<void()> append;
     bool beside;

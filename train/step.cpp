@@ -50,7 +50,7 @@ struct Step::Impl {
     }
     allocate();
     batch = std::make_unique<Program>(batch_tape(), promotions);
-    network = std::make_unique<Program>(network_tape(), promotions, options.branches);
+    network = std::make_unique<Program>(network_tape(promotions), promotions, options.branches);
     if (gradients) accumulate_first = std::make_unique<Program>(accumulate_tape(true), promotions);
     if (parts() > 1) accumulate_more = std::make_unique<Program>(accumulate_tape(false), promotions);
     norm = std::make_unique<Program>(update_tape(nn::append_norm), promotions);
@@ -100,14 +100,17 @@ struct Step::Impl {
   }
 
   // A micro-batch, forward and backward.
-  Tape network_tape() const {
+  Tape network_tape(const Promotions& promotions) const {
     Tape tape;
     const int n = objective.part();
     const ValueId losses = losses_part ? tape.value("losses", Dtype::f32, {n}, *losses_part)
                                        : tape.value("losses", Dtype::f32, {n}, results, result_layout.losses);
     const ValueId loss = tape.value("loss", Dtype::f32, {1}, results, result_layout.loss);
-    const nn::Binding binding{
-        .parameters = &parameters, .weights = state.weights(), .gradients = &layer_gradients, .dtype = options.dtype};
+    const nn::Binding binding{.parameters = &parameters,
+                              .weights = state.weights(),
+                              .gradients = &layer_gradients,
+                              .dtype = options.dtype,
+                              .promotions = &promotions};
     objective.append_loss(tape, binding, part, losses, loss);
     return tape;
   }

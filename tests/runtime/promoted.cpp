@@ -152,6 +152,18 @@ TEST_F(Promoted, UseComesFirst) {
             "v02_tile, no record: highest version; --use v08_bf16 cannot: v08_bf16 has no fp32; it has bf16");
 }
 
+TEST_F(Promoted, WhatTheTableCanRunIsServed) {
+  Promotions p = load(line("n32 h8 w8 c64 k64 bf16", "v07_halo") + line("n2 h8 w8 c64 k64 bf16", "v09_later") +
+                      line("n32 h8 w8 c64 k64 fp32", "v02_tile"));
+  EXPECT_TRUE(p.serves(toy("n1 h1 w1 c8 k8 bf16")));
+  EXPECT_FALSE(p.serves(toy("n1 h1 w1 c3 k8 bf16")));  // though v01 and v02 could
+  EXPECT_TRUE(p.serves(toy("n1 h1 w1 c3 k8 fp32")));
+  p.use("promotion/toy=v01");
+  EXPECT_TRUE(p.serves(toy("n1 h1 w1 c3 k8 bf16")));
+  p.use("promotion/toy=v08");
+  EXPECT_FALSE(p.serves(toy("n1 h1 w1 c3 k8 fp32")));  // though the table's could
+}
+
 TEST_F(Promoted, AWrongUseSaysWhatThereIsAndChangesNothing) {
   Promotions p = load(line("n32 h8 w8 c64 k64 bf16", "v02_tile"));
   const auto wrong = [&](const std::string& text) { return message_of([&] { p.use(text); }, true); };

@@ -111,8 +111,8 @@ TEST_F(Tapes, GradientsOfAnyRankAreAddedUp) {
     Tape tape;
     const ValueId x = tape.value("x", Dtype::f32, shape);
     for (const char* name : {"d1", "d2"}) tape.add_gradient(x, tape.value(name, Dtype::f32, shape));
-    ASSERT_EQ(tape.operations().size(), 1u);
     EXPECT_EQ(tape[tape.gradient(x)].shape, shape);
+    ASSERT_EQ(tape.operations().size(), 1u);
   }
 }
 
@@ -123,8 +123,23 @@ TEST_F(Tapes, AnOperationMayAddToAGradientItself) {
   EXPECT_EQ(tape_.gradient(x), both);
   EXPECT_TRUE(tape_.operations().empty());
   tape_.add_gradient(x, d3);
+  const ValueId sum = tape_.gradient(x);
   ASSERT_EQ(tape_.operations().size(), 1u);
-  EXPECT_EQ(tape_.operations()[0].values, (std::vector<ValueId>{both, d3, tape_.gradient(x)}));
+  EXPECT_EQ(tape_.operations()[0].values, (std::vector<ValueId>{both, d3, sum}));
+}
+
+TEST_F(Tapes, AnOperationMayTakeTheSummands) {
+  const ValueId x = value("x"), d1 = value("d1"), d2 = value("d2"), all = value("all");
+  EXPECT_EQ(tape_.num_gradients(x), 0);
+  EXPECT_TRUE(tape_.take_gradients(x).empty());
+  tape_.add_gradient(x, d1);
+  tape_.add_gradient(x, d2);
+  EXPECT_EQ(tape_.num_gradients(x), 2);
+  EXPECT_EQ(tape_.take_gradients(x), (std::vector<ValueId>{d1, d2}));
+  EXPECT_FALSE(tape_.has_gradient(x));
+  tape_.add_gradient(x, all);
+  EXPECT_EQ(tape_.gradient(x), all);
+  EXPECT_TRUE(tape_.operations().empty());
 }
 
 TEST_F(Tapes, AnOperationIsGivenWhatItTakes) {

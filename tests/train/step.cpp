@@ -115,6 +115,30 @@ TEST_P(TrainStep, BranchesHaveTheBitsOfOneLine) {
                                            "silu/backward", "silu/forward"}));
 }
 
+// With a version that adds to dx and sums it, the operations that did so are gone, and no gradient changes by more than the
+// roundings that are gone with them.
+TEST_P(TrainStep, GroupNormsBackwardPassDoesItsNeighboursWork) {
+  if (backend::device().arch < 90) GTEST_SKIP() << "an older GPU";
+  const bool rounds = GetParam() == Dtype::bf16;
+  const char* const version = rounds ? "groupnorm/backward=v14" : "groupnorm/backward=v01";
+  Tiny apart(GetParam(), 1, false, "groupnorm/backward=v02");
+  Tiny together(GetParam(), 1, false, version);
+  const auto sums = [](const Tiny& net) {
+    const auto& all = net.step->programs()[1]->tape().operations();
+    return std::ranges::count_if(
+        all, [](const Operation& each) { return each.problem.pass->path() == "add/embedding_backward"; });
+  };
+  EXPECT_GT(sums(apart), 0);
+  EXPECT_EQ(sums(together), 0);
+  const Outcome expected = outcome(apart, apart.run());
+  const Outcome found = outcome(together, together.run());
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_LT(distance(found.gradients, expected.gradients), rounds ? 1e-2 : 1e-5);
+  Tiny poisoned(GetParam(), 1, false, version);
+  const StepResults results = poisoned.step->run_poisoned(poisoned.inputs());
+  EXPECT_EQ(outcome(poisoned, results), found);
+}
+
 INSTANTIATE_TEST_SUITE_P(Dtypes, TrainStep, ::testing::Values(Dtype::f32, Dtype::bf16),
                          [](const auto& info) { return name(info.param); });
 
