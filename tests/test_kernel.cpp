@@ -214,6 +214,22 @@ TEST_F(Graphs, TakeInStreamsThatWaitForAnEvent) {
   EXPECT_EQ(read(b), std::vector<unsigned char>(kBytes, 9));
 }
 
+TEST_F(Graphs, AStreamThatJoinedIsWaitedForInTheEnd) {
+  const Memory a(kBytes);
+  const OwnedStream side;
+  Event fork;
+  Event join;
+  EXPECT_THROW(Graph::capture([&](Stream stream) {
+                 fork.record(stream);
+                 fork.hold_back(side);
+                 set_bytes_async(a.data, 5, kBytes, side);
+                 join.record(side);
+                 join.hold_back(stream);
+                 set_bytes_async(a.data, 6, kBytes, side);  // after what is waited for
+               }),
+               Failure);
+}
+
 // A GPU is told the most that a kernel may ask for: a second binding that asks for less must not take it away from the first.
 TEST_F(Graphs, AKernelBoundAgainWithLessSharedMemoryStillRunsWithMore) {
   constexpr std::size_t kMore = 96 * 1024;

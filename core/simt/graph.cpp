@@ -1,22 +1,35 @@
 // core/graph.h on the emulator.
 #include "core/graph.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <utility>
 
 #include "core/error.h"
 #include "core/simt/stream.h"
 
+// By stream: how many of what it enqueued in a capture.
+using Counts = std::map<const CUstream_st*, std::size_t>;
+
 struct CUstream_st {
   std::weak_ptr<ladder::simt::Recording> recording;  // while a graph is being captured, which owns it
+  CUstream_st* origin = this;                        // that the graph is captured from
+  Counts passed = {};                                // what comes before its next work
+  Counts enqueued = {};                              // of the origin: by all streams of the capture
 };
 
 namespace ladder {
 namespace simt {
 
-std::shared_ptr<Recording> recording(Stream stream) { return stream ? stream->recording.lock() : nullptr; }
+std::shared_ptr<Recording> recording(Stream stream) {
+  auto to = stream ? stream->recording.lock() : nullptr;
+  if (to) stream->origin->enqueued[stream] = ++stream->passed[stream];
+  return to;
+}
 
 }  // namespace simt
 
@@ -28,19 +41,32 @@ void OwnedStream::synchronize() const {
 
 struct Event::Impl {
   std::weak_ptr<simt::Recording> recording;  // of the stream that it was recorded in
+  Stream origin = nullptr;
+  Counts before;
   std::chrono::steady_clock::time_point passed;
 };
 
 Event::Event() : impl_(std::make_unique<Impl>()) {}
 Event::~Event() = default;
 void Event::record(Stream stream) {
-  impl_->recording = simt::recording(stream);
+  if (stream) {
+    impl_->recording = stream->recording;
+    impl_->origin = stream->origin;
+    impl_->before = stream->passed;
+  }
   impl_->passed = std::chrono::steady_clock::now();
 }
 void Event::mark(Stream) {}
 void Event::hold_back(Stream stream) const {
-  if (!stream) return;
-  if (const auto recording = impl_->recording.lock()) stream->recording = recording;
+  const auto recording = impl_->recording.lock();
+  if (!stream || !recording) return;
+  if (stream->recording.lock() != recording) stream->passed.clear();
+  stream->recording = recording;
+  stream->origin = impl_->origin;
+  for (const auto& [other, count] : impl_->before) {
+    std::size_t& passed = stream->passed[other];
+    passed = std::max(passed, count);
+  }
 }
 void Event::synchronize() const {}
 double Event::seconds_since(const Event& before) const {
@@ -86,6 +112,9 @@ Graph Graph::capture(const std::function<void(Stream)>& enqueue) {
   const auto nodes = std::make_shared<simt::Recording>();
   CUstream_st stream{.recording = nodes};
   enqueue(&stream);
+  for (const auto& [other, count] : stream.enqueued) {
+    if (stream.passed[other] < count) throw Failure("a capture ends before a stream that joined it was waited for");
+  }
   auto impl = std::make_unique<Impl>();
   impl->nodes = std::make_shared<simt::Recording>(std::move(*nodes));
   return Graph(std::move(impl));
