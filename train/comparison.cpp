@@ -1,5 +1,7 @@
 #include "train/comparison.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <deque>
@@ -25,7 +27,16 @@ using Json = nlohmann::json;
 
 constexpr const char* kFlag = "--compare";
 constexpr std::string_view kPromoted = "promoted";
-constexpr std::string_view kOverlap = "overlap";
+
+struct Switch {
+  std::string_view name, on, off;
+  bool Side::*member;
+};
+constexpr std::array kSwitches = {
+    Switch{"overlap", "on", "off", &Side::overlap},
+    Switch{"branches", "on", "off", &Side::branches},
+    Switch{"copies", "inside", "outside", &Side::copies_in_graph},
+};
 
 struct Key {
   std::string_view name;
@@ -154,9 +165,11 @@ std::vector<Side> sides_of(std::string_view text) {
       const std::string_view value = key.values[i];
       const std::string word = fmt::format("{}={}", key.name, value);
       sides[i].name += (sides[i].name.empty() ? "" : ",") + word;
-      if (key.name == kOverlap) {
-        if (value != "on" && value != "off") throw error_in(text, fmt::format("overlap is on or off, not '{}'", value));
-        sides[i].overlap = value == "on";
+      if (const auto* s = std::ranges::find(kSwitches, key.name, &Switch::name); s != kSwitches.end()) {
+        if (value != s->on && value != s->off) {
+          throw error_in(text, fmt::format("{} is {} or {}, not '{}'", s->name, s->on, s->off, value));
+        }
+        sides[i].*s->member = value == s->on;
       } else if (value != kPromoted) {
         sides[i].use += (sides[i].use.empty() ? "" : ",") + word;
       }
@@ -183,7 +196,10 @@ int compare(const TrainingConfig& config, const TrainingOptions& options, const 
   std::size_t bytes = bench.bytes();
   for (Built& built : sides) {
     overlap_launches(built.side.overlap);
-    built.step = bench.step(built.promotions);
+    StepOptions of_step = bench.options();
+    of_step.branches = of_step.branches && built.side.branches;
+    of_step.copies_in_graph = of_step.copies_in_graph && built.side.copies_in_graph;
+    built.step = bench.step(built.promotions, of_step);
     check_used(built);
     bytes += built.step->bytes();
   }

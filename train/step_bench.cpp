@@ -25,9 +25,11 @@ std::string utc_now() {
 
 StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& options)
     : config_(config),
-      graph_(options.graph),
-      branches_(options.branches),
-      copies_in_graph_(options.copies_in_graph),
+      options_{.dtype = config.dtype,
+               .clip = config.clip > 0,
+               .graph = options.graph,
+               .branches = options.branches,
+               .copies_in_graph = options.copies_in_graph},
       data_(options.data),
       model_(config.model),
       parameters_(model_.declare()),
@@ -41,12 +43,7 @@ StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& option
   state_.set(state_.average, start);
 }
 
-std::unique_ptr<Step> StepBench::step(const Promotions& promotions) {
-  const StepOptions options{.dtype = config_.dtype,
-                            .clip = config_.clip > 0,
-                            .graph = graph_,
-                            .branches = branches_,
-                            .copies_in_graph = copies_in_graph_};
+std::unique_ptr<Step> StepBench::step(const Promotions& promotions, const StepOptions& options) {
   return std::make_unique<Step>(options, objective_, parameters_, state_, promotions);
 }
 

@@ -22,7 +22,9 @@ class StepBench {
   // The device's promotions with options.use.
   const Promotions& promotions() const { return promotions_; }
   // A step, which shares weights and data with the others; `promotions` and this must outlive it.
-  std::unique_ptr<Step> step(const Promotions& promotions);
+  std::unique_ptr<Step> step(const Promotions& promotions) { return step(promotions, options_); }
+  std::unique_ptr<Step> step(const Promotions& promotions, const StepOptions& options);
+  const StepOptions& options() const { return options_; }
 
   // Submits training step `number` on `step`, with another learning rate if there is one.
   std::optional<StepResults> submit(Step& step, int number, std::optional<float> lr = {});
@@ -33,7 +35,7 @@ class StepBench {
 
  private:
   TrainingConfig config_;
-  bool graph_, branches_, copies_in_graph_;
+  StepOptions options_;
   Dataset data_;
   nn::Unet2d model_;
   nn::Parameters parameters_;

@@ -150,6 +150,9 @@ TEST_F(Promoted, UseComesFirst) {
             "v02_tile, nearest: n32 h8 w8 c64 k64 bf16; --use v08_bf16 cannot: c must be a multiple of 8");
   EXPECT_EQ(chosen(p, "n1 h8 w8 c3 k64 fp32"),
             "v02_tile, no record: highest version; --use v08_bf16 cannot: v08_bf16 has no fp32; it has bf16");
+  EXPECT_TRUE(p.use_can(toy("n32 h8 w8 c64 k64 bf16")));
+  EXPECT_FALSE(p.use_can(toy("n64 h8 w8 c3 k64 bf16")));
+  EXPECT_TRUE(load("").use_can(toy("n64 h8 w8 c3 k64 bf16")));
 }
 
 TEST_F(Promoted, WhatTheTableCanRunIsServed) {

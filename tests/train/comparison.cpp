@@ -18,6 +18,12 @@ TEST(Sides, EachHasItsOwnValues) {
                                {.name = "a/b=v02,overlap=off,c/d=v03", .use = "a/b=v02,c/d=v03", .overlap = false}}));
 }
 
+TEST(Sides, SwitchesHaveTheirWords) {
+  EXPECT_EQ(sides_of("branches=on,off,copies=outside,inside"),
+            (std::vector<Side>{{.name = "branches=on,copies=outside", .copies_in_graph = false},
+                               {.name = "branches=off,copies=inside", .branches = false}}));
+}
+
 TEST(Sides, WhatComparesNothingIsRefused) {
   for (const auto& [text, says] : {std::pair{"conv3x3/fprop", "<layer>/<pass>=<version>,<version>"},
                                    {"", "<layer>/<pass>=<version>,<version>"},
@@ -26,7 +32,8 @@ TEST(Sides, WhatComparesNothingIsRefused) {
                                    {"a/b=v01,v02,c/d=v01", "c/d has one value"},
                                    {"a/b=v01,v02,c/d=v01,v02,v03", "as many values as the first"},
                                    {"a/b=v01,v02,a/b=v03,v04", "a/b is there twice"},
-                                   {"overlap=on,maybe", "overlap is on or off, not 'maybe'"}}) {
+                                   {"overlap=on,maybe", "overlap is on or off, not 'maybe'"},
+                                   {"copies=on,off", "copies is inside or outside, not 'on'"}}) {
     const std::string message = message_of<UsageError>([&, text = text] { sides_of(text); });
     EXPECT_TRUE(has(message, says)) << message;
     EXPECT_TRUE(has(message, "--compare '")) << message;
@@ -56,6 +63,13 @@ TEST_F(Comparison, SidesRunTheirVersionsOnTheSameWeights) {
     EXPECT_EQ(side.at("losses")[0], side.at("losses")[1]);  // nothing has trained
   }
   EXPECT_NEAR(naive.at("losses")[0], promoted.at("losses")[0].get<double>(), 1e-2);
+}
+
+TEST_F(Comparison, SidesOfOptionsHaveTheirGraphs) {
+  const Json record = record_of("copies=inside,outside,branches=off,on");
+  const Json& sides = record.at("sides");
+  EXPECT_EQ(sides[0].at("graph_nodes").get<int>(), sides[1].at("graph_nodes").get<int>() + 2);
+  EXPECT_EQ(sides[0].at("losses"), sides[1].at("losses"));
 }
 
 TEST_F(Comparison, TheSwitchIsBackAfterwards) {
