@@ -98,7 +98,8 @@ void protect_memory(bool closed) {
   const std::lock_guard lock(registry().mutex);
   for (const auto& [begin, bytes] : registry().buffers) {
     const std::size_t pages = pages_of(bytes);
-    auto* const first = reinterpret_cast<unsigned char*>(begin + align_up(bytes, kAlignment) - pages);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    void* const first = reinterpret_cast<void*>(begin + align_up(bytes, kAlignment) - pages);
     LADDER_CHECK(mprotect(first, pages, closed ? PROT_NONE : PROT_READ | PROT_WRITE) == 0);
   }
 }
