@@ -6,7 +6,6 @@
 #include "dev/add/add.h"
 #include "dev/attention/attention.h"
 #include "dev/concat/concat.h"
-#include "dev/conv3x3/conv3x3.h"
 #include "dev/embedding/embedding.h"
 #include "dev/gemm/gemm.h"
 #include "dev/resample/resample.h"
@@ -47,15 +46,30 @@ ValueId Layers::like(ValueId id) {
 
 // Convolutions.
 
-ValueId Layers::conv3x3(const std::string& name, ValueId x, int out, const Region* result) {
-  const int n = extent(x, 0), h = extent(x, 1), w = extent(x, 2), c = extent(x, 3);
-  const conv3x3::Problem problem{.n = n, .h = h, .w = w, .c = c, .k = out, .bias = true, .dtype = net_.dtype};
+conv3x3::Problem Layers::problem_of_conv(ValueId x, int out, const Added& added) const {
+  return {.n = extent(x, 0),
+          .h = extent(x, 1),
+          .w = extent(x, 2),
+          .c = extent(x, 3),
+          .k = out,
+          .bias = true,
+          .residual = added.residual != kNoValue,
+          .dtype = net_.dtype,
+          .embedding = added.pitch,
+          .first = added.first};
+}
+
+ValueId Layers::append_conv3x3(const std::string& name, ValueId x, int out, const Added& added, const Region* result) {
+  const conv3x3::Problem problem = problem_of_conv(x, out, {});
   const ValueId weight = parameter(name + ".weight");
-  const ValueId y = output(name, stored(), {n, h, w, out}, result);
-  tape_.run<conv3x3::Fprop>(name, problem, {{"x", x}, {"w", weight}, {"bias", parameter(name + ".bias")}, {"y", y}});
+  const ValueId y = output(name, stored(), {problem.n, problem.h, problem.w, out}, result);
+  tape_.run<conv3x3::Fprop>(
+      name, problem_of_conv(x, out, added),
+      {{"x", x}, {"w", weight}, {"bias", parameter(name + ".bias")}, {"e", added.e}, {"r", added.residual}, {"y", y}});
   if (!trains()) return y;
   tape_.on_backward([=, this] {
     const ValueId dy = tape_.gradient(y);
+    if (added.residual != kNoValue) tape_.add_gradient(added.residual, dy);
     tape_.run<conv3x3::Wgrad>(name, problem,
                               {{"x", x},
                                {"dy", dy},
@@ -67,6 +81,28 @@ ValueId Layers::conv3x3(const std::string& name, ValueId x, int out, const Regio
     tape_.add_gradient(x, dx);
   });
   return y;
+}
+
+ValueId Layers::conv3x3(const std::string& name, ValueId x, int out, const Region* result) {
+  return append_conv3x3(name, x, out, {}, result);
+}
+
+ValueId Layers::conv3x3_add_rows(const std::string& conv, ValueId x, int out, const std::string& name,
+                                 const std::string& group, const std::string& layer) {
+  const Added rows = rows_of(group, layer);
+  if (!serves<conv3x3::Fprop>(problem_of_conv(x, out, rows)))
+    return add_rows(name, conv3x3(conv, x, out), group, layer);
+  const ValueId y = append_conv3x3(conv, x, out, rows, nullptr);
+  if (trains()) on_backward_of_rows(name, y, rows);
+  return y;
+}
+
+ValueId Layers::conv3x3_residual(const std::string& conv, ValueId x, int out, const std::string& name,
+                                 ValueId residual) {
+  const Added added{.residual = residual};
+  if (!serves<conv3x3::Fprop>(problem_of_conv(x, out, added)))
+    return this->residual(name, residual, conv3x3(conv, x, out));
+  return append_conv3x3(conv, x, out, added, nullptr);
 }
 
 ValueId Layers::conv1x1(const std::string& name, ValueId x, int out, ValueId residual) {
@@ -332,27 +368,40 @@ ValueId Layers::linear_group(const std::string& group, ValueId x) {
   return rows.y;
 }
 
-ValueId Layers::add_rows(const std::string& name, ValueId x, const std::string& group, const std::string& layer) {
+Layers::Added Layers::rows_of(const std::string& group, const std::string& layer) const {
   const Parameters::Group& all = net_.parameters->group(group);
-  const add::Problem problem{.n = extent(x, 0),
-                             .h = extent(x, 1),
-                             .w = extent(x, 2),
-                             .c = extent(x, 3),
-                             .pitch = static_cast<int>(all.rows),
-                             .first = static_cast<int>(all.row.at(layer)),
-                             .dtype = stored()};
-  const Rows rows = groups_.at(group);
-  const ValueId y = output(name + ".embedded", stored(), tape_[x].shape);
-  tape_.run<add::Embedding>(name, problem, {{"x", x}, {"e", rows.y}, {"y", y}});
-  if (!trains()) return y;
-  rows_added_[y] = {.dy = rows.dy, .pitch = problem.pitch, .first = problem.first};
+  const Rows& rows = groups_.at(group);
+  return {
+      .e = rows.y, .de = rows.dy, .pitch = static_cast<int>(all.rows), .first = static_cast<int>(all.row.at(layer))};
+}
+
+namespace {
+
+add::Problem sum_with_rows(const Value& x, int pitch, int first) {
+  const auto extent = [&](int dimension) { return static_cast<int>(x.shape[dimension]); };
+  return {
+      .n = extent(0), .h = extent(1), .w = extent(2), .c = extent(3), .pitch = pitch, .first = first, .dtype = x.dtype};
+}
+
+}  // namespace
+
+void Layers::on_backward_of_rows(const std::string& name, ValueId y, const Added& rows) {
+  rows_added_[y] = {.dy = rows.de, .pitch = rows.pitch, .first = rows.first};
   tape_.on_backward([=, this] {
     const ValueId dy = tape_.gradient(y);
-    if (rows_added_[y].summed_in != dy) {
-      tape_.run<add::EmbeddingBackward>(name, problem, {{"dy", dy}, {"de", rows.dy}});
-    }
-    tape_.add_gradient(x, dy);
+    if (rows_added_[y].summed_in == dy) return;
+    tape_.run<add::EmbeddingBackward>(name, sum_with_rows(tape_[y], rows.pitch, rows.first),
+                                      {{"dy", dy}, {"de", rows.de}});
   });
+}
+
+ValueId Layers::add_rows(const std::string& name, ValueId x, const std::string& group, const std::string& layer) {
+  const Added rows = rows_of(group, layer);
+  const ValueId y = output(name + ".embedded", stored(), tape_[x].shape);
+  tape_.run<add::Embedding>(name, sum_with_rows(tape_[x], rows.pitch, rows.first), {{"x", x}, {"e", rows.e}, {"y", y}});
+  if (!trains()) return y;
+  tape_.on_backward([=, this] { tape_.add_gradient(x, tape_.gradient(y)); });
+  on_backward_of_rows(name, y, rows);
   return y;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "dev/conv3x3/conv3x3.h"
 #include "dev/groupnorm/groupnorm.h"
 #include "nn/state.h"
 #include "runtime/tape.h"
@@ -24,6 +25,11 @@ class Layers {
 
   // 3x3 convolution with padding 1; [n, h, w, out], in `result` if that is given.
   ValueId conv3x3(const std::string& name, ValueId x, int out, const Region* result = nullptr);
+
+  // And add_rows() or residual() of the block `name` after it: one operation where a version of the convolution adds them.
+  ValueId conv3x3_add_rows(const std::string& conv, ValueId x, int out, const std::string& name,
+                           const std::string& group, const std::string& layer);
+  ValueId conv3x3_residual(const std::string& conv, ValueId x, int out, const std::string& name, ValueId residual);
 
   // 1x1 convolution of images; plus `residual` where one is given.
   ValueId conv1x1(const std::string& name, ValueId x, int out, ValueId residual = kNoValue);
@@ -79,6 +85,18 @@ class Layers {
   struct Linear {
     ValueId w, b, dw, db;
   };
+
+  // What a convolution's own operation adds to it.
+  struct Added {
+    ValueId e = kNoValue, de = kNoValue;  // rows of a group, and where their gradient goes
+    int pitch = 0, first = 0;
+    ValueId residual = kNoValue;
+  };
+
+  conv3x3::Problem problem_of_conv(ValueId x, int out, const Added& added) const;
+  ValueId append_conv3x3(const std::string& name, ValueId x, int out, const Added& added, const Region* result);
+  Added rows_of(const std::string& group, const std::string& layer) const;
+  void on_backward_of_rows(const std::string& name, ValueId y, const Added& rows);
 
   ValueId output(const std::string& name, Dtype dtype, std::vector<std::int64_t> shape, const Region* region = nullptr);
   ValueId parameter(const std::string& name);  // a matrix in the model's dtype, a vector or fp32 matrix in fp32

@@ -15,7 +15,7 @@ struct Sampler::Impl {
        const nn::WeightRegions& weights, const Promotions& promotions)
       : options(sampler_options),
         model(network),
-        binding{.parameters = &parameters, .weights = weights, .dtype = options.dtype},
+        binding{.parameters = &parameters, .weights = weights, .dtype = options.dtype, .promotions = &promotions},
         rows(table()),
         step_at(padded(options.images * sizeof(float))),
         philox_at(step_at + 256),

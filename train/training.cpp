@@ -120,10 +120,12 @@ class Training {
                                                .copies_in_graph = options_.copies_in_graph},
                                    *objective_, parameters_, state_, promotions_);
     if (!source_->held_out().empty()) {
-      held_out_ = std::make_unique<HeldOut>(
-          of_batch, source_->held_out(), model_,
-          nn::Binding{.parameters = &parameters_, .weights = state_.weights(), .dtype = config_.dtype},
-          source_->pixels(), promotions_);
+      held_out_ = std::make_unique<HeldOut>(of_batch, source_->held_out(), model_,
+                                            nn::Binding{.parameters = &parameters_,
+                                                        .weights = state_.weights(),
+                                                        .dtype = config_.dtype,
+                                                        .promotions = &promotions_},
+                                            source_->pixels(), promotions_);
     }
   }
 

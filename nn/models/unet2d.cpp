@@ -73,12 +73,11 @@ class Forward {
     const bool projects = layer.in != layer.out;
     const ValueId y = projects ? layers_.begin_conv1x1(skip, x, layer.out) : kNoValue;
     ValueId h = layers_.group_norm(name + ".in_layers.0", x, kGroups, Activation::silu);
-    h = layers_.conv3x3(name + ".in_layers.2", h, layer.out);
-    h = layers_.add_rows(name, h, kEmbedding, name + ".emb_layers.1");
+    h = layers_.conv3x3_add_rows(name + ".in_layers.2", h, layer.out, name, kEmbedding, name + ".emb_layers.1");
     h = layers_.group_norm(name + ".out_layers.0", h, kGroups, Activation::silu);
-    h = layers_.conv3x3(name + ".out_layers.3", h, layer.out);
-    if (!projects) return layers_.residual(name, x, h);
-    layers_.finish_conv1x1(y, skip, x, h);
+    const std::string last = name + ".out_layers.3";
+    if (!projects) return layers_.conv3x3_residual(last, h, layer.out, name, x);
+    layers_.finish_conv1x1(y, skip, x, layers_.conv3x3(last, h, layer.out));
     return y;
   }
 

@@ -139,6 +139,29 @@ TEST_P(TrainStep, GroupNormsBackwardPassDoesItsNeighboursWork) {
   EXPECT_EQ(outcome(poisoned, results), found);
 }
 
+// With a version of the convolution that adds the embedding and the residual after it, the operations that did so are gone,
+// and gradients are as near to those without rounding as with them.
+TEST_P(TrainStep, ConvolutionsAddWhatFollowsThem) {
+  if (backend::device().arch < 90) GTEST_SKIP() << "an older GPU";
+  const bool rounds = GetParam() == Dtype::bf16;
+  Tiny apart(GetParam()), together(GetParam(), 1, false, rounds ? "conv3x3/fprop=v14" : "conv3x3/fprop=v01");
+  const auto counts = [](const Tiny& net, const char* pass) {
+    const auto& all = net.step->programs()[1]->tape().operations();
+    return std::ranges::count_if(all, [&](const Operation& each) { return each.problem.pass->path() == pass; });
+  };
+  EXPECT_GT(counts(apart, "add/embedding"), 0);
+  EXPECT_EQ(counts(together, "add/embedding"), 0);
+  EXPECT_LT(counts(together, "add/residual"), counts(apart, "add/residual"));
+  const Outcome expected = outcome(apart, apart.run());
+  const Outcome found = outcome(together, together.run());
+  EXPECT_LT(distance(found.losses, expected.losses), rounds ? 1e-2 : 1e-6);
+  EXPECT_LT(distance(found.gradients, expected.gradients), rounds ? 4e-2 : 2e-5);
+  if (!rounds) return;
+  Tiny unrounded(Dtype::f32);
+  const Outcome exact = outcome(unrounded, unrounded.run());
+  EXPECT_LT(distance(found.gradients, exact.gradients), 1.1 * distance(expected.gradients, exact.gradients));
+}
+
 INSTANTIATE_TEST_SUITE_P(Dtypes, TrainStep, ::testing::Values(Dtype::f32, Dtype::bf16),
                          [](const auto& info) { return name(info.param); });
 
