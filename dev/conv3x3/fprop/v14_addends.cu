@@ -226,7 +226,6 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
     LaunchConfig config = halo_config<Tile>(p);
     config.dynamic_smem = Rounds<Tile>::kSmemBytes;
-    config.overlaps_previous = true;
     const Addends<T> addends{.bias = t.bias,
                              .e = t.e ? t.e + p.first : nullptr,
                              .pitch = p.embedding,
