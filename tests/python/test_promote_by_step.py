@@ -10,10 +10,10 @@ from test_promote import PROBLEM, project, result  # noqa: F401 (a fixture)
 OTHER = "n32 c8 bf16"
 
 
-def side(number, overlap=True, problems=(PROBLEM,)):
+def side(number, switch="", problems=(PROBLEM,)):
     version = f"v{number:02d}_idea_{number}"
     versions = [{"pass": "toy/fprop", "problem": each, "version": version, "operations": 1} for each in problems]
-    return {"name": f"toy/fprop=v{number:02d}", "overlap": overlap, "versions": versions}
+    return {"name": f"toy/fprop=v{number:02d}{switch}", "versions": versions}
 
 
 def compared(project, status, a, b, day=1, **fields):  # noqa: F811
@@ -69,7 +69,7 @@ def test_what_does_not_stand_is_not_replaced(table):
     before = table.table.read_text()
     compared(table, "FAST", side(2), side(3), day=1)  # neither stands
     compared(table, "FAST", side(1), side(9), day=2)  # no such version in the tree
-    compared(table, "FAST", side(1, overlap=True), side(2, overlap=False), day=3)  # another switch besides
+    compared(table, "FAST", side(1, ",overlap=on"), side(2, ",overlap=off"), day=3)  # not of versions alone
     compared(table, "FAST", side(1, problems=["n1 c1 bf16"]), side(2, problems=["n1 c1 bf16"]), day=4)  # no line
     compared(table, "FAST", side(1), side(2), day=5, slug="h100")
     compared(table, "FAST", side(1), side(2), day=6, verdicts=None)  # emulated
