@@ -119,6 +119,7 @@ Json versions_of(const Step& step, const std::set<const Pass*>& passes) {
 // Replays the sides in turn, there and back; their `seconds` grow by two a round.
 void replay(std::deque<Built>& sides, int rounds, Stream stream) {
   std::vector<Built*> order;
+  order.reserve(2 * sides.size());
   for (Built& side : sides) order.push_back(&side);
   for (auto side = sides.rbegin(); side != sides.rend(); ++side) order.push_back(&*side);
   std::vector<std::unique_ptr<Event>> marks;
