@@ -60,9 +60,11 @@ struct Rounds {
   static constexpr std::size_t kSmemBytes = kMoreAt + kConsumerWarps * kStagingBytes;
   static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
 
-  static constexpr int patch(int round) { return round / kOfPatch; }
-  static constexpr int first(int round) { return round % kOfPatch * kChannels; }
-  static constexpr int channels(int round) { return std::min(kChannels, Tile::kBlockN - first(round)); }
+  static __host__ __device__ constexpr int patch(int round) { return round / kOfPatch; }
+  static __host__ __device__ constexpr int first(int round) { return round % kOfPatch * kChannels; }
+  static __host__ __device__ constexpr int channels(int round) {
+    return Tile::kBlockN - first(round) < kChannels ? Tile::kBlockN - first(round) : kChannels;
+  }
 };
 
 // Calls f(row of shared memory and offset in it, element of an image [n, h, w, k], whether it is in the image) for each of
@@ -160,21 +162,21 @@ __global__ void __launch_bounds__(kThreads, 1)
     const bool stores = !Tile::kSplitK || group == 0;
 
     // What is added: the residual of the first two rounds is on its way, bias and embedding are in registers.
-    const auto fetch = [&](auto round) {
-      if constexpr (round < R::kCount) {
+    const auto fetch = [&]<int kRound>() {
+      if constexpr (kRound < R::kCount) {
         if (addends.residual) {
-          for_runs<R::channels(round)>(p, rows[round % R::kBuffers], patch_position(p, patch0 + R::patch(round)),
-                                       channel0 + R::first(round), [&](unsigned char* to, long long i, bool inside) {
-                                         ptx::cp_async<16>(to, addends.residual + (inside ? i : 0), inside);
-                                       });
+          for_runs<R::channels(kRound)>(p, rows[kRound % R::kBuffers], patch_position(p, patch0 + R::patch(kRound)),
+                                        channel0 + R::first(kRound), [&](unsigned char* to, long long i, bool inside) {
+                                          ptx::cp_async<16>(to, addends.residual + (inside ? i : 0), inside);
+                                        });
         }
       }
       ptx::cp_async_commit();  // one group a round, empty or not, so that the count of pending groups tells the round
     };
     float2 added[Tile::kGroupPatches][Tile::kBlockN / 8];
     if (stores) {
-      fetch(std::integral_constant<int, 0>{});
-      fetch(std::integral_constant<int, 1>{});
+      fetch.template operator()<0>();
+      fetch.template operator()<1>();
 #pragma unroll
       for (int i = 0; i < Tile::kGroupPatches; ++i) {
         fetch_bias<Tile>(p, addends.bias, channel0, added[i]);
@@ -199,9 +201,9 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (!stores) continue;
     }
 
-    const auto store = [&](auto round) {
-      constexpr int kPatchOfTile = R::patch(round), kFirst = R::first(round), kChannels = R::channels(round);
-      unsigned char* const staging = rows[round % R::kBuffers];
+    const auto store = [&]<int kRound>() {
+      constexpr int kPatchOfTile = R::patch(kRound), kFirst = R::first(kRound), kChannels = R::channels(kRound);
+      unsigned char* const staging = rows[kRound % R::kBuffers];
       ptx::cp_async_wait<R::kBuffers - 1>();
       __syncwarp();
       const float* const sums = sum[kPatchOfTile] + kFirst / 2;
@@ -214,9 +216,9 @@ __global__ void __launch_bounds__(kThreads, 1)
                             if (inside) *reinterpret_cast<uint4*>(y + i) = *reinterpret_cast<const uint4*>(from);
                           });
       __syncwarp();  // all have read: the rows may be filled again
-      fetch(std::integral_constant<int, round + R::kBuffers>{});
+      fetch.template operator()<kRound + R::kBuffers>();
     };
-    [&]<int... kRound>(std::integer_sequence<int, kRound...>) { (store(std::integral_constant<int, kRound>{}), ...); }
+    [&]<int... kRounds>(std::integer_sequence<int, kRounds...>) { (store.template operator()<kRounds>(), ...); }
     (std::make_integer_sequence<int, R::kCount>{});
   }
 }
