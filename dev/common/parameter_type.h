@@ -55,7 +55,7 @@ __device__ __forceinline__ void store_gradient(void* to, int i, float sum, bool 
 template <class P>
 __device__ __forceinline__ void store_gradient_pair(void* to, int i, float first, float second, bool finished) {
   if (sizeof(P) == 2 && finished) {
-    unsigned words[1];
+    unsigned words[1] = {};
     if constexpr (sizeof(P) == 2) pack<P, 1>({first, second}, words);
     *reinterpret_cast<unsigned*>(static_cast<P*>(to) + i) = words[0];
   } else {
