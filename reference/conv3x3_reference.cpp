@@ -2,6 +2,7 @@
 // exact in double, so the only rounding is that of the sum, 2^29 times finer than fp32's.
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "core/check/check.h"
 #include "core/parallel.h"
@@ -102,10 +103,10 @@ NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   return {{"dx", convolve(p, in["dy"], dgrad_weights(p, in["w"]), [](std::int64_t, int, const auto&) {})}};
 }
 
-NamedOutputs wgrad(const Case& c, const HostTensors& in) {
-  const auto& p = problem_of<Wgrad>(c);
-  const std::vector<float>& x = in["x"];
-  const std::vector<float>& dy = in["dy"];
+// Of the layer whose tensors' names end so.
+void add_wgrad(NamedOutputs& outputs, const Problem& p, const HostTensors& in, const std::string& number) {
+  const std::vector<float>& x = in["x" + number];
+  const std::vector<float>& dy = in["dy" + number];
   const std::size_t count = std::size_t{9} * p.k * p.c;
   Expected dw{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
   Expected dbias{.value = std::vector<double>(p.k), .magnitude = std::vector<double>(p.k)};
@@ -126,9 +127,20 @@ NamedOutputs wgrad(const Case& c, const HostTensors& in) {
       }
     }
   });
+  outputs["dw" + number] = std::move(dw);
+  if (p.bias) outputs["dbias" + number] = std::move(dbias);
+}
+
+NamedOutputs wgrad(const Case& c, const HostTensors& in) {
   NamedOutputs outputs;
-  outputs["dw"] = std::move(dw);
-  if (p.bias) outputs["dbias"] = std::move(dbias);
+  add_wgrad(outputs, problem_of<Wgrad>(c), in, "");
+  return outputs;
+}
+
+NamedOutputs wgrad_batch(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<WgradBatch>(c);
+  NamedOutputs outputs;
+  for (int i = 0; i < p.batch; ++i) add_wgrad(outputs, p, in, std::to_string(i));
   return outputs;
 }
 
@@ -138,3 +150,4 @@ NamedOutputs wgrad(const Case& c, const HostTensors& in) {
 LADDER_REFERENCE(ladder::conv3x3::Fprop, ladder::conv3x3::fprop)
 LADDER_REFERENCE(ladder::conv3x3::Dgrad, ladder::conv3x3::dgrad)
 LADDER_REFERENCE(ladder::conv3x3::Wgrad, ladder::conv3x3::wgrad)
+LADDER_REFERENCE(ladder::conv3x3::WgradBatch, ladder::conv3x3::wgrad_batch)

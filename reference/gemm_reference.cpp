@@ -1,6 +1,7 @@
 // The reference of gemm: the formulas of dev/gemm/gemm.h in double precision. A product of two fp32 numbers is exact in
 // double, so the only rounding is that of the sum, 2^29 times finer than fp32's.
 #include <cmath>
+#include <string>
 
 #include "core/check/check.h"
 #include "core/parallel.h"
@@ -100,20 +101,31 @@ NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   return outputs;
 }
 
-NamedOutputs wgrad(const Case& c, const HostTensors& in) {
-  const auto& p = problem_of<Wgrad>(c);
-  const std::vector<float>& dy = in["dy"];
+// Of the layer whose tensors' names end so.
+void add_wgrad(NamedOutputs& outputs, const Problem& p, const HostTensors& in, const std::string& number) {
+  const std::vector<float>& dy = in["dy" + number];
   const auto of_dy = [&](std::int64_t n, std::int64_t m) { return dy[m * p.n + n]; };
-  NamedOutputs outputs;
   Expected dw = zeros(std::size_t(p.n) * p.k);
-  multiply(dw, p.n, p.m, p.k, of_dy, in["x"]);
-  outputs["dw"] = std::move(dw);
+  multiply(dw, p.n, p.m, p.k, of_dy, in["x" + number]);
+  outputs["dw" + number] = std::move(dw);
   if (p.bias) {
     Expected dbias = zeros(p.n);
     multiply(dbias, p.n, p.m, 1, of_dy, std::vector<double>(p.m, 1.0));
     dbias.discriminating = p.m > 1;  // of a single row it is dy itself
-    outputs["dbias"] = std::move(dbias);
+    outputs["dbias" + number] = std::move(dbias);
   }
+}
+
+NamedOutputs wgrad(const Case& c, const HostTensors& in) {
+  NamedOutputs outputs;
+  add_wgrad(outputs, problem_of<Wgrad>(c), in, "");
+  return outputs;
+}
+
+NamedOutputs wgrad_batch(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<WgradBatch>(c);
+  NamedOutputs outputs;
+  for (int i = 0; i < p.batch; ++i) add_wgrad(outputs, p, in, std::to_string(i));
   return outputs;
 }
 
@@ -123,3 +135,4 @@ NamedOutputs wgrad(const Case& c, const HostTensors& in) {
 LADDER_REFERENCE(ladder::gemm::Fprop, ladder::gemm::fprop)
 LADDER_REFERENCE(ladder::gemm::Dgrad, ladder::gemm::dgrad)
 LADDER_REFERENCE(ladder::gemm::Wgrad, ladder::gemm::wgrad)
+LADDER_REFERENCE(ladder::gemm::WgradBatch, ladder::gemm::wgrad_batch)

@@ -86,6 +86,7 @@ class Tape {
 
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Operation>& operations() const { return operations_; }
+  void set_operations(std::vector<Operation> operations) { operations_ = std::move(operations); }  // on these values
   const Value& operator[](ValueId id) const { return values_[id]; }
   double flops() const;
 

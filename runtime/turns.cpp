@@ -13,8 +13,9 @@ bool share(const Tape& tape, ValueId a, ValueId b) {
   return x_begin < y_begin + y.bytes() && y_begin < x_begin + x.bytes();
 }
 
-// Whether the order of the two matters: one of them writes what the other touches.
-bool conflict(const Tape& tape, const Operation& a, const Operation& b) {
+}  // namespace
+
+bool in_order(const Tape& tape, const Operation& a, const Operation& b) {
   for (std::size_t i = 0; i < a.values.size(); ++i) {
     for (std::size_t j = 0; j < b.values.size(); ++j) {
       const bool written = a.problem.tensors[i].is_written() || b.problem.tensors[j].is_written();
@@ -23,8 +24,6 @@ bool conflict(const Tape& tape, const Operation& a, const Operation& b) {
   }
   return false;
 }
-
-}  // namespace
 
 std::vector<Turn> plan_turns(const Tape& tape, bool branches) {
   const auto& operations = tape.operations();
@@ -42,7 +41,7 @@ std::vector<Turn> plan_turns(const Tape& tape, bool branches) {
     turn.beside = branches && operations[i].beside;
     int latest = turn.beside ? kBegin : kNothing;
     for (int j = 0; j < i; ++j) {
-      if (turns[j].beside != turn.beside && conflict(tape, operations[i], operations[j])) latest = j;
+      if (turns[j].beside != turn.beside && in_order(tape, operations[i], operations[j])) latest = j;
     }
     int& before = waited_for[turn.beside ? 1 : 0];
     if (latest > before) turn.waits_for = before = latest;

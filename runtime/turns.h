@@ -20,6 +20,9 @@ struct Turn {
   int last = 0;
 };
 
+// Whether the order of the two matters: one of them writes what the other touches.
+bool in_order(const Tape& tape, const Operation& a, const Operation& b);
+
 // One for each operation. At the end of the program the tape's own stream waits for the other. Without `branches` all are in
 // one line.
 std::vector<Turn> plan_turns(const Tape& tape, bool branches);

@@ -7,6 +7,7 @@
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "nn/batches.h"
 #include "nn/update.h"
 
 namespace ladder::train {
@@ -50,7 +51,8 @@ struct Step::Impl {
     }
     allocate();
     batch = std::make_unique<Program>(batch_tape(), promotions);
-    network = std::make_unique<Program>(network_tape(promotions), promotions, options.branches);
+    network =
+        std::make_unique<Program>(nn::with_batches(network_tape(promotions), promotions), promotions, options.branches);
     if (gradients) accumulate_first = std::make_unique<Program>(accumulate_tape(true), promotions);
     if (parts() > 1) accumulate_more = std::make_unique<Program>(accumulate_tape(false), promotions);
     norm = std::make_unique<Program>(update_tape(nn::append_norm), promotions);

@@ -17,13 +17,14 @@ std::string Problem::str() const {
     rows = whole ? "embedding " : fmt::format("embedding{} first{} ", embedding, first);
   }
   return word('n', n) + word('h', h) + word('w', w) + word('c', c) + word('k', k) + (bias ? "bias " : "") +
-         (params16 ? "params16 " : "") + rows + (residual ? "residual " : "") + name(dtype);
+         (params16 ? "params16 " : "") + rows + (residual ? "residual " : "") +
+         (batch > 1 ? "batch" + std::to_string(batch) + ' ' : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(
-      text,
-      "n32 h64 w64 c64 k64 [bias] [params16] [embedding|embedding3712 first1920] [residual] [fp32|tf32|bf16|fp16]");
+  ProblemLine line(text,
+                   "n32 h64 w64 c64 k64 [bias] [params16] [embedding|embedding3712 first1920] [residual] [batch8] "
+                   "[fp32|tf32|bf16|fp16]");
   constexpr int kMax = 1 << 20;
   Problem p;
   p.n = static_cast<int>(line.size("n", 1, kMax));
@@ -36,6 +37,7 @@ Problem Problem::parse(std::string_view text) {
   p.embedding = line.flag("embedding") ? p.k : static_cast<int>(line.size_or("embedding", 0, 1, kMax));
   p.first = static_cast<int>(line.size_or("first", 0, 0, kMax));
   p.residual = line.flag("residual");
+  p.batch = static_cast<int>(line.size_or("batch", 1, 1, kMaxBatch));
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   if (p.embedding > 0 ? p.first + p.k > p.embedding : p.first > 0) {
@@ -63,6 +65,7 @@ Problem Problem::random(std::uint64_t seed) {
     p.first = random() % 2 == 0 ? 0 : draw(9) - 1;
     p.embedding = p.first + p.k + (random() % 2 == 0 ? 0 : draw(9) - 1);
   }
+  if (random() % 4 == 0) p.batch = 2 + static_cast<int>(random() % 3);
   return p;
 }
 
@@ -158,5 +161,32 @@ Wgrad::Tensors Wgrad::bind(const Pointers& at) {
 }
 
 double Wgrad::flops(const Problem& p) { return Fprop::flops(p); }
+
+std::vector<TensorSpec> WgradBatch::tensors(const Problem& p) {
+  Problem single = p;
+  single.params16 = false;
+  std::vector<TensorSpec> specs;
+  for (int i = 0; i < p.batch; ++i) {
+    for (TensorSpec& spec : Wgrad::tensors(single)) {
+      spec.name += std::to_string(i);
+      specs.push_back(std::move(spec));
+    }
+  }
+  return specs;
+}
+
+WgradBatch::Tensors WgradBatch::bind(const Pointers& at) {
+  Tensors t{};
+  for (int i = 0; i < kMaxBatch; ++i) {
+    const std::string number = std::to_string(i);
+    t.x[i] = at.get<const void>("x" + number);
+    t.dy[i] = at.get<const void>("dy" + number);
+    t.dw[i] = at.get<void>("dw" + number);
+    t.dbias[i] = at.get<float>("dbias" + number);
+  }
+  return t;
+}
+
+double WgradBatch::flops(const Problem& p) { return p.batch * Fprop::flops(p); }
 
 }  // namespace ladder::conv3x3

@@ -18,6 +18,8 @@
 //     dgrad   dx[n][i][j][c] = sum over r, s, k of  dy[n][i+1-r][j+1-s][k] * w[k][r][s][c]
 //     wgrad   dw[k][r][s][c] = sum over n, p, q of  dy[n][p][q][k] * x[n][p+r-1][q+s-1][c]
 //             dbias[k]       = sum over n, p, q of  dy[n][p][q][k]
+//     wgrad_batch   wgrad of `batch` layers of one shape, each with tensors of its own: x0, dy0, dw0, dbias0, x1, ...;
+//                   dbias is fp32, whatever params16 says
 //
 // dgrad is the convolution of dy with weights whose taps are flipped and whose channels are exchanged: M = n*h*w, N = c,
 // K = 9*k. wgrad: M = k, N = 9*c, K = n*h*w pixels.
@@ -32,6 +34,8 @@
 
 namespace ladder::conv3x3 {
 
+inline constexpr int kMaxBatch = 8;  // a kernel takes two tensor maps a layer as parameters, 128 bytes each
+
 struct Problem {
   int n = 1;                 // images
   int h = 1;                 // rows, of the input and of the output
@@ -41,11 +45,13 @@ struct Problem {
   bool bias = false;         // wgrad: whether dbias is asked for; dgrad does not care
   bool params16 = false;     // whether bias and dbias are of a 16-bit dtype too, instead of fp32
   bool residual = false;     // fprop only
+  int batch = 1;             // wgrad_batch only: layers, up to kMaxBatch
   Dtype dtype = Dtype::f32;  // of x, w, r and y; sums are fp32; tf32 has fp32 outputs and an fp32 r
   int embedding = 0;         // fprop only: columns of the matrix whose rows are added to images; 0: none is
   int first = 0;             // of them, e's
 
-  // "n32 h64 w64 c64 k64 bf16", "n1 h5 w7 c3 k64 bias params16 embedding96 first8 residual fp16": parse(str()) is the same problem.
+  // "n32 h64 w64 c64 k64 bf16", "n1 h5 w7 c3 k64 bias params16 embedding96 first8 residual fp16",
+  // "n32 h8 w8 c256 k256 bias batch8 bf16": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
@@ -127,6 +133,23 @@ struct Wgrad {
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
   static double flops(const Problem& p);  // of dw: as fprop's
+};
+
+struct WgradBatch {
+  static constexpr const char* kLayer = "conv3x3";
+  static constexpr const char* kName = "wgrad_batch";
+  using Problem = conv3x3::Problem;
+
+  struct Tensors {  // the first `batch` of each
+    const void* x[kMaxBatch];
+    const void* dy[kMaxBatch];
+    void* dw[kMaxBatch];
+    float* dbias[kMaxBatch];
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at);
+  static double flops(const Problem& p);
 };
 
 }  // namespace ladder::conv3x3

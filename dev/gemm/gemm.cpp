@@ -11,12 +11,14 @@ std::string Problem::str() const {
   auto word = [](char letter, int value) { return letter + std::to_string(value) + ' '; };
   return word('m', m) + word('n', n) + word('k', k) + (bias ? "bias " : "") + (params16 ? "params16 " : "") +
          (residual ? "residual " : "") + (silu ? "silu " : "") + (accumulate ? "accumulate " : "") +
-         (split > 0 ? "split" + std::to_string(split) + ' ' : "") + name(dtype);
+         (split > 0 ? "split" + std::to_string(split) + ' ' : "") +
+         (batch > 1 ? "batch" + std::to_string(batch) + ' ' : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
   ProblemLine line(
-      text, "m131072 n64 k192 [bias] [params16] [residual] [silu] [accumulate] [split128] [fp32|tf32|bf16|fp16]");
+      text,
+      "m131072 n64 k192 [bias] [params16] [residual] [silu] [accumulate] [split128] [batch6] [fp32|tf32|bf16|fp16]");
   constexpr int kMax = 1 << 24;
   Problem p;
   p.m = static_cast<int>(line.size("m", 1, kMax));
@@ -29,6 +31,7 @@ Problem Problem::parse(std::string_view text) {
   p.accumulate = line.flag("accumulate");
   p.split = static_cast<int>(line.size_or("split", 0, 1, kMax));
   if (p.split >= p.k) line.fail("split: the first part has all of k's columns");
+  p.batch = static_cast<int>(line.size_or("batch", 1, 1, kMaxBatch));
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   // Kernels count elements of a tensor with 32-bit signed integers.
@@ -64,6 +67,7 @@ Problem Problem::random(std::uint64_t seed) {
     if (p.k % 8 == 0 && p.k > 8 && coin()) p.split = (p.split + 7) / 8 * 8 % p.k;
   }
   p.params16 = random() % 4 == 0;
+  if (random() % 4 == 0) p.batch = 2 + static_cast<int>(random() % 3);
   return p;
 }
 
@@ -144,5 +148,32 @@ Wgrad::Tensors Wgrad::bind(const Pointers& at) {
 }
 
 double Wgrad::flops(const Problem& p) { return flops_of(p); }
+
+std::vector<TensorSpec> WgradBatch::tensors(const Problem& p) {
+  Problem single = p;
+  single.params16 = false;
+  std::vector<TensorSpec> specs;
+  for (int i = 0; i < p.batch; ++i) {
+    for (TensorSpec& spec : Wgrad::tensors(single)) {
+      spec.name += std::to_string(i);
+      specs.push_back(std::move(spec));
+    }
+  }
+  return specs;
+}
+
+WgradBatch::Tensors WgradBatch::bind(const Pointers& at) {
+  Tensors t{};
+  for (int i = 0; i < kMaxBatch; ++i) {
+    const std::string number = std::to_string(i);
+    t.x[i] = at.get<const void>("x" + number);
+    t.dy[i] = at.get<const void>("dy" + number);
+    t.dw[i] = at.get<void>("dw" + number);
+    t.dbias[i] = at.get<float>("dbias" + number);
+  }
+  return t;
+}
+
+double WgradBatch::flops(const Problem& p) { return p.batch * flops_of(p); }
 
 }  // namespace ladder::gemm

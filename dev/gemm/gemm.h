@@ -14,6 +14,8 @@
 //             with `split`, x is two tensors side by side, and so is dx: the columns from `split` on are dx_rest's
 //     wgrad   dw[n][k]  = sum over m of  dy[m][n] * x[m][k]
 //             dbias[n]  = sum over m of  dy[m][n]               with `bias`
+//     wgrad_batch   wgrad of `batch` layers of one shape, each with tensors of its own: x0, dy0, dw0, dbias0, x1, ...;
+//                   dbias is fp32, whatever params16 says
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,8 @@
 
 namespace ladder::gemm {
 
+inline constexpr int kMaxBatch = 8;  // a kernel takes two tensor maps a layer as parameters, 128 bytes each
+
 struct Problem {
   int m = 1;                 // rows: pixels of all images, or samples
   int n = 1;                 // output features
@@ -34,11 +38,12 @@ struct Problem {
   bool silu = false;         // fprop only
   bool accumulate = false;   // dgrad only
   int split = 0;             // dgrad only: columns of dx of the first of two tensors; 0: one tensor
+  int batch = 1;             // wgrad_batch only: layers, up to kMaxBatch
   Dtype dtype = Dtype::f32;  // of x, w, r and y; sums are fp32; tf32 has fp32 outputs and an fp32 r
   bool params16 = false;     // whether bias and dbias are of a 16-bit dtype too, instead of fp32
 
-  // "m131072 n64 k192 bias bf16", "m32 n256 k64 bias params16 residual silu fp16", "m32 n8 k64 accumulate split40 fp32": parse(str())
-  // is the same problem.
+  // "m131072 n64 k192 bias bf16", "m32 n256 k64 bias params16 residual silu fp16", "m32 n8 k64 accumulate split40 fp32",
+  // "m2048 n768 k256 bias batch6 bf16": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
@@ -108,6 +113,23 @@ struct Wgrad {
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
   static double flops(const Problem& p);  // of dw
+};
+
+struct WgradBatch {
+  static constexpr const char* kLayer = "gemm";
+  static constexpr const char* kName = "wgrad_batch";
+  using Problem = gemm::Problem;
+
+  struct Tensors {  // the first `batch` of each
+    const void* x[kMaxBatch];
+    const void* dy[kMaxBatch];
+    void* dw[kMaxBatch];
+    float* dbias[kMaxBatch];
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at);
+  static double flops(const Problem& p);
 };
 
 }  // namespace ladder::gemm

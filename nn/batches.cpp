@@ -1,0 +1,118 @@
+#include "nn/batches.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dev/conv3x3/conv3x3.h"
+#include "dev/gemm/gemm.h"
+#include "runtime/turns.h"
+
+namespace ladder::nn {
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+using Group = std::vector<std::size_t>;  // operations, in the tape's order
+
+// Whether the operation might as well run in the place of a later one.
+bool can_wait(const Tape& tape, std::size_t operation, std::size_t until) {
+  const auto& all = tape.operations();
+  for (std::size_t i = operation + 1; i < until; ++i) {
+    if (in_order(tape, all[operation], all[i])) return false;
+  }
+  return true;
+}
+
+std::size_t input_bytes(const Operation& operation) {
+  std::size_t sum = 0;
+  for (const TensorSpec& spec : operation.problem.tensors) sum += spec.is_read() ? spec.bytes() : 0;
+  return sum;
+}
+
+// A pass, and that of several of its problems as one.
+struct Kind {
+  const Pass* single;
+  std::size_t most;
+  Case (*together)(const Case& single, std::size_t count);
+};
+
+template <class Single, class Batch>
+Kind kind(int most) {
+  return {.single = &pass_of<Single>(),
+          .most = static_cast<std::size_t>(most),
+          .together = [](const Case& single, std::size_t count) {
+            auto problem = *static_cast<const typename Single::Problem*>(single.problem.get());
+            problem.batch = static_cast<int>(count);
+            return case_of<Batch>(problem);
+          }};
+}
+
+// Null where the operation runs alone.
+const Kind* kind_of(const Operation& operation, const Promotions& promotions) {
+  static const Kind kinds[] = {kind<conv3x3::Wgrad, conv3x3::WgradBatch>(conv3x3::kMaxBatch),
+                               kind<gemm::Wgrad, gemm::WgradBatch>(gemm::kMaxBatch)};
+  const Case& problem = operation.problem;
+  for (const Kind& kind : kinds) {
+    if (problem.pass != kind.single || size_of(problem.dtype) != 2) continue;
+    if (promotions.choose(problem).reason == "--use") return nullptr;
+    // Of what only the naive version can, nothing is gained.
+    return promotions.choose(kind.together(problem, 2)).version->number > 1 ? &kind : nullptr;
+  }
+  return nullptr;
+}
+
+// Those that are worth a group, and may be one.
+std::vector<Group> groups_of(const Tape& tape, const Promotions& promotions) {
+  std::map<std::string, Group> open;  // by pass and problem
+  std::vector<Group> closed;
+  const auto& all = tape.operations();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Kind* const kind = kind_of(all[i], promotions);
+    if (!kind) continue;
+    Group& group = open[all[i].problem.pass->path() + all[i].problem.text];
+    const bool full = group.size() == kind->most || (group.size() + 1) * input_bytes(all[i]) > kMostBytes;
+    const auto waits = [&](std::size_t operation) { return can_wait(tape, operation, i); };
+    if (full || !std::ranges::all_of(group, waits)) closed.push_back(std::exchange(group, {}));
+    group.push_back(i);
+  }
+  for (auto& [problem, group] : open) closed.push_back(std::move(group));
+  std::erase_if(closed, [](const Group& group) { return group.size() < 2; });
+  return closed;
+}
+
+Operation together(const Tape& tape, const Group& group, const Promotions& promotions) {
+  const Operation& first = tape.operations()[group.front()];
+  Operation all{.name = "", .problem = kind_of(first, promotions)->together(first.problem, group.size()), .values = {}};
+  for (const std::size_t i : group) {
+    const Operation& each = tape.operations()[i];
+    all.name += (all.name.empty() ? "" : ", ") + each.name;
+    all.values.insert(all.values.end(), each.values.begin(), each.values.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+Tape with_batches(Tape tape, const Promotions& promotions) {
+  std::map<std::size_t, Operation> in_place;  // of a group's last member
+  std::vector<bool> moved(tape.operations().size());
+  for (const Group& group : groups_of(tape, promotions)) {
+    in_place.emplace(group.back(), together(tape, group, promotions));
+    for (const std::size_t i : group) moved[i] = true;
+  }
+  std::vector<Operation> operations;
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    if (const auto at = in_place.find(i); at != in_place.end()) {
+      operations.push_back(std::move(at->second));
+    } else if (!moved[i]) {
+      operations.push_back(tape.operations()[i]);
+    }
+  }
+  tape.set_operations(std::move(operations));
+  return tape;
+}
+
+}  // namespace ladder::nn
