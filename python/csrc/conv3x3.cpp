@@ -12,14 +12,15 @@ using conv3x3::Wgrad;
 
 // `of_x` and `of_y` are sizes of images. Nothing for a type or size that no kernel takes.
 std::optional<conv3x3::Problem> problem_of(std::optional<Dtype> dtype, const Sizes& of_x, const Sizes& of_y,
-                                           bool bias) {
+                                           const MaybeTensor& bias, const Tensor& x) {
   if (!dtype || !countable(of_x) || !countable(of_y)) return std::nullopt;
   return conv3x3::Problem{.n = static_cast<int>(of_x[0]),
                           .h = static_cast<int>(of_x[2]),
                           .w = static_cast<int>(of_x[3]),
                           .c = static_cast<int>(of_x[1]),
                           .k = static_cast<int>(of_y[1]),
-                          .bias = bias,
+                          .bias = bias.has_value(),
+                          .params16 = is_params16(bias, x),
                           .dtype = *dtype};
 }
 
@@ -38,9 +39,9 @@ bool fit(const Tensor& image, const Tensor& w, int channels) {
 Tensor conv2d_3x3(const Tensor& given, const Tensor& given_w, const MaybeTensor& given_bias, bool tf32) {
   expect(fit(given, given_w, 1) && fits_parameter(given_bias, {given_w.size(0)}, given), "conv2d_3x3");
   const Sizes of_y = with_channels(given, given_w.size(0));
-  if (const auto problem = problem_of(dtype_of(given, tf32), sizes_of(given), of_y, given_bias.has_value())) {
+  if (const auto problem = problem_of(dtype_of(given, tf32), sizes_of(given), of_y, given_bias, given)) {
     const Tensor x = to_channels_last(given), w = to_channels_last(given_w);
-    const MaybeTensor bias = as_parameter(given_bias);
+    const MaybeTensor bias = as_parameter(given_bias, problem->params16);
     const Tensor y = empty_channels_last(x, of_y, x.scalar_type());
     const Fprop::Tensors tensors = {.x = data(x), .w = data(w), .bias = floats(bias), .y = y.mutable_data_ptr()};
     if (run<Fprop>(*problem, tensors, x)) return y;
@@ -51,7 +52,7 @@ Tensor conv2d_3x3(const Tensor& given, const Tensor& given_w, const MaybeTensor&
 Tensor conv2d_3x3_dgrad(const Tensor& given_dy, const Tensor& given_w, bool tf32) {
   expect(fit(given_dy, given_w, 0), "conv2d_3x3_dgrad");
   const Sizes of_x = with_channels(given_dy, given_w.size(1));
-  if (const auto problem = problem_of(dtype_of(given_dy, tf32), of_x, sizes_of(given_dy), false)) {
+  if (const auto problem = problem_of(dtype_of(given_dy, tf32), of_x, sizes_of(given_dy), std::nullopt, given_dy)) {
     const Tensor dy = to_channels_last(given_dy), w = to_channels_last(given_w);
     const Tensor dx = empty_channels_last(dy, of_x, dy.scalar_type());
     const Dgrad::Tensors tensors = {.dy = data(dy), .w = data(w), .dx = dx.mutable_data_ptr()};
@@ -66,15 +67,14 @@ std::tuple<Tensor, Tensor> conv2d_3x3_wgrad(const Tensor& given_dy, const Tensor
   expect(fit(given_x, w, 1) && fits(given_dy, with_channels(given_x, w.size(0)), given_x) &&
              fits_parameter(bias, {w.size(0)}, given_x),
          "conv2d_3x3_wgrad");
-  if (const auto problem =
-          problem_of(dtype_of(given_x, tf32), sizes_of(given_x), sizes_of(given_dy), bias.has_value())) {
+  if (const auto problem = problem_of(dtype_of(given_x, tf32), sizes_of(given_x), sizes_of(given_dy), bias, given_x)) {
     const Tensor dy = to_channels_last(given_dy), x = to_channels_last(given_x);
     const Tensor dw = empty_channels_last(x, sizes_of(w), x.scalar_type());
-    const Tensor dbias = empty(x, {bias ? w.size(0) : 0}, ScalarType::Float);
+    const Tensor dbias = empty(x, {bias ? w.size(0) : 0}, problem->params16 ? x.scalar_type() : ScalarType::Float);
     const Wgrad::Tensors tensors = {.x = data(x),
                                     .dy = data(dy),
                                     .dw = dw.mutable_data_ptr(),
-                                    .dbias = bias ? dbias.mutable_data_ptr<float>() : nullptr};
+                                    .dbias = bias ? static_cast<float*>(dbias.mutable_data_ptr()) : nullptr};
     if (run<Wgrad>(*problem, tensors, x)) {
       return {to_dense(dw, is_channels_last(w)), bias ? as_type(dbias, bias->scalar_type()) : dbias};
     }

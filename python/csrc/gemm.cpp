@@ -43,10 +43,11 @@ Tensor linear(const Tensor& given, const Tensor& given_w, const MaybeTensor& giv
   }
   if (auto problem = problem_of(dtype_of(given, tf32), sizes_of(given), of_y)) {
     problem->bias = given_bias.has_value();
+    problem->params16 = is_params16(given_bias, given);
     problem->residual = given_residual.has_value();
     problem->silu = activation == "silu";
     const Tensor x = to_contiguous(given), w = to_contiguous(given_w);
-    const MaybeTensor bias = as_parameter(given_bias);
+    const MaybeTensor bias = as_parameter(given_bias, problem->params16);
     const MaybeTensor residual = given_residual ? MaybeTensor(to_contiguous(*given_residual)) : std::nullopt;
     const Tensor y = empty(x, of_y, x.scalar_type());
     const Fprop::Tensors tensors = {
@@ -78,13 +79,14 @@ std::tuple<Tensor, Tensor> linear_wgrad(const Tensor& given_dy, const Tensor& gi
   expect(fits(given_dy, with_columns(given_x, n), given_x) && fits_parameter(bias, {n}, given_x), "linear_wgrad");
   if (auto problem = problem_of(dtype_of(given_x, tf32), sizes_of(given_x), sizes_of(given_dy))) {
     problem->bias = bias.has_value();
+    problem->params16 = is_params16(bias, given_x);
     const Tensor dy = to_contiguous(given_dy), x = to_contiguous(given_x);
     const Tensor dw = empty(x, {n, k}, x.scalar_type());
-    const Tensor dbias = empty(x, {bias ? n : 0}, ScalarType::Float);
+    const Tensor dbias = empty(x, {bias ? n : 0}, problem->params16 ? x.scalar_type() : ScalarType::Float);
     const Wgrad::Tensors tensors = {.x = data(x),
                                     .dy = data(dy),
                                     .dw = dw.mutable_data_ptr(),
-                                    .dbias = bias ? dbias.mutable_data_ptr<float>() : nullptr};
+                                    .dbias = bias ? static_cast<float*>(dbias.mutable_data_ptr()) : nullptr};
     if (run<Wgrad>(*problem, tensors, x)) return {dw, bias ? as_type(dbias, bias->scalar_type()) : dbias};
   }
   return call<Tensor, Tensor>("ladder::linear_wgrad_formula", "", given_dy, given_x, bias, tf32);

@@ -22,15 +22,6 @@ Activation activation_of(const std::string& name) {
   throw UsageError("no activation '" + name + "'; there are identity, relu, silu (or swish), gelu, gelu_tanh, mish");
 }
 
-bool of_type(const MaybeTensor& parameter, const Tensor& x) {
-  return parameter && parameter->scalar_type() == x.scalar_type();
-}
-
-// In the type that the problem says, and aligned.
-MaybeTensor parameter_of(const groupnorm::Problem& problem, const MaybeTensor& x) {
-  return problem.params16 && x ? MaybeTensor(to_contiguous(*x)) : as_parameter(x);
-}
-
 // Nothing for a type or size that no kernel takes.
 std::optional<groupnorm::Problem> problem_of(const Tensor& x, const MaybeTensor& weight, const MaybeTensor& bias,
                                              std::int64_t groups, const std::string& activation, double eps = 1e-5) {
@@ -50,7 +41,7 @@ std::optional<groupnorm::Problem> problem_of(const Tensor& x, const MaybeTensor&
                             .g = static_cast<int>(groups),
                             .activation = activation_of(activation),
                             .affine = weight.has_value(),
-                            .params16 = of_type(weight, x) && of_type(bias, x) && size_of(*dtype) == 2,
+                            .params16 = is_params16(weight, x) && is_params16(bias, x),
                             .dtype = *dtype,
                             .eps = static_cast<float>(eps)};
 }
@@ -61,7 +52,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_act(const Tensor& given, const May
   const std::optional<groupnorm::Problem> problem = problem_of(given, weight, bias, groups, activation, eps);
   if (problem) {
     const Tensor x = to_channels_last(given);
-    const MaybeTensor gamma = parameter_of(*problem, weight), beta = parameter_of(*problem, bias);
+    const MaybeTensor gamma = as_parameter(weight, problem->params16), beta = as_parameter(bias, problem->params16);
     const Tensor y = empty_channels_last(x, sizes_of(x), x.scalar_type());
     const Tensor mean = empty(x, {x.size(0), groups}, ScalarType::Float);
     const Tensor rstd = empty(x, {x.size(0), groups}, ScalarType::Float);
@@ -89,7 +80,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_act_backward(const Tensor& given_d
   if (problem) {
     const Tensor x = to_channels_last(given_x), dy = to_channels_last(given_dy);
     const MaybeTensor mean = as_parameter(given_mean), rstd = as_parameter(given_rstd);
-    const MaybeTensor gamma = parameter_of(*problem, weight), beta = parameter_of(*problem, bias);
+    const MaybeTensor gamma = as_parameter(weight, problem->params16), beta = as_parameter(bias, problem->params16);
     const Tensor dx = empty_channels_last(x, sizes_of(x), x.scalar_type());
     const Sizes parameters = {weight ? x.size(1) : 0};
     const ScalarType type = problem->params16 ? x.scalar_type() : ScalarType::Float;

@@ -130,8 +130,13 @@ Tensor as_type(const Tensor& x, ScalarType type) {
   return x.scalar_type() == type ? x : torch::stable::to(x, std::optional(type));
 }
 
-MaybeTensor as_parameter(const MaybeTensor& x) {
-  return x ? MaybeTensor(to_contiguous(as_type(*x, ScalarType::Float))) : std::nullopt;
+bool is_params16(const MaybeTensor& parameter, const Tensor& x) {
+  const std::optional<Dtype> dtype = dtype_of(x);
+  return parameter && parameter->scalar_type() == x.scalar_type() && dtype && size_of(*dtype) == 2;
+}
+
+MaybeTensor as_parameter(const MaybeTensor& x, bool params16) {
+  return x ? MaybeTensor(to_contiguous(params16 ? *x : as_type(*x, ScalarType::Float))) : std::nullopt;
 }
 
 }  // namespace ladder::python

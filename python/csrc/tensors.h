@@ -62,7 +62,10 @@ Tensor to_channels_last(const Tensor& x);
 Tensor to_contiguous(const Tensor& x);
 Tensor to_dense(const Tensor& x, bool channels_last);  // one or the other
 Tensor as_type(const Tensor& x, ScalarType type);
-MaybeTensor as_parameter(const MaybeTensor& x);  // in fp32, as kernels take it
+
+// Whether kernels take the parameter as it is beside x (a problem's params16); and the parameter as they take it, else fp32.
+bool is_params16(const MaybeTensor& parameter, const Tensor& x);
+MaybeTensor as_parameter(const MaybeTensor& x, bool params16 = false);
 
 inline const void* data(const Tensor& x) { return x.const_data_ptr(); }
 inline const void* data(const MaybeTensor& x) { return x ? x->const_data_ptr() : nullptr; }

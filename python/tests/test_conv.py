@@ -65,6 +65,13 @@ def test_layouts(device, layout):
     check(x, w, bias, layout=layout)
 
 
+def test_a_16_bit_bias_is_not_cast(kernels):
+    for bias_dtype, word in ((torch.bfloat16, True), (torch.float32, False)):
+        check(*operands(2, 16, 3, 3, 40, torch.bfloat16, kernels, bias_dtype))
+        lines = [each["problem"] for each in ladder_torch.explain() if "h3 w3 c16 k40 bias" in each["problem"]]
+        assert ["params16" in line for line in lines[-2:]] == [word, word], lines
+
+
 def test_gradients_lie_as_pytorchs_do(device):
     x, w, bias = operands(2, 6, 3, 5, 10, device=device)
     for weight in (w, w.contiguous()):

@@ -38,6 +38,13 @@ def test_each_type(device, dtype, bias):
     check(x, w, b if bias else None)
 
 
+def test_a_16_bit_bias_is_not_cast(kernels):
+    for bias_dtype, word in ((torch.bfloat16, True), (torch.float32, False)):
+        check(*operands(9, k=24, n=40, dtype=torch.bfloat16, device=kernels, bias_dtype=bias_dtype)[:3])
+        lines = [each["problem"] for each in ladder_torch.explain() if "m9 n40 k24 bias" in each["problem"]]
+        assert ["params16" in line for line in lines[-2:]] == [word, word], lines
+
+
 @pytest.mark.parametrize("sizes", [((), 3, 5), ((1,), 1, 1), ((7,), 40, 3), ((2, 3, 4), 33, 17), ((65,), 8, 40)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_sizes(device, dtype, sizes):
