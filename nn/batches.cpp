@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
+// Of 64 x 64 channels: up to eight blocks have one, so that fewer leave most SMs idle.
+constexpr std::size_t kLeastTiles = 8;
+
 using Group = std::vector<std::size_t>;  // operations, in the tape's order
 
 // Whether the operation might as well run in the place of a later one.
@@ -36,24 +39,24 @@ std::size_t input_bytes(const Operation& operation) {
 struct Kind {
   const Pass* single;
   std::size_t most;
+  std::size_t taps;  // weights of a pair of channels
   Case (*together)(const Case& single, std::size_t count);
 };
 
 template <class Single, class Batch>
-Kind kind(int most) {
-  return {.single = &pass_of<Single>(),
-          .most = static_cast<std::size_t>(most),
-          .together = [](const Case& single, std::size_t count) {
-            auto problem = *static_cast<const typename Single::Problem*>(single.problem.get());
-            problem.batch = static_cast<int>(count);
-            return case_of<Batch>(problem);
-          }};
+Kind kind(std::size_t most, std::size_t taps) {
+  return {
+      .single = &pass_of<Single>(), .most = most, .taps = taps, .together = [](const Case& single, std::size_t count) {
+        auto problem = *static_cast<const typename Single::Problem*>(single.problem.get());
+        problem.batch = static_cast<int>(count);
+        return case_of<Batch>(problem);
+      }};
 }
 
 // Null where the operation runs alone.
 const Kind* kind_of(const Operation& operation, const Promotions& promotions) {
-  static const Kind kinds[] = {kind<conv3x3::Wgrad, conv3x3::WgradBatch>(conv3x3::kMaxBatch),
-                               kind<gemm::Wgrad, gemm::WgradBatch>(gemm::kMaxBatch)};
+  static const Kind kinds[] = {kind<conv3x3::Wgrad, conv3x3::WgradBatch>(conv3x3::kMaxBatch, 9),
+                               kind<gemm::Wgrad, gemm::WgradBatch>(gemm::kMaxBatch, 1)};
   const Case& problem = operation.problem;
   for (const Kind& kind : kinds) {
     if (problem.pass != kind.single || size_of(problem.dtype) != 2) continue;
@@ -62,6 +65,13 @@ const Kind* kind_of(const Operation& operation, const Promotions& promotions) {
     return promotions.choose(kind.together(problem, 2)).version->number > 1 ? &kind : nullptr;
   }
   return nullptr;
+}
+
+bool fills_the_card(const Tape& tape, const Group& group, const Promotions& promotions) {
+  if (group.size() < 2) return false;
+  const Operation& first = tape.operations()[group.front()];
+  const std::size_t weights = first.problem.tensor("dw").elements() / kind_of(first, promotions)->taps;
+  return group.size() * weights >= kLeastTiles * 64 * 64;
 }
 
 // Those that are worth a group, and may be one.
@@ -79,7 +89,7 @@ std::vector<Group> groups_of(const Tape& tape, const Promotions& promotions) {
     group.push_back(i);
   }
   for (auto& [problem, group] : open) closed.push_back(std::move(group));
-  std::erase_if(closed, [](const Group& group) { return group.size() < 2; });
+  std::erase_if(closed, [&](const Group& group) { return !fills_the_card(tape, group, promotions); });
   return closed;
 }
 

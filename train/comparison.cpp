@@ -35,6 +35,7 @@ struct Switch {
 constexpr std::array kSwitches = {
     Switch{"overlap", "on", "off", &Side::overlap},
     Switch{"branches", "on", "off", &Side::branches},
+    Switch{"batches", "on", "off", &Side::batches},
     Switch{"copies", "inside", "outside", &Side::copies_in_graph},
 };
 
@@ -199,6 +200,7 @@ int compare(const TrainingConfig& config, const TrainingOptions& options, const 
     overlap_launches(built.side.overlap);
     StepOptions of_step = bench.options();
     of_step.branches = of_step.branches && built.side.branches;
+    of_step.batches = of_step.batches && built.side.batches;
     of_step.copies_in_graph = of_step.copies_in_graph && built.side.copies_in_graph;
     built.step = bench.step(built.promotions, of_step);
     check_used(built);

@@ -27,6 +27,7 @@ void each_kept(Options& o, const Each& each) {
   each("--data", o.data);
   each("--graph", o.graph);
   each("--branches", o.branches);
+  each("--batches", o.batches);
   each("--copies", o.copies_in_graph);
   each("--use", o.use);
   each("--log-every", o.log_every);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <utility>
 
 #include "core/backend.h"
 #include "core/error.h"
@@ -51,8 +52,7 @@ struct Step::Impl {
     }
     allocate();
     batch = std::make_unique<Program>(batch_tape(), promotions);
-    network =
-        std::make_unique<Program>(nn::with_batches(network_tape(promotions), promotions), promotions, options.branches);
+    network = std::make_unique<Program>(network_tape(promotions), promotions, options.branches);
     if (gradients) accumulate_first = std::make_unique<Program>(accumulate_tape(true), promotions);
     if (parts() > 1) accumulate_more = std::make_unique<Program>(accumulate_tape(false), promotions);
     norm = std::make_unique<Program>(update_tape(nn::append_norm), promotions);
@@ -114,7 +114,7 @@ struct Step::Impl {
                               .dtype = options.dtype,
                               .promotions = &promotions};
     objective.append_loss(tape, binding, part, losses, loss);
-    return tape;
+    return options.batches ? nn::with_batches(std::move(tape), promotions) : tape;
   }
 
   // The gradients of a micro-batch into those of the batch, which are fp32.

@@ -29,6 +29,7 @@ StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& option
                .clip = config.clip > 0,
                .graph = options.graph,
                .branches = options.branches,
+               .batches = options.batches,
                .copies_in_graph = options.copies_in_graph},
       data_(options.data),
       model_(config.model),

@@ -103,6 +103,8 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
                        "on: the step is one CUDA graph; off: the same bits, launch by launch");
   io::add_choice<bool>(app, "--branches", o.branches, {{"on", true}, {"off", false}},
                        "on: small operations run beside the others; off: the same bits, one after the other");
+  io::add_choice<bool>(app, "--batches", o.batches, {{"on", true}, {"off", false}},
+                       "on: weights' gradients of layers of one shape in one launch; off: each in its own");
   io::add_choice<bool>(app, "--copies", o.copies_in_graph, {{"inside", true}, {"outside", false}},
                        "of a step's inputs and results: inside the graph, the latter beside the update; or before and "
                        "after it");
@@ -122,10 +124,11 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
       app.add_option("--budget", words.budget, "time every operation of a step, write this JSON file, and leave")
           ->type_name("FILE");
   CLI::Option* compare =
-      app.add_option(
-             "--compare", words.compare,
-             "time steps that differ in this, replayed in turn, and leave: conv3x3/fprop=v09,v14 (promoted: as "
-             "it is without --compare), overlap=on,off, branches=on,off, copies=inside,outside, or several of them")
+      app.add_option("--compare", words.compare,
+                     "time steps that differ in this, replayed in turn, and leave: conv3x3/fprop=v09,v14 (promoted: as "
+                     "it is without --compare), overlap=on,off, branches=on,off, batches=on,off, "
+                     "copies=inside,outside, or several of "
+                     "them")
           ->type_name("SIDES");
   compare->excludes(explain)->excludes(budget)->excludes(resume);
   add("--rounds", words.rounds, "[1, 100000]", "of --compare, each with two replays a side: 100; emulator: 1")

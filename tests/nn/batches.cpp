@@ -15,7 +15,7 @@
 namespace ladder::nn {
 namespace {
 
-constexpr int kRows = 40, kOut = 16, kIn = 24;
+constexpr int kRows = 40, kOut = 128, kIn = 192;
 const gemm::Problem kProblem{.m = kRows, .n = kOut, .k = kIn, .dtype = Dtype::bf16};
 
 // Three layers' x and dy, small integers that differ from layer to layer, so that sums are exact in bf16; and their dw.
@@ -95,6 +95,19 @@ TEST(Batches, NoneWaitsPastItsReader) {
   for (const int layer : {1, 2}) layers.append(tape, layer);
   EXPECT_EQ(names(with_batches(tape, promotions)),
             (std::vector<std::string>{"wgrad layer0", "residual reader", "wgrad_batch layer1, layer2"}));
+}
+
+TEST(Batches, FewWeightsAreLeftAlone) {
+  const Promotions promotions = Promotions::for_device(backend::device().slug);
+  const gemm::Problem small{.m = kRows, .n = 64, .k = 64, .dtype = Dtype::bf16};
+  Tape tape;
+  for (int layer = 0; layer < 3; ++layer) {
+    tape.run<gemm::Wgrad>("layer", small,
+                          {{"x", tape.value("x", Dtype::bf16, {kRows, 64})},
+                           {"dy", tape.value("dy", Dtype::bf16, {kRows, 64})},
+                           {"dw", tape.value("dw", Dtype::bf16, {64, 64})}});
+  }
+  EXPECT_EQ(with_batches(tape, promotions).operations().size(), 3u);
 }
 
 TEST(Batches, AVersionOfUseRunsEachLayerAlone) {
