@@ -162,10 +162,22 @@ Promotions Promotions::load(const std::filesystem::path& file, std::string_view 
 Promotions Promotions::for_device(std::string_view slug, std::string_view layer) {
   const std::filesystem::path folder = std::filesystem::path(data_dir()) / "runtime" / "promoted";
   const std::filesystem::path own = folder / fmt::format("{}.txt", slug);
-  if (std::filesystem::exists(own)) return load(own, layer);
   Promotions others = load(folder / fmt::format("{}.txt", kOtherwise), layer);
-  others.note_ = fmt::format("no table for '{}': taking that of {}", slug, kOtherwise);
-  return others;
+  if (slug == kOtherwise) return others;
+  if (!std::filesystem::exists(own)) {
+    others.note_ = fmt::format("no table for '{}': taking that of {}", slug, kOtherwise);
+    return others;
+  }
+  Promotions made = load(own, layer);
+  const std::size_t count = made.lines_.size();
+  for (Line& line : others.lines_) {
+    const auto same = [&](const Line& known) {
+      return known.problem.pass == line.problem.pass && known.problem.text == line.problem.text;
+    };
+    if (std::none_of(made.lines_.begin(), made.lines_.begin() + count, same)) made.lines_.push_back(std::move(line));
+  }
+  made.note_ = fmt::format("{} problems of the table of '{}', others of that of {}", count, slug, kOtherwise);
+  return made;
 }
 
 void Promotions::use(std::string_view text, std::string_view flag) {

@@ -37,7 +37,7 @@ class Promotions {
   // With `layer`, other layers' lines are passed over, for a program that has none of their versions.
   static Promotions load(const std::filesystem::path& file, std::string_view layer = {});
 
-  // runtime/promoted/<slug>.txt of data_dir(), or, with a note, that of h200 where this device has none.
+  // runtime/promoted/<slug>.txt of data_dir() and, with a note, that of h200 for the problems that this device's lacks.
   static Promotions for_device(std::string_view slug, std::string_view layer = {});
 
   // Takes a version for a whole pass: "conv3x3/fprop=v07", or several with commas between; v07_wmma_double_buffer and 7
