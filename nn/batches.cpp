@@ -95,7 +95,10 @@ std::vector<Group> groups_of(const Tape& tape, const Promotions& promotions) {
 
 Operation together(const Tape& tape, const Group& group, const Promotions& promotions) {
   const Operation& first = tape.operations()[group.front()];
-  Operation all{.name = "", .problem = kind_of(first, promotions)->together(first.problem, group.size()), .values = {}};
+  Operation all{.name = "",
+                .problem = kind_of(first, promotions)->together(first.problem, group.size()),
+                .values = {},
+                .beside = first.beside};
   for (const std::size_t i : group) {
     const Operation& each = tape.operations()[i];
     all.name += (all.name.empty() ? "" : ", ") + each.name;

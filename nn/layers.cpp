@@ -70,11 +70,11 @@ ValueId Layers::append_conv3x3(const std::string& name, ValueId x, int out, cons
   tape_.on_backward([=, this] {
     const ValueId dy = tape_.gradient(y);
     if (added.residual != kNoValue) tape_.add_gradient(added.residual, dy);
-    tape_.run<conv3x3::Wgrad>(name, problem,
-                              {{"x", x},
-                               {"dy", dy},
-                               {"dw", parameter_gradient(name + ".weight")},
-                               {"dbias", parameter_gradient(name + ".bias")}});
+    tape_.run_beside<conv3x3::Wgrad>(name, problem,
+                                     {{"x", x},
+                                      {"dy", dy},
+                                      {"dw", parameter_gradient(name + ".weight")},
+                                      {"dbias", parameter_gradient(name + ".bias")}});
     if (!tape_[x].requires_grad) return;
     const ValueId dx = like(x);
     tape_.run<conv3x3::Dgrad>(name, problem, {{"dy", dy}, {"w", weight}, {"dx", dx}});
@@ -142,11 +142,11 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
   tape_.on_backward([=, this] {
     const ValueId dy = tape_.gradient(y);
     if (residual != kNoValue) tape_.add_gradient(residual, dy);
-    tape_.run<gemm::Wgrad>(name, problem,
-                           {{"x", x},
-                            {"dy", dy},
-                            {"dw", parameter_gradient(name + ".weight")},
-                            {"dbias", parameter_gradient(name + ".bias")}});
+    tape_.run_beside<gemm::Wgrad>(name, problem,
+                                  {{"x", x},
+                                   {"dy", dy},
+                                   {"dw", parameter_gradient(name + ".weight")},
+                                   {"dbias", parameter_gradient(name + ".bias")}});
   });
 }
 

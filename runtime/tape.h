@@ -65,6 +65,14 @@ class Tape {
   }
   void run(const std::string& name, Case problem, Tensors tensors);
 
+  // The same of one that may run beside all others that do not share a value with it.
+  template <class P>
+  void run_beside(const std::string& name, const typename P::Problem& problem, Tensors tensors) {
+    const bool before = std::exchange(beside_, true);
+    run<P>(name, problem, tensors);
+    beside_ = before;
+  }
+
   // Gradients of the loss. add_gradient() names a summand; where there are several, residual additions are appended when
   // the gradient is asked for. A value whose gradient is asked for must have one.
   void add_gradient(ValueId of, ValueId gradient);

@@ -1,5 +1,8 @@
 #include "runtime/turns.h"
 
+#include <algorithm>
+#include <deque>
+
 namespace ladder {
 namespace {
 
@@ -25,12 +28,27 @@ bool in_order(const Tape& tape, const Operation& a, const Operation& b) {
   return false;
 }
 
+namespace {
+
+// What operations beside the others may keep alive: where it is more, the others wait for the first of them.
+constexpr std::size_t kMostHeld = std::size_t{96} << 20;
+
+std::size_t held_by(const Tape& tape, const Operation& operation) {
+  std::size_t bytes = 0;
+  for (const ValueId id : operation.values) bytes += tape[id].region == nullptr ? tape[id].bytes() : 0;
+  return bytes;
+}
+
+}  // namespace
+
 std::vector<Turn> plan_turns(const Tape& tape, bool branches) {
   const auto& operations = tape.operations();
   const int count = static_cast<int>(operations.size());
   std::vector<Turn> turns(count);
   int waited_for[2] = {kNothing, kNothing};  // by stream: the latest of the other
-  int joined = 0;                            // operations that the tape's own stream has waited for, or are its own
+  std::deque<int> running;                   // operations beside that the tape's own stream has not waited for
+  std::size_t held = 0;
+  int joined = 0;  // operations that the tape's own stream has waited for, or are its own
   const auto join = [&](int end, int at) {
     for (; joined < end; ++joined) {
       if (turns[joined].beside) turns[joined].last = at;
@@ -42,6 +60,15 @@ std::vector<Turn> plan_turns(const Tape& tape, bool branches) {
     int latest = turn.beside ? kBegin : kNothing;
     for (int j = 0; j < i; ++j) {
       if (turns[j].beside != turn.beside && in_order(tape, operations[i], operations[j])) latest = j;
+    }
+    if (turn.beside) {
+      running.push_back(i);
+      held += held_by(tape, operations[i]);
+    }
+    while (!turn.beside && !running.empty() && (held > kMostHeld || running.front() <= latest)) {
+      latest = std::max(latest, running.front());
+      held -= held_by(tape, operations[running.front()]);
+      running.pop_front();
     }
     int& before = waited_for[turn.beside ? 1 : 0];
     if (latest > before) turn.waits_for = before = latest;

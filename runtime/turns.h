@@ -23,7 +23,8 @@ struct Turn {
 // Whether the order of the two matters: one of them writes what the other touches.
 bool in_order(const Tape& tape, const Operation& a, const Operation& b);
 
-// One for each operation. At the end of the program the tape's own stream waits for the other. Without `branches` all are in
+// One for each operation. Where operations beside keep more than 96 MiB of the arena alive, the tape's own stream waits for the
+// first of them; at the end of the program, for all. Without `branches` all are in
 // one line.
 std::vector<Turn> plan_turns(const Tape& tape, bool branches);
 

@@ -61,6 +61,32 @@ TEST_F(Branches, WaitForWhatTheyTouchAndNoMore) {
   }
 }
 
+// Each operation beside holds two values of 40 MiB; the tape's own stream waits for the first once a second one is behind.
+TEST(Turns, WhatIsHeldHasALimit) {
+  constexpr int kColumns = 10 << 20;
+  const OwnedRegion elsewhere("elsewhere", kColumns * sizeof(float));
+  Tape tape;
+  const ValueId other = tape.value("other", Dtype::f32, {1, kColumns}, elsewhere);
+  const auto value = [&] { return tape.value("", Dtype::f32, {1, kColumns}); };
+  const auto sum = [&](ValueId x) {
+    const ValueId y = value();
+    tape.run<add::Residual>("", {.c = kColumns}, {{"a", x}, {"b", other}, {"y", y}});
+    return y;
+  };
+  ValueId x = value();
+  for (int i = 0; i < 3; ++i) {
+    x = sum(x);
+    tape.set_beside(true);
+    sum(x);
+    tape.set_beside(false);
+  }
+  const std::vector<Turn> turns = plan_turns(tape, true);
+  EXPECT_EQ(turns[2].waits_for, kNothing);
+  EXPECT_EQ(turns[4].waits_for, 1);
+  EXPECT_EQ(turns[1].last, 3);
+  EXPECT_EQ(turns[3].last, 5);  // the end
+}
+
 TEST_F(Branches, ShareNoMemoryWithWhatMayRunAtTheSameTime) {
   const Program program(tape_, promotions_);
   EXPECT_EQ(unordered_pairs(program, program.turns()), std::vector<std::string>{});
