@@ -76,8 +76,9 @@ class Made:
         self.readme.write_text(README)
         (self.root / "results" / "h200").mkdir(parents=True)
 
-    def record(self, name, raw, commit="abc1234"):
-        file = self.root / "results" / "h200" / f"2026-01-02_{commit}_{name}.json"
+    def record(self, name, raw, commit="abc1234", device="h200"):
+        file = self.root / "results" / device / f"2026-01-02_{commit}_{name}.json"
+        file.parent.mkdir(exist_ok=True)
         file.write_text(raw if isinstance(raw, str) else json.dumps(raw))
         return file
 
@@ -175,6 +176,18 @@ def test_the_newest_record_counts(made):
     old = made.record("x", budget(OPERATIONS, 20.0, created="2026-01-01T00:00:00Z"))
     old.rename(old.with_name("2026-01-03_fff_training-budget.json"))
     assert ": 10.00 ms a step" in "\n".join(made.lines())
+
+
+def test_of_two_devices_the_newest_budget_counts(made):
+    for device, milliseconds, created in (
+        ("a100", 30.0, "2026-01-01"),
+        ("h200", 10.0, "2026-01-02"),
+        ("x", 20.0, "2026-01-03"),
+    ):
+        made.record("training-budget", budget(OPERATIONS, milliseconds, created=created), device=device)
+    text = "\n".join(made.lines())
+    assert ": 20.00 ms a step" in text
+    assert ": 10.00 ms a step" not in text and ": 30.00 ms a step" not in text
 
 
 @pytest.mark.parametrize(

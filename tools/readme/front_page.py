@@ -24,7 +24,7 @@ def filled(root, text, device_names):
 def _table(root, device_name, promoted):
     """A line a pass that a library was timed beside; the others are named below."""
     rows = {path: row for (path, dtype), row in sorted(promoted.items()) if dtype == _DTYPE and row["ofUnet"]}
-    if not rows:
+    if not any(row["timed"] for row in rows.values()):
         return ""
     alone = [_linked(root, path) for path, row in rows.items() if not row["timed"]]
     return (

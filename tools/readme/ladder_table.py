@@ -77,6 +77,8 @@ def render(root, rows):
                     shown = ladder_picture.pictures(groups)
                     pictures.update({folder / name: picture for name, picture in shown.items()})
                     body += _KINDS[kind](groups, os.path.relpath(folder, page.parent))
+            if kind == "picture" and of_marker and not body:
+                body = "*No baseline was measured, so there is no picture.*\n\n"
             return begin + (body or _NOTHING.format(path=f"{layer}/{pass_name}".removesuffix("/*"))) + end
 
         texts[page] = _BLOCK.sub(fill, page.read_text(encoding="utf-8"))
@@ -102,9 +104,8 @@ def _of_training(root):
 def _picture_links(groups, folder):
     return "".join(
         f"![{title}: time of each version against the baseline]({folder}/{name})\n\n"
-        if data
-        else "*No baseline was measured, so there is no picture.*\n\n"
         for name, (title, data) in ladder_picture.pictures(groups).items()
+        if data
     )
 
 

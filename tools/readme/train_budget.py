@@ -39,7 +39,7 @@ _VARIANTS = {
 
 def filled(root, text):
     """train/README.md's `text` with both tables, between the markers `training:begin budget` and `speed`."""
-    text = generated.filled(text, "budget", _of_devices(budget_table, root) or _NO_BUDGET)
+    text = generated.filled(text, "budget", _newest_budget(root) or _NO_BUDGET)
     return generated.filled(text, "speed", _of_devices(speed_table, root) or _NO_SPEED)
 
 
@@ -51,6 +51,12 @@ def step_lines(root):
 def _of_devices(text_of, root):
     """What text_of() makes of each device's Records."""
     return "\n".join(filter(None, (text_of(Records(folder)) for folder in sorted((root / "results").glob("*/")))))
+
+
+def _newest_budget(root):
+    """Of the device whose budget was made last."""
+    made = [records for records in map(Records, (root / "results").glob("*/")) if records.budget]
+    return budget_table(max(made, key=lambda records: str(records.budget.raw.get("created", "")))) if made else ""
 
 
 class Records:
