@@ -16,8 +16,8 @@ struct NodeRecord {
 // Records while it lives. One at a time; graphs that are to be recorded are captured after it was made.
 class KernelRecords {
  public:
-  KernelRecords();  // throws Failure where there are none, with the reason in one line
-  ~KernelRecords();
+  KernelRecords();   // throws Failure where there are none, with the reason in one line
+  ~KernelRecords();  // NOLINT(performance-trivially-destructible): on a GPU it ends the recording
   KernelRecords(const KernelRecords&) = delete;
   KernelRecords& operator=(const KernelRecords&) = delete;
 

@@ -26,7 +26,8 @@ namespace ladder {
 namespace simt {
 
 std::shared_ptr<Recording> recording(Stream stream) {
-  auto to = stream ? stream->recording.lock() : nullptr;
+  if (!stream) return nullptr;
+  auto to = stream->recording.lock();
   if (to) stream->origin->enqueued[stream] = ++stream->passed[stream];
   return to;
 }
@@ -94,7 +95,9 @@ void set_bytes_async(void* device, int byte, std::size_t bytes, Stream stream) {
 std::vector<const void*> captured_nodes(Stream stream) {
   const auto recording = simt::recording(stream);
   std::vector<const void*> nodes;
-  for (std::size_t i = 0; recording && i < recording->size(); ++i) nodes.push_back(reinterpret_cast<void*>(i + 1));
+  for (std::size_t i = 0; recording && i < recording->size(); ++i) {
+    nodes.push_back(reinterpret_cast<void*>(i + 1));  // NOLINT(performance-no-int-to-ptr): a number stands for a node
+  }
   return nodes;
 }
 
