@@ -392,7 +392,9 @@ def test_an_unwritable_file_is_one_line(written):
 def test_the_records_of_this_tree_compare_with_themselves():
     there, bad = record_files.load_all(ROOT / "results")
     assert bad == []
-    whole = records.merge([record for record in there if record.device == there[-1].device])
+    devices = [record.device for record in there]
+    most = max(devices, key=devices.count)
+    whole = records.merge([record for record in there if record.device == most])
     comparisons = records.compare(whole, whole)
     assert len(comparisons) > 100
     called = [comparison.label for comparison in comparisons if comparison.verdict.status in ("SLOW", "FAST")]

@@ -266,6 +266,7 @@ def edit(file, pattern, text):
 
 def test_it_builds_and_passes_with_the_placeholder_and_with_the_formula_of_the_page(tree, ready):
     new.main(list(SOFTMAX))
+    shutil.copytree(ROOT / "runtime" / "promoted", tree / "runtime" / "promoted")
     built = Built(tree)
     tests = built.program("tests/test_versions_{}")
     assert built.passed(built.program("bench_{}"), "--check")[0] == (0, 9, 0)
