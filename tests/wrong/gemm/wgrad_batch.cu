@@ -1,46 +1,9 @@
-#include <algorithm>
-
-#include "tests/wrong/gemm/problems.h"
-#include "tests/wrong/wrong.h"
+#include "dev/gemm/gemm.h"
+#include "tests/wrong/layers.h"
 
 namespace ladder::gemm {
-namespace {
-
-using Tensors = WgradBatch::Tensors;
-
-// The honest version with some of its tensors exchanged.
-template <void (*kExchange)(int batch, Tensors&)>
-void exchanged(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
-  Tensors others = t;
-  kExchange(p.batch, others);
-  wrong::launch_honest<WgradBatch>(p, others, workspace, stream);
-}
-
-// Takes the first layer's x for all.
-void x_of_first(int batch, Tensors& t) { std::fill_n(t.x, batch, t.x[0]); }
-
-// Takes the next layer's dy.
-void neighbours_dy(int batch, Tensors& t) { std::rotate(t.dy, t.dy + 1, t.dy + batch); }
-
-// Writes dbias to the layer before.
-void neighbours_dbias(int batch, Tensors& t) { std::rotate(t.dbias, t.dbias + 1, t.dbias + batch); }
-
-// Leaves the last layer's dw as it was.
-void without_last(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
-  Problem fewer = p;
-  fewer.batch = p.batch - 1;
-  wrong::launch_honest<WgradBatch>(fewer, t, workspace, stream);
-}
-
-}  // namespace
 
 LADDER_CHEATS(WgradBatch, {"m32 n32 k32 batch2", "m24 n16 k40 bias batch3", "m33 n20 k21 bias batch8"},
-              {
-                  wrong::honest<WgradBatch>(),
-                  {.name = "x_of_first", .launch = exchanged<x_of_first>},
-                  {.name = "neighbours_dy", .launch = exchanged<neighbours_dy>},
-                  {.name = "neighbours_dbias", .launch = exchanged<neighbours_dbias>},
-                  {.name = "without_last", .launch = without_last},
-              })
+              wrong::wrong_layers<WgradBatch>())
 
 }  // namespace ladder::gemm
