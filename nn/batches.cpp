@@ -18,8 +18,6 @@ constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 // Of 64 x 64 channels: up to eight blocks have one, so that fewer leave most SMs idle.
 constexpr std::size_t kLeastTiles = 8;
 
-using Group = std::vector<std::size_t>;  // operations, in the tape's order
-
 // Whether the operation might as well run in the place of a later one.
 bool can_wait(const Tape& tape, std::size_t operation, std::size_t until) {
   const auto& all = tape.operations();
@@ -53,6 +51,11 @@ Kind kind(std::size_t most, std::size_t taps) {
       }};
 }
 
+struct Group {
+  const Kind* kind = nullptr;
+  std::vector<std::size_t> members;  // operations, in the tape's order
+};
+
 // Null where the operation runs alone.
 const Kind* kind_of(const Operation& operation, const Promotions& promotions) {
   static const Kind kinds[] = {kind<conv3x3::Wgrad, conv3x3::WgradBatch>(conv3x3::kMaxBatch, 9),
@@ -67,11 +70,11 @@ const Kind* kind_of(const Operation& operation, const Promotions& promotions) {
   return nullptr;
 }
 
-bool fills_the_card(const Tape& tape, const Group& group, const Promotions& promotions) {
-  if (group.size() < 2) return false;
-  const Operation& first = tape.operations()[group.front()];
-  const std::size_t weights = first.problem.tensor("dw").elements() / kind_of(first, promotions)->taps;
-  return group.size() * weights >= kLeastTiles * 64 * 64;
+bool fills_the_card(const Tape& tape, const Group& group) {
+  if (group.members.size() < 2) return false;
+  const Operation& first = tape.operations()[group.members.front()];
+  const std::size_t weights = first.problem.tensor("dw").elements() / group.kind->taps;
+  return group.members.size() * weights >= kLeastTiles * 64 * 64;
 }
 
 // Those that are worth a group, and may be one.
@@ -83,23 +86,25 @@ std::vector<Group> groups_of(const Tape& tape, const Promotions& promotions) {
     const Kind* const kind = kind_of(all[i], promotions);
     if (!kind) continue;
     Group& group = open[all[i].problem.pass->path() + all[i].problem.text];
-    const bool full = group.size() == kind->most || (group.size() + 1) * input_bytes(all[i]) > kMostBytes;
+    const std::size_t count = group.members.size();
+    const bool full = count == kind->most || (count + 1) * input_bytes(all[i]) > kMostBytes;
     const auto waits = [&](std::size_t operation) { return can_wait(tape, operation, i); };
-    if (full || !std::ranges::all_of(group, waits)) closed.push_back(std::exchange(group, {}));
-    group.push_back(i);
+    if (full || !std::ranges::all_of(group.members, waits)) closed.push_back(std::exchange(group, {}));
+    group.kind = kind;
+    group.members.push_back(i);
   }
   for (auto& [problem, group] : open) closed.push_back(std::move(group));
-  std::erase_if(closed, [&](const Group& group) { return !fills_the_card(tape, group, promotions); });
+  std::erase_if(closed, [&](const Group& group) { return !fills_the_card(tape, group); });
   return closed;
 }
 
-Operation together(const Tape& tape, const Group& group, const Promotions& promotions) {
-  const Operation& first = tape.operations()[group.front()];
+Operation together(const Tape& tape, const Group& group) {
+  const Operation& first = tape.operations()[group.members.front()];
   Operation all{.name = "",
-                .problem = kind_of(first, promotions)->together(first.problem, group.size()),
+                .problem = group.kind->together(first.problem, group.members.size()),
                 .values = {},
                 .beside = first.beside};
-  for (const std::size_t i : group) {
+  for (const std::size_t i : group.members) {
     const Operation& each = tape.operations()[i];
     all.name += (all.name.empty() ? "" : ", ") + each.name;
     all.values.insert(all.values.end(), each.values.begin(), each.values.end());
@@ -113,8 +118,8 @@ Tape with_batches(Tape tape, const Promotions& promotions) {
   std::map<std::size_t, Operation> in_place;  // of a group's last member
   std::vector<bool> moved(tape.operations().size());
   for (const Group& group : groups_of(tape, promotions)) {
-    in_place.emplace(group.back(), together(tape, group, promotions));
-    for (const std::size_t i : group) moved[i] = true;
+    in_place.emplace(group.members.back(), together(tape, group));
+    for (const std::size_t i : group.members) moved[i] = true;
   }
   std::vector<Operation> operations;
   for (std::size_t i = 0; i < moved.size(); ++i) {
