@@ -4,6 +4,7 @@
 #include <random>
 
 #include "core/problem_line.h"
+#include "dev/common/layer_batch.h"
 
 namespace ladder::gemm {
 
@@ -152,27 +153,10 @@ double Wgrad::flops(const Problem& p) { return flops_of(p); }
 std::vector<TensorSpec> WgradBatch::tensors(const Problem& p) {
   Problem single = p;
   single.params16 = false;
-  std::vector<TensorSpec> specs;
-  for (int i = 0; i < p.batch; ++i) {
-    for (TensorSpec& spec : Wgrad::tensors(single)) {
-      spec.name += std::to_string(i);
-      specs.push_back(std::move(spec));
-    }
-  }
-  return specs;
+  return tensors_of_layers(Wgrad::tensors(single), p.batch);
 }
 
-WgradBatch::Tensors WgradBatch::bind(const Pointers& at) {
-  Tensors t{};
-  for (int i = 0; i < kMaxBatch; ++i) {
-    const std::string number = std::to_string(i);
-    t.x[i] = at.get<const void>("x" + number);
-    t.dy[i] = at.get<const void>("dy" + number);
-    t.dw[i] = at.get<void>("dw" + number);
-    t.dbias[i] = at.get<float>("dbias" + number);
-  }
-  return t;
-}
+WgradBatch::Tensors WgradBatch::bind(const Pointers& at) { return wgrad_of_layers<Tensors, kMaxBatch>(at); }
 
 double WgradBatch::flops(const Problem& p) { return p.batch * flops_of(p); }
 
