@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 constexpr int kMaxAlgorithms = 256;
+constexpr const char* kOneMatrix = "cuBLASLt takes x and dx as one matrix";
 
 // Algorithms of the first round that are measured once more, so that one lucky sample does not decide.
 constexpr std::size_t kFinalists = 5;
@@ -265,6 +266,7 @@ std::shared_ptr<void> rounded_bias(const float* bias, int count, Dtype dtype) {
 std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
   if (p.silu) throw Failure("cuBLASLt has no epilogue with SiLU");
+  if (p.split > 0) throw Failure(kOneMatrix);
   const Fprop::Tensors t = Fprop::bind(at);
   Posed posed{.dtype = p.dtype, .a = {t.w, p.k, p.n, true}, .b = {t.x, p.k, p.m}, .d = {t.y, p.n, p.m}, .c = t.r};
   if (!t.bias) return first_that_runs({posed}, search, measure);
@@ -283,7 +285,7 @@ std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search
 
 std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
   const Problem& p = problem_of<Dgrad>(c);
-  if (p.split > 0) throw Failure("cuBLASLt writes one matrix a call");
+  if (p.split > 0) throw Failure(kOneMatrix);
   const Dgrad::Tensors t = Dgrad::bind(at);
   return first_that_runs(
       {{.dtype = p.dtype, .a = {t.w, p.k, p.n}, .b = {t.dy, p.n, p.m}, .d = {t.dx, p.k, p.m}, .c = t.r}}, search,
@@ -292,6 +294,7 @@ std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, Search search
 
 std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
   const Problem& p = problem_of<Wgrad>(c);
+  if (p.split > 0) throw Failure(kOneMatrix);
   const Wgrad::Tensors t = Wgrad::bind(at);
   const Posed weights{
       .dtype = p.dtype, .a = {t.x, p.k, p.m}, .b = {t.dy, p.n, p.m, true}, .d = {t.dw, p.k, p.n}, .outputs = {"dw"}};

@@ -44,9 +44,23 @@ void apply_silu(double& value, double& magnitude) {
   magnitude = std::abs(derivative) * magnitude + (std::abs(z) + 4) * std::abs(value) + 0x1p-90;
 }
 
+// x [m, k], of the layer whose tensors' names end so.
+std::vector<float> whole_x(const Problem& p, const HostTensors& in, const std::string& number = "") {
+  if (p.split == 0) return in["x" + number];
+  std::vector<float> x;
+  const auto append = [&x](const std::vector<float>& part, std::ptrdiff_t row, int cols) {
+    x.insert(x.end(), part.begin() + row * cols, part.begin() + (row + 1) * cols);
+  };
+  for (int m = 0; m < p.m; ++m) {
+    append(in["x" + number], m, p.split);
+    append(in["x_rest" + number], m, p.k - p.split);
+  }
+  return x;
+}
+
 NamedOutputs fprop(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Fprop>(c);
-  const std::vector<float>& x = in["x"];
+  const std::vector<float> x = whole_x(p, in);
   const std::vector<float>& w = in["w"];
   const std::vector<float>* bias = in.find("bias");
   const std::vector<float>* r = in.find("r");
@@ -106,7 +120,7 @@ void add_wgrad(NamedOutputs& outputs, const Problem& p, const HostTensors& in, c
   const std::vector<float>& dy = in["dy" + number];
   const auto of_dy = [&](std::int64_t n, std::int64_t m) { return dy[m * p.n + n]; };
   Expected dw = zeros(std::size_t(p.n) * p.k);
-  multiply(dw, p.n, p.m, p.k, of_dy, in["x" + number]);
+  multiply(dw, p.n, p.m, p.k, of_dy, whole_x(p, in, number));
   outputs["dw" + number] = std::move(dw);
   if (p.bias) {
     Expected dbias = zeros(p.n);

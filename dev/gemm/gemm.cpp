@@ -88,14 +88,27 @@ TensorSpec per_feature(const char* name, Role role, const Problem& p) {
   return {.name = name, .role = role, .dtype = p.parameter_dtype(), .shape = {p.n}, .layout = "n"};
 }
 
+// A matrix [m, k] as the tensor `first` or, with `split`, as that and `rest`.
+void add_in_parts(std::vector<TensorSpec>& specs, const char* first, const char* rest, const TensorSpec& whole,
+                  int split) {
+  for (const char* name : {first, rest}) {
+    TensorSpec part = whole;
+    part.name = name;
+    if (split > 0) part.shape[1] = name == first ? split : whole.shape[1] - split;
+    specs.push_back(std::move(part));
+    if (split == 0) return;
+  }
+}
+
 double flops_of(const Problem& p) { return 2.0 * p.m * p.n * p.k; }
 
 }  // namespace
 
 std::vector<TensorSpec> Fprop::tensors(const Problem& p) {
-  std::vector<TensorSpec> specs = {matrix("x", Role::input, p, p.dtype, "mk"),
-                                   matrix("w", Role::input, p, p.dtype, "nk")};
-  specs[1].stddev = unit_variance(p.k);
+  std::vector<TensorSpec> specs;
+  add_in_parts(specs, "x", "x_rest", matrix("x", Role::input, p, p.dtype, "mk"), p.split);
+  specs.push_back(matrix("w", Role::input, p, p.dtype, "nk"));
+  specs.back().stddev = unit_variance(p.k);
   if (p.bias) specs.push_back(per_feature("bias", Role::input, p));
   if (p.residual) specs.push_back(matrix("r", Role::input, p, storage_dtype(p.dtype), "mn"));
   specs.push_back(matrix("y", Role::output, p, storage_dtype(p.dtype), "mn"));
@@ -104,7 +117,12 @@ std::vector<TensorSpec> Fprop::tensors(const Problem& p) {
 }
 
 Fprop::Tensors Fprop::bind(const Pointers& at) {
-  return {.x = at["x"], .w = at["w"], .bias = at.get<const float>("bias"), .r = at.get<const void>("r"), .y = at["y"]};
+  return {.x = at["x"],
+          .w = at["w"],
+          .bias = at.get<const float>("bias"),
+          .r = at.get<const void>("r"),
+          .y = at["y"],
+          .x_rest = at.get<const void>("x_rest")};
 }
 
 double Fprop::flops(const Problem& p) { return flops_of(p); }
@@ -114,13 +132,9 @@ std::vector<TensorSpec> Dgrad::tensors(const Problem& p) {
                                    matrix("w", Role::input, p, p.dtype, "nk")};
   specs[1].stddev = unit_variance(p.n);
   if (p.accumulate) specs.push_back(matrix("r", Role::input, p, storage_dtype(p.dtype), "mk"));
-  const auto add_output = [&](const char* name, int cols) {
-    specs.push_back(matrix(name, Role::output, p, storage_dtype(p.dtype), "mk"));
-    specs.back().shape[1] = cols;
-    specs.back().reduction_length = std::int64_t{p.n} + (p.accumulate ? 1 : 0);
-  };
-  add_output("dx", p.split > 0 ? p.split : p.k);
-  if (p.split > 0) add_output("dx_rest", p.k - p.split);
+  TensorSpec dx = matrix("dx", Role::output, p, storage_dtype(p.dtype), "mk");
+  dx.reduction_length = std::int64_t{p.n} + (p.accumulate ? 1 : 0);
+  add_in_parts(specs, "dx", "dx_rest", dx, p.split);
   return specs;
 }
 
@@ -132,11 +146,12 @@ Dgrad::Tensors Dgrad::bind(const Pointers& at) {
 double Dgrad::flops(const Problem& p) { return flops_of(p); }
 
 std::vector<TensorSpec> Wgrad::tensors(const Problem& p) {
-  std::vector<TensorSpec> specs = {matrix("x", Role::input, p, p.dtype, "mk"),
-                                   matrix("dy", Role::input, p, p.dtype, "mn"),
-                                   matrix("dw", Role::output, p, storage_dtype(p.dtype), "nk")};
-  specs[1].stddev = unit_variance(p.m);
-  specs[2].reduction_length = p.m;
+  std::vector<TensorSpec> specs;
+  add_in_parts(specs, "x", "x_rest", matrix("x", Role::input, p, p.dtype, "mk"), p.split);
+  specs.push_back(matrix("dy", Role::input, p, p.dtype, "mn"));
+  specs.back().stddev = unit_variance(p.m);
+  specs.push_back(matrix("dw", Role::output, p, storage_dtype(p.dtype), "nk"));
+  specs.back().reduction_length = p.m;
   if (p.bias) {
     specs.push_back(per_feature("dbias", Role::output, p));
     specs.back().reduction_length = p.m;
@@ -145,7 +160,11 @@ std::vector<TensorSpec> Wgrad::tensors(const Problem& p) {
 }
 
 Wgrad::Tensors Wgrad::bind(const Pointers& at) {
-  return {.x = at["x"], .dy = at["dy"], .dw = at["dw"], .dbias = at.get<float>("dbias")};
+  return {.x = at["x"],
+          .dy = at["dy"],
+          .dw = at["dw"],
+          .dbias = at.get<float>("dbias"),
+          .x_rest = at.get<const void>("x_rest")};
 }
 
 double Wgrad::flops(const Problem& p) { return flops_of(p); }
@@ -156,7 +175,11 @@ std::vector<TensorSpec> WgradBatch::tensors(const Problem& p) {
   return tensors_of_layers(Wgrad::tensors(single), p.batch);
 }
 
-WgradBatch::Tensors WgradBatch::bind(const Pointers& at) { return wgrad_of_layers<Tensors, kMaxBatch>(at); }
+WgradBatch::Tensors WgradBatch::bind(const Pointers& at) {
+  Tensors t = wgrad_of_layers<Tensors, kMaxBatch>(at);
+  for (int i = 0; i < kMaxBatch; ++i) t.x_rest[i] = at.get<const void>("x_rest" + std::to_string(i));
+  return t;
+}
 
 double WgradBatch::flops(const Problem& p) { return p.batch * flops_of(p); }
 

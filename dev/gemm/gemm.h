@@ -11,11 +11,12 @@
 // Backward, with dy the gradient of a loss with respect to z; `residual` and `silu` change nothing here:
 //
 //     dgrad   dx[m][k]  = r[m][k] + sum over n of  dy[m][n] * w[n][k]        r with `accumulate`: what x got elsewhere
-//             with `split`, x is two tensors side by side, and so is dx: the columns from `split` on are dx_rest's
 //     wgrad   dw[n][k]  = sum over m of  dy[m][n] * x[m][k]
 //             dbias[n]  = sum over m of  dy[m][n]               with `bias`
 //     wgrad_batch   wgrad of `batch` layers of one shape, each with tensors of its own: x0, dy0, dw0, dbias0, x1, ...;
 //                   dbias is fp32, whatever params16 says
+//
+// With `split`, x is two tensors side by side, and so is dx: the columns from `split` on are those of x_rest and dx_rest.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@
 
 namespace ladder::gemm {
 
-inline constexpr int kMaxBatch = 8;  // a kernel takes two tensor maps a layer as parameters, 128 bytes each
+inline constexpr int kMaxBatch = 8;  // a kernel takes three tensor maps a layer as parameters, 128 bytes each
 
 struct Problem {
   int m = 1;                 // rows: pixels of all images, or samples
@@ -37,7 +38,7 @@ struct Problem {
   bool residual = false;     // fprop only
   bool silu = false;         // fprop only
   bool accumulate = false;   // dgrad only
-  int split = 0;             // dgrad only: columns of dx of the first of two tensors; 0: one tensor
+  int split = 0;             // columns of x and dx of the first of two tensors; 0: one tensor
   int batch = 1;             // wgrad_batch only: layers, up to kMaxBatch
   Dtype dtype = Dtype::f32;  // of x, w, r and y; sums are fp32; tf32 has fp32 outputs and an fp32 r
   bool params16 = false;     // whether bias and dbias are of a 16-bit dtype too, instead of fp32
@@ -55,9 +56,12 @@ struct Problem {
   static Problem random(std::uint64_t seed);
 };
 
-// Null, or why a version whose kernels read an fp32 bias cannot run the problem.
-inline const char* fp32_bias_only(const Problem& p) {
-  return p.bias && p.parameter_dtype() != Dtype::f32 ? "the bias must be fp32" : nullptr;
+// Null, or why a version whose kernels read one x cannot run the problem.
+inline const char* one_x_only(const Problem& p) { return p.split > 0 ? "x must be one tensor" : nullptr; }
+
+// Null, or why a version whose kernels read one x and an fp32 bias cannot run the problem.
+inline const char* plain_only(const Problem& p) {
+  return p.bias && p.parameter_dtype() != Dtype::f32 ? "the bias must be fp32" : one_x_only(p);
 }
 
 struct Fprop {
@@ -67,11 +71,12 @@ struct Fprop {
   using Problem = gemm::Problem;
 
   struct Tensors {
-    const void* x;      // [m, k] dtype
-    const void* w;      // [n, k] dtype
-    const float* bias;  // [n] parameter_dtype(), or null; dev/common/parameter_type.h
-    const void* r;      // [m, n] dtype (fp32 for tf32), or null
-    void* y;            // [m, n] dtype (fp32 for tf32)
+    const void* x;       // [m, k], or [m, split], dtype
+    const void* w;       // [n, k] dtype
+    const float* bias;   // [n] parameter_dtype(), or null; dev/common/parameter_type.h
+    const void* r;       // [m, n] dtype (fp32 for tf32), or null
+    void* y;             // [m, n] dtype (fp32 for tf32)
+    const void* x_rest;  // [m, k - split] dtype, or null
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
@@ -104,10 +109,11 @@ struct Wgrad {
   using Problem = gemm::Problem;
 
   struct Tensors {
-    const void* x;   // [m, k] dtype
-    const void* dy;  // [m, n] dtype
-    void* dw;        // [n, k] dtype (fp32 for tf32)
-    float* dbias;    // [n] parameter_dtype(), or null; dev/common/parameter_type.h
+    const void* x;       // [m, k], or [m, split], dtype
+    const void* dy;      // [m, n] dtype
+    void* dw;            // [n, k] dtype (fp32 for tf32)
+    float* dbias;        // [n] parameter_dtype(), or null; dev/common/parameter_type.h
+    const void* x_rest;  // [m, k - split] dtype, or null
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
@@ -125,6 +131,7 @@ struct WgradBatch {
     const void* dy[kMaxBatch];
     void* dw[kMaxBatch];
     float* dbias[kMaxBatch];
+    const void* x_rest[kMaxBatch];
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);

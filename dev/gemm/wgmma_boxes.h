@@ -12,7 +12,6 @@
 
 namespace ladder::gemm {
 
-inline constexpr int kBoxColumns = 64;  // of dy or x: one swizzled row
 inline constexpr int kStepRows = 64;
 inline constexpr int kBoxBytes = kStepRows * kStepRowBytes;
 inline constexpr int kBiasWarps = kColumnWarps;

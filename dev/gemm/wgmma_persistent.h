@@ -12,11 +12,11 @@
 
 namespace ladder::gemm {
 
-// B loads its step of kBlockN columns into a stage, and multiplies a stage's A and B. kBias: there may be one.
-template <class Tile, class B, bool kBias, class T, class P, class Out>
-__device__ __forceinline__ void wgmma_persistent(const Product& c, const ptx::TensorMap& a_map,
-                                                 const ptx::TensorMap& b_map, const Epilogue<T, P>& epilogue,
-                                                 const Out& out) {
+// A's maps load a box of its terms and rows. B loads its step of kBlockN columns into a stage, and multiplies a stage's A and
+// B. kBias: there may be one.
+template <class Tile, class B, bool kBias, class A, class T, class P, class Out>
+__device__ __forceinline__ void wgmma_persistent(const Product& c, const A& a_maps, const ptx::TensorMap& b_map,
+                                                 const Epilogue<T, P>& epilogue, const Out& out) {
   using Store = WarpStore<T, Tile::kBlockN>;
   constexpr int kParts = Tile::kBlockM / 64;
   constexpr int kBytesA = Tile::kBlockM * kStepRowBytes;
@@ -46,7 +46,7 @@ __device__ __forceinline__ void wgmma_persistent(const Product& c, const ptx::Te
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerThreads) return;
-    ptx::tma_prefetch(a_map);
+    a_maps.prefetch();
     ptx::tma_prefetch(b_map);
     int i = 0;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ void wgmma_persistent(const Product& c, const ptx::Te
         unsigned char* const to = smem + stage * Tile::kStageBytes;
         ptx::mbarrier_wait(empty + stage, parity_of<Tile::kStages>(i) ^ 1);
         ptx::mbarrier_arrive_expect_tx(full + stage, Tile::kStageBytes);
-        ptx::tma_load(to, a_map, full + stage, step * kStepTerms16, row0, 0);
+        a_maps.load(to, full + stage, step * kStepTerms16, row0);
         B::load(to + kBytesA, b_map, full + stage, col0, step * kStepTerms16);
       }
     }

@@ -36,6 +36,8 @@ TEST(GemmReference, HandComputedProduct) {
              {{1, 2, 3, 4}, {5, 6, 7, 8, 9, -1}, {100, 200, 300}, {1000, 2000, 3000, 4000, 5000, 6000}});
   EXPECT_EQ(y.at(0).value, (std::vector<double>{1117, 2223, 3307, 4139, 5253, 6323}));
   EXPECT_EQ(y.at(0).magnitude, (std::vector<double>{1117, 2223, 3311, 4139, 5253, 6331})) << "absolute terms";
+  const ExpectedOutputs parts = answer(make<gemm::Fprop>("m2 n3 k2 split1"), {{1, 3}, {2, 4}, {5, 6, 7, 8, 9, -1}});
+  EXPECT_EQ(parts.at(0).value, (std::vector<double>{17, 23, 7, 39, 53, 23}));
 }
 
 TEST(GemmReference, HandComputedGradients) {
@@ -55,6 +57,8 @@ TEST(GemmReference, HandComputedGradients) {
   const ExpectedOutputs dw = answer(make<gemm::Wgrad>("m2 n2 k2 bias"), {{10, 20, 30, 40}, {1, 2, 3, 4}});
   EXPECT_EQ(dw.at(0).value, (std::vector<double>{100, 140, 140, 200}));
   EXPECT_EQ(dw.at(1).value, (std::vector<double>{4, 6}));
+  const ExpectedOutputs of_parts = answer(make<gemm::Wgrad>("m2 n2 k2 split1"), {{10, 30}, {20, 40}, {1, 2, 3, 4}});
+  EXPECT_EQ(of_parts.at(0).value, (std::vector<double>{100, 140, 140, 200}));
 }
 
 TEST(GemmReference, SiluAtKnownPoints) {
@@ -93,14 +97,19 @@ void expect_near(const Case& c, const Expected& checked, const std::vector<doubl
   }
 }
 
+// Element [m][k] of x, whose columns from `split` on lie in a tensor of their own.
+float x_at(const Problem& p, const HostTensors& in, int m, int k) {
+  if (p.split == 0) return in["x"][m * p.k + k];
+  return k < p.split ? in["x"][m * p.split + k] : in["x_rest"][m * (p.k - p.split) + k - p.split];
+}
+
 void expect_agreement(Problem p, std::uint64_t seed) {
   p.silu = false;
   const Case fprop = make<gemm::Fprop>(p.str());
   const HostTensors in = fill(fprop, Pattern::normal, seed);
-  const auto& x = in["x"];
   const auto& w = in["w"];
   std::vector<double> y = outer_products(
-      p.m, p.n, p.k, [&](int m, int k) { return x[m * p.k + k]; }, [&](int n, int k) { return w[n * p.k + k]; });
+      p.m, p.n, p.k, [&](int m, int k) { return x_at(p, in, m, k); }, [&](int n, int k) { return w[n * p.k + k]; });
   for (std::size_t i = 0; i < y.size(); ++i) {
     if (p.bias) y[i] += in["bias"][i % p.n];
     if (p.residual) y[i] += in["r"][i];
@@ -129,7 +138,7 @@ void expect_agreement(Problem p, std::uint64_t seed) {
   const ExpectedOutputs gradients = reference_outputs(wgrad, to_w);
   const auto dy = [&](int n, int m) { return to_w["dy"][m * p.n + n]; };
   expect_near(wgrad, gradients.at(0),
-              outer_products(p.n, p.k, p.m, dy, [&](int k, int m) { return to_w["x"][m * p.k + k]; }));
+              outer_products(p.n, p.k, p.m, dy, [&](int k, int m) { return x_at(p, to_w, m, k); }));
   if (p.bias) expect_near(wgrad, gradients.at(1), outer_products(p.n, 1, p.m, dy, [](int, int) { return 1.0f; }));
 }
 

@@ -5,7 +5,7 @@
 // Needs:  nothing.
 
 #include "core/numeric.h"
-#include "dev/gemm/output.h"
+#include "dev/gemm/side_by_side.h"
 
 namespace ladder::gemm {
 namespace {

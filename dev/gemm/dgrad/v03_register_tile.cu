@@ -7,7 +7,7 @@
 // Needs:  nothing; 128-bit loads where n and k are multiples of four. A workspace where the sums are split.
 
 #include "dev/gemm/ffma_register_tile.h"
-#include "dev/gemm/output.h"
+#include "dev/gemm/side_by_side.h"
 
 namespace ladder::gemm {
 namespace {

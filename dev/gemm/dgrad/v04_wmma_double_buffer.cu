@@ -5,7 +5,7 @@
 //         shapes, and WMMA's loads, which a kernel cannot schedule.
 // Needs:  nothing; cp.async where n and k are multiples of 16 bytes, else single elements, synchronously.
 
-#include "dev/gemm/output.h"
+#include "dev/gemm/side_by_side.h"
 #include "dev/gemm/wmma_double_buffer.h"
 
 namespace ladder::gemm {

@@ -10,7 +10,7 @@
 #include "dev/common/along_rows_tile.h"
 #include "dev/common/down_columns_tile.h"
 #include "dev/gemm/mma_multistage.h"
-#include "dev/gemm/output.h"
+#include "dev/gemm/side_by_side.h"
 
 namespace ladder::gemm {
 namespace {

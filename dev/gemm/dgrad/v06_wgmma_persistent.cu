@@ -6,7 +6,7 @@
 //         time. Limiter: memory at 64x64; at 16x16 and 8x8 the first load and the last store.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16.
 
-#include "dev/gemm/output.h"
+#include "dev/gemm/side_by_side.h"
 #include "dev/gemm/tma_rows.h"
 #include "dev/gemm/wgmma_persistent.h"
 
@@ -15,6 +15,16 @@ namespace {
 
 // dx [m, k] = dy [m, n] times w [n, k].
 __host__ __device__ Product product(const Problem& p) { return {.rows = p.m, .columns = p.k, .terms = p.n}; }
+
+// A step of dy.
+struct RowsOfDy {
+  const ptx::TensorMap& map;
+
+  __device__ __forceinline__ void prefetch() const { ptx::tma_prefetch(map); }
+  __device__ __forceinline__ void load(unsigned char* to, ptx::Mbarrier* full, int term, int row) const {
+    ptx::tma_load(to, map, full, term, row, 0);
+  }
+};
 
 // A step of w: 64 of its rows, which are the terms, in boxes of 64 columns, a swizzled row each: an MN-major operand.
 template <int kBlockN>
@@ -46,7 +56,7 @@ template <class T, class Tile>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     gemm_dgrad_v06_kernel(Problem p, const __grid_constant__ ptx::TensorMap dy_map,
                           const __grid_constant__ ptx::TensorMap w_map, Epilogue<T> epilogue, SideBySide<T> dx) {
-  wgmma_persistent<Tile, BoxesOfW<Tile::kBlockN>, /*kBias=*/false>(product(p), dy_map, w_map, epilogue, dx);
+  wgmma_persistent<Tile, BoxesOfW<Tile::kBlockN>, /*kBias=*/false>(product(p), RowsOfDy{dy_map}, w_map, epilogue, dx);
 }
 
 template <class Tile>

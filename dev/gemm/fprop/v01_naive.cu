@@ -5,7 +5,7 @@
 //         loads touches a row of its own: 32 cache lines for 32 multiply-adds.
 // Needs:  nothing.
 
-#include "dev/gemm/epilogue.h"
+#include "dev/gemm/side_by_side.h"
 
 namespace ladder::gemm {
 namespace {
@@ -13,15 +13,15 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T, class P>
-__global__ void gemm_fprop_v01_kernel(Problem p, const T* x, const T* w, Epilogue<T, P> epilogue, T* y) {
+__global__ void gemm_fprop_v01_kernel(Problem p, SideBySide<const T> x, const T* w, Epilogue<T, P> epilogue, T* y) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
   if (index >= static_cast<long long>(p.m) * p.n) return;
   const int n = static_cast<int>(index % p.n);
-  const T* x_row = x + index / p.n * p.k;
+  const long long m = index / p.n;
   const T* w_row = w + static_cast<long long>(n) * p.k;
 
   float sum = 0;
-  for (int k = 0; k < p.k; ++k) sum += to_float(x_row[k]) * to_float(w_row[k]);
+  for (int k = 0; k < p.k; ++k) sum += to_float(*element_at(x, m, k, p.k)) * to_float(w_row[k]);
   y[index] = from_float<T>(epilogue(sum, n, index));
 }
 
@@ -31,9 +31,8 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
     using T = decltype(element);
     with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
-      ladder::launch(gemm_fprop_v01_kernel<T, P>, {.grid = blocks, .block = kThreads}, stream, p,
-                     static_cast<const T*>(t.x), static_cast<const T*>(t.w), epilogue_of<T, P>(p, t),
-                     static_cast<T*>(t.y));
+      ladder::launch(gemm_fprop_v01_kernel<T, P>, {.grid = blocks, .block = kThreads}, stream, p, input_of<T>(p, t),
+                     static_cast<const T*>(t.w), epilogue_of<T, P>(p, t), static_cast<T*>(t.y));
     });
   });
 }

@@ -64,4 +64,5 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
 
 LADDER_VERSION(ladder::gemm::Fprop, {.plans = ladder::gemm::plans,
                                      .plan_names = {"128x128", "128x64", "64x64", "32x64", "64x64 in two"},
-                                     .dtypes = {ladder::Dtype::f32}})
+                                     .dtypes = {ladder::Dtype::f32},
+                                     .supports = ladder::gemm::one_x_only})

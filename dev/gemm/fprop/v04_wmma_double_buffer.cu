@@ -45,6 +45,6 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
 LADDER_VERSION(ladder::gemm::Fprop,
                {.launch = ladder::gemm::launch,
                 .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::gemm::fp32_bias_only,
+                .supports = ladder::gemm::plain_only,
                 .min_arch = 80,
                 .error_growth = 4})  // in tf32, WMMA adds four products at a time, truncating each time

@@ -77,4 +77,5 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
 LADDER_VERSION(ladder::gemm::Fprop, {.plans = ladder::gemm::plans,
                                      .plan_names = {"128x128", "128x64", "64x96", "64x64", "32x32", "64x64 in two"},
                                      .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                                     .supports = ladder::gemm::one_x_only,
                                      .min_arch = 80})

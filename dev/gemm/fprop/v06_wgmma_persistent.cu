@@ -6,8 +6,10 @@
 //         to 1.7 times cuBLASLt's warm time. Here no thread computes an address, and a tile's start and end cost nothing but
 //         for a block's first and last. Limiter: memory at 64x64; at 16x16 and 8x8, with a few tiles a block, the first
 //         load and the last store.
-// Needs:  sm_90a; k a multiple of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16.
+// Needs:  sm_90a; k a multiple of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. Of x in two parts, a
+//         multiple of 64 columns in the first.
 
+#include "dev/gemm/tma_rows.h"
 #include "dev/gemm/wgmma_persistent.h"
 
 namespace ladder::gemm {
@@ -41,9 +43,9 @@ using Tile = PersistentTile<kBlockM, kBlockN, kBlockM * kStepRowBytes + RowsOfW<
 
 template <class T, class P, class Tile>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
-    gemm_fprop_v06_kernel(Problem p, const __grid_constant__ ptx::TensorMap x_map,
+    gemm_fprop_v06_kernel(Problem p, const __grid_constant__ MapsOfX x_maps,
                           const __grid_constant__ ptx::TensorMap w_map, Epilogue<T, P> epilogue, T* y) {
-  wgmma_persistent<Tile, RowsOfW<Tile::kBlockN>, /*kBias=*/true>(product(p), x_map, w_map, epilogue, y);
+  wgmma_persistent<Tile, RowsOfW<Tile::kBlockN>, /*kBias=*/true>(product(p), x_maps, w_map, epilogue, y);
 }
 
 template <class Tile>
@@ -55,7 +57,7 @@ template <class T, class Tile>
 KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
     const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
-    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.k), size(p.m), 1}, {kStepTerms16, Tile::kBlockM, 1});
+    const MapsOfX x_maps = maps_of_x(p, t.x, t.x_rest, Tile::kBlockM);
     const auto w_map = ptx::make_tensor_map(p.dtype, t.w, {size(p.k), size(p.n), 1}, {kStepTerms16, Tile::kBlockN, 1});
     const int blocks = std::min(num_tiles<Tile>(product(p)), backend::device().num_sms);
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
@@ -65,7 +67,7 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
                           .block = kWgmmaThreads,
                           .dynamic_smem = Tile::kSmemBytes,
                           .overlaps_previous = true},
-                         p, x_map, w_map, epilogue_of<T, P>(p, t), static_cast<T*>(t.y));
+                         p, x_maps, w_map, epilogue_of<T, P>(p, t), static_cast<T*>(t.y));
     });
   };
   return {.name = name, .bind = bind};
@@ -89,7 +91,7 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  return p.k % 8 == 0 ? nullptr : "k is not a multiple of 8, but the TMA's strides are multiples of 16 bytes";
+  return p.k % 8 == 0 ? whole_boxes(p) : "k is not a multiple of 8, but the TMA's strides are multiples of 16 bytes";
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 // Needs:  nothing.
 
 #include "dev/common/parameter_type.h"
-#include "dev/gemm/gemm.h"
+#include "dev/gemm/side_by_side.h"
 
 namespace ladder::gemm {
 namespace {
@@ -15,7 +15,7 @@ constexpr int kThreads = 64;  // few threads in all: small blocks spread them ov
 constexpr int kRowsOfASum = 256;
 
 template <class T, class P>
-__global__ void gemm_wgrad_v01_kernel(Problem p, const T* x, const T* dy, T* dw, P* dbias) {
+__global__ void gemm_wgrad_v01_kernel(Problem p, SideBySide<const T> x, const T* dy, T* dw, P* dbias) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
   const long long weights = static_cast<long long>(p.n) * p.k;
   if (index >= weights + (dbias ? p.n : 0)) return;
@@ -29,7 +29,7 @@ __global__ void gemm_wgrad_v01_kernel(Problem p, const T* x, const T* dy, T* dw,
     float part = 0;
     for (long long m = first; m < min(p.m, first + kRowsOfASum); ++m) {
       const float gradient = to_float(dy[m * p.n + n]);
-      part += is_bias ? gradient : gradient * to_float(x[m * p.k + k]);
+      part += is_bias ? gradient : gradient * to_float(*element_at(x, m, k, p.k));
     }
     sum += part;
   }
@@ -47,8 +47,8 @@ void launch(const Problem& p, const Wgrad::Tensors& t, void*, Stream stream) {
     using T = decltype(element);
     with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
-      ladder::launch(gemm_wgrad_v01_kernel<T, P>, {.grid = blocks, .block = kThreads}, stream, p,
-                     static_cast<const T*>(t.x), static_cast<const T*>(t.dy), static_cast<T*>(t.dw), typed<P>(t.dbias));
+      ladder::launch(gemm_wgrad_v01_kernel<T, P>, {.grid = blocks, .block = kThreads}, stream, p, input_of<T>(p, t),
+                     static_cast<const T*>(t.dy), static_cast<T*>(t.dw), typed<P>(t.dbias));
     });
   });
 }

@@ -70,4 +70,5 @@ void launch(const Problem& p, const Wgrad::Tensors& t, void*, Stream stream) {
 }  // namespace
 }  // namespace ladder::gemm
 
-LADDER_VERSION(ladder::gemm::Wgrad, {.launch = ladder::gemm::launch, .dtypes = {ladder::Dtype::f32}})
+LADDER_VERSION(ladder::gemm::Wgrad,
+               {.launch = ladder::gemm::launch, .dtypes = {ladder::Dtype::f32}, .supports = ladder::gemm::one_x_only})

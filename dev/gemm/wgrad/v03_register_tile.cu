@@ -110,4 +110,5 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
 
 LADDER_VERSION(ladder::gemm::Wgrad, {.plans = ladder::gemm::plans,
                                      .plan_names = {"128x128", "128x64", "64x64", "64x64 in two", "64x64 in one"},
-                                     .dtypes = {ladder::Dtype::f32}})
+                                     .dtypes = {ladder::Dtype::f32},
+                                     .supports = ladder::gemm::one_x_only})

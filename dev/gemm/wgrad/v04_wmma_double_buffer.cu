@@ -177,6 +177,6 @@ LADDER_VERSION(ladder::gemm::Wgrad,
                {.plans = ladder::gemm::plans,
                 .plan_names = {"rows split over blocks", "rows in two", "rows in one piece"},
                 .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::gemm::fp32_bias_only,
+                .supports = ladder::gemm::plain_only,
                 .min_arch = 80,
                 .error_growth = 4})  // in tf32, WMMA adds four products at a time, truncating each time

@@ -151,4 +151,5 @@ LADDER_VERSION(ladder::gemm::Wgrad,
                {.plans = ladder::gemm::plans,
                 .plan_names = {"128x128", "128x64", "64x128", "64x192", "64x64", "64x64 in two", "64x64 in one"},
                 .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
+                .supports = ladder::gemm::one_x_only,
                 .min_arch = 80})

@@ -6,7 +6,7 @@
 //         every 16 bytes: 20 us at 8192 rows and 576 x 192 weights, whose bytes take 5. Limiter left: as v05's, partial sums
 //         that are written and read once more, and the second launch.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. A workspace where the
-//         rows are split.
+//         rows are split. Of x in two parts, the first is a multiple of 64 columns.
 
 #include "dev/common/split_plan.h"
 #include "dev/gemm/partial_sums.h"
@@ -20,7 +20,7 @@ namespace {
 
 template <class T, class P, class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, 1)
-    gemm_wgrad_v06_kernel(Problem p, Split split, const __grid_constant__ ptx::TensorMap x_map,
+    gemm_wgrad_v06_kernel(Problem p, Split split, const __grid_constant__ MapsOfX x_maps,
                           const __grid_constant__ ptx::TensorMap dy_map, T* dw, P* dbias, float* partial) {
   LADDER_DYN_SMEM(smem);  // [stage]: boxes of dy, boxes of x: 64 rows of 64 columns
   auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem + Tile::kStages * Tile::kStageBytes);
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   if (warp == Tile::kConsumerWarps) {
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
     if (lane != 0) return;
-    ptx::tma_prefetch(x_map);
+    x_maps.prefetch();
     ptx::tma_prefetch(dy_map);
     for (int i = 0; i < count; ++i) {
       const int stage = stage_of<Tile::kStages>(i);
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       for (int box = 0; box < Tile::kGroups; ++box)
         ptx::tma_load(to + box * kBoxBytes, dy_map, full + stage, n0 + box * kBoxColumns, row, 0);
       for (int box = 0; box < Tile::kColumns / kBoxColumns; ++box)
-        ptx::tma_load(to + (Tile::kGroups + box) * kBoxBytes, x_map, full + stage, k0 + box * kBoxColumns, row, 0);
+        x_maps.load(to + (Tile::kGroups + box) * kBoxBytes, full + stage, k0 + box * kBoxColumns, row);
     }
     ptx::grid_dependency_launch();
     return;
@@ -155,7 +155,7 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
     auto* const partial = static_cast<float*>(workspace);
     auto* const dw = static_cast<T*>(t.dw);
     const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
-    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.k), size(p.m), 1}, {kBoxColumns, kStepRows, 1});
+    const MapsOfX x_maps = maps_of_x(p, t.x, t.x_rest, kStepRows);
     const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.n), size(p.m), 1}, {kBoxColumns, kStepRows, 1});
     const LaunchConfig config = {.grid = static_cast<unsigned>(Tile::count(p)) * split.splits,
                                  .block = Tile::kThreads,
@@ -165,7 +165,7 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
       using P = decltype(parameter);
       P* const dbias = typed<P>(t.dbias);
       return with_reduce(
-          split, bind_launch(gemm_wgrad_v06_kernel<T, P, Tile>, config, p, split, x_map, dy_map, dw, dbias, partial),
+          split, bind_launch(gemm_wgrad_v06_kernel<T, P, Tile>, config, p, split, x_maps, dy_map, dw, dbias, partial),
           partial, count, p.k, Epilogue<T, P>{}, dw, bias_count, dbias);
     });
   };
@@ -202,7 +202,7 @@ LADDER_VERSION(ladder::gemm::Wgrad,
                {.plans = ladder::gemm::plans,
                 .plan_names = {"128x192", "128x128", "64x192", "64x128", "64x64", "64x64 in two", "64x64 in one"},
                 .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::gemm::rows_for_tma,
+                .supports = ladder::gemm::rows_in_boxes,
                 .min_arch = 90,
                 .arch_specific = true,
                 .needs = "n and k multiples of 8"})

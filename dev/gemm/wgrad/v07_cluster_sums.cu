@@ -6,7 +6,7 @@
 //         6 to 10. A cluster of eight leaves one launch and no partial sums where dw has a dozen tiles. Limiter left:
 //         clusters of eight leave a dozen SMs idle, and the last block's rows are waited for by all.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. A workspace where
-//         more than a cluster split the rows.
+//         more than a cluster split the rows. Of x in two parts, the first is a multiple of 64 columns.
 
 #include "dev/common/cluster_split.h"
 #include "dev/common/cluster_sums.h"
@@ -32,7 +32,7 @@ struct Tile : BoxTile<kGroups, kColumns> {
 
 template <class T, class P, class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, 1)
-    gemm_wgrad_v07_kernel(Problem p, ClusterSplit split, const __grid_constant__ ptx::TensorMap x_map,
+    gemm_wgrad_v07_kernel(Problem p, ClusterSplit split, const __grid_constant__ MapsOfX x_maps,
                           const __grid_constant__ ptx::TensorMap dy_map, T* dw, P* dbias, float* partial) {
   LADDER_DYN_SMEM(smem);  // [stage]: boxes of dy, boxes of x: 64 rows of 64 columns
   auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem + Tile::kStages * Tile::kStageBytes);
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   } else if (bias_warp < 0) {
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
     if (lane == 0) {
-      ptx::tma_prefetch(x_map);
+      x_maps.prefetch();
       ptx::tma_prefetch(dy_map);
       for (int i = 0; i < count; ++i) {
         const int stage = stage_of<Tile::kStages>(i);
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
         for (int box = 0; box < Tile::kGroups; ++box)
           ptx::tma_load(to + box * kBoxBytes, dy_map, full + stage, n0 + box * kBoxColumns, row, 0);
         for (int box = 0; box < Tile::kColumns / kBoxColumns; ++box)
-          ptx::tma_load(to + (Tile::kGroups + box) * kBoxBytes, x_map, full + stage, k0 + box * kBoxColumns, row, 0);
+          x_maps.load(to + (Tile::kGroups + box) * kBoxBytes, full + stage, k0 + box * kBoxColumns, row);
       }
     }
     ptx::grid_dependency_launch();
@@ -185,7 +185,7 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, ClusterSplit spl
     auto* const partial = static_cast<float*>(workspace);
     auto* const dw = static_cast<T*>(t.dw);
     const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
-    const auto x_map = ptx::make_tensor_map(p.dtype, t.x, {size(p.k), size(p.m), 1}, {kBoxColumns, kStepRows, 1});
+    const MapsOfX x_maps = maps_of_x(p, t.x, t.x_rest, kStepRows);
     const auto dy_map = ptx::make_tensor_map(p.dtype, t.dy, {size(p.n), size(p.m), 1}, {kBoxColumns, kStepRows, 1});
     const LaunchConfig config = {.grid = static_cast<unsigned>(Tile::count(p) * split.clusters * split.ranks),
                                  .block = Tile::kThreads,
@@ -196,8 +196,9 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, ClusterSplit spl
       using P = decltype(parameter);
       P* const dbias = typed<P>(t.dbias);
       return with_reduce(
-          partials, bind_launch(gemm_wgrad_v07_kernel<T, P, Tile>, config, p, split, x_map, dy_map, dw, dbias, partial),
-          partial, count, p.k, Epilogue<T, P>{}, dw, bias_count, dbias);
+          partials,
+          bind_launch(gemm_wgrad_v07_kernel<T, P, Tile>, config, p, split, x_maps, dy_map, dw, dbias, partial), partial,
+          count, p.k, Epilogue<T, P>{}, dw, bias_count, dbias);
     });
   };
   return {.name = name, .workspace_bytes = partial_bytes(partials, count, bias_count), .bind = bind};
@@ -234,7 +235,7 @@ LADDER_VERSION(ladder::gemm::Wgrad, {.plans = ladder::gemm::plans,
                                      .plan_names = {"128x192", "128x128", "64x192", "64x128", "64x64", "64x64 in one",
                                                     "64x64 in two clusters"},
                                      .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                     .supports = ladder::gemm::rows_for_tma,
+                                     .supports = ladder::gemm::rows_in_boxes,
                                      .min_arch = 90,
                                      .arch_specific = true,
                                      .needs = "n and k multiples of 8"})

@@ -5,7 +5,7 @@
 // Needs:  nothing.
 
 #include "core/numeric.h"
-#include "dev/gemm/gemm.h"
+#include "dev/gemm/side_by_side.h"
 #include "dev/ptx/grid_dependency.h"
 
 namespace ladder::gemm {
@@ -21,7 +21,8 @@ __global__ void gemm_wgrad_batch_v01_kernel(Problem p, WgradBatch::Tensors t) {
   const long long weights = static_cast<long long>(p.n) * p.k;
   if (index >= weights + (p.bias ? p.n : 0)) return;
   const int layer = blockIdx.y;
-  const T* const x = static_cast<const T*>(t.x[layer]);
+  const SideBySide<const T> x{static_cast<const T*>(t.x[layer]), static_cast<const T*>(t.x_rest[layer]),
+                              p.split > 0 ? p.split : p.k};
   const T* const dy = static_cast<const T*>(t.dy[layer]);
   // dbias is a further column of dw: its x is one.
   const bool is_bias = index >= weights;
@@ -33,7 +34,7 @@ __global__ void gemm_wgrad_batch_v01_kernel(Problem p, WgradBatch::Tensors t) {
     float part = 0;
     for (long long m = first; m < min(p.m, first + kRowsOfASum); ++m) {
       const float gradient = to_float(dy[m * p.n + n]);
-      part += is_bias ? gradient : gradient * to_float(x[m * p.k + k]);
+      part += is_bias ? gradient : gradient * to_float(*element_at(x, m, k, p.k));
     }
     sum += part;
   }

@@ -4,7 +4,8 @@
 // Why:    at 8x8 and 16x16 a layer's dw has a dozen tiles, so that v07 cuts its rows into runs of 4 to 20 steps, and half of
 //         each launch's 8 to 12 us is start, exchange and tail. Five or six layers have tiles for most SMs: one start, longer
 //         runs, clusters of two or four, and no partial sums in memory. Limiter left: whole waves of whole clusters.
-// Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16.
+// Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. Of x in two parts, a
+//         multiple of 64 columns in the first.
 
 #include <algorithm>
 
@@ -22,7 +23,8 @@ namespace {
 
 template <class T>
 struct Layers {
-  ptx::TensorMap x[kMaxBatch], dy[kMaxBatch];
+  MapsOfX x[kMaxBatch];
+  ptx::TensorMap dy[kMaxBatch];
   T* dw[kMaxBatch];
   float* dbias[kMaxBatch];
 };
@@ -96,7 +98,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
     if (lane == 0) {
       const ptx::TensorMap& dy_map = layers.dy[layer];
-      const ptx::TensorMap& x_map = layers.x[layer];
+      const MapsOfX& x_maps = layers.x[layer];
       for (int i = 0; i < count; ++i) {
         const int stage = stage_of<Tile::kStages>(i);
         unsigned char* const to = smem + stage * Tile::kStageBytes;
@@ -106,7 +108,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
         for (int box = 0; box < Tile::kGroups; ++box)
           ptx::tma_load(to + box * kBoxBytes, dy_map, full + stage, n0 + box * kBoxColumns, row, 0);
         for (int box = 0; box < Tile::kColumns / kBoxColumns; ++box)
-          ptx::tma_load(to + (Tile::kGroups + box) * kBoxBytes, x_map, full + stage, k0 + box * kBoxColumns, row, 0);
+          x_maps.load(to + (Tile::kGroups + box) * kBoxBytes, full + stage, k0 + box * kBoxColumns, row);
       }
     }
     __syncwarp();  // the barriers below are for whole warps
@@ -197,7 +199,7 @@ KernelPlan<WgradBatch> tile_plan(const Problem& p, const char* name, int ranks) 
     const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
     Layers<T> layers{};
     for (int i = 0; i < p.batch; ++i) {
-      layers.x[i] = ptx::make_tensor_map(p.dtype, t.x[i], {size(p.k), size(p.m), 1}, {kBoxColumns, kStepRows, 1});
+      layers.x[i] = maps_of_x(p, t.x[i], t.x_rest[i], kStepRows);
       layers.dy[i] = ptx::make_tensor_map(p.dtype, t.dy[i], {size(p.n), size(p.m), 1}, {kBoxColumns, kStepRows, 1});
       layers.dw[i] = static_cast<T*>(t.dw[i]);
       layers.dbias[i] = t.dbias[i];
@@ -233,7 +235,7 @@ std::vector<KernelPlan<WgradBatch>> plans(const Problem& p) {
 LADDER_VERSION(ladder::gemm::WgradBatch, {.plans = ladder::gemm::plans,
                                           .plan_names = {"128x192", "128x128", "64x192", "64x128", "64x64"},
                                           .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
-                                          .supports = ladder::gemm::rows_for_tma,
+                                          .supports = ladder::gemm::rows_in_boxes,
                                           .min_arch = 90,
                                           .arch_specific = true,
                                           .needs = "n and k multiples of 8"})

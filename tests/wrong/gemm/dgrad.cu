@@ -58,7 +58,7 @@ struct NextRow {
 
 }  // namespace
 
-LADDER_CHEATS(Dgrad, wrong_problems(),
+LADDER_CHEATS(Dgrad, wrong_problems_of_dgrad(),
               {
                   wrong::honest<Dgrad>(),
                   wrong::spoiled_input<Dgrad, &Tensors::dy, size_mn, TailOfN>("tail_of_n"),

@@ -1,4 +1,4 @@
-// dgrad's result: with `split`, two matrices side by side.
+// x and dgrad's result: with `split`, two matrices side by side.
 #pragma once
 
 #include "dev/gemm/epilogue.h"
@@ -17,6 +17,12 @@ struct SideBySide {
 template <class T>
 SideBySide<T> output_of(const Problem& p, const Dgrad::Tensors& t) {
   return {static_cast<T*>(t.dx), static_cast<T*>(t.dx_rest), p.split > 0 ? p.split : p.k};
+}
+
+// x, which every pass but dgrad reads.
+template <class T, class Tensors>
+SideBySide<const T> input_of(const Problem& p, const Tensors& t) {
+  return {static_cast<const T*>(t.x), static_cast<const T*>(t.x_rest), p.split > 0 ? p.split : p.k};
 }
 
 template <class T>
