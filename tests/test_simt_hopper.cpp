@@ -612,6 +612,105 @@ TEST(Wgmma, only_b_mn_major) {
   check_b_mn_operands<__nv_bfloat16, 128>({3, 8}, {80, 8, 64});
 }
 
+// d = a b, a in registers, which are loaded again after each step's wait.
+template <class T, int kN>
+__global__ void multiply_a_registers_kernel(const T* image, int num_rows, Operand a, Operand b, float* out) {
+  constexpr int kRowElements = 128 / sizeof(T);
+  LADDER_DYN_SMEM(smem);
+  for (int i = static_cast<int>(threadIdx.x); i < num_rows * kRowElements; i += static_cast<int>(blockDim.x)) {
+    const int byte = i % kRowElements * static_cast<int>(sizeof(T));
+    *reinterpret_cast<T*>(smem + swizzled(0, i / kRowElements, byte)) = image[i];
+  }
+  __syncthreads();
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+  const int column = static_cast<int>(threadIdx.x) % 4;
+  float d[kN / 2];
+  std::uint32_t fragments[4];
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < 4; ++i) {
+      const int byte = 32 * step + 4 * column + i / 2 * 16;
+      std::memcpy(fragments + i, smem + swizzled(0, a.row(row + i % 2 * 8), byte), 4);
+    }
+    ptx::wgmma_fence();
+    const auto desc_b = ptx::wgmma_descriptor(smem + b.first_row * 128 + 32 * step, b.group_rows * 128);
+    ptx::wgmma_m64_a_registers<T, kN>(d, fragments, desc_b, step > 0);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    ptx::warpgroup_fence_operand(d);
+  }
+  for (int i = 0; i < kN / 2; ++i) out[(row + i / 2 % 2 * 8) * kN + 2 * column + i / 4 * 8 + i % 2] = d[i];
+}
+
+template <class T, int kN>
+void check_a_registers(Operand a, Operand b) {
+  constexpr int kRowElements = 128 / sizeof(T);
+  const int num_rows = std::max(a.row(63), b.row(kN - 1)) + 1;
+  const std::vector<T> image = integers<T>(static_cast<std::size_t>(num_rows) * kRowElements, kN);
+  auto element = [&](int row, int k) {
+    if constexpr (std::is_same_v<T, float>)
+      return image[row * kRowElements + k];
+    else
+      return detail::to_float(image[row * kRowElements + k]);
+  };
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule);
+    std::vector<float> out(64 * kN, -1);
+    launch(multiply_a_registers_kernel<T, kN>, {1, 128, static_cast<std::size_t>(num_rows) * 128}, nullptr,
+           image.data(), num_rows, a, b, out.data());
+    for (int i = 0; i < 64; ++i) {
+      for (int j = 0; j < kN; ++j) {
+        float expected = 0;
+        for (int k = 0; k < kRowElements; ++k) expected += element(a.row(i), k) * element(b.row(j), k);
+        ASSERT_EQ(out[i * kN + j], expected) << schedule << " n" << kN << " row " << i << " column " << j;
+      }
+    }
+  }
+}
+
+TEST(Wgmma, a_in_registers) {
+  check_a_registers<float, 64>({0, 8}, {64, 8});
+  check_a_registers<float, 64>({3, 10}, {90, 8});
+  check_a_registers<__nv_bfloat16, 64>({11, 8}, {80, 10});
+}
+
+// All elements are 1, so each sum of eight products is 8, if A's registers are what they were until the wait.
+__global__ void change_a_kernel(bool fence_again, int changed_before, float* out) {
+  LADDER_DYN_SMEM(smem);
+  for (unsigned i = threadIdx.x; i < 64 * 32; i += blockDim.x) reinterpret_cast<float*>(smem)[i] = 1;
+  __syncthreads();
+  const std::uint64_t b = ptx::wgmma_descriptor(smem, 1024);
+  const std::uint32_t one = std::bit_cast<std::uint32_t>(1.0f);
+  std::uint32_t a[4] = {one, one, one, one};
+  float d[32] = {};
+  ptx::wgmma_fence();
+  ptx::wgmma_m64_a_registers<float, 64>(d, a, b, true);
+  ptx::wgmma_commit();
+  if (changed_before == 0) a[2] = 0;
+  ptx::wgmma_wait<0>();
+  if (changed_before == 1) a[2] = 0;
+  if (fence_again) ptx::wgmma_fence();
+  ptx::wgmma_m64_a_registers<float, 64>(d, a, b, true);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  out[threadIdx.x] = d[1];
+}
+
+TEST(Wgmma, registers_of_a_are_read_until_the_wait) {
+  const Scoped scoped("desc");
+  std::vector<float> out(128);
+  auto sum = [&](int changed_before) {
+    launch(change_a_kernel, {1, 128, 64 * 128}, nullptr, true, changed_before, out.data());
+    return out[77];
+  };
+  EXPECT_EQ(sum(2), 16);
+  EXPECT_EQ(sum(1), 12);
+  EXPECT_EQ(sum(0), 8);
+  const std::string report = fault_of([&] {
+    launch(change_a_kernel, {1, 128, 64 * 128}, nullptr, false, 1, out.data());
+  });
+  EXPECT_TRUE(contains(report, "A is in registers, and no wgmma_fence since the last wait"));
+}
+
 // The same operands outside of what there is, or off a row's start.
 __global__ void mn_misuse_kernel(int a_offset, int b_group_stride) {
   LADDER_DYN_SMEM(smem);

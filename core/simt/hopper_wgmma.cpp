@@ -86,6 +86,7 @@ struct TensorCores::Multiplication {
   std::uint64_t wgmma_group;
   int num_warps = 0;  // that have issued it
   Slice* slices[kWarps] = {};
+  const std::uint32_t* a_registers[kWarps][detail::kWarpSize] = {};
 };
 
 struct TensorCores::WarpQueue {
@@ -175,7 +176,9 @@ void TensorCores::check_operand(std::uint64_t descriptor, bool mn_major, int row
 // For ThreadSanitizer: a warp reads its own rows of A and all of B, and is done when it has waited.
 void TensorCores::note_reads(const Wgmma& operands) {
   if constexpr (!sanitizer::kNotesAccesses) return;
-  note_reads(operands.a_mn_major, operands.a, block_.thread() / detail::kWarpSize % kWarps * kWarpRows, kWarpRows);
+  if (!operands.a_registers) {
+    note_reads(operands.a_mn_major, operands.a, block_.thread() / detail::kWarpSize % kWarps * kWarpRows, kWarpRows);
+  }
   note_reads(operands.b_mn_major, operands.b, 0, operands.n);
   sanitizer::release(&own_group(operands.where).sync);
 }
@@ -237,7 +240,8 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   for (void* lane : operands) {
     const Wgmma& other = *static_cast<const Wgmma*>(lane);
     if (other.a != own.a || other.b != own.b || other.accumulate != own.accumulate || other.n != own.n ||
-        other.a_mn_major != own.a_mn_major || other.b_mn_major != own.b_mn_major) {
+        other.a_mn_major != own.a_mn_major || other.b_mn_major != own.b_mn_major ||
+        !other.a_registers != !own.a_registers) {
       block_.fault("wgmma: lanes gave different operands", own.where);
     }
   }
@@ -248,7 +252,7 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   // The same multiplication as the other warps'?
   const std::uint64_t number = queue.num_issued;
   if (number == group.first + group.queue.size()) {
-    check_operand(own.a, own.a_mn_major, kWarps * kWarpRows, "A", own.where);
+    if (!own.a_registers) check_operand(own.a, own.a_mn_major, kWarps * kWarpRows, "A", own.where);
     check_operand(own.b, own.b_mn_major, own.n, "B", own.where);
     group.queue.push_back({.operands = own, .wgmma_group = queue.num_groups});
   }
@@ -261,6 +265,13 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
         fmt::format("wgmma: another warp of the warpgroup has a different multiplication in its place, at {}:{}",
                     theirs.where.file, theirs.where.line),
         own.where);
+  }
+
+  if (own.a_registers) {
+    if (!queue.fenced) block_.fault("wgmma: A is in registers, and no wgmma_fence since the last wait", own.where);
+    for (int lane = 0; lane < detail::kWarpSize; ++lane) {
+      multiplication.a_registers[warp][lane] = static_cast<const Wgmma*>(operands[lane])->a_registers;
+    }
   }
 
   // The warp's rows.
@@ -309,7 +320,17 @@ void TensorCores::execute_until(Warpgroup& group, std::uint64_t end) {
     };
     detail::WgmmaRow a[kWarps * kWarpRows];
     detail::WgmmaRow b[256];
-    gather(operands.a, operands.a_mn_major, kWarps * kWarpRows, a);
+    if (operands.a_registers) {
+      // The layout of dev/ptx/wgmma.h.
+      for (int row = 0; row < kWarps * kWarpRows; ++row) {
+        for (int word = 0; word < 8; ++word) {
+          const std::uint32_t* const held = multiplication.a_registers[row / kWarpRows][row % 8 * 4 + word % 4];
+          std::memcpy(a[row].bytes + 4 * word, held + row % kWarpRows / 8 + word / 4 * 2, 4);
+        }
+      }
+    } else {
+      gather(operands.a, operands.a_mn_major, kWarps * kWarpRows, a);
+    }
     gather(operands.b, operands.b_mn_major, operands.n, b);
     float* d[kWarps];
     for (int warp = 0; warp < kWarps; ++warp) d[warp] = multiplication.slices[warp]->values;

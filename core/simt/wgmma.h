@@ -1,5 +1,5 @@
 // The emulated branch of dev/ptx/wgmma.h. Accumulators are NaN from the issue until the wait for their group. A
-// multiplication reads shared memory when its warpgroup's last warp issues it, on the ascending schedule; at the first
+// multiplication reads shared memory, and A where it is in registers, when its warpgroup's last warp issues it, on the ascending schedule; at the first
 // wait that covers it, on the descending one; on the seeded ones, the one or the other. It is finished once all four
 // warps have issued it, so one warp's wait speaks for the whole warpgroup's reads, as on the GPU.
 #pragma once
@@ -22,6 +22,7 @@ enum class WgmmaFormat : std::uint8_t { bf16, f16, tf32 };
 struct Wgmma {
   float* d;  // [n / 2]
   std::uint64_t a;
+  const std::uint32_t* a_registers;  // [4], and a is nothing; or null
   std::uint64_t b;
   int n;
   WgmmaFormat format;
@@ -49,14 +50,14 @@ namespace detail {
 
 template <class T, int kN>
 void multiply_m64(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool a_mn_major, bool b_mn_major,
-                  bool accumulate, Where where) {
+                  bool accumulate, Where where, const std::uint32_t* a_registers = nullptr) {
   static_assert(kN % 8 == 0 && kN >= 8 && kN <= 256, "the widths that wgmma has");
   static_assert(std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, __half> || std::is_same_v<T, float>,
                 "the element types that the emulator has");
   constexpr WgmmaFormat kFormat = std::is_same_v<T, __nv_bfloat16> ? WgmmaFormat::bf16
                                   : std::is_same_v<T, __half>      ? WgmmaFormat::f16
                                                                    : WgmmaFormat::tf32;
-  Wgmma operands{d, a, b, kN, kFormat, a_mn_major, b_mn_major, accumulate, where};
+  Wgmma operands{d, a, a_registers, b, kN, kFormat, a_mn_major, b_mn_major, accumulate, where};
   issue_wgmma(operands);
 }
 
@@ -78,6 +79,12 @@ void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool a
                     Where where = Where::here()) {
   static_assert(sizeof(T) == 2, "MN-major operands have 16-bit elements");
   detail::multiply_m64<T, kN>(d, a, b, /*a_mn_major=*/false, /*b_mn_major=*/true, accumulate, where);
+}
+
+template <class T, int kN>
+void wgmma_m64_a_registers(float (&d)[kN / 2], const std::uint32_t (&a)[4], std::uint64_t b, bool accumulate,
+                           Where where = Where::here()) {
+  detail::multiply_m64<T, kN>(d, 0, b, /*a_mn_major=*/false, /*b_mn_major=*/false, accumulate, where, a);
 }
 
 }  // namespace ladder::simt

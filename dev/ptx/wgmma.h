@@ -6,9 +6,11 @@
 //     A [64 x K], B [N x K]  in shared memory, rows of 128 bytes under the 128-byte swizzle (dev/ptx/tma.h). K-major: a row
 //                 of memory is along K, of which an instruction takes 32 bytes: 16 elements of 16 bits, 8 of tf32.
 //                 MN-major (16-bit elements only): a row of memory is 64 rows of A or B at one of 16 k.
+//     A [64 x K]  or in registers, rows 16i + lane/4 (a[0], a[2]) and + 8 (a[1], a[3]); of the 32 bytes of K the four from
+//                 4(lane%4) on (a[0], a[1]), and those 16 bytes on (a[2], a[3])
 //
-// Asynchronous: between the first wgmma and the wait for its group, nobody may touch the accumulators or the shared
-// memory that it reads. Order: fence, multiplications, commit, wait, fence the operands.
+// Asynchronous: between the first wgmma and the wait for its group, nobody may touch the accumulators, A's registers or the
+// shared memory that it reads. Order: fence, multiplications, commit, wait, fence the operands.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +53,7 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor_mn(const void* shared,
 #endif
 }
 
-// Before the first wgmma, and whenever accumulators were touched by other instructions since.
+// Before the first wgmma, and whenever accumulators or A's registers were touched by other instructions since.
 __device__ __forceinline__ void wgmma_fence(LADDER_WHERE_ALONE) {
 #if defined(__CUDACC__)
   LADDER_SM90_ASM("wgmma.fence.sync.aligned;" ::: "memory");
@@ -65,6 +67,14 @@ __device__ __forceinline__ void wgmma_commit(LADDER_WHERE_ALONE) {
   LADDER_SM90_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
 #else
   simt::wgmma_commit(where);
+#endif
+}
+
+// After a thread's own stores to shared memory that a wgmma will read, and before the barrier that announces them. Not
+// needed for what the TMA has brought.
+__device__ __forceinline__ void wgmma_fence_stores() {
+#if defined(__CUDACC__)
+  LADDER_SM90_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
@@ -104,6 +114,11 @@ __device__ __forceinline__ void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a
 template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                                bool accumulate LADDER_WHERE);
+
+// The same with A in registers and B K-major. T is float (as tf32), kN 64.
+template <class T, int kN>
+__device__ __forceinline__ void wgmma_m64_a_registers(float (&d)[kN / 2], const std::uint32_t (&a)[4], std::uint64_t b,
+                                                      bool accumulate LADDER_WHERE);
 
 #if defined(__CUDACC__)
 
@@ -162,6 +177,17 @@ LADDER_WGMMA_N(128, 64, 65, 66)
 LADDER_WGMMA_N(192, 96, 97, 98)
 LADDER_WGMMA_N(256, 128, 129, 130)
 
+template <>
+__device__ __forceinline__ void wgmma_m64_a_registers<float, 64>(float (&d)[32], const std::uint32_t (&a)[4],
+                                                                 std::uint64_t b, bool accumulate) {
+  LADDER_SM90_ASM(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" LADDER_WGMMA_NAMES_64
+      "}, {%32, %33, %34, %35}, %36, p, 1, 1;\n}\n"
+      : LADDER_WGMMA_SUMS_64
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
+}
+
 #undef LADDER_WGMMA
 #undef LADDER_WGMMA_16_BITS
 #undef LADDER_WGMMA_N
@@ -184,6 +210,12 @@ template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                                bool accumulate LADDER_WHERE_IN) {
   simt::wgmma_m64_b_mn<T, kN>(d, a, b, accumulate, where);
+}
+
+template <class T, int kN>
+__device__ __forceinline__ void wgmma_m64_a_registers(float (&d)[kN / 2], const std::uint32_t (&a)[4], std::uint64_t b,
+                                                      bool accumulate LADDER_WHERE_IN) {
+  simt::wgmma_m64_a_registers<T, kN>(d, a, b, accumulate, where);
 }
 
 #endif

@@ -65,7 +65,8 @@ LADDER_CONFORMS(tma_tf32, tma<float>)
 
 // --- wgmma: one tile of rows, copied in boxes of 128; A and B are windows into it
 
-enum class Major { k, mn, b_mn };  // what the rows of memory lie along: K for both, M and N, or N for B alone
+// What the rows of memory lie along: K for both, M and N, or N for B alone; or K, and A is loaded into registers.
+enum class Major { k, mn, b_mn, a_registers };
 
 struct Window {
   int first_row;
@@ -93,6 +94,17 @@ __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int box
     return ptx::wgmma_descriptor_mn(smem + window.first_row * kRowBytes + 2 * step * group_bytes, group_bytes,
                                     window.chunk_rows * kRowBytes);
   };
+  [[maybe_unused]] std::uint32_t fragments[4][4];  // of A, a step's
+  if constexpr (kMajor == Major::a_registers) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i % 2 * 8;
+      const int line = a.first_row + row / 8 * a.group_rows + row % 8;
+      const int byte = i / 4 * 32 + i / 2 % 2 * 16 + threadIdx.x % 4 * 4;
+      const unsigned char* const from = smem + line * kRowBytes + (byte ^ line % 8 * 16);
+      fragments[i / 4][i % 4] = *reinterpret_cast<const std::uint32_t*>(from);
+    }
+  }
   float d[kN / 2];
 #pragma unroll
   for (int i = 0; i < kN / 2; ++i) d[i] = static_cast<float>(i) * 0.125f - 4.0f;
@@ -104,6 +116,8 @@ __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int box
       ptx::wgmma_m64_mn<T, kN>(d, describe_mn(a, step), describe_mn(b, step), true);
     } else if constexpr (kMajor == Major::b_mn) {
       ptx::wgmma_m64_b_mn<T, kN>(d, describe_k(a, step), describe_mn(b, step), true);
+    } else if constexpr (kMajor == Major::a_registers) {
+      ptx::wgmma_m64_a_registers<T, kN>(d, fragments[step], describe_k(b, step), true);
     } else {
       ptx::wgmma_m64<T, kN>(d, describe_k(a, step), describe_k(b, step), true);
     }
@@ -149,6 +163,7 @@ LADDER_CONFORMS(wgmma_f16_n64, (wgmma<__half, 64>))
 LADDER_CONFORMS(wgmma_f16_n256, (wgmma<__half, 256>))
 LADDER_CONFORMS(wgmma_tf32_n64, (wgmma<float, 64>))
 LADDER_CONFORMS(wgmma_tf32_n256, (wgmma<float, 256>))
+LADDER_CONFORMS(wgmma_a_registers_tf32_n64, (wgmma<float, 64, Major::a_registers>))
 LADDER_CONFORMS(wgmma_mn_bf16_n64, (wgmma<__nv_bfloat16, 64, Major::mn>))
 LADDER_CONFORMS(wgmma_mn_bf16_n128, (wgmma<__nv_bfloat16, 128, Major::mn>))
 LADDER_CONFORMS(wgmma_mn_bf16_n192, (wgmma<__nv_bfloat16, 192, Major::mn>))
