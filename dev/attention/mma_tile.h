@@ -1,5 +1,5 @@
-// Tiles of tokens for mma.sync, in 16 bits: how rows lie in shared memory, and how fragments of
-// them are loaded and multiplied. g = lane / 4 and t = lane % 4 are a lane's place in a fragment, as in dev/ptx/mma.h.
+// Tiles of tokens for mma.sync: how rows lie in shared memory, and how fragments of them are loaded and multiplied in 16 bits;
+// for tf32 tf32_tile.h does that. g = lane / 4 and t = lane % 4 are a lane's place in a fragment, as in dev/ptx/mma.h.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ __device__ __forceinline__ void copy_pairs(unsigned char* tile, const T* first, 
     const int token = token0 + row;
     const T* const from = run < kRuns ? first + token * pitch + run * kElements
                                       : second + token * second_pitch + (run - kRuns) * kElements;
-    ptx::cp_async<kRunBytes>(tile + swizzled<4 * kD>(row, run), token < end ? from : first, token < end);
+    ptx::cp_async<kRunBytes>(tile + swizzled<2 * kRuns * kRunBytes>(row, run), token < end ? from : first, token < end);
   }
 }
 

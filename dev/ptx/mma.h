@@ -13,6 +13,9 @@
 #include "dev/ptx/where.h"
 
 #if !defined(__CUDACC__)
+#include <bit>
+
+#include "core/dtype.h"
 #include "core/simt/mma.h"
 #endif
 
@@ -48,6 +51,22 @@ __device__ __forceinline__ void mma_m16n8k16<__half>(float (&d)[4], const std::u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
   simt::mma_m16n8k16<__half>(d, a, b, where);
+#endif
+}
+
+// fp32 to the nearest tf32 (PTX ISA 9.7.9.22 cvt). Ties go to even from sm_90 on, where that is one instruction, and away
+// from zero before.
+__device__ __forceinline__ std::uint32_t to_tf32(float value) {
+#if !defined(__CUDACC__)
+  return std::bit_cast<std::uint32_t>(round_to(Dtype::tf32, value));
+#else
+  std::uint32_t bits;
+#if __CUDA_ARCH__ >= 900
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+#else
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+#endif
+  return bits;
 #endif
 }
 

@@ -1,0 +1,115 @@
+// Tiles of tokens for mma.sync in tf32: fragments of rows in the layout of mma_tile.h, products and sums.
+//
+// Terms of a sum have no order, and columns of a product may stand for what one likes, as long as both operands agree. Here
+// they are such that s leaves its product as the A of the next one, that lanes which load together meet in no bank, and that
+// runs of four channels are loaded and stored whole where that is possible. With g = lane / 4, t = lane % 4 and
+// place(i) = i / 2 + i % 2 * 4:
+//   s = a . rows^T    of sixteen channels, terms t and t + 4 are 4t and 4t + 1, in the next MMA 4t + 2 and 4t + 3;
+//                     column i of eight is row place(i): a lane's sums are of rows t and t + 4
+//   sum = p . rows    terms are rows; of 32 channels, column i of MMA j of four is 4j + i % 4, and 16 more from i = 4 on
+#pragma once
+
+#include "dev/attention/mma_rows.h"
+#include "dev/attention/mma_tile.h"
+
+namespace ladder::attention {
+
+__device__ __forceinline__ int place(int i) { return i / 2 + i % 2 * 4; }
+
+// A of sixteen rows straight from global memory, `row` being the lane's first: row g of the fragment. Zeros from `end` on.
+template <int kD>
+__device__ __forceinline__ void load_tf32_rows(std::uint32_t (&a)[kD / 8][4], const float* rows, int pitch, int row,
+                                               int end) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float* const from = rows + (row + 8 * half) * pitch + threadIdx.x % 4 * 4;
+#pragma unroll
+    for (int k = 0; k < kD / 8; k += 2) {
+      uint4 run = {0, 0, 0, 0};
+      if (row + 8 * half < end) run = *reinterpret_cast<const uint4*>(from + 8 * k);
+      a[k][half] = run.x, a[k][2 + half] = run.y;
+      a[k + 1][half] = run.z, a[k + 1][2 + half] = run.w;
+    }
+  }
+}
+
+// Where a lane's first runs lie in the eight rows that begin `rows` bytes into shared memory, a multiple of eight rows.
+//
+// NOTE: a run further by four is in the other half of 128 bytes, and from these two every address is an XOR and a constant
+// away. Left to itself the compiler keeps one for each load in registers.
+template <int kRowBytes>
+__device__ __forceinline__ int score_runs(int rows) {
+  return rows + swizzled<kRowBytes>(place(threadIdx.x % 32 / 4), threadIdx.x % 4);
+}
+template <int kRowBytes>
+__device__ __forceinline__ int weighted_words(int rows) {
+  return rows + swizzled<kRowBytes>(threadIdx.x % 4, threadIdx.x / 16 % 2 * 4) + threadIdx.x / 4 % 4 * 4;
+}
+constexpr int kOtherHalf = 64;
+
+__device__ __forceinline__ uint4 run_at(const unsigned char* smem, int at) {
+  return *reinterpret_cast<const uint4*>(smem + at);
+}
+__device__ __forceinline__ std::uint32_t word_at(const unsigned char* smem, int at) {
+  return *reinterpret_cast<const std::uint32_t*>(smem + at);
+}
+
+// s += a . rows^T for eight rows by kD channels, of which `at` is score_runs.
+template <int kD, int kTiles>
+__device__ __forceinline__ void add_scores(float (&s)[kTiles][4], const std::uint32_t (&a)[kTiles][kD / 8][4],
+                                           const unsigned char* smem, int at) {
+#pragma unroll
+  for (int k = 0; k < kD / 8; k += 2) {
+    const uint4 b = run_at(smem, (k % 4 == 0 ? at : at ^ kOtherHalf) + k / 4 * 2 * kOtherHalf);
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) ptx::mma_m16n8k8_tf32(s[tile], a[tile][k], {b.x, b.y});
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) ptx::mma_m16n8k8_tf32(s[tile], a[tile][k + 1], {b.z, b.w});
+  }
+}
+
+// sum += p . rows for eight rows by kD channels, of which `at` is weighted_words.
+template <int kRowBytes, int kD, int kTiles>
+__device__ __forceinline__ void add_weighted(float (&sum)[kTiles][kD / 8][4], const std::uint32_t (&p)[kTiles][4],
+                                             const unsigned char* smem, int at) {
+#pragma unroll
+  for (int j = 0; j < kD / 8; ++j) {
+    const int run = (at ^ j % 4 * kRunBytes) + j / 4 * 2 * kOtherHalf;
+    const int other = (at ^ (kOtherHalf + j % 4 * kRunBytes)) + j / 4 * 2 * kOtherHalf;
+    const std::uint32_t b[2] = {word_at(smem, run), word_at(smem, other + 4 * kRowBytes)};
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) ptx::mma_m16n8k8_tf32(sum[tile][j], p[tile], b);
+  }
+}
+
+// Sums of add_scores, or what was made of them, as the A of add_weighted.
+__device__ __forceinline__ void as_tf32_rows(std::uint32_t (&a)[4], const float (&s)[4]) {
+  a[0] = ptx::to_tf32(s[0]), a[1] = ptx::to_tf32(s[2]);
+  a[2] = ptx::to_tf32(s[1]), a[3] = ptx::to_tf32(s[3]);
+}
+
+// One row of add_weighted's sums, times `factor`, to global memory: row g, or with `half` 1 row g + 8. A lane has two channels
+// of each run, and the other two of every second one from its neighbour. All lanes take part; `inside` says of the row
+// whether it is there.
+template <int kD>
+__device__ __forceinline__ void store_tf32_row(float* to, const float (&sum)[kD / 8][4], int half, float factor,
+                                               bool inside) {
+  const int odd = threadIdx.x % 2;
+#pragma unroll
+  for (int j = 0; j < kD / 8; j += 2) {
+    float own[2];
+    float got[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      own[i] = factor * sum[j + 0][2 * half + i];
+      const float other = factor * sum[j + 1][2 * half + i];
+      got[i] = __shfl_xor_sync(0xffffffffu, odd ? own[i] : other, 1);
+      if (odd) own[i] = other;
+    }
+    if (!inside) continue;
+    *reinterpret_cast<float4*>(to + j / 4 * 32 + threadIdx.x % 4 / 2 * 16 + (j % 4 + odd) * 4) =
+        odd ? float4{got[0], got[1], own[0], own[1]} : float4{own[0], own[1], got[0], got[1]};
+  }
+}
+
+}  // namespace ladder::attention
