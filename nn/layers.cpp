@@ -70,11 +70,13 @@ ValueId Layers::append_conv3x3(const std::string& name, ValueId x, int out, cons
   tape_.on_backward([=, this] {
     const ValueId dy = tape_.gradient(y);
     if (added.residual != kNoValue) tape_.add_gradient(added.residual, dy);
-    tape_.run_beside<conv3x3::Wgrad>(name, problem,
+    conv3x3::Problem of_weight = problem;
+    of_weight.bias = !added.sums_bias;
+    tape_.run_beside<conv3x3::Wgrad>(name, of_weight,
                                      {{"x", x},
                                       {"dy", dy},
                                       {"dw", parameter_gradient(name + ".weight")},
-                                      {"dbias", parameter_gradient(name + ".bias")}});
+                                      {"dbias", of_weight.bias ? parameter_gradient(name + ".bias") : kNoValue}});
     if (!tape_[x].requires_grad) return;
     const ValueId dx = like(x);
     tape_.run<conv3x3::Dgrad>(name, problem, {{"dy", dy}, {"w", weight}, {"dx", dx}});
@@ -89,9 +91,10 @@ ValueId Layers::conv3x3(const std::string& name, ValueId x, int out, const Regio
 
 ValueId Layers::conv3x3_add_rows(const std::string& conv, ValueId x, int out, const std::string& name,
                                  const std::string& group, const std::string& layer) {
-  const Added rows = rows_of(group, layer);
+  Added rows = rows_of(group, layer);
+  rows.sums_bias = sums_bias(conv, group, rows);
   if (!serves<conv3x3::Fprop>(problem_of_conv(x, out, rows)))
-    return add_rows(name, conv3x3(conv, x, out), group, layer);
+    return add_rows(name, append_conv3x3(conv, x, out, {.sums_bias = rows.sums_bias}, nullptr), group, layer);
   const ValueId y = append_conv3x3(conv, x, out, rows, nullptr);
   if (trains()) on_backward_of_rows(name, y, rows);
   return y;
@@ -343,7 +346,7 @@ ValueId Layers::sinusoids(const std::string& name, ValueId t, int channels) {
   return y;
 }
 
-ValueId Layers::linear_group(const std::string& group, ValueId x) {
+ValueId Layers::linear_group(const std::string& group, ValueId x, const std::string& biases) {
   const Parameters::Group& all = net_.parameters->group(group);
   const int n = extent(x, 0);
   const auto part = [&](const std::string& name, std::vector<std::int64_t> shape, const Region& region,
@@ -355,13 +358,20 @@ ValueId Layers::linear_group(const std::string& group, ValueId x) {
                .db = kNoValue};
   Rows& rows = groups_[group];
   if (trains()) {
-    const auto gradient = [&](const char* tensor, std::vector<std::int64_t> shape, std::int64_t begin) {
-      return part("d " + group + tensor, std::move(shape), *net_.gradients,
-                  net_.parameters->gradient_offset(begin, stored()));
+    const auto gradient = [&](const std::string& name, std::vector<std::int64_t> shape, std::int64_t begin) {
+      return part("d " + name, std::move(shape), *net_.gradients, net_.parameters->gradient_offset(begin, stored()));
     };
-    layer.dw = gradient(".weight", {all.rows, all.columns}, all.weights_begin);
-    layer.db = gradient(".bias", {all.rows}, all.bias_begin);
-    rows.dy = tape_.value_in_parts("d " + group, Dtype::f32, {n, all.rows});
+    layer.dw = gradient(group + ".weight", {all.rows, all.columns}, all.weights_begin);
+    layer.db = gradient(group + ".bias", {all.rows}, all.bias_begin);
+    const ValueId dy = rows.dy = tape_.value_in_parts("d " + group, Dtype::f32, {n, all.rows});
+    if (!biases.empty()) {
+      rows.biases = biases;
+      const add::Problem over_images{.n = 1, .h = n, .w = 1, .c = static_cast<int>(all.rows)};
+      const ValueId sum = gradient(biases, {all.rows}, net_.parameters->group(biases).bias_begin);
+      tape_.on_backward([=, this] {
+        tape_.run<add::EmbeddingBackward>(biases, over_images, {{"dy", dy}, {"de", sum}});
+      });
+    }
   }
   rows.y = output(group, Dtype::f32, {n, all.rows});
   append_linear(group, x, rows.y, layer, rows.dy);
@@ -373,6 +383,18 @@ Layers::Added Layers::rows_of(const std::string& group, const std::string& layer
   const Rows& rows = groups_.at(group);
   return {
       .e = rows.y, .de = rows.dy, .pitch = static_cast<int>(all.rows), .first = static_cast<int>(all.row.at(layer))};
+}
+
+// Whether linear_group() takes care of it.
+bool Layers::sums_bias(const std::string& conv, const std::string& group, const Added& rows) const {
+  const std::string& biases = groups_.at(group).biases;
+  if (biases.empty()) return false;
+  const Parameter& bias = (*net_.parameters)[conv + ".bias"];
+  const std::int64_t begin = net_.parameters->group(biases).bias_begin;
+  if (bias.group != biases || bias.begin - begin != rows.first) {
+    throw Failure(bias.name + " is not in " + biases + " where its layer is in " + group);
+  }
+  return true;
 }
 
 namespace {

@@ -27,6 +27,7 @@ class Layers {
   ValueId conv3x3(const std::string& name, ValueId x, int out, const Region* result = nullptr);
 
   // And add_rows() or residual() of the block `name` after it: one operation where a version of the convolution adds them.
+  // With the biases that linear_group() was given, the convolution's is one of them, and has its gradient from there.
   ValueId conv3x3_add_rows(const std::string& conv, ValueId x, int out, const std::string& name,
                            const std::string& group, const std::string& layer);
   ValueId conv3x3_residual(const std::string& conv, ValueId x, int out, const std::string& name, ValueId residual);
@@ -58,8 +59,10 @@ class Layers {
   ValueId silu(const std::string& name, ValueId x);
   ValueId sinusoids(const std::string& name, ValueId t, int channels);  // of time steps [n], int32 or fp32
 
-  // All layers of a group at once, [n, rows]; and its slice for one of them added to every pixel of x.
-  ValueId linear_group(const std::string& group, ValueId x);
+  // All layers of a group at once, [n, rows]; and its slice for one of them added to every pixel of x. `biases`: those of
+  // the convolutions that slices are added to, a group in the same order. Their gradients are those of the slices summed
+  // over the images, one operation for all.
+  ValueId linear_group(const std::string& group, ValueId x, const std::string& biases = {});
   ValueId add_rows(const std::string& name, ValueId x, const std::string& group, const std::string& layer);
 
  private:
@@ -69,6 +72,7 @@ class Layers {
   struct Rows {
     ValueId y = kNoValue;   // [n, rows of the group]
     ValueId dy = kNoValue;  // likewise, each layer's slice by its own operation
+    std::string biases = {};
   };
   // Rows that were added to all pixels of a value.
   struct RowsAdded {
@@ -91,11 +95,13 @@ class Layers {
     ValueId e = kNoValue, de = kNoValue;  // rows of a group, and where their gradient goes
     int pitch = 0, first = 0;
     ValueId residual = kNoValue;
+    bool sums_bias = false;  // the bias' gradient is made of that of the rows
   };
 
   conv3x3::Problem problem_of_conv(ValueId x, int out, const Added& added) const;
   ValueId append_conv3x3(const std::string& name, ValueId x, int out, const Added& added, const Region* result);
   Added rows_of(const std::string& group, const std::string& layer) const;
+  bool sums_bias(const std::string& conv, const std::string& group, const Added& rows) const;
   void on_backward_of_rows(const std::string& name, ValueId y, const Added& rows);
 
   ValueId output(const std::string& name, Dtype dtype, std::vector<std::int64_t> shape, const Region* region = nullptr);

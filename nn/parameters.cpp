@@ -14,7 +14,7 @@ using Range = Parameter::Range;
 using Start = Parameter::Start;
 
 void add_weight_and_bias(std::vector<Parameter>& all, const std::string& name, std::vector<std::int64_t> shape,
-                         Range range, Start start, const std::string& group) {
+                         Range range, Start start, const std::string& weight_group, const std::string& bias_group) {
   std::int64_t fan_in = 1;
   for (std::size_t i = 1; i < shape.size(); ++i) fan_in *= shape[i];
   const std::int64_t out = shape[0];
@@ -23,8 +23,8 @@ void add_weight_and_bias(std::vector<Parameter>& all, const std::string& name, s
                  .range = range,
                  .start = start,
                  .fan_in = fan_in,
-                 .group = group});
-  all.push_back({.name = name + ".bias", .shape = {out}, .start = start, .fan_in = fan_in, .group = group});
+                 .group = weight_group});
+  all.push_back({.name = name + ".bias", .shape = {out}, .start = start, .fan_in = fan_in, .group = bias_group});
 }
 
 }  // namespace
@@ -35,12 +35,13 @@ std::int64_t Parameter::elements() const {
   return product;
 }
 
-void Declaration::conv(const std::string& name, std::vector<std::int64_t> shape, bool zero) {
-  add_weight_and_bias(parameters, name, std::move(shape), Range::matrices, zero ? Start::zeros : Start::uniform, {});
+void Declaration::conv(const std::string& name, std::vector<std::int64_t> shape, bool zero, const std::string& group) {
+  const Start start = zero ? Start::zeros : Start::uniform;
+  add_weight_and_bias(parameters, name, std::move(shape), Range::matrices, start, {}, group);
 }
 
 void Declaration::linear(const std::string& name, std::int64_t in, std::int64_t out, const std::string& group) {
-  add_weight_and_bias(parameters, name, {out, in}, Range::fp32_matrices, Start::uniform, group);
+  add_weight_and_bias(parameters, name, {out, in}, Range::fp32_matrices, Start::uniform, group, group);
 }
 
 void Declaration::normalisation(const std::string& name, std::int64_t channels) {

@@ -7,7 +7,8 @@
 //     fp32_matrices  weights of linear layers that are fp32 throughout
 //     vectors        biases, gamma, beta: fp32
 // Linear layers with the same input can be a group: their weights form one matrix [rows of all, columns], their biases one
-// vector, so that one product serves all. Every tensor begins at a multiple of kAlignment elements; elements in between
+// vector, so that one product serves all. Biases of convolutions can be a group of vectors, in the order of declaration as
+// those of linear layers are. Every tensor begins at a multiple of kAlignment elements; elements in between
 // are zero and stay zero.
 #pragma once
 
@@ -37,7 +38,7 @@ struct Parameter {
   Range range = Range::vectors;
   Start start = Start::uniform;  // uniform: from -1 / sqrt(fan_in) to 1 / sqrt(fan_in)
   std::int64_t fan_in = 1;
-  std::string group = {};  // of linear layers; empty: none
+  std::string group = {};  // empty: none
   std::int64_t begin = 0;  // in the flat buffers
 
   std::int64_t elements() const;
@@ -47,8 +48,8 @@ struct Parameter {
 struct Declaration {
   std::vector<Parameter> parameters = {};
 
-  // shape is [out, in, ...]. `zero`: both begin as zeros.
-  void conv(const std::string& name, std::vector<std::int64_t> shape, bool zero = false);
+  // shape is [out, in, ...]. `zero`: both begin as zeros. `group`: of the bias.
+  void conv(const std::string& name, std::vector<std::int64_t> shape, bool zero = false, const std::string& group = {});
   void linear(const std::string& name, std::int64_t in, std::int64_t out, const std::string& group = {});
   void normalisation(const std::string& name, std::int64_t channels);
 };
@@ -69,7 +70,7 @@ class Parameters {
   // model's dtype, then the others in fp32. Of size(): the bytes of all.
   std::size_t gradient_offset(std::int64_t begin, Dtype stored) const;
 
-  // The layers of a group as one: weights [rows, columns] and bias [rows].
+  // The layers of a group as one: weights [rows, columns] and bias [rows]. Of one of biases alone only bias_begin counts.
   struct Group {
     std::int64_t rows = 0;
     std::int64_t columns = 0;

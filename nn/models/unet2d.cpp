@@ -9,7 +9,9 @@ namespace {
 
 using Activation = groupnorm::Activation;
 
-constexpr const char* kEmbedding = "emb_layers.1";  // the linear layers of all residual blocks, as one
+// Of all residual blocks, together: the linear layers, and the biases of the convolutions that they are added to.
+constexpr const char* kEmbedding = "emb_layers.1";
+constexpr const char* kFirstBiases = "in_layers.2.bias";
 
 class Forward {
  public:
@@ -41,7 +43,7 @@ class Forward {
     h = layers_.linear("time_embed.0", h, wide);
     h = layers_.silu("time_embed.1", h);
     h = layers_.linear("time_embed.2", h, wide);
-    layers_.linear_group(kEmbedding, layers_.silu("emb_layers.0", h));
+    layers_.linear_group(kEmbedding, layers_.silu("emb_layers.0", h), kFirstBiases);
     layers_.set_beside(false);
   }
 
@@ -94,8 +96,8 @@ class Forward {
 };
 
 void declare(Declaration& all, const Layer& layer, int embedding_channels) {
-  const auto conv3x3 = [&](const std::string& name, int in, bool zero = false) {
-    all.conv(name, {layer.out, in, 3, 3}, zero);
+  const auto conv3x3 = [&](const std::string& name, int in, bool zero = false, const std::string& group = {}) {
+    all.conv(name, {layer.out, in, 3, 3}, zero, group);
   };
   const std::string& name = layer.name;
   switch (layer.kind) {
@@ -104,7 +106,7 @@ void declare(Declaration& all, const Layer& layer, int embedding_channels) {
       break;
     case Layer::Kind::res_block:
       all.normalisation(name + ".in_layers.0", layer.in);
-      conv3x3(name + ".in_layers.2", layer.in);
+      conv3x3(name + ".in_layers.2", layer.in, false, kFirstBiases);
       all.linear(name + ".emb_layers.1", embedding_channels, layer.out, kEmbedding);
       all.normalisation(name + ".out_layers.0", layer.out);
       conv3x3(name + ".out_layers.3", layer.out, true);

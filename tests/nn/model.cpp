@@ -131,12 +131,22 @@ TEST(ModelParameters, LieApartAlignedAndInTheirRanges) {
       EXPECT_EQ(p->begin < parameters.matrices_end(), is_matrix) << p->name;
     }
     EXPECT_GE(parameters.size(), end);
-    // A block's rows of the one matrix of all blocks are its own layer's weights and bias.
+    // A block's rows of the one matrix of all blocks are its own layer's weights and bias; the biases of the convolutions that
+    // they are added to lie alike.
     const Parameters::Group& group = parameters.group("emb_layers.1");
+    const std::int64_t biases_begin = parameters.group("in_layers.2.bias").bias_begin;
+    EXPECT_NE(biases_begin, group.bias_begin);
     EXPECT_EQ(group.columns, unet2d_config(name).embedding_channels());
-    std::size_t layers = 0;
+    std::size_t layers = 0, biases = 0;
     for (const Parameter& p : parameters.all()) {
       if (p.group.empty()) continue;
+      if (p.group == "in_layers.2.bias") {
+        ASSERT_TRUE(p.name.ends_with("in_layers.2.bias")) << p.name;
+        const std::string block = p.name.substr(0, p.name.size() - p.group.size());
+        EXPECT_EQ(p.begin, biases_begin + group.row.at(block + "emb_layers.1")) << p.name;
+        ++biases;
+        continue;
+      }
       EXPECT_NE(p.name.find(".emb_layers.1."), std::string::npos) << p.name;
       const bool is_weight = p.name.ends_with(".weight");
       const std::int64_t row = group.row.at(p.name.substr(0, p.name.rfind('.')));
@@ -145,6 +155,7 @@ TEST(ModelParameters, LieApartAlignedAndInTheirRanges) {
       layers += is_weight;
     }
     EXPECT_EQ(layers, group.row.size());
+    EXPECT_EQ(biases, layers);
   }
 }
 

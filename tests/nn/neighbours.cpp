@@ -28,6 +28,8 @@ class Backward {
     tape_.backward();
   }
 
+  const std::vector<Operation>& operations() const { return tape_.operations(); }
+
   int count(std::string_view path) const {
     const auto& all = tape_.operations();
     return static_cast<int>(std::count_if(all.begin() + first_, all.end(),
@@ -56,16 +58,32 @@ TEST(Neighbours, GroupNormsBackwardPassAddsAndSums) {
       }
     }
   }
-  EXPECT_EQ(apart.count("add/embedding_backward"), blocks);
-  EXPECT_EQ(together.count("add/embedding_backward"), 0);
+  constexpr int kOfBiases = 1;  // the sum that is the gradient of all first convolutions' biases
+  EXPECT_EQ(apart.count("add/embedding_backward"), blocks + kOfBiases);
+  EXPECT_EQ(together.count("add/embedding_backward"), kOfBiases);
   // The gradient of what a pool and a skip connection read meets no normalisation.
   EXPECT_GT(apart.count("add/residual"), pools);
   EXPECT_EQ(together.count("add/residual"), pools);
   EXPECT_EQ(together.count("groupnorm/backward"), apart.count("groupnorm/backward"));
   promotions.use("groupnorm/backward=v13");
   const Backward told(&promotions);
-  EXPECT_EQ(told.count("add/embedding_backward"), blocks);
+  EXPECT_EQ(told.count("add/embedding_backward"), blocks + kOfBiases);
   EXPECT_EQ(told.count("add/residual"), apart.count("add/residual"));
+}
+
+// What adds the embedding to a convolution's output takes the gradient of its bias with that of the embedding.
+TEST(Neighbours, AConvolutionBeforeTheEmbeddingSumsNoBias) {
+  const Backward apart(nullptr);
+  int first = 0, others = 0;
+  for (const Operation& each : apart.operations()) {
+    if (each.problem.pass->path() != "conv3x3/wgrad") continue;
+    const bool is_first = each.name.ends_with(".in_layers.2");
+    const auto sums = std::ranges::count(each.problem.tensors, "dbias", &TensorSpec::name);
+    EXPECT_EQ(sums, is_first ? 0 : 1) << each.name;
+    (is_first ? first : others) += 1;
+  }
+  EXPECT_EQ(first, 22);
+  EXPECT_EQ(others, 24);
 }
 
 }  // namespace
