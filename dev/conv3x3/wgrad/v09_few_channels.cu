@@ -6,12 +6,13 @@
 //         Here a product has the wide channels as M and (tap, few) as N for either side: where dy is the one with few
 //         channels, its pixels are looked up instead of x's and the taps run backwards. Limiter left: reading the wide
 //         tensor, and the second kernel.
-// Needs:  c <= 3 and k a multiple of 8, or k <= 3 and c a multiple of 8; bf16 or fp16; sm_80; a workspace.
+// Needs:  c <= 3 and k a multiple of 8, or k <= 3 and c a multiple of 8; tf32, bf16 or fp16; sm_80;
+//         a workspace.
 
-#include "dev/common/vectors.h"
+#include "dev/common/mma_operand.h"
+#include "dev/common/quads.h"
 #include "dev/conv3x3/wgrad_split.h"
 #include "dev/ptx/grid_dependency.h"
-#include "dev/ptx/mma.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -20,9 +21,11 @@ constexpr int kMaxFew = 3;
 constexpr int kWideTile = 64;  // channels of the wide tensor in a block
 constexpr int kWarps = 8;      // of one block an SM: as many partial sums as there are SMs
 constexpr int kThreads = kWarps * 32;
-constexpr int kCols = 16;        // of a patch: a K step of mma.sync is a row of it
-constexpr int kRowsPerWarp = 4;  // 8 KB in flight, 64 an SM
-constexpr int kRows = kWarps * kRowsPerWarp;
+constexpr int kCols = 16;  // of a patch: a row of it is a K step of mma.sync, or two of tf32's
+template <class T>
+constexpr int kRowsPerWarp = 8 / sizeof(T);  // 8 KB in flight, 64 an SM
+template <class T>
+constexpr int kRows = kWarps* kRowsPerWarp<T>;
 
 constexpr int kTilesM = kWideTile / 16;
 constexpr int kTilesN = 4;
@@ -30,21 +33,22 @@ constexpr int kOnesColumn = 9 * kMaxFew;  // of ones: the sums of the wide tenso
 static_assert(kOnesColumn < 8 * kTilesN);
 
 // The few channels in shared memory: a plane for each channel and column of the filter, moved by that column, so that a
-// lane's four pixels are an aligned 8 bytes whatever its tap. A row of the filter is a row down. Two more are constants.
-// NOTE: a row more than the halo has, so that four planes in turn begin in different banks.
-constexpr int kPlaneRows = kRows + 3;
-constexpr int kPlane = kPlaneRows * kCols;  // elements
+// lane's four pixels are aligned whatever its tap. A row of the filter is a row down. Two more are constants.
+// NOTE: a row more than the halo has, so that four planes in turn, or two of fp32, begin in different banks.
+template <class T>
+constexpr int kPlane = (kRows<T> + 3) * kCols;  // elements
 constexpr int kOnesPlane = 3 * kMaxFew;
 constexpr int kZerosPlane = kOnesPlane + 1;
 constexpr int kPlanes = kZerosPlane + 1;
-static_assert(kPlane * 2 % 128 == 96);
+static_assert(kPlane<__half> * 2 % 128 == 96 && kPlane<float> * 4 % 128 == 64);
 
 // A warp's sums as its lanes hold them, four to a fragment: M x N tiles, and one more for dbias where dy has few channels.
 constexpr int kFragments = kTilesM * kTilesN + 1;
 constexpr int kBiasFragment = kFragments - 1;
 constexpr int kBlockSums = kFragments * 32 * 4;
 constexpr std::size_t kSumBytes = std::size_t{kWarps} * kBlockSums * sizeof(float);
-static_assert(kSumBytes >= std::size_t{kPlanes} * kPlane * 2);
+static_assert(kSumBytes >= std::size_t{kPlanes} * kPlane<__half> * 2 &&
+              kSumBytes >= std::size_t{kPlanes} * kPlane<float> * 4);
 
 // Which tensor is which.
 struct Sides {
@@ -67,19 +71,22 @@ struct PatchAt {
   int image, row, col;
 };
 
+template <class T>
 __host__ __device__ __forceinline__ int num_patches(const Problem& p) {
-  return p.n * ceil_div(p.h, kRows) * ceil_div(p.w, kCols);
+  return p.n * ceil_div(p.h, kRows<T>) * ceil_div(p.w, kCols);
 }
 
+template <class T>
 __device__ __forceinline__ PatchAt patch_at(const Problem& p, int patch) {
   const int patches_w = ceil_div(p.w, kCols);
-  const int patches_h = ceil_div(p.h, kRows);
-  return {patch / patches_w / patches_h, patch / patches_w % patches_h * kRows, patch % patches_w * kCols};
+  const int patches_h = ceil_div(p.h, kRows<T>);
+  return {patch / patches_w / patches_h, patch / patches_w % patches_h * kRows<T>, patch % patches_w * kCols};
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
     conv3x3_wgrad_v09_kernel(Problem p, Split split, const T* wide, const T* few, float* partial) {
+  constexpr int kRowsPerWarp = conv3x3::kRowsPerWarp<T>, kRows = conv3x3::kRows<T>, kPlane = conv3x3::kPlane<T>;
   LADDER_DYN_SMEM(smem);  // the planes, then every warp's sums
   T* const planes = reinterpret_cast<T*>(smem);
   const Sides sides = sides_of(p);
@@ -87,14 +94,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int channel0 = blockIdx.x % tiles * kWideTile;
   const int split_idx = blockIdx.x / tiles;
   const int begin = split_idx * split.each;
-  const int end = min(begin + split.each, num_patches(p));
+  const int end = min(begin + split.each, num_patches<T>(p));
 
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int g = lane / 4;
   const int t = lane % 4;
   // Eight channels of four pixels of a row of the warp's.
-  const auto load_row = [&](const PatchAt& at, int i, uint4(&pixels)[4]) {
+  constexpr int kParts = sizeof(T) / 2;  // of eight channels, 16 bytes each
+  const auto load_row = [&](const PatchAt& at, int i, uint4(&pixels)[4][kParts]) {
     const int row = at.row + warp * kRowsPerWarp + i;
     const int channel = channel0 + g * 8;
 #pragma unroll
@@ -102,7 +110,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       const int col = at.col + t * 4 + j;
       const bool exists = row < p.h && col < p.w && channel < sides.wide;
       const T* const from = wide + ((at.image * p.h + row) * p.w + col) * sides.wide + channel;
-      pixels[j] = exists ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        pixels[j][part] = exists ? reinterpret_cast<const uint4*>(from)[part] : uint4{0, 0, 0, 0};
+      }
     }
   };
   constexpr int kHaloCols = kCols + 2;
@@ -123,9 +134,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   };
   ptx::grid_dependency_wait();
-  PatchAt at = patch_at(p, begin);
+  PatchAt at = patch_at<T>(p, begin);
   load_halo(at);
-  uint4 pixels[kRowsPerWarp][4];
+  uint4 pixels[kRowsPerWarp][4][kParts];
 #pragma unroll
   for (int i = 0; i < kRowsPerWarp; ++i) load_row(at, i, pixels[i]);
 
@@ -143,9 +154,6 @@ __global__ void __launch_bounds__(kThreads, 1)
         tap < 9 ? tap % 3 * kMaxFew + column % sides.few : (column == kOnesColumn ? kOnesPlane : kZerosPlane);
     columns[j] = plane * kPlane + (tap < 9 ? tap / 3 * kCols : 0) + t * 4;
   }
-  const float one_pair[2] = {1, 1};
-  unsigned ones[1];
-  pack<T, 1>(one_pair, ones);
 
   float sum[kTilesM][kTilesN][4] = {};
   float bias_sum[4] = {};
@@ -169,35 +177,50 @@ __global__ void __launch_bounds__(kThreads, 1)
 
     const bool more = patch + 1 < end;
     if (more) {
-      at = patch_at(p, patch + 1);
+      at = patch_at<T>(p, patch + 1);
       load_halo(at);
     }
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
-      std::uint32_t b[kTilesN][2];
+      std::uint32_t b[kTilesN][2 * kParts];
 #pragma unroll
       for (int j = 0; j < kTilesN; ++j) {
-        const uint2 four = *reinterpret_cast<const uint2*>(planes + columns[j] + (warp * kRowsPerWarp + i) * kCols);
+        const T* const from = planes + columns[j] + (warp * kRowsPerWarp + i) * kCols;
+        const auto four = *reinterpret_cast<const Quad<T>*>(from);
         b[j][0] = four.x, b[j][1] = four.y;
+        if constexpr (sizeof(T) == 4) b[j][2] = four.z, b[j][3] = four.w;
       }
-      // A is the wide tensor transposed: rows g and g + 8 of M tile m are the lower and the upper half of word m of the
-      // lane's channels.
+      const auto word = [&](int pixel, int n) {
+        const uint4& words = pixels[i][pixel][n / 4];
+        return n % 4 == 0 ? words.x : n % 4 == 1 ? words.y : n % 4 == 2 ? words.z : words.w;
+      };
+      // A is the wide tensor transposed: rows g and g + 8 of M tile m are the channels 2m and 2m + 1 of the lane's eight.
 #pragma unroll
       for (int m = 0; m < kTilesM; ++m) {
-        const auto word = [&](int pixel) {
-          const uint4& words = pixels[i][pixel];
-          return m == 0 ? words.x : m == 1 ? words.y : m == 2 ? words.z : words.w;
-        };
-        constexpr unsigned kLower = 0x5410, kUpper = 0x7632;  // halves of two words side by side
-        const std::uint32_t a[4] = {__byte_perm(word(0), word(1), kLower), __byte_perm(word(0), word(1), kUpper),
-                                    __byte_perm(word(2), word(3), kLower), __byte_perm(word(2), word(3), kUpper)};
 #pragma unroll
-        for (int j = 0; j < kTilesN; ++j) ptx::mma_m16n8k16<T>(sum[m][j], a, b[j]);
+        for (int step = 0; step < kParts; ++step) {
+          std::uint32_t a[4];
+          if constexpr (sizeof(T) == 4) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) a[e] = word(2 * step + e / 2, 2 * m + e % 2);
+          } else {
+            constexpr unsigned kLower = 0x5410, kUpper = 0x7632;  // halves of two words side by side
+            a[0] = __byte_perm(word(0, m), word(1, m), kLower), a[1] = __byte_perm(word(0, m), word(1, m), kUpper);
+            a[2] = __byte_perm(word(2, m), word(3, m), kLower), a[3] = __byte_perm(word(2, m), word(3, m), kUpper);
+          }
+#pragma unroll
+          for (int j = 0; j < kTilesN; ++j) multiply<T>(sum[m][j], a, b[j][2 * step], b[j][2 * step + 1]);
+        }
       }
       if (p.bias && !sides.few_x) {
-        const std::uint32_t all_ones[4] = {ones[0], ones[0], ones[0], ones[0]};
+        const auto ones = *reinterpret_cast<const std::uint32_t*>(planes + kOnesPlane * kPlane);
         const bool first = bias_tile(sides.few) == 0;
-        ptx::mma_m16n8k16<T>(bias_sum, all_ones, {first ? b[0][0] : b[1][0], first ? b[0][1] : b[1][1]});
+#pragma unroll
+        for (int step = 0; step < kParts; ++step) {
+          const std::uint32_t pair[2] = {first ? b[0][2 * step] : b[1][2 * step],
+                                         first ? b[0][2 * step + 1] : b[1][2 * step + 1]};
+          multiply<T>(bias_sum, {ones, ones, ones, ones}, pair[0], pair[1]);
+        }
       }
       // In place of what was just used up: 64 KB an SM are in flight until the last patch.
       if (more) load_row(at, i, pixels[i]);
@@ -263,9 +286,10 @@ __global__ void __launch_bounds__(kReduceThreads)
 }
 
 // A patch is 64 KB of the wide tensor, for which an SM waits 2 us where all of them read.
+template <class T>
 Split split_of(const Problem& p) {
   const BlockCost cost{.unit_ns = 2000, .start_ns = 2000, .blocks_per_sm = 1};
-  return plan_split(sums_of_split(p), num_patches(p), ceil_div(sides_of(p).wide, kWideTile), cost).split;
+  return plan_split(sums_of_split(p), num_patches<T>(p), ceil_div(sides_of(p).wide, kWideTile), cost).split;
 }
 
 template <class T>
@@ -295,12 +319,8 @@ KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
 std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
     using T = decltype(element);
-    if constexpr (sizeof(T) == 2) {
-      return {split_plan<T>(p, "pixels split over blocks", split_of(p)),
-              split_plan<T>(p, "pixels in one piece", {1, num_patches(p)})};
-    } else {
-      return {};
-    }
+    return {split_plan<T>(p, "pixels split over blocks", split_of<T>(p)),
+            split_plan<T>(p, "pixels in one piece", {1, num_patches<T>(p)})};
   });
 }
 
@@ -314,7 +334,7 @@ const char* supports(const Problem& p) {
 
 LADDER_VERSION(ladder::conv3x3::Wgrad, {.plans = ladder::conv3x3::plans,
                                         .plan_names = {"pixels split over blocks", "pixels in one piece"},
-                                        .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                        .dtypes = {ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
                                         .supports = ladder::conv3x3::supports,
                                         .min_arch = 80,
                                         .needs = "c or k at most 3, the other a multiple of 8; a workspace"})

@@ -7,7 +7,7 @@
 //         rate and two loads for three multiplications. Here the tensor cores need 2304 clocks for a patch, shared memory
 //         1152 for B, 480 for A, 128 for dy and 200 for x. Copies of x under three shifts, transposed as well, would be 480
 //         more. Limiter left: that sum, 85 % of the clocks of the products, and 147 KB of sums a block.
-// Needs:  sm_90a; c a multiple of 4; tf32.
+// Needs:  sm_90a; c a multiple of 4, k at least 4; tf32.
 //
 // A sum does not depend on the order of its terms, nor a matrix product on that of its rows. So, free of charge:
 // - K: the eight pixels of a row of a patch in the order 0 2 4 6 1 3 5 7, so that a warp's loads of A meet all banks once.
@@ -317,6 +317,7 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
+  if (p.k < 4) return "k is below 4: most of a tile would be padding";
   return p.c % 4 == 0 ? nullptr : "c is not a multiple of 16 bytes, which the TMA's strides must be";
 }
 
@@ -330,4 +331,4 @@ LADDER_VERSION(ladder::conv3x3::Wgrad, {.plans = ladder::conv3x3::plans,
                                         .supports = ladder::conv3x3::supports,
                                         .min_arch = 90,
                                         .arch_specific = true,
-                                        .needs = "c a multiple of 4"})
+                                        .needs = "c a multiple of 4, k at least 4"})
