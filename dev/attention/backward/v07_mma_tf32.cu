@@ -6,7 +6,7 @@
 //         order a fragment of the second products is words one by one, and p would cross lanes. Limiter left: seven
 //         products where the formula has five, at half the rate of 16 bits.
 // Needs:  tf32.
-// Spills: 8 bytes with 32 tokens a warp or at d = 64 where rows are found by strides, so that three blocks share an SM.
+// Spills: 8 bytes at d = 64 where rows are found by strides, so that three blocks share an SM.
 
 #include <algorithm>
 
@@ -46,18 +46,17 @@ struct Statistics {
 };
 template <int kD, class View>
 __device__ __forceinline__ Statistics statistics_of(const Head<View>& head, int query) {
-  Statistics own = {INFINITY, 0.0f};
-  if (query < head.tokens) {
-    own.lse = head.lse[query] * kLog2E;
+  const int row = min(query, head.tokens - 1);  // no branch, so that loads of several queries are in flight
+  const float lse = head.lse[row] * kLog2E;
+  float delta = 0;
 #pragma unroll
-    for (int x = 0; x < kD; x += 16) {
-      const float4 o = *reinterpret_cast<const float4*>(head.o.row(query) + x + threadIdx.x % 4 * 4);
-      const float4 d_o = *reinterpret_cast<const float4*>(head.d_o.row(query) + x + threadIdx.x % 4 * 4);
-      own.delta += o.x * d_o.x + o.y * d_o.y + o.z * d_o.z + o.w * d_o.w;
-    }
+  for (int x = 0; x < kD; x += 16) {
+    const float4 o = *reinterpret_cast<const float4*>(head.o.row(row) + x + threadIdx.x % 4 * 4);
+    const float4 d_o = *reinterpret_cast<const float4*>(head.d_o.row(row) + x + threadIdx.x % 4 * 4);
+    delta += o.x * d_o.x + o.y * d_o.y + o.z * d_o.z + o.w * d_o.w;
   }
-  own.delta = quad_sum(own.delta);
-  return own;
+  delta = quad_sum(delta);
+  return query < head.tokens ? Statistics{lse, delta} : Statistics{INFINITY, 0.0f};
 }
 
 // kKeys: whether the block's own tokens are keys. A token of a tile is then q and d_o, an own one k and v; otherwise the
@@ -104,7 +103,9 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
   auto* const queries = reinterpret_cast<Statistics*>(smem + min(num_steps, kNumStages) * kStageBytes<kD>);
   Statistics own[kTiles][2];
   if constexpr (kKeys) {
-    for (int i = threadIdx.x / 4; i < num_steps * kStepTokens; i += kThreads / 4) {
+#pragma unroll 4
+    for (int first = 0; first < num_steps * kStepTokens; first += kThreads / 4) {
+      const int i = first + threadIdx.x / 4;
       const Statistics query = statistics_of<kD>(head, i);
       if (threadIdx.x % 4 == 0) queries[i] = query;
     }
