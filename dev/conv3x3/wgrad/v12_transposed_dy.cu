@@ -4,9 +4,10 @@
 //         three rows of dy, those of the column's three taps. dw's tile is transposed, 64 input x 64 output channels x 9.
 // Parent: v11, for the tile, its halo and the clusters that add up sums; v05 is what runs tf32 otherwise.
 // Why:    wgmma reads tf32 from shared memory with K innermost only, here the pixels, and v05's mma.sync has two thirds of its
-//         rate and two loads for three multiplications. Here the tensor cores need 2304 clocks for a patch, shared memory
-//         1152 for B, 480 for A, 128 for dy and 200 for x. Copies of x under three shifts, transposed as well, would be 480
-//         more. Limiter left: that sum, 85 % of the clocks of the products, and 147 KB of sums a block.
+//         rate and two loads for three multiplications. Here the tensor cores need 2304 clocks for a patch, and the data path
+//         of shared memory and L1 1152 for B, 480 for A, 200 for x and 384 for dy: into L1, to registers, and back. Copies of
+//         x under three shifts, transposed as well, would be 480 more. Limiter left: that path's 2216 clocks, and 147 KB of
+//         sums a block.
 // Needs:  sm_90a; c a multiple of 4, k at least 4; tf32.
 //
 // A sum does not depend on the order of its terms, nor a matrix product on that of its rows. So, free of charge:
@@ -45,7 +46,8 @@ constexpr int kHalfBytes = kTileChannels * kRowBytes;                    // of d
 constexpr int kStageBytes = kViewBytes + 2 * kHalfBytes;
 constexpr int kStages = 5;
 static_assert(kViewBytes % 1024 == 0 && kStageBytes % 1024 == 0, "whole swizzle patterns");
-constexpr std::size_t kSmemBytes = std::size_t{kStages} * kStageBytes + 2 * kStages * sizeof(ptx::Mbarrier);
+constexpr std::size_t kSmemBytes =
+    std::size_t{kStages} * kStageBytes + 2 * kStages * sizeof(ptx::Mbarrier) + kTileChannels * sizeof(float);
 static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
 static_assert(ClusterSums<kTaps>::kBytes <= kStages * kStageBytes, "the sums take the stages' place");
 
@@ -80,7 +82,8 @@ struct FragmentPlace {
 };
 
 // A producer thread's part of a patch of dy: an output channel, at every other pixel of each row. Four of them are 16 bytes of
-// a line of shared memory; eight threads with neighbouring channels meet all banks once.
+// a line of shared memory; eight threads with neighbouring channels meet all banks once. A warp's loads are whole lines of L1,
+// whose data path is that of shared memory.
 static_assert(kProducerThreads == 2 * kTileChannels);
 struct DyPart {
   int parity;         // of its columns
@@ -128,6 +131,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   LADDER_DYN_SMEM(smem);  // [stage]: x [2 chunks][10 x 10 pixels][128 bytes], dy [2 halves][64 k][128 bytes]
   auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem + kStages * kStageBytes);
   ptx::Mbarrier* const empty = full + kStages;
+  auto* const odd_sums = reinterpret_cast<float*>(empty + kStages);  // [k], dbias's of odd columns
 
   const int tiles_c = ceil_div(p.c, kTileChannels);
   const int tiles_k = ceil_div(p.k, kTileChannels);
@@ -154,9 +158,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int lane = threadIdx.x % 32;
   const int column = warp / 4;  // of the filter, a consumer's
   const bool consumes = warp < kConsumerWarps;
-  const int channel = (warp - kConsumerWarps) * 16 + lane % 16;  // of k, a producer's
-  float sum[kTaps][kTileChannels / 2];                           // a consumer's, of the column's taps
-  float bias_sum = 0;                                            // a producer's, of its output channel
+  const int channel = warp % 2 * 32 + lane;        // of k, a producer's
+  const int parity = (warp - kConsumerWarps) / 2;  // of its columns of pixels
+  float sum[kTaps][kTileChannels / 2];             // a consumer's, of the column's taps
+  float bias_sum = 0;                              // a producer's, of its output channel
 
   if (consumes) {
     ptx::warpgroup_reg_alloc<kConsumerRegisters>();
@@ -214,7 +219,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else {
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     const bool elected = warp == kConsumerWarps && lane == 0;
-    DyPart part(p, dy, k0, channel, lane / 16);
+    DyPart part(p, dy, k0, channel, parity);
     PatchPosition at = patch_position(p, begin);
     for (int i = 0; i < count; ++i, at.advance(p)) {
       unsigned char* const stage = smem + stage_of<kStages>(i) * kStageBytes;
@@ -233,6 +238,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (lane == 0) ptx::mbarrier_arrive(filled);
       if (sums_bias) bias_sum += part.sum();
     }
+    if (parity == 1) odd_sums[channel] = bias_sum;
     ptx::warpgroup_reg_alloc<kRegisters>();
   }
 
@@ -252,9 +258,8 @@ __global__ void __launch_bounds__(kThreads, 1)
         *reinterpret_cast<float2*>(to) = {pair[0], pair[2]};
       }
     }
-  } else {
-    bias_sum += __shfl_xor_sync(0xffffffff, bias_sum, 16);
-    if (lane < 16) sums[ClusterSums<kTaps>::kBiasAt + channel] = bias_sum;
+  } else if (parity == 0) {
+    sums[ClusterSums<kTaps>::kBiasAt + channel] = bias_sum + odd_sums[channel];
   }
   ptx::cluster_sync();
 
