@@ -31,6 +31,7 @@ void require_supported(const Problem& p) {
     throw Failure("no cuDNN: its graphs have no normalisation with an activation");
   if (p.affine && p.g != p.c) throw Failure("no cuDNN: its graphs have no group normalisation with gamma and beta");
   if (plain_dx_only(p)) throw Failure("no cuDNN: its normalisations neither add to dx nor sum it");
+  if (one_x_only(p)) throw Failure("no cuDNN: its normalisations take x as one tensor");
   if (fp32_parameters_only(p)) throw Failure("no cuDNN: its normalisations take gamma and beta as fp32");
 }
 

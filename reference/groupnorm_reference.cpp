@@ -50,7 +50,7 @@ Expected of_size(std::int64_t count) {
 
 NamedOutputs forward(const Case& c, const HostTensors& inputs) {
   const auto& p = problem_of<Forward>(c);
-  const std::vector<float>& x = inputs["x"];
+  const std::vector<float> x = whole_x(p, inputs);
   const Elements at(p, inputs.find("gamma"), inputs.find("beta"));
   const Statistics s = statistics(p, x);
   const std::int64_t groups = std::ssize(s.mean);
@@ -127,7 +127,7 @@ Expected columns_to_add_to(const Problem& p, const HostTensors& inputs) {
 
 NamedOutputs backward(const Case& c, const HostTensors& inputs) {
   const auto& p = problem_of<Backward>(c);
-  const std::vector<float>& x = inputs["x"];
+  const std::vector<float> x = whole_x(p, inputs);
   const std::vector<float>& dy = inputs["dy"];
   const std::vector<float>& mean = inputs["mean"];
   const std::vector<float>& rstd = inputs["rstd"];

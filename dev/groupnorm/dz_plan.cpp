@@ -155,6 +155,7 @@ Plan plan_of_turns(const Problem& p, const Needs& needs) {
 const char* supports(const Problem& p, const Needs& needs) {
   constexpr int kMaxImages = 65535;  // rows of a grid
   if (const char* const why = plain_dx_only(p); why && !needs.words) return why;
+  if (const char* const why = one_x_only(p); why && !needs.split) return why;
   if (!whole_vectors(p)) return "a pixel's channels are no whole vectors of 16 bytes";
   if (p.n > kMaxImages) return "more images than a grid has rows";
   if (plan_of(p, needs, {}).chunk == 0) {

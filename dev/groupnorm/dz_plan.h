@@ -43,6 +43,7 @@ struct Needs {
   bool group_sums = false;              // sums of groups cross the cluster: up to 16 blocks, 32 groups; places may fold
   int threads_per_sm = kThreadsPerSm;
   bool words = false;  // dx may have addends, or sums of its own
+  bool split = false;  // x may be two tensors
 };
 
 // What a version's plans cost, fitted to a sweep of all of them for the shapes of `perf` on an H200.

@@ -33,6 +33,20 @@ TensorSpec normalised_image(const Problem& p) {
   return x;
 }
 
+// With `split` x's first part; the other one is x_rest.
+TensorSpec first_of_x(const Problem& p) {
+  TensorSpec x = normalised_image(p);
+  if (p.split > 0) x.shape.back() = p.split;
+  return x;
+}
+
+void add_rest_of_x(const Problem& p, std::vector<TensorSpec>& specs) {
+  if (p.split == 0) return;
+  specs.push_back(normalised_image(p));
+  specs.back().name = "x_rest";
+  specs.back().shape.back() = p.c - p.split;
+}
+
 TensorSpec per_channel(const char* name, Role role, const Problem& p) {
   return {.name = name,
           .role = role,
@@ -67,14 +81,15 @@ std::string Problem::str() const {
     if (known == activation) line += std::string(text) + ' ';
   }
   return line + (affine ? "" : "no-affine ") + (params16 ? "params16 " : "") + (mean != 0 ? word("mean", mean) : "") +
-         (eps != Problem{}.eps ? fmt::format("eps{} ", eps) : "") + (addends != 0 ? word("addend", addends) : "") +
+         (eps != Problem{}.eps ? fmt::format("eps{} ", eps) : "") + (split != 0 ? word("split", split) : "") +
+         (addends != 0 ? word("addend", addends) : "") +
          (embedding != 0 ? word("embedding", embedding) + word("first", first) : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
   ProblemLine line(text,
                    "n32 h64 w64 c64 g32 [relu|silu|gelu|gelu-tanh|mish] [no-affine] [params16] [mean20000] [eps1e-6] "
-                   "[addend1|addend2] [embedding3712 first1920] [fp32|bf16|fp16]");
+                   "[split128] [addend1|addend2] [embedding3712 first1920] [fp32|bf16|fp16]");
   constexpr int kMax = 1 << 20;
   constexpr int kMaxMean = 30000;  // fp16 ends at 65504
   Problem p;
@@ -93,6 +108,8 @@ Problem Problem::parse(std::string_view text) {
   p.params16 = line.flag("params16");
   p.mean = static_cast<int>(line.size_or("mean", 0, 0, kMaxMean));
   p.eps = line.positive_or("eps", p.eps);
+  p.split = static_cast<int>(line.size_or("split", 0, 1, kMax));
+  if (p.split >= p.c) line.fail("split: the first part has all of c's channels");
   p.addends = static_cast<int>(line.size_or("addend", 0, 1, 2));
   p.embedding = static_cast<int>(line.size_or("embedding", 0, 1, kMax));
   if (p.embedding != 0) p.first = static_cast<int>(line.size("first", 0, kMax));
@@ -122,6 +139,11 @@ Problem Problem::random(std::uint64_t seed) {
     p.first = draw(8) - 1;
     p.embedding = p.first + p.c + draw(8) - 1;
   }
+  if (p.c > 1 && random() % 4 == 0) {
+    p.split = 1 + static_cast<int>(random() % static_cast<std::uint64_t>(p.c - 1));
+    // Half of them in whole vectors, where c is of some.
+    if (p.c % 8 == 0 && p.c > 8 && random() % 2 == 0) p.split = (p.split + 7) / 8 * 8 % p.c;
+  }
   // Of one or two elements all normalised values and dx are constants: only what gamma and beta make of them tells. And of
   // a single pixel without an activation, dbeta is a copy of dy.
   if (p.group_size() <= 2 || p.n * p.pixels() == 1) {
@@ -134,7 +156,7 @@ Problem Problem::random(std::uint64_t seed) {
 }
 
 std::vector<TensorSpec> Forward::tensors(const Problem& p) {
-  std::vector<TensorSpec> specs = {normalised_image(p)};
+  std::vector<TensorSpec> specs = {first_of_x(p)};
   if (p.affine) {
     specs.push_back(per_channel("gamma", Role::input, p));
     specs.push_back(per_channel("beta", Role::input, p));
@@ -142,6 +164,7 @@ std::vector<TensorSpec> Forward::tensors(const Problem& p) {
   specs.push_back(sum_of(p.group_size(), image("y", Role::output, p)));
   specs.push_back(sum_of(p.group_size(), per_group("mean", Role::output, p)));
   specs.push_back(sum_of(p.group_size(), per_group("rstd", Role::output, p)));
+  add_rest_of_x(p, specs);
   return specs;
 }
 
@@ -151,13 +174,14 @@ Forward::Tensors Forward::bind(const Pointers& at) {
           .beta = at.get<const float>("beta"),
           .y = at["y"],
           .mean = at.get<float>("mean"),
-          .rstd = at.get<float>("rstd")};
+          .rstd = at.get<float>("rstd"),
+          .x_rest = at.get<const void>("x_rest")};
 }
 
 double Forward::flops(const Problem& p) { return 10.0 * static_cast<double>(p.elements()); }
 
 std::vector<TensorSpec> Backward::tensors(const Problem& p) {
-  std::vector<TensorSpec> specs = {normalised_image(p), image("dy", Role::input, p)};
+  std::vector<TensorSpec> specs = {first_of_x(p), image("dy", Role::input, p)};
   if (p.affine) {
     specs.push_back(per_channel("gamma", Role::input, p));
     specs.push_back(per_channel("beta", Role::input, p));
@@ -172,6 +196,7 @@ std::vector<TensorSpec> Backward::tensors(const Problem& p) {
   }
   if (p.addends > 0) specs.push_back(addend("addend", p));
   if (p.addends > 1) specs.push_back(addend("addend2", p));
+  add_rest_of_x(p, specs);
   if (p.embedding == 0) return specs;
   specs.push_back(sum_of(p.group_size(), {.name = "de",
                                           .role = p.embedding == p.c ? Role::output : Role::inout,
@@ -193,7 +218,8 @@ Backward::Tensors Backward::bind(const Pointers& at) {
           .dbeta = at.get<float>("dbeta"),
           .addend = at.get<const void>("addend"),
           .addend2 = at.get<const void>("addend2"),
-          .de = at.get<float>("de")};
+          .de = at.get<float>("de"),
+          .x_rest = at.get<const void>("x_rest")};
 }
 
 Traffic Backward::traffic(const Problem& p) {
@@ -208,9 +234,23 @@ Traffic Backward::traffic(const Problem& p) {
 double Backward::flops(const Problem& p) { return 21.0 * static_cast<double>(p.elements()); }
 
 void Backward::derive(const Problem& p, HostTensors& inputs) {
-  const Statistics s = statistics(p, inputs["x"]);
+  const Statistics s = statistics(p, whole_x(p, inputs));
   inputs["mean"].assign(s.mean.begin(), s.mean.end());
   inputs["rstd"].assign(s.rstd.begin(), s.rstd.end());
+}
+
+std::vector<float> whole_x(const Problem& p, const HostTensors& inputs) {
+  if (p.split == 0) return inputs["x"];
+  std::vector<float> x;
+  x.reserve(static_cast<std::size_t>(p.elements()));
+  const auto append = [&x](const std::vector<float>& part, std::int64_t pixel, int channels) {
+    x.insert(x.end(), part.begin() + pixel * channels, part.begin() + (pixel + 1) * channels);
+  };
+  for (std::int64_t pixel = 0; pixel < std::int64_t{p.n} * p.pixels(); ++pixel) {
+    append(inputs["x"], pixel, p.split);
+    append(inputs["x_rest"], pixel, p.c - p.split);
+  }
+  return x;
 }
 
 Statistics statistics(const Problem& p, const std::vector<float>& x) {

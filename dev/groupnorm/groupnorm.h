@@ -23,6 +23,8 @@
 // As in dev/add, de is c columns, from `first` on, of a matrix [n, embedding], whose others stay as they are. No network here has
 // both words in one place, so they exclude each other: de would be ambiguous.
 //
+// With `split` both passes read x from two tensors side by side: its channels from `split` on are those of x_rest.
+//
 // (PyTorch's group_norm(x, g, gamma, beta, eps) followed by the activation, and their gradients.)
 #pragma once
 
@@ -50,13 +52,15 @@ struct Problem {
   Dtype dtype = Dtype::f32;  // of x, y, dx and dy; everything else is fp32
   int mean = 0;              // of the values that x is filled with; their deviation is 2, or what dtype can tell apart
   float eps = 1e-5f;         // positive and finite
+  int split = 0;             // channels of x of the first of two tensors; 0: one tensor
   // Backward only.
   int addends = 0;    // images that dx has added to it, at most 2
   int embedding = 0;  // columns of the matrix that de is part of; 0: no de
   int first = 0;      // of them, de's
 
   // "n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 params16 mean20000 eps0.5 fp16", "n32 h8 w8 c256 g32 silu addend2 bf16",
-  // "n32 h8 w8 c256 g32 silu embedding3712 first1920 bf16": parse(str()) is the same problem.
+  // "n32 h8 w8 c512 g32 silu split256 bf16", "n32 h8 w8 c256 g32 silu embedding3712 first1920 bf16": parse(str()) is the same
+  // problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32, one without an activation has none, one without eps has 1e-5.
   static Problem parse(std::string_view line);
@@ -72,8 +76,13 @@ struct Problem {
   static Problem random(std::uint64_t seed);
 };
 
-// Whether every pixel begins at a multiple of sixteen bytes.
-inline bool whole_vectors(const Problem& p) { return p.c * size_of(p.dtype) % 16 == 0; }
+// Whether every pixel of every tensor begins at a multiple of sixteen bytes.
+inline bool whole_vectors(const Problem& p) {
+  return p.c * size_of(p.dtype) % 16 == 0 && p.split * size_of(p.dtype) % 16 == 0;
+}
+
+// Null, or why a version whose kernels read one x cannot run the problem.
+inline const char* one_x_only(const Problem& p) { return p.split != 0 ? "x must be one tensor" : nullptr; }
 
 // Null, or why a version whose dx is that of the formula alone cannot run the problem.
 inline const char* plain_dx_only(const Problem& p) {
@@ -86,10 +95,16 @@ inline const char* fp32_parameters_only(const Problem& p) {
   return p.affine && p.parameter_dtype() != Dtype::f32 ? "gamma and beta must be fp32" : nullptr;
 }
 
-// Null, or why a version of the backward pass that has neither cannot run the problem.
+// Null, or why a version that reads one x and fp32 parameters cannot run the problem.
+inline const char* plain_inputs_only(const Problem& p) {
+  const char* const why = one_x_only(p);
+  return why ? why : fp32_parameters_only(p);
+}
+
+// Null, or why a version of the backward pass that knows the formula alone cannot run the problem.
 inline const char* plain_only(const Problem& p) {
   const char* const why = plain_dx_only(p);
-  return why ? why : fp32_parameters_only(p);
+  return why ? why : plain_inputs_only(p);
 }
 
 struct Forward {
@@ -100,12 +115,13 @@ struct Forward {
   using Problem = groupnorm::Problem;
 
   struct Tensors {
-    const void* x;       // [n, h, w, c] dtype
+    const void* x;       // [n, h, w, c], or [n, h, w, split], dtype
     const float* gamma;  // [c] parameter_dtype(), or null; parameters.h reads it
     const float* beta;   // likewise, together with gamma
     void* y;             // [n, h, w, c] dtype
     float* mean;         // [n, g]
     float* rstd;         // [n, g]
+    const void* x_rest;  // [n, h, w, c - split] dtype, or null; parts_of_x.h reads both
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
@@ -122,7 +138,7 @@ struct Backward {
   using Problem = groupnorm::Problem;
 
   struct Tensors {
-    const void* x;       // [n, h, w, c] dtype
+    const void* x;       // [n, h, w, c], or [n, h, w, split], dtype
     const void* dy;      // [n, h, w, c] dtype
     const float* gamma;  // [c] parameter_dtype(), or null; parameters.h reads it
     const float* beta;   // likewise, together with gamma
@@ -135,6 +151,7 @@ struct Backward {
     const void* addend;   // [n, h, w, c] dtype
     const void* addend2;  // likewise
     float* de;            // [n, embedding]
+    const void* x_rest;   // [n, h, w, c - split] dtype
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
@@ -145,6 +162,9 @@ struct Backward {
   // Fills in mean and rstd, which follow from x.
   static void derive(const Problem& p, HostTensors& inputs);
 };
+
+// x [n, h, w, c].
+std::vector<float> whole_x(const Problem& p, const HostTensors& inputs);
 
 // Mean and rstd of every group [n, g] in double precision.
 struct Statistics {

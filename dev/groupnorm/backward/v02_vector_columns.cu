@@ -64,10 +64,15 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
   launch_parameters(p, rows, p.n, t, stream);
 }
 
+const char* supports(const Problem& p) {
+  const char* const why = plain_dx_only(p);
+  return why ? why : one_x_only(p);
+}
+
 }  // namespace
 }  // namespace ladder::groupnorm
 
 LADDER_VERSION(ladder::groupnorm::Backward, {.launch = ladder::groupnorm::launch,
                                              .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                                             .supports = ladder::groupnorm::plain_dx_only,
+                                             .supports = ladder::groupnorm::supports,
                                              .workspace_bytes = ladder::groupnorm::workspace_bytes})

@@ -295,6 +295,7 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
 
 const char* supports(const Problem& p) {
   if (const char* const why = plain_dx_only(p)) return why;
+  if (const char* const why = one_x_only(p)) return why;
   if (p.c % kQuad != 0) return "a pixel's channels are no multiple of 4";
   return plan_of(p).chunk == 0 ? "the images' groups do not fit in the registers of eight blocks" : nullptr;
 }

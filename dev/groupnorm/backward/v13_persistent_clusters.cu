@@ -4,7 +4,7 @@
 //         that stays loads each step of its next slab as soon as it has read this one's: its warps hardly wait for memory.
 //         Limiter: no one thing. 16 warps an SM wait for each other in a quarter of the time; issue slots are busy for two
 //         thirds of it, the L2 for three quarters.
-// Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32.
+// Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32. Of x in two parts, fp32 parameters.
 
 #include "dev/common/staggered_start.h"
 #include "dev/groupnorm/group_sums.h"
@@ -17,18 +17,20 @@ namespace {
 
 using namespace dz_kept;
 
-constexpr Needs kNeeds{.sums_bytes = GroupSums::bytes, .group_sums = true, .threads_per_sm = kPersistentThreadsPerSm};
+constexpr Needs kNeeds{
+    .sums_bytes = GroupSums::bytes, .group_sums = true, .threads_per_sm = kPersistentThreadsPerSm, .split = true};
 
 // A thread's dx of a slab, dx_of_quad(x, dz) for each of its quads; kRefills: what it has read makes room for the next slab's.
-template <class T, bool kRefills, class F>
+template <class T, bool kRefills, bool kSplit, class F>
 __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                                       const Place& place, const Place& next, ptx::CachePolicy policy,
                                       unsigned char* slab, const F& dx_of_quad) {
   using Layout = SlabLayout<T>;
   const int own = place.lane * Layout::kQuadBytes;
   const int own_dz = Layout::dz_at(place.lane);
-  const int own_copies = Copies<T>::place_of(place.lane);
-  Copies<T> copies(p, plan, next);
+  using SlabCopies = Copies<T, kSplit>;
+  const int own_copies = SlabCopies::place_of(place.lane);
+  SlabCopies copies(p, plan, next);
   const int row = plan.rows * p.c;
   T* to = static_cast<T*>(t.dx) + (place.image * p.h * p.w + place.first) * p.c + place.chunk * plan.chunk +
           place.column * kQuad;
@@ -37,7 +39,7 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
 #pragma unroll 1
   for (int group = 0; group < 2; ++group) {
 #pragma unroll 1
-    for (; left > 0; left -= kStepsAtOnce, slab += Copies<T>::kPairBytes) {
+    for (; left > 0; left -= kStepsAtOnce, slab += SlabCopies::kPairBytes) {
       Quad<T> x[kStepsAtOnce];
       float dz[kStepsAtOnce][kQuad];
 #pragma unroll
@@ -64,7 +66,7 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
   }
 }
 
-template <class T, class Act, class P, bool kCluster>
+template <class T, class Act, class P, bool kCluster, bool kSplit>
 __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, Plan plan, Rounds rounds, StaggeredStart start,
                                   FlaggedRow* rows) {
@@ -97,7 +99,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
   load_beta(place.chunk);
 
   unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // of the warp
-  load_slab<T>(p, t, plan, place, slab, policy);
+  load_slab<T, kSplit>(p, t, plan, place, slab, policy);
 
 #pragma unroll 1
   for (unsigned parity = 0;; parity ^= 1) {
@@ -176,22 +178,25 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
       return pack_quad<T>(dx);
     };
     if (is_last) {
-      write<T, false>(p, t, plan, place, next, policy, slab, dx_of_quad);
+      write<T, false, kSplit>(p, t, plan, place, next, policy, slab, dx_of_quad);
       return;
     }
-    write<T, true>(p, t, plan, place, next, policy, slab, dx_of_quad);
+    write<T, true, kSplit>(p, t, plan, place, next, policy, slab, dx_of_quad);
     if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // this block has read what it got
     __syncthreads();
     place.image = next.image, place.chunk = next.chunk;
   }
 }
 
-const char* supports(const Problem& p) { return dz_kept::supports(p, kNeeds); }
+const char* supports(const Problem& p) {
+  const char* const why = p.split != 0 ? fp32_parameters_only(p) : nullptr;
+  return why ? why : dz_kept::supports(p, kNeeds);
+}
 
-template <class T, class Act, class P>
+template <class T, class Act, class P, bool kSplit>
 BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const Plan& plan, FlaggedRow* rows) {
-  const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, P, false>  //
-                                          : groupnorm_backward_v13_kernel<T, Act, P, true>;
+  const auto kernel = plan.cluster() == 1 ? groupnorm_backward_v13_kernel<T, Act, P, false, kSplit>  //
+                                          : groupnorm_backward_v13_kernel<T, Act, P, true, kSplit>;
   LaunchConfig config{.grid = {static_cast<unsigned>(p.c / plan.chunk * plan.cluster()), static_cast<unsigned>(p.n)},
                       .block = static_cast<unsigned>(plan.threads()),
                       .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds)),
@@ -213,7 +218,9 @@ std::vector<KernelPlan<Backward>> plans(const Problem& p) {
       dispatch_parameters<T>(p, [&](auto parameter) {
         only.bind = [p, plan](const Backward::Tensors& t, void* workspace) {
           auto* const rows = p.affine ? static_cast<FlaggedRow*>(workspace) : nullptr;  // [n][c]
-          return bind<T, decltype(act), decltype(parameter)>(p, t, plan, rows);
+          using Act = decltype(act);
+          if (p.split != 0) return bind<T, Act, float, true>(p, t, plan, rows);
+          return bind<T, Act, decltype(parameter), false>(p, t, plan, rows);
         };
       });
     });

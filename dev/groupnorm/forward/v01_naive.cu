@@ -5,6 +5,7 @@
 // Needs:  nothing.
 
 #include "dev/groupnorm/activation.h"
+#include "dev/groupnorm/parts_of_x.h"
 #include "dev/groupnorm/statistics.h"
 
 namespace ladder::groupnorm {
@@ -31,29 +32,30 @@ __global__ void __launch_bounds__(kThreads, 4) groupnorm_forward_v01_kernel(Prob
   const int group = blockIdx.x % p.g;
   const int width = p.c / p.g;
   const int m = p.h * p.w * width;
-  const int first = image * p.h * p.w * p.c + group * width;
-  const auto* const x = static_cast<const T*>(t.x) + first;
-  const auto offset = [&](int i) { return i / width * p.c + i % width; };  // of the group's element i
+  // The group's element i.
+  const auto x_at = [&](int i) {
+    return to_float(*column_of_x<T>(p, t, group * width + i % width).at(image * p.h * p.w + i / width));
+  };
 
   // Mean, about the first element (statistics.h says why).
-  Normaliser normaliser{.pivot = to_float(x[0])};
+  Normaliser normaliser{.pivot = x_at(0)};
   float sum = 0;
-  for (int i = threadIdx.x; i < m; i += kThreads) sum += to_float(x[offset(i)]) - normaliser.pivot;
+  for (int i = threadIdx.x; i < m; i += kThreads) sum += x_at(i) - normaliser.pivot;
   normaliser.delta = block_sum(sum) / static_cast<float>(m);
 
   // Variance, about the mean.
   float squares = 0;
   for (int i = threadIdx.x; i < m; i += kThreads) {
-    const float centred = to_float(x[offset(i)]) - normaliser.pivot - normaliser.delta;
+    const float centred = x_at(i) - normaliser.pivot - normaliser.delta;
     squares = fmaf(centred, centred, squares);
   }
   normaliser.rstd = rstd_of(p, block_sum(squares) / static_cast<float>(m));
 
   // Output.
-  auto* const y = static_cast<T*>(t.y) + first;
+  auto* const y = static_cast<T*>(t.y) + image * p.h * p.w * p.c + group * width;
   for (int i = threadIdx.x; i < m; i += kThreads) {
     const Scaling channel = scaling_of<P>(normaliser, t, group * width + i % width);
-    y[offset(i)] = from_float<T>(y_of<Act>(channel, to_float(x[offset(i)])));
+    y[i / width * p.c + i % width] = from_float<T>(y_of<Act>(channel, x_at(i)));
   }
   if (threadIdx.x > 0) return;
   t.mean[blockIdx.x] = normaliser.pivot + normaliser.delta;

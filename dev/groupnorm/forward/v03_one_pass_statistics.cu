@@ -44,5 +44,5 @@ void launch(const Problem& p, const Forward::Tensors& t, void* workspace, Stream
 
 LADDER_VERSION(ladder::groupnorm::Forward, {.launch = ladder::groupnorm::launch,
                                             .dtypes = {ladder::Dtype::f32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                                            .supports = ladder::groupnorm::fp32_parameters_only,
+                                            .supports = ladder::groupnorm::plain_inputs_only,
                                             .workspace_bytes = ladder::groupnorm::workspace_bytes})

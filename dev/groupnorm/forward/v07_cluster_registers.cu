@@ -88,7 +88,7 @@ SlabPlan plan_of(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  if (const char* const why = fp32_parameters_only(p)) return why;
+  if (const char* const why = plain_inputs_only(p)) return why;
   return plan_of(p).channels > 0 ? nullptr : "no chunk of whole groups is whole 16-byte vectors and at most 8 x 64 KB";
 }
 

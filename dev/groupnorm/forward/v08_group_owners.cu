@@ -307,7 +307,7 @@ Plan plan_of(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  if (const char* const why = fp32_parameters_only(p)) return why;
+  if (const char* const why = plain_inputs_only(p)) return why;
   return plan_of(p).channels > 0 ? nullptr
                                  : "no power of two of groups is whole vectors of whole words, or none fits 8 x 64 KB";
 }

@@ -15,6 +15,7 @@
 #include "dev/groupnorm/cluster_exchange.h"
 #include "dev/groupnorm/normalised_stores.h"
 #include "dev/groupnorm/parameters.h"
+#include "dev/groupnorm/parts_of_x.h"
 #include "dev/groupnorm/tensor_core_sums.h"
 #include "dev/ptx/cache_policy.h"
 #include "dev/ptx/cluster_barrier.h"
@@ -58,13 +59,13 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
   // Load the slab. Neighbouring threads load neighbouring vectors; a thread's are of the same channels, `step` elements apart.
   const int first_pixel = rank * plan.pixels;
   const int pixels = max(min(plan.pixels, p.h * p.w - first_pixel), 0);
-  const int first = image * p.h * p.w * p.c + chunk_channel;
-  const int at = first + (first_pixel + row) * p.c + column * kVec;
-  const int step = static_cast<int>(blockDim.y) * p.c;
-  const auto* const x = static_cast<const T*>(t.x);
+  const int image_pixel = image * p.h * p.w;
+  const int pixel = image_pixel + first_pixel + row;
+  const auto x = column_of_x<T>(p, t, chunk_channel + column * kVec);
+  const int step = static_cast<int>(blockDim.y) * x.pitch;
   uint4* const own = slab + swizzled(plan, row, column);
   const uint4* const end = slab + pixels * plan.row;
-  const T* from = x + at;
+  const T* from = x.at(pixel);
   uint4* to = own;
   constexpr int kBatch = 8;
 #pragma unroll 1
@@ -122,16 +123,17 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
   const bool far = has_channel && finish(0, 0.0f);
 
   // Store.
-  T* const y = static_cast<T*>(t.y) + at;
+  T* const y = static_cast<T*>(t.y) + pixel * p.c + chunk_channel + column * kVec;
+  const int y_step = static_cast<int>(blockDim.y) * p.c;
   if (!__syncthreads_or(far)) {
-    store_normalised<T, Act, false>(plan, own, end, y, step, column, sums);
+    store_normalised<T, Act, false>(plan, own, end, y, y_step, column, sums);
     return;
   }
 
   // A mean is too far from zero: sum again, about the first element of each group.
   float pivot = 0;
   if (has_channel) {
-    pivot = to_float(x[first + group * plan.width]);
+    pivot = to_float(*column_of_x<T>(p, t, chunk_channel + group * plan.width).at(image_pixel));
     sums.pivot[thread] = pivot;
   }
   __syncthreads();
@@ -140,7 +142,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
   if (plan.log_cluster > 0) exchange_groups(plan, rank, thread, sums, 1);
   if (has_channel) finish(1, pivot);
   __syncthreads();
-  store_normalised<T, Act, true>(plan, own, end, y, step, column, sums);
+  store_normalised<T, Act, true>(plan, own, end, y, y_step, column, sums);
 }
 
 // An estimate of a plan's time, to compare plans; infinity: it does not fit. The longer of the traffic's time and of the time of
