@@ -29,14 +29,13 @@ constexpr const char* kFlag = "--compare";
 constexpr std::string_view kPromoted = "promoted";
 
 struct Switch {
-  std::string_view name, on, off;
+  std::string_view name;  // whose values are "on" and "off"
   bool Side::*member;
 };
 constexpr std::array kSwitches = {
-    Switch{"overlap", "on", "off", &Side::overlap},
-    Switch{"branches", "on", "off", &Side::branches},
-    Switch{"batches", "on", "off", &Side::batches},
-    Switch{"copies", "inside", "outside", &Side::copies_in_graph},
+    Switch{"overlap", &Side::overlap},
+    Switch{"branches", &Side::branches},
+    Switch{"batches", &Side::batches},
 };
 
 struct Key {
@@ -168,10 +167,10 @@ std::vector<Side> sides_of(std::string_view text) {
       const std::string word = fmt::format("{}={}", key.name, value);
       sides[i].name += (sides[i].name.empty() ? "" : ",") + word;
       if (const auto* s = std::ranges::find(kSwitches, key.name, &Switch::name); s != kSwitches.end()) {
-        if (value != s->on && value != s->off) {
-          throw error_in(text, fmt::format("{} is {} or {}, not '{}'", s->name, s->on, s->off, value));
+        if (value != "on" && value != "off") {
+          throw error_in(text, fmt::format("{} is on or off, not '{}'", s->name, value));
         }
-        sides[i].*s->member = value == s->on;
+        sides[i].*s->member = value == "on";
       } else if (value != kPromoted) {
         sides[i].use += (sides[i].use.empty() ? "" : ",") + word;
       }
@@ -201,7 +200,6 @@ int compare(const TrainingConfig& config, const TrainingOptions& options, const 
     StepOptions of_step = bench.options();
     of_step.branches = of_step.branches && built.side.branches;
     of_step.batches = of_step.batches && built.side.batches;
-    of_step.copies_in_graph = of_step.copies_in_graph && built.side.copies_in_graph;
     built.step = bench.step(built.promotions, of_step);
     check_used(built);
     bytes += built.step->bytes();

@@ -17,14 +17,13 @@ struct Side {
   bool overlap = true;   // whether launches may overlap (core/overlap.h)
   bool branches = true;  // StepOptions
   bool batches = true;
-  bool copies_in_graph = true;
 
   bool operator==(const Side&) const = default;
 };
 
 // Of "conv3x3/fprop=v09,v14": two sides. Several keys, each with as many values, change together: the second side of
 // "conv3x3/fprop=v09,v14,conv3x3/dgrad=v10,v12" has v14 and v12. The value `promoted` leaves a pass as it is; the keys
-// `overlap`, `branches` and `batches` take on and off, `copies` inside and outside. Throws UsageError.
+// `overlap`, `branches` and `batches` take on and off. Throws UsageError.
 std::vector<Side> sides_of(std::string_view text);
 
 // Replays the sides' graphs in turn, `rounds` times there and back (A B B A), and writes every time to `file`, schema

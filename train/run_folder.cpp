@@ -28,7 +28,6 @@ void each_kept(Options& o, const Each& each) {
   each("--graph", o.graph);
   each("--branches", o.branches);
   each("--batches", o.batches);
-  each("--copies", o.copies_in_graph);
   each("--use", o.use);
   each("--log-every", o.log_every);
   each("--held-out-every", o.held_out_every);

@@ -20,7 +20,6 @@ struct TrainingOptions {
   bool graph = true;
   bool branches = true;
   bool batches = true;
-  bool copies_in_graph = true;
   std::string use;              // versions in place of promoted ones: "conv3x3/fprop=v07"
   std::int64_t log_every = 50;  // steps; likewise the others; 0: never
   std::int64_t held_out_every = 1000;

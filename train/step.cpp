@@ -33,7 +33,6 @@ struct Step::Impl {
     PinnedBuffer inputs;
     PinnedBuffer results;
     Event done;
-    std::optional<Graph> graph;  // of a step with this slot's copies
   };
 
   Impl(const StepOptions& step_options, const Objective& loss_of, const nn::Parameters& model_parameters,
@@ -62,13 +61,7 @@ struct Step::Impl {
     }
     if (options.graph) {
       load_kernels();
-      const auto capture = [&](Slot* slot) {
-        return Graph::capture([&](Stream on) { each_program(on, slot, enqueued(on)); });
-      };
-      if (!options.copies_in_graph) graph.emplace(capture(nullptr));
-      for (const auto& slot : slots) {
-        if (options.copies_in_graph) slot->graph.emplace(capture(slot.get()));
-      }
+      graph.emplace(Graph::capture([&](Stream on) { each_program(on, enqueued(on)); }));
     }
   }
 
@@ -137,10 +130,8 @@ struct Step::Impl {
     return tape;
   }
 
-  // With a slot, its inputs are copied before, its results beside the update.
   template <class Run>
-  void each_program(Stream on, Slot* slot, const Run& run) {
-    if (slot) copy_in_async(inputs.base, slot->inputs.data(), inputs.bytes, on);
+  void each_program(Stream on, const Run& run) {
     run(*batch);
     for (int number = 0; number < parts(); ++number) {
       for (std::size_t i = 0; parts() > 1 && i < part.size(); ++i) {
@@ -156,26 +147,16 @@ struct Step::Impl {
       if (number > 0) run(*accumulate_more);
     }
     run(*norm);
-    if (slot) {
-      resulted.record(on);
-      resulted.hold_back(beside);
-      copy_out_async(slot->results.data(), results.base, results.bytes, beside);
-      copied.record(beside);
-    }
     run(*update);
-    if (slot) copied.hold_back(on);
   }
 
   static std::function<void(const Program&)> enqueued(Stream on) {
     return [on](const Program& program) { program.enqueue(on); };
   }
 
-  void run_step(Slot& slot) {
-    if (slot.graph) return slot.graph->replay(stream);
-    if (!graph) return each_program(stream, &slot, enqueued(stream));
-    copy_in_async(inputs.base, slot.inputs.data(), inputs.bytes, stream);
-    graph->replay(stream);
-    copy_out_async(slot.results.data(), results.base, results.bytes, stream);
+  void run_step() {
+    if (graph) return graph->replay(stream);
+    each_program(stream, enqueued(stream));
   }
 
   // Kernels load at their first launch, which a capture does not allow. A gradient that is not finite leaves the state
@@ -214,7 +195,9 @@ struct Step::Impl {
     auto* const host = static_cast<std::byte*>(slot.inputs.data());
     std::memcpy(host, in.batch.data(), in.batch.size());
     std::memcpy(host + hyper_at, &in.hyper, sizeof(in.hyper));
-    run(slot);
+    copy_in_async(inputs.base, slot.inputs.data(), inputs.bytes, stream);
+    run();
+    copy_out_async(slot.results.data(), results.base, results.bytes, stream);
     slot.done.record(stream);
     in_flight.push_back(&slot);
   }
@@ -233,9 +216,7 @@ struct Step::Impl {
   std::vector<Rows> whole, part;                           // the objective's arrays: of a batch, of a micro-batch
   std::unique_ptr<Program> batch, network, accumulate_first, accumulate_more, norm, update;
   OwnedStream stream;
-  OwnedStream beside;  // for results
-  Event resulted, copied;
-  std::optional<Graph> graph;  // without copies
+  std::optional<Graph> graph;
   std::vector<std::unique_ptr<Slot>> slots;
   std::deque<Slot*> in_flight;
   std::size_t next = 0;
@@ -250,7 +231,7 @@ Step::~Step() = default;
 std::optional<StepResults> Step::submit(const StepInputs& inputs) {
   std::optional<StepResults> oldest;
   if (impl_->in_flight.size() == kMaxInFlight) oldest = collect();
-  impl_->start(inputs, [&](Impl::Slot& slot) { impl_->run_step(slot); });
+  impl_->start(inputs, [&] { impl_->run_step(); });
   return oldest;
 }
 
@@ -266,8 +247,8 @@ std::optional<StepResults> Step::collect() {
 StepResults Step::run_poisoned(const StepInputs& inputs) {
   while (collect()) {
   }
-  impl_->start(inputs, [&](Impl::Slot& slot) {
-    impl_->each_program(impl_->stream, &slot, [&](const Program& program) { program.enqueue_poisoned(impl_->stream); });
+  impl_->start(inputs, [&] {
+    impl_->each_program(impl_->stream, [&](const Program& program) { program.enqueue_poisoned(impl_->stream); });
   });
   return *collect();
 }
@@ -276,8 +257,8 @@ StepResults Step::run_on_batch(const StepInputs& inputs) {
   while (collect()) {
   }
   impl_->stream.synchronize();
-  impl_->start(inputs, [&](Impl::Slot& slot) {
-    impl_->each_program(impl_->stream, &slot, [&](const Program& program) {
+  impl_->start(inputs, [&] {
+    impl_->each_program(impl_->stream, [&](const Program& program) {
       if (&program != impl_->batch.get()) program.enqueue(impl_->stream);
     });
   });
@@ -285,10 +266,8 @@ StepResults Step::run_on_batch(const StepInputs& inputs) {
 }
 
 void Step::replay(Stream stream) const {
-  const Impl::Slot& newest = *impl_->slots[(impl_->next + kMaxInFlight - 1) % kMaxInFlight];
-  const auto& graph = impl_->graph ? impl_->graph : newest.graph;
-  LADDER_CHECK(graph.has_value());
-  graph->replay(stream);
+  LADDER_CHECK(impl_->graph.has_value());
+  impl_->graph->replay(stream);
 }
 
 Stream Step::stream() const { return impl_->stream; }
@@ -332,15 +311,11 @@ std::size_t Step::bytes() const {
   return sum;
 }
 
-std::size_t Step::num_nodes() const {
-  const auto& graph = impl_->graph ? impl_->graph : impl_->slots.front()->graph;
-  return graph ? graph->num_nodes() : 0;
-}
+std::size_t Step::num_nodes() const { return impl_->graph ? impl_->graph->num_nodes() : 0; }
 
 void Step::enqueue(Stream stream, const std::function<void(const Program&, std::size_t)>& after) const {
-  impl_->each_program(stream, nullptr, [&](const Program& program) {
-    program.enqueue(stream, [&](std::size_t i) { after(program, i); });
-  });
+  impl_->each_program(
+      stream, [&](const Program& program) { program.enqueue(stream, [&](std::size_t i) { after(program, i); }); });
 }
 
 }  // namespace ladder::train

@@ -22,9 +22,6 @@ struct StepOptions {
   bool graph = true;
   bool branches = true;  // small operations beside the others
   bool batches = true;   // nn/batches.h
-  // Inputs and results are copied within the graph, the latter beside the update, of which each step in flight has one of
-  // its own. False: one graph, and copies before and after it.
-  bool copies_in_graph = true;
 };
 
 // What changes from step to step.

@@ -105,9 +105,6 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
                        "on: small operations run beside the others; off: the same bits, one after the other");
   io::add_choice<bool>(app, "--batches", o.batches, {{"on", true}, {"off", false}},
                        "on: weights' gradients of layers of one shape in one launch; off: each in its own");
-  io::add_choice<bool>(app, "--copies", o.copies_in_graph, {{"inside", true}, {"outside", false}},
-                       "of a step's inputs and results: inside the graph, the latter beside the update; or before and "
-                       "after it");
   app.add_option("--use", o.use, "versions in place of promoted ones: conv3x3/fprop=v07,gemm/dgrad=v03")
       ->type_name("VERSIONS");
   add("--log-every", o.log_every, "[0, )", "steps; likewise the others, 0: never; tiny: 1")->capture_default_str();
@@ -126,9 +123,7 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
   CLI::Option* compare =
       app.add_option("--compare", words.compare,
                      "time steps that differ in this, replayed in turn, and leave: conv3x3/fprop=v09,v14 (promoted: as "
-                     "it is without --compare), overlap=on,off, branches=on,off, batches=on,off, "
-                     "copies=inside,outside, or several of "
-                     "them")
+                     "it is without --compare), overlap=on,off, branches=on,off, batches=on,off, or several of them")
           ->type_name("SIDES");
   compare->excludes(explain)->excludes(budget)->excludes(resume);
   add("--rounds", words.rounds, "[1, 100000]", "of --compare, each with two replays a side: 100; emulator: 1")

@@ -117,8 +117,7 @@ class Training {
                                                .clip = config_.clip > 0,
                                                .graph = options_.graph,
                                                .branches = options_.branches,
-                                               .batches = options_.batches,
-                                               .copies_in_graph = options_.copies_in_graph},
+                                               .batches = options_.batches},
                                    *objective_, parameters_, state_, promotions_);
     if (!source_->held_out().empty()) {
       held_out_ = std::make_unique<HeldOut>(of_batch, source_->held_out(), model_,

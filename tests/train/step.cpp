@@ -273,31 +273,6 @@ TEST_P(TrainStepOnce, TheGradientIsTheSlopeOfTheLoss) {
   }
 }
 
-// Each graph has copies of its own, from and to the memory of one step in flight.
-TEST_P(TrainStepOnce, CopiesInsideAGraphAreThoseOfItsStep) {
-  Tiny inside(GetParam(), 1, true), outside(GetParam());
-  outside.step = std::make_unique<Step>(StepOptions{.dtype = GetParam(), .copies_in_graph = false}, outside.objective,
-                                        outside.parameters, outside.state, outside.promotions);
-  EXPECT_EQ(inside.step->num_nodes(), outside.step->num_nodes() + 2);
-  const auto all_results = [](Tiny& net) {
-    std::vector<std::vector<float>> all;
-    const auto take = [&](const std::optional<StepResults>& results) {
-      if (!results) return false;
-      all.push_back(results->losses);
-      all.push_back({results->norm, results->scale});
-      return true;
-    };
-    for (int number = 1; number <= 6; ++number) take(net.step->submit(net.inputs(number)));
-    while (take(net.step->collect())) {
-    }
-    return all;
-  };
-  const auto found = all_results(inside);
-  EXPECT_EQ(found.size(), 12u);
-  EXPECT_EQ(found, all_results(outside));
-  EXPECT_EQ(inside.state.get(inside.state.values), outside.state.get(outside.state.values));
-}
-
 INSTANTIATE_TEST_SUITE_P(Dtypes, TrainStepOnce, ::testing::Values(Dtype::f32),
                          [](const auto& info) { return name(info.param); });
 
