@@ -70,6 +70,22 @@ void deal_rows(void* const (&operands)[kWarpSize], bool transposed) {
   }
 }
 
+void gather_rows(void* const (&operands)[kWarpSize]) {
+  std::uint16_t rows[4][8][8];  // [matrix][row][column]
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    const std::uint32_t* registers = static_cast<const StoredRow*>(operands[lane])->registers;
+    const int g = lane / 4;
+    const int t = lane % 4;
+    for (int j = 0; j < 4; ++j) {
+      rows[j][2 * t][g] = static_cast<std::uint16_t>(registers[j]);
+      rows[j][2 * t + 1][g] = static_cast<std::uint16_t>(registers[j] >> 16);
+    }
+  }
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    std::memcpy(static_cast<const StoredRow*>(operands[lane])->row, rows[lane / 8][lane % 8], sizeof(rows[0][0]));
+  }
+}
+
 }  // namespace
 
 void complete_mma_m16n8k16_bf16(void* const (&operands)[kWarpSize], unsigned) {
@@ -103,6 +119,7 @@ void complete_mma_m16n8k8_tf32(void* const (&operands)[kWarpSize], unsigned) {
 
 void complete_ldmatrix_x4(void* const (&operands)[kWarpSize], unsigned) { deal_rows(operands, false); }
 void complete_ldmatrix_x4_trans(void* const (&operands)[kWarpSize], unsigned) { deal_rows(operands, true); }
+void complete_stmatrix_x4_trans(void* const (&operands)[kWarpSize], unsigned) { gather_rows(operands); }
 
 }  // namespace ladder::simt::detail
 

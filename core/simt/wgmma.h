@@ -75,6 +75,13 @@ void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool acc
 }
 
 template <class T, int kN>
+void wgmma_m64_a_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate,
+                    Where where = Where::here()) {
+  static_assert(sizeof(T) == 2, "MN-major operands have 16-bit elements");
+  detail::multiply_m64<T, kN>(d, a, b, /*a_mn_major=*/true, /*b_mn_major=*/false, accumulate, where);
+}
+
+template <class T, int kN>
 void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate,
                     Where where = Where::here()) {
   static_assert(sizeof(T) == 2, "MN-major operands have 16-bit elements");

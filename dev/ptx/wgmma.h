@@ -110,6 +110,11 @@ template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                              bool accumulate LADDER_WHERE);
 
+// The same with A MN-major and B K-major. T is __nv_bfloat16 or __half.
+template <class T, int kN>
+__device__ __forceinline__ void wgmma_m64_a_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
+                                               bool accumulate LADDER_WHERE);
+
 // The same with A K-major and B MN-major. T is __nv_bfloat16 or __half.
 template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
@@ -169,6 +174,7 @@ __device__ __forceinline__ void wgmma_m64_a_registers(float (&d)[kN / 2], const 
   LADDER_WGMMA_16_BITS(wgmma_m64, n, a, b, p, ", 0, 0")             \
   LADDER_WGMMA(wgmma_m64, n, a, b, p, float, "tf32.tf32", "k8", "") \
   LADDER_WGMMA_16_BITS(wgmma_m64_mn, n, a, b, p, ", 1, 1")          \
+  LADDER_WGMMA_16_BITS(wgmma_m64_a_mn, n, a, b, p, ", 1, 0")        \
   LADDER_WGMMA_16_BITS(wgmma_m64_b_mn, n, a, b, p, ", 0, 1")
 
 LADDER_WGMMA_N(64, 32, 33, 34)
@@ -204,6 +210,12 @@ template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                              bool accumulate LADDER_WHERE_IN) {
   simt::wgmma_m64_mn<T, kN>(d, a, b, accumulate, where);
+}
+
+template <class T, int kN>
+__device__ __forceinline__ void wgmma_m64_a_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
+                                               bool accumulate LADDER_WHERE_IN) {
+  simt::wgmma_m64_a_mn<T, kN>(d, a, b, accumulate, where);
 }
 
 template <class T, int kN>

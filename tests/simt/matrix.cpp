@@ -297,6 +297,28 @@ TEST(Ldmatrix, deals_rows_and_columns) {
   }
 }
 
+// What ldmatrix has dealt out transposed, stmatrix puts back, into rows of its own.
+__global__ void stmatrix_kernel(std::uint16_t* back) {
+  LADDER_DYN_SMEM(smem);
+  auto* elements = reinterpret_cast<std::uint16_t*>(smem);
+  for (int i = threadIdx.x; i < 256; i += 32) elements[i] = static_cast<std::uint16_t>(1000 + i);
+  __syncwarp();
+  std::uint32_t r[4];
+  ptx::ldmatrix_x4_trans(r, elements + threadIdx.x * 8);
+  ptx::stmatrix_x4_trans(elements + 256 + (31 - threadIdx.x) * 8, r);
+  __syncwarp();
+  for (int i = threadIdx.x; i < 256; i += 32) back[i] = elements[256 + i];
+}
+
+TEST(Stmatrix, puts_back_what_ldmatrix_has_dealt_out) {
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule);
+    std::vector<std::uint16_t> back(256);
+    launch(stmatrix_kernel, {1, 32, 1024}, nullptr, back.data());
+    for (int i = 0; i < 256; ++i) ASSERT_EQ(back[(31 - i / 8) * 8 + i % 8], 1000 + i);
+  }
+}
+
 std::atomic<int> line = 0;
 
 __global__ void half_warp_ldmatrix_kernel() {

@@ -1,0 +1,104 @@
+// Idea:   input channels are the rows of wgmma's tiles, pixels their columns: 256 pixels share what is read of 64 channels'
+//         weights, which lie in shared memory as in w and are an MN-major operand. Two warpgroups take patches of dy in
+//         turns: one stores while the other multiplies.
+// Parent: v11.
+// Why:    as of fprop v15: with 64 pixels as rows and 64 channels as columns, v11 reads all that shared memory has a clock, so
+//         fetches and stores hold the tensor cores up. Here 256 pixels share an operand of 64 channels. And tiles of 64
+//         channels waste nothing at c = 192, where v10 takes two of 128. Limiter left: the weights and the first patch before
+//         the first product, the last patch's store.
+// Needs:  sm_90a; k at most 128, c and k multiples of 8 (the TMA's strides, whole runs of 16 bytes); bf16 or fp16, as wgmma
+//         takes no other MN-major.
+
+#include "dev/conv3x3/pixel_columns.h"
+
+namespace ladder::conv3x3 {
+namespace {
+
+// w [k][tap][c] as it lies: a row of shared memory is 64 channels c of one k that is summed over, which makes the operand
+// MN-major. Taps are counted backwards.
+struct Weights {
+  static __host__ __device__ int channels_in(const Problem& p) { return p.k; }
+  static __host__ __device__ int channels_out(const Problem& p) { return p.c; }
+
+  static __device__ __forceinline__ void load(unsigned char* to, const ptx::TensorMap& map, ptx::Mbarrier* full,
+                                              int chunk, int tap, int c0) {
+    ptx::tma_load(to, map, full, c0, 8 - tap, chunk * kChunk);  // [64 of k][64 of c]
+  }
+  static __device__ __forceinline__ std::uint64_t operand(const unsigned char* weights, int step) {
+    return ptx::wgmma_descriptor_mn(weights + step * kMmaK * kRowBytes, 8 * kRowBytes, kTapBytes);
+  }
+  template <class T, int kPixels>
+  static __device__ __forceinline__ void multiply(float (&sum)[kPixels / 2], std::uint64_t a, std::uint64_t b,
+                                                  bool accumulate) {
+    ptx::wgmma_m64_a_mn<T, kPixels>(sum, a, b, accumulate);
+  }
+};
+
+template <class T, class Tile>
+__global__ void __launch_bounds__(kThreads, 1)
+    conv3x3_dgrad_v12_kernel(Problem p, const __grid_constant__ ptx::TensorMap dy_map,
+                             const __grid_constant__ ptx::TensorMap w_map, T* dx) {
+  LADDER_DYN_SMEM(dynamic_smem);
+  const ColumnSmem<Tile> smem(dynamic_smem);
+  if (threadIdx.x == 0) smem.init_barriers();
+  __syncthreads();
+  ptx::grid_dependency_wait();
+  const Share share = share_of_block<Weights, Tile>(p);
+
+  // The producer.
+  if (threadIdx.x >= kConsumerThreads) {
+    if (threadIdx.x == kConsumerThreads) load_columns<Weights>(p, smem, share, dy_map, w_map);
+    return;
+  }
+
+  // The consumers: every other patch of the block's for each warpgroup.
+  const int group = threadIdx.x / kGroupThreads;
+  const bool elected = threadIdx.x % 32 == 0;
+  ColumnStore<T, Tile> out(smem, group, elected);
+  int turn = group;
+  for (int patch = share.first + group * share.step; patch < share.count;
+       patch += kConsumerGroups * share.step, turn += kConsumerGroups) {
+    float sum[Tile::kPixels / 2];
+    multiply_columns<T, Weights>(smem, share.chunks, turn, elected, sum);
+    out.template finish<false>(sum, {0.0f, 0.0f});
+    out.store(p, position_of<Tile>(p, patch), share.channel0, p.c, dx);
+  }
+}
+
+template <class T, class Tile>
+KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name) {
+  const auto bind = [p](const Dgrad::Tensors& t, void*) {
+    return bind_launch(conv3x3_dgrad_v12_kernel<T, Tile>, columns_config<Tile>(p, Weights::channels_out(p)), p,
+                       columns_map<Tile>(p, t.dy, Weights::channels_in(p)), weight_map(p, t.w, kChunk, kTileChannels),
+                       static_cast<T*>(t.dx));
+  };
+  return {.name = name, .bind = bind};
+}
+
+std::vector<KernelPlan<Dgrad>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Dgrad>> {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == 2) {
+      return column_plans<Dgrad, Weights>(
+          p, [&](auto tile, const char* name) { return tile_plan<T, decltype(tile)>(p, name); });
+    } else {
+      return {};
+    }
+  });
+}
+
+const char* supports(const Problem& p) {
+  if (p.c % 8 != 0 || p.k % 8 != 0) return "c or k is not a multiple of 8, of whole runs of 16 bytes";
+  return p.k <= kMaxChannels ? nullptr : "shared memory keeps the weights of at most 128 channels k";
+}
+
+}  // namespace
+}  // namespace ladder::conv3x3
+
+LADDER_VERSION(ladder::conv3x3::Dgrad, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"128 pixels", "256 pixels"},
+                                        .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                        .supports = ladder::conv3x3::supports,
+                                        .min_arch = 90,
+                                        .arch_specific = true,
+                                        .needs = "k at most 128; c and k multiples of 8"})

@@ -1,0 +1,135 @@
+// Idea:   output channels are the rows of wgmma's tiles, pixels their columns: 256 pixels share what is read of 64 channels'
+//         weights. The weights stay in shared memory, and two warpgroups take patches in turns: one stores while the other
+//         multiplies. Bias, a row of an embedding and a residual image are added in the epilogue.
+// Parent: v13, with v14's addends.
+// Why:    with 64 pixels as rows and 64 channels as columns, v13 and v14 read 128 bytes of shared memory a clock, all there
+//         is, so fetches and stores hold the tensor cores up: 22 us at 64x64, 64 -> 64, for 11.5 us of products. Here it is 80.
+//         A channel is a lane's own, so bias and embedding are two registers; stmatrix turns the sums back into rows of
+//         pixels. Limiter left: the weights and the first patch before the first product, the last patch's store.
+// Needs:  sm_90a; c at most 128, c and k multiples of 8 (the TMA's strides, whole runs of 16 bytes); an fp32 bias; bf16 or
+//         fp16.
+
+#include "dev/conv3x3/pixel_columns.h"
+
+namespace ladder::conv3x3 {
+namespace {
+
+// w [k][tap][c] as it lies: a row of shared memory is 64 channels c of an output channel, which makes the operand K-major.
+struct Weights {
+  static __host__ __device__ int channels_in(const Problem& p) { return p.c; }
+  static __host__ __device__ int channels_out(const Problem& p) { return p.k; }
+
+  static __device__ __forceinline__ void load(unsigned char* to, const ptx::TensorMap& map, ptx::Mbarrier* full,
+                                              int chunk, int tap, int k0) {
+    ptx::tma_load(to, map, full, chunk * kChunk, tap, k0);  // [64 of k][64 of c]
+  }
+  static __device__ __forceinline__ std::uint64_t operand(const unsigned char* weights, int step) {
+    return ptx::wgmma_descriptor(weights + step * kMmaK * 2, 8 * kRowBytes);
+  }
+  template <class T, int kPixels>
+  static __device__ __forceinline__ void multiply(float (&sum)[kPixels / 2], std::uint64_t a, std::uint64_t b,
+                                                  bool accumulate) {
+    ptx::wgmma_m64<T, kPixels>(sum, a, b, accumulate);
+  }
+};
+
+template <class T>
+struct Addends {
+  const float* bias;  // [k], or null
+  const float* e;     // [n][pitch], from its first column on, or null
+  int pitch;
+  const T* residual;  // [n, h, w, k], or null
+};
+
+template <class T, class Tile>
+__global__ void __launch_bounds__(kThreads, 1)
+    conv3x3_fprop_v15_kernel(Problem p, const __grid_constant__ ptx::TensorMap x_map,
+                             const __grid_constant__ ptx::TensorMap w_map, Addends<T> addends, T* y) {
+  LADDER_DYN_SMEM(dynamic_smem);
+  const ColumnSmem<Tile> smem(dynamic_smem);
+  if (threadIdx.x == 0) smem.init_barriers();
+  __syncthreads();
+  ptx::grid_dependency_wait();
+  const Share share = share_of_block<Weights, Tile>(p);
+
+  // The producer.
+  if (threadIdx.x >= kConsumerThreads) {
+    if (threadIdx.x == kConsumerThreads) load_columns<Weights>(p, smem, share, x_map, w_map);
+    return;
+  }
+
+  // The consumers: every other patch of the block's for each warpgroup.
+  const int group = threadIdx.x / kGroupThreads;
+  const bool elected = threadIdx.x % 32 == 0;
+  ColumnStore<T, Tile> out(smem, group, elected);
+  const int own_channel =
+      share.channel0 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+  int turn = group;
+  for (int patch = share.first + group * share.step; patch < share.count;
+       patch += kConsumerGroups * share.step, turn += kConsumerGroups) {
+    const PatchPosition at = position_of<Tile>(p, patch);
+    if (addends.residual) out.fetch(p, at, share.channel0, p.k, addends.residual);
+    float added[2] = {};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int channel = own_channel + 8 * i;
+      if (channel >= p.k) continue;
+      if (addends.bias) added[i] = addends.bias[channel];
+      if (addends.e) added[i] += addends.e[static_cast<long long>(at.image) * addends.pitch + channel];
+    }
+
+    float sum[Tile::kPixels / 2];
+    multiply_columns<T, Weights>(smem, share.chunks, turn, elected, sum);
+    if (addends.residual) {
+      ptx::cp_async_wait<0>();
+      out.meet();  // it has arrived, whoever has fetched it
+      out.template finish<true>(sum, added);
+    } else {
+      out.template finish<false>(sum, added);
+    }
+    out.store(p, at, share.channel0, p.k, y);
+  }
+}
+
+template <class T, class Tile>
+KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
+  const auto bind = [p](const Fprop::Tensors& t, void*) {
+    const Addends<T> addends{.bias = t.bias,
+                             .e = t.e ? t.e + p.first : nullptr,
+                             .pitch = p.embedding,
+                             .residual = static_cast<const T*>(t.r)};
+    return bind_launch(conv3x3_fprop_v15_kernel<T, Tile>, columns_config<Tile>(p, Weights::channels_out(p)), p,
+                       columns_map<Tile>(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk),
+                       addends, static_cast<T*>(t.y));
+  };
+  return {.name = name, .bind = bind};
+}
+
+std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
+  return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Fprop>> {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == 2) {
+      return column_plans<Fprop, Weights>(
+          p, [&](auto tile, const char* name) { return tile_plan<T, decltype(tile)>(p, name); });
+    } else {
+      return {};
+    }
+  });
+}
+
+const char* supports(const Problem& p) {
+  if (p.c % 8 != 0 || p.k % 8 != 0) return "c or k is not a multiple of 8, of whole runs of 16 bytes";
+  if (p.c > kMaxChannels) return "shared memory keeps the weights of at most 128 channels c";
+  return fp32_bias_only(p);
+}
+
+}  // namespace
+}  // namespace ladder::conv3x3
+
+LADDER_VERSION(ladder::conv3x3::Fprop, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"128 pixels", "256 pixels"},
+                                        .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                        .supports = ladder::conv3x3::supports,
+                                        .min_arch = 90,
+                                        .arch_specific = true,
+                                        .needs = "c at most 128; c and k multiples of 8"})

@@ -1,0 +1,289 @@
+// A weight-stationary convolution, forward or of the data gradient, with output channels as the rows of wgmma's tiles and
+// pixels as their columns. A block keeps all nine taps of its 64 output channels in shared memory, a ring of stages holds
+// patches 8 pixels wide with their halo, and two consumer warpgroups take patches in turns: one stores while the other
+// multiplies.
+//
+// `Weights` is how a version reads w: channels_in(p) are summed over, channels_out(p) made; load() fetches a tap of 64 x 64 of
+// them; operand() and multiply() are wgmma's with that layout.
+#pragma once
+
+#include <algorithm>
+
+#include "core/backend.h"
+#include "dev/common/ping_pong_order.h"
+#include "dev/common/ring.h"
+#include "dev/common/vectors.h"
+#include "dev/conv3x3/halo_patch.h"
+#include "dev/ptx/cp_async.h"
+#include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/ldmatrix.h"
+
+namespace ladder::conv3x3 {
+
+inline constexpr int kChunk = 64;  // channels that are summed over at a time
+inline constexpr int kMmaK = 16;
+inline constexpr int kTileChannels = 64;  // output channels of a block
+inline constexpr int kTapBytes = kChunk * kTileChannels * 2;
+
+inline constexpr int kConsumerGroups = PingPongOrder::kGroups;
+inline constexpr int kGroupThreads = 128;
+inline constexpr int kConsumerThreads = kConsumerGroups * kGroupThreads;
+inline constexpr int kThreads = kConsumerThreads + 32;  // one producer warp
+
+// A patch is kRows rows of eight pixels; weights are those of at most kMaxChunks chunks.
+template <int kRows_, int kMaxChunks_>
+struct ColumnTile {
+  static constexpr int kRows = kRows_, kMaxChunks = kMaxChunks_;
+  static constexpr int kPixels = kRows * kPatch;
+  static constexpr int kStages = 2;
+  static constexpr int kHaloBytes = (kRows + 2) * kHalo * kRowBytes;
+  static constexpr int kStageBytes = (kHaloBytes + 1023) / 1024 * 1024;  // a whole number of swizzle patterns
+  static constexpr int kWeightBytes = kMaxChunks * 9 * kTapBytes;
+  static constexpr int kStoreBytes = kPixels * kRowBytes;  // of a group
+  static constexpr int kBarriers = 2 * kStages + kMaxChunks * 9 + 2 * kConsumerGroups;
+  static constexpr std::size_t kSmemBytes =
+      kWeightBytes + kStages * kStageBytes + kConsumerGroups * kStoreBytes + kBarriers * sizeof(ptx::Mbarrier);
+  static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
+  static_assert(kStages >= kMaxChunks, "a stage is free again once the next is multiplied");
+};
+using Tall = ColumnTile<32, 1>;
+using Short = ColumnTile<16, 2>;
+inline constexpr int kMaxChannels = Short::kMaxChunks * kChunk;  // that are summed over
+
+template <class Tile>
+struct ColumnSmem {
+  unsigned char* weights;  // [chunk][tap], as Weights::load() leaves them
+  unsigned char* stages;   // [stage][kRows + 2][10 pixels][64 channels]
+  unsigned char* stores;   // [group][kPixels][64 channels]
+  ptx::Mbarrier* full;     // [stage]
+  ptx::Mbarrier* empty;
+  ptx::Mbarrier* full_weights;  // [chunk][tap]
+  PingPongOrder turns;
+  ptx::Mbarrier* met;  // [group]
+
+  __device__ __forceinline__ explicit ColumnSmem(unsigned char* smem)
+      : weights(smem),
+        stages(weights + Tile::kWeightBytes),
+        stores(stages + Tile::kStages * Tile::kStageBytes),
+        full(reinterpret_cast<ptx::Mbarrier*>(stores + kConsumerGroups * Tile::kStoreBytes)),
+        empty(full + Tile::kStages),
+        full_weights(empty + Tile::kStages),
+        turns{full_weights + Tile::kMaxChunks * 9},
+        met(turns.passed + kConsumerGroups) {}
+
+  __device__ __forceinline__ void init_barriers() const {
+    for (int i = 0; i < Tile::kStages; ++i) {
+      ptx::mbarrier_init(full + i, 1);
+      ptx::mbarrier_init(empty + i, kGroupThreads / 32);
+    }
+    for (int i = 0; i < Tile::kMaxChunks * 9; ++i) ptx::mbarrier_init(full_weights + i, 1);
+    turns.init();
+    for (int i = 0; i < kConsumerGroups; ++i) ptx::mbarrier_init(met + i, kGroupThreads / 32);
+    ptx::mbarrier_fence_init();
+  }
+};
+
+template <class Tile>
+__host__ __device__ int patches_of(const Problem& p) {
+  return p.n * ceil_div(p.h, Tile::kRows) * ceil_div(p.w, kPatch);
+}
+
+// Columns fastest, then rows, then images.
+template <class Tile>
+__device__ __forceinline__ PatchPosition position_of(const Problem& p, int patch) {
+  const int across = ceil_div(p.w, kPatch);
+  const int down = ceil_div(p.h, Tile::kRows);
+  return {patch / across / down, patch / across % down * Tile::kRows, patch % across * kPatch};
+}
+
+// A block's share of a launch: one tile of channels, and every `step`-th patch.
+struct Share {
+  int channel0, first, step, count, chunks;
+};
+template <class Weights, class Tile>
+__device__ __forceinline__ Share share_of_block(const Problem& p) {
+  const int channel_tiles = ceil_div(Weights::channels_out(p), kTileChannels);
+  const int block = blockIdx.x;
+  return {.channel0 = block % channel_tiles * kTileChannels,
+          .first = block / channel_tiles,
+          .step = static_cast<int>(gridDim.x) / channel_tiles,
+          .count = patches_of<Tile>(p),
+          .chunks = ceil_div(Weights::channels_in(p), kChunk)};
+}
+
+// The producer, one thread: every patch; with the first one, the weights.
+template <class Weights, class Tile>
+__device__ __forceinline__ void load_columns(const Problem& p, const ColumnSmem<Tile>& smem, const Share& share,
+                                             const ptx::TensorMap& image_map, const ptx::TensorMap& w_map) {
+  ptx::tma_prefetch(image_map);
+  ptx::tma_prefetch(w_map);
+  int i = 0;
+  for (int patch = share.first; patch < share.count; patch += share.step) {
+    const PatchPosition at = position_of<Tile>(p, patch);
+    for (int chunk = 0; chunk < share.chunks; ++chunk, ++i) {
+      const int stage = stage_of<Tile::kStages>(i);
+      // A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
+      ptx::mbarrier_wait(smem.empty + stage, parity_of<Tile::kStages>(i) ^ 1);
+      ptx::mbarrier_arrive_expect_tx(smem.full + stage, Tile::kHaloBytes);
+      load_patch(smem.stages + stage * Tile::kStageBytes, image_map, smem.full + stage, at, chunk * kChunk);
+      if (patch != share.first) continue;
+      for (int tap = 0; tap < 9; ++tap) {
+        ptx::Mbarrier* const filled = smem.full_weights + chunk * 9 + tap;
+        ptx::mbarrier_arrive_expect_tx(filled, kTapBytes);
+        Weights::load(smem.weights + (chunk * 9 + tap) * kTapBytes, w_map, filled, chunk, tap, share.channel0);
+      }
+    }
+  }
+  ptx::grid_dependency_launch();
+}
+
+// A warpgroup's sums of the patch whose turn it is: all taps of all chunks. The turn passes on with the last of them issued.
+template <class T, class Weights, class Tile>
+__device__ __forceinline__ void multiply_columns(const ColumnSmem<Tile>& smem, int chunks, int turn, bool elected,
+                                                 float (&sum)[Tile::kPixels / 2]) {
+  smem.turns.wait(turn);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const int i = turn * chunks + chunk;
+    const int stage = stage_of<Tile::kStages>(i);
+    const unsigned char* const halo = smem.stages + stage * Tile::kStageBytes;
+    ptx::mbarrier_wait(smem.full + stage, parity_of<Tile::kStages>(i));
+#pragma unroll
+    for (int tap = 0; tap < 9; ++tap) {
+      ptx::mbarrier_wait(smem.full_weights + chunk * 9 + tap, 0);
+      ptx::wgmma_fence();
+      const unsigned char* const weights = smem.weights + (chunk * 9 + tap) * kTapBytes;
+#pragma unroll
+      for (int step = 0; step < kChunk / kMmaK; ++step) {
+        Weights::template multiply<T, Tile::kPixels>(sum, Weights::operand(weights, step),
+                                                     pixel_operand(halo, tap, step), chunk > 0 || tap > 0 || step > 0);
+      }
+      ptx::wgmma_commit();
+      if (elected && chunk == chunks - 1 && tap == 8) smem.turns.pass_on(turn);
+      ptx::wgmma_wait<1>();
+      // The stage that the chunk before has read is free.
+      if (elected && chunk > 0 && tap == 0) ptx::mbarrier_arrive(smem.empty + stage_of<Tile::kStages>(i - 1));
+    }
+  }
+  ptx::wgmma_wait<0>();
+  ptx::warpgroup_fence_operand(sum);
+  if (elected) ptx::mbarrier_arrive(smem.empty + stage_of<Tile::kStages>(turn * chunks + chunks - 1));
+}
+
+// A warpgroup's way from its sums of a patch to an image [n, h, w, channels]: by way of rows of shared memory, 128 bytes a
+// pixel, of which each warp has the 32 of its own channels. The rows may hold what is added.
+template <class T, class Tile>
+struct ColumnStore {
+  unsigned char* rows;  // [kPixels][64 channels]; in a row, runs of 16 bytes are swizzled by the pixel
+  ptx::Mbarrier* met;
+  bool elected;
+  unsigned parity = 0;
+
+  __device__ __forceinline__ ColumnStore(const ColumnSmem<Tile>& smem, int group, bool is_elected)
+      : rows(smem.stores + group * Tile::kStoreBytes), met(smem.met + group), elected(is_elected) {}
+
+  // All threads of the group.
+  __device__ __forceinline__ void meet() {
+    __syncwarp();
+    if (elected) ptx::mbarrier_arrive(met);
+    ptx::mbarrier_wait(met, parity);
+    parity ^= 1;
+  }
+
+  // f(run of the rows, element of the image, whether it is in the image) for each of a thread's runs of eight channels.
+  template <class F>
+  __device__ __forceinline__ void for_runs(const Problem& p, const PatchPosition& at, int channel0, int channels,
+                                           const F& f) const {
+    const int run = threadIdx.x % 8;
+    const int channel = channel0 + run * 8;
+#pragma unroll 8
+    for (int pixel = threadIdx.x % kGroupThreads / 8; pixel < Tile::kPixels; pixel += kGroupThreads / 8) {
+      const int row = at.row + pixel / kPatch;
+      const int col = at.col + pixel % kPatch;
+      f(rows + pixel * kRowBytes + (run ^ pixel % 8) * 16,
+        static_cast<long long>((at.image * p.h + row) * p.w + col) * channels + channel,
+        row < p.h && col < p.w && channel < channels);
+    }
+  }
+
+  // Starts to fetch what is added.
+  __device__ __forceinline__ void fetch(const Problem& p, const PatchPosition& at, int channel0, int channels,
+                                        const T* addend) const {
+    for_runs(p, at, channel0, channels, [&](unsigned char* to, long long i, bool inside) {
+      ptx::cp_async<16>(to, addend + (inside ? i : 0), inside);
+    });
+    ptx::cp_async_commit();
+  }
+
+  // Leaves the sums in the rows, rounded: with `added` of the lane's two channels, 16 warp + lane / 4 and the one eight
+  // further, and, with kAddend, what the rows hold.
+  template <bool kAddend>
+  __device__ __forceinline__ void finish(const float (&sum)[Tile::kPixels / 2], const float (&added)[2]) const {
+    const int lane = threadIdx.x % 32;
+    const int run = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
+    unsigned char* row = rows + (lane / 16 * 8 + lane % 8) * kRowBytes + (run ^ lane % 8) * 16;
+#pragma unroll
+    for (int j = 0; j < Tile::kPixels / 16; ++j, row += 16 * kRowBytes) {
+      std::uint32_t words[4] = {};
+      if constexpr (kAddend) ptx::ldmatrix_x4_trans(words, row);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {  // two columns, channels by turns the first and the second
+        unsigned word[1] = {words[i]};
+        float pair[2] = {};
+        if constexpr (kAddend) unpack<T, 1>(word, pair);
+        pair[0] += sum[8 * j + 2 * i] + added[i % 2];
+        pair[1] += sum[8 * j + 2 * i + 1] + added[i % 2];
+        pack<T, 1>(pair, word);
+        words[i] = word[0];
+      }
+      ptx::stmatrix_x4_trans(row, words);
+    }
+  }
+
+  __device__ __forceinline__ void store(const Problem& p, const PatchPosition& at, int channel0, int channels,
+                                        T* image) {
+    meet();
+    for_runs(p, at, channel0, channels, [&](const unsigned char* from, long long i, bool inside) {
+      if (inside) *reinterpret_cast<uint4*>(image + i) = *reinterpret_cast<const uint4*>(from);
+    });
+    meet();  // all have read: the rows may be filled again
+  }
+};
+
+// Of `image` [n, h, w, channels]: a box is a chunk of channels of a patch and its halo.
+template <class Tile>
+ptx::TensorMap columns_map(const Problem& p, const void* image, int channels) {
+  const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
+  return ptx::make_tensor_map(p.dtype, image, {size(channels), size(p.w), size(p.h), size(p.n)},
+                              {kChunk, kHalo, Tile::kRows + 2, 1});
+}
+
+// As few blocks as have no more patches each than with all SMs.
+template <class Tile>
+int blocks_of_a_channel_tile(const Problem& p, int channels_out) {
+  const int most = std::max(1, backend::device().num_sms / ceil_div(channels_out, kTileChannels));
+  return ceil_div(patches_of<Tile>(p), ceil_div(patches_of<Tile>(p), most));
+}
+
+template <class Tile>
+LaunchConfig columns_config(const Problem& p, int channels_out) {
+  const int blocks = ceil_div(channels_out, kTileChannels) * blocks_of_a_channel_tile<Tile>(p, channels_out);
+  return {.grid = static_cast<unsigned>(blocks),
+          .block = kThreads,
+          .dynamic_smem = Tile::kSmemBytes,
+          .overlaps_previous = true};
+}
+
+// `plan_of(Tile{}, name)` of each tile that holds the weights; the tall one where the busiest block has no more pixels then.
+template <class Pass, class Weights, class F>
+std::vector<KernelPlan<Pass>> column_plans(const Problem& p, F&& plan_of) {
+  std::vector<KernelPlan<Pass>> plans = {plan_of(Short{}, "128 pixels")};
+  if (Weights::channels_in(p) > kChunk) return plans;
+  plans.push_back(plan_of(Tall{}, "256 pixels"));
+  const int channels = Weights::channels_out(p);
+  const auto rows = [&]<class Tile>(Tile) {
+    return ceil_div(patches_of<Tile>(p), blocks_of_a_channel_tile<Tile>(p, channels)) * Tile::kRows;
+  };
+  return with_default<Pass>(std::move(plans), rows(Tall{}) <= rows(Short{}) ? 1 : 0);
+}
+
+}  // namespace ladder::conv3x3
