@@ -12,21 +12,17 @@
 #include "core/backend.h"
 #include "dev/common/ping_pong_order.h"
 #include "dev/common/ring.h"
-#include "dev/common/vectors.h"
+#include "dev/conv3x3/column_store.h"
 #include "dev/conv3x3/halo_patch.h"
-#include "dev/ptx/cp_async.h"
 #include "dev/ptx/grid_dependency.h"
-#include "dev/ptx/ldmatrix.h"
 
 namespace ladder::conv3x3 {
 
 inline constexpr int kChunk = 64;  // channels that are summed over at a time
 inline constexpr int kMmaK = 16;
-inline constexpr int kTileChannels = 64;  // output channels of a block
 inline constexpr int kTapBytes = kChunk * kTileChannels * 2;
 
 inline constexpr int kConsumerGroups = PingPongOrder::kGroups;
-inline constexpr int kGroupThreads = 128;
 inline constexpr int kConsumerThreads = kConsumerGroups * kGroupThreads;
 inline constexpr int kThreads = kConsumerThreads + 32;  // one producer warp
 
@@ -39,7 +35,7 @@ struct ColumnTile {
   static constexpr int kHaloBytes = (kRows + 2) * kHalo * kRowBytes;
   static constexpr int kStageBytes = (kHaloBytes + 1023) / 1024 * 1024;  // a whole number of swizzle patterns
   static constexpr int kWeightBytes = kMaxChunks * 9 * kTapBytes;
-  static constexpr int kStoreBytes = kPixels * kRowBytes;  // of a group
+  static constexpr int kStoreBytes = ColumnStore<__half, kPixels>::kBytes;  // of a group
   static constexpr int kBarriers = 2 * kStages + kMaxChunks * 9 + 2 * kConsumerGroups;
   static constexpr std::size_t kSmemBytes =
       kWeightBytes + kStages * kStageBytes + kConsumerGroups * kStoreBytes + kBarriers * sizeof(ptx::Mbarrier);
@@ -169,85 +165,14 @@ __device__ __forceinline__ void multiply_columns(const ColumnSmem<Tile>& smem, i
   if (elected) ptx::mbarrier_arrive(smem.empty + stage_of<Tile::kStages>(turn * chunks + chunks - 1));
 }
 
-// A warpgroup's way from its sums of a patch to an image [n, h, w, channels]: by way of rows of shared memory, 128 bytes a
-// pixel, of which each warp has the 32 of its own channels. The rows may hold what is added.
 template <class T, class Tile>
-struct ColumnStore {
-  unsigned char* rows;  // [kPixels][64 channels]; in a row, runs of 16 bytes are swizzled by the pixel
-  ptx::Mbarrier* met;
-  bool elected;
-  unsigned parity = 0;
-
-  __device__ __forceinline__ ColumnStore(const ColumnSmem<Tile>& smem, int group, bool is_elected)
-      : rows(smem.stores + group * Tile::kStoreBytes), met(smem.met + group), elected(is_elected) {}
-
-  // All threads of the group.
-  __device__ __forceinline__ void meet() {
-    __syncwarp();
-    if (elected) ptx::mbarrier_arrive(met);
-    ptx::mbarrier_wait(met, parity);
-    parity ^= 1;
-  }
-
-  // f(run of the rows, element of the image, whether it is in the image) for each of a thread's runs of eight channels.
-  template <class F>
-  __device__ __forceinline__ void for_runs(const Problem& p, const PatchPosition& at, int channel0, int channels,
-                                           const F& f) const {
-    const int run = threadIdx.x % 8;
-    const int channel = channel0 + run * 8;
-#pragma unroll 8
-    for (int pixel = threadIdx.x % kGroupThreads / 8; pixel < Tile::kPixels; pixel += kGroupThreads / 8) {
-      const int row = at.row + pixel / kPatch;
-      const int col = at.col + pixel % kPatch;
-      f(rows + pixel * kRowBytes + (run ^ pixel % 8) * 16,
-        static_cast<long long>((at.image * p.h + row) * p.w + col) * channels + channel,
-        row < p.h && col < p.w && channel < channels);
-    }
-  }
-
-  // Starts to fetch what is added.
-  __device__ __forceinline__ void fetch(const Problem& p, const PatchPosition& at, int channel0, int channels,
-                                        const T* addend) const {
-    for_runs(p, at, channel0, channels, [&](unsigned char* to, long long i, bool inside) {
-      ptx::cp_async<16>(to, addend + (inside ? i : 0), inside);
-    });
-    ptx::cp_async_commit();
-  }
-
-  // Leaves the sums in the rows, rounded: with `added` of the lane's two channels, 16 warp + lane / 4 and the one eight
-  // further, and, with kAddend, what the rows hold.
-  template <bool kAddend>
-  __device__ __forceinline__ void finish(const float (&sum)[Tile::kPixels / 2], const float (&added)[2]) const {
-    const int lane = threadIdx.x % 32;
-    const int run = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
-    unsigned char* row = rows + (lane / 16 * 8 + lane % 8) * kRowBytes + (run ^ lane % 8) * 16;
-#pragma unroll
-    for (int j = 0; j < Tile::kPixels / 16; ++j, row += 16 * kRowBytes) {
-      std::uint32_t words[4] = {};
-      if constexpr (kAddend) ptx::ldmatrix_x4_trans(words, row);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {  // two columns, channels by turns the first and the second
-        unsigned word[1] = {words[i]};
-        float pair[2] = {};
-        if constexpr (kAddend) unpack<T, 1>(word, pair);
-        pair[0] += sum[8 * j + 2 * i] + added[i % 2];
-        pair[1] += sum[8 * j + 2 * i + 1] + added[i % 2];
-        pack<T, 1>(pair, word);
-        words[i] = word[0];
-      }
-      ptx::stmatrix_x4_trans(row, words);
-    }
-  }
-
-  __device__ __forceinline__ void store(const Problem& p, const PatchPosition& at, int channel0, int channels,
-                                        T* image) {
-    meet();
-    for_runs(p, at, channel0, channels, [&](const unsigned char* from, long long i, bool inside) {
-      if (inside) *reinterpret_cast<uint4*>(image + i) = *reinterpret_cast<const uint4*>(from);
-    });
-    meet();  // all have read: the rows may be filled again
-  }
-};
+__device__ __forceinline__ ColumnStore<T, Tile::kPixels> store_of_group(const ColumnSmem<Tile>& smem,
+                                                                        const Share& share, int group, int channels) {
+  return {.rows = smem.stores + group * Tile::kStoreBytes,
+          .met = smem.met + group,
+          .channel0 = share.channel0,
+          .channels = channels};
+}
 
 // Of `image` [n, h, w, channels]: a box is a chunk of channels of a patch and its halo.
 template <class Tile>

@@ -54,14 +54,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   // The consumers: every other patch of the block's for each warpgroup.
   const int group = threadIdx.x / kGroupThreads;
   const bool elected = threadIdx.x % 32 == 0;
-  ColumnStore<T, Tile> out(smem, group, elected);
+  auto out = store_of_group<T>(smem, share, group, p.c);
   int turn = group;
   for (int patch = share.first + group * share.step; patch < share.count;
        patch += kConsumerGroups * share.step, turn += kConsumerGroups) {
     float sum[Tile::kPixels / 2];
     multiply_columns<T, Weights>(smem, share.chunks, turn, elected, sum);
-    out.template finish<false>(sum, {0.0f, 0.0f});
-    out.store(p, position_of<Tile>(p, patch), share.channel0, p.c, dx);
+    out.store(p, position_of<Tile>(p, patch), sum, {0.0f, 0.0f}, false, dx);
   }
 }
 

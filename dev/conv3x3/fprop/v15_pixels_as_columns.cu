@@ -33,14 +33,6 @@ struct Weights {
   }
 };
 
-template <class T>
-struct Addends {
-  const float* bias;  // [k], or null
-  const float* e;     // [n][pitch], from its first column on, or null
-  int pitch;
-  const T* residual;  // [n, h, w, k], or null
-};
-
 template <class T, class Tile>
 __global__ void __launch_bounds__(kThreads, 1)
     conv3x3_fprop_v15_kernel(Problem p, const __grid_constant__ ptx::TensorMap x_map,
@@ -61,46 +53,24 @@ __global__ void __launch_bounds__(kThreads, 1)
   // The consumers: every other patch of the block's for each warpgroup.
   const int group = threadIdx.x / kGroupThreads;
   const bool elected = threadIdx.x % 32 == 0;
-  ColumnStore<T, Tile> out(smem, group, elected);
-  const int own_channel =
-      share.channel0 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+  auto out = store_of_group<T>(smem, share, group, p.k);
   int turn = group;
   for (int patch = share.first + group * share.step; patch < share.count;
        patch += kConsumerGroups * share.step, turn += kConsumerGroups) {
     const PatchPosition at = position_of<Tile>(p, patch);
-    if (addends.residual) out.fetch(p, at, share.channel0, p.k, addends.residual);
-    float added[2] = {};
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int channel = own_channel + 8 * i;
-      if (channel >= p.k) continue;
-      if (addends.bias) added[i] = addends.bias[channel];
-      if (addends.e) added[i] += addends.e[static_cast<long long>(at.image) * addends.pitch + channel];
-    }
-
+    const float2 added = out.fetch(p, at, addends);
     float sum[Tile::kPixels / 2];
     multiply_columns<T, Weights>(smem, share.chunks, turn, elected, sum);
-    if (addends.residual) {
-      ptx::cp_async_wait<0>();
-      out.meet();  // it has arrived, whoever has fetched it
-      out.template finish<true>(sum, added);
-    } else {
-      out.template finish<false>(sum, added);
-    }
-    out.store(p, at, share.channel0, p.k, y);
+    out.store(p, at, sum, added, addends.residual != nullptr, y);
   }
 }
 
 template <class T, class Tile>
 KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
-    const Addends<T> addends{.bias = t.bias,
-                             .e = t.e ? t.e + p.first : nullptr,
-                             .pitch = p.embedding,
-                             .residual = static_cast<const T*>(t.r)};
     return bind_launch(conv3x3_fprop_v15_kernel<T, Tile>, columns_config<Tile>(p, Weights::channels_out(p)), p,
                        columns_map<Tile>(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk),
-                       addends, static_cast<T*>(t.y));
+                       Addends<T>::of(p, t), static_cast<T*>(t.y));
   };
   return {.name = name, .bind = bind};
 }
