@@ -78,7 +78,7 @@ std::vector<KernelPlan<Dgrad>> plans(const Problem& p) {
                            halo_map(p, t.dy, Weights::channels_in(p)), weight_map(p, t.w, kChunk, kTileChannels),
                            static_cast<T*>(t.dx));
       };
-      return {{.bind = bind}};
+      return {{.name = "clusters of 4", .bind = bind}};
     } else {
       return {};
     }
@@ -93,6 +93,7 @@ const char* supports(const Problem& p) {
 }  // namespace ladder::conv3x3
 
 LADDER_VERSION(ladder::conv3x3::Dgrad, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"clusters of 4"},
                                         .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
                                         .supports = ladder::conv3x3::supports,
                                         .min_arch = 90,

@@ -79,7 +79,7 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
                            halo_map(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk),
                            Addends<T>::of(p, t), static_cast<T*>(t.y));
       };
-      return {{.bind = bind}};
+      return {{.name = "clusters of 4", .bind = bind}};
     } else {
       return {};
     }
@@ -95,6 +95,7 @@ const char* supports(const Problem& p) {
 }  // namespace ladder::conv3x3
 
 LADDER_VERSION(ladder::conv3x3::Fprop, {.plans = ladder::conv3x3::plans,
+                                        .plan_names = {"clusters of 4"},
                                         .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
                                         .supports = ladder::conv3x3::supports,
                                         .min_arch = 90,
