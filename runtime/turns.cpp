@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 namespace ladder {
 namespace {
@@ -26,6 +27,23 @@ bool in_order(const Tape& tape, const Operation& a, const Operation& b) {
     }
   }
   return false;
+}
+
+Tape beside_early(Tape tape) {
+  std::vector<Operation> order;
+  for (const Operation& each : tape.operations()) {
+    auto place = order.end();
+    if (each.beside) {
+      const auto latest = std::find_if(order.rbegin(), order.rend(),
+                                       [&](const Operation& before) { return in_order(tape, before, each); });
+      if (!std::all_of(latest.base(), order.end(), [](const Operation& passed) { return passed.beside; })) {
+        place = latest.base();
+      }
+    }
+    order.insert(place, each);
+  }
+  tape.set_operations(std::move(order));
+  return tape;
 }
 
 namespace {

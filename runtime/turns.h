@@ -23,6 +23,10 @@ struct Turn {
 // Whether the order of the two matters: one of them writes what the other touches.
 bool in_order(const Tape& tape, const Operation& a, const Operation& b);
 
+// The tape with operations that may run beside the others in front of all that they need not wait for, if any of those is not
+// beside: on a stream of their own they would wait for what else is on it, and be what the end of the program waits for.
+Tape beside_early(Tape tape);
+
 // One for each operation. Where operations beside keep more than 96 MiB of the arena alive, the tape's own stream waits for the
 // first of them; at the end of the program, for all. Without `branches` all are in
 // one line.

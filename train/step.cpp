@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "nn/batches.h"
 #include "nn/update.h"
+#include "runtime/turns.h"
 
 namespace ladder::train {
 namespace {
@@ -107,7 +108,8 @@ struct Step::Impl {
                               .dtype = options.dtype,
                               .promotions = &promotions};
     objective.append_loss(tape, binding, part, losses, loss);
-    return options.batches ? nn::with_batches(std::move(tape), promotions) : tape;
+    if (options.batches) tape = nn::with_batches(std::move(tape), promotions);
+    return options.branches ? beside_early(std::move(tape)) : tape;
   }
 
   // The gradients of a micro-batch into those of the batch, which are fp32.

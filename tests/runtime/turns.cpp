@@ -61,6 +61,16 @@ TEST_F(Branches, WaitForWhatTheyTouchAndNoMore) {
   }
 }
 
+// g moves to d, which it needs; a and b are early enough.
+TEST_F(Branches, AreEarly) {
+  const Tape early = beside_early(tape_);
+  std::string order;
+  for (const Operation& each : early.operations()) order += each.name;
+  EXPECT_EQ(order, "abcdgefh");
+  const Program program(early, promotions_);
+  EXPECT_EQ(unordered_pairs(program, program.turns()), std::vector<std::string>{});
+}
+
 // Each operation beside holds two values of 40 MiB; the tape's own stream waits for the first once a second one is behind.
 TEST(Turns, WhatIsHeldHasALimit) {
   constexpr int kColumns = 10 << 20;
