@@ -23,9 +23,7 @@ constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * 32;
 constexpr int kStepTokens = 64;
 template <int kD>
-constexpr int kRowBytes = 8 * kD;  // of a token: two heads' channels
-template <int kD>
-constexpr int kStageBytes = kStepTokens* kRowBytes<kD>;
+constexpr int kStageBytes = kStepTokens * 8 * kD;
 template <int kD>
 constexpr int kStages = 128 / kD;  // 64 KB: of 32 channels up to 256 tokens are loaded whole
 
@@ -63,7 +61,7 @@ __device__ __forceinline__ Statistics statistics_of(const Head<View>& head, int 
 // other way round. s = own first . first, dp = own second . second.
 template <int kD, int kTiles, bool kKeys, class View>
 __device__ __forceinline__ void work(const Head<View>& head, float scale, int own0) {
-  constexpr int kRow = kRowBytes<kD>;
+  constexpr int kRowBytes = 8 * kD;  // of a token: two heads' channels
   constexpr int kNumStages = kStages<kD>;
   LADDER_DYN_SMEM(smem);  // stages times [token][first second], swizzled; then the queries' statistics, if kKeys
   const int num_steps = ceil_div(head.tokens, kStepTokens);
@@ -129,12 +127,12 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
 
 #pragma unroll 1
     for (int others = 0; others < min(kStepTokens, left); others += 8) {
-      const int rows = step % kNumStages * kStageBytes<kD> + others * kRow;
+      const int rows = step % kNumStages * kStageBytes<kD> + others * kRowBytes;
       float s[kTiles][4] = {};
       float dp[kTiles][4] = {};
-      const int score_at = score_runs<kRow>(rows);
+      const int score_at = score_runs<kRowBytes>(rows);
       add_scores<kD>(s, own_first, smem, score_at);
-      add_scores<kD>(dp, own_second, smem + kRow / 2, score_at);
+      add_scores<kD>(dp, own_second, smem + kRowBytes / 2, score_at);
 
       // p and ds. Element i is of row half i / 2 and the other token t or t + 4.
       std::uint32_t ds[kTiles][4];
@@ -156,9 +154,9 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
         as_tf32_rows(ds[tile], dp[tile]);
         if constexpr (kKeys) as_tf32_rows(probabilities[tile], s[tile]);
       }
-      const int weighted_at = weighted_words<kRow>(rows);
-      add_weighted<kRow, kD>(from_ds, ds, smem, weighted_at);
-      if constexpr (kKeys) add_weighted<kRow, kD>(from_p, probabilities, smem + kRow / 2, weighted_at);
+      const int weighted_at = weighted_words<kRowBytes>(rows);
+      add_weighted<kRowBytes, kD>(from_ds, ds, smem, weighted_at);
+      if constexpr (kKeys) add_weighted<kRowBytes, kD>(from_p, probabilities, smem + kRowBytes / 2, weighted_at);
     }
 
     if (step + kNumStages < num_steps) {

@@ -22,9 +22,7 @@ constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * 32;
 constexpr int kStepKeys = 64;
 template <int kD>
-constexpr int kRowBytes = 8 * kD;  // of a token: k, then v
-template <int kD>
-constexpr int kStageBytes = kStepKeys* kRowBytes<kD>;
+constexpr int kStageBytes = kStepKeys * 8 * kD;
 template <int kD>
 constexpr int kStages = 128 / kD;  // 64 KB: of 32 channels up to 256 tokens are loaded whole
 
@@ -33,7 +31,7 @@ template <int kD, int kTiles, class View>
 __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
     attention_forward_v06_kernel(Sizes p, float scale, typename View::template Qkv<const float> qkv, float* o,
                                  float* lse) {
-  constexpr int kRow = kRowBytes<kD>;
+  constexpr int kRowBytes = 8 * kD;  // of a token: k, then v
   constexpr int kNumStages = kStages<kD>;
   LADDER_DYN_SMEM(smem);  // stages times [key][k v], swizzled
 
@@ -75,9 +73,9 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
 
     // Scores of eight keys at a time. Element i of eight is of row half i / 2 and key t or t + 4.
     float s[kStepKeys / 8][kTiles][4] = {};
-    const int scores_at = score_runs<kRow>(stage);
+    const int scores_at = score_runs<kRowBytes>(stage);
 #pragma unroll
-    for (int j = 0; j < kStepKeys / 8; ++j) add_scores<kD>(s[j], queries, smem + 8 * j * kRow, scores_at);
+    for (int j = 0; j < kStepKeys / 8; ++j) add_scores<kD>(s[j], queries, smem + 8 * j * kRowBytes, scores_at);
 
     // Keys that are not there.
     if (const int left = p.t - step * kStepKeys; left < kStepKeys) {
@@ -126,13 +124,13 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
       }
     }
 
-    const int weighted_at = weighted_words<kRow>(stage);
+    const int weighted_at = weighted_words<kRowBytes>(stage);
 #pragma unroll
     for (int j = 0; j < kStepKeys / 8; ++j) {
       std::uint32_t probabilities[kTiles][4];
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) as_tf32_rows(probabilities[tile], s[j][tile]);
-      add_weighted<kRow, kD>(weighted, probabilities, smem + 8 * j * kRow + kRow / 2, weighted_at);
+      add_weighted<kRowBytes, kD>(weighted, probabilities, smem + 8 * j * kRowBytes + kRowBytes / 2, weighted_at);
     }
 
     if (step + kNumStages < num_steps) {
