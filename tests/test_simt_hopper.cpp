@@ -711,6 +711,74 @@ TEST(Wgmma, registers_of_a_are_read_until_the_wait) {
   EXPECT_TRUE(contains(report, "A is in registers, and no wgmma_fence since the last wait"));
 }
 
+// Rows of 64 bytes, the first 64 of them A's and the others B's: d[0] = a b of both K-major, d[1] of both MN-major, in chunks
+// of 32 rows of memory, and d[2] as d[0] has A, in registers, and d[1] has B. Two K steps each.
+template <class T, int kN>
+__global__ void multiply_rows_of_64_bytes_kernel(const T* image, float* out) {
+  LADDER_DYN_SMEM(smem);
+  for (int i = static_cast<int>(threadIdx.x); i < (64 + kN) * 32; i += static_cast<int>(blockDim.x)) {
+    const int row = i / 32;
+    const int run = i % 32 / 8 ^ row / 2 % 4;
+    *reinterpret_cast<T*>(smem + row * 64 + run * 16 + i % 8 * 2) = image[i];
+  }
+  ptx::wgmma_fence_stores();
+  __syncthreads();
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+  const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+  const std::uint64_t a_k = ptx::wgmma_descriptor<64>(smem, 512);
+  const std::uint64_t b_k = ptx::wgmma_descriptor<64>(smem + 64 * 64, 512);
+  const std::uint64_t a_mn = ptx::wgmma_descriptor_mn<64>(smem, 512, 32 * 64);
+  const std::uint64_t b_mn = ptx::wgmma_descriptor_mn<64>(smem + 64 * 64, 512, 32 * 64);
+  float d[3][kN / 2];
+  std::uint32_t a[2][4];
+  for (int i = 0; i < 8; ++i)
+    std::memcpy(a[i / 4] + i % 4, image + (row + i % 2 * 8) * 32 + i / 4 * 16 + column + i / 2 % 2 * 8, 4);
+  ptx::wgmma_fence();
+  for (int step = 0; step < 2; ++step) {
+    ptx::wgmma_m64<T, kN>(d[0], ptx::wgmma_ahead(a_k, step * 32), ptx::wgmma_ahead(b_k, step * 32), step > 0);
+    ptx::wgmma_m64_mn<T, kN>(d[1], ptx::wgmma_ahead(a_mn, step * 1024), ptx::wgmma_ahead(b_mn, step * 1024), step > 0);
+    ptx::wgmma_m64_a_registers_b_mn<T, kN>(d[2], a[step], ptx::wgmma_ahead(b_mn, step * 1024), step > 0);
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  for (int product = 0; product < 3; ++product) {
+    for (int i = 0; i < kN / 2; ++i)
+      out[(product * 64 + row + i / 2 % 2 * 8) * kN + column + i / 4 * 8 + i % 2] = d[product][i];
+  }
+}
+
+template <class T, int kN>
+void check_rows_of_64_bytes() {
+  const std::vector<T> image = integers<T>((64 + kN) * 32, kN);
+  auto at = [&](int row, int column) { return detail::to_float(image[row * 32 + column]); };
+  auto k_major = [&](int first, int mn, int k) { return at(first + mn, k); };
+  auto mn_major = [&](int first, int mn, int k) { return at(first + mn / 32 * 32 + k, mn % 32); };
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule);
+    std::vector<float> out(3 * 64 * kN, -1);
+    launch(multiply_rows_of_64_bytes_kernel<T, kN>, {1, 128, (64 + kN) * 64}, nullptr, image.data(), out.data());
+    for (int i = 0; i < 64; ++i) {
+      for (int j = 0; j < kN; ++j) {
+        float expected[3] = {};
+        for (int k = 0; k < 32; ++k) {
+          expected[0] += k_major(0, i, k) * k_major(64, j, k);
+          expected[1] += mn_major(0, i, k) * mn_major(64, j, k);
+          expected[2] += k_major(0, i, k) * mn_major(64, j, k);
+        }
+        for (int product = 0; product < 3; ++product) {
+          ASSERT_EQ(out[(product * 64 + i) * kN + j], expected[product])
+              << schedule << " n" << kN << " product " << product << " row " << i << " column " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST(Wgmma, rows_of_64_bytes_and_a_in_registers) {
+  check_rows_of_64_bytes<__nv_bfloat16, 32>();
+  check_rows_of_64_bytes<__half, 64>();
+}
+
 // The same operands outside of what there is, or off a row's start.
 __global__ void mn_misuse_kernel(int a_offset, int b_group_stride) {
   LADDER_DYN_SMEM(smem);

@@ -20,6 +20,8 @@ class Block;
 
 // The 16-byte run of a shared address under the 128-byte swizzle: bits 4-6 are XORed with bits 7-9.
 constexpr std::uint32_t swizzle_128(std::uint32_t address) { return address ^ (address >> 3 & 0x70); }
+// Under the 64-byte swizzle: bits 4-5 are XORed with bits 7-8.
+constexpr std::uint32_t swizzle_64(std::uint32_t address) { return address ^ (address >> 3 & 0x30); }
 
 class Mbarriers {
  public:

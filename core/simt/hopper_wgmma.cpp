@@ -28,19 +28,27 @@ std::uint32_t chunk_stride_of(std::uint64_t descriptor) {
   return static_cast<std::uint32_t>(descriptor >> 16 & 0x3fff) << 4;
 }
 
+// The swizzle's code: 1 of rows of 128 bytes, 2 of 64.
+constexpr std::uint64_t swizzle_code(int row_bytes) { return row_bytes == 128 ? 1 : 2; }
+std::uint32_t row_bytes_of(std::uint64_t descriptor) { return descriptor >> 62 == 1 ? 128 : 64; }
+std::uint32_t swizzle(std::uint64_t descriptor, std::uint32_t address) {
+  return row_bytes_of(descriptor) == 128 ? swizzle_128(address) : swizzle_64(address);
+}
+
 // Where row `row` of a K-major operand lies before the swizzle.
 std::uint32_t row_address(std::uint64_t descriptor, int row) {
   return start_of(descriptor) + static_cast<std::uint32_t>(row / 8) * stride_of(descriptor) +
-         static_cast<std::uint32_t>(row % 8) * 128;
+         static_cast<std::uint32_t>(row % 8) * row_bytes_of(descriptor);
 }
 
-// An MN-major operand has the elements of one k side by side, 64 to a line of 128 bytes: where the line of `k` and of the
-// 64 rows from 64 * chunk lies before the swizzle.
-constexpr int kChunkRows = 64;
+// An MN-major operand has the elements of one k side by side, a chunk to a row of memory: where the row of `k` and of chunk
+// `chunk` lies before the swizzle.
 constexpr int kDepth = 16;
+int chunk_rows_of(std::uint64_t descriptor) { return static_cast<int>(row_bytes_of(descriptor) / 2); }
 std::uint32_t line_address(std::uint64_t descriptor, int k, int chunk) {
   return start_of(descriptor) + static_cast<std::uint32_t>(k / 8) * stride_of(descriptor) +
-         static_cast<std::uint32_t>(k % 8) * 128 + static_cast<std::uint32_t>(chunk) * chunk_stride_of(descriptor);
+         static_cast<std::uint32_t>(k % 8) * row_bytes_of(descriptor) +
+         static_cast<std::uint32_t>(chunk) * chunk_stride_of(descriptor);
 }
 
 // Calls f(shared address, row, k) for every run of eight rows of one k, rows first_row to first_row + rows - 1.
@@ -48,8 +56,9 @@ template <class F>
 void for_each_mn_run(std::uint64_t descriptor, int first_row, int rows, F f) {
   for (int k = 0; k < kDepth; ++k) {
     for (int row = first_row; row < first_row + rows; row += 8) {
-      const auto offset = static_cast<std::uint32_t>(row % kChunkRows) * 2;
-      f(swizzle_128(line_address(descriptor, k, row / kChunkRows) + offset), row, k);
+      const int chunk_rows = chunk_rows_of(descriptor);
+      const auto offset = static_cast<std::uint32_t>(row % chunk_rows) * 2;
+      f(swizzle(descriptor, line_address(descriptor, k, row / chunk_rows) + offset), row, k);
     }
   }
 }
@@ -144,30 +153,33 @@ TensorCores::WarpQueue& TensorCores::own_queue(Where where) {
 
 void TensorCores::check_operand(std::uint64_t descriptor, bool mn_major, int rows, const char* name,
                                 Where where) const {
-  constexpr std::uint64_t kSwizzle128 = 1;
-  if (descriptor >> 62 != kSwizzle128 || (descriptor >> 49 & 7) != 0) {
-    block_.fault(fmt::format("wgmma: operand {} has no descriptor of a 128-byte swizzled tile", name), where);
+  const std::uint64_t code = descriptor >> 62;
+  if ((code != swizzle_code(128) && code != swizzle_code(64)) || (descriptor >> 49 & 7) != 0) {
+    block_.fault(fmt::format("wgmma: operand {} has no descriptor of a 128-byte or 64-byte swizzled tile", name),
+                 where);
   }
+  const std::uint32_t row_bytes = row_bytes_of(descriptor);
   auto check_line = [&](std::uint32_t address, int row) {
-    if (!block_.in_dynamic(block_.shared().dynamic() + address / 128 * 128, 128)) {
+    if (!block_.in_dynamic(block_.shared().dynamic() + address / row_bytes * row_bytes, row_bytes)) {
       block_.fault(
           fmt::format("wgmma: row {} of operand {} is not within the block's dynamic shared memory", row, name), where);
     }
   };
   if (mn_major) {
-    if (start_of(descriptor) % 128 != 0) {
-      block_.fault(fmt::format("wgmma: MN-major operand {} starts {} bytes into a 128-byte row", name,
-                               start_of(descriptor) % 128),
+    if (start_of(descriptor) % row_bytes != 0) {
+      block_.fault(fmt::format("wgmma: MN-major operand {} starts {} bytes into a {}-byte row", name,
+                               start_of(descriptor) % row_bytes, row_bytes),
                    where);
     }
-    for (int row = 0; row < rows; row += kChunkRows) {
-      for (int k = 7; k < kDepth; k += 8) check_line(line_address(descriptor, k, row / kChunkRows), row);
+    const int chunk_rows = chunk_rows_of(descriptor);
+    for (int row = 0; row < rows; row += chunk_rows) {
+      for (int k = 7; k < kDepth; k += 8) check_line(line_address(descriptor, k, row / chunk_rows), row);
     }
     return;
   }
   if (start_of(descriptor) % kStepBytes != 0) {
-    block_.fault(fmt::format("wgmma: operand {} starts {} bytes into its 128-byte row; it must be a multiple of 32",
-                             name, start_of(descriptor) % 128),
+    block_.fault(fmt::format("wgmma: operand {} starts {} bytes into its {}-byte row; it must be a multiple of 32",
+                             name, start_of(descriptor) % row_bytes, row_bytes),
                  where);
   }
   for (int row = 7; row < rows; row += 8) check_line(row_address(descriptor, row), row);
@@ -192,7 +204,7 @@ void TensorCores::note_reads(bool mn_major, std::uint64_t descriptor, int first_
   }
   for (int row = first_row; row < first_row + rows; ++row) {
     for (std::uint32_t run = 0; run < kStepBytes; run += kRunBytes) {
-      sanitizer::did_read(shared + swizzle_128(row_address(descriptor, row) + run), kRunBytes);
+      sanitizer::did_read(shared + swizzle(descriptor, row_address(descriptor, row) + run), kRunBytes);
     }
   }
 }
@@ -314,7 +326,7 @@ void TensorCores::execute_until(Warpgroup& group, std::uint64_t end) {
       }
       for (int row = 0; row < rows; ++row) {
         for (std::uint32_t run = 0; run < kStepBytes; run += kRunBytes) {
-          std::memcpy(to[row].bytes + run, shared + swizzle_128(row_address(descriptor, row) + run), kRunBytes);
+          std::memcpy(to[row].bytes + run, shared + swizzle(descriptor, row_address(descriptor, row) + run), kRunBytes);
         }
       }
     };
@@ -452,7 +464,7 @@ void issue_wgmma(Wgmma& operands) { join(kWgmma, kFullMask, &operands, operands.
 
 namespace {
 
-std::uint64_t describe(const void* shared, unsigned group_stride, unsigned chunk_stride, Where where) {
+std::uint64_t describe(const void* shared, unsigned group_stride, unsigned chunk_stride, int row_bytes, Where where) {
   Block& block = detail::active("wgmma_descriptor", where);
   detail::check_aligned(shared, 16, "wgmma_descriptor: start is not aligned to 16 bytes", where);
   if (!block.in_dynamic(shared, 16)) {
@@ -464,19 +476,20 @@ std::uint64_t describe(const void* shared, unsigned group_stride, unsigned chunk
                   where);
     }
   }
-  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   const auto start = static_cast<std::uint64_t>(static_cast<const unsigned char*>(shared) - block.shared().dynamic());
-  return kSwizzle128 | std::uint64_t{group_stride >> 4} << 32 | std::uint64_t{chunk_stride >> 4} << 16 | start >> 4;
+  return swizzle_code(row_bytes) << 62 | std::uint64_t{group_stride >> 4} << 32 |
+         std::uint64_t{chunk_stride >> 4} << 16 | start >> 4;
 }
 
 }  // namespace
 
-std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, Where where) {
+std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, int row_bytes, Where where) {
   constexpr unsigned kChunkIgnored = 16;
-  return describe(shared, group_stride, kChunkIgnored, where);
+  return describe(shared, group_stride, kChunkIgnored, row_bytes, where);
 }
-std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride, unsigned chunk_stride, Where where) {
-  return describe(shared, group_stride, chunk_stride, where);
+std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride, unsigned chunk_stride, int row_bytes,
+                                  Where where) {
+  return describe(shared, group_stride, chunk_stride, row_bytes, where);
 }
 
 void wgmma_fence(Where where) { detail::join(detail::kFence, detail::kFullMask, &where, where); }

@@ -37,9 +37,9 @@ void issue_wgmma(Wgmma& operands);
 }  // namespace detail
 
 // As the hardware has it, in units of 16 bytes: bits 0-13 the start, 16-29 the stride of chunks (MN-major only), 32-45 the
-// stride of groups; 62-63 the swizzle. Shared addresses count from the dynamic part's start.
-std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, Where where = Where::here());
-std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride, unsigned chunk_stride,
+// stride of groups; 62-63 the swizzle, of rows of 128 or 64 bytes. Shared addresses count from the dynamic part's start.
+std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, int row_bytes, Where where = Where::here());
+std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride, unsigned chunk_stride, int row_bytes,
                                   Where where = Where::here());
 
 void wgmma_fence(Where where = Where::here());
@@ -92,6 +92,13 @@ template <class T, int kN>
 void wgmma_m64_a_registers(float (&d)[kN / 2], const std::uint32_t (&a)[4], std::uint64_t b, bool accumulate,
                            Where where = Where::here()) {
   detail::multiply_m64<T, kN>(d, 0, b, /*a_mn_major=*/false, /*b_mn_major=*/false, accumulate, where, a);
+}
+
+template <class T, int kN>
+void wgmma_m64_a_registers_b_mn(float (&d)[kN / 2], const std::uint32_t (&a)[4], std::uint64_t b, bool accumulate,
+                                Where where = Where::here()) {
+  static_assert(sizeof(T) == 2, "MN-major operands have 16-bit elements");
+  detail::multiply_m64<T, kN>(d, 0, b, /*a_mn_major=*/false, /*b_mn_major=*/true, accumulate, where, a);
 }
 
 }  // namespace ladder::simt

@@ -154,6 +154,69 @@ Output wgmma() {
   return output;
 }
 
+// --- wgmma: rows of shared memory that threads wrote under the swizzle of their width, the first 64 of them A's and the others
+// B's. Both K-major, both MN-major, and A in registers beside an MN-major B.
+
+template <class T, int kN, int kBytes>
+__global__ void wgmma_rows_kernel(const std::uint32_t* in, float* out) {
+  constexpr int kWords = kBytes / 4;  // of a row
+  LADDER_DYN_SMEM(smem);
+  for (int i = threadIdx.x; i < (64 + kN) * kWords; i += kThreads) {
+    const int row = i / kWords;
+    const int run = i % kWords / 4 ^ row * kBytes / 128 % (kBytes / 16);
+    *reinterpret_cast<std::uint32_t*>(smem + row * kBytes + run * 16 + i % 4 * 4) = in[i];
+  }
+  ptx::wgmma_fence_stores();
+  __syncthreads();
+  const std::uint64_t a = ptx::wgmma_descriptor_mn<kBytes>(smem, 8 * kBytes, kBytes / 2 * kBytes);
+  const std::uint64_t b = ptx::wgmma_descriptor_mn<kBytes>(smem + 64 * kBytes, 8 * kBytes, kBytes / 2 * kBytes);
+  const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+  float d[3][kN / 2] = {};
+  std::uint32_t registers[2][4];
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    registers[i / 4][i % 4] = in[(row + i % 2 * 8) * kWords + i / 4 * 8 + threadIdx.x % 4 + i / 2 % 2 * 4];
+  ptx::warpgroup_fence_operand(registers);
+#pragma unroll
+  for (auto& sums : d) ptx::warpgroup_fence_operand(sums);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+    ptx::wgmma_m64<T, kN>(d[0], ptx::wgmma_ahead(a, 32 * step), ptx::wgmma_ahead(b, 32 * step), true);
+    ptx::wgmma_m64_mn<T, kN>(d[1], ptx::wgmma_ahead(a, 16 * step * kBytes), ptx::wgmma_ahead(b, 16 * step * kBytes),
+                             true);
+    ptx::wgmma_m64_a_registers_b_mn<T, kN>(d[2], registers[step], ptx::wgmma_ahead(b, 16 * step * kBytes), true);
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+#pragma unroll
+  for (int product = 0; product < 3; ++product) {
+    ptx::warpgroup_fence_operand(d[product]);
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) out[(product * kThreads + threadIdx.x) * (kN / 2) + i] = d[product][i];
+  }
+}
+
+template <class T, int kN, int kBytes>
+Output wgmma_rows() {
+  constexpr int kCount = (64 + kN) * kBytes / 2;
+  if (unavailable()) return {.words = {}, .shape = {0}};
+  const std::vector<float> values = Inputs().uniforms(kCount, -1, 1);
+  std::vector<std::uint32_t> stored(kCount / 2);
+  encode(kDtype<T>, values.data(), values.size(), stored.data());
+  DeviceArray<std::uint32_t> in(stored);
+  DeviceArray<float> out(3 * kThreads * kN / 2);
+  launch(wgmma_rows_kernel<T, kN, kBytes>, {1, kThreads, (64 + kN) * kBytes}, nullptr, in.get(), out.get());
+  Output output{.words = {}, .shape = {3, kThreads, kN / 2}, .absolute = 1e-4, .relative = 0};
+  for (const std::uint32_t word : patterns(out.to_host())) output.words.push_back(word);
+  return output;
+}
+
+LADDER_CONFORMS(wgmma_rows_bf16_n32_64_bytes, (wgmma_rows<__nv_bfloat16, 32, 64>))
+LADDER_CONFORMS(wgmma_rows_bf16_n64_64_bytes, (wgmma_rows<__nv_bfloat16, 64, 64>))
+LADDER_CONFORMS(wgmma_rows_f16_n32_64_bytes, (wgmma_rows<__half, 32, 64>))
+LADDER_CONFORMS(wgmma_rows_f16_n64_128_bytes, (wgmma_rows<__half, 64, 128>))
+
 LADDER_CONFORMS(wgmma_bf16_n64, (wgmma<__nv_bfloat16, 64>))
 LADDER_CONFORMS(wgmma_bf16_n96, (wgmma<__nv_bfloat16, 96>))
 LADDER_CONFORMS(wgmma_bf16_n128, (wgmma<__nv_bfloat16, 128>))
