@@ -8,6 +8,8 @@
 
 namespace ladder::attention {
 
+constexpr float kLog2E = 1.4426950408889634f;
+
 template <class T>
 __device__ __forceinline__ std::uint32_t packed(float low, float high) {
   const float values[2] = {low, high};

@@ -14,7 +14,6 @@
 namespace ladder::attention {
 
 constexpr int kRunBytes = 16;
-constexpr float kLog2E = 1.4426950408889634f;
 
 // NOTE: row r keeps its 16-byte run j at run j ^ (r % 8), so that ldmatrix finds eight rows in eight different groups of
 // banks. kRowBytes is a multiple of 128.
