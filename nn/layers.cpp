@@ -44,6 +44,21 @@ ValueId Layers::like(ValueId id) {
   return tape_.value("d " + value.name, value.dtype, value.shape);
 }
 
+template <class P>
+Layers::Input Layers::input_of(typename P::Problem& problem, ValueId x) {
+  const auto found = concatenations_.find(x);
+  if (found == concatenations_.end() || found->second.joined) return {.x = x};
+  auto& [a, b, joined] = found->second;
+  problem.split = extent(a, 3);
+  if (serves<P>(problem)) return {.x = a, .rest = b};
+  problem.split = 0;
+  const concat::Problem both{
+      .n = extent(a, 0), .h = extent(a, 1), .w = extent(a, 2), .c = extent(a, 3), .k = extent(b, 3), .dtype = stored()};
+  tape_.run<concat::Join>(tape_[x].name, both, {{"a", a}, {"b", b}, {"y", x}});
+  joined = true;
+  return {.x = x};
+}
+
 // Convolutions.
 
 conv3x3::Problem Layers::problem_of_conv(ValueId x, int out, const Added& added) const {
@@ -138,15 +153,23 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
   const gemm::Problem problem = product_of(tape_[x], tape_[y], net_.dtype);
   gemm::Problem forward = problem;
   forward.residual = residual != kNoValue;
-  tape_.run<gemm::Fprop>(
-      name, forward,
-      {{"x", x}, {"w", parameter(name + ".weight")}, {"bias", parameter(name + ".bias")}, {"r", residual}, {"y", y}});
+  const Input in = input_of<gemm::Fprop>(forward, x);
+  tape_.run<gemm::Fprop>(name, forward,
+                         {{"x", in.x},
+                          {"x_rest", in.rest},
+                          {"w", parameter(name + ".weight")},
+                          {"bias", parameter(name + ".bias")},
+                          {"r", residual},
+                          {"y", y}});
   if (!trains()) return;
   tape_.on_backward([=, this] {
     const ValueId dy = tape_.gradient(y);
     if (residual != kNoValue) tape_.add_gradient(residual, dy);
-    tape_.run_beside<gemm::Wgrad>(name, problem,
-                                  {{"x", x},
+    gemm::Problem of_weights = problem;
+    const Input in = input_of<gemm::Wgrad>(of_weights, x);
+    tape_.run_beside<gemm::Wgrad>(name, of_weights,
+                                  {{"x", in.x},
+                                   {"x_rest", in.rest},
                                    {"dy", dy},
                                    {"dw", parameter_gradient(name + ".weight")},
                                    {"dbias", parameter_gradient(name + ".bias")}});
@@ -179,19 +202,24 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
   const int n = extent(x, 0), h = extent(x, 1), w = extent(x, 2), c = extent(x, 3);
   const groupnorm::Problem problem{
       .n = n, .h = h, .w = w, .c = c, .g = groups, .activation = activation, .dtype = stored()};
+  groupnorm::Problem forward = problem;
+  const Input in = input_of<groupnorm::Forward>(forward, x);
   const ValueId gamma = parameter(name + ".weight");
   const ValueId beta = parameter(name + ".bias");
   const ValueId y = output(name, stored(), tape_[x].shape);
   const ValueId mean = tape_.value(name + " mean", Dtype::f32, {n, groups});
   const ValueId rstd = tape_.value(name + " rstd", Dtype::f32, {n, groups});
-  tape_.run<groupnorm::Forward>(name, problem,
-                                {{"x", x}, {"gamma", gamma}, {"beta", beta}, {"y", y}, {"mean", mean}, {"rstd", rstd}});
+  tape_.run<groupnorm::Forward>(
+      name, forward,
+      {{"x", in.x}, {"x_rest", in.rest}, {"gamma", gamma}, {"beta", beta}, {"y", y}, {"mean", mean}, {"rstd", rstd}});
   if (!trains()) return y;
   tape_.on_backward([=, this] {
     const ValueId dx = like(x);
-    const GroupNormNeighbours also = neighbours_of_group_norm(problem, x, dx);
+    GroupNormNeighbours also = neighbours_of_group_norm(problem, x, dx);
+    const Input of_backward = input_of<groupnorm::Backward>(also.problem, x);
     tape_.run<groupnorm::Backward>(name, also.problem,
-                                   {{"x", x},
+                                   {{"x", of_backward.x},
+                                    {"x_rest", of_backward.rest},
                                     {"dy", tape_.gradient(y)},
                                     {"gamma", gamma},
                                     {"beta", beta},
@@ -263,10 +291,7 @@ ValueId Layers::residual(const std::string& name, ValueId a, ValueId b) {
 }
 
 ValueId Layers::concat(const std::string& name, ValueId a, ValueId b) {
-  const int n = extent(a, 0), h = extent(a, 1), w = extent(a, 2), c = extent(a, 3), k = extent(b, 3);
-  const ValueId y = output(name, stored(), {n, h, w, c + k});
-  tape_.run<concat::Join>(name, {.n = n, .h = h, .w = w, .c = c, .k = k, .dtype = stored()},
-                          {{"a", a}, {"b", b}, {"y", y}});
+  const ValueId y = output(name, stored(), {extent(a, 0), extent(a, 1), extent(a, 2), extent(a, 3) + extent(b, 3)});
   concatenations_[y] = {.a = a, .b = b};
   return y;
 }

@@ -48,7 +48,8 @@ class Layers {
 
   ValueId residual(const std::string& name, ValueId a, ValueId b);
 
-  // The channels of a, then those of b. Its gradient is that of a 1x1 convolution which reads it.
+  // The channels of a, then those of b, for group_norm() and conv1x1(): they read the two where a version can, else have
+  // them joined. Its gradient is that of a 1x1 convolution which reads it.
   ValueId concat(const std::string& name, ValueId a, ValueId b);
 
   ValueId pool(const std::string& name, ValueId x);      // mean of 2x2 pixels
@@ -68,6 +69,11 @@ class Layers {
  private:
   struct Concatenation {
     ValueId a, b;
+    bool joined = false;  // whether its own value has been written
+  };
+  // What an operation reads as x and x_rest.
+  struct Input {
+    ValueId x, rest = kNoValue;
   };
   struct Rows {
     ValueId y = kNoValue;   // [n, rows of the group]
@@ -111,6 +117,9 @@ class Layers {
   int extent(ValueId id, int dimension) const;
   void append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer, ValueId dy);
   void conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y);
+  // For an operation of P: a concatenation's parts, as the problem then says, or joined where no version reads these.
+  template <class P>
+  Input input_of(typename P::Problem& problem, ValueId x);
   GroupNormNeighbours neighbours_of_group_norm(const groupnorm::Problem& plain, ValueId x, ValueId dx);
   template <class P>
   bool serves(const typename P::Problem& problem) const {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/backend.h"
+#include "nn/models/unet2d_layers.h"
 #include "tests/train/tiny.h"
 #include "tests/unordered.h"
 
@@ -187,6 +188,25 @@ TEST_P(TrainStep, ConvolutionsAddWhatFollowsThem) {
   Tiny unrounded(Dtype::f32);
   const Outcome exact = outcome(unrounded, unrounded.run());
   EXPECT_LT(distance(found.gradients, exact.gradients), 1.1 * distance(expected.gradients, exact.gradients));
+}
+
+// The input of a block on the way up and its skip are read as they lie where all that reads them can.
+TEST_P(TrainStep, NothingIsJoinedThatCanBeReadInParts) {
+  if (backend::device().arch < 90) GTEST_SKIP() << "an older GPU";
+  const auto joins = [](const Tiny& net) {
+    const auto& all = net.step->programs()[1]->tape().operations();
+    return std::ranges::count_if(all, [](const Operation& each) { return each.problem.pass->path() == "concat/join"; });
+  };
+  const auto blocks = std::ssize(nn::Unet2dLayers(nn::unet2d_config("tiny")).up);
+  Tiny promoted(GetParam());
+  EXPECT_EQ(joins(promoted), GetParam() == Dtype::bf16 ? 0 : blocks);
+  if (GetParam() != Dtype::bf16) return;
+  Tiny joined(GetParam(), 1, false, "groupnorm/forward=v08");
+  EXPECT_EQ(joins(joined), blocks);
+  const Outcome expected = outcome(joined, joined.run());
+  const Outcome found = outcome(promoted, promoted.run());
+  EXPECT_LT(distance(found.losses, expected.losses), 1e-2);
+  EXPECT_LT(distance(found.gradients, expected.gradients), 2e-2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, TrainStep, ::testing::Values(Dtype::f32, Dtype::bf16),
