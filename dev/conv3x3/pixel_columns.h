@@ -133,19 +133,11 @@ __device__ __forceinline__ void load_columns(const Problem& p, const ColumnSmem<
   ptx::grid_dependency_launch();
 }
 
-// Waits until it is the group's turn and its patch is there.
-template <class Tile>
-__device__ __forceinline__ void begin_turn(const ColumnSmem<Tile>& smem, int chunks, int turn) {
-  smem.turns.wait(turn);
-  const int i = turn * chunks;
-  ptx::mbarrier_wait(smem.full + stage_of<Tile::kStages>(i), parity_of<Tile::kStages>(i));
-}
-
-// A warpgroup's sums of the patch whose turn has begun: all taps of all chunks. The turn passes on with the last of them
-// issued.
+// A warpgroup's sums of the patch whose turn it is: all taps of all chunks. The turn passes on with the last of them issued.
 template <class T, class Weights, class Tile>
 __device__ __forceinline__ void multiply_columns(const ColumnSmem<Tile>& smem, int chunks, int turn, bool elected,
                                                  float (&sum)[Tile::kPixels / 2]) {
+  smem.turns.wait(turn);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const int i = turn * chunks + chunk;
     const int stage = stage_of<Tile::kStages>(i);

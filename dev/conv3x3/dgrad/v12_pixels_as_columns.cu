@@ -59,7 +59,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int patch = share.first + group * share.step; patch < share.count;
        patch += kConsumerGroups * share.step, turn += kConsumerGroups) {
     float sum[Tile::kPixels / 2];
-    begin_turn(smem, share.chunks, turn);
     multiply_columns<T, Weights>(smem, share.chunks, turn, elected, sum);
     out.store(p, position_of<Tile>(p, patch), sum, {0.0f, 0.0f}, false, dx);
   }

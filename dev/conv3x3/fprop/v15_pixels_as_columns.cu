@@ -58,8 +58,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int patch = share.first + group * share.step; patch < share.count;
        patch += kConsumerGroups * share.step, turn += kConsumerGroups) {
     const PatchPosition at = position_of<Tile>(p, patch);
-    begin_turn(smem, share.chunks, turn);
-    // Not earlier: the residual would hold up the patches that are multiplied first.
     const float2 added = out.fetch(p, at, addends);
     float sum[Tile::kPixels / 2];
     multiply_columns<T, Weights>(smem, share.chunks, turn, elected, sum);
