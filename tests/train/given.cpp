@@ -125,12 +125,13 @@ double norm_of(const std::vector<float>& values) {
                                       [](double a, double b) { return a * b; }));
 }
 
-void expect_near(const std::vector<float>& found, const std::vector<double>& expected, double ulps,
-                 const std::string& what) {
+// `terms`: of the sums that they are, the magnitudes added up.
+void expect_near(const std::vector<float>& found, const std::vector<double>& expected, const std::vector<double>& terms,
+                 double ulps, const std::string& what) {
   ASSERT_EQ(found.size(), expected.size());
   double worst = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    worst = std::max(worst, std::abs(found[i] - expected[i]) / (1e-3 + std::abs(expected[i])));
+    worst = std::max(worst, std::abs(found[i] - expected[i]) / (1e-3 + std::abs(terms[i])));
   }
   EXPECT_LT(worst, ulps * 0x1p-24) << what;
 }
@@ -180,9 +181,11 @@ class Given : public Training {
           config.learning_rate * (k <= 2 ? k / 2.0 : 0.5 * (1 + std::cos(std::numbers::pi * (k - 3) / 3.0)));
       const double rate = config.ema_ramp ? std::min(config.ema_rate, std::exp2(-20.0 / k)) : config.ema_rate;
       const Saved now = saved(o.out, k);
-      std::vector<double> p, m, v, ema;
+      std::vector<double> p, m, m_terms, v, ema;
       for (std::size_t i = 0; i < g.size(); ++i) {
-        m.push_back(config.beta1 * before.first[i] + (1 - config.beta1) * scale * g[i]);
+        const double kept = config.beta1 * before.first[i], added = (1 - config.beta1) * scale * g[i];
+        m.push_back(kept + added);
+        m_terms.push_back(std::abs(kept) + std::abs(added));
         v.push_back(config.beta2 * before.second[i] + (1 - config.beta2) * std::pow(scale * g[i], 2));
         const double m_hat = m[i] / (1 - std::pow(config.beta1, k)), v_hat = v[i] / (1 - std::pow(config.beta2, k));
         p.push_back(before.weights[i] - lr * config.weight_decay * before.weights[i] -
@@ -190,10 +193,10 @@ class Given : public Training {
         ema.push_back(rate * before.average[i] + (1 - rate) * p[i]);
       }
       const std::string at = name + ", step " + std::to_string(k);
-      expect_near(now.first, m, 16, at + ": first moments");
-      expect_near(now.second, v, 16, at + ": second moments");
-      expect_near(now.weights, p, 16, at + ": weights");
-      expect_near(now.average, ema, 16, at + ": average");
+      expect_near(now.first, m, m_terms, 16, at + ": first moments");
+      expect_near(now.second, v, v, 16, at + ": second moments");
+      expect_near(now.weights, p, p, 16, at + ": weights");
+      expect_near(now.average, ema, ema, 16, at + ": average");
       before = now;
 
       const Json& line = log[k - 1];
