@@ -326,12 +326,12 @@ ValueId Layers::upsample(const std::string& name, ValueId x) {
 
 // Rows.
 
-void Layers::append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer, ValueId dy_in_parts) {
+void Layers::append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer) {
   const gemm::Problem problem = product_of(tape_[x], tape_[y], Dtype::f32);
   tape_.run<gemm::Fprop>(name, problem, {{"x", x}, {"w", layer.w}, {"bias", layer.b}, {"y", y}});
   if (!trains()) return;
   tape_.on_backward([=, this] {
-    const ValueId dy = dy_in_parts == kNoValue ? tape_.gradient(y) : dy_in_parts;
+    const ValueId dy = tape_.gradient(y);
     tape_.run<gemm::Wgrad>(name, problem, {{"x", x}, {"dy", dy}, {"dw", layer.dw}, {"dbias", layer.db}});
     if (!tape_[x].requires_grad) return;
     const ValueId dx = like(x);
@@ -347,7 +347,7 @@ ValueId Layers::linear(const std::string& name, ValueId x, int out) {
     layer.dw = parameter_gradient(name + ".weight");
     layer.db = parameter_gradient(name + ".bias");
   }
-  append_linear(name, x, y, layer, kNoValue);
+  append_linear(name, x, y, layer);
   return y;
 }
 
@@ -371,9 +371,8 @@ ValueId Layers::sinusoids(const std::string& name, ValueId t, int channels) {
   return y;
 }
 
-ValueId Layers::linear_group(const std::string& group, ValueId x, const std::string& biases) {
+ValueId Layers::linear_group(const std::string& group, ValueId x, const Region* result) {
   const Parameters::Group& all = net_.parameters->group(group);
-  const int n = extent(x, 0);
   const auto part = [&](const std::string& name, std::vector<std::int64_t> shape, const Region& region,
                         std::size_t offset) { return tape_.value(name, Dtype::f32, std::move(shape), region, offset); };
   const Region& values = *net_.weights.values;
@@ -381,26 +380,35 @@ ValueId Layers::linear_group(const std::string& group, ValueId x, const std::str
                .b = part(group + ".bias", {all.rows}, values, all.bias_begin * sizeof(float)),
                .dw = kNoValue,
                .db = kNoValue};
-  Rows& rows = groups_[group];
   if (trains()) {
-    const auto gradient = [&](const std::string& name, std::vector<std::int64_t> shape, std::int64_t begin) {
-      return part("d " + name, std::move(shape), *net_.gradients, net_.parameters->gradient_offset(begin, stored()));
+    const auto gradient = [&](const char* tensor, std::vector<std::int64_t> shape, std::int64_t begin) {
+      return part("d " + group + tensor, std::move(shape), *net_.gradients,
+                  net_.parameters->gradient_offset(begin, stored()));
     };
-    layer.dw = gradient(group + ".weight", {all.rows, all.columns}, all.weights_begin);
-    layer.db = gradient(group + ".bias", {all.rows}, all.bias_begin);
-    const ValueId dy = rows.dy = tape_.value_in_parts("d " + group, Dtype::f32, {n, all.rows});
-    if (!biases.empty()) {
-      rows.biases = biases;
-      const add::Problem over_images{.n = 1, .h = n, .w = 1, .c = static_cast<int>(all.rows)};
-      const ValueId sum = gradient(biases, {all.rows}, net_.parameters->group(biases).bias_begin);
-      tape_.on_backward([=, this] {
-        tape_.run<add::EmbeddingBackward>(biases, over_images, {{"dy", dy}, {"de", sum}});
-      });
-    }
+    layer.dw = gradient(".weight", {all.rows, all.columns}, all.weights_begin);
+    layer.db = gradient(".bias", {all.rows}, all.bias_begin);
   }
-  rows.y = output(group, Dtype::f32, {n, all.rows});
-  append_linear(group, x, rows.y, layer, rows.dy);
-  return rows.y;
+  const ValueId y = output(group, Dtype::f32, {extent(x, 0), all.rows}, result);
+  append_linear(group, x, y, layer);
+  return y;
+}
+
+void Layers::set_rows(const std::string& group, ValueId rows, const std::string& biases) {
+  if (!trains()) {
+    groups_[group] = {.y = rows};
+    return;
+  }
+  const ValueId dy = tape_.value_in_parts("d " + group, Dtype::f32, tape_[rows].shape);
+  groups_[group] = {.y = rows, .dy = dy, .biases = biases};
+  tape_.add_gradient(rows, dy);
+  if (biases.empty()) return;
+  const add::Problem over_images{.n = 1, .h = extent(rows, 0), .w = 1, .c = extent(rows, 1)};
+  const std::int64_t begin = net_.parameters->group(biases).bias_begin;
+  const ValueId sum = tape_.value("d " + biases, Dtype::f32, {extent(rows, 1)}, *net_.gradients,
+                                  net_.parameters->gradient_offset(begin, stored()));
+  tape_.on_backward([=, this] {
+    tape_.run_beside<add::EmbeddingBackward>(biases, over_images, {{"dy", dy}, {"de", sum}});
+  });
 }
 
 Layers::Added Layers::rows_of(const std::string& group, const std::string& layer) const {

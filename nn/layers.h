@@ -27,7 +27,7 @@ class Layers {
   ValueId conv3x3(const std::string& name, ValueId x, int out, const Region* result = nullptr);
 
   // And add_rows() or residual() of the block `name` after it: one operation where a version of the convolution adds them.
-  // With the biases that linear_group() was given, the convolution's is one of them, and has its gradient from there.
+  // With the biases that set_rows() was given, the convolution's is one of them, and has its gradient from there.
   ValueId conv3x3_add_rows(const std::string& conv, ValueId x, int out, const std::string& name,
                            const std::string& group, const std::string& layer);
   ValueId conv3x3_residual(const std::string& conv, ValueId x, int out, const std::string& name, ValueId residual);
@@ -60,10 +60,13 @@ class Layers {
   ValueId silu(const std::string& name, ValueId x);
   ValueId sinusoids(const std::string& name, ValueId t, int channels);  // of time steps [n], int32 or fp32
 
-  // All layers of a group at once, [n, rows]; and its slice for one of them added to every pixel of x. `biases`: those of
-  // the convolutions that slices are added to, a group in the same order. Their gradients are those of the slices summed
-  // over the images, one operation for all.
-  ValueId linear_group(const std::string& group, ValueId x, const std::string& biases = {});
+  // All layers of a group at once, [n, rows], in `result` if that is given.
+  ValueId linear_group(const std::string& group, ValueId x, const Region* result = nullptr);
+
+  // Such rows, or some of them, are those of the group from now on; and its slice for one layer added to every pixel of x.
+  // `biases`: those of the convolutions that slices are added to, a group in the same order. Their gradients are those of
+  // the slices summed over the images, one operation for all.
+  void set_rows(const std::string& group, ValueId rows, const std::string& biases = {});
   ValueId add_rows(const std::string& name, ValueId x, const std::string& group, const std::string& layer);
 
  private:
@@ -115,7 +118,7 @@ class Layers {
   ValueId parameter_gradient(const std::string& name);
   ValueId like(ValueId id);  // for its gradient
   int extent(ValueId id, int dimension) const;
-  void append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer, ValueId dy);
+  void append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer);
   void conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y);
   // For an operation of P: a concatenation's parts, as the problem then says, or joined where no version reads these.
   template <class P>

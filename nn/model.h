@@ -1,4 +1,5 @@
-// A network that maps an input and a time step to an output of the input's shape, as a denoiser does.
+// A network that maps an input and a time step to an output of the input's shape, as a denoiser does. What it makes of time
+// steps alone, an embedding, is apart: a sampler has those of many steps at once.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +30,20 @@ class Model {
     return product;
   }
 
-  // Appends the forward pass; with gradients in the binding, backward() of the tape appends theirs. x [n, sample] in the
-  // storage dtype; t [n], int32 or fp32. Returns the output, of x's shape and dtype, which lies in `output` if that is
-  // given.
-  virtual ValueId forward(Tape& tape, const Binding& binding, ValueId x, ValueId t,
-                          const Region* output = nullptr) const = 0;
+  // Both append to the tape; with gradients in the binding, backward() of the tape appends theirs. What they return lies in
+  // `output` if that is given.
+  //     embed              t [rows], int32 or fp32; returns [rows, embedding_columns()] in fp32
+  //     forward_embedded   x [n, sample] in the storage dtype, n rows of an embedding; returns the output, as x
+  virtual std::int64_t embedding_columns(const Parameters& parameters) const = 0;
+  virtual ValueId embed(Tape& tape, const Binding& binding, ValueId t, const Region* output = nullptr) const = 0;
+  virtual ValueId forward_embedded(Tape& tape, const Binding& binding, ValueId x, ValueId rows,
+                                   const Region* output = nullptr) const = 0;
+
+  // The whole forward pass, t [n].
+  ValueId forward(Tape& tape, const Binding& binding, ValueId x, ValueId t, const Region* output = nullptr) const {
+    const ValueId rows = embed(tape, binding, t);
+    return forward_embedded(tape, binding, x, rows, output);
+  }
 };
 
 }  // namespace ladder::nn

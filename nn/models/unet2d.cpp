@@ -17,8 +17,8 @@ class Forward {
  public:
   Forward(const Unet2dConfig& config, Tape& tape, const Binding& binding) : config_(config), layers_(tape, binding) {}
 
-  ValueId run(const Unet2dLayers& net, ValueId x, ValueId t, const Region* result) {
-    embed(t);
+  ValueId run(const Unet2dLayers& net, ValueId x, ValueId rows, const Region* result) {
+    layers_.set_rows(kEmbedding, rows, kFirstBiases);
     std::vector<ValueId> skips;
     for (const Block& block : net.down) {
       x = run(block, x);
@@ -35,18 +35,6 @@ class Forward {
   }
 
  private:
-  // Small operations, which the first residual block is the first to wait for.
-  void embed(ValueId t) {
-    layers_.set_beside(true);
-    const int wide = config_.embedding_channels();
-    ValueId h = layers_.sinusoids("time_embed", t, config_.channels);
-    h = layers_.linear("time_embed.0", h, wide);
-    h = layers_.silu("time_embed.1", h);
-    h = layers_.linear("time_embed.2", h, wide);
-    layers_.linear_group(kEmbedding, layers_.silu("emb_layers.0", h), kFirstBiases);
-    layers_.set_beside(false);
-  }
-
   ValueId run(const Block& block, ValueId x) {
     for (const Layer& layer : block.layers) x = run(layer, x);
     return x;
@@ -130,11 +118,7 @@ Declaration Unet2d::declare() const {
   const int embedding = config_.embedding_channels();
   all.linear("time_embed.0", config_.channels, embedding);
   all.linear("time_embed.2", embedding, embedding);
-  for (const std::vector<Block>& blocks : {layers_.down, {layers_.middle}, layers_.up}) {
-    for (const Block& block : blocks) {
-      for (const Layer& layer : block.layers) nn::declare(all, layer, embedding);
-    }
-  }
+  for (const Layer& layer : layers_.all()) nn::declare(all, layer, embedding);
   const int last = config_.level_channels(0);
   all.normalisation("out.0", last);
   all.conv("out.2", {kImageChannels, last, 3, 3}, true);
@@ -145,11 +129,29 @@ std::vector<std::int64_t> Unet2d::sample_shape() const {
   return {config_.image_size, config_.image_size, kImageChannels};
 }
 
-ValueId Unet2d::forward(Tape& tape, const Binding& binding, ValueId x, ValueId t, const Region* output) const {
-  const auto forward = std::make_shared<Forward>(config_, tape, binding);
+std::int64_t Unet2d::embedding_columns(const Parameters& parameters) const { return parameters.group(kEmbedding).rows; }
+
+// Small operations, which the first residual block is the first to wait for.
+ValueId Unet2d::embed(Tape& tape, const Binding& binding, ValueId t, const Region* output) const {
+  const auto layers = std::make_shared<Layers>(tape, binding);
   // The steps of the backward pass refer to it: the one that runs last holds it.
-  if (binding.gradients != nullptr) tape.on_backward([forward] {});
-  return forward->run(layers_, x, t, output);
+  if (binding.gradients != nullptr) tape.on_backward([layers] {});
+  layers->set_beside(true);
+  const int wide = config_.embedding_channels();
+  ValueId h = layers->sinusoids("time_embed", t, config_.channels);
+  h = layers->linear("time_embed.0", h, wide);
+  h = layers->silu("time_embed.1", h);
+  h = layers->linear("time_embed.2", h, wide);
+  h = layers->linear_group(kEmbedding, layers->silu("emb_layers.0", h), output);
+  layers->set_beside(false);
+  return h;
+}
+
+ValueId Unet2d::forward_embedded(Tape& tape, const Binding& binding, ValueId x, ValueId rows,
+                                 const Region* output) const {
+  const auto forward = std::make_shared<Forward>(config_, tape, binding);
+  if (binding.gradients != nullptr) tape.on_backward([forward] {});  // likewise
+  return forward->run(layers_, x, rows, output);
 }
 
 }  // namespace ladder::nn

@@ -14,8 +14,10 @@ class Unet2d : public Model {
 
   Declaration declare() const override;
   std::vector<std::int64_t> sample_shape() const override;
-  ValueId forward(Tape& tape, const Binding& binding, ValueId x, ValueId t,
-                  const Region* output = nullptr) const override;
+  std::int64_t embedding_columns(const Parameters& parameters) const override;
+  ValueId embed(Tape& tape, const Binding& binding, ValueId t, const Region* output = nullptr) const override;
+  ValueId forward_embedded(Tape& tape, const Binding& binding, ValueId x, ValueId rows,
+                           const Region* output = nullptr) const override;
 
  private:
   Unet2dConfig config_;

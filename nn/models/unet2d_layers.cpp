@@ -57,4 +57,12 @@ Unet2dLayers::Unet2dLayers(const Unet2dConfig& config) {
   }
 }
 
+std::vector<Layer> Unet2dLayers::all() const {
+  std::vector<Layer> layers;
+  for (const std::vector<Block>& blocks : {down, {middle}, up}) {
+    for (const Block& block : blocks) layers.insert(layers.end(), block.layers.begin(), block.layers.end());
+  }
+  return layers;
+}
+
 }  // namespace ladder::nn

@@ -38,6 +38,8 @@ struct Unet2dLayers {
   std::vector<Block> down;  // the output of each is kept for one of `up`
   Block middle;
   std::vector<Block> up;
+
+  std::vector<Layer> all() const;  // of all blocks
 };
 
 }  // namespace ladder::nn

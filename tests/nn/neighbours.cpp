@@ -50,13 +50,9 @@ TEST(Neighbours, GroupNormsBackwardPassAddsAndSums) {
   const Backward apart(nullptr), together(&promotions);
   const Unet2dLayers net{unet2d_config("unet64")};
   int blocks = 0, pools = 0;
-  for (const std::vector<Block>& part : {net.down, {net.middle}, net.up}) {
-    for (const Block& block : part) {
-      for (const Layer& layer : block.layers) {
-        blocks += layer.kind == Layer::Kind::res_block;
-        pools += layer.kind == Layer::Kind::pool;
-      }
-    }
+  for (const Layer& layer : net.all()) {
+    blocks += layer.kind == Layer::Kind::res_block;
+    pools += layer.kind == Layer::Kind::pool;
   }
   constexpr int kOfBiases = 1;  // the sum that is the gradient of all first convolutions' biases
   EXPECT_EQ(apart.count("add/embedding_backward"), blocks + kOfBiases);
