@@ -112,9 +112,9 @@ void Program::bind(const Promotions& promotions) {
   }
 }
 
-void Program::enqueue(Stream stream, const std::function<void(std::size_t)>& after) const {
+void Program::enqueue_first(std::size_t count, Stream stream, const std::function<void(std::size_t)>& after) const {
   if (beside_) begun_.record(stream);
-  for (std::size_t i = 0; i < launches_.size(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     const Turn& turn = turns_[i];
     const Stream on = turn.beside ? Stream(*beside_) : stream;
     if (turn.waits_for != kNothing) (turn.waits_for == kBegin ? begun_ : *ended_[turn.waits_for]).hold_back(on);

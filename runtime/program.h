@@ -25,7 +25,10 @@ class Program {
   Program(Tape tape, const Promotions& promotions, bool branches = true);
 
   // All operations in the order of the tape, but for branches; after(operation) is called after each.
-  void enqueue(Stream stream, const std::function<void(std::size_t)>& after = {}) const;
+  void enqueue(Stream stream, const std::function<void(std::size_t)>& after = {}) const {
+    enqueue_first(launches_.size(), stream, after);
+  }
+  void enqueue_first(std::size_t count, Stream stream, const std::function<void(std::size_t)>& after = {}) const;
 
   // The same, without branches; before it the arena is filled with NaN bytes, after each operation what nobody reads any more. Values
   // come out as from enqueue(), bit for bit, unless one is read before it was written or after it was given up.

@@ -52,19 +52,21 @@ Json json_of(const StepTimes::Timed& timed) {
 
 }  // namespace
 
+void explain(const Program& program) {
+  for (std::size_t i = 0; i < program.tape().operations().size(); ++i) {
+    const Operation& operation = program.tape().operations()[i];
+    const VersionChoice& choice = program.choice(i);
+    fmt::print("{:<36} {:<24} {:<52} {:<26} {}\n", operation.name, operation.problem.pass->path(),
+               operation.problem.text, choice.version->label(), choice.reason);
+  }
+}
+
 int explain(const TrainingConfig& config, const TrainingOptions& options) {
   TrainingOptions unlaunched = options;
   unlaunched.graph = false;
   StepBench bench(config, unlaunched);
   const std::unique_ptr<Step> step = bench.step(bench.promotions());
-  for (const Program* program : step->programs()) {
-    for (std::size_t i = 0; i < program->tape().operations().size(); ++i) {
-      const Operation& operation = program->tape().operations()[i];
-      const VersionChoice& choice = program->choice(i);
-      fmt::print("{:<36} {:<24} {:<52} {:<26} {}\n", operation.name, operation.problem.pass->path(),
-                 operation.problem.text, choice.version->label(), choice.reason);
-    }
-  }
+  for (const Program* program : step->programs()) explain(*program);
   return 0;
 }
 

@@ -3,11 +3,14 @@
 
 #include <filesystem>
 
+#include "runtime/program.h"
 #include "train/training.h"
 
 namespace ladder::train {
 
-// Prints a line an operation: its layer, pass, problem, version and why that one. Returns the exit status.
+// Prints a line an operation: its layer, pass, problem, version and why that one.
+void explain(const Program& program);
+// The same of a training's step. Returns the exit status.
 int explain(const TrainingConfig& config, const TrainingOptions& options);
 
 // Trains a few steps, then says where the time of the step's graph goes (step_times.h). Writes `file`, schema

@@ -17,6 +17,7 @@
 #include "io/flags.h"
 #include "io/npy.h"
 #include "nn/models/unet2d.h"
+#include "train/budget.h"
 #include "train/checkpoint.h"
 #include "train/model_files.h"
 #include "train/sampler.h"
@@ -41,14 +42,18 @@ struct Options {
   std::optional<Dtype> dtype;
   std::string use;
   bool graph = true;
+  std::optional<int> graph_steps;
+  bool explain = false;
 };
+
+constexpr std::size_t kTimedBatches = 11;  // at least, for --json; the first warms up
 
 std::uint8_t pixel(float value) {
   return static_cast<std::uint8_t>(std::clamp((value + 1) * 127.5f + 0.5f, 0.0f, 255.0f));
 }
 
 // Schema ladder.sampling/1, of which tools/readme/train_budget.py makes a column of train/README.md.
-void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, int images,
+void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, int images, int graph_steps,
                  const std::vector<double>& batch_seconds) {
   const nlohmann::json record = {{"schema", "ladder.sampling/1"},
                                  {"device", backend::device().name},
@@ -56,6 +61,7 @@ void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, in
                                  {"config", config},
                                  {"dtype", name(dtype)},
                                  {"graph", o.graph},
+                                 {"graph_steps", graph_steps},
                                  {"sampler", o.sampler},
                                  {"steps", o.steps},
                                  {"images", images},
@@ -94,6 +100,9 @@ int draw(const Options& o) {
   Promotions promotions = Promotions::for_device(backend::device().slug);
   if (!o.use.empty()) promotions.use(o.use);
   const int images = std::min(o.count, o.batch);
+  const int most_steps =
+      o.graph_steps.value_or(backend::kind() == backend::Kind::gpu ? SamplerOptions{}.graph_steps : 1);
+  const int graph_steps = o.explain ? 1 : std::min(o.steps, most_steps);
   Sampler sampler({.dtype = dtype,
                    .images = images,
                    .kind = o.sampler == "ddim" ? SamplerKind::ddim : SamplerKind::ddpm,
@@ -102,17 +111,26 @@ int draw(const Options& o) {
                    .large = o.fixed_large,
                    .clip = !o.no_clip,
                    .betas = config.betas,
-                   .graph = o.graph},
+                   .graph = o.graph,
+                   .graph_steps = graph_steps},
                   model, parameters, state.weights(), promotions);
+  if (o.explain) {
+    explain(sampler.program());
+    return 0;
+  }
   const std::size_t each = config.model.image_elements();
   std::vector<float> drawn;
   std::vector<double> batch_seconds;
-  for (int first = 0; first < o.count; first += images) {
+  const auto timed = [&](int first) {
     const auto began = std::chrono::steady_clock::now();
-    const std::vector<float> batch = sampler.run(o.seed, first, Steps(first, o));
+    std::vector<float> batch = sampler.run(o.seed, first, Steps(first, o));
     batch_seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+    return batch;
+  };
+  for (int first = 0; first < o.count; first += images) {
+    const std::vector<float> batch = timed(first);
     drawn.insert(drawn.end(), batch.begin(), batch.begin() + std::min<std::size_t>(images, o.count - first) * each);
-    fmt::print("{} of {} images, {:.2f} s for {} in {} steps\n", std::min(o.count, first + images), o.count,
+    fmt::print("{} of {} images, {:.3g} s for {} in {} steps\n", std::min(o.count, first + images), o.count,
                batch_seconds.back(), images, o.steps);
     std::fflush(stdout);
   }
@@ -125,7 +143,8 @@ int draw(const Options& o) {
     fmt::print("wrote {}\n", o.npy.string());
   }
   if (!o.json.empty()) {
-    write_times(o, config, dtype, images, batch_seconds);
+    while (batch_seconds.size() < kTimedBatches) timed(0);
+    write_times(o, config, dtype, images, graph_steps, batch_seconds);
     fmt::print("wrote {}\n", o.json.string());
   }
   return 0;
@@ -153,13 +172,18 @@ int run(int argc, char** argv) {
                                        "bf16, tf32 or fp32 (default: the training's)");
   app.add_option("--use", o.use, "versions in place of promoted ones: conv3x3/fprop=v07")->type_name("VERSIONS");
   io::add_choice<bool>(app, "--graph", o.graph, {{"on", true}, {"off", false}},
-                       "on: a denoising step is one CUDA graph; off: the same bits, launch by launch");
+                       "on: denoising steps in CUDA graphs; off: the same bits, launch by launch");
+  app.add_option("--graph-steps", o.graph_steps,
+                 "in one graph, after which it may say what is done (default: 10; on the emulator 1)")
+      ->check(io::limits("[1, 1000]"));
+  app.add_flag("--explain", o.explain, "print which version every operation of a step runs, and why, and leave");
   app.option_defaults()->group("what is written");
   app.add_option("--out", o.out, "a PNG with all images in a grid")->capture_default_str()->type_name("FILE.png");
   app.add_option("--npy", o.npy,
                  "besides: [count, h, w, 3] uint8; `./ladder sample --npz` makes guided-diffusion's file of it")
       ->type_name("FILE.npy");
-  app.add_option("--json", o.json, "besides: how long each batch took, a record for train/README.md")
+  app.add_option("--json", o.json,
+                 "besides: how long each batch took, a record for train/README.md; eleven at least, drawn again")
       ->type_name("FILE.json");
   if (!io::parse(app, {argv + 1, argv + argc})) return 0;
   if (const char* reason = backend::unavailable()) throw Failure(reason);

@@ -1,39 +1,69 @@
 #include "train/sampler.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
+#include <map>
 #include <optional>
 
 #include "core/backend.h"
+#include "core/ceil_div.h"
 #include "core/error.h"
 #include "core/graph.h"
 #include "runtime/program.h"
 #include "train/denoising.h"
 
 namespace ladder::train {
+namespace {
+
+// What a step reads besides images, on the device.
+struct StepArguments {
+  std::int64_t philox[2];   // of its noise
+  std::int32_t number;      // its row of the table
+  std::int32_t unused = 0;  // 8-byte alignment
+};
+
+const SamplerOptions& checked(const SamplerOptions& options) {
+  if (options.images < 1) throw UsageError("there is at least one image to sample");
+  if (options.graph_steps < 1) throw UsageError("there is at least one step in a graph");
+  return options;
+}
+
+}  // namespace
+
+// The program is a chunk: the embeddings of its steps, then step after step.
 struct Sampler::Impl {
   Impl(const SamplerOptions& sampler_options, const nn::Model& network, const nn::Parameters& parameters,
        const nn::WeightRegions& weights, const Promotions& promotions)
-      : options(sampler_options),
+      : options(checked(sampler_options)),
         model(network),
         binding{.parameters = &parameters, .weights = weights, .dtype = options.dtype, .promotions = &promotions},
         rows(table()),
-        step_at(padded(options.images * sizeof(float))),
-        philox_at(step_at + 256),
-        input_bytes(philox_at + 256),
-        inputs("a step's inputs", input_bytes),
+        chunk(std::min(options.graph_steps, options.steps)),
+        steps_at(padded(std::size_t{1} * chunk * options.images * sizeof(float))),
+        input_bytes(steps_at + padded((chunk + 1) * sizeof(StepArguments))),
+        inputs("a chunk's inputs", input_bytes),
+        embeddings("embeddings", std::size_t{1} * chunk * options.images * embedding_bytes()),
         coefficients("the sampler's table", rows.size() * sizeof(diffusion::Step)),
+        all_noise("q_sample's table", diffusion::kTimesteps * sizeof(diffusion::Diffused)),
+        zeros("zeros", std::max(options.images * sizeof(std::int32_t), elements() * size_of(stored()))),
         x("x", elements() * sizeof(float)),
-        host_inputs(input_bytes * rows.size()) {
-    if (options.images < 1) throw UsageError("there is at least one image to sample");
+        host_inputs(input_bytes * num_chunks()) {
     if (stored() != Dtype::f32) y.emplace("x as the model takes it", elements() * size_of(stored()));
     backend::copy_in(coefficients.base, rows.data(), coefficients.bytes);
+    const diffusion::Diffused noise_alone{.signal = 0, .noise = 1};
+    backend::copy_in(all_noise.base, &noise_alone, sizeof noise_alone);
     begin = std::make_unique<Program>(first_noise(), promotions);
-    step = std::make_unique<Program>(denoising(), promotions);
+    steps = std::make_unique<Program>(denoising(), promotions);
   }
 
   Dtype stored() const { return storage_dtype(options.dtype); }
   std::vector<std::int64_t> shape() const { return model.shape(options.images); }
   std::size_t elements() const { return static_cast<std::size_t>(model.elements(options.images)); }
+  std::int64_t embedding_columns() const { return model.embedding_columns(*binding.parameters); }
+  std::size_t embedding_bytes() const { return embedding_columns() * sizeof(float); }  // of an image in a step
+  int num_chunks() const { return ceil_div(options.steps, chunk); }
 
   std::vector<diffusion::Step> table() const {
     const auto schedule = diffusion::make_schedule(options.betas);
@@ -57,91 +87,102 @@ struct Sampler::Impl {
   }
   int eta() const { return options.kind == SamplerKind::ddim ? options.eta_percent : 0; }
 
+  // x as the model takes it
+  ValueId model_input(Tape& tape) const { return tape.value("y", stored(), shape(), y ? *y : x); }
+  ValueId philox(Tape& tape, int i) const {
+    return tape.value("philox", Dtype::i64, {2}, inputs, inputs_of(i) + offsetof(StepArguments, philox));
+  }
+  std::size_t inputs_of(int i) const { return steps_at + i * sizeof(StepArguments); }
+
+  // x of noise alone, as fp32 and as the model takes it: q_sample of zeros, with a table that leaves nothing else.
   Tape first_noise() const {
     Tape tape;
-    const ValueId philox = tape.value("philox", Dtype::i64, {2}, inputs, philox_at);
-    tape.run<diffusion::Noise>("noise", problem(Dtype::f32),
-                               {{"philox", philox}, {"noise", tape.value("x", Dtype::f32, shape(), x)}});
+    const ValueId noise = y ? tape.value("x", Dtype::f32, shape(), x) : tape.value("noise", Dtype::f32, shape());
+    tape.run<diffusion::QSample>("noise", problem(stored()),
+                                 {{"x0", tape.value("x0", stored(), shape(), zeros)},
+                                  {"t", tape.value("t", Dtype::i32, {options.images}, zeros)},
+                                  {"table", tape.value("table", Dtype::f32, {diffusion::kTimesteps, 2}, all_noise)},
+                                  {"philox", philox(tape, chunk)},
+                                  {"x_t", model_input(tape)},
+                                  {"noise", noise}});
     return tape;
   }
 
-  Tape denoising() const {
+  Tape denoising() {
     Tape tape;
-    const ValueId t = tape.value("t", Dtype::f32, {options.images}, inputs);
-    const ValueId step_number = tape.value("step", Dtype::i32, {1}, inputs, step_at);
-    const ValueId philox = tape.value("philox", Dtype::i64, {2}, inputs, philox_at);
-    const ValueId table_rows = tape.value(
-        "table", Dtype::f32, {static_cast<std::int64_t>(rows.size()), diffusion::kStepColumns}, coefficients);
-    const ValueId now = tape.value("x", Dtype::f32, shape(), x);
-    const ValueId input = y ? tape.value("y", stored(), shape(), *y) : now;
-    const ValueId eps = model.forward(tape, binding, input, t);
+    const std::int64_t images = std::int64_t{1} * chunk * options.images;
+    model.embed(tape, binding, tape.value("t", Dtype::f32, {images}, inputs), &embeddings);
+    for (int i = 0; i < chunk; ++i) {
+      append_step(tape, i);
+      ends.push_back(tape.operations().size());
+    }
+    return tape;
+  }
+
+  void append_step(Tape& tape, int i) const {
+    const ValueId input = model_input(tape);
+    const ValueId embedding = tape.value("embedding", Dtype::f32, {options.images, embedding_columns()}, embeddings,
+                                         i * options.images * embedding_bytes());
+    const ValueId eps = model.forward_embedded(tape, binding, input, embedding);
     const bool is_ddim = options.kind == SamplerKind::ddim;
     ValueId noise = kNoValue;
     if (!is_ddim || eta() != 0) {
       noise = tape.value("noise", Dtype::f32, shape());
-      tape.run<diffusion::Noise>("noise", problem(Dtype::f32), {{"philox", philox}, {"noise", noise}});
+      tape.run<diffusion::Noise>("noise", problem(Dtype::f32), {{"philox", philox(tape, i)}, {"noise", noise}});
     }
     const Case step =
         is_ddim ? case_of<diffusion::DdimStep>(problem(stored())) : case_of<diffusion::DdpmStep>(problem(stored()));
+    const auto num_rows = static_cast<std::int64_t>(rows.size());
     tape.run("step", step,
              {{"eps", eps},
               {"noise", noise},
-              {"table", table_rows},
-              {"step", step_number},
-              {"x", now},
+              {"table", tape.value("table", Dtype::f32, {num_rows, diffusion::kStepColumns}, coefficients)},
+              {"step", tape.value("step", Dtype::i32, {1}, inputs, inputs_of(i) + offsetof(StepArguments, number))},
+              {"x", tape.value("x", Dtype::f32, shape(), x)},
               {"y", y ? input : kNoValue}});
-    return tape;
   }
 
-  // The inputs of every step; the first noise has a stream after theirs.
+  // The inputs of all chunks. After a chunk's steps stands the first noise, of a stream after theirs.
   void write_inputs(std::int64_t seed, std::int64_t first) {
-    const auto steps = static_cast<std::int64_t>(rows.size());
-    for (std::int64_t i = 0; i < steps; ++i) {
-      auto* const at = static_cast<std::byte*>(host_inputs.data()) + i * input_bytes;
-      const std::vector<float> t(options.images, rows[i].timestep);
-      const auto number = static_cast<std::int32_t>(i);
-      const std::int64_t philox[2] = {seed, stream(first, i)};
-      std::memcpy(at, t.data(), t.size() * sizeof(float));
-      std::memcpy(at + step_at, &number, sizeof(number));
-      std::memcpy(at + philox_at, philox, sizeof(philox));
+    const std::int64_t stream = first / options.images * (diffusion::kTimesteps + 1);
+    std::memset(host_inputs.data(), 0, host_inputs.bytes());
+    for (int i = 0; i < options.steps; ++i) {
+      auto* const at = static_cast<std::byte*>(host_inputs.data()) + i / chunk * input_bytes;
+      std::fill_n(reinterpret_cast<float*>(at) + i % chunk * options.images, options.images, rows[i].timestep);
+      auto* const steps_of_chunk = reinterpret_cast<StepArguments*>(at + steps_at);
+      steps_of_chunk[i % chunk] = {.philox = {seed, stream + i}, .number = i};
+      steps_of_chunk[chunk] = {.philox = {seed, stream + diffusion::kTimesteps}, .number = 0};
     }
   }
-  std::int64_t stream(std::int64_t first, std::int64_t step_number) const {
-    return first / options.images * (diffusion::kTimesteps + 1) + step_number;
+
+  // The first `count` steps of a chunk.
+  void enqueue(int count) {
+    if (const auto graph = graphs.find(count); graph != graphs.end()) return graph->second.replay(queue);
+    const auto on = [&](Stream stream) { steps->enqueue_first(ends[count - 1], stream); };
+    on(queue);
+    if (!options.graph) return;
+    queue.synchronize();  // its kernels are loaded now
+    graphs.emplace(count, Graph::capture(on));
   }
 
-  // x as the model takes it, where that is another type: what the steps do themselves after the first noise.
-  void round_x() const {
-    if (!y) return;
-    std::vector<float> values(elements());
-    backend::copy_out(values.data(), x.base, x.bytes);
-    std::vector<std::byte> rounded(y->bytes);
-    encode(stored(), values.data(), values.size(), rounded.data());
-    backend::copy_in(y->base, rounded.data(), rounded.size());
-  }
-
-  std::vector<float> run(std::int64_t seed, std::int64_t first, const std::function<void(int)>& after_step) {
-    const std::int64_t philox[2] = {seed, stream(first, diffusion::kTimesteps)};
-    backend::copy_in(static_cast<std::byte*>(inputs.base) + philox_at, philox, sizeof(philox));
-    begin->enqueue(queue);
-    queue.synchronize();
-    round_x();
+  std::vector<float> run(std::int64_t seed, std::int64_t first, const std::function<void(int)>& after_graph) {
     write_inputs(seed, first);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto told = [&](int done) {
+      if (after_graph) after_graph(done);
+    };
+    for (int i = 0; i < num_chunks(); ++i) {
+      const int done = i * chunk;
       copy_in_async(inputs.base, static_cast<const std::byte*>(host_inputs.data()) + i * input_bytes, input_bytes,
                     queue);
-      if (graph) {
-        graph->replay(queue);
-      } else {
-        step->enqueue(queue);
-        if (options.graph) {  // its kernels are loaded now
-          queue.synchronize();
-          graph.emplace(Graph::capture([&](Stream on) { step->enqueue(on); }));
-        }
-      }
-      if (after_step) after_step(static_cast<int>(i + 1));
+      if (i == 0) begin->enqueue(queue);
+      enqueue(std::min(chunk, options.steps - done));
+      ended[i % 2].record(queue);
+      if (i == 0) continue;
+      ended[(i - 1) % 2].synchronize();  // so that there are never more than two chunks under way
+      told(done);
     }
     queue.synchronize();
+    told(options.steps);
     std::vector<float> images(elements());
     backend::copy_out(images.data(), x.base, x.bytes);
     return images;
@@ -151,13 +192,16 @@ struct Sampler::Impl {
   const nn::Model& model;
   nn::Binding binding;
   std::vector<diffusion::Step> rows;
-  std::size_t step_at, philox_at, input_bytes;  // t lies at 0
-  OwnedRegion inputs, coefficients, x;
+  int chunk;                          // steps of one
+  std::size_t steps_at, input_bytes;  // of a chunk's inputs: [chunk, images] time steps, then StepArguments
+  OwnedRegion inputs, embeddings, coefficients, all_noise, zeros, x;
   std::optional<OwnedRegion> y;
-  PinnedBuffer host_inputs;  // of all steps
-  std::unique_ptr<Program> begin, step;
+  PinnedBuffer host_inputs;  // of all chunks
+  std::unique_ptr<Program> begin, steps;
+  std::vector<std::size_t> ends;  // by step of a chunk: operations up to its end
   OwnedStream queue;
-  std::optional<Graph> graph;
+  std::array<Event, 2> ended;
+  std::map<int, Graph> graphs;  // by steps
 };
 
 Sampler::Sampler(const SamplerOptions& options, const nn::Model& model, const nn::Parameters& parameters,
@@ -166,8 +210,10 @@ Sampler::Sampler(const SamplerOptions& options, const nn::Model& model, const nn
 
 Sampler::~Sampler() = default;
 
-std::vector<float> Sampler::run(std::int64_t seed, std::int64_t first, const std::function<void(int)>& after_step) {
-  return impl_->run(seed, first, after_step);
+std::vector<float> Sampler::run(std::int64_t seed, std::int64_t first, const std::function<void(int)>& after_graph) {
+  return impl_->run(seed, first, after_graph);
 }
+
+const Program& Sampler::program() const { return *impl_->steps; }
 
 }  // namespace ladder::train

@@ -1,4 +1,5 @@
-// Images out of noise: the steps of a sampler with the network in each, one graph a step.
+// Images out of noise: the steps of a sampler with the network in each, several steps a graph, which begins with the
+// embeddings of all of them.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "dev/diffusion/schedule.h"
 #include "nn/model.h"
+#include "runtime/program.h"
 #include "runtime/promoted.h"
 
 namespace ladder::train {
@@ -24,6 +26,7 @@ struct SamplerOptions {
   bool clip = true;     // the predicted image, to [-1, 1]
   diffusion::Betas betas = diffusion::Betas::linear;
   bool graph = true;
+  int graph_steps = 10;  // of a graph; a last one may have fewer
 };
 
 class Sampler {
@@ -35,8 +38,10 @@ class Sampler {
 
   // [images, h, w, 3], values around [-1, 1]. All noise follows from the seed and from `first`, the number of the first
   // of these images among all that are drawn with that seed: batches of the same size, one after the other, draw other
-  // images. `after_step` is told how many steps are enqueued; on the emulator they are done.
-  std::vector<float> run(std::int64_t seed, std::int64_t first = 0, const std::function<void(int)>& after_step = {});
+  // images. `after_graph` is told how many steps are done.
+  std::vector<float> run(std::int64_t seed, std::int64_t first = 0, const std::function<void(int)>& after_graph = {});
+
+  const Program& program() const;  // of the steps of a graph
 
  private:
   struct Impl;

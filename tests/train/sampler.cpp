@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -134,23 +134,37 @@ class Sampling : public NeedsDevice {
   Promotions promotions_ = Promotions::for_device(backend::unavailable() ? "" : backend::device().slug);
 };
 
-TEST_F(Sampling, AGraphChangesNoBitAndTheSeedDecides) {
-  const std::vector<float> images = sample(options(), 1);
+TEST_F(Sampling, TheSeedDecides) {
+  Sampler sampler(options(), model_, *parameters_, fp32_->weights(), promotions_);
+  const std::vector<float> images = sampler.run(1);
   EXPECT_TRUE(std::ranges::all_of(images, [](float v) { return std::isfinite(v); }));
-  SamplerOptions graph = options();
-  graph.graph = true;
-  Sampler sampler(graph, model_, *parameters_, fp32_->weights(), promotions_);
-  std::vector<int> told;
-  EXPECT_EQ(sampler.run(1, 0, [&](int step) { told.push_back(step); }), images);
-  std::vector<int> steps(graph.steps);
-  std::iota(steps.begin(), steps.end(), 1);
-  EXPECT_EQ(told, steps);
   EXPECT_NE(sampler.run(2), images);
-  const std::vector<float> next = sampler.run(1, 2);  // the two images after those
-  EXPECT_NE(next, images);
-  EXPECT_EQ(sampler.run(1), images);  // nothing of a run is left for the next
+  EXPECT_NE(sampler.run(1, 2), images);  // the two images after those
+  EXPECT_EQ(sampler.run(1), images);     // nothing of a run is left for the next
   const std::size_t each = images.size() / 2;
   EXPECT_FALSE(std::equal(images.begin(), images.begin() + each, images.begin() + each));
+}
+
+// The first batch runs launch by launch before it is captured, the others as graphs.
+TEST_F(Sampling, GraphsOfAnyLengthChangeNoBit) {
+  SamplerOptions ddim = options(), noisy = options(Dtype::bf16), ddpm = options(Dtype::bf16);
+  noisy.eta_percent = 60;
+  noisy.images = 1;
+  ddpm.kind = SamplerKind::ddpm;
+  for (SamplerOptions o : {ddim, noisy, ddpm}) {
+    o.steps = 5;
+    Sampler launches(o, model_, *parameters_, state(o.dtype)->weights(), promotions_);
+    const std::vector<float> first = launches.run(1), second = launches.run(1, o.images);
+    o.graph = true;
+    for (const auto& [length, done] : std::map<int, std::vector<int>>{{1, {1, 2, 3, 4, 5}}, {2, {2, 4, 5}}, {7, {5}}}) {
+      o.graph_steps = length;
+      Sampler graphs(o, model_, *parameters_, state(o.dtype)->weights(), promotions_);
+      std::vector<int> told;
+      EXPECT_EQ(graphs.run(1, 0, [&](int steps) { told.push_back(steps); }), first) << length;
+      EXPECT_EQ(told, done);
+      EXPECT_EQ(graphs.run(1, o.images), second) << length;
+    }
+  }
 }
 
 TEST_F(Sampling, TheNetworkSeesTheTimeStep) {
@@ -199,6 +213,9 @@ TEST_F(Sampling, NoImagesAreRefused) {
   SamplerOptions none = options();
   none.images = 0;
   EXPECT_EQ(message_of<UsageError>([&] { sample(none); }), "there is at least one image to sample");
+  SamplerOptions short_graph = options();
+  short_graph.graph_steps = 0;
+  EXPECT_EQ(message_of<UsageError>([&] { sample(short_graph); }), "there is at least one step in a graph");
 }
 
 class HeldOutLoss : public NeedsDevice {};
