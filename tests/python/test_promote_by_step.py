@@ -77,6 +77,41 @@ def test_what_does_not_stand_is_not_replaced(table):
     assert table.table.read_text() == before
 
 
+def budget(project, what, times, commit="1ead5678", **fields):  # noqa: F811
+    operations = [
+        {"pass": "toy/fprop", "problem": problem, "version": f"v{number:02d}_idea_{number}", "us": us}
+        for problem, number, us in times
+    ]
+    record = {
+        "schema": "ladder.budget/1",
+        "created": "2026-02-01T00:00:00Z",
+        "commit": commit,
+        "dirty": False,
+        "config": {"batch": 32},
+        "operations": operations,
+        **fields,
+    }
+    (project.root / "results" / "h200" / f"2026-02-01_1ead567_step-budget-{what}.json").write_text(json.dumps(record))
+
+
+def test_budgets_with_several_versions_settle_each_problem_by_its_place(table):
+    budget(table, "v01", [(PROBLEM, 1, 20), (PROBLEM, 1, 24), (OTHER, 1, 5)])
+    budget(table, "v02", [(PROBLEM, 2, 19), (PROBLEM, 2, 21), (OTHER, 2, 4.9)])  # of OTHER 2 % less
+    status, said = table.run_tool("--by", "step")
+    assert status == 0 and "v01_idea_1 -> v02_idea_2: 22.0 -> 20.0 us in the step, 1ead567 step" in said
+    assert table.cells(OTHER)[2] == "v01_idea_1"
+
+
+def test_budgets_of_another_commit_or_model_are_not_compared(table):
+    before = table.table.read_text()
+    budget(table, "v01", [(PROBLEM, 1, 20)])
+    budget(table, "v02", [(PROBLEM, 2, 10)], commit="2ead5678")
+    budget(table, "v03", [(PROBLEM, 3, 10)], config={"batch": 8})
+    budget(table, "more", [("n1 c1 bf16", 2, 10), ("n1 c1 bf16", 1, 20)])  # no line
+    assert table.run_tool("--by", "step")[0] == 0
+    assert table.table.read_text() == before
+
+
 def test_check_says_what_would_change_and_twice_is_once(table):
     compared(table, "FAST", side(1), side(2))
     before = table.table.read_text()

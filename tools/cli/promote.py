@@ -57,7 +57,8 @@ def _parse(arguments):
         choices=("warm", "step"),
         default="warm",
         help="warm: the times of kernels by themselves (default); step: the comparisons of `./ladder train --compare --json "
-        "results/<device>/<date>_<commit>_step-<what>.json`, whose faster versions replace those that stand, and stay",
+        "results/<device>/<date>_<commit>_step-<what>.json`, and budgets, <date>_<commit>_step-budget-<what>.json, whose faster versions "
+        "replace those that stand, and stay",
     )
     parser.add_argument(
         "--check",

@@ -1,12 +1,16 @@
-"""`./ladder promote --by step`: what `./ladder train --compare` found in the training step settles lines of the table.
+"""`./ladder promote --by step`: what was measured in the training step settles lines of the table.
 
-Where the faster side of a record (results/<device>/<date>_<commit>_step-<what>.json) has another version for a problem than
-the slower one, and the slower one's stands in the table, the faster one's replaces it. The last cell of such a line names
-the record's commit with `step` after it; `./ladder promote` leaves the line alone from then on. Records count in the order
-of their dates, so the newest has the last word.
+Of `./ladder train --compare`: where the faster side of a record (results/<device>/<date>_<commit>_step-<what>.json) has
+another version for a problem than the slower one, and the slower one's stands in the table, the faster one's replaces it.
+Of `./ladder train --budget`: where budgets of one commit (<date>_<commit>_step-budget-<what>.json, each with another --use)
+have several versions for a problem, the one with the least time in its place replaces one that stands and took longer by
+more than the margin. The last cell of such a line names the record's commit with `step` after it; `./ladder promote` leaves
+the line alone from then on. Records count in the order of their dates, so the newest has the last word.
 """
 
 import json
+import statistics
+from collections import defaultdict
 
 from compare import rule, steps
 from registry import listing
@@ -14,24 +18,23 @@ from registry import listing
 from . import promotion
 from .record_files import BadRecord
 
+BUDGET = "ladder.budget/1"
+
 
 def promote(root, rows, device):
-    """The promotion.Promotion that follows from `device`'s comparisons, `rows` being record_files.read()'s. Throws BadRecord
-    and Failure."""
+    """The promotion.Promotion that follows from `device`'s records of steps, `rows` being record_files.read()'s. Throws
+    BadRecord and Failure."""
     file = promotion.file_of(root, device)
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     present = promotion.parse(text, file)
     table, why = dict(present), {}
     times = {(row.path, row.problem, row.version): row for row in rows if row.record.device == device}
-    for record in read(root, device):
-        for winner, loser, told in _decided(record):
-            for key, label in _differing(winner, loser):
-                if key not in table or table[key][2] != loser[key]:
-                    continue
-                version = next((each for each in listing.versions(root, key[0]) if each.label == label), None)
-                if version:
-                    table[key] = _cells(key, label, times.get((*key, version.number)), record)
-                    why[key] = f"{told} in the step, {table[key][-1]}"
+    for record, settled in read(root, device):
+        for key, label, told in settled(table):
+            version = next((each for each in listing.versions(root, key[0]) if each.label == label), None)
+            if version:
+                table[key] = _cells(key, label, times.get((*key, version.number)), record)
+                why[key] = f"{told} in the step, {table[key][-1]}"
     changes = [
         promotion.Change(*key, present[key][2], table[key][2], why[key])
         for key in sorted(why, key=promotion.order)
@@ -44,19 +47,54 @@ def promote(root, rows, device):
 
 
 def read(root, device):
-    """The comparisons of a device with verdicts, the oldest first. Throws BadRecord."""
-    found = []
+    """(record, function of the table that lists (key, version, in words by how much) of what it settles) of a device, the
+    oldest first. Throws BadRecord."""
+    found, budgets = [], defaultdict(list)
     for file in sorted((root / "results" / device).glob("*_step-*.json")):
         try:
             record = json.loads(file.read_text(encoding="utf-8"))
-            if record["schema"] != steps.SCHEMA:
-                raise BadRecord(f"{file}: its schema is not {steps.SCHEMA}")
-            if record["verdicts"] and record["slug"] == device:
-                list(_decided(record))
-                found.append((record["created"], file.name, record))
+            if record["schema"] == BUDGET:
+                budgets[record["commit"], json.dumps(record["config"], sort_keys=True)].append((record, _mean_us(record)))
+            elif record["schema"] != steps.SCHEMA:
+                raise BadRecord(f"{file}: its schema is neither {steps.SCHEMA} nor {BUDGET}")
+            elif record["verdicts"] and record["slug"] == device:
+                decided = list(_decided(record))
+                found.append((record, lambda table, decided=decided: _by_comparison(table, decided)))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BadRecord(f"{file}: not a record: {type(error).__name__}: {error}") from None
-    return [record for *_, record in sorted(found, key=lambda each: each[:2])]
+    for group in budgets.values():
+        newest = max((record for record, _ in group), key=lambda record: record["created"])
+        found.append((newest, lambda table, group=group: _by_budgets(table, [times for _, times in group])))
+    return sorted(found, key=lambda each: each[0]["created"])
+
+
+def _by_comparison(table, decided):
+    for winner, loser, told in decided:
+        for key, label in _differing(winner, loser):
+            if key in table and table[key][2] == loser[key]:
+                yield key, label, told
+
+
+def _mean_us(budget):
+    """{(pass, problem): {version: mean microseconds of its operations, each in its place}}"""
+    times = defaultdict(lambda: defaultdict(list))
+    for each in budget["operations"]:
+        times[each["pass"], each["problem"]][each["version"]].append(each["us"])
+    return {key: {label: statistics.fmean(us) for label, us in of.items()} for key, of in times.items()}
+
+
+def _by_budgets(table, budgets):
+    measured = defaultdict(lambda: defaultdict(list))
+    for budget in budgets:
+        for key, versions in budget.items():
+            for label, us in versions.items():
+                measured[key][label].append(us)
+    for key, versions in measured.items():
+        times = {label: statistics.fmean(us) for label, us in versions.items()}
+        best = min(times, key=times.get)
+        standing = times.get(table[key][2]) if key in table else None
+        if standing and times[best] < standing * (1 - promotion.MARGIN):
+            yield key, best, f"{standing:.1f} -> {times[best]:.1f} us"
 
 
 def _decided(record):
