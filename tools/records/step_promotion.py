@@ -54,7 +54,9 @@ def read(root, device):
         try:
             record = json.loads(file.read_text(encoding="utf-8"))
             if record["schema"] == BUDGET:
-                budgets[record["commit"], json.dumps(record["config"], sort_keys=True)].append((record, _mean_us(record)))
+                budgets[record["commit"], json.dumps(record["config"], sort_keys=True)].append(
+                    (record, _mean_us(record))
+                )
             elif record["schema"] != steps.SCHEMA:
                 raise BadRecord(f"{file}: its schema is neither {steps.SCHEMA} nor {BUDGET}")
             elif record["verdicts"] and record["slug"] == device:
