@@ -102,6 +102,17 @@ def test_budgets_with_several_versions_settle_each_problem_by_its_place(table):
     assert table.cells(OTHER)[2] == "v01_idea_1"
 
 
+def test_operations_beside_the_others_settle_nothing(table):
+    before = table.table.read_text()
+    for number, us in ((1, 20), (2, 10)):
+        budget(table, f"v{number}", [])
+        file = table.root / "results" / "h200" / f"2026-02-01_1ead567_step-budget-v{number}.json"
+        operation = {"pass": "toy/fprop", "problem": PROBLEM, "version": f"v0{number}_idea_{number}", "us": us}
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"operations": [operation | {"beside": True}]}))
+    assert table.run_tool("--by", "step")[0] == 0
+    assert table.table.read_text() == before
+
+
 def test_budgets_of_another_commit_or_model_are_not_compared(table):
     before = table.table.read_text()
     budget(table, "v01", [(PROBLEM, 1, 20)])

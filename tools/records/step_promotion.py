@@ -78,10 +78,12 @@ def _by_comparison(table, decided):
 
 
 def _mean_us(budget):
-    """{(pass, problem): {version: mean microseconds of its operations, each in its place}}"""
+    """{(pass, problem): {version: mean microseconds of its operations, each in its place}}, but of those that run beside the
+    others, whose place is not in the step's time."""
     times = defaultdict(lambda: defaultdict(list))
     for each in budget["operations"]:
-        times[each["pass"], each["problem"]][each["version"]].append(each["us"])
+        if not each.get("beside", False):
+            times[each["pass"], each["problem"]][each["version"]].append(each["us"])
     return {key: {label: statistics.fmean(us) for label, us in of.items()} for key, of in times.items()}
 
 
