@@ -19,6 +19,7 @@
 #include "core/error.h"
 #include "io/safetensors.h"
 #include "nn/models/unet2d.h"
+#include "train/chosen_versions.h"
 #include "train/model_files.h"
 #include "train/step.h"
 #include "train/training_config.h"
@@ -165,8 +166,7 @@ int run(int argc, char** argv) {
   const std::vector<float> weights = read_weights(o.weights, parameters);
   state.set_values(weights);
   state.set(state.average, weights);
-  Promotions promotions = Promotions::for_device(backend::device().slug);
-  if (!o.use.empty()) promotions.use(o.use);
+  const Promotions promotions = chosen_versions(*dtype, o.use);
   const OwnedRegion no_pixels("pixels", config.model.image_elements());
   Denoising objective(denoising_options(config, 1), model, no_pixels);
   Step step({.dtype = *dtype, .clip = o.clip > 0, .graph = false}, objective, parameters, state, promotions);

@@ -19,6 +19,7 @@
 #include "nn/models/unet2d.h"
 #include "train/budget.h"
 #include "train/checkpoint.h"
+#include "train/chosen_versions.h"
 #include "train/model_files.h"
 #include "train/sampler.h"
 
@@ -97,8 +98,7 @@ int draw(const Options& o) {
   const Dtype dtype = o.dtype.value_or(config.dtype);
   nn::State state(parameters, dtype);
   state.set_values(weights);
-  Promotions promotions = Promotions::for_device(backend::device().slug);
-  if (!o.use.empty()) promotions.use(o.use);
+  const Promotions promotions = chosen_versions(dtype, o.use);
   const int images = std::min(o.count, o.batch);
   const int most_steps =
       o.graph_steps.value_or(backend::kind() == backend::Kind::gpu ? SamplerOptions{}.graph_steps : 1);

@@ -8,6 +8,7 @@
 
 #include "build_info.h"
 #include "core/backend.h"
+#include "train/chosen_versions.h"
 
 namespace ladder::train {
 namespace {
@@ -34,10 +35,9 @@ StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& option
       model_(config.model),
       parameters_(model_.declare()),
       state_(parameters_, config.dtype),
-      promotions_(Promotions::for_device(backend::device().slug)),
+      promotions_(chosen_versions(config.dtype, options.use)),
       source_(data_, config.batch, options.device_data_bytes),
       objective_(denoising_options(config, source_.images()), model_, source_.pixels()) {
-  if (!options.use.empty()) promotions_.use(options.use);
   const std::vector<float> start = parameters_.initial(config.seed);
   state_.set_values(start);
   state_.set(state_.average, start);

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "io/png.h"
 #include "nn/models/unet2d.h"
+#include "train/chosen_versions.h"
 #include "train/dataset.h"
 #include "train/divergence.h"
 #include "train/held_out.h"
@@ -99,7 +100,7 @@ class Training {
         model_(config_.model),
         parameters_(model_.declare()),
         state_(parameters_, config_.dtype),
-        promotions_(Promotions::for_device(backend::device().slug)),
+        promotions_(chosen_versions(config_.dtype, options_.use)),
         order_(config_.seed, data_.num_training(), config_.flip),
         divergence_(advice()) {
     if (data_.image_size() != config_.model.image_size) {
@@ -108,7 +109,6 @@ class Training {
                       options_.data.string(), data_.image_size(), config_.model.image_size, config_.model.image_size));
     }
     data_.check_digest();
-    if (!options_.use.empty()) promotions_.use(options_.use);
     source_ = std::make_unique<ImageSource>(data_, config_.batch, options_.device_data_bytes);
     begin_state();
     const DenoisingOptions of_batch = denoising_options(config_, source_->images());

@@ -64,11 +64,12 @@ TEST_F(Comparison, SidesRunTheirVersionsOnTheSameWeights) {
   EXPECT_NEAR(naive.at("losses")[0], promoted.at("losses")[0].get<double>(), 1e-2);
 }
 
-TEST_F(Comparison, SidesOfOptionsHaveTheirGraphs) {
-  const Json record = record_of("batches=on,off,branches=off,on");
+TEST_F(Comparison, SidesHaveGraphsOfTheirOwn) {
+  const Json record = record_of("groupnorm/forward=v01,v04,branches=off,on");
   const Json& sides = record.at("sides");
+  // v04 splits groups over blocks, and adds up in a second kernel.
   EXPECT_LT(sides[0].at("graph_nodes").get<int>(), sides[1].at("graph_nodes").get<int>());
-  EXPECT_EQ(sides[0].at("losses"), sides[1].at("losses"));
+  EXPECT_NEAR(sides[0].at("losses")[0], sides[1].at("losses")[0].get<double>(), 1e-3);
 }
 
 TEST_F(Comparison, TheSwitchIsBackAfterwards) {

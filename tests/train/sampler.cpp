@@ -224,7 +224,10 @@ class HeldOutLoss : public NeedsDevice {};
 // counts once. Nothing of the training changes.
 TEST_F(HeldOutLoss, IsTheMeanOverItsImagesAndChangesNothing) {
   Tiny net(Dtype::bf16);
-  const nn::Binding binding{.parameters = &net.parameters, .weights = net.state.weights(), .dtype = net.config.dtype};
+  const nn::Binding binding{.parameters = &net.parameters,
+                            .weights = net.state.weights(),
+                            .dtype = net.config.dtype,
+                            .promotions = &net.promotions};
   HeldOut held_out(denoising_options(net.config, Tiny::kImages), {3, 1, 2}, net.model, binding, net.pixels,
                    net.promotions);
   const std::vector<float> weights = net.state.get(net.state.values), moments = net.state.get(net.state.first_moments);
