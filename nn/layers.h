@@ -8,6 +8,7 @@
 #include <string>
 
 #include "dev/conv3x3/conv3x3.h"
+#include "dev/gemm/gemm.h"
 #include "dev/groupnorm/groupnorm.h"
 #include "nn/state.h"
 #include "runtime/tape.h"
@@ -107,6 +108,8 @@ class Layers {
     bool sums_bias = false;  // the bias' gradient is made of that of the rows
   };
 
+  // y = x w' + bias over all rows or pixels of x.
+  static gemm::Problem product_of(const Value& x, const Value& y, Dtype dtype);
   conv3x3::Problem problem_of_conv(ValueId x, int out, const Added& added) const;
   ValueId append_conv3x3(const std::string& name, ValueId x, int out, const Added& added, const Region* result);
   Added rows_of(const std::string& group, const std::string& layer) const;
