@@ -3,37 +3,21 @@
 #pragma once
 
 #include "dev/common/vectors.h"
-#include "dev/conv3x3/patches.h"
+#include "dev/conv3x3/addends.h"
+#include "dev/conv3x3/taps.h"
 #include "dev/ptx/cp_async.h"
 #include "dev/ptx/ldmatrix.h"
 #include "dev/ptx/mbarrier.h"
 
 namespace ladder::conv3x3 {
 
-inline constexpr int kTileChannels = 64;
 inline constexpr int kGroupThreads = 128;
-
-// What a residual block adds to a convolution.
-template <class T>
-struct Addends {
-  const float* bias = nullptr;  // [k], or null
-  const float* e = nullptr;     // [n][pitch], from its first column on, or null
-  int pitch = 0;
-  const T* residual = nullptr;  // [n, h, w, k], or null
-
-  static Addends of(const Problem& p, const Fprop::Tensors& t) {
-    return {.bias = t.bias,
-            .e = t.e ? t.e + p.first : nullptr,
-            .pitch = p.embedding,
-            .residual = static_cast<const T*>(t.r)};
-  }
-};
 
 // A patch is kPixels pixels, eight a row.
 template <class T, int kPixels>
 struct ColumnStore {
   static_assert(sizeof(T) == 2);
-  static constexpr int kRowBytes = kTileChannels * 2;
+  static_assert(kRowBytes == kTileChannels * sizeof(T));
   static constexpr int kBytes = kPixels * kRowBytes;
 
   unsigned char* rows;  // [kPixels][64 channels]; in a row, runs of 16 bytes are swizzled by the pixel

@@ -4,7 +4,7 @@
 // multiplies.
 //
 // `Weights` is how a version reads w: channels_in(p) are summed over, channels_out(p) made; load() fetches a tap of 64 x 64 of
-// them; operand() and multiply() are wgmma's with that layout.
+// them; operand() and multiply() are wgmma's with that layout (taps.h).
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,10 @@
 #include "dev/common/ping_pong_order.h"
 #include "dev/common/ring.h"
 #include "dev/conv3x3/column_store.h"
-#include "dev/conv3x3/halo_patch.h"
+#include "dev/conv3x3/taps.h"
 #include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
-
-inline constexpr int kChunk = 64;  // channels that are summed over at a time
-inline constexpr int kMmaK = 16;
-inline constexpr int kTapBytes = kChunk * kTileChannels * 2;
 
 inline constexpr int kConsumerGroups = PingPongOrder::kGroups;
 inline constexpr int kConsumerThreads = kConsumerGroups * kGroupThreads;
@@ -122,12 +118,7 @@ __device__ __forceinline__ void load_columns(const Problem& p, const ColumnSmem<
       ptx::mbarrier_wait(smem.empty + stage, parity_of<Tile::kStages>(i) ^ 1);
       ptx::mbarrier_arrive_expect_tx(smem.full + stage, Tile::kHaloBytes);
       load_patch(smem.stages + stage * Tile::kStageBytes, image_map, smem.full + stage, at, chunk * kChunk);
-      if (patch != share.first) continue;
-      for (int tap = 0; tap < 9; ++tap) {
-        ptx::Mbarrier* const filled = smem.full_weights + chunk * 9 + tap;
-        ptx::mbarrier_arrive_expect_tx(filled, kTapBytes);
-        Weights::load(smem.weights + (chunk * 9 + tap) * kTapBytes, w_map, filled, chunk, tap, share.channel0);
-      }
+      if (patch == share.first) load_taps_once<Weights>(smem.weights, w_map, smem.full_weights, chunk, share.channel0);
     }
   }
   ptx::grid_dependency_launch();

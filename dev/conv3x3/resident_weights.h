@@ -11,16 +11,11 @@
 #include "core/backend.h"
 #include "dev/common/ping_pong_order.h"
 #include "dev/common/ring.h"
-#include "dev/conv3x3/halo_patch.h"
 #include "dev/conv3x3/patch_store.h"
+#include "dev/conv3x3/taps.h"
 #include "dev/ptx/grid_dependency.h"
 
 namespace ladder::conv3x3 {
-
-inline constexpr int kChunk = 64;  // channels that are summed over at a time
-inline constexpr int kMmaK = 16;
-inline constexpr int kTileChannels = 64;  // output channels of a block
-inline constexpr int kTapBytes = kChunk * kTileChannels * 2;
 
 inline constexpr int kConsumerGroups = PingPongOrder::kGroups;
 inline constexpr int kGroupThreads = 128;
@@ -100,12 +95,8 @@ __device__ __forceinline__ void load_resident(const Problem& p, const ResidentSm
         load_patch(smem.stages + stage * Tile::kStageBytes + patch * kPatchBytes, image_map, smem.full + stage,
                    patch_position(p, tile * Tile::kPatches + patch), chunk * kChunk);
       }
-      if (tile != share.first_tile) continue;
-      for (int tap = 0; tap < 9; ++tap) {
-        ptx::Mbarrier* const filled = smem.full_weights + chunk * 9 + tap;
-        ptx::mbarrier_arrive_expect_tx(filled, kTapBytes);
-        Weights::load(smem.weights + (chunk * 9 + tap) * kTapBytes, w_map, filled, chunk, tap, share.channel0);
-      }
+      if (tile == share.first_tile)
+        load_taps_once<Weights>(smem.weights, w_map, smem.full_weights, chunk, share.channel0);
     }
   }
   ptx::grid_dependency_launch();

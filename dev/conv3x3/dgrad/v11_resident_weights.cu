@@ -13,19 +13,7 @@
 namespace ladder::conv3x3 {
 namespace {
 
-// w [k][tap][c] as it lies: a row of shared memory is 64 channels c of one k that is summed over, which makes the operand
-// MN-major. Taps are counted backwards.
-struct Weights {
-  static __host__ __device__ int channels_in(const Problem& p) { return p.k; }
-  static __host__ __device__ int channels_out(const Problem& p) { return p.c; }
-
-  static __device__ __forceinline__ void load(unsigned char* to, const ptx::TensorMap& map, ptx::Mbarrier* full,
-                                              int chunk, int tap, int c0) {
-    ptx::tma_load(to, map, full, c0, 8 - tap, chunk * kChunk);  // [64 of k][64 of c]
-  }
-  static __device__ __forceinline__ std::uint64_t operand(const unsigned char* weights, int step) {
-    return ptx::wgmma_descriptor_mn(weights + step * kMmaK * kRowBytes, 8 * kRowBytes, kTapBytes);
-  }
+struct Weights : BackwardTaps {
   template <class T>
   static __device__ __forceinline__ void multiply(float (&sum)[kTileChannels / 2], std::uint64_t a, std::uint64_t b,
                                                   bool accumulate) {

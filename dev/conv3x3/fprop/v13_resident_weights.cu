@@ -13,18 +13,7 @@
 namespace ladder::conv3x3 {
 namespace {
 
-// w [k][tap][c] as it lies: a row of shared memory is 64 channels c of an output channel, which makes the operand K-major.
-struct Weights {
-  static __host__ __device__ int channels_in(const Problem& p) { return p.c; }
-  static __host__ __device__ int channels_out(const Problem& p) { return p.k; }
-
-  static __device__ __forceinline__ void load(unsigned char* to, const ptx::TensorMap& map, ptx::Mbarrier* full,
-                                              int chunk, int tap, int k0) {
-    ptx::tma_load(to, map, full, chunk * kChunk, tap, k0);  // [64 of k][64 of c]
-  }
-  static __device__ __forceinline__ std::uint64_t operand(const unsigned char* weights, int step) {
-    return ptx::wgmma_descriptor(weights + step * kMmaK * 2, 8 * kRowBytes);
-  }
+struct Weights : ForwardTaps {
   template <class T>
   static __device__ __forceinline__ void multiply(float (&sum)[kTileChannels / 2], std::uint64_t a, std::uint64_t b,
                                                   bool accumulate) {

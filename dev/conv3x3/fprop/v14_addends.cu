@@ -9,6 +9,7 @@
 //         even; an fp32 bias; bf16 or fp16.
 
 #include "dev/common/vectors.h"
+#include "dev/conv3x3/addends.h"
 #include "dev/conv3x3/wgmma_halo.h"
 #include "dev/ptx/cp_async.h"
 #include "dev/ptx/grid_dependency.h"
@@ -37,14 +38,6 @@ struct Weights {
                                                   bool accumulate) {
     ptx::wgmma_m64<T, kBlockN>(sum, a, b, accumulate);
   }
-};
-
-template <class T>
-struct Addends {
-  const float* bias;  // [k], or null
-  const float* e;     // [n][pitch], from its first column on, or null
-  int pitch;
-  const T* residual;  // [n, h, w, k], or null
 };
 
 // A warp stores a tile in rounds of 16 pixels, two rows of a patch, x 64 channels, or the 32 that are left of 96. It has two
@@ -228,12 +221,8 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
     LaunchConfig config = halo_config<Tile>(p);
     config.dynamic_smem = Rounds<Tile>::kSmemBytes;
-    const Addends<T> addends{.bias = t.bias,
-                             .e = t.e ? t.e + p.first : nullptr,
-                             .pitch = p.embedding,
-                             .residual = static_cast<const T*>(t.r)};
     return bind_launch(conv3x3_fprop_v14_kernel<T, Tile>, config, p, halo_map(p, t.x, Weights::channels_in(p)),
-                       weight_map(p, t.w, Tile::kBlockN, kChunk<T>), addends, static_cast<T*>(t.y));
+                       weight_map(p, t.w, Tile::kBlockN, kChunk<T>), Addends<T>::of(p, t), static_cast<T*>(t.y));
   };
   return {.name = name, .bind = bind};
 }
