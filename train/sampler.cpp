@@ -142,17 +142,18 @@ struct Sampler::Impl {
               {"y", y ? input : kNoValue}});
   }
 
-  // The inputs of all chunks. After a chunk's steps stands the first noise, of a stream after theirs.
+  // The inputs of all chunks. After the first one's steps stands the first noise, of a stream after all theirs.
   void write_inputs(std::int64_t seed, std::int64_t first) {
     const std::int64_t stream = first / options.images * (diffusion::kTimesteps + 1);
     std::memset(host_inputs.data(), 0, host_inputs.bytes());
     for (int i = 0; i < options.steps; ++i) {
       auto* const at = static_cast<std::byte*>(host_inputs.data()) + i / chunk * input_bytes;
       std::fill_n(reinterpret_cast<float*>(at) + i % chunk * options.images, options.images, rows[i].timestep);
-      auto* const steps_of_chunk = reinterpret_cast<StepArguments*>(at + steps_at);
-      steps_of_chunk[i % chunk] = {.philox = {seed, stream + i}, .number = i};
-      steps_of_chunk[chunk] = {.philox = {seed, stream + diffusion::kTimesteps}, .number = 0};
+      reinterpret_cast<StepArguments*>(at + steps_at)[i % chunk] = {.philox = {seed, stream + i}, .number = i};
     }
+    auto* const of_first_chunk = static_cast<std::byte*>(host_inputs.data()) + steps_at;
+    reinterpret_cast<StepArguments*>(of_first_chunk)[chunk] = {.philox = {seed, stream + diffusion::kTimesteps},
+                                                               .number = 0};
   }
 
   // The first `count` steps of a chunk.
