@@ -1,0 +1,1 @@
+"""The log of a search for faster kernels: what was tried, from what, and what came of it."""

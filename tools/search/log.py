@@ -1,0 +1,223 @@
+"""results/search/<layer>-<pass>.jsonl: the candidates of a search, one JSON object a line, in the order of their verdicts.
+
+A node is one candidate. Its parent is a version ("v08"), another node (its number) or null. It holds the difference of its
+source from its parent's, so the log rebuilds every source from a version's file; where `parent_sha256` is null, the
+difference is from nothing. results/SCHEMA.md lists the fields.
+"""
+
+import contextlib
+import datetime
+import difflib
+import fcntl
+import hashlib
+import json
+import math
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from cli import paths, tools
+from cli.errors import Failure
+
+VERDICTS = ("PASS", "FAIL", "SKIP", "UNTRUSTED")
+_MADE_HERE = ("node", "round", "branch", "parent_sha256", "sha256", "diff")
+_OPTIONAL = ("published", "version")
+FIELDS = tuple(
+    "node parent round branch idea verdict reason problem dtype device us cold_us baseline baseline_us ratio error wall_s at "
+    "commit published version parent_sha256 sha256 diff".split()
+)
+
+_FILE = "source.cu"  # the name that diffs give to a candidate's source
+
+
+def path(layer, pass_name, root=None):
+    return (root or paths.ROOT) / "results" / "search" / f"{layer}-{pass_name}.jsonl"
+
+
+def read(layer, pass_name, root=None):
+    """(nodes, damaged): the records in the order of the file, and a line of words for each line that is not a record."""
+    try:
+        return _parse(path(layer, pass_name, root).read_bytes(), path(layer, pass_name, root).name)
+    except FileNotFoundError:
+        return [], []
+
+
+def append(layer, pass_name, record, root=None):
+    """Adds a node and returns its number. `record` has the fields of the log that are not made here, and `source`, the text
+    of the candidate; a published node has none. Throws Failure, and leaves the log as it was."""
+    unknown = set(record) - set(FIELDS) - {"source"} | set(record) & set(_MADE_HERE)
+    if unknown or record.get("verdict") not in VERDICTS:
+        raise Failure(f"search log: no field {min(unknown)}" if unknown else "search log: a node needs a verdict")
+    source, parent = record.get("source"), record.get("parent")
+    with _locked(path(layer, pass_name, root)) as file:
+        before = file.read()
+        nodes, damaged = _parse(before, Path(file.name).name)
+        parent_source = _parent_source(layer, pass_name, parent, nodes, root) if source is not None else None
+        values = {
+            "at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "commit": tools.git(root or paths.ROOT, "rev-parse", "HEAD"),
+            **record,
+            # A damaged line may have been a node, so it keeps a number.
+            "node": max([len(nodes) + len(damaged), *(node["node"] for node in nodes)]) + 1,
+            "round": _of(parent, nodes)["round"] + 1 if isinstance(parent, int) else 0,
+            "branch": sum(node["parent"] == parent for node in nodes) + 1,
+            "parent_sha256": None if parent_source is None else digest(parent_source),
+            "sha256": None if source is None else digest(source),
+            "diff": None if source is None else difference(parent_source, source),
+        }
+        line = {name: _finite(values.get(name)) for name in FIELDS if name in values or name not in _OPTIONAL}
+        _write_line(file, before, json.dumps(line, allow_nan=False))
+    return line["node"]
+
+
+def source_of(layer, pass_name, node, root=None):
+    """The source of a node, from its parent version's file and the differences since. Throws Failure, a line of words."""
+    return _source(layer, pass_name, node, read(layer, pass_name, root)[0], root)
+
+
+def difference(old, new):
+    """A unified diff that `git apply` takes, from nothing where `old` is None; empty for equal texts."""
+    name = "/dev/null" if old is None else f"a/{_FILE}"
+    lines = difflib.unified_diff(_lines(old or ""), _lines(new), name, f"b/{_FILE}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _source(layer, pass_name, node, nodes, root):
+    chain = [_of(node, nodes)]
+    while chain[-1]["parent_sha256"] and isinstance(chain[-1]["parent"], int):
+        chain.append(_of(chain[-1]["parent"], nodes))
+    text = _versions_source(layer, pass_name, chain[-1], root) if chain[-1]["parent_sha256"] else None
+    for one in reversed(chain):
+        text = _applied(text, one)
+    return text
+
+
+def _parent_source(layer, pass_name, parent, nodes, root):
+    """What a node is to be told apart from; None for nothing. An unknown parent is refused; one that cannot be rebuilt, as a
+    published one, takes no verdict away."""
+    if isinstance(parent, str):
+        return _version_now(layer, pass_name, parent, root)
+    if parent is not None:
+        _of(parent, nodes)
+        with contextlib.suppress(Failure):
+            return _source(layer, pass_name, parent, nodes, root)
+    return None
+
+
+def _versions_source(layer, pass_name, node, root):
+    """What a child of a version was made from: the version's file if its digest fits, else that of the node's commit."""
+    folder, wanted = f"dev/{layer}/{pass_name}", node["parent_sha256"]
+    with contextlib.suppress(Failure):
+        now = _version_now(layer, pass_name, node["parent"], root)
+        if digest(now) == wanted:
+            return now
+    commit, root = str(node["commit"]), root or paths.ROOT
+    for name in (tools.git(root, "ls-tree", "--name-only", commit, f"{folder}/") or "").splitlines():
+        if name.startswith(f"{folder}/{node['parent']}_"):
+            command = ["git", "-C", str(root), "show", f"{commit}:./{name}"]
+            then = subprocess.run(command, capture_output=True, env=tools.environment()).stdout
+            if hashlib.sha256(then).hexdigest() == wanted:
+                return then.decode()
+    raise Failure(
+        f"node {node['node']} cannot be rebuilt: neither {folder}/{node['parent']} nor that of commit {commit[:7]} is "
+        "what it was made from"
+    )
+
+
+def _version_now(layer, pass_name, version, root):
+    found = sorted(((root or paths.ROOT) / "dev" / layer / pass_name).glob(f"{version}_*.cu"))
+    if not found:
+        raise Failure(f"{layer}/{pass_name} has no version {version}")
+    return found[0].read_bytes().decode()  # read_text() would change line ends, and with them the digest
+
+
+def _applied(text, node):
+    """The source of `node` from its parent's, which is None for nothing."""
+    if node["diff"] is None:
+        raise Failure(f"node {node['node']} cannot be rebuilt: the log has no source of it")
+    if text is not None and digest(text) != node["parent_sha256"]:
+        raise Failure(f"node {node['node']} cannot be rebuilt: its parent's source is not what it was made from")
+    made = text or ""
+    if node["diff"]:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / _FILE
+            if text is not None:
+                file.write_bytes(text.encode())
+            # No repository and no settings around the scratch folder may have a say.
+            env = {
+                **tools.environment(),
+                "GIT_CEILING_DIRECTORIES": str(Path(folder).parent),
+                "GIT_CONFIG_GLOBAL": os.devnull,
+            }
+            command = ["git", "apply", "--whitespace=nowarn", "-"]
+            done = subprocess.run(command, cwd=folder, env=env, input=node["diff"].encode(), capture_output=True)
+            made = file.read_bytes().decode() if done.returncode == 0 and file.exists() else None
+    if made is None or digest(made) != node["sha256"]:
+        raise Failure(f"node {node['node']} cannot be rebuilt: its diff does not lead to the source that was judged")
+    return made
+
+
+def _of(number, nodes):
+    for node in nodes:
+        if node["node"] == number:
+            return node
+    raise Failure(f"the search has no node {number}; it has {len(nodes)} nodes")
+
+
+def _parse(raw, name):
+    nodes, damaged = {}, []
+    for at, line in enumerate(raw.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            node = json.loads(line)
+            number, parent = node["node"], node["parent"]
+            node = {name: node.get(name) for name in FIELDS if name in node or name not in _OPTIONAL}
+            if number in nodes:
+                raise ValueError(f"a second node {number}")
+            if not isinstance(number, int) or not isinstance(node["round"], int) or node["verdict"] not in VERDICTS:
+                raise ValueError("no node, round or verdict")
+            if isinstance(parent, int) and not 0 < parent < number:
+                raise ValueError(f"parent {parent} of node {number}")
+            nodes[number] = node
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            damaged.append(f"{name}:{at}: not a node: {' '.join(str(error).split())}")
+    return list(nodes.values()), damaged
+
+
+@contextlib.contextmanager
+def _locked(file):
+    """The log, open to be read and written at its end by nobody else."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "ab+", buffering=0) as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        opened.seek(0)
+        yield opened
+
+
+def _write_line(file, before, line):
+    """One write: a reader sees the whole line or none of it. A last line without an end, of a writer that was killed, is
+    ended first, so that it stays the only one that is damaged."""
+    data = (b"\n" if before and not before.endswith(b"\n") else b"") + line.encode() + b"\n"
+    try:
+        if file.write(data) != len(data):
+            raise OSError("no space left")
+        os.fsync(file.fileno())
+    except OSError as error:
+        file.truncate(len(before))
+        raise Failure(f"cannot write {file.name}: {error}") from None
+
+
+def _lines(text):
+    """Ended by a line feed alone, as git has them: str.splitlines() would part lines elsewhere too."""
+    lines = text.split("\n")
+    return [f"{line}\n" for line in lines[:-1]] + [line for line in lines[-1:] if line]
+
+
+def _finite(value):
+    return None if isinstance(value, float) and not math.isfinite(value) else value
