@@ -79,9 +79,9 @@ def test_it_writes_a_whole_layer(tree, capsys):
     ("says", "name"),
     [
         ("dev/silu exists", "silu/forward"),
-        ("one word in lower case", "Softmax/forward"),
-        ("one word in lower case", "soft_max/forward"),
-        ("one word in lower case", "../forward"),
+        ("layer 'Softmax': snake_case", "Softmax/forward"),
+        ("layer 'soft__max': snake_case", "soft__max/forward"),
+        ("layer '..': snake_case", "../forward"),
         ("pass '': snake_case", "softmax"),
         ("pass 'Forward'", "softmax/Forward"),
         ("pass 'a/b'", "softmax/a/b"),

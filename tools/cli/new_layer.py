@@ -13,8 +13,8 @@ _TEMPLATES = paths.ROOT / "tools" / "templates"
 
 def check_names(layer, pass_name):
     """Refuses what is there already, and names that files, CMake or C++ could not bear."""
-    if not re.fullmatch(r"[a-z][a-z0-9]*", layer) or layer in signature.TAKEN:
-        raise UsageError(f"layer '{layer}': one word in lower case, as in softmax")
+    if not signature.NAME.fullmatch(layer) or layer in signature.TAKEN:
+        raise UsageError(f"layer '{layer}': snake_case, as in softmax, and no word of C++")
     declared = rf"^(?:struct|class|enum class|using) {signature.struct(pass_name)}\b"
     if not signature.NAME.fullmatch(pass_name) or pass_name in signature.TAKEN or _says(declared, "core/**/*.h"):
         raise UsageError(f"pass '{pass_name}': snake_case, as in forward, and no word of C++ or core/")
