@@ -123,6 +123,7 @@ VERBS = (
     "record",
     "compare",
     "promote",
+    "tree",
     "dashboard",
     "profile",
     "diff",

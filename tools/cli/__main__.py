@@ -25,6 +25,8 @@ diff | dev.diff | <layer>/<pass> A B | two versions side by side: registers, ins
 profile | profiling.profile | <layer>[/<pass>] --version V | Nsight Compute on one launch, explained
 sanitize | profiling.sanitize | [<layer>[/<pass>]...] | compute-sanitizer's four tools, each proven to fire
 resources | dev.resources | [<layer>[/<pass>]] | registers, shared memory and spills of every kernel
+A search
+tree | search.tree | <layer>/<pass> [--best] [--json] | the candidates that were tried, and the way to the fastest
 The U-Net
 prepare | cli.prepare | DIR | a folder of pictures as one file to train on; --emoji: the sample set
 train | cli.train | [--config C] [flags] | train with the promoted kernels; --config tiny: without a GPU
