@@ -124,6 +124,7 @@ VERBS = (
     "compare",
     "promote",
     "tree",
+    "promote-candidate",
     "dashboard",
     "profile",
     "diff",
@@ -586,7 +587,7 @@ class New(Tree):
         taken = self.versions / "v03_cp_async.cu"
         taken.write_text("mine")
         with self.assertRaises(UsageError):
-            new._write_new(taken, "other")
+            new.write_new(taken, "other")
         self.assertEqual(taken.read_text(), "mine")
         self.assertEqual([path.name for path in self.versions.iterdir() if path.name.startswith(".")], [])
 

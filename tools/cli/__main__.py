@@ -27,6 +27,7 @@ sanitize | profiling.sanitize | [<layer>[/<pass>]...] | compute-sanitizer's four
 resources | dev.resources | [<layer>[/<pass>]] | registers, shared memory and spills of every kernel
 A search
 tree | search.tree | <layer>/<pass> [--best] [--json] | the candidates that were tried, and the way to the fastest
+promote-candidate | search.promote | <layer>/<pass> NODE [--name N] | a candidate of the search as the next version
 The U-Net
 prepare | cli.prepare | DIR | a folder of pictures as one file to train on; --emoji: the sample set
 train | cli.train | [--config C] [flags] | train with the promoted kernels; --config tiny: without a GPU

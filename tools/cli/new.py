@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import textwrap
 
 from registry import listing
 
@@ -32,7 +33,7 @@ def main(arguments):
     layer, _, pass_name = directory.partition("/")
     if chosen.layer:
         return _layer(layer, pass_name, chosen)
-    idea = _idea(chosen.words[1])
+    idea = idea_name(chosen.words[1])
     a_pass = listing.read(paths.ROOT).find(directory)
     if a_pass is None:
         return _first_version(directory, idea, chosen.parent)
@@ -64,7 +65,7 @@ def _first_version(directory, idea, parent):
         raise UsageError(f"{directory} has no version yet; without --from its first is made")
     file = paths.ROOT / "dev" / directory / f"v01_{idea}.cu"
     file.parent.mkdir(exist_ok=True)
-    _write_new(file, new_layer.first_version(of))
+    write_new(file, new_layer.first_version(of))
     say.line(f"wrote {file.relative_to(paths.ROOT)}; its formula is a placeholder: {_formulas(of)}; write yours, then")
     say.line(f"    ./ladder bench {directory} --version 1")
     return 0
@@ -81,32 +82,44 @@ def _next_version(a_pass, idea, parent_number):
         raise UsageError(
             f"{directory} has no version {parent_number}; there are: {', '.join(map(str, a_pass.numbers)) or 'none'}"
         )
-    taken = [version.label for version in a_pass.versions if version.idea == idea]
-    if taken:
-        raise UsageError(f"{directory} has '{idea}' already: {taken[0]}.cu")
-
-    number = max(a_pass.numbers) + 1
-    if number > 99:
-        raise UsageError(f"{directory} has 99 versions; a file name holds two digits")
+    number = next_number(a_pass, idea)
     child = parent.file.with_name(f"v{number:02d}_{idea}.cu")
-    _write_new(child, renumber(parent.file.read_text(encoding="utf-8"), parent_number, number, idea))
+    write_new(child, renumber(parent.file.read_text(encoding="utf-8"), parent_number, number, idea))
     say.line(f"wrote {child.relative_to(paths.ROOT)} from {parent.file.name}; fill in its header comment, then")
     say.line(f"    ./ladder bench {directory} --version {number}")
     return 0
 
 
+def next_number(a_pass, idea):
+    taken = [version.label for version in a_pass.versions if version.idea == idea]
+    if taken:
+        raise UsageError(f"{a_pass.path} has '{idea}' already: {taken[0]}.cu")
+    number = max(a_pass.numbers) + 1
+    if number > 99:
+        raise UsageError(f"{a_pass.path} has 99 versions; a file name holds two digits")
+    return number
+
+
 def renumber(text, parent_number, number, idea):
     """The parent's source as a new version: own number in every symbol, header comment to be filled in."""
-    text = re.sub(rf"_v{parent_number:02d}(?![0-9A-Za-z])", f"_v{number:02d}", text)
+    return with_header(with_number(text, parent_number, number), idea.replace("_", " "), f"v{parent_number:02d}")
 
+
+def with_number(text, old, new):
+    return re.sub(rf"_v{old:02d}(?![0-9A-Za-z])", f"_v{new:02d}", text)
+
+
+def with_header(text, idea, parent):
+    """The header comment of a version whose reason is to be filled in; of an older one needs and spills remain."""
+    lines = textwrap.wrap(f"{idea.rstrip('.')}.", 109)
     header = (
-        f"// Idea:   {idea.replace('_', ' ')}.\n"
-        f"// Parent: v{parent_number:02d}.\n"
+        f"// Idea:   {f'{chr(10)}//         '.join(lines)}\n"
+        f"// Parent: {parent}.\n"
         "// Why:    name what limits the parent, and how this lifts it.\n"
     )
     comment = re.match(r"(?://[^\n]*\n)+", text)
     needs = re.search(r"^// Needs:[^\n]*\n(?:^//   [^\n]*\n)*", comment[0], re.MULTILINE) if comment else None
-    spills = f"// Spills: as v{parent_number:02d}.\n" if comment and "\n// Spills:" in comment[0] else ""
+    spills = f"// Spills: as {parent}.\n" if comment and "\n// Spills:" in comment[0] else ""
     body = text[comment.end() :] if comment else "\n" + text
     return header + (needs[0] if needs else "// Needs:  nothing.\n") + spills + body
 
@@ -137,7 +150,7 @@ def _parse(arguments):
     return chosen
 
 
-def _idea(idea):
+def idea_name(idea):
     if not _IDEA.match(idea):
         raise UsageError(f"idea '{idea}': snake_case, as in split_k")
     empty = _EMPTY_WORDS.intersection(idea.split("_"))
@@ -146,7 +159,7 @@ def _idea(idea):
     return idea
 
 
-def _write_new(path, text):
+def write_new(path, text):
     """Whole or not at all, and never over another file."""
     try:
         files.create(path, text)
