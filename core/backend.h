@@ -46,6 +46,7 @@ void copy_out(void* host, const void* device_pointer, std::size_t bytes);  // sy
 void copy(void* to, const void* from, std::size_t bytes);                  // on the device; synchronous
 void set_bytes(void* device_pointer, int byte, std::size_t bytes);         // synchronous
 void peek(void* host, const void* device_pointer, std::size_t bytes);      // as copy_out, but waits for no work
+void poke(void* device_pointer, const void* host, std::size_t bytes);      // as copy_in, but waits for no work
 void synchronize();  // waits for all work; throws Failure with the launch error, if there was one
 
 // The stream that checks give to versions. It does not wait for the default stream, nor the default stream for it.

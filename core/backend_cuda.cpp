@@ -90,6 +90,14 @@ struct Gate {
 };
 Gate gate;
 
+// On a stream of its own.
+void copy_beside(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  static PerDevice<Stream> streams(make_stream);
+  const Stream stream = streams.of(current_device());
+  LADDER_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));
+  LADDER_CUDA(cudaStreamSynchronize(stream));
+}
+
 DeviceInfo query(int device) {
   if (const char* reason = unavailable()) throw Failure(reason);
   cudaDeviceProp properties{};
@@ -195,10 +203,11 @@ void set_bytes(void* device_pointer, int byte, std::size_t bytes) {
 }
 
 void peek(void* host, const void* device_pointer, std::size_t bytes) {
-  static PerDevice<Stream> streams(make_stream);
-  const Stream stream = streams.of(current_device());
-  LADDER_CUDA(cudaMemcpyAsync(host, device_pointer, bytes, cudaMemcpyDeviceToHost, stream));
-  LADDER_CUDA(cudaStreamSynchronize(stream));
+  copy_beside(host, device_pointer, bytes, cudaMemcpyDeviceToHost);
+}
+
+void poke(void* device_pointer, const void* host, std::size_t bytes) {
+  copy_beside(device_pointer, host, bytes, cudaMemcpyHostToDevice);
 }
 
 Stream check_stream() {

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "core/check/device_tensors.h"
+#include "core/check/subject.h"
 #include "core/registry.h"
 
 namespace ladder {
@@ -23,10 +25,6 @@ enum class Pattern : std::uint8_t {
 
 // Random values for what the case's kernels read.
 HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed);
-
-// One of them, elements in the order of spec.shape, and its bytes as the device has them, in spec.dtype.
-std::vector<unsigned char> encoded(const TensorSpec& spec, const std::vector<float>& values);
-std::vector<float> decoded(const TensorSpec& spec, const std::vector<unsigned char>& stored);
 
 // What the reference expects of one output tensor. `magnitude` is the sum of the absolute values of the terms of
 // each element (for a dot product, sum |a*b|): rounding errors of a sum scale with it, not with the result.
@@ -75,30 +73,6 @@ class CheckedCase {
   Case case_;
   std::uint64_t seed_;
   std::map<Pattern, ReferenceRun> runs_;
-};
-
-// One case's buffers on the device: inputs and inouts filled, outputs and workspace poisoned with NaN bytes, every
-// buffer between two guard bands of canaries.
-class DeviceTensors {
- public:
-  DeviceTensors(const Case& c, const HostTensors& inputs, std::size_t workspace_bytes);
-  ~DeviceTensors();
-  DeviceTensors(const DeviceTensors&) = delete;
-  DeviceTensors& operator=(const DeviceTensors&) = delete;
-
-  void* const* data() const;  // in the order of Case::tensors
-  Pointers pointers() const;
-  void* workspace() const;
-
-  void refill(const HostTensors& inputs);           // other inputs at the same addresses
-  void reset();                                     // as before a launch: outputs and workspace NaN, inouts filled
-  bool untouched() const;                           // nothing was written since reset(); waits for no stream
-  std::vector<std::vector<float>> outputs() const;  // what is written, as fp32, in order; waits for the device
-  std::string damage() const;                       // empty, or which guard band or input was overwritten, and where
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
 };
 
 enum class Status : std::uint8_t { pass, fail, skip, untrusted, unchecked };  // unchecked: nobody checked it
@@ -162,6 +136,9 @@ Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c
 // the default.
 Verdict check(const Version& v, CheckedCase& c, const std::string& plan = {});
 Verdict check(const Version& v, const Case& c, std::uint64_t seed);
+
+// The same of a kernel that is bound already, wherever it runs. `def` is what its version says of itself.
+Verdict check(Subject& subject, CheckedCase& c, const AnyVersionDef& def);
 
 // Of a version that failed: empty, or how its results differ between the backend's schedules, which those of a kernel
 // without a race do not.

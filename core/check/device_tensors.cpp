@@ -1,4 +1,5 @@
-// Guarded device buffers.
+#include "core/check/device_tensors.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <string_view>
 
 #include "core/backend.h"
-#include "core/check/check.h"
 #include "core/parallel.h"
 
 namespace ladder {
@@ -37,6 +37,17 @@ Bytes make_guard() {
 const Bytes& guard() {
   static const Bytes instance = make_guard();
   return instance;
+}
+
+// Bit 14 of every 16 is clear: as bf16, fp16 and fp32 that is a number below 2 in magnitude.
+Bytes random_numbers(std::size_t bytes) {
+  Bytes numbers(bytes);
+  std::uint32_t state = 1;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    state = state * 1664525u + 1013904223u;  // Numerical Recipes
+    numbers[i] = static_cast<unsigned char>(state >> 24 & (i % 2 ? 0xbfu : 0xffu));
+  }
+  return numbers;
 }
 
 // The first byte where the two differ.
@@ -84,24 +95,33 @@ class Buffer {
 
   // The buffer must hold `contents` from now on.
   void expect(Bytes contents) {
-    expected_ = std::move(contents);
-    backend::copy_in(data(), expected_.data(), bytes_);
+    given_ = std::move(contents);
+    backend::copy_in(data(), given_.data(), bytes_);
   }
 
   // The buffer holds `contents` before each launch, which may write it.
-  void begin_with(const Bytes& contents) {
+  void begin_with(Bytes contents) {
+    given_ = std::move(contents);
     if (!initial_) initial_ = {backend::allocate(bytes_), backend::release};
-    backend::copy_in(initial_.get(), contents.data(), bytes_);
+    backend::copy_in(initial_.get(), given_.data(), bytes_);
+    reset(Contents::nan);
   }
 
   // What a launch may write is as before it.
-  void reset() const {
-    if (!expected_.empty()) return;
+  void reset(Contents contents) const {
     if (initial_) {
       backend::copy(data(), initial_.get(), bytes_);
-    } else {
-      backend::set_bytes(data(), kPoison, bytes_);
+    } else if (given_.empty()) {
+      set(contents);
     }
+  }
+
+  void hide() const {
+    if (!given_.empty()) backend::set_bytes(data(), kPoison, bytes_);
+  }
+  // Waits for no stream.
+  void show() const {
+    if (!given_.empty()) backend::poke(data(), given_.data(), bytes_);
   }
 
   // Waits for no stream.
@@ -133,8 +153,8 @@ class Buffer {
     if (const auto at = first_difference(band, guard())) {
       return fmt::format("{}: overwritten {} bytes past its end", name_, *at);
     }
-    if (!expected_.empty()) {
-      if (const auto at = first_difference(read(), expected_)) {
+    if (!initial_ && !given_.empty()) {
+      if (const auto at = first_difference(read(), given_)) {
         return fmt::format("input {}: changed at element {}", name_, *at / size_of(dtype));
       }
     }
@@ -142,11 +162,27 @@ class Buffer {
   }
 
  private:
+  void set(Contents contents) const {
+    if (contents == Contents::kept) return;
+    if (contents == Contents::nan || contents == Contents::zero) {
+      backend::set_bytes(data(), contents == Contents::nan ? kPoison : 0, bytes_);
+      return;
+    }
+    constexpr std::size_t kLine = 16;
+    constexpr std::size_t kOf = 8;  // lines, one is random where only a part is
+    const Bytes random = random_numbers(bytes_);
+    Bytes bytes = contents == Contents::random ? random : read();
+    for (std::size_t i = 0; i < bytes_; ++i) {
+      if (i / kLine % kOf == kOf / 2) bytes[i] = random[i];
+    }
+    backend::copy_in(data(), bytes.data(), bytes_);
+  }
+
   std::string name_;
   std::size_t bytes_;
   Bands bands_;
   std::unique_ptr<void, void (*)(void*) noexcept> base_;
-  Bytes expected_;                                                                      // of an input
+  Bytes given_;                                                                         // of an input or inout
   std::unique_ptr<void, void (*)(void*) noexcept> initial_{nullptr, backend::release};  // of an inout
 };
 
@@ -179,16 +215,19 @@ struct DeviceTensors::Impl {
   Dtype dtype(std::size_t i) const { return i < specs.size() ? specs[i].dtype : Dtype::f32; }
 };
 
-DeviceTensors::DeviceTensors(const Case& c, const HostTensors& inputs, std::size_t workspace_bytes)
-    : impl_(std::make_unique<Impl>()) {
+DeviceTensors::DeviceTensors(const Case& c, std::size_t workspace_bytes) : impl_(std::make_unique<Impl>()) {
   impl_->specs = c.tensors;
   for (const TensorSpec& spec : c.tensors) {
     impl_->buffers.emplace_back(spec.name, spec.bytes());
     impl_->pointers.push_back(impl_->buffers.back().data());
   }
   impl_->buffers.emplace_back("workspace", workspace_bytes);
-  refill(inputs);
   reset();
+}
+
+DeviceTensors::DeviceTensors(const Case& c, const HostTensors& inputs, std::size_t workspace_bytes)
+    : DeviceTensors(c, workspace_bytes) {
+  refill(inputs);
 }
 
 DeviceTensors::~DeviceTensors() = default;
@@ -210,8 +249,22 @@ void DeviceTensors::refill(const HostTensors& inputs) {
   }
 }
 
-void DeviceTensors::reset() {
-  for (const Buffer& buffer : impl_->buffers) buffer.reset();
+void DeviceTensors::reset(Contents outputs, Contents workspace) {
+  for (const Buffer& buffer : impl_->buffers) buffer.reset(&buffer == &impl_->buffers.back() ? workspace : outputs);
+}
+
+void DeviceTensors::hide_inputs() {
+  for (const Buffer& buffer : impl_->buffers) buffer.hide();
+}
+
+void DeviceTensors::show_inputs() {
+  for (const Buffer& buffer : impl_->buffers) buffer.show();
+}
+
+std::uint64_t DeviceTensors::workspace_digest() const {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const unsigned char byte : impl_->buffers.back().read()) hash = (hash ^ byte) * 0x100000001b3u;
+  return hash;
 }
 
 bool DeviceTensors::untouched() const {

@@ -59,6 +59,8 @@ void set_bytes(void* device_pointer, int byte, std::size_t bytes) { std::memset(
 
 void peek(void* host, const void* device_pointer, std::size_t bytes) { copy_out(host, device_pointer, bytes); }
 
+void poke(void* device_pointer, const void* host, std::size_t bytes) { copy_in(device_pointer, host, bytes); }
+
 Stream check_stream() { return nullptr; }
 
 void hold() {}

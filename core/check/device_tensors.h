@@ -1,0 +1,55 @@
+// A case's buffers on the device, each between two guard bands of canaries.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder {
+
+// A tensor's values, elements in the order of spec.shape, and its bytes as the device has them, in spec.dtype.
+std::vector<unsigned char> encoded(const TensorSpec& spec, const std::vector<float>& values);
+std::vector<float> decoded(const TensorSpec& spec, const std::vector<unsigned char>& stored);
+
+// What a launch finds in memory that it may write.
+enum class Contents : std::uint8_t {
+  nan,            // bytes that are a NaN in every dtype: poison
+  zero,           // bytes of 0
+  random,         // numbers below 2 in magnitude, in every floating-point dtype
+  partly_random,  // one line of 16 bytes in eight is random, the others are as they were
+  kept,           // as it was
+};
+
+// Inputs and inouts hold poison until the first refill(), outputs and workspace until they are written.
+class DeviceTensors {
+ public:
+  DeviceTensors(const Case& c, std::size_t workspace_bytes);
+  DeviceTensors(const Case& c, const HostTensors& inputs, std::size_t workspace_bytes);  // refilled
+  ~DeviceTensors();
+  DeviceTensors(const DeviceTensors&) = delete;
+  DeviceTensors& operator=(const DeviceTensors&) = delete;
+
+  void* const* data() const;  // in the order of Case::tensors
+  Pointers pointers() const;
+  void* workspace() const;
+  std::uint64_t workspace_digest() const;  // FNV-1a of its bytes
+
+  void refill(const HostTensors& inputs);  // other inputs at the same addresses
+  // As before a launch: inouts filled, and this in outputs and workspace.
+  void reset(Contents outputs = Contents::nan, Contents workspace = Contents::nan);
+  // Poison in place of what refill() gave, until it is shown. show_inputs() waits for no stream.
+  void hide_inputs();
+  void show_inputs();
+  bool untouched() const;                           // no output was written since reset(); waits for no stream
+  std::vector<std::vector<float>> outputs() const;  // what is written, as fp32, in order; waits for the device
+  std::string damage() const;                       // empty, or which guard band or input was overwritten, and where
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ladder
