@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from itertools import islice
 
-from . import history, ideas, standing
+from . import history, ideas, searches, standing
 
 VERDICTS = ("SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED")
 FIRST = "FIRST"  # a series with one record on its card has nothing to be compared with
@@ -59,6 +59,7 @@ def build(root, records, bad, profiles, live, compare):
         "ladders": {path: ideas.of_ladder(root, path) for path in paths},
         "shapes": shapes,
         "profiles": profiles,
+        "searches": searches.read(root)[0],
         "bad": bad,
         "histories": histories,
         "samples": samples,

@@ -8,7 +8,7 @@ import json
 import re
 from pathlib import Path
 
-from . import library, model, pack
+from . import library, model, pack, searches
 
 _HERE = Path(__file__).resolve().parent
 _SCRIPTS = "unpack words state plots strip heat rungs kernel roofline bandwidth accuracy profiles results main".split()
@@ -41,7 +41,8 @@ _VERDICT_WORDS = {
 
 def render(data, inputs, shown, chart_js):
     """The page's text. `inputs` is the digest of what it is made of, `shown` what sources.shown() says is on it."""
-    packed = {key: value for key, value in data.items() if key not in ("histories", "samples", "standing")}
+    apart = ("histories", "samples", "standing", "searches")
+    packed = {key: value for key, value in data.items() if key not in apart}
     packed["points"] = [len(points) for points in data["histories"]]
     packed["sampleCounts"] = [[len(seconds) for seconds, _ in of_series] for of_series in data["samples"]]
     columns = [column for of_series in data["samples"] for column in of_series]
@@ -62,6 +63,8 @@ def render(data, inputs, shown, chart_js):
         "rateHeads": "".join(f'<th scope="col" class="n rate">{heading}</th>' for heading in headings),
         "rates": " ".join(_RATES[heading] for heading in headings),
         "rows": "\n".join(_row(series, data["records"], headings) for series in data["series"]),
+        "searches": searches.shown(data["searches"]),
+        "searched": "" if data["searches"] else "hidden",
         "records": "\n".join(_record(record) for record in reversed(data["records"])),
         "bad": _bad(data["bad"]),
         "empty": "" if data["series"] else _read("empty.html"),

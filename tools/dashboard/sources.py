@@ -8,7 +8,7 @@ from pathlib import Path
 from records import record_files
 from registry import old_names
 
-from . import ideas
+from . import ideas, searches
 
 LIVE_SCHEMA, PROFILE_SCHEMA = "ladder.comparison/1", "ladder.profile/1"
 _CODE = Path(__file__).resolve().parent
@@ -22,6 +22,7 @@ def read(root):
     bad = [_split(error, results) for error in wrong]
     profiles, wrong = _readable(results, "*/profiles/*.json", "a profile", _profile)
     comparisons, others = _readable(results, "*/*_compare-live.json", "a live comparison", _live)
+    wrong += searches.read(root)[1]
     return records, bad + wrong + others, profiles, {one["device"]: one for one in comparisons}
 
 
@@ -50,8 +51,8 @@ def digest(root, versions):
     it again."""
     results = Path(root) / "results"
     total = hashlib.sha256()
-    promoted = Path(root).glob("runtime/promoted/*.txt")
-    for file in sorted([*results.glob("*/*.json"), *results.glob("*/profiles/*.json"), *promoted]):
+    others = [*results.glob("search/*.jsonl"), *Path(root).glob("runtime/promoted/*.txt")]
+    for file in sorted([*results.glob("*/*.json"), *results.glob("*/profiles/*.json"), *others]):
         total.update(f"{file.relative_to(root)}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     for path, numbers in versions.items():
         words = ideas.of_ladder(root, path)

@@ -14,7 +14,7 @@ function drawStrip(data) {
     tile.href = link({verdict: state.verdict === verdict ? "" : verdict, at: "results"});
     mark(tile, state.verdict === verdict);
   }
-  for (const element of document.querySelectorAll(".standing tbody tr, .dateline")) {
+  for (const element of document.querySelectorAll(".standing tbody tr, .dateline, .search")) {
     element.hidden = ["device", "path", "dtype"].some((key) =>
       state[key] && element.dataset[key] && element.dataset[key] !== state[key]);
   }

@@ -124,12 +124,12 @@ def lines(nodes, width, colour=False):
     indent = max(map(len, table)) + 2
     texts = [_cut(f"{text:<{indent}}{row[6]}".rstrip(), width) for text, row in zip(table, rows)]
     texts = iter([f"\033[{row[7]}m{text}\033[0m" if colour and row[7] else text for text, row in zip(texts, rows)])
-    heads = [" ".join(filter(None, (letters.get(group), _words_of(group)))) for group in groups]
+    heads = [" ".join(filter(None, (letters.get(group), words_of(group)))) for group in groups]
     found = [line for head in heads for line in textwrap.wrap(head, width)] + [next(texts)]
     return found + [next(texts) if node.record else node.name for _, node in drawn]
 
 
-def _words_of(group):
+def words_of(group):
     problem, dtype, device = group
     return ", ".join(filter(None, (problem, "" if dtype in problem.split() else dtype, device)))
 
