@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace ladder {
 
@@ -18,6 +19,14 @@ std::string cluster_refusal(dim3 grid, dim3 cluster) {
                        grid.x, grid.y, grid.z, cluster.x, cluster.y, cluster.z);
   }
   return {};
+}
+
+std::string cooperative_refusal(dim3 grid, dim3 cluster, int resident) {
+  if (cluster.x * cluster.y * cluster.z != 1) return "invalid launch: a cooperative grid in clusters; it has none";
+  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  if (blocks <= static_cast<std::uint64_t>(resident)) return {};
+  return fmt::format("invalid launch: a cooperative grid of {} blocks; this card runs {} of them at a time", blocks,
+                     resident);
 }
 
 }  // namespace ladder

@@ -53,6 +53,9 @@ struct LaunchConfig {
   // global memory (dev/ptx/grid_dependency.h). overlap_launches(false) ignores it (core/overlap.h). The emulator runs
   // launches one after the other, and looks whether they wait.
   bool overlaps_previous = false;
+  // All blocks run at the same time, so that they may wait for each other (dev/ptx/grid_barrier.h). A grid that the card has
+  // no room for is refused: resident_clusters() says how many blocks that is. Without clusters.
+  bool cooperative = false;
 
   unsigned cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
 };
@@ -94,7 +97,7 @@ static bool compiled_for_device() {
 
 // `config` as the runtime takes it. `attributes` must outlive the result.
 inline cudaLaunchConfig_t runtime_config(const LaunchConfig& config, Stream stream,
-                                         cudaLaunchAttribute (&attributes)[2]) {
+                                         cudaLaunchAttribute (&attributes)[3]) {
   cudaLaunchConfig_t c{};
   c.gridDim = config.grid;
   c.blockDim = config.block;
@@ -111,13 +114,18 @@ inline cudaLaunchConfig_t runtime_config(const LaunchConfig& config, Stream stre
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
+  if (config.cooperative) {
+    cudaLaunchAttribute& attribute = attributes[c.numAttrs++];
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  }
   return c;
 }
 
 template <class... P>
 void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, const std::tuple<P...>& args) {
   if (!config.overlaps_previous) ++serial_launches;
-  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchAttribute attributes[3] = {};
   const cudaLaunchConfig_t c = runtime_config(config, stream, attributes);
   std::apply([&](const P&... each) { LADDER_CUDA(cudaLaunchKernelEx(&c, kernel, each...)); }, args);
 }
@@ -130,7 +138,7 @@ template <class... P>
 int resident_clusters(void (*kernel)(P...), LaunchConfig config) {
   config.overlaps_previous = false;  // no matter of room
   detail::allow(kernel, config);
-  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchAttribute attributes[3] = {};
   const cudaLaunchConfig_t c = detail::runtime_config(config, {}, attributes);
   int count = 0;
   if (config.cluster_blocks() > 1) {
@@ -174,7 +182,8 @@ void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, co
                .block = config.block,
                .dynamic_smem = config.dynamic_smem,
                .cluster = config.cluster,
-               .overlaps_previous = overlaps},
+               .overlaps_previous = overlaps,
+               .cooperative = config.cooperative},
               [&] { std::apply(kernel, args); });
   });
 }
@@ -190,17 +199,31 @@ int resident_clusters(void (*)(P...), const LaunchConfig& config) {
 
 #endif
 
+namespace detail {
+
+// What the driver must know before the launch, and whether it can be made at all.
+template <class... P>
+void prepare(void (*kernel)(P...), const LaunchConfig& config) {
+  allow(kernel, config);
+  if (!config.cooperative) return;
+  const int resident = config.cluster_blocks() == 1 ? resident_clusters(kernel, config) : 0;
+  const std::string refusal = cooperative_refusal(config.grid, config.cluster, resident);
+  if (!refusal.empty()) throw Failure(refusal);
+}
+
+}  // namespace detail
+
 // Starts `kernel` on `stream`; throws Failure if the launch is refused.
 template <class... P, class... A>
 void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A... args) {
-  detail::allow(kernel, config);
+  detail::prepare(kernel, config);
   detail::enqueue(kernel, config, stream, std::tuple<P...>(static_cast<P>(args)...));
 }
 
 // The same in two steps: asks the driver what it must now, and returns what enqueues the launch and does nothing else.
 template <class... P, class... A>
 BoundLaunch bind_launch(void (*kernel)(P...), const LaunchConfig& config, A... args) {
-  detail::allow(kernel, config);
+  detail::prepare(kernel, config);
   return [kernel, config, all = std::tuple<P...>(static_cast<P>(args)...)](Stream stream) {
     detail::enqueue(kernel, config, stream, all);
   };

@@ -59,8 +59,8 @@ void Block::begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::cont
     fiber.block_idx = block_idx;
     fiber.block_dim = block;
     fiber.grid_dim = grid;
-    fiber.cluster_rank = static_cast<unsigned>(rank);
-    fiber.cluster_size = static_cast<unsigned>(cluster_.size());
+    fiber.cluster_rank = launch.cooperative ? 0 : static_cast<unsigned>(rank);
+    fiber.cluster_size = launch.cooperative ? 1 : static_cast<unsigned>(cluster_.size());
     fiber.lane = i % kWarpSize;
     fiber.dynamic_smem = shared_.dynamic();
     fiber.block = this;

@@ -177,6 +177,7 @@ void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx, bool watched) {
   dependency_over_ = false;
   size_ = static_cast<int>(shape.x * shape.y * shape.z);
   barrier_ = {};
+  grid_barriers_.clear();
   // Neighbours differ, and so does a launch of one cluster under the first two schedules.
   const unsigned parity =
       cluster_idx.x + cluster_idx.y + cluster_idx.z + static_cast<unsigned>(kernel.options.schedule);

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -69,6 +70,9 @@ class BlockCluster {
   void wait(Where where);
   // A thread of the cluster ends.
   void note_end(const Fiber& fiber);
+  // The barrier of a cooperative grid whose blocks count at `counter`, by the running thread (grid_barrier.h).
+  void arrive_in_grid(unsigned* counter, Where where);
+  void wait_in_grid(const unsigned* counter, unsigned target, Where where);
   // What the barrier waits for if `event` is it, for reports; else empty.
   std::string outstanding(const void* event) const;
 
@@ -95,6 +99,11 @@ class BlockCluster {
     char sync[2];              // the same for ThreadSanitizer
   };
 
+  struct GridBarrier {
+    unsigned arrived = 0;  // blocks, in all phases together
+    char sync[2];          // of this phase and the last one, for ThreadSanitizer
+  };
+
   static void enter(boost::context::detail::transfer_t from);
   void switch_sides(Side& from, Side& to);
   Fiber* pick();
@@ -113,6 +122,7 @@ class BlockCluster {
   int greedy_block_ = 0;
   Random random_{0};  // which block is next; each block draws for its own threads
   Barrier barrier_;
+  std::map<const unsigned*, GridBarrier> grid_barriers_;  // by counter
   std::exception_ptr error_;
 
   SharedMemory::Placement placement_ = SharedMemory::Placement::at_page_end;

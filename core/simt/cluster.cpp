@@ -15,6 +15,7 @@ namespace ladder::simt {
 void BlockCluster::arrive(bool release, Where where) {
   Fiber& self = running();
   Block& block = *self.block;
+  if (kernel_->launch.cooperative) block.fault("barrier.cluster: a cooperative grid has no clusters", where);
   if (self.arrived) block.fault("barrier.cluster.arrive: the thread arrived before and did not wait since", where);
   if (barrier_.num_absent > 0) {
     block.fault(fmt::format("barrier.cluster.arrive: {} of the cluster's {} threads ended before it",
@@ -57,6 +58,9 @@ void BlockCluster::note_end(const Fiber& fiber) {
 }
 
 std::string BlockCluster::outstanding(const void* event) const {
+  if (const auto grid = grid_barriers_.find(static_cast<const unsigned*>(event)); grid != grid_barriers_.end()) {
+    return fmt::format("{} of the grid's {} blocks have arrived", grid->second.arrived % size_, size_);
+  }
   if (event != &barrier_) return {};
   return fmt::format("{} of the cluster's {} threads have arrived", barrier_.num_arrived, num_threads());
 }
@@ -85,7 +89,7 @@ namespace detail {
 
 void* map_shared(const void* address, unsigned rank, Where where) {
   Block& block = active("mapa", where);
-  const auto size = static_cast<unsigned>(block.cluster().size());
+  const unsigned size = current->cluster_size;
   if (rank >= size) block.fault(fmt::format("mapa: rank {} in a cluster of {} blocks", rank, size), where);
   if (!block.shared().owns(address)) block.fault("mapa: not an address in the calling block's shared memory", where);
   return block.cluster().block(static_cast<int>(rank)).shared().same_place(address, block.shared());

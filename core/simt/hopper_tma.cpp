@@ -224,7 +224,8 @@ void CopyEngine::check_end() const {
 void st_async(void* address, const void* value, int bytes, std::uint64_t* barrier, Where where) {
   detail::check_cluster_access(address, bytes, "st.async", where);
   Block& self = detail::active("st.async", where);
-  if (self.cluster().size() == 1) self.fault("st.async: the cluster has no other block, as an H200 needs it to", where);
+  if (detail::current->cluster_size == 1)
+    self.fault("st.async: the cluster has no other block, as an H200 needs it to", where);
   Block& owner = *self.cluster().owner(address);
   if (self.cluster().owner(barrier) != &owner) {
     self.fault("st.async: the mbarrier is not in the memory of the block that it stores to", where);

@@ -101,7 +101,7 @@ ClusterPool& pool() {
 // The limits of compute capability 9.0 (CUDA C++ Programming Guide, table "Technical Specifications").
 void check(const Launch& launch) {
   auto fail = [](const std::string& what) { throw Fault("invalid launch: " + what); };
-  const auto [grid, block, smem, cluster, overlaps] = launch;
+  const auto [grid, block, smem, cluster, overlaps, cooperative] = launch;
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
   if (threads == 0 || threads > 1024 || block.x > 1024 || block.y > 1024 || block.z > 64) {
     fail(fmt::format("a block of ({},{},{}) threads; 1 to 1024 are allowed, z at most 64", block.x, block.y, block.z));
@@ -145,9 +145,11 @@ std::uint64_t most_workers(const Launch& launch) {
 
 }  // namespace
 
-void run(const Launch& launch, void (*body)(void*), void* context) {
+void run(const Launch& asked, void (*body)(void*), void* context) {
   LADDER_CHECK(detail::current == nullptr, "a kernel launched a kernel");
-  check(launch);
+  check(asked);
+  Launch launch = asked;
+  if (launch.cooperative) launch.cluster = launch.grid;  // run as one: see grid_barrier.h
   static std::atomic<std::uint64_t> num_launches{0};
   char end = 0;
   std::atomic<bool> waited{!launch.overlaps_previous};

@@ -21,6 +21,7 @@ struct Launch {
   std::size_t dynamic_smem = 0;  // bytes
   dim3 cluster = 1;              // blocks
   bool overlaps_previous = false;
+  bool cooperative = false;  // all blocks run together, without being a cluster
 };
 
 // Calls body(context) once for every CUDA thread of the grid, each on a fiber of its own. Returns when all have ended.
