@@ -671,6 +671,7 @@ TEST(Wgmma, a_in_registers) {
   check_a_registers<float, 64>({0, 8}, {64, 8});
   check_a_registers<float, 64>({3, 10}, {90, 8});
   check_a_registers<__nv_bfloat16, 64>({11, 8}, {80, 10});
+  check_a_registers<__half, 96>({0, 8}, {64, 8});
 }
 
 // All elements are 1, so each sum of eight products is 8, if A's registers are what they were until the wait.

@@ -72,6 +72,7 @@ Problem Problem::random(std::uint64_t seed) {
   };
   p.h = side();
   p.w = side();
+  if (coin()) p.w = (p.w + 3) / 4 * 4;  // whole pieces of 16 bytes a row
   return p;
 }
 

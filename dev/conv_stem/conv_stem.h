@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/ceil_div.h"  // __host__ and __device__
 #include "core/registry.h"
 
 namespace ladder::conv_stem {
@@ -47,11 +48,11 @@ struct Problem {
   // Throws UsageError, also where the convolution's output is smaller than a pooling window.
   static Problem parse(std::string_view line);
 
-  constexpr int out_h() const { return (h + 2 * pad - r) / stride + 1; }
-  constexpr int out_w() const { return (w + 2 * pad - r) / stride + 1; }
-  constexpr int pool_h() const { return (out_h() - 3) / 2 + 1; }
-  constexpr int pool_w() const { return (out_w() - 3) / 2 + 1; }
-  constexpr int filter() const { return r * r * c; }  // elements of an output channel's filter
+  __host__ __device__ constexpr int out_h() const { return (h + 2 * pad - r) / stride + 1; }
+  __host__ __device__ constexpr int out_w() const { return (w + 2 * pad - r) / stride + 1; }
+  __host__ __device__ constexpr int pool_h() const { return (out_h() - 3) / 2 + 1; }
+  __host__ __device__ constexpr int pool_w() const { return (out_w() - 3) / 2 + 1; }
+  __host__ __device__ constexpr int filter() const { return r * r * c; }  // elements of an output channel's filter
   bool operator==(const Problem&) const = default;
 
   // Any small problem, half of them with the published geometry: 3 channels, 11x11, stride 4, padding 2.

@@ -147,7 +147,7 @@ template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                                bool accumulate LADDER_WHERE);
 
-// The same with A in registers and B K-major. T is float (as tf32), kN 64.
+// The same with A in registers and B K-major: T float (as tf32) with kN 64, or __half with kN 96.
 template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_a_registers(float (&d)[kN / 2], const std::uint32_t (&a)[4], std::uint64_t b,
                                                       bool accumulate LADDER_WHERE);
@@ -235,6 +235,7 @@ LADDER_WGMMA_N(256, 128, 129, 130)
   LADDER_WGMMA_A_REGISTERS(wgmma_m64_a_registers_b_mn, n, words, b, p, __half, "f16.f16", "k16", ", 1")
 
 LADDER_WGMMA_A_REGISTERS(wgmma_m64_a_registers, 64, "%32, %33, %34, %35", 36, 37, float, "tf32.tf32", "k8", "")
+LADDER_WGMMA_A_REGISTERS(wgmma_m64_a_registers, 96, "%48, %49, %50, %51", 52, 53, __half, "f16.f16", "k16", ", 0")
 LADDER_WGMMA_A_REGISTERS_B_MN(32, "%16, %17, %18, %19", 20, 21)
 LADDER_WGMMA_A_REGISTERS_B_MN(64, "%32, %33, %34, %35", 36, 37)
 

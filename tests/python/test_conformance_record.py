@@ -13,6 +13,7 @@ PROGRAM = ROOT / "build" / "emulator" / "tests" / "conformance"
 # Wrappers that are younger than the newest record: no GPU has answered for them yet.
 UNRECORDED = {
     "grid_barrier",
+    "wgmma_a_registers_f16_n96",
     "wgmma_a_registers_tf32_n64",
     "wgmma_rows_bf16_n32_64_bytes",
     "wgmma_rows_bf16_n64_64_bytes",
