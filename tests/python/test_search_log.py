@@ -151,6 +151,8 @@ def test_a_whole_line_without_its_end_is_kept(root):
         b"\xff",
         b"{}",
         b'{"node": 1, "parent": null, "round": 0, "verdict": "PASS"}',
+        b'{"node": 5, "parent": [1], "round": 0, "verdict": "PASS"}',
+        b'{"node": 5, "parent": null, "round": 0, "verdict": "PASS", "published": 3}',
         b'{"node": 5, "parent": 5, "round": 0, "verdict": "PASS"}',
         b'{"node": [], "parent": null, "round": 0, "verdict": "PASS"}',
         b'{"node": 5, "parent": null, "round": null, "verdict": "PASS"}',
@@ -163,6 +165,13 @@ def test_damaged_lines_are_named(root, line):
     file.write_bytes(file.read_bytes() + line + b"\n\n")
     found, damaged = log.read(*WHERE, root=root)
     assert [node["node"] for node in found] == [1] and len(damaged) == 1
+
+
+def test_half_a_character_and_bytes_that_are_no_text(root):
+    file = root / "dev" / "toy" / "fprop" / "v08_tiles.cu"
+    file.write_bytes(b"// \xff\n")
+    node = append(root, "// \ud800\n")
+    assert log.source_of(*WHERE, node, root=root) == "// ?\n"
 
 
 def test_no_log_is_an_empty_one(root):

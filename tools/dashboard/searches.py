@@ -35,8 +35,8 @@ def _search(path, nodes):
     heads = "".join(f"<th scope=col>{name}</th>" for name in ("node", "from", "verdict", *_FIGURES, "idea"))
     return (
         f'<div class="search" data-path="{_escape(path)}"><h3>{_escape(path)}</h3>{"".join(pictures)}'
-        f"<details><summary>its {len(nodes)} candidates</summary><div class=scroll><table><thead><tr>{heads}</tr></thead>"
-        f"<tbody>{''.join(map(_row, nodes))}</tbody></table></div></details></div>"
+        f"<details><summary>its {len(nodes)} candidates</summary><div class=scroll><table>"
+        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(map(_row, nodes))}</tbody></table></div></details></div>"
     )
 
 

@@ -3,8 +3,8 @@
 
     python3 tools/examples/climb.py conv3x3/fprop --from 8 --rounds 5 --width 6
 
-It shows how a program of yours speaks to `./ladder try --serve`: a JSON line for each candidate, a JSON line for its verdict.
-Every candidate goes into results/search/, so `./ladder tree` draws the climb.
+It shows how a program of yours speaks to `./ladder try --serve`: a JSON line for each candidate, and one for its verdict.
+All candidates go into results/search/, so `./ladder tree` draws the climb.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""results/search/<layer>-<pass>.jsonl: the candidates of a search, one JSON object a line, in the order of their verdicts.
+"""results/search/<layer>-<pass>.jsonl: the candidates of a search, a JSON object a line, in the order of their verdicts.
 
-A node is one candidate. Its parent is a version ("v08"), another node (its number) or null. It holds the difference of its
-source from its parent's, so the log rebuilds every source from a version's file; where `parent_sha256` is null, the
+A node is one candidate. Its parent is a version ("v08"), another node (its number) or null. It holds the difference of
+its source from its parent's, so the log rebuilds every source from a version's file; where `parent_sha256` is null, the
 difference is from nothing. results/SCHEMA.md lists the fields.
 """
 
@@ -24,8 +24,8 @@ VERDICTS = ("PASS", "FAIL", "SKIP", "UNTRUSTED")
 _MADE_HERE = ("node", "round", "branch", "parent_sha256", "sha256", "diff")
 _OPTIONAL = ("published", "version")
 FIELDS = tuple(
-    "node parent round branch idea verdict reason problem dtype device us cold_us baseline baseline_us ratio error wall_s at "
-    "commit published version parent_sha256 sha256 diff".split()
+    "node parent round branch idea verdict reason problem dtype device us cold_us baseline baseline_us ratio error "
+    "wall_s at commit published version parent_sha256 sha256 diff".split()
 )
 
 _FILE = "source.cu"  # the name that diffs give to a candidate's source
@@ -36,7 +36,7 @@ def path(layer, pass_name, root=None):
 
 
 def read(layer, pass_name, root=None):
-    """(nodes, damaged): the records in the order of the file, and a line of words for each line that is not a record."""
+    """(nodes, damaged): the records in the file's order, and a line of words for each line that is no record."""
     try:
         return _parse(path(layer, pass_name, root).read_bytes(), path(layer, pass_name, root).name)
     except FileNotFoundError:
@@ -44,12 +44,13 @@ def read(layer, pass_name, root=None):
 
 
 def append(layer, pass_name, record, root=None):
-    """Adds a node and returns its number. `record` has the fields of the log that are not made here, and `source`, the text
-    of the candidate; a published node has none. Throws Failure, and leaves the log as it was."""
+    """Adds a node and returns its number. `record` has the fields of the log that are not made here, and `source`, the
+    candidate's text; a published node has none. Throws Failure, and leaves the log as it was."""
     unknown = set(record) - set(FIELDS) - {"source"} | set(record) & set(_MADE_HERE)
     if unknown or record.get("verdict") not in VERDICTS:
         raise Failure(f"search log: no field {min(unknown)}" if unknown else "search log: a node needs a verdict")
     source, parent = record.get("source"), record.get("parent")
+    source = source and source.encode(errors="replace").decode()  # JSON has halves of characters, files have not
     with _locked(path(layer, pass_name, root)) as file:
         before = file.read()
         nodes, damaged = _parse(before, Path(file.name).name)
@@ -72,7 +73,7 @@ def append(layer, pass_name, record, root=None):
 
 
 def source_of(layer, pass_name, node, root=None):
-    """The source of a node, from its parent version's file and the differences since. Throws Failure, a line of words."""
+    """The source of a node, from its version's file and the differences since. Throws Failure, a line of words."""
     return _source(layer, pass_name, node, read(layer, pass_name, root)[0], root)
 
 
@@ -98,8 +99,8 @@ def _source(layer, pass_name, node, nodes, root):
 
 
 def _parent_source(layer, pass_name, parent, nodes, root):
-    """What a node is to be told apart from; None for nothing. An unknown parent is refused; one that cannot be rebuilt, as a
-    published one, takes no verdict away."""
+    """What a node's source differs from; None for nothing. An unknown parent is refused, but one that cannot be rebuilt,
+    as a published one, takes no verdict away."""
     if isinstance(parent, str):
         return _version_now(layer, pass_name, parent, root)
     if parent is not None:
@@ -110,7 +111,7 @@ def _parent_source(layer, pass_name, parent, nodes, root):
 
 
 def _versions_source(layer, pass_name, node, root):
-    """What a child of a version was made from: the version's file if its digest fits, else that of the node's commit."""
+    """What a child of a version was made from: the version's file if its digest fits, else the node's commit's."""
     folder, wanted = f"dev/{layer}/{pass_name}", node["parent_sha256"]
     with contextlib.suppress(Failure):
         now = _version_now(layer, pass_name, node["parent"], root)
@@ -120,9 +121,9 @@ def _versions_source(layer, pass_name, node, root):
     for name in (tools.git(root, "ls-tree", "--name-only", commit, f"{folder}/") or "").splitlines():
         if name.startswith(f"{folder}/{node['parent']}_"):
             command = ["git", "-C", str(root), "show", f"{commit}:./{name}"]
-            then = subprocess.run(command, capture_output=True, env=tools.environment()).stdout
-            if hashlib.sha256(then).hexdigest() == wanted:
-                return then.decode()
+            then = _text(subprocess.run(command, capture_output=True, env=tools.environment()).stdout)
+            if digest(then) == wanted:
+                return then
     raise Failure(
         f"node {node['node']} cannot be rebuilt: neither {folder}/{node['parent']} nor that of commit {commit[:7]} is "
         "what it was made from"
@@ -133,7 +134,7 @@ def _version_now(layer, pass_name, version, root):
     found = sorted(((root or paths.ROOT) / "dev" / layer / pass_name).glob(f"{version}_*.cu"))
     if not found:
         raise Failure(f"{layer}/{pass_name} has no version {version}")
-    return found[0].read_bytes().decode()  # read_text() would change line ends, and with them the digest
+    return _text(found[0].read_bytes())
 
 
 def _applied(text, node):
@@ -149,14 +150,11 @@ def _applied(text, node):
             if text is not None:
                 file.write_bytes(text.encode())
             # No repository and no settings around the scratch folder may have a say.
-            env = {
-                **tools.environment(),
-                "GIT_CEILING_DIRECTORIES": str(Path(folder).parent),
-                "GIT_CONFIG_GLOBAL": os.devnull,
-            }
+            apart = {"GIT_CEILING_DIRECTORIES": str(Path(folder).parent), "GIT_CONFIG_GLOBAL": os.devnull}
+            env = {**tools.environment(), **apart}
             command = ["git", "apply", "--whitespace=nowarn", "-"]
             done = subprocess.run(command, cwd=folder, env=env, input=node["diff"].encode(), capture_output=True)
-            made = file.read_bytes().decode() if done.returncode == 0 and file.exists() else None
+            made = _text(file.read_bytes()) if done.returncode == 0 and file.exists() else None
     if made is None or digest(made) != node["sha256"]:
         raise Failure(f"node {node['node']} cannot be rebuilt: its diff does not lead to the source that was judged")
     return made
@@ -182,8 +180,10 @@ def _parse(raw, name):
                 raise ValueError(f"a second node {number}")
             if not isinstance(number, int) or not isinstance(node["round"], int) or node["verdict"] not in VERDICTS:
                 raise ValueError("no node, round or verdict")
-            if isinstance(parent, int) and not 0 < parent < number:
+            if not isinstance(parent, (int, str, type(None))) or isinstance(parent, int) and not 0 < parent < number:
                 raise ValueError(f"parent {parent} of node {number}")
+            if not isinstance(node.get("published") or {}, dict):
+                raise ValueError("what was published")
             nodes[number] = node
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             damaged.append(f"{name}:{at}: not a node: {' '.join(str(error).split())}")
@@ -201,8 +201,8 @@ def _locked(file):
 
 
 def _write_line(file, before, line):
-    """One write: a reader sees the whole line or none of it. A last line without an end, of a writer that was killed, is
-    ended first, so that it stays the only one that is damaged."""
+    """One write of a whole line. A last line without an end, of a writer that was killed, is ended first, so that no
+    other is damaged."""
     data = (b"\n" if before and not before.endswith(b"\n") else b"") + line.encode() + b"\n"
     try:
         if file.write(data) != len(data):
@@ -211,6 +211,11 @@ def _write_line(file, before, line):
     except OSError as error:
         file.truncate(len(before))
         raise Failure(f"cannot write {file.name}: {error}") from None
+
+
+def _text(raw):
+    """Unlike read_text(), which would change line ends, and with them the digest."""
+    return raw.decode(errors="replace")
 
 
 def _lines(text):

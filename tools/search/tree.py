@@ -103,7 +103,7 @@ def main(arguments):
 
 
 def lines(nodes, width, colour=False):
-    """The tree as text. Of a node's children one stands right below it, that of the best path; the others branch off."""
+    """The tree as text. Of a node's children one stands below it, that of the best path; the others branch off."""
     groups = list(dict.fromkeys(node.group for node in nodes if node.us > 0))
     letters = dict(zip(groups, string.ascii_lowercase)) if len(groups) > 1 else {}
     drawn = list(_drawn(nodes))
@@ -111,12 +111,8 @@ def lines(nodes, width, colour=False):
     for lead, node in drawn:
         if node.record:
             name = f"{lead}{'●' if node.best else '○'} {node.name}{letters.get(node.group, '')}"
-            figures = [
-                figure(node.us),
-                figure(node.here_us),
-                figure(node.to_parent, "× "),
-                figure(node.to_baseline, "× "),
-            ]
+            figures = [figure(node.us), figure(node.here_us)]
+            figures += [figure(node.to_parent, "× "), figure(node.to_baseline, "× ")]
             style = "1;32" if node.best else "2" if node.record["verdict"] != "PASS" else ""
             rows.append([name, node.record["verdict"], *figures, node.words, style])
     kept = [at for at in range(6) if any(row[at] for row in rows[1:])]
@@ -167,11 +163,8 @@ def _add_recorded(path, nodes):
 
 def _json(node):
     made = {"us_shown": node.us, "to_parent": node.to_parent, "to_baseline": node.to_baseline, "here_us": node.here_us}
-    return {
-        **node.record,
-        **{name: value if value > 0 else None for name, value in made.items()},
-        "best_path": node.best,
-    }
+    made = {name: value if value > 0 else None for name, value in made.items()}
+    return {**node.record, **made, "best_path": node.best}
 
 
 def _number(value):
