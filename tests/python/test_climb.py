@@ -23,7 +23,7 @@ for line in sys.stdin:
     tile, stages = map(int, re.findall(r"constexpr int k\\w+ = (\\d+);", request["source"]))
     passed = tile * stages <= 512
     time = abs(tile - 64) + abs(stages - 4) + 1.0
-    record = {{"verdict": "PASS" if passed else "FAIL", "us": time if passed else None, "reason": "shared memory"}}
+    record = {{"verdict": "PASS" if passed else "FAIL", "us": 1.0, "cold_us": time if passed else None, "reason": "shared memory"}}
     kept = {{**record, "source": request["source"], "parent": request["parent"], "idea": request["idea"]}}
     node = log.append(*request["target"].split("/"), kept, root=Path({root!r}))
     print(json.dumps({{"id": request["id"], "node": node, **record}}), flush=True)
@@ -52,8 +52,8 @@ def test_it_climbs_to_the_top_and_its_log_is_a_tree(tree, monkeypatch, capsys):
     assert run(monkeypatch, "--rounds", "8", "--width", "6", server=server) == 0
     said = capsys.readouterr().out.splitlines()
     nodes, damaged = log.read("toy", "fprop", tree)
-    fastest = min((node for node in nodes if node["verdict"] == "PASS"), key=lambda node: node["us"])
-    assert fastest["us"] == 1 and damaged == []
+    fastest = min((node for node in nodes if node["verdict"] == "PASS"), key=lambda node: node["cold_us"])
+    assert fastest["cold_us"] == 1 and damaged == []
     assert said[0] == "v08: 51.00 us"
     assert (
         said[-1] == f"fastest: node {fastest['node']}, 1.00 us; ./ladder promote-candidate toy/fprop {fastest['node']}"

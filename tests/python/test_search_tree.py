@@ -106,9 +106,17 @@ def test_an_untrusted_time_is_not_the_best(search):
     assert [line[0] for line in drawn()[-2:]] == ["●", "○"]
 
 
+def test_cold_times_count_as_the_baselines_do(search):
+    search(search("v08", 20, cold_us=25), 19, cold_us=50, ratio=0.6)
+    assert drawn()[-1].split() == "○ 2 PASS 50.0 × 0.500 × 0.600 an idea".split()
+
+
 def test_a_thousand_rounds(search):
     node = {"parent": "v08", "verdict": "PASS", "idea": "", "problem": "", "dtype": "", "device": "", "reason": ""}
-    records = [{**node, "node": at, "parent": at - 1 or "v08", "us": 2000 - at, "ratio": 0} for at in range(1, 1500)]
+    records = [
+        {**node, "node": at, "parent": at - 1 or "v08", "us": 2000 - at, "cold_us": None, "ratio": 0}
+        for at in range(1, 1500)
+    ]
     assert len(tree.lines(tree.grow(records), 60)) == 1501
 
 
@@ -141,7 +149,7 @@ def test_a_published_search_has_its_own_times_and_ours(search, capsys, tmp_path)
     tree.main(["toy/fprop"])
     shown = capsys.readouterr().out.splitlines()
     assert shown[1].split()[:4] == ["node", "verdict", "us", "here"]
-    assert shown[-1].split()[3:5] == ["1000", "30.0"]
+    assert shown[-1].split()[3:5] == ["1000", "40.0"]
     assert shown[-2].split()[3:5] == ["1500", "×"], "v01 has no record"
 
 

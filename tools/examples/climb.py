@@ -63,19 +63,24 @@ def mutants(source, count, rng, tried):
             return
 
 
+def time_of(answer):
+    """Microseconds with cold caches, as those of the baseline; None for what did not pass or was not timed."""
+    return (answer.get("cold_us") or answer.get("us")) if answer["verdict"] == "PASS" else None
+
+
 def climb(ask, version, source, rounds, width, rng):
     """(source, node, microseconds) of the fastest; None where the version itself has no time."""
     first = ask(source=source, idea="the version as it is", parent=version)
-    if first["verdict"] != "PASS" or not first.get("us"):
+    if not time_of(first):
         print(f"{version}: {first['verdict']} {first.get('reason') or 'without a time'}")
         return None
-    best, tried = (source, first["node"], first["us"]), {source}
+    best, tried = (source, first["node"], time_of(first)), {source}
     print(f"{version}: {best[2]:.2f} us")
     for number in range(1, rounds + 1):
         source, parent, _ = best
         for text, idea in mutants(source, width, rng, tried):
             answer = ask(source=text, idea=idea, parent=parent)
-            time = answer.get("us") if answer["verdict"] == "PASS" else None
+            time = time_of(answer)
             print(f"round {number}: {f'{time:.2f} us' if time else answer['verdict']:<10} {idea}", flush=True)
             best = min(best, (text, answer["node"], time or math.inf), key=lambda one: one[2])
     return best

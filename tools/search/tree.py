@@ -31,9 +31,9 @@ class Node:
 
     @property
     def us(self):
-        """Microseconds: ours, else those that were published; nan without any."""
-        published = self.record.get("published") or {}
-        return _number(self.record["us"]) or 1e3 * _number(published.get("ms")) or math.nan
+        """Microseconds: cold, as the baseline's are, else warm, else those that were published; nan without any."""
+        ours = _number(self.record["cold_us"]) or _number(self.record["us"])
+        return ours or 1e3 * _number((self.record.get("published") or {}).get("ms")) or math.nan
 
     @property
     def to_baseline(self):
@@ -158,7 +158,7 @@ def _add_recorded(path, nodes):
         for node in named:
             same = (result.path, f"v{result.version:02d}") == (path, node.record["version"])
             if same and result.problem == node.record["problem"] and result.status == "PASS" and result.times:
-                node.here_us = 1e6 * (result.warm if result.warm > 0 else result.cold)
+                node.here_us = 1e6 * result.cold
 
 
 def _json(node):
