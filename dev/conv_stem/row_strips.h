@@ -8,19 +8,14 @@
 #pragma once
 
 #include "core/device.h"
-#include "dev/conv_stem/conv_stem.h"
+#include "dev/conv_stem/geometry.h"
 #include "dev/ptx/wgmma.h"
 
 namespace ladder::conv_stem {
 
-constexpr int kChannels = 3;
 constexpr int kOutChannels = 96;
-constexpr int kFilter = 11;
-constexpr int kStride = 4;
-constexpr int kPad = 2;
-constexpr int kFilterRow = kFilter * kChannels;  // 33 terms
-constexpr int kMaxWidth = 256;                   // of x
-constexpr int kTilePixels = 64;                  // of a row of output
+constexpr int kMaxWidth = 256;   // of x
+constexpr int kTilePixels = 64;  // of a row of output
 constexpr int kGroupThreads = 128;
 static_assert((kMaxWidth + 2 * kPad - kFilter) / kStride + 1 <= kTilePixels, "a row of output is one tile");
 

@@ -147,7 +147,7 @@ template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_b_mn(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                                bool accumulate LADDER_WHERE);
 
-// The same with A in registers and B K-major: T float (as tf32) with kN 64, or __half with kN 96.
+// The same with A in registers and B K-major. T is float (as tf32) with kN 64, __half with 96, __nv_bfloat16 with 48.
 template <class T, int kN>
 __device__ __forceinline__ void wgmma_m64_a_registers(float (&d)[kN / 2], const std::uint32_t (&a)[4], std::uint64_t b,
                                                       bool accumulate LADDER_WHERE);
@@ -161,6 +161,7 @@ __device__ __forceinline__ void wgmma_m64_a_registers_b_mn(float (&d)[kN / 2], c
 
 // The instruction names its registers one by one: here in its text, then as its operands.
 #define LADDER_WGMMA_NAMES_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define LADDER_WGMMA_NAMES_48 LADDER_WGMMA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define LADDER_WGMMA_NAMES_64 \
   LADDER_WGMMA_NAMES_32       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -183,6 +184,9 @@ __device__ __forceinline__ void wgmma_m64_a_registers_b_mn(float (&d)[kN / 2], c
       "+f"(d[i + 7]), "+f"(d[i + 8]), "+f"(d[i + 9]), "+f"(d[i + 10]), "+f"(d[i + 11]), "+f"(d[i + 12]),      \
       "+f"(d[i + 13]), "+f"(d[i + 14]), "+f"(d[i + 15])
 #define LADDER_WGMMA_SUMS_32 LADDER_WGMMA_SUMS_16(0)
+#define LADDER_WGMMA_SUMS_48                                                                                          \
+  LADDER_WGMMA_SUMS_16(0), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), \
+      "+f"(d[23])
 #define LADDER_WGMMA_SUMS_64 LADDER_WGMMA_SUMS_32, LADDER_WGMMA_SUMS_16(16)
 #define LADDER_WGMMA_SUMS_96 LADDER_WGMMA_SUMS_64, LADDER_WGMMA_SUMS_16(32)
 #define LADDER_WGMMA_SUMS_128 LADDER_WGMMA_SUMS_96, LADDER_WGMMA_SUMS_16(48)
@@ -235,6 +239,8 @@ LADDER_WGMMA_N(256, 128, 129, 130)
   LADDER_WGMMA_A_REGISTERS(wgmma_m64_a_registers_b_mn, n, words, b, p, __half, "f16.f16", "k16", ", 1")
 
 LADDER_WGMMA_A_REGISTERS(wgmma_m64_a_registers, 64, "%32, %33, %34, %35", 36, 37, float, "tf32.tf32", "k8", "")
+LADDER_WGMMA_A_REGISTERS(wgmma_m64_a_registers, 48, "%24, %25, %26, %27", 28, 29, __nv_bfloat16, "bf16.bf16", "k16",
+                         ", 0")
 LADDER_WGMMA_A_REGISTERS(wgmma_m64_a_registers, 96, "%48, %49, %50, %51", 52, 53, __half, "f16.f16", "k16", ", 0")
 LADDER_WGMMA_A_REGISTERS_B_MN(32, "%16, %17, %18, %19", 20, 21)
 LADDER_WGMMA_A_REGISTERS_B_MN(64, "%32, %33, %34, %35", 36, 37)

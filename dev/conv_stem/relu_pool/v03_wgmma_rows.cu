@@ -1,0 +1,145 @@
+// Idea:   a warpgroup walks down the convolution rows of an image with FP16 wgmma. Rows of x are converted once, into a ring
+//         in shared memory, from which lanes read operand A as it lies: no im2col. Filters stay in shared memory. Sums are
+//         pooled in registers, a running maximum down the rows, so that every convolution row is computed once.
+// Parent: v02.
+// Why:    v02 multiplies on the FMA pipe and computes a quarter of the convolution twice, where tiles meet. Here the
+//         convolution of a row of 55 pixels and 96 channels is 23 wgmmas of 64 x 96, and only pooled rows are written.
+//         Two warpgroups on two parts of an image: one pools and converts while the other multiplies. Limiter left: the
+//         tensor cores, with an eighth of their rows padding.
+// Needs:  sm_90a; allow_tf32: FP16 has TF32's 10 mantissa bits, but not its range, so |x| and |w| below 65520, and below 6e-5
+//         they lose bits; c3 r11 stride4 pad2; k a multiple of 4.
+
+#include "dev/conv_stem/pooled_rows.h"
+#include "dev/conv_stem/resident_filters.h"
+#include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/mbarrier.h"
+
+namespace ladder::conv_stem {
+namespace {
+
+constexpr int kN = 96;  // output channels of a block
+constexpr int kThreads = kBlockGroups * kGroupThreads;
+constexpr int kRingBytes = kRingElements * static_cast<int>(sizeof(__half));
+constexpr std::size_t kSmemBytes =
+    kFilterBytes<kN> + kBlockGroups * kRingBytes + kN * sizeof(float) + kBlockGroups * sizeof(ptx::Mbarrier);
+static_assert(kRingBytes % 16 == 0, "what follows the rings is aligned");
+
+// A warpgroup's sums of a convolution row. Fragments of a row of the filter are loaded while the row before is multiplied.
+__device__ __forceinline__ void multiply_row(const LaneWindow<__half>& window, std::uint64_t filters,
+                                             float (&sum)[kN / 2]) {
+  std::uint32_t a[2][2][4];
+  const auto load = [&](int row) {
+#pragma unroll
+    for (int step = 2 * row; step < 2 * row + 2 && step < kSteps; ++step) {
+      uint2 pixels[2];
+      window.load(step, pixels);
+      a[row % 2][step % 2][0] = pixels[0].x, a[row % 2][step % 2][1] = pixels[1].x;
+      a[row % 2][step % 2][2] = pixels[0].y, a[row % 2][step % 2][3] = pixels[1].y;
+    }
+  };
+  load(0);
+#pragma unroll
+  for (int row = 0; row <= kFilter; ++row) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 2 * row; step < 2 * row + 2 && step < kSteps; ++step) {
+      ptx::wgmma_m64_a_registers<__half, kN>(sum, a[row % 2][step % 2], step_filters<kN>(filters, step), step > 0);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();  // the row before this is done: its fragments' registers are free
+    if (row < kFilter) load(row + 1);
+  }
+  ptx::wgmma_wait<0>();
+  ptx::warpgroup_fence_operand(sum);
+}
+
+template <bool kVectors>
+__global__ void __launch_bounds__(kThreads, 1)
+    conv_stem_relu_pool_v03_kernel(Problem p, Rows rows, const float* x, const float* w, const float* bias, float* y) {
+  LADDER_DYN_SMEM(filters);
+  const int group = threadIdx.x / kGroupThreads;
+  auto* const rings = reinterpret_cast<__half*>(filters + kFilterBytes<kN>);
+  __half* const ring = rings + group * kRingElements;
+  auto* const biases = reinterpret_cast<float*>(rings + kBlockGroups * kRingElements);
+  auto* const barriers = reinterpret_cast<ptx::Mbarrier*>(biases + kN);
+  if (threadIdx.x < kBlockGroups) ptx::mbarrier_init(barriers + threadIdx.x, kGroupThreads);
+  ptx::grid_dependency_wait();
+
+  const int channel0 = blockIdx.y * kN;
+  arrange_filters<kN, kThreads>(p, w, channel0, [&](int at, float first, float second) {
+    unsigned word[1];
+    pack<__half, 1>({first, second}, word);
+    *reinterpret_cast<unsigned*>(filters + at) = word[0];
+  });
+  fetch_biases<kN, kThreads>(p, bias, channel0, biases);
+  ptx::wgmma_fence_stores();
+  __syncthreads();
+
+  const std::uint64_t first_filters = ptx::wgmma_descriptor(filters, 8 * 128);
+  ptx::Mbarrier* const stored = barriers + group;  // all rows that the next convolution row needs are in the ring
+  unsigned parity = 0;
+  const int share = kBlockGroups * blockIdx.x + group;
+  const int end = rows.share(share + 1);
+  for (int begin = rows.share(share); begin < end;) {
+    const Strip strip = rows.strip(begin, end);
+    begin += strip.rows;
+    const int first = 2 * strip.row;
+    const int last = first + 2 * strip.rows;
+    fill_ring<kVectors>(p, x, strip.image, strip.tile, first, ring);
+    ptx::mbarrier_arrive(stored);
+    ptx::mbarrier_wait(stored, parity);
+    parity ^= 1;
+
+    float largest[kN / 4];
+    for (int row = first; row <= last; ++row) {
+      RowGroup<kVectors> next;
+      if (row < last) next.fetch(p, x, strip.image, strip.tile, row + kRingGroups - 1);
+      float sum[kN / 2];
+      multiply_row(LaneWindow<__half>(ring, row), first_filters, sum);
+      if (row < last) next.put(ring, row + kRingGroups - 1);
+      ptx::mbarrier_arrive(stored);
+
+      // Even rows end a pooled row and begin the next one.
+      float pooled[kN / 4];
+      pool_columns<kN>([&](int i) { return sum[i]; }, pooled);
+      if (row > first) {
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) largest[i] = fmaxf(largest[i], pooled[i]);
+        if (row % 2 == 0) store_pooled<kN>(p, largest, biases, strip.image, row / 2 - 1, strip.tile, channel0, y);
+      }
+      if (row % 2 == 0) {
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) largest[i] = pooled[i];
+      }
+      ptx::mbarrier_wait(stored, parity);
+      parity ^= 1;
+    }
+  }
+  ptx::grid_dependency_launch();
+}
+
+void launch(const Problem& p, const ReluPool::Tensors& t, void*, Stream stream) {
+  const Rows rows = pooled_rows(p);
+  const auto kernel = p.w % 4 == 0 ? conv_stem_relu_pool_v03_kernel<true> : conv_stem_relu_pool_v03_kernel<false>;
+  ladder::launch(kernel,
+                 {.grid = strip_grid(rows, ceil_div(p.k, kN)),
+                  .block = kThreads,
+                  .dynamic_smem = kSmemBytes,
+                  .overlaps_previous = true},
+                 stream, p, rows, t.x, t.w, t.bias, t.y);
+}
+
+const char* supports(const Problem& p) {
+  if (const char* const why = tf32_only(p)) return why;
+  return published_only(p);
+}
+
+}  // namespace
+}  // namespace ladder::conv_stem
+
+LADDER_VERSION(ladder::conv_stem::ReluPool, {.launch = ladder::conv_stem::launch,
+                                             .dtypes = {ladder::Dtype::f32},
+                                             .supports = ladder::conv_stem::supports,
+                                             .min_arch = 90,
+                                             .arch_specific = true,
+                                             .needs = "allow_tf32; c3 r11 stride4 pad2; k a multiple of 4"})

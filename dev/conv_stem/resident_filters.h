@@ -1,0 +1,69 @@
+// The filters of kN output channels in shared memory, as wgmma's operand B for the order of terms of row_ring.h: chunks of
+// four steps, each [kN rows][128 bytes] under the 128-byte swizzle.
+//
+// Rows are ordered so that a lane's sums of a pixel are runs of four output channels: channel 16a + 4t + 2b + e is row
+// 16a + 8b + 2t + e, of which lane (g, t) holds columns 8j + 2t + e.
+#pragma once
+
+#include "dev/conv_stem/row_ring.h"
+#include "dev/ptx/wgmma.h"
+
+namespace ladder::conv_stem {
+
+inline constexpr int kChunkSteps = 4;
+inline constexpr int kChunks = ceil_div(kSteps, kChunkSteps);
+template <int kN>
+inline constexpr int kFilterBytes = kChunks* kN * 128;
+
+// Where the products of a step read, from the descriptor of the first one.
+template <int kN>
+__device__ __forceinline__ std::uint64_t step_filters(std::uint64_t first, int step) {
+  return ptx::wgmma_ahead(first, step / kChunkSteps * kN * 128 + step % kChunkSteps * 32);
+}
+
+// Calls put(byte, first, second) for each pair of terms of each filter of output channels channel0 to channel0 + kN - 1,
+// those beyond k and the terms that fill up the last step being zeros. By all kThreads threads of the block.
+template <int kN, int kThreads, class Put>
+__device__ __forceinline__ void arrange_filters(const Problem& p, const float* w, int channel0, Put&& put) {
+  constexpr int kStepPairs = kStepTerms / 2;
+  constexpr int kPairs = kN * kSteps * kStepPairs;
+  constexpr int kBatch = 12;  // loads in flight
+  for (int first = threadIdx.x; first < kPairs; first += kBatch * kThreads) {
+    float2 pairs[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int at = first + i * kThreads;
+      const int pair = at % kStepPairs;
+      const int step = at / kStepPairs % kSteps;
+      const int channel = channel0 + at / kStepPairs / kSteps;
+      const bool in_row = step < kRowSteps;
+      const int term =
+          in_row ? step / 2 * kFilterRow + step % 2 * kStepTerms + 2 * pair : 2 * pair * kFilterRow + kFilterRow - 1;
+      const int next = term + (in_row ? 1 : kFilterRow);
+      const bool exists = at < kPairs && channel < p.k;
+      const float* const filter = w + channel * kFilterSize;
+      pairs[i].x = exists && term < kFilterSize ? filter[term] : 0.0f;
+      pairs[i].y = exists && next < kFilterSize ? filter[next] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int at = first + i * kThreads;
+      if (at >= kPairs) break;
+      const int pair = at % kStepPairs;
+      const int step = at / kStepPairs % kSteps;
+      const int channel = at / kStepPairs / kSteps;
+      const int row = channel / 16 * 16 + channel % 4 / 2 * 8 + channel % 16 / 4 * 2 + channel % 2;
+      // Lane t's four terms are words t and t + 4 of a step's 32 bytes.
+      const int run = step % kChunkSteps * 2 + pair % 2;
+      put((step / kChunkSteps * kN + row) * 128 + (run ^ row % 8) * 16 + pair / 2 * 4, pairs[i].x, pairs[i].y);
+    }
+  }
+}
+
+// The biases of the same channels, or zeros.
+template <int kN, int kThreads>
+__device__ __forceinline__ void fetch_biases(const Problem& p, const float* bias, int channel0, float* biases) {
+  for (int i = threadIdx.x; i < kN; i += kThreads) biases[i] = bias && channel0 + i < p.k ? bias[channel0 + i] : 0.0f;
+}
+
+}  // namespace ladder::conv_stem
