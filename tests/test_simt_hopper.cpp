@@ -671,11 +671,8 @@ TEST(Wgmma, a_in_registers) {
   check_a_registers<float, 64>({0, 8}, {64, 8});
   check_a_registers<float, 64>({3, 10}, {90, 8});
   check_a_registers<__nv_bfloat16, 64>({11, 8}, {80, 10});
-<<<<<<< HEAD
   check_a_registers<__half, 96>({0, 8}, {64, 8});
-=======
   check_a_registers<__nv_bfloat16, 48>({0, 8}, {64, 8});
->>>>>>> f1bc253 (conv_stem: relu_pool v02 and fprop v10 on the FMA pipe, relu_pool v03 by wgmma, pooled in registers; A in registers with N 96 and 48)
 }
 
 // All elements are 1, so each sum of eight products is 8, if A's registers are what they were until the wait.

@@ -47,6 +47,7 @@ __device__ __forceinline__ void multiply_row(const LaneWindow<__half>& window, s
     }
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();  // the row before this is done: its fragments' registers are free
+    ptx::warpgroup_fence_operand(a[(row + 1) % 2]);
     if (row < kFilter) load(row + 1);
   }
   ptx::wgmma_wait<0>();

@@ -1,0 +1,106 @@
+// Idea:   v03's walk in fp32: rows of x stay fp32 in the ring, each factor is cut into three bf16 parts in registers, and six
+//         wgmmas add the products of parts that matter.
+// Parent: v03.
+// Why:    v02 is limited by the FMA pipe, 67 TFLOP/s at best. Six products of bf16 are 165 at the tensor cores' best, and
+//         pooling in registers computes nothing twice. TF32 in two parts would take as long, lose two bits, and its filters
+//         would fill more of shared memory. A block has 48 channels, which halves what it keeps, and x is read twice, the
+//         second time from L2. Limiter left: the tensor cores.
+// Needs:  sm_90a; finite x and w; c3 r11 stride4 pad2; k a multiple of 4.
+
+#include "dev/conv_stem/bf16_parts.h"
+#include "dev/conv_stem/pooled_rows.h"
+#include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/mbarrier.h"
+
+namespace ladder::conv_stem {
+namespace {
+
+constexpr int kN = kPartsN;
+constexpr int kThreads = kBlockGroups * kGroupThreads;
+constexpr int kRingBytes = kRingElements * static_cast<int>(sizeof(float));
+constexpr std::size_t kSmemBytes =
+    kParts * kPartBytes + kBlockGroups * kRingBytes + kN * sizeof(float) + kBlockGroups * sizeof(ptx::Mbarrier);
+static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
+static_assert(kRingBytes % 16 == 0, "what follows the rings is aligned");
+
+template <bool kVectors>
+__global__ void __launch_bounds__(kThreads, 1)
+    conv_stem_relu_pool_v04_kernel(Problem p, Rows rows, const float* x, const float* w, const float* bias, float* y) {
+  LADDER_DYN_SMEM(filters);
+  const int group = threadIdx.x / kGroupThreads;
+  auto* const rings = reinterpret_cast<float*>(filters + kParts * kPartBytes);
+  float* const ring = rings + group * kRingElements;
+  float* const biases = rings + kBlockGroups * kRingElements;
+  auto* const barriers = reinterpret_cast<ptx::Mbarrier*>(biases + kN);
+  if (threadIdx.x < kBlockGroups) ptx::mbarrier_init(barriers + threadIdx.x, kGroupThreads);
+  ptx::grid_dependency_wait();
+
+  const int channel0 = blockIdx.y * kN;
+  arrange_filter_parts<kThreads>(p, w, channel0, filters);
+  fetch_biases<kN, kThreads>(p, bias, channel0, biases);
+  ptx::wgmma_fence_stores();
+  __syncthreads();
+
+  const std::uint64_t first_filters = ptx::wgmma_descriptor(filters, 8 * 128);
+  ptx::Mbarrier* const stored = barriers + group;  // all rows that the next convolution row needs are in the ring
+  unsigned parity = 0;
+  const int share = kBlockGroups * blockIdx.x + group;
+  const int end = rows.share(share + 1);
+  for (int begin = rows.share(share); begin < end;) {
+    const Strip strip = rows.strip(begin, end);
+    begin += strip.rows;
+    const int first = 2 * strip.row;
+    const int last = first + 2 * strip.rows;
+    fill_ring<kVectors>(p, x, strip.image, strip.tile, first, ring);
+    ptx::mbarrier_arrive(stored);
+    ptx::mbarrier_wait(stored, parity);
+    parity ^= 1;
+
+    float largest[kN / 4];
+    for (int row = first; row <= last; ++row) {
+      RowGroup<kVectors> next;
+      if (row < last) next.fetch(p, x, strip.image, strip.tile, row + kRingGroups - 1);
+      float leading[kN / 2], small[kN / 2];
+      multiply_parts(LaneWindow<float>(ring, row), first_filters, leading, small);
+      if (row < last) next.put(ring, row + kRingGroups - 1);
+      ptx::mbarrier_arrive(stored);
+
+      // Even rows end a pooled row and begin the next one.
+      float pooled[kN / 4];
+      pool_columns<kN>([&](int i) { return leading[i] + small[i]; }, pooled);
+      if (row > first) {
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) largest[i] = fmaxf(largest[i], pooled[i]);
+        if (row % 2 == 0) store_pooled<kN>(p, largest, biases, strip.image, row / 2 - 1, strip.tile, channel0, y);
+      }
+      if (row % 2 == 0) {
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) largest[i] = pooled[i];
+      }
+      ptx::mbarrier_wait(stored, parity);
+      parity ^= 1;
+    }
+  }
+  ptx::grid_dependency_launch();
+}
+
+void launch(const Problem& p, const ReluPool::Tensors& t, void*, Stream stream) {
+  const Rows rows = pooled_rows(p);
+  const auto kernel = p.w % 4 == 0 ? conv_stem_relu_pool_v04_kernel<true> : conv_stem_relu_pool_v04_kernel<false>;
+  ladder::launch(kernel,
+                 {.grid = strip_grid(rows, ceil_div(p.k, kN)),
+                  .block = kThreads,
+                  .dynamic_smem = kSmemBytes,
+                  .overlaps_previous = true},
+                 stream, p, rows, t.x, t.w, t.bias, t.y);
+}
+
+}  // namespace
+}  // namespace ladder::conv_stem
+
+LADDER_VERSION(ladder::conv_stem::ReluPool, {.launch = ladder::conv_stem::launch,
+                                             .dtypes = {ladder::Dtype::f32},
+                                             .supports = ladder::conv_stem::published_only,
+                                             .min_arch = 90,
+                                             .arch_specific = true,
+                                             .needs = "finite values; c3 r11 stride4 pad2; k a multiple of 4"})
