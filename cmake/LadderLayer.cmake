@@ -5,6 +5,7 @@
 #                                which reference/<layer>_cublaslt.cpp needs cuBLASLt
 #     ladder_<layer>_cudnn       reference/<layer>_cudnn.cpp, where there is cuDNN
 #     bench_<layer>              bench/bench_<layer>.cpp on the harness of bench/, with this layer and no other
+#     try_<layer>, judge_<layer> of cmake/LadderTry.cmake
 #
 # Its test programs are made in tests/CMakeLists.txt. A program gets a layer by ladder_link(<program> <layer>...).
 include_guard()
@@ -104,6 +105,7 @@ function(ladder_layer layer)
     ladder_link(bench_${layer} ${layer})
     target_link_options(bench_${layer} PRIVATE -Wl,--build-id=sha1)  # names the binary in its records
     ladder_link_from_build(bench_${layer})
+    ladder_try(${layer})
   endif()
 endfunction()
 

@@ -20,6 +20,7 @@ bench | cli.bench | <layer>[/<pass>] [flags] | build, check and time versions; o
 test | cli.verbs:test | [<layer>[/<pass>]] [flags] | build, and test what changed, or some versions, or --full
 debug | cli.debug | <layer>[/<pass>] --version V | gdb in one thread of a version's kernel, at its beginning
 list | cli.verbs:list_ | [<layer>[/<pass>]] [--json] | layers, passes, versions and named problems
+try | cli.try_ | <layer>/<pass> FILE.cu | an untrusted kernel in a sandbox: verdict, and a line in its log
 new | cli.new | <layer>/<pass> <idea> --from N | the next version's file; --layer: a new layer's files
 diff | dev.diff | <layer>/<pass> A B | two versions side by side: registers, instructions, code, errors, times
 profile | profiling.profile | <layer>[/<pass>] --version V | Nsight Compute on one launch, explained

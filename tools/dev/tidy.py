@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train", "python")
+FOLDERS = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train", "tools", "python")
 
 
 def sources(build):
@@ -23,9 +23,10 @@ def sources(build):
 
 
 def without_precompiled_headers(build):
-    """A folder with the build's compile commands, but for g++'s precompiled headers, which clang-tidy cannot read: sources
-    include what they need."""
+    """A folder with the build's compile commands, one of each source, but for g++'s precompiled headers, which clang-tidy
+    cannot read: sources include what they need."""
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    commands = list({one["file"]: one for one in commands}.values())
     for one in commands:
         one["command"] = re.sub(r" -Winvalid-pch| -include \S*cmake_pch\.hxx", "", one["command"])
     folder = build / "tidy"

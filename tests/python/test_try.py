@@ -1,0 +1,359 @@
+"""`./ladder try`: what a candidate may do, and that nothing else does any harm or passes. On the emulator."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from cli import paths, try_  # noqa: E402
+from cli.errors import UsageError  # noqa: E402
+from registry import listing  # noqa: E402
+from search import sandbox, trial  # noqa: E402
+
+PASS = "silu/forward"
+LACKS = sandbox.lacking() or ("" if (ROOT / "build" / "emulator" / "build.ninja").exists() else "no emulator build")
+LIMITS = trial.Limits(seconds=60, memory=1 << 30)
+
+# What launch() does, by the problem's n, before an honest kernel runs.
+DEEDS = {
+    "honest": "",
+    "crashes": "raise(SIGSEGV);",
+    "exits": "_exit(0);",
+    "hangs": "for (;;) usleep(1000);",
+    "loops_in_its_kernel": "endless = true;",
+    "closes_its_pipes": "close(3); close(4); for (;;) usleep(1000);",
+    "eats_memory": "for (;;) kept.emplace_back(1 << 24, 'x');",
+    "reaches_out": """
+      for (const char* place : {%(places)s}) {
+        if (open(place, O_WRONLY | O_CREAT, 0666) >= 0) throw std::runtime_error(std::string("wrote ") + place);
+      }
+      for (const char* place : {%(secrets)s}) {
+        if (open(place, O_RDONLY) >= 0) throw std::runtime_error(std::string("read ") + place);
+      }""",
+    "opens_a_socket": """
+      sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(%(port)s), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+      const int net = socket(AF_INET, SOCK_STREAM, 0);
+      if (connect(net, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) throw std::runtime_error("connected");""",
+    "leaves_a_child": """
+      if (fork() == 0) {
+        setsid();
+        prctl(PR_SET_NAME, "%(orphan)s");
+        for (;;) usleep(1000);
+      }""",
+    "speaks_nonsense": 'puts("hello"); fflush(stdout); (void)!write(4, "hello\\n", 6);',
+    "floods_its_pipe": "for (std::string s(1 << 16, 'x');;) (void)!write(4, s.data(), s.size());",
+    "forges_an_answer": 'const char f[] = R"({"fault":"","bytes":0})"; (void)!write(4, f, strlen(f)); '
+    '(void)!write(4, "\\n", 1);',
+    "changes_its_input": "static_cast<float*>(const_cast<void*>(t.x))[3] = 1;",
+    "answers_zeros": "scale = 0;",
+    "writes_past_the_end": "more = 64;",
+    "keeps_its_answer": """
+      if (!answer.empty()) {
+        std::copy(answer.begin(), answer.end(), static_cast<float*>(t.y));
+        return;
+      }
+      keeps = true;""",
+}
+ORPHAN, HUNG = f"orphan{os.getpid()}", f"hung{os.getpid()}"  # names of processes
+FORBIDDEN = []  # places outside, which nothing may have written
+NUMBERS = {name: number for number, name in enumerate(DEEDS, 1)}
+
+SOURCE = """\
+// Idea:   %(idea)s.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+#include "dev/silu/silu.h"
+namespace ladder::silu {
+namespace {
+__global__ void candidate_kernel(long long count, const float* x, float* y, float scale, bool endless) {
+  for (volatile bool again = endless; again;) {}
+  for (long long i = threadIdx.x; i < count; i += 32) y[i] = scale * x[i] / (1.0f + expf(-x[i]));
+}
+void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
+  [[maybe_unused]] static std::vector<float> answer;
+  [[maybe_unused]] static std::vector<std::string> kept;
+  [[maybe_unused]] bool endless = false, keeps = false;
+  [[maybe_unused]] float scale = 1;
+  [[maybe_unused]] long long more = 0;
+  switch (p.n) {
+%(cases)s
+  }
+  ladder::launch(candidate_kernel, {.grid = 1, .block = 32}, stream, p.elements() + more,
+                 static_cast<const float*>(t.x), static_cast<float*>(t.y), scale, endless);
+  if (keeps) answer.assign(static_cast<float*>(t.y), static_cast<float*>(t.y) + p.elements());
+}
+}  // namespace
+}  // namespace ladder::silu
+LADDER_VERSION(ladder::silu::Forward, {.launch = ladder::silu::launch, .dtypes = {ladder::Dtype::f32}%(more)s})
+"""
+
+
+def source(deeds=None, idea="all of them", more="", **values):
+    deeds = deeds or {"honest": ""}
+    cases = "\n".join(
+        f"    case {NUMBERS[name]}: {{{deed % values if values else deed} break;}}" for name, deed in deeds.items()
+    )
+    return SOURCE % {"cases": cases, "idea": idea, "more": more}
+
+
+def there():
+    return listing.read(ROOT)
+
+
+@pytest.fixture(scope="module")
+def place():
+    if LACKS and not os.environ.get("LADDER_NEEDS_SANDBOX"):
+        pytest.skip(LACKS)
+    assert not LACKS
+    return trial.prepare(there().find(PASS), "emulator")
+
+
+@pytest.fixture(scope="module")
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.1)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def program(place, listener, tmp_path_factory):
+    """A folder with the program of a candidate that does a deed for each n."""
+    scratch = tmp_path_factory.mktemp("try")
+    (scratch / "secret").write_text("x")
+    forbidden = [
+        scratch / "written",
+        ROOT / "written",
+        Path.home() / "written",
+        "/tmp/ladder-written",
+        "/dev/shm/written",
+    ]
+    secrets = [scratch / "secret", ROOT / "reference" / "silu_reference.cpp", "/etc/passwd", "/proc/1/root/etc/passwd"]
+    text = source(
+        DEEDS,
+        places=", ".join(f'"{one}"' for one in forbidden),
+        secrets=", ".join(f'"{one}"' for one in secrets),
+        orphan=ORPHAN,
+        port=listener.getsockname()[1],
+    )
+    assert trial._compiled(place, text, scratch, trial.Limits(memory=4 << 30)) == ""
+    FORBIDDEN.extend(forbidden)
+    return scratch
+
+
+def verdict_of(place, program, deed, **limits):
+    asked = trial.Asked(problems=(f"n{NUMBERS[deed]} c12 fp32",))
+    limits = trial.Limits(**{"seconds": 60, "memory": 1 << 30, **limits})
+    return trial._judged(place, asked, program, limits, lambda text: None)
+
+
+def names_of_processes():
+    found = set()
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            found.add(comm.read_text().strip())
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    "deed, reason",
+    [
+        ("crashes", "its process was ended by Segmentation fault, at launch"),
+        ("exits", "its process ended by itself, with exit status 0, at launch"),
+        ("eats_memory", "it asks for more memory than it may have"),
+        ("speaks_nonsense", "it does not keep to the protocol"),
+        ("floods_its_pipe", "it does not keep to the protocol"),
+        ("forges_an_answer", "it does not keep to the protocol"),
+        ("changes_its_input", "input x: changed at element 3"),
+        ("answers_zeros", "0 where "),
+        ("writes_past_the_end", "dev/silu/forward/v99_candidate.cu:18: a read out of bounds: x + 768"),
+        ("keeps_its_answer", "elements are wrong"),
+    ],
+)
+def test_what_does_not_pass(place, program, deed, reason):
+    verdict = verdict_of(place, program, deed)
+    assert (verdict["verdict"], verdict["problem"]) == ("FAIL", f"n{NUMBERS[deed]} c12 fp32")
+    assert reason in verdict["reason"]
+    assert "\n" not in verdict["reason"]
+
+
+@pytest.mark.parametrize("deed", ["hangs", "closes_its_pipes"])
+def test_one_that_hangs_is_ended(place, program, deed):
+    began = time.monotonic()
+    verdict = verdict_of(place, program, deed, seconds=3)
+    assert verdict["verdict"] == "FAIL"
+    assert "at launch" in verdict["reason"]
+    assert time.monotonic() - began < 30
+
+
+def test_an_endless_kernel_is_ended_by_the_emulator(place, program, monkeypatch):
+    monkeypatch.setenv("LADDER_WATCHDOG_SECONDS", "1")
+    verdict = verdict_of(place, program, "loops_in_its_kernel")
+    assert verdict["verdict"] == "FAIL"
+    assert "loops for ever" in verdict["reason"]
+
+
+@pytest.mark.parametrize("deed", ["honest", "reaches_out", "opens_a_socket", "leaves_a_child"])
+def test_what_passes_without_any_harm(place, program, listener, deed):
+    verdict = verdict_of(place, program, deed)
+    assert (verdict["verdict"], verdict["reason"]) == ("PASS", "")
+    assert not [one for one in FORBIDDEN if Path(one).exists()]
+    with pytest.raises(TimeoutError):
+        listener.accept()
+    assert ORPHAN not in names_of_processes()
+
+
+def test_the_seed_is_another_one_each_time(place, program):
+    assert verdict_of(place, program, "honest")["seed"] != verdict_of(place, program, "honest")["seed"]
+
+
+def tried(place, text, **asked):
+    return trial.judge(place, text, trial.Asked(**{"problems": ("n1 c12 fp32",), **asked}), LIMITS)
+
+
+def test_what_does_not_compile(place):
+    verdict = tried(place, source().replace("expf(-x[i])", "expf(-q)"))
+    assert verdict["verdict"] == "FAIL"
+    assert verdict["reason"].startswith("it does not compile: v99_candidate.cu:18: ‘q’ was not declared")
+
+
+def test_a_file_that_the_compiler_cannot_see(place):
+    verdict = tried(place, source() + f'#include "{ROOT}/reference/baseline.h"\n')
+    assert "baseline.h: No such file" in verdict["reason"]
+
+
+def test_what_a_candidate_asks_for_is_no_more_than_versions_have(place):
+    verdict = tried(place, source(more=", .error_growth = 1e6"))
+    assert verdict["reason"] == "it asks for .error_growth = 1e+06; a version of silu/forward may have 1"
+
+
+def test_a_file_without_a_version(place):
+    reason = "a candidate registers one version, of silu/forward; its file registers none"
+    assert tried(place, "int nothing;\n")["reason"] == reason
+
+
+def test_without_a_dtype_of_the_problems_it_is_a_skip(place):
+    assert tried(place, source(), problems=(), sets=("ci",), dtypes=("bf16",))["verdict"] == "SKIP"
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """The records that would be appended to the log."""
+    records = []
+    monkeypatch.setattr(try_.log, "append", lambda layer, name, record: records.append(record) or len(records))
+    return records
+
+
+def test_the_verb_files_a_node(place, log, tmp_path, capsys):
+    file = tmp_path / "mine.cu"
+    file.write_text(source(idea="one block"))
+    status = try_.main([PASS, str(file), "--parent", "v02", "--problem", "n1 c12", "--device=emulator", "--json"])
+    verdict = json.loads(capsys.readouterr().out)
+    assert (status, verdict["verdict"], verdict["node"], verdict["checked"]) == (0, "PASS", 1, 1)
+    assert (log[0]["parent"], log[0]["idea"], log[0]["problem"]) == ("v02", "one block.", "n1 c12")
+    assert (log[0]["source"], log[0]["device"]) == (file.read_text(), "emulator")
+    file.write_text("no C++")
+    assert try_.main([PASS, str(file), "--device=emulator"]) == 1
+    assert "silu/forward node 2: FAIL\n  it does not compile" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words, complaint",
+    [
+        ([PASS], "try needs a pass and a file"),
+        ([PASS, "missing.cu"], "missing.cu: No such file"),
+        ([PASS, __file__, "--parent", "v77"], "no parent 'v77': silu/forward has v01, v02"),
+        (["--serve", PASS], "--serve takes its candidates from stdin"),
+    ],
+)
+def test_a_wrong_command_line(words, complaint, capsys):
+    done = subprocess.run(
+        [ROOT / "ladder", "try", *words, "--unsandboxed", "--device=emulator"], capture_output=True, text=True
+    )
+    assert (done.returncode, complaint in done.stderr) == (2, True), done.stderr
+
+
+def test_without_bubblewrap_it_says_so(monkeypatch):
+    monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
+    monkeypatch.setattr(try_.sandbox, "lacking", sandbox.lacking.__wrapped__)
+    with pytest.raises(UsageError, match="no sandbox: no bwrap .*; --unsandboxed runs the candidate as you"):
+        try_.main([PASS, __file__])
+
+
+def serve(tmp_path, requests, jobs):
+    """The answers of the verb by id, its log kept out of the tree."""
+    script = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tools")!r})
+from cli import try_
+from search import log
+append = log.append
+log.append = lambda layer, name, record: append(layer, name, {{**record, "parent": None}}, __import__("pathlib").Path({str(tmp_path)!r}))
+sys.exit(try_.main(["--serve", "--jobs={jobs}", "--device=emulator"]))
+"""
+    return subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ), requests
+
+
+def test_serve_answers_every_line(place, tmp_path):
+    common = {"target": PASS, "problem": "n1 c12 fp32"}
+    requests = [
+        {"id": "good", **common, "source": source()},
+        {"id": "bad", **common, "source": source().replace("expf(-x[i])", "expf(x[i])")},
+        {"id": "nowhere", "target": "silu/sideways", "source": ""},
+        {"id": "both", **common, "source": "", "path": "x"},
+        [1],
+    ]
+    process, _ = serve(tmp_path, requests, jobs=2)
+    out, _ = process.communicate("not JSON\n" + "\n".join(map(json.dumps, requests)) + "\n", timeout=300)
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert process.returncode == 0
+    by_id = {answer["id"]: answer for answer in answers}
+    assert (by_id["good"]["verdict"], by_id["bad"]["verdict"]) == ("PASS", "FAIL")
+    assert "no pass 'sideways'" in by_id["nowhere"]["error"]
+    assert "a source or a path" in by_id["both"]["error"]
+    assert sum(answer["id"] is None and "error" in answer for answer in answers) == 2
+    lines = (tmp_path / "results" / "search" / "silu-forward.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["verdict"] for line in lines) == ["FAIL", "PASS"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_try_leaves_nothing(place, tmp_path, number):
+    process, _ = serve(tmp_path, [], jobs=1)
+    hang = f'prctl(PR_SET_NAME, "{HUNG}"); for (;;) usleep(1000);'
+    request = {"target": PASS, "problem": "n1 c12 fp32", "source": source({"honest": hang})}
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    while HUNG not in names_of_processes():
+        time.sleep(0.1)
+        assert process.poll() is None
+    process.send_signal(number)
+    process.stdin.close()
+    process.wait(30)
+    for _ in range(100):
+        if HUNG not in names_of_processes():
+            break
+        time.sleep(0.1)
+    assert HUNG not in names_of_processes()
+    assert not (tmp_path / "results").exists() or not list((tmp_path / "results").rglob("*.jsonl"))
+    assert paths.ROOT == ROOT

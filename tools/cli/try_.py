@@ -1,0 +1,152 @@
+"""`./ladder try`: a kernel from an author whom nobody trusts, compiled and run in a sandbox, judged, and kept in the log."""
+
+import argparse
+import json
+import re
+import signal
+from pathlib import Path
+
+from registry import listing, selection
+from search import log, sandbox, serve, trial
+
+from . import device, paths, say
+from .errors import UsageError
+from .options import Parser
+
+_EXAMPLES = """\
+examples:
+  ./ladder try silu/forward mine.cu --idea '32 bytes a load' --parent v02
+  ./ladder try conv3x3/fprop mine.cu --problem res64 --dtype bf16 --parent 17     made from node 17 of the log
+  ./ladder try --serve --jobs 2 <requests.jsonl      {"id": 1, "target": "silu/forward", "path": "mine.cu"} a line
+docs/try.md says what a candidate may do, what a verdict holds, and what no sandbox can see."""
+
+
+def main(arguments):
+    chosen = _parse(arguments)
+    lacking = "" if chosen.unsandboxed else sandbox.lacking()
+    if lacking:
+        raise UsageError(f"no sandbox: {lacking}; --unsandboxed runs the candidate as you, with all that you may do")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    choice = device.choose(chosen.device)
+    say.line(choice)
+    limits = trial.Limits(chosen.limit, int(chosen.memory * (1 << 30)), not chosen.unsandboxed)
+    prepared = serve.once(lambda path: trial.prepare(listing.read(paths.ROOT).find(path), choice.preset))
+    if chosen.serve:
+        return serve.serve(lambda request: _tried(request, prepared, limits), chosen.jobs)
+    request = {"target": chosen.target, "path": chosen.candidate}
+    request.update({name: getattr(chosen, name) for name in ("idea", "parent", "problem", "set", "dtype")})
+    verdict = _tried(request, prepared, limits, say.progress)
+    say.close()
+    print(json.dumps(verdict) if chosen.json else _readable(verdict), flush=True)
+    return 0 if verdict["verdict"] == "PASS" else 1
+
+
+def _parse(arguments):
+    parser = Parser(
+        "try",
+        description="Compiles and runs a candidate, a version's file, where it reaches neither network, home nor tree; "
+        "checks it, times it on a GPU, and adds it to results/search/.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", nargs="?", help=selection.HELP["target"] + "; a layer is its default pass")
+    parser.add_argument("candidate", nargs="?", metavar="candidate.cu")
+    parser.add_argument("--idea", help="a sentence; without it the Idea of the file's header")
+    parser.add_argument("--parent", metavar="v08|NODE", help="the version or the node of the log that it was made from")
+    parser.add_selection("problem", "set", "dtype")
+    parser.add_device()
+    parser.add_argument("--json", action="store_true", help="the verdict as one line of JSON")
+    parser.add_argument("--serve", action="store_true", help="candidates from stdin, verdicts to stdout: JSON lines")
+    parser.add_argument("--jobs", type=_at_least_one, default=1, metavar="N", help="with --serve: at a time")
+    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for a run (default: 300)")
+    parser.add_argument("--memory", type=float, default=8, metavar="GIB", help="for a process (default: 8)")
+    parser.add_argument("--unsandboxed", action="store_true", help="without bubblewrap: trusts the candidate")
+    chosen = parser.parse_args(arguments)
+    if chosen.serve and chosen.target:
+        raise UsageError("--serve takes its candidates from stdin")
+    if not chosen.serve and not chosen.candidate:
+        raise UsageError("try needs a pass and a file: ./ladder try silu/forward mine.cu")
+    if chosen.limit <= 0 or chosen.memory <= 0:
+        raise UsageError("--limit and --memory are more than 0")
+    return chosen
+
+
+def _at_least_one(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1")
+    return int(text)
+
+
+def _tried(request, prepared, limits, progress=lambda text: None):
+    """The verdict of a request, as the log has it and with its node."""
+    there = listing.read(paths.ROOT)
+    a_pass = selection.one_pass(there, request["target"])
+    layer = there.layer(a_pass.layer)
+    source = request.get("source") or _read(request["path"])
+    parent = _parent(a_pass, request.get("parent"))
+    asked = _asked(layer, request)
+    verdict = trial.judge(prepared(a_pass.path), source, asked, limits, progress)
+    idea = request.get("idea") or listing.header(source).get("idea", "")
+    record = {name: verdict.get(name) for name in _LOGGED}
+    # Times are compared where these two are the same.
+    record["problem"] = record["problem"] or asked.name
+    timed = {one["dtype"] for one in verdict["times"]}
+    record["dtype"] = record["dtype"] or ",".join(sorted(timed) or asked.dtypes) or None
+    node = log.append(a_pass.layer, a_pass.name, {**record, "parent": parent, "idea": idea, "source": source})
+    return {"target": a_pass.path, "node": node, "parent": parent, "idea": idea, **verdict}
+
+
+_LOGGED = "verdict reason problem dtype device us cold_us baseline baseline_us ratio error wall_s".split()
+
+
+def _read(path):
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is no text") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def _parent(a_pass, word):
+    """A version that is there, as "v08", or a node's number; None for nothing."""
+    if word is None:
+        return None
+    version = re.fullmatch(r"[vV](\d{1,2})", str(word))
+    if version and int(version[1]) in a_pass.numbers:
+        return f"v{int(version[1]):02d}"
+    nodes = [node["node"] for node in log.read(a_pass.layer, a_pass.name)[0]]
+    if str(word).isdigit() and int(word) in nodes:
+        return int(word)
+    has = ", ".join(f"v{number:02d}" for number in a_pass.numbers)
+    raise UsageError(f"no parent '{word}': {a_pass.path} has {has}, and {len(nodes)} nodes in its log")
+
+
+def _asked(layer, request):
+    dtypes = tuple(selection.dtypes(request["dtype"])) if request.get("dtype") else ()
+    if request.get("problem") and request.get("set"):
+        raise UsageError("a problem and a set exclude each other")
+    if request.get("problem"):
+        line = selection.problem(layer, request["problem"])
+        return trial.Asked(line, problems=(line,), dtypes=dtypes, timed=(line,))
+    if request.get("set"):
+        name = selection.set_name([layer], request["set"])
+        return trial.Asked(name, sets=(name,), dtypes=dtypes, timed=tuple(layer.sets[name].values()))
+    known = tuple(name for name in trial.Asked.sets if name in layer.sets)
+    tables = listing.sets_of_tables(paths.ROOT, layer.name)
+    timed = [line for cases in tables.values() for line in cases.values()]
+    return trial.Asked(", ".join(tables or known), sets=known, dtypes=dtypes, timed=tuple(dict.fromkeys(timed)))
+
+
+def _readable(verdict):
+    what = [f"{verdict['target']} node {verdict['node']}: {verdict['verdict']}"]
+    what += [f"  {verdict['reason']}"] if verdict["reason"] else []
+    if verdict.get("problem"):
+        of = [verdict["problem"], verdict.get("plan"), verdict.get("schedule") and f"schedule {verdict['schedule']}"]
+        what.append(f"  on {', '.join(filter(None, of))}; seed {verdict['seed']}")
+    for one in verdict["times"]:
+        beside = f"{one['baseline_us']:.2f} us {one['baseline']}" if one["baseline_us"] else one["baseline"]
+        what.append(f"  {one['problem']}: {one['cold_us']:.2f} us cold, {one['us']:.2f} us warm; {beside}")
+    if "checked" in verdict:
+        what.append(f"  {verdict['checked']} problems checked, {verdict['wall_s']:.1f} s")
+    return "\n".join(what)

@@ -1,0 +1,214 @@
+"""One try of a candidate: compiled and run in a sandbox, judged by a program that has the reference, the inputs and the
+verdict. A candidate is a version's file of which nobody here has read a line."""
+
+import json
+import re
+import shlex
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cli import build, paths, tools
+from cli.errors import Failure, UsageError
+from dev import launch_nvcc, launch_version
+
+from . import sandbox
+
+_SCRATCH = Path("/scratch")  # the candidate's folder, inside of the sandbox
+_STUB = "tools/try/candidate.cu.o"
+_COMPILE_SECONDS = 600
+_JUDGE_SECONDS = 600
+_MOST_SOURCE = 1 << 20  # bytes
+_ASKED = re.compile(r"\.(error_growth|least_arithmetic) = ([0-9.]+)|\.exact = (false)")
+
+
+@dataclass(frozen=True)
+class Limits:
+    seconds: float = 300  # of a candidate's run, everything in it
+    memory: int = 8 << 30  # bytes of a process
+    sandboxed: bool = True
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a candidate is tried on: lines of problems, or sets."""
+
+    name: str = ""  # of it all
+    problems: tuple = ()
+    sets: tuple = ("ci", "edge")
+    dtypes: tuple = ()
+    timed: tuple = ()  # lines of problems; on a GPU alone
+
+
+@dataclass
+class Workplace:
+    """What candidates of a pass are compiled, linked and judged with, made by prepare()."""
+
+    a_pass: object  # of the listing
+    preset: str
+    compiler: list = field(default_factory=list)  # the command of a version beside them
+    linker: list = field(default_factory=list)
+
+    @property
+    def folder(self):
+        return build.folder(self.preset)
+
+    @property
+    def gpu(self):
+        return self.preset in paths.CUDA_PRESETS
+
+
+def prepare(a_pass, preset):
+    """The Workplace of a pass, its programs built. Throws Failure, and UsageError without a version to go by."""
+    if not a_pass.versions:
+        raise UsageError(f"{a_pass.path} has no version to compile a candidate like")
+    program = f"try_{a_pass.layer}"
+    build.build(preset, targets=[program, f"judge_{a_pass.layer}"])
+    place = Workplace(a_pass, preset)
+    commands = json.loads((place.folder / build.COMMANDS.name).read_text(encoding="utf-8"))
+    wanted = str(a_pass.versions[0].file)
+    place.compiler = next(shlex.split(one["command"]) for one in commands if one["file"] == wanted)
+    done = tools.captured(tools.ninja(), "-C", place.folder, "-t", "commands", program)
+    last = done.stdout.strip().splitlines()[-1]
+    place.linker = shlex.split(next(part for part in last.split(" && ") if f"-o {program}" in part))
+    return place
+
+
+def judge(place, source, asked, limits, progress=lambda text: None):
+    """The verdict of the source of a candidate, a dictionary: docs/try.md. Throws Failure where the judge itself fails."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ladder-try-") as scratch:
+        progress("compiling")
+        reason = _compiled(place, source, Path(scratch), limits)
+        if reason:
+            verdict = {"verdict": "FAIL", "reason": reason, "times": []}
+        else:
+            verdict = _judged(place, asked, Path(scratch), limits, progress)
+    verdict["device"] = verdict.get("device") or ("gpu" if place.gpu else "emulator")
+    verdict["wall_s"] = round(time.monotonic() - began, 3)
+    return {**verdict, **_sums(verdict["times"])}
+
+
+def _compiled(place, source, scratch, limits):
+    """Empty, or why there is no program scratch/program."""
+    if len(source.encode()) > _MOST_SOURCE:
+        return "its source is longer than a megabyte"
+    name = Path("dev", place.a_pass.path, "v99_candidate.cu")
+    (scratch / name.parent).mkdir(parents=True)
+    (scratch / name).write_text(source, encoding="utf-8")
+    root = _SCRATCH if limits.sandboxed else scratch
+    words = [word for word in place.compiler if not word.startswith("-Werror")]
+    words = launch_nvcc.for_source(words, source) if place.gpu else [*words, f"-ffile-prefix-map={root}={paths.ROOT}"]
+    words[words.index("-c") + 1] = str(root / name)
+    words[words.index("-o") + 1] = str(root / "candidate.o")
+    link = [str(root / "candidate.o") if word.endswith(_STUB) else word for word in place.linker]
+    link[link.index("-o") + 1] = str(root / "program")
+    for what, command in (("compile", words), ("link", link)):
+        read = [paths.ROOT / "core", paths.ROOT / "dev", paths.PRIVATE, place.folder]
+        read += sandbox.outside(command, paths.ROOT)
+        command = sandbox.command(
+            command,
+            memory=limits.memory,
+            read=[folder for folder in read if folder.exists()],
+            write={scratch: _SCRATCH},
+            folder=place.folder,
+            sandboxed=limits.sandboxed,
+        )
+        status = sandbox.run(command, _COMPILE_SECONDS, scratch / "words")
+        if status is None:
+            return f"it does not {what} within {_COMPILE_SECONDS} s"
+        if status:
+            words = (scratch / "words").read_bytes()[: 1 << 16].decode(errors="replace")
+            return f"it does not {what}: {launch_version.first_error(words)}"
+    return ""
+
+
+def _judged(place, asked, scratch, limits, progress):
+    root = _SCRATCH if limits.sandboxed else scratch
+    child = sandbox.command(
+        [root / "program", place.a_pass.path],
+        memory=limits.memory,
+        read={scratch / "program": root / "program", **_libraries()},
+        tmp=False,
+        gpu=place.gpu,
+        sandboxed=limits.sandboxed,
+    )
+    words = [place.folder / f"judge_{place.a_pass.layer}", "--pass", place.a_pass.path, *_most(place.a_pass)]
+    words += ["--seconds", limits.seconds]
+    for option, values in (
+        ("problem", asked.problems),
+        ("set", () if asked.problems else asked.sets),
+        ("dtype", asked.dtypes),
+        ("time", asked.timed if place.gpu else ()),
+    ):
+        words += [word for value in values for word in (f"--{option}", value)]
+    with sandbox.started(
+        [*words, "--", *child],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=tools.environment(),
+    ) as process:
+        # The judge ends a candidate that takes too long; the time that its own work takes is known only roughly.
+        alarm = threading.Timer(limits.seconds + _JUDGE_SECONDS, process.kill)
+        alarm.start()
+        try:
+            return _verdict(process, progress)
+        finally:
+            alarm.cancel()
+
+
+def _verdict(process, progress):
+    """The last of the lines that a judge prints."""
+    verdict = {}
+    for line in process.stdout:
+        said = json.loads(line)
+        if "progress" in said:
+            progress(said["progress"])
+        else:
+            verdict = said
+    said = process.stderr.read()
+    if process.wait() == 2:
+        raise UsageError(tools.last_line(said))
+    if not verdict:
+        raise Failure(f"the judge failed: {tools.last_line(said)}")
+    return verdict
+
+
+def _libraries():
+    """What set-up unpacked, which programs may be linked with."""
+    root = paths.PRIVATE / "root"
+    return {root: root} if root.exists() else {}
+
+
+def _most(a_pass):
+    """The judge's words for what a candidate may ask for: no more than a version of its pass does."""
+    found = {"error_growth": [1.0], "least_arithmetic": [1.0]}
+    inexact = False
+    for version in a_pass.versions:
+        for name, value, is_inexact in _ASKED.findall(version.file.read_text(encoding="utf-8")):
+            if name:
+                found[name].append(float(value))
+            inexact = inexact or bool(is_inexact)
+    words = ["--error-growth", max(found["error_growth"]), "--least-arithmetic", min(found["least_arithmetic"])]
+    return [*words, "--inexact"] if inexact else words
+
+
+def _sums(times):
+    """Over all problems that were timed: what the log keeps of them."""
+    if not times:
+        return dict.fromkeys(("us", "cold_us", "baseline", "baseline_us", "ratio"))
+    cold = sum(one["cold_us"] for one in times)
+    baselines = [one["baseline_us"] for one in times]
+    baseline = sum(baselines) if None not in baselines else None
+    return {
+        "us": sum(one["us"] for one in times),
+        "cold_us": cold,
+        "baseline": times[0]["baseline"] if baseline else None,
+        "baseline_us": baseline,
+        "ratio": baseline / cold if baseline else None,
+    }

@@ -1,0 +1,45 @@
+// What a judge and a candidate's process say to each other over two pipes: a frame is a line of JSON, then as many raw
+// bytes as its "bytes" says.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ladder {
+
+struct Frame {
+  nlohmann::json head;
+  std::vector<float> values;  // the raw bytes
+};
+
+class Channel {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Owns neither; without a deadline it waits for ever.
+  Channel(int in, int out, std::optional<Clock::time_point> deadline = {});
+
+  // Both throw Failure where the other side does not keep to this, Late once the deadline is over.
+  void send(nlohmann::json head, const std::vector<float>& values = {});
+  // Nothing at the end of the stream. More than `most_values` are a Failure.
+  std::optional<Frame> receive(std::size_t most_values);
+
+ private:
+  void wait_for(int descriptor, short events) const;
+  bool read_more();
+
+  int in_;
+  int out_;
+  std::optional<Clock::time_point> deadline_;
+  std::string read_;  // and not yet handed out
+};
+
+struct Late : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace ladder

@@ -1,0 +1,246 @@
+// The judge of a candidate, judge_<layer>: has the reference, the inputs and the verdict, and no version. Started by
+// ./ladder try; prints lines of JSON, of which the last is the verdict.
+#include <fmt/format.h>
+#include <sys/prctl.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string_view>
+
+#include "core/backend.h"
+#include "core/check/check.h"
+#include "core/error.h"
+#include "core/shapes.h"
+#include "tools/try/remote.h"
+#include "tools/try/times.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::string pass;
+  std::vector<std::string> problems, sets, dtypes;
+  std::vector<std::string> timed;
+  double seconds = 300;
+  std::uint64_t seed = 0;
+  // The most that a version of the pass may ask for.
+  double error_growth = 1;
+  double least_arithmetic = 1;
+  bool inexact = false;
+  std::vector<std::string> command;
+};
+
+// Of a run: what a verdict is made of.
+struct Run {
+  Status status = Status::pass;
+  std::string reason;
+  json at = json::object();  // the problem, plan and schedule of that reason
+  double error = 0;          // the largest
+  int num_checked = 0;
+  std::string skipped;  // why a problem was not checked, of the latest
+  json times = json::array();
+};
+
+class Judge {
+ public:
+  Judge(const Options& options, const Pass& pass)
+      : options_(options), pass_(pass), remote_(options.command, options.seconds) {}
+
+  Run run() {
+    try {
+      list();
+      for (const std::string& line : options_.problems) check_line(line, true);
+      for (const std::string& set : options_.sets) {
+        for (const NamedCase& named : named_cases(pass_, set)) check_line(named.problem.text, named.problem.names_dtype);
+      }
+      if (run_.status == Status::pass && run_.num_checked == 0) {
+        run_.status = Status::skip;
+        run_.reason = "it runs none of the problems: " + run_.skipped;
+      }
+      for (const std::string& line : options_.timed) time_line(line);
+    } catch (const json::exception&) {
+      fail("it does not keep to the protocol");
+    } catch (const Failure& failure) {
+      fail(failure.what());
+    }
+    return std::move(run_);
+  }
+
+ private:
+  void fail(const std::string& reason) {
+    run_.status = Status::fail;
+    run_.reason = reason;
+  }
+
+  // What the version says of itself, which bounds depend on.
+  void list() {
+    const json head = remote_.ask({{"op", "list"}}).head;
+    for (const json& word : head.at("dtypes")) {
+      if (const auto dtype = parse_dtype(word.get<std::string>())) dtypes_.push_back(*dtype);
+    }
+    def_.error_growth = head.at("error_growth");
+    def_.least_arithmetic = head.at("least_arithmetic");
+    def_.exact = head.at("exact");
+    if (!(def_.error_growth >= 0 && def_.error_growth <= options_.error_growth)) {
+      throw Failure(fmt::format("it asks for .error_growth = {:g}; a version of {} may have {:g}", def_.error_growth,
+                                pass_.path(), options_.error_growth));
+    }
+    if (!(def_.least_arithmetic >= options_.least_arithmetic)) {
+      throw Failure(fmt::format("it asks for .least_arithmetic = {:g}; a version of {} may have {:g}",
+                                def_.least_arithmetic, pass_.path(), options_.least_arithmetic));
+    }
+    if (!def_.exact && !options_.inexact) throw Failure("it asks for .exact = false, as no version of its pass does");
+  }
+
+  // Those of a line: its own, or else all that were asked for and the candidate has.
+  std::vector<Case> cases(const std::string& line, bool names_dtype) const {
+    const Case c = pass_.parse(line);
+    if (names_dtype && c.names_dtype) return {c};
+    std::vector<Case> found;
+    for (const Dtype dtype : dtypes_) {
+      const bool wanted = options_.dtypes.empty() || std::ranges::count(options_.dtypes, name(dtype)) > 0;
+      if (wanted) found.push_back(c.with_dtype(dtype));
+    }
+    return found;
+  }
+
+  void check_line(const std::string& line, bool is_whole) {
+    for (const Case& c : cases(line, is_whole)) {
+      if (run_.status == Status::pass) check_case(c);
+    }
+  }
+
+  void check_case(const Case& c) {
+    run_.at = {{"problem", c.text}, {"dtype", name(c.dtype)}};
+    std::cout << json{{"progress", c.text}} << std::endl;
+    const json head = remote_.ask({{"op", "problem"}, {"text", c.text}}, {}).head;
+    if (std::string reason = head.at("skip"); !reason.empty()) {
+      run_.skipped = one_line(reason, 200);
+      return;
+    }
+    std::optional<CheckedCase> checked(std::in_place, c, options_.seed);
+    const auto schedules = backend::schedules();
+    const std::string& another = schedules[static_cast<std::size_t>(run_.num_checked) % schedules.size()];
+    for (const std::string plan : head.at("plans")) {
+      for (const std::string& schedule : std::set<std::string>{schedules.front(), another}) {
+        run_.at["plan"] = plan;
+        run_.at["schedule"] = schedule;
+        check_plan(checked, plan, schedule);
+        if (run_.status != Status::pass) return;
+      }
+    }
+    ++run_.num_checked;
+    run_.at = json::object();
+  }
+
+  // With the first seed of a few whose values no null answer fits by chance, as one pixel times a weight of 1.
+  void check_plan(std::optional<CheckedCase>& c, const std::string& plan, const std::string& schedule) {
+    constexpr int kSeeds = 20;
+    remote_.ask({{"op", "schedule"}, {"name", schedule}});
+    const std::unique_ptr<Subject> subject = remote_.bind(**c, plan);
+    Verdict verdict = check(*subject, *c, def_);
+    for (int i = 0; i < kSeeds && verdict.status == Status::untrusted; ++i) {
+      Case again = **c;
+      const std::uint64_t seed = c->seed() + 1;
+      c.emplace(std::move(again), seed);
+      verdict = check(*subject, *c, def_);
+    }
+    run_.error = std::max(run_.error, verdict.error);
+    run_.status = verdict.status;
+    run_.reason = verdict.reason;
+  }
+
+  void time_line(const std::string& line) {
+    for (const Case& c : cases(line, true)) {
+      if (run_.status != Status::pass) return;
+      check_case(c);
+      if (run_.status != Status::pass) return;
+      run_.at = {{"problem", c.text}, {"dtype", name(c.dtype)}};
+      CheckedCase checked(c, options_.seed);
+      const CandidateTimes times = times_of(remote_, checked, "", def_);
+      run_.times.push_back({{"problem", c.text},
+                            {"dtype", name(c.dtype)},
+                            {"cold_us", 1e6 * times.cold_seconds},
+                            {"us", 1e6 * times.warm_seconds},
+                            {"baseline_us", times.baseline_seconds > 0 ? json(1e6 * times.baseline_seconds) : json()},
+                            {"baseline", times.library}});
+      if (times.doubt.empty()) continue;
+      run_.status = Status::untrusted;
+      run_.reason = times.doubt;
+    }
+  }
+
+  const Options& options_;
+  const Pass& pass_;
+  Remote remote_;
+  AnyVersionDef def_;
+  std::vector<Dtype> dtypes_;
+  Run run_;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  char** const own = std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
+  options.command.assign(std::min(own + 1, argv + argc), argv + argc);  // starts the candidate's process
+  if (options.command.empty()) throw UsageError("no command after --");
+  CLI::App app("judges a candidate of a pass; ./ladder try starts it");
+  app.add_option("--pass", options.pass)->required();
+  app.add_option("--problem", options.problems);
+  app.add_option("--set", options.sets);
+  app.add_option("--time", options.timed, "problems");
+  app.add_option("--dtype", options.dtypes);
+  app.add_option("--seconds", options.seconds);
+  app.add_option("--seed", options.seed, "of the inputs; random by default");
+  app.add_option("--error-growth", options.error_growth);
+  app.add_option("--least-arithmetic", options.least_arithmetic);
+  app.add_flag("--inexact", options.inexact);
+  try {
+    app.parse(static_cast<int>(own - argv), argv);
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  if (app.count("--seed") == 0) {
+    std::random_device random;
+    options.seed = (std::uint64_t{random()} << 31) ^ random();
+  }
+  return options;
+}
+
+int run(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever asked is gone
+  const Options options = parse(argc, argv);
+  const auto slash = options.pass.find('/');
+  const Pass& pass = find_pass(options.pass.substr(0, slash), options.pass.substr(slash + 1));
+  const Run run = Judge(options, pass).run();
+  json verdict = run.at;
+  verdict.update({{"verdict", name(run.status)},
+                  {"reason", one_line(run.reason)},
+                  {"error", std::isfinite(run.error) ? json(run.error) : json()},
+                  {"seed", options.seed},
+                  {"device", backend::unavailable() ? "none" : backend::device().slug},
+                  {"checked", run.num_checked},
+                  {"times", run.times}});
+  std::cout << verdict.dump(-1, ' ', false, json::error_handler_t::replace) << std::endl;
+  return 0;
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  try {
+    return ladder::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return dynamic_cast<const ladder::UsageError*>(&error) ? 2 : 1;
+  }
+}

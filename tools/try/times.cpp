@@ -1,0 +1,117 @@
+#include "tools/try/times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "bench/roofline.h"
+#include "bench/statistics.h"
+#include "bench/timer.h"
+#include "core/backend.h"
+#include "core/error.h"
+#include "reference/baseline.h"
+
+namespace ladder {
+namespace {
+
+constexpr int kRounds = 30;
+constexpr int kWarmRounds = 7;
+constexpr int kWarmLaunches = 20;
+
+class TimedRemotely {
+ public:
+  TimedRemotely(Remote& remote, CheckedCase& c, const AnyVersionDef& def) : remote_(remote), case_(c), def_(def) {}
+
+  void refill(Pattern pattern) {
+    pattern_ = pattern;
+    remote_.ask({{"op", "time_refill"}}, flat_inputs(*case_, case_.run(pattern).inputs));
+  }
+
+  double sample(int launches = 0) {
+    const Frame answer = remote_.ask({{"op", "time_sample"}, {"launches", launches}});
+    if (doubt_.empty()) doubt_ = one_line(answer.head.at("doubt").get<std::string>());
+    return answer.head.at("seconds");
+  }
+
+  // Throws Failure where what the latest launch wrote is wrong.
+  void compare_outputs(const char* when) {
+    const auto outputs =
+        unpacked_outputs(*case_, remote_.ask({{"op", "time_outputs"}}, {}, num_output_values(*case_)).values);
+    const Verdict verdict = compare(*case_, pattern_, outputs, case_.run(pattern_).expected, def_);
+    if (verdict.status == Status::fail) throw Failure(fmt::format("{} timed launch: {}", when, verdict.reason));
+  }
+
+  const std::string& doubt() const { return doubt_; }
+
+ private:
+  Remote& remote_;
+  CheckedCase& case_;
+  const AnyVersionDef& def_;
+  Pattern pattern_ = Pattern::normal;
+  std::string doubt_;
+};
+
+void find_baseline(CheckedCase& c, CandidateTimes& times) {
+  static Timer timer;
+  try {
+    const ReferenceRun& run = c.run(Pattern::normal);
+    DeviceTensors tensors(*c, run.inputs, 0);
+    const auto cold = [&](const std::function<void(Stream)>& work) { return timer.cold(work).seconds; };
+    const Measure measure = [&](const std::function<void(Stream)>& work) {
+      timer.run(work);
+      return typical_seconds([&] { return cold(work); });
+    };
+    const auto baseline = make_baseline(*c, tensors.pointers(), Search::all, measure);
+    const Verdict verdict = judged(*baseline, *c, tensors, run);
+    if (verdict.status != Status::pass) throw Failure(verdict.reason);
+    std::vector<double> seconds(kRounds);
+    const Work work = baseline->work(Choice::best);
+    for (double& one : seconds) one = work ? cold(work) : baseline->sample(Choice::best);
+    times.baseline_seconds = median(seconds);
+    times.library = baseline->library();
+  } catch (const std::exception& error) {
+    times.library = one_line(error.what());
+  }
+}
+
+std::string impossible(const Case& c, const CandidateTimes& times, const AnyVersionDef& def) {
+  const double cold = cold_lower_bound_seconds(backend::device(), c, def);
+  const double warm = warm_lower_bound_seconds(backend::device(), c, def);
+  if (times.cold_seconds >= cold && times.warm_seconds >= warm) return {};
+  return fmt::format("{:.2f} us cold and {:.2f} us warm, but the hardware needs {:.2f} us and {:.2f} us at its peak",
+                     1e6 * times.cold_seconds, 1e6 * times.warm_seconds, 1e6 * cold, 1e6 * warm);
+}
+
+}  // namespace
+
+CandidateTimes times_of(Remote& remote, CheckedCase& c, const std::string& plan, const AnyVersionDef& def) {
+  CandidateTimes times;
+  times.doubt = remote.ask({{"op", "time"}, {"plan", plan}}).head.at("doubt");
+  TimedRemotely timed(remote, c, def);
+  timed.refill(Pattern::normal);
+  std::random_device random;
+  const int surprise = std::uniform_int_distribution<int>(1, kRounds - 2)(random);
+  std::vector<double> cold;
+  for (int round = 0; round < kRounds; ++round) {
+    if (round == surprise) {
+      timed.refill(Pattern::integer);
+      (void)timed.sample();
+      timed.compare_outputs("the surprise");
+      timed.refill(Pattern::normal);
+    }
+    cold.push_back(timed.sample());
+    if (round == 0 || round == kRounds - 1) timed.compare_outputs(round == 0 ? "the first" : "the last");
+  }
+  times.cold_seconds = median(cold);
+  std::vector<double> warm(kWarmRounds);
+  for (double& one : warm) one = timed.sample(kWarmLaunches);
+  times.warm_seconds = median(warm);
+  for (const std::string& doubt : {timed.doubt(), impossible(*c, times, def)}) {
+    if (times.doubt.empty()) times.doubt = doubt;
+  }
+  find_baseline(c, times);
+  return times;
+}
+
+}  // namespace ladder
