@@ -1,0 +1,105 @@
+// layernorm: layer normalisation (Ba, Kiros and Hinton 2016) of the rows of a matrix, with a scale and a shift for each
+// column.
+//
+// Forward, for every row m:
+//
+//     mean[m] = sum of x / n          rstd[m] = 1 / sqrt(sum of (x - mean)^2 / n + eps)
+//     y[m][n] = gamma[n] * xhat + beta[n],   xhat = (x[m][n] - mean[m]) * rstd[m]
+//
+//     x, y  [m, n]          gamma, beta  [n]  fp32          mean, rstd  [m]  fp32
+//
+// Backward, with dy the gradient of a loss with respect to y, and mean and rstd as the forward pass left them:
+//
+//     dx        = rstd * (gamma * dy - (A + xhat * B) / n),   A = sum of gamma * dy,  B = sum of gamma * dy * xhat
+//     dgamma[n] = sum over m of dy * xhat                     over the row's n elements
+//     dbeta[n]  = sum over m of dy
+//
+// (PyTorch's layer_norm(x, shape, gamma, beta, eps) and its gradients: n is the product of the normalised dimensions.)
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace ladder::layernorm {
+
+struct Problem {
+  int m = 1;                 // rows
+  int n = 1;                 // elements of a row
+  Dtype dtype = Dtype::f32;  // of x, y, dx and dy; everything else is fp32
+  int mean = 0;              // of the values that x is filled with; their deviation is 2, or what dtype can tell apart
+  float eps = 1e-5f;         // positive and finite
+
+  // "m64 n64 bf16", "m5 n7 mean20000 eps0.5 fp16": parse(str()) is the same problem.
+  std::string str() const;
+  // Throws UsageError. A line without a dtype word is fp32, one without eps has 1e-5.
+  static Problem parse(std::string_view line);
+
+  std::int64_t elements() const { return std::int64_t{m} * n; }
+  // Whether rows are whole vectors of sixteen bytes; and how many a row has, an element each where they are not.
+  bool in_vectors() const { return n * size_of(dtype) % 16 == 0; }
+  int vectors() const { return in_vectors() ? static_cast<int>(n * size_of(dtype) / 16) : n; }
+  bool operator==(const Problem&) const = default;
+
+  // Any small problem whose answers are no constants; fp32.
+  static Problem random(std::uint64_t seed);
+};
+
+struct Forward {
+  static constexpr const char* kLayer = "layernorm";
+  static constexpr const char* kName = "forward";
+  static constexpr bool kDefault = true;
+  static constexpr bool kExact = false;
+  using Problem = layernorm::Problem;
+
+  struct Tensors {
+    const void* x;       // [m, n] dtype
+    const float* gamma;  // [n]
+    const float* beta;   // [n]
+    void* y;             // [m, n] dtype
+    float* mean;         // [m]
+    float* rstd;         // [m]
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at);
+  // Two additions for mean and variance, four operations for y: a convention, as all of it hides behind the memory's traffic.
+  static double flops(const Problem& p) { return 6.0 * static_cast<double>(p.elements()); }
+};
+
+struct Backward {
+  static constexpr const char* kLayer = "layernorm";
+  static constexpr const char* kName = "backward";
+  static constexpr bool kExact = false;
+  using Problem = layernorm::Problem;
+
+  struct Tensors {
+    const void* x;       // [m, n] dtype
+    const void* dy;      // [m, n] dtype
+    const float* gamma;  // [n]
+    const float* mean;   // [m], of x
+    const float* rstd;   // [m], of x
+    void* dx;            // [m, n] dtype
+    float* dgamma;       // [n]
+    float* dbeta;        // [n]
+  };
+
+  static std::vector<TensorSpec> tensors(const Problem& p);
+  static Tensors bind(const Pointers& at);
+  // Of an element: xhat 2, four sums 6, dx 5: a convention likewise.
+  static double flops(const Problem& p) { return 13.0 * static_cast<double>(p.elements()); }
+  // Fills in mean and rstd, which follow from x.
+  static void derive(const Problem& p, HostTensors& inputs);
+};
+
+// Mean and rstd of every row [m] in double precision.
+struct Statistics {
+  std::vector<double> mean;
+  std::vector<double> rstd;
+};
+Statistics statistics(const Problem& p, const std::vector<float>& x);
+
+}  // namespace ladder::layernorm

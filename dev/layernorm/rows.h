@@ -1,0 +1,89 @@
+// What versions of the forward pass share: statistics of a row, and y of a vector of it.
+//
+// x may lie 10^4 deviations away from zero, where fp32 has few digits left for a difference of two sums of squares, and
+// where an fp32 mean is itself too coarse to be subtracted. So everything is about a pivot near the row's values, whose
+// differences from x are exact or nearly so: mean = pivot + delta, and the sum is made only for the output.
+#pragma once
+
+#include "core/device.h"
+#include "dev/common/moments.h"
+#include "dev/common/wide.h"
+#include "dev/layernorm/layernorm.h"
+#include "dev/layernorm/parameters.h"
+
+namespace ladder::layernorm {
+
+// What normalises a row's elements.
+struct Normaliser {
+  float pivot = 0;
+  float delta = 0;  // mean less pivot
+  float rstd = 0;
+};
+
+// By one thread.
+__device__ __forceinline__ void store_statistics(const Forward::Tensors& t, int row, const Normaliser& s) {
+  t.mean[row] = s.pivot + s.delta;
+  t.rstd[row] = s.rstd;
+}
+
+// y of a vector of x.
+template <class T, int kWidth>
+__device__ __forceinline__ Bits<T, kWidth> normalised(const Bits<T, kWidth>& x, const Normaliser& s,
+                                                      const float (&gamma)[kWidth], const float (&beta)[kWidth]) {
+  float values[kWidth];
+  to_floats<T>(x, values);
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) {
+    values[i] = fmaf((values[i] - s.pivot - s.delta) * s.rstd, gamma[i], beta[i]);
+  }
+  return from_floats<T>(values);
+}
+
+// Of the first `valid` of a thread's vectors, about the pivot.
+template <class T, int kWidth, int kVectors>
+__device__ __forceinline__ Moments moments_about(float pivot, const Bits<T, kWidth> (&held)[kVectors], int valid) {
+  if (valid <= 0) return {};
+  const auto sum_of_terms = [&](const auto& term) {
+    float sum = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      float values[kWidth];
+      to_floats<T>(held[v], values);
+      float of_vector = 0;
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) of_vector += term(values[i] - pivot);
+      if (v < valid) sum += of_vector;
+    }
+    return sum;
+  };
+  const auto count = static_cast<float>(min(valid, kVectors) * kWidth);
+  const float mean = sum_of_terms([](float distance) { return distance; }) / count;
+  const float m2 = sum_of_terms([&](float distance) { return (distance - mean) * (distance - mean); });
+  return {.count = count, .mean = mean, .m2 = m2};
+}
+
+// How many of `vectors` vectors are at first, first + step, ...
+__device__ __forceinline__ int count_from(int first, int step, int vectors) {
+  return first < vectors ? ceil_div(vectors - first, step) : 0;
+}
+
+// Of all threads of a block of kThreads, in each of them; at most once a kernel.
+template <int kThreads>
+__device__ __forceinline__ Moments merge_block(Moments own) {
+  constexpr int kWarps = kThreads / 32;
+  LADDER_SHARED(Moments, of_warp, [kWarps]);
+  const int lane = threadIdx.x % 32;
+  own = merge_warp(own);
+  if (lane == 0) of_warp[threadIdx.x / 32] = own;
+  __syncthreads();
+  own = merge_warp(lane < kWarps ? of_warp[lane] : Moments{});
+  return {.count = __shfl_sync(~0u, own.count, 0),
+          .mean = __shfl_sync(~0u, own.mean, 0),
+          .m2 = __shfl_sync(~0u, own.m2, 0)};
+}
+
+__device__ __forceinline__ Normaliser normaliser_of(const Problem& p, float pivot, const Moments& row) {
+  return {.pivot = pivot, .delta = row.mean, .rstd = rsqrtf(row.m2 / static_cast<float>(p.n) + p.eps)};
+}
+
+}  // namespace ladder::layernorm
