@@ -1,0 +1,68 @@
+// A part of a row in two numbers, which parts can be merged by: its greatest x, and the sum of e^(x - max) over it.
+#pragma once
+
+#include <cfloat>
+
+#include "core/device.h"
+#include "dev/ptx/approximate.h"
+
+namespace ladder::softmax {
+
+struct alignas(8) MaxSum {
+  float max;
+  float sum;
+};
+
+// Of a part without elements. Its max is finite, so that e^(x - max) is 0 for an x of -inf, in a part of nothing else too.
+constexpr MaxSum kNothing{-FLT_MAX, 0};
+
+// e^(x - max), 0 for an x that is far below.
+__device__ __forceinline__ float exponential(float x, float max) {
+  constexpr float kLog2E = 1.44269504f;
+  return ptx::exp2_approximate((x - max) * kLog2E);
+}
+
+// The greatest of what `lanes` neighbouring lanes of a warp have, a power of two; and the sum. All of the warp call it.
+__device__ __forceinline__ float max_over_lanes(float value, int lanes = 32) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    if (distance < lanes) value = fmaxf(value, __shfl_xor_sync(~0u, value, distance));
+  }
+  return value;
+}
+__device__ __forceinline__ float add_over_lanes(float value, int lanes = 32) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    if (distance < lanes) value += __shfl_xor_sync(~0u, value, distance);
+  }
+  return value;
+}
+
+__device__ __forceinline__ MaxSum merged(const MaxSum& a, const MaxSum& b) {
+  const float max = fmaxf(a.max, b.max);
+  return {max, a.sum * exponential(a.max, max) + b.sum * exponential(b.max, max)};
+}
+
+// The parts of a warp's lanes merged: all lanes get the same.
+__device__ __forceinline__ MaxSum merge_lanes(const MaxSum& part) {
+  const float max = max_over_lanes(part.max);
+  return {max, add_over_lanes(part.sum * exponential(part.max, max))};
+}
+
+// `count` parts in memory merged, by a whole warp: all warps that do so get the same bits.
+__device__ __forceinline__ MaxSum merge_parts(const MaxSum* parts, int count) {
+  MaxSum mine = kNothing;
+  for (int i = threadIdx.x % 32; i < count; i += 32) mine = merged(mine, parts[i]);
+  return merge_lanes(mine);
+}
+
+// What the threads of a block have merged, by all of them; `parts` has room for each warp's in shared memory. A barrier comes
+// between two such calls on the same room.
+__device__ __forceinline__ MaxSum merge_block(const MaxSum& part, MaxSum* parts) {
+  const MaxSum of_warp = merge_lanes(part);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = of_warp;
+  __syncthreads();
+  return merge_parts(parts, static_cast<int>(blockDim.x) / 32);
+}
+
+}  // namespace ladder::softmax

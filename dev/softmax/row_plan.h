@@ -1,0 +1,60 @@
+// How a row is spread over threads that hold it in registers.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "core/ceil_div.h"
+#include "core/occupancy.h"
+#include "dev/common/wide.h"
+#include "dev/softmax/softmax.h"
+
+namespace ladder::softmax {
+
+constexpr int kMostValues = 32;  // that a thread holds: with these a kernel fits 64 registers
+constexpr int kLeastValues = 8;  // a vector of 16 bits each
+constexpr int kBlockThreads = 256;
+constexpr int kMostThreads = 1024;
+constexpr int kMostWarps = kMostThreads / 32;
+
+struct RowPlan {
+  int lanes = 32;            // threads of a block that share a row: a power of two up to 32, or whole warps
+  int ranks = 1;             // blocks that share a row: a cluster
+  int values = kMostValues;  // that a thread has room for
+};
+
+// Rows that some lanes of a warp hold, several of them in a block. Fewer than 32 lanes have a vector each.
+constexpr int kMostOfLanes = 32 * kMostValues;
+inline RowPlan plan_lanes(const Problem& p) {
+  const int width = whole_vectors(p.n, p.dtype) ? 16 / static_cast<int>(size_of(p.dtype)) : 1;
+  const int lanes = std::min<int>(32, std::bit_ceil(static_cast<unsigned>(p.n / width)));
+  const int each = ceil_div(p.n, lanes);
+  int values = kLeastValues;
+  while (values < each) values *= 2;
+  return {.lanes = lanes, .values = values};
+}
+
+// A row that `ranks` blocks hold.
+inline RowPlan plan_blocks(int n, int ranks, int values = kMostValues) {
+  return {.lanes = 32 * ceil_div(n, 32 * ranks * values), .ranks = ranks, .values = values};
+}
+
+// The same for as few blocks of at most kBlockThreads as hold it: a cluster at least, and of the most blocks if there are not
+// enough.
+inline RowPlan plan_cluster(int n, int values = kMostValues) {
+  int ranks = 2;
+  while (ranks < kMaxClusterBlocks && plan_blocks(n, ranks, values).lanes > kBlockThreads) ranks *= 2;
+  return plan_blocks(n, ranks, values);
+}
+
+// Calls f(T{}, width, values), the last two integral constants.
+template <int kMost = kMostValues, class F>
+void dispatch_values(const Problem& p, int values, F&& f) {
+  dispatch_width(p.dtype, whole_vectors(p.n, p.dtype), [&](auto element, auto width) {
+    if (values == kLeastValues) return f(element, width, std::integral_constant<int, kLeastValues>{});
+    if (values == 2 * kLeastValues) return f(element, width, std::integral_constant<int, 2 * kLeastValues>{});
+    if constexpr (kMost > 2 * kLeastValues) f(element, width, std::integral_constant<int, kMost>{});
+  });
+}
+
+}  // namespace ladder::softmax

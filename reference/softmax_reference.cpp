@@ -1,0 +1,67 @@
+// The reference of softmax: the formulas of dev/softmax/softmax.h in double precision.
+//
+// Magnitudes. An exponential magnifies the rounding of its argument x - max by |x - max|: that of its own, and those in the
+// sum by their mean, weighted as they are there. The gradient's terms are y dy and those of the row's sum times y.
+#include <algorithm>
+#include <cmath>
+
+#include "core/check/check.h"
+#include "core/parallel.h"
+#include "dev/softmax/softmax.h"
+
+namespace ladder::softmax {
+namespace {
+
+// One output, of which body(first element, one past the last, out) makes each row.
+NamedOutputs of_rows(const char* name, const Problem& p, const auto& body) {
+  const auto count = static_cast<std::size_t>(p.elements());
+  Expected out{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
+  parallel_for(p.m, 1 + (1 << 14) / p.n, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) body(row * p.n, (row + 1) * p.n, out);
+  });
+  // Of one column y is 1 and dx is 0.
+  out.discriminating = p.n > 1;
+  return {{name, std::move(out)}};
+}
+
+NamedOutputs forward(const Case& c, const HostTensors& inputs) {
+  const std::vector<float>& x = inputs["x"];
+  return of_rows("y", problem_of<Forward>(c), [&](std::int64_t first, std::int64_t end, Expected& y) {
+    const double max = *std::max_element(x.begin() + first, x.begin() + end);
+    double sum = 0;
+    double distances = 0;
+    for (std::int64_t i = first; i < end; ++i) {
+      y.value[i] = std::exp(x[i] - max);
+      sum += y.value[i];
+      if (y.value[i] > 0) distances += y.value[i] * (max - x[i]);
+    }
+    for (std::int64_t i = first; i < end; ++i) {
+      y.value[i] /= sum;
+      y.magnitude[i] = y.value[i] > 0 ? y.value[i] * (1 + max - x[i] + distances / sum) : 0;
+    }
+  });
+}
+
+NamedOutputs backward(const Case& c, const HostTensors& inputs) {
+  const std::vector<float>& y = inputs["y"];
+  const std::vector<float>& dy = inputs["dy"];
+  return of_rows("dx", problem_of<Backward>(c), [&](std::int64_t first, std::int64_t end, Expected& dx) {
+    double sum = 0;
+    double terms = 0;
+    for (std::int64_t i = first; i < end; ++i) {
+      const double term = double{y[i]} * dy[i];
+      sum += term;
+      terms += std::abs(term);
+    }
+    for (std::int64_t i = first; i < end; ++i) {
+      dx.value[i] = y[i] * (dy[i] - sum);
+      dx.magnitude[i] = std::abs(y[i]) * (std::abs(dy[i]) + terms);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ladder::softmax
+
+LADDER_REFERENCE(ladder::softmax::Forward, ladder::softmax::forward)
+LADDER_REFERENCE(ladder::softmax::Backward, ladder::softmax::backward)
