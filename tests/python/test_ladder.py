@@ -286,7 +286,7 @@ class BareClone(unittest.TestCase):
             ("no folder 'nowhere'", "sample", "nowhere"),
             ("unrecognized", "dashboard", "--velocity"),
             ("unrecognized", "list", "--velocity"),
-            ("--problem 'm n' --tensors 'x[m,n] -> y[m,n]'", "new", "softmax/forward", "--layer"),
+            ("--problem 'm n' --tensors 'x[m,n] -> y[m,n]'", "new", "softmin/forward", "--layer"),
         ):
             with self.subTest(arguments=arguments):
                 self.wrong(says, *arguments)

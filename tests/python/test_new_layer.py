@@ -16,8 +16,8 @@ from registry import listing
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "emulator"
-SOFTMAX = ("softmax/forward", "--layer", "--problem", "m n", "--tensors", "x[m,n] -> y[m,n]")
-FILES = sorted(new_layer._files("softmax", "forward"))
+SOFTMIN = ("softmin/forward", "--layer", "--problem", "m n", "--tensors", "x[m,n] -> y[m,n]")
+FILES = sorted(new_layer._files("softmin", "forward"))
 BACKWARD = """\
 struct Backward {
   static constexpr const char* kName = "backward";
@@ -27,7 +27,7 @@ struct Backward {
   };
 };
 
-}  // namespace ladder::softmax
+}  // namespace ladder::softmin
 """
 
 
@@ -64,13 +64,13 @@ def refused(tree, says, *arguments):
 
 
 def test_it_writes_a_whole_layer(tree, capsys):
-    assert new.main(list(SOFTMAX)) == 0
+    assert new.main(list(SOFTMIN)) == 0
     assert written(tree) == FILES
     said = capsys.readouterr().err
     assert "y[m,n] = 2 x[m,n]" in said
-    assert "./ladder bench softmax" in said
+    assert "./ladder bench softmin" in said
     (layer,) = listing.read(tree).layers
-    assert (layer.name, layer.default, list(layer.sets)) == ("softmax", "forward", ["ci", "edge", "perf", "tsan"])
+    assert (layer.name, layer.default, list(layer.sets)) == ("softmin", "forward", ["ci", "edge", "perf", "tsan"])
     assert [version.label for version in layer.passes[0].versions] == ["v01_naive"]
     assert layer.sets["edge"]["one_n"] == "m5 n1"
 
@@ -79,14 +79,14 @@ def test_it_writes_a_whole_layer(tree, capsys):
     ("says", "name"),
     [
         ("dev/silu exists", "silu/forward"),
-        ("layer 'Softmax': snake_case", "Softmax/forward"),
-        ("layer 'soft__max': snake_case", "soft__max/forward"),
+        ("layer 'Softmin': snake_case", "Softmin/forward"),
+        ("layer 'soft__min': snake_case", "soft__min/forward"),
         ("layer '..': snake_case", "../forward"),
-        ("pass '': snake_case", "softmax"),
-        ("pass 'Forward'", "softmax/Forward"),
-        ("pass 'a/b'", "softmax/a/b"),
-        ("pass 'problem'", "softmax/problem"),  # struct Problem
-        ("pass 'dtype'", "softmax/dtype"),  # struct Dtype of core/
+        ("pass '': snake_case", "softmin"),
+        ("pass 'Forward'", "softmin/Forward"),
+        ("pass 'a/b'", "softmin/a/b"),
+        ("pass 'problem'", "softmin/problem"),  # struct Problem
+        ("pass 'dtype'", "softmin/dtype"),  # struct Dtype of core/
         ("a part of the tree", "core/forward"),
         ("a part of the tree", "check/forward"),  # ladder_check
         ("a part of the tree", "plan/forward"),  # a function of core/
@@ -94,7 +94,7 @@ def test_it_writes_a_whole_layer(tree, capsys):
 )
 def test_names_that_cannot_be(tree, says, name):
     (tree / "dev" / "silu").mkdir()
-    refused(tree, says, name, *SOFTMAX[1:])
+    refused(tree, says, name, *SOFTMIN[1:])
 
 
 @pytest.mark.parametrize(
@@ -120,56 +120,56 @@ def test_names_that_cannot_be(tree, says, name):
     ],
 )
 def test_tensors_that_cannot_be(tree, says, problem, tensors):
-    refused(tree, says, "softmax/forward", "--layer", "--problem", problem, "--tensors", tensors)
+    refused(tree, says, "softmin/forward", "--layer", "--problem", problem, "--tensors", tensors)
 
 
 @pytest.mark.parametrize("left_out", ["--problem", "--tensors"])
 def test_a_layer_needs_both(tree, left_out):
-    at = SOFTMAX.index(left_out)
-    refused(tree, "--problem 'm n' --tensors", *SOFTMAX[:at], *SOFTMAX[at + 2 :])
-    refused(tree, "--from N", "softmax/forward", "naive", *SOFTMAX[at : at + 2])
+    at = SOFTMIN.index(left_out)
+    refused(tree, "--problem 'm n' --tensors", *SOFTMIN[:at], *SOFTMIN[at + 2 :])
+    refused(tree, "--from N", "softmin/forward", "naive", *SOFTMIN[at : at + 2])
 
 
-@pytest.mark.parametrize("name", ["reference/softmax_reference.cpp", "bench/bench_softmax.cpp"])
+@pytest.mark.parametrize("name", ["reference/softmin_reference.cpp", "bench/bench_softmin.cpp"])
 def test_nothing_is_overwritten(tree, name):
     (tree / name).write_text("mine", encoding="utf-8")
-    refused(tree, f"{name} exists", *SOFTMAX)
+    refused(tree, f"{name} exists", *SOFTMIN)
 
 
 def test_nothing_is_left_half_written(tree):
     (tree / "bench").rmdir()
     with pytest.raises(OSError):
-        new.main(list(SOFTMAX))
+        new.main(list(SOFTMIN))
     (tree / "bench").mkdir()
     assert written(tree) == []
     assert list((tree / "dev").iterdir()) == []
 
 
 def declare_backward(tree):
-    header = tree / "dev" / "softmax" / "softmax.h"
-    header.write_text(header.read_text().replace("}  // namespace ladder::softmax\n", BACKWARD), encoding="utf-8")
+    header = tree / "dev" / "softmin" / "softmin.h"
+    header.write_text(header.read_text().replace("}  // namespace ladder::softmin\n", BACKWARD), encoding="utf-8")
     return header
 
 
 def test_a_first_version_has_its_signature_from_the_header(tree):
-    new.main(list(SOFTMAX))
+    new.main(list(SOFTMIN))
     header = declare_backward(tree)
-    refused(tree, "has no version yet", "softmax/backward", "naive", "--from", "1")
+    refused(tree, "has no version yet", "softmin/backward", "naive", "--from", "1")
     refused(
         tree,
-        "no pass 'softmax/sideways'; there are: softmax/forward; a further pass begins in dev/softmax/softmax.h: docs/add_a",
-        "softmax/sideways",
+        "no pass 'softmin/sideways'; there are: softmin/forward; a further pass begins in dev/softmin/softmin.h: docs/add_a",
+        "softmin/sideways",
         "naive",
     )
-    refused(tree, "--layer writes a new layer: docs/add_a_layer.md", "sofmax/forward", "naive")
-    assert new.main(["softmax/backward", "naive"]) == 0
-    text = (tree / "dev" / "softmax" / "backward" / "v01_naive.cu").read_text()
-    assert "__global__ void softmax_backward_v01_kernel(Problem size, const T* dy, T* dx) {" in text
-    assert "LADDER_VERSION(ladder::softmax::Backward," in text
-    refused(tree, "softmax/backward has versions: --from N", "softmax/backward", "again")
-    shutil.rmtree(tree / "dev" / "softmax" / "backward")
+    refused(tree, "--layer writes a new layer: docs/add_a_layer.md", "sofmin/forward", "naive")
+    assert new.main(["softmin/backward", "naive"]) == 0
+    text = (tree / "dev" / "softmin" / "backward" / "v01_naive.cu").read_text()
+    assert "__global__ void softmin_backward_v01_kernel(Problem size, const T* dy, T* dx) {" in text
+    assert "LADDER_VERSION(ladder::softmin::Backward," in text
+    refused(tree, "softmin/backward has versions: --from N", "softmin/backward", "again")
+    shutil.rmtree(tree / "dev" / "softmin" / "backward")
     header.write_text(header.read_text().replace("void* dx;        // [m, n] dtype", "void* dx;"), encoding="utf-8")
-    refused(tree, "'void* dx;  // [m, n] dtype'", "softmax/backward", "naive")
+    refused(tree, "'void* dx;  // [m, n] dtype'", "softmin/backward", "naive")
 
 
 @pytest.mark.skipif(not shutil.which("clang-format"), reason="no clang-format")
@@ -210,7 +210,7 @@ class Built:
                 self.compile(name)
 
     def compile(self, name):
-        like = str(ROOT / name.replace("softmax", "silu"))
+        like = str(ROOT / name.replace("softmin", "silu"))
         output = str(self.tree / f"{name}.o").replace("/forward/", "_forward_")
         words = shlex.split(self.commands[like])
         words[words.index("-o") + 1], words[words.index("-c") + 1] = output, str(self.tree / name)
@@ -225,7 +225,7 @@ class Built:
         ours = [
             self.objects[each] for each in self.objects if name.startswith("bench") or not each.startswith("bench/")
         ]
-        output = self.tree / Path(name.format("softmax")).name
+        output = self.tree / Path(name.format("softmin")).name
         words[words.index("-o") + 1] = str(output)
         self.run(
             [word for word in words if not re.search(r"/(?:ladder|bench)_silu\w*\.dir/|\.dir/\S*silu", word)] + ours
@@ -265,7 +265,7 @@ def edit(file, pattern, text):
 
 
 def test_it_builds_and_passes_with_the_placeholder_and_with_the_formula_of_the_page(tree, ready):
-    new.main(list(SOFTMAX))
+    new.main(list(SOFTMIN))
     shutil.copytree(ROOT / "runtime" / "promoted", tree / "runtime" / "promoted")
     built = Built(tree)
     tests = built.program("tests/test_versions_{}")
@@ -274,19 +274,19 @@ def test_it_builds_and_passes_with_the_placeholder_and_with_the_formula_of_the_p
     assert (status, failed) == (0, 0) and passed >= 10, said
 
     reference, kernel = snippets()
-    edit(tree / "reference" / "softmax_reference.cpp", r"  for .*\n  }\n(?=  return)", reference)
-    built.compile("reference/softmax_reference.cpp")
+    edit(tree / "reference" / "softmin_reference.cpp", r"  for .*\n  }\n(?=  return)", reference)
+    built.compile("reference/softmin_reference.cpp")
     assert built.passed(built.program("bench_{}"), "--check")[0] == (1, 0, 9)
 
-    edit(tree / "dev" / "softmax" / "forward" / "v01_naive.cu", r"  y\[index\].*?\n", kernel)
+    edit(tree / "dev" / "softmin" / "forward" / "v01_naive.cu", r"  y\[index\].*?\n", kernel)
     edit(
-        tree / "dev" / "softmax" / "softmax.cpp",
+        tree / "dev" / "softmin" / "softmin.cpp",
         r'Role::output(.*?)"mn"',
         'Role::output, .dtype = p.dtype, .shape = {p.m, p.n}, .layout = "mn", .reduction_length = p.n',
     )
-    edit(tree / "dev" / "softmax" / "softmax.cpp", r"\.n = 1 \+", ".n = 2 +")
-    edit(tree / "dev" / "softmax" / "shapes.txt", r"one_n:[^\n]*\n", "")
-    for name in ("dev/softmax/softmax.cpp", "dev/softmax/forward/v01_naive.cu"):
+    edit(tree / "dev" / "softmin" / "softmin.cpp", r"\.n = 1 \+", ".n = 2 +")
+    edit(tree / "dev" / "softmin" / "shapes.txt", r"one_n:[^\n]*\n", "")
+    for name in ("dev/softmin/softmin.cpp", "dev/softmin/forward/v01_naive.cu"):
         built.compile(name)
     assert built.passed(built.program("bench_{}"), "--check")[0] == (0, 9, 0)
     (status, passed, failed), said = built.passed(built.program("tests/test_versions_{}"))

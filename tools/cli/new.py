@@ -14,8 +14,8 @@ USAGE = "./ladder new <layer>/<pass> <idea> --from N, for instance ./ladder new 
 _EXAMPLES = """\
 examples:
   ./ladder new conv3x3/fprop split_k --from 8     the next version, made from version 8
-  ./ladder new softmax/backward naive             the first version of a pass that dev/softmax/softmax.h declares
-  ./ladder new softmax/forward --layer --problem 'm n' --tensors 'x[m,n] -> y[m,n]'
+  ./ladder new softmin/backward naive             the first version of a pass that dev/softmin/softmin.h declares
+  ./ladder new softmin/forward --layer --problem 'm n' --tensors 'x[m,n] -> y[m,n]'
                                                   a layer: header, shapes, reference, bench program, first version
 docs/add_a_version.md and docs/add_a_layer.md say what to write then."""
 
