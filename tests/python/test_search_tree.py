@@ -140,7 +140,7 @@ def test_a_published_search_has_its_own_times_and_ours(search, capsys, tmp_path)
     }
     first = search(None, **published, version="v01")
     search(first, **{**published, "published": {"ms": 1, "share": 0.75}}, version="v02")
-    assert drawn()[-1].split() == "● 2 PASS 1000 × 1.50 × 0.750 an idea".split()
+    assert drawn()[-1].split() == "● 2 PASS 1000 × 1.50 × 0.750 v02: an idea".split()
     times = made_records.times(40e-6, warm=[30e-6] * 3)
     made = made_records.record(
         [made_records.result(2, times, PROBLEM, 100e-6, "PASS")], "2026-01-01T00:00:00Z", "c" * 40

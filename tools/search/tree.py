@@ -53,7 +53,8 @@ class Node:
     @property
     def words(self):
         """Its idea, and why it did not pass; nothing in it moves a terminal's cursor."""
-        said = str(self.record["idea"] or "")
+        here = self.record.get("version")
+        said = f"{f'{here}: ' if here else ''}{self.record['idea'] or ''}"
         if self.record["verdict"] != "PASS" and self.record["reason"]:
             said += f": {self.record['reason']}"
         return " ".join("".join(letter if letter.isprintable() else " " for letter in said).split())
