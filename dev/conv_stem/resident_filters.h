@@ -60,6 +60,37 @@ __device__ __forceinline__ void arrange_filters(const Problem& p, const float* w
   }
 }
 
+// A warpgroup's sums of a convolution row. Fragments of a row of the filter are loaded while the row before is multiplied.
+template <int kN>
+__device__ __forceinline__ void multiply_row(const LaneWindow<__half>& window, std::uint64_t filters,
+                                             float (&sum)[kN / 2]) {
+  std::uint32_t a[2][2][4];
+  const auto load = [&](int row) {
+#pragma unroll
+    for (int step = 2 * row; step < 2 * row + 2 && step < kSteps; ++step) {
+      uint2 pixels[2];
+      window.load(step, pixels);
+      a[row % 2][step % 2][0] = pixels[0].x, a[row % 2][step % 2][1] = pixels[1].x;
+      a[row % 2][step % 2][2] = pixels[0].y, a[row % 2][step % 2][3] = pixels[1].y;
+    }
+  };
+  load(0);
+#pragma unroll
+  for (int row = 0; row <= kFilter; ++row) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 2 * row; step < 2 * row + 2 && step < kSteps; ++step) {
+      ptx::wgmma_m64_a_registers<__half, kN>(sum, a[row % 2][step % 2], step_filters<kN>(filters, step), step > 0);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();  // the row before this is done: its fragments' registers are free
+    ptx::warpgroup_fence_operand(a[(row + 1) % 2]);
+    if (row < kFilter) load(row + 1);
+  }
+  ptx::wgmma_wait<0>();
+  ptx::warpgroup_fence_operand(sum);
+}
+
 // The biases of the same channels, or zeros.
 template <int kN, int kThreads>
 __device__ __forceinline__ void fetch_biases(const Problem& p, const float* bias, int channel0, float* biases) {

@@ -1,5 +1,5 @@
-// The rows of an output, image after image and column tile after column tile, in equal shares: one a warpgroup, two
-// warpgroups a block, every SM a block. A share is walked in strips, each within one image's column tile.
+// The rows of an output, image after image and column tile after column tile, in equal shares: one a warpgroup, two or
+// kGroups warpgroups a block, every SM a block. A share is walked in strips, each within one image's column tile.
 #pragma once
 
 #include <algorithm>
@@ -31,15 +31,18 @@ struct Rows {
   }
 
   // The first row of share i of the launch's.
+  template <int kGroups = kBlockGroups>
   __device__ __forceinline__ int share(int i) const {
-    return static_cast<int>(count() * i / (kBlockGroups * gridDim.x));
+    return static_cast<int>(count() * i / (kGroups * gridDim.x));
   }
 };
 
 // Blocks for all rows, of `channel_tiles` tiles of output channels each.
-inline dim3 strip_grid(const Rows& rows, int channel_tiles) {
+template <int kGroups = kBlockGroups>
+dim3 strip_grid(const Rows& rows, int channel_tiles) {
   const int blocks = std::max(1, backend::device().num_sms / channel_tiles);
-  return dim3(static_cast<unsigned>(std::min<long long>((rows.count() + 1) / kBlockGroups, blocks)), channel_tiles);
+  return dim3(static_cast<unsigned>(std::min<long long>((rows.count() + kGroups - 1) / kGroups, blocks)),
+              channel_tiles);
 }
 
 }  // namespace ladder::conv_stem
