@@ -323,6 +323,7 @@ def test_serve_answers_every_line(place, tmp_path):
         {"id": "nowhere", "target": "silu/sideways", "source": ""},
         {"id": "both", **common, "source": "", "path": "x"},
         [1],
+        {"id": "surrogate", **common, "source": "\ud800"},
     ]
     process, _ = serve(tmp_path, requests, jobs=2)
     out, _ = process.communicate("not JSON\n" + "\n".join(map(json.dumps, requests)) + "\n", timeout=300)
@@ -332,6 +333,7 @@ def test_serve_answers_every_line(place, tmp_path):
     assert (by_id["good"]["verdict"], by_id["bad"]["verdict"]) == ("PASS", "FAIL")
     assert "no pass 'sideways'" in by_id["nowhere"]["error"]
     assert "a source or a path" in by_id["both"]["error"]
+    assert by_id["surrogate"]["error"] == "the source is no text"
     assert sum(answer["id"] is None and "error" in answer for answer in answers) == 2
     lines = (tmp_path / "results" / "search" / "silu-forward.jsonl").read_text().splitlines()
     assert sorted(json.loads(line)["verdict"] for line in lines) == ["FAIL", "PASS"]
@@ -357,3 +359,28 @@ def test_an_interrupted_try_leaves_nothing(place, tmp_path, number):
     assert HUNG not in names_of_processes()
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").rglob("*.jsonl"))
     assert paths.ROOT == ROOT
+
+
+def test_the_times_of_several_problems_are_added():
+    place = trial.Workplace(None, "cuda")
+    asked = trial.Asked("unet")
+
+    def times(second, baseline):
+        one = {
+            "problem": "a",
+            "dtype": "bf16",
+            "us": 1.0,
+            "cold_us": 2.0,
+            "baseline_us": baseline,
+            "baseline": "cuDNN 9",
+        }
+        return [one, {**one, "problem": "b", "cold_us": second}]
+
+    first = trial._sums(trial._with_baselines(place, asked, {"verdict": "PASS", "times": times(4.0, 9.0)}))
+    assert first == {"us": 2.0, "cold_us": 6.0, "baseline_us": 18.0, "baseline": "cuDNN 9", "ratio": 3.0}
+    assert asked in place.with_baselines
+    later = [{**one, "baseline_us": None, "baseline": None} for one in times(4.0, 9.0)]
+    assert trial._sums(trial._with_baselines(place, asked, {"verdict": "PASS", "times": later})) == first
+    passed_over = trial._sums(trial._with_baselines(place, asked, {"verdict": "PASS", "times": times(None, 9.0)}))
+    assert (passed_over["cold_us"], passed_over["ratio"]) == (None, None)
+    assert trial._sums([])["us"] is None

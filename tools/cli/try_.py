@@ -58,7 +58,7 @@ def _parse(arguments):
     parser.add_argument("--json", action="store_true", help="the verdict as one line of JSON")
     parser.add_argument("--serve", action="store_true", help="candidates from stdin, verdicts to stdout: JSON lines")
     parser.add_argument("--jobs", type=_at_least_one, default=1, metavar="N", help="with --serve: at a time")
-    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for a run (default: 300)")
+    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="of waiting for it (default: 300)")
     parser.add_argument("--memory", type=float, default=8, metavar="GIB", help="for a process (default: 8)")
     parser.add_argument("--unsandboxed", action="store_true", help="without bubblewrap: trusts the candidate")
     chosen = parser.parse_args(arguments)
@@ -82,7 +82,9 @@ def _tried(request, prepared, limits, progress=lambda text: None):
     there = listing.read(paths.ROOT)
     a_pass = selection.one_pass(there, request["target"])
     layer = there.layer(a_pass.layer)
-    source = request.get("source") or _read(request["path"])
+    source = request["source"] if "source" in request else _read(request["path"])
+    if "\0" in source or source != source.encode("utf-8", "replace").decode():
+        raise UsageError("the source is no text")
     parent = _parent(a_pass, request.get("parent"))
     asked = _asked(layer, request)
     verdict = trial.judge(prepared(a_pass.path), source, asked, limits, progress)
@@ -145,8 +147,9 @@ def _readable(verdict):
         of = [verdict["problem"], verdict.get("plan"), verdict.get("schedule") and f"schedule {verdict['schedule']}"]
         what.append(f"  on {', '.join(filter(None, of))}; seed {verdict['seed']}")
     for one in verdict["times"]:
-        beside = f"{one['baseline_us']:.2f} us {one['baseline']}" if one["baseline_us"] else one["baseline"]
-        what.append(f"  {one['problem']}: {one['cold_us']:.2f} us cold, {one['us']:.2f} us warm; {beside}")
+        beside = f"; {one['baseline_us']:.2f} us {one['baseline']}" if one["baseline_us"] else ""
+        timed = f"{one['cold_us']:.2f} us cold, {one['us']:.2f} us warm" if one["us"] else "not for it"
+        what.append(f"  {one['problem']}: {timed}{beside}")
     if "checked" in verdict:
         what.append(f"  {verdict['checked']} problems checked, {verdict['wall_s']:.1f} s")
     return "\n".join(what)

@@ -1,6 +1,7 @@
 """`./ladder try --serve`: candidates come as lines of JSON, verdicts go as lines of JSON."""
 
 import functools
+import io
 import json
 import sys
 import threading
@@ -15,7 +16,7 @@ FIELDS = {"id", "target", "source", "path", "idea", "parent", "problem", "set", 
 
 def serve(tried, jobs, lines=None, out=None):
     """Answers `lines` with what tried(request) returns, a dictionary, or with its error; `jobs` of them at a time."""
-    lines, out = lines or sys.stdin, out or sys.stdout
+    lines, out = lines or io.TextIOWrapper(sys.stdin.buffer, "utf-8", errors="replace"), out or sys.stdout
     lock = threading.Lock()
 
     def answer(line):
@@ -29,6 +30,8 @@ def serve(tried, jobs, lines=None, out=None):
             said = {"error": " ".join(str(error).split())}
         except KeyboardInterrupt:
             return
+        except Exception as error:  # a fault of ours: it costs this candidate, and not the others
+            said = {"error": f"{type(error).__name__}: {error}"}
         with lock:
             print(json.dumps({"id": number, **said}), file=out, flush=True)
 

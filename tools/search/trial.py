@@ -1,17 +1,17 @@
 """One try of a candidate: compiled and run in a sandbox, judged by a program that has the reference, the inputs and the
 verdict. A candidate is a version's file of which nobody here has read a line."""
 
+import contextlib
 import json
 import re
 import shlex
 import subprocess
 import tempfile
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli import build, paths, tools
+from cli import build, device, lock, paths, tools
 from cli.errors import Failure, UsageError
 from dev import launch_nvcc, launch_version
 
@@ -20,7 +20,6 @@ from . import sandbox
 _SCRATCH = Path("/scratch")  # the candidate's folder, inside of the sandbox
 _STUB = "tools/try/candidate.cu.o"
 _COMPILE_SECONDS = 600
-_JUDGE_SECONDS = 600
 _MOST_SOURCE = 1 << 20  # bytes
 _ASKED = re.compile(r"\.(error_growth|least_arithmetic) = ([0-9.]+)|\.exact = (false)")
 
@@ -51,6 +50,9 @@ class Workplace:
     preset: str
     compiler: list = field(default_factory=list)  # the command of a version beside them
     linker: list = field(default_factory=list)
+    # {(problem, dtype): (microseconds, library)}, once they were timed, which they were beside a candidate for these.
+    baselines: dict = field(default_factory=dict)
+    with_baselines: set = field(default_factory=set)
 
     @property
     def folder(self):
@@ -86,10 +88,11 @@ def judge(place, source, asked, limits, progress=lambda text: None):
         if reason:
             verdict = {"verdict": "FAIL", "reason": reason, "times": []}
         else:
-            verdict = _judged(place, asked, Path(scratch), limits, progress)
-    verdict["device"] = verdict.get("device") or ("gpu" if place.gpu else "emulator")
+            with lock.held(paths.BUILD / ".try-gpu.lock") if place.gpu else contextlib.nullcontext():
+                verdict = _judged(place, asked, Path(scratch), limits, progress)
+    verdict.setdefault("device", device.slug() if place.gpu else "emulator")
     verdict["wall_s"] = round(time.monotonic() - began, 3)
-    return {**verdict, **_sums(verdict["times"])}
+    return {**verdict, **_sums(_with_baselines(place, asked, verdict))}
 
 
 def _compiled(place, source, scratch, limits):
@@ -139,12 +142,13 @@ def _judged(place, asked, scratch, limits, progress):
     words = [place.folder / f"judge_{place.a_pass.layer}", "--pass", place.a_pass.path, *_most(place.a_pass)]
     words += ["--seconds", limits.seconds]
     for option, values in (
-        ("problem", asked.problems),
+        ("problem", [line for line in asked.problems if not place.gpu or line not in asked.timed]),
         ("set", () if asked.problems else asked.sets),
         ("dtype", asked.dtypes),
         ("time", asked.timed if place.gpu else ()),
     ):
         words += [word for value in values for word in (f"--{option}", value)]
+    words += [] if asked in place.with_baselines else ["--baseline"]
     with sandbox.started(
         [*words, "--", *child],
         stdout=subprocess.PIPE,
@@ -153,13 +157,7 @@ def _judged(place, asked, scratch, limits, progress):
         errors="replace",
         env=tools.environment(),
     ) as process:
-        # The judge ends a candidate that takes too long; the time that its own work takes is known only roughly.
-        alarm = threading.Timer(limits.seconds + _JUDGE_SECONDS, process.kill)
-        alarm.start()
-        try:
-            return _verdict(process, progress)
-        finally:
-            alarm.cancel()
+        return _verdict(process, progress)  # the judge ends a candidate that takes too long
 
 
 def _verdict(process, progress):
@@ -198,17 +196,30 @@ def _most(a_pass):
     return [*words, "--inexact"] if inexact else words
 
 
+def _with_baselines(place, asked, verdict):
+    """Its times, with the baselines that an earlier candidate was timed beside; its own are kept for later ones."""
+    times = verdict["times"]
+    if times and verdict["verdict"] == "PASS":
+        place.with_baselines.add(asked)
+    for one in times:
+        key = one["problem"], one["dtype"]
+        if one["baseline"]:
+            place.baselines[key] = one["baseline_us"], one["baseline"]
+        one["baseline_us"], one["baseline"] = place.baselines.get(key, (None, None))
+    return times
+
+
 def _sums(times):
-    """Over all problems that were timed: what the log keeps of them."""
-    if not times:
-        return dict.fromkeys(("us", "cold_us", "baseline", "baseline_us", "ratio"))
-    cold = sum(one["cold_us"] for one in times)
-    baselines = [one["baseline_us"] for one in times]
-    baseline = sum(baselines) if None not in baselines else None
+    """Over all problems that were to be timed: what the log keeps of them. None where it passed over one of them."""
+    sums = {name: _sum(one[name] for one in times) for name in ("us", "cold_us", "baseline_us")}
+    timed = sums["baseline_us"] and sums["cold_us"]
     return {
-        "us": sum(one["us"] for one in times),
-        "cold_us": cold,
-        "baseline": times[0]["baseline"] if baseline else None,
-        "baseline_us": baseline,
-        "ratio": baseline / cold if baseline else None,
+        **sums,
+        "baseline": times[0]["baseline"] if timed else None,
+        "ratio": sums["baseline_us"] / sums["cold_us"] if timed else None,
     }
+
+
+def _sum(values):
+    values = list(values)
+    return sum(values) if values and None not in values else None

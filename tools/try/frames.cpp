@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "core/error.h"
@@ -19,19 +20,20 @@ Failure nonsense() { return Failure("it does not keep to the protocol: something
 
 }  // namespace
 
-Channel::Channel(int in, int out, std::optional<Clock::time_point> deadline)
-    : in_(in), out_(out), deadline_(deadline) {
-  if (!deadline_) return;
+Channel::Channel(int in, int out, std::optional<double> seconds) : in_(in), out_(out), seconds_left_(seconds) {
+  if (!seconds_left_) return;
   for (const int descriptor : {in_, out_}) fcntl(descriptor, F_SETFL, O_NONBLOCK);
 }
 
-void Channel::wait_for(int descriptor, short events) const {
-  if (!deadline_) return;
+void Channel::wait_for(int descriptor, short events) {
+  if (!seconds_left_) return;
+  using Clock = std::chrono::steady_clock;
   pollfd one{.fd = descriptor, .events = events, .revents = 0};
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
-    if (left <= 0) throw Late("the time is up");
-    if (poll(&one, 1, static_cast<int>(std::min<long>(left, 1 << 30))) > 0) return;
+  for (bool ready = false; !ready;) {
+    if (*seconds_left_ <= 0) throw Late("the time is up");
+    const Clock::time_point began = Clock::now();
+    ready = poll(&one, 1, static_cast<int>(std::min(1e3 * *seconds_left_ + 1, 1e6))) > 0;
+    *seconds_left_ -= std::chrono::duration<double>(Clock::now() - began).count();
   }
 }
 

@@ -2,7 +2,6 @@
 // bytes as its "bytes" says.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,23 +17,21 @@ struct Frame {
 
 class Channel {
  public:
-  using Clock = std::chrono::steady_clock;
+  // Owns neither. Without `seconds`, the most that it waits for the other side in all, it waits for ever.
+  Channel(int in, int out, std::optional<double> seconds = {});
 
-  // Owns neither; without a deadline it waits for ever.
-  Channel(int in, int out, std::optional<Clock::time_point> deadline = {});
-
-  // Both throw Failure where the other side does not keep to this, Late once the deadline is over.
+  // Both throw Failure where the other side does not keep to this, Late once the time is up.
   void send(nlohmann::json head, const std::vector<float>& values = {});
   // Nothing at the end of the stream. More than `most_values` are a Failure.
   std::optional<Frame> receive(std::size_t most_values);
 
  private:
-  void wait_for(int descriptor, short events) const;
+  void wait_for(int descriptor, short events);
   bool read_more();
 
   int in_;
   int out_;
-  std::optional<Clock::time_point> deadline_;
+  std::optional<double> seconds_left_;
   std::string read_;  // and not yet handed out
 };
 

@@ -30,6 +30,7 @@ struct Options {
   std::string pass;
   std::vector<std::string> problems, sets, dtypes;
   std::vector<std::string> timed;
+  bool with_baseline = false;
   double seconds = 300;
   std::uint64_t seed = 0;
   // The most that a version of the pass may ask for.
@@ -46,7 +47,7 @@ struct Run {
   json at = json::object();  // the problem, plan and schedule of that reason
   double error = 0;          // the largest
   int num_checked = 0;
-  std::string skipped;  // why a problem was not checked, of the latest
+  std::string skipped;  // why a problem was passed over, of the latest
   json times = json::array();
 };
 
@@ -62,11 +63,11 @@ class Judge {
       for (const std::string& set : options_.sets) {
         for (const NamedCase& named : named_cases(pass_, set)) check_line(named.problem.text, named.problem.names_dtype);
       }
+      for (const std::string& line : options_.timed) time_line(line);
       if (run_.status == Status::pass && run_.num_checked == 0) {
         run_.status = Status::skip;
         run_.reason = "it runs none of the problems: " + run_.skipped;
       }
-      for (const std::string& line : options_.timed) time_line(line);
     } catch (const json::exception&) {
       fail("it does not keep to the protocol");
     } catch (const Failure& failure) {
@@ -115,18 +116,21 @@ class Judge {
 
   void check_line(const std::string& line, bool is_whole) {
     for (const Case& c : cases(line, is_whole)) {
-      if (run_.status == Status::pass) check_case(c);
+      if (run_.status == Status::pass) (void)check_case(c);
     }
   }
 
-  void check_case(const Case& c) {
+  // False where it passes over the case.
+  bool check_case(const Case& c) {
     run_.at = {{"problem", c.text}, {"dtype", name(c.dtype)}};
     std::cout << json{{"progress", c.text}} << std::endl;
     const json head = remote_.ask({{"op", "problem"}, {"text", c.text}}, {}).head;
     if (std::string reason = head.at("skip"); !reason.empty()) {
       run_.skipped = one_line(reason, 200);
-      return;
+      run_.at = json::object();
+      return false;
     }
+    if (head.at("plans").empty()) throw Failure("it has no plan for the problem");
     std::optional<CheckedCase> checked(std::in_place, c, options_.seed);
     const auto schedules = backend::schedules();
     const std::string& another = schedules[static_cast<std::size_t>(run_.num_checked) % schedules.size()];
@@ -135,11 +139,12 @@ class Judge {
         run_.at["plan"] = plan;
         run_.at["schedule"] = schedule;
         check_plan(checked, plan, schedule);
-        if (run_.status != Status::pass) return;
+        if (run_.status != Status::pass) return true;
       }
     }
     ++run_.num_checked;
     run_.at = json::object();
+    return true;
   }
 
   // With the first seed of a few whose values no null answer fits by chance, as one pixel times a weight of 1.
@@ -162,17 +167,24 @@ class Judge {
   void time_line(const std::string& line) {
     for (const Case& c : cases(line, true)) {
       if (run_.status != Status::pass) return;
-      check_case(c);
+      json one = {{"problem", c.text}, {"dtype", name(c.dtype)}, {"cold_us", nullptr}, {"us", nullptr}};
+      one.update({{"baseline_us", nullptr}, {"baseline", nullptr}});
+      if (!check_case(c)) {
+        run_.times.push_back(one);
+        continue;
+      }
       if (run_.status != Status::pass) return;
       run_.at = {{"problem", c.text}, {"dtype", name(c.dtype)}};
       CheckedCase checked(c, options_.seed);
-      const CandidateTimes times = times_of(remote_, checked, "", def_);
-      run_.times.push_back({{"problem", c.text},
-                            {"dtype", name(c.dtype)},
-                            {"cold_us", 1e6 * times.cold_seconds},
-                            {"us", 1e6 * times.warm_seconds},
-                            {"baseline_us", times.baseline_seconds > 0 ? json(1e6 * times.baseline_seconds) : json()},
-                            {"baseline", times.library}});
+      const CandidateTimes times = times_of(remote_, checked, def_);
+      one.update({{"cold_us", 1e6 * times.cold_seconds}, {"us", 1e6 * times.warm_seconds}});
+      if (options_.with_baseline) {
+        const BaselineTime baseline = baseline_of(checked);
+        one["baseline"] = baseline.library;
+        if (baseline.cold_seconds > 0) one["baseline_us"] = 1e6 * baseline.cold_seconds;
+      }
+      run_.times.push_back(one);
+      run_.at = json::object();
       if (times.doubt.empty()) continue;
       run_.status = Status::untrusted;
       run_.reason = times.doubt;
@@ -197,6 +209,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--problem", options.problems);
   app.add_option("--set", options.sets);
   app.add_option("--time", options.timed, "problems");
+  app.add_flag("--baseline", options.with_baseline, "beside those");
   app.add_option("--dtype", options.dtypes);
   app.add_option("--seconds", options.seconds);
   app.add_option("--seed", options.seed, "of the inputs; random by default");

@@ -124,8 +124,7 @@ Remote::Remote(std::vector<std::string> command, double seconds)
   close(from[1]);
   pipes_[0] = from[0];
   pipes_[1] = to[1];
-  const auto span = std::chrono::duration_cast<Channel::Clock::duration>(std::chrono::duration<double>(seconds));
-  channel_ = std::make_unique<Channel>(pipes_[0], pipes_[1], Channel::Clock::now() + span);
+  channel_ = std::make_unique<Channel>(pipes_[0], pipes_[1], seconds);
 }
 
 Remote::~Remote() {

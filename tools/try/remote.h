@@ -16,7 +16,7 @@ namespace ladder {
 
 class Remote {
  public:
-  // Starts `command` in a process group that ends with this object, at the latest after `seconds`.
+  // Starts `command` in a process group that ends with this object, or once it was waited for `seconds` in all.
   Remote(std::vector<std::string> command, double seconds);
   ~Remote();
   Remote(const Remote&) = delete;

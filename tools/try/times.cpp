@@ -52,42 +52,20 @@ class TimedRemotely {
   std::string doubt_;
 };
 
-void find_baseline(CheckedCase& c, CandidateTimes& times) {
-  static Timer timer;
-  try {
-    const ReferenceRun& run = c.run(Pattern::normal);
-    DeviceTensors tensors(*c, run.inputs, 0);
-    const auto cold = [&](const std::function<void(Stream)>& work) { return timer.cold(work).seconds; };
-    const Measure measure = [&](const std::function<void(Stream)>& work) {
-      timer.run(work);
-      return typical_seconds([&] { return cold(work); });
-    };
-    const auto baseline = make_baseline(*c, tensors.pointers(), Search::all, measure);
-    const Verdict verdict = judged(*baseline, *c, tensors, run);
-    if (verdict.status != Status::pass) throw Failure(verdict.reason);
-    std::vector<double> seconds(kRounds);
-    const Work work = baseline->work(Choice::best);
-    for (double& one : seconds) one = work ? cold(work) : baseline->sample(Choice::best);
-    times.baseline_seconds = median(seconds);
-    times.library = baseline->library();
-  } catch (const std::exception& error) {
-    times.library = one_line(error.what());
-  }
-}
-
 std::string impossible(const Case& c, const CandidateTimes& times, const AnyVersionDef& def) {
   const double cold = cold_lower_bound_seconds(backend::device(), c, def);
   const double warm = warm_lower_bound_seconds(backend::device(), c, def);
-  if (times.cold_seconds >= cold && times.warm_seconds >= warm) return {};
+  if (times.cold_seconds > 0 && times.warm_seconds > 0 && times.cold_seconds >= cold && times.warm_seconds >= warm)
+    return {};
   return fmt::format("{:.2f} us cold and {:.2f} us warm, but the hardware needs {:.2f} us and {:.2f} us at its peak",
                      1e6 * times.cold_seconds, 1e6 * times.warm_seconds, 1e6 * cold, 1e6 * warm);
 }
 
 }  // namespace
 
-CandidateTimes times_of(Remote& remote, CheckedCase& c, const std::string& plan, const AnyVersionDef& def) {
+CandidateTimes times_of(Remote& remote, CheckedCase& c, const AnyVersionDef& def) {
   CandidateTimes times;
-  times.doubt = remote.ask({{"op", "time"}, {"plan", plan}}).head.at("doubt");
+  times.doubt = remote.ask({{"op", "time"}, {"plan", ""}}).head.at("doubt");
   TimedRemotely timed(remote, c, def);
   timed.refill(Pattern::normal);
   std::random_device random;
@@ -110,8 +88,27 @@ CandidateTimes times_of(Remote& remote, CheckedCase& c, const std::string& plan,
   for (const std::string& doubt : {timed.doubt(), impossible(*c, times, def)}) {
     if (times.doubt.empty()) times.doubt = doubt;
   }
-  find_baseline(c, times);
   return times;
+}
+
+BaselineTime baseline_of(CheckedCase& c) try {
+  static Timer timer;
+  const ReferenceRun& run = c.run(Pattern::normal);
+  DeviceTensors tensors(*c, run.inputs, 0);
+  const auto cold = [](const Work& work) { return timer.cold(work).seconds; };
+  const Measure measure = [&](const Work& work) {
+    timer.run(work);
+    return typical_seconds([&] { return cold(work); });
+  };
+  const auto baseline = make_baseline(*c, tensors.pointers(), Search::all, measure);
+  const Verdict verdict = judged(*baseline, *c, tensors, run);
+  if (verdict.status != Status::pass) throw Failure(verdict.reason);
+  std::vector<double> seconds(kRounds);
+  const Work work = baseline->work(Choice::best);
+  for (double& one : seconds) one = work ? cold(work) : baseline->sample(Choice::best);
+  return {.cold_seconds = median(seconds), .library = baseline->library()};
+} catch (const std::exception& error) {
+  return {.library = one_line(error.what())};
 }
 
 }  // namespace ladder

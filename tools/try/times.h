@@ -13,12 +13,18 @@ struct CandidateTimes {
   std::string doubt;  // empty, or why it is not believed
   double cold_seconds = 0;
   double warm_seconds = 0;
-  double baseline_seconds = 0;  // cold; 0 without a baseline
-  std::string library;          // its name, or why there is none
 };
 
 // Of the problem that `remote` was asked about last. The inputs are others in a round that only this process knows, and
 // what it writes is compared with the reference then, in the first round and in the last. Throws Failure.
-CandidateTimes times_of(Remote& remote, CheckedCase& c, const std::string& plan, const AnyVersionDef& def);
+CandidateTimes times_of(Remote& remote, CheckedCase& c, const AnyVersionDef& def);
+
+struct BaselineTime {
+  double cold_seconds = 0;  // 0 without a baseline
+  std::string library;      // its name, or why there is none
+};
+
+// Measured in this process, on the same device.
+BaselineTime baseline_of(CheckedCase& c);
 
 }  // namespace ladder
