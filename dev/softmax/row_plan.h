@@ -18,7 +18,7 @@ constexpr int kMostThreads = 1024;
 constexpr int kMostWarps = kMostThreads / 32;
 
 struct RowPlan {
-  int lanes = 32;            // threads of a block that share a row: a power of two up to 32, or whole warps
+  int threads = 32;          // of a block that share a row: a power of two up to 32, or whole warps
   int ranks = 1;             // blocks that share a row: a cluster
   int values = kMostValues;  // that a thread has room for
 };
@@ -31,19 +31,19 @@ inline RowPlan plan_lanes(const Problem& p) {
   const int each = ceil_div(p.n, lanes);
   int values = kLeastValues;
   while (values < each) values *= 2;
-  return {.lanes = lanes, .values = values};
+  return {.threads = lanes, .values = values};
 }
 
 // A row that `ranks` blocks hold.
 inline RowPlan plan_blocks(int n, int ranks, int values = kMostValues) {
-  return {.lanes = 32 * ceil_div(n, 32 * ranks * values), .ranks = ranks, .values = values};
+  return {.threads = 32 * ceil_div(n, 32 * ranks * values), .ranks = ranks, .values = values};
 }
 
 // The same for as few blocks of at most kBlockThreads as hold it: a cluster at least, and of the most blocks if there are not
 // enough.
 inline RowPlan plan_cluster(int n, int values = kMostValues) {
   int ranks = 2;
-  while (ranks < kMaxClusterBlocks && plan_blocks(n, ranks, values).lanes > kBlockThreads) ranks *= 2;
+  while (ranks < kMaxClusterBlocks && plan_blocks(n, ranks, values).threads > kBlockThreads) ranks *= 2;
   return plan_blocks(n, ranks, values);
 }
 

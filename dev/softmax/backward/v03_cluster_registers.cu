@@ -51,12 +51,12 @@ __global__ void __launch_bounds__(kHolder == Holder::lanes ? kBlockThreads : kMo
   const int thread = static_cast<int>(threadIdx.x);
   const int block = static_cast<int>(blockIdx.x);
   const int rank = block % plan.ranks;
-  const int warps = plan.lanes / 32;
+  const int warps = plan.threads / 32;
   int row = block / plan.ranks;
   int first = first_vector<kWidth, kValues>(rank * warps + thread / 32);
   if constexpr (kHolder == Holder::lanes) {
-    row = (block * kBlockThreads + thread) / plan.lanes;
-    first = thread % plan.lanes;
+    row = (block * kBlockThreads + thread) / plan.threads;
+    first = thread % plan.threads;
   }
   const int vectors = row < p.m ? p.n / kWidth : 0;
   const std::int64_t at = std::int64_t{row} * p.n;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kHolder == Holder::lanes ? kBlockThreads : kMo
   ptx::grid_dependency_launch();
 
   // The sum of the warp, and that of the row.
-  float sum = add_over_lanes(dot(probabilities, gradients), kHolder == Holder::lanes ? plan.lanes : 32);
+  float sum = add_over_lanes(dot(probabilities, gradients), kHolder == Holder::lanes ? plan.threads : 32);
   if constexpr (kHolder == Holder::block) {
     if (thread % 32 == 0) parts[thread / 32] = sum;
     __syncthreads();
@@ -131,9 +131,9 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <Holder kHolder>
 KernelPlan<Backward> holding(const char* name, const Problem& p, const RowPlan& plan) {
   const bool lanes = kHolder == Holder::lanes;
-  const LaunchConfig config{.grid = lanes ? stream_blocks(std::int64_t{p.m} * plan.lanes, kBlockThreads, 1)
+  const LaunchConfig config{.grid = lanes ? stream_blocks(std::int64_t{p.m} * plan.threads, kBlockThreads, 1)
                                           : static_cast<unsigned>(p.m * plan.ranks),
-                            .block = static_cast<unsigned>(lanes ? kBlockThreads : plan.lanes),
+                            .block = static_cast<unsigned>(lanes ? kBlockThreads : plan.threads),
                             .cluster = static_cast<unsigned>(plan.ranks),
                             .overlaps_previous = true};
   return {.name = name, .bind = [=](const Backward::Tensors& t, void*) {

@@ -13,14 +13,14 @@
 namespace ladder::softmax {
 namespace {
 
-// kBlock: a block has one row, else one for every `lanes` threads.
+// kBlock: a block has one row, else one for every `row_threads` threads.
 template <class T, int kWidth, int kValues, bool kBlock>
 __global__ void __launch_bounds__(kBlock ? kMostThreads : kBlockThreads)
-    softmax_forward_v04_kernel(Problem p, int lanes, const T* x, T* y) {
+    softmax_forward_v04_kernel(Problem p, int row_threads, const T* x, T* y) {
   LADDER_SHARED(MaxSum, of_warp, [kMostWarps]);
   const int thread = static_cast<int>(threadIdx.x);
-  const int row = kBlock ? blockIdx.x : (blockIdx.x * kBlockThreads + thread) / lanes;
-  const int first = kBlock ? first_vector<kWidth, kValues>(thread / 32) : thread % lanes;
+  const int row = kBlock ? blockIdx.x : (blockIdx.x * kBlockThreads + thread) / row_threads;
+  const int first = kBlock ? first_vector<kWidth, kValues>(thread / 32) : thread % row_threads;
   const int vectors = row < p.m ? p.n / kWidth : 0;
   x += std::int64_t{row} * p.n;
   y += std::int64_t{row} * p.n;
@@ -30,12 +30,12 @@ __global__ void __launch_bounds__(kBlock ? kMostThreads : kBlockThreads)
   load_part<T, kWidth>(x, first, vectors, -INFINITY, values);
   ptx::grid_dependency_launch();
 
-  const MaxSum part = take_exponentials(values, kBlock ? 32 : lanes);
+  const MaxSum part = take_exponentials(values, kBlock ? 32 : row_threads);
   MaxSum whole = part;
   if constexpr (kBlock) {
     if (thread % 32 == 0) of_warp[thread / 32] = part;
     __syncthreads();
-    whole = merge_parts(of_warp, lanes / 32);
+    whole = merge_parts(of_warp, row_threads / 32);
   }
   multiply(values, factor_of(part, whole));
   store_part<T, kWidth>(y, first, vectors, values);
@@ -49,13 +49,13 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   const bool block = p.n > kMostOfLanes;
   const RowPlan plan = block ? plan_blocks(p.n, 1) : plan_lanes(p);
   const LaunchConfig config{
-      .grid = block ? static_cast<unsigned>(p.m) : stream_blocks(std::int64_t{p.m} * plan.lanes, kBlockThreads, 1),
-      .block = static_cast<unsigned>(block ? plan.lanes : kBlockThreads),
+      .grid = block ? static_cast<unsigned>(p.m) : stream_blocks(std::int64_t{p.m} * plan.threads, kBlockThreads, 1),
+      .block = static_cast<unsigned>(block ? plan.threads : kBlockThreads),
       .overlaps_previous = true};
   dispatch_values(p, plan.values, [&](auto element, auto width, auto values) {
     using T = decltype(element);
     const auto run = [&](auto kernel) {
-      ladder::launch(kernel, config, stream, p, plan.lanes, static_cast<const T*>(t.x), static_cast<T*>(t.y));
+      ladder::launch(kernel, config, stream, p, plan.threads, static_cast<const T*>(t.x), static_cast<T*>(t.y));
     };
     if (!block) return run(softmax_forward_v04_kernel<T, width, values, false>);
     run(softmax_forward_v04_kernel<T, width, kMostValues, true>);

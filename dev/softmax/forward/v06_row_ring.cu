@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
   LADDER_SHARED(ptx::Mbarrier, arrived, [2]);
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
-  const int warps = plan.lanes / 32;
+  const int warps = plan.threads / 32;
   const int rank = static_cast<int>(blockIdx.x) % plan.ranks;
   const int clusters = static_cast<int>(gridDim.x) / plan.ranks;
   if constexpr (kCluster) {
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         if (first + 32 * i < vectors) {
-          ptx::cp_async_16(own + (stage * kHeld + i) * plan.lanes, from + 32 * i, true, policy);
+          ptx::cp_async_16(own + (stage * kHeld + i) * plan.threads, from + 32 * i, true, policy);
         }
       }
     }
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       float vector[kVec];
-      if (first + 32 * i < vectors) unpack<T>(own[(stage * kHeld + i) * plan.lanes], vector);
+      if (first + 32 * i < vectors) unpack<T>(own[(stage * kHeld + i) * plan.threads], vector);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) values[i * kVec + v] = first + 32 * i < vectors ? vector[v] : -INFINITY;
     }
@@ -126,8 +126,8 @@ KernelPlan<Forward> turns(const char* name, const Problem& p, const RowPlan& pla
               const auto kernel =
                   plan.ranks > 1 ? softmax_forward_v06_kernel<T, true> : softmax_forward_v06_kernel<T, false>;
               LaunchConfig config{.grid = static_cast<unsigned>(plan.ranks),
-                                  .block = static_cast<unsigned>(plan.lanes),
-                                  .dynamic_smem = std::size_t{kStages} * kMostValues * sizeof(T) * plan.lanes,
+                                  .block = static_cast<unsigned>(plan.threads),
+                                  .dynamic_smem = std::size_t{kStages} * kMostValues * sizeof(T) * plan.threads,
                                   .cluster = static_cast<unsigned>(plan.ranks),
                                   .overlaps_previous = true};
               config.grid = static_cast<unsigned>(plan.ranks * std::min(p.m, resident_clusters(kernel, config)));
