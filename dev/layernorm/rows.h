@@ -10,6 +10,7 @@
 #include "dev/common/wide.h"
 #include "dev/layernorm/layernorm.h"
 #include "dev/layernorm/parameters.h"
+#include "dev/ptx/opaque.h"
 
 namespace ladder::layernorm {
 
@@ -39,16 +40,16 @@ __device__ __forceinline__ Bits<T, kWidth> normalised(const Bits<T, kWidth>& x, 
   return from_floats<T>(values);
 }
 
-// Of the first `valid` of a thread's vectors, about the pivot.
+// Of the first `valid` of a thread's vectors, which are vector_at(0), vector_at(1), ..., about the pivot.
 template <class T, int kWidth, int kVectors>
-__device__ __forceinline__ Moments moments_about(float pivot, const Bits<T, kWidth> (&held)[kVectors], int valid) {
+__device__ __forceinline__ Moments moments_about(float pivot, const auto& vector_at, int valid) {
   if (valid <= 0) return {};
-  const auto sum_of_terms = [&](const auto& term) {
+  const auto sum_of_terms = [&](float pivot, const auto& term) {
     float sum = 0;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       float values[kWidth];
-      to_floats<T>(held[v], values);
+      to_floats<T, kWidth>(vector_at(v), values);
       float of_vector = 0;
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) of_vector += term(values[i] - pivot);
@@ -57,9 +58,17 @@ __device__ __forceinline__ Moments moments_about(float pivot, const Bits<T, kWid
     return sum;
   };
   const auto count = static_cast<float>(min(valid, kVectors) * kWidth);
-  const float mean = sum_of_terms([](float distance) { return distance; }) / count;
-  const float m2 = sum_of_terms([&](float distance) { return (distance - mean) * (distance - mean); });
+  const float mean = sum_of_terms(pivot, [](float distance) { return distance; }) / count;
+  // NOTE: opaque, or the distances of the first sum would take registers for the second.
+  const float m2 =
+      sum_of_terms(ptx::opaque(pivot), [&](float distance) { return (distance - mean) * (distance - mean); });
   return {.count = count, .mean = mean, .m2 = m2};
+}
+
+template <class T, int kWidth, int kVectors>
+__device__ __forceinline__ Moments moments_about(float pivot, const Bits<T, kWidth> (&held)[kVectors], int valid) {
+  return moments_about<T, kWidth, kVectors>(
+      pivot, [&](int v) { return held[v]; }, valid);
 }
 
 // How many of `vectors` vectors are at first, first + step, ...

@@ -12,5 +12,11 @@ __device__ __forceinline__ int opaque(int number) {
 #endif
   return number;
 }
+__device__ __forceinline__ float opaque(float number) {
+#if defined(__CUDACC__)
+  asm volatile("" : "+f"(number));
+#endif
+  return number;
+}
 
 }  // namespace ladder::ptx
