@@ -29,7 +29,7 @@ constexpr std::size_t kCounterBytes = 256;
 template <int kVectors>
 inline constexpr int kAhead = kVectors * 3 / 4;
 template <int kVectors>
-inline constexpr std::size_t kSmemBytes = sizeof(uint4) * kThreads*(kVectors + kAhead<kVectors>);
+inline constexpr std::size_t kSmemBytes = (kVectors + kAhead<kVectors>)*kThreads * sizeof(uint4);
 static_assert(kSmemBytes<16> <= 227 * 1024 - 2048, "beside the static shared memory");
 
 // Of two rows together, in each thread: `own` from all threads of the block, lane 0 of warp r with row r.
