@@ -200,7 +200,7 @@ Result Session::run(const Version& v, const Case& c) {
 
 void Session::run_checked(const Version& v, const Case& c, Result& result) {
   AtCase& here = at(c);
-  result.verdict = check(v, here.checked);
+  result.verdict = full_check(v, here.checked);
   if (result.verdict.status == Status::fail) {
     const std::string difference = difference_between_schedules(v, here.checked);
     if (!difference.empty()) result.verdict.reason += "; " + difference;

@@ -12,6 +12,7 @@
 
 #include "core/backend.h"
 #include "core/cuda_check.h"
+#include "core/read_only.h"
 
 namespace ladder::backend {
 namespace {
@@ -180,6 +181,8 @@ void* allocate(std::size_t bytes) {
 void release(void* pointer) noexcept { (void)cudaFree(pointer); }
 
 void name_memory(const void*, std::size_t, const std::string&) {}
+
+void set_read_only(void*, bool) {}
 
 void copy_in(void* device_pointer, const void* host, std::size_t bytes) {
   LADDER_CUDA(cudaMemcpy(device_pointer, host, bytes, cudaMemcpyHostToDevice));

@@ -186,6 +186,9 @@ const Pass* add_pass(Pass pass) {
   return &r.passes.back();
 }
 
+// Winograd's F(4x4, 3x3) has it: its transforms multiply by up to 8 on each side.
+constexpr double kMostErrorGrowth = 16;
+
 bool add_version(Version version, std::string_view file, const std::string& wrong) {
   Registry& r = registry();
   const auto complain = [&](const std::string& what) {
@@ -195,6 +198,9 @@ bool add_version(Version version, std::string_view file, const std::string& wron
   auto parsed = parse_file_name(file);
   if (!parsed) return complain("a version's file is named like v07_some_idea.cu");
   if (!wrong.empty()) return complain(wrong);
+  if (!(version.def.error_growth >= 1 && version.def.error_growth <= kMostErrorGrowth)) {
+    return complain(fmt::format(".error_growth is from 1 to {}", kMostErrorGrowth));
+  }
   for (const Version& known : r.versions) {
     if (known.pass == version.pass && known.number == parsed->number) {
       return complain("the number " + std::to_string(parsed->number) + " is taken by " + known.file);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <sstream>
 
@@ -30,18 +29,6 @@ std::vector<std::string> schedules() {
   return all;
 }
 
-std::string first_difference(const std::vector<std::vector<float>>& first, const std::vector<std::vector<float>>& other,
-                             const std::string& which) {
-  for (std::size_t i = 0; i < other.size(); ++i) {
-    for (std::size_t at = 0; at < other[i].size(); ++at) {
-      if (std::bit_cast<std::uint32_t>(other[i][at]) == std::bit_cast<std::uint32_t>(first[i][at])) continue;
-      return fmt::format("{} gave other bits than the first launch: output {}, element {}: {} and {}", which, i, at,
-                         other[i][at], first[i][at]);
-    }
-  }
-  return {};
-}
-
 std::string difference_between_launches(const Version& v, const Case& c, std::uint64_t seed) {
   constexpr std::size_t kLaunchesOnGpu = 50;
   const std::vector<std::string> orders = schedules();
@@ -62,8 +49,7 @@ std::string difference_between_launches(const Version& v, const Case& c, std::ui
     if (first.empty()) {
       first = tensors.outputs();
     } else {
-      difference =
-          first_difference(first, tensors.outputs(), fmt::format("launch {} (schedule {})", launch + 1, order));
+      difference = other_bits(first, tensors.outputs(), fmt::format("launch {} (schedule {})", launch + 1, order));
     }
   }
   backend::set_schedule(orders.front());
@@ -86,8 +72,7 @@ std::string difference_between_replays(const Version& v, const Case& c, std::uin
     tensors.reset();
     graph.replay(stream);
     stream.synchronize();
-    if (std::string difference = first_difference(first, tensors.outputs(), which); !difference.empty())
-      return difference;
+    if (std::string difference = other_bits(first, tensors.outputs(), which); !difference.empty()) return difference;
     if (std::string damage = tensors.damage(); !damage.empty()) return std::string(which) + ": " + damage;
   }
   return {};

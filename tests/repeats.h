@@ -19,10 +19,6 @@ inline constexpr bool kSanitized = false;
 // The orders of running threads that a test tries: the backend's, or those that LADDER_TEST_SCHEDULES lists ("asc,desc").
 std::vector<std::string> schedules();
 
-// Of outputs, empty or the first element that differs, with `which` in front of it.
-std::string first_difference(const std::vector<std::vector<float>>& first, const std::vector<std::vector<float>>& other,
-                             const std::string& which);
-
 // Launches the version on one set of inputs under each of schedules(), at least twice, and 50 times on a GPU, with outputs and
 // workspace poisoned before each launch. Empty, or which launch gave other bits than the first. Bounds on errors
 // cannot see that: sums in another order, as of float atomics, are as right as each other.

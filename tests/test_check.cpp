@@ -517,6 +517,17 @@ TEST_F(Device, WritingAnOutputIsNoDamageAndPoisonUndoesIt) {
 
 TEST_F(Device, WorkspaceOfNoBytesIsNull) { EXPECT_EQ(DeviceTensors(c_, inputs_, 0).workspace(), nullptr); }
 
+// One of its own file would come first, or second: nobody knows.
+TEST(Check, APassWithTwoReferencesHasNone) {
+  static const Pass pass{.layer = "toy", .name = "two_references"};
+  const auto zeros = [](const Case&, const HostTensors&) { return NamedOutputs(); };
+  const Case c{.pass = &pass};
+  EXPECT_TRUE(register_reference(pass, zeros));
+  EXPECT_NO_THROW(reference_outputs(c, {}));
+  EXPECT_FALSE(register_reference(pass, zeros));
+  EXPECT_THROW(reference_outputs(c, {}), Failure);
+}
+
 TEST(Check, SkipsWithTheReason) {
   const Version& v = find_version(pass_of<conv3x3::Fprop>(), 1);
   Version picky = v;

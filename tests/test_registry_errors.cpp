@@ -33,6 +33,7 @@ TEST(RegistryErrors, MalformedAndRepeatedNamesAreToldByFile) {
   EXPECT_FALSE(register_version<Broken>("a/v1_short.cu", {.launch = launch, .dtypes = {}}));
   EXPECT_FALSE(register_version<Broken>("a/v02_neither.cu", {.dtypes = {}}));
   EXPECT_FALSE(register_version<Broken>("b/v01_again.cu", {.launch = launch, .dtypes = {}}));
+  EXPECT_FALSE(register_version<Broken>("a/v03_loose.cu", {.launch = launch, .dtypes = {}, .error_growth = 600}));
   try {
     all_versions();
     FAIL() << "no error";
@@ -41,6 +42,7 @@ TEST(RegistryErrors, MalformedAndRepeatedNamesAreToldByFile) {
     EXPECT_NE(message.find("a/v1_short.cu: a version's file is named like v07_some_idea.cu"), std::string::npos)
         << message;
     EXPECT_NE(message.find("a/v02_neither.cu: either .launch or .plans"), std::string::npos) << message;
+    EXPECT_NE(message.find("a/v03_loose.cu: .error_growth is from 1 to 16"), std::string::npos) << message;
     EXPECT_NE(message.find("b/v01_again.cu: the number 1 is taken by a/v01_good.cu"), std::string::npos) << message;
   }
 }

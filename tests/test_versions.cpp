@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <random>
@@ -15,6 +16,7 @@
 #include "core/paths.h"
 #include "core/shapes.h"
 #include "runtime/promoted.h"
+#include "tests/coverage.h"
 #include "tests/repeats.h"
 #include "tests/support.h"
 #include "tests/versions/overlap.h"
@@ -105,6 +107,15 @@ class Checks {
       ADD_FAILURE() << fmt::format("{} '{}' {}: {}\n  {}", version_.pass->path(), c.text, version_.label(), difference,
                                    test::rerun_command());
     }
+  }
+
+  void run_as_used(const Case& c, int launches) {
+    std::optional<CheckedCase> checked(std::in_place, c, test::seed());
+    ++num_checked_;
+    const Verdict verdict = check_as_used(version_, *checked, launches);
+    if (verdict.status == Status::pass) return;
+    ADD_FAILURE() << fmt::format("{} '{}' {}: {}\n  {}", version_.pass->path(), c.text, version_.label(),
+                                 verdict.reason, test::rerun_command());
   }
 
   void replay(const Case& c) {
@@ -224,6 +235,40 @@ void add_named_tests(const Version& v, const std::string& set) {
   });
 }
 
+// The problems of [ci] that the version runs in the dtype, those with the least work first.
+std::vector<Case> supported(const Version& v, Dtype dtype) {
+  std::vector<Case> cases;
+  for (const NamedCase& named : named_cases(*v.pass, "ci")) {
+    const Case c = named.problem.with_dtype(dtype);
+    if (why_not(v, c).empty()) cases.push_back(c);
+  }
+  std::ranges::stable_sort(cases, {}, [](const Case& c) { return c.flops + c.traffic.bytes(); });
+  return cases;
+}
+
+// On the two smallest problems of [ci] in each dtype; the smallest many times, in the first dtype.
+[[maybe_unused]] void add_as_used_test(const Version& v) {
+  add_test(v, "as_used", [&v](Checks& checks) {
+    constexpr std::size_t kProblems = test::kSanitized ? 1 : 2;
+    if (!why_no_device(v).empty()) return checks.skip(why_no_device(v));
+    for (const Dtype dtype : v.def.dtypes) {
+      const std::vector<Case> cases = supported(v, dtype);
+      for (std::size_t i = 0; i < std::min(kProblems, cases.size()); ++i) {
+        const bool many = i == 0 && dtype == v.def.dtypes.front() && !test::kSanitized;
+        checks.run_as_used(cases[i], many ? kLaunchesAsUsed : 1);
+      }
+    }
+  });
+}
+
+[[maybe_unused]] void add_coverage_test(const Version& v) {
+  add_test(v, "coverage", [&v](Checks& checks) {
+    EXPECT_EQ(test::too_narrow(v), "");
+    EXPECT_EQ(test::untested_plan(v), "");
+    checks.note_check();
+  });
+}
+
 // Captured once into a graph and replayed twice: the same bits as launched.
 [[maybe_unused]] void add_graph_test(const Version& v) {
   add_test(v, "graph", [&v](Checks& checks) {
@@ -300,6 +345,8 @@ const bool registered = test::at_start([] {
     add_named_tests(*v, "ci");
     add_named_tests(*v, "edge");
     add_plan_test(*v);
+    add_as_used_test(*v);
+    add_coverage_test(*v);
     add_graph_test(*v);
     add_repeat_test(*v);
     add_promoted_test(*v);

@@ -5,16 +5,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "core/backend.h"
 #include "core/check/check.h"
 #include "core/shapes.h"
+#include "tests/coverage.h"
 #include "tests/repeats.h"
 #include "tests/support.h"
 #include "tests/wrong/cheat.h"
 
 namespace ladder {
 namespace {
+
+constexpr int kRandomProblems = 20;
 
 struct Findings {
   int passed = 0;
@@ -24,17 +28,20 @@ struct Findings {
 };
 
 // What checks say of the version in one dtype, up to the first rejection.
-Findings findings(const Version& v, const std::vector<std::string>& problems, Dtype dtype) {
+Findings findings(const Version& v, const std::vector<Case>& problems) {
   Findings f;
-  for (const std::string& problem : problems) {
-    const Case c = v.pass->parse(problem).with_dtype(dtype);
-    const Verdict verdict = check(v, c, test::seed());
+  bool is_first = true;
+  for (const Case& c : problems) {
+    CheckedCase checked(c, test::seed());
+    const Verdict verdict = check(v, checked);
     if (verdict.status == Status::skip) {
       f.skipped = verdict.reason;
       continue;
     }
     std::string fault = verdict.reason;
-    if (verdict.status == Status::pass) fault = test::difference_between_launches(v, c, test::seed());
+    if (verdict.status == Status::pass) fault = check_as_used(v, checked, is_first ? kLaunchesAsUsed : 1).reason;
+    if (fault.empty()) fault = test::difference_between_launches(v, c, test::seed());
+    is_first = false;
     if (fault.empty()) {
       ++f.passed;
       continue;
@@ -51,7 +58,13 @@ void run(const wrong::Cheat& cheat, const std::vector<std::string>& problems) {
   std::string skipped;
   int num_tried = 0;
   for (const Dtype dtype : cheat.version.def.dtypes) {
-    const Findings f = findings(cheat.version, problems, dtype);
+    std::vector<Case> cases;
+    for (const std::string& problem : problems) cases.push_back(cheat.version.pass->parse(problem).with_dtype(dtype));
+    std::mt19937_64 random(test::seed());
+    for (int i = 0; i < (cheat.any_problem ? 0 : kRandomProblems); ++i) {
+      cases.push_back(cheat.version.pass->random(random()).with_dtype(dtype));
+    }
+    const Findings f = findings(cheat.version, cases);
     if (f.passed + f.rejected == 0) {
       skipped = f.skipped;
       continue;
@@ -172,6 +185,48 @@ TEST(WrongCorpora, are_there_for_every_pass) {
   EXPECT_EQ(generic_corpora().size(), all_passes().size());
   for (const wrong::Corpus& corpus : wrong::corpora()) {
     EXPECT_NE(std::ranges::find(all_passes(), corpus.pass), all_passes().end()) << corpus.pass->path();
+  }
+}
+
+// A version that does not let the tests see what it does, of the honest one of each pass.
+struct HiddenCase {
+  const Pass* pass;
+  Version version = *versions_of(*pass).front();
+  Case first = named_cases(*pass, "ci").front().problem;
+};
+
+TEST(WrongCoverage, one_shape_supported) {
+  for (const Pass* pass : all_passes()) {
+    HiddenCase hidden{pass};
+    EXPECT_EQ(test::too_narrow(hidden.version), "");
+    hidden.version.def.supports = [first = hidden.first](const Case& c) {
+      return c.text == first.with_dtype(c.dtype).text ? nullptr : "another shape than that of one benchmark";
+    };
+    EXPECT_NE(test::too_narrow(hidden.version), "") << pass->path();
+  }
+}
+
+TEST(WrongCoverage, a_plan_above_tested_sizes) {
+  for (const Pass* pass : all_passes()) {
+    HiddenCase hidden{pass};
+    EXPECT_EQ(test::untested_plan(hidden.version), "");
+    double tested = 0;
+    double largest = 0;
+    for (const ShapeSet& set : shape_sets(pass->layer)) {
+      for (const NamedCase& named : named_cases(*pass, set.name)) {
+        const double work = named.problem.flops + named.problem.traffic.bytes();
+        largest = std::max(largest, work);
+        if (set.name == "ci" || set.name == "edge") tested = std::max(tested, work);
+      }
+    }
+    if (largest <= tested) continue;  // there is no such plan
+    hidden.version.def.plans = [plans = hidden.version.def.plans, tested](const Case& c) {
+      std::vector<KernelPlan<AnyPass>> found = plans(c);
+      if (c.with_dtype(Dtype::f32).flops + c.with_dtype(Dtype::f32).traffic.bytes() > tested)
+        found.front().name = "wrong";
+      return found;
+    };
+    EXPECT_NE(test::untested_plan(hidden.version), "") << pass->path();
   }
 }
 

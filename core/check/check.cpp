@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -27,9 +28,9 @@ Verdict judged(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVersi
   return verdict;
 }
 
-Verdict launched(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVersionDef& def) {
+Verdict launched(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVersionDef& def, Contents workspace) {
   subject.refill(c.run(pattern).inputs);
-  subject.reset();
+  subject.reset(Contents::nan, workspace);
   const std::string fault = subject.launch();
   return fault.empty() ? judged(subject, c, pattern, def) : failed(fault);
 }
@@ -64,30 +65,50 @@ Verdict untrusted_null_answer(CheckedCase& c, const std::vector<Pattern>& patter
   return {};
 }
 
+// After both patterns, the first once more: what it gives may depend on no launch before, and on nothing in the outputs.
+std::string first_again(Subject& subject, CheckedCase& c, const std::vector<std::vector<float>>& first) {
+  subject.refill(c.run(Pattern::normal).inputs);
+  subject.reset(Contents::random, Contents::kept);
+  std::string fault = subject.launch();
+  if (fault.empty()) fault = subject.damage();
+  return fault.empty() ? other_bits(first, subject.outputs(), "a launch on numbers instead of poison") : fault;
+}
+
 Verdict check_patterns(Subject& subject, CheckedCase& c, const std::vector<Pattern>& patterns,
                        const AnyVersionDef& def) try {
   std::optional<Verdict> first;
+  std::vector<std::vector<float>> outputs;
   for (const Pattern pattern : patterns) {
-    Verdict verdict = launched(subject, c, pattern, def);
+    Verdict verdict = launched(subject, c, pattern, def, first ? Contents::kept : Contents::nan);
     if (verdict.status != Status::pass) return verdict;
-    if (!first) first = std::move(verdict);
+    if (first) continue;
+    first = std::move(verdict);
+    outputs = subject.outputs();
+  }
+  if (patterns.size() > 1) {
+    if (std::string fault = first_again(subject, c, outputs); !fault.empty()) return failed(std::move(fault));
   }
   if (backend::kind() == backend::Kind::emulator) return *first;
-  subject.reset();
+  subject.reset(Contents::nan, Contents::kept);
   if (std::string fault = subject.launch_held(); !fault.empty()) return failed(std::move(fault));
-  const Verdict held = judged(subject, c, patterns.back(), def);
+  const Verdict held = judged(subject, c, patterns.front(), def);
   return held.status == Status::pass ? *first : held;
 } catch (const Failure& failure) {  // the process of the kernel is gone
   return failed(one_line(failure.what()));
 }
 
-Verdict check_patterns(const Version& v, CheckedCase& c, const std::vector<Pattern>& patterns,
-                       const std::string& plan) {
-  if (std::string reason = why_not(v, *c); !reason.empty())
-    return {.status = Status::skip, .reason = std::move(reason)};
+// A pass if there is something to check.
+Verdict not_to_run(const Version& v, const Case& c) {
+  if (std::string reason = why_not(v, c); !reason.empty()) return {.status = Status::skip, .reason = std::move(reason)};
   if (const std::string problem = endless_problem(v); !problem.empty()) {
     return {.status = Status::skip, .reason = fmt::format("it loops for ever on '{}'", problem)};
   }
+  return {};
+}
+
+Verdict check_patterns(const Version& v, CheckedCase& c, const std::vector<Pattern>& patterns,
+                       const std::string& plan) {
+  if (Verdict skip = not_to_run(v, *c); skip.status != Status::pass) return skip;
   Verdict null = untrusted_null_answer(c, patterns, v.def);
   if (null.status != Status::pass) return null;
   std::unique_ptr<Subject> subject;
@@ -127,7 +148,7 @@ std::string difference_between_schedules(const Version& v, CheckedCase& c, const
     for (const std::string& schedule : backend::schedules()) {
       if (!endless_problem(v).empty() || !difference.empty()) break;
       backend::set_schedule(schedule);
-      const Verdict verdict = launched(*subject, c, Pattern::normal, v.def);
+      const Verdict verdict = launched(*subject, c, Pattern::normal, v.def, Contents::nan);
       const bool faults = verdict.status == Status::fail && verdict.error == 0;
       Outcome outcome{.what = verdict.status == Status::pass ? "passes"
                               : faults                       ? "faults"
@@ -160,6 +181,25 @@ Verdict check(Subject& subject, CheckedCase& c, const AnyVersionDef& def) {
   const std::vector<Pattern> patterns = {Pattern::normal, Pattern::integer};
   Verdict null = untrusted_null_answer(c, patterns, def);
   return null.status == Status::pass ? check_patterns(subject, c, patterns, def) : null;
+}
+
+std::string other_bits(const std::vector<std::vector<float>>& first, const std::vector<std::vector<float>>& other,
+                       const std::string& which) {
+  for (std::size_t i = 0; i < other.size(); ++i) {
+    for (std::size_t at = 0; at < other[i].size(); ++at) {
+      if (std::bit_cast<std::uint32_t>(other[i][at]) == std::bit_cast<std::uint32_t>(first[i][at])) continue;
+      return fmt::format("{} gave other bits than the first launch: output {}, element {}: {} and {}", which, i, at,
+                         other[i][at], first[i][at]);
+    }
+  }
+  return {};
+}
+
+Verdict check_as_used(const Version& v, CheckedCase& c, int launches, const std::string& plan) try {
+  if (Verdict skip = not_to_run(v, *c); skip.status != Status::pass) return skip;
+  return check_as_used(*bound_here(v, *c, plan), c, launches);
+} catch (const std::exception& error) {
+  return failed(one_line(error.what()));
 }
 
 Verdict check(const Version& v, const Case& c, std::uint64_t seed) {

@@ -131,14 +131,32 @@ Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c
 // case or no device is there, FAIL on a wrong value, a launch error, an emulator fault, a damaged guard, a changed
 // input, or work outside the stream it was given; UNTRUSTED where the case would pass a null answer; SKIP once a kernel
 // of the version, known by its address, had to be ended as Endless. Both patterns, one after the other in the same
-// buffers, so that an answer remembered by address is stale. The verdict is that of the first pattern that does not pass,
-// else that of Pattern::normal, whose error is the discriminating one. `plan` names one of the version's plans; empty is
-// the default.
+// buffers, so that an answer remembered by address is stale. Then the first again: the same bits, though the outputs hold
+// numbers instead of poison. The workspace is left as the launch before left it. The verdict is that of the first pattern
+// that does not pass, else that of Pattern::normal, whose error is the discriminating one. `plan` names one of the
+// version's plans; empty is the default.
 Verdict check(const Version& v, CheckedCase& c, const std::string& plan = {});
 Verdict check(const Version& v, const Case& c, std::uint64_t seed);
 
+// Empty, or where the outputs of `which` have other bits than `first`.
+std::string other_bits(const std::vector<std::vector<float>>& first, const std::vector<std::vector<float>>& other,
+                       const std::string& which);
+
 // The same of a kernel that is bound already, wherever it runs. `def` is what its version says of itself.
 Verdict check(Subject& subject, CheckedCase& c, const AnyVersionDef& def);
+
+// A kernel that passed check(), launched as it is used: with any contents of the workspace, bound twice, before its inputs
+// are there, with inputs that differ in a few elements, and `launches` times. FAIL where the bits are not those of the
+// first launch, on the inputs of Pattern::normal. A private workspace, which is its kernel's alone (Kernel), is left as the
+// launches leave it, and must hold the same bytes after each: it is for flags, not for answers.
+inline constexpr int kLaunchesAsUsed = 300;
+int launches_as_used(const Case& c);  // fewer where a launch takes milliseconds, as all do on the emulator
+Verdict check_as_used(const Version& v, CheckedCase& c, int launches, const std::string& plan = {});
+Verdict check_as_used(Subject& subject, CheckedCase& c, int launches);
+
+// What stands before a record: check(), and check_as_used() after a pass. On the emulator, where a launch takes up to seconds,
+// that is only done for the first problem on which this process checks a version: ./ladder test does it for others.
+Verdict full_check(const Version& v, CheckedCase& c);
 
 // Of a version that failed: empty, or how its results differ between the backend's schedules, which those of a kernel
 // without a race do not.

@@ -9,6 +9,7 @@
 
 #include "core/backend.h"
 #include "core/parallel.h"
+#include "core/read_only.h"
 
 namespace ladder {
 namespace {
@@ -34,11 +35,6 @@ Bytes make_guard() {
   return guard;
 }
 
-const Bytes& guard() {
-  static const Bytes instance = make_guard();
-  return instance;
-}
-
 // Bit 14 of every 16 is clear: as bf16, fp16 and fp32 that is a number below 2 in magnitude.
 Bytes random_numbers(std::size_t bytes) {
   Bytes numbers(bytes);
@@ -50,6 +46,12 @@ Bytes random_numbers(std::size_t bytes) {
   return numbers;
 }
 
+const Bytes& guard(Bands bands) {
+  static const Bytes canaries = make_guard();
+  static const Bytes numbers = random_numbers(kGuardBytes);
+  return bands == Bands::canaries ? canaries : numbers;
+}
+
 // The first byte where the two differ.
 std::optional<std::size_t> first_difference(std::span<const unsigned char> a, std::span<const unsigned char> b) {
   const auto [at, _] = std::mismatch(a.begin(), a.end(), b.begin());
@@ -57,14 +59,14 @@ std::optional<std::size_t> first_difference(std::span<const unsigned char> a, st
 }
 
 // How many bytes lie before and after a buffer of `bytes`, in its allocation.
-struct Bands {
+struct BandBytes {
   std::size_t before;
   std::size_t after;
 };
 
 // On the emulator a buffer ends, up to 16 bytes, where its allocation does and an inaccessible page begins. On a GPU it does
 // so with LADDER_GUARDS=0 in the environment, for compute-sanitizer.
-Bands bands(std::size_t bytes) {
+BandBytes band_bytes(std::size_t bytes) {
   if (backend::kind() == backend::Kind::gpu) {
     static const char* const given = std::getenv("LADDER_GUARDS");
     return {kGuardBytes, given && std::string_view(given) == "0" ? 0 : kGuardBytes};
@@ -80,13 +82,14 @@ Bands bands(std::size_t bytes) {
 // A buffer between two guard bands; the second begins at the very byte after the buffer.
 class Buffer {
  public:
-  Buffer(std::string name, std::size_t bytes)
+  Buffer(std::string name, std::size_t bytes, Bands bands)
       : name_(std::move(name)),
         bytes_(bytes),
-        bands_(bands(bytes)),
+        guard_(&guard(bands)),
+        bands_(band_bytes(bytes)),
         base_(backend::allocate(bands_.before + bytes + bands_.after), backend::release) {
-    backend::copy_in(data() - kGuardBytes, guard().data(), kGuardBytes);
-    backend::copy_in(data() + bytes_, guard().data(), bands_.after);
+    backend::copy_in(data() - kGuardBytes, guard_->data(), kGuardBytes);
+    backend::copy_in(data() + bytes_, guard_->data(), bands_.after);
     backend::name_memory(data(), bytes_, name_);
   }
 
@@ -114,6 +117,10 @@ class Buffer {
     } else if (given_.empty()) {
       set(contents);
     }
+  }
+
+  void protect(bool on) const {
+    if (!initial_ && !given_.empty()) backend::set_read_only(base_.get(), on);
   }
 
   void hide() const {
@@ -145,12 +152,12 @@ class Buffer {
   std::string damage(Dtype dtype) const {
     Bytes band(kGuardBytes);
     backend::copy_out(band.data(), data() - kGuardBytes, kGuardBytes);
-    if (const auto at = first_difference(band, guard())) {
+    if (const auto at = first_difference(band, *guard_)) {
       return fmt::format("{}: overwritten {} bytes before its start", name_, kGuardBytes - *at);
     }
     band.resize(bands_.after);
     backend::copy_out(band.data(), data() + bytes_, band.size());
-    if (const auto at = first_difference(band, guard())) {
+    if (const auto at = first_difference(band, *guard_)) {
       return fmt::format("{}: overwritten {} bytes past its end", name_, *at);
     }
     if (!initial_ && !given_.empty()) {
@@ -180,7 +187,8 @@ class Buffer {
 
   std::string name_;
   std::size_t bytes_;
-  Bands bands_;
+  const Bytes* guard_;
+  BandBytes bands_;
   std::unique_ptr<void, void (*)(void*) noexcept> base_;
   Bytes given_;                                                                         // of an input or inout
   std::unique_ptr<void, void (*)(void*) noexcept> initial_{nullptr, backend::release};  // of an inout
@@ -215,13 +223,14 @@ struct DeviceTensors::Impl {
   Dtype dtype(std::size_t i) const { return i < specs.size() ? specs[i].dtype : Dtype::f32; }
 };
 
-DeviceTensors::DeviceTensors(const Case& c, std::size_t workspace_bytes) : impl_(std::make_unique<Impl>()) {
+DeviceTensors::DeviceTensors(const Case& c, std::size_t workspace_bytes, Bands bands)
+    : impl_(std::make_unique<Impl>()) {
   impl_->specs = c.tensors;
   for (const TensorSpec& spec : c.tensors) {
-    impl_->buffers.emplace_back(spec.name, spec.bytes());
+    impl_->buffers.emplace_back(spec.name, spec.bytes(), bands);
     impl_->pointers.push_back(impl_->buffers.back().data());
   }
-  impl_->buffers.emplace_back("workspace", workspace_bytes);
+  impl_->buffers.emplace_back("workspace", workspace_bytes, bands);
   reset();
 }
 
@@ -251,6 +260,10 @@ void DeviceTensors::refill(const HostTensors& inputs) {
 
 void DeviceTensors::reset(Contents outputs, Contents workspace) {
   for (const Buffer& buffer : impl_->buffers) buffer.reset(&buffer == &impl_->buffers.back() ? workspace : outputs);
+}
+
+void DeviceTensors::protect_inputs(bool on) {
+  for (const Buffer& buffer : impl_->buffers) buffer.protect(on);
 }
 
 void DeviceTensors::hide_inputs() {

@@ -23,10 +23,16 @@ enum class Contents : std::uint8_t {
   kept,           // as it was
 };
 
+// What surrounds a buffer.
+enum class Bands : std::uint8_t {
+  canaries,  // NaNs, so that an element read from outside its tensor shows in the result
+  numbers,   // as memory is that belongs to others
+};
+
 // Inputs and inouts hold poison until the first refill(), outputs and workspace until they are written.
 class DeviceTensors {
  public:
-  DeviceTensors(const Case& c, std::size_t workspace_bytes);
+  DeviceTensors(const Case& c, std::size_t workspace_bytes, Bands bands = Bands::canaries);
   DeviceTensors(const Case& c, const HostTensors& inputs, std::size_t workspace_bytes);  // refilled
   ~DeviceTensors();
   DeviceTensors(const DeviceTensors&) = delete;
@@ -43,6 +49,7 @@ class DeviceTensors {
   // Poison in place of what refill() gave, until it is shown. show_inputs() waits for no stream.
   void hide_inputs();
   void show_inputs();
+  void protect_inputs(bool on);                     // while on, a write to one is a fault on the emulator
   bool untouched() const;                           // no output was written since reset(); waits for no stream
   std::vector<std::vector<float>> outputs() const;  // what is written, as fp32, in order; waits for the device
   std::string damage() const;                       // empty, or which guard band or input was overwritten, and where

@@ -16,12 +16,15 @@ std::map<const Pass*, ReferenceFunction>& references() {
 }  // namespace
 
 bool register_reference(const Pass& pass, ReferenceFunction reference) {
-  return references().emplace(&pass, reference).second;
+  const auto [at, is_first] = references().emplace(&pass, reference);
+  if (!is_first) at->second = nullptr;  // whose would it be?
+  return is_first;
 }
 
 ExpectedOutputs reference_outputs(const Case& c, const HostTensors& inputs) {
   const auto found = references().find(c.pass);
   if (found == references().end()) throw Failure(c.pass->path() + " has no reference");
+  if (!found->second) throw Failure(c.pass->path() + " has two references");
   NamedOutputs named = found->second(c, inputs);
   ExpectedOutputs expected;
   for (const TensorSpec* spec : written(c.tensors)) {

@@ -20,17 +20,19 @@ std::map<const Version*, std::string>& endless_problems() {
 
 class BoundHere : public Subject {
  public:
-  BoundHere(const Version& v, const Case& c, const std::string& plan_name)
+  BoundHere(const Version& v, const Case& c, const std::string& plan_name, Bands bands)
       : version_(v),
         case_(c),
         plan_name_(plan_name),
         kernel_(plan(v, c, plan_name)),
-        tensors_(c, kernel_.workspace_bytes),
+        tensors_(c, kernel_.workspace_bytes, bands),
         launch_(kernel_.bind(tensors_.pointers(), tensors_.workspace())) {
     backend::synchronize();
   }
 
-  std::unique_ptr<Subject> another() override { return bound_here(version_, case_, plan_name_); }
+  std::unique_ptr<Subject> another() override {
+    return std::make_unique<BoundHere>(version_, case_, plan_name_, Bands::numbers);
+  }
   bool private_workspace() const override { return kernel_.private_workspace; }
 
   void refill(const HostTensors& inputs) override { tensors_.refill(inputs); }
@@ -41,6 +43,7 @@ class BoundHere : public Subject {
 
   std::string launch(int times) override {
     return wait_for([&] {
+      tensors_.protect_inputs(true);
       for (int i = 0; i < times; ++i) launch_(backend::check_stream());
     });
   }
@@ -72,6 +75,7 @@ class BoundHere : public Subject {
       if (backend::kind() == backend::Kind::emulator) {  // launches run at once, unless they are captured
         const Graph graph = Graph::capture(launch_);
         tensors_.show_inputs();
+        tensors_.protect_inputs(true);
         graph.replay(backend::check_stream());
         return;
       }
@@ -90,16 +94,23 @@ class BoundHere : public Subject {
  private:
   // Runs `enqueue`, work of the version's, and waits; an exception becomes a fault.
   std::string wait_for(const std::function<void()>& enqueue) {
+    const std::string schedule = backend::schedule();
+    std::string fault;
     try {
       enqueue();
       backend::synchronize();
-      return {};
     } catch (const Endless& error) {
       endless_problems()[&version_] = case_.text;
-      return one_line(error.what());
+      fault = one_line(error.what());
     } catch (const std::exception& error) {
-      return one_line(error.what());
+      fault = one_line(error.what());
     }
+    tensors_.protect_inputs(false);
+    if (backend::schedule() != schedule) {
+      backend::set_schedule(schedule);
+      return "launch() sets the schedule of the emulator";
+    }
+    return fault;
   }
 
   const Version& version_;
@@ -113,7 +124,7 @@ class BoundHere : public Subject {
 }  // namespace
 
 std::unique_ptr<Subject> bound_here(const Version& v, const Case& c, const std::string& plan_name) {
-  return std::make_unique<BoundHere>(v, c, plan_name);
+  return std::make_unique<BoundHere>(v, c, plan_name, Bands::canaries);
 }
 
 std::string endless_problem(const Version& v) {

@@ -20,7 +20,7 @@ class Subject {
   Subject(const Subject&) = delete;
   Subject& operator=(const Subject&) = delete;
 
-  // The same kernel bound again, to tensors of its own.
+  // The same kernel bound again, to tensors of its own between Bands::numbers.
   virtual std::unique_ptr<Subject> another() = 0;
   virtual bool private_workspace() const = 0;  // see Kernel
 

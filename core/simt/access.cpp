@@ -71,7 +71,15 @@ std::string describe(const Fiber& fiber, const void* address) {
 void on_bad_access(int number, siginfo_t* info, void* context) {
   const bool in_buffer = in_memory(info->si_addr);
   const bool too_early = in_buffer && detail::current != nullptr && running().block->cluster().closed_to(running());
-  if (in_buffer && !too_early) {  // closed by another OS thread's cluster: look again
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
+  constexpr greg_t kWrites = 2;  // of the page-fault error code
+  const bool writes = (registers[REG_ERR] & kWrites) != 0;
+  const bool to_input = in_buffer && writes && is_read_only(info->si_addr);
+  if (to_input && detail::current == nullptr) {  // the host's doing: whoever looks at the buffer will find it changed
+    set_read_only(info->si_addr, false);
+    return;
+  }
+  if (in_buffer && !too_early && !to_input) {  // closed by another OS thread's cluster: look again
     sched_yield();
     return;
   }
@@ -79,10 +87,7 @@ void on_bad_access(int number, siginfo_t* info, void* context) {
     std::signal(number, SIG_DFL);
     return;
   }
-  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
-  constexpr greg_t kWrites = 2;                                              // of the page-fault error code
   const void* const at = reinterpret_cast<const void*>(registers[REG_RIP]);  // NOLINT(performance-no-int-to-ptr)
-  const bool writes = (registers[REG_ERR] & kWrites) != 0;
   const char* const access = writes ? "a write" : "a read";
   end_thread([&](const Fiber& fiber) {
     if (too_early) {
@@ -90,6 +95,7 @@ void on_bad_access(int number, siginfo_t* info, void* context) {
                          writes ? "still use what lies there" : "not have written it yet",
                          describe_memory(info->si_addr));
     }
+    if (to_input) return fmt::format("{}: a write to an input: {}", place_of(at), describe_memory(info->si_addr));
     return fmt::format("{}: {} out of bounds: {}", place_of(at), access, describe(fiber, info->si_addr));
   });
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/read_only.h"
 #include "core/simt/memory.h"
 #include "core/simt/options.h"
 
@@ -48,6 +49,8 @@ void release(void* pointer) noexcept { simt::release_memory(pointer); }
 void name_memory(const void* begin, std::size_t bytes, const std::string& name) {
   simt::name_memory(begin, bytes, name);
 }
+
+void set_read_only(void* pointer, bool read_only) { simt::set_read_only(pointer, read_only); }
 
 void copy_in(void* device_pointer, const void* host, std::size_t bytes) { std::memcpy(device_pointer, host, bytes); }
 

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "core/error.h"
 #include "core/simt/pages.h"
@@ -25,9 +26,14 @@ struct Range {
   std::string name;
 };
 
+struct Buffer {
+  std::size_t bytes = 0;
+  bool read_only = false;
+};
+
 struct Registry {
   std::mutex mutex;
-  std::map<std::uintptr_t, std::size_t> buffers;  // address -> bytes
+  std::map<std::uintptr_t, Buffer> buffers;  // by address
   std::map<std::uintptr_t, Range> names;
 };
 
@@ -39,6 +45,22 @@ Registry& registry() {
 std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
 std::size_t pages_of(std::size_t bytes) { return align_up(align_up(bytes, kAlignment), kPage); }
+
+void set_access(std::uintptr_t begin, std::size_t bytes, int access) {
+  const std::size_t pages = pages_of(bytes);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  void* const first = reinterpret_cast<void*>(begin + align_up(bytes, kAlignment) - pages);
+  LADDER_CHECK(mprotect(first, pages, access) == 0);
+}
+
+// The buffer in which `address` lies, and where it begins, or null. The registry is locked.
+std::pair<const std::uintptr_t, Buffer>* buffer_of(const void* address) {
+  auto& buffers = registry().buffers;
+  const auto next = buffers.upper_bound(number(address));
+  if (next == buffers.begin()) return nullptr;
+  auto& found = *std::prev(next);
+  return number(address) - found.first < found.second.bytes ? &found : nullptr;
+}
 
 // How far `address` lies outside [begin, begin + bytes); 0 within.
 std::uintptr_t distance(std::uintptr_t address, std::uintptr_t begin, std::size_t bytes) {
@@ -66,7 +88,7 @@ void* allocate_memory(std::size_t bytes) {
   sanitizer::poison(first, pages);
   sanitizer::unpoison(buffer, bytes);
   const std::lock_guard lock(registry().mutex);
-  registry().buffers[number(buffer)] = bytes;
+  registry().buffers[number(buffer)] = {.bytes = bytes};
   return buffer;
 }
 
@@ -76,7 +98,7 @@ void release_memory(void* pointer) noexcept {
   auto& [mutex, buffers, names] = registry();
   const auto found = buffers.find(number(pointer));
   if (found == buffers.end()) return;
-  const std::size_t bytes = found->second;
+  const std::size_t bytes = found->second.bytes;
   names.erase(names.lower_bound(found->first), names.lower_bound(found->first + bytes));
   buffers.erase(found);
   const std::size_t pages = pages_of(bytes);
@@ -87,20 +109,28 @@ void release_memory(void* pointer) noexcept {
 
 bool in_memory(const void* address) {
   const std::lock_guard lock(registry().mutex);
-  const auto& buffers = registry().buffers;
-  const auto next = buffers.upper_bound(number(address));
-  if (next == buffers.begin()) return false;
-  const auto [begin, bytes] = *std::prev(next);
-  return number(address) - begin < bytes;
+  return buffer_of(address) != nullptr;
+}
+
+void set_read_only(const void* address, bool read_only) {
+  const std::lock_guard lock(registry().mutex);
+  auto* const found = buffer_of(address);
+  LADDER_CHECK(found);
+  found->second.read_only = read_only;
+  set_access(found->first, found->second.bytes, read_only ? PROT_READ : PROT_READ | PROT_WRITE);
+}
+
+bool is_read_only(const void* address) {
+  const std::lock_guard lock(registry().mutex);
+  const auto* const found = buffer_of(address);
+  return found && found->second.read_only;
 }
 
 void protect_memory(bool closed) {
   const std::lock_guard lock(registry().mutex);
-  for (const auto& [begin, bytes] : registry().buffers) {
-    const std::size_t pages = pages_of(bytes);
-    // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    void* const first = reinterpret_cast<void*>(begin + align_up(bytes, kAlignment) - pages);
-    LADDER_CHECK(mprotect(first, pages, closed ? PROT_NONE : PROT_READ | PROT_WRITE) == 0);
+  for (const auto& [begin, buffer] : registry().buffers) {
+    const int open = buffer.read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+    set_access(begin, buffer.bytes, closed ? PROT_NONE : open);
   }
 }
 
@@ -121,7 +151,8 @@ std::string describe_memory(const void* pointer) {
     text = describe(address, begin, bytes, name);
   };
   for (const auto& [begin, range] : registry().names) consider(begin, range.bytes, range.name);
-  for (const auto& [begin, bytes] : registry().buffers) {
+  for (const auto& [begin, buffer] : registry().buffers) {
+    const std::size_t bytes = buffer.bytes;
     // Of a buffer with names in it these are better known.
     const auto name = registry().names.lower_bound(begin);
     if (name == registry().names.end() || name->first >= begin + bytes) consider(begin, bytes, "a buffer");

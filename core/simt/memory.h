@@ -18,6 +18,10 @@ void name_memory(const void* begin, std::size_t bytes, const std::string& name);
 // True if `address` lies in a buffer.
 bool in_memory(const void* address);
 
+// Whether a kernel's write to the buffer in which `address` lies is a fault, until the next call or its release.
+void set_read_only(const void* address, bool read_only);
+bool is_read_only(const void* address);
+
 // Closes the pages of all buffers to the process, or opens them again.
 void protect_memory(bool closed);
 

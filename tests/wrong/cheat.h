@@ -19,7 +19,8 @@ using WorkspaceBytes = std::function<std::size_t(const Case&)>;
 
 struct Cheat {
   Version version;
-  bool honest = false;  // must pass, where the others must be found out
+  bool honest = false;      // must pass, where the others must be found out
+  bool any_problem = true;  // else random problems show it, beside those of its corpus
 
   std::string label() const { return version.label(); }
 };

@@ -160,6 +160,9 @@ class Judge {
       verdict = check(*subject, *c, def_);
     }
     run_.error = std::max(run_.error, verdict.error);
+    if (verdict.status == Status::pass && schedule == backend::schedules().front()) {
+      verdict = check_as_used(*subject, *c, launches_as_used(**c));
+    }
     run_.status = verdict.status;
     run_.reason = verdict.reason;
   }

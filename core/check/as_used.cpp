@@ -1,0 +1,162 @@
+// A kernel launched as it is used: never alone, never once, and on memory that others have used.
+#include <fmt/format.h>
+
+#include <memory>
+#include <set>
+
+#include "core/backend.h"
+#include "core/check/check.h"
+#include "core/error.h"
+
+namespace ladder {
+namespace {
+
+using Outputs = std::vector<std::vector<float>>;
+
+// Two elements of each input exchanged, at places that depend on the seed: what is sampled of an input stays the same.
+HostTensors nearly(const Case& c, const HostTensors& inputs, std::uint64_t seed) {
+  HostTensors others = inputs;
+  for (std::vector<float>& values : others.values) {
+    const std::size_t count = values.size();
+    if (count == 0) continue;
+    const std::size_t one = (seed * 0x9e3779b97f4a7c15u >> 16) % count;
+    for (std::size_t step = 1; step < count; ++step) {
+      float& other = values[(one + step * (count / 3 + 1)) % count];
+      if (other == values[one]) continue;
+      std::swap(values[one], other);
+      break;
+    }
+  }
+  if (c.pass->derive) c.pass->derive(c, others);
+  return others;
+}
+
+class AsUsed {
+ public:
+  AsUsed(Subject& subject, CheckedCase& c, int launches) : subject_(subject), c_(c), launches_(launches) {}
+
+  // Empty, or the first fault.
+  std::string run() {
+    subject_.refill(inputs());
+    subject_.reset();
+    if (std::string fault = subject_.launch(); !fault.empty()) return fault;
+    first_ = subject_.outputs();
+    if (subject_.private_workspace()) digest_ = subject_.workspace_digest();
+    for (const auto rule : {&AsUsed::any_workspace, &AsUsed::bound_twice, &AsUsed::before_inputs, &AsUsed::many}) {
+      if (std::string fault = (this->*rule)(); !fault.empty()) return fault;
+    }
+    return {};
+  }
+
+ private:
+  const HostTensors& inputs() { return c_.run(Pattern::normal).inputs; }
+
+  // What a launch on the first inputs left.
+  std::string judged(Subject& subject, const std::string& which) {
+    if (std::string damage = subject.damage(); !damage.empty()) return which + ": " + damage;
+    const std::string difference = other_bits(first_, subject.outputs(), which);
+    return difference.empty() && &subject == &subject_ ? kept_answer(which) : difference;
+  }
+
+  std::string kept_answer(const std::string& which) {
+    if (!subject_.private_workspace() || subject_.workspace_digest() == digest_) return {};
+    return which + " left other bytes in its private workspace than the first";
+  }
+
+  std::string any_workspace() {
+    const struct {
+      Contents contents;
+      const char* name;
+    } rules[] = {{Contents::zero, "a launch on a workspace of zeros"},
+                 {Contents::random, "a launch on a workspace of random numbers"},
+                 {Contents::partly_random, "a launch on a workspace of which an eighth was overwritten"}};
+    for (const auto& [contents, name] : rules) {
+      if (subject_.private_workspace() && contents == Contents::partly_random) continue;
+      const std::unique_ptr<Subject> own = subject_.private_workspace() ? subject_.another() : nullptr;
+      Subject& subject = own ? *own : subject_;
+      if (own) own->refill(inputs());
+      subject.reset(Contents::random, contents);
+      if (std::string fault = subject.launch(); !fault.empty()) return std::string(name) + ": " + fault;
+      if (std::string fault = judged(subject, name); !fault.empty()) return fault;
+    }
+    return {};
+  }
+
+  // Two at once; then the first on the inputs of the second, of which it has seen nearly all.
+  std::string bound_twice() {
+    const std::unique_ptr<Subject> second = subject_.another();
+    const HostTensors others = nearly(*c_, inputs(), c_.seed());
+    second->refill(others);
+    subject_.reset(Contents::nan, Contents::kept);
+    second->reset(Contents::nan, Contents::kept);
+    std::string fault = second->launch();
+    if (fault.empty()) fault = subject_.launch();
+    if (!fault.empty()) return "bound twice: " + fault;
+    if (fault = judged(subject_, "the first of two that are bound"); !fault.empty()) return fault;
+    const Outputs fresh = second->outputs();
+    subject_.refill(others);
+    subject_.reset(Contents::nan, Contents::kept);
+    fault = subject_.launch();
+    const std::string which = "a launch after two elements of each input changed";
+    if (fault.empty()) fault = other_bits(fresh, subject_.outputs(), which);
+    if (fault.empty()) fault = kept_answer(which);
+    subject_.refill(inputs());
+    return fault;
+  }
+
+  std::string before_inputs() {
+    std::size_t bytes = 0;
+    for (const TensorSpec& spec : c_->tensors) bytes += spec.is_read() ? spec.bytes() : 0;
+    constexpr std::size_t kMost = 256u << 20;  // arrive in less time than a stream is kept back
+    if (bytes > kMost) return {};
+    subject_.reset(Contents::nan, Contents::kept);
+    std::string fault = subject_.launch_before_inputs();
+    return fault.empty() ? judged(subject_, "a launch that was enqueued before its inputs arrived") : fault;
+  }
+
+  std::string many() {
+    if (launches_ <= 1) return {};
+    std::string fault = subject_.launch(launches_ - 1);
+    subject_.reset(Contents::nan, Contents::kept);
+    if (fault.empty()) fault = subject_.launch();
+    return fault.empty() ? judged(subject_, fmt::format("the last of {} launches", launches_)) : fault;
+  }
+
+  Subject& subject_;
+  CheckedCase& c_;
+  int launches_;
+  Outputs first_;
+  std::uint64_t digest_ = 0;
+};
+
+}  // namespace
+
+int launches_as_used(const Case& c) {
+  // Of which a naive kernel's launches take no longer than a second.
+  constexpr double kFlops = 3e8;
+  constexpr double kBytes = 3e7;
+  const bool cheap = backend::kind() == backend::Kind::gpu && c.flops <= kFlops && c.traffic.bytes() <= kBytes;
+  return cheap ? kLaunchesAsUsed : 3;
+}
+
+Verdict full_check(const Version& v, CheckedCase& c) {
+  static std::set<const Version*> checked;
+  const Verdict verdict = check(v, c);
+  if (verdict.status != Status::pass) return verdict;
+  if (backend::kind() == backend::Kind::emulator && !checked.insert(&v).second) return verdict;
+  const Verdict as_used = check_as_used(v, c, launches_as_used(*c));
+  return as_used.status == Status::pass ? verdict : as_used;
+}
+
+Verdict check_as_used(Subject& subject, CheckedCase& c, int launches) {
+  std::string fault;
+  try {
+    fault = AsUsed(subject, c, launches).run();
+  } catch (const std::exception& error) {
+    fault = one_line(error.what());
+  }
+  if (fault.empty()) return {};
+  return {.status = Status::fail, .reason = std::move(fault)};
+}
+
+}  // namespace ladder
