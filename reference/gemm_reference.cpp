@@ -1,5 +1,6 @@
 // The reference of gemm: the formulas of dev/gemm/gemm.h in double precision. A product of two fp32 numbers is exact in
 // double, so the only rounding is that of the sum, 2^29 times finer than fp32's.
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -14,20 +15,34 @@ Expected zeros(std::size_t count) {
   return {.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
 }
 
-// out[row][col] += sum over i of a(row, i) * b[i][col], b having `cols` elements a row. The innermost loop runs over
-// columns, which are contiguous in b and in out.
-void multiply(Expected& out, int rows, int terms, int cols, const auto& a, const auto& b) {
-  parallel_for(rows, 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t row = first; row < last; ++row) {
-      double* value = &out.value[row * cols];
-      double* magnitude = &out.magnitude[row * cols];
-      for (std::int64_t i = 0; i < terms; ++i) {
-        const double factor = a(row, i);
-        const auto* others = &b[i * cols];
-        for (int col = 0; col < cols; ++col) {
-          const double term = factor * others[col];
-          value[col] += term;
-          magnitude[col] += std::abs(term);
+// out[row][col] += sum over i of a(row, i) * b[i][col], b having `cols` elements a row. Sums of kCols columns stay in registers,
+// and the panel of b that they need in a cache.
+void multiply(Expected& out, std::int64_t rows, std::int64_t terms, std::int64_t cols, const auto& a, const auto& b) {
+  constexpr std::int64_t kCols = 8, kTerms = 1024;
+  const std::int64_t col_blocks = (cols + kCols - 1) / kCols;
+  parallel_for(rows, 1, [&](std::int64_t row0, std::int64_t row1) {
+    double panel[kTerms * kCols] = {};
+    for (std::int64_t block = 0; block < col_blocks * (terms + kTerms - 1) / kTerms; ++block) {
+      const std::int64_t col0 = block % col_blocks * kCols;
+      const std::int64_t term0 = block / col_blocks * kTerms;
+      const std::int64_t num_cols = std::min(kCols, cols - col0);
+      const std::int64_t num_terms = std::min(kTerms, terms - term0);
+      for (std::int64_t i = 0; i < num_terms; ++i) {
+        for (std::int64_t col = 0; col < num_cols; ++col) panel[i * kCols + col] = b[(term0 + i) * cols + col0 + col];
+      }
+      for (std::int64_t row = row0; row < row1; ++row) {
+        double value[kCols] = {}, magnitude[kCols] = {};
+        for (std::int64_t i = 0; i < num_terms; ++i) {
+          const double factor = a(row, term0 + i);
+          for (std::int64_t col = 0; col < kCols; ++col) {
+            const double term = factor * panel[i * kCols + col];
+            value[col] += term;
+            magnitude[col] += std::abs(term);
+          }
+        }
+        for (std::int64_t col = 0; col < num_cols; ++col) {
+          out.value[row * cols + col0 + col] += value[col];
+          out.magnitude[row * cols + col0 + col] += magnitude[col];
         }
       }
     }
