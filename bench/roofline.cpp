@@ -38,10 +38,17 @@ int multiply_adds(const Rates& rates, Dtype dtype) {
   return rates.half;
 }
 
+// fp32 problems whose terms may be rounded to TF32 are multiplied at TF32's rate.
+Dtype multiplied_in(const Case& c) {
+  const bool rounded =
+      std::ranges::any_of(c.tensors, [](const TensorSpec& t) { return t.intermediate == Dtype::tf32; });
+  return c.dtype == Dtype::f32 && rounded ? Dtype::tf32 : c.dtype;
+}
+
 double seconds(double amount, double per_second) { return per_second > 0 ? amount / per_second : 0; }
 
 double arithmetic_seconds(const backend::DeviceInfo& device, const Case& c) {
-  return seconds(c.flops, peak_flops(device, c.dtype));
+  return seconds(c.flops, peak_flops(device, multiplied_in(c)));
 }
 
 double streaming_seconds(const backend::DeviceInfo& device, const Case& c) {
@@ -60,7 +67,7 @@ double peak_flops(const backend::DeviceInfo& device, Dtype dtype) {
 }
 
 double warm_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const AnyVersionDef& def) {
-  return seconds(c.flops * def.least_arithmetic, peak_flops(device, c.dtype));
+  return seconds(c.flops * def.least_arithmetic, peak_flops(device, multiplied_in(c)));
 }
 
 double cold_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const AnyVersionDef& def) {

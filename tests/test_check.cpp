@@ -217,6 +217,17 @@ TEST(ErrorLimit, SequentialSumsPassAndRoundedInputsDoNot) {
   }
 }
 
+TEST(ErrorLimit, TellsTf32FromBf16WhereTf32IsAllowed) {
+  for (const std::int64_t terms : {1, 9, 576, 8192}) {
+    for (const Dtype rounded : {Dtype::tf32, Dtype::f16, Dtype::bf16}) {
+      DotProducts dots(terms, rounded, test::seed());
+      dots.c.tensors[0].intermediate = Dtype::tf32;
+      const Status right = rounded == Dtype::bf16 ? Status::fail : Status::pass;
+      EXPECT_EQ(dots.verdict().status, right) << terms << " terms of inputs rounded to " << name(rounded);
+    }
+  }
+}
+
 TEST(ErrorLimit, IsForFp32AloneAndGrowsWithWhatAVersionDeclares) {
   const DotProducts dots(64, Dtype::f32, 1);
   const TensorSpec& y = dots.c.tensors[0];
@@ -236,6 +247,7 @@ TEST(ErrorLimit, AllowsRoundedTermsWhereTheFormulaDoes) {
   const double plain = error_bound(y, 1, 8);
   y.intermediate = Dtype::bf16;
   EXPECT_DOUBLE_EQ(error_bound(y, 1, 8), plain + 8 * 0x1p-8);
+  EXPECT_DOUBLE_EQ(error_bound(y, 1, 8, {}, 4), plain + 4 * 8 * 0x1p-8) << "two factors, both truncated";
 }
 
 // A pass with these errors of its outputs.

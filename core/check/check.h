@@ -90,18 +90,20 @@ struct Verdict {
 
 // The bound that compare() holds an element of `output` to, for Pattern::normal, in a version that says `def` of
 // itself:
-//     u |value| + g 4 sqrt(K) 2^-23 magnitude + u_i magnitude + smallest subnormal,
+//     u |value| + g 4 sqrt(K) 2^-23 magnitude + r u_i magnitude + smallest subnormal,
 // u the output dtype's unit roundoff, g the version's error growth, K the output's reduction length, and u_i the unit
-// roundoff of the dtype to which the formula lets terms be rounded (TensorSpec::intermediate), 0 without one. The
-// second term is the probabilistic error bound of a sum in fp32 (Higham and Mary 2019, theorem 2.4, lambda = 4),
+// roundoff of the dtype to which the formula lets terms be rounded (TensorSpec::intermediate), 0 without one; a term may be
+// off by r = `roundings` of them, in an fp32 problem by 4: both factors, which tensor cores truncate. The second term is the probabilistic error bound of a sum in fp32 (Higham and Mary 2019, theorem 2.4, lambda = 4),
 // doubled because tensor cores truncate where IEEE addition rounds.
-double error_bound(const TensorSpec& output, double value, double magnitude, const AnyVersionDef& def = {});
+double error_bound(const TensorSpec& output, double value, double magnitude, const AnyVersionDef& def = {},
+                   double roundings = 1);
 
 // The largest normalised L2 error, ||y - ref|| / ||ref||, that an fp32 output of an fp32 problem may have, whatever its
 // magnitudes allow: 2^-24 (16 + sqrt(K)), times the error growth. A sequence of K additions in fp32 stays below it;
 // inputs rounded to TF32 or bf16 do not. Where the formula itself is ill-conditioned, ||magnitude|| being more than
-// sqrt(K) ||ref|| or the reference saying so (Expected::condition), it grows by as much. Infinite for other dtypes, and
-// where a term may be rounded on its way.
+// sqrt(K) ||ref|| or the reference saying so (Expected::condition), it grows by as much. Where terms may be rounded to
+// TF32, 2^-11 (2.5 + 4 / sqrt(elements)) comes on top, the latter for what few elements scatter: factors that are truncated
+// to TF32 make 1.6 x 2^-11, bf16's 4.7 x 2^-11. Infinite for other dtypes, and where terms may be rounded to those.
 double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const AnyVersionDef& def = {});
 
 // Compares in pass form, so NaN fails: |y - ref| <= error_bound(). For Pattern::integer the outputs must equal the

@@ -94,7 +94,8 @@ struct Rule {
   }
 
   double bound(std::int64_t i) const {
-    return error_bound(output, ref.value[i], std::max(ref.magnitude[i], least_magnitude), def);
+    const double roundings = c.dtype == Dtype::f32 ? 4 : 1;
+    return error_bound(output, ref.value[i], std::max(ref.magnitude[i], least_magnitude), def, roundings);
   }
 
   // Of answer(i) for every element i. Chunks are added in order: the sums do not depend on the number of threads.
@@ -156,14 +157,16 @@ std::string describe(const Rule& rule, const Tally& t, const std::vector<float>&
 
 }  // namespace
 
-double error_bound(const TensorSpec& output, double value, double magnitude, const AnyVersionDef& def) {
+double error_bound(const TensorSpec& output, double value, double magnitude, const AnyVersionDef& def,
+                   double roundings) {
   const double sum = def.error_growth * 4 * std::sqrt(static_cast<double>(output.reduction_length)) * 0x1p-23;
-  const double terms = output.intermediate ? unit_roundoff(*output.intermediate) : 0;
+  const double terms = output.intermediate ? roundings * unit_roundoff(*output.intermediate) : 0;
   return unit_roundoff(output.dtype) * std::abs(value) + (sum + terms) * magnitude + smallest_subnormal(output.dtype);
 }
 
 double error_limit(const Case& c, const TensorSpec& output, const Expected& expected, const AnyVersionDef& def) {
-  if (c.dtype != Dtype::f32 || output.dtype != Dtype::f32 || output.intermediate) return kInfinity;
+  const bool tf32 = output.intermediate == Dtype::tf32;
+  if (c.dtype != Dtype::f32 || output.dtype != Dtype::f32 || (output.intermediate && !tf32)) return kInfinity;
   const auto norm = [](const std::vector<double>& values) {
     double sum = 0;
     for (const double value : values) sum += value * value;
@@ -172,7 +175,9 @@ double error_limit(const Case& c, const TensorSpec& output, const Expected& expe
   const double root = std::sqrt(static_cast<double>(output.reduction_length));
   const double condition = norm(expected.magnitude) / (norm(expected.value) * root);
   if (!std::isfinite(condition)) return kInfinity;  // nothing but zeros are expected
-  return def.error_growth * std::max({condition, expected.condition, 1.0}) * (16 + root) * 0x1p-24;
+  const double of_terms = tf32 ? (2.5 + 4 / std::sqrt(static_cast<double>(expected.value.size()))) * 0x1p-11 : 0;
+  const double of_sums = def.error_growth * (16 + root) * 0x1p-24;
+  return std::max({condition, expected.condition, 1.0}) * (of_sums + of_terms);
 }
 
 Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<float>>& outputs,
@@ -210,9 +215,9 @@ Verdict within_limit(Verdict verdict, const Case& c, const ExpectedOutputs& expe
     if (error <= limit) continue;
     verdict.status = Status::fail;
     verdict.reason = fmt::format(
-        "{}: normalised L2 error {:.3g} where fp32 arithmetic stays below {:.3g}: inputs or products "
+        "{}: normalised L2 error {:.3g} where {} arithmetic stays below {:.3g}: inputs or products "
         "have been rounded to fewer bits",
-        specs[i]->name, error, limit);
+        specs[i]->name, error, specs[i]->intermediate ? "TF32" : "fp32", limit);
   }
   return verdict;
 }
