@@ -79,6 +79,7 @@ struct Matrix {
 // A pass as D = op(A) op(B) + C: C is null, or lies as D does.
 struct Posed {
   Dtype dtype;
+  bool tf32;  // whether products may be rounded to TF32
   Matrix a, b, d;
   const void* c = nullptr;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -155,8 +156,8 @@ class CublasLtBaseline final : public Baseline {
   void describe() {
     const cudaDataType_t type = cuda_type(posed_.dtype);
     REQUIRE(cublasLtCreate(library_.address()));
-    // fp32 means no tensor cores; 16-bit products are summed in fp32.
-    const auto compute = posed_.dtype == Dtype::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    // Plain fp32 means no tensor cores; 16-bit products are summed in fp32.
+    const auto compute = posed_.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     REQUIRE(cublasLtMatmulDescCreate(description_.address(), compute, CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, posed_.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, posed_.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -263,12 +264,19 @@ std::shared_ptr<void> rounded_bias(const float* bias, int count, Dtype dtype) {
   return copy;
 }
 
+bool in_tf32(const Problem& p) { return p.dtype == Dtype::tf32 || p.rounded_terms() == Dtype::tf32; }
+
 std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
   if (p.silu) throw Failure("cuBLASLt has no epilogue with SiLU");
   if (p.split > 0) throw Failure(kOneMatrix);
   const Fprop::Tensors t = Fprop::bind(at);
-  Posed posed{.dtype = p.dtype, .a = {t.w, p.k, p.n, true}, .b = {t.x, p.k, p.m}, .d = {t.y, p.n, p.m}, .c = t.r};
+  Posed posed{.dtype = p.dtype,
+              .tf32 = in_tf32(p),
+              .a = {t.w, p.k, p.n, true},
+              .b = {t.x, p.k, p.m},
+              .d = {t.y, p.n, p.m},
+              .c = t.r};
   if (!t.bias) return first_that_runs({posed}, search, measure);
   posed.epilogue = CUBLASLT_EPILOGUE_BIAS;
   posed.bias = const_cast<float*>(t.bias);
@@ -287,17 +295,25 @@ std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, Search search
   const Problem& p = problem_of<Dgrad>(c);
   if (p.split > 0) throw Failure(kOneMatrix);
   const Dgrad::Tensors t = Dgrad::bind(at);
-  return first_that_runs(
-      {{.dtype = p.dtype, .a = {t.w, p.k, p.n}, .b = {t.dy, p.n, p.m}, .d = {t.dx, p.k, p.m}, .c = t.r}}, search,
-      measure);
+  return first_that_runs({{.dtype = p.dtype,
+                           .tf32 = in_tf32(p),
+                           .a = {t.w, p.k, p.n},
+                           .b = {t.dy, p.n, p.m},
+                           .d = {t.dx, p.k, p.m},
+                           .c = t.r}},
+                         search, measure);
 }
 
 std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
   const Problem& p = problem_of<Wgrad>(c);
   if (p.split > 0) throw Failure(kOneMatrix);
   const Wgrad::Tensors t = Wgrad::bind(at);
-  const Posed weights{
-      .dtype = p.dtype, .a = {t.x, p.k, p.m}, .b = {t.dy, p.n, p.m, true}, .d = {t.dw, p.k, p.n}, .outputs = {"dw"}};
+  const Posed weights{.dtype = p.dtype,
+                      .tf32 = in_tf32(p),
+                      .a = {t.x, p.k, p.m},
+                      .b = {t.dy, p.n, p.m, true},
+                      .d = {t.dw, p.k, p.n},
+                      .outputs = {"dw"}};
   if (!t.dbias) return first_that_runs({weights}, search, measure);
   // dbias in the same call: as ours, else in the dtype of dw, else not at all.
   Posed both = weights;

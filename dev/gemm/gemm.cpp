@@ -13,13 +13,13 @@ std::string Problem::str() const {
   return word('m', m) + word('n', n) + word('k', k) + (bias ? "bias " : "") + (params16 ? "params16 " : "") +
          (residual ? "residual " : "") + (silu ? "silu " : "") + (accumulate ? "accumulate " : "") +
          (split > 0 ? "split" + std::to_string(split) + ' ' : "") +
-         (batch > 1 ? "batch" + std::to_string(batch) + ' ' : "") + name(dtype);
+         (batch > 1 ? "batch" + std::to_string(batch) + ' ' : "") + (allow_tf32 ? "allow_tf32 " : "") + name(dtype);
 }
 
 Problem Problem::parse(std::string_view text) {
-  ProblemLine line(
-      text,
-      "m131072 n64 k192 [bias] [params16] [residual] [silu] [accumulate] [split128] [batch6] [fp32|tf32|bf16|fp16]");
+  ProblemLine line(text,
+                   "m131072 n64 k192 [bias] [params16] [residual] [silu] [accumulate] [split128] [batch6] [allow_tf32] "
+                   "[fp32|tf32|bf16|fp16]");
   constexpr int kMax = 1 << 24;
   Problem p;
   p.m = static_cast<int>(line.size("m", 1, kMax));
@@ -33,6 +33,7 @@ Problem Problem::parse(std::string_view text) {
   p.split = static_cast<int>(line.size_or("split", 0, 1, kMax));
   if (p.split >= p.k) line.fail("split: the first part has all of k's columns");
   p.batch = static_cast<int>(line.size_or("batch", 1, 1, kMaxBatch));
+  p.allow_tf32 = line.flag("allow_tf32");
   p.dtype = line.dtype(Dtype::f32);
   line.finish();
   // Kernels count elements of a tensor with 32-bit signed integers.
@@ -69,6 +70,7 @@ Problem Problem::random(std::uint64_t seed) {
   }
   p.params16 = random() % 4 == 0;
   if (random() % 4 == 0) p.batch = 2 + static_cast<int>(random() % 3);
+  p.allow_tf32 = random() % 4 == 0;
   return p;
 }
 
@@ -113,6 +115,7 @@ std::vector<TensorSpec> Fprop::tensors(const Problem& p) {
   if (p.residual) specs.push_back(matrix("r", Role::input, p, storage_dtype(p.dtype), "mn"));
   specs.push_back(matrix("y", Role::output, p, storage_dtype(p.dtype), "mn"));
   specs.back().reduction_length = std::int64_t{p.k} + (p.bias ? 1 : 0) + (p.residual ? 1 : 0);
+  specs.back().intermediate = p.rounded_terms();
   return specs;
 }
 
@@ -134,6 +137,7 @@ std::vector<TensorSpec> Dgrad::tensors(const Problem& p) {
   if (p.accumulate) specs.push_back(matrix("r", Role::input, p, storage_dtype(p.dtype), "mk"));
   TensorSpec dx = matrix("dx", Role::output, p, storage_dtype(p.dtype), "mk");
   dx.reduction_length = std::int64_t{p.n} + (p.accumulate ? 1 : 0);
+  dx.intermediate = p.rounded_terms();
   add_in_parts(specs, "dx", "dx_rest", dx, p.split);
   return specs;
 }
@@ -152,6 +156,7 @@ std::vector<TensorSpec> Wgrad::tensors(const Problem& p) {
   specs.back().stddev = unit_variance(p.m);
   specs.push_back(matrix("dw", Role::output, p, storage_dtype(p.dtype), "nk"));
   specs.back().reduction_length = p.m;
+  specs.back().intermediate = p.rounded_terms();
   if (p.bias) {
     specs.push_back(per_feature("dbias", Role::output, p));
     specs.back().reduction_length = p.m;

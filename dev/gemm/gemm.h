@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,14 +42,19 @@ struct Problem {
   int split = 0;             // columns of x and dx of the first of two tensors; 0: one tensor
   int batch = 1;             // wgrad_batch only: layers, up to kMaxBatch
   Dtype dtype = Dtype::f32;  // of x, w, r and y; sums are fp32; tf32 has fp32 outputs and an fp32 r
+  bool allow_tf32 = false;   // of fp32 tensors: the factors of a product may be rounded to TF32's 10 mantissa bits
   bool params16 = false;     // whether bias and dbias are of a 16-bit dtype too, instead of fp32
 
   // "m131072 n64 k192 bias bf16", "m32 n256 k64 bias params16 residual silu fp16", "m32 n8 k64 accumulate split40 fp32",
-  // "m2048 n768 k256 bias batch6 bf16": parse(str()) is the same problem.
+  // "m2048 n768 k256 bias batch6 bf16", "m4096 n4096 k4096 allow_tf32 fp32": parse(str()) is the same problem.
   std::string str() const;
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
 
+  // To which the terms of a matrix product may be rounded.
+  std::optional<Dtype> rounded_terms() const {
+    return allow_tf32 && dtype == Dtype::f32 ? std::optional(Dtype::tf32) : std::nullopt;
+  }
   Dtype parameter_dtype() const { return params16 ? storage_dtype(dtype) : Dtype::f32; }
   bool operator==(const Problem&) const = default;
 
