@@ -8,6 +8,7 @@
 #include "core/check/check.h"
 #include "core/error.h"
 #include "core/shapes.h"
+#include "dev/gemm/bf16_parts.h"
 #include "dev/gemm/gemm.h"
 #include "tests/support.h"
 
@@ -221,9 +222,46 @@ TEST(GemmReference, TellsNullAnswersApart) {
   EXPECT_TRUE(make<gemm::Wgrad>("m8 n8 k8 silu").integers_exact);
 }
 
+// Hand-computed: 0x1.921fb6p1 has 24 bits, of which a part takes 8, rounded to nearest.
+TEST(GemmBf16Parts, KnownValues) {
+  float parts[3];
+  gemm::bf16_parts(0x1.921fb6p1f, parts);
+  EXPECT_EQ(parts[0], 0x1.92p1f);
+  EXPECT_EQ(parts[1], 0x1.fcp-11f);
+  EXPECT_EQ(parts[2], -0x1.4p-20f);
+  gemm::bf16_parts(-(1 + 0x1p-23f), parts);
+  EXPECT_EQ(parts[0], -1);
+  EXPECT_EQ(parts[1], -0x1p-23f);
+  EXPECT_EQ(parts[2], 0);
+}
+
+TEST(GemmBf16Parts, ThreeAreExactAndTwoHaveSixteenBits) {
+  std::mt19937_64 random(test::seed());
+  std::normal_distribution<float> normal;
+  for (int i = 0; i < 10000; ++i) {
+    const float value = std::ldexp(normal(random), static_cast<int>(random() % 200) - 100);
+    float three[3], two[2];
+    gemm::bf16_parts(value, three);
+    gemm::bf16_parts(value, two);
+    ASSERT_EQ(double(three[0]) + three[1] + three[2], value) << test::rerun_command();
+    ASSERT_LE(std::abs(double(two[0]) + two[1] - value), 0x1p-17 * std::abs(value)) << test::rerun_command();
+    for (const float part : three) ASSERT_EQ(round_to(Dtype::bf16, part), part);
+  }
+}
+
+// Where TF32 is allowed, fp32 tensors may be multiplied so; other dtypes are what they were.
+TEST(GemmProblem, AllowTf32IsOfFp32Alone) {
+  const auto rounded = [](const Case& c) { return written(c.tensors).front()->intermediate; };
+  EXPECT_EQ(rounded(make<gemm::Fprop>("m8 n8 k8 allow_tf32")), Dtype::tf32);
+  EXPECT_EQ(rounded(make<gemm::Dgrad>("m8 n8 k8 allow_tf32")), Dtype::tf32);
+  EXPECT_EQ(rounded(make<gemm::Wgrad>("m8 n8 k8 allow_tf32")), Dtype::tf32);
+  EXPECT_EQ(rounded(make<gemm::Fprop>("m8 n8 k8")), std::nullopt);
+  EXPECT_EQ(rounded(make<gemm::Fprop>("m8 n8 k8 allow_tf32 bf16")), std::nullopt);
+}
+
 TEST(GemmProblem, ReadsWhatItPrints) {
   for (const char* line : {"m131072 n64 k192 bias bf16", "m1 n1 k1 fp32", "m32 n256 k64 bias residual silu tf32",
-                           "m8 n8 k8 accumulate split3 bf16", "m8 n8 k8 split7 fp16"}) {
+                           "m8 n8 k8 accumulate split3 bf16", "m8 n8 k8 split7 fp16", "m8 n8 k8 allow_tf32 fp32"}) {
     EXPECT_EQ(Problem::parse(line).str(), line);
   }
   std::mt19937_64 random(test::seed());

@@ -1,3 +1,4 @@
+#include "dev/gemm/bf16_parts.h"
 #include "tests/wrong/gemm/problems.h"
 #include "tests/wrong/shares.h"
 
@@ -53,6 +54,20 @@ struct EarlySilu {
   }
 };
 
+// Drops the products of first and third bf16 parts of fp32 factors, which are 2^-16 of a term.
+struct WithoutThirdParts {
+  __device__ void operator()(const auto& v, long long i) const {
+    float dropped = 0;
+    for (int k = 0; k < v.p.k; ++k) {
+      float x[3], w[3];
+      bf16_parts(v.load(v.t.x, i / v.p.n * v.p.k + k), x);
+      bf16_parts(v.load(v.t.w, i % v.p.n * v.p.k + k), w);
+      dropped += x[0] * w[2] + x[2] * w[0];
+    }
+    v.store(v.t.y, i, v.load(v.t.y, i) - dropped);
+  }
+};
+
 // Leaves out the activation.
 void no_silu(Problem& p) { p.silu = false; }
 
@@ -81,20 +96,21 @@ void float_atomics(const Problem& p, const Tensors& t, void* workspace, Stream s
 
 }  // namespace
 
-LADDER_CHEATS(Fprop, wrong_problems(),
-              {
-                  wrong::honest<Fprop>(),
-                  wrong::spoiled_input<Fprop, &Tensors::x, size_mk, TailOfK>("tail_of_k"),
-                  wrong::moved_input<Fprop, &Tensors::w, size_nk, Transposed>("weights_not_transposed"),
-                  wrong::spoiled_problem<Fprop, no_residual>("no_residual"),
-                  wrong::moved_input<Fprop, &Tensors::bias, &Problem::n, NextColumn>("neighbours_bias"),
-                  wrong::only({Dtype::bf16, Dtype::f16},
-                              wrong::spoiled_output<Fprop, size_mn, OtherHalf>("other_half_of_bias")),
-                  wrong::other_kernel<Fprop, size_mn, EarlySilu<true>>("silu_before_bias"),
-                  wrong::other_kernel<Fprop, size_mn, EarlySilu<false>>("silu_before_residual"),
-                  wrong::spoiled_problem<Fprop, no_silu>("no_silu"),
-                  wrong::last_share<Fprop, Terms, 0>("last_split"),
-                  {.name = "float_atomics", .launch = float_atomics, .dtypes = {Dtype::f32}},
-              })
+LADDER_CHEATS(
+    Fprop, wrong_problems(),
+    {
+        wrong::honest<Fprop>(),
+        wrong::spoiled_input<Fprop, &Tensors::x, size_mk, TailOfK>("tail_of_k"),
+        wrong::moved_input<Fprop, &Tensors::w, size_nk, Transposed>("weights_not_transposed"),
+        wrong::spoiled_problem<Fprop, no_residual>("no_residual"),
+        wrong::moved_input<Fprop, &Tensors::bias, &Problem::n, NextColumn>("neighbours_bias"),
+        wrong::only({Dtype::bf16, Dtype::f16}, wrong::spoiled_output<Fprop, size_mn, OtherHalf>("other_half_of_bias")),
+        wrong::other_kernel<Fprop, size_mn, EarlySilu<true>>("silu_before_bias"),
+        wrong::other_kernel<Fprop, size_mn, EarlySilu<false>>("silu_before_residual"),
+        wrong::spoiled_problem<Fprop, no_silu>("no_silu"),
+        wrong::last_share<Fprop, Terms, 0>("last_split"),
+        wrong::only({Dtype::f32}, wrong::spoiled_output<Fprop, size_mn, WithoutThirdParts>("without_third_parts")),
+        {.name = "float_atomics", .launch = float_atomics, .dtypes = {Dtype::f32}},
+    })
 
 }  // namespace ladder::gemm
