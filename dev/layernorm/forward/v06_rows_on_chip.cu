@@ -49,7 +49,7 @@ __device__ __forceinline__ Moments merge_pair(const Moments (&own)[kPair], Momen
 // its own, and each copy to it is a group of cp.async.
 template <int kVectors>
 __global__ void __launch_bounds__(kThreads, 1)
-    layernorm_forward_v05_kernel(Problem p, Forward::Tensors t, unsigned* counter, Moments* parts) {
+    layernorm_forward_v06_kernel(Problem p, Forward::Tensors t, unsigned* counter, Moments* parts) {
   constexpr int kAheadHere = kAhead<kVectors>;
   LADDER_SHARED(Moments, of_warp, [kPair][kWarps]);
   LADDER_SHARED(Normaliser, normalisers, [kPair]);
@@ -164,7 +164,7 @@ KernelPlan<Forward> plan(const Problem& p, const char* name) {
     auto* const counter = static_cast<unsigned*>(workspace);
     auto* const parts = reinterpret_cast<Moments*>(static_cast<char*>(workspace) + kCounterBytes);  // [m][blocks]
     return in_order({[counter](Stream stream) { set_bytes_async(counter, 0, sizeof(unsigned), stream); },
-                     bind_launch(layernorm_forward_v05_kernel<kVectors>,
+                     bind_launch(layernorm_forward_v06_kernel<kVectors>,
                                  {.grid = static_cast<unsigned>(blocks_of(p)),
                                   .block = kThreads,
                                   .dynamic_smem = kSmemBytes<kVectors>,
