@@ -11,6 +11,7 @@
 #include "dev/common/ffma_operand.h"
 #include "dev/common/quads.h"
 #include "dev/conv_stem/geometry.h"
+#include "dev/ptx/opaque.h"
 
 namespace ladder::conv_stem {
 
@@ -50,7 +51,8 @@ struct RowGroup {
   float4 fetched[kRounds];
 
   __device__ __forceinline__ void fetch(const Problem& p, const float* x, int image, int tile, int group) {
-    const int thread = threadIdx.x % kGroupThreads;
+    // NOTE: opaque, so that places are computed anew for each row: kept, they would push sums out of registers.
+    const int thread = ptx::opaque(static_cast<int>(threadIdx.x % kGroupThreads));
 #pragma unroll
     for (int i = 0; i < kRounds; ++i) {
       const int at = i * kGroupThreads + thread;

@@ -1,5 +1,5 @@
-// The rows of an output, image after image and column tile after column tile, in equal shares: one a warpgroup, two or
-// kGroups warpgroups a block, every SM a block. A share is walked in strips, each within one image's column tile.
+// The rows of an output, image after image and column tile after column tile, in equal shares: one a warpgroup, a few
+// warpgroups a block, every SM a block. A share is walked in strips, each within one image's column tile.
 #pragma once
 
 #include <algorithm>
@@ -7,10 +7,9 @@
 #include "core/backend.h"
 #include "core/device.h"
 #include "dev/conv_stem/conv_stem.h"
+#include "dev/ptx/mbarrier.h"
 
 namespace ladder::conv_stem {
-
-inline constexpr int kBlockGroups = 2;
 
 struct Strip {
   int image, tile;
@@ -30,19 +29,30 @@ struct Rows {
             .rows = end - begin < each - row ? end - begin : each - row};
   }
 
-  // The first row of share i of the launch's.
-  template <int kGroups = kBlockGroups>
-  __device__ __forceinline__ int share(int i) const {
-    return static_cast<int>(count() * i / (kGroups * gridDim.x));
-  }
+  // The first row of share i of `shares`.
+  __device__ __forceinline__ int share(int i, int shares) const { return static_cast<int>(count() * i / shares); }
 };
 
-// Blocks for all rows, of `channel_tiles` tiles of output channels each.
-template <int kGroups = kBlockGroups>
-dim3 strip_grid(const Rows& rows, int channel_tiles) {
+// Blocks of `groups` warpgroups for all rows, of `channel_tiles` tiles of output channels each.
+inline dim3 strip_grid(const Rows& rows, int groups, int channel_tiles) {
   const int blocks = std::max(1, backend::device().num_sms / channel_tiles);
-  return dim3(static_cast<unsigned>(std::min<long long>((rows.count() + kGroups - 1) / kGroups, blocks)),
-              channel_tiles);
+  return dim3(static_cast<unsigned>(std::min<long long>((rows.count() + groups - 1) / groups, blocks)), channel_tiles);
 }
+
+// A barrier of a warpgroup in a shared word of its own, which one thread initialises for kWarps arrivals.
+struct GroupBarrier {
+  static constexpr int kWarps = 4;
+  ptx::Mbarrier* barrier;
+  unsigned parity = 0;
+
+  __device__ __forceinline__ void arrive() const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier);
+  }
+  __device__ __forceinline__ void wait() {
+    ptx::mbarrier_wait(barrier, parity);
+    parity ^= 1;
+  }
+};
 
 }  // namespace ladder::conv_stem

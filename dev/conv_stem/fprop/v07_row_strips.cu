@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::Mbarrier* const stored = barriers + group;  // all rows that the next row of output needs are in the ring
   unsigned parity = 0;
   const int share = kGroups * blockIdx.x + group;
-  const int end = rows.share<kGroups>(share + 1);
-  for (int begin = rows.share<kGroups>(share); begin < end;) {
+  const int end = rows.share(share + 1, kGroups * gridDim.x);
+  for (int begin = rows.share(share, kGroups * gridDim.x); begin < end;) {
     const Strip strip = rows.strip(begin, end);
     begin += strip.rows;
     const int last = strip.row + strip.rows - 1;
@@ -97,7 +97,7 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
   const Rows rows = {p.n, ceil_div(p.out_w(), kTileCols), p.out_h()};
   const auto kernel = p.w % 4 == 0 ? conv_stem_fprop_v07_kernel<true> : conv_stem_fprop_v07_kernel<false>;
   ladder::launch(kernel,
-                 {.grid = strip_grid<kGroups>(rows, ceil_div(p.k, kN)),
+                 {.grid = strip_grid(rows, kGroups, ceil_div(p.k, kN)),
                   .block = kThreads,
                   .dynamic_smem = kSmemBytes,
                   .overlaps_previous = true},

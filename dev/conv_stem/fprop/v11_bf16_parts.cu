@@ -10,12 +10,12 @@
 #include "dev/conv_stem/bf16_parts.h"
 #include "dev/conv_stem/strips.h"
 #include "dev/ptx/grid_dependency.h"
-#include "dev/ptx/mbarrier.h"
 
 namespace ladder::conv_stem {
 namespace {
 
 constexpr int kN = kPartsN;
+constexpr int kBlockGroups = 2;
 constexpr int kThreads = kBlockGroups * kGroupThreads;
 constexpr int kRingBytes = kRingElements * static_cast<int>(sizeof(float));
 constexpr std::size_t kSmemBytes =
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   float* const ring = rings + group * kRingElements;
   float* const biases = rings + kBlockGroups * kRingElements;
   auto* const barriers = reinterpret_cast<ptx::Mbarrier*>(biases + kN);
-  if (threadIdx.x < kBlockGroups) ptx::mbarrier_init(barriers + threadIdx.x, kGroupThreads);
+  if (threadIdx.x < kBlockGroups) ptx::mbarrier_init(barriers + threadIdx.x, GroupBarrier::kWarps);
   ptx::grid_dependency_wait();
 
   const int channel0 = blockIdx.y * kN;
@@ -64,18 +64,17 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
 
   const std::uint64_t first_filters = ptx::wgmma_descriptor(filters, 8 * 128);
-  ptx::Mbarrier* const stored = barriers + group;  // all rows that the next convolution row needs are in the ring
-  unsigned parity = 0;
+  GroupBarrier stored{barriers + group};  // all rows that the next convolution row needs are in the ring
+  const int shares = kBlockGroups * gridDim.x;
   const int share = kBlockGroups * blockIdx.x + group;
-  const int end = rows.share(share + 1);
-  for (int begin = rows.share(share); begin < end;) {
+  const int end = rows.share(share + 1, shares);
+  for (int begin = rows.share(share, shares); begin < end;) {
     const Strip strip = rows.strip(begin, end);
     begin += strip.rows;
     const int last = strip.row + strip.rows - 1;
     fill_ring<kVectors>(p, x, strip.image, strip.tile, strip.row, ring);
-    ptx::mbarrier_arrive(stored);
-    ptx::mbarrier_wait(stored, parity);
-    parity ^= 1;
+    stored.arrive();
+    stored.wait();
 
     for (int row = strip.row; row <= last; ++row) {
       RowGroup<kVectors> next;
@@ -83,10 +82,9 @@ __global__ void __launch_bounds__(kThreads, 1)
       float leading[kN / 2], small[kN / 2];
       multiply_parts(LaneWindow<float>(ring, row), first_filters, leading, small);
       if (row < last) next.put(ring, row + kRingGroups - 1);
-      ptx::mbarrier_arrive(stored);
+      stored.arrive();
       store_row(p, leading, small, biases, strip, row, channel0, y);
-      ptx::mbarrier_wait(stored, parity);
-      parity ^= 1;
+      stored.wait();
     }
   }
   ptx::grid_dependency_launch();
@@ -96,7 +94,7 @@ void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
   const Rows rows{p.n, ceil_div(p.out_w(), kTileCols), p.out_h()};
   const auto kernel = p.w % 4 == 0 ? conv_stem_fprop_v11_kernel<true> : conv_stem_fprop_v11_kernel<false>;
   ladder::launch(kernel,
-                 {.grid = strip_grid(rows, ceil_div(p.k, kN)),
+                 {.grid = strip_grid(rows, kBlockGroups, ceil_div(p.k, kN)),
                   .block = kThreads,
                   .dynamic_smem = kSmemBytes,
                   .overlaps_previous = true},

@@ -4,7 +4,7 @@
 // Parent: v02.
 // Why:    v02 multiplies on the FMA pipe and computes a quarter of the convolution twice, where tiles meet. Here the
 //         convolution of a row of 55 pixels and 96 channels is 23 wgmmas of 64 x 96, and only pooled rows are written.
-//         Two warpgroups on two parts of an image: one pools and converts while the other multiplies. Limiter left: the
+//         Three warpgroups have rows of their own: some pool and convert while another multiplies. Limiter left: the
 //         tensor cores, with an eighth of their rows padding.
 // Needs:  sm_90a; allow_tf32: FP16 has TF32's 10 mantissa bits, but not its range, so |x| and |w| below 65520, and below 6e-5
 //         they lose bits; c3 r11 stride4 pad2; k a multiple of 4.
@@ -12,12 +12,12 @@
 #include "dev/conv_stem/pooled_rows.h"
 #include "dev/conv_stem/resident_filters.h"
 #include "dev/ptx/grid_dependency.h"
-#include "dev/ptx/mbarrier.h"
 
 namespace ladder::conv_stem {
 namespace {
 
 constexpr int kN = 96;  // output channels of a block
+constexpr int kBlockGroups = 3;
 constexpr int kThreads = kBlockGroups * kGroupThreads;
 constexpr int kRingBytes = kRingElements * static_cast<int>(sizeof(__half));
 constexpr std::size_t kSmemBytes =
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __half* const ring = rings + group * kRingElements;
   auto* const biases = reinterpret_cast<float*>(rings + kBlockGroups * kRingElements);
   auto* const barriers = reinterpret_cast<ptx::Mbarrier*>(biases + kN);
-  if (threadIdx.x < kBlockGroups) ptx::mbarrier_init(barriers + threadIdx.x, kGroupThreads);
+  if (threadIdx.x < kBlockGroups) ptx::mbarrier_init(barriers + threadIdx.x, GroupBarrier::kWarps);
   ptx::grid_dependency_wait();
 
   const int channel0 = blockIdx.y * kN;
@@ -47,19 +47,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
 
   const std::uint64_t first_filters = ptx::wgmma_descriptor(filters, 8 * 128);
-  ptx::Mbarrier* const stored = barriers + group;  // all rows that the next convolution row needs are in the ring
-  unsigned parity = 0;
+  GroupBarrier stored{barriers + group};  // all rows that the next convolution row needs are in the ring
+  const int shares = kBlockGroups * gridDim.x;
   const int share = kBlockGroups * blockIdx.x + group;
-  const int end = rows.share(share + 1);
-  for (int begin = rows.share(share); begin < end;) {
+  const int end = rows.share(share + 1, shares);
+  for (int begin = rows.share(share, shares); begin < end;) {
     const Strip strip = rows.strip(begin, end);
     begin += strip.rows;
     const int first = 2 * strip.row;
     const int last = first + 2 * strip.rows;
     fill_ring<kVectors>(p, x, strip.image, strip.tile, first, ring);
-    ptx::mbarrier_arrive(stored);
-    ptx::mbarrier_wait(stored, parity);
-    parity ^= 1;
+    stored.arrive();
+    stored.wait();
 
     float largest[kN / 4];
     for (int row = first; row <= last; ++row) {
@@ -68,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       float sum[kN / 2];
       multiply_row<kN>(LaneWindow<__half>(ring, row), first_filters, sum);
       if (row < last) next.put(ring, row + kRingGroups - 1);
-      ptx::mbarrier_arrive(stored);
+      stored.arrive();
 
       // Even rows end a pooled row and begin the next one.
       float pooled[kN / 4];
@@ -82,8 +81,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
         for (int i = 0; i < kN / 4; ++i) largest[i] = pooled[i];
       }
-      ptx::mbarrier_wait(stored, parity);
-      parity ^= 1;
+      stored.wait();
     }
   }
   ptx::grid_dependency_launch();
@@ -93,7 +91,7 @@ void launch(const Problem& p, const ReluPool::Tensors& t, void*, Stream stream) 
   const Rows rows = pooled_rows(p);
   const auto kernel = p.w % 4 == 0 ? conv_stem_relu_pool_v03_kernel<true> : conv_stem_relu_pool_v03_kernel<false>;
   ladder::launch(kernel,
-                 {.grid = strip_grid(rows, ceil_div(p.k, kN)),
+                 {.grid = strip_grid(rows, kBlockGroups, ceil_div(p.k, kN)),
                   .block = kThreads,
                   .dynamic_smem = kSmemBytes,
                   .overlaps_previous = true},

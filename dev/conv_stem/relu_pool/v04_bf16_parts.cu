@@ -10,12 +10,12 @@
 #include "dev/conv_stem/bf16_parts.h"
 #include "dev/conv_stem/pooled_rows.h"
 #include "dev/ptx/grid_dependency.h"
-#include "dev/ptx/mbarrier.h"
 
 namespace ladder::conv_stem {
 namespace {
 
 constexpr int kN = kPartsN;
+constexpr int kBlockGroups = 2;
 constexpr int kThreads = kBlockGroups * kGroupThreads;
 constexpr int kRingBytes = kRingElements * static_cast<int>(sizeof(float));
 constexpr std::size_t kSmemBytes =
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   float* const ring = rings + group * kRingElements;
   float* const biases = rings + kBlockGroups * kRingElements;
   auto* const barriers = reinterpret_cast<ptx::Mbarrier*>(biases + kN);
-  if (threadIdx.x < kBlockGroups) ptx::mbarrier_init(barriers + threadIdx.x, kGroupThreads);
+  if (threadIdx.x < kBlockGroups) ptx::mbarrier_init(barriers + threadIdx.x, GroupBarrier::kWarps);
   ptx::grid_dependency_wait();
 
   const int channel0 = blockIdx.y * kN;
@@ -42,19 +42,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
 
   const std::uint64_t first_filters = ptx::wgmma_descriptor(filters, 8 * 128);
-  ptx::Mbarrier* const stored = barriers + group;  // all rows that the next convolution row needs are in the ring
-  unsigned parity = 0;
+  GroupBarrier stored{barriers + group};  // all rows that the next convolution row needs are in the ring
+  const int shares = kBlockGroups * gridDim.x;
   const int share = kBlockGroups * blockIdx.x + group;
-  const int end = rows.share(share + 1);
-  for (int begin = rows.share(share); begin < end;) {
+  const int end = rows.share(share + 1, shares);
+  for (int begin = rows.share(share, shares); begin < end;) {
     const Strip strip = rows.strip(begin, end);
     begin += strip.rows;
     const int first = 2 * strip.row;
     const int last = first + 2 * strip.rows;
     fill_ring<kVectors>(p, x, strip.image, strip.tile, first, ring);
-    ptx::mbarrier_arrive(stored);
-    ptx::mbarrier_wait(stored, parity);
-    parity ^= 1;
+    stored.arrive();
+    stored.wait();
 
     float largest[kN / 4];
     for (int row = first; row <= last; ++row) {
@@ -63,7 +62,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       float leading[kN / 2], small[kN / 2];
       multiply_parts(LaneWindow<float>(ring, row), first_filters, leading, small);
       if (row < last) next.put(ring, row + kRingGroups - 1);
-      ptx::mbarrier_arrive(stored);
+      stored.arrive();
 
       // Even rows end a pooled row and begin the next one.
       float pooled[kN / 4];
@@ -77,8 +76,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
         for (int i = 0; i < kN / 4; ++i) largest[i] = pooled[i];
       }
-      ptx::mbarrier_wait(stored, parity);
-      parity ^= 1;
+      stored.wait();
     }
   }
   ptx::grid_dependency_launch();
@@ -88,7 +86,7 @@ void launch(const Problem& p, const ReluPool::Tensors& t, void*, Stream stream) 
   const Rows rows = pooled_rows(p);
   const auto kernel = p.w % 4 == 0 ? conv_stem_relu_pool_v04_kernel<true> : conv_stem_relu_pool_v04_kernel<false>;
   ladder::launch(kernel,
-                 {.grid = strip_grid(rows, ceil_div(p.k, kN)),
+                 {.grid = strip_grid(rows, kBlockGroups, ceil_div(p.k, kN)),
                   .block = kThreads,
                   .dynamic_smem = kSmemBytes,
                   .overlaps_previous = true},
