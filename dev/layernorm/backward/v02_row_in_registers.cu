@@ -26,12 +26,18 @@ constexpr int elements_each(bool in_vectors) { return in_vectors ? 16 : 4; }
 
 constexpr int block_threads(int row_threads) { return row_threads == 32 ? kWarpRowsThreads : row_threads; }
 
+// The same for kernels.
+template <int kWidth>
+inline constexpr int kElementsEach = elements_each(kWidth > 1);
+template <int kRowThreads>
+inline constexpr int kBlockThreads = block_threads(kRowThreads);
+
 template <class T, int kWidth, int kRowThreads>
-__global__ void __launch_bounds__(block_threads(kRowThreads), kThreadsOfSm / block_threads(kRowThreads))
+__global__ void __launch_bounds__(kBlockThreads<kRowThreads>, kThreadsOfSm / kBlockThreads<kRowThreads>)
     layernorm_backward_v02_kernel(Problem p, Backward::Tensors t, float2* partial) {
-  constexpr int kThreads = block_threads(kRowThreads);
+  constexpr int kThreads = kBlockThreads<kRowThreads>;
   constexpr int kRows = kThreads / kRowThreads;
-  constexpr int kEach = elements_each(kWidth > 1);
+  constexpr int kEach = kElementsEach<kWidth>;
   constexpr int kVectors = kEach / kWidth;
   LADDER_SHARED(float2, parts, [2][kRowThreads / 32]);
   LADDER_DYN_SMEM(smem);
@@ -129,11 +135,11 @@ std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * static_c
 
 template <class T, int kWidth, int kRowThreads>
 void launch_rows(const Problem& p, const Backward::Tensors& t, float2* partial, Stream stream) {
-  constexpr unsigned kThreads = block_threads(kRowThreads);
+  constexpr unsigned kThreads = kBlockThreads<kRowThreads>;
   ladder::launch(layernorm_backward_v02_kernel<T, kWidth, kRowThreads>,
                  {.grid = static_cast<unsigned>(blocks_of(p)),
                   .block = kThreads,
-                  .dynamic_smem = sizeof(float2) * kThreads * elements_each(kWidth > 1),
+                  .dynamic_smem = sizeof(float2) * kThreads * kElementsEach<kWidth>,
                   .overlaps_previous = true},
                  stream, p, t, partial);
 }
