@@ -15,7 +15,7 @@ namespace {
 constexpr int kRows = 11;  // 55 x 55 pixels are 25 tiles without a remainder
 constexpr int kCols = 11;
 using Window = FfmaWindow<kRows, kCols>;
-constexpr int kBlocksPerSm = 3;
+[[maybe_unused]] constexpr int kBlocksPerSm = 3;
 constexpr std::size_t kSmemBytes = Window::kStages * Window::kStageFloats * sizeof(float);
 
 __global__ void __launch_bounds__(kFfmaThreads, kBlocksPerSm)

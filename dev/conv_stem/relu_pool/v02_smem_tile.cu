@@ -19,7 +19,7 @@ constexpr int kPoolCols = 6;
 constexpr int kRows = 2 * kPoolRows + 1;
 constexpr int kCols = 2 * kPoolCols + 1;
 using Window = FfmaWindow<kRows, kCols>;
-constexpr int kBlocksPerSm = 3;
+[[maybe_unused]] constexpr int kBlocksPerSm = 3;
 constexpr int kSumPitch = kFfmaChannels + 4;  // floats: 16-byte stores to four neighbouring pixels meet no bank twice
 constexpr int kSmemFloats = std::max(Window::kStages * Window::kStageFloats, kFfmaPixels* kSumPitch);
 
