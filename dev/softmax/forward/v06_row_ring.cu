@@ -18,7 +18,7 @@ namespace ladder::softmax {
 namespace {
 
 constexpr int kStages = 2;
-constexpr int kBlocksPerSm = 3;  // of kStages times 32 KB: what an SM has shared memory for
+[[maybe_unused]] constexpr int kBlocksPerSm = 3;  // of kStages times 32 KB: what an SM has shared memory for
 constexpr int kWarps = kBlockThreads / 32;
 constexpr int kMostParts = kMaxClusterBlocks * kWarps;
 
