@@ -19,11 +19,13 @@ constexpr int kMaxVectors = 8192;
 constexpr int kMaxElements = 32768;  // as fp32 in a block's registers
 
 constexpr int block_threads(int row_threads) { return row_threads < kMinThreads ? kMinThreads : row_threads; }
+template <int kRowThreads>
+inline constexpr int kBlockThreads = block_threads(kRowThreads);  // the same for the kernel
 
 template <class T, int kWidth, int kRowThreads, int kVectors>
-__global__ void __launch_bounds__(block_threads(kRowThreads))
+__global__ void __launch_bounds__(kBlockThreads<kRowThreads>)
     layernorm_forward_v03_kernel(Problem p, Forward::Tensors t) {
-  constexpr int kRows = block_threads(kRowThreads) / kRowThreads;
+  constexpr int kRows = kBlockThreads<kRowThreads> / kRowThreads;
   LADDER_SHARED(float2, parts, [2][kRowThreads / 32]);
   const int row = static_cast<int>(blockIdx.x) * kRows + static_cast<int>(threadIdx.x) / kRowThreads;
   const int first = static_cast<int>(threadIdx.x) % kRowThreads;
