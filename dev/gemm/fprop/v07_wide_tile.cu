@@ -30,12 +30,11 @@ constexpr int kTerms = kStepRowBytes / static_cast<int>(sizeof(T));  // of a ste
 
 // What a warp stores its sums through: fp32 needs nothing.
 template <class T>
-constexpr int warp_store_bytes() {
-  if constexpr (sizeof(T) == 2) return WarpStore<T, kStoreColumns>::kBytes;
-  return 0;
-}
+inline constexpr int kWarpStoreBytes = WarpStore<T, kStoreColumns>::kBytes;
+template <>
+inline constexpr int kWarpStoreBytes<float> = 0;
 template <class T>
-using Tile = CooperativeTile<kBlockM, kBlockN, kBytesX + kBytesW, kConsumerThreads / 32 * warp_store_bytes<T>()>;
+using Tile = CooperativeTile<kBlockM, kBlockN, kBytesX + kBytesW, kConsumerThreads / 32 * kWarpStoreBytes<T>>;
 
 // y [m, n] = x [m, k] times w [n, k] transposed.
 __host__ __device__ Product product(const Problem& p) { return {.rows = p.m, .columns = p.n, .terms = p.k}; }
@@ -101,7 +100,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   const int group = threadIdx.x / kGroupThreads;
   const int warp = threadIdx.x / 32;
   const bool elected = threadIdx.x % 32 == 0;
-  unsigned char* const staging = smem + Tile::kStages * Tile::kStageBytes + warp * warp_store_bytes<T>();
+  unsigned char* const staging = smem + Tile::kStages * Tile::kStageBytes + warp * kWarpStoreBytes<T>;
   for (int tile = blockIdx.x; tile < order.count(); tile += gridDim.x) {
     const int2 first = order.at(tile);
     float acc[kBlockN / 2];

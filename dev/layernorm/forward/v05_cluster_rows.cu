@@ -20,6 +20,8 @@ constexpr int kMaxRanks = 8;  // blocks of a cluster: more are not portable
 
 // A thread holds at most 32 elements, so that two blocks share an SM in fp32.
 constexpr int vectors_each(int width) { return width == 8 ? 4 : 8; }
+template <int kWidth>
+inline constexpr int kVectorsEach = vectors_each(kWidth);  // the same for the kernel
 
 // What a block knows of its part of the row: sixteen bytes, so that others load it at once.
 struct alignas(16) Part {
@@ -48,7 +50,7 @@ __device__ __forceinline__ Normaliser merge_cluster(const Problem& p, Part* own,
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     layernorm_forward_v05_kernel(Problem p, Forward::Tensors t, int ranks, int vectors_of_block) {
-  constexpr int kVectors = vectors_each(kWidth);
+  constexpr int kVectors = kVectorsEach<kWidth>;
   LADDER_SHARED(float2, parts, [2][kThreads / 32]);
   LADDER_SHARED(Part, own, [1]);
   const int row = static_cast<int>(blockIdx.x) / ranks;
