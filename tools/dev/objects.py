@@ -30,7 +30,7 @@ _ALLOWED = re.compile(
     r"|(?:(?:new|delete)(?:\[\])?|mem(?:cpy|move|set|cmp)|str(?:len|cmp|ncmp|chr)|_Unwind_Resume|"
     r"_GLOBAL_OFFSET_TABLE_|__\w+)$"
     r"|(?:a?(?:sin|cos|tan)h?|exp2?|expm1|log(?:2|10|1p|b)?|pow|r?sqrt|cbrt|fmod|floor|ceil|trunc|l?l?r(?:ound|int)|nearbyint|"
-    r"fma|fmin|fmax|fabs|ldexp|scalbl?n|copysign|erfc?|hypot|frexp|modf)f?$"
+    r"sincos|fma|fmin|fmax|fabs|ldexp|scalbl?n|copysign|erfc?|hypot|frexp|modf)f?$"
     r"|(?:vtable|typeinfo|guard variable|typeinfo name|VTT) for "
     r"|std::"
 )
