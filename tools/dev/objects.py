@@ -30,7 +30,7 @@ _ALLOWED = re.compile(
     r"|(?:(?:new|delete)(?:\[\])?|mem(?:cpy|move|set|cmp)|str(?:len|cmp|ncmp|chr)|_Unwind_Resume|"
     r"_GLOBAL_OFFSET_TABLE_|__\w+)$"
     r"|(?:a?(?:sin|cos|tan)h?|exp2?|expm1|log(?:2|10|1p|b)?|pow|r?sqrt|cbrt|fmod|floor|ceil|trunc|l?l?r(?:ound|int)|nearbyint|"
-    r"sincos|fma|fmin|fmax|fabs|ldexp|scalbl?n|copysign|erfc?|hypot|frexp|modf)f?$"
+    r"pthread_mutex_(?:un)?lock|sincos|fma|fmin|fmax|fabs|ldexp|scalbl?n|copysign|erfc?|hypot|frexp|modf)f?$"
     r"|(?:vtable|typeinfo|guard variable|typeinfo name|VTT) for "
     r"|std::"
 )
@@ -46,7 +46,7 @@ _WRITABLE = re.compile(r"\.(?:t?bss|t?data)(?!\.rel\.ro)")
 
 # Kept, but not by the version: what LADDER_VERSION and the emulator's __shared__ leave.
 _KEPT = re.compile(
-    r"_key$|::kept$|pass_of<.*>\(\)::pass$|ladder_version\w*$|_S_ti\(\)::__tag$|^guard variable for |"
+    r"_key$|::kept$|ladder_registered$|^ladder::simt::LaunchChoice<.*>::(?:mutex_|chosen_)$|pass_of<.*>\(\)::pass$|ladder_version\w*$|_S_ti\(\)::__tag$|^guard variable for |"
     r"ladder::detail::(?:overlap_allowed|serial_launches)$|^DW\.ref\.|^std::|^fmt::|^\.t?(?:bss|data)|"
     r"conv3x3::Flipped<\d+>::rung\(\)::version$"  # const: the version of fprop that one of dgrad runs
 )
