@@ -42,4 +42,25 @@ __device__ __forceinline__ void store_pooled(const Problem& p, const float (&lar
   }
 }
 
+// The largest of a pooled row so far: convolution rows enter one after another, from an even one on.
+template <int kN>
+struct PooledRow {
+  float largest[kN / 4];
+
+  // After `pooled`, the columns' largest of convolution row `row`, entered: done(), if it ends a pooled row. Even rows end one
+  // and begin the next.
+  template <class Done>
+  __device__ __forceinline__ void enter(int row, bool is_first, const float (&pooled)[kN / 4], Done&& done) {
+    if (!is_first) {
+#pragma unroll
+      for (int i = 0; i < kN / 4; ++i) largest[i] = fmaxf(largest[i], pooled[i]);
+      if (row % 2 == 0) done();
+    }
+    if (row % 2 == 0) {
+#pragma unroll
+      for (int i = 0; i < kN / 4; ++i) largest[i] = pooled[i];
+    }
+  }
+};
+
 }  // namespace ladder::conv_stem

@@ -71,6 +71,43 @@ __device__ __forceinline__ Moments moments_about(float pivot, const Bits<T, kWid
       pivot, [&](int v) { return held[v]; }, valid);
 }
 
+// A thread's vectors of a row from `x` on, every step-th from `first`; those that are not there are zeros. And their sum.
+template <int kWidth, int kVectors, class T>
+__device__ __forceinline__ float load_and_sum(const T* x, int first, int step, int valid,
+                                              Bits<T, kWidth> (&held)[kVectors]) {
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    if (v < valid) held[v] = load_wide<kWidth>(x, first + v * step);
+  }
+  float sum = 0;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    float values[kWidth];
+    to_floats<T>(held[v], values);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) sum += values[i];
+  }
+  return sum;
+}
+
+// The sums of the distances of the first `valid` vectors' elements from the pivot, and of their squares.
+template <class T, int kWidth, int kVectors>
+__device__ __forceinline__ float2 distances(float pivot, const Bits<T, kWidth> (&held)[kVectors], int valid) {
+  float2 sums{0, 0};
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    float values[kWidth];
+    to_floats<T>(held[v], values);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const float distance = v < valid ? values[i] - pivot : 0.0f;
+      sums.x += distance;
+      sums.y = fmaf(distance, distance, sums.y);
+    }
+  }
+  return sums;
+}
+
 // How many of `vectors` vectors are at first, first + step, ...
 __device__ __forceinline__ int count_from(int first, int step, int vectors) {
   return first < vectors ? ceil_div(vectors - first, step) : 0;

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "core/ceil_div.h"
+#include "core/device.h"
 #include "core/occupancy.h"
 #include "dev/common/wide.h"
 #include "dev/softmax/softmax.h"
@@ -22,6 +23,11 @@ struct RowPlan {
   int ranks = 1;             // blocks that share a row: a cluster
   int values = kMostValues;  // that a thread has room for
 };
+
+enum class Holder { lanes, block, cluster };  // of a row, in registers
+
+// The warps of a cluster of the most blocks.
+constexpr int kMostParts = kMaxClusterBlocks * kMostWarps;
 
 // Rows that some lanes of a warp hold, several of them in a block. Fewer than 32 lanes have a vector each.
 constexpr int kMostOfLanes = 32 * kMostValues;
@@ -45,6 +51,16 @@ inline RowPlan plan_cluster(int n, int values = kMostValues) {
   int ranks = 2;
   while (ranks < kMaxClusterBlocks && plan_blocks(n, ranks, values).threads > kBlockThreads) ranks *= 2;
   return plan_blocks(n, ranks, values);
+}
+
+// A grid whose blocks hold the problem's rows by the plan.
+inline LaunchConfig config_of(const Problem& p, const RowPlan& plan, Holder holder) {
+  const bool lanes = holder == Holder::lanes;
+  return {.grid = lanes ? stream_blocks(std::int64_t{p.m} * plan.threads, kBlockThreads, 1)
+                        : static_cast<unsigned>(p.m * plan.ranks),
+          .block = static_cast<unsigned>(lanes ? kBlockThreads : plan.threads),
+          .cluster = static_cast<unsigned>(plan.ranks),
+          .overlaps_previous = true};
 }
 
 // Calls f(T{}, width, values), the last two integral constants.

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     stored.arrive();
     stored.wait();
 
-    float largest[kN / 4];
+    PooledRow<kN> pool;
     for (int row = first; row <= last; ++row) {
       RowGroup<kVectors> next;
       if (row < last) next.fetch(p, x, strip.image, strip.tile, row + kRingGroups - 1);
@@ -64,18 +64,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (row < last) next.put(ring, row + kRingGroups - 1);
       stored.arrive();
 
-      // Even rows end a pooled row and begin the next one.
       float pooled[kN / 4];
       pool_columns<kN>([&](int i) { return leading[i] + small[i]; }, pooled);
-      if (row > first) {
-#pragma unroll
-        for (int i = 0; i < kN / 4; ++i) largest[i] = fmaxf(largest[i], pooled[i]);
-        if (row % 2 == 0) store_pooled<kN>(p, largest, biases, strip.image, row / 2 - 1, strip.tile, channel0, y);
-      }
-      if (row % 2 == 0) {
-#pragma unroll
-        for (int i = 0; i < kN / 4; ++i) largest[i] = pooled[i];
-      }
+      pool.enter(row, row == first, pooled,
+                 [&] { store_pooled<kN>(p, pool.largest, biases, strip.image, row / 2 - 1, strip.tile, channel0, y); });
       stored.wait();
     }
   }

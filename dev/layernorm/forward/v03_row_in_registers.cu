@@ -37,34 +37,11 @@ __global__ void __launch_bounds__(kBlockThreads<kRowThreads>)
   // Load the row, and sum it: vectors that are not there are zeros.
   const T* const x = static_cast<const T*>(t.x) + start;
   Bits<T, kWidth> held[kVectors] = {};
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    if (v < valid) held[v] = load_wide<kWidth>(x, first + v * kRowThreads);
-  }
-  float2 sums{0, 0};
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    float values[kWidth];
-    to_floats<T>(held[v], values);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) sums.x += values[i];
-  }
+  float2 sums{load_and_sum<kWidth>(x, first, kRowThreads, valid, held), 0};
   Normaliser s{.pivot = sum_row<kRowThreads>(sums, parts[0]).x * inverse_n};
 
   // Distances from that mean and their squares. The mean of the distances is what the rounding of the first sum took away.
-  sums = {0, 0};
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    float values[kWidth];
-    to_floats<T>(held[v], values);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      const float distance = v < valid ? values[i] - s.pivot : 0.0f;
-      sums.x += distance;
-      sums.y = fmaf(distance, distance, sums.y);
-    }
-  }
-  sums = sum_row<kRowThreads>(sums, parts[1]);
+  sums = sum_row<kRowThreads>(distances<T, kWidth>(s.pivot, held, valid), parts[1]);
   s.delta = sums.x * inverse_n;
   s.rstd = rsqrtf(fmaxf(fmaf(-sums.x, s.delta, sums.y), 0.0f) * inverse_n + p.eps);
 

@@ -64,36 +64,13 @@ __global__ void __launch_bounds__(kThreads)
   // Load the part, and sum it: vectors that are not there are zeros.
   const T* const x = static_cast<const T*>(t.x) + start;
   Bits<T, kWidth> held[kVectors] = {};
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    if (v < valid) held[v] = load_wide<kWidth>(x, first + v * kThreads);
-  }
-  float2 sums{0, 0};
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    float values[kWidth];
-    to_floats<T>(held[v], values);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) sums.x += values[i];
-  }
+  float2 sums{load_and_sum<kWidth>(x, first, kThreads, valid, held), 0};
   const float count = vectors > 0 ? static_cast<float>(vectors * kWidth) : 0.0f;
   const float inverse = vectors > 0 ? 1.0f / count : 0.0f;
   const float pivot = sum_row<kThreads>(sums, parts[0]).x * inverse;
 
   // Distances from that mean and their squares.
-  sums = {0, 0};
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    float values[kWidth];
-    to_floats<T>(held[v], values);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      const float distance = v < valid ? values[i] - pivot : 0.0f;
-      sums.x += distance;
-      sums.y = fmaf(distance, distance, sums.y);
-    }
-  }
-  sums = sum_row<kThreads>(sums, parts[1]);
+  sums = sum_row<kThreads>(distances<T, kWidth>(pivot, held, valid), parts[1]);
   const float delta = sums.x * inverse;
   if (threadIdx.x == 0) {
     own[0] = {.pivot = pivot, .delta = delta, .m2 = fmaxf(fmaf(-sums.x, delta, sums.y), 0.0f), .count = count};

@@ -16,9 +16,6 @@ namespace {
 
 constexpr int kMost = kMostValues / 2;  // of each of y and dy that a thread holds
 constexpr int kPart = kBlockThreads * kMost;
-constexpr int kMostParts = kMaxClusterBlocks * kMostWarps;
-
-enum class Holder { lanes, block, cluster };  // of a row
 
 // The sum of y dy over a thread's elements.
 template <int kValues>
@@ -130,12 +127,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 template <Holder kHolder>
 KernelPlan<Backward> holding(const char* name, const Problem& p, const RowPlan& plan) {
-  const bool lanes = kHolder == Holder::lanes;
-  const LaunchConfig config{.grid = lanes ? stream_blocks(std::int64_t{p.m} * plan.threads, kBlockThreads, 1)
-                                          : static_cast<unsigned>(p.m * plan.ranks),
-                            .block = static_cast<unsigned>(lanes ? kBlockThreads : plan.threads),
-                            .cluster = static_cast<unsigned>(plan.ranks),
-                            .overlaps_previous = true};
+  const LaunchConfig config = config_of(p, plan, kHolder);
   return {.name = name, .bind = [=](const Backward::Tensors& t, void*) {
             BoundLaunch bound;
             dispatch_values<kMost>(p, plan.values, [&](auto element, auto width, auto values) {

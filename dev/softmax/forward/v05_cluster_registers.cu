@@ -14,11 +14,6 @@
 namespace ladder::softmax {
 namespace {
 
-enum class Holder { lanes, block, cluster };  // of a row
-
-// What a cluster's warps have, all of it in every block.
-constexpr int kMostParts = kMaxClusterBlocks * kMostWarps;
-
 template <class T, int kWidth, int kValues, Holder kHolder>
 __global__ void __launch_bounds__(kHolder == Holder::lanes ? kBlockThreads : kMostThreads)
     softmax_forward_v05_kernel(Problem p, RowPlan plan, const T* x, T* y) {
@@ -107,12 +102,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 template <Holder kHolder>
 KernelPlan<Forward> holding(const char* name, const Problem& p, const RowPlan& plan) {
-  const bool lanes = kHolder == Holder::lanes;
-  const LaunchConfig config{.grid = lanes ? stream_blocks(std::int64_t{p.m} * plan.threads, kBlockThreads, 1)
-                                          : static_cast<unsigned>(p.m * plan.ranks),
-                            .block = static_cast<unsigned>(lanes ? kBlockThreads : plan.threads),
-                            .cluster = static_cast<unsigned>(plan.ranks),
-                            .overlaps_previous = true};
+  const LaunchConfig config = config_of(p, plan, kHolder);
   return {.name = name, .bind = [=](const Forward::Tensors& t, void*) {
             BoundLaunch bound;
             dispatch_values(p, plan.values, [&](auto element, auto width, auto values) {
