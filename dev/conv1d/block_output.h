@@ -1,0 +1,31 @@
+// What a block makes of a normalised element: everything after the statistics.
+#pragma once
+
+#include "core/numeric.h"
+#include "dev/common/activation.h"
+#include "dev/conv1d/conv1d.h"
+
+namespace ladder::conv1d {
+
+// Of one sample and output channel, the same for all of its positions.
+struct ChannelMap {
+  float gamma;
+  float beta;
+  float scale;
+  float shift;
+
+  __device__ __forceinline__ ChannelMap(const Problem& p, const Block::Tensors& t, int n, int k)
+      : gamma(t.gamma[k]), beta(t.beta[k]), scale(1.0f), shift(0.0f) {
+    if (p.film) scale = t.film_step[k] + t.film[n * p.pitch + k];
+    const int at = p.film_width() - p.k + k;  // the shifts are the last k of a row
+    if (p.film_width() > 0) shift = t.film_step[at] + t.film[n * p.pitch + at];
+  }
+
+  // Before the residual.
+  __device__ __forceinline__ float operator()(const Problem& p, float xhat) const {
+    const float z = fmaf(gamma, xhat, beta);
+    return fmaf(scale, p.mish ? Mish::value(z) : z, shift);
+  }
+};
+
+}  // namespace ladder::conv1d
