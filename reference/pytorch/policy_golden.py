@@ -1,0 +1,107 @@
+"""Writes tests/golden/policy_tiny.json: predictions and trajectories of the tiny policy in float64, from weights that an integer
+hash makes, so that `./ladder denoise` can be compared without PyTorch and without a GPU.
+
+    python3 reference/pytorch/policy_golden.py [--out FILE]
+    python3 reference/pytorch/policy_golden.py --inputs FOLDER    the same policy and inputs as files of ./ladder denoise
+
+The file's own "about" says how its numbers are made, down to the bit; the text is ABOUT below.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy
+import torch
+
+import policy
+import unet_common as common
+
+BATCH, DDIM_STEPS = 3, 5
+OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "policy_tiny.json"
+
+ABOUT = [
+    "Diffusion Policy's conditional 1-D U-Net at the sizes of `config`, sampled by DDPM in all steps and by DDIM (eta 0) in few,",
+    "in float64, by reference/pytorch/policy_golden.py. Elements are counted in PyTorch's order, row major: convolutions",
+    "[out, in, taps], transposed ones [in, out, taps], linear [out, in]; samples are [n, horizon, d].",
+    "splitmix64(s), of and to unsigned 64-bit integers: s += 0x9E3779B97F4A7C15; z = (s ^ s >> 30) * 0xBF58476D1CE4E5B9;",
+    "z = (z ^ z >> 27) * 0x94D049BB133111EB; z ^ z >> 31.",
+    "value(i, j) = (splitmix64(i * 2^32 + j) >> 40) / 2^23 - 1, in [-1, 1), exact in fp32, for element j of tensor number i, in the",
+    "order of `parameters` (from 0). Convolutions and linear layers, weights and biases alike: fp32(value / sqrt(fan_in)), computed",
+    "in float64, fan_in the elements of the weight's first row: in * taps, in a transposed convolution out * taps, in a linear layer",
+    "in. GroupNorm (blocks.x.block.1, final_conv.0.block.1): weight fp32(1 + value / 4), bias fp32(value / 4).",
+    "Per step: `t`; `prediction`, the network's noise in the x before the step; `trajectory`, x after it. DDPM's noise of step s is",
+    "noise[s]; that of the last step must not be used. Both start from `initial`. The scheduler's factors, from betas to the roots",
+    "that a step multiplies by, are computed in fp32 as the package diffusers does; x, the prediction and the embedding of t are",
+    "float64.",
+]
+
+
+def inputs():
+    """(observation [n, G], initial [n, horizon, d], noise [steps, n, horizon, d]), fp32 in multiples of 1/256."""
+    held, drawn = policy.tiny(), numpy.random.default_rng(1)
+    sample = (BATCH, held.horizon, policy.TINY["input_dim"])
+    shapes = (BATCH, policy.TINY["global_cond_dim"]), sample, (policy.TINY_SCHEDULER["num_train_timesteps"], *sample)
+    return [torch.from_numpy(numpy.round(drawn.standard_normal(shape) * 256) / 256).float() for shape in shapes]
+
+
+def golden():
+    """What the file holds."""
+    held = policy.tiny()
+    parameters = [
+        {"name": name, "shape": list(tensor.shape), "first_values": tensor.flatten()[:2].tolist()}
+        for name, tensor in held.module.state_dict().items()
+    ]
+    observation, initial, noise = inputs()
+    module, double = held.module.double(), [tensor.double() for tensor in (observation, initial, noise)]
+    runs = {}
+    for kind, steps in (("ddpm", len(noise)), ("ddim", DDIM_STEPS)):
+        scheduler = policy.Scheduler(held.scheduler, kind, steps, torch.float64)
+        predictions, trajectory = scheduler.trajectory(module, *double)
+        runs[kind] = {"t": scheduler.t, "prediction": predictions.tolist(), "trajectory": trajectory.tolist()}
+    return {
+        "about": ABOUT,
+        "config": {**policy.TINY, "n_groups": 8, "horizon": held.horizon, "scheduler": held.scheduler},
+        "parameters": parameters,
+        "observation": observation.tolist(),
+        "initial": initial.tolist(),
+        "noise": noise.tolist(),
+        **runs,
+    }
+
+
+def text(told):
+    """JSON with a line a field of the file, a parameter and a step."""
+    line = common.json.dumps
+
+    def lines(value):
+        if isinstance(value, dict) and "t" in value:
+            return "{\n" + ",\n".join(f"{line(name)}: {lines(held)}" for name, held in value.items()) + "\n}"
+        if isinstance(value, list) and isinstance(value[0], (dict, list, str)):
+            return "[\n" + ",\n".join(map(line, value)) + "\n]"
+        return line(value)
+
+    return "{\n" + ",\n".join(f"{line(name)}: {lines(value)}" for name, value in told.items()) + "\n}\n"
+
+
+def write_inputs(folder):
+    folder, held, (observation, initial, noise) = Path(folder), policy.tiny(), inputs()
+    told = policy.metadata(8, held.horizon, held.scheduler)
+    common.save_tensors(folder / "policy.safetensors", held.module.state_dict(), told)
+    common.save_tensors(folder / "noise.safetensors", {"initial": initial, "steps": noise})
+    numpy.save(folder / "observation.npy", observation.numpy())
+
+
+def main(arguments=None):
+    parser = common.argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=OUT, help="default: tests/golden/policy_tiny.json")
+    parser.add_argument("--inputs", metavar="FOLDER", help="write policy, observation and noise there instead")
+    options = parser.parse_args(arguments)
+    if options.inputs:
+        return common.run(write_inputs, options.inputs)
+    return common.run(
+        lambda: common.written(options.out, lambda aside: aside.write_text(text(golden()), encoding="utf-8"))
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
