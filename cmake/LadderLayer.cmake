@@ -65,7 +65,8 @@ function(ladder_find_layers result)
 endfunction()
 
 function(ladder_layer layer)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS dev/${layer}/*.cpp dev/${layer}/*.cu)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} dev/${layer}/*.cpp dev/${layer}/*.cu)
+  list(REMOVE_ITEM sources ${LADDER_WITHOUT})
   ladder_object_library(ladder_${layer} ${sources})
   ladder_with_kernel_headers(ladder_${layer})
   if(NOT LADDER_EMULATOR)
@@ -75,7 +76,7 @@ function(ladder_layer layer)
     if(Python3_FOUND)
       target_compile_options(ladder_${layer} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>")
       set_target_properties(ladder_${layer} PROPERTIES CUDA_COMPILER_LAUNCHER
-                            "${Python3_EXECUTABLE};${PROJECT_SOURCE_DIR}/tools/dev/launch_nvcc.py")
+                            "${Python3_EXECUTABLE};${PROJECT_SOURCE_DIR}/tools/dev/launch_nvcc.py;${CMAKE_CUDA_COMPILER_LAUNCHER}")
     endif()
   endif()
 

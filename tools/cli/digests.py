@@ -30,7 +30,8 @@ _SHARED = (
     "cmake/*",
     "tests/CMakeLists.txt",
 )
-_INCLUDE = re.compile(r'^\s*#\s*include "(dev/[^"]+)"', re.MULTILINE)
+_DEV_INCLUDE = re.compile(r'^\s*#\s*include "(dev/[^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 # How a version says that another one does its work; which, only the compiler knows.
 _HANDS_ON = re.compile(r"\b(version_of|versions_of|find_version|plans_of)\b")
 
@@ -125,8 +126,14 @@ def write_last_run(date, shared, of_versions, counts, root=None):
     files.replace(record_path(root), text + "\n")
 
 
-def with_includes(sources, root=None):
-    """These files, and the headers below dev/ that they include, one way or another."""
+def of_source(file, others=(), root=None):
+    """Of a source with all of the repository's headers that it includes, and of `others`: all that its compiler reads here."""
+    root = root or paths.ROOT
+    return _digest(with_includes({file}, root, _INCLUDE) | set(others), root)
+
+
+def with_includes(sources, root=None, include=_DEV_INCLUDE):
+    """These files, and the headers below dev/, or others that `include` matches, that they include one way or another."""
     root = root or paths.ROOT
     found, ahead = set(), list(sources)
     while ahead:
@@ -134,7 +141,7 @@ def with_includes(sources, root=None):
         if path in found or not path.is_file():
             continue
         found.add(path)
-        ahead += [root / name for name in _INCLUDE.findall(_text(path))]
+        ahead += [root / name for name in include.findall(_text(path))]
     return found
 
 

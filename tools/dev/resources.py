@@ -109,9 +109,17 @@ def object_of(source, build):
     return build / "CMakeFiles" / f"ladder_{file.parts[1]}.dir" / f"{file}.o"
 
 
+def left_out(build):
+    """The sources that a build was told to do without."""
+    cache = build / "CMakeCache.txt"
+    said = re.search(r"^LADDER_WITHOUT:STRING=(.+)$", cache.read_text(encoding="utf-8") if cache.exists() else "", re.M)
+    return {ROOT / file for file in said[1].split(";")} if said else set()
+
+
 def collect(build, passes=None):
     """The kernels built there, and what is wrong with the reports: missing ones, serialized kernels."""
-    return of_files(sources(passes), build)
+    without = left_out(build)
+    return of_files([source for source in sources(passes) if source not in without], build)
 
 
 def of_files(sources, build):

@@ -1,4 +1,7 @@
-"""clang-tidy over the host sources: tools/dev/tidy.py [--build build/emulator] [files...]. Exits 1 on a finding."""
+"""clang-tidy over the host sources: tools/dev/tidy.py [--build build/emulator] [--keep] [files...]. Exits 1 on a finding.
+
+Without files: over those that are not as they were when nothing was found in them (compiled.py); --keep writes that down.
+"""
 
 import argparse
 import json
@@ -11,6 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from cli import digests  # noqa: E402  (found from here when run as a program)
+from dev import compiled  # noqa: E402
+
 FOLDERS = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train", "tools", "python")
 
 
@@ -38,6 +46,7 @@ def without_precompiled_headers(build):
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "emulator")
+    parser.add_argument("--keep", action="store_true", help="write down what nothing was found in")
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args(arguments)
     program = shutil.which("clang-tidy")
@@ -53,12 +62,24 @@ def main(arguments):
     def check(file):
         return subprocess.run([program, "--quiet", "-p", folder, file], capture_output=True, text=True)
 
+    now = {
+        str(file.relative_to(ROOT)): digests.of_source(file, {ROOT / ".clang-tidy"}) for file in sources(options.build)
+    }
+    before = compiled.read("tidy")
+    changed = [ROOT / file for file, digest in now.items() if before.get(file) != digest]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        results = list(pool.map(check, options.files or sources(options.build)))
+        results = list(pool.map(check, options.files or changed))
     for result in results:
         if result.returncode != 0:
             print(result.stdout, end="")
-    return 1 if any(result.returncode for result in results) else 0
+    wrong = any(result.returncode for result in results)
+    if not options.files:
+        print(
+            f"tidy: {len(changed)} of {len(now)} sources have changed since nothing was found in them", file=sys.stderr
+        )
+    if options.keep and not wrong and not options.files:
+        compiled.keep("tidy", now)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

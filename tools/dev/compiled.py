@@ -1,0 +1,93 @@
+"""What has passed its compilers and need not be compiled to be judged again: tools/dev/compiled.py [--keep].
+
+tests/last_compiled.json has a digest of every version that nvcc and clang compiled without a warning and whose spills
+`./ladder resources` let pass, and of every host source that clang-tidy (tools/dev/tidy.py) found nothing in. A digest covers
+the source, all headers of the repository that it includes, and what says how it is compiled.
+
+Prints the versions that are as they were, for CMake's LADDER_WITHOUT: CI compiles the others, and in any case the first of
+every pass. With --keep: writes the digests of a build that has everything,
+
+    ./ladder build --preset clang --werror ladder_dev
+    ./ladder build --preset cuda --werror ladder_ci_cuda && ./ladder resources && python3 tools/dev/compiled.py --keep
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from cli import digests, files, tools  # noqa: E402  (found from here when run as a program)
+
+SCHEMA = "ladder.last_compiled/1"
+RECORD = ROOT / "tests" / "last_compiled.json"
+_OF_COMPILERS = re.compile(
+    r"^.*(?:[Cc]ompile|CMAKE_C[UX]|INCLUDE|STANDARD).*\n", re.MULTILINE
+)  # lines of CMakeLists.txt
+BUILDS = {"cuda": "ladder_ci_cuda", "clang": "ladder_dev"}  # and the target that has all versions
+
+
+def read(kind, record=RECORD):
+    """{source: digest} of "versions" or of "tidy"; empty where there is no record that can be read."""
+    try:
+        raw = json.loads(record.read_text(encoding="utf-8"))
+        return dict(raw[kind]) if raw["schema"] == SCHEMA else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def keep(kind, of_sources, record=RECORD):
+    kept = {"schema": SCHEMA} | {each: read(each, record) for each in ("tidy", "versions")}
+    kept[kind] = dict(sorted(of_sources.items()))
+    files.replace(record, json.dumps(kept, indent=1) + "\n")
+
+
+def of_versions(root=ROOT):
+    """The digest of each version as it is now."""
+    how = hashlib.sha256(
+        (root / "CMakePresets.json").read_bytes() + (root / "cmake" / "LadderLayer.cmake").read_bytes()
+    )
+    how.update("".join(_OF_COMPILERS.findall((root / "CMakeLists.txt").read_text(encoding="utf-8"))).encode())
+    sources = {f"dev/{version.name}.cu" for version in digests.versions(root)}
+    return {file: f"{digests.of_source(root / file, root=root)} {how.hexdigest()[:8]}" for file in sorted(sources)}
+
+
+def without(now, before):
+    """Of the digests `now` those that are as they were `before`, but for the first of each pass."""
+    return [source for source, digest in now.items() if before.get(source) == digest and "/v01_" not in source]
+
+
+def _lacks(build, target):
+    """Why a build cannot vouch for all versions; "" if it can."""
+    cache = ROOT / "build" / build / "CMakeCache.txt"
+    said = cache.read_text(encoding="utf-8").splitlines() if cache.exists() else []
+    if "LADDER_WERROR:BOOL=ON" not in said or "LADDER_WITHOUT:STRING=" not in said:
+        return f"build/{build} is not a build of everything with warnings as errors"
+    done = subprocess.run([tools.ninja(), "-C", cache.parent, "-n", target], capture_output=True, text=True)
+    return "" if "no work to do" in done.stdout else f"build/{build} is not up to date: ninja {target}"
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keep", action="store_true", help="write the digests of what build/cuda and build/clang have")
+    if parser.parse_args(arguments).keep:
+        wrong = [why for build, target in BUILDS.items() if (why := _lacks(build, target))]
+        for why in wrong:
+            print(f"compiled: {why}", file=sys.stderr)
+        if not wrong:
+            keep("versions", of_versions())
+        return 1 if wrong else 0
+    now = of_versions()
+    left_out = without(now, read("versions"))
+    print(f"compiled: {len(left_out)} of {len(now)} versions are as they were and left out", file=sys.stderr)
+    print(";".join(left_out))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
