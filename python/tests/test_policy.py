@@ -37,6 +37,8 @@ def test_names_are_the_published_ones():
         "final_conv.1",
     ):
         assert f"{layer}.weight" in names and f"{layer}.bias" in names
+    order = ["mid_modules", "diffusion_step_encoder", "up_modules", "down_modules", "final_conv"]
+    assert list(dict.fromkeys(name.split(".")[0] for name in names)) == order
     for absent in ("down_modules.0.1.residual_conv", "down_modules.2.2.conv", "mid_modules.0.residual_conv"):
         assert f"{absent}.weight" not in names
 

@@ -95,12 +95,6 @@ class ConditionalUnet1D(nn.Module):
         if local_cond_dim is not None:
             raise Refusal("local_cond_dim: local conditioning is not supported")
         embedding = diffusion_step_embed_dim
-        self.diffusion_step_encoder = nn.Sequential(
-            TimeEmbedding(embedding),
-            nn.Linear(embedding, 4 * embedding),
-            nn.Mish(),
-            nn.Linear(4 * embedding, embedding),
-        )
 
         def residual(channels, out_channels):
             return ResidualBlock(
@@ -111,15 +105,22 @@ class ConditionalUnet1D(nn.Module):
             return nn.ModuleList([residual(channels, out_channels), residual(out_channels, out_channels), resample])
 
         levels = list(zip([input_dim, *down_dims], down_dims))
-        self.down_modules = nn.ModuleList(
-            level(channels, out, Resample(nn.Conv1d(out, out, 3, stride=2, padding=1))) for channels, out in levels[:-1]
-        )
-        self.down_modules.append(level(*levels[-1], nn.Identity()))
+        # Declared in the published order, which is that of state_dict.
         self.mid_modules = nn.ModuleList(residual(down_dims[-1], down_dims[-1]) for _ in range(2))
+        self.diffusion_step_encoder = nn.Sequential(
+            TimeEmbedding(embedding),
+            nn.Linear(embedding, 4 * embedding),
+            nn.Mish(),
+            nn.Linear(4 * embedding, embedding),
+        )
         self.up_modules = nn.ModuleList(
             level(2 * below, out, Resample(nn.ConvTranspose1d(out, out, 4, stride=2, padding=1)))
             for out, below in reversed(levels[1:])
         )
+        self.down_modules = nn.ModuleList(
+            level(channels, out, Resample(nn.Conv1d(out, out, 3, stride=2, padding=1))) for channels, out in levels[:-1]
+        )
+        self.down_modules.append(level(*levels[-1], nn.Identity()))
         self.final_conv = nn.Sequential(
             ConvBlock(down_dims[0], down_dims[0], kernel_size), nn.Conv1d(down_dims[0], input_dim, 1)
         )
