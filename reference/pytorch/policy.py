@@ -324,17 +324,21 @@ class Policy:
         return (x - offset) / scale
 
 
-def load(path):
-    tensors, metadata = common.load_tensors(path)
+def policy_of(tensors, metadata, whence):
+    """Of a file's tensors and metadata."""
     told = json.loads(metadata.get(METADATA_KEY, "{}"))
-    network = network_tensors(tensors, path)
-    module = ConditionalUnet1D(**sizes_of(network, path), n_groups=told.get("groups", 8))
+    network = network_tensors(tensors, whence)
+    module = ConditionalUnet1D(**sizes_of(network, whence), n_groups=told.get("groups", 8))
     try:
         module.load_state_dict({name: tensor.float() for name, tensor in network.items()})
     except RuntimeError as error:
-        raise Refusal(f"{path}: {error}") from None
+        raise Refusal(f"{whence}: {error}") from None
     normalizer = {name: tensors[name].float() for name in NORMALIZER_NAMES if name in tensors}
     return Policy(module, told.get("horizon", 16), told.get("scheduler"), normalizer)
+
+
+def load(path):
+    return policy_of(*common.load_tensors(path), path)
 
 
 def metadata(groups, horizon, scheduler):

@@ -46,6 +46,27 @@ def test_headers_are_those_that_are_named_then_installed_then_fetched_once(cache
     assert package.headers() == Path("/some/include")
 
 
+def test_pytorch_is_fetched_once_and_a_new_pin_is_added_to_it(cache, monkeypatch):
+    done = []
+
+    def logged(what, command, *_):
+        done.append(what.split()[0])
+        if done[-1] == "making":
+            command[-1].mkdir()
+
+    monkeypatch.setattr(package.run, "logged", logged)
+    for _ in range(2):
+        package.fetch_torch()
+    assert done == ["making", "fetching"]
+    home = cache / package.TORCH.replace("==", "-")
+    (home / "kept").touch()
+    monkeypatch.setattr(package, "_WITH_TORCH", [package.TORCH, "more==1"])
+    for _ in range(2):
+        package.fetch_torch()
+    assert done == ["making", "fetching", "fetching"]
+    assert (home / "kept").exists() and not list(cache.glob("*.partial"))
+
+
 def test_without_pytorch_its_tests_are_skipped_with_a_line(monkeypatch, capfd):
     monkeypatch.setattr(package, "python", lambda: None)
     assert str(package.test("emulator")) == "0 passed, 0 failed, 1 skipped"

@@ -13,7 +13,7 @@ from .test_programs import Totals
 
 # What its tests are run with.
 TORCH = "torch==2.11.0"
-_WITH_TORCH = [TORCH, "numpy==2.3.5", "pytest==8.4.2", "scikit-build-core==0.11.6"]
+_WITH_TORCH = [TORCH, "numpy==2.3.5", "safetensors==0.6.2", "pytest==8.4.2", "scikit-build-core==0.11.6"]
 _TARGET = "ladder_python"
 
 
@@ -35,19 +35,23 @@ def python():
 
 
 def fetch_torch():
-    """Installs PyTorch (4.8 GB) into an environment of its own, once."""
-    if (_environment() / ".ready").exists():
+    """Installs PyTorch (4.8 GB) and what its tests need into an environment of its own, once, and later what a new pin names."""
+    home, pins = _environment(), "\n".join(_WITH_TORCH)
+    ready = home / ".ready"
+    if ready.exists() and ready.read_text(encoding="utf-8") == pins:
         return
-    fresh = _environment().with_suffix(".partial")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.parent.mkdir(parents=True, exist_ok=True)
     env = tools.environment()
-    run.logged("making a Python environment", [sys.executable, "-m", "venv", fresh], setup.LOG, env)
-    pip = [fresh / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]
+    into = home if ready.exists() else home.with_suffix(".partial")
+    if into != home:
+        shutil.rmtree(into, ignore_errors=True)
+        into.parent.mkdir(parents=True, exist_ok=True)
+        run.logged("making a Python environment", [sys.executable, "-m", "venv", into], setup.LOG, env)
+    pip = [into / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]
     run.logged(f"fetching {TORCH} (4.8 GB)", [*pip, *_WITH_TORCH], setup.LOG, env)
-    (fresh / ".ready").touch()
-    shutil.rmtree(_environment(), ignore_errors=True)
-    fresh.rename(_environment())
+    (into / ".ready").write_text(pins, encoding="utf-8")
+    if into != home:
+        shutil.rmtree(home, ignore_errors=True)
+        into.rename(home)
 
 
 def headers():
