@@ -9,16 +9,17 @@ namespace ladder::conv1d {
 
 // Of one sample and output channel, the same for all of its positions.
 struct ChannelMap {
-  float gamma;
-  float beta;
-  float scale;
-  float shift;
+  float gamma = 0;
+  float beta = 0;
+  float scale = 1;
+  float shift = 0;
 
-  __device__ __forceinline__ ChannelMap(const Problem& p, const Block::Tensors& t, int n, int k)
-      : gamma(t.gamma[k]), beta(t.beta[k]), scale(1.0f), shift(0.0f) {
-    if (p.film) scale = t.film_step[k] + t.film[n * p.pitch + k];
+  static __device__ __forceinline__ ChannelMap load(const Problem& p, const Block::Tensors& t, int n, int k) {
+    ChannelMap map{.gamma = t.gamma[k], .beta = t.beta[k]};
     const int at = p.film_width() - p.k + k;  // the shifts are the last k of a row
-    if (p.film_width() > 0) shift = t.film_step[at] + t.film[n * p.pitch + at];
+    if (p.film) map.scale = t.film_step[k] + t.film[n * p.pitch + k];
+    if (p.film_width() > 0) map.shift = t.film_step[at] + t.film[n * p.pitch + at];
+    return map;
   }
 
   // Before the residual.

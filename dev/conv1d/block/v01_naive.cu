@@ -65,7 +65,7 @@ __global__ void conv1d_block_v01_group_kernel(Problem p, Block::Tensors t, const
   const float rstd = 1.0f / sqrtf(sum_over_block(squares, values) / static_cast<float>(count) + kEpsilon);
 
   for (int i = threadIdx.x; i < count; i += kGroupThreads) {
-    const ChannelMap map(p, t, n, k0 + i % width);
+    const ChannelMap map = ChannelMap::load(p, t, n, k0 + i % width);
     float y = map(p, (h[place(i)] - mean) * rstd);
     if (t.residual) y += to_float(static_cast<const T*>(t.residual)[place(i)]);
     static_cast<T*>(t.y)[place(i)] = from_float<T>(y);

@@ -1,0 +1,180 @@
+// Idea:   tensor cores multiply: 16 positions times 8 output channels. Weights go from memory straight into the registers
+//         that mma.sync reads, 16 bytes a lane; a block's warps share the terms of its sums.
+// Parent: v02.
+// Why:    v02 unpacks each weight and multiplies it by each position on the CUDA cores, and a lane has five loads on their way.
+//         Here an instruction multiplies 16 x 8 x 16, and a lane loads the next four runs before it multiplies four. With
+//         several samples a tile has positions of all of them, so that they share the weights. Limiter: 16 to 32 KB of loads
+//         on their way in an SM, where memory's latency asks for 32; and the wait for the kernel in front.
+// Needs:  bf16 or fp16; sm_90a's clusters; sequences of up to 64; stride 1; groups of up to 256 channels (128 on cards whose
+//         clusters have 8 blocks).
+
+#include "dev/conv1d/group_tile.h"
+#include "dev/conv1d/mma_tile.h"
+
+namespace ladder::conv1d {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * 32;
+constexpr int kBatch = 4;  // steps whose weights a lane loads ahead
+constexpr int kMostXBytes = 64 << 10;
+
+// 16 kTiles positions times 8 kColumns output channels.
+template <int kTiles_, int kColumns_>
+struct Shape {
+  static constexpr int kTiles = kTiles_, kColumns = kColumns_;
+  static constexpr int kPositions = 16 * kTiles, kChannels = 8 * kColumns;
+};
+using Narrow = Shape<1, 1>;
+using Wide = Shape<2, 2>;
+using Tall = Shape<4, 1>;
+
+struct Plan {
+  GroupPlan group;
+  int rows;   // of x in a block's shared memory
+  int units;  // of 32 channels that are there at a time
+};
+
+template <class T, bool kVectors, class S>
+__global__ void __launch_bounds__(kThreads, 2)
+    conv1d_block_v03_kernel(Problem p, Block::Tensors t, Plan plan, XParts<T> parts) {
+  using Tile = GroupTile<S::kPositions, S::kChannels, kWarps>;
+  LADDER_DYN_SMEM(x_rows);  // [sample][position -taps/2 ..][channel] T
+  LADDER_SHARED(Tile, tile, [1]);
+  ptx::cluster_arrive_relaxed();  // this block has started
+  const GroupPlace place(p, plan.group);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int pitch = x_pitch(plan.units);
+  const int sample_rows = p.l + p.taps - 1;
+
+  // Where the lane's channels begin in w, and its positions in shared memory. Columns and rows beyond the last count for
+  // nothing: they may have anything.
+  const T* w[S::kColumns];
+#pragma unroll
+  for (int i = 0; i < S::kColumns; ++i) {
+    const int channel = place.first_channel + min(8 * i + lane / 4, place.channels - 1);
+    w[i] = static_cast<const T*>(t.w) + channel * p.taps * p.c;
+  }
+  int x_at[S::kTiles][2];
+#pragma unroll
+  for (int i = 0; i < 2 * S::kTiles; ++i) {
+    const int position = 8 * i + lane / 4;
+    const int row = position < place.samples * p.l ? position / p.l * sample_rows + position % p.l : 0;
+    x_at[i / 2][i % 2] = row * pitch + lane % 4 * kRunBytes;
+  }
+
+  float sum[S::kTiles][S::kColumns][4] = {};
+  ptx::grid_dependency_wait();
+  for (int c0 = 0; c0 < p.c; c0 += plan.units * kStepChannels) {
+    const int units = min(plan.units, ceil_div(p.c - c0, kStepChannels));
+    const int steps = p.taps * units;
+    uint4 next[kBatch][S::kColumns];
+    Step ahead(warp, units);
+    const auto load_batch = [&] {
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i, ahead.advance(kWarps, units)) {
+        const int c = ahead.tap < p.taps ? c0 + ahead.unit * kStepChannels + lane % 4 * kRun<T> : p.c;
+#pragma unroll
+        for (int j = 0; j < S::kColumns; ++j) next[i][j] = load_w_run<kVectors>(p, w[j] + ahead.tap * p.c, c);
+      }
+    };
+    load_batch();
+
+    // x's rows, all runs of 16 bytes of these channels.
+    if (c0 > 0) __syncthreads();
+    const int runs = units * kStepChannels / kRun<T>;
+    for (int i = threadIdx.x; i < plan.rows * runs; i += kThreads) {
+      const int row = i / runs;
+      copy_x_run<kVectors>(x_rows + row * pitch + i % runs * kRunBytes, p, parts,
+                           place.first_sample + row / sample_rows, row % sample_rows - p.taps / 2,
+                           c0 + i % runs * kRun<T>);
+    }
+    ptx::cp_async_commit();
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+
+    Step step(warp, units);
+    for (int first = warp; first < steps; first += kWarps * kBatch) {
+      uint4 now[kBatch][S::kColumns];
+#pragma unroll
+      for (int i = 0; i < kBatch * S::kColumns; ++i)
+        now[i / S::kColumns][i % S::kColumns] = next[i / S::kColumns][i % S::kColumns];
+      load_batch();
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i, step.advance(kWarps, units)) {
+        if (step.tap >= p.taps) break;
+        const unsigned char* const x = x_rows + step.tap * pitch + step.unit * kStepRowBytes;
+#pragma unroll
+        for (int tile_row = 0; tile_row < S::kTiles; ++tile_row) {
+          const auto above = *reinterpret_cast<const uint4*>(x + x_at[tile_row][0]);
+          const auto below = *reinterpret_cast<const uint4*>(x + x_at[tile_row][1]);
+#pragma unroll
+          for (int j = 0; j < S::kColumns; ++j) multiply_step<T>(sum[tile_row][j], above, below, now[i][j]);
+        }
+      }
+    }
+  }
+  ptx::grid_dependency_launch();
+
+#pragma unroll
+  for (int i = 0; i < S::kTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < S::kColumns; ++j) put_sums<S::kChannels>(tile[0].part[warp], sum[i][j], 16 * i, 8 * j);
+  }
+  __syncthreads();
+  finish_group<T, kThreads>(p, t, plan.group, place, tile[0]);
+}
+
+template <class S>
+Plan plan_of(const Problem& p) {
+  Plan plan{.group = plan_group(p, S::kChannels, S::kPositions)};
+  plan.rows = plan.group.samples * (p.l + p.taps - 1);
+  plan.units = std::min(ceil_div(p.c, kStepChannels), kMostXBytes / kStepRowBytes / plan.rows - 1);
+  return plan;
+}
+
+template <class S>
+void add_plan(const Problem& p, const char* name, std::vector<KernelPlan<Block>>& plans) {
+  const Plan plan = plan_of<S>(p);
+  if (plan.group.ranks == 0) return;
+  plans.push_back({.name = name, .bind = [=](const Block::Tensors& t, void*) {
+                     const LaunchConfig config{.grid = plan.group.blocks(p),
+                                               .block = kThreads,
+                                               .dynamic_smem = std::size_t{1} * plan.rows * x_pitch(plan.units),
+                                               .cluster = static_cast<unsigned>(plan.group.ranks),
+                                               .overlaps_previous = true};
+                     const auto bind = [&]<class T>(T) {
+                       const auto kernel = whole_rows(p, t.x_rest) ? conv1d_block_v03_kernel<T, true, S>
+                                                                   : conv1d_block_v03_kernel<T, false, S>;
+                       return bind_launch(kernel, config, p, t, plan, XParts<T>(p, t.x, t.x_rest));
+                     };
+                     return p.dtype == Dtype::bf16 ? bind(__nv_bfloat16{}) : bind(__half{});
+                   }});
+}
+
+// One tile of 16 positions at batch 1; else the weights are read once for 64 of them.
+std::vector<KernelPlan<Block>> plans(const Problem& p) {
+  std::vector<KernelPlan<Block>> all;
+  add_plan<Narrow>(p, "narrow", all);
+  add_plan<Tall>(p, "tall", all);
+  add_plan<Wide>(p, "wide", all);
+  const bool one_tile = p.n * p.l <= Narrow::kPositions || all.size() == 1;
+  return with_default(std::move(all), one_tile || std::string(all[0].name) != "narrow" ? 0 : 1);
+}
+
+const char* supports(const Problem& p) {
+  if (p.stride2 || p.transposed) return "stride2 and transposed: its positions are those of x";
+  if (p.l > Tall::kPositions) return "a sequence of more than 64 positions";
+  const bool fits = plan_of<Narrow>(p).group.ranks + plan_of<Wide>(p).group.ranks + plan_of<Tall>(p).group.ranks > 0;
+  return fits ? nullptr : "a group of more channels than a cluster of blocks computes";
+}
+
+}  // namespace
+}  // namespace ladder::conv1d
+
+LADDER_VERSION(ladder::conv1d::Block, {.plans = ladder::conv1d::plans,
+                                       .plan_names = {"narrow", "tall", "wide"},
+                                       .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                       .supports = ladder::conv1d::supports,
+                                       .min_arch = 90})

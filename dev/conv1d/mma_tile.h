@@ -1,0 +1,46 @@
+// What the tensor-core versions share: weights as an operand of 8 output channels, rows of x in shared memory as one of 16
+// positions, both read in runs of 16 bytes.
+//
+// A step is 32 channels of a tap, two mma.sync. In which order the terms of a sum come is free as long as both operands agree:
+// lane t of four has channels 8t .. 8t+7, 16 bytes, of which the first mma takes 8t .. 8t+3 and the second one the others.
+#pragma once
+
+#include "dev/conv1d/x_rows.h"
+
+namespace ladder::conv1d {
+
+inline constexpr int kStepChannels = 32;
+inline constexpr int kStepRowBytes = 64;
+
+// Steps are numbered tap by tap, each of `units` runs of 32 channels.
+struct Step {
+  int tap, unit;
+
+  __device__ __forceinline__ Step(int index, int units) : tap(index / units), unit(index % units) {}
+  __device__ __forceinline__ void advance(int by, int units) {
+    unit += by;
+    for (; unit >= units; unit -= units) ++tap;
+  }
+};
+
+// Bytes from one row of x in shared memory to the next: half a bank cycle apart, so that the two rows that eight lanes read
+// together meet no bank twice.
+__host__ __device__ inline int x_pitch(int units) { return (units + (units + 1) % 2) * kStepRowBytes; }
+
+// sum += a step's products; x: 16 bytes of the lane's row and of the row 8 below, w: of its channel.
+template <class T>
+__device__ __forceinline__ void multiply_step(float (&sum)[4], const uint4& x, const uint4& x_below, const uint4& w) {
+  multiply<T>(sum, {x.x, x_below.x, x.y, x_below.y}, w.x, w.y);
+  multiply<T>(sum, {x.z, x_below.z, x.w, x_below.w}, w.z, w.w);
+}
+
+// A part of a tile's sums, [position][channel], where lane (g, t) has positions g and g + 8 and channels 2t and 2t + 1.
+template <int kChannels>
+__device__ __forceinline__ void put_sums(float* part, const float (&sum)[4], int position, int channel) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  float* const to = part + (position + lane / 4) * kChannels + channel + lane % 4 * 2;
+  *reinterpret_cast<float2*>(to) = {sum[0], sum[1]};
+  *reinterpret_cast<float2*>(to + 8 * kChannels) = {sum[2], sum[3]};
+}
+
+}  // namespace ladder::conv1d
