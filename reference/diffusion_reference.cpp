@@ -133,13 +133,14 @@ NamedOutputs step(const Problem& p, const HostTensors& in) {
   Expected x = zeros(p.elements());
   for (std::int64_t i = 0; i < p.elements(); ++i) {
     const double before = in["x"][i];
-    const double eps = in["eps"][i];
+    const double pred = in["pred"][i];
     const double random = noise ? (*noise)[i] : 0;
     const double clip = s.clip;
-    const double x0 = std::clamp(s.x_scale * before - s.eps_scale * eps, -clip, clip);
-    x.value[i] = s.x0_weight * x0 + s.x_weight * before + s.eps_weight * eps + s.sigma * random;
-    x.magnitude[i] = std::abs(s.x0_weight) * (std::abs(s.x_scale * before) + std::abs(s.eps_scale * eps)) +
-                     std::abs(s.x_weight * before) + std::abs(s.eps_weight * eps) + std::abs(s.sigma * random);
+    const double x0 = std::clamp((s.x_scale * before - s.pred_scale * pred) * s.x0_scale, -clip, clip);
+    x.value[i] = s.x0_weight * x0 + s.x_weight * before + s.pred_weight * pred + s.sigma * random;
+    const double terms = std::abs(s.x_scale * before) + std::abs(s.pred_scale * pred);
+    x.magnitude[i] = std::abs(s.x0_weight * s.x0_scale) * terms + std::abs(s.x_weight * before) +
+                     std::abs(s.pred_weight * pred) + std::abs(s.sigma * random);
   }
   NamedOutputs outputs;
   if (size_of(p.dtype) == 2) {

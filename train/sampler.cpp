@@ -39,7 +39,8 @@ struct Sampler::Impl {
       : options(checked(sampler_options)),
         model(network),
         binding{.parameters = &parameters, .weights = weights, .dtype = options.dtype, .promotions = &promotions},
-        rows(table()),
+        timesteps(diffusion::scheduler_timesteps(scheduler(), options.steps)),
+        rows(diffusion::scheduler_table(scheduler(), timesteps)),
         chunk(std::min(options.graph_steps, options.steps)),
         steps_at(padded(std::size_t{1} * chunk * options.images * sizeof(float))),
         input_bytes(steps_at + padded((chunk + 1) * sizeof(StepArguments))),
@@ -65,15 +66,14 @@ struct Sampler::Impl {
   std::size_t embedding_bytes() const { return embedding_columns() * sizeof(float); }  // of an image in a step
   int num_chunks() const { return ceil_div(options.steps, chunk); }
 
-  std::vector<diffusion::Step> table() const {
-    const auto schedule = diffusion::make_schedule(options.betas);
-    const auto timesteps = diffusion::sampled_timesteps(diffusion::Spacing::leading, options.steps);
-    if (options.kind == SamplerKind::ddim) {
-      return diffusion::ddim_table(schedule, timesteps, options.eta_percent / 100.0, options.clip, false);
-    }
-    using diffusion::Variance;
-    return diffusion::ddpm_table(schedule, timesteps, options.large ? Variance::fixed_large : Variance::fixed_small,
-                                 options.clip);
+  diffusion::SchedulerConfig scheduler() const {
+    using diffusion::SchedulerKind, diffusion::Variance;
+    diffusion::SchedulerConfig config{.beta_schedule = options.betas, .clip_sample = options.clip};
+    config.kind = options.kind == SamplerKind::ddim ? SchedulerKind::ddim : SchedulerKind::ddpm;
+    config.variance_type = options.large ? Variance::fixed_large : Variance::fixed_small;
+    config.eta = options.eta_percent / 100.0;
+    config.in_double = true;
+    return config;
   }
 
   diffusion::Problem problem(Dtype dtype) const {
@@ -134,7 +134,7 @@ struct Sampler::Impl {
         is_ddim ? case_of<diffusion::DdimStep>(problem(stored())) : case_of<diffusion::DdpmStep>(problem(stored()));
     const auto num_rows = static_cast<std::int64_t>(rows.size());
     tape.run("step", step,
-             {{"eps", eps},
+             {{"pred", eps},
               {"noise", noise},
               {"table", tape.value("table", Dtype::f32, {num_rows, diffusion::kStepColumns}, coefficients)},
               {"step", tape.value("step", Dtype::i32, {1}, inputs, inputs_of(i) + offsetof(StepArguments, number))},
@@ -148,7 +148,8 @@ struct Sampler::Impl {
     std::memset(host_inputs.data(), 0, host_inputs.bytes());
     for (int i = 0; i < options.steps; ++i) {
       auto* const at = static_cast<std::byte*>(host_inputs.data()) + i / chunk * input_bytes;
-      std::fill_n(reinterpret_cast<float*>(at) + i % chunk * options.images, options.images, rows[i].timestep);
+      std::fill_n(reinterpret_cast<float*>(at) + i % chunk * options.images, options.images,
+                  static_cast<float>(timesteps[i]));
       reinterpret_cast<StepArguments*>(at + steps_at)[i % chunk] = {.philox = {seed, stream + i}, .number = i};
     }
     auto* const of_first_chunk = static_cast<std::byte*>(host_inputs.data()) + steps_at;
@@ -192,6 +193,7 @@ struct Sampler::Impl {
   SamplerOptions options;
   const nn::Model& model;
   nn::Binding binding;
+  std::vector<int> timesteps;
   std::vector<diffusion::Step> rows;
   int chunk;                          // steps of one
   std::size_t steps_at, input_bytes;  // of a chunk's inputs: [chunk, images] time steps, then StepArguments

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "dev/diffusion/schedule.h"
+#include "dev/diffusion/scheduler.h"
 #include "nn/model.h"
 #include "runtime/program.h"
 #include "runtime/promoted.h"

@@ -1,6 +1,5 @@
 #include "dev/diffusion/diffusion.h"
 
-#include <limits>
 #include <random>
 
 #include "core/problem_line.h"
@@ -23,10 +22,10 @@ TensorSpec table(int rows, int columns) {
   return {.name = "table", .role = Role::input, .dtype = Dtype::f32, .shape = {rows, columns}, .layout = "tj"};
 }
 
-Schedule schedule_of(const Problem& p) { return make_schedule(p.cosine ? Betas::cosine : Betas::linear); }
+Betas betas_of(const Problem& p) { return p.cosine ? Betas::cosine : Betas::linear; }
 
 std::vector<TensorSpec> step_tensors(const Problem& p, bool with_noise) {
-  std::vector<TensorSpec> specs = {image("eps", Role::input, p, p.dtype)};
+  std::vector<TensorSpec> specs = {image("pred", Role::input, p, p.dtype)};
   if (with_noise) specs.push_back(image("noise", Role::input, p, Dtype::f32));
   specs.push_back(table(p.steps, kStepColumns));
   specs.push_back(
@@ -41,10 +40,15 @@ template <class Row>
 void fill_table(HostTensors& inputs, const std::vector<Row>& rows) {
   const auto* const right = reinterpret_cast<const float*>(rows.data());
   std::vector<float>& table = inputs["table"];
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const bool none = right[i] == std::numeric_limits<float>::max();
-    table[i] = none ? right[i] : right[i] * (1 + table[i] / 64);
-  }
+  for (std::size_t i = 0; i < table.size(); ++i) table[i] = right[i] * (1 + table[i] / 64);
+}
+
+void fill_step_table(const Problem& p, SchedulerKind kind, HostTensors& inputs) {
+  SchedulerConfig config{.kind = kind, .beta_schedule = betas_of(p), .clip_sample = !p.no_clip};
+  config.variance_type = p.large ? Variance::fixed_large : Variance::fixed_small;
+  config.eta = p.eta / 100.0;
+  config.clipped_eps = p.clipped_eps;
+  fill_table(inputs, scheduler_table(config, scheduler_timesteps(config, p.steps)));
 }
 
 }  // namespace
@@ -153,7 +157,7 @@ QSample::Tensors QSample::bind(const Pointers& at) {
 }
 
 void QSample::derive(const Problem& p, HostTensors& inputs) {
-  fill_table(inputs, diffused_table(schedule_of(p)));
+  fill_table(inputs, diffused_table(make_schedule(betas_of(p))));
   if (p.n < 2) return;
   inputs["t"].front() = 0;
   inputs["t"].back() = kTimesteps - 1;
@@ -180,7 +184,7 @@ Loss::Tensors Loss::bind(const Pointers& at) {
 std::vector<TensorSpec> DdpmStep::tensors(const Problem& p) { return step_tensors(p, true); }
 
 DdpmStep::Tensors DdpmStep::bind(const Pointers& at) {
-  return {.eps = at["eps"],
+  return {.pred = at["pred"],
           .noise = at.get<const float>("noise"),
           .table = at.get<const Step>("table"),
           .step = at.get<const std::int32_t>("step"),
@@ -188,15 +192,12 @@ DdpmStep::Tensors DdpmStep::bind(const Pointers& at) {
           .y = at.get<void>("y")};
 }
 
-void DdpmStep::derive(const Problem& p, HostTensors& inputs) {
-  const Variance variance = p.large ? Variance::fixed_large : Variance::fixed_small;
-  fill_table(inputs, ddpm_table(schedule_of(p), sampled_timesteps(Spacing::leading, p.steps), variance, !p.no_clip));
-}
+void DdpmStep::derive(const Problem& p, HostTensors& inputs) { fill_step_table(p, SchedulerKind::ddpm, inputs); }
 
 std::vector<TensorSpec> DdimStep::tensors(const Problem& p) { return step_tensors(p, p.eta != 0); }
 
 DdimStep::Tensors DdimStep::bind(const Pointers& at) {
-  return {.eps = at["eps"],
+  return {.pred = at["pred"],
           .noise = at.get<const float>("noise"),
           .table = at.get<const Step>("table"),
           .step = at.get<const std::int32_t>("step"),
@@ -204,9 +205,6 @@ DdimStep::Tensors DdimStep::bind(const Pointers& at) {
           .y = at.get<void>("y")};
 }
 
-void DdimStep::derive(const Problem& p, HostTensors& inputs) {
-  fill_table(inputs, ddim_table(schedule_of(p), sampled_timesteps(Spacing::leading, p.steps), p.eta / 100.0, !p.no_clip,
-                                p.clipped_eps));
-}
+void DdimStep::derive(const Problem& p, HostTensors& inputs) { fill_step_table(p, SchedulerKind::ddim, inputs); }
 
 }  // namespace ladder::diffusion

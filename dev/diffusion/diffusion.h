@@ -1,15 +1,14 @@
-// diffusion: noise, the noised image, the loss and the steps of a sampler, for a model that predicts the noise (Ho et
-// al. 2020). For every element i of image n:
+// diffusion: noise, the noised image, the loss and the steps of a sampler, (Ho et al. 2020). For every element i of image n:
 //
 //     batch      x0[i] = pixels[index[n]][i] / 127.5 - 1; index[n] < 0 means image -1 - index[n], mirrored left to right
 //     noise      noise[i] = normal(i)
 //     q_sample   noise[i] = normal(i),  x_t[i] = signal[t[n]] x0[i] + noise_weight[t[n]] noise[i]
 //     loss       losses[n] = mean of (pred - noise)^2 over the image,  loss = mean over all,  dpred = 2 (pred - noise) / count
-//     ddpm_step  x0 = clamp(x_scale x - eps_scale eps, -clip, clip),  x = x0_weight x0 + x_weight x + sigma noise
-//     ddim_step  the same x0,  x = x0_weight x0 + x_weight x + eps_weight eps + sigma noise
+//     ddpm_step  x0 = clamp((x_scale x - pred_scale pred) x0_scale, -clip, clip),  x = x0_weight x0 + x_weight x + sigma noise
+//     ddim_step  the same x0,  x = x0_weight x0 + x_weight x + pred_weight pred + sigma noise
 //
-// The coefficients of a step are row step[0] of a table on the device (schedule.h), so that a captured graph takes
-// others when the counter has changed. x is fp32 and updated in place; y is x as the model takes it, where that is a
+// The coefficients of a step are row step[0] of a table on the device (scheduler.h), so that a captured graph takes
+// others when the counter has changed. They say what the model's output `pred` is: the noise, x0 or v. x is fp32 and updated in place; y is x as the model takes it, where that is a
 // 16-bit type.
 //
 // The stream of noise. normal(i), i the element's index in the whole tensor, is word i % 4 of four normal numbers made
@@ -28,7 +27,7 @@
 #include <vector>
 
 #include "core/registry.h"
-#include "dev/diffusion/schedule.h"
+#include "dev/diffusion/scheduler.h"
 
 namespace ladder::diffusion {
 
@@ -44,7 +43,7 @@ struct Problem {
   int steps = 50;            // of the sampler, "leading"
   int eta = 0;               // ddim_step: per cent; there is noise where it is not 0
   int images = 0;            // batch: of the data set that a batch of n is taken from; 0: n
-  Dtype dtype = Dtype::f32;  // of x0, x_t, pred, dpred, eps and y; noise, x and losses are fp32
+  Dtype dtype = Dtype::f32;  // of x0, x_t, pred, dpred and y; noise, x and losses are fp32
 
   // "n32 h64 w64 c3 bf16", "n4 h8 w8 c3 cosine large no-clip clipped-eps steps250 eta100 fp32", "n32 h64 w64 c3
   // images1200 bf16": parse(str()) is the same problem.
@@ -149,7 +148,7 @@ struct DdpmStep {
   using Problem = diffusion::Problem;
 
   struct Tensors {
-    const void* eps;           // [n, h, w, c] dtype
+    const void* pred;          // [n, h, w, c] dtype
     const float* noise;        // [n, h, w, c]
     const Step* table;         // [steps]
     const std::int32_t* step;  // [1]
@@ -170,7 +169,7 @@ struct DdimStep {
   using Problem = diffusion::Problem;
 
   struct Tensors {
-    const void* eps;           // [n, h, w, c] dtype
+    const void* pred;          // [n, h, w, c] dtype
     const float* noise;        // [n, h, w, c], or null where eta is 0
     const Step* table;         // [steps]
     const std::int32_t* step;  // [1]

@@ -2,11 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
-#include <string>
-
-#include "core/error.h"
 
 namespace ladder::diffusion {
 namespace {
@@ -16,101 +12,58 @@ double cosine_alpha_bar(double t) {
   return c * c;
 }
 
-// What ddpm and ddim have in common.
-Step prediction(double alpha_bar, bool clip, int t) {
-  Step step{};
-  step.x_scale = static_cast<float>(1 / std::sqrt(alpha_bar));
-  step.eps_scale = static_cast<float>(std::sqrt(1 - alpha_bar) / std::sqrt(alpha_bar));
-  step.clip = clip ? 1.0f : std::numeric_limits<float>::max();
-  step.timestep = static_cast<float>(t);
-  return step;
+template <class Real>
+std::vector<Real> linspace(Real first, Real last, int count) {
+  std::vector<Real> values(count, first);
+  const Real distance = (last - first) / static_cast<Real>(std::max(count - 1, 1));
+  for (int i = 1; i < count; ++i) {
+    // PyTorch counts the second half from the end.
+    values[i] = i < count / 2 ? std::fma(distance, static_cast<Real>(i), first)
+                              : std::fma(-distance, static_cast<Real>(count - 1 - i), last);
+  }
+  return values;
 }
 
 }  // namespace
 
-Schedule make_schedule(Betas betas, int timesteps) {
-  Schedule schedule;
-  double product = 1;
+template <class Real>
+std::vector<Real> make_betas(Betas betas, int timesteps, double first, double last) {
+  if (betas == Betas::linear) return linspace(static_cast<Real>(first), static_cast<Real>(last), timesteps);
+  std::vector<Real> made;
+  if (betas == Betas::scaled_linear) {
+    made = linspace(static_cast<Real>(std::sqrt(first)), static_cast<Real>(std::sqrt(last)), timesteps);
+    for (Real& beta : made) beta *= beta;
+    return made;
+  }
   for (int t = 0; t < timesteps; ++t) {
-    double beta = 1e-4 + (0.02 - 1e-4) * t / std::max(timesteps - 1, 1);
-    if (betas == Betas::cosine) {
-      const double ratio = cosine_alpha_bar((t + 1.0) / timesteps) / cosine_alpha_bar(double(t) / timesteps);
-      beta = std::min(1 - ratio, 0.999);
-    }
-    product *= 1 - beta;
-    schedule.betas.push_back(beta);
-    schedule.alphas_cumprod.push_back(product);
+    const double ratio = cosine_alpha_bar((t + 1.0) / timesteps) / cosine_alpha_bar(double(t) / timesteps);
+    made.push_back(static_cast<Real>(std::min(1 - ratio, 0.999)));
   }
-  return schedule;
+  return made;
 }
+template std::vector<float> make_betas<float>(Betas, int, double, double);
+template std::vector<double> make_betas<double>(Betas, int, double, double);
 
-std::vector<int> sampled_timesteps(Spacing spacing, int steps, int timesteps) {
-  if (steps < 1 || steps > timesteps) {
-    throw UsageError("a sampler of " + std::to_string(steps) + " steps: 1 to " + std::to_string(timesteps) +
-                     " are right");
-  }
-  std::vector<int> sampled;
-  for (int i = 0; i < steps; ++i) {
-    // std::nearbyint rounds halves to even, as NumPy does.
-    if (spacing == Spacing::leading) {
-      sampled.push_back((steps - 1 - i) * (timesteps / steps));
-    } else if (spacing == Spacing::trailing) {
-      sampled.push_back(static_cast<int>(std::nearbyint(timesteps - i * (double(timesteps) / steps))) - 1);
-    } else {
-      const double distance = steps > 1 ? double(timesteps - 1) / (steps - 1) : 0;
-      sampled.push_back(static_cast<int>(std::nearbyint((steps - 1 - i) * distance)));
-    }
-  }
-  return sampled;
+template <class Real>
+std::vector<Real> cumulative_alphas(const std::vector<Real>& betas) {
+  std::vector<Real> products;
+  double product = 1;
+  for (const Real beta : betas) products.push_back(static_cast<Real>(product *= Real{1} - beta));
+  return products;
+}
+template std::vector<float> cumulative_alphas<float>(const std::vector<float>&);
+template std::vector<double> cumulative_alphas<double>(const std::vector<double>&);
+
+Schedule make_schedule(Betas betas, int timesteps) {
+  Schedule schedule{.betas = make_betas<double>(betas, timesteps), .alphas_cumprod = {}};
+  schedule.alphas_cumprod = cumulative_alphas(schedule.betas);
+  return schedule;
 }
 
 std::vector<Diffused> diffused_table(const Schedule& schedule) {
   std::vector<Diffused> table;
   for (const double alpha_bar : schedule.alphas_cumprod) {
     table.push_back({static_cast<float>(std::sqrt(alpha_bar)), static_cast<float>(std::sqrt(1 - alpha_bar))});
-  }
-  return table;
-}
-
-std::vector<Step> ddpm_table(const Schedule& schedule, const std::vector<int>& timesteps, Variance variance,
-                             bool clip) {
-  std::vector<Step> table;
-  for (std::size_t i = 0; i < timesteps.size(); ++i) {
-    const int t = timesteps[i];
-    const double alpha_bar = schedule.alpha_bar(t);
-    const double next = schedule.alpha_bar(i + 1 < timesteps.size() ? timesteps[i + 1] : -1);
-    const double beta = 1 - alpha_bar / next;
-    Step step = prediction(alpha_bar, clip, t);
-    step.x0_weight = static_cast<float>(std::sqrt(next) * beta / (1 - alpha_bar));
-    step.x_weight = static_cast<float>(std::sqrt(alpha_bar / next) * (1 - next) / (1 - alpha_bar));
-    const double small = std::max((1 - next) / (1 - alpha_bar) * beta, 1e-20);
-    if (t > 0) step.sigma = static_cast<float>(std::sqrt(variance == Variance::fixed_small ? small : beta));
-    table.push_back(step);
-  }
-  return table;
-}
-
-std::vector<Step> ddim_table(const Schedule& schedule, const std::vector<int>& timesteps, double eta, bool clip,
-                             bool clipped_eps) {
-  const int stride = schedule.size() / static_cast<int>(timesteps.size());
-  std::vector<Step> table;
-  for (const int t : timesteps) {
-    const double alpha_bar = schedule.alpha_bar(t);
-    const double next = schedule.alpha_bar(t - stride);
-    const double variance = (1 - next) / (1 - alpha_bar) * (1 - alpha_bar / next);
-    const double sigma = eta * std::sqrt(variance);
-    const double direction = std::sqrt(std::max(1 - next - sigma * sigma, 0.0));
-    Step step = prediction(alpha_bar, clip, t);
-    step.sigma = static_cast<float>(sigma);
-    if (clipped_eps) {
-      step.x0_weight =
-          static_cast<float>(std::sqrt(next) - direction * std::sqrt(alpha_bar) / std::sqrt(1 - alpha_bar));
-      step.x_weight = static_cast<float>(direction / std::sqrt(1 - alpha_bar));
-    } else {
-      step.x0_weight = static_cast<float>(std::sqrt(next));
-      step.eps_weight = static_cast<float>(direction);
-    }
-    table.push_back(step);
   }
   return table;
 }

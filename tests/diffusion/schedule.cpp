@@ -1,6 +1,6 @@
 // Schedules and samplers against the package diffusers: tests/golden/diffusion_constants.json, which
 // tools/dev/make_diffusion_constants.py makes.
-#include "dev/diffusion/schedule.h"
+#include "dev/diffusion/scheduler.h"
 
 #include <gtest/gtest.h>
 
@@ -26,17 +26,22 @@ const Json& golden() {
   return constants;
 }
 
-Schedule schedule_named(const std::string& name) {
-  return make_schedule(name == "cosine" ? Betas::cosine : Betas::linear);
-}
-
-Spacing spacing_named(const std::string& name) {
-  return name == "leading" ? Spacing::leading : name == "trailing" ? Spacing::trailing : Spacing::linspace;
+// In double, of a case's words; those that it lacks are the defaults.
+SchedulerConfig config_of(const Json& known) {
+  SchedulerConfig config{.clip_sample = known.value("clip", true)};
+  config.beta_schedule = known.value("betas", "linear") == "cosine" ? Betas::cosine : Betas::linear;
+  const std::string spacing = known["spacing"];
+  config.timestep_spacing = spacing == "leading"    ? Spacing::leading
+                            : spacing == "trailing" ? Spacing::trailing
+                                                    : Spacing::linspace;
+  if (known.value("variance", "") == "fixed_large") config.variance_type = Variance::fixed_large;
+  config.in_double = true;
+  return config;
 }
 
 TEST(Schedule, EqualsDiffusers) {
   for (const auto& [name, known] : golden()["schedules"].items()) {
-    const Schedule schedule = schedule_named(name);
+    const Schedule schedule = make_schedule(name == "cosine" ? Betas::cosine : Betas::linear);
     for (std::size_t i = 0; i < known["t"].size(); ++i) {
       const int t = known["t"][i];
       EXPECT_NEAR(schedule.betas[t], known["betas"][i], 1e-14) << name << t;
@@ -54,8 +59,8 @@ TEST(Schedule, PosteriorVariance) {
                 schedule.betas[t] * (1 - schedule.alphas_cumprod[t - 1]) / (1 - schedule.alphas_cumprod[t]), 1e-16);
   }
   // A step of the whole process has its variance.
-  const std::vector<Step> table =
-      ddpm_table(schedule, sampled_timesteps(Spacing::leading, kTimesteps), Variance::fixed_small, true);
+  const SchedulerConfig config{.in_double = true};
+  const std::vector<Step> table = scheduler_table(config, scheduler_timesteps(config, kTimesteps));
   for (const int t : {1, 10, 999}) {
     EXPECT_NEAR(table[kTimesteps - 1 - t].sigma, std::sqrt(schedule.posterior_variance(t)), 1e-7);
   }
@@ -64,26 +69,26 @@ TEST(Schedule, PosteriorVariance) {
 TEST(Timesteps, EqualDiffusers) {
   for (const Json& known : golden()["timesteps"]) {
     const int steps = known["steps"];
-    std::vector<int> ours = sampled_timesteps(spacing_named(known["spacing"]), steps);
+    std::vector<int> ours = scheduler_timesteps(config_of(known), steps);
     EXPECT_EQ(std::accumulate(ours.begin(), ours.end(), 0), known["sum"].get<int>()) << known["spacing"] << steps;
     if (steps > 50) ours.erase(ours.begin() + 5, ours.end() - 5);
     EXPECT_EQ(ours, known["timesteps"].get<std::vector<int>>()) << known["spacing"] << steps;
   }
-  EXPECT_THROW(sampled_timesteps(Spacing::leading, 0), UsageError);
-  EXPECT_THROW(sampled_timesteps(Spacing::leading, 1001), UsageError);
+  EXPECT_THROW(scheduler_timesteps({}, 0), UsageError);
+  EXPECT_THROW(scheduler_timesteps({}, 1001), UsageError);
 }
 
 // What a kernel computes of the table's fp32 coefficients, in double and in fp32.
 template <class Real>
 Real stepped(const Step& s, Real x, Real eps, Real noise) {
   const Real clip = s.clip;
-  const Real x0 = std::clamp(s.x_scale * x - s.eps_scale * eps, -clip, clip);
-  return s.x0_weight * x0 + s.x_weight * x + s.eps_weight * eps + s.sigma * noise;
+  const Real x0 = std::clamp((s.x_scale * x - s.pred_scale * eps) * s.x0_scale, -clip, clip);
+  return s.x0_weight * x0 + s.x_weight * x + s.pred_weight * eps + s.sigma * noise;
 }
 
-void expect_steps(const Json& known, const std::vector<Step>& table) {
+void expect_steps(const Json& known, const SchedulerConfig& config) {
   const Json& constants = golden();
-  const Step& step = table.at(known["index"]);
+  const Step step = scheduler_table(config, scheduler_timesteps(config, known["steps"])).at(known["index"]);
   for (std::size_t i = 0; i < constants["x"].size(); ++i) {
     const double x = constants["x"][i];
     const double eps = constants["eps"][i];
@@ -91,26 +96,23 @@ void expect_steps(const Json& known, const std::vector<Step>& table) {
     const double expected = known["x"][i];
     // Relative to the terms of the sum: where x0 is not clamped, 1 / sqrt(alpha_bar) is up to 1e4 (cosine) or 157.
     const double scale =
-        1 + std::abs(step.x0_weight) * std::min<double>(step.x_scale * (std::abs(x) + std::abs(eps)), step.clip);
+        1 + std::abs(step.x0_weight) * std::min<double>(step.x0_scale * (std::abs(x) + std::abs(eps)), step.clip);
     EXPECT_NEAR(stepped<double>(step, x, eps, noise), expected, 1e-6 * scale) << known.dump();
     EXPECT_NEAR(stepped<float>(step, x, eps, noise), expected, 1e-6 * scale) << known.dump();
   }
 }
 
-TEST(Ddpm, StepsEqualDiffusers) {
-  for (const Json& known : golden()["ddpm"]) {
-    const Variance variance = known["variance"] == "fixed_small" ? Variance::fixed_small : Variance::fixed_large;
-    expect_steps(
-        known, ddpm_table(schedule_named(known["betas"]),
-                          sampled_timesteps(spacing_named(known["spacing"]), known["steps"]), variance, known["clip"]));
-  }
+TEST(Ddpm, StepsEqualDiffusersInDouble) {
+  for (const Json& known : golden()["ddpm"]) expect_steps(known, config_of(known));
 }
 
-TEST(Ddim, StepsEqualDiffusers) {
+TEST(Ddim, StepsEqualDiffusersInDouble) {
   for (const Json& known : golden()["ddim"]) {
-    expect_steps(known, ddim_table(schedule_named(known["betas"]),
-                                   sampled_timesteps(spacing_named(known["spacing"]), known["steps"]), known["eta"],
-                                   known["clip"], known["clipped_eps"]));
+    SchedulerConfig config = config_of(known);
+    config.kind = SchedulerKind::ddim;
+    config.eta = known["eta"];
+    config.clipped_eps = known["clipped_eps"];
+    expect_steps(known, config);
   }
 }
 

@@ -178,7 +178,7 @@ TEST_F(Sampling, TheNetworkSeesTheTimeStep) {
 
 // Both batches of two: the streams of the second follow those of the first.
 TEST_F(Sampling, EveryStepIsItsFormulaAndHasANoiseOfItsOwn) {
-  EXPECT_EQ(diffusion::sampled_timesteps(diffusion::Spacing::leading, 3), (std::vector<int>{666, 333, 0}));
+  EXPECT_EQ(diffusion::scheduler_timesteps({}, 3), (std::vector<int>{666, 333, 0}));
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     const double tolerance = dtype == Dtype::f32 ? 1e-4 : 1e-2;  // an x on the edge between two bf16 numbers
     for (const std::int64_t first : {0, 2}) {

@@ -6,7 +6,7 @@
 
 #include "core/numeric.h"
 #include "dev/common/wide.h"
-#include "dev/diffusion/diffusion.h"
+#include "dev/diffusion/step.h"
 
 namespace ladder::diffusion {
 namespace {
@@ -18,11 +18,11 @@ __global__ void diffusion_ddim_step_v01_kernel(unsigned count, DdimStep::Tensors
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
   if (index >= count) return;
   const Step step = t.table[*t.step];
-  const float eps = to_float(static_cast<const T*>(t.eps)[index]);
+  const float pred = to_float(static_cast<const T*>(t.pred)[index]);
   const float x = t.x[index];
-  const float x0 = fminf(fmaxf(step.x_scale * x - step.eps_scale * eps, -step.clip), step.clip);
+  const float x0 = predicted_x0(step, x, pred);
   const float noise = t.noise ? t.noise[index] : 0.0f;
-  const float next = step.x0_weight * x0 + step.x_weight * x + step.eps_weight * eps + step.sigma * noise;
+  const float next = step.x0_weight * x0 + step.x_weight * x + step.pred_weight * pred + step.sigma * noise;
   t.x[index] = next;
   if constexpr (sizeof(T) == 2) static_cast<T*>(t.y)[index] = from_float<T>(next);
 }

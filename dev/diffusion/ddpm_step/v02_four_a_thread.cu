@@ -5,6 +5,7 @@
 // Needs:  nothing.
 
 #include "dev/diffusion/quads.h"
+#include "dev/diffusion/step.h"
 #include "dev/ptx/grid_dependency.h"
 
 namespace ladder::diffusion {
@@ -17,17 +18,17 @@ __global__ void __launch_bounds__(kThreads) diffusion_ddpm_step_v02_kernel(unsig
   const unsigned quad = blockIdx.x * kThreads + threadIdx.x;
   if (4 * quad >= count) return;
   ptx::grid_dependency_wait();
-  float eps[4];
+  float pred[4];
   float x[4];
   float noise[4];
   load_four(t.noise, quad, count, noise);
-  load_four(static_cast<const T*>(t.eps), quad, count, eps);
+  load_four(static_cast<const T*>(t.pred), quad, count, pred);
   load_four(t.x, quad, count, x);
   const Step step = t.table[*t.step];
   ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float x0 = fminf(fmaxf(step.x_scale * x[i] - step.eps_scale * eps[i], -step.clip), step.clip);
+    const float x0 = predicted_x0(step, x[i], pred[i]);
     x[i] = step.x0_weight * x0 + step.x_weight * x[i] + step.sigma * noise[i];
   }
   store_four(t.x, quad, count, x);

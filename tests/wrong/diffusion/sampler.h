@@ -47,7 +47,7 @@ struct NoNoise {
 struct ReturnsX0 {
   __device__ void operator()(Step& s) const {
     s.x0_weight = 1.0f;
-    s.x_weight = s.eps_weight = s.sigma = 0.0f;
+    s.x_weight = s.pred_weight = s.sigma = 0.0f;
   }
 };
 

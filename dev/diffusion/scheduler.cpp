@@ -1,0 +1,240 @@
+#include "dev/diffusion/scheduler.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+
+namespace ladder::diffusion {
+namespace {
+
+using Json = nlohmann::json;
+
+template <class T>
+void read(const Json& json, const char* key, T& target) {
+  const auto found = json.find(key);
+  if (found == json.end()) return;
+  try {
+    found->get_to(target);
+  } catch (const Json::exception&) {
+    throw UsageError(fmt::format("the scheduler's {} is {}: a value of another type is expected", key, found->dump()));
+  }
+}
+
+// A word that stands for a value; the one that `target` has where the key is missing.
+template <class T>
+void read(const Json& json, const char* key, T& target, const std::vector<std::pair<std::string, T>>& choices) {
+  std::string word;
+  std::vector<std::string> words;
+  read(json, key, word);
+  for (const auto& [name, value] : choices) {
+    words.push_back(name);
+    if (name == word) target = value;
+  }
+  if (json.contains(key) && std::ranges::find(words, word) == words.end()) {
+    throw UsageError(
+        fmt::format("the scheduler's {} '{}' is not supported; there are: {}", key, word, fmt::join(words, ", ")));
+  }
+}
+
+void refuse(const Json& json, const char* key) {
+  bool is_on = false;
+  read(json, key, is_on);
+  if (is_on) throw UsageError(fmt::format("the scheduler's {} is not supported: it must be false", key));
+}
+
+template <class Real>
+std::vector<Real> alphas_cumprod(const SchedulerConfig& c) {
+  if (!c.trained_betas.empty()) {
+    return cumulative_alphas(std::vector<Real>(c.trained_betas.begin(), c.trained_betas.end()));
+  }
+  return cumulative_alphas(make_betas<Real>(c.beta_schedule, c.num_train_timesteps, c.beta_start, c.beta_end));
+}
+
+// What ddpm and ddim have in common.
+template <class Real>
+Step prediction(const SchedulerConfig& c, Real bar) {
+  const Real signal = std::sqrt(bar), noise = std::sqrt(1 - bar);
+  Step step{};
+  step.x0_scale = 1;
+  if (c.prediction_type == Prediction::epsilon) {
+    step.x_scale = 1;
+    step.pred_scale = static_cast<float>(noise);
+    step.x0_scale = static_cast<float>(1 / signal);
+  } else if (c.prediction_type == Prediction::sample) {
+    step.pred_scale = -1;
+  } else {
+    step.x_scale = static_cast<float>(signal);
+    step.pred_scale = static_cast<float>(noise);
+  }
+  step.clip = c.clip_sample ? static_cast<float>(c.clip_sample_range) : std::numeric_limits<float>::infinity();
+  return step;
+}
+
+// `bar` and `next` are alpha_bar at time step t and at the next one. The order of operations is diffusers'.
+template <class Real>
+Step ddpm_row(const SchedulerConfig& c, int t, Real bar, Real next) {
+  Step step = prediction(c, bar);
+  const Real alpha = bar / next;
+  const Real beta = 1 - alpha;
+  step.x0_weight = static_cast<float>(std::sqrt(next) * beta / (1 - bar));
+  step.x_weight = static_cast<float>(std::sqrt(alpha) * (1 - next) / (1 - bar));
+  if (t == 0) return step;
+  const Real small = std::max((1 - next) / (1 - bar) * beta, static_cast<Real>(1e-20));
+  const bool log = c.variance_type == Variance::fixed_small_log;
+  const Real variance = c.variance_type == Variance::fixed_large ? beta : small;
+  step.sigma = static_cast<float>(log ? std::exp(static_cast<Real>(0.5) * std::log(small)) : std::sqrt(variance));
+  return step;
+}
+
+template <class Real>
+Step ddim_row(const SchedulerConfig& c, int t, Real bar, Real next) {
+  Step step = prediction(c, bar);
+  const Real sigma = static_cast<Real>(c.eta) * std::sqrt((1 - next) / (1 - bar) * (1 - bar / next));
+  const Real square = 1 - next - sigma * sigma;
+  if (!(square > -1e-6)) {  // what rounding makes is less
+    throw UsageError(fmt::format("eta {} is more than time step {} allows: from 0 to 1 are right", c.eta, t));
+  }
+  // Of eps in x': eps is the output, or follows from it and x.
+  const Real direction = std::sqrt(std::max(square, Real{0}));
+  const Real signal = std::sqrt(bar), noise = std::sqrt(1 - bar);
+  Real x0_weight = std::sqrt(next), x_weight = 0, pred_weight = direction;
+  if (c.clipped_eps) {
+    x0_weight -= direction * signal / noise;
+    x_weight = direction / noise;
+    pred_weight = 0;
+  } else if (c.prediction_type == Prediction::sample) {
+    x_weight = direction / noise;
+    pred_weight = -direction * signal / noise;
+  } else if (c.prediction_type == Prediction::v_prediction) {
+    x_weight = direction * noise;
+    pred_weight = direction * signal;
+  }
+  step.sigma = static_cast<float>(sigma);
+  step.x0_weight = static_cast<float>(x0_weight);
+  step.x_weight = static_cast<float>(x_weight);
+  step.pred_weight = static_cast<float>(pred_weight);
+  return step;
+}
+
+template <class Real>
+std::vector<Step> table(const SchedulerConfig& c, const std::vector<int>& timesteps) {
+  const std::vector<Real> bars = alphas_cumprod<Real>(c);
+  for (std::size_t t = 0; t < bars.size(); ++t) {
+    const Real before = t == 0 ? Real{1} : bars[t - 1];
+    if (bars[t] > 0 && bars[t] < 1 && bars[t] <= before) continue;
+    throw UsageError(
+        fmt::format("the scheduler's betas make alphas_cumprod {} at time step {} and {} before it: it must "
+                    "fall from below 1 and stay above 0",
+                    bars[t], t, before));
+  }
+  const int stride = c.num_train_timesteps / static_cast<int>(std::max<std::size_t>(timesteps.size(), 1));
+  std::vector<Step> rows;
+  for (std::size_t i = 0; i < timesteps.size(); ++i) {
+    const int t = timesteps[i];
+    if (t < 0 || t >= c.num_train_timesteps) {
+      throw UsageError(fmt::format("time step {}: 0 to {} are right", t, c.num_train_timesteps - 1));
+    }
+    if (c.kind == SchedulerKind::ddim) {
+      const Real last = c.set_alpha_to_one ? Real{1} : bars[0];
+      rows.push_back(ddim_row(c, t, bars[t], t >= stride ? bars[t - stride] : last));
+    } else {
+      const bool is_last = i + 1 == timesteps.size();
+      if (!is_last && (timesteps[i + 1] < 0 || timesteps[i + 1] >= t)) {
+        throw UsageError(fmt::format("time step {} after {}: they must fall", timesteps[i + 1], t));
+      }
+      rows.push_back(ddpm_row(c, t, bars[t], is_last ? Real{1} : bars[timesteps[i + 1]]));
+    }
+  }
+  return rows;
+}
+
+void check(const SchedulerConfig& c) {
+  if (c.num_train_timesteps < 1) {
+    throw UsageError(fmt::format("num_train_timesteps is {}: at least 1 is right", c.num_train_timesteps));
+  }
+  if (!c.trained_betas.empty() && std::ssize(c.trained_betas) != c.num_train_timesteps) {
+    throw UsageError(fmt::format("{} trained_betas for {} time steps", c.trained_betas.size(), c.num_train_timesteps));
+  }
+  if (c.clip_sample && !(c.clip_sample_range > 0)) {
+    throw UsageError(fmt::format("clip_sample_range is {}: more than 0 is right", c.clip_sample_range));
+  }
+  if (!(c.eta >= 0)) throw UsageError(fmt::format("eta is {}: from 0 to 1 are right", c.eta));
+}
+
+}  // namespace
+
+SchedulerConfig SchedulerConfig::from_json(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) throw UsageError("the scheduler's configuration is not a JSON object");
+  if (!json.contains("_class_name")) {
+    throw UsageError("the scheduler's _class_name is missing; there are: DDPMScheduler, DDIMScheduler");
+  }
+  SchedulerConfig c;
+  read(json, "_class_name", c.kind, {{"DDPMScheduler", SchedulerKind::ddpm}, {"DDIMScheduler", SchedulerKind::ddim}});
+  refuse(json, "thresholding");
+  refuse(json, "rescale_betas_zero_snr");
+  read(json, "num_train_timesteps", c.num_train_timesteps);
+  read(json, "beta_start", c.beta_start);
+  read(json, "beta_end", c.beta_end);
+  if (json.contains("trained_betas") && !json["trained_betas"].is_null()) read(json, "trained_betas", c.trained_betas);
+  if (c.trained_betas.empty()) {
+    read(json, "beta_schedule", c.beta_schedule,
+         {{"linear", Betas::linear}, {"scaled_linear", Betas::scaled_linear}, {"squaredcos_cap_v2", Betas::cosine}});
+  }
+  read(json, "prediction_type", c.prediction_type,
+       {{"epsilon", Prediction::epsilon}, {"sample", Prediction::sample}, {"v_prediction", Prediction::v_prediction}});
+  read(json, "clip_sample", c.clip_sample);
+  read(json, "clip_sample_range", c.clip_sample_range);
+  read(json, "timestep_spacing", c.timestep_spacing,
+       {{"leading", Spacing::leading}, {"trailing", Spacing::trailing}, {"linspace", Spacing::linspace}});
+  read(json, "steps_offset", c.steps_offset);
+  read(json, "set_alpha_to_one", c.set_alpha_to_one);
+  if (c.kind == SchedulerKind::ddpm) {
+    read(json, "variance_type", c.variance_type,
+         {{"fixed_small", Variance::fixed_small},
+          {"fixed_small_log", Variance::fixed_small_log},
+          {"fixed_large", Variance::fixed_large}});
+  }
+  check(c);
+  return c;
+}
+
+std::vector<int> scheduler_timesteps(const SchedulerConfig& config, int steps) {
+  check(config);
+  const int trained = config.num_train_timesteps;
+  if (steps < 1 || steps > trained) {
+    throw UsageError(fmt::format("a sampler of {} steps: 1 to {} are right", steps, trained));
+  }
+  std::vector<int> timesteps;
+  for (int i = 0; i < steps; ++i) {
+    // std::nearbyint rounds halves to even, as NumPy does.
+    if (config.timestep_spacing == Spacing::leading) {
+      timesteps.push_back((steps - 1 - i) * (trained / steps) + config.steps_offset);
+    } else if (config.timestep_spacing == Spacing::trailing) {
+      timesteps.push_back(static_cast<int>(std::nearbyint(trained - i * (double(trained) / steps))) - 1);
+    } else {
+      const double distance = steps > 1 ? double(trained - 1) / (steps - 1) : 0;
+      timesteps.push_back(static_cast<int>(std::nearbyint((steps - 1 - i) * distance)));
+    }
+  }
+  if (timesteps.front() >= trained || timesteps.back() < 0) {
+    throw UsageError(fmt::format("steps_offset {} with {} steps: the time steps {} to {} are not between 0 and {}",
+                                 config.steps_offset, steps, timesteps.back(), timesteps.front(), trained - 1));
+  }
+  return timesteps;
+}
+
+std::vector<Step> scheduler_table(const SchedulerConfig& config, const std::vector<int>& timesteps) {
+  check(config);
+  return config.in_double ? table<double>(config, timesteps) : table<float>(config, timesteps);
+}
+
+}  // namespace ladder::diffusion

@@ -1,0 +1,16 @@
+// The clean image that the model's output stands for, which every step begins with.
+#pragma once
+
+#include "dev/diffusion/diffusion.h"
+
+namespace ladder::diffusion {
+
+// A NaN stays one, as in PyTorch; fminf() and fmaxf() would make an image of it.
+__device__ __forceinline__ float predicted_x0(const Step& step, float x, float pred) {
+  // NOTE: each product is rounded by itself, as PyTorch does. A fused multiply-add would leave another difference of two
+  // nearly equal numbers, up to 1 / sqrt(alpha_bar) times as far from PyTorch's x0.
+  const float x0 = (__fmul_rn(step.x_scale, x) - __fmul_rn(step.pred_scale, pred)) * step.x0_scale;
+  return x0 < -step.clip ? -step.clip : x0 > step.clip ? step.clip : x0;
+}
+
+}  // namespace ladder::diffusion
