@@ -1,6 +1,8 @@
 """The network and schedulers of reference/pytorch/policy.py."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -288,3 +290,75 @@ def test_damaged_checkpoints_end_with_a_line(exported, tmp_path):
     for cut in (10, 1000, len(whole) // 2, len(whole) - 5):
         status, told, _ = exported(whole[:cut])
         assert status == 1 and told.count("\n") == 1, told
+
+
+# --- policy_parity.py and policy_speed.py
+
+STAND_IN = """
+import argparse, json, sys
+import numpy, torch
+import policy, unet_common
+parser = argparse.ArgumentParser()
+parser.add_argument("policy")
+for flag in ("observation", "noise", "scheduler-config", "scheduler", "steps", "dtype", "out"):
+    parser.add_argument("--" + flag, required=True)
+told = parser.parse_args()
+held, noise = policy.load(told.policy), unet_common.load_tensors(told.noise)[0]
+module = held.module.to({"fp32": torch.float32, "bf16": torch.bfloat16}[told.dtype])
+scheduler = policy.Scheduler(json.load(open(told.scheduler_config)), told.scheduler, int(told.steps))
+observation = held.normalized(torch.from_numpy(numpy.load(told.observation)))
+states = scheduler.trajectory(module, observation, noise["initial"], noise["steps"])[1]
+numpy.save(told.out, held.actions(states[-1]).numpy() + WRONG)
+"""
+
+
+@pytest.mark.parametrize("wrong", [0, 1e-3])
+def test_parity_compares_a_program_with_float64(wrong, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("safetensors")
+    import policy_parity
+    import unet_common as common
+
+    tensors = workspace()["state_dicts"]["ema_model"]
+    told = policy.metadata(8, 16, policy.TINY_SCHEDULER)
+    common.save_tensors(tmp_path / "policy.safetensors", tensors, told)
+    (tmp_path / "program.py").write_text(STAND_IN.replace("WRONG", str(wrong)))
+    monkeypatch.setenv("PYTHONPATH", str(Path(policy.__file__).parent))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(policy_parity, "PREDICTED_AT", (0.5,))
+    words = [tmp_path / "policy.safetensors", "--json", tmp_path / "out.json", "--seeds", 1, "--dtypes", "fp32"]
+    words += ["--steps", 5, "--device", "cpu", "--program", f"{sys.executable} {tmp_path / 'program.py'}"]
+    status = policy_parity.main(list(map(str, words)))
+    record = json.loads((tmp_path / "out.json").read_text())
+    parts = record["dtypes"]["fp32"]
+    assert set(parts) == {"actions", "prediction at 5"}
+    assert all(0 < part["pytorch"]["worst"] < 1e-4 for part in parts.values())
+    if wrong:
+        assert status == 1 and not parts["actions"]["good"] and "NOT within" in capsys.readouterr().out
+        assert parts["actions"]["ladder"]["median"] == pytest.approx(4e-3, rel=0.05)  # an action's scale is up to 4
+    else:
+        assert status == 0 and all(part["good"] for part in parts.values())
+
+
+def test_speed_records_as_far_as_its_budget_goes(tmp_path, monkeypatch):
+    import policy_speed
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    out = tmp_path / "out.json"
+    words = f"--json {out} --size tiny --device cpu --samplers ddim8 --batches 1 --answers 3".split()
+    assert policy_speed.main([*words, "--only", "streaming", "tiny_fp32_operators", "tiny_bf16_compile"]) == 1
+    record = json.loads(out.read_text())
+    streaming, operators, compiled = record["variants"].values()
+    assert {row["how"] for row in streaming["rows"]} == {"read", "copy"} and "error" not in streaming
+    assert [(row["n"], row["sampler"], row["how"]) for row in operators["rows"]] == [(1, "ddim8", "eager")]
+    assert operators["rows"][0]["ms"] > 0 and record["versions"]["torch"]
+    assert "torch.compile is timed on a GPU only" in compiled["error"]
+    assert policy_speed.main([*words, "--only", "streaming", "--budget", "0"]) == 1
+    assert "--budget are spent" in json.loads(out.read_text())["variants"]["streaming"]["error"]
+
+
+def test_the_bytes_of_a_step_are_those_of_convolutions_and_norms():
+    import policy_speed
+
+    with torch.device("meta"):
+        module = policy.ConditionalUnet1D(2, 1028)
+    assert policy_speed.step_bytes(module, 2) == 2 * 60_999_938

@@ -308,20 +308,24 @@ class Policy:
     def __init__(self, module, horizon=16, scheduler=None, normalizer=None):
         self.module, self.horizon, self.scheduler, self.normalizer = module, horizon, scheduler or {}, normalizer or {}
 
-    def _scale_and_offset(self, of, length):
-        """[length] each; an observation of several time steps has the same ones for each."""
+    def _scale_and_offset(self, of, like):
+        """For the last dimension of `like`; an observation of several time steps has the same ones for each."""
         pair = [self.normalizer.get(f"{NORMALIZER}{of}.{what}") for what in ("scale", "offset")]
         if pair[0] is None:
             return 1.0, 0.0
-        return [value.flatten().repeat(length // value.numel()) for value in pair]
+        return [value.to(like.device).flatten().repeat(like.shape[-1] // value.numel()) for value in pair]
 
     def normalized(self, observation):
-        scale, offset = self._scale_and_offset("obs", observation.shape[-1])
+        scale, offset = self._scale_and_offset("obs", observation)
         return observation * scale + offset
 
     def actions(self, x):
-        scale, offset = self._scale_and_offset("action", x.shape[-1])
+        scale, offset = self._scale_and_offset("action", x)
         return (x - offset) / scale
+
+    def samples(self, actions):
+        scale, offset = self._scale_and_offset("action", actions)
+        return actions * scale + offset
 
 
 def policy_of(tensors, metadata, whence):

@@ -6,7 +6,9 @@ import contextlib
 import json
 import math
 import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy
@@ -55,6 +57,32 @@ def versions(device):
             "cuda": torch.version.cuda,
         }
     return told
+
+
+def in_process(script, variant, limit, arguments, device):
+    """What the script records of a variant, run in a process of its own with these arguments; with "error", why it did not come
+    to its end, if so."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        own = ["--device", device.type, "--variant", variant, "--json", str(answer)]
+        command = [sys.executable, str(Path(script).resolve()), *arguments, *own]
+        try:
+            ended = subprocess.run(
+                command,
+                timeout=limit,
+                stdout=sys.stderr,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            wrong = {"error": f"not done after {limit:.0f} seconds"}
+        else:
+            lines = [line for line in ended.stderr.splitlines() if line.strip()]
+            reason = lines[-1][:500] if lines else f"exit status {ended.returncode}"
+            wrong = {"error": reason, "stderr": lines[-30:]} if ended.returncode or not answer.exists() else {}
+        return {**(json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}), **wrong}
 
 
 # --- Files

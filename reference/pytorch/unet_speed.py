@@ -11,12 +11,9 @@ PyTorch's own count of its peak, allocated and reserved, from building the model
 """
 
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from datetime import datetime, timezone
-from pathlib import Path
 
 import torch
 
@@ -212,7 +209,7 @@ def every(options):
         before = time.perf_counter()
         left = options.budget - (before - started)
         told = (
-            in_process(name, min(left, options.limit), sys.argv[1:], device)
+            common.in_process(__file__, name, min(left, options.limit), sys.argv[1:], device)
             if left > 5
             else {"error": f"not run: the {options.budget:.0f} seconds of --budget are spent"}
         )
@@ -222,39 +219,6 @@ def every(options):
             common.save_json(options.json, record)
         print(line_of(name, told), flush=True)
     return 1 if any("error" in told for told in record["variants"].values()) else 0
-
-
-def in_process(name, limit, arguments, device):
-    """What the variant recorded, or {"error": why it did not}."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer.json"
-        command = [
-            sys.executable,
-            str(Path(__file__).resolve()),
-            *arguments,
-            "--device",
-            device.type,
-            "--variant",
-            name,
-            "--json",
-            str(answer),
-        ]
-        try:
-            ended = subprocess.run(
-                command,
-                timeout=limit,
-                stdout=sys.stderr,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return {"error": f"not done after {limit:.0f} seconds"}
-        if ended.returncode or not answer.exists():
-            lines = [line for line in ended.stderr.splitlines() if line.strip()]
-            return {"error": lines[-1][:500] if lines else f"exit status {ended.returncode}", "stderr": lines[-30:]}
-        return common.json.loads(answer.read_text(encoding="utf-8"))
 
 
 def line_of(name, told):
