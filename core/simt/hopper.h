@@ -31,14 +31,14 @@ class Mbarriers {
 
   void init(std::uint64_t* barrier, unsigned arrivals, Where where);
   void arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where);
-  // The running thread may be another block's; waiters must then have acquired at the scope of the cluster.
-  void arrive_from_cluster(std::uint64_t* barrier, Where where);
+  // The running thread may be another block's; with `release` waiters must then acquire at the scope of the cluster.
+  void arrive_from_cluster(std::uint64_t* barrier, bool release, Where where);
   enum class Scope : std::uint8_t { block, cluster };
   void wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where where);
 
   // A copy that will complete on `barrier` was started by the running thread, which may be another block's; `what` says by
-  // which instruction.
-  void begin_copy(std::uint64_t* barrier, const char* what, Where where);
+  // which instruction, `release` whether what it stores is that thread's.
+  void begin_copy(std::uint64_t* barrier, bool release, const char* what, Where where);
   // It landed. Empty, or what is wrong.
   std::string complete_copy(std::uint64_t* barrier, std::uint32_t bytes);
 
@@ -54,7 +54,7 @@ class Mbarriers {
   };
 
   Live* find(const void* barrier);
-  void note_access(std::uint64_t* barrier, const char* what, Where where);
+  void note_access(std::uint64_t* barrier, bool release, const char* what, Where where);
   State checked(const std::uint64_t* barrier, Where where);
   void store(std::uint64_t* barrier, State state);
 
@@ -71,6 +71,7 @@ class CopyEngine {
     num_turns_ = 0;
   }
 
+  // By a thread of any block of the cluster; the addresses are this block's.
   void load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
             Where where);
   // By a thread of any block of the cluster, of at most kMaxStored bytes that check_cluster_access() found to be good.

@@ -98,17 +98,18 @@ void Mbarriers::arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where)
   store(barrier, state);
 }
 
-void Mbarriers::note_access(std::uint64_t* barrier, const char* what, Where where) {
+void Mbarriers::note_access(std::uint64_t* barrier, bool release, const char* what, Where where) {
   block_.note_access(what, where);
   checked(barrier, where);
+  if (!release) return;
   Live& live = *find(barrier);
   Block& by = *running().block;
   live.remote = live.remote || &by != &block_;
   by.release(live.released);
 }
 
-void Mbarriers::arrive_from_cluster(std::uint64_t* barrier, Where where) {
-  note_access(barrier, "mbarrier.arrive.shared::cluster", where);
+void Mbarriers::arrive_from_cluster(std::uint64_t* barrier, bool release, Where where) {
+  note_access(barrier, release, "mbarrier.arrive.shared::cluster", where);
   arrive(barrier, 0, where);
 }
 
@@ -130,8 +131,8 @@ void Mbarriers::wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where
   sanitizer::acquire(phase_sync(barrier, parity));
 }
 
-void Mbarriers::begin_copy(std::uint64_t* barrier, const char* what, Where where) {
-  note_access(barrier, what, where);
+void Mbarriers::begin_copy(std::uint64_t* barrier, bool release, const char* what, Where where) {
+  note_access(barrier, release, what, where);
   // Whoever waits for this phase waits for the copy as well, so its stores may count as the issuing thread's.
   sanitizer::release(phase_sync(barrier, checked(barrier, where).parity));
 }
@@ -171,11 +172,11 @@ void wait_mbarrier(std::uint64_t* barrier, unsigned parity, bool cluster_scope, 
   active("mbarrier.try_wait", where).hopper().mbarriers.wait(barrier, parity, scope, where);
 }
 
-void arrive_mbarrier_from_cluster(std::uint64_t* barrier, Where where) {
+void arrive_mbarrier_from_cluster(std::uint64_t* barrier, bool release, Where where) {
   Block& block = active("mbarrier.arrive.shared::cluster", where);
   Block* const owner = block.cluster().owner(barrier);
   if (owner == nullptr) block.fault("mbarrier: not in the cluster's shared memory", where);
-  owner->hopper().mbarriers.arrive_from_cluster(barrier, where);
+  owner->hopper().mbarriers.arrive_from_cluster(barrier, release, where);
 }
 
 }  // namespace detail

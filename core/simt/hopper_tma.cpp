@@ -73,6 +73,21 @@ void tma_load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::i
   detail::active("tma_load", where).hopper().copies.load(shared, map, barrier, coordinates, where);
 }
 
+void tma_load_multicast(void* shared, const TensorMap& map, std::uint64_t* barrier, unsigned blocks,
+                        std::initializer_list<int> coordinates, Where where) {
+  Block& self = detail::active("tma_load_multicast", where);
+  const unsigned size = detail::current->cluster_size;
+  if (blocks == 0 || blocks >> size != 0) {
+    self.fault(fmt::format("tma_load_multicast: blocks {:#x} of a cluster of {}", blocks, size), where);
+  }
+  for (unsigned rank = 0; rank < size; ++rank) {
+    if ((blocks >> rank & 1) == 0) continue;
+    auto* const to = static_cast<std::uint64_t*>(detail::map_shared(barrier, rank, where));
+    self.cluster().owner(to)->hopper().copies.load(detail::map_shared(shared, rank, where), map, to, coordinates,
+                                                   where);
+  }
+}
+
 void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier,
                       std::initializer_list<int> coordinates, Where where) {
   if (coordinates.size() != map.rank) {
@@ -122,7 +137,8 @@ void CopyEngine::store(void* shared, const void* value, int bytes, std::uint64_t
 
 // Its destination is poisoned already, which whoever waits for the copy sees as well.
 void CopyEngine::begin(Copy copy) {
-  block_.hopper().mbarriers.begin_copy(copy.barrier, copy.what, copy.where);
+  const bool stores = copy.map.rank == 0;  // what the thread had
+  block_.hopper().mbarriers.begin_copy(copy.barrier, stores, copy.what, copy.where);
   copy.deadline = draw_deadline();
   copy.by = running().block;
   copy.thread = running().index;

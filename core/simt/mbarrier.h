@@ -15,8 +15,8 @@ void init_mbarrier(std::uint64_t* barrier, unsigned arrivals, Where where);
 // One arrival; announces `bytes` of copies first.
 void arrive_mbarrier(std::uint64_t* barrier, std::uint32_t bytes, Where where);
 void wait_mbarrier(std::uint64_t* barrier, unsigned parity, bool cluster_scope, Where where);
-// One arrival at a barrier of any block of the cluster.
-void arrive_mbarrier_from_cluster(std::uint64_t* barrier, Where where);
+// One arrival at a barrier of any block of the cluster. Without `release` it orders nothing but itself.
+void arrive_mbarrier_from_cluster(std::uint64_t* barrier, bool release, Where where);
 
 // NOTE: a load that sanitizers see: the barrier must have been made visible by whoever initialised it.
 inline void touch(const std::uint64_t* barrier) {
@@ -53,7 +53,11 @@ inline void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Where
 }
 
 inline void mbarrier_arrive_cluster(std::uint64_t* barrier, Where where = Where::here()) {
-  detail::arrive_mbarrier_from_cluster(barrier, where);
+  detail::arrive_mbarrier_from_cluster(barrier, /*release=*/true, where);
+}
+
+inline void mbarrier_arrive_cluster_relaxed(std::uint64_t* barrier, Where where = Where::here()) {
+  detail::arrive_mbarrier_from_cluster(barrier, /*release=*/false, where);
 }
 
 }  // namespace ladder::simt

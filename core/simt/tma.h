@@ -36,4 +36,8 @@ TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer_list<s
 void tma_load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
               Where where = Where::here());
 
+// The same into the memory of each block of the cluster whose rank is a bit of `blocks`.
+void tma_load_multicast(void* shared, const TensorMap& map, std::uint64_t* barrier, unsigned blocks,
+                        std::initializer_list<int> coordinates, Where where = Where::here());
+
 }  // namespace ladder::simt

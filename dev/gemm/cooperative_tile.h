@@ -26,20 +26,20 @@ struct CooperativeTile {
   static_assert(kStages >= 2, "a step is loaded while the one before multiplies");
 };
 
-// A stage is full when its bytes have come, and empty when each consumer warp has said so.
+// A stage is full when its bytes have come, and empty when each consumer warp has said so, of all blocks that fill it.
 template <class Tile>
 struct StageBarriers {
   ptx::Mbarrier* full;
   ptx::Mbarrier* empty;
 
-  // `smem` is the block's shared memory: stages, room for stores, barriers. By all threads.
-  explicit __device__ __forceinline__ StageBarriers(unsigned char* smem)
+  // `smem` is the block's shared memory: stages, room for stores, barriers; `blocks` fill it. By all threads.
+  explicit __device__ __forceinline__ StageBarriers(unsigned char* smem, int blocks = 1)
       : full(reinterpret_cast<ptx::Mbarrier*>(smem + Tile::kStages * Tile::kStageBytes + Tile::kStoreBytes)),
         empty(full + Tile::kStages) {
     if (threadIdx.x == 0) {
       for (int i = 0; i < Tile::kStages; ++i) {
         ptx::mbarrier_init(full + i, 1);
-        ptx::mbarrier_init(empty + i, kConsumerThreads / 32);
+        ptx::mbarrier_init(empty + i, blocks * kConsumerThreads / 32);
       }
       ptx::mbarrier_fence_init();
     }

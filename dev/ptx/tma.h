@@ -50,4 +50,19 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mba
 #endif
 }
 
+// The same copy for several blocks of a cluster, read once: for each block whose rank is a bit of `blocks`, into what it has at
+// `shared`, and its bytes complete on what it has at `barrier`, where that block announces them. All of them have initialised
+// their barriers and are done with what `shared` held before; none ends before the bytes have come. Whoever waits need not
+// acquire at the scope of the cluster.
+__device__ __forceinline__ void tma_load_multicast(void* shared, const TensorMap& map, Mbarrier* barrier,
+                                                   std::uint16_t blocks, int x0, int x1, int x2 LADDER_WHERE) {
+#if defined(__CUDACC__)
+  const int at[] = {x0, x1, x2};
+  LADDER_SM90(cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map, at,
+                                              barrier, blocks));
+#else
+  simt::tma_load_multicast(shared, map, barrier, blocks, {x0, x1, x2}, where);
+#endif
+}
+
 }  // namespace ladder::ptx

@@ -1,6 +1,7 @@
 // Clusters: ranks, distributed shared memory in every width, atomics, and mbarriers of other blocks. A GPU other than sm_90
 // has none of this: it dumps no values, which the comparison says.
 #include "dev/ptx/cluster.h"
+#include "dev/ptx/tma.h"
 #include "tests/conformance/wrappers.h"
 
 namespace ladder::conformance {
@@ -188,6 +189,53 @@ Output mbarrier_ring() {
 }
 
 LADDER_CONFORMS(cluster_mbarrier_ring, mbarrier_ring)
+
+// --- Each block copies a part of the rows into all blocks' memory, turn after turn into the same place
+
+constexpr int kPartRows = 8;
+
+__global__ void multicast_kernel(const __grid_constant__ ptx::TensorMap map, int turns, std::uint32_t* out) {
+  LADDER_SHARED(ptx::Mbarrier, full, );
+  LADDER_SHARED(ptx::Mbarrier, empty, );  // all blocks have read
+  LADDER_DYN_SMEM(smem);
+  const unsigned rank = ptx::cluster_rank();
+  const unsigned size = ptx::cluster_size();
+  const int part_bytes = kPartRows * 128;
+  const int words = static_cast<int>(size) * part_bytes / 4;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::mbarrier_init(&empty, size * kThreads);
+    ptx::mbarrier_fence_init();
+  }
+  ptx::cluster_sync();
+  for (int turn = 0; turn < turns; ++turn) {
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_wait(&empty, (turn + 1) % 2);
+      ptx::mbarrier_arrive_expect_tx(&full, size * part_bytes);
+      const auto all = static_cast<std::uint16_t>((1u << size) - 1);
+      ptx::tma_load_multicast(smem + rank * part_bytes, map, &full, all, 4 * turn,
+                              static_cast<int>(rank) * kPartRows - 3, static_cast<int>(blockIdx.x / size));
+    }
+    ptx::mbarrier_wait(&full, turn % 2);
+    std::uint32_t* const to = out + (blockIdx.x * turns + turn) * words;
+    for (int i = threadIdx.x; i < words; i += kThreads) to[i] = reinterpret_cast<const std::uint32_t*>(smem)[i];
+    for (unsigned r = 0; r < size; ++r) ptx::mbarrier_arrive_cluster_relaxed(ptx::mapa(&empty, r));
+  }
+  ptx::cluster_sync();
+}
+
+template <int kSize>
+Output multicast() {
+  if (unavailable()) return {.words = {}, .shape = {0}};
+  constexpr int kTurns = 5, kBlocks = 2 * kSize, kRows = kSize * kPartRows;
+  DeviceArray<std::uint32_t> in(Inputs().words(2 * kRows * 48)), out(kBlocks * kTurns * kRows * 32);
+  const auto map = ptx::make_tensor_map(Dtype::tf32, in.get(), {48, kRows, 2}, {32, kPartRows, 1});
+  launch(multicast_kernel, {kBlocks, kThreads, kRows * 128, kSize}, nullptr, map, kTurns, out.get());
+  return {.words = out.to_host(), .shape = {kBlocks, kTurns, kRows, 32}};
+}
+
+LADDER_CONFORMS(cluster_tma_multicast_2, multicast<2>)
+LADDER_CONFORMS(cluster_tma_multicast_4, multicast<4>)
 
 }  // namespace
 }  // namespace ladder::conformance

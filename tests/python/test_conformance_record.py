@@ -12,6 +12,8 @@ PROGRAM = ROOT / "build" / "emulator" / "tests" / "conformance"
 
 # Wrappers that are younger than the newest record: no GPU has answered for them yet.
 UNRECORDED = {
+    "cluster_tma_multicast_2",
+    "cluster_tma_multicast_4",
     "grid_barrier",
     "wgmma_a_registers_bf16_n48",
     "wgmma_a_registers_f16_n96",

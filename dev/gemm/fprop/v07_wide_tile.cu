@@ -8,8 +8,7 @@
 // Needs:  sm_90a; rows of x and w of whole 16 bytes: k a multiple of 8, of 4 in TF32. Large m and n: other tiles are idle.
 
 #include "dev/gemm/cooperative_tile.h"
-#include "dev/gemm/fragment_store.h"
-#include "dev/gemm/warp_store.h"
+#include "dev/gemm/wide_store.h"
 #include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/setmaxnreg.h"
 #include "dev/ptx/tma.h"
@@ -22,44 +21,16 @@ constexpr int kBlockM = 128;
 constexpr int kBlockN = 256;
 constexpr int kBytesX = kBlockM * kStepRowBytes;
 constexpr int kBytesW = kBlockN * kStepRowBytes;
-constexpr int kWgmmaBytes = 32;    // of a row, in one instruction
-constexpr int kStoreColumns = 64;  // that a warp stores at a time: lines of 128 bytes
+constexpr int kWgmmaBytes = 32;  // of a row, in one instruction
 
 template <class T>
 constexpr int kTerms = kStepRowBytes / static_cast<int>(sizeof(T));  // of a step
 
-// What a warp stores its sums through: fp32 needs nothing.
-template <class T>
-inline constexpr int kWarpStoreBytes = WarpStore<T, kStoreColumns>::kBytes;
-template <>
-inline constexpr int kWarpStoreBytes<float> = 0;
 template <class T>
 using Tile = CooperativeTile<kBlockM, kBlockN, kBytesX + kBytesW, kConsumerThreads / 32 * kWarpStoreBytes<T>>;
 
 // y [m, n] = x [m, k] times w [n, k] transposed.
 __host__ __device__ Product product(const Problem& p) { return {.rows = p.m, .columns = p.n, .terms = p.k}; }
-
-// Stores a warp's 16 rows of sums, kStoreColumns columns at a time.
-template <class T, class P>
-__device__ __forceinline__ void store_rows(unsigned char* staging, const float (&acc)[kBlockN / 2], int row0, int col0,
-                                           const Product& c, const Epilogue<T, P>& epilogue, T* y) {
-#pragma unroll
-  for (int part = 0; part < kBlockN / kStoreColumns; ++part, col0 += kStoreColumns) {
-    const auto& sums = reinterpret_cast<const float(&)[kStoreColumns / 2]>(acc[part * kStoreColumns / 2]);
-    if constexpr (sizeof(T) == 2) {
-      using Store = WarpStore<T, kStoreColumns>;
-      if (epilogue.residual) Store::fetch(staging, epilogue.residual, row0, col0, c.rows, c.columns);
-      ptx::cp_async_commit();
-      float2 bias[Store::kPairs];
-      Store::fetch_bias(bias, epilogue.bias, col0, c.columns);
-      ptx::cp_async_wait<0>();
-      __syncwarp();
-      Store::store(staging, sums, bias, row0, col0, c.rows, c.columns, epilogue, y);
-    } else {
-      FragmentStore<kStoreColumns>::store(sums, row0, col0, c.rows, c.columns, epilogue, y);
-    }
-  }
-}
 
 template <class T, class P>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
@@ -124,7 +95,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     ptx::wgmma_wait<0>();
     ptx::warpgroup_fence_operand(acc);
     if (elected) ptx::mbarrier_arrive(stages.empty + previous);
-    store_rows(staging, acc, first.x + group * Tile::kGroupRows + warp % 4 * 16, first.y, c, epilogue, y);
+    store_wide<kBlockN>(staging, acc, first.x + group * Tile::kGroupRows + warp % 4 * 16, first.y, c, epilogue, y);
   }
 }
 
