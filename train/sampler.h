@@ -16,6 +16,7 @@ namespace ladder::train {
 
 enum class SamplerKind { ddim, ddpm };
 
+// Coefficients are made in double (diffusion::SchedulerConfig::in_double).
 struct SamplerOptions {
   Dtype dtype = Dtype::bf16;
   int images = 64;  // at a time

@@ -213,16 +213,19 @@ std::vector<int> scheduler_timesteps(const SchedulerConfig& config, int steps) {
   if (steps < 1 || steps > trained) {
     throw UsageError(fmt::format("a sampler of {} steps: 1 to {} are right", steps, trained));
   }
+  // Halves are rounded to even, and what makes them is NumPy's arithmetic: numpy.arange's distance is the difference of
+  // its first two values.
+  const double trailing = trained - double(trained) / steps - trained;
+  const double linspace = steps > 1 ? double(trained - 1) / (steps - 1) : 0;
+  const auto rounded = [](double t) { return static_cast<int>(std::nearbyint(t)); };
   std::vector<int> timesteps;
   for (int i = 0; i < steps; ++i) {
-    // std::nearbyint rounds halves to even, as NumPy does.
     if (config.timestep_spacing == Spacing::leading) {
       timesteps.push_back((steps - 1 - i) * (trained / steps) + config.steps_offset);
     } else if (config.timestep_spacing == Spacing::trailing) {
-      timesteps.push_back(static_cast<int>(std::nearbyint(trained - i * (double(trained) / steps))) - 1);
+      timesteps.push_back(rounded(trained + i * trailing) - 1);
     } else {
-      const double distance = steps > 1 ? double(trained - 1) / (steps - 1) : 0;
-      timesteps.push_back(static_cast<int>(std::nearbyint((steps - 1 - i) * distance)));
+      timesteps.push_back(rounded((steps - 1 - i) * linspace));
     }
   }
   if (timesteps.front() >= trained || timesteps.back() < 0) {

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/diffusion_constants.json: betas, time steps and steps of the package diffusers' schedulers, in double
-precision. Needs diffusers (the version below), huggingface_hub, numpy and any torch, on a CPU:
+"""Writes two files of what the package diffusers' schedulers make: tests/golden/diffusion_constants.json, betas, time steps
+and steps in double precision, and scheduler_steps.json, every step of some configurations in fp32, as they are used. Needs
+diffusers (the version below), huggingface_hub, numpy and any torch, on a CPU with a fused multiply-add (AVX2), without which
+torch.linspace has other bits:
 
-    python3 -m venv /tmp/constants && /tmp/constants/bin/pip install torch numpy huggingface_hub diffusers==0.35.1
+    python3 -m venv /tmp/constants && /tmp/constants/bin/pip install torch numpy huggingface_hub diffusers==0.42.1
     /tmp/constants/bin/python tools/dev/make_diffusion_constants.py
 """
 
@@ -20,11 +22,13 @@ from diffusers.schedulers import scheduling_ddpm
 from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler, betas_for_alpha_bar
 
-VERSION = "0.35.1"
+VERSION = "0.42.1"
 TIMESTEPS = 1000
 X = [0.31, -1.7, 0.004, 2.2]
 EPS = [-0.6, 0.9, 1.3, -0.2]
 NOISE = [1.1, -0.4, 0.25, -2.0]
+# Of scheduler_steps.json, of unit size: x0 anywhere, x and eps nearly equal, x0 clamped, x and eps small.
+UNIT = {"x": [0.31, 0.7511, -0.97, 0.004], "pred": [-0.6, 0.7507, 0.9, 0.05], "noise": [1.1, -0.4, 0.25, -0.9]}
 KINDS = ("linear", "cosine")
 SPACINGS = ("leading", "trailing", "linspace")
 
@@ -95,10 +99,98 @@ def timestep_lists():
         yield {"spacing": spacing, "steps": steps, "timesteps": shown, "sum": sum(listed)}
 
 
+# What Diffusion Policy publishes, then one thing different, or several that do not meet.
+POLICY = {"num_train_timesteps": 100, "beta_schedule": "squaredcos_cap_v2"}
+SCALED = {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}
+LINEAR = {"num_train_timesteps": 100, "beta_end": 0.1}
+TRAINED = {"num_train_timesteps": 16, "trained_betas": [round(0.01 + 0.003 * i * i, 6) for i in range(16)]}
+DDPM = (  # configuration, steps
+    (POLICY, 100),
+    (POLICY | {"prediction_type": "v_prediction", "variance_type": "fixed_small_log"}, 100),
+    (POLICY | {"prediction_type": "sample", "variance_type": "fixed_large", "clip_sample_range": 0.5}, 100),
+    (POLICY | {"clip_sample": False, "variance_type": "fixed_large"}, 100),
+    (POLICY | {"timestep_spacing": "trailing", "variance_type": "fixed_small_log"}, 48),
+    (POLICY | {"timestep_spacing": "linspace"}, 16),
+    (POLICY | {"steps_offset": 1}, 10),
+    (LINEAR | {"variance_type": "fixed_small_log"}, 100),
+    (LINEAR | {"prediction_type": "v_prediction", "clip_sample": False, "steps_offset": 2}, 24),
+    (SCALED | {"num_train_timesteps": 100, "clip_sample_range": 2.0, "variance_type": "fixed_large"}, 100),
+    (TRAINED, 16),
+    (TRAINED | {"prediction_type": "sample", "clip_sample": False}, 8),
+    ({}, 1000),
+)
+DDIM = (  # configuration, steps, eta, eps derived anew from the clamped x0
+    (POLICY, 100, 0.0, False),
+    (POLICY, 8, 0.0, False),
+    (POLICY, 10, 0.37, False),
+    (POLICY, 16, 1.0, False),
+    (POLICY | {"timestep_spacing": "trailing"}, 8, 0.0, True),
+    (POLICY | {"timestep_spacing": "trailing", "set_alpha_to_one": False}, 10, 1.0, False),
+    (POLICY | {"timestep_spacing": "linspace", "clip_sample_range": 0.5}, 16, 0.5, True),
+    (POLICY | {"prediction_type": "v_prediction", "set_alpha_to_one": False}, 100, 0.8, False),
+    (POLICY | {"prediction_type": "sample"}, 100, 0.0, False),
+    (POLICY | {"prediction_type": "sample", "clip_sample_range": 0.5, "steps_offset": 3}, 16, 1.0, True),
+    (POLICY | {"clip_sample": False}, 100, 0.25, False),
+    (LINEAR | {"timestep_spacing": "trailing"}, 100, 1.0, False),
+    (SCALED | {"clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1}, 50, 0.0, False),
+    (
+        SCALED | {"prediction_type": "v_prediction", "clip_sample": False, "timestep_spacing": "trailing"},
+        100,
+        1.0,
+        False,
+    ),
+    (TRAINED | {"prediction_type": "v_prediction"}, 8, 0.1, True),
+    ({}, 100, 0.0, False),
+)
+
+
+def fp32_steps(scheduler, steps, **more):
+    """The configuration as diffusers writes it, its time steps, and x after each from the same x: [steps * 4]."""
+    scheduler.set_timesteps(steps)
+    x, pred = (torch.tensor([UNIT[name]]) for name in ("x", "pred"))
+    after = [scheduler.step(pred, t.item(), x, **more).prev_sample[0] for t in scheduler.timesteps]
+    values = [float(str(value)) for value in torch.cat(after).numpy()]  # as many digits as fp32 has
+    return {"timesteps": scheduler.timesteps.tolist(), "x": values}
+
+
+def scheduler_cases():
+    noise = torch.tensor([UNIT["noise"]])
+    scheduling_ddpm.randn_tensor = lambda *_, **__: noise
+    for number, (config, steps) in enumerate(DDPM):
+        scheduler = DDPMScheduler(**config)
+        whole = json.loads(scheduler.to_json_string()) if number == 0 else {"_class_name": "DDPMScheduler", **config}
+        yield {"config": whole, **fp32_steps(scheduler, steps)}
+    for config, steps, eta, clipped in DDIM:
+        more = {"eta": eta, "use_clipped_model_output": clipped, "variance_noise": noise}
+        made = fp32_steps(DDIMScheduler(**config), steps, **more)
+        yield {"config": {"_class_name": "DDIMScheduler", **config}, "eta": eta, "clipped_eps": clipped, **made}
+
+
+def timestep_sums():
+    """All numbers of steps of 100: the sum of i * time step i, i from 1. diffusers adds a time step of -1 to some."""
+    for spacing in SPACINGS:
+        scheduler = DDPMScheduler(num_train_timesteps=100, timestep_spacing=spacing)
+        sums = []
+        for steps in range(1, 101):
+            scheduler.set_timesteps(steps)
+            sums.append(sum((i + 1) * t for i, t in enumerate(scheduler.timesteps.tolist()[:steps])))
+        yield {"timestep_spacing": spacing, "sums": sums}
+
+
+def write(path, constants):
+    """A case a line."""
+    entries = []
+    for name, held in constants.items():
+        listed = isinstance(held, list) and isinstance(held[0], dict)
+        text = "[\n" + ",\n".join(json.dumps(case) for case in held) + "\n]" if listed else json.dumps(held)
+        entries.append(f"{json.dumps(name)}: {text}")
+    path.write_text("{\n" + ",\n".join(entries) + "\n}\n", encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     folder = Path(__file__).resolve().parents[2] / "tests" / "golden"
-    parser.add_argument("--out", type=Path, default=folder / "diffusion_constants.json")
+    parser.add_argument("--out", type=Path, default=folder, help="folder of the two files")
     options = parser.parse_args()
     if diffusers.__version__ != VERSION:
         raise SystemExit(f"diffusers is {diffusers.__version__}; the constants are {VERSION}'s")
@@ -118,13 +210,9 @@ def main():
         "ddpm": list(ddpm_cases()),
         "ddim": list(ddim_cases()),
     }
-    # A case a line.
-    entries = []
-    for name, held in constants.items():
-        listed = isinstance(held, list) and isinstance(held[0], dict)
-        text = "[\n" + ",\n".join(json.dumps(case) for case in held) + "\n]" if listed else json.dumps(held)
-        entries.append(f"{json.dumps(name)}: {text}")
-    options.out.write_text("{\n" + ",\n".join(entries) + "\n}\n", encoding="utf-8")
+    write(options.out / "diffusion_constants.json", constants)
+    steps = {"diffusers": VERSION, **UNIT, "timesteps": list(timestep_sums()), "cases": list(scheduler_cases())}
+    write(options.out / "scheduler_steps.json", steps)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ struct NoiseAlone {
 }  // namespace
 
 LADDER_CHEATS(DdpmStep,
-              (std::vector<std::string>{"n2 h4 w4 c3", "n2 h4 w4 c3 cosine large", "n3 h3 w5 c1 steps25",
-                                        "n3 h5 w5 c1 steps9"}),
+              (std::vector<std::string>{"n2 h4 w4 c3 steps1", "n2 h4 w4 c3", "n2 h4 w4 c3 cosine large",
+                                        "n3 h3 w5 c1 steps25", "n3 h5 w5 c1 steps9"}),
               {
                   wrong::honest<DdpmStep>(),
                   on_table<DdpmStep, EachRow<Unclamped>>("unclamped"),
@@ -20,6 +20,8 @@ LADDER_CHEATS(DdpmStep,
                   on_table<DdpmStep, EachRow<NoNoise>>("no_noise"),
                   on_table<DdpmStep, FirstStep>("first_step"),
                   on_table<DdpmStep, NextStep>("next_step"),
+                  on_table<DdpmStep, NextStepsWeights>("next_steps_weights"),
+                  on_table<DdpmStep, NoiseAtTheEnd>("noise_at_the_end"),
                   on_table<DdpmStep, EachRow<ReturnsX0>>("returns_x0"),
                   on_table<DdpmStep, EachRow<NoiseAlone>>("noise_alone"),
               })

@@ -56,6 +56,27 @@ struct FirstStep {
   __device__ Step operator()(const auto& v, long long) const { return v.t.table[0]; }
 };
 
+// Noise after the last step, where there is none.
+struct NoiseAtTheEnd {
+  __device__ Step operator()(const auto& v, long long row) const {
+    Step s = v.t.table[row];
+    if (row + 1 == v.p.steps) s.sigma = 0.1f;
+    return s;
+  }
+};
+
+// The right x0, and the way back to x of another time step.
+struct NextStepsWeights {
+  __device__ Step operator()(const auto& v, long long row) const {
+    const Step& own = v.t.table[row];
+    Step s = v.t.table[(row + 1) % v.p.steps];
+    s.x_scale = own.x_scale;
+    s.pred_scale = own.pred_scale;
+    s.x0_scale = own.x0_scale;
+    return s;
+  }
+};
+
 // One row further.
 struct NextStep {
   __device__ Step operator()(const auto& v, long long row) const { return v.t.table[(row + 1) % v.p.steps]; }
