@@ -90,6 +90,23 @@ std::int64_t ProblemLine::size_or(std::string_view letter, std::int64_t otherwis
   return whole(letter, least, most).value_or(otherwise);
 }
 
+std::vector<std::int64_t> ProblemLine::sizes(std::string_view letter, std::int64_t least, std::int64_t most) {
+  const auto digits = take(letter);
+  if (!digits) fail(fmt::format("it lacks '{}'", letter));
+  std::vector<std::int64_t> values;
+  for (std::size_t begin = 0; begin <= digits->size();) {
+    const std::size_t end = std::min(digits->find(',', begin), digits->size());
+    const auto value = number<std::int64_t>(digits->substr(begin, end - begin));
+    if (!value || *value < least || *value > most) {
+      fail(fmt::format("'{}{}' should be {} and whole numbers from {} to {} with commas between", letter,
+                       printable(*digits), letter, least, most));
+    }
+    values.push_back(*value);
+    begin = end + 1;
+  }
+  return values;
+}
+
 float ProblemLine::positive_or(std::string_view letter, float otherwise) {
   const auto digits = take(letter);
   if (!digits) return otherwise;

@@ -24,6 +24,9 @@ class ProblemLine {
   // The same, or `otherwise` where the line has no such word.
   std::int64_t size_or(std::string_view letter, std::int64_t otherwise, std::int64_t least, std::int64_t most);
 
+  // The numbers after `letter`, of which commas stand between ("dims32,64,128"), each between `least` and `most`.
+  std::vector<std::int64_t> sizes(std::string_view letter, std::int64_t least, std::int64_t most);
+
   // The number after `letter`, positive and finite, or `otherwise` where the line has no such word.
   float positive_or(std::string_view letter, float otherwise);
 

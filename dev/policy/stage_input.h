@@ -1,0 +1,140 @@
+// The input of a stage, made in shared memory by every block for itself out of the previous stage's convolution: the consumer
+// normalises, so that no stage needs a sum over the grid.
+#pragma once
+
+#include "dev/common/activation.h"
+#include "dev/common/moments.h"
+#include "dev/policy/values.h"
+
+namespace ladder::policy {
+
+// In the workspace; each [n, out_l, k] at n times Stage::value.
+template <class T>
+struct Buffers {
+  float* h;         // convolutions with their bias
+  float* residual;  // residual convolutions, by the stage that adds them
+  T* values;        // values, of which every block stores a share: for joined inputs and identities, stages later
+};
+
+// Of shared memory, in elements: a stage's input, and the h that it is made of, with two numbers a group.
+struct InputSizes {
+  int input = 0;
+  int h = 0;
+  int groups = 0;
+};
+
+inline InputSizes input_sizes(const Network& network) {
+  InputSizes sizes;
+  for (int i = 0; i < network.count; ++i) {
+    const Stage& stage = network.stages[i];
+    sizes.input = stage.l * stage.c > sizes.input ? stage.l * stage.c : sizes.input;
+    if (stage.groups == 0) continue;
+    sizes.h = stage.out_l() * stage.k > sizes.h ? stage.out_l() * stage.k : sizes.h;
+    sizes.groups = stage.groups > sizes.groups ? stage.groups : sizes.groups;
+  }
+  return sizes;
+}
+
+// What all stages of a kernel share.
+template <class T>
+struct Pass {
+  const Network& network;
+  const Step::Tensors& t;
+  Buffers<T> buffers;
+  int n;     // samples
+  int step;  // t.step[0]
+
+  // Of one sample: what stage `at` has in one of the buffers.
+  template <class Element>
+  __device__ __forceinline__ Element* of(Element* buffer, int at, int sample) const {
+    const Stage& stage = network.stages[at];
+    return buffer + static_cast<std::int64_t>(n) * stage.value +
+           static_cast<std::int64_t>(sample) * stage.out_l() * stage.k;
+  }
+
+  // An element of the input of stage `at`, once its parts are stored.
+  __device__ __forceinline__ float input_at(int at, int sample, int row, int channel) const {
+    const Stage& stage = network.stages[at];
+    const int own = stage.c - stage.joined;
+    if (channel >= own) return to_float(of(buffers.values, stage.rest, sample)[row * stage.joined + channel - own]);
+    if (stage.source == kSample) return to_float(from_float<T>(t.x[(sample * stage.l + row) * own + channel]));
+    return to_float(of(buffers.values, stage.source, sample)[row * own + channel]);
+  }
+};
+
+// Mean and rstd of each group of h [length, stage.k], which all threads have put into shared memory: a warp a group.
+template <int kThreads>
+__device__ __forceinline__ void find_statistics(const Stage& stage, const float* h, float2* statistics) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int width = stage.k / stage.groups;
+  const int count = width * stage.out_l();
+  for (int group = static_cast<int>(threadIdx.x) / 32; group < stage.groups; group += kThreads / 32) {
+    const float pivot = h[group * width];
+    float2 sums = {0.0f, 0.0f};
+    float mine = 0;
+    for (int i = lane; i < count; i += 32) {
+      const float x = h[i / width * stage.k + group * width + i % width] - pivot;
+      sums.x += x;
+      sums.y = fmaf(x, x, sums.y);
+      mine += 1.0f;
+    }
+    const Moments all = merge_warp(mine > 0 ? moments_of(sums, mine) : Moments{});
+    if (lane == 0) statistics[group] = {all.mean + pivot, 1.0f / sqrtf(all.m2 / all.count + conv1d::kEpsilon)};
+  }
+}
+
+// input [l, c] of stage `at` and one sample, by all threads of the block. `h` and `statistics` are room in shared memory.
+// The caller's barrier makes it visible; no thread may still read what was there.
+template <int kThreads, class T>
+__device__ __forceinline__ void make_input(const Pass<T>& pass, int at, int sample, T* input, float* h,
+                                           float2* statistics) {
+  const Stage& stage = pass.network.stages[at];
+  const int own = stage.c - stage.joined;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < stage.l * stage.joined; i += kThreads) {
+    const int channel = own + i % stage.joined;
+    input[i / stage.joined * stage.c + channel] = from_float<T>(pass.input_at(at, sample, i / stage.joined, channel));
+  }
+  const int count = stage.l * own;
+  if (stage.source == kSample) {
+    for (int i = thread; i < count; i += kThreads) {
+      input[i] = from_float<T>(pass.input_at(at, sample, i / own, i % own));
+    }
+    return;
+  }
+
+  const int source = stage.source;
+  const Stage& before = pass.network.stages[source];
+  const float* const from = pass.of(pass.buffers.h, source, sample);
+  const float* const residual = pass.of(pass.buffers.residual, source, sample);
+  T* const value = pass.of(pass.buffers.values, source, sample);
+  if (before.groups > 0) {
+    for (int i = thread; i < count; i += kThreads) h[i] = from[i];
+    __syncthreads();
+    find_statistics<kThreads>(before, h, statistics);
+    __syncthreads();
+  }
+  const int width = before.groups > 0 ? own / before.groups : own;
+  for (int i = thread; i < count; i += kThreads) {
+    const int k = i % own;
+    const int row = i / own;
+    float v = 0;
+    if (before.groups == 0) {
+      v = from[i];
+    } else {
+      const float2 s = statistics[k / width];
+      const float* const vectors = pass.t.vectors;
+      v = Mish::value(fmaf(vectors[before.gamma() + k], (h[i] - s.x) * s.y, vectors[before.beta() + k]));
+      if (before.film != kNone) {
+        v = fmaf(film_at(pass.network, pass.t, pass.step, sample, before.film + k), v,
+                 film_at(pass.network, pass.t, pass.step, sample, before.film + own + k));
+      }
+      if (before.residual == Residual::identity) v += pass.input_at(source - 1, sample, row, k);
+      if (before.residual == Residual::convolution) v += residual[i];
+    }
+    input[row * stage.c + k] = from_float<T>(v);
+    if (i / kThreads % gridDim.x == blockIdx.x) value[i] = from_float<T>(v);
+  }
+}
+
+}  // namespace ladder::policy

@@ -1,0 +1,41 @@
+// Where a version that keeps every stage's value in its workspace finds a convolution's input, and what FiLM does.
+#pragma once
+
+#include "core/device.h"
+#include "core/numeric.h"
+#include "dev/policy/layout.h"
+
+namespace ladder::policy {
+
+// Of all samples: one array, or two whose channels are joined.
+template <class T>
+struct Input {
+  const T* x;
+  const T* rest;  // null: x has all channels
+  int own;        // channels of x
+  int joined;     // of rest
+
+  // `row` counts the positions of all samples.
+  __device__ __forceinline__ float at(int row, int channel) const {
+    return to_float(channel < own ? x[row * own + channel] : rest[row * joined + channel - own]);
+  }
+};
+
+// `sample` is x rounded to T, `values` has room for network.values of each of the n samples.
+template <class T>
+__device__ __forceinline__ Input<T> input_of(const Network& network, const Stage& stage, int n, const T* sample,
+                                             const T* values) {
+  const auto value_of = [&](int i) { return values + static_cast<std::int64_t>(n) * network.stages[i].value; };
+  return {.x = stage.source == kSample ? sample : value_of(stage.source),
+          .rest = stage.joined > 0 ? value_of(stage.rest) : nullptr,
+          .own = stage.c - stage.joined,
+          .joined = stage.joined};
+}
+
+// One number of a sample's scales and shifts.
+__device__ __forceinline__ float film_at(const Network& network, const Step::Tensors& t, int step, int n, int i) {
+  return t.film_table[static_cast<std::int64_t>(step) * network.film_row + i] +
+         t.film[static_cast<std::int64_t>(n) * network.film_row + i];
+}
+
+}  // namespace ladder::policy

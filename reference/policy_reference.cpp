@@ -1,0 +1,202 @@
+// The reference of policy: the network and the scheduler's step in double precision.
+//
+// Magnitudes. What the rounding of some stage's value does to the network's answer is no sum of terms that could be written
+// down; so it is tried. The network is computed once as it is, and kTrials times more with each value that a version may store
+// (a convolution's output, a residual's, a stage's value) changed at random by up to the unit roundoff u of the problem's dtype.
+// The root mean square of the answer's change over all trials, divided by u, is the network's gain: about the error of a
+// version that rounds as much as it may, in units of u, as rounding to nearest has the same spread. compare() allows u, and in
+// fp32 more, times the magnitude, in which the answer stands with |out| + 4 gain: four standard deviations. A network that lacks
+// a part, or takes a wrong row of FiLM, is off by a share of the answer instead: tests/wrong/policy has such networks.
+#include <algorithm>
+#include <cmath>
+
+#include "core/check/check.h"
+#include "core/parallel.h"
+#include "dev/policy/layout.h"
+#include "reference/activation.h"
+
+namespace ladder::policy {
+namespace {
+
+constexpr int kTrials = 4;
+constexpr double kDeviations = 4;
+
+using Values = std::vector<double>;
+
+// How values are stored: as they are in trial 0, else changed by up to `unit` of themselves.
+struct Storage {
+  int trial;
+  double unit;
+
+  // `place` numbers all values of the network.
+  double operator()(double value, std::int64_t place) const {
+    if (trial == 0) return value;
+    // SplitMix64's finaliser (Steele, Lea and Flood 2014).
+    auto z = (static_cast<std::uint64_t>(place) * kTrials + trial) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    return value * (1 + unit * (static_cast<double>(z >> 11) * 0x1p-52 - 1));
+  }
+};
+
+class Forward {
+ public:
+  Forward(const Problem& p, const HostTensors& in, Storage storage)
+      : p_(p), in_(in), network_(network_of(p)), storage_(storage), values_(network_.count) {}
+
+  // [n, l, d]
+  Values answer() {
+    for (float x : in_["x"]) sample_.push_back(round_to(p_.dtype, x));
+    for (int at = 0; at < network_.count; ++at) {
+      const Stage& stage = network_.stages[at];
+      Values& v = values_[at];
+      v = convolve(stage.convolution(p_.n), input_of(stage), stage.weights, stage.bias);
+      if (at == network_.count - 1) break;
+      if (stage.groups > 0) {
+        store(v);
+        normalise(stage, v);
+        if (stage.film != kNone) modulate(stage, v);
+        add_residual(at, v);
+      }
+      store(v);
+    }
+    return values_.back();
+  }
+
+ private:
+  void store(Values& values) {
+    for (double& value : values) value = storage_(value, num_stored_++);
+  }
+
+  // [n, l, c], the two parts of a concatenation joined.
+  Values input_of(const Stage& stage) const {
+    const Values& x = stage.source == kSample ? sample_ : values_[stage.source];
+    if (stage.joined == 0) return x;
+    const Values& rest = values_[stage.rest];
+    Values joined;
+    const std::int64_t own = stage.c - stage.joined;
+    for (std::int64_t row = 0; row < std::int64_t{p_.n} * stage.l; ++row) {
+      joined.insert(joined.end(), x.begin() + row * own, x.begin() + (row + 1) * own);
+      joined.insert(joined.end(), rest.begin() + row * stage.joined, rest.begin() + (row + 1) * stage.joined);
+    }
+    return joined;
+  }
+
+  // With the bias, [n, out_l, k].
+  Values convolve(const conv1d::Problem& conv, const Values& x, std::int64_t weights, std::int64_t bias) const {
+    const float* const w = in_["weights"].data() + weights;
+    Values h(std::int64_t{conv.n} * conv.out_l() * conv.k);
+    parallel_for(std::ssize(h), 16, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t k = i % conv.k;
+        const int o = static_cast<int>(i / conv.k % conv.out_l());
+        const std::int64_t n = i / conv.k / conv.out_l();
+        double sum = in_["vectors"][bias + k];
+        for (int j = 0; j < conv.terms(); ++j) {
+          const int from = conv.from(o, j);
+          if (from < 0 || from >= conv.l) continue;
+          const double* const x_row = &x[(n * conv.l + from) * conv.c];
+          const float* const w_row = w + (k * conv.taps + conv.tap(o, j)) * conv.c;
+          for (int c = 0; c < conv.c; ++c) sum += x_row[c] * w_row[c];
+        }
+        h[i] = sum;
+      }
+    });
+    return h;
+  }
+
+  // GroupNorm and Mish.
+  void normalise(const Stage& stage, Values& v) const {
+    const std::vector<float>& vectors = in_["vectors"];
+    const int width = stage.k / stage.groups;
+    for (std::int64_t group = 0; group < std::int64_t{p_.n} * stage.groups; ++group) {
+      const std::int64_t n = group / stage.groups;
+      const int k0 = static_cast<int>(group % stage.groups) * width;
+      const auto for_each = [&](const auto& body) {
+        for (int o = 0; o < stage.out_l(); ++o) {
+          for (int k = k0; k < k0 + width; ++k) body(v[(n * stage.out_l() + o) * stage.k + k], k);
+        }
+      };
+      const double count = double(width) * stage.out_l();
+      double mean = 0;
+      double variance = 0;
+      for_each([&](double h, int) { mean += h / count; });
+      for_each([&](double h, int) { variance += (h - mean) * (h - mean) / count; });
+      for_each([&](double& h, int k) {
+        const double xhat = (h - mean) / std::sqrt(variance + double{conv1d::kEpsilon});
+        h = reference::value(Activation::mish, vectors[stage.gamma() + k] * xhat + vectors[stage.beta() + k]);
+      });
+    }
+  }
+
+  void modulate(const Stage& stage, Values& v) const {
+    const std::int64_t row = static_cast<std::int64_t>(in_["step"][0]) * network_.film_row;
+    for (std::int64_t i = 0; i < std::ssize(v); ++i) {
+      const std::int64_t n = i / stage.k / stage.out_l();
+      const auto film = [&](std::int64_t column) {
+        return double{in_["film_table"][row + column]} + in_["film"][n * network_.film_row + column];
+      };
+      v[i] = film(stage.film + i % stage.k) * v[i] + film(stage.film + stage.k + i % stage.k);
+    }
+  }
+
+  void add_residual(int at, Values& v) {
+    const Stage& stage = network_.stages[at];
+    if (stage.residual == Residual::none) return;
+    const Stage& before = network_.stages[at - 1];
+    Values r = input_of(before);
+    if (stage.residual == Residual::convolution) {
+      r = convolve(before.widened(p_.n, stage.k), r, stage.residual_weights, stage.residual_bias);
+      store(r);
+    }
+    for (std::int64_t i = 0; i < std::ssize(v); ++i) v[i] += r[i];
+  }
+
+  const Problem& p_;
+  const HostTensors& in_;
+  const Network network_;
+  const Storage storage_;
+  Values sample_;
+  std::vector<Values> values_;
+  std::int64_t num_stored_ = 0;
+};
+
+// How far a change of stored values by their unit roundoff moves the answer, in units of that.
+double gain_of(const Problem& p, const HostTensors& in, const Values& out) {
+  const double unit = unit_roundoff(p.dtype);
+  double squares = 0;
+  for (int trial = 1; trial <= kTrials; ++trial) {
+    const Values moved = Forward(p, in, {.trial = trial, .unit = unit}).answer();
+    for (std::size_t i = 0; i < out.size(); ++i) squares += (moved[i] - out[i]) * (moved[i] - out[i]);
+  }
+  return std::sqrt(squares / kTrials / static_cast<double>(out.size())) / unit;
+}
+
+NamedOutputs step(const Case& c, const HostTensors& in) {
+  const auto& p = problem_of<Step>(c);
+  diffusion::Step s{};
+  const float* const row = &in["table"][static_cast<std::size_t>(in["step"][0]) * diffusion::kStepColumns];
+  std::copy(row, row + diffusion::kStepColumns, reinterpret_cast<float*>(&s));
+
+  const Values out = Forward(p, in, {.trial = 0, .unit = 0}).answer();
+  const double error = kDeviations * gain_of(p, in, out);
+  Expected x{.value = Values(out.size()), .magnitude = Values(out.size())};
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const double before = in["x"][i];
+    const double noise = in["noise"][i];
+    const double clip = s.clip;
+    const double x0 = std::clamp((s.x_scale * before - s.pred_scale * out[i]) * s.x0_scale, -clip, clip);
+    const double out_magnitude = std::abs(out[i]) + error;
+    x.value[i] = s.x0_weight * x0 + s.x_weight * before + s.pred_weight * out[i] + s.sigma * noise;
+    const double terms = std::abs(s.x_scale * before) + std::abs(s.pred_scale) * out_magnitude;
+    x.magnitude[i] = std::abs(s.x0_weight * s.x0_scale) * terms + std::abs(s.x_weight * before) +
+                     std::abs(s.pred_weight) * out_magnitude + std::abs(s.sigma * noise);
+  }
+  return {{"x", std::move(x)}};
+}
+
+}  // namespace
+}  // namespace ladder::policy
+
+LADDER_REFERENCE(ladder::policy::Step, ladder::policy::step)
