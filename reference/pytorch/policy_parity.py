@@ -28,7 +28,8 @@ from worker import Refusal
 
 PROGRAM = f"{Path(__file__).resolve().parents[2] / 'ladder'} denoise"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-PREDICTED_AT = (0.1, 0.5, 0.9)  # of the steps that the scheduler was trained with
+# Of the steps that the scheduler was trained with. Before them x is nearly free of noise and says little of the prediction.
+PREDICTED_AT = (0.3, 0.6, 0.9)
 SCHEMA = "ladder.policy-parity/1"  # results/SCHEMA.md
 
 
