@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <numbers>
 
 namespace ladder::diffusion {
@@ -46,9 +47,9 @@ template std::vector<double> make_betas<double>(Betas, int, double, double);
 
 template <class Real>
 std::vector<Real> cumulative_alphas(const std::vector<Real>& betas) {
-  std::vector<Real> products;
+  std::vector<Real> products(betas.size());
   double product = 1;
-  for (const Real beta : betas) products.push_back(static_cast<Real>(product *= Real{1} - beta));
+  for (std::size_t t = 0; t < betas.size(); ++t) products[t] = static_cast<Real>(product *= Real{1} - betas[t]);
   return products;
 }
 template std::vector<float> cumulative_alphas<float>(const std::vector<float>&);

@@ -129,7 +129,7 @@ std::vector<Step> table(const SchedulerConfig& c, const std::vector<int>& timest
   const std::vector<Real> bars = alphas_cumprod<Real>(c);
   for (std::size_t t = 0; t < bars.size(); ++t) {
     const Real before = t == 0 ? Real{1} : bars[t - 1];
-    if (bars[t] > 0 && bars[t] < 1 && bars[t] <= before) continue;
+    if (bars[0] < Real{1} && bars[t] <= before && bars[t] > Real{0}) continue;
     throw UsageError(
         fmt::format("the scheduler's betas make alphas_cumprod {} at time step {} and {} before it: it must "
                     "fall from below 1 and stay above 0",
