@@ -66,7 +66,9 @@ std::string header_of(const std::vector<StoredTensor>& tensors, const Metadata& 
   return text;
 }
 
-// What a file that is not of this format is, by its first bytes; empty where they say nothing.
+constexpr const char* kConvert = ": convert it in Python, with safetensors.torch.save_file";
+
+// What a file that is not of this format is, which ends in kConvert for one with a pickle, by its first bytes; empty where they say nothing.
 std::string kind_by(std::string_view start) {
   using namespace std::string_view_literals;
   if (start.starts_with("\x89PNG"sv)) return "a PNG image";
@@ -75,9 +77,7 @@ std::string kind_by(std::string_view start) {
   if (start.starts_with("\x1f\x8b"sv)) return "a gzip archive: unpack it";
   if (start.starts_with("\x89HDF"sv)) return "an HDF5 file";
   if (start.starts_with("version https://git-lfs"sv)) return "a Git LFS pointer: fetch the file it stands for";
-  const auto convert = [](const char* what) {
-    return fmt::format("{}: convert it in Python, with safetensors.torch.save_file", what);
-  };
+  const auto convert = [](const char* what) { return std::string(what) + kConvert; };
   if (start.starts_with("PK\x03\x04"sv)) {  // the first member's name stands after thirty bytes
     if (start.find("/data.pkl"sv) != start.npos) return convert("a PyTorch archive");
     return start.find(".npy"sv) != start.npos ? "a NumPy archive" : "a zip archive";
@@ -254,7 +254,11 @@ SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)) {
   const bool has_room = size >= kLengthBytes && length <= std::min(size - kLengthBytes, kLongestHeader);
   const bool has_header = has_room && length > 0 && size > kLengthBytes && start[kLengthBytes] == '{';
   const std::string kind = has_header ? "" : kind_by(start);
-  if (!kind.empty()) throw Failure(fmt::format("'{}' is no safetensors file but {}", path_.string(), kind));
+  if (!kind.empty()) {
+    const std::string message = fmt::format("'{}' is no safetensors file but {}", path_.string(), kind);
+    if (kind.ends_with(kConvert)) throw PickledFile(message);
+    throw Failure(message);
+  }
   try {
     if (size < kLengthBytes) throw Failure(size == 0 ? "empty" : fmt::format("cut short at {} bytes", size));
     if (length > kLongestHeader) throw Failure(fmt::format("a header of {} bytes is none", length));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/error.h"
 #include "io/aside_file.h"
 
 namespace ladder::io {
@@ -62,11 +63,17 @@ struct FloatTensor {
 void write_floats(const std::filesystem::path& path, const std::vector<FloatTensor>& tensors,
                   const Metadata& metadata = {});
 
+// The file is one of Python's pickle module, or of PyTorch, which holds one.
+struct PickledFile : Failure {
+  using Failure::Failure;
+};
+
 // An open file; tensors are read when they are asked for. Not to be used from several threads at once.
 class SafetensorsFile {
  public:
   // Reads and checks the header against the format and the file's size. Throws Failure, one line that names the file
-  // and what is wrong with it: missing, cut short, damaged (and where), or another kind of file (and which).
+  // and what is wrong with it: missing, cut short, damaged (and where), or another kind of file (and which; a
+  // PickledFile where that is what it is).
   explicit SafetensorsFile(std::filesystem::path path);
 
   const std::filesystem::path& path() const { return path_; }

@@ -131,7 +131,7 @@ int words_in_common(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-Promotions Promotions::load(const std::filesystem::path& file, std::string_view layer) {
+Promotions Promotions::load(const std::filesystem::path& file, const std::vector<std::string>& layers) {
   std::ifstream in(file);
   if (!in) {
     throw Failure(
@@ -142,7 +142,8 @@ Promotions Promotions::load(const std::filesystem::path& file, std::string_view 
   for (int number = 1; std::getline(in, text); ++number) {
     text.resize(std::min(text.find('#'), text.size()));
     text.resize(text.find_last_not_of(" \t\r") + 1);  // npos + 1 is 0
-    if (text.empty() || (!layer.empty() && !text.starts_with(fmt::format("{}/", layer)))) continue;
+    const bool asked = layers.empty() || std::ranges::find(layers, text.substr(0, text.find('/'))) != layers.end();
+    if (text.empty() || !asked) continue;
     try {
       Line line = parse_line(text);
       for (const Line& known : made.lines_) {
@@ -159,16 +160,16 @@ Promotions Promotions::load(const std::filesystem::path& file, std::string_view 
   return made;
 }
 
-Promotions Promotions::for_device(std::string_view slug, std::string_view layer) {
+Promotions Promotions::for_device(std::string_view slug, const std::vector<std::string>& layers) {
   const std::filesystem::path folder = std::filesystem::path(data_dir()) / "runtime" / "promoted";
   const std::filesystem::path own = folder / fmt::format("{}.txt", slug);
-  Promotions others = load(folder / fmt::format("{}.txt", kOtherwise), layer);
+  Promotions others = load(folder / fmt::format("{}.txt", kOtherwise), layers);
   if (slug == kOtherwise) return others;
   if (!std::filesystem::exists(own)) {
     others.note_ = fmt::format("no table for '{}': taking that of {}", slug, kOtherwise);
     return others;
   }
-  Promotions made = load(own, layer);
+  Promotions made = load(own, layers);
   const std::size_t count = made.lines_.size();
   for (Line& line : others.lines_) {
     const auto same = [&](const Line& known) {

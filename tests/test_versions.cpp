@@ -287,7 +287,7 @@ std::vector<Case> supported(const Version& v, Dtype dtype) {
 }
 
 const Promotions& promotions(const std::string& layer) {
-  static const Promotions table = Promotions::for_device("h200", layer);
+  static const Promotions table = Promotions::for_device("h200", {layer});
   return table;
 }
 

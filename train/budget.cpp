@@ -9,6 +9,7 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "io/aside_file.h"
+#include "runtime/chosen_versions.h"
 #include "train/peak.h"
 #include "train/step_bench.h"
 #include "train/step_times.h"
@@ -52,15 +53,6 @@ Json json_of(const StepTimes::Timed& timed) {
 }
 
 }  // namespace
-
-void explain(const Program& program) {
-  for (std::size_t i = 0; i < program.tape().operations().size(); ++i) {
-    const Operation& operation = program.tape().operations()[i];
-    const VersionChoice& choice = program.choice(i);
-    fmt::print("{:<36} {:<24} {:<52} {:<26} {}\n", operation.name, operation.problem.pass->path(),
-               operation.problem.text, choice.version->label(), choice.reason);
-  }
-}
 
 int explain(const TrainingConfig& config, const TrainingOptions& options) {
   TrainingOptions unlaunched = options;

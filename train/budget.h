@@ -8,9 +8,7 @@
 
 namespace ladder::train {
 
-// Prints a line an operation: its layer, pass, problem, version and why that one.
-void explain(const Program& program);
-// The same of a training's step. Returns the exit status.
+// explain() of a training's step. Returns the exit status.
 int explain(const TrainingConfig& config, const TrainingOptions& options);
 
 // Trains a few steps, then says where the time of the step's graph goes (step_times.h). Writes `file`, schema

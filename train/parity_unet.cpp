@@ -19,7 +19,7 @@
 #include "core/error.h"
 #include "io/safetensors.h"
 #include "nn/models/unet2d.h"
-#include "train/chosen_versions.h"
+#include "runtime/chosen_versions.h"
 #include "train/model_files.h"
 #include "train/step.h"
 #include "train/training_config.h"

@@ -17,9 +17,9 @@
 #include "io/flags.h"
 #include "io/npy.h"
 #include "nn/models/unet2d.h"
+#include "runtime/chosen_versions.h"
 #include "train/budget.h"
 #include "train/checkpoint.h"
-#include "train/chosen_versions.h"
 #include "train/model_files.h"
 #include "train/sampler.h"
 

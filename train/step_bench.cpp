@@ -8,7 +8,7 @@
 
 #include "build_info.h"
 #include "core/backend.h"
-#include "train/chosen_versions.h"
+#include "runtime/chosen_versions.h"
 
 namespace ladder::train {
 namespace {

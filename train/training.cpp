@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "io/png.h"
 #include "nn/models/unet2d.h"
-#include "train/chosen_versions.h"
+#include "runtime/chosen_versions.h"
 #include "train/dataset.h"
 #include "train/divergence.h"
 #include "train/held_out.h"

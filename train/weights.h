@@ -6,21 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "io/safetensors.h"
+#include "io/expected_tensors.h"
 
 namespace ladder::train {
 
-// What a model has, for comparison with what a file has.
-struct ExpectedTensor {
-  std::string name;
-  io::Shape shape;
-};
+using io::ExpectedTensor;
 
-// Of a file.
-std::vector<ExpectedTensor> tensors_of(const io::SafetensorsFile& file);
-
-// Throws Failure unless the names and shapes are those expected, in any order: which tensor is missing, is not the
-// model's or has another shape, and how many more. `what` opens the message: "'runs/a/model.safetensors'".
+// As io::expect_tensors(), which says besides why an official checkpoint of guided-diffusion does not fit, where it can tell.
 void expect(const std::string& what, const std::vector<ExpectedTensor>& found,
             const std::vector<ExpectedTensor>& expected);
 

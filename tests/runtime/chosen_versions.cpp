@@ -1,12 +1,12 @@
-// What a training runs beside what is promoted: versions held back, and those of --use.
-#include "train/chosen_versions.h"
+// What programs run beside what is promoted: versions held back, and those of --use.
+#include "runtime/chosen_versions.h"
 
 #include <gtest/gtest.h>
 
 #include "dev/conv3x3/conv3x3.h"
 #include "tests/support.h"
 
-namespace ladder::train {
+namespace ladder {
 namespace {
 
 std::string wgrad_of(Dtype dtype, const std::string& use = "") {
@@ -22,4 +22,4 @@ TEST(ChosenVersions, AreHeldBackInTf32UnlessTheyAreNamed) {
 }
 
 }  // namespace
-}  // namespace ladder::train
+}  // namespace ladder
