@@ -1,12 +1,13 @@
 // Layers of a network: each appends its forward pass to a tape and, where the network trains, says what its gradients are.
-// Images are [n, h, w, c] in the model's storage dtype, rows [n, c] in fp32; sizes come from the values. `name` is that of
-// the layer's parameters, without ".weight" and ".bias".
+// Images are [n, h, w, c] and sequences [n, l, c] in the model's storage dtype, rows [n, c] in fp32; sizes come from the
+// values. `name` is that of the layer's parameters, without ".weight" and ".bias".
 #pragma once
 
 #include <functional>
 #include <map>
 #include <string>
 
+#include "dev/conv1d/conv1d.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "dev/gemm/gemm.h"
 #include "dev/groupnorm/groupnorm.h"
@@ -70,14 +71,39 @@ class Layers {
   void set_rows(const std::string& group, ValueId rows, const std::string& biases = {});
   ValueId add_rows(const std::string& name, ValueId x, const std::string& group, const std::string& layer);
 
+  // Sequences, of which there is the forward pass alone.
+
+  // What an operation reads: a value, or two of which the second one's channels come after the first one's.
+  struct Input {
+    ValueId x, rest = kNoValue;
+  };
+  // Scales and shifts of channels, or shifts alone, of a group of linear layers: a row for all samples, of a table of time
+  // steps [steps, rows of the group], plus a row a sample [n, rows of the group]. Each layer's rows are its scales, then
+  // its shifts.
+  struct Film {
+    std::string group = {};
+    const Region* table = nullptr;
+    int step = 0;
+    const Region* rows = nullptr;
+    bool scales = true;
+  };
+  void set_film(const Film& film) { film_ = film; }
+
+  // Convolution, plus `residual` where one is given. halving: 3 taps, every other position. doubling: transposed, 4 taps.
+  enum class Conv1d { plain, halving, doubling };
+  ValueId conv1d(const std::string& name, ValueId x, Conv1d kind, ValueId residual = kNoValue);
+  // What more channels of a plain convolution's input add to it; their weights are the parameter `name`.weight`suffix`.
+  ValueId conv1d_more(const std::string& name, const std::string& suffix, ValueId x, ValueId sum);
+
+  // Mish of the normalised convolution: parameters `name`.block.0 and `name`.block.1. Scaled and shifted by the rows of a
+  // `layer` of the group of set_film(), if that is given, then plus `residual`, if that is.
+  ValueId conv1d_block(const std::string& name, const Input& in, int groups, const std::string& layer,
+                       ValueId residual);
+
  private:
   struct Concatenation {
     ValueId a, b;
     bool joined = false;  // whether its own value has been written
-  };
-  // What an operation reads as x and x_rest.
-  struct Input {
-    ValueId x, rest = kNoValue;
   };
   struct Rows {
     ValueId y = kNoValue;   // [n, rows of the group]
@@ -111,6 +137,9 @@ class Layers {
   // y = x w' + bias over all rows or pixels of x.
   static gemm::Problem product_of(const Value& x, const Value& y, Dtype dtype);
   conv3x3::Problem problem_of_conv(ValueId x, int out, const Added& added) const;
+  conv1d::Problem problem_of_conv1d(const Input& in, const Parameter& weight, ValueId residual) const;
+  ValueId append_conv1d(const std::string& name, conv1d::Problem problem, ValueId x, ValueId w, ValueId bias,
+                        ValueId residual);
   ValueId append_conv3x3(const std::string& name, ValueId x, int out, const Added& added, const Region* result);
   Added rows_of(const std::string& group, const std::string& layer) const;
   bool sums_bias(const std::string& conv, const std::string& group, const Added& rows) const;
@@ -135,6 +164,7 @@ class Layers {
   Tape& tape_;
   Binding net_;
   std::map<std::string, Rows, std::less<>> groups_;
+  Film film_;
   std::map<ValueId, Concatenation> concatenations_;
   std::map<ValueId, RowsAdded> rows_added_;  // by the sum
 };

@@ -96,7 +96,7 @@ class Help(unittest.TestCase):
         self.wrong("climb", says="no verb 'climb'; there are: check, bench, test, debug")
         self.wrong("bench", says="bench needs a layer")
         self.wrong(
-            "bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, conv3x3"
+            "bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, conv1d"
         )
         self.wrong("bench", "conv3x3", "--device", "tpu", says="--device: invalid choice: 'tpu' (choose from")
         self.wrong("bench", "conv3x3", "--set", "unte", says="did you mean 'unet'?")
@@ -134,6 +134,7 @@ VERBS = (
     "prepare",
     "train",
     "sample",
+    "denoise",
 )
 
 
@@ -148,7 +149,7 @@ class BareClone(unittest.TestCase):
         cls.root.mkdir()
         for name in ("ladder", "CMakeLists.txt", "CMakePresets.json"):
             shutil.copy(ROOT / name, cls.root / name)
-        for name in ("tools", "dev", "bench", "train"):
+        for name in ("tools", "dev", "bench", "train", "policy"):
             shutil.copytree(ROOT / name, cls.root / name, ignore=shutil.ignore_patterns("__pycache__"))
         cls.programs = Path(folder.name) / "bin"
         cls.programs.mkdir()
@@ -284,6 +285,7 @@ class BareClone(unittest.TestCase):
             ("no run with a checkpoint", "train", "--resume"),
             ("sample needs a run's folder", "sample"),
             ("no folder 'nowhere'", "sample", "nowhere"),
+            ("denoise needs a policy's file or --config tiny", "denoise"),
             ("unrecognized", "dashboard", "--velocity"),
             ("unrecognized", "list", "--velocity"),
             ("--problem 'm n' --tensors 'x[m,n] -> y[m,n]'", "new", "softmin/forward", "--layer"),

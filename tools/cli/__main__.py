@@ -33,6 +33,8 @@ The U-Net
 prepare | cli.prepare | DIR | a folder of pictures as one file to train on; --emoji: the sample set
 train | cli.train | [--config C] [flags] | train with the promoted kernels; --config tiny: without a GPU
 sample | cli.sample | RUN [flags] | images from a checkpoint of a training
+A policy
+denoise | cli.denoise | POLICY [flags] | a robot's next actions from a trained policy; --config tiny
 Records
 record | cli.record | [<layer>[/<pass>]...] | check and time versions, into results/; --missing: the new ones
 compare | compare.main | [A [B]] | which kernels became slower or faster; --live REF, --fail-on slow

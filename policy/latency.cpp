@@ -1,0 +1,63 @@
+#include "policy/latency.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/backend.h"
+#include "core/graph.h"
+#include "io/aside_file.h"
+#include "runtime/region.h"
+
+namespace ladder::denoise {
+namespace {
+
+std::vector<double> timed(int count, const std::function<void()>& run) {
+  constexpr int kWarmUp = 20;
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> ms;
+  for (int i = 0; i < kWarmUp; ++i) run();
+  for (int i = 0; i < count; ++i) {
+    const auto began = Clock::now();
+    run();
+    ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - began).count());
+  }
+  return ms;
+}
+
+}  // namespace
+
+Latency measure_latency(int count, const std::function<void()>& answer, std::size_t bytes_in, std::size_t bytes_out) {
+  const OwnedRegion region("an empty graph's copies", std::max(bytes_in, bytes_out));
+  const PinnedBuffer in(bytes_in), out(bytes_out);
+  const OwnedStream queue;
+  const Graph empty = Graph::capture([&](Stream stream) { set_bytes_async(region.base, 0, 4, stream); });
+  const auto replay = [&] {
+    copy_in_async(region.base, in.data(), bytes_in, queue);
+    empty.replay(queue);
+    copy_out_async(out.data(), region.base, bytes_out, queue);
+    queue.synchronize();
+  };
+  Latency latency;
+  latency.answers_ms = timed(count, answer);
+  latency.empty_ms = timed(count, replay);
+  return latency;
+}
+
+std::string summary(std::vector<double> ms) {
+  std::ranges::sort(ms);
+  const auto at = [&](double share) { return ms[static_cast<std::size_t>(share * static_cast<double>(ms.size() - 1))]; };
+  return fmt::format("median {:.3g} ms, p99 {:.3g}, worst {:.3g}", at(0.5), at(0.99), ms.back());
+}
+
+void write_latency(const std::filesystem::path& file, const nlohmann::json& policy, const Latency& latency) {
+  const nlohmann::json record = {{"schema", "ladder.policy_latency/1"},  {"device", backend::device().name},
+                                 {"driver", backend::device().driver},   {"policy", policy},
+                                 {"answers_ms", latency.answers_ms},     {"empty_graph_ms", latency.empty_ms}};
+  io::write_text(file, record.dump(1) + "\n");
+}
+
+}  // namespace ladder::denoise

@@ -1,0 +1,275 @@
+#include "policy/policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/backend.h"
+#include "core/error.h"
+#include "core/graph.h"
+#include "dev/diffusion/diffusion.h"
+#include "nn/models/unet1d.h"
+
+namespace ladder::denoise {
+namespace {
+
+// Seed and offset of a stream of noise, each 64 bits: [2] of dev/diffusion.
+using Philox = std::int64_t[2];
+
+// What an answer reads, on the device: Mish of the observations, then the streams of its first noise and of its steps'.
+struct InputLayout {
+  explicit InputLayout(std::size_t observation_bytes)
+      : first(padded(observation_bytes)), steps(first + padded(sizeof(Philox))), bytes(steps + padded(sizeof(Philox))) {}
+  std::size_t first, steps, bytes;
+};
+
+void check_finite(std::span<const float> values, std::size_t each, const char* what) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    throw Failure(fmt::format("number {} of {} {} is {}", i % each, what, i / each, values[i]));
+  }
+}
+
+}  // namespace
+
+struct Policy::Impl {
+  Impl(const PolicyOptions& policy_options, const PolicyFile& file, const DenoisingSteps& denoising,
+       const Promotions& promotions)
+      : options(policy_options),
+        config(file.network),
+        observation(file.observation),
+        action(file.action),
+        steps(denoising),
+        model(config),
+        parameters(model.declare()),
+        weights("weights", parameters.size() * sizeof(float)),
+        table("condition of time steps", steps.rows.size() * rows_bytes()),
+        // Operations take their columns of a whole row to begin at the first of these: one more row is there.
+        rows("condition of observations", (options.samples + std::size_t{1}) * rows_bytes()),
+        coefficients("the scheduler's table", steps.rows.size() * sizeof(diffusion::Step)),
+        counters("numbers of steps", steps.rows.size() * sizeof(std::int32_t)),
+        noise("noise", steps.rows.size() * noise_elements() * sizeof(float)),
+        zeros("zeros", elements() * size_of(stored())),
+        first_time("time step of the first noise", options.samples * sizeof(std::int32_t)),
+        all_noise("q_sample's table", diffusion::kTimesteps * sizeof(diffusion::Diffused)),
+        x("x", elements() * sizeof(float)),
+        given_x("first noise", options.given_noise ? x.bytes : 0),
+        layout(std::size_t{1} * options.samples * config.observation * sizeof(float)),
+        inputs("an answer's inputs", layout.bytes),
+        host_inputs(layout.bytes),
+        host_actions(x.bytes),
+        actions(elements()) {
+    LADDER_CHECK(!steps.rows.empty());
+    if (stored() != Dtype::f32) {
+      y.emplace("x as the network takes it", elements() * size_of(stored()));
+      if (options.given_noise) given_y.emplace("first noise as the network takes it", y->bytes);
+    }
+    load(file.weights);
+    program = std::make_unique<Program>(tape(promotions), promotions);
+    std::memset(host_inputs.data(), 0, host_inputs.bytes());
+    warm_up();
+  }
+
+  Dtype stored() const { return storage_dtype(options.dtype); }
+  std::vector<std::int64_t> shape() const { return {options.samples, config.horizon, config.action_dim}; }
+  std::size_t elements() const { return std::size_t{1} * options.samples * config.horizon * config.action_dim; }
+  std::size_t rows_bytes() const { return parameters.group(nn::kFilm).rows * sizeof(float); }
+  // Of a step; the next one's begins at a multiple of 256 bytes.
+  std::size_t noise_elements() const { return padded(elements() * sizeof(float)) / sizeof(float); }
+
+  void load(const nn::PublishedWeights& published) {
+    const std::vector<float> flat = nn::packed_weights(config, parameters, published);
+    backend::copy_in(weights.base, flat.data(), weights.bytes);
+    if (stored() != Dtype::f32) {
+      copies.emplace("weights rounded", parameters.size() * size_of(stored()));
+      nn::copy_rounded(flat, stored(), *copies);
+    }
+    const std::vector<float> film = nn::film_table(config, parameters, published, steps.timesteps);
+    std::vector<std::int32_t> numbers(steps.rows.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
+    backend::copy_in(table.base, film.data(), table.bytes);
+    backend::copy_in(coefficients.base, steps.rows.data(), coefficients.bytes);
+    backend::copy_in(counters.base, numbers.data(), counters.bytes);
+    const diffusion::Diffused noise_alone{.signal = 0, .noise = 1};
+    backend::copy_in(all_noise.base, &noise_alone, sizeof noise_alone);
+  }
+
+  // The tape: noise, the observation's part of the condition, then step after step.
+
+  diffusion::Problem problem(Dtype dtype) const {
+    return {.n = options.samples, .h = config.horizon, .c = config.action_dim, .dtype = dtype};
+  }
+  ValueId value_of_x(Tape& tape) const { return tape.value("x", Dtype::f32, shape(), x); }
+  ValueId network_input(Tape& tape) const { return tape.value("y", stored(), shape(), y ? *y : x); }
+
+  Tape tape(const Promotions& promotions) {
+    const nn::Binding binding{.parameters = &parameters,
+                              .weights = {.values = &weights, .copies = copies ? &*copies : &weights},
+                              .dtype = options.dtype,
+                              .promotions = &promotions};
+    Tape tape;
+    if (!options.given_noise) append_noise(tape);
+    const ValueId observations =
+        tape.value("observations", Dtype::f32, {options.samples, config.observation}, inputs);
+    model.observe(tape, binding, observations, rows);
+    ends.push_back(tape.operations().size());
+    for (int i = 0; i < static_cast<int>(steps.rows.size()); ++i) {
+      append_step(tape, i, model.forward(tape, binding, network_input(tape), table, i, rows));
+      ends.push_back(tape.operations().size());
+    }
+    return tape;
+  }
+
+  // x of noise alone, as fp32 and as the network takes it: q_sample of zeros, with a table that leaves nothing else. Then
+  // the noise of all steps.
+  void append_noise(Tape& tape) const {
+    const auto philox = [&](std::size_t at) { return tape.value("philox", Dtype::i64, {2}, inputs, at); };
+    const ValueId first = y ? value_of_x(tape) : tape.value("noise", Dtype::f32, shape());
+    diffusion::Problem noised = problem(stored());
+    tape.run<diffusion::QSample>("noise", noised,
+                                 {{"x0", tape.value("x0", stored(), shape(), zeros)},
+                                  {"t", tape.value("t", Dtype::i32, {options.samples}, first_time)},
+                                  {"table", tape.value("table", Dtype::f32, {diffusion::kTimesteps, 2}, all_noise)},
+                                  {"philox", philox(layout.first)},
+                                  {"x_t", network_input(tape)},
+                                  {"noise", first}});
+    if (!steps.noisy()) return;
+    diffusion::Problem of_steps;
+    of_steps.h = static_cast<int>(steps.rows.size());
+    of_steps.c = static_cast<int>(noise_elements());
+    tape.run<diffusion::Noise>("steps' noise", of_steps,
+                               {{"philox", philox(layout.steps)},
+                                {"noise", tape.value("noise", Dtype::f32, {of_steps.h, of_steps.c}, noise)}});
+  }
+
+  void append_step(Tape& tape, int i, ValueId prediction) const {
+    const auto num_rows = static_cast<std::int64_t>(steps.rows.size());
+    const ValueId of_step = tape.value("noise", Dtype::f32, shape(), noise, i * noise_elements() * sizeof(float));
+    tape.run(
+        "step", steps.case_of(problem(stored())),
+        {{"pred", prediction},
+         {"noise", steps.noisy() ? of_step : kNoValue},
+         {"table", tape.value("table", Dtype::f32, {num_rows, diffusion::kStepColumns}, coefficients)},
+         {"step", tape.value("step", Dtype::i32, {1}, counters, i * sizeof(std::int32_t))},
+         {"x", value_of_x(tape)},
+         {"y", y ? network_input(tape) : kNoValue}});
+  }
+
+  // Answers.
+
+  void enqueue(Stream stream) const {
+    if (options.given_noise) {
+      copy_async(x.base, given_x.base, x.bytes, stream);
+      if (y) copy_async(y->base, given_y->base, y->bytes, stream);
+    }
+    if (options.run == PolicyOptions::Run::poisoned) return program->enqueue_poisoned(stream);
+    program->enqueue(stream);
+  }
+
+  // Kernels load at their first launch, which a capture does not allow: all steps have those of the first and the last.
+  void warm_up() {
+    copy_in_async(inputs.base, host_inputs.data(), inputs.bytes, queue);
+    const auto run = [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) program->enqueue(i, queue);
+    };
+    run(0, ends[1]);
+    run(ends[ends.size() - 2], ends.back());
+    queue.synchronize();
+    if (options.run == PolicyOptions::Run::graph) {
+      graph.emplace(Graph::capture([this](Stream stream) { enqueue(stream); }));
+    }
+  }
+
+  void set_noise(std::span<const float> initial, std::span<const float> of_steps) {
+    LADDER_CHECK(options.given_noise && initial.size() == elements());
+    LADDER_CHECK(!steps.noisy() || of_steps.size() == steps.rows.size() * elements());
+    backend::copy_in(given_x.base, initial.data(), given_x.bytes);
+    if (given_y) nn::copy_rounded({initial.begin(), initial.end()}, stored(), *given_y);
+    for (std::size_t i = 0; steps.noisy() && i < steps.rows.size(); ++i) {
+      backend::copy_in(static_cast<float*>(noise.base) + i * noise_elements(), of_steps.data() + i * elements(),
+                       elements() * sizeof(float));
+    }
+  }
+
+  void write_inputs(std::span<const float> observations, std::int64_t seed, std::int64_t number) {
+    auto* const at = static_cast<std::byte*>(host_inputs.data());
+    auto* const condition = reinterpret_cast<float*>(at);
+    const std::size_t columns = config.observation, period = std::max<std::size_t>(observation.scale.size(), 1);
+    for (std::size_t i = 0; i < observations.size(); ++i) {
+      double value = observations[i];
+      if (const std::size_t j = i % columns % period; !observation.scale.empty()) {
+        value = value * observation.scale[j] + observation.offset[j];
+      }
+      condition[i] = static_cast<float>(nn::mish(value));
+    }
+    const Philox first = {seed, 2 * number}, of_steps = {seed, 2 * number + 1};
+    std::memcpy(at + layout.first, first, sizeof first);
+    std::memcpy(at + layout.steps, of_steps, sizeof of_steps);
+  }
+
+  std::span<const float> answer(std::span<const float> observations, std::int64_t seed, std::int64_t number) {
+    LADDER_CHECK(observations.size() == std::size_t{1} * options.samples * config.observation);
+    check_finite(observations, config.observation, "observation");
+    write_inputs(observations, seed, number);
+    copy_in_async(inputs.base, host_inputs.data(), inputs.bytes, queue);
+    if (graph) {
+      graph->replay(queue);
+    } else {
+      enqueue(queue);
+    }
+    copy_out_async(host_actions.data(), x.base, x.bytes, queue);
+    queue.synchronize();
+    const auto* const normalised = static_cast<const float*>(host_actions.data());
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      const std::size_t j = i % static_cast<std::size_t>(config.action_dim);
+      actions[i] = action.scale.empty() ? normalised[i] : (normalised[i] - action.offset[j]) / action.scale[j];
+    }
+    check_finite(actions, std::size_t{1} * config.horizon * config.action_dim, "answer");
+    return actions;
+  }
+
+  PolicyOptions options;
+  nn::Unet1dConfig config;
+  Normalizer observation, action;
+  DenoisingSteps steps;
+  nn::Unet1d model;
+  nn::Parameters parameters;
+  OwnedRegion weights;
+  std::optional<OwnedRegion> copies;
+  OwnedRegion table, rows, coefficients, counters;
+  OwnedRegion noise;  // [steps, noise_elements()]
+  OwnedRegion zeros, first_time, all_noise;
+  OwnedRegion x, given_x;
+  std::optional<OwnedRegion> y, given_y;
+  InputLayout layout;
+  OwnedRegion inputs;
+  PinnedBuffer host_inputs, host_actions;
+  std::vector<float> actions;
+  std::vector<std::size_t> ends;  // operations up to the end of what precedes the steps, then of each step
+  std::unique_ptr<Program> program;
+  OwnedStream queue;
+  std::optional<Graph> graph;
+};
+
+Policy::Policy(const PolicyOptions& options, const PolicyFile& file, const DenoisingSteps& steps,
+               const Promotions& promotions)
+    : impl_(std::make_unique<Impl>(options, file, steps, promotions)) {}
+
+Policy::~Policy() = default;
+
+void Policy::set_noise(std::span<const float> initial, std::span<const float> steps) {
+  impl_->set_noise(initial, steps);
+}
+
+std::span<const float> Policy::answer(std::span<const float> observations, std::int64_t seed, std::int64_t number) {
+  return impl_->answer(observations, seed, number);
+}
+
+const Program& Policy::program() const { return *impl_->program; }
+
+}  // namespace ladder::denoise

@@ -1,0 +1,204 @@
+#include "policy/policy_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "io/expected_tensors.h"
+#include "io/safetensors.h"
+#include "policy/policy_names.h"
+
+namespace ladder::denoise {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kExport = "python3 reference/pytorch/policy_export.py policy.ckpt policy.safetensors";
+constexpr std::string_view kNormalizer = "normalizer.params_dict.";
+constexpr std::int64_t kMostExtent = 1 << 24;  // of a tensor, larger than any network's
+
+io::SafetensorsFile opened(const std::filesystem::path& path) {
+  try {
+    return io::SafetensorsFile(path);
+  } catch (const io::PickledFile&) {
+    throw Failure(fmt::format("'{}' is a pickle, as torch.save writes checkpoints: {}", path.string(), kExport));
+  }
+}
+
+// Reads one file; messages name it.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path)
+      : file_(opened(path)), shown_(fmt::format("'{}'", path.string())), names_(names_of(file_)) {}
+
+  PolicyFile read(const Given& given) {
+    PolicyFile policy;
+    const json metadata = own_metadata();
+    policy.network = sizes();
+    policy.network.groups = number("groups", given.groups, metadata, policy.network.groups, policy.notes);
+    policy.network.horizon = number("horizon", given.horizon, metadata, policy.network.horizon, policy.notes);
+    if (metadata.contains("scheduler")) policy.scheduler = metadata["scheduler"];
+    policy.network.check();
+    check_tensors(policy.network);
+    for (const nn::PublishedTensor& tensor : nn::published_tensors(policy.network)) {
+      policy.weights[tensor.name] = finite(names_.in_file(tensor.name));
+    }
+    policy.observation = normalizer("obs", policy.network.observation, false);
+    policy.action = normalizer("action", policy.network.action_dim, true);
+    note_others(policy.notes);
+    return policy;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& says) const { throw Failure(fmt::format("{}: {}", shown_, says)); }
+
+  json own_metadata() const {
+    const auto found = file_.metadata().find(kMetadataKey);
+    if (found == file_.metadata().end()) return json::object();
+    const std::string what = fmt::format("{}: its metadata's {}", shown_, kMetadataKey);
+    json metadata = parse_object(found->second, what);
+    for (const char* key : {"groups", "horizon"}) {
+      if (metadata.contains(key) && !metadata[key].is_number_integer()) fail(fmt::format("its {} is no number", key));
+    }
+    if (metadata.contains("scheduler") && !metadata["scheduler"].is_object()) fail("its scheduler is no JSON object");
+    return metadata;
+  }
+
+  int number(const char* key, const std::optional<int>& given, const json& metadata, int otherwise,
+             std::vector<std::string>& notes) const {
+    if (given) return *given;
+    if (metadata.contains(key)) {
+      const auto value = metadata[key].get<std::int64_t>();
+      if (value < 1 || value > kMostExtent) fail(fmt::format("its {} is {}", key, value));
+      return static_cast<int>(value);
+    }
+    notes.push_back(fmt::format("{} {}: the default, as the file does not say", key, otherwise));
+    return otherwise;
+  }
+
+  // The extents of a tensor with `rank` dimensions, by its published name.
+  std::vector<int> extents(const std::string& published, std::size_t rank) const {
+    const std::string name = names_.in_file(published);
+    const io::StoredTensor* const tensor = file_.find(name);
+    if (tensor == nullptr) fail(fmt::format("tensor '{}' is missing", name));
+    const bool sized = std::ranges::all_of(tensor->shape, [](std::int64_t e) { return e > 0 && e <= kMostExtent; });
+    if (tensor->shape.size() != rank || !sized) {
+      fail(fmt::format("tensor '{}' has shape {}, which has to have {} dimensions above 0", name,
+                       io::to_string(tensor->shape), rank));
+    }
+    return {tensor->shape.begin(), tensor->shape.end()};
+  }
+
+  nn::Unet1dConfig sizes() const {
+    const std::string local = names_.in_file("local_cond_encoder.");
+    for (const io::StoredTensor& tensor : file_.tensors()) {
+      if (tensor.name.starts_with(local)) {
+        fail(fmt::format("it has '{}': local conditioning is not supported", tensor.name));
+      }
+    }
+    const auto conv = [](std::size_t level) { return fmt::format("down_modules.{}.0.blocks.0.block.0.weight", level); };
+    nn::Unet1dConfig config;
+    const std::vector<int> first = extents(conv(0), 3);
+    config.action_dim = first[1];
+    config.taps = first[2];
+    config.dims = {first[0]};
+    while (file_.find(names_.in_file(conv(config.dims.size()))) != nullptr) {
+      config.dims.push_back(extents(conv(config.dims.size()), 3)[0]);
+    }
+    config.step_channels = extents("diffusion_step_encoder.1.weight", 2)[1];
+    const std::string encoder = "down_modules.0.0.cond_encoder.1.weight";
+    const std::vector<int> condition = extents(encoder, 2);
+    config.scale = condition[0] == 2 * first[0];
+    config.observation = condition[1] - config.step_channels;
+    if (!config.scale && condition[0] != first[0]) {
+      fail(fmt::format("tensor '{}' has shape [{}]: {} rows for scales and shifts, or {} for shifts",
+                       names_.in_file(encoder), fmt::join(condition, ", "), 2 * first[0], first[0]));
+    }
+    if (config.observation < 1) {
+      fail(fmt::format("tensor '{}' has shape [{}]: more than {} columns, those of the time step, are the observation's",
+                       names_.in_file(encoder), fmt::join(condition, ", "), config.step_channels));
+    }
+    return config;
+  }
+
+  void check_tensors(const nn::Unet1dConfig& config) const {
+    std::vector<io::ExpectedTensor> expected, found;
+    for (const nn::PublishedTensor& tensor : nn::published_tensors(config)) {
+      expected.push_back({names_.in_file(tensor.name), tensor.shape});
+    }
+    for (io::ExpectedTensor& tensor : io::tensors_of(file_)) {
+      if (names_.of_network(tensor.name)) found.push_back(std::move(tensor));
+    }
+    io::expect_tensors(shown_, found, expected);
+  }
+
+  std::vector<float> finite(const std::string& name) const {
+    std::vector<float> values = file_.floats(name);
+    if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
+      fail(fmt::format("tensor '{}' has a number that is not finite", name));
+    }
+    return values;
+  }
+
+  // `whole`: a number for every one of `numbers`; else they are of several steps one after the other.
+  Normalizer normalizer(const char* field, int numbers, bool whole) const {
+    const std::string name = fmt::format("{}{}", kNormalizer, field);
+    const bool has_scale = file_.find(name + ".scale") != nullptr, has_offset = file_.find(name + ".offset") != nullptr;
+    if (!has_scale && !has_offset) return {};
+    if (!has_scale || !has_offset) fail(fmt::format("tensor '{}.{}' is missing", name, has_scale ? "offset" : "scale"));
+    Normalizer made{.scale = finite(name + ".scale"), .offset = finite(name + ".offset")};
+    const auto size = static_cast<int>(made.scale.size());
+    if (size == 0 || made.offset.size() != made.scale.size() || numbers % size != 0 || (whole && size != numbers)) {
+      fail(fmt::format("tensors '{}.scale' and '.offset' have {} and {} numbers, for {}{}", name, size,
+                       made.offset.size(), numbers, whole ? "" : " or a divisor of that"));
+    }
+    if (std::ranges::any_of(made.scale, [](float value) { return value == 0; })) {
+      fail(fmt::format("tensor '{}.scale' has a zero", name));
+    }
+    return made;
+  }
+
+  void note_others(std::vector<std::string>& notes) const {
+    std::map<std::string, int> others;
+    for (const io::StoredTensor& tensor : file_.tensors()) {
+      if (names_.of_network(tensor.name) || tensor.name.starts_with(kNormalizer)) continue;
+      ++others[tensor.name.substr(0, tensor.name.find('.'))];
+    }
+    std::vector<std::string> counted;
+    for (const auto& [part, count] : others) counted.push_back(fmt::format("{} of {}", count, part));
+    if (!counted.empty()) notes.push_back(one_line(fmt::format("left alone: tensors, {}", fmt::join(counted, ", ")), 400));
+  }
+
+  io::SafetensorsFile file_;
+  std::string shown_;
+  Names names_;
+};
+
+}  // namespace
+
+json parse_object(const std::string& text, const std::string& what) {
+  json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) throw Failure(fmt::format("{} is no JSON object", what));
+  return parsed;
+}
+
+PolicyFile tiny_policy() {
+  PolicyFile file;
+  file.network = nn::tiny_unet1d();
+  file.weights = nn::made_up_weights(file.network);
+  file.scheduler = {{"_class_name", "DDPMScheduler"},
+                    {"num_train_timesteps", 10},
+                    {"beta_schedule", "squaredcos_cap_v2"},
+                    {"prediction_type", "epsilon"},
+                    {"clip_sample", true}};
+  return file;
+}
+
+PolicyFile read_policy(const std::filesystem::path& path, const Given& given) { return Reader(path).read(given); }
+
+}  // namespace ladder::denoise

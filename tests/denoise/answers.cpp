@@ -1,0 +1,211 @@
+// What an answer depends on, and what it does not.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "policy/policy.h"
+#include "runtime/chosen_versions.h"
+#include "tests/denoise/network.h"
+#include "tests/denoise/tiny.h"
+#include "tests/files.h"
+
+namespace ladder::denoise {
+namespace {
+
+using ladder::test::message_of;
+using test::farthest;
+using test::kFp32Limit;
+using Floats = std::vector<float>;
+using How = PolicyOptions::Run;
+
+// Made-up numbers around 0, of a size that noise and observations have.
+Floats made(std::size_t count, int seed) {
+  Floats values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = std::sin(1.7f * static_cast<float>(i) + 3.1f * seed) * 1.4f;
+  return values;
+}
+
+Floats part(const Floats& values, std::size_t begin, std::size_t count) {
+  return {values.begin() + begin, values.begin() + begin + count};
+}
+
+// One that an emulator answers from in a second.
+PolicyFile small_policy() {
+  PolicyFile file = tiny_policy();
+  file.network.dims = {16, 24};
+  file.network.groups = 4;
+  file.weights = nn::made_up_weights(file.network);
+  return file;
+}
+
+// Three steps of a small policy, unless said otherwise.
+class Answers : public test::NeedsDevice {
+ protected:
+  static DenoisingSteps steps(const PolicyFile& file, const char* kind = "ddpm", int count = 3) {
+    std::vector<std::string> notes;
+    return {scheduler_of(file.scheduler, kind, notes), count};
+  }
+
+  Floats answer(const PolicyOptions& options, const Floats& observations, std::int64_t seed = 5,
+                std::int64_t number = 0) {
+    return copied(Policy(options, file_, steps(file_), promotions_).answer(observations, seed, number));
+  }
+
+  static Floats copied(std::span<const float> values) { return {values.begin(), values.end()}; }
+  Floats observation(int seed, int samples = 1) const { return made(std::size_t{20} * samples, seed); }
+
+  PolicyFile file_ = small_policy();
+  Promotions promotions_ = chosen_versions(Dtype::f32, "", kLayers);
+};
+
+TEST_F(Answers, AreTheSameBitsWithAndWithoutAGraphAndFromPoisonedMemory) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    const Floats expected = answer({.dtype = dtype}, observation(1));
+    for (const float value : expected) EXPECT_TRUE(std::isfinite(value));
+    for (const How run : {How::graph, How::launches, How::poisoned}) {
+      EXPECT_EQ(answer({.dtype = dtype, .run = run}, observation(1)), expected) << name(dtype);
+    }
+  }
+}
+
+TEST_F(Answers, DependOnTheirOwnObservationAlone) {
+  Policy policy({}, file_, steps(file_), promotions_);
+  const Floats a = copied(policy.answer(observation(1), 5, 0));
+  const Floats b = copied(policy.answer(observation(2), 5, 0));
+  EXPECT_GT(farthest(a, b), 1e-3);
+  EXPECT_EQ(copied(policy.answer(observation(1), 5, 0)), a);
+}
+
+TEST_F(Answers, HaveNoiseOfTheirSeedAndNumber) {
+  Policy policy({}, file_, steps(file_), promotions_);
+  const auto of = [&](int seed, int number) { return copied(policy.answer(observation(1), seed, number)); };
+  const Floats first = of(5, 0);
+  EXPECT_EQ(of(5, 0), first);
+  EXPECT_GT(farthest(of(5, 1), first), 1e-2);
+  EXPECT_GT(farthest(of(6, 0), first), 1e-2);
+}
+
+TEST_F(Answers, OfThreeObservationsAreThreeAnswers) {
+  const DenoisingSteps three = steps(file_);
+  const std::size_t each = 16 * 2;
+  const Floats initial = made(3 * each, 1), noise = made(3 * 3 * each, 2), observations = observation(3, 3);
+  Policy together({.samples = 3, .given_noise = true}, file_, three, promotions_);
+  together.set_noise(initial, noise);
+  const Floats found = copied(together.answer(observations, 0, 0));
+  Policy single({.given_noise = true}, file_, three, promotions_);
+  for (std::size_t i = 0; i < 3; ++i) {
+    Floats of_sample;
+    for (std::size_t step = 0; step < 3; ++step) {
+      const Floats some = part(noise, (3 * step + i) * each, each);
+      of_sample.insert(of_sample.end(), some.begin(), some.end());
+    }
+    single.set_noise(part(initial, i * each, each), of_sample);
+    EXPECT_LT(farthest(single.answer(part(observations, i * 20, 20), 0, 0), part(found, i * each, each)), kFp32Limit);
+  }
+}
+
+TEST_F(Answers, OfANormalizedPolicyAreInTheRobotsUnits) {
+  const Floats plain = answer({}, observation(1));
+  Floats raw = observation(1);
+  // Ten numbers of two steps; all of these are exact in fp32.
+  file_.observation = {.scale = Floats(10, 0.5f), .offset = Floats(10, 0)};
+  file_.action = {.scale = {0.25f, 4}, .offset = {0, 0}};
+  for (float& value : raw) value *= 2;
+  const Floats found = answer({}, raw);
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(found[i], plain[i] * (i % 2 == 0 ? 4 : 0.25f));
+  file_.action.offset = {1, -2};
+  const Floats moved = answer({}, raw);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_EQ(moved[i], i % 2 == 0 ? (plain[i] - 1) / 0.25f : (plain[i] + 2) / 4);
+  }
+}
+
+TEST_F(Answers, AreNoneWhereANumberIsNotFinite) {
+  Policy policy({}, file_, steps(file_), promotions_);
+  const Floats right = copied(policy.answer(observation(1), 5, 0));
+  for (const float wrong : {NAN, INFINITY, -INFINITY}) {
+    Floats spoiled = observation(1);
+    spoiled[7] = wrong;
+    EXPECT_NE(message_of<Failure>([&] { policy.answer(spoiled, 5, 0); }).find("number 7 of observation 0 is"),
+              std::string::npos);
+  }
+  // Weights that are finite and overflow before a normalisation: the prediction is no number, which no clamp makes one.
+  std::ranges::fill(file_.weights.at("final_conv.0.block.0.weight"), 3e38f);
+  Policy overflows({}, file_, steps(file_), promotions_);
+  EXPECT_NE(message_of<Failure>([&] { overflows.answer(observation(1), 5, 0); }).find("of answer 0 is"),
+            std::string::npos);
+  EXPECT_EQ(copied(policy.answer(observation(1), 5, 0)), right);
+}
+
+// Networks of other sizes against the reference in double, by what a step makes of their prediction: with the coefficients of
+// a step of DDIM whose result is the prediction.
+struct Sizes {
+  const char* name;
+  nn::Unet1dConfig config;
+};
+
+class Networks : public Answers, public testing::WithParamInterface<Sizes> {
+  void SetUp() override { Answers::SetUp(); }
+};
+
+TEST_P(Networks, PredictWhatTheReferenceDoes) {
+  file_.network = GetParam().config;
+  file_.weights = nn::made_up_weights(file_.network);
+  DenoisingSteps one = steps(file_, "ddim", 2);
+  one.first_only();
+  one.rows[0] = {.pred_scale = 0, .x0_scale = 1, .clip = INFINITY, .pred_weight = 1};
+  const std::size_t each = std::size_t{1} * file_.network.horizon * file_.network.action_dim;
+  const Floats initial = made(2 * each, 4), observations = made(std::size_t{2} * file_.network.observation, 5);
+  Policy policy({.samples = 2, .given_noise = true}, file_, one, promotions_);
+  policy.set_noise(initial, {});
+  const Floats found = copied(policy.answer(observations, 0, 0));
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Floats x = part(initial, i * each, each);
+    const std::vector<double> expected =
+        test::predicted(file_.network, file_.weights, {x.begin(), x.end()}, one.timesteps[0],
+                        part(observations, i * file_.network.observation, file_.network.observation));
+    EXPECT_LT(farthest(part(found, i * each, each), expected), kFp32Limit);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, Networks,
+    testing::Values(Sizes{"three_levels", nn::tiny_unet1d()},
+                    Sizes{"shift_alone",
+                          {.dims = {16, 24}, .step_channels = 8, .observation = 5, .groups = 4, .scale = false}},
+                    Sizes{"one_level",
+                          {.horizon = 5,
+                           .action_dim = 7,
+                           .dims = {24},
+                           .taps = 3,
+                           .step_channels = 16,
+                           .observation = 3,
+                           .groups = 3}},
+                    Sizes{"four_levels",
+                          {.action_dim = 1, .dims = {8, 16, 24, 8}, .taps = 1, .step_channels = 4, .observation = 1}},
+                    Sizes{"d_is_the_width",
+                          {.horizon = 4,
+                           .action_dim = 8,
+                           .dims = {8, 12},
+                           .taps = 7,
+                           .step_channels = 12,
+                           .observation = 9,
+                           .groups = 2}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// A prediction's error is some sqrt(3 * 30) roundings, three in each of 30 stages, of 2^-9 in bf16 and 2^-12 in fp16 (half the
+// unit roundoff, as a root mean square). Three steps, of time steps 6, 3 and 0, multiply it by 2 altogether, and the largest of
+// 32 errors is three times the usual one.
+TEST_F(Answers, In16BitsAreNearThoseInFp32) {
+  const Floats expected = answer({}, observation(1));
+  EXPECT_LT(farthest(answer({.dtype = Dtype::f16}, observation(1)), expected), 6 * 0x1p-12 * std::sqrt(90.0));
+  EXPECT_LT(farthest(answer({.dtype = Dtype::bf16}, observation(1)), expected), 6 * 0x1p-9 * std::sqrt(90.0));
+}
+
+}  // namespace
+}  // namespace ladder::denoise

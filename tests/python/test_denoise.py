@@ -1,0 +1,260 @@
+"""`./ladder denoise`: what the verb refuses and hands on; denoise_policy as it is built: its files, its errors, a line each."""
+
+import json
+import math
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli import build, denoise, device, run
+from cli.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = ROOT / "build" / "emulator" / "policy" / denoise.PROGRAM
+FEW = ("--config", "tiny", "--steps", "1", "--scheduler", "ddim")  # quick, on the emulator
+
+
+def program(*arguments, cwd=None):
+    if not BUILT.exists():
+        pytest.skip(f"{denoise.PROGRAM} is not built: ./ladder build --preset emulator {denoise.PROGRAM}")
+    return subprocess.run([BUILT, *map(str, arguments)], capture_output=True, text=True, cwd=cwd)
+
+
+def npy(path, shape, values, descr="<f4"):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple(shape)}, }}".ljust(117) + "\n"
+    code = {"<f4": "f", "<f8": "d"}[descr]
+    data = struct.pack(f"<{len(values)}{code}", *values)
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
+    return path
+
+
+def read_npy(path):
+    data = path.read_bytes()
+    length = struct.unpack("<H", data[8:10])[0]
+    header = eval(data[10 : 10 + length])  # a Python dictionary of our own program
+    return header["shape"], struct.unpack(f"<{math.prod(header['shape'])}f", data[10 + length :])
+
+
+def safetensors(path, tensors, metadata=None):
+    """{name: (shape, values)} in fp32."""
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
+    for name, (shape, values) in tensors.items():
+        held = struct.pack(f"<{len(values)}f", *values)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(held)]}
+        data += held
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+# --- The verb
+
+
+@pytest.fixture
+def verb(monkeypatch):
+    """What the verb hands on, as words."""
+    handed = []
+    monkeypatch.setattr(device, "choose", lambda wanted: device.Choice("emulator", "for a test"))
+    monkeypatch.setattr(build, "build", lambda preset, targets: handed.append(targets))
+    monkeypatch.setattr(run, "handed_over", lambda command: handed.append([str(word) for word in command]))
+
+    def call(*arguments):
+        handed.clear()
+        denoise.main([str(argument) for argument in arguments])
+        return handed
+
+    call.handed = handed
+    return call
+
+
+def test_what_the_verb_hands_on(verb, tmp_path):
+    policy = safetensors(tmp_path / "p.safetensors", {})
+    built, (name, *words) = verb("--config", "tiny", "--seed", "7", "--device=emulator")
+    assert built == [denoise.PROGRAM]
+    assert name.endswith(f"/policy/{denoise.PROGRAM}")
+    assert words == ["--config=tiny", "--seed=7"]
+    words = verb(policy, "--random", "--scheduler", "ddim", "--steps=16", "--dtype", "bf16")[1][1:]
+    assert words == [str(policy), "--random", "--scheduler=ddim", "--steps=16", "--dtype=bf16"]
+
+
+def test_what_the_verb_refuses_before_a_build(verb, tmp_path):
+    policy = safetensors(tmp_path / "p.safetensors", {})
+    for says, *arguments in (
+        ("needs a policy's file or --config tiny",),
+        ("needs a policy's file or --config tiny", policy, "--config", "tiny"),
+        ("there is no file 'nowhere'", "nowhere", "--random"),
+        ("an observation is missing", policy),
+        ("exclude each other", policy, "--random", "--observation", policy),
+        ("--observation: there is no file 'o.npy'", policy, "--observation", "o.npy"),
+        ("--noise: there is no file 'n'", policy, "--random", "--noise", "n"),
+        ("--scheduler-config: there is no file 's'", policy, "--random", "--scheduler-config", "s"),
+        ("invalid choice: 'large'", "--config", "large"),
+        ("invalid choice: 'euler'", "--config", "tiny", "--scheduler", "euler"),
+        ("invalid choice: 'tf32'", "--config", "tiny", "--dtype", "tf32"),
+        ("a whole number from 1 to 1000000, not '0'", "--config", "tiny", "--steps", "0"),
+        ("not '1.5'", "--config", "tiny", "--eta", "1.5"),
+        ("not '-1'", "--config", "tiny", "--seed", "-1"),
+        ("not '0'", "--config", "tiny", "--batch", "0"),
+        ("not '0'", "--config", "tiny", "--horizon", "0"),
+        ("a name that ends in .npy", "--config", "tiny", "--out", "actions"),
+        ("there is no folder 'no'", "--config", "tiny", "--out", "no/actions.npy"),
+        ("--json needs --time", "--config", "tiny", "--json", "t.json"),
+        ("an emulated kernel has no speed", "--config", "tiny", "--time"),
+        ("unrecognized arguments: --velocity", "--config", "tiny", "--velocity"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            verb(*arguments)
+        assert verb.handed == []
+
+
+# --- The program
+
+
+def test_the_description_of_its_flags_is_fresh():
+    done = program("--describe")
+    assert (done.returncode, done.stderr) == (0, "")
+    file = ROOT / "policy" / f"{denoise.PROGRAM}.json"
+    assert done.stdout == file.read_text(encoding="utf-8"), f"{denoise.PROGRAM} --describe > {file}"
+
+
+def test_tiny_answers(tmp_path):
+    done = program("--config", "tiny", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "channels 32, 64, 128; an observation of 20; 16 actions of 2; 10 ddpm steps of 10; fp32" in done.stdout
+    assert "on the emulator" in done.stdout and "wrote actions.npy" in done.stdout
+    shape, actions = read_npy(tmp_path / "actions.npy")
+    assert shape == (1, 16, 2)
+    assert all(map(math.isfinite, actions))
+    assert len(set(actions)) > 16
+
+
+def test_what_an_answer_depends_on(tmp_path):
+    def actions(*arguments):
+        done = program(*FEW, "--out", tmp_path / "a.npy", *arguments)
+        assert done.returncode == 0, done.stderr
+        return read_npy(tmp_path / "a.npy")
+
+    one = npy(tmp_path / "one.npy", [20], [i / 20 for i in range(20)])
+    two = npy(tmp_path / "two.npy", [2, 20], [i / 40 for i in range(40)])
+    initial = {"initial": ([2, 16, 2], [math.sin(i) for i in range(64)])}
+    noise = safetensors(tmp_path / "noise.safetensors", initial)
+    shape, of_one = actions("--observation", one)
+    assert shape == (1, 16, 2)
+    assert actions("--observation", one) == (shape, of_one)
+    assert actions("--observation", one, "--graph", "off") == (shape, of_one)
+    assert actions("--observation", one, "--seed", "1") != (shape, of_one)
+    assert actions("--observation", two)[0] == (2, 16, 2)
+    of_noise = actions("--observation", two, "--noise", noise)
+    assert actions("--observation", two, "--noise", noise, "--seed", "3") == of_noise
+    assert actions("--observation", one, "--batch", "3")[0] == (3, 16, 2)
+    assert actions("--horizon", "8", "--groups", "4")[0] == (1, 8, 2)
+
+
+def test_it_explains_a_step(tmp_path):
+    done = program("--config", "tiny", "--explain", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines() if "/" in line]
+    assert [
+        "conv1d/block",
+        "conv1d/fprop",
+        "diffusion/ddpm_step",
+        "diffusion/noise",
+        "diffusion/q_sample",
+        "gemm/fprop",
+    ] == sorted({word for line in lines for word in line if "/" in word})
+    assert not (tmp_path / "actions.npy").exists()
+
+
+def test_errors_are_a_line_and_write_no_action(tmp_path):
+    def fields(**more):
+        path = tmp_path / f"s{len(list(tmp_path.iterdir()))}.json"
+        path.write_text(json.dumps({"_class_name": "DDPMScheduler", **more}))
+        return path
+
+    numbers = [0.5] * 20
+    text = tmp_path / "text.npy"
+    text.write_text("no array")
+    pickled = tmp_path / "policy.ckpt"
+    pickled.write_bytes(b"\x80\x02}q\x00.")
+    no_json = tmp_path / "no.json"
+    no_json.write_text("{")
+    nan = npy(tmp_path / "nan.npy", [20], [*numbers[:19], math.nan])
+    infinite = npy(tmp_path / "inf.npy", [20], [*numbers[:19], math.inf])
+    short = npy(tmp_path / "short.npy", [19], numbers[:19])
+    double = npy(tmp_path / "double.npy", [20], numbers, "<f8")
+    none = npy(tmp_path / "none.npy", [0, 20], [])
+    deep = npy(tmp_path / "deep.npy", [1, 1, 20], numbers)
+    two = npy(tmp_path / "two.npy", [2, 20], numbers * 2)
+    sample = [0.0] * 32
+    noise = safetensors(tmp_path / "noise.safetensors", {"initial": ([1, 16, 2], sample)})
+    wide = safetensors(tmp_path / "wide.safetensors", {"initial": ([1, 16, 3], [0.0] * 48)})
+    wrong = safetensors(tmp_path / "wrong.safetensors", {"initial": ([1, 16, 2], [*sample[:31], math.nan])})
+    tiny = ("--config", "tiny")
+    for status, says, *arguments in (
+        (2, "name a policy's file or --config tiny"),
+        (2, "name a policy's file or --config tiny", pickled, *tiny),
+        (2, "an observation is missing", pickled),
+        (
+            1,
+            "is a pickle, as torch.save writes checkpoints: python3 reference/pytorch/policy_export.py",
+            pickled,
+            "--random",
+        ),
+        (1, "No such file", "none.safetensors", "--random"),
+        (1, "is a folder", tmp_path, "--random"),
+        (1, "has no network of a Diffusion Policy", noise, "--random"),
+        (1, "a text file", text, "--random"),
+        (1, "a NumPy array", two, "--random"),
+        (2, "--config: one of tiny, not 'large'", "--config", "large"),
+        (2, "--dtype: one of fp32, bf16, fp16, not 'tf32'", *tiny, "--dtype", "tf32"),
+        (2, "--graph: one of on, off, not 'maybe'", *tiny, "--graph", "maybe"),
+        (2, "--scheduler: one of ddpm, ddim, not 'euler'", *tiny, "--scheduler", "euler"),
+        (2, "--eta: a number in [0, 1], not '2'", *tiny, "--eta", "2"),
+        (2, "--eta is ddim's", *tiny, "--eta", "0.5"),
+        (2, "--steps: a number in [1, 1000000], not '0'", *tiny, "--steps", "0"),
+        (2, "11 steps: from 1 to 10, as many as the scheduler was trained with", *tiny, "--steps", "11"),
+        (2, "horizon 15: 3 levels halve it 2 times, so that it is a multiple of 4", *tiny, "--horizon", "15"),
+        (
+            2,
+            "groups 5: they divide the channels of every level, 32, 64, 128, as 1, 2, 4, 8, 16, 32 do",
+            *tiny,
+            "--groups",
+            "5",
+        ),
+        (2, "--use 'conv1d'", *tiny, "--use", "conv1d"),
+        (2, "has no version 'v99'", *tiny, "--use", "conv1d/block=v99"),
+        (2, "conv3x3", *tiny, "--use", "conv3x3/fprop=v01"),
+        (2, "--time is for a GPU", *tiny, "--time"),
+        (2, "--json requires --time", *tiny, "--json", "t.json"),
+        (2, "--velocity", *tiny, "--velocity"),
+        (2, "--random", *tiny, "--random", "--observation", two),
+        (1, "No such file", *tiny, "--observation", "nowhere.npy"),
+        (1, "no .npy file", *tiny, "--observation", text),
+        (1, "dtype '<f8' instead of float32", *tiny, "--observation", double),
+        (1, "has shape [19]: [20] is expected, or [n, 20]", *tiny, "--observation", short),
+        (1, "has shape [0, 20]", *tiny, "--observation", none),
+        (1, "has shape [1, 1, 20]", *tiny, "--observation", deep),
+        (1, "number 19 of observation 0 is nan", *tiny, "--observation", nan),
+        (1, "number 19 of observation 0 is inf", *tiny, "--observation", infinite),
+        (2, "has 2 observations", *tiny, "--observation", two, "--batch", "3"),
+        (1, "cannot be read", *tiny, "--noise", "nowhere.safetensors"),
+        (1, "has no tensor 'steps'", *tiny, "--noise", noise),
+        (1, "'initial' is [1, 16, 3] in fp32, [1, 16, 2] in fp32 is expected", *FEW, "--noise", wide),
+        (1, "'initial' is [1, 16, 2] in fp32, [2, 16, 2]", *FEW, "--noise", noise, "--batch", "2"),
+        (1, "'initial' has a number that is not finite", *FEW, "--noise", wrong),
+        (1, "cannot be read", *tiny, "--scheduler-config", "nowhere.json"),
+        (1, "is no JSON object", *tiny, "--scheduler-config", no_json),
+        (2, "squaredcos_cap_v2", *tiny, "--scheduler-config", fields(beta_schedule="cubic")),
+        (2, "epsilon, sample, v_prediction", *tiny, "--scheduler-config", fields(prediction_type="noise")),
+        (2, "fixed_small", *tiny, "--scheduler-config", fields(variance_type="fixed_large_log")),
+        (2, "thresholding", *tiny, "--scheduler-config", fields(thresholding=True)),
+        (2, "DDPMScheduler, DDIMScheduler", *tiny, "--scheduler-config", fields(_class_name="PNDMScheduler")),
+        (1, "no", *FEW, "--out", tmp_path / "no" / "actions.npy"),
+    ):
+        done = program(*arguments, cwd=tmp_path)
+        assert done.returncode == status, (arguments, done.stderr)
+        assert says in done.stderr, (arguments, done.stderr)
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert not (tmp_path / "actions.npy").exists(), arguments

@@ -1,0 +1,66 @@
+"""`./ladder denoise POLICY`: builds policy/denoise_policy.cpp if need be and answers with a trained policy's actions."""
+
+import argparse
+from pathlib import Path
+
+from . import build, device, flags, run, say
+from .errors import UsageError
+from .options import Parser
+
+PROGRAM = "denoise_policy"
+
+_EXAMPLES = """\
+examples:
+  ./ladder denoise policy.safetensors --observation obs.npy      actions.npy, [n, horizon, action_dim]
+  ./ladder denoise policy.safetensors --random --scheduler ddim --steps 16 --dtype bf16 --time
+  ./ladder denoise --config tiny                                 a small network with made-up weights, without a GPU
+
+policy/README.md says which files there are, and what makes one of a .ckpt."""
+
+
+def main(arguments):
+    parser, own = _parser()
+    chosen = parser.parse_args(arguments)
+    own.check(chosen)
+    _check(chosen)
+    choice = device.choose(chosen.device)
+    if chosen.time and choice.preset == "emulator":
+        raise UsageError("--time is for a GPU: an emulated kernel has no speed")
+    say.line(choice)
+    build.build(choice.preset, targets=[PROGRAM])
+    policy = [chosen.policy] if chosen.policy else []
+    return run.handed_over([build.folder(choice.preset) / "policy" / PROGRAM, *policy, *own.words(chosen)])
+
+
+def _parser():
+    parser = Parser(
+        "denoise",
+        description="Answers an observation with actions: the denoising steps of a Diffusion Policy.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("policy", nargs="?", metavar="POLICY", help="a policy's safetensors file")
+    parser.add_device()
+    return parser, flags.Flags(parser, f"policy/{PROGRAM}.json")
+
+
+def _check(chosen):
+    """What the program would say too, but only once it is built."""
+    if bool(chosen.policy) == bool(chosen.config):
+        raise UsageError("denoise needs a policy's file or --config tiny, one of them")
+    if chosen.policy and not (chosen.observation or chosen.random):
+        raise UsageError("an observation is missing: --observation FILE.npy, or --random")
+    for what, path in (
+        ("there is no file", chosen.policy),
+        ("--observation: there is no file", chosen.observation),
+        ("--noise: there is no file", chosen.noise),
+        ("--scheduler-config: there is no file", chosen.scheduler_config),
+    ):
+        if path and not Path(path).is_file():
+            raise UsageError(f"{what} '{path}'")
+    for flag, suffix in (("out", ".npy"), ("json", ".json")):
+        path = getattr(chosen, flag)
+        if path and Path(path).suffix != suffix:
+            raise UsageError(f"--{flag} '{path}': a name that ends in {suffix}")
+        if path and not Path(path).resolve().parent.is_dir():
+            raise UsageError(f"--{flag} '{path}': there is no folder '{Path(path).parent}'")
