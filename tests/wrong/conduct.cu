@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kFlagBytes = 256;    // before what is kept
 constexpr std::size_t kLargeAnswer = 512;  // of fewer bytes an overwritten eighth may miss all
+constexpr std::size_t kLargeInput = 1024;  // of fewer bytes 64 are most
 constexpr Byte kSet = 0x5a;                // neither poison nor 0
 
 // Gives what was kept, or keeps it.
@@ -128,20 +129,22 @@ void add_stale_answers(Cheats& cheats) {
     });
   }
   // Packs its largest input once, and again where one of 64 bytes of it is another.
-  cheats.add("packs_by_sample", [kept = std::make_shared<Kept>()](Call call) {
-    std::size_t largest = 0;
-    for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
-      const bool is_larger =
-          call.spec(largest).role != Role::input || call.spec(i).bytes() > call.spec(largest).bytes();
-      if (call.spec(i).role == Role::input && is_larger) largest = i;
-    }
-    const auto bytes = static_cast<long long>(call.spec(largest).bytes());
-    if (!kept->is_of(call, bytes + kFlagBytes)) call.copy(kept->data() + kFlagBytes, call.bytes(largest), bytes);
-    each(1, call.stream, Sample{kept->data() + kFlagBytes, call.bytes(largest), bytes, kept->data()});
-    each(bytes, call.stream, CopyWhere{kept->data() + kFlagBytes, call.bytes(largest), kept->data()});
-    call.pointers[largest] = kept->data() + kFlagBytes;
-    call.launch_honest();
-  });
+  if (cheats.some_tensor([](const TensorSpec& s) { return s.role == Role::input && s.bytes() >= kLargeInput; })) {
+    cheats.add("packs_by_sample", [kept = std::make_shared<Kept>()](Call call) {
+      std::size_t largest = 0;
+      for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
+        const bool is_larger =
+            call.spec(largest).role != Role::input || call.spec(i).bytes() > call.spec(largest).bytes();
+        if (call.spec(i).role == Role::input && is_larger) largest = i;
+      }
+      const auto bytes = static_cast<long long>(call.spec(largest).bytes());
+      if (!kept->is_of(call, bytes + kFlagBytes)) call.copy(kept->data() + kFlagBytes, call.bytes(largest), bytes);
+      each(1, call.stream, Sample{kept->data() + kFlagBytes, call.bytes(largest), bytes, kept->data()});
+      each(bytes, call.stream, CopyWhere{kept->data() + kFlagBytes, call.bytes(largest), kept->data()});
+      call.pointers[largest] = kept->data() + kFlagBytes;
+      call.launch_honest();
+    });
+  }
   // Keeps a copy of an input for as long as it stays at one address, though its values change there.
   for (const std::string& name : cheats.inputs()) {
     cheats.add("keeps_" + name, [name, kept = std::make_shared<Kept>()](Call call) {
