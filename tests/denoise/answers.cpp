@@ -134,11 +134,16 @@ TEST_F(Answers, AreNoneWhereANumberIsNotFinite) {
     EXPECT_NE(message_of<Failure>([&] { policy.answer(spoiled, 5, 0); }).find("number 7 of observation 0 is"),
               std::string::npos);
   }
-  // Weights that are finite and overflow before a normalisation: the prediction is no number, which no clamp makes one.
-  std::ranges::fill(file_.weights.at("final_conv.0.block.0.weight"), 3e38f);
-  Policy overflows({}, file_, steps(file_), promotions_);
-  EXPECT_NE(message_of<Failure>([&] { overflows.answer(observation(1), 5, 0); }).find("of answer 0 is"),
-            std::string::npos);
+  // Weights that are finite and overflow: before a normalisation, and in the step of the scheduler, which would clamp it.
+  const nn::PublishedWeights weights = file_.weights;
+  for (const char* name : {"final_conv.0.block.0.weight", "final_conv.1.bias"}) {
+    file_.weights = weights;
+    std::ranges::fill(file_.weights.at(name), 3e38f);
+    Policy overflows({}, file_, steps(file_), promotions_);
+    EXPECT_NE(message_of<Failure>([&] { overflows.answer(observation(1), 5, 0); }).find("of answer 0 is"),
+              std::string::npos)
+        << name;
+  }
   EXPECT_EQ(copied(policy.answer(observation(1), 5, 0)), right);
 }
 
