@@ -737,8 +737,8 @@ def wrong(words, *arguments, status=2):
 def test_wrong_usage_is_one_line_and_exit_2():
     wrong("one of --version V and --diff A B", "conv3x3")
     wrong("one of --version V and --diff A B", "conv3x3", "--version", "7", "--diff", "7", "8")
-    wrong("no layer 'conv4x4'; there are: add, attention, concat, conv3x3", "conv4x4", "--version", "7")
-    wrong("no layer 'conv4x4'; there are: add, attention, concat, conv3x3", "conv4x4/fprop", "--version", "7")
+    wrong("no layer 'conv4x4'; there are: add, attention, concat, ", "conv4x4", "--version", "7")
+    wrong("no layer 'conv4x4'; there are: add, attention, concat, ", "conv4x4/fprop", "--version", "7")
     wrong("conv3x3/dgrad and --pass fprop contradict each other", "conv3x3/dgrad", "--version", "7", "--pass", "fprop")
     wrong("profile needs a layer", "--version", "7")
     wrong("--version 'seven': no number, and no word of an idea", "conv3x3", "--version", "seven")

@@ -301,7 +301,7 @@ def wrong(words, *arguments, status=2):
 
 
 def test_wrong_usage_is_one_line_and_exit_2():
-    wrong("no layer 'conv4x4'; there are: add, attention, concat, conv3x3, ", "conv4x4")
+    wrong("no layer 'conv4x4'; there are: add, attention, concat, ", "conv4x4")
     wrong("no version '70'", "conv3x3", "--version", "70")
     wrong("--set 'cii': conv3x3 has ci", "conv3x3", "--set", "cii")
     wrong("--dtype 'int8'", "--dtype", "int8")
