@@ -61,7 +61,7 @@ std::vector<std::int64_t> shape_of(std::string_view header) {
   text = text.substr(1, end - 1);
   std::vector<std::int64_t> shape;
   while (true) {
-    text.remove_prefix(std::min(text.find_first_not_of(" "), text.size()));
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
     if (text.empty()) return shape;
     std::int64_t extent = 0;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), extent);

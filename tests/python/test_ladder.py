@@ -96,7 +96,7 @@ class Help(unittest.TestCase):
         self.wrong("climb", says="no verb 'climb'; there are: check, bench, test, debug")
         self.wrong("bench", says="bench needs a layer")
         self.wrong(
-            "bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, conv1d"
+            "bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, "
         )
         self.wrong("bench", "conv3x3", "--device", "tpu", says="--device: invalid choice: 'tpu' (choose from")
         self.wrong("bench", "conv3x3", "--set", "unte", says="did you mean 'unet'?")
