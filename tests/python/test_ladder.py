@@ -95,9 +95,7 @@ class Help(unittest.TestCase):
     def test_wrong_usage_is_one_line_and_exit_2(self):
         self.wrong("climb", says="no verb 'climb'; there are: check, bench, test, debug")
         self.wrong("bench", says="bench needs a layer")
-        self.wrong(
-            "bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, "
-        )
+        self.wrong("bench", "conv4x4", "--version", "7", says="no layer 'conv4x4'; there are: add, attention, concat, ")
         self.wrong("bench", "conv3x3", "--device", "tpu", says="--device: invalid choice: 'tpu' (choose from")
         self.wrong("bench", "conv3x3", "--set", "unte", says="did you mean 'unet'?")
         self.wrong("build", "--preset", "debug", says="emulator")
