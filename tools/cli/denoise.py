@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import build, device, flags, run, say
 from .errors import UsageError
-from .options import Parser
+from .options import Parser, check_names
 
 PROGRAM = "denoise_policy"
 
@@ -58,9 +58,4 @@ def _check(chosen):
     ):
         if path and not Path(path).is_file():
             raise UsageError(f"{what} '{path}'")
-    for flag, suffix in (("out", ".npy"), ("json", ".json")):
-        path = getattr(chosen, flag)
-        if path and Path(path).suffix != suffix:
-            raise UsageError(f"--{flag} '{path}': a name that ends in {suffix}")
-        if path and not Path(path).resolve().parent.is_dir():
-            raise UsageError(f"--{flag} '{path}': there is no folder '{Path(path).parent}'")
+    check_names(chosen, out=".npy", json=".json")

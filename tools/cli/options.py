@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import sys
+from pathlib import Path
 
 from registry import selection
 
@@ -34,6 +35,16 @@ class Parser(argparse.ArgumentParser):
             said = f" (default: {default})" if default else ""
             group = problems if name in ("problem", "set") else self
             group.add_argument(f"--{name}", type=filled(name), default=default, help=selection.HELP[name] + said)
+
+
+def check_names(chosen, **suffixes):
+    """Throws UsageError unless each file that is to be written (out=".npy") ends so, in a folder that is there."""
+    for flag, suffix in suffixes.items():
+        path = getattr(chosen, flag)
+        if path and Path(path).suffix != suffix:
+            raise UsageError(f"--{flag} '{path}': a name that ends in {suffix}")
+        if path and not Path(path).resolve().parent.is_dir():
+            raise UsageError(f"--{flag} '{path}': there is no folder '{Path(path).parent}'")
 
 
 def filled(name):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import build, device, files, flags, run, say
 from .errors import Failure, UsageError
-from .options import Parser, filled
+from .options import Parser, check_names, filled
 
 PROGRAM = "sample_unet"
 
@@ -70,12 +70,7 @@ def _check(chosen):
         raise UsageError("sample needs a run's folder or one of its checkpoints, as in ./ladder sample runs/unet64-1")
     if not Path(chosen.checkpoint).is_dir():
         raise UsageError(f"there is no folder '{chosen.checkpoint}'; ./ladder train makes one, such as runs/unet64-1")
-    for flag, suffix in (("out", ".png"), ("npy", ".npy"), ("npz", ".npz"), ("json", ".json")):
-        path = getattr(chosen, flag)
-        if path and Path(path).suffix != suffix:
-            raise UsageError(f"--{flag} '{path}': a name that ends in {suffix}")
-        if path and not Path(path).resolve().parent.is_dir():
-            raise UsageError(f"--{flag} '{path}': there is no folder '{Path(path).parent}'")
+    check_names(chosen, out=".png", npy=".npy", npz=".npz", json=".json")
 
 
 def _with_npz(command, chosen):

@@ -53,8 +53,11 @@ def of_versions(root=ROOT):
         (root / "CMakePresets.json").read_bytes() + (root / "cmake" / "LadderLayer.cmake").read_bytes()
     )
     how.update("".join(_OF_COMPILERS.findall((root / "CMakeLists.txt").read_text(encoding="utf-8"))).encode())
-    sources = {f"dev/{version.name}.cu" for version in digests.versions(root)}
-    return {file: f"{digests.of_source(root / file, root=root)} {how.hexdigest()[:8]}" for file in sorted(sources)}
+    found = {}
+    for version in digests.versions(root):
+        file = f"dev/{version.name}.cu"
+        found[file] = f"{digests.of_source(root / file, root=root)} {how.hexdigest()[:8]}"
+    return found
 
 
 def without(now, before):

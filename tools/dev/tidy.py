@@ -62,22 +62,20 @@ def main(arguments):
     def check(file):
         return subprocess.run([program, "--quiet", "-p", folder, file], capture_output=True, text=True)
 
-    now = {
-        str(file.relative_to(ROOT)): digests.of_source(file, {ROOT / ".clang-tidy"}) for file in sources(options.build)
-    }
-    before = compiled.read("tidy")
-    changed = [ROOT / file for file, digest in now.items() if before.get(file) != digest]
+    files, now = options.files, {}
+    if not files:
+        before = compiled.read("tidy")
+        for file in sources(options.build):
+            now[str(file.relative_to(ROOT))] = digests.of_source(file, {ROOT / ".clang-tidy"})
+        files = [ROOT / file for file, digest in now.items() if before.get(file) != digest]
+        print(f"tidy: {len(files)} of {len(now)} sources have changed since nothing was found in them", file=sys.stderr)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        results = list(pool.map(check, options.files or changed))
+        results = list(pool.map(check, files))
     for result in results:
         if result.returncode != 0:
             print(result.stdout, end="")
     wrong = any(result.returncode for result in results)
-    if not options.files:
-        print(
-            f"tidy: {len(changed)} of {len(now)} sources have changed since nothing was found in them", file=sys.stderr
-        )
-    if options.keep and not wrong and not options.files:
+    if options.keep and now and not wrong:
         compiled.keep("tidy", now)
     return 1 if wrong else 0
 
