@@ -12,6 +12,7 @@
 
 #include "core/check/check.h"
 #include "core/parallel.h"
+#include "core/splitmix64.h"
 #include "dev/policy/layout.h"
 #include "reference/activation.h"
 
@@ -31,12 +32,8 @@ struct Storage {
   // `place` numbers all values of the network.
   double operator()(double value, std::int64_t place) const {
     if (trial == 0) return value;
-    // SplitMix64's finaliser (Steele, Lea and Flood 2014).
-    auto z = (static_cast<std::uint64_t>(place) * kTrials + trial) * 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return value * (1 + unit * (static_cast<double>(z >> 11) * 0x1p-52 - 1));
+    const std::uint64_t bits = splitmix64_mix((static_cast<std::uint64_t>(place) * kTrials + trial) * kSplitmixGamma);
+    return value * (1 + unit * (static_cast<double>(bits >> 11) * 0x1p-52 - 1));
   }
 };
 

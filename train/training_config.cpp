@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/splitmix64.h"
 
 namespace ladder::train {
 namespace {
@@ -15,13 +16,6 @@ using Json = nlohmann::json;
 
 const char* name_of(Decay decay) {
   return decay == Decay::linear ? "linear" : decay == Decay::cosine ? "cosine" : "constant";
-}
-
-std::uint64_t splitmix64(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
 }
 
 }  // namespace

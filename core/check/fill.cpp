@@ -6,19 +6,13 @@
 
 #include "core/check/check.h"
 #include "core/parallel.h"
+#include "core/splitmix64.h"
 
 namespace ladder {
 namespace {
 
-// SplitMix64's finaliser (Steele, Lea and Flood 2014): neighbouring counters give independent-looking words.
-std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 std::uint64_t random_word(std::uint64_t key, std::int64_t index) {
-  return mix(key + 0x9e3779b97f4a7c15u * (static_cast<std::uint64_t>(index) + 1));
+  return splitmix64(key + kSplitmixGamma * static_cast<std::uint64_t>(index));
 }
 
 // Box and Muller 1958. The radius is at most sqrt(2 ln 2^32) = 6.7, so that N(0, 1) stays far inside every dtype.
@@ -48,11 +42,12 @@ double largest_finite(Dtype dtype) { return dtype == Dtype::f16 ? 65504.0 : 3.0e
 HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed) {
   HostTensors tensors(c.tensors);
   const int largest = largest_integer(c.reduction_length());
-  std::uint64_t key = mix(seed + static_cast<std::uint64_t>(pattern));  // so that integer tensors differ as well
+  std::uint64_t key =
+      splitmix64_mix(seed + static_cast<std::uint64_t>(pattern));  // so that integer tensors differ as well
   for (std::size_t t = 0; t < c.tensors.size(); ++t) {
     const TensorSpec& spec = c.tensors[t];
     std::vector<float>& values = tensors.values[t];
-    key = mix(key + 1);
+    key = splitmix64_mix(key + 1);
     if (!spec.is_read()) continue;
     values.resize(spec.elements());
     if (is_integer(spec.dtype)) {

@@ -82,9 +82,11 @@ void tma_load_multicast(void* shared, const TensorMap& map, std::uint64_t* barri
   }
   for (unsigned rank = 0; rank < size; ++rank) {
     if ((blocks >> rank & 1) == 0) continue;
-    auto* const to = static_cast<std::uint64_t*>(detail::map_shared(barrier, rank, where));
-    self.cluster().owner(to)->hopper().copies.load(detail::map_shared(shared, rank, where), map, to, coordinates,
-                                                   where);
+    const auto its = [&](void* own) { return detail::map_shared(own, rank, where); };
+    self.cluster()
+        .block(static_cast<int>(rank))
+        .hopper()
+        .copies.load(its(shared), map, static_cast<std::uint64_t*>(its(barrier)), coordinates, where);
   }
 }
 

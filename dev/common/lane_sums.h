@@ -1,9 +1,16 @@
-// Sums of several values over the lanes of a warp at once.
+// Sums over the lanes of a warp, of one value or of several at once.
 #pragma once
 
 #include "core/device.h"
 
 namespace ladder {
+
+// The sum of a value, in all lanes.
+__device__ __forceinline__ float sum_over_lanes(float value) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
+  return value;
+}
 
 // Sums each of N values over all lanes: lane l returns that of value l / (32 / N). Half of the lanes keep one half of the
 // values, and so on, until kCount is 1.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/occupancy.h"
+#include "dev/common/lane_sums.h"
 #include "dev/conv1d/block_output.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/grid_dependency.h"
@@ -48,12 +49,6 @@ struct GroupPlace {
   }
 };
 
-__device__ __forceinline__ float sum_over_warp(float value) {
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
-  return value;
-}
-
 // A tile of kPositions x kChannels sums, which kParts sets of a block's threads have made in parts.
 template <int kPositions, int kChannels, int kParts>
 struct GroupTile {
@@ -90,13 +85,13 @@ __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tens
     const int count = length * kChannels;
     float sum = 0;
     for (int i = lane; i < count; i += 32) sum += i % kChannels < place.channels ? h[i] : 0.0f;
-    const float mean = sum_over_warp(sum) / static_cast<float>(length * place.channels);
+    const float mean = sum_over_lanes(sum) / static_cast<float>(length * place.channels);
     float squares = 0;
     for (int i = lane; i < count; i += 32) {
       const float distance = i % kChannels < place.channels ? h[i] - mean : 0.0f;
       squares = fmaf(distance, distance, squares);
     }
-    const float2 moments = {mean, sum_over_warp(squares)};
+    const float2 moments = {mean, sum_over_lanes(squares)};
     if (lane < plan.ranks) ptx::st_shared_cluster(ptx::mapa(&tile.moments[sample][place.rank], lane), moments);
   }
   ptx::cluster_arrive();
@@ -126,9 +121,9 @@ __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tens
     const float2 moments = any ? tile.moments[sample][lane] : float2{0, 0};
     const auto count = static_cast<float>(any ? length * GroupPlace::channels_of(p, plan, lane) : 0);
     const auto whole = static_cast<float>(length * p.group_channels());
-    const float mean = sum_over_warp(count * moments.x) / whole;
+    const float mean = sum_over_lanes(count * moments.x) / whole;
     const float distance = moments.x - mean;
-    const float squares = sum_over_warp(fmaf(count * distance, distance, moments.y));
+    const float squares = sum_over_lanes(fmaf(count * distance, distance, moments.y));
     if (lane == 0) tile.normaliser[sample] = {mean, 1.0f / sqrtf(squares / whole + kEpsilon)};
   }
   __syncthreads();

@@ -12,6 +12,16 @@ namespace ladder::conv1d {
 inline constexpr int kStepChannels = 32;
 inline constexpr int kStepRowBytes = 64;
 
+// A block's sums: 16 kTiles positions times 8 kColumns output channels.
+template <int kTiles_, int kColumns_>
+struct Shape {
+  static constexpr int kTiles = kTiles_, kColumns = kColumns_;
+  static constexpr int kPositions = 16 * kTiles, kChannels = 8 * kColumns;
+};
+using Narrow = Shape<1, 1>;
+using Wide = Shape<2, 2>;
+using Tall = Shape<4, 1>;
+
 // Steps are numbered tap by tap, each of `units` runs of 32 channels.
 struct Step {
   int tap, unit;

@@ -29,6 +29,12 @@ inline bool whole_rows(const Problem& p, bool split) {
   return whole_vectors(p.c, p.dtype) && (!split || whole_vectors(p.split, p.dtype));
 }
 
+// Bytes of such a row of c channels, in whole runs.
+template <class T>
+__host__ __device__ int pitch_of(const Problem& p) {
+  return ceil_div(p.c, kRun<T>) * kRunBytes;
+}
+
 // Starts to copy channels c.. of a position into 16 bytes of shared memory: zeros outside x, and for channels beyond the last.
 // cp_async_commit(), cp_async_wait<0>() and a barrier make it visible.
 template <bool kVectors, class T>

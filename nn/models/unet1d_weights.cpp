@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/splitmix64.h"
 #include "nn/models/unet1d.h"
 #include "nn/models/unet1d_layers.h"
 
@@ -46,13 +47,6 @@ class Published {
     layer(level.resample, {level.out(), level.out(), taps}, resample);
   }
 };
-
-std::uint64_t splitmix64(std::uint64_t state) {
-  state += 0x9E3779B97F4A7C15;
-  std::uint64_t z = (state ^ state >> 30) * 0xBF58476D1CE4E5B9;
-  z = (z ^ z >> 27) * 0x94D049BB133111EB;
-  return z ^ z >> 31;
-}
 
 // y = W x + b of the first columns of W [rows, columns], summed in double.
 std::vector<double> product(std::span<const float> w, std::int64_t columns, std::span<const float> b,

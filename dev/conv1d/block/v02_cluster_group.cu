@@ -21,12 +21,6 @@ constexpr int kThreads = kChannels * 32;
 constexpr int kMostTaps = 5;
 constexpr int kMostPositions = 16;
 
-// Bytes of a row of x in shared memory.
-template <class T>
-__host__ __device__ int pitch_of(const Problem& p) {
-  return ceil_div(p.c, kRun<T>) * kRunBytes;
-}
-
 // The weights of 16 bytes of channels: those of all taps.
 template <bool kVectors, class T>
 __device__ __forceinline__ void load_taps(const Problem& p, const T* w, int c, uint4 (&taps)[kMostTaps]) {

@@ -19,16 +19,6 @@ constexpr int kThreads = kWarps * 32;
 constexpr int kBatch = 4;  // steps whose weights a lane loads ahead
 constexpr int kMostXBytes = 64 << 10;
 
-// 16 kTiles positions times 8 kColumns output channels.
-template <int kTiles_, int kColumns_>
-struct Shape {
-  static constexpr int kTiles = kTiles_, kColumns = kColumns_;
-  static constexpr int kPositions = 16 * kTiles, kChannels = 8 * kColumns;
-};
-using Narrow = Shape<1, 1>;
-using Wide = Shape<2, 2>;
-using Tall = Shape<4, 1>;
-
 struct Plan {
   GroupPlan group;
   int rows;   // of x in a block's shared memory

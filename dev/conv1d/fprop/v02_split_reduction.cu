@@ -43,12 +43,6 @@ struct Transposed {
   static __device__ constexpr int position(int row, int tap) { return 2 * row - 3 + tap; }
 };
 
-// Bytes of a row of x in shared memory.
-template <class T>
-__host__ __device__ int pitch_of(const Problem& p) {
-  return ceil_div(p.c, kRun<T>) * kRunBytes;
-}
-
 template <class T, bool kVectors, int kPositions, template <int> class Kind>
 __global__ void __launch_bounds__(kThreads, 4)  // room for 128 registers, which no instance needs all of
     conv1d_fprop_v02_kernel(Problem p, XParts<T> parts, const T* w, const float* bias, const T* residual, T* y) {

@@ -8,7 +8,7 @@
 // Needs:  sm_90a; rows of x and w of whole 16 bytes: k a multiple of 8, of 4 in TF32. Large m and n: other tiles are idle.
 
 #include "dev/gemm/cooperative_tile.h"
-#include "dev/gemm/wide_store.h"
+#include "dev/gemm/wide_tile.h"
 #include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/setmaxnreg.h"
 #include "dev/ptx/tma.h"
@@ -22,9 +22,6 @@ constexpr int kBlockN = 256;
 constexpr int kBytesX = kBlockM * kStepRowBytes;
 constexpr int kBytesW = kBlockN * kStepRowBytes;
 constexpr int kWgmmaBytes = 32;  // of a row, in one instruction
-
-template <class T>
-constexpr int kTerms = kStepRowBytes / static_cast<int>(sizeof(T));  // of a step
 
 template <class T>
 using Tile = CooperativeTile<kBlockM, kBlockN, kBytesX + kBytesW, kConsumerThreads / 32 * kWarpStoreBytes<T>>;
@@ -103,11 +100,6 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
     return with_storage_type(p.dtype, [&](auto element) {
       using T = decltype(element);
-      const auto map = [&](const void* matrix, int rows, std::uint32_t box_rows) {
-        return ptx::make_tensor_map(p.dtype, matrix,
-                                    {static_cast<std::uint64_t>(p.k), static_cast<std::uint64_t>(rows), 1},
-                                    {static_cast<std::uint32_t>(kTerms<T>), box_rows, 1});
-      };
       const int tiles = num_tiles<Tile<T>>(product(p));
       return with_parameter_type<T>(p.params16, [&](auto parameter) {
         using P = decltype(parameter);
@@ -116,18 +108,12 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
                             .block = kWgmmaThreads,
                             .dynamic_smem = Tile<T>::kSmemBytes,
                             .overlaps_previous = true},
-                           p, map(t.x, p.m, kBlockM), map(t.w, p.n, kBlockN), epilogue_of<T, P>(p, t),
-                           static_cast<T*>(t.y));
+                           p, map_of_steps<T>(p, t.x, p.m, kBlockM), map_of_steps<T>(p, t.w, p.n, kBlockN),
+                           epilogue_of<T, P>(p, t), static_cast<T*>(t.y));
       });
     });
   };
   return {{.name = "128x256", .bind = bind}};
-}
-
-const char* supports(const Problem& p) {
-  if (p.dtype == Dtype::f32 && !p.allow_tf32) return "fp32 products would be rounded to TF32: needs allow_tf32";
-  if (p.k * static_cast<int>(size_of(p.dtype)) % 16 != 0) return "rows of x and w are not of whole 16 bytes";
-  return one_x_only(p);
 }
 
 }  // namespace
@@ -137,7 +123,7 @@ LADDER_VERSION(ladder::gemm::Fprop,
                {.plans = ladder::gemm::plans,
                 .plan_names = {"128x256"},
                 .dtypes = {ladder::Dtype::f32, ladder::Dtype::tf32, ladder::Dtype::bf16, ladder::Dtype::f16},
-                .supports = ladder::gemm::supports,
+                .supports = ladder::gemm::wide_supports,
                 .min_arch = 90,
                 .arch_specific = true,
                 .needs = "k a multiple of 8, of 4 in TF32; in fp32 allow_tf32"})

@@ -10,6 +10,7 @@
 #include "core/graph.h"
 #include "core/numeric.h"
 #include "dev/common/activation.h"
+#include "dev/common/lane_sums.h"
 #include "dev/common/wide.h"
 #include "dev/conv1d/one_output.h"
 #include "dev/policy/next_x.h"
@@ -28,13 +29,6 @@ struct Workspace {
   float* h;      // [n, out_l, k] of the stage at hand: its convolution
   void* values;  // of all stages, then x rounded; of type T
 };
-
-// The sum over a warp's lanes, in all of them.
-__device__ __forceinline__ float warp_sum(float value) {
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
-  return value;
-}
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -89,13 +83,13 @@ __global__ void __launch_bounds__(kThreads)
       const auto place = [&](int i) { return (n * length + i / width) * channels + k0 + i % width; };
       float sum = 0;
       for (int i = lane; i < count; i += 32) sum += workspace.h[place(i)];
-      const float mean = warp_sum(sum) / static_cast<float>(count);
+      const float mean = sum_over_lanes(sum) / static_cast<float>(count);
       float squares = 0;
       for (int i = lane; i < count; i += 32) {
         const float deviation = workspace.h[place(i)] - mean;
         squares += deviation * deviation;
       }
-      const float rstd = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(count) + conv1d::kEpsilon);
+      const float rstd = 1.0f / sqrtf(sum_over_lanes(squares) / static_cast<float>(count) + conv1d::kEpsilon);
 
       for (int i = lane; i < count; i += 32) {
         const int k = k0 + i % width;

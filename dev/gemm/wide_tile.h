@@ -1,10 +1,29 @@
-// How a warp stores 16 rows of a wide tile, in lines of 128 bytes, with bias, residual and the rest of the epilogue.
+// What the versions whose blocks have tiles of 128 x 256 share: which problems they run, how the TMA copies a step of 128 bytes a
+// row, and how a warp stores 16 rows, in lines of 128 bytes, with bias, residual and the rest of the epilogue.
 #pragma once
 
 #include "dev/gemm/fragment_store.h"
+#include "dev/gemm/product.h"
 #include "dev/gemm/warp_store.h"
+#include "dev/ptx/tma.h"
 
 namespace ladder::gemm {
+
+template <class T>
+inline constexpr int kTerms = kStepRowBytes / static_cast<int>(sizeof(T));  // of a step
+
+inline const char* wide_supports(const Problem& p) {
+  if (p.dtype == Dtype::f32 && !p.allow_tf32) return "fp32 products would be rounded to TF32: needs allow_tf32";
+  if (p.k * static_cast<int>(size_of(p.dtype)) % 16 != 0) return "rows of x and w are not of whole 16 bytes";
+  return one_x_only(p);
+}
+
+// Of x or w [rows, k], in boxes of a step of `box_rows` rows.
+template <class T>
+ptx::TensorMap map_of_steps(const Problem& p, const void* matrix, int rows, std::uint32_t box_rows) {
+  return ptx::make_tensor_map(p.dtype, matrix, {static_cast<std::uint64_t>(p.k), static_cast<std::uint64_t>(rows), 1},
+                              {static_cast<std::uint32_t>(kTerms<T>), box_rows, 1});
+}
 
 inline constexpr int kStoreColumns = 64;  // that a warp stores at a time
 
@@ -13,6 +32,7 @@ template <class T>
 inline constexpr int kWarpStoreBytes = WarpStore<T, kStoreColumns>::kBytes;
 template <>
 inline constexpr int kWarpStoreBytes<float> = 0;
+
 // Stores a warp's 16 rows of kColumns sums, some columns at a time. `staging`: the warp's kWarpStoreBytes<T> of shared memory.
 template <int kColumns, class T, class P>
 __device__ __forceinline__ void store_wide(unsigned char* staging, const float (&acc)[kColumns / 2], int row0, int col0,
