@@ -75,9 +75,8 @@ function(ladder_layer layer)
     find_package(Python3 COMPONENTS Interpreter)
     if(Python3_FOUND)
       target_compile_options(ladder_${layer} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>")
-      # A launcher of the user's own (ccache) comes after ours; unquoted, as most have none.
-      set(launcher ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/dev/launch_nvcc.py ${CMAKE_CUDA_COMPILER_LAUNCHER})
-      set_target_properties(ladder_${layer} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
+      set_target_properties(ladder_${layer} PROPERTIES CUDA_COMPILER_LAUNCHER
+                            "${Python3_EXECUTABLE};${PROJECT_SOURCE_DIR}/tools/dev/launch_nvcc.py;${CMAKE_CUDA_COMPILER_LAUNCHER}")
     endif()
   endif()
 
