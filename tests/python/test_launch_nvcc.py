@@ -51,6 +51,6 @@ def test_what_ptxas_says_is_kept_beside_the_object_of_a_compilation_that_succeed
     compiler, source, result = (tmp_path / name for name in ("compiler.py", "a.cu", "a.o"))
     compiler.write_text(COMPILER, encoding="utf-8")
     source.write_text(NEEDS_90, encoding="utf-8")
-    code = launch_nvcc.main([sys.executable, str(compiler), "-c", str(source), "-o", str(result), *options])
+    code = launch_nvcc.main(["", sys.executable, str(compiler), "-c", str(source), "-o", str(result), *options])
     report = tmp_path / "a.o.ptxas"
     assert (code, report.read_text(encoding="utf-8") if report.exists() else None) == expected

@@ -31,6 +31,7 @@ def for_source(command, source):
 
 
 def main(command):
+    command = [word for word in command if word]  # CMake's place for a launcher of the user's own is mostly empty
     if after(command, "-c"):
         with open(after(command, "-c"), encoding="utf-8") as file:
             command = for_source(command, file.read())
