@@ -68,11 +68,10 @@ namespace detail {
 // several times, to problems of different sizes, before the first of them is launched.
 template <class... P>
 void allow(void (*kernel)(P...), const LaunchConfig& config) {
-  constexpr std::size_t kDefaultSmemBytes = 48 * 1024;
   const auto dynamic_smem = static_cast<int>(config.dynamic_smem);
-  if (config.dynamic_smem > kDefaultSmemBytes) {
+  if (dynamic_smem > 0) {
     cudaFuncAttributes now{};
-    LADDER_CUDA(cudaFuncGetAttributes(&now, kernel));
+    LADDER_CUDA(cudaFuncGetAttributes(&now, kernel));  // what is left of 48 KB beside __shared__, or what was told before
     if (now.maxDynamicSharedSizeBytes < dynamic_smem) {
       LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic_smem));
     }
