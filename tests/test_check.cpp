@@ -265,6 +265,9 @@ TEST(Compare, BaselineMayBeHalfAsWrongAndNoLess) {
   EXPECT_EQ(against_baseline(with_errors({u + 2 * 6 * u}), with_errors({0}), c, def).status, Status::pass) << "K is 36";
   EXPECT_EQ(against_baseline(with_errors({u + 2.1 * 6 * u}), with_errors({0}), c, def).status, Status::fail);
   EXPECT_EQ(against_baseline(with_errors({kNan}), with_errors({1}), c).status, Status::fail);
+  Case tf32 = c;
+  for (TensorSpec& spec : tf32.tensors) spec.intermediate = Dtype::tf32;
+  EXPECT_EQ(against_baseline(pass, with_errors({0}), tf32).status, Status::pass) << "a library may do without TF32";
   const Verdict failed{.status = Status::fail, .reason = "earlier"};
   EXPECT_EQ(against_baseline(failed, with_errors({1}), c).reason, "earlier");
 }

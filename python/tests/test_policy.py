@@ -1,4 +1,4 @@
-"""The network and schedulers of reference/pytorch/policy.py."""
+"""The network and schedulers of reference/pytorch/policy_network.py."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import policy
+import policy_network as policy
 import policy_golden
 from worker import Refusal
 
@@ -297,7 +297,7 @@ def test_damaged_checkpoints_end_with_a_line(exported, tmp_path):
 STAND_IN = """
 import argparse, json, sys
 import numpy, torch
-import policy, unet_common
+import unet_common, policy_network as policy
 parser = argparse.ArgumentParser()
 parser.add_argument("policy")
 for flag in ("observation", "noise", "scheduler-config", "scheduler", "steps", "dtype", "out"):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-import policy
+import policy_network as policy
 import unet_common as common
 from worker import Refusal, one_line
 

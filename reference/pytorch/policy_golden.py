@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy
 import torch
 
-import policy
+import policy_network as policy
 import unet_common as common
 
 BATCH, DDIM_STEPS = 3, 5

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy
 import torch
 
-import policy
+import policy_network as policy
 import unet_common as common
 from policy_speed import ACTION_DIM, OBSERVATION, SIZES
 from unet_compare import MEDIAN_RATIO, WORST_RATIO

@@ -22,7 +22,7 @@ from datetime import datetime, timezone
 
 import torch
 
-import policy
+import policy_network as policy
 import unet_common as common
 from unet_speed import summary, timed
 from unet_step import WARM_UPS, Graph
