@@ -71,7 +71,7 @@ void allow(void (*kernel)(P...), const LaunchConfig& config) {
   const auto dynamic_smem = static_cast<int>(config.dynamic_smem);
   if (dynamic_smem > 0) {
     cudaFuncAttributes now{};
-    LADDER_CUDA(cudaFuncGetAttributes(&now, kernel));  // what is left of 48 KB beside __shared__, or what was told before
+    LADDER_CUDA(cudaFuncGetAttributes(&now, kernel));  // at first what __shared__ leaves of 48 KB
     if (now.maxDynamicSharedSizeBytes < dynamic_smem) {
       LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic_smem));
     }
