@@ -33,6 +33,12 @@ TensorSpec per_column(const char* name, Role role, const Problem& p) {
           .drawn = p.dtype};  // so that a library whose parameters have x's type can be compared
 }
 
+TensorSpec scale(const Problem& p) {
+  TensorSpec gamma = per_column("gamma", Role::input, p);
+  gamma.mean = 1;
+  return gamma;
+}
+
 TensorSpec per_row(const char* name, Role role, const Problem& p) {
   return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.m}, .layout = "m"};
 }
@@ -40,6 +46,34 @@ TensorSpec per_row(const char* name, Role role, const Problem& p) {
 TensorSpec sum_of(std::int64_t terms, TensorSpec output) {
   output.reduction_length = terms;
   return output;
+}
+
+// Calls body(row index) for every row, from several threads.
+void for_rows(const Problem& p, const auto& body) {
+  parallel_for(p.m, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) body(row);
+  });
+}
+
+// How a row of x that is drawn about zero comes to a mean and a deviation: what lies below the edge is reflected there.
+struct Fold {
+  float edge;
+  float middle;  // about the mean
+};
+Fold fold_of(std::int64_t row) {
+  constexpr Fold kFolds[] = {{0, 1.5f}, {2, 4}, {4, 8}};
+  return kFolds[row % std::ssize(kFolds)];
+}
+
+// Where the mean is large, rows are as they were drawn.
+void fold_rows(const Problem& p, std::vector<float>& x) {
+  if (p.mean != 0) return;
+  for_rows(p, [&](std::int64_t row) {
+    const float edge = fold_of(row).edge;
+    for (std::int64_t i = row * p.n; i < (row + 1) * p.n; ++i) {
+      if (x[i] < edge) x[i] = round_to(p.dtype, 2 * edge - x[i]);
+    }
+  });
 }
 
 }  // namespace
@@ -79,7 +113,7 @@ Problem Problem::random(std::uint64_t seed) {
 
 std::vector<TensorSpec> Forward::tensors(const Problem& p) {
   return {normalised(p),
-          per_column("gamma", Role::input, p),
+          scale(p),
           per_column("beta", Role::input, p),
           sum_of(p.n, matrix("y", Role::output, p)),
           sum_of(p.n, per_row("mean", Role::output, p)),
@@ -95,10 +129,12 @@ Forward::Tensors Forward::bind(const Pointers& at) {
           .rstd = at.get<float>("rstd")};
 }
 
+void Forward::derive(const Problem& p, HostTensors& inputs) { fold_rows(p, inputs["x"]); }
+
 std::vector<TensorSpec> Backward::tensors(const Problem& p) {
   return {normalised(p),
           matrix("dy", Role::input, p),
-          per_column("gamma", Role::input, p),
+          scale(p),
           per_row("mean", Role::input, p),
           per_row("rstd", Role::input, p),
           sum_of(p.n, matrix("dx", Role::output, p)),
@@ -118,24 +154,31 @@ Backward::Tensors Backward::bind(const Pointers& at) {
 }
 
 void Backward::derive(const Problem& p, HostTensors& inputs) {
-  const Statistics s = statistics(p, inputs["x"]);
+  std::vector<float>& x = inputs["x"];
+  std::vector<float>& dy = inputs["dy"];
+  fold_rows(p, x);
+  for_rows(p, [&](std::int64_t row) {
+    const float middle = p.mean != 0 ? static_cast<float>(p.mean) : fold_of(row).middle;
+    for (std::int64_t i = row * p.n; i < (row + 1) * p.n; ++i) {
+      if (x[i] > middle) dy[i] = std::abs(dy[i]);
+    }
+  });
+  const Statistics s = statistics(p, x);
   inputs["mean"].assign(s.mean.begin(), s.mean.end());
   inputs["rstd"].assign(s.rstd.begin(), s.rstd.end());
 }
 
 Statistics statistics(const Problem& p, const std::vector<float>& x) {
   Statistics s{.mean = std::vector<double>(p.m), .rstd = std::vector<double>(p.m)};
-  parallel_for(p.m, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const float* const first = &x[row * p.n];
-      double sum = 0;
-      for (int i = 0; i < p.n; ++i) sum += first[i];
-      const double mean = sum / p.n;
-      double squares = 0;
-      for (int i = 0; i < p.n; ++i) squares += (first[i] - mean) * (first[i] - mean);
-      s.mean[row] = mean;
-      s.rstd[row] = 1 / std::sqrt(squares / p.n + static_cast<double>(p.eps));
-    }
+  for_rows(p, [&](std::int64_t row) {
+    const float* const first = &x[row * p.n];
+    double sum = 0;
+    for (int i = 0; i < p.n; ++i) sum += first[i];
+    const double mean = sum / p.n;
+    double squares = 0;
+    for (int i = 0; i < p.n; ++i) squares += (first[i] - mean) * (first[i] - mean);
+    s.mean[row] = mean;
+    s.rstd[row] = 1 / std::sqrt(squares / p.n + static_cast<double>(p.eps));
   });
   return s;
 }

@@ -15,6 +15,10 @@
 //     dbeta[n]  = sum over m of dy
 //
 // (PyTorch's layer_norm(x, shape, gamma, beta, eps) and its gradients: n is the product of the normalised dimensions.)
+//
+// Random rows of x have means that are not near zero, and neighbours' means and deviations differ: else no check could tell
+// those of long rows from constants. Nor could it tell their A and B from zeros: so gamma has a mean of one, and dy is not
+// negative where x is large.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +34,7 @@ struct Problem {
   int m = 1;                 // rows
   int n = 1;                 // elements of a row
   Dtype dtype = Dtype::f32;  // of x, y, dx and dy; everything else is fp32
-  int mean = 0;              // of the values that x is filled with; their deviation is 2, or what dtype can tell apart
+  int mean = 0;              // about which x is drawn, with a deviation of 2, or what dtype can tell apart
   float eps = 1e-5f;         // positive and finite
 
   // "m64 n64 bf16", "m5 n7 mean20000 eps0.5 fp16": parse(str()) is the same problem.
@@ -66,6 +70,7 @@ struct Forward {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
+  static void derive(const Problem& p, HostTensors& inputs);  // makes x's rows differ; again, it changes nothing
   // Two additions for mean and variance, four operations for y: a convention, as all of it hides behind the memory's traffic.
   static double flops(const Problem& p) { return 6.0 * static_cast<double>(p.elements()); }
 };
@@ -91,7 +96,7 @@ struct Backward {
   static Tensors bind(const Pointers& at);
   // Of an element: xhat 2, four sums 6, dx 5: a convention likewise.
   static double flops(const Problem& p) { return 13.0 * static_cast<double>(p.elements()); }
-  // Fills in mean and rstd, which follow from x.
+  // The same, takes dy's signs where x is large, and fills in mean and rstd.
   static void derive(const Problem& p, HostTensors& inputs);
 };
 

@@ -51,8 +51,9 @@ struct Forward {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at) { return {.x = at["x"], .y = at["y"]}; }
-  static void derive(const Problem& p, HostTensors& inputs);  // moves x's rows to 100 and -100
-  static double flops(const Problem& p);                      // five an element: a convention
+  static void derive(const Problem& p,
+                     HostTensors& inputs);  // turns every other row of x to -100; again, it changes nothing
+  static double flops(const Problem& p);    // five an element: a convention
 };
 
 struct Backward {
@@ -69,7 +70,7 @@ struct Backward {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at) { return {.y = at["y"], .dy = at["dy"], .dx = at["dx"]}; }
-  static void derive(const Problem& p, HostTensors& inputs);  // y becomes the softmax of what was drawn
+  static void derive(const Problem& p, HostTensors& inputs);  // y becomes the softmax of what was drawn; likewise
   static double flops(const Problem& p);                      // four an element: a convention
 };
 

@@ -112,7 +112,9 @@ TEST(LayernormReference, GradientsAreFiniteDifferencesOfTheForwardFormula) {
     for (float& x : given["x"]) x = std::round(x * 1024) / 1024;
     for (float& gamma : given["gamma"]) gamma = std::round(gamma * 1024) / 1024;
     for (int row = 0; row < p.m; ++row) given["x"][row * p.n] = 4, given["x"][row * p.n + 1] = -4;
-    layernorm::Backward::derive(p, given);
+    const layernorm::Statistics s = layernorm::statistics(p, given["x"]);
+    given["mean"].assign(s.mean.begin(), s.mean.end());
+    given["rstd"].assign(s.rstd.begin(), s.rstd.end());
     HostTensors inputs(layernorm::Forward::tensors(p));
     inputs["x"] = given["x"];
     inputs["gamma"] = given["gamma"];
@@ -182,6 +184,53 @@ TEST(LayernormReference, ConstantAnswersDoNotDiscriminate) {
   EXPECT_EQ(discriminating(backward("m3 n1")), "nny");
   EXPECT_EQ(discriminating(backward("m3 n2")), "nyy");
   EXPECT_EQ(discriminating(backward("m1 n3")), "yyn");
+}
+
+// Of each pattern: long rows of one distribution would all have one mean and one deviation.
+TEST(LayernormInputs, RowsDifferFromEachOther) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    const Case c = forward("m7 n2000").with_dtype(dtype);
+    for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
+      const layernorm::Statistics s =
+          layernorm::statistics(problem_of<layernorm::Forward>(c), fill(c, pattern, test::seed())["x"]);
+      for (int row = 0; row < 7; ++row) {
+        EXPECT_GT(s.mean[row], 1 / s.rstd[row]) << row;
+        if (row == 0) continue;
+        EXPECT_GT(std::abs(s.mean[row] - s.mean[row - 1]), 1) << row;
+        EXPECT_GT(std::abs(std::log2(s.rstd[row] / s.rstd[row - 1])), 0.1) << row;
+      }
+    }
+  }
+}
+
+// What was derived is not derived again: two elements that change places change nothing else but statistics.
+TEST(LayernormInputs, DerivedOnceAndForAll) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    for (const char* line : {"m7 n33", "m3 n40 mean20000"}) {
+      for (const Case& c : {forward(line).with_dtype(dtype), backward(line).with_dtype(dtype)}) {
+        HostTensors inputs = fill(c, Pattern::normal, test::seed());
+        const std::vector<std::vector<float>> before = inputs.values;
+        c.pass->derive(c, inputs);
+        EXPECT_EQ(inputs.values, before) << c.text;
+      }
+    }
+  }
+}
+
+// Those over a row of dx: near zero, they could be left out of long rows.
+TEST(LayernormInputs, TheGradientsSumsCount) {
+  const Case c = backward("m3 n4000");
+  const HostTensors in = fill(c, Pattern::normal, test::seed());
+  for (int row = 0; row < 3; ++row) {
+    double a = 0, b = 0;
+    for (int i = 0; i < 4000; ++i) {
+      const std::size_t at = row * 4000 + i;
+      const double g = in["gamma"][i] * in["dy"][at];
+      a += g / 4000, b += g * (in["x"][at] - in["mean"][row]) * in["rstd"][row] / 4000;
+    }
+    EXPECT_GT(a, 0.2) << row;
+    EXPECT_GT(b, 0.2) << row;
+  }
 }
 
 TEST(LayernormProblem, BadLinesAreRefused) {

@@ -56,7 +56,7 @@ TEST(LayernormVersions, ARowOfOneValueIsBeta) {
   }
 }
 
-// By 4096, and so exactly: the values are multiples of 2^-10 below 16.
+// By 4096, and so exactly: the values are multiples of 2^-10 below 32.
 TEST(LayernormVersions, AShiftOfTheRowsChangesTheirMeansAlone) {
   for (const char* line : {"m2 n77", "m2 n512", "m1 n9216"}) {
     const Case c = forward(line);

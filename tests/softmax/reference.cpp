@@ -125,6 +125,19 @@ TEST(SoftmaxInputs, TheGradientsYIsASoftmax) {
   }
 }
 
+// What was derived is not derived again: two elements that change places change nothing else.
+TEST(SoftmaxInputs, DerivedOnceAndForAll) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    for (const Case& c : {pass_of<Forward>().parse("m5 n33").with_dtype(dtype),
+                          pass_of<Backward>().parse("m5 n33").with_dtype(dtype)}) {
+      HostTensors inputs = fill(c, Pattern::normal, test::seed());
+      const std::vector<std::vector<float>> before = inputs.values;
+      c.pass->derive(c, inputs);
+      EXPECT_EQ(inputs.values, before) << c.text;
+    }
+  }
+}
+
 TEST(SoftmaxProblem, BadLinesAreRefused) {
   for (const char* line : {"m1", "n4", "m0 n4", "m4 n1048577", "m1048576 n2048", "m4 n4 int32"})
     EXPECT_THROW(Problem::parse(line), UsageError) << line;

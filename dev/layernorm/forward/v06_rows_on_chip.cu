@@ -4,8 +4,8 @@
 // Parent: v04.
 // Why:    v04 reads x twice from memory. Here x is read once, and gamma and beta, which stay in the L2, once for two rows. The
 //         loads go on while blocks wait for each other. Limiter: memory; the barrier, where too few loads are in flight.
-// Needs:  fp32; sm_90's 227 KB of shared memory; rows of whole sixteen-byte vectors, of at most 8,192 for each SM; all blocks
-//         resident (a cooperative launch).
+// Needs:  fp32; sm_90's 227 KB of shared memory; rows of whole sixteen-byte vectors, of at most 8,192 for each SM, and at most
+//         64 of them; all blocks resident (a cooperative launch).
 
 #include "core/graph.h"
 #include "dev/layernorm/column_chunks.h"
@@ -23,6 +23,7 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kPair = 2;  // rows at a time
 constexpr int kWidth = kVector<float>;
 constexpr std::size_t kCounterBytes = 256;
+constexpr int kMostRows = 64;  // short rows are many: each pair of them waits for the whole card
 
 // Of a thread's vectors of a first row, those that come by way of shared memory, a pair of rows ahead; the others have no
 // room there and come straight into registers, as soon as the last first row has left them.
@@ -183,6 +184,8 @@ std::vector<KernelPlan<Forward>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
+  if (p.m > kMostRows)
+    return "it is for few long rows: at most 64, as every two of them cost a barrier of the whole card";
   if (!p.in_vectors()) return "rows must be whole vectors of sixteen bytes";
   return fits(p, 16) ? nullptr : "a row must fit the registers of all SMs";
 }

@@ -6,6 +6,7 @@
 #include "core/numeric.h"
 #include "dev/common/wide.h"
 #include "dev/ptx/grid_dependency.h"
+#include "dev/softmax/compensated_sum.h"
 #include "dev/softmax/softmax.h"
 
 namespace ladder::softmax {
@@ -20,9 +21,9 @@ __global__ void softmax_backward_v01_kernel(Problem p, const T* y, const T* dy, 
   ptx::grid_dependency_wait();
   const std::int64_t first = std::int64_t{row} * p.n;
   y += first, dy += first, dx += first;
-  float sum = 0;
-  for (int i = 0; i < p.n; ++i) sum += to_float(y[i]) * to_float(dy[i]);
-  for (int i = 0; i < p.n; ++i) dx[i] = from_float<T>(to_float(y[i]) * (to_float(dy[i]) - sum));
+  CompensatedSum products;
+  for (int i = 0; i < p.n; ++i) products.add(to_float(y[i]) * to_float(dy[i]));
+  for (int i = 0; i < p.n; ++i) dx[i] = from_float<T>(to_float(y[i]) * (to_float(dy[i]) - products.sum));
   ptx::grid_dependency_launch();
 }
 

@@ -8,15 +8,13 @@
 #include "core/numeric.h"
 #include "dev/common/wide.h"
 #include "dev/ptx/grid_dependency.h"
+#include "dev/softmax/compensated_sum.h"
 #include "dev/softmax/softmax.h"
 
 namespace ladder::softmax {
 namespace {
 
 constexpr int kThreads = 64;
-
-// Elements that are summed before they are added to the sum: it loses bits of each single one once it is large.
-constexpr int kPiece = 256;
 
 template <class T>
 __global__ void softmax_forward_v01_kernel(Problem p, const T* x, T* y) {
@@ -27,13 +25,9 @@ __global__ void softmax_forward_v01_kernel(Problem p, const T* x, T* y) {
   y += std::int64_t{row} * p.n;
   float max = -FLT_MAX;
   for (int i = 0; i < p.n; ++i) max = fmaxf(max, to_float(x[i]));
-  float sum = 0;
-  for (int begin = 0; begin < p.n; begin += kPiece) {
-    float piece = 0;
-    for (int i = begin; i < min(begin + kPiece, p.n); ++i) piece += expf(to_float(x[i]) - max);
-    sum += piece;
-  }
-  for (int i = 0; i < p.n; ++i) y[i] = from_float<T>(expf(to_float(x[i]) - max) / sum);
+  CompensatedSum exponentials;
+  for (int i = 0; i < p.n; ++i) exponentials.add(expf(to_float(x[i]) - max));
+  for (int i = 0; i < p.n; ++i) y[i] = from_float<T>(expf(to_float(x[i]) - max) / exponentials.sum);
   ptx::grid_dependency_launch();
 }
 
