@@ -4,17 +4,10 @@
 
 #include "dev/common/activation.h"
 #include "dev/common/moments.h"
+#include "dev/policy/pass.h"
 #include "dev/policy/values.h"
 
 namespace ladder::policy {
-
-// In the workspace; each [n, out_l, k] at n times Stage::value.
-template <class T>
-struct Buffers {
-  float* h;         // convolutions with their bias
-  float* residual;  // residual convolutions, by the stage that adds them
-  T* values;        // values, of which every block stores a share: for joined inputs and identities, stages later
-};
 
 // Of shared memory, in elements: a stage's input, and the h that it is made of, with two numbers a group.
 struct InputSizes {
@@ -34,33 +27,6 @@ inline InputSizes input_sizes(const Network& network) {
   }
   return sizes;
 }
-
-// What all stages of a kernel share.
-template <class T>
-struct Pass {
-  const Network& network;
-  const Step::Tensors& t;
-  Buffers<T> buffers;
-  int n;     // samples
-  int step;  // t.step[0]
-
-  // Of one sample: what stage `at` has in one of the buffers.
-  template <class Element>
-  __device__ __forceinline__ Element* of(Element* buffer, int at, int sample) const {
-    const Stage& stage = network.stages[at];
-    return buffer + static_cast<std::int64_t>(n) * stage.value +
-           static_cast<std::int64_t>(sample) * stage.out_l() * stage.k;
-  }
-
-  // An element of the input of stage `at`, once its parts are stored.
-  __device__ __forceinline__ float input_at(int at, int sample, int row, int channel) const {
-    const Stage& stage = network.stages[at];
-    const int own = stage.c - stage.joined;
-    if (channel >= own) return to_float(of(buffers.values, stage.rest, sample)[row * stage.joined + channel - own]);
-    if (stage.source == kSample) return to_float(from_float<T>(t.x[(sample * stage.l + row) * own + channel]));
-    return to_float(of(buffers.values, stage.source, sample)[row * own + channel]);
-  }
-};
 
 // Mean and rstd of each group of h [length, stage.k], which all threads have put into shared memory: a warp a group.
 template <int kThreads>

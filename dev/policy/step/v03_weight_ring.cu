@@ -1,0 +1,342 @@
+// Idea:   weights stream on through the barriers. Each lane copies the weights that it will multiply into a ring of its own in
+//         shared memory, stages ahead; a prefetch into the L2 runs further ahead still. Tensor cores multiply, with the taps of
+//         a convolution as columns beside its output channels.
+// Parent: v02.
+// Why:    v02 has 8 KB of weights on their way in an SM, none while blocks wait for each other, and after each barrier a chain
+//         of loads and of divisions an element. Here up to 144 KB are on their way at any time. A row of the input is loaded
+//         once for all taps: tap t of position i is a product of its own, which the sum over warps adds where it belongs, so
+//         that strides, padding and the transposed convolution are index arithmetic of that sum alone. All that the input
+//         needs besides the previous sums is loaded before the wait. Limiter: the barrier and the latency of the L2, 30 times.
+// Needs:  bf16 or fp16; all blocks resident (a cooperative launch); the ring, a stage's input and a block's sums in an SM's
+//         shared memory. Samples come one after the other and read the weights again.
+// Spills: 12 bytes in bf16, 32 in fp16.
+
+#include <algorithm>
+
+#include "core/graph.h"
+#include "core/occupancy.h"
+#include "dev/policy/next_x.h"
+#include "dev/policy/normed_input.h"
+#include "dev/policy/weight_ring.h"
+#include "dev/ptx/grid_barrier.h"
+#include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/prefetch_l2.h"
+
+namespace ladder::policy {
+namespace {
+
+constexpr int kWarps = 16;  // that multiply; one more in front of them waits for the grid
+constexpr int kWorkers = kWarps * 32;
+constexpr int kThreads = 32 + kWorkers;
+constexpr int kOutputLanes = 16;  // that add the warps' sums of an output
+constexpr int kFewSets = 6;       // of weights in an entry of the ring: up to 5 taps, and a residual convolution
+constexpr int kMoreSets = 8;
+constexpr int kNoUnit = 1 << 20;  // has this number
+constexpr std::size_t kCounterBytes = 256;
+static_assert(kOutputLanes == kWarps);
+
+struct Plan {
+  StageSets sets;
+  int input_bytes = 0;  // of shared memory, after the ring
+  int sums_bytes = 0;   // and after these
+  // How many stages' weights the L2 has been asked for when a stage begins.
+  std::uint8_t asked[kMaxStages] = {};
+};
+
+// What a warp has of a stage's sums in shared memory: [set][position of the input][column].
+struct SumsPlace {
+  int length;
+  int column_bits;
+  int columns;  // 2, 4 or 8: the output channels of a tile
+  int of_warp;  // floats; the sixteen that are added up are two banks apart
+
+  __host__ __device__ SumsPlace(const Stage& stage, int sets, int channels)
+      : length(stage.l),
+        column_bits(channels > 4   ? 3
+                    : channels > 2 ? 2
+                                   : 1),
+        columns(1 << column_bits),
+        of_warp((sets * length << column_bits) + 2) {}
+  __host__ __device__ int at(int set, int position) const { return (set * length + position) << column_bits; }
+};
+
+// The position of the input that tap `tap` multiplies for position `o` of the output; negative, or too large, if none.
+__device__ __forceinline__ int position_of(const Stage& stage, int o, int tap) {
+  if (!stage.transposed) return stage.stride2 ? 2 * o + tap - 1 : o + tap - stage.taps / 2;
+  const int twice = o + 1 - tap;
+  return twice % 2 == 0 ? twice / 2 : -1;
+}
+
+// The block's share of floats that all blocks will read, into the L2. By one thread.
+__device__ __forceinline__ void prefetch_floats(const float* from, int count) {
+  const int each = ceil_div(count, 4 * static_cast<int>(gridDim.x)) * 4;
+  const int begin = min(static_cast<int>(blockIdx.x) * each, count / 4 * 4);
+  const int end = min(begin + each, count / 4 * 4);
+  if (begin < end && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
+    ptx::prefetch_l2(from + begin, static_cast<unsigned>(end - begin) * 4);
+  }
+}
+
+template <class T, int kSets>
+__global__ void __launch_bounds__(kThreads, 1)
+    policy_step_v03_kernel(Problem p, const __grid_constant__ Network network, Step::Tensors t,
+                           const __grid_constant__ Plan plan, unsigned* counter, Buffers<T> buffers) {
+  using Ring = WeightRing<T, kWarps, kSets>;
+  LADDER_SHARED(float2, warp_sums, [kWarps]);
+  LADDER_SHARED(Share, shares, [kMaxStages]);
+  LADDER_DYN_SMEM(smem);
+  unsigned char* const input = smem + Ring::kBytes;  // [position][channel] T
+  auto* const sums = reinterpret_cast<float*>(input + plan.input_bytes);
+  const int worker = static_cast<int>(threadIdx.x) - 32;  // negative: of the warp that waits
+  const int warp = worker >= 0 ? worker / 32 : kNoUnit;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto* const weights = static_cast<const T*>(t.weights);
+  ptx::GridBarrier barrier(counter);
+
+  for (int i = static_cast<int>(threadIdx.x); i < network.count; i += kThreads) {
+    const int k = network.stages[i].k;
+    shares[i] = {static_cast<int>(blockIdx.x) * k / static_cast<int>(gridDim.x),
+                 (static_cast<int>(blockIdx.x) + 1) * k / static_cast<int>(gridDim.x)};
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    prefetch_weights(network, weights, shares, 0, plan.asked[0]);
+    prefetch_floats(t.vectors, network.vectors);
+  }
+
+  ptx::grid_dependency_wait();
+  const Pass<T> pass{network, t, buffers, p.n, *t.step};
+  if (threadIdx.x == 0) {
+    prefetch_floats(t.film_table + pass.step * std::int64_t{network.film_row}, network.film_row);
+    prefetch_floats(t.film, p.n * network.film_row);
+  }
+  Ring ring(network, weights, shares, plan.sets.vectors, p.n, smem, warp);
+#pragma unroll 1
+  for (int at = 0; at < network.count; ++at) {
+    const Stage& stage = network.stages[at];
+    const bool is_last = at == network.count - 1;
+    const int units = units_of(stage);
+    const int pitch = conv1d::x_pitch(units);
+#pragma unroll 1
+    for (int sample = 0; sample < p.n; ++sample) {
+      // The input. What does not depend on the last stage is loaded before the wait.
+      T* const rows = reinterpret_cast<T*>(input);
+      const int row_elements = pitch / static_cast<int>(sizeof(T));
+      make_other_channels<kWorkers>(pass, plan.sets, at, sample, worker, rows, row_elements,
+                                    units * conv1d::kStepChannels);
+      const auto wait = [&] {
+        if (sample == 0) barrier.wait();
+      };
+      if (at > 0 && StageSets::has(plan.sets.quads, at - 1)) {
+        make_own_channels<kWarps, kQuad>(pass, plan.sets, at, sample, worker, rows, row_elements, warp_sums, wait);
+      } else if (at > 0) {
+        make_own_channels<kWarps, 1>(pass, plan.sets, at, sample, worker, rows, row_elements, warp_sums, wait);
+      }
+      __syncthreads();
+
+      const Share share = shares[at];
+      const int sets = sets_of(network, at);
+#pragma unroll 1
+      for (int first = share.begin; first < share.end; first += kColumns) {
+        const int channels = min(share.end - first, kColumns);
+        const SumsPlace place(stage, sets, channels);
+
+        // Products of 16 positions with 8 channels of each tap. Positions beyond the last count for nothing: they have any
+        // row's.
+#pragma unroll 1
+        for (int position = 0; position < stage.l && warp < units; position += kRows) {
+          const int above = position + lane / 4;
+          const bool two_halves = stage.l - position > kRows / 2;
+          const unsigned char* const x = input + lane % 4 * kRunBytes;
+          const unsigned char* const x_above = x + min(above, stage.l - 1) * pitch;
+          const unsigned char* const x_below = x + min(above + kRows / 2, stage.l - 1) * pitch;
+          float acc[kSets][4] = {};
+#pragma unroll 1
+          for (int unit = warp; unit < units; unit += kWarps) {
+            const auto x0 = *reinterpret_cast<const uint4*>(x_above + unit * conv1d::kStepRowBytes);
+            uint4 x1 = {};
+            if (two_halves) x1 = *reinterpret_cast<const uint4*>(x_below + unit * conv1d::kStepRowBytes);
+            uint4 w[kSets];
+            ring.take(w);
+#pragma unroll
+            for (int set = 0; set < kSets; ++set) {
+              if (set < sets) conv1d::multiply_step<T>(acc[set], x0, x1, w[set]);
+            }
+          }
+          float* const own = sums + warp * place.of_warp + lane % 4 * 2;
+#pragma unroll
+          for (int set = 0; set < kSets; ++set) {
+            if (set >= sets || lane % 4 * 2 >= channels) break;
+            if (above < stage.l) {
+              *reinterpret_cast<float2*>(own + place.at(set, above)) = {acc[set][0], acc[set][1]};
+            }
+            if (above + kRows / 2 < stage.l) {
+              *reinterpret_cast<float2*>(own + place.at(set, above + kRows / 2)) = {acc[set][2], acc[set][3]};
+            }
+          }
+        }
+        __syncthreads();
+
+        // An output is the sum of all warps' products, each tap's at the position that it multiplies; then those of the
+        // residual convolution.
+        const int outputs = stage.out_l() * place.columns;
+        const int all_outputs = outputs + (sets > stage.taps ? stage.l * place.columns : 0);
+        float* const h = pass.of(buffers.h, at, sample);
+#pragma unroll 1
+        for (int i = worker / kOutputLanes; worker >= 0 && i - lane / kOutputLanes < all_outputs;
+             i += kWorkers / kOutputLanes) {
+          const int part = lane % kOutputLanes;
+          const bool is_residual = i >= outputs;
+          const int o = (is_residual ? i - outputs : i) >> place.column_bits;
+          const int column = i & (place.columns - 1);
+          const float* const from = sums + part * place.of_warp + column;
+          float sum = 0;
+          if (part < units && i < all_outputs && column < channels) {
+            if (is_residual) {
+              sum = from[place.at(stage.taps, o)];
+            } else {
+#pragma unroll
+              for (int tap = 0; tap < kSets; ++tap) {
+                const int position = position_of(stage, o, tap);
+                if (tap < stage.taps && position >= 0 && position < stage.l) sum += from[place.at(tap, position)];
+              }
+            }
+          }
+#pragma unroll
+          for (int distance = kOutputLanes / 2; distance > 0; distance /= 2) {
+            sum += __shfl_xor_sync(~0u, sum, distance);
+          }
+          if (part > 0 || i >= all_outputs || column >= channels) continue;
+          const int place_of = o * stage.k + first + column;
+          if (is_residual) {
+            pass.of(buffers.residual, at + 1, sample)[place_of] = sum;
+          } else if (!is_last) {
+            h[place_of] = sum;
+          } else {
+            const int j = sample * stage.out_l() * stage.k + place_of;
+            t.x[j] = next_x(t.table[pass.step], t.x[j], sum + t.vectors[stage.bias + first + column], t.noise[j]);
+          }
+        }
+        if (first + kColumns < share.end) __syncthreads();
+      }
+    }
+    if (!is_last) barrier.arrive();
+    if (threadIdx.x == 0 && !is_last) prefetch_weights(network, weights, shares, plan.asked[at], plan.asked[at + 1]);
+    ring.refill();
+  }
+  ptx::grid_dependency_launch();
+  ptx::cp_async_wait<0>();
+}
+
+// Of shared memory, what the longest convolution of the network asks for.
+bool has_few_sets(const Problem& p) { return p.taps < kFewSets; }
+
+Plan plan_of(const Problem& p, const Network& network, std::size_t prefetch_bytes) {
+  Plan plan;
+  const auto elements = [&](int at) {
+    return static_cast<std::size_t>(network.stages[at].k) * network.stages[at].c * sets_of(network, at);
+  };
+  std::size_t ahead = 0;
+  for (int i = 0, asked = 0; i < network.count; ++i) {
+    for (; asked < network.count && ahead < prefetch_bytes; ++asked) ahead += elements(asked) * size_of(p.dtype);
+    plan.asked[i] = static_cast<std::uint8_t>(asked);
+    if (asked > i) ahead -= elements(i) * size_of(p.dtype);
+
+    const Stage& stage = network.stages[i];
+    const int channels = std::min(ceil_div(stage.k, backend::device().num_sms), kColumns);
+    const SumsPlace place(stage, sets_of(network, i), channels);
+    plan.input_bytes = std::max(plan.input_bytes, stage.l * conv1d::x_pitch(units_of(stage)));
+    plan.sums_bytes = std::max(plan.sums_bytes, kWarps * place.of_warp * static_cast<int>(sizeof(float)));
+  }
+
+  // Which loads and stores are whole vectors.
+  const auto whole = [&](int of, std::int64_t a, std::int64_t b = 0) { return a % of == 0 && b % of == 0; };
+  const auto values_of = [&](int at) { return std::int64_t{p.n} * network.stages[at].value; };
+  for (int i = 0; i < network.count; ++i) {
+    const Stage& stage = network.stages[i];
+    const std::uint64_t bit = std::uint64_t{1} << i;
+    constexpr int kRun = kVector<__half>;
+    const int residual_weights = widens(network, i) ? network.stages[i + 1].residual_weights : 0;
+    if (whole(kRun, stage.c, stage.weights) && whole(kRun, residual_weights)) plan.sets.vectors |= bit;
+    bool quads = whole(kQuad, stage.k / std::max(stage.groups, 1), values_of(i)) && whole(kQuad, stage.bias);
+    if (stage.film != kNone) quads &= whole(kQuad, stage.film, network.film_row);
+    if (stage.residual == Residual::convolution) quads &= whole(kQuad, stage.residual_bias);
+    if (stage.residual == Residual::identity) {
+      const Stage& from = network.stages[i - 1];
+      quads &= whole(kQuad, from.c, from.joined);
+      for (const int part : {from.source, from.joined > 0 ? from.rest : kSample}) {
+        if (part == kSample) continue;
+        quads &= whole(kQuad, values_of(part));
+        plan.sets.kept |= std::uint64_t{1} << part;
+      }
+    }
+    if (quads) plan.sets.quads |= bit;
+    if (stage.joined > 0) {
+      plan.sets.kept |= std::uint64_t{1} << stage.rest;
+      if (whole(kRun, stage.c, stage.joined) && whole(kRun, values_of(stage.rest))) plan.sets.runs |= bit;
+    }
+  }
+  return plan;
+}
+
+std::size_t smem_bytes(const Problem& p, const Plan& plan) {
+  const int ring =
+      has_few_sets(p) ? WeightRing<__half, kWarps, kFewSets>::kBytes : WeightRing<__half, kWarps, kMoreSets>::kBytes;
+  return static_cast<std::size_t>(ring) + plan.input_bytes + plan.sums_bytes;
+}
+
+KernelPlan<Step> plan_named(const char* name, const Problem& p, std::size_t prefetch_bytes) {
+  const Network network = network_of(p);
+  const Plan plan = plan_of(p, network, prefetch_bytes);
+  const std::size_t values = static_cast<std::size_t>(p.n) * ceil_div(network.values, 64) * 64;
+  const auto bind = [=](const Step::Tensors& t, void* workspace) {
+    auto* const counter = static_cast<unsigned*>(workspace);
+    auto* const h = reinterpret_cast<float*>(static_cast<char*>(workspace) + kCounterBytes);
+    const auto bind_type = [&]<class T>(T) {
+      const Buffers<T> buffers{.h = h, .residual = h + values, .values = reinterpret_cast<T*>(h + 2 * values)};
+      return bind_launch(has_few_sets(p) ? policy_step_v03_kernel<T, kFewSets> : policy_step_v03_kernel<T, kMoreSets>,
+                         {.grid = static_cast<unsigned>(backend::device().num_sms),
+                          .block = kThreads,
+                          .dynamic_smem = smem_bytes(p, plan),
+                          .overlaps_previous = true,
+                          .cooperative = true},
+                         p, network, t, plan, counter, buffers);
+    };
+    const BoundLaunch kernel = p.dtype == Dtype::bf16 ? bind_type(__nv_bfloat16{}) : bind_type(__half{});
+    return in_order({[=](Stream stream) { set_bytes_async(counter, 0, sizeof(unsigned), stream); }, kernel});
+  };
+  return {
+      .name = name, .workspace_bytes = kCounterBytes + values * (2 * sizeof(float) + size_of(p.dtype)), .bind = bind};
+}
+
+std::vector<KernelPlan<Step>> plans(const Problem& p) {
+  return {plan_named("prefetch", p, backend::device().l2_bytes / 2), plan_named("ring alone", p, 0)};
+}
+
+const char* supports(const Problem& p) {
+  constexpr std::size_t kStatic = 1024;
+  const Network network = network_of(p);
+  const Plan plan = plan_of(p, network, 0);
+  for (int i = 0; i + 1 < network.count; ++i) {
+    const Stage& stage = network.stages[i];
+    const int groups = std::max(stage.groups, 1);
+    if (groups > kWarps) return "more groups than warps";
+    const int width = StageSets::has(plan.sets.quads, i) ? kQuad : 1;
+    const int at_a_time = Part::warps_a_group(stage, kWarps) * 32 / (stage.k / groups / width);
+    if (at_a_time == 0 || ceil_div(stage.out_l(), at_a_time) > kMostHeld) {
+      return "a thread's part of a stage's values must fit its registers";
+    }
+  }
+  return smem_bytes(p, plan) + kStatic <= static_cast<std::size_t>(most_smem_bytes())
+             ? nullptr
+             : "the ring, a stage's input and its sums must fit an SM's shared memory";
+}
+
+}  // namespace
+}  // namespace ladder::policy
+
+LADDER_VERSION(ladder::policy::Step, {.plans = ladder::policy::plans,
+                                      .plan_names = {"prefetch", "ring alone"},
+                                      .dtypes = {ladder::Dtype::bf16, ladder::Dtype::f16},
+                                      .supports = ladder::policy::supports,
+                                      .min_arch = 90})
