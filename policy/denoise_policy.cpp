@@ -123,6 +123,7 @@ void time_answers(const Options& o, const PolicyFile& file, const DenoisingSteps
                  {"steps", steps.str()},
                  {"samples", samples},
                  {"dtype", name(o.dtype)},
+                 {"step", policy.step()},
                  {"graph", o.graph}},
                 latency);
   fmt::print("wrote {}\n", o.json.string());
@@ -157,6 +158,7 @@ int denoise(const Options& o) {
                  .run = o.graph ? PolicyOptions::Run::graph : PolicyOptions::Run::launches,
                  .given_noise = !o.noise.empty()},
                 file, steps, promotions);
+  fmt::print("{}\n", policy.step());
   if (o.explain) {
     explain(policy.program());
     return 0;
@@ -217,7 +219,7 @@ int run(int argc, char** argv) {
   app.option_defaults()->group("how");
   io::add_choice<Dtype>(app, "--dtype", o.dtype, {{"fp32", Dtype::f32}, {"bf16", Dtype::bf16}, {"fp16", Dtype::f16}},
                         "fp32, bf16 or fp16");
-  app.add_option("--use", o.use, "versions in place of promoted ones: conv1d/block=v01")->type_name("VERSIONS");
+  app.add_option("--use", o.use, "versions in place of promoted ones: conv1d/block=v01, policy/step=v02 or off")->type_name("VERSIONS");
   io::add_choice<bool>(app, "--graph", o.graph, {{"on", true}, {"off", false}},
                        "on: an answer is one CUDA graph; off: the same bits, launch by launch");
   app.add_flag("--explain", o.explain, "print which version every operation of a step runs, and why, and leave");

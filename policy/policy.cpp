@@ -14,6 +14,7 @@
 #include "core/graph.h"
 #include "dev/diffusion/diffusion.h"
 #include "nn/models/unet1d.h"
+#include "policy/one_kernel_step.h"
 
 namespace ladder::denoise {
 namespace {
@@ -38,15 +39,17 @@ void check_finite(std::span<const float> values, std::size_t each, const char* w
 }  // namespace
 
 struct Policy::Impl {
+  // Throws Failure where a kernel is refused.
   Impl(const PolicyOptions& policy_options, const PolicyFile& file, const DenoisingSteps& denoising,
-       const Promotions& promotions)
-      : options(policy_options),
+       const Promotions& promotions, StepChoice step_choice)
+      : choice(std::move(step_choice)),
+        options(policy_options),
         config(file.network),
         observation(file.observation),
         action(file.action),
         steps(denoising),
         model(config),
-        parameters(model.declare()),
+        parameters(choice.one_kernel ? model.declare_condition() : model.declare()),
         weights("weights", parameters.size() * sizeof(float)),
         table("condition of time steps", steps.rows.size() * rows_bytes()),
         // Operations take their columns of a whole row to begin at the first of these: one more row is there.
@@ -54,7 +57,7 @@ struct Policy::Impl {
         coefficients("the scheduler's table", steps.rows.size() * sizeof(diffusion::Step)),
         counters("numbers of steps", steps.rows.size() * sizeof(std::int32_t)),
         noise("noise", steps.rows.size() * noise_elements() * sizeof(float)),
-        zeros("zeros", elements() * size_of(stored())),
+        zeros("zeros", elements() * size_of(taken())),
         first_time("time step of the first noise", options.samples * sizeof(std::int32_t)),
         all_noise("q_sample's table", diffusion::kTimesteps * sizeof(diffusion::Diffused)),
         x("x", elements() * sizeof(float)),
@@ -65,17 +68,18 @@ struct Policy::Impl {
         host_actions(x.bytes),
         actions(elements()) {
     LADDER_CHECK(!steps.rows.empty());
-    if (stored() != Dtype::f32) {
-      y.emplace("x as the network takes it", elements() * size_of(stored()));
+    if (taken() != Dtype::f32) {
+      y.emplace("x as the network takes it", elements() * size_of(taken()));
       if (options.given_noise) given_y.emplace("first noise as the network takes it", y->bytes);
     }
     load(file.weights);
     program = std::make_unique<Program>(tape(promotions), promotions);
     std::memset(host_inputs.data(), 0, host_inputs.bytes());
-    warm_up();
   }
 
   Dtype stored() const { return storage_dtype(options.dtype); }
+  // Of x, besides fp32, where a step needs it rounded; one kernel does that itself.
+  Dtype taken() const { return choice.one_kernel ? Dtype::f32 : stored(); }
   std::vector<std::int64_t> shape() const { return {options.samples, config.horizon, config.action_dim}; }
   std::size_t elements() const { return std::size_t{1} * options.samples * config.horizon * config.action_dim; }
   std::size_t rows_bytes() const { return parameters.group(nn::kFilm).rows * sizeof(float); }
@@ -85,7 +89,10 @@ struct Policy::Impl {
   void load(const nn::PublishedWeights& published) {
     const std::vector<float> flat = nn::packed_weights(config, parameters, published);
     backend::copy_in(weights.base, flat.data(), weights.bytes);
-    if (stored() != Dtype::f32) {
+    if (choice.one_kernel) {
+      one_kernel.emplace(*choice.one_kernel, config, published);
+      LADDER_CHECK(one_kernel->film_row() == parameters.group(nn::kFilm).rows);
+    } else if (stored() != Dtype::f32) {
       copies.emplace("weights rounded", parameters.size() * size_of(stored()));
       nn::copy_rounded(flat, stored(), *copies);
     }
@@ -105,7 +112,7 @@ struct Policy::Impl {
     return {.n = options.samples, .h = config.horizon, .c = config.action_dim, .dtype = dtype};
   }
   ValueId value_of_x(Tape& tape) const { return tape.value("x", Dtype::f32, shape(), x); }
-  ValueId network_input(Tape& tape) const { return tape.value("y", stored(), shape(), y ? *y : x); }
+  ValueId network_input(Tape& tape) const { return tape.value("y", taken(), shape(), y ? *y : x); }
 
   Tape tape(const Promotions& promotions) {
     const nn::Binding binding{.parameters = &parameters,
@@ -119,7 +126,7 @@ struct Policy::Impl {
     model.observe(tape, binding, observations, rows);
     ends.push_back(tape.operations().size());
     for (int i = 0; i < static_cast<int>(steps.rows.size()); ++i) {
-      append_step(tape, i, model.forward(tape, binding, network_input(tape), table, i, rows));
+      append_step(tape, i, binding);
       ends.push_back(tape.operations().size());
     }
     return tape;
@@ -130,9 +137,9 @@ struct Policy::Impl {
   void append_noise(Tape& tape) const {
     const auto philox = [&](std::size_t at) { return tape.value("philox", Dtype::i64, {2}, inputs, at); };
     const ValueId first = y ? value_of_x(tape) : tape.value("noise", Dtype::f32, shape());
-    diffusion::Problem noised = problem(stored());
+    diffusion::Problem noised = problem(taken());
     tape.run<diffusion::QSample>("noise", noised,
-                                 {{"x0", tape.value("x0", stored(), shape(), zeros)},
+                                 {{"x0", tape.value("x0", taken(), shape(), zeros)},
                                   {"t", tape.value("t", Dtype::i32, {options.samples}, first_time)},
                                   {"table", tape.value("table", Dtype::f32, {diffusion::kTimesteps, 2}, all_noise)},
                                   {"philox", philox(layout.first)},
@@ -147,17 +154,30 @@ struct Policy::Impl {
                                 {"noise", tape.value("noise", Dtype::f32, {of_steps.h, of_steps.c}, noise)}});
   }
 
-  void append_step(Tape& tape, int i, ValueId prediction) const {
+  void append_step(Tape& tape, int i, const nn::Binding& binding) const {
     const auto num_rows = static_cast<std::int64_t>(steps.rows.size());
+    const ValueId x_now = value_of_x(tape);
     const ValueId of_step = tape.value("noise", Dtype::f32, shape(), noise, i * noise_elements() * sizeof(float));
-    tape.run(
-        "step", steps.case_of(problem(stored())),
-        {{"pred", prediction},
-         {"noise", steps.noisy() ? of_step : kNoValue},
-         {"table", tape.value("table", Dtype::f32, {num_rows, diffusion::kStepColumns}, coefficients)},
-         {"step", tape.value("step", Dtype::i32, {1}, counters, i * sizeof(std::int32_t))},
-         {"x", value_of_x(tape)},
-         {"y", y ? network_input(tape) : kNoValue}});
+    const ValueId step_table =
+        tape.value("table", Dtype::f32, {num_rows, diffusion::kStepColumns}, coefficients);
+    const ValueId number = tape.value("step", Dtype::i32, {1}, counters, i * sizeof(std::int32_t));
+    if (one_kernel) {
+      const std::int64_t width = one_kernel->film_row();
+      return one_kernel->append(tape, {.film_table = tape.value("film_table", Dtype::f32, {num_rows, width}, table),
+                                       .film = tape.value("film", Dtype::f32, {options.samples, width}, rows),
+                                       .table = step_table,
+                                       .step = number,
+                                       .noise = of_step,
+                                       .x = x_now});
+    }
+    const ValueId prediction = model.forward(tape, binding, network_input(tape), table, i, rows);
+    tape.run("step", steps.case_of(problem(stored())),
+             {{"pred", prediction},
+              {"noise", steps.noisy() ? of_step : kNoValue},
+              {"table", step_table},
+              {"step", number},
+              {"x", x_now},
+              {"y", y ? network_input(tape) : kNoValue}});
   }
 
   // Answers.
@@ -171,8 +191,8 @@ struct Policy::Impl {
     program->enqueue(stream);
   }
 
-  // Kernels load at their first launch, which a capture does not allow: all steps have those of the first and the last.
-  void warm_up() {
+  // After the constructor. Kernels load at their first launch, which a capture does not allow: all steps have those of the first and the last.
+  void start() {
     copy_in_async(inputs.base, host_inputs.data(), inputs.bytes, queue);
     const auto run = [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) program->enqueue(i, queue);
@@ -189,7 +209,7 @@ struct Policy::Impl {
     LADDER_CHECK(options.given_noise && initial.size() == elements());
     LADDER_CHECK(!steps.noisy() || of_steps.size() == steps.rows.size() * elements());
     backend::copy_in(given_x.base, initial.data(), given_x.bytes);
-    if (given_y) nn::copy_rounded({initial.begin(), initial.end()}, stored(), *given_y);
+    if (given_y) nn::copy_rounded({initial.begin(), initial.end()}, taken(), *given_y);
     for (std::size_t i = 0; steps.noisy() && i < steps.rows.size(); ++i) {
       backend::copy_in(static_cast<float*>(noise.base) + i * noise_elements(), of_steps.data() + i * elements(),
                        elements() * sizeof(float));
@@ -233,6 +253,7 @@ struct Policy::Impl {
     return actions;
   }
 
+  StepChoice choice;
   PolicyOptions options;
   nn::Unet1dConfig config;
   Normalizer observation, action;
@@ -241,6 +262,7 @@ struct Policy::Impl {
   nn::Parameters parameters;
   OwnedRegion weights;
   std::optional<OwnedRegion> copies;
+  std::optional<OneKernelStep> one_kernel;
   OwnedRegion table, rows, coefficients, counters;
   OwnedRegion noise;  // [steps, noise_elements()]
   OwnedRegion zeros, first_time, all_noise;
@@ -257,8 +279,19 @@ struct Policy::Impl {
 };
 
 Policy::Policy(const PolicyOptions& options, const PolicyFile& file, const DenoisingSteps& steps,
-               const Promotions& promotions)
-    : impl_(std::make_unique<Impl>(options, file, steps, promotions)) {}
+               const Promotions& promotions) {
+  const auto made = [&](const StepChoice& choice) {
+    return std::make_unique<Impl>(options, file, steps, promotions, choice);
+  };
+  const StepChoice choice = choose_step(file.network, steps, options.dtype, options.samples, promotions);
+  try {
+    impl_ = made(choice);
+  } catch (const Failure& refusal) {  // as of a grid whose blocks do not all fit the card at a time
+    if (!choice.one_kernel) throw;
+    impl_ = made(choice.refused(refusal.what()));
+  }
+  impl_->start();
+}
 
 Policy::~Policy() = default;
 
@@ -271,5 +304,6 @@ std::span<const float> Policy::answer(std::span<const float> observations, std::
 }
 
 const Program& Policy::program() const { return *impl_->program; }
+std::string Policy::step() const { return impl_->choice.str(); }
 
 }  // namespace ladder::denoise

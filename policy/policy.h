@@ -19,7 +19,7 @@
 namespace ladder::denoise {
 
 // Those whose versions an answer runs.
-inline const std::vector<std::string> kLayers = {"conv1d", "diffusion", "gemm"};
+inline const std::vector<std::string> kLayers = {"conv1d", "diffusion", "gemm", "policy"};
 
 struct PolicyOptions {
   Dtype dtype = Dtype::f32;  // fp32, bf16 or fp16
@@ -45,6 +45,9 @@ class Policy {
   std::span<const float> answer(std::span<const float> observations, std::int64_t seed, std::int64_t number);
 
   const Program& program() const;
+
+  // What a step is made of, and why, in one line.
+  std::string step() const;
 
  private:
   struct Impl;

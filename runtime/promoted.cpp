@@ -20,6 +20,7 @@ namespace ladder {
 namespace {
 
 constexpr const char* kOtherwise = "h200";
+constexpr const char* kOff = "off";
 constexpr std::size_t kNumCells = 8;  // as tools/records/promotion.py writes them; only the first three matter here
 
 // The parts of a line that two or more spaces separate.
@@ -186,6 +187,7 @@ void Promotions::use(std::string_view text, std::string_view flag) {
     return UsageError(fmt::format("{} '{}': {}", flag, one_line(text, 120), says));
   };
   auto used = used_;
+  auto off = off_;
   for (std::string_view left = text; true;) {
     const std::string_view word = left.substr(0, left.find(','));
     const auto equals = word.find('=');
@@ -199,8 +201,13 @@ void Promotions::use(std::string_view text, std::string_view flag) {
     } catch (const UsageError& unknown) {
       throw error(unknown.what());
     }
-    used[pass] = version_named(*pass, version);
-    if (!used[pass]) {
+    used.erase(pass);
+    off.erase(pass);
+    if (version == kOff) {
+      off.insert(pass);
+    } else if (const Version* const named = version_named(*pass, version)) {
+      used[pass] = named;
+    } else {
       throw error(
           fmt::format("{} has no version '{}'; it has: {}", pass->path(), one_line(version, 40), labels_of(*pass)));
     }
@@ -208,14 +215,17 @@ void Promotions::use(std::string_view text, std::string_view flag) {
     left.remove_prefix(word.size() + 1);
   }
   used_ = std::move(used);
+  off_ = std::move(off);
 }
 
 bool Promotions::use_can(const Case& c) const {
   const auto used = used_.find(c.pass);
+  if (is_off(*c.pass)) return false;
   return used == used_.end() || why_not(*used->second, c).empty();
 }
 
 VersionChoice Promotions::choose(const Case& c) const {
+  if (is_off(*c.pass)) throw Failure(fmt::format("--use {}={}: nothing else runs '{}'", c.pass->path(), kOff, c.text));
   std::string besides;  // why --use did not decide
   if (const auto used = used_.find(c.pass); used != used_.end()) {
     const std::string reason = why_not(*used->second, c);
@@ -266,7 +276,7 @@ VersionChoice Promotions::choose(const Case& c) const {
 }
 
 bool Promotions::serves(const Case& c) const {
-  if (used_.contains(c.pass)) return use_can(c);
+  if (used_.contains(c.pass) || is_off(*c.pass)) return use_can(c);
   return std::ranges::any_of(lines_, [&](const Line& line) {
     return line.problem.pass == c.pass && line.problem.dtype == c.dtype && why_not(*line.version, c).empty();
   });
@@ -276,7 +286,8 @@ std::string Promotions::str() const {
   std::vector<std::string> uses;
   for (const auto& [pass, version] : used_)
     uses.push_back(fmt::format("--use {}={}\n", pass->path(), version->label()));
-  std::sort(uses.begin(), uses.end());  // the map is in the order of addresses
+  for (const Pass* pass : off_) uses.push_back(fmt::format("--use {}={}\n", pass->path(), kOff));
+  std::sort(uses.begin(), uses.end());  // the maps are in the order of addresses
   std::string text = fmt::format("{}", fmt::join(uses, ""));
   for (const auto& [problem, version] : lines_) {
     text += fmt::format("{}  {}  {}\n", problem.pass->path(), problem.text, version->label());

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,17 +43,18 @@ class Promotions {
 
   // Takes a version for a whole pass: "conv3x3/fprop=v07", or several with commas between; v07_wmma_double_buffer and 7
   // mean the same. A later one replaces an earlier one of its pass. Throws UsageError naming what there is, and then
-  // takes none; `flag` is where the text comes from.
+  // takes none; `flag` is where the text comes from. "policy/step=off" takes no version of a pass that does the work of
+  // several others: these run instead.
   void use(std::string_view text, std::string_view flag = "--use");
 
   // Of those versions that can run the case on this device, in this order: the one of --use; that of the case's line;
   // of the line of the same problem with another batch (the first number of a problem: images, for gemm rows), the
   // nearest in ratio; of the line of the pass and dtype that is nearest by FLOPs (by bytes where there is no
   // arithmetic), where several are equally near the one with most words in common; the one with the highest number.
-  // Throws Failure where no version can.
+  // Throws Failure where no version can, or --use turned the pass off.
   VersionChoice choose(const Case& c) const;
 
-  // False where --use names a version for the case's pass that cannot run it.
+  // False where --use names a version for the case's pass that cannot run it, or turns the pass off.
   bool use_can(const Case& c) const;
 
   // Whether the version of --use, or without one some version of the table, can run the case. For a problem that does the
@@ -61,6 +63,7 @@ class Promotions {
 
   const std::vector<Line>& lines() const { return lines_; }  // in the file's order
   const std::map<const Pass*, const Version*>& used() const { return used_; }
+  bool is_off(const Pass& pass) const { return off_.contains(&pass); }
   const std::string& note() const { return note_; }  // "no table for 'emulator': taking that of h200", or empty
 
   // What decides every choice, for checkpoints: a line "--use conv3x3/fprop=v07_wmma" for each override, then a line
@@ -71,6 +74,7 @@ class Promotions {
  private:
   std::vector<Line> lines_;
   std::map<const Pass*, const Version*> used_;
+  std::set<const Pass*> off_;
   std::string note_;
 };
 

@@ -61,13 +61,20 @@ void declare_block(Declaration& all, const std::string& name, int in, int out, i
 
 }  // namespace
 
-Declaration Unet1d::declare() const {
+Declaration Unet1d::declare_condition() const {
   Declaration all;
+  for (const ResidualBlock1d& block : layers_.blocks()) {
+    all.linear(block.name + "." + kFilm, config_.observation, config_.film_rows(block.out), kFilm);
+  }
+  return all;
+}
+
+Declaration Unet1d::declare() const {
+  Declaration all = declare_condition();
   for (const ResidualBlock1d& block : layers_.blocks()) {
     const std::string& name = block.name;
     declare_block(all, name + ".blocks.0", block.in, block.out, config_.taps);
     declare_block(all, name + ".blocks.1", block.out, block.out, config_.taps);
-    all.linear(name + "." + kFilm, config_.observation, config_.film_rows(block.out), kFilm);
     if (!block.projects()) continue;
     all.conv(name + ".residual_conv", {block.out, block.in - block.skip, 1});
     if (block.skip == 0) continue;

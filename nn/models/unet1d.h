@@ -25,6 +25,8 @@ class Unet1d {
   // Its parameters, with their published names. The linear layers of kFilm have the observation's columns alone, and a
   // convolution that reads a skip is two.
   Declaration declare() const;
+  // Those of observe() alone: the linear layers of kFilm.
+  Declaration declare_condition() const;
 
   // Both append to the tape.
   //     observe   Mish of observations [n, observation] fp32; writes rows [n, rows of kFilm] fp32

@@ -78,20 +78,6 @@ std::vector<double> sinusoids(int t, int channels) {
   return values;
 }
 
-// out[a][c][b] = in[a][b][c], for PyTorch's [k, c, taps] as [k, taps, c].
-void pack_conv(const std::vector<float>& in, const std::vector<std::int64_t>& shape, bool transposed,
-               std::int64_t first, std::int64_t channels, float* out) {
-  const std::int64_t num_out = shape[transposed ? 1 : 0], num_in = shape[transposed ? 0 : 1], taps = shape[2];
-  for (std::int64_t k = 0; k < num_out; ++k) {
-    for (std::int64_t t = 0; t < taps; ++t) {
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const std::int64_t from = transposed ? (first + c) * num_out + k : k * num_in + first + c;
-        *out++ = in[from * taps + t];
-      }
-    }
-  }
-}
-
 }  // namespace
 
 std::int64_t PublishedTensor::elements() const {
@@ -133,6 +119,19 @@ PublishedWeights made_up_weights(const Unet1dConfig& config) {
 }
 
 double mish(double x) { return x * std::tanh(std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)))); }
+
+void pack_conv(const std::vector<float>& in, const std::vector<std::int64_t>& shape, bool transposed,
+               std::int64_t first, std::int64_t channels, float* out) {
+  const std::int64_t num_out = shape[transposed ? 1 : 0], num_in = shape[transposed ? 0 : 1], taps = shape[2];
+  for (std::int64_t k = 0; k < num_out; ++k) {
+    for (std::int64_t t = 0; t < taps; ++t) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const std::int64_t from = transposed ? (first + c) * num_out + k : k * num_in + first + c;
+        *out++ = in[from * taps + t];
+      }
+    }
+  }
+}
 
 std::vector<float> packed_weights(const Unet1dConfig& config, const Parameters& parameters,
                                   const PublishedWeights& weights) {

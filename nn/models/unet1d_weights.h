@@ -37,6 +37,11 @@ PublishedWeights made_up_weights(const Unet1dConfig& config);
 std::vector<float> packed_weights(const Unet1dConfig& config, const Parameters& parameters,
                                   const PublishedWeights& weights);
 
+// out[k][tap][c] = in[k][c][tap] of a convolution's weights, of a transposed one's in[c][k][tap], for `channels` inputs c from
+// `first` on. `shape` is that of `in`.
+void pack_conv(const std::vector<float>& in, const std::vector<std::int64_t>& shape, bool transposed,
+               std::int64_t first, std::int64_t channels, float* out);
+
 // What time steps alone add to the condition's rows: [timesteps, rows of the group kFilm]. A residual block's rows are
 // W Mish([embedding of t, observation]) + b, and Mish acts on each number, so that W's first columns make this table and
 // the others, with b, what Unet1d::observe() computes.

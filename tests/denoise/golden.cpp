@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "core/paths.h"
 #include "policy/policy.h"
@@ -50,17 +51,20 @@ TEST(Golden, TheReferenceInDoublePredictsTheSame) {
   EXPECT_LT(farthest(found, flat(told["ddpm"]["prediction"][0][1])), 1e-11);
 }
 
-class Trajectory : public test::NeedsDevice, public testing::WithParamInterface<const char*> {};
+// Of a scheduler; what a step is made of.
+class Trajectory : public test::NeedsDevice,
+                   public testing::WithParamInterface<std::tuple<const char*, std::string>> {};
 
 TEST_P(Trajectory, EndsWhereFloat64Does) {
   const json told = golden();
-  const json& run = told[GetParam()];
+  const auto& [scheduler, kind_of_step] = GetParam();
+  const json& run = told[scheduler];
   const auto count = static_cast<int>(run["t"].size());
   const PolicyFile tiny = tiny_policy();
   std::vector<std::string> notes;
-  DenoisingSteps steps(scheduler_of(tiny.scheduler, GetParam(), notes), count);
+  DenoisingSteps steps(scheduler_of(tiny.scheduler, scheduler, notes), count);
   EXPECT_EQ(json(steps.timesteps), run["t"]);
-  const Promotions promotions = chosen_versions(Dtype::f32, "", kLayers);
+  const Promotions promotions = chosen_versions(Dtype::f32, "policy/step=" + kind_of_step, kLayers);
   const auto floats = [](const std::vector<double>& values) {
     return std::vector<float>(values.begin(), values.end());
   };
@@ -77,8 +81,11 @@ TEST_P(Trajectory, EndsWhereFloat64Does) {
   EXPECT_LT(farthest(answer(steps), flat(run["trajectory"][0])), kFp32Limit);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Trajectory, testing::Values("ddpm", "ddim"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Of, Trajectory,
+                         testing::Combine(testing::Values("ddpm", "ddim"), testing::ValuesIn(test::kinds_of_steps())),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
+                         });
 
 }  // namespace
 }  // namespace ladder::denoise

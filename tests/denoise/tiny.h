@@ -7,9 +7,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/backend.h"
+#include "core/registry.h"
+#include "dev/policy/policy.h"
 
 namespace ladder::denoise::test {
 
@@ -23,6 +26,18 @@ class NeedsDevice : public testing::Test {
 // The project's bar for fp32 actions beside float64's. Of a prediction, roundings make about u sqrt(stages terms), with
 // u = 2^-24, some 30 stages one after the other and sums of up to 1280 terms: 1.2e-5 of numbers of size 1.
 inline constexpr double kFp32Limit = 2e-5;
+
+// Versions that tests register have numbers from this one on.
+inline constexpr int kFirstMadeUp = 90;
+
+// What a step may be made of, in the words of --use: the network's operations, or a version of policy/step.
+inline std::vector<std::string> kinds_of_steps() {
+  std::vector<std::string> words = {"off"};
+  for (const Version* version : versions_of(pass_of<policy::Step>())) {
+    if (version->number < kFirstMadeUp) words.push_back(version->label());
+  }
+  return words;
+}
 
 // The numbers of nested lists, row by row.
 inline std::vector<double> flat(const nlohmann::json& value) {

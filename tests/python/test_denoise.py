@@ -152,18 +152,20 @@ def test_what_an_answer_depends_on(tmp_path):
     assert actions("--horizon", "8", "--groups", "4")[0] == (1, 8, 2)
 
 
-def test_it_explains_a_step(tmp_path):
-    done = program("--config", "tiny", "--explain", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("kind", "says", "of_step"),
+    [
+        ("off", "the network's operations", {"conv1d/block", "conv1d/fprop", "diffusion/ddpm_step"}),
+        ("v02", "one kernel, policy/step v02_weight_stream: --use", {"policy/step"}),
+    ],
+)
+def test_it_explains_a_step(tmp_path, kind, says, of_step):
+    done = program("--config", "tiny", "--explain", "--use", f"policy/step={kind}", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    lines = [line.split() for line in done.stdout.splitlines() if "/" in line]
-    assert [
-        "conv1d/block",
-        "conv1d/fprop",
-        "diffusion/ddpm_step",
-        "diffusion/noise",
-        "diffusion/q_sample",
-        "gemm/fprop",
-    ] == sorted({word for line in lines for word in line if "/" in word})
+    assert f"a step is {says}" in done.stdout
+    operations = done.stdout.split("a step is")[1].splitlines()[1:]
+    passes = {word for line in operations for word in line.split() if "/" in word}
+    assert passes == {"gemm/fprop", "diffusion/q_sample", "diffusion/noise", *of_step}
     assert not (tmp_path / "actions.npy").exists()
 
 

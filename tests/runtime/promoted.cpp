@@ -167,6 +167,22 @@ TEST_F(Promoted, WhatTheTableCanRunIsServed) {
   EXPECT_FALSE(p.serves(toy("n1 h1 w1 c3 k8 fp32")));  // though the table's could
 }
 
+TEST_F(Promoted, APassIsTurnedOff) {
+  Promotions p = load(line("n32 h8 w8 c64 k64 bf16", "v02_tile"));
+  const Case c = toy("n32 h8 w8 c64 k64 bf16");
+  EXPECT_TRUE(p.serves(c));
+  p.use("promotion/toy=v01,promotion/toy=off");
+  EXPECT_TRUE(p.is_off(*c.pass));
+  EXPECT_TRUE(p.used().empty());
+  EXPECT_FALSE(p.serves(c));
+  EXPECT_FALSE(p.use_can(c));
+  EXPECT_EQ(message_of([&] { p.choose(c); }, false),
+            "--use promotion/toy=off: nothing else runs 'n32 h8 w8 c64 k64 bf16'");
+  EXPECT_PRED_FORMAT2(IsSubstring, "--use promotion/toy=off\n", p.str());
+  p.use("promotion/toy=v07");
+  EXPECT_EQ(chosen(p, "n32 h8 w8 c64 k64 bf16"), "v07_halo, --use");
+}
+
 TEST_F(Promoted, AWrongUseSaysWhatThereIsAndChangesNothing) {
   Promotions p = load(line("n32 h8 w8 c64 k64 bf16", "v02_tile"));
   const auto wrong = [&](const std::string& text) { return message_of([&] { p.use(text); }, true); };
