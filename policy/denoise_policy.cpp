@@ -219,7 +219,8 @@ int run(int argc, char** argv) {
   app.option_defaults()->group("how");
   io::add_choice<Dtype>(app, "--dtype", o.dtype, {{"fp32", Dtype::f32}, {"bf16", Dtype::bf16}, {"fp16", Dtype::f16}},
                         "fp32, bf16 or fp16");
-  app.add_option("--use", o.use, "versions in place of promoted ones: conv1d/block=v01, policy/step=v02 or off")->type_name("VERSIONS");
+  app.add_option("--use", o.use, "versions in place of promoted ones: conv1d/block=v01, policy/step=v02 or off")
+      ->type_name("VERSIONS");
   io::add_choice<bool>(app, "--graph", o.graph, {{"on", true}, {"off", false}},
                        "on: an answer is one CUDA graph; off: the same bits, launch by launch");
   app.add_flag("--explain", o.explain, "print which version every operation of a step runs, and why, and leave");

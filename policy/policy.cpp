@@ -191,7 +191,8 @@ struct Policy::Impl {
     program->enqueue(stream);
   }
 
-  // After the constructor. Kernels load at their first launch, which a capture does not allow: all steps have those of the first and the last.
+  // After the constructor. Kernels load at their first launch, which a capture does not allow: all steps have those of the
+  // first and the last.
   void start() {
     copy_in_async(inputs.base, host_inputs.data(), inputs.bytes, queue);
     const auto run = [&](std::size_t begin, std::size_t end) {
