@@ -2,6 +2,7 @@
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -216,7 +217,15 @@ nlohmann::json header_of(const Calibration* calibration, const Options& options,
   return header;
 }
 
+// Large host tensors come and go with every launch that is checked: freed memory is used again, or each one's pages would
+// be asked for and cleared anew, by one thread.
+void keep_freed_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
+}
+
 int run(const char* layer, int argc, char** argv) {
+  keep_freed_memory();
   (void)all_versions();  // throws if a version file is misnamed
   std::optional<Options> parsed = parse_options(layer, argc, argv);
   if (!parsed) return 0;

@@ -64,6 +64,7 @@ class AsUsed {
   }
 
   std::string any_workspace() {
+    if (!subject_.has_workspace()) return {};
     const struct {
       Contents contents;
       const char* name;

@@ -34,6 +34,7 @@ class BoundHere : public Subject {
     return std::make_unique<BoundHere>(version_, case_, plan_name_, Bands::numbers);
   }
   bool private_workspace() const override { return kernel_.private_workspace; }
+  bool has_workspace() const override { return kernel_.workspace_bytes > 0; }
 
   void refill(const HostTensors& inputs) override { tensors_.refill(inputs); }
   void reset(Contents outputs, Contents workspace) override { tensors_.reset(outputs, workspace); }

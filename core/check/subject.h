@@ -23,6 +23,7 @@ class Subject {
   // The same kernel bound again, to tensors of its own between Bands::numbers.
   virtual std::unique_ptr<Subject> another() = 0;
   virtual bool private_workspace() const = 0;  // see Kernel
+  virtual bool has_workspace() const { return true; }
 
   // As DeviceTensors has them.
   virtual void refill(const HostTensors& inputs) = 0;
