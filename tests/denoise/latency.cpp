@@ -1,0 +1,47 @@
+// The record of how long answers took.
+#include "policy/latency.h"
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/denoise/tiny.h"
+#include "tests/files.h"
+
+namespace ladder::denoise {
+namespace {
+
+using nlohmann::json;
+
+class LatencyRecord : public test::NeedsDevice {};
+
+TEST_F(LatencyRecord, HasEveryAnswer) {
+  int answers = 0;
+  const Latency latency = measure_latency(
+      3, [&] { ++answers; }, 8, 4);
+  EXPECT_EQ(latency.answers_ms.size(), 3U);
+  EXPECT_EQ(latency.empty_ms.size(), 3U);
+  EXPECT_GT(answers, 3);  // the first ones are not counted
+  for (const double ms : latency.empty_ms) EXPECT_GT(ms, 0);
+}
+
+TEST_F(LatencyRecord, IsWrittenAsideAndRenamed) {
+  const ladder::test::Scratch scratch;
+  const std::filesystem::path file = scratch / "latency.json", other_name = scratch / "before.json";
+  ladder::test::put(file, "before");
+  std::filesystem::create_hard_link(file, other_name);
+  write_latency(file, {{"step", "a step is one kernel"}}, {.answers_ms = {1, 2}, .empty_ms = {0.5, 0.25}});
+  const json record = json::parse(ladder::test::contents(file));
+  EXPECT_EQ(record["schema"], "ladder.policy_latency/1");
+  EXPECT_EQ(record["policy"]["step"], "a step is one kernel");
+  EXPECT_EQ(record["answers_ms"], json({1, 2}));
+  EXPECT_EQ(record["empty_graph_ms"], json({0.5, 0.25}));
+  EXPECT_EQ(ladder::test::contents(other_name), "before");  // another file took the name
+  EXPECT_EQ(ladder::test::count_in(scratch.path()), 2);
+  EXPECT_THROW(write_latency(scratch / "no" / "latency.json", {}, {}), std::exception);
+}
+
+}  // namespace
+}  // namespace ladder::denoise
