@@ -5,7 +5,6 @@
 
 #include "dev/common/activation.h"
 #include "dev/common/lane_sums.h"
-#include "dev/common/moments.h"
 #include "dev/common/quads.h"
 #include "dev/policy/pass.h"
 
@@ -13,40 +12,30 @@ namespace ladder::policy {
 
 inline constexpr int kMostHeld = 4;  // positions that a thread has
 
-// A bit for each stage.
-struct StageSets {
-  std::uint64_t vectors = 0;  // rows of its weights are whole vectors of sixteen bytes
-  std::uint64_t quads = 0;    // its values are made four channels at a time
-  std::uint64_t kept = 0;     // a later stage reads its values
-  std::uint64_t runs = 0;     // channels joined to its input are copied sixteen bytes at a time
+// How the threads of some warps share a stage's values: the same number of warps a group; a thread has a column, which is a
+// channel or four neighbours, at every at_a_time-th position.
+struct Sharing {
+  std::uint32_t column_inverse;  // 2^20 / columns, rounded up: threads of a group are divided by a multiplication
+  std::uint16_t warp_inverse;    // 2^12 / warps
+  std::uint16_t columns;         // of a group
+  std::uint16_t at_a_time;
+  std::uint8_t warps;  // of a group
+  bool quads;          // a column is four channels
+  bool kept;           // a later stage reads the values
+  bool runs;           // channels joined to the stage's input are copied sixteen bytes at a time
 
-  static __host__ __device__ constexpr bool has(std::uint64_t set, int at) { return (set >> at & 1) != 0; }
-};
-
-// Which threads of `kWarps` warps make what of a stage's values: the same number of warps a group, in which a thread has a channel,
-// or four, at every at_a_time-th position.
-struct Part {
-  int group;
-  int channel;
-  int first_row;
-  int at_a_time;
-  bool any;
-
-  __host__ __device__ static constexpr int warps_a_group(const Stage& stage, int warps) {
-    return warps / (stage.groups > 0 ? stage.groups : 1);
+  static Sharing of(const Stage& stage, int warps, bool quads) {
+    const int groups = stage.groups > 0 ? stage.groups : 1;
+    Sharing s{.warps = static_cast<std::uint8_t>(warps / groups), .quads = quads};
+    if (s.warps == 0) return s;  // more groups than warps
+    s.columns = static_cast<std::uint16_t>(stage.k / groups / (quads ? kQuad : 1));
+    s.at_a_time = static_cast<std::uint16_t>(32 * s.warps / s.columns);
+    s.column_inverse = static_cast<std::uint32_t>(ceil_div(1 << 20, static_cast<int>(s.columns)));
+    s.warp_inverse = static_cast<std::uint16_t>(ceil_div(1 << 12, static_cast<int>(s.warps)));
+    return s;
   }
-
-  // Of the `worker`-th thread; each makes `width` channels.
-  __device__ __forceinline__ Part(const Stage& stage, int warps, int width, int worker) {
-    const int threads = 32 * warps_a_group(stage, warps);
-    const int groups = max(stage.groups, 1);
-    const int of_group = stage.k / groups;
-    group = worker / threads;
-    at_a_time = threads / (of_group / width);
-    first_row = worker % threads / (of_group / width);
-    channel = group * of_group + worker % threads % (of_group / width) * width;
-    any = worker >= 0 && group < groups && first_row < at_a_time;
-  }
+  // Whether registers have room.
+  bool fits(const Stage& stage) const { return at_a_time > 0 && ceil_div(stage.out_l(), int{at_a_time}) <= kMostHeld; }
 };
 
 // One channel, or four neighbours.
@@ -67,90 +56,119 @@ __device__ __forceinline__ void store(T* to, const float (&from)[kWidth]) {
   }
 }
 
-// Of the input of stage `at`, whose parts are stored.
-template <int kWidth, class T>
-__device__ __forceinline__ void load_input(const Pass<T>& pass, int at, int sample, int row, int channel,
-                                           float (&to)[kWidth]) {
-  const Stage& stage = pass.network.stages[at];
-  const int own = stage.c - stage.joined;
-  if (channel >= own) {
-    load(pass.of(pass.buffers.values, stage.rest, sample) + row * stage.joined + channel - own, to);
-  } else if (stage.source != kSample) {
-    load(pass.of(pass.buffers.values, stage.source, sample) + row * own + channel, to);
-  } else {
-    load(pass.t.x + (sample * stage.l + row) * own + channel, to);
+// Four share a reciprocal, as the unit that makes it is slower than multiplications.
+__device__ __forceinline__ void apply_mish(float (&z)[1]) { z[0] = Mish::value(z[0]); }
+__device__ __forceinline__ void apply_mish(float (&z)[kQuad]) {
+  constexpr float kSaturated = 10.0f;  // beyond it the quotient is 1 in fp32, and the product of four still a number
+  float q[kQuad];
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) to[j] = to_float(from_float<T>(to[j]));
+  for (int j = 0; j < kQuad; ++j) {
+    const float e = exponential(fminf(z[j], kSaturated));
+    q[j] = e * (e + 2.0f);
+    z[j] *= q[j];
+    q[j] += 2.0f;
   }
+  const float low = q[0] * q[1];
+  const float high = q[2] * q[3];
+  const float inverse = ptx::reciprocal_approximate(low * high);
+  const float of_low = inverse * high;
+  const float of_high = inverse * low;
+  z[0] *= of_low * q[1];
+  z[1] *= of_low * q[0];
+  z[2] *= of_high * q[3];
+  z[3] *= of_high * q[2];
 }
 
 // What needs no wait: zeros for channels up to `channels`, those of the sample, and joined ones.
 template <int kThreads, class T>
-__device__ __forceinline__ void make_other_channels(const Pass<T>& pass, const StageSets& sets, int at, int sample,
+__device__ __forceinline__ void make_other_channels(const Pass<T>& pass, bool runs_of_16_bytes, int at, int sample,
                                                     int worker, T* input, int pitch, int channels) {
-  if (worker < 0) return;
   const Stage& stage = pass.network.stages[at];
-  const int own = stage.c - stage.joined;
-  const int first = stage.source == kSample ? 0 : own;
-  if (stage.c < channels || first == 0 || (stage.joined > 0 && !StageSets::has(sets.runs, at))) {
-    const int each = channels - first;
-    for (int i = worker; i < stage.l * each; i += kThreads) {
-      const int row = i / each;
-      const int channel = first + i % each;
-      const float value = channel < stage.c ? pass.input_at(at, sample, row, channel) : 0.0f;
-      input[row * pitch + channel] = from_float<T>(value);
-    }
-  } else if (stage.joined > 0) {
+  const int first = stage.source == kSample ? 0 : stage.c - stage.joined;
+  if (worker < 0 || first == channels) return;
+  if (runs_of_16_bytes && stage.c == channels) {
     const int runs = stage.joined / kVector<T>;  // of a row
     const T* const from = pass.of(pass.buffers.values, stage.rest, sample);
     for (int i = worker; i < stage.l * runs; i += kThreads) {
-      *reinterpret_cast<uint4*>(input + i / runs * pitch + own + i % runs * kVector<T>) =
+      *reinterpret_cast<uint4*>(input + i / runs * pitch + first + i % runs * kVector<T>) =
           *reinterpret_cast<const uint4*>(from + i * kVector<T>);
     }
+    return;
+  }
+  const int each = channels - first;
+  for (int i = worker; i < stage.l * each; i += kThreads) {
+    const int row = i / each;
+    const int channel = first + i % each;
+    const float value = channel < stage.c ? pass.input_at(at, sample, row, channel) : 0.0f;
+    input[row * pitch + channel] = from_float<T>(value);
   }
 }
 
 // The channels that stage `at` - 1 computes, in `input` at `pitch` elements a position. All threads call it; those with worker < 0
 // have no part. `wait` returns once all blocks have stored their convolutions.
 template <int kWarps, int kWidth, class T, class Wait>
-__device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const StageSets& sets, int at, int sample,
+__device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sharing& sharing, int at, int sample,
                                                   int worker, T* input, int pitch, float2* warp_sums,
                                                   const Wait& wait) {
   const int source = at - 1;
   const Stage& before = pass.network.stages[source];
-  const int length = before.out_l();
   const int k = before.k;
-  const Part part(before, kWarps, kWidth, worker);
-  const bool any = part.any;
-  const auto row = [&](int i) { return part.first_row + i * part.at_a_time; };
-  const float* const vectors = pass.t.vectors;
+  const int group = static_cast<int>(worker / 32 * sharing.warp_inverse >> 12);
+  const unsigned thread = worker - group * sharing.warps * 32;
+  const int first_row = static_cast<int>(thread * sharing.column_inverse >> 20);
+  const int column = static_cast<int>(thread) - first_row * sharing.columns;
+  const int channel = (group * sharing.columns + column) * kWidth;
+  int held = 0;
+  if (worker >= 0 && channel < k && first_row < sharing.at_a_time) {
+#pragma unroll
+    for (int i = 0; i < kMostHeld; ++i) held += first_row + i * sharing.at_a_time < before.out_l() ? 1 : 0;
+  }
+  const int step = sharing.at_a_time * k;  // from one position that the thread has to the next
+  const int place = first_row * k + channel;
+  const float* const vectors = pass.t.vectors + channel;
 
   float bias[kWidth] = {}, gamma[kWidth] = {}, beta[kWidth] = {}, scale[kWidth];
   float added[kMostHeld][kWidth] = {};  // the residual, and the shift
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) scale[j] = 1.0f;
-  if (any) load(vectors + before.bias + part.channel, bias);
-  if (any && before.groups > 0) {
-    load(vectors + before.gamma() + part.channel, gamma);
-    load(vectors + before.beta() + part.channel, beta);
+  if (held > 0) load(vectors + before.bias, bias);
+  if (held > 0 && before.groups > 0) {
+    load(vectors + before.gamma(), gamma);
+    load(vectors + before.beta(), beta);
     if (before.residual == Residual::convolution) {
-      const float* const from = pass.of(pass.buffers.residual, source, sample) + part.channel;
+      const float* const from = pass.of(pass.buffers.residual, source, sample) + place;
       float residual_bias[kWidth];
-      load(vectors + before.residual_bias + part.channel, residual_bias);
+      load(vectors + before.residual_bias, residual_bias);
 #pragma unroll
       for (int i = 0; i < kMostHeld; ++i) {
-        if (row(i) < length) load(from + row(i) * k, added[i]);
+        if (i >= held) break;
+        load(from + i * step, added[i]);
 #pragma unroll
         for (int j = 0; j < kWidth; ++j) added[i][j] += residual_bias[j];
       }
     } else if (before.residual == Residual::identity) {
+      const Stage& first = pass.network.stages[source - 1];
+      const int own = first.c - first.joined;
+      const bool is_joined = channel >= own;
+      const int row_elements = is_joined ? first.joined : own;
+      const int from = first_row * row_elements + channel - (is_joined ? own : 0);
+      const T* const values =
+          pass.of(pass.buffers.values, is_joined ? first.rest : max(first.source, 0), sample) + from;
+      const bool is_sample = !is_joined && first.source == kSample;
 #pragma unroll
       for (int i = 0; i < kMostHeld; ++i) {
-        if (row(i) < length) load_input(pass, source - 1, sample, row(i), part.channel, added[i]);
+        if (i >= held) break;
+        if (is_sample) {
+          load(pass.t.x + sample * first.l * own + from + i * sharing.at_a_time * row_elements, added[i]);
+#pragma unroll
+          for (int j = 0; j < kWidth; ++j) added[i][j] = to_float(from_float<T>(added[i][j]));
+        } else {
+          load(values + i * sharing.at_a_time * row_elements, added[i]);
+        }
       }
     }
     if (before.film != kNone) {
-      const std::int64_t film = before.film + part.channel;
+      const int film = before.film + channel;
       const float* const of_step = pass.t.film_table + pass.step * std::int64_t{pass.network.film_row} + film;
       const float* const of_sample = pass.t.film + sample * std::int64_t{pass.network.film_row} + film;
       float scale_of_sample[kWidth], shift[kWidth], shift_of_sample[kWidth];
@@ -166,24 +184,24 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sta
       }
     }
   }
+  const float* const h = pass.of(pass.buffers.h, source, sample);
+  const float inverse_count = 1.0f / static_cast<float>(sharing.columns * kWidth * before.out_l());
 
   wait();
-  const float* const h = pass.of(pass.buffers.h, source, sample);
   float v[kMostHeld][kWidth] = {};
 #pragma unroll
   for (int i = 0; i < kMostHeld; ++i) {
-    if (any && row(i) < length) load(h + row(i) * k + part.channel, v[i]);
+    if (i < held) load(h + place + i * step, v[i]);
   }
   if (before.groups > 0) {
-    const int of_group = k / before.groups;
-    const float pivot = any ? h[part.group * of_group] : 0.0f;
+    const float pivot = held > 0 ? h[group * sharing.columns * kWidth] : 0.0f;
     float2 sums = {0.0f, 0.0f};
 #pragma unroll
     for (int i = 0; i < kMostHeld; ++i) {
+      if (i >= held) break;
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
         v[i][j] += bias[j] - pivot;
-        if (!any || row(i) >= length) continue;
         sums.x += v[i][j];
         sums.y = fmaf(v[i][j], v[i][j], sums.y);
       }
@@ -191,21 +209,26 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sta
     sums = {sum_over_lanes(sums.x), sum_over_lanes(sums.y)};
     if (worker >= 0 && worker % 32 == 0) warp_sums[worker / 32] = sums;
     __syncthreads();
-    const int warps = Part::warps_a_group(before, kWarps);
+    if (held == 0) return;
     float2 all = {0.0f, 0.0f};
-    for (int i = 0; any && i < warps; ++i) {
-      all.x += warp_sums[part.group * warps + i].x;
-      all.y += warp_sums[part.group * warps + i].y;
+#pragma unroll 1
+    for (int i = 0; i < sharing.warps; ++i) {
+      const float2 part = warp_sums[group * sharing.warps + i];
+      all = {all.x + part.x, all.y + part.y};
     }
-    const Moments moments = moments_of(all, static_cast<float>(of_group * length));
-    const float rstd = rsqrtf(moments.m2 / moments.count + conv1d::kEpsilon);
+    const float mean = all.x * inverse_count;  // less the pivot, as v is
+    const float variance = fmaxf(fmaf(-all.x, mean, all.y), 0.0f) * inverse_count;
+    const float rstd = rsqrtf(variance + conv1d::kEpsilon);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) gamma[j] *= rstd;
 #pragma unroll
     for (int i = 0; i < kMostHeld; ++i) {
+      if (i >= held) break;
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) {
-        const float normed = fmaf(gamma[j] * rstd, v[i][j] - moments.mean, beta[j]);
-        v[i][j] = fmaf(scale[j], Mish::value(normed), added[i][j]);
-      }
+      for (int j = 0; j < kWidth; ++j) v[i][j] = fmaf(gamma[j], v[i][j] - mean, beta[j]);
+      apply_mish(v[i]);
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) v[i][j] = fmaf(scale[j], v[i][j], added[i][j]);
     }
   } else {
 #pragma unroll
@@ -215,14 +238,14 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sta
     }
   }
 
-  T* const value = pass.of(pass.buffers.values, source, sample) + part.channel;
+  T* const value = pass.of(pass.buffers.values, source, sample) + place;
+  T* const to = input + first_row * pitch + channel;
 #pragma unroll
   for (int i = 0; i < kMostHeld; ++i) {
-    if (!any || row(i) >= length) break;
-    store(input + row(i) * pitch + part.channel, v[i]);
-    if (!StageSets::has(sets.kept, source)) continue;
-    const bool is_mine = static_cast<unsigned>(i * kWarps + worker / 32) % gridDim.x == blockIdx.x;
-    if (is_mine) store(value + row(i) * k, v[i]);
+    if (i >= held) break;
+    store(to + i * sharing.at_a_time * pitch, v[i]);
+    const unsigned block = i * kWarps + worker / 32;  // that stores this part
+    if (sharing.kept && min(block, gridDim.x - 1) == blockIdx.x) store(value + i * step, v[i]);
   }
 }
 

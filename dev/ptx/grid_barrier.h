@@ -25,7 +25,9 @@ class GridBarrier {
     __syncthreads();
     if (threadIdx.x != 0) return;
 #if defined(__CUDACC__)
-    __threadfence();  // cumulative: for what the block's other threads wrote before __syncthreads, too
+    // Cumulative: for what the block's other threads wrote before __syncthreads, too. __threadfence() is sequentially
+    // consistent besides, which takes longer.
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(counter_) : "memory");
 #else
     simt::grid_arrive(counter_, where);

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import policy_network as policy
 import policy_golden
+import policy_network as policy
 from worker import Refusal
 
 

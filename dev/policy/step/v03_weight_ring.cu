@@ -9,7 +9,6 @@
 //         needs besides the previous sums is loaded before the wait. Limiter: the barrier and the latency of the L2, 30 times.
 // Needs:  bf16 or fp16; all blocks resident (a cooperative launch); the ring, a stage's input and a block's sums in an SM's
 //         shared memory. Samples come one after the other and read the weights again.
-// Spills: 12 bytes in bf16, 32 in fp16.
 
 #include <algorithm>
 
@@ -36,11 +35,12 @@ constexpr std::size_t kCounterBytes = 256;
 static_assert(kOutputLanes == kWarps);
 
 struct Plan {
-  StageSets sets;
-  int input_bytes = 0;  // of shared memory, after the ring
-  int sums_bytes = 0;   // and after these
+  Sharing sharing[kMaxStages] = {};
   // How many stages' weights the L2 has been asked for when a stage begins.
   std::uint8_t asked[kMaxStages] = {};
+  std::uint64_t vectors = 0;  // a bit for each stage whose rows of weights are whole vectors of sixteen bytes
+  int input_bytes = 0;        // of shared memory, after the ring
+  int sums_bytes = 0;         // and after these
 };
 
 // What a warp has of a stage's sums in shared memory: [set][position of the input][column].
@@ -59,13 +59,6 @@ struct SumsPlace {
         of_warp((sets * length << column_bits) + 2) {}
   __host__ __device__ int at(int set, int position) const { return (set * length + position) << column_bits; }
 };
-
-// The position of the input that tap `tap` multiplies for position `o` of the output; negative, or too large, if none.
-__device__ __forceinline__ int position_of(const Stage& stage, int o, int tap) {
-  if (!stage.transposed) return stage.stride2 ? 2 * o + tap - 1 : o + tap - stage.taps / 2;
-  const int twice = o + 1 - tap;
-  return twice % 2 == 0 ? twice / 2 : -1;
-}
 
 // The block's share of floats that all blocks will read, into the L2. By one thread.
 __device__ __forceinline__ void prefetch_floats(const float* from, int count) {
@@ -110,7 +103,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     prefetch_floats(t.film_table + pass.step * std::int64_t{network.film_row}, network.film_row);
     prefetch_floats(t.film, p.n * network.film_row);
   }
-  Ring ring(network, weights, shares, plan.sets.vectors, p.n, smem, warp);
+  Ring ring(network, weights, shares, plan.vectors, p.n, smem, warp);
 #pragma unroll 1
   for (int at = 0; at < network.count; ++at) {
     const Stage& stage = network.stages[at];
@@ -122,15 +115,16 @@ __global__ void __launch_bounds__(kThreads, 1)
       // The input. What does not depend on the last stage is loaded before the wait.
       T* const rows = reinterpret_cast<T*>(input);
       const int row_elements = pitch / static_cast<int>(sizeof(T));
-      make_other_channels<kWorkers>(pass, plan.sets, at, sample, worker, rows, row_elements,
+      make_other_channels<kWorkers>(pass, plan.sharing[at].runs, at, sample, worker, rows, row_elements,
                                     units * conv1d::kStepChannels);
       const auto wait = [&] {
         if (sample == 0) barrier.wait();
       };
-      if (at > 0 && StageSets::has(plan.sets.quads, at - 1)) {
-        make_own_channels<kWarps, kQuad>(pass, plan.sets, at, sample, worker, rows, row_elements, warp_sums, wait);
+      const Sharing& sharing = plan.sharing[max(at - 1, 0)];
+      if (at > 0 && sharing.quads) {
+        make_own_channels<kWarps, kQuad>(pass, sharing, at, sample, worker, rows, row_elements, warp_sums, wait);
       } else if (at > 0) {
-        make_own_channels<kWarps, 1>(pass, plan.sets, at, sample, worker, rows, row_elements, warp_sums, wait);
+        make_own_channels<kWarps, 1>(pass, sharing, at, sample, worker, rows, row_elements, warp_sums, wait);
       }
       __syncthreads();
 
@@ -179,8 +173,11 @@ __global__ void __launch_bounds__(kThreads, 1)
 
         // An output is the sum of all warps' products, each tap's at the position that it multiplies; then those of the
         // residual convolution.
-        const int outputs = stage.out_l() * place.columns;
-        const int all_outputs = outputs + (sets > stage.taps ? stage.l * place.columns : 0);
+        const conv1d::Problem conv = stage.convolution(1);
+        const int outputs = stage.out_l() << place.column_bits;
+        const int all_outputs = outputs + (sets > stage.taps ? stage.l << place.column_bits : 0);
+        const int direction = stage.transposed ? -1 : 1;  // of positions, from term to term
+        const int step = place.at(stage.transposed ? 2 : 1, direction);
         float* const h = pass.of(buffers.h, at, sample);
 #pragma unroll 1
         for (int i = worker / kOutputLanes; worker >= 0 && i - lane / kOutputLanes < all_outputs;
@@ -189,18 +186,17 @@ __global__ void __launch_bounds__(kThreads, 1)
           const bool is_residual = i >= outputs;
           const int o = (is_residual ? i - outputs : i) >> place.column_bits;
           const int column = i & (place.columns - 1);
-          const float* const from = sums + part * place.of_warp + column;
+          const int terms = part >= units || i >= all_outputs || column >= channels ? 0
+                            : is_residual                                           ? 1
+                                                                                    : conv.terms();
+          const int position = is_residual ? o : conv.from(o, 0);
+          const float* const from =
+              sums + part * place.of_warp + column + place.at(is_residual ? stage.taps : conv.tap(o, 0), position);
           float sum = 0;
-          if (part < units && i < all_outputs && column < channels) {
-            if (is_residual) {
-              sum = from[place.at(stage.taps, o)];
-            } else {
 #pragma unroll
-              for (int tap = 0; tap < kSets; ++tap) {
-                const int position = position_of(stage, o, tap);
-                if (tap < stage.taps && position >= 0 && position < stage.l) sum += from[place.at(tap, position)];
-              }
-            }
+          for (int j = 0; j < kSets; ++j) {
+            const int at_term = position + j * direction;
+            if (j < terms && at_term >= 0 && at_term < stage.l) sum += from[j * step];
           }
 #pragma unroll
           for (int distance = kOutputLanes / 2; distance > 0; distance /= 2) {
@@ -250,30 +246,31 @@ Plan plan_of(const Problem& p, const Network& network, std::size_t prefetch_byte
   }
 
   // Which loads and stores are whole vectors.
-  const auto whole = [&](int of, std::int64_t a, std::int64_t b = 0) { return a % of == 0 && b % of == 0; };
+  const auto whole = [](int of, std::int64_t a, std::int64_t b) { return a % of == 0 && b % of == 0; };
   const auto values_of = [&](int at) { return std::int64_t{p.n} * network.stages[at].value; };
+  const auto keep = [&](int at) {
+    if (at >= 0) plan.sharing[at].kept = true;
+    return at < 0 || values_of(at) % kQuad == 0;
+  };
   for (int i = 0; i < network.count; ++i) {
     const Stage& stage = network.stages[i];
-    const std::uint64_t bit = std::uint64_t{1} << i;
     constexpr int kRun = kVector<__half>;
     const int residual_weights = widens(network, i) ? network.stages[i + 1].residual_weights : 0;
-    if (whole(kRun, stage.c, stage.weights) && whole(kRun, residual_weights)) plan.sets.vectors |= bit;
-    bool quads = whole(kQuad, stage.k / std::max(stage.groups, 1), values_of(i)) && whole(kQuad, stage.bias);
+    if (whole(kRun, stage.c, stage.weights) && residual_weights % kRun == 0) plan.vectors |= std::uint64_t{1} << i;
+
+    bool quads = whole(kQuad, stage.k / std::max(stage.groups, 1), values_of(i)) && stage.bias % kQuad == 0;
     if (stage.film != kNone) quads &= whole(kQuad, stage.film, network.film_row);
-    if (stage.residual == Residual::convolution) quads &= whole(kQuad, stage.residual_bias);
+    if (stage.residual == Residual::convolution) quads &= stage.residual_bias % kQuad == 0;
     if (stage.residual == Residual::identity) {
       const Stage& from = network.stages[i - 1];
       quads &= whole(kQuad, from.c, from.joined);
-      for (const int part : {from.source, from.joined > 0 ? from.rest : kSample}) {
-        if (part == kSample) continue;
-        quads &= whole(kQuad, values_of(part));
-        plan.sets.kept |= std::uint64_t{1} << part;
-      }
+      quads &= keep(from.source);
+      if (from.joined > 0) quads &= keep(from.rest);
     }
-    if (quads) plan.sets.quads |= bit;
+    plan.sharing[i] = Sharing::of(stage, kWarps, quads);
     if (stage.joined > 0) {
-      plan.sets.kept |= std::uint64_t{1} << stage.rest;
-      if (whole(kRun, stage.c, stage.joined) && whole(kRun, values_of(stage.rest))) plan.sets.runs |= bit;
+      keep(stage.rest);
+      plan.sharing[i].runs = whole(kRun, stage.c, stage.joined) && values_of(stage.rest) % kRun == 0;
     }
   }
   return plan;
@@ -318,14 +315,7 @@ const char* supports(const Problem& p) {
   const Network network = network_of(p);
   const Plan plan = plan_of(p, network, 0);
   for (int i = 0; i + 1 < network.count; ++i) {
-    const Stage& stage = network.stages[i];
-    const int groups = std::max(stage.groups, 1);
-    if (groups > kWarps) return "more groups than warps";
-    const int width = StageSets::has(plan.sets.quads, i) ? kQuad : 1;
-    const int at_a_time = Part::warps_a_group(stage, kWarps) * 32 / (stage.k / groups / width);
-    if (at_a_time == 0 || ceil_div(stage.out_l(), at_a_time) > kMostHeld) {
-      return "a thread's part of a stage's values must fit its registers";
-    }
+    if (!plan.sharing[i].fits(network.stages[i])) return "a thread's part of a stage's values must fit its registers";
   }
   return smem_bytes(p, plan) + kStatic <= static_cast<std::size_t>(most_smem_bytes())
              ? nullptr
