@@ -242,7 +242,8 @@ Plan plan_of(const Problem& p, const Network& network, std::size_t prefetch_byte
     const int channels = std::min(ceil_div(stage.k, backend::device().num_sms), kColumns);
     const SumsPlace place(stage, sets_of(network, i), channels);
     plan.input_bytes = std::max(plan.input_bytes, stage.l * conv1d::x_pitch(units_of(stage)));
-    plan.sums_bytes = std::max(plan.sums_bytes, kWarps * place.of_warp * static_cast<int>(sizeof(float)));
+    const int warps = std::min(units_of(stage), kWarps);
+    plan.sums_bytes = std::max(plan.sums_bytes, warps * place.of_warp * static_cast<int>(sizeof(float)));
   }
 
   // Which loads and stores are whole vectors.
