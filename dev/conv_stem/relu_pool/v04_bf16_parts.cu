@@ -88,9 +88,11 @@ void launch(const Problem& p, const ReluPool::Tensors& t, void*, Stream stream) 
 }  // namespace
 }  // namespace ladder::conv_stem
 
-LADDER_VERSION(ladder::conv_stem::ReluPool, {.launch = ladder::conv_stem::launch,
-                                             .dtypes = {ladder::Dtype::f32},
-                                             .supports = ladder::conv_stem::published_only,
-                                             .min_arch = 90,
-                                             .arch_specific = true,
-                                             .needs = "finite values; c3 r11 stride4 pad2; k a multiple of 4"})
+LADDER_VERSION(ladder::conv_stem::ReluPool,
+               {.launch = ladder::conv_stem::launch,
+                .dtypes = {ladder::Dtype::f32},
+                .supports = ladder::conv_stem::published_only,
+                .min_arch = 90,
+                .arch_specific = true,
+                .needs = "finite values; c3 r11 stride4 pad2; k a multiple of 4",
+                .least_arithmetic = 6.0 / 16})  // six products, at sixteen times fp32's rate
