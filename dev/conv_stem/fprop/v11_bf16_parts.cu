@@ -109,5 +109,5 @@ LADDER_VERSION(ladder::conv_stem::Fprop, {.launch = ladder::conv_stem::launch,
                                           .supports = ladder::conv_stem::published_only,
                                           .min_arch = 90,
                                           .arch_specific = true,
-                                          .needs = "finite values; c3 r11 stride4 pad2; k a multiple of 4",
-                                          .least_arithmetic = 6.0 / 16})  // six products, at sixteen times fp32's rate
+                                          .least_arithmetic = 6.0 / 16,  // six products, at sixteen times fp32's rate
+                                          .needs = "finite values; c3 r11 stride4 pad2; k a multiple of 4"})
