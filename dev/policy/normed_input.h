@@ -11,6 +11,7 @@
 namespace ladder::policy {
 
 inline constexpr int kMostHeld = 4;  // positions that a thread has
+inline constexpr int kFewHeld = 2;
 
 // How the threads of some warps share a stage's values: the same number of warps a group; a thread has a column, which is a
 // channel or four neighbours, at every at_a_time-th position.
@@ -19,14 +20,19 @@ struct Sharing {
   std::uint16_t warp_inverse;    // 2^12 / warps
   std::uint16_t columns;         // of a group
   std::uint16_t at_a_time;
-  std::uint8_t warps;  // of a group
-  bool quads;          // a column is four channels
-  bool kept;           // a later stage reads the values
-  bool runs;           // channels joined to the stage's input are copied sixteen bytes at a time
+  std::uint16_t rows;   // positions
+  float inverse_count;  // 1 / values of a group
+  std::uint8_t warps;   // of a group
+  bool quads;           // a column is four channels
+  bool kept;            // a later stage reads the values
+  bool runs;            // channels joined to the stage's input are copied sixteen bytes at a time
 
   static Sharing of(const Stage& stage, int warps, bool quads) {
     const int groups = stage.groups > 0 ? stage.groups : 1;
-    Sharing s{.warps = static_cast<std::uint8_t>(warps / groups), .quads = quads};
+    Sharing s{.rows = static_cast<std::uint16_t>(stage.out_l()),
+              .inverse_count = 1.0f / static_cast<float>(stage.k / groups * stage.out_l()),
+              .warps = static_cast<std::uint8_t>(warps / groups),
+              .quads = quads};
     if (s.warps == 0) return s;  // more groups than warps
     s.columns = static_cast<std::uint16_t>(stage.k / groups / (quads ? kQuad : 1));
     s.at_a_time = static_cast<std::uint16_t>(32 * s.warps / s.columns);
@@ -34,8 +40,8 @@ struct Sharing {
     s.warp_inverse = static_cast<std::uint16_t>(ceil_div(1 << 12, static_cast<int>(s.warps)));
     return s;
   }
-  // Whether registers have room.
-  bool fits(const Stage& stage) const { return at_a_time > 0 && ceil_div(stage.out_l(), int{at_a_time}) <= kMostHeld; }
+  // Whether a thread has at most `most` positions.
+  __host__ __device__ bool holds(int most) const { return at_a_time > 0 && most * at_a_time >= rows; }
 };
 
 // One channel, or four neighbours.
@@ -106,7 +112,7 @@ __device__ __forceinline__ void make_other_channels(const Pass<T>& pass, bool ru
 
 // The channels that stage `at` - 1 computes, in `input` at `pitch` elements a position. All threads call it; those with worker < 0
 // have no part. `wait` returns once all blocks have stored their convolutions.
-template <int kWarps, int kWidth, class T, class Wait>
+template <int kWarps, int kWidth, int kHeld, class T, class Wait>
 __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sharing& sharing, int at, int sample,
                                                   int worker, T* input, int pitch, float2* warp_sums,
                                                   const Wait& wait) {
@@ -121,14 +127,14 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
   int held = 0;
   if (worker >= 0 && channel < k && first_row < sharing.at_a_time) {
 #pragma unroll
-    for (int i = 0; i < kMostHeld; ++i) held += first_row + i * sharing.at_a_time < before.out_l() ? 1 : 0;
+    for (int i = 0; i < kHeld; ++i) held += first_row + i * sharing.at_a_time < sharing.rows ? 1 : 0;
   }
   const int step = sharing.at_a_time * k;  // from one position that the thread has to the next
   const int place = first_row * k + channel;
   const float* const vectors = pass.t.vectors + channel;
 
   float bias[kWidth] = {}, gamma[kWidth] = {}, beta[kWidth] = {}, scale[kWidth];
-  float added[kMostHeld][kWidth] = {};  // the residual, and the shift
+  float added[kHeld][kWidth] = {};  // the residual, and the shift
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) scale[j] = 1.0f;
   if (held > 0) load(vectors + before.bias, bias);
@@ -140,7 +146,7 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
       float residual_bias[kWidth];
       load(vectors + before.residual_bias, residual_bias);
 #pragma unroll
-      for (int i = 0; i < kMostHeld; ++i) {
+      for (int i = 0; i < kHeld; ++i) {
         if (i >= held) break;
         load(from + i * step, added[i]);
 #pragma unroll
@@ -156,7 +162,7 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
           pass.of(pass.buffers.values, is_joined ? first.rest : max(first.source, 0), sample) + from;
       const bool is_sample = !is_joined && first.source == kSample;
 #pragma unroll
-      for (int i = 0; i < kMostHeld; ++i) {
+      for (int i = 0; i < kHeld; ++i) {
         if (i >= held) break;
         if (is_sample) {
           load(pass.t.x + sample * first.l * own + from + i * sharing.at_a_time * row_elements, added[i]);
@@ -180,24 +186,23 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
       for (int j = 0; j < kWidth; ++j) {
         scale[j] += scale_of_sample[j];
 #pragma unroll
-        for (int i = 0; i < kMostHeld; ++i) added[i][j] += shift[j] + shift_of_sample[j];
+        for (int i = 0; i < kHeld; ++i) added[i][j] += shift[j] + shift_of_sample[j];
       }
     }
   }
   const float* const h = pass.of(pass.buffers.h, source, sample);
-  const float inverse_count = 1.0f / static_cast<float>(sharing.columns * kWidth * before.out_l());
 
   wait();
-  float v[kMostHeld][kWidth] = {};
+  float v[kHeld][kWidth] = {};
 #pragma unroll
-  for (int i = 0; i < kMostHeld; ++i) {
+  for (int i = 0; i < kHeld; ++i) {
     if (i < held) load(h + place + i * step, v[i]);
   }
   if (before.groups > 0) {
     const float pivot = held > 0 ? h[group * sharing.columns * kWidth] : 0.0f;
     float2 sums = {0.0f, 0.0f};
 #pragma unroll
-    for (int i = 0; i < kMostHeld; ++i) {
+    for (int i = 0; i < kHeld; ++i) {
       if (i >= held) break;
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
@@ -216,13 +221,13 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
       const float2 part = warp_sums[group * sharing.warps + i];
       all = {all.x + part.x, all.y + part.y};
     }
-    const float mean = all.x * inverse_count;  // less the pivot, as v is
-    const float variance = fmaxf(fmaf(-all.x, mean, all.y), 0.0f) * inverse_count;
+    const float mean = all.x * sharing.inverse_count;  // less the pivot, as v is
+    const float variance = fmaxf(fmaf(-all.x, mean, all.y), 0.0f) * sharing.inverse_count;
     const float rstd = rsqrtf(variance + conv1d::kEpsilon);
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) gamma[j] *= rstd;
 #pragma unroll
-    for (int i = 0; i < kMostHeld; ++i) {
+    for (int i = 0; i < kHeld; ++i) {
       if (i >= held) break;
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) v[i][j] = fmaf(gamma[j], v[i][j] - mean, beta[j]);
@@ -232,7 +237,7 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kMostHeld; ++i) {
+    for (int i = 0; i < kHeld; ++i) {
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) v[i][j] += bias[j];
     }
@@ -241,7 +246,7 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
   T* const value = pass.of(pass.buffers.values, source, sample) + place;
   T* const to = input + first_row * pitch + channel;
 #pragma unroll
-  for (int i = 0; i < kMostHeld; ++i) {
+  for (int i = 0; i < kHeld; ++i) {
     if (i >= held) break;
     store(to + i * sharing.at_a_time * pitch, v[i]);
     const unsigned block = i * kWarps + worker / 32;  // that stores this part

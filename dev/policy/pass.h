@@ -27,8 +27,9 @@ struct Pass {
   template <class Element>
   __device__ __forceinline__ Element* of(Element* buffer, int at, int sample) const {
     const Stage& stage = network.stages[at];
-    return buffer + static_cast<std::int64_t>(n) * stage.value +
-           static_cast<std::int64_t>(sample) * stage.out_l() * stage.k;
+    int offset = n * stage.value;
+    if (sample > 0) offset += sample * stage.out_l() * stage.k;
+    return buffer + offset;
   }
 
   // An element of the input of stage `at`, once its parts are stored.

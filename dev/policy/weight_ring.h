@@ -17,10 +17,18 @@ inline constexpr int kRows = 16;    // positions of the input that an instructio
 inline constexpr int kColumns = 8;  // output channels
 inline constexpr int kEntries = 3;  // of a ring
 
-// The block's output channels of a stage.
-struct Share {
+// What a block multiplies in a stage: output channels begin .. end-1. Kept in shared memory, as the ring asks for it all the
+// time.
+struct alignas(16) Share {
   int begin;
   int end;
+  int weights;           // where those of channel `begin` lie
+  int residual_weights;  // and, of the residual convolution that the next stage adds, these; kNone without one
+  int c;
+  std::uint16_t l;
+  std::uint16_t units;
+  std::uint8_t taps;
+  bool whole;  // all units have 32 channels, in vectors of sixteen bytes
 };
 
 __host__ __device__ inline int units_of(const Stage& stage) { return ceil_div(stage.c, conv1d::kStepChannels); }
@@ -34,21 +42,35 @@ __host__ __device__ inline int sets_of(const Network& network, int at) {
   return network.stages[at].taps + (widens(network, at) ? 1 : 0);
 }
 
+__device__ __forceinline__ Share share_of(const Network& network, int at, bool whole) {
+  const Stage& stage = network.stages[at];
+  const int begin = static_cast<int>(blockIdx.x) * stage.k / static_cast<int>(gridDim.x);
+  return {.begin = begin,
+          .end = (static_cast<int>(blockIdx.x) + 1) * stage.k / static_cast<int>(gridDim.x),
+          .weights = stage.weights + begin * stage.taps * stage.c,
+          .residual_weights = widens(network, at) ? network.stages[at + 1].residual_weights + begin * stage.c : kNone,
+          .c = stage.c,
+          .l = static_cast<std::uint16_t>(stage.l),
+          .units = static_cast<std::uint16_t>(units_of(stage)),
+          .taps = static_cast<std::uint8_t>(stage.taps),
+          .whole = whole};
+}
+
 // Asks the L2 for a block's weights of some stages. By one thread.
 template <class T>
-__device__ __forceinline__ void prefetch_weights(const Network& network, const T* weights, const Share* shares,
-                                                 int first, int end) {
+__device__ __forceinline__ void prefetch_weights(const T* weights, const Share* shares, int first, int end) {
+#pragma unroll 1
   for (int at = first; at < end; ++at) {
-    const Stage& stage = network.stages[at];
+    const Share& share = shares[at];
     const auto ask = [&](int offset, int row) {
-      const T* const begin = weights + offset + shares[at].begin * row;
-      const unsigned bytes = (shares[at].end - shares[at].begin) * row * static_cast<unsigned>(sizeof(T));
+      const T* const begin = weights + offset;
+      const unsigned bytes = (share.end - share.begin) * row * static_cast<unsigned>(sizeof(T));
       if (bytes > 0 && bytes % 16 == 0 && reinterpret_cast<std::uintptr_t>(begin) % 16 == 0) {
         ptx::prefetch_l2(begin, bytes);
       }
     };
-    ask(stage.weights, stage.taps * stage.c);
-    if (widens(network, at)) ask(network.stages[at + 1].residual_weights, stage.c);
+    ask(share.weights, share.taps * share.c);
+    if (share.residual_weights != kNone) ask(share.residual_weights, share.c);
   }
 }
 
@@ -60,18 +82,18 @@ class WeightRing {
   static constexpr int kEntryBytes = kSets * kSetBytes;  // of a warp
   static constexpr int kBytes = kWarps * kEntries * kEntryBytes;
 
-  // `room` has kBytes; `vectors` has a bit for each stage whose rows are whole vectors of sixteen bytes. Every sample reads a
-  // stage's weights again.
-  __device__ __forceinline__ WeightRing(const Network& network, const T* weights, const Share* shares,
-                                        std::uint64_t vectors, int samples, unsigned char* room, int warp)
-      : network_(network),
-        weights_(weights),
+  // Of `count` stages; `room` has kBytes. Every sample reads a stage's weights again.
+  __device__ __forceinline__ WeightRing(const T* weights, const Share* shares, int count, int samples,
+                                        unsigned char* room, int warp)
+      : weights_(weights),
         shares_(shares),
-        vectors_(vectors),
+        count_(count),
         samples_(samples),
         warp_(warp),
-        entries_(room + warp * kEntries * kEntryBytes + threadIdx.x % 32 * kRunBytes) {
+        entries_(room + warp * kEntries * kEntryBytes + threadIdx.x % 32 * kRunBytes),
+        unit_(warp) {
     begin_stage();
+#pragma unroll 1
     for (int i = 0; i < kEntries; ++i) fetch();
   }
 
@@ -95,7 +117,7 @@ class WeightRing {
 
  private:
   __device__ __forceinline__ void fetch() {
-    if (at_ < network_.count) {
+    if (at_ < count_) {
       copy_entry(entries_ + entry_ * kEntryBytes);
       advance();
     }
@@ -103,63 +125,59 @@ class WeightRing {
     entry_ = entry_ + 1 == kEntries ? 0 : entry_ + 1;
   }
 
+  // Of output channels that the block has not: nothing, as what lies there counts for nothing.
   __device__ __forceinline__ void copy_entry(unsigned char* to) const {
-    if ((vectors_ >> at_ & 1) != 0) {
-      copy_entry<true>(to);
-    } else {
-      copy_entry<false>(to);
-    }
-  }
-
-  template <bool kVectors>
-  __device__ __forceinline__ void copy_entry(unsigned char* to) const {
-    const Stage& stage = network_.stages[at_];
+    const Share share = shares_[at_];
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int channel = channel_ + lane / 4;
     const int c = unit_ * conv1d::kStepChannels + lane % 4 * kRun<T>;
-    const int count = channel < shares_[at_].end ? stage.c - c : 0;
-    const T* const from = weights_ + stage.weights + channel * stage.taps * stage.c + c;
-#pragma unroll(kVectors ? kSets : 1)
-    for (int set = 0; set < kSets; ++set) {
-      if (set < stage.taps) copy_run<kVectors>(to + set * kSetBytes, from + set * stage.c, weights_, count);
+    if (channel >= share.end - share.begin) return;
+    const T* from = weights_ + (share.weights + channel * share.taps * share.c + c);
+    const T* const residual = weights_ + (share.residual_weights + channel * share.c + c);
+    const bool widens = share.residual_weights != kNone;
+    if (share.whole) {
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) {
+        if (set < share.taps) ptx::cp_async<kRunBytes>(to + set * kSetBytes, from, true);
+        from += share.c;
+      }
+      if (widens) ptx::cp_async<kRunBytes>(to + share.taps * kSetBytes, residual, true);
+    } else {
+#pragma unroll 1
+      for (int set = 0; set < share.taps + (widens ? 1 : 0); ++set) {
+        copy_run<false>(to + set * kSetBytes, set < share.taps ? from : residual, weights_, share.c - c);
+        from += share.c;
+      }
     }
-    if (!widens(network_, at_)) return;
-    const T* const residual = weights_ + network_.stages[at_ + 1].residual_weights + channel * stage.c + c;
-    copy_run<kVectors>(to + stage.taps * kSetBytes, residual, weights_, count);
   }
 
   // To the warp's next unit: of this tile of rows and output channels, of the next one, or of a later stage.
   __device__ __forceinline__ void advance() {
-    const Stage& stage = network_.stages[at_];
+    const Share share = shares_[at_];
     unit_ += kWarps;
-    if (unit_ < units_of(stage)) return;
+    if (unit_ < share.units) return;
     unit_ = warp_;
     first_row_ += kRows;
-    if (first_row_ < stage.l) return;
+    if (first_row_ < share.l) return;
     first_row_ = 0;
     channel_ += kColumns;
-    if (channel_ < shares_[at_].end) return;
-    channel_ = shares_[at_].begin;
+    if (channel_ < share.end - share.begin) return;
+    channel_ = 0;
     if (++sample_ < samples_) return;
+    sample_ = 0;
     ++at_;
     begin_stage();
   }
 
   // At the first stage from at_ on of which the warp has any weights.
   __device__ __forceinline__ void begin_stage() {
-    for (; at_ < network_.count; ++at_) {
-      if (warp_ < units_of(network_.stages[at_]) && shares_[at_].begin < shares_[at_].end) break;
-    }
-    if (at_ == network_.count) return;
-    unit_ = warp_;
-    channel_ = shares_[at_].begin;
-    sample_ = 0;
+#pragma unroll 1
+    while (at_ < count_ && (warp_ >= shares_[at_].units || shares_[at_].begin == shares_[at_].end)) ++at_;
   }
 
-  const Network& network_;
   const T* weights_;
   const Share* shares_;
-  std::uint64_t vectors_;
+  int count_;
   int samples_;
   int warp_;
   unsigned char* entries_;  // the lane's own 16 bytes of the first set
@@ -169,9 +187,9 @@ class WeightRing {
   // The next entry to copy.
   int at_ = 0;
   int sample_ = 0;
-  int channel_ = 0;  // the tile's first
+  int channel_ = 0;  // the tile's first, of the block's
   int first_row_ = 0;
-  int unit_ = 0;
+  int unit_;
 };
 
 }  // namespace ladder::policy

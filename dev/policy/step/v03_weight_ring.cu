@@ -38,9 +38,9 @@ struct Plan {
   Sharing sharing[kMaxStages] = {};
   // How many stages' weights the L2 has been asked for when a stage begins.
   std::uint8_t asked[kMaxStages] = {};
-  std::uint64_t vectors = 0;  // a bit for each stage whose rows of weights are whole vectors of sixteen bytes
-  int input_bytes = 0;        // of shared memory, after the ring
-  int sums_bytes = 0;         // and after these
+  std::uint64_t whole = 0;  // a bit for each stage: Share::whole
+  int input_bytes = 0;      // of shared memory, after the ring
+  int sums_bytes = 0;       // and after these
 };
 
 // What a warp has of a stage's sums in shared memory: [set][position of the input][column].
@@ -87,13 +87,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::GridBarrier barrier(counter);
 
   for (int i = static_cast<int>(threadIdx.x); i < network.count; i += kThreads) {
-    const int k = network.stages[i].k;
-    shares[i] = {static_cast<int>(blockIdx.x) * k / static_cast<int>(gridDim.x),
-                 (static_cast<int>(blockIdx.x) + 1) * k / static_cast<int>(gridDim.x)};
+    shares[i] = share_of(network, i, (plan.whole >> i & 1) != 0);
   }
   __syncthreads();
   if (threadIdx.x == 0) {
-    prefetch_weights(network, weights, shares, 0, plan.asked[0]);
+    prefetch_weights(weights, shares, 0, plan.asked[0]);
     prefetch_floats(t.vectors, network.vectors);
   }
 
@@ -103,7 +101,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     prefetch_floats(t.film_table + pass.step * std::int64_t{network.film_row}, network.film_row);
     prefetch_floats(t.film, p.n * network.film_row);
   }
-  Ring ring(network, weights, shares, plan.vectors, p.n, smem, warp);
+  Ring ring(weights, shares, network.count, p.n, smem, warp);
 #pragma unroll 1
   for (int at = 0; at < network.count; ++at) {
     const Stage& stage = network.stages[at];
@@ -121,13 +119,20 @@ __global__ void __launch_bounds__(kThreads, 1)
         if (sample == 0) barrier.wait();
       };
       const Sharing& sharing = plan.sharing[max(at - 1, 0)];
-      if (at > 0 && sharing.quads) {
-        make_own_channels<kWarps, kQuad>(pass, sharing, at, sample, worker, rows, row_elements, warp_sums, wait);
+      if (at > 0 && sharing.quads && sharing.holds(kFewHeld)) {
+        make_own_channels<kWarps, kQuad, kFewHeld>(pass, sharing, at, sample, worker, rows, row_elements, warp_sums,
+                                                   wait);
+      } else if (at > 0 && sharing.quads) {
+        make_own_channels<kWarps, kQuad, kMostHeld>(pass, sharing, at, sample, worker, rows, row_elements, warp_sums,
+                                                    wait);
       } else if (at > 0) {
-        make_own_channels<kWarps, 1>(pass, sharing, at, sample, worker, rows, row_elements, warp_sums, wait);
+        make_own_channels<kWarps, 1, kMostHeld>(pass, sharing, at, sample, worker, rows, row_elements, warp_sums, wait);
       }
       __syncthreads();
 
+      if (threadIdx.x == 0 && sample == 0 && !is_last) {
+        prefetch_weights(weights, shares, plan.asked[at], plan.asked[at + 1]);
+      }
       const Share share = shares[at];
       const int sets = sets_of(network, at);
 #pragma unroll 1
@@ -217,7 +222,6 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
     if (!is_last) barrier.arrive();
-    if (threadIdx.x == 0 && !is_last) prefetch_weights(network, weights, shares, plan.asked[at], plan.asked[at + 1]);
     ring.refill();
   }
   ptx::grid_dependency_launch();
@@ -257,7 +261,8 @@ Plan plan_of(const Problem& p, const Network& network, std::size_t prefetch_byte
     const Stage& stage = network.stages[i];
     constexpr int kRun = kVector<__half>;
     const int residual_weights = widens(network, i) ? network.stages[i + 1].residual_weights : 0;
-    if (whole(kRun, stage.c, stage.weights) && residual_weights % kRun == 0) plan.vectors |= std::uint64_t{1} << i;
+    if (stage.c % conv1d::kStepChannels == 0 && whole(kRun, stage.weights, residual_weights))
+      plan.whole |= std::uint64_t{1} << i;
 
     bool quads = whole(kQuad, stage.k / std::max(stage.groups, 1), values_of(i)) && stage.bias % kQuad == 0;
     if (stage.film != kNone) quads &= whole(kQuad, stage.film, network.film_row);
@@ -312,11 +317,11 @@ std::vector<KernelPlan<Step>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  constexpr std::size_t kStatic = 1024;
+  constexpr std::size_t kStatic = 2048;
   const Network network = network_of(p);
   const Plan plan = plan_of(p, network, 0);
   for (int i = 0; i + 1 < network.count; ++i) {
-    if (!plan.sharing[i].fits(network.stages[i])) return "a thread's part of a stage's values must fit its registers";
+    if (!plan.sharing[i].holds(kMostHeld)) return "a thread's part of a stage's values must fit its registers";
   }
   return smem_bytes(p, plan) + kStatic <= static_cast<std::size_t>(most_smem_bytes())
              ? nullptr
