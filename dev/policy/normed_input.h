@@ -131,20 +131,20 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
   }
   const int step = sharing.at_a_time * k;  // from one position that the thread has to the next
   const int place = first_row * k + channel;
-  const float* const vectors = pass.t.vectors + channel;
+  const float* const vectors = pass.t.vectors + (before.bias + channel);
 
   float bias[kWidth] = {}, gamma[kWidth] = {}, beta[kWidth] = {}, scale[kWidth];
   float added[kHeld][kWidth] = {};  // the residual, and the shift
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) scale[j] = 1.0f;
-  if (held > 0) load(vectors + before.bias, bias);
+  if (held > 0) load(vectors, bias);
   if (held > 0 && before.groups > 0) {
-    load(vectors + before.gamma(), gamma);
-    load(vectors + before.beta(), beta);
+    load(vectors + k, gamma);
+    load(vectors + 2 * k, beta);
     if (before.residual == Residual::convolution) {
-      const float* const from = pass.of(pass.buffers.residual, source, sample) + place;
+      const float* const from = pass.of(pass.buffers.residual, source, sample, place);
       float residual_bias[kWidth];
-      load(vectors + before.residual_bias, residual_bias);
+      load(pass.t.vectors + (before.residual_bias + channel), residual_bias);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         if (i >= held) break;
@@ -158,14 +158,13 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
       const bool is_joined = channel >= own;
       const int row_elements = is_joined ? first.joined : own;
       const int from = first_row * row_elements + channel - (is_joined ? own : 0);
-      const T* const values =
-          pass.of(pass.buffers.values, is_joined ? first.rest : max(first.source, 0), sample) + from;
+      const T* const values = pass.of(pass.buffers.values, is_joined ? first.rest : max(first.source, 0), sample, from);
       const bool is_sample = !is_joined && first.source == kSample;
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         if (i >= held) break;
         if (is_sample) {
-          load(pass.t.x + sample * first.l * own + from + i * sharing.at_a_time * row_elements, added[i]);
+          load(pass.t.x + (sample * first.l * own + from + i * sharing.at_a_time * row_elements), added[i]);
 #pragma unroll
           for (int j = 0; j < kWidth; ++j) added[i][j] = to_float(from_float<T>(added[i][j]));
         } else {
@@ -175,8 +174,8 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
     }
     if (before.film != kNone) {
       const int film = before.film + channel;
-      const float* const of_step = pass.t.film_table + pass.step * std::int64_t{pass.network.film_row} + film;
-      const float* const of_sample = pass.t.film + sample * std::int64_t{pass.network.film_row} + film;
+      const float* const of_step = pass.t.film_table + (pass.step * pass.network.film_row + film);
+      const float* const of_sample = pass.t.film + (sample * pass.network.film_row + film);
       float scale_of_sample[kWidth], shift[kWidth], shift_of_sample[kWidth];
       load(of_step, scale);
       load(of_sample, scale_of_sample);
@@ -190,16 +189,17 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
       }
     }
   }
-  const float* const h = pass.of(pass.buffers.h, source, sample);
+  const float* const h = pass.of(pass.buffers.h, source, sample, place);
+  const float* const h_of_group = pass.of(pass.buffers.h, source, sample, channel - column * kWidth);
 
   wait();
   float v[kHeld][kWidth] = {};
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
-    if (i < held) load(h + place + i * step, v[i]);
+    if (i < held) load(h + i * step, v[i]);
   }
   if (before.groups > 0) {
-    const float pivot = held > 0 ? h[group * sharing.columns * kWidth] : 0.0f;
+    const float pivot = held > 0 ? *h_of_group : 0.0f;
     float2 sums = {0.0f, 0.0f};
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
@@ -243,7 +243,7 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
     }
   }
 
-  T* const value = pass.of(pass.buffers.values, source, sample) + place;
+  T* const value = pass.of(pass.buffers.values, source, sample, place);
   T* const to = input + first_row * pitch + channel;
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {

@@ -23,11 +23,11 @@ struct Pass {
   int n;     // samples
   int step;  // t.step[0]
 
-  // Of one sample: what stage `at` has in one of the buffers.
+  // Of one sample: what stage `at` has in one of the buffers, from element `place` on.
   template <class Element>
-  __device__ __forceinline__ Element* of(Element* buffer, int at, int sample) const {
+  __device__ __forceinline__ Element* of(Element* buffer, int at, int sample, int place = 0) const {
     const Stage& stage = network.stages[at];
-    int offset = n * stage.value;
+    int offset = n * stage.value + place;
     if (sample > 0) offset += sample * stage.out_l() * stage.k;
     return buffer + offset;
   }

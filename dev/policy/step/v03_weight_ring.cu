@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         prefetch_weights(weights, shares, plan.asked[at], plan.asked[at + 1]);
       }
       const Share share = shares[at];
-      const int sets = sets_of(network, at);
+      const int sets = share.taps + (share.residual_weights != kNone ? 1 : 0);
 #pragma unroll 1
       for (int first = share.begin; first < share.end; first += kColumns) {
         const int channels = min(share.end - first, kColumns);
@@ -162,16 +162,17 @@ __global__ void __launch_bounds__(kThreads, 1)
               if (set < sets) conv1d::multiply_step<T>(acc[set], x0, x1, w[set]);
             }
           }
-          float* const own = sums + warp * place.of_warp + lane % 4 * 2;
+          float* own = sums + warp * place.of_warp + place.at(0, above) + lane % 4 * 2;
+          const bool has_above = above < stage.l && lane % 4 * 2 < channels;
+          const bool has_below = above + kRows / 2 < stage.l && lane % 4 * 2 < channels;
 #pragma unroll
           for (int set = 0; set < kSets; ++set) {
-            if (set >= sets || lane % 4 * 2 >= channels) break;
-            if (above < stage.l) {
-              *reinterpret_cast<float2*>(own + place.at(set, above)) = {acc[set][0], acc[set][1]};
+            if (set >= sets) break;
+            if (has_above) *reinterpret_cast<float2*>(own) = {acc[set][0], acc[set][1]};
+            if (has_below) {
+              *reinterpret_cast<float2*>(own + place.at(0, kRows / 2)) = {acc[set][2], acc[set][3]};
             }
-            if (above + kRows / 2 < stage.l) {
-              *reinterpret_cast<float2*>(own + place.at(set, above + kRows / 2)) = {acc[set][2], acc[set][3]};
-            }
+            own += place.at(1, 0);
           }
         }
         __syncthreads();
@@ -183,7 +184,6 @@ __global__ void __launch_bounds__(kThreads, 1)
         const int all_outputs = outputs + (sets > stage.taps ? stage.l << place.column_bits : 0);
         const int direction = stage.transposed ? -1 : 1;  // of positions, from term to term
         const int step = place.at(stage.transposed ? 2 : 1, direction);
-        float* const h = pass.of(buffers.h, at, sample);
 #pragma unroll 1
         for (int i = worker / kOutputLanes; worker >= 0 && i - lane / kOutputLanes < all_outputs;
              i += kWorkers / kOutputLanes) {
@@ -194,6 +194,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           const int terms = part >= units || i >= all_outputs || column >= channels ? 0
                             : is_residual                                           ? 1
                                                                                     : conv.terms();
+          const auto length = static_cast<unsigned>(stage.l);
           const int position = is_residual ? o : conv.from(o, 0);
           const float* const from =
               sums + part * place.of_warp + column + place.at(is_residual ? stage.taps : conv.tap(o, 0), position);
@@ -201,7 +202,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
           for (int j = 0; j < kSets; ++j) {
             const int at_term = position + j * direction;
-            if (j < terms && at_term >= 0 && at_term < stage.l) sum += from[j * step];
+            if (j < terms && static_cast<unsigned>(at_term) < length) sum += from[j * step];
           }
 #pragma unroll
           for (int distance = kOutputLanes / 2; distance > 0; distance /= 2) {
@@ -210,9 +211,9 @@ __global__ void __launch_bounds__(kThreads, 1)
           if (part > 0 || i >= all_outputs || column >= channels) continue;
           const int place_of = o * stage.k + first + column;
           if (is_residual) {
-            pass.of(buffers.residual, at + 1, sample)[place_of] = sum;
+            *pass.of(buffers.residual, at + 1, sample, place_of) = sum;
           } else if (!is_last) {
-            h[place_of] = sum;
+            *pass.of(buffers.h, at, sample, place_of) = sum;
           } else {
             const int j = sample * stage.out_l() * stage.k + place_of;
             t.x[j] = next_x(t.table[pass.step], t.x[j], sum + t.vectors[stage.bias + first + column], t.noise[j]);
