@@ -158,9 +158,7 @@ __global__ void __launch_bounds__(kThreads, 1)
             uint4 w[kSets];
             ring.take(w);
 #pragma unroll
-            for (int set = 0; set < kSets; ++set) {
-              if (set < sets) conv1d::multiply_step<T>(acc[set], x0, x1, w[set]);
-            }
+            for (int set = 0; set < kSets; ++set) conv1d::multiply_step<T>(acc[set], x0, x1, w[set]);
           }
           float* own = sums + warp * place.of_warp + place.at(0, above) + lane % 4 * 2;
           const bool has_above = above < stage.l && lane % 4 * 2 < channels;
