@@ -99,8 +99,8 @@ TEST_F(OneKernel, RunsInThePlaceOfAllOperationsOfAStep) {
 TEST_F(OneKernel, EveryVersionThatCanIsTakenByName) {
   for (const std::string& kind : test::kinds_of_steps()) {
     if (kind == "off") continue;
-    const Promotions promotions = chosen_versions(Dtype::f32, "policy/step=" + kind, kLayers);
-    const StepChoice made = choice(promotions, 3);
+    const Promotions promotions = chosen_versions(Dtype::bf16, "policy/step=" + kind, kLayers);
+    const StepChoice made = choice(promotions, 3, Dtype::bf16);  // which all of them have
     EXPECT_TRUE(made.one_kernel) << made.str();
     EXPECT_EQ(made.version, kind);
   }
