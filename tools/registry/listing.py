@@ -149,11 +149,13 @@ def sets(root, layer):
 
 
 def sets_of_tables(root, layer):
-    """Those of sets() that tables and the dashboard are of: the U-Net's, or perf of a layer that it has not."""
+    """Those of sets() that tables and the dashboard are of: the U-Net's; of a layer that it has not, what was published of it
+    elsewhere, or perf."""
     there = sets(root, layer)
-    return {name: there[name] for name in there if is_of_unet(name)} or {
-        name: there[name] for name in there if name == "perf"
-    }
+    for is_shown in (is_of_unet, "published".__eq__, "perf".__eq__):
+        if found := {name: there[name] for name in there if is_shown(name)}:
+            return found
+    return {}
 
 
 def is_of_unet(set_name):
