@@ -13,7 +13,8 @@ namespace {
 
 using Outputs = std::vector<std::vector<float>>;
 
-// Two elements of each input exchanged, at places that depend on the seed: what is sampled of an input stays the same.
+// An element of each input has the value of another, at a place that depends on the seed: what is sampled of an input stays the
+// same, and a sum of all elements does not.
 HostTensors nearly(const Case& c, const HostTensors& inputs, std::uint64_t seed) {
   HostTensors others = inputs;
   for (std::vector<float>& values : others.values) {
@@ -21,9 +22,9 @@ HostTensors nearly(const Case& c, const HostTensors& inputs, std::uint64_t seed)
     if (count == 0) continue;
     const std::size_t one = (seed * 0x9e3779b97f4a7c15u >> 16) % count;
     for (std::size_t step = 1; step < count; ++step) {
-      float& other = values[(one + step * (count / 3 + 1)) % count];
+      const float other = values[(one + step * (count / 3 + 1)) % count];
       if (other == values[one]) continue;
-      std::swap(values[one], other);
+      values[one] = other;
       break;
     }
   }
@@ -98,7 +99,7 @@ class AsUsed {
     subject_.refill(others);
     subject_.reset(Contents::nan, Contents::kept);
     fault = subject_.launch();
-    const std::string which = "a launch after two elements of each input changed";
+    const std::string which = "a launch after an element of each input changed";
     if (fault.empty()) fault = other_bits(fresh, subject_.outputs(), which);
     if (fault.empty()) fault = kept_answer(which);
     subject_.refill(inputs());
