@@ -1,8 +1,10 @@
 // A kernel launched as it is used: never alone, never once, and on memory that others have used.
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
 #include <set>
+#include <string>
 
 #include "core/backend.h"
 #include "core/check/check.h"
@@ -13,14 +15,14 @@ namespace {
 
 using Outputs = std::vector<std::vector<float>>;
 
-// An element of each input has the value of another, at a place that depends on the seed: what is sampled of an input stays the
-// same, and a sum of all elements does not.
+// An element of each input has the value of another, at a place that depends on seed and problem: what is sampled of an
+// input stays the same, and a sum of all elements does not.
 HostTensors nearly(const Case& c, const HostTensors& inputs, std::uint64_t seed) {
   HostTensors others = inputs;
   for (std::vector<float>& values : others.values) {
     const std::size_t count = values.size();
     if (count == 0) continue;
-    const std::size_t one = (seed * 0x9e3779b97f4a7c15u >> 16) % count;
+    const std::size_t one = ((seed ^ std::hash<std::string>{}(c.text)) * 0x9e3779b97f4a7c15u >> 16) % count;
     for (std::size_t step = 1; step < count; ++step) {
       const float other = values[(one + step * (count / 3 + 1)) % count];
       if (other == values[one]) continue;
@@ -43,7 +45,9 @@ class AsUsed {
     if (std::string fault = subject_.launch(); !fault.empty()) return fault;
     first_ = subject_.outputs();
     if (subject_.private_workspace()) digest_ = subject_.workspace_digest();
-    for (const auto rule : {&AsUsed::any_workspace, &AsUsed::bound_twice, &AsUsed::before_inputs, &AsUsed::many}) {
+    // Thrice with other elements: one may be where a version looks.
+    for (const auto rule : {&AsUsed::any_workspace, &AsUsed::bound_twice, &AsUsed::bound_twice, &AsUsed::bound_twice,
+                            &AsUsed::before_inputs, &AsUsed::many}) {
       if (std::string fault = (this->*rule)(); !fault.empty()) return fault;
     }
     return {};
@@ -87,7 +91,7 @@ class AsUsed {
   // Two at once; then the first on the inputs of the second, of which it has seen nearly all.
   std::string bound_twice() {
     const std::unique_ptr<Subject> second = subject_.another();
-    const HostTensors others = nearly(*c_, inputs(), c_.seed());
+    const HostTensors others = nearly(*c_, inputs(), c_.seed() + num_changes_++);
     second->refill(others);
     subject_.reset(Contents::nan, Contents::kept);
     second->reset(Contents::nan, Contents::kept);
@@ -127,6 +131,7 @@ class AsUsed {
   Subject& subject_;
   CheckedCase& c_;
   int launches_;
+  std::uint64_t num_changes_ = 0;
   Outputs first_;
   std::uint64_t digest_ = 0;
 };

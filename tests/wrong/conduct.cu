@@ -128,8 +128,10 @@ void add_stale_answers(Cheats& cheats) {
       each(1, call.stream, KeepDigest{call.own});
     });
   }
-  // Packs its largest input once, and again where one of 64 bytes of it is another.
-  if (cheats.some_tensor([](const TensorSpec& s) { return s.role == Role::input && s.bytes() >= kLargeInput; })) {
+  // Packs its largest input once, and again where one of 64 bytes of it is another. In one problem it may be lucky.
+  constexpr int kLeastProblems = 3;
+  if (cheats.problems_where([](const TensorSpec& s) { return s.role == Role::input && s.bytes() >= kLargeInput; }) >=
+      kLeastProblems) {
     cheats.add("packs_by_sample", [kept = std::make_shared<Kept>()](Call call) {
       std::size_t largest = 0;
       for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {

@@ -64,12 +64,13 @@ class Cheats {
   }
   void add_for_outputs(const std::string& name, const Spoil& after) { add_for(outputs_, name, {}, after); }
 
-  // Whether `is` a tensor of some problem.
-  bool some_tensor(const std::function<bool(const TensorSpec&)>& is) const {
-    return std::ranges::any_of(problems_, [&](const std::string& problem) {
+  // Of how many problems some tensor `is`.
+  auto problems_where(const std::function<bool(const TensorSpec&)>& is) const {
+    return std::ranges::count_if(problems_, [&](const std::string& problem) {
       return std::ranges::any_of(case_of(problem, honest_.def.dtypes.front()).tensors, is);
     });
   }
+  bool some_tensor(const std::function<bool(const TensorSpec&)>& is) const { return problems_where(is) > 0; }
 
   // The dtypes in which both are there in some problem, and equally large.
   std::vector<Dtype> exchangeable(const std::string& one, const std::string& other) const {
