@@ -20,6 +20,7 @@ from .test_programs import Totals, Unit
 _VERSIONS = "test_versions_"  # one for each layer
 # Of the emulator's own threads and faults: what ThreadSanitizer is for.
 _EMULATOR_TESTS = ("test_simt", "test_faults")
+_SANITIZERS = ("sanitize", "tsan")  # presets
 _STATE = paths.BUILD / "full_run.json"
 
 
@@ -48,12 +49,12 @@ def run(
     """Builds and tests. The last line printed is the totals; returns the exit code.
 
     `flags` are GoogleTest's, for every program of the build, or for those of the versions of `layers` alone, or for a
-    `part` of one: then nothing is chosen by what changed. No version is taken up `stop_after` seconds after the
-    environment's LADDER_STARTED (seconds since 1970), or the start of this."""
+    `part` of one: then nothing is chosen by what changed. No version is taken up, and no sanitizer's build begun,
+    `stop_after` seconds after the environment's LADDER_STARTED (seconds since 1970), or the start of this."""
     session = _Session(resume, _deadline(stop_after), cmake_options)
     versions = digests.versions()
     if flags:
-        for name in [preset] + (["sanitize", "tsan"] if sanitize else []):
+        for name in [preset, *(_SANITIZERS if sanitize else ())]:
             wanted = tuple(_VERSIONS + layer for layer in layers)
             session.run_preset(
                 name,
@@ -76,7 +77,7 @@ def run(
     if full:
         session.open_state()
     if emulator:
-        for name in ["emulator" if full else preset] + (["sanitize", "tsan"] if sanitize or full else []):
+        for name in ["emulator" if full else preset, *(_SANITIZERS if sanitize or full else ())]:
             session.run_preset(
                 name, lambda programs, name=name: units(name, programs, selection), targets(name, selection)
             )
@@ -91,7 +92,7 @@ def run(
 
 def targets(preset, selection):
     """What to build of a preset; nothing stands for everything, None for nothing to do."""
-    if preset not in ("sanitize", "tsan"):
+    if preset not in _SANITIZERS:
         return ()
     wanted = sorted({_VERSIONS + v.layer for v in selection.full})
     if selection.shared_changed:
@@ -108,7 +109,7 @@ def units(preset, programs, selection):
     others = [program for program in programs if program not in of_versions]
     if preset == "tsan":
         others = [program for program in others if program in _EMULATOR_TESTS]
-    if preset in ("sanitize", "tsan"):
+    if preset in _SANITIZERS:
         others = others if selection.shared_changed else []
         return [Unit(preset, program) for program in others] + found
     brief = [Unit(preset, _VERSIONS + v.layer, v.name, brief=True) for v in selection.brief]
@@ -143,7 +144,7 @@ class _Session:
         """Builds the targets `wanted` and runs choose(programs); a build that fails counts, and others still run."""
         if wanted is None:
             return
-        if time.time() > self.deadline:
+        if preset in _SANITIZERS and time.time() > self.deadline:
             self.left_out.append(Unit(preset, "all programs"))
             return
         try:
