@@ -3,7 +3,7 @@
 // Magnitudes. What the rounding of some stage's value does to the network's answer is no sum of terms that could be written
 // down; so it is tried. The network is computed once as it is, and kTrials times more with each value that a version may store
 // (a convolution's output, a residual's, a stage's value) changed at random by up to the unit roundoff u of the problem's dtype.
-// The root mean square of the answer's change over all trials, divided by u, is the network's gain: about the error of a
+// The root mean square of the change of a sample's answer over all trials, divided by u, is its gain: about the error of a
 // version that rounds as much as it may, in units of u, as rounding to nearest has the same spread. compare() allows u, and in
 // fp32 more, times the magnitude, in which the answer stands with |out| + 4 gain: four standard deviations. A network that lacks
 // a part, or takes a wrong row of FiLM, is off by a share of the answer instead: tests/wrong/policy has such networks.
@@ -159,15 +159,17 @@ class Forward {
   std::int64_t num_stored_ = 0;
 };
 
-// How far a change of stored values by their unit roundoff moves the answer, in units of that.
-double gain_of(const Problem& p, const HostTensors& in, const Values& out) {
+// How far a change of stored values by their unit roundoff moves each sample's answer, [n], in units of that.
+Values gains_of(const Problem& p, const HostTensors& in, const Values& out) {
   const double unit = unit_roundoff(p.dtype);
-  double squares = 0;
+  const std::size_t of_sample = out.size() / p.n;
+  Values gains(p.n);
   for (int trial = 1; trial <= kTrials; ++trial) {
     const Values moved = Forward(p, in, {.trial = trial, .unit = unit}).answer();
-    for (std::size_t i = 0; i < out.size(); ++i) squares += (moved[i] - out[i]) * (moved[i] - out[i]);
+    for (std::size_t i = 0; i < out.size(); ++i) gains[i / of_sample] += (moved[i] - out[i]) * (moved[i] - out[i]);
   }
-  return std::sqrt(squares / kTrials / static_cast<double>(out.size())) / unit;
+  for (double& gain : gains) gain = std::sqrt(gain / kTrials / static_cast<double>(of_sample)) / unit;
+  return gains;
 }
 
 NamedOutputs step(const Case& c, const HostTensors& in) {
@@ -177,14 +179,14 @@ NamedOutputs step(const Case& c, const HostTensors& in) {
   std::copy(row, row + diffusion::kStepColumns, reinterpret_cast<float*>(&s));
 
   const Values out = Forward(p, in, {.trial = 0, .unit = 0}).answer();
-  const double error = kDeviations * gain_of(p, in, out);
+  const Values gains = gains_of(p, in, out);
   Expected x{.value = Values(out.size()), .magnitude = Values(out.size())};
   for (std::size_t i = 0; i < out.size(); ++i) {
     const double before = in["x"][i];
     const double noise = in["noise"][i];
     const double clip = s.clip;
     const double x0 = std::clamp((s.x_scale * before - s.pred_scale * out[i]) * s.x0_scale, -clip, clip);
-    const double out_magnitude = std::abs(out[i]) + error;
+    const double out_magnitude = std::abs(out[i]) + kDeviations * gains[i * p.n / out.size()];
     x.value[i] = s.x0_weight * x0 + s.x_weight * before + s.pred_weight * out[i] + s.sigma * noise;
     const double terms = std::abs(s.x_scale * before) + std::abs(s.pred_scale) * out_magnitude;
     x.magnitude[i] = std::abs(s.x0_weight * s.x0_scale) * terms + std::abs(s.x_weight * before) +
