@@ -195,11 +195,11 @@ struct Policy::Impl {
   // first and the last.
   void start() {
     copy_in_async(inputs.base, host_inputs.data(), inputs.bytes, queue);
-    const auto run = [&](std::size_t begin, std::size_t end) {
+    const auto launch = [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) program->enqueue(i, queue);
     };
-    run(0, ends[1]);
-    run(ends[ends.size() - 2], ends.back());
+    launch(0, ends[1]);
+    launch(ends[ends.size() - 2], ends.back());
     queue.synchronize();
     if (options.run == PolicyOptions::Run::graph) {
       graph.emplace(Graph::capture([this](Stream stream) { enqueue(stream); }));
@@ -233,16 +233,34 @@ struct Policy::Impl {
     std::memcpy(at + layout.steps, of_steps, sizeof of_steps);
   }
 
+  void run(Stream stream) const {
+    if (graph) {
+      graph->replay(stream);
+    } else {
+      enqueue(stream);
+    }
+  }
+
+  // Waits for the answer before, which may be on its way on another stream.
+  void enqueue(const OnDevice& tensors, Stream stream) {
+    LADDER_CHECK(options.given_noise);
+    answered.hold_back(stream);
+    copy_async(inputs.base, tensors.condition, std::size_t{1} * options.samples * config.observation * sizeof(float),
+               stream);
+    copy_async(given_x.base, tensors.initial, x.bytes, stream);
+    if (given_y) copy_async(given_y->base, tensors.rounded, given_y->bytes, stream);
+    if (steps.noisy()) copy_async(noise.base, tensors.steps, noise.bytes, stream);
+    run(stream);
+    copy_async(tensors.actions, x.base, x.bytes, stream);
+    answered.record(stream);
+  }
+
   std::span<const float> answer(std::span<const float> observations, std::int64_t seed, std::int64_t number) {
     LADDER_CHECK(observations.size() == std::size_t{1} * options.samples * config.observation);
     check_finite(observations, config.observation, "observation");
     write_inputs(observations, seed, number);
     copy_in_async(inputs.base, host_inputs.data(), inputs.bytes, queue);
-    if (graph) {
-      graph->replay(queue);
-    } else {
-      enqueue(queue);
-    }
+    run(queue);
     copy_out_async(host_actions.data(), x.base, x.bytes, queue);
     queue.synchronize();
     const auto* const normalised = static_cast<const float*>(host_actions.data());
@@ -276,6 +294,7 @@ struct Policy::Impl {
   std::vector<std::size_t> ends;  // operations up to the end of what precedes the steps, then of each step
   std::unique_ptr<Program> program;
   OwnedStream queue;
+  Event answered;
   std::optional<Graph> graph;
 };
 
@@ -303,6 +322,9 @@ void Policy::set_noise(std::span<const float> initial, std::span<const float> st
 std::span<const float> Policy::answer(std::span<const float> observations, std::int64_t seed, std::int64_t number) {
   return impl_->answer(observations, seed, number);
 }
+
+void Policy::enqueue(const OnDevice& tensors, Stream stream) { impl_->enqueue(tensors, stream); }
+std::size_t Policy::noise_row() const { return impl_->noise_elements(); }
 
 const Program& Policy::program() const { return *impl_->program; }
 std::string Policy::step() const { return impl_->choice.str(); }

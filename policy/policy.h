@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/stream.h"
 #include "nn/models/unet1d_config.h"
 #include "nn/models/unet1d_weights.h"
 #include "policy/denoising_steps.h"
@@ -43,6 +44,18 @@ class Policy {
   // [samples, horizon, action_dim] for observations [samples, observation], valid until the next answer. All noise follows
   // from the seed and the number of the answer. Throws Failure where an observation or an action is not finite.
   std::span<const float> answer(std::span<const float> observations, std::int64_t seed, std::int64_t number);
+
+  // The same without the host, for a program whose tensors are on the device: all fp32, nothing normalised, nothing checked.
+  // Of a policy with given noise.
+  struct OnDevice {
+    const float* condition;  // [samples, observation], Mish of the observations
+    const float* initial;    // [samples, horizon, action_dim]
+    const void* rounded;     // the same in the policy's dtype
+    const float* steps;      // [steps, noise_row()], each row as `initial` and then nothing that counts
+    float* actions;          // as `initial`
+  };
+  void enqueue(const OnDevice& tensors, Stream stream);
+  std::size_t noise_row() const;
 
   const Program& program() const;
 

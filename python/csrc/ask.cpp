@@ -5,6 +5,7 @@
 #include "core/backend.h"
 #include "core/registry.h"
 #include "python/csrc/plans.h"
+#include "python/csrc/policy.h"
 
 namespace ladder::python {
 namespace {
@@ -25,6 +26,7 @@ json answer(const json& question) {
     return nullptr;
   }
   if (question.contains("explain")) return Choices::instance().explain();
+  if (question.contains("policy")) return ask_policy(question.at("policy"));
   if (question.contains("versions")) return versions(question.at("versions").get<std::string>());
   json passes = json::array();
   for (const Pass* pass : all_passes()) passes.push_back(pass->path());
@@ -43,7 +45,7 @@ std::string reply(const char* question) {
 }  // namespace
 }  // namespace ladder::python
 
-// {"use": text}, {"explain": true}, {"versions": "groupnorm/forward"} or {}: {"answer": ...}, or {"wrong": one line} where
+// {"use": text}, {"explain": true}, {"versions": "groupnorm/forward"}, {"policy": what policy.h says} or {}: {"answer": ...}, or {"wrong": one line} where
 // the question is (a version that there is not). The text lives until the thread's next call.
 extern "C" [[gnu::visibility("default")]] const char* ladder_torch_ask(const char* question) {
   thread_local std::string text;

@@ -1,4 +1,4 @@
-// The device that a tensor is on, the same for both builds: machine_cuda.cpp asks PyTorch for its streams, and
+// The device that work goes to, the same for both builds: machine_cuda.cpp asks PyTorch for its streams, and
 // machine_emulator.cpp has the emulator behave inside of Python.
 #pragma once
 
@@ -10,13 +10,14 @@
 
 namespace ladder::python {
 
-// Makes the tensor's device the thread's current one for as long as this lives. On the emulator one of them lives at a time.
-class DeviceOf {
+// Makes a device, number `index` of PyTorch's, the thread's current one for as long as this lives. On the emulator, which has
+// one, one of them lives at a time.
+class CurrentDevice {
  public:
-  explicit DeviceOf(const Tensor& x);
-  ~DeviceOf();
-  DeviceOf(const DeviceOf&) = delete;
-  DeviceOf& operator=(const DeviceOf&) = delete;
+  explicit CurrentDevice(int index);
+  ~CurrentDevice();
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
 
   int number() const;
   Stream stream() const;  // PyTorch's current one

@@ -24,19 +24,19 @@ class LoadingAllowed {
 
 }  // namespace
 
-struct DeviceOf::State {
+struct CurrentDevice::State {
   explicit State(int device) : number(device), guard(device) {}
   int number;
   torch::stable::accelerator::DeviceGuard guard;
   LoadingAllowed loading_allowed;
 };
 
-DeviceOf::DeviceOf(const Tensor& x) : state_(std::make_unique<State>(x.get_device())) {}
-DeviceOf::~DeviceOf() = default;
+CurrentDevice::CurrentDevice(int index) : state_(std::make_unique<State>(index)) {}
+CurrentDevice::~CurrentDevice() = default;
 
-int DeviceOf::number() const { return state_->number; }
+int CurrentDevice::number() const { return state_->number; }
 
-Stream DeviceOf::stream() const {
+Stream CurrentDevice::stream() const {
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(state_->number, &stream));
   return static_cast<Stream>(stream);

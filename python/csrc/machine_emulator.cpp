@@ -14,15 +14,15 @@ std::mutex one_launch;
 
 }  // namespace
 
-struct DeviceOf::State {
+struct CurrentDevice::State {
   std::lock_guard<std::mutex> turn{one_launch};
 };
 
-DeviceOf::DeviceOf(const Tensor&) : state_(std::make_unique<State>()) {}
-DeviceOf::~DeviceOf() = default;
+CurrentDevice::CurrentDevice(int) : state_(std::make_unique<State>()) {}
+CurrentDevice::~CurrentDevice() = default;
 
-int DeviceOf::number() const { return 0; }
+int CurrentDevice::number() const { return 0; }
 
-Stream DeviceOf::stream() const { return nullptr; }
+Stream CurrentDevice::stream() const { return nullptr; }
 
 }  // namespace ladder::python

@@ -25,19 +25,26 @@ Choice& Choices::make(const Case& c, int device) {
   VersionChoice chosen;
   try {
     const std::lock_guard lock(mutex_);
-    auto table = tables_.find(device);
-    if (table == tables_.end()) {
-      Promotions made = Promotions::for_device(backend::device().slug);
-      if (!used_.empty()) made.use(used_);
-      table = tables_.emplace(device, std::move(made)).first;
-    }
-    chosen = table->second.choose(c);
+    chosen = known_table(device).choose(c);
   } catch (const Failure& failure) {
     chosen.reason = failure.what();
   }
   Choice& choice = none(*c.pass, c.text, device, chosen.reason);
   choice.version = chosen.version;
   return choice;
+}
+
+Promotions Choices::table(int device) {
+  const std::lock_guard lock(mutex_);
+  return known_table(device);
+}
+
+const Promotions& Choices::known_table(int device) {
+  const auto known = tables_.find(device);
+  if (known != tables_.end()) return known->second;
+  Promotions made = Promotions::for_device(backend::device().slug);
+  if (!used_.empty()) made.use(used_);
+  return tables_.emplace(device, std::move(made)).first->second;
 }
 
 void Choices::use(const std::string& text) {

@@ -42,11 +42,15 @@ class Choices {
 
   // "groupnorm/forward=v09,...", as the trainer's --use: these from now on, and no others. Throws UsageError.
   void use(const std::string& text);
+  // The promoted versions of the thread's current device, with those of use() in their place.
+  Promotions table(int device);
   int generation() const { return generation_; }  // another after each use()
 
   nlohmann::json explain() const;
 
  private:
+  const Promotions& known_table(int device);  // under the lock
+
   mutable std::mutex mutex_;
   std::string used_;
   std::map<int, Promotions> tables_;  // by device, with used_ in them; each read once
@@ -97,7 +101,7 @@ const Planned<P>& planned(const typename P::Problem& problem, int device) {
 // Enqueues the problem on the current stream of `like`'s device. False where PyTorch has to do it.
 template <class P>
 bool run(const typename P::Problem& problem, const typename P::Tensors& tensors, const Tensor& like) {
-  const DeviceOf device(like);
+  const CurrentDevice device(like.get_device());
   const Planned<P>& at = planned<P>(problem, device.number());
   at.choice->calls.fetch_add(1, std::memory_order_relaxed);
   const Version* version = at.choice->version;

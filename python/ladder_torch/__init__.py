@@ -18,6 +18,7 @@ from .ops import (
     timestep_embedding,
     upsample2x,
 )
+from .policy import policy
 from .swap import swap, unswap
 from .versions import explain, use, versions
 
@@ -35,6 +36,7 @@ __all__ = [
     "explain",
     "group_norm_act",
     "linear",
+    "policy",
     "silu",
     "status",
     "swap",

@@ -64,11 +64,13 @@ def _cell(value):
 
 def explain():
     """Which version ran for which problem, and why."""
-    rows = Explanation()
-    for half in library.halves():
-        for each in half.ask(explain=True):
-            rows.append({**each, "device": "emulator" if half is library.EMULATOR else f"cuda:{each['device']}"})
-    return rows
+    return Explanation(row for half in library.halves() for row in rows_of(half, half.ask(explain=True)))
+
+
+def rows_of(half, told):
+    """An Explanation of what a half has told."""
+    on = "emulator" if half is library.EMULATOR else "cuda:{}"
+    return Explanation({**row, "device": on.format(row["device"])} for row in told)
 
 
 if os.environ.get("LADDER_TORCH_USE"):

@@ -1,0 +1,171 @@
+#include "python/csrc/policy.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "policy/policy.h"
+#include "python/csrc/plans.h"
+
+namespace ladder::python {
+namespace {
+
+using denoise::DenoisingSteps;
+using denoise::PolicyFile;
+using nlohmann::json;
+
+DenoisingSteps steps_of(PolicyFile& file, const json& question) {
+  diffusion::SchedulerConfig scheduler = denoise::scheduler_of(file.scheduler, "", file.notes);
+  scheduler.eta = question.at("eta").get<double>();
+  const bool is_ddpm = scheduler.kind == diffusion::SchedulerKind::ddpm;
+  if (scheduler.eta < 0 || scheduler.eta > 1 || (is_ddpm && scheduler.eta > 0)) {
+    throw UsageError(fmt::format("eta {}: from 0 to 1, and 0 for ddpm", scheduler.eta));
+  }
+  const bool all = question.at("steps").is_null();
+  return {scheduler, all ? std::nullopt : std::optional(question.at("steps").get<int>())};
+}
+
+struct Prepared {
+  Prepared(const json& question, const CurrentDevice& on)
+      : device(question.at("device").get<int>()),
+        samples(question.at("samples").get<int>()),
+        dtype(parse_dtype(question.at("dtype").get<std::string>()).value()),
+        promotions(Choices::instance().table(on.number())),
+        file(denoise::read_policy(question.at("file").get<std::string>(), {})),
+        network(file.network),
+        steps(steps_of(file, question)),
+        policy({.dtype = dtype, .samples = samples, .given_noise = true}, file, steps, promotions) {
+    file.weights.clear();
+  }
+
+  json describe() const {
+    return {{"about", fmt::format("{}, {}, of {} at a time; {}", steps.str(), name(dtype), samples, policy.step())},
+            {"notes", file.notes},
+            {"sizes",
+             {{"observation", network.observation},
+              {"horizon", network.horizon},
+              {"action_dim", network.action_dim},
+              {"steps", steps.rows.size()},
+              {"noise_row", policy.noise_row()},
+              {"noisy", steps.noisy()}}},
+            {"operations", operations()}};
+  }
+
+  json operations() const {
+    const auto& all = policy.program().tape().operations();
+    std::map<std::string, std::size_t> known;
+    json rows = json::array();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Pass& pass = *all[i].problem.pass;
+      const auto [at, is_new] = known.try_emplace(pass.path() + ' ' + all[i].problem.text, rows.size());
+      if (is_new) {
+        const VersionChoice& choice = policy.program().choice(i);
+        rows.push_back({{"pass", pass.path()},
+                        {"problem", all[i].problem.text},
+                        {"device", device},
+                        {"version", choice.version->label()},
+                        {"reason", choice.reason},
+                        {"calls", 0}});
+      }
+      json& calls = rows[at->second]["calls"];
+      calls = calls.get<int>() + 1;
+    }
+    return rows;
+  }
+
+  int device;  // as PyTorch counts: -1 for a CPU
+  int samples;
+  Dtype dtype;
+  Promotions promotions;
+  PolicyFile file;
+  nn::Unet1dConfig network;
+  DenoisingSteps steps;
+  denoise::Policy policy;
+};
+
+class Policies {
+ public:
+  std::int64_t add(std::shared_ptr<Prepared> prepared) {
+    const std::lock_guard lock(mutex_);
+    prepared_[++last_] = std::move(prepared);
+    return last_;
+  }
+
+  std::shared_ptr<Prepared> at(std::int64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto found = prepared_.find(number);
+    if (found == prepared_.end()) throw UsageError(fmt::format("there is no policy {}", number));
+    return found->second;
+  }
+
+  void drop(std::int64_t number) {
+    std::shared_ptr<Prepared> ended = at(number);
+    {
+      const std::lock_guard lock(mutex_);
+      prepared_.erase(number);
+    }
+    const CurrentDevice device(ended->device);
+    ended.reset();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::int64_t, std::shared_ptr<Prepared>> prepared_;
+  std::int64_t last_ = 0;
+};
+
+Policies& policies() {
+  static auto* const all = new Policies;  // a process ends without them: the driver may be gone by then
+  return *all;
+}
+
+// condition [samples, observation], Mish of the observations; initial [samples, horizon, action_dim]; steps [steps, noise_row],
+// or none where no step has noise. Actions like initial.
+Tensor policy_answer(const Tensor& given_condition, const Tensor& given_initial, const Tensor& given_steps,
+                     std::int64_t number) {
+  const std::shared_ptr<Prepared> prepared = policies().at(number);
+  const nn::Unet1dConfig& network = prepared->network;
+  const auto noise_row = static_cast<std::int64_t>(prepared->policy.noise_row());
+  const auto num_steps = prepared->steps.noisy() ? static_cast<std::int64_t>(prepared->steps.rows.size()) : 0;
+  expect(given_condition.scalar_type() == ScalarType::Float && given_condition.get_device() == prepared->device &&
+             fits(given_condition, {prepared->samples, network.observation}, given_condition) &&
+             fits(given_initial, {prepared->samples, network.horizon, network.action_dim}, given_condition) &&
+             fits(given_steps, {num_steps, noise_row}, given_condition),
+         "policy_answer");
+  const Tensor condition = to_contiguous(given_condition), initial = to_contiguous(given_initial);
+  const Tensor steps = to_contiguous(given_steps), actions = new_like(initial);
+  const ScalarType stored = prepared->dtype == Dtype::bf16  ? ScalarType::BFloat16
+                            : prepared->dtype == Dtype::f16 ? ScalarType::Half
+                                                            : ScalarType::Float;
+  const Tensor rounded = as_type(initial, stored);
+  const CurrentDevice device(prepared->device);
+  prepared->policy.enqueue({.condition = static_cast<const float*>(data(condition)),
+                            .initial = static_cast<const float*>(data(initial)),
+                            .rounded = data(rounded),
+                            .steps = static_cast<const float*>(data(steps)),
+                            .actions = static_cast<float*>(actions.mutable_data_ptr())},
+                           device.stream());
+  return actions;
+}
+
+LADDER_OPERATORS(m) { m.impl("policy_answer", TORCH_BOX(&policy_answer)); }
+
+}  // namespace
+
+json ask_policy(const json& question) {
+  if (question.contains("drop")) {
+    policies().drop(question.at("drop").get<std::int64_t>());
+    return nullptr;
+  }
+  const CurrentDevice device(question.at("device").get<int>());
+  auto prepared = std::make_shared<Prepared>(question, device);
+  json told = prepared->describe();
+  told["number"] = policies().add(std::move(prepared));
+  return told;
+}
+
+}  // namespace ladder::python
