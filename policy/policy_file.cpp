@@ -170,6 +170,7 @@ class Reader {
       ++others[tensor.name.substr(0, tensor.name.find('.'))];
     }
     std::vector<std::string> counted;
+    counted.reserve(others.size());
     for (const auto& [part, count] : others) counted.push_back(fmt::format("{} of {}", count, part));
     if (!counted.empty()) notes.push_back(one_line(fmt::format("left alone: tensors, {}", fmt::join(counted, ", ")), 400));
   }
