@@ -163,6 +163,21 @@ def test_what_sanitizers_need_built(project):
     assert suite.targets("emulator", project.selection()) == ()
 
 
+@pytest.mark.parametrize("preset, ran", [("emulator", ["test_check"]), ("sanitize", [])])
+def test_when_the_time_is_up_programs_of_the_emulator_run_and_nothing_else(preset, ran, tmp_path, monkeypatch):
+    units = [suite.Unit(preset, "test_check"), suite.Unit(preset, "test_versions_sum", "sum/forward/v01_naive")]
+    found = []
+    monkeypatch.setattr(suite.build, "build", lambda *_, **__: None)
+    monkeypatch.setattr(test_programs, "programs", lambda *_: [tmp_path / unit.program for unit in units])
+    monkeypatch.setattr(
+        test_programs, "run_one", lambda unit, _: (found.append(unit.program), (suite.Totals(1), 0.0))[1]
+    )
+    session = suite._Session(resume=False, deadline=0, cmake_options=())
+    monkeypatch.setattr(race, "show", lambda *_: None)
+    session.run_preset(preset, lambda _: units)
+    assert found == ran and session.left_out == ([units[1]] if ran else [suite.Unit(preset, "all programs")])
+
+
 _REPORT = """<?xml version="1.0" encoding="UTF-8"?>
 <testsuites tests="9" failures="2"><testsuite name="a" tests="7" failures="1" disabled="1" skipped="3" errors="0">
 <testcase name="x"><failure><![CDATA[\xff printed]]></failure></testcase></testsuite>
