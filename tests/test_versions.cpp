@@ -24,20 +24,6 @@
 namespace ladder {
 namespace {
 
-// The verdict from the first seed of a few whose values no null answer fits by chance, as one pixel times a weight of 1;
-// `c` gets that one.
-Verdict trusted_check(const Version& v, std::optional<CheckedCase>& c, const std::string& plan) {
-  constexpr int kTries = 20;
-  Verdict verdict = check(v, *c, plan);
-  for (int i = 0; i < kTries && verdict.status == Status::untrusted; ++i) {
-    Case again = **c;
-    const std::uint64_t seed = c->seed() + 1;
-    c.emplace(std::move(again), seed);
-    verdict = check(v, *c, plan);
-  }
-  return verdict;
-}
-
 // Why the version runs nothing here, or empty.
 std::string why_no_device(const Version& v) {
   if (const char* reason = backend::unavailable()) return reason;
@@ -150,7 +136,8 @@ class Checks {
  private:
   void run(std::optional<CheckedCase>& c, const std::string& schedule, const std::string& plan) {
     backend::set_schedule(schedule);
-    const Verdict verdict = trusted_check(version_, c, plan);
+    const Verdict verdict =
+        test::trusted_verdict(c, [&](CheckedCase& inputs) { return check(version_, inputs, plan); });
     if (verdict.status == Status::skip) {
       skipped_ = verdict.reason;
       return;

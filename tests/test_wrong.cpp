@@ -28,25 +28,13 @@ struct Findings {
   std::string first;    // the first rejection: by what, and on which problem
 };
 
-// Under some seeds a sum is so small, or a row so even, that an answer of no version would pass: from the first seed of a few
-// that can tell, what judge(inputs) says; `checked` gets those.
-Verdict trusted(const Case& c, std::optional<CheckedCase>& checked, const auto& judge) {
-  constexpr std::uint64_t kTries = 20;
-  Verdict verdict{.status = Status::untrusted};
-  for (std::uint64_t i = 0; i < kTries && verdict.status == Status::untrusted; ++i) {
-    checked.emplace(c, test::seed() + i);
-    verdict = judge(*checked);
-  }
-  return verdict;
-}
-
 // What checks say of the version in one dtype, up to the first rejection.
 Findings findings(const Version& v, const std::vector<Case>& problems) {
   Findings f;
   bool is_first = true;
   for (const Case& c : problems) {
-    std::optional<CheckedCase> checked;
-    const Verdict verdict = trusted(c, checked, [&](CheckedCase& inputs) { return check(v, inputs); });
+    std::optional<CheckedCase> checked(std::in_place, c, test::seed());
+    const Verdict verdict = test::trusted_verdict(checked, [&](CheckedCase& inputs) { return check(v, inputs); });
     if (verdict.status == Status::skip) {
       f.skipped = verdict.reason;
       continue;
@@ -113,9 +101,9 @@ class RoundedInputsTest : public testing::Test {
  public:
   RoundedInputsTest(const Case& c, const wrong::Cheat& cheat) : case_(c), cheat_(cheat) {}
   void TestBody() override {
-    std::optional<CheckedCase> checked;
-    const auto judge = [&](CheckedCase& inputs) { return check(cheat_.version, inputs, Pattern::normal); };
-    const Verdict verdict = trusted(case_, checked, judge);
+    std::optional<CheckedCase> checked(std::in_place, case_, test::seed());
+    const Verdict verdict = test::trusted_verdict(
+        checked, [&](CheckedCase& inputs) { return check(cheat_.version, inputs, Pattern::normal); });
     if (verdict.status == Status::skip) GTEST_SKIP() << verdict.reason;
     EXPECT_EQ(verdict.status, Status::fail) << case_.text << ": error " << verdict.error << ' ' << verdict.reason;
   }
