@@ -62,7 +62,7 @@ struct Policy::Impl {
         all_noise("q_sample's table", diffusion::kTimesteps * sizeof(diffusion::Diffused)),
         x("x", elements() * sizeof(float)),
         given_x("first noise", options.given_noise ? x.bytes : 0),
-        layout(std::size_t{1} * options.samples * config.observation * sizeof(float)),
+        layout(num_observed() * sizeof(float)),
         inputs("an answer's inputs", layout.bytes),
         host_inputs(layout.bytes),
         host_actions(x.bytes),
@@ -82,6 +82,7 @@ struct Policy::Impl {
   Dtype taken() const { return choice.one_kernel ? Dtype::f32 : stored(); }
   std::vector<std::int64_t> shape() const { return {options.samples, config.horizon, config.action_dim}; }
   std::size_t elements() const { return std::size_t{1} * options.samples * config.horizon * config.action_dim; }
+  std::size_t num_observed() const { return std::size_t{1} * options.samples * config.observation; }
   std::size_t rows_bytes() const { return parameters.group(nn::kFilm).rows * sizeof(float); }
   // Of a step; the next one's begins at a multiple of 256 bytes.
   std::size_t noise_elements() const { return padded(elements() * sizeof(float)) / sizeof(float); }
@@ -245,8 +246,7 @@ struct Policy::Impl {
   void enqueue(const OnDevice& tensors, Stream stream) {
     LADDER_CHECK(options.given_noise);
     answered.hold_back(stream);
-    copy_async(inputs.base, tensors.condition, std::size_t{1} * options.samples * config.observation * sizeof(float),
-               stream);
+    copy_async(inputs.base, tensors.condition, num_observed() * sizeof(float), stream);
     copy_async(given_x.base, tensors.initial, x.bytes, stream);
     if (given_y) copy_async(given_y->base, tensors.rounded, given_y->bytes, stream);
     if (steps.noisy()) copy_async(noise.base, tensors.steps, noise.bytes, stream);
@@ -256,7 +256,7 @@ struct Policy::Impl {
   }
 
   std::span<const float> answer(std::span<const float> observations, std::int64_t seed, std::int64_t number) {
-    LADDER_CHECK(observations.size() == std::size_t{1} * options.samples * config.observation);
+    LADDER_CHECK(observations.size() == num_observed());
     check_finite(observations, config.observation, "observation");
     write_inputs(observations, seed, number);
     copy_in_async(inputs.base, host_inputs.data(), inputs.bytes, queue);

@@ -45,8 +45,8 @@ std::string reply(const char* question) {
 }  // namespace
 }  // namespace ladder::python
 
-// {"use": text}, {"explain": true}, {"versions": "groupnorm/forward"}, {"policy": what policy.h says} or {}: {"answer": ...}, or {"wrong": one line} where
-// the question is (a version that there is not). The text lives until the thread's next call.
+// {"use": text}, {"explain": true}, {"versions": "groupnorm/forward"}, {"policy": what policy.h says} or {}: {"answer": ...}, or
+// {"wrong": one line} where the question is (a version that there is not). The text lives until the thread's next call.
 extern "C" [[gnu::visibility("default")]] const char* ladder_torch_ask(const char* question) {
   thread_local std::string text;
   text = ladder::python::reply(question);

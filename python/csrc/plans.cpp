@@ -57,8 +57,12 @@ void Choices::use(const std::string& text) {
 
 nlohmann::json Choices::explain() const {
   const std::lock_guard lock(mutex_);
+  return rows_of(made_);
+}
+
+nlohmann::json rows_of(const std::deque<Choice>& choices) {
   nlohmann::json rows = nlohmann::json::array();
-  for (const Choice& choice : made_) {
+  for (const Choice& choice : choices) {
     rows.push_back({{"pass", choice.pass->path()},
                     {"problem", choice.problem},
                     {"device", choice.device},

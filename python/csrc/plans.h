@@ -31,6 +31,9 @@ struct Choice {
   std::atomic<std::int64_t> calls = 0;
 };
 
+// The rows of explain().
+nlohmann::json rows_of(const std::deque<Choice>& choices);
+
 // All choices so far, and those of use(). Thread-safe; a Choice stays where it is.
 class Choices {
  public:

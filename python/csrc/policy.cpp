@@ -1,10 +1,11 @@
 #include "python/csrc/policy.h"
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -36,45 +37,44 @@ struct Prepared {
         dtype(parse_dtype(question.at("dtype").get<std::string>()).value()),
         promotions(Choices::instance().table(on.number())),
         file(denoise::read_policy(question.at("file").get<std::string>(), {})),
-        network(file.network),
         steps(steps_of(file, question)),
         policy({.dtype = dtype, .samples = samples, .given_noise = true}, file, steps, promotions) {
-    file.weights.clear();
+    file.weights.clear();  // the policy has its own
   }
 
   json describe() const {
     return {{"about", fmt::format("{}, {}, of {} at a time; {}", steps.str(), name(dtype), samples, policy.step())},
             {"notes", file.notes},
             {"sizes",
-             {{"observation", network.observation},
-              {"horizon", network.horizon},
-              {"action_dim", network.action_dim},
+             {{"observation", file.network.observation},
+              {"horizon", file.network.horizon},
+              {"action_dim", file.network.action_dim},
               {"steps", steps.rows.size()},
               {"noise_row", policy.noise_row()},
               {"noisy", steps.noisy()}}},
             {"operations", operations()}};
   }
 
+  // Those of an answer, each problem once.
   json operations() const {
     const auto& all = policy.program().tape().operations();
-    std::map<std::string, std::size_t> known;
-    json rows = json::array();
+    std::deque<Choice> choices;
+    std::map<std::pair<const Pass*, std::string>, Choice*> known;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const Pass& pass = *all[i].problem.pass;
-      const auto [at, is_new] = known.try_emplace(pass.path() + ' ' + all[i].problem.text, rows.size());
-      if (is_new) {
-        const VersionChoice& choice = policy.program().choice(i);
-        rows.push_back({{"pass", pass.path()},
-                        {"problem", all[i].problem.text},
-                        {"device", device},
-                        {"version", choice.version->label()},
-                        {"reason", choice.reason},
-                        {"calls", 0}});
+      const Case& problem = all[i].problem;
+      Choice*& choice = known[{problem.pass, problem.text}];
+      if (choice == nullptr) {
+        const VersionChoice& chosen = policy.program().choice(i);
+        choice = &choices.emplace_back();
+        choice->pass = problem.pass;
+        choice->problem = problem.text;
+        choice->device = device;
+        choice->version = chosen.version;
+        choice->reason = chosen.reason;
       }
-      json& calls = rows[at->second]["calls"];
-      calls = calls.get<int>() + 1;
+      ++choice->calls;
     }
-    return rows;
+    return rows_of(choices);
   }
 
   int device;  // as PyTorch counts: -1 for a CPU
@@ -82,7 +82,6 @@ struct Prepared {
   Dtype dtype;
   Promotions promotions;
   PolicyFile file;
-  nn::Unet1dConfig network;
   DenoisingSteps steps;
   denoise::Policy policy;
 };
@@ -128,7 +127,7 @@ Policies& policies() {
 Tensor policy_answer(const Tensor& given_condition, const Tensor& given_initial, const Tensor& given_steps,
                      std::int64_t number) {
   const std::shared_ptr<Prepared> prepared = policies().at(number);
-  const nn::Unet1dConfig& network = prepared->network;
+  const nn::Unet1dConfig& network = prepared->file.network;
   const auto noise_row = static_cast<std::int64_t>(prepared->policy.noise_row());
   const auto num_steps = prepared->steps.noisy() ? static_cast<std::int64_t>(prepared->steps.rows.size()) : 0;
   expect(given_condition.scalar_type() == ScalarType::Float && given_condition.get_device() == prepared->device &&
