@@ -25,3 +25,15 @@ endif()
 set(LADDER_CUDA_HINTS
     ${LADDER_CUDA_WHEELS} ${LADDER_PRIVATE}/cuda-headers/nvidia/cu13 $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda
     /opt/cuda)
+
+# A compiler cache, where the machine has one. Paths are hashed relative to the source tree, so that clones share objects.
+find_program(LADDER_CCACHE ccache)
+if(LADDER_CCACHE)
+  foreach(language CXX CUDA)
+    if(NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER AND NOT DEFINED ENV{CMAKE_${language}_COMPILER_LAUNCHER})
+      set(CMAKE_${language}_COMPILER_LAUNCHER
+          ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_CURRENT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+          CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${LADDER_CCACHE})
+    endif()
+  endforeach()
+endif()

@@ -60,8 +60,11 @@ bool is_kernels_own(std::string_view path) {
 }
 
 std::string relative_path(const std::string& path) {
-  const std::string root = source_dir() + "/";
-  return path.starts_with(root) ? path.substr(root.size()) : path;
+  // "../../" begins a path that a compiler cache made relative to the build folder, "./" one of the debug information.
+  for (const std::string& folder : {source_dir() + "/", std::string("../../"), std::string("./")}) {
+    if (path.starts_with(folder)) return path.substr(folder.size());
+  }
+  return path;
 }
 
 std::string place_of(const void* at, const std::string& innermost) {

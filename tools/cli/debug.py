@@ -27,6 +27,7 @@ _SCRIPT = """\
 set breakpoint pending off
 set debuginfod enabled off
 set print thread-events off
+directory {root}
 {breaks}
 run
 if !$_isvoid($_exitcode)
@@ -57,7 +58,7 @@ def main(arguments):
     script = (folder / part.target).with_suffix(".gdb")
     end = "quit 1" if {"-batch", "--batch"} & set(gdbs) else ""
     block, thread = _shown(chosen.block), _shown(chosen.thread)
-    files.replace(script, _SCRIPT.format(breaks=breaks, block=block, thread=thread, end=end))
+    files.replace(script, _SCRIPT.format(root=paths.ROOT, breaks=breaks, block=block, thread=thread, end=end))
     program = [folder / part.target, "--pass", a_pass.name, "--version", version.number, "--problem", line, "--once"]
     program += ["--dtype", chosen.dtype] if chosen.dtype else []
     os.environ["LADDER_WATCHDOG_SECONDS"] = "0"  # a stopped thread is no hanging one

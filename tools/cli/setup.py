@@ -51,13 +51,13 @@ def ensure_for_package(kind):
 
 
 def ensure_dev_tools():
-    """What the checks of the sources need: clang, clang-format, clang-tidy and ruff; pytest; a sandbox; a browser, and what
-    drives it; safetensors; what writes TensorBoard's events, draws pictures and compares them; what makes the trainer's
-    data."""
+    """What the checks of the sources need: compilers and linters, a compiler cache, pytest, a sandbox, a browser and its
+    driver, safetensors, what writes TensorBoard's events, draws pictures and compares them, what makes the trainer's data."""
     programs = {
         "clang++": "clang",
         "clang-format": "clang-format",
         "clang-tidy": "clang-tidy",
+        "ccache": "ccache",
         "bwrap": "bubblewrap",
         "chromium": "chromium",
         "chromedriver": "chromium-driver",
