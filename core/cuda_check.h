@@ -5,11 +5,11 @@
 
 #include "core/error.h"
 
-#define LADDER_CUDA(call)                                                                    \
-  do {                                                                                       \
-    const cudaError_t ladder_status = (call);                                                \
-    if (ladder_status != cudaSuccess) {                                                      \
-      (void)cudaGetLastError();                                                              \
-      ::ladder::throw_failure(__FILE__, __LINE__, #call, cudaGetErrorString(ladder_status)); \
-    }                                                                                        \
+#define LADDER_CUDA(call)                                                                            \
+  do {                                                                                               \
+    const cudaError_t ladder_status = (call);                                                        \
+    if (ladder_status != cudaSuccess) {                                                              \
+      (void)cudaGetLastError();                                                                      \
+      ::ladder::throw_failure(__FILE__, __builtin_LINE(), #call, cudaGetErrorString(ladder_status)); \
+    }                                                                                                \
   } while (false)

@@ -31,8 +31,9 @@ std::string one_line(std::string_view text, std::size_t most = std::string::npos
 
 }  // namespace ladder
 
-// Checks an invariant of ours; a broken one is a bug here, not a usage error.
-#define LADDER_CHECK(condition, ...)                                                                      \
-  do {                                                                                                    \
-    if (!(condition)) ::ladder::throw_failure(__FILE__, __LINE__, #condition __VA_OPT__(, ) __VA_ARGS__); \
+// Checks an invariant of ours; a broken one is a bug here, not a usage error. __builtin_LINE() keeps line numbers out of the
+// preprocessed tokens: an edited comment changes none of them.
+#define LADDER_CHECK(condition, ...)                                                                              \
+  do {                                                                                                            \
+    if (!(condition)) ::ladder::throw_failure(__FILE__, __builtin_LINE(), #condition __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)

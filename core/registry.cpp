@@ -69,8 +69,7 @@ bool Version::has(Dtype dtype) const {
 }
 
 std::string Version::label() const {
-  const std::string digits = std::to_string(number);
-  return detail::parse_file_name(file)->letter + std::string(digits.size() < 2 ? "0" : "") + digits + '_' + idea;
+  return fmt::format("{}{:02}_{}", letter, number, idea);
 }
 
 const std::vector<const Pass*>& all_passes() { return registry().sorted_passes; }
@@ -206,6 +205,7 @@ bool add_version(Version version, std::string_view file, const std::string& wron
       return complain("the number " + std::to_string(parsed->number) + " is taken by " + known.file);
     }
   }
+  version.letter = parsed->letter;
   version.number = parsed->number;
   version.idea = std::move(parsed->idea);
   version.file = file;

@@ -118,7 +118,8 @@ using AnyVersionDef = VersionDef<AnyPass>;
 // One numbered kernel version, stateless. All functions may be called from any thread.
 struct Version {
   const Pass* pass = nullptr;
-  int number = 0;
+  char letter = 'v';            // of its file's name; a cheat of tests/wrong has 'w', 'x', ...
+  int number = 0;               // below 100 in a file's name, from 100 on for some cheats
   std::string idea;             // "smem_tile"
   std::string file;             // as the compiler was given it
   AnyVersionDef def;            // what the file says of itself; always with `plans`
@@ -328,10 +329,10 @@ bool register_version(const char* file, VersionDef<P> def) {
 
 }  // namespace ladder
 
-// A name of its own for each line of a file.
-#define LADDER_NAME_OF_LINE_(prefix, line) prefix##line
-#define LADDER_NAME_OF_LINE(prefix, line) LADDER_NAME_OF_LINE_(prefix, line)
-#define LADDER_UNIQUE(prefix) LADDER_NAME_OF_LINE(prefix, __LINE__)
+// A name that no other use in the same source has.
+#define LADDER_JOINED_(prefix, number) prefix##number
+#define LADDER_JOINED(prefix, number) LADDER_JOINED_(prefix, number)
+#define LADDER_UNIQUE(prefix) LADDER_JOINED(prefix, __COUNTER__)
 
 #define LADDER_VERSION(pass, ...)                                                         \
   namespace {                                                                             \

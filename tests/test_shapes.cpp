@@ -120,6 +120,8 @@ TEST(Registry, FileNamesFollowTheRule) {
   EXPECT_EQ(good->number, 7);
   EXPECT_EQ(good->idea, "wmma_double_buffer");
   EXPECT_EQ(detail::parse_file_name("w12_x.cu")->letter, 'w');
+  EXPECT_EQ((Version{.letter = 'x', .number = 101, .idea = "keeps_dy2"}.label()), "x101_keeps_dy2");
+  EXPECT_EQ((Version{.letter = 'w', .number = 7, .idea = "bf16_sum"}.label()), "w07_bf16_sum");
   for (const char* bad : {"", "naive.cu", "v7_naive.cu", "v007_naive.cu", "v07naive.cu", "v07_.cu", "v07_Naive.cu",
                           "v07_a-b.cu", "v07_1st.cu", "V07_naive.cu", "v07_naive.cpp", "v07_naive.cu.bak"}) {
     EXPECT_FALSE(detail::parse_file_name(bad)) << bad;

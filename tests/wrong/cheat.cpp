@@ -15,6 +15,7 @@ Cheat make_cheat(const Pass& pass, char letter, int number, const std::string& n
     return std::vector<KernelPlan<AnyPass>>{{.workspace_bytes = workspace_bytes(c), .bind = bind}};
   };
   return {.version = {.pass = &pass,
+                      .letter = letter,
                       .number = number,
                       .idea = name,
                       .file = fmt::format("{}{:02}_{}.cu", letter, number, name),
