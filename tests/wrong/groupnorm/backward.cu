@@ -47,7 +47,7 @@ __device__ Term term_of(const auto& v, long long index) {
   const float xhat = (v.load(v.t.x, index) - v.t.mean[group]) * v.t.rstd[group];
   const float z = gamma_of(v, c) * xhat + (v.t.beta ? v.t.beta[c] : 0.0f);
   const float at = kFault == Fault::derivative_at_xhat ? xhat : z;
-  const float slope = with_activation(v.p.activation, [at](auto act) { return decltype(act)::derivative(at); });
+  const float slope = select_activation(v.p.activation, [at](auto act) { return decltype(act)::derivative(at); });
   return {.xhat = xhat, .dz = v.load(v.t.dy, index) * slope};
 }
 

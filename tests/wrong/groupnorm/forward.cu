@@ -76,7 +76,7 @@ __device__ void write(const auto& v, long long index, const Normaliser& s) {
   const int c = channel_of(v.p, index);
   const float xhat = centred<kFault>(v.load(v.t.x, index), s) * s.rstd;
   const float z = (v.t.gamma ? v.t.gamma[c] : 1.0f) * xhat + (v.t.beta ? v.t.beta[c] : 0.0f);
-  const float y = with_activation(v.p.activation, [z](auto act) { return decltype(act)::value(z); });
+  const float y = select_activation(v.p.activation, [z](auto act) { return decltype(act)::value(z); });
   const bool coarse = kFault == Fault::coarse_sigmoid && v.p.activation == Activation::silu;
   v.store(v.t.y, index, coarse ? y * (1.0f + 0x1p-11f) : y);
   if (!is_first(v.p, index)) return;

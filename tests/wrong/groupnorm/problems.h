@@ -30,7 +30,7 @@ __device__ inline long long first_of(const Problem& p, int group) {
 }
 
 template <class F>
-__device__ float with_activation(Activation activation, const F& f) {
+__device__ float select_activation(Activation activation, const F& f) {
   switch (activation) {
     case Activation::identity:
       return f(Identity{});
