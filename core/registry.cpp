@@ -68,9 +68,7 @@ bool Version::has(Dtype dtype) const {
   return std::find(def.dtypes.begin(), def.dtypes.end(), dtype) != def.dtypes.end();
 }
 
-std::string Version::label() const {
-  return fmt::format("{}{:02}_{}", letter, number, idea);
-}
+std::string Version::label() const { return fmt::format("{}{:02}_{}", letter, number, idea); }
 
 const std::vector<const Pass*>& all_passes() { return registry().sorted_passes; }
 
