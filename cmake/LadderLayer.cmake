@@ -98,7 +98,6 @@ function(ladder_layer layer)
     ladder_object_library(ladder_${layer}_cudnn ${sources})
     target_link_libraries(ladder_${layer}_cudnn PUBLIC cuDNN::frontend)
     target_compile_options(ladder_${layer}_cudnn PRIVATE ${LADDER_QUICKLY})
-    target_precompile_headers(ladder_${layer}_cudnn REUSE_FROM ladder_baseline_cudnn)
   endif()
 
   if(LADDER_PROGRAMS)
