@@ -1,5 +1,6 @@
 // The reference of conv3x3: the formula of dev/conv3x3/conv3x3.h in double precision. A product of two fp32 numbers is
-// exact in double, so the only rounding is that of the sum, 2^29 times finer than fp32's.
+// exact in double, so the only rounding is that of the sum, 2^29 times finer than fp32's. Images lie between zeros: a tap
+// outside of the image adds a zero to both sums.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -7,23 +8,38 @@
 #include "core/check/check.h"
 #include "core/parallel.h"
 #include "dev/conv3x3/conv3x3.h"
+#include "reference/products.h"
 
 namespace ladder::conv3x3 {
 namespace {
 
-// Taps outermost, then the channels that are summed over: [r][s][in][out]. The innermost loop runs over output channels,
-// which are contiguous in the output as well.
+using reference::add_products;
+using reference::kBlockCols;
+using reference::kBlockRows;
+using reference::ProductBlock;
+using reference::whole_blocks;
+
+// The weights of a convolution from `in` to `out` channels, [out / kBlockCols][r][s][in][kBlockCols]; zeros fill the last block.
 struct Weights {
   int in = 0;
   int out = 0;
   std::vector<double> values;
+
+  Weights(int in, int out)
+      : in(in), out(out), values(static_cast<std::size_t>(9 * in) * whole_blocks(out, kBlockCols)) {}
+  double& at(std::int64_t tap, std::int64_t c, std::int64_t k) {
+    return values[((k / kBlockCols * 9 + tap) * in + c) * kBlockCols + k % kBlockCols];
+  }
+  const double* row(std::int64_t first_k, std::int64_t r) const {
+    return &values[(first_k * 9 + r * 3 * kBlockCols) * in];
+  }
 };
 
 Weights fprop_weights(const Problem& p, const std::vector<float>& krsc) {
-  Weights w{.in = p.c, .out = p.k, .values = std::vector<double>(krsc.size())};
+  Weights w(p.c, p.k);
   for (std::int64_t k = 0, from = 0; k < p.k; ++k) {
     for (std::int64_t tap = 0; tap < 9; ++tap) {
-      for (std::int64_t c = 0; c < p.c; ++c) w.values[(tap * p.c + c) * p.k + k] = krsc[from++];
+      for (std::int64_t c = 0; c < p.c; ++c) w.at(tap, c, k) = krsc[from++];
     }
   }
   return w;
@@ -31,54 +47,65 @@ Weights fprop_weights(const Problem& p, const std::vector<float>& krsc) {
 
 // Of the convolution that takes dy to dx: taps flipped, channels exchanged.
 Weights dgrad_weights(const Problem& p, const std::vector<float>& krsc) {
-  Weights w{.in = p.k, .out = p.c, .values = std::vector<double>(krsc.size())};
+  Weights w(p.k, p.c);
   for (std::int64_t k = 0, from = 0; k < p.k; ++k) {
     for (std::int64_t tap = 0; tap < 9; ++tap) {
-      for (std::int64_t c = 0; c < p.c; ++c) w.values[((8 - tap) * p.k + k) * p.c + c] = krsc[from++];
+      for (std::int64_t c = 0; c < p.c; ++c) w.at(8 - tap, k, c) = krsc[from++];
     }
   }
   return w;
 }
 
-void add_terms(double factor, const auto* others, int count, double* value, double* magnitude) {
-  for (int i = 0; i < count; ++i) {
-    const double term = factor * others[i];
-    value[i] += term;
-    magnitude[i] += std::abs(term);
-  }
-}
+// `images` [n, h, w, c] in double precision between zeros: [n, h + 2, w + 2, whole_blocks(c)], then zeros for a last block's reads.
+struct PaddedImages {
+  std::int64_t row_pitch;    // elements from a row of an image to the next
+  std::int64_t image_pitch;  // and from an image to the next
+  std::int64_t channels;     // of a pixel, with the zeros that fill its last block
+  std::vector<double> values;
 
-// Calls body(tap, index of the pixel under that tap) for every tap that lies inside the image.
-void for_each_tap(const Problem& p, std::int64_t row, int col, const auto& body) {
-  const auto row_in_image = static_cast<int>(row % p.h);
-  for (int r = std::max(0, 1 - row_in_image); r < 3 && row_in_image + r - 1 < p.h; ++r) {
-    for (int s = std::max(0, 1 - col); s < 3 && col + s - 1 < p.w; ++s) {
-      body(r * 3 + s, (row + r - 1) * p.w + col + s - 1);
-    }
+  PaddedImages(const Problem& p, const std::vector<float>& images, int c, int channel_block)
+      : row_pitch((p.w + 2) * whole_blocks(c, channel_block)),
+        image_pitch((p.h + 2) * row_pitch),
+        channels(whole_blocks(c, channel_block)),
+        values(p.n * image_pitch + kBlockRows * row_pitch) {
+    parallel_for(std::int64_t{p.n} * p.h, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) {
+        double* to = &values[row / p.h * image_pitch + (row % p.h + 1) * row_pitch + channels];
+        const float* from = &images[row * p.w * c];
+        for (int col = 0; col < p.w; ++col) std::copy_n(from + col * c, c, to + col * channels);
+      }
+    });
   }
-}
+};
 
-// `images` [n, h, w, in] convolved with w, plus what added(pixel, channel, add) calls add(term) with: [n, h, w, out].
+// `images` [n, h, w, in] convolved with w, plus what added(pixel, channel, add) calls add(term) with: [n, h, w, out]. The terms
+// of a block of pixels and output channels are three runs, one for each row of the filter.
 Expected convolve(const Problem& p, const std::vector<float>& images, const Weights& w, const auto& added) {
+  const PaddedImages padded(p, images, w.in, 1);
   const std::size_t count = static_cast<std::size_t>(p.pixels()) * w.out;
   Expected y{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
+  const auto convolve_block = [&](std::int64_t row, int first_col, int first_k) {
+    ProductBlock block;
+    for (int r = 0; r < 3; ++r) {
+      const double* x = &padded.values[row / p.h * padded.image_pitch + (row % p.h + r) * padded.row_pitch];
+      add_products(x + first_col * w.in, w.in, w.row(first_k, r), kBlockCols, 3 * w.in, block);
+    }
+    for (int col = first_col; col < std::min(first_col + kBlockRows, p.w); ++col) {
+      for (int k = first_k; k < std::min(first_k + kBlockCols, w.out); ++k) {
+        const std::int64_t pixel = row * p.w + col;
+        double& value = y.value[pixel * w.out + k] = block.value[col - first_col][k - first_k];
+        double& magnitude = y.magnitude[pixel * w.out + k] = block.magnitude[col - first_col][k - first_k];
+        added(pixel, k, [&](double term) {
+          value += term;
+          magnitude += std::abs(term);
+        });
+      }
+    }
+  };
   parallel_for(std::int64_t{p.n} * p.h, 1, [&](std::int64_t first_row, std::int64_t last_row) {
     for (std::int64_t row = first_row; row < last_row; ++row) {
-      for (int col = 0; col < p.w; ++col) {
-        double* value = &y.value[(row * p.w + col) * w.out];
-        double* magnitude = &y.magnitude[(row * p.w + col) * w.out];
-        for (int i = 0; i < w.out; ++i) {
-          added(row * p.w + col, i, [&](double term) {
-            value[i] += term;
-            magnitude[i] += std::abs(term);
-          });
-        }
-        for_each_tap(p, row, col, [&](int tap, std::int64_t pixel) {
-          const double* w_row = &w.values[std::int64_t{tap} * w.in * w.out];
-          for (int c = 0; c < w.in; ++c, w_row += w.out) {
-            add_terms(images[pixel * w.in + c], w_row, w.out, value, magnitude);
-          }
-        });
+      for (int first_k = 0; first_k < w.out; first_k += kBlockCols) {
+        for (int first_col = 0; first_col < p.w; first_col += kBlockRows) convolve_block(row, first_col, first_k);
       }
     }
   });
@@ -103,29 +130,46 @@ NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   return {{"dx", convolve(p, in["dy"], dgrad_weights(p, in["w"]), [](std::int64_t, int, const auto&) {})}};
 }
 
-// Of the layer whose tensors' names end so.
+// Of the layer whose tensors' names end so. dw[k][tap][c] sums over an image's pixels in one run: dy lies in rows of the padded
+// images' pitch, with zeros in the columns that they have more.
 void add_wgrad(NamedOutputs& outputs, const Problem& p, const HostTensors& in, const std::string& number) {
-  const std::vector<float>& x = in["x" + number];
+  const PaddedImages x(p, in["x" + number], p.c, kBlockCols);
   const std::vector<float>& dy = in["dy" + number];
   const std::size_t count = std::size_t{9} * p.k * p.c;
   Expected dw{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
   Expected dbias{.value = std::vector<double>(p.k), .magnitude = std::vector<double>(p.k)};
-  parallel_for(p.k, 1, [&](std::int64_t first_k, std::int64_t last_k) {
-    for (std::int64_t row = 0; row < std::int64_t{p.n} * p.h; ++row) {
-      for (int col = 0; col < p.w; ++col) {
-        const float* dy_pixel = &dy[(row * p.w + col) * p.k];
-        for (std::int64_t k = first_k; k < last_k; ++k) {
-          dbias.value[k] += dy_pixel[k];
-          dbias.magnitude[k] += std::abs(dy_pixel[k]);
-        }
-        for_each_tap(p, row, col, [&](int tap, std::int64_t pixel) {
-          for (std::int64_t k = first_k; k < last_k; ++k) {
-            const std::int64_t at = (k * 9 + tap) * p.c;
-            add_terms(dy_pixel[k], &x[pixel * p.c], p.c, &dw.value[at], &dw.magnitude[at]);
-          }
-        });
+  const std::int64_t run = std::int64_t{p.h} * (p.w + 2);
+
+  const auto add_block = [&](std::int64_t first_k) {
+    std::vector<double> of_dy(kBlockRows * p.n * run);  // [kBlockRows][n][h][w + 2]
+    const std::int64_t last_k = std::min<std::int64_t>(first_k + kBlockRows, p.k);
+    for (std::int64_t pixel = 0; pixel < p.pixels(); ++pixel) {
+      for (std::int64_t k = first_k; k < last_k; ++k) {
+        const double value = dy[pixel * p.k + k];
+        of_dy[(k - first_k) * p.n * run + pixel / p.w * (p.w + 2) + pixel % p.w] = value;
+        dbias.value[k] += value;
+        dbias.magnitude[k] += std::abs(value);
       }
     }
+    for (std::int64_t tap = 0; tap < 9; ++tap) {
+      for (std::int64_t first_c = 0; first_c < p.c; first_c += kBlockCols) {
+        ProductBlock block;
+        for (std::int64_t n = 0; n < p.n; ++n) {
+          const double* under_tap =
+              &x.values[n * x.image_pitch + tap / 3 * x.row_pitch + tap % 3 * x.channels + first_c];
+          add_products(&of_dy[n * run], p.n * run, under_tap, x.channels, run, block);
+        }
+        for (std::int64_t k = first_k; k < last_k; ++k) {
+          for (std::int64_t c = first_c; c < std::min<std::int64_t>(first_c + kBlockCols, p.c); ++c) {
+            dw.value[(k * 9 + tap) * p.c + c] = block.value[k - first_k][c - first_c];
+            dw.magnitude[(k * 9 + tap) * p.c + c] = block.magnitude[k - first_k][c - first_c];
+          }
+        }
+      }
+    }
+  };
+  parallel_for(whole_blocks(p.k, kBlockRows) / kBlockRows, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t block = first; block < last; ++block) add_block(block * kBlockRows);
   });
   outputs["dw" + number] = std::move(dw);
   if (p.bias) outputs["dbias" + number] = std::move(dbias);

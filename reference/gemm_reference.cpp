@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "core/check/check.h"
 #include "core/parallel.h"
 #include "dev/gemm/gemm.h"
+#include "reference/products.h"
 
 namespace ladder::gemm {
 namespace {
@@ -15,36 +17,43 @@ Expected zeros(std::size_t count) {
   return {.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
 }
 
-// out[row][col] += sum over i of a(row, i) * b[i][col], b having `cols` elements a row. Sums of kCols columns stay in registers,
-// and the panel of b that they need in a cache.
+using reference::add_products;
+using reference::kBlockCols;
+using reference::kBlockRows;
+using reference::ProductBlock;
+
+// out[row][col] += sum over i of a(row, i) * b[i][col], b having `cols` elements a row. A thread takes kCols columns of b at a time,
+// kTerms rows of them, as a panel that stays in its cache.
 void multiply(Expected& out, std::int64_t rows, std::int64_t terms, std::int64_t cols, const auto& a, const auto& b) {
-  constexpr std::int64_t kCols = 8, kTerms = 1024;
-  const std::int64_t col_blocks = (cols + kCols - 1) / kCols;
-  parallel_for(rows, 1, [&](std::int64_t row0, std::int64_t row1) {
-    double panel[kTerms * kCols] = {};
-    for (std::int64_t block = 0; block < col_blocks * (terms + kTerms - 1) / kTerms; ++block) {
-      const std::int64_t col0 = block % col_blocks * kCols;
-      const std::int64_t term0 = block / col_blocks * kTerms;
-      const std::int64_t num_cols = std::min(kCols, cols - col0);
-      const std::int64_t num_terms = std::min(kTerms, terms - term0);
-      for (std::int64_t i = 0; i < num_terms; ++i) {
-        for (std::int64_t col = 0; col < num_cols; ++col) panel[i * kCols + col] = b[(term0 + i) * cols + col0 + col];
+  constexpr std::int64_t kCols = 32, kTerms = 512;
+  const auto add_panel = [&](std::int64_t row0, std::int64_t row1, std::int64_t col0, std::int64_t term0,
+                             std::vector<double>& panel, std::vector<double>& of_a) {
+    const std::int64_t num_cols = std::min(kCols, cols - col0);
+    const std::int64_t num_terms = std::min(kTerms, terms - term0);
+    for (std::int64_t i = 0; i < num_terms; ++i) {
+      for (std::int64_t col = 0; col < num_cols; ++col) panel[i * kCols + col] = b[(term0 + i) * cols + col0 + col];
+    }
+    for (std::int64_t row = row0; row < row1; row += kBlockRows) {
+      const std::int64_t num_rows = std::min<std::int64_t>(kBlockRows, row1 - row);
+      for (std::int64_t r = 0; r < num_rows; ++r) {
+        for (std::int64_t i = 0; i < num_terms; ++i) of_a[r * kTerms + i] = a(row + r, term0 + i);
       }
-      for (std::int64_t row = row0; row < row1; ++row) {
-        double value[kCols] = {}, magnitude[kCols] = {};
-        for (std::int64_t i = 0; i < num_terms; ++i) {
-          const double factor = a(row, term0 + i);
-          for (std::int64_t col = 0; col < kCols; ++col) {
-            const double term = factor * panel[i * kCols + col];
-            value[col] += term;
-            magnitude[col] += std::abs(term);
+      for (std::int64_t first = 0; first < num_cols; first += kBlockCols) {
+        ProductBlock block;
+        add_products(of_a.data(), kTerms, &panel[first], kCols, num_terms, block);
+        for (std::int64_t r = 0; r < num_rows; ++r) {
+          for (std::int64_t col = first; col < std::min<std::int64_t>(first + kBlockCols, num_cols); ++col) {
+            out.value[(row + r) * cols + col0 + col] += block.value[r][col - first];
+            out.magnitude[(row + r) * cols + col0 + col] += block.magnitude[r][col - first];
           }
         }
-        for (std::int64_t col = 0; col < num_cols; ++col) {
-          out.value[row * cols + col0 + col] += value[col];
-          out.magnitude[row * cols + col0 + col] += magnitude[col];
-        }
       }
+    }
+  };
+  parallel_for(rows, kBlockRows, [&](std::int64_t row0, std::int64_t row1) {
+    std::vector<double> panel(kTerms * kCols), of_a(kTerms * kBlockRows);
+    for (std::int64_t term0 = 0; term0 < terms; term0 += kTerms) {
+      for (std::int64_t col0 = 0; col0 < cols; col0 += kCols) add_panel(row0, row1, col0, term0, panel, of_a);
     }
   });
 }
@@ -92,7 +101,9 @@ NamedOutputs fprop(const Case& c, const HostTensors& in) {
   }
   multiply(
       y, p.m, p.k, p.n, [&](std::int64_t m, std::int64_t k) { return x[m * p.k + k]; }, transposed);
-  for (std::size_t i = 0; p.silu && i < y.value.size(); ++i) apply_silu(y.value[i], y.magnitude[i]);
+  parallel_for(p.silu ? std::ssize(y.value) : 0, 1 << 12, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) apply_silu(y.value[i], y.magnitude[i]);
+  });
   NamedOutputs outputs;
   outputs["y"] = std::move(y);
   return outputs;

@@ -1,6 +1,8 @@
 // A kernel launched as it is used: never alone, never once, and on memory that others have used.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <set>
@@ -14,6 +16,8 @@ namespace ladder {
 namespace {
 
 using Outputs = std::vector<std::vector<float>>;
+
+constexpr int kFewestLaunches = 3;
 
 // An element of each input has the value of another, at a place that depends on seed and problem: what is sampled of an
 // input stays the same, and a sum of all elements does not.
@@ -42,7 +46,14 @@ class AsUsed {
   std::string run() {
     subject_.refill(inputs());
     subject_.reset();
+    const auto started = std::chrono::steady_clock::now();
     if (std::string fault = subject_.launch(); !fault.empty()) return fault;
+    if (backend::kind() == backend::Kind::gpu) {
+      constexpr double kMostSeconds = 0.5;
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+      const double fitting = std::max<double>(kFewestLaunches, kMostSeconds / seconds);
+      if (launches_ > fitting) launches_ = static_cast<int>(fitting);
+    }
     first_ = subject_.outputs();
     if (subject_.private_workspace()) digest_ = subject_.workspace_digest();
     for (const auto rule : {&AsUsed::any_workspace, &AsUsed::bound_twice, &AsUsed::before_inputs, &AsUsed::many}) {
@@ -141,20 +152,14 @@ class AsUsed {
 
 }  // namespace
 
-int launches_as_used(const Case& c) {
-  // Of which a naive kernel's launches take no longer than a second.
-  constexpr double kFlops = 3e8;
-  constexpr double kBytes = 3e7;
-  const bool cheap = backend::kind() == backend::Kind::gpu && c.flops <= kFlops && c.traffic.bytes() <= kBytes;
-  return cheap ? kLaunchesAsUsed : 3;
-}
+int launches_as_used() { return backend::kind() == backend::Kind::gpu ? kLaunchesAsUsed : kFewestLaunches; }
 
 Verdict full_check(const Version& v, CheckedCase& c) {
   static std::set<const Version*> checked;
   const Verdict verdict = check(v, c);
   if (verdict.status != Status::pass) return verdict;
   if (backend::kind() == backend::Kind::emulator && !checked.insert(&v).second) return verdict;
-  const Verdict as_used = check_as_used(v, c, launches_as_used(*c));
+  const Verdict as_used = check_as_used(v, c, launches_as_used());
   return as_used.status == Status::pass ? verdict : as_used;
 }
 

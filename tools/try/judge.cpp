@@ -161,7 +161,7 @@ class Judge {
     }
     run_.error = std::max(run_.error, verdict.error);
     if (verdict.status == Status::pass && schedule == backend::schedules().front()) {
-      verdict = check_as_used(*subject, *c, launches_as_used(**c));
+      verdict = check_as_used(*subject, *c, launches_as_used());
     }
     run_.status = verdict.status;
     run_.reason = verdict.reason;
