@@ -268,6 +268,10 @@ TEST(Compare, BaselineMayBeHalfAsWrongAndNoLess) {
   Case tf32 = c;
   for (TensorSpec& spec : tf32.tensors) spec.intermediate = Dtype::tf32;
   EXPECT_EQ(against_baseline(pass, with_errors({0}), tf32).status, Status::pass) << "a library may do without TF32";
+  const Case cut = c.with_dtype(Dtype::tf32);
+  const double truncated = u + 36.0 / 4 * u;  // K is 36
+  EXPECT_EQ(against_baseline(with_errors({truncated}), with_errors({0}), cut).status, Status::pass);
+  EXPECT_EQ(against_baseline(with_errors({1.1 * truncated}), with_errors({0}), cut).status, Status::fail);
   const Verdict failed{.status = Status::fail, .reason = "earlier"};
   EXPECT_EQ(against_baseline(failed, with_errors({1}), c).reason, "earlier");
 }

@@ -124,9 +124,10 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Reference
                                  const AnyVersionDef& def = {});
 
 // A pass stays one only if the error of each output that the baseline makes is at most twice the baseline's on the same
-// inputs, granted on top one rounding of the output and what the version declared (g of compare(), 1 unless it says
-// otherwise):
-//     error <= 2 baseline_error + u + (g - 1) sqrt(K) 2^-24.
+// inputs, granted on top one rounding of the output, what the version declared (g of compare(), 1 unless it says otherwise)
+// and, but in fp32 problems, what tensor cores truncate: they cut off the sum in fp32 after every 4 products or more, always
+// towards zero, where the library may round or split the sum:
+//     error <= 2 baseline_error + u + (g - 1) sqrt(K) 2^-24 + (K / 4) 2^-24.
 Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c, const AnyVersionDef& def = {});
 
 // Runs a kernel of the version and compares what it writes: SKIP with the reason where the version does not support the
