@@ -1,181 +1,172 @@
-"""What `./ladder test` runs: by content, against the digests of the last full run."""
+"""What `./ladder test` runs and counts; test_kept_results.py has what is kept."""
 
-from unittest import mock
+import json
+import shutil
 
 import pytest
 
-from cli import digests, paths, race, suite, test_programs
+from cli import digests, kept, linked, paths, race, suite, test_programs, verbs
 
-_TREE = {
-    "runtime/tape.cpp": "tape",
-    "nn/models/unet2d.cpp": "model",
-    "core/check/check.h": "checks",
-    "CMakeLists.txt": "flags",
-    "tests/test_versions.cpp": "tests",
-    "dev/sum/sum.h": "the pass",
-    "dev/sum/sum.cpp": "its host code",
-    "dev/sum/tile.h": '#include "dev/ptx/copy.h"\n',
-    "dev/sum/last_sums.cu": '#include "dev/sum/rows.h"\n',
-    "dev/sum/rows.h": "a kernel of no version",
-    "dev/sum/shapes.txt": "[ci]\na: n1\n",
-    "dev/sum/forward/v01_naive.cu": '#include "dev/sum/sum.h"\n',
-    "dev/sum/forward/v02_tile.cu": '#include "dev/sum/sum.h"\n#include "dev/sum/tile.h"\n',
-    "dev/sum/backward/v01_handed_on.cu": "version_of<Forward>(2)\n",
-    "dev/ptx/copy.h": "copies",
-    "reference/sum_reference.cpp": "in double",
-}
+_NAIVE, _TILE = (digests.Version("sum", f"sum/forward/{name}") for name in ("v01_naive", "v02_tile"))
+_PROGRAMS = ["test_check", "test_simt", "test_versions_sum"]
 
 
-class SuiteTest:
-    def __init__(self, tmp_path):
-        self.root = tmp_path
-        for name, text in _TREE.items():
-            self.write(name, text)
-        self.versions = digests.versions(self.root)
-        self.record()
+def test_versions_are_units_and_other_programs_are_run_whole():
+    assert [
+        unit.key for unit in suite.units("emulator", _PROGRAMS, [_NAIVE, _TILE, digests.Version("max", "max/f/v01")])
+    ] == [
+        "emulator test_check",
+        "emulator test_simt",
+        "emulator test_versions_sum sum/forward/v01_naive",
+        "emulator test_versions_sum sum/forward/v02_tile",
+    ]
+    found = suite.units("tsan", _PROGRAMS, [_NAIVE])
+    assert [unit.key for unit in found] == ["tsan test_simt", "tsan test_versions_sum sum/forward/v01_naive"]
+    assert found[1].gtest_flags() == ["--gtest_filter=sum_forward_v01_naive.*"]
 
-    def write(self, name, text):
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
-    def record(self):
-        digests.write_last_run(
-            "2026-01-02",
-            digests.of_shared(self.root),
-            {v.name: digests.of_version(v, self.root) for v in self.versions},
-            {},
-            self.root,
-        )
+class FakeBuild:
+    """A stand-in for build, linked and the programs: everything that was built and run, in this order."""
 
-    def selection(self):
-        return suite.Selection.of_changes(
-            digests.versions(self.root),
-            digests.last_run(self.root),
-            lambda v: digests.of_version(v, self.root),
-            digests.of_shared(self.root),
-        )
+    def __init__(self, folder, monkeypatch):
+        self.built, self.ran, self.failing, self.text = [], [], set(), "1"
+        self.programs = {name: folder / name for name in _PROGRAMS}
+        self.generated_headers = ["generated/build_info.h"]
+        monkeypatch.setenv("LADDER_CACHE", str(folder / "cache"))
+        monkeypatch.setattr(suite.build, "build", lambda preset, _, wanted, **__: self.built.append((preset, wanted)))
+        monkeypatch.setattr(linked, "Build", lambda _: self)
+        monkeypatch.setattr(digests, "versions", lambda: [_NAIVE, _TILE])
+        monkeypatch.setattr(test_programs, "run_one", self.run_one)
+        monkeypatch.setattr(test_programs, "programs", lambda *_: self.programs)
+        monkeypatch.setattr(race, "show", lambda *_: None)
+        self.copy = folder / "kept_results.json"
 
-    def full(self):
-        return [v.name for v in self.selection().full]
+    def digests(self, units):
+        return dict.fromkeys(units, self.text)
+
+    def run_one(self, unit, _):
+        self.ran.append(unit.key)
+        failed = unit.key in self.failing
+        return suite.Totals(passed=not failed, failed=failed, broken=[unit.key] if failed else []), 2.0
+
+    def run(self, preset, since="", deadline=float("inf"), allow_untested=False):
+        """(exit code, sorted keys of the units that ran)."""
+        self.ran, self.built = [], []
+        session = suite._Session(kept.Results(since, self.copy), deadline, ())
+        session.run_units(preset)
+        return session.close(allow_untested), sorted(self.ran)
 
 
 @pytest.fixture
-def project(tmp_path):
-    return SuiteTest(tmp_path)
+def fake_build(tmp_path, monkeypatch):
+    return FakeBuild(tmp_path, monkeypatch)
 
 
-def test_nothing_changed(project):
-    found = project.selection()
-    assert (found.full, found.brief, found.shared_changed) == ([], [], False)
-    assert len(found.untouched) == 3
-    assert found.last.date == "2026-01-02"
+_TSAN = [
+    "tsan test_simt",
+    "tsan test_versions_sum sum/forward/v01_naive",
+    "tsan test_versions_sum sum/forward/v02_tile",
+]
 
 
-def test_a_version_and_whoever_it_may_hand_its_work_to(project):
-    project.write("dev/sum/forward/v01_naive.cu", "other")
-    assert project.full() == ["sum/backward/v01_handed_on", "sum/forward/v01_naive"]
+def test_a_unit_runs_once_and_what_is_kept_counts(fake_build, capsys):
+    assert fake_build.run("tsan") == (0, _TSAN)
+    assert fake_build.built[-1] == ("tsan", ["test_simt", "test_versions_sum"])
+    capsys.readouterr()
+    assert fake_build.run("tsan") == (0, [])
+    assert fake_build.built == [("tsan", ("build.ninja",)), ("tsan", ("build.ninja", "generated/build_info.h"))]
+    said = capsys.readouterr()
+    assert said.out == "3 passed, 0 failed, 0 skipped\n"
+    assert "tsan: 3 of 3 results are kept; 0 to run" in said.err
+    assert "tsan/test_versions_sum: 2 passed, 0 failed, 0 skipped in 4.0 s, 2 of 2 kept" in said.err
+    fake_build.text = "2"
+    assert fake_build.run("tsan") == (0, _TSAN)
 
 
-def test_a_header_that_is_included_by_way_of_another(project):
-    project.write("dev/ptx/copy.h", "copies more")
-    assert project.full() == ["sum/backward/v01_handed_on", "sum/forward/v02_tile"]
+def test_a_failure_runs_again_until_it_passes(fake_build):
+    fake_build.failing = {_TSAN[1]}
+    assert fake_build.run("tsan") == (1, _TSAN)
+    assert fake_build.run("tsan") == (1, [_TSAN[1]])
+    fake_build.failing = set()
+    assert fake_build.run("tsan") == (0, [_TSAN[1]])
+    assert fake_build.run("tsan") == (0, [])
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["dev/sum/shapes.txt", "dev/sum/sum.cpp", "dev/sum/last_sums.cu", "dev/sum/rows.h", "reference/sum_reference.cpp"],
-)
-def test_what_a_whole_layer_rests_on(project, name):
-    project.write(name, "other")
-    assert len(project.full()) == 3
-    project.write(name, _TREE[name])
-    assert project.full() == []
+def test_a_source_that_is_saved_during_a_build_keeps_nothing(fake_build, monkeypatch):
+    texts = iter("ab")
+    monkeypatch.setattr(fake_build, "digests", lambda units, text=None: dict.fromkeys(units, next(texts)))
+    assert fake_build.run("tsan") == (0, _TSAN)
+    monkeypatch.setattr(fake_build, "digests", lambda units: dict.fromkeys(units, "b"))
+    assert fake_build.run("tsan") == (0, _TSAN)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["core/check/check.h", "runtime/tape.cpp", "nn/models/unet2d.cpp", "CMakeLists.txt", "tests/test_versions.cpp"],
-)
-def test_what_all_share_has_versions_tried_briefly(project, name):
-    project.write(name, "other")
-    found = project.selection()
-    assert (found.full, len(found.brief), found.untouched) == ([], 3, [])
-    project.write(name, _TREE[name])
+def test_a_full_run_relies_on_nothing_older_and_is_gone_on_with(fake_build, tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "_FULL_RUN", tmp_path / "began")
+    clock = iter(f"2026-01-0{day}T00:00:00" for day in range(1, 10))
+    monkeypatch.setattr(kept, "now", lambda: next(clock))
+    fake_build.programs = {"test_check": tmp_path}
+    assert fake_build.run("emulator", since=suite._full_run_began(resume=False))[1] == ["emulator test_check"]
+    assert fake_build.run("emulator", since=suite._full_run_began(resume=True))[1] == []
+    assert fake_build.run("emulator", since=suite._full_run_began(resume=False))[1] == ["emulator test_check"]
 
 
-def test_a_new_version_has_changed(project):
-    project.write("dev/sum/forward/v03_new.cu", "new")
-    assert "sum/forward/v03_new" in project.full()
-
-
-def test_without_a_record_everything_has_changed(project):
-    for text in ("", "{}", '{"schema": "another"}'):
-        digests.record_path(project.root).write_text(text)
-        assert len(project.full()) == 3
-    digests.record_path(project.root).unlink()
-    assert len(project.full()) == 3
-
-
-def test_a_full_run_leaves_out_versions_that_failed_and_nothing_else_may(project):
-    def written(unit):
-        session = suite._Session(False, float("inf"), ())
-        session.of_shared, session.of_versions = "shared", {v.name: "now" for v in project.versions}
-        session._keep(unit, suite.Totals(failed=1, broken=[unit.key]), 1.0)
-        session.totals.add(suite.Totals(failed=1, broken=[unit.key]))
-        with mock.patch.object(digests, "write_last_run") as write, mock.patch.object(suite.say, "line"):
-            session.write_last_run(project.versions)
-        return write.call_args and sorted(write.call_args.args[2])
-
-    ended_badly = suite.Unit("sanitize", "test_versions_sum", "sum/forward/v01_naive")
-    assert written(ended_badly) == ["sum/backward/v01_handed_on", "sum/forward/v02_tile"]
-    assert written(suite.Unit("sanitize", "test_check")) is None
-
-
-def test_units_of_a_changed_version(project):
-    project.write("dev/sum/forward/v01_naive.cu", '#include "dev/sum/sum.h"\n// other\n')
-    project.write("core/check/check.h", "other")
-    found = project.selection()
-    programs = ["test_check", "test_simt", "test_versions_sum"]
-    assert [unit.key for unit in suite.units("emulator", programs, found)] == [
-        "emulator test_check",
-        "emulator test_simt",
-        "emulator test_versions_sum sum/backward/v01_handed_on",
-        "emulator test_versions_sum sum/forward/v01_naive",
-        "emulator test_versions_sum sum/forward/v02_tile brief",
-    ]
-    assert [unit.key for unit in suite.units("tsan", programs, found)] == [
-        "tsan test_simt",
-        "tsan test_versions_sum sum/backward/v01_handed_on",
-        "tsan test_versions_sum sum/forward/v01_naive",
-    ]
-    brief = suite.units("emulator", programs, found)[-1]
-    assert brief.gtest_flags() == ["--gtest_filter=sum_forward_v02_tile.ci_*"]
-
-
-def test_what_sanitizers_need_built(project):
-    assert suite.targets("tsan", project.selection()) is None
-    project.write("dev/sum/forward/v01_naive.cu", "other")
-    assert suite.targets("sanitize", project.selection()) == ["test_versions_sum"]
-    project.write("core/check/check.h", "other")
-    assert suite.targets("tsan", project.selection()) == ["test_versions_sum", "test_simt", "test_faults"]
-    assert suite.targets("sanitize", project.selection()) == ()
-    assert suite.targets("emulator", project.selection()) == ()
-
-
-@pytest.mark.parametrize("preset, ran", [("emulator", ["test_check"]), ("sanitize", [])])
-def test_when_the_time_is_up_programs_of_the_emulator_run_and_nothing_else(preset, ran, tmp_path, monkeypatch):
-    units = [suite.Unit(preset, "test_check"), suite.Unit(preset, "test_versions_sum", "sum/forward/v01_naive")]
-    found = []
-    monkeypatch.setattr(suite.build, "build", lambda *_, **__: None)
-    monkeypatch.setattr(test_programs, "programs", lambda *_: [tmp_path / unit.program for unit in units])
-    monkeypatch.setattr(
-        test_programs, "run_one", lambda unit, _: (found.append(unit.program), (suite.Totals(1), 0.0))[1]
+def test_what_is_untested_when_the_time_is_up_is_a_failure_unless_allowed(fake_build, capsys):
+    assert fake_build.run("emulator", deadline=0) == (1, ["emulator test_check", "emulator test_simt"])
+    assert (
+        "2 units not tested, as the time was up: emulator test_versions_sum sum/forward/v01" in capsys.readouterr().err
     )
-    session = suite._Session(resume=False, deadline=0, cmake_options=())
-    monkeypatch.setattr(race, "show", lambda *_: None)
-    session.run_preset(preset, lambda _: units)
-    assert found == ran and session.left_out == ([units[1]] if ran else [suite.Unit(preset, "all programs")])
+    assert fake_build.run("emulator", deadline=0, allow_untested=True) == (0, [])
+    assert fake_build.run("sanitize", deadline=0)[1] == fake_build.built == []
+
+
+@pytest.fixture
+def whole_run(fake_build, monkeypatch):
+    """FakeBuild for suite.run(), with the tests in Python faked as well."""
+    monkeypatch.setattr(kept, "COPY", fake_build.copy)
+    monkeypatch.setattr(test_programs, "run_python", lambda: suite.Totals(passed=1))
+    monkeypatch.setattr(suite.package, "test", lambda *_: suite.Totals(passed=1))
+    return fake_build
+
+
+def test_a_run_with_sanitizers_writes_a_copy_of_all_presets(whole_run, capsys):
+    assert suite.run("emulator", sanitize=True, keep=True) == 0
+    assert capsys.readouterr().out == "13 passed, 0 failed, 0 skipped\n"
+    of_presets = [key.partition(" ")[0] for key in json.loads(whole_run.copy.read_text())["results"]]
+    assert [of_presets.count(preset) for preset in ("emulator", "sanitize", "tsan")] == [4, 4, 3]
+    shutil.rmtree(kept.folder())
+    whole_run.ran = []
+    assert suite.run("emulator", sanitize=True) == 0
+    assert whole_run.ran == []
+
+
+def test_on_a_gpu_every_program_runs_whole(whole_run):
+    for _ in range(2):
+        whole_run.ran = []
+        assert suite.run("cuda") == 0
+        assert whole_run.ran == ["cuda " + program for program in _PROGRAMS]
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--resume", "--preset", "emulator"], "--full --resume"),
+        (["silu", "--keep", "--preset", "emulator"], "./ladder test --keep"),
+        (["--gtest_filter=a.*", "--keep", "--preset", "emulator"], "./ladder test --keep"),
+        (["--keep", "--preset", "cuda"], "./ladder test --keep --preset emulator"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_wrong_usage(arguments, said):
+    with pytest.raises(suite.UsageError, match=f"{said}$"):
+        verbs.test(arguments)
+
+
+def test_what_a_person_names_runs_in_any_case(fake_build):
+    for _ in range(2):
+        fake_build.ran = []
+        session = suite._Session(kept.Results("", fake_build.copy), float("inf"), ())
+        session.run_programs("emulator", ["test_versions_sum"], None, ["--gtest_filter=a.*"])
+        assert fake_build.ran == ["emulator test_versions_sum"]
+    assert fake_build.built[-1] == ("emulator", ["test_versions_sum"])
 
 
 _REPORT = """<?xml version="1.0" encoding="UTF-8"?>

@@ -16,8 +16,8 @@ def show(races, cmake_options=(), part=None):
         say.line(f"{suite}: a likely race; once more under ThreadSanitizer")
         try:
             build.build(_PRESET, cmake_options, (program,), part=part)
-            path = next(path for path in test_programs.programs(_PRESET, part) if path.name == program)
-        except (Failure, StopIteration) as failure:
+            path = test_programs.programs(_PRESET, part)[program]
+        except (Failure, KeyError) as failure:
             say.line(f"not run under ThreadSanitizer: {failure}")
             return
         done = subprocess.run(

@@ -1,188 +1,178 @@
 """Runs the test programs of a build, and the tests of the tools; adds up test cases into one closing line.
 
-On the emulator not everything is run every time. A version that is as it was at the last full run (digests.py) is left
-alone; after a change of what all versions share it is tried on its ci problems under one schedule. A version that did
-change, or is new, is tried on everything, with --sanitize under the sanitizers too. `--full` leaves nothing out, and
-writes the digests that the next runs go by. On a GPU everything is quick, and run.
+On the emulator a unit, a program or one version's tests of test_versions_<layer>, runs unless a result of everything
+that decides it is kept (kept.py); with --sanitize the same holds under the sanitizers. `--full` relies on nothing that was
+kept before it. Programs that a person names, and those on a GPU, where everything is quick, run in any case.
 """
 
-import datetime
-import json
+import contextlib
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 
-from . import build, digests, files, package, paths, race, say, test_programs
-from .errors import Failure
+from . import build, digests, files, kept, linked, package, paths, race, say, test_programs
+from .errors import Failure, UsageError
 from .test_programs import Totals, Unit
 
 _VERSIONS = "test_versions_"  # one for each layer
-# Of the emulator's own threads and faults: what ThreadSanitizer is for.
+# The programs about the emulator's threads and faults: ThreadSanitizer is for them and for versions.
 _EMULATOR_TESTS = ("test_simt", "test_faults")
 _SANITIZERS = ("sanitize", "tsan")  # presets
-_STATE = paths.BUILD / "full_run.json"
-
-
-@dataclass
-class Selection:
-    """Which versions get what, and why."""
-
-    full: list  # versions to try on everything
-    brief: list  # to try briefly
-    untouched: list  # to leave alone
-    shared_changed: bool
-    last: digests.LastRun
-
-    @staticmethod
-    def of_changes(versions, last, of_version, shared):
-        """By comparison with `last`; of_version(v) is the digest of v now, `shared` that of what all share."""
-        changed = [v for v in versions if last.versions.get(v.name) != of_version(v)]
-        same = [v for v in versions if v not in changed]
-        shared_changed = shared != last.shared
-        return Selection(changed, same if shared_changed else [], [] if shared_changed else same, shared_changed, last)
+_FULL_RUN = paths.BUILD / "full_run_began"  # its start, for --resume
 
 
 def run(
-    preset, flags=(), sanitize=False, full=False, resume=False, stop_after=None, cmake_options=(), layers=(), part=None
+    preset,
+    flags=(),
+    sanitize=False,
+    full=False,
+    resume=False,
+    keep=False,
+    stop_after=None,
+    allow_untested=False,
+    cmake_options=(),
+    layers=(),
+    part=None,
 ):
     """Builds and tests. The last line printed is the totals; returns the exit code.
 
     `flags` are GoogleTest's, for every program of the build, or for those of the versions of `layers` alone, or for a
-    `part` of one: then nothing is chosen by what changed. No version is taken up, and no sanitizer's build begun,
-    `stop_after` seconds after the environment's LADDER_STARTED (seconds since 1970), or the start of this."""
-    session = _Session(resume, _deadline(stop_after), cmake_options)
-    versions = digests.versions()
+    `part` of one: then these run, and nothing is kept. No version is taken up, and no sanitizer's build begun,
+    `stop_after` seconds after the environment's LADDER_STARTED (seconds since 1970), or the start of this; what is
+    untested then is a failure, unless `allow_untested`. `keep` writes kept.COPY."""
+    session = _Session(kept.Results(_full_run_began(resume) if full else ""), _deadline(stop_after), cmake_options)
     if flags:
         for name in [preset, *(_SANITIZERS if sanitize else ())]:
-            wanted = tuple(_VERSIONS + layer for layer in layers)
-            session.run_preset(
-                name,
-                lambda programs, name=name, wanted=wanted: [
-                    Unit(name, p, flags=tuple(flags)) for p in programs if not wanted or p in wanted
-                ],
-                wanted,
-                part,
-            )
-        return session.close()
+            session.run_programs(name, [_VERSIONS + layer for layer in layers], part, flags)
+        return session.close(allow_untested)
 
-    selection = Selection.of_changes(
-        versions, digests.LastRun() if full else digests.last_run(), digests.of_version, digests.of_shared()
-    )
-    if preset in paths.CUDA_PRESETS:
-        session.run_preset(preset, lambda programs: [Unit(preset, program) for program in programs])
-        emulator = full
-    else:
-        emulator = True
-    if full:
-        session.open_state()
-    if emulator:
+    on_gpu = preset in paths.CUDA_PRESETS
+    if keep and on_gpu and not full:
+        raise UsageError("test: nothing is kept of a GPU's tests: ./ladder test --keep --preset emulator")
+    if on_gpu:
+        session.run_programs(preset)
+    if full or not on_gpu:
+        session.results.say_if_of_another_compiler()
         for name in ["emulator" if full else preset, *(_SANITIZERS if sanitize or full else ())]:
-            session.run_preset(
-                name, lambda programs, name=name: units(name, programs, selection), targets(name, selection)
-            )
+            session.run_units(name)
+        if keep:
+            session.results.write_copy()
     session.totals.add(test_programs.run_python())
     session.totals.add(package.test(preset, cmake_options))
-    if full:
-        session.write_last_run(versions)
-    elif emulator:
-        _say_what_did_not_run(selection, sanitize)
-    return session.close()
+    if not (sanitize or full):
+        say.line("not run: AddressSanitizer and ThreadSanitizer; ./ladder test --sanitize")
+    return session.close(allow_untested)
 
 
-def targets(preset, selection):
-    """What to build of a preset; nothing stands for everything, None for nothing to do."""
-    if preset not in _SANITIZERS:
-        return ()
-    wanted = sorted({_VERSIONS + v.layer for v in selection.full})
-    if selection.shared_changed:
-        wanted += _EMULATOR_TESTS
-        if preset == "sanitize":
-            return ()
-    return wanted or None
-
-
-def units(preset, programs, selection):
-    """What to run of a preset's programs, the longest first."""
-    of_versions = {program for program in programs if program.startswith(_VERSIONS)}
-    found = [Unit(preset, _VERSIONS + v.layer, v.name) for v in selection.full if _VERSIONS + v.layer in of_versions]
-    others = [program for program in programs if program not in of_versions]
+def units(preset, programs, versions):
+    """All units of a preset: programs of versions by version, others whole."""
+    found = [Unit(preset, _VERSIONS + v.layer, v.name) for v in versions if _VERSIONS + v.layer in programs]
+    others = [program for program in programs if not program.startswith(_VERSIONS)]
     if preset == "tsan":
         others = [program for program in others if program in _EMULATOR_TESTS]
-    if preset in _SANITIZERS:
-        others = others if selection.shared_changed else []
-        return [Unit(preset, program) for program in others] + found
-    brief = [Unit(preset, _VERSIONS + v.layer, v.name, brief=True) for v in selection.brief]
-    return [Unit(preset, program) for program in others] + found + brief
+    return [Unit(preset, program) for program in others] + found
 
 
 class _Session:
-    """One `./ladder test`: what ran so far, and what of it is kept for --resume."""
+    """One `./ladder test`: what ran so far, and what was left out."""
 
-    def __init__(self, resume, deadline, cmake_options):
+    def __init__(self, results, deadline, cmake_options):
         self.totals = Totals()
-        self.resume, self.deadline, self.cmake_options = resume, deadline, cmake_options
-        self.left_out = []  # units for which there was no time
-        self.failed_units = set()
-        self.state = None  # key -> {"digest", "passed", "failed", "skipped", "seconds"}, with --full
-        self.estimates = {}  # key -> seconds that it took before
-        self.of_tree = self.of_shared = ""
-        self.of_versions = {}
+        self.results, self.deadline, self.cmake_options = results, deadline, cmake_options
+        self.untested = []  # units for which there was no time
 
-    def open_state(self):
-        """Starts to keep what passed in build/full_run.json; with --resume, on top of what is there."""
-        try:
-            kept = json.loads(_STATE.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            kept = {}
-        self.estimates = {key: unit["seconds"] for key, unit in kept.items()}
-        self.state = kept if self.resume else {}
-        self.of_tree, self.of_shared = digests.of_tree(), digests.of_shared()
-        self.of_versions = {v.name: digests.of_version(v) for v in digests.versions()}
-
-    def run_preset(self, preset, choose, wanted=(), part=None):
-        """Builds the targets `wanted` and runs choose(programs); a build that fails counts, and others still run."""
-        if wanted is None:
+    def run_programs(self, preset, wanted=(), part=None, flags=()):
+        """Builds and runs the programs `wanted`, all by default, or the `part` of one, in any case; nothing is kept."""
+        if self._is_too_late(preset):
             return
-        if preset in _SANITIZERS and time.time() > self.deadline:
-            self.left_out.append(Unit(preset, "all programs"))
-            return
-        try:
+        with self._failure_of(preset):
             build.build(preset, self.cmake_options, wanted, part=part)
-            programs = {path.name: path for path in test_programs.programs(preset, part)}
-            chosen = choose(list(programs))
+            programs = test_programs.programs(preset, part)
+            chosen = [Unit(preset, program, flags=tuple(flags)) for program in wanted or programs]
+            self._run(preset, chosen, {}, programs, {})
+            if preset == "emulator":
+                race.show(self.totals.races, self.cmake_options, part)
+
+    def run_units(self, preset):
+        """Builds a preset, a sanitizer's as far as needed, and runs the units that have no kept result."""
+        if self._is_too_late(preset):
+            return
+        with self._failure_of(preset):
+            build.build(preset, self.cmake_options, ("build.ninja",))
+            links = linked.Build(build.folder(preset))
+            build.build(preset, self.cmake_options, ("build.ninja", *links.generated_headers))
+            chosen = units(preset, list(links.programs), digests.versions())
+            before = links.digests(chosen)
+            waiting, taken = self.results.divide(chosen, before)
+            self._say_how_long(preset, waiting, len(chosen))
+            if waiting or preset not in _SANITIZERS:
+                wanted = sorted({unit.program for unit in waiting}) if preset in _SANITIZERS else ()
+                build.build(preset, self.cmake_options, wanted)
+            # A source that was saved during the build may be in one object and not in another.
+            after = links.digests(waiting)
+            settled = {unit: digest for unit, digest in after.items() if before.get(unit) == digest}
+            self._run(preset, waiting, taken, links.programs, settled)
+            if preset == "emulator":
+                race.show(self.totals.races, self.cmake_options)
+
+    def _is_too_late(self, preset):
+        late = preset in _SANITIZERS and time.time() > self.deadline
+        if late:
+            self.untested.append(Unit(preset, "all programs"))
+        return late
+
+    @contextlib.contextmanager
+    def _failure_of(self, preset):
+        """A build that fails counts, and others still run."""
+        try:
+            yield
         except Failure as failure:
             say.line(failure)
             self.totals.add(Totals(failed=1, broken=[preset]))
-            return
-        self._run(preset, chosen, programs)
-        if preset == "emulator":
-            race.show(self.totals.races, self.cmake_options, part)
 
-    def _run(self, preset, chosen, programs):
+    def _say_how_long(self, preset, waiting, num_units):
+        known = [seconds for unit in waiting if (seconds := self.results.seconds(unit)) is not None]
+        about = f", about {sum(known) / kept.cores() / 60:.0f} min" if known else ""
+        unknown = f", {len(waiting) - len(known)} of unknown length" if len(waiting) > len(known) else ""
+        say.line(
+            f"{preset}: {num_units - len(waiting)} of {num_units} results are kept; {len(waiting)} to run{about}{unknown}"
+        )
+
+    def _run(self, preset, waiting, taken, programs, settled):
+        """Runs the units `waiting` and adds the results `taken` from those kept; keeps those of units with a digest in
+        `settled`."""
+        sums = {unit.program: [Totals(), 0.0, 0, 0] for unit in [*taken, *waiting]}  # and seconds, kept, all
+
+        def add(unit, counts, seconds, num_kept):
+            one = sums[unit.program]
+            one[0].add(counts)
+            one[1:] = [one[1] + seconds, one[2] + num_kept, one[3] + 1]
+
+        for unit, result in taken.items():
+            add(unit, Totals(result.passed, result.failed, result.skipped), result.seconds, 1)
         # A GPU is one machine: programs that share it disturb each other.
-        workers = 1 if preset in paths.CUDA_PRESETS else len(os.sched_getaffinity(0))
-        of_program = {unit.program: [Totals(), 0.0, 0] for unit in chosen}
-        waiting = [unit for unit in chosen if not self._take_from_state(unit, of_program)]
+        workers = 1 if preset in paths.CUDA_PRESETS else kept.cores()
+        estimates = {unit: self.results.seconds(unit) for unit in waiting}
         started = time.monotonic()
         with ThreadPoolExecutor(workers) as pool:
             runs = {pool.submit(self._run_unit, unit, programs[unit.program]): unit for unit in waiting}
             for done, future in enumerate(as_completed(runs), 1):
                 unit, (counts, seconds) = runs[future], future.result()
+                estimates.pop(unit)
                 if counts is None:
-                    self.left_out.append(unit)
+                    self.untested.append(unit)
                     continue
-                self._keep(unit, counts, seconds)
-                sums = of_program[unit.program]
-                sums[0].add(counts)
-                sums[1] += seconds
-                sums[2] += 1
-                left = self._seconds_left(waiting, done, time.monotonic() - started)
-                say.progress(f"{preset}: {done} of {len(waiting)} runs, about {left / 60:.0f} min left of this build")
-        for program, (counts, seconds, num_runs) in of_program.items():
+                add(unit, counts, seconds, 0)
+                if unit in settled:
+                    self.results.keep(unit, settled[unit], counts, seconds)
+                # A unit of unknown length counts as long as those that ran, each.
+                each = (time.monotonic() - started) * workers / done
+                left = sum(each if known is None else known for known in estimates.values()) / workers
+                say.progress(f"{preset}: {done} of {len(waiting)} units, about {left / 60:.0f} min left of this build")
+        for program, (counts, seconds, num_kept, num_units) in sums.items():
             if counts.passed + counts.failed + counts.skipped:
-                runs_of_versions = f" ({num_runs} versions)" if program.startswith(_VERSIONS) and num_runs > 1 else ""
-                say.line(f"{preset}/{program}{runs_of_versions}: {counts} in {seconds:.1f} s")
+                of_kept = f", {num_kept} of {num_units} kept" if num_kept else ""
+                say.line(f"{preset}/{program}: {counts} in {seconds:.1f} s{of_kept}")
             self.totals.add(counts)
 
     def _run_unit(self, unit, program):
@@ -190,99 +180,32 @@ class _Session:
             return None, 0.0
         return test_programs.run_one(unit, program)
 
-    def _seconds_left(self, waiting, done, elapsed):
-        """By what units took before, where that is known; else as long as those done, each."""
-        known = [self.estimates.get(unit.key) for unit in waiting]
-        if all(seconds is not None for seconds in known) and sum(known) > 0:
-            share = sum(known[:done]) / sum(known)
-        else:
-            share = done / len(waiting)
-        return elapsed / max(share, 1e-9) - elapsed
-
-    def _take_from_state(self, unit, of_program):
-        if self.state is None or not self.resume:
-            return False
-        kept = self.state.get(unit.key)
-        if not kept or kept["digest"] != self._digest(unit) or kept["failed"] > 0:
-            return False
-        sums = of_program[unit.program]
-        sums[0].add(Totals(kept["passed"], kept["failed"], kept["skipped"]))
-        sums[1] += kept["seconds"]
-        sums[2] += 1
-        return True
-
-    def _keep(self, unit, counts, seconds):
-        if counts.failed or counts.broken:
-            self.failed_units.add(unit)
-        if self.state is None:
-            return
-        self.state[unit.key] = {
-            "digest": self._digest(unit),
-            "passed": counts.passed,
-            "failed": counts.failed,
-            "skipped": counts.skipped,
-            "seconds": round(seconds, 1),
-        }
-        _STATE.parent.mkdir(parents=True, exist_ok=True)
-        files.replace(_STATE, json.dumps(self.state, indent=1))
-
-    def _digest(self, unit):
-        return f"{self.of_shared} {self.of_versions[unit.version]}" if unit.version else self.of_tree
-
-    def write_last_run(self, versions):
-        """Versions all of whose runs passed go into tests/last_full_run.json; the shared digest if all the rest did."""
-        wrong = {unit.version for unit in [*self.failed_units, *self.left_out]}
-        of_versions = {unit.key for unit in self.failed_units if unit.version}
-        unfinished = (
-            any(not unit.version for unit in [*self.failed_units, *self.left_out])
-            or set(self.totals.broken) - of_versions
-        )
-        if unfinished:
-            say.line(
-                "tests/last_full_run.json is left as it was: not every program ended well; --resume goes on from here"
-            )
-            return
-        digests.write_last_run(
-            datetime.date.today().isoformat(),
-            self.of_shared,
-            {v.name: self.of_versions[v.name] for v in versions if v.name not in wrong},
-            {"passed": self.totals.passed, "failed": self.totals.failed, "skipped": self.totals.skipped},
-        )
-        say.line("wrote tests/last_full_run.json; commit it, and CI goes by it")
-
-    def close(self):
+    def close(self, allow_untested):
         totals = self.totals
         ran = totals.passed + totals.failed
-        if self.left_out:
-            say.line("not run, as the time was up: " + ", ".join(sorted(unit.key for unit in self.left_out)))
+        if self.untested:
+            keys = ", ".join(sorted(unit.key for unit in self.untested))
+            say.line(f"{len(self.untested)} units not tested, as the time was up: {keys}")
         if totals.broken:
             say.line(f"ended without a report: {', '.join(totals.broken)}")
         if ran + totals.skipped == 0:
             say.line("no test ran: the filter matches none")
         print(totals, flush=True)
-        return 1 if totals.failed or totals.broken or ran == 0 else 0
+        untested = self.untested and not allow_untested
+        return 1 if totals.failed or totals.broken or untested or ran == 0 else 0
+
+
+def _full_run_began(resume):
+    """The start of the full run that this one continues, or begins."""
+    if resume and _FULL_RUN.exists():
+        return _FULL_RUN.read_text(encoding="utf-8").strip()
+    began = kept.now()
+    _FULL_RUN.parent.mkdir(parents=True, exist_ok=True)
+    files.replace(_FULL_RUN, began + "\n")
+    return began
 
 
 def _deadline(stop_after):
     if stop_after is None:
         return float("inf")
     return float(os.environ.get("LADDER_STARTED") or time.time()) + stop_after
-
-
-def _say_what_did_not_run(selection, sanitize):
-    since = f"since the full run of {selection.last.date}" if selection.last.date else "(there was no full run yet)"
-    if selection.full:
-        say.line(f"changed {since}, and tried on everything: {len(selection.full)} versions")
-    if selection.brief:
-        say.line(
-            f"not run: all but the ci problems under one schedule, for {len(selection.brief)} versions unchanged {since}"
-        )
-    if selection.untouched:
-        say.line(f"not run: the {len(selection.untouched)} versions unchanged {since}")
-    if not sanitize:
-        say.line("not run: AddressSanitizer and ThreadSanitizer; ./ladder test --sanitize runs them on what changed")
-    if selection.brief or selection.untouched:
-        say.line(
-            "./ladder test --full runs everything for everything, in about an hour; one version by itself: "
-            "./ladder test --gtest_filter='<layer>_<pass>_v<NN>_*'"
-        )

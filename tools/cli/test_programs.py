@@ -1,20 +1,16 @@
 """The test programs of a build and the tests of the tools: which there are, one run of one, and the counts of it.
 
-CTest knows the programs and could run them, but it neither counts the cases of a program, nor lets what runs finish when
-the time is up (--stop-time kills it, as a failure), nor keeps by content what passed.
+CTest could run the programs, but it neither counts the cases of a program, nor lets what runs finish when the time is up
+(--stop-time kills it, as a failure), nor keeps by content what passed.
 """
 
-import json
 import subprocess
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from xml.etree import ElementTree
 
-from . import build, paths, say, setup, tools, wheels
+from . import build, linked, paths, say, setup, tools, wheels
 from .errors import Failure
-
-_BRIEF_SCHEDULE = "asc"
 
 
 @dataclass
@@ -43,34 +39,23 @@ class Unit:
     preset: str
     program: str
     version: str = ""  # "conv3x3/fprop/v03_smem_tile", of test_versions_<layer>
-    brief: bool = False  # its ci problems under one schedule
     flags: tuple = ()
 
     @property
     def key(self):
-        return " ".join(filter(None, (self.preset, self.program, self.version, "brief" if self.brief else "")))
+        return " ".join(filter(None, (self.preset, self.program, self.version)))
 
     def gtest_flags(self):
         if not self.version:
             return list(self.flags)
-        return [f"--gtest_filter={self.version.replace('/', '_')}.{'ci_*' if self.brief else '*'}", *self.flags]
+        return [f"--gtest_filter={self.version.replace('/', '_')}.*", *self.flags]
 
 
 def programs(preset, part=None):
-    """The test programs that CMake knows of, not those that an earlier build left behind; or the `part` of one."""
+    """{name: path} of the test programs of a configured build, or of the `part` of one."""
     if part:
-        return [build.folder(preset) / part.target]
-    listing = subprocess.run(
-        [Path(tools.cmake()).with_name("ctest"), "--test-dir", build.folder(preset), "--show-only=json-v1"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=tools.environment(),
-    )
-    try:
-        # What was not built has no command: under the sanitizers that may be most.
-        found = [Path(test["command"][0]) for test in json.loads(listing.stdout)["tests"] if "command" in test]
-    except (ValueError, KeyError):
-        raise Failure(f"ctest lists no tests of {build.folder(preset)}") from None
+        return {part.program: build.folder(preset) / part.target}
+    found = linked.Build(build.folder(preset)).programs
     if not found:
         raise Failure(f"the {preset} build has no test program")
     return found
@@ -81,8 +66,6 @@ def run_one(unit, program):
     report = program.with_name(f"{unit.key.replace(' ', '.').replace('/', '_')}.xml")
     report.unlink(missing_ok=True)
     env = {**tools.environment(), "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
-    if unit.brief:
-        env["LADDER_TEST_SCHEDULES"] = _BRIEF_SCHEDULE
     started = time.monotonic()
     process = subprocess.run(
         [program, f"--gtest_output=xml:{report}", "--gtest_brief=1", *unit.gtest_flags()],

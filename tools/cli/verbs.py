@@ -39,9 +39,13 @@ def test(arguments):
     parser.add_selection("version")
     parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
-    parser.add_argument("--full", action="store_true", help="everything, whatever changed, and the digests of it")
+    parser.add_argument("--full", action="store_true", help="everything, also what has a kept result")
     parser.add_argument("--resume", action="store_true", help="with --full: go on where the last one ended")
+    parser.add_argument("--keep", action="store_true", help="write tests/kept_results.json, for other machines")
     parser.add_argument("--stop-after", type=float, metavar="MINUTES", help="take up no version after that")
+    parser.add_argument(
+        "--allow-untested", action="store_true", help="with --stop-after: what is left out is no failure"
+    )
     parser.add_watch()
     parser.epilog = "GoogleTest's own flags (--gtest_filter=..., --gtest_repeat=...) are handed on."
     chosen, gtest_flags = parser.parse_known_args(arguments)
@@ -53,6 +57,10 @@ def test(arguments):
         totals = package.test(preset, _cmake_options(chosen))
         print(totals)
         return 1 if totals.failed else 0
+    if chosen.resume and not chosen.full:
+        raise UsageError("test: --resume goes on with a --full run: --full --resume")
+    if chosen.keep and (chosen.targets or chosen.version or gtest_flags):
+        raise UsageError("test: --keep is of everything, not of a layer, a version or a filter: ./ladder test --keep")
     versions = _versions_of(chosen, gtest_flags)
     if chosen.watch:
         return watch.repeated("test", arguments)
@@ -66,6 +74,8 @@ def test(arguments):
         sanitize=chosen.sanitize,
         full=chosen.full,
         resume=chosen.resume,
+        keep=chosen.keep,
+        allow_untested=chosen.allow_untested,
         stop_after=chosen.stop_after and chosen.stop_after * 60,
         cmake_options=_cmake_options(chosen),
         layers=layers,

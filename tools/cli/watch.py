@@ -6,9 +6,10 @@ import subprocess
 import sys
 import time
 
-from . import digests, paths, say
+from . import paths, say
 
 FLAG = "--watch"
+_FOLDERS = ("bench", "cmake", "core", "dev", "io", "nn", "reference", "runtime", "tests", "tools", "train")
 _KINDS = (".cu", ".h", ".cpp", ".py", ".txt", ".cmake", ".json")
 _SECONDS = 0.2
 
@@ -42,7 +43,7 @@ def _run(command):
 def _sources():
     """{path: when it was saved} of what a build or a run is made of. An editor's own files are left out."""
     found = {}
-    for folder in digests.FOLDERS:
+    for folder in _FOLDERS:
         for where, folders, names in os.walk(paths.ROOT / folder):
             folders[:] = [name for name in folders if name != "__pycache__"]
             for name in names:
