@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from cli import paths, try_  # noqa: E402
-from cli.errors import UsageError  # noqa: E402
+from cli.errors import Failure, UsageError  # noqa: E402
 from registry import listing  # noqa: E402
 from search import sandbox, trial  # noqa: E402
 
@@ -224,6 +225,80 @@ def test_what_passes_without_any_harm(place, program, listener, deed):
     with pytest.raises(TimeoutError):
         listener.accept()
     assert ORPHAN not in names_of_processes()
+
+
+# Open every file of /proc and /sys to write, without a byte; print the names of those that open, and how many do not.
+WRITABLE = """find /proc /sys -type f 2>/dev/null | {
+  while read -r file; do
+    if true >>"$file"; then echo "$file"; else closed=$((closed + 1)); fi
+  done 2>/dev/null
+  echo "$closed"
+}"""
+ENVIRONMENTS = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'"
+
+
+@pytest.fixture(params=["the caller", "another user"])
+def inside(request, monkeypatch):
+    """The lines that a shell's words print in a sandbox, which the caller or, where that is root, another user starts."""
+    if LACKS and not os.environ.get("LADDER_NEEDS_SANDBOX"):
+        pytest.skip(LACKS)
+    assert not LACKS
+    user = {}
+    if request.param == "another user":
+        if os.geteuid() != 0:
+            pytest.skip("root alone can be another user")
+        monkeypatch.setattr(sandbox, "_is_root", lambda: False)
+        user = {"user": 12345, "group": 12345, "extra_groups": []}
+
+    def run(words, **more):
+        command = sandbox.command(["/bin/sh", "-c", words], memory=1 << 30, **more)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, **user)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_no_file_of_the_kernel_opens_to_write(inside, gpu):
+    *writable, closed = inside(WRITABLE, gpu=gpu)
+    assert [file for file in writable if not re.match("/proc/[0-9]+/", file)] == []  # processes are the candidate's own
+    assert int(closed) > 500
+
+
+def test_the_callers_environment_is_nowhere(inside, monkeypatch):
+    monkeypatch.setenv("LADDER_TEST_SECRET", "of the caller")
+    monkeypatch.setenv("LADDER_WATCHDOG_SECONDS", "7")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    names = {line.partition("=")[0] for line in inside(ENVIRONMENTS)}
+    assert names == {*sandbox._ENVIRONMENT, "LADDER_WATCHDOG_SECONDS", "PWD"}
+
+
+def test_what_runs_in_a_sandbox_is_not_root(inside):
+    user, *groups = inside("id -u; id -G | tr ' ' '\\n'")
+    assert "0" not in (user, *groups)
+    assert inside("grep -E '^(CapEff|NoNewPrivs)' /proc/self/status | tr -d '[:space:]'") == [
+        "CapEff:0000000000000000NoNewPrivs:1"
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root's sandbox alone runs as another user")
+def test_a_folder_that_roots_sandbox_cannot_read(tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o700)
+    with pytest.raises(
+        Failure, match=f"user 65534, .* may not read {tmp_path}/closed: chmod -R o.rX {tmp_path}/closed"
+    ):
+        sandbox.command(["true"], memory=1 << 30, read=[tmp_path / "closed"])
+
+
+def test_without_the_right_to_drop_the_uid_root_has_no_sandbox(monkeypatch):
+    if not sandbox.shutil.which("bwrap"):
+        pytest.skip("no bwrap")
+    monkeypatch.setattr(sandbox, "_is_root", lambda: True)
+    monkeypatch.setattr(sandbox, "_MAY_DROP", [])
+    reason = sandbox.lacking.__wrapped__()
+    assert reason.startswith("bwrap does not work here as root, which drops to user 65534: ")
+    assert "\n" not in reason
 
 
 def test_the_seed_is_another_one_each_time(place, program):

@@ -1,7 +1,7 @@
 """Programs that nobody vouches for: in a bubblewrap sandbox, without network, home or tree, with an end to time and memory.
 
-What is mounted: the system's programs and libraries, and what the caller names; nothing of it can be written but the
-folders that are named so, and /tmp, which is the sandbox's own and small.
+The sandbox mounts the system's programs and libraries, and what the caller names. Its processes can write the folders
+that are named so, and /tmp, which is the sandbox's own and small. Root's sandbox drops to another user before it runs them.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 from cli import tools
+from cli.errors import Failure
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _CONFIGURATION = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
@@ -23,6 +24,11 @@ _TMP_BYTES = 1 << 30
 _FILE_BYTES = 1 << 28  # of any one file
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": "/tmp", "CUDA_CACHE_DISABLE": "1"}
 _KEPT = ("LADDER_WATCHDOG_SECONDS", "CUDA_VISIBLE_DEVICES")  # of the caller's environment
+_NOBODY = 65534  # user and group of a root caller's sandbox
+# A user namespace maps root to root, so root's sandbox has none: the uid is dropped inside, after the mounts are made.
+_NAMESPACES = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
+_MAY_DROP = "--cap-add CAP_SETUID --cap-add CAP_SETGID".split()
+_DROP = f"setpriv --reuid={_NOBODY} --regid={_NOBODY} --clear-groups --inh-caps=-all".split()
 
 
 @functools.cache
@@ -31,42 +37,75 @@ def lacking():
     if not shutil.which("bwrap"):
         return "no bwrap (Debian's package bubblewrap; ./ladder setup --dev installs it)"
     done = tools.captured(*command(["true"], memory=1 << 30))
-    return "" if done.returncode == 0 else f"bwrap does not work here: {tools.last_line(done.stderr)}"
+    user = f" as root, which drops to user {_NOBODY}" if _is_root() else ""
+    return "" if done.returncode == 0 else f"bwrap does not work here{user}: {tools.last_line(done.stderr)}"
 
 
 def command(words, *, memory, read=(), write=(), folder="/", tmp=True, gpu=False, sandboxed=True):
-    """What runs `words` in a sandbox, in `folder`, each of its processes with at most `memory` bytes. `read` and `write` are
-    folders, at their own places or {place outside: place inside}. Not `sandboxed`, it has the limits alone."""
+    """The command that runs `words` in a sandbox, in `folder`, each of its processes with at most `memory` bytes. `read` and
+    `write` are folders, at their own places or {place outside: place inside}. Without `sandboxed`, it has the limits and the
+    small environment alone. Throws Failure where root's sandbox cannot read one of them."""
     limits = f"ulimit -c 0; ulimit -d {memory // 1024}; ulimit -f {_FILE_BYTES // 512}; "
-    words = [str(word) for word in words]
     environment = {**_ENVIRONMENT, **{name: os.environ[name] for name in _KEPT if name in os.environ}}
-    if not sandboxed:
-        settings = [f"{name}={value}" for name, value in environment.items()]
-        return ["/bin/sh", "-c", limits + 'cd "$0" && exec env -i "$@"', str(folder), *settings, *words]
-    bwrap = ["bwrap", *"--unshare-all --die-with-parent --new-session --cap-drop ALL --clearenv".split()]
-    for name, value in environment.items():
-        bwrap += ["--setenv", name, value]
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    words = [str(word) for word in words]
+    if sandboxed:
+        words = [*_bwrap(read, write, folder, tmp, gpu), *words]
+    # Process 1 of a sandbox is bwrap, whose environment anything inside may read: it is emptied before bwrap starts.
+    start = limits + 'cd "$0" && exec env -i "$@"'
+    return ["/bin/sh", "-c", start, "/" if sandboxed else str(folder), *settings, *words]
+
+
+def _bwrap(read, write, folder, tmp, gpu):
+    bwrap = [shutil.which("bwrap") or "bwrap", *"--die-with-parent --new-session --cap-drop ALL".split()]
+    bwrap += [*_NAMESPACES, *_MAY_DROP] if _is_root() else ["--unshare-all"]
     for place in _SYSTEM:
         if os.path.islink(place):
             bwrap += ["--symlink", os.readlink(place), place]
         else:
             bwrap += ["--ro-bind-try", place, place]
+    bwrap += ["--dir", "/etc"]
     for place in _CONFIGURATION:
         bwrap += ["--ro-bind-try", place, place]
-    bwrap += ["--proc", "/proc", "--dev", "/dev"]
+    bwrap += ["--proc", "/proc", *_kernel_files(), "--dev", "/dev"]
     if gpu:
         bwrap += ["--ro-bind", "/sys", "/sys"]
         for device in sorted(glob.glob("/dev/nvidia*")):
             bwrap += ["--dev-bind", device, device]
     bwrap += ["--remount-ro", "/dev"]
     if tmp:
-        bwrap += ["--size", str(_TMP_BYTES), "--tmpfs", "/tmp"]
+        bwrap += ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", "/tmp"]
     for option, places in (("--ro-bind", read), ("--bind", write)):
         for outside in places:
-            inside = places[outside] if isinstance(places, dict) else outside
+            inside = Path(places[outside] if isinstance(places, dict) else outside)
+            # A folder that a bind makes is closed to all but its owner; one of --dir is open.
+            bwrap += [word for parent in reversed(inside.parents) for word in ("--dir", str(parent))]
             bwrap += [option, str(outside), str(inside)]
-    bwrap += ["--remount-ro", "/", "--chdir", str(folder), *words]
-    return ["/bin/sh", "-c", limits + 'exec "$@"', "sh", *bwrap]
+    bwrap += ["--remount-ro", "/", "--chdir", str(folder)]
+    if _is_root():
+        _hand_over(read, write)
+        bwrap += _DROP
+    return bwrap
+
+
+def _kernel_files():
+    """Options that bind all of /proc but its processes read-only. cuInit() fails where those are read-only too."""
+    shared = [entry.path for entry in os.scandir("/proc") if not entry.name.isdigit() and not entry.is_symlink()]
+    return [word for path in sorted(shared) for word in ("--ro-bind-try", path, path)]
+
+
+def _is_root():
+    return os.geteuid() == 0
+
+
+def _hand_over(read, write):
+    """Have _NOBODY own all that is in the folders `write`. Throws Failure where it may not read one of `read`."""
+    for place in (path for folder in write for path in (Path(folder), *Path(folder).rglob("*"))):
+        os.chown(place, _NOBODY, _NOBODY, follow_symlinks=False)
+    for place in read:
+        about = os.stat(place)
+        if about.st_uid != _NOBODY and about.st_mode & 0o005 != 0o005:
+            raise Failure(f"user {_NOBODY}, as whom root's sandbox runs, may not read {place}: chmod -R o+rX {place}")
 
 
 def outside(words, tree):
