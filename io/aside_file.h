@@ -3,13 +3,15 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace ladder::io {
 
 // What was there under the name before stays whole until commit(), whatever happens: an exception, a full disk, a
 // crash. Every member throws Failure naming the file and the system's reason, after which nothing of the new file is
-// left.
+// left. A symbolic link stays, and the file that it names is replaced. A character device, a FIFO and standard output are
+// written through, at once; a folder, a block device and a socket are refused.
 class AsideFile {
  public:
   explicit AsideFile(std::filesystem::path path);  // its folder must be there
@@ -21,10 +23,10 @@ class AsideFile {
   void commit();  // once, last
 
  private:
-  [[noreturn]] void fail(int error) const;
+  [[noreturn]] void fail(const std::string& reason) const;
 
   std::filesystem::path path_;
-  std::filesystem::path aside_;  // "<path>.<process>.partial", which only a killed process leaves behind
+  std::filesystem::path aside_;  // "<path>.<process>.partial", which a killed process leaves; empty: written through
   int descriptor_ = -1;          // -1: nothing to write to any more
 };
 
