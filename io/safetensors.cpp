@@ -140,8 +140,10 @@ Placed entry_of(const std::string& name, const json& entry) {
   if (!shape.is_array()) throw Failure("a shape that is not a list");
   if (!offsets.is_array() || offsets.size() != 2) throw Failure("data_offsets that are not two numbers");
 
-  Placed placed{
-      {name, dtype_of(entry["dtype"].get<std::string>()), {}}, whole_number(offsets[0]), whole_number(offsets[1])};
+  // NOTE: read before the braces below: where a later initialiser throws, GCC 12 destroys an earlier member twice.
+  const Dtype dtype = dtype_of(entry["dtype"].get<std::string>());
+  const std::uint64_t begin = whole_number(offsets[0]), end = whole_number(offsets[1]);
+  Placed placed{{name, dtype, {}}, begin, end};
   std::uint64_t bytes = size_of(placed.tensor.dtype);
   for (const json& dimension : shape) {
     const std::uint64_t extent = whole_number(dimension);

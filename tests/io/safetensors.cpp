@@ -292,6 +292,20 @@ TEST_F(SafetensorsTest, EveryKindOfDamageIsNamed) {
   expect_refused(one(R"("a":{"dtype":7,"shape":[2],"data_offsets":[0,8]})"), {"dtype that is not a word"});
   expect_refused(one(R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,4,8]})"), {"not two numbers"});
   expect_refused(one(R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,1e300]})"), {"instead of a whole number"});
+  // The name is too long for std::string's own buffer, so that a string that is destroyed twice shows.
+  const std::string name(40, 'n');
+  for (const char* wrong : {"-1", "1.5", "1e3", "18446744073709551616", "\"8\"", "true", "null"}) {
+    for (const char* offsets : {"[{},8]", "[0,{}]", "[{0},{0}]"}) {
+      const std::string text = fmt::format(fmt::runtime(offsets), wrong);
+      expect_refused(one(fmt::format(R"("{}":{{"dtype":"F32","shape":[2],"data_offsets":{}}})", name, text)),
+                     {"tensor '" + name + "': ", " instead of a whole number"});
+    }
+  }
+  for (const char* wrong : {"7", "null", "{}", "\"0,8\"", "[]", "[8]"}) {
+    expect_refused(one(fmt::format(R"("{}":{{"dtype":"F32","shape":[2],"data_offsets":{}}})", name, wrong)),
+                   {"tensor '" + name + "': data_offsets that are not two numbers"});
+  }
+  expect_refused(one(R"("a":{"dtype":"F32","shape":[2],"data_offsets":[[0],8]})"), {"nested deeper"});
   expect_refused(one("\"a\\nb\":3"), {"tensor 'a; b'"});
 
   const auto two = [&](int begin, int end, std::size_t bytes) {

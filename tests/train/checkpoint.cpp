@@ -276,6 +276,26 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNamed) {
   expect_equal(read_checkpoint(step), made(1));
 }
 
+// The text in front of the tensors is damaged, where no digest looks.
+TEST_F(CheckpointTest, DamagedOffsetsOfTheNewestLeadToTheOneBefore) {
+  write_checkpoint(run_, made(1));
+  const fs::path model = write_checkpoint(run_, made(2)) / "model.safetensors";
+  const std::string good = contents(model);
+  const auto begin = good.find('[', good.rfind("data_offsets", good.find("input_blocks.7.1.qkv.weight") + 60));
+  const auto length = good.find(']', begin) + 1 - begin;
+  for (const std::string wrong : {"[-1,9]", "[9,1.5]", "[\"8\",9]", "[null,9]"}) {
+    ASSERT_LE(wrong.size(), length);
+    std::string bad = good;
+    put(model, bad.replace(begin, length, wrong + std::string(length - wrong.size(), ' ')));
+    std::vector<std::string> damaged;
+    expect_equal(read_newest(run_, damaged), made(1));
+    ASSERT_EQ(damaged.size(), 1u);
+    EXPECT_TRUE(test::has(damaged[0], model.string()));
+    EXPECT_TRUE(test::has(damaged[0], "instead of a whole number"));
+    EXPECT_EQ(read_newest_metadata(run_), made(1).metadata);
+  }
+}
+
 TEST_F(CheckpointTest, FilesThatDoNotBelongTogetherAreNamed) {
   const fs::path a = write_checkpoint(run_, made(1)), b = write_checkpoint(run_, made(2));
   const auto replaced = [&](const fs::path& from, const char* to, const std::vector<std::string>& words) {
