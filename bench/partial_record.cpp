@@ -8,6 +8,7 @@
 
 #include "bench/record.h"
 #include "core/error.h"
+#include "io/aside_file.h"
 
 namespace ladder {
 namespace {
@@ -89,7 +90,7 @@ void PartialRecord::append(const json& line) {
 void PartialRecord::finish(json header) {
   if (record_.empty()) return;
   header["results"] = results_;
-  write_whole(record_, record_text(header));
+  io::write_text(record_, record_text(header));
   file_.close();
   std::error_code ignored;
   fs::remove(path_, ignored);

@@ -21,8 +21,6 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-std::string aside(const std::string& path) { return fmt::format("{}.{}.part", path, ::getpid()); }
-
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
@@ -183,7 +181,7 @@ void require_writable(const std::string& flag, const std::string& path) {
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
     throw UsageError(fmt::format("{} '{}' is no regular file: name one to be written", flag, path));
   }
-  const std::string probe = aside(path);
+  const std::string probe = fmt::format("{}.{}.partial", path, ::getpid());
   std::ofstream file(probe);
   if (!file) {
     throw UsageError(fmt::format("{} '{}' cannot be written ({}): its folder must exist and be writable", flag, path,
@@ -191,26 +189,6 @@ void require_writable(const std::string& flag, const std::string& path) {
   }
   file.close();
   fs::remove(probe, error);
-}
-
-void write_whole(const std::string& path, const std::string& text) {
-  const std::string part = aside(path);
-  std::error_code ignored;
-  errno = 0;
-  std::ofstream file(part, std::ios::binary);
-  file << text;
-  file.close();  // flushes: a full disk shows here at the latest
-  if (!file) {
-    const std::string reason = std::strerror(errno);
-    fs::remove(part, ignored);
-    throw Failure(fmt::format("'{}' was not written: {}", path, reason));
-  }
-  std::error_code error;
-  fs::rename(part, path, error);
-  if (error) {
-    fs::remove(part, ignored);
-    throw Failure(fmt::format("'{}' was not written: {}", path, error.message()));
-  }
 }
 
 }  // namespace ladder

@@ -21,10 +21,6 @@ nlohmann::json to_json(const Calibration& calibration);
 // Throws UsageError, naming the flag, if no file can be written at `path`: asked before any work is done.
 void require_writable(const std::string& flag, const std::string& path);
 
-// Writes the text beside `path` and renames it, so that a file already there stays whole until the new one is. Throws
-// Failure, the old file untouched, if that does not succeed.
-void write_whole(const std::string& path, const std::string& text);
-
 // The record as a file: a line for each of its fields, and for each result.
 std::string record_text(const nlohmann::json& record);
 

@@ -156,6 +156,17 @@ TEST_F(Record, AnUnwritablePathIsRefusedBeforeAnyWork) {
   }
 }
 
+TEST_F(Record, ALinkStaysAndItsFileIsReplaced) {
+  write("old.json", "the old one");
+  fs::create_symlink("old.json", path("link.json"));
+  const Ended ended = shell(checking(path("link.json")));
+  SKIP_WITHOUT_DEVICE(ended);
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(fs::is_symlink(path("link.json")));
+  EXPECT_TRUE(json::parse(read(path("old.json"))).contains("results"));
+  EXPECT_EQ(files().size(), 2u);
+}
+
 TEST_F(Record, AFullDiskLeavesTheOldRecordWhole) {
   write("r.json", "the old one");
   // The kernel refuses every byte of a file beyond the first 1024, as a full disk would.
