@@ -14,7 +14,6 @@ import argparse
 import functools
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,9 @@ import ladder_torch
 from ladder_torch.measure import microseconds, microseconds_of
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tools"))
+from cli import files  # noqa: E402
+
 SCHEMA = "ladder.torch/1"  # results/SCHEMA.md
 SHAPES = [
     (64, 64),
@@ -281,9 +283,7 @@ def main():
     for name in options.tables or TABLES:
         record[name] = TABLES[name]()
         if options.json:  # after each, so that what is measured is kept
-            aside = options.json.with_name(f"{options.json.name}.partial")
-            aside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-            os.replace(aside, options.json)
+            files.replace(options.json, json.dumps(record, indent=1) + "\n")
     return 0
 
 

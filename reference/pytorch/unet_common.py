@@ -5,7 +5,6 @@ import argparse
 import contextlib
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,9 @@ from torch import nn
 
 import unet
 from worker import Refusal, one_line
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+from cli import files
 
 
 def run(main, *arguments):
@@ -89,17 +91,11 @@ def in_process(script, variant, limit, arguments, device):
 
 
 def written(path, write):
-    """`write(aside)` writes a file that then takes the name `path`."""
+    """`write(aside)` writes a file that then takes the name `path`, or is written through: tools/cli/files.py."""
     path = Path(path)
-    aside = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(aside)
-        with open(aside, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.whole(path) as file:
+        write(Path(file.name))
 
 
 def save_json(path, what):
