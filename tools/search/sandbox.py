@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 
@@ -123,13 +124,16 @@ def outside(words, tree):
     ]
 
 
-def run(words, seconds, output):
-    """The exit status of a command, its words in the file `output`; None once it has taken `seconds` and was ended."""
-    with open(output, "wb") as file, started(words, stdout=file, stderr=subprocess.STDOUT) as process:
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
+def run(words, seconds):
+    """(exit status, first 64 KiB of output) of a command; the status is None where it took `seconds` and was ended."""
+    with tempfile.TemporaryFile() as file:  # nameless, so that no candidate puts a link in its place
+        with started(words, stdout=file, stderr=subprocess.STDOUT) as process:
+            try:
+                status = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                status = None
+        file.seek(0)
+        return status, file.read(1 << 16).decode(errors="replace")
 
 
 @contextlib.contextmanager

@@ -120,12 +120,11 @@ def _compiled(place, source, scratch, limits):
             folder=place.folder,
             sandboxed=limits.sandboxed,
         )
-        status = sandbox.run(command, _COMPILE_SECONDS, scratch / "words")
+        status, said = sandbox.run(command, _COMPILE_SECONDS)
         if status is None:
             return f"it does not {what} within {_COMPILE_SECONDS} s"
         if status:
-            words = (scratch / "words").read_bytes()[: 1 << 16].decode(errors="replace")
-            return f"it does not {what}: {launch_version.first_error(words)}"
+            return f"it does not {what}: {launch_version.first_error(said)}"
     return ""
 
 
