@@ -308,42 +308,6 @@ def test_size_of_500_series_by_500_records():
     assert len(made.large_page().encode()) < MOST_BYTES
 
 
-def test_check(project):
-    project.grown(2)
-    assert project.run_tool("--check")[0] == 1
-    project.run_tool()
-    assert project.run_tool("--check") == (0, "")
-    # Another idea.
-    file = next((project.root / "dev").glob("*/*/v02*.cu"))
-    before = file.read_text()
-    file.write_text(before.replace("tiled", "other"))
-    assert project.run_tool("--check")[0] == 1
-    file.write_text(before + "// a comment below\n")
-    assert project.run_tool("--check")[0] == 0
-    # A version without a record.
-    (project.root / "dev" / "toy" / "fprop" / "v04_new.cu").write_text("// Idea: a new one\n")
-    assert project.run_tool("--check")[0] == 0
-    # Another name of a shape.
-    file = project.root / "dev" / "toy" / "shapes.txt"
-    before = file.read_text()
-    file.write_text(before.replace("low:", "bottom:"))
-    assert project.run_tool("--check")[0] == 1
-    file.write_text(before)
-    # Another promotion.
-    file = project.root / "runtime" / "promoted" / "h200.txt"
-    file.parent.mkdir(parents=True)
-    file.write_text("# none\n")
-    assert project.run_tool("--check")[0] == 1
-    file.unlink()
-    assert project.run_tool("--check")[0] == 0
-    # Another record.
-    made.write(project.root, "later.json", made.of_day(2, 3))
-    status, said = project.run_tool("--check")
-    assert status == 1
-    assert "run ./ladder dashboard" in said
-    assert "ladder-inputs" in (project.root / "results" / "index.html").read_text()
-
-
 def test_wrong_usage(project):
     project.grown(1)
     for arguments in (["--frobnicate"], ["--out", str(project.root / "no" / "such" / "folder.html")]):
@@ -367,10 +331,3 @@ def test_an_unfinished_page_replaces_nothing(project, monkeypatch):
 def test_only_the_pinned_file_is_taken(capsys):
     assert library._checked(b"alert(1)") is None
     assert "checksum" in capsys.readouterr().err
-
-
-def test_an_earlier_page_holds_it(tmp_path):
-    text = library.source()
-    file = tmp_path / "index.html"
-    file.write_text(f"<html>{library.embedded(text)}<script>more</script>", encoding="utf-8")
-    assert library._out_of(file) == text

@@ -86,14 +86,6 @@ def test_a_damaged_line_is_named(root, capsys):
     assert "not shown: search/toy-fprop.jsonl:7: not a node" in capsys.readouterr().err
 
 
-def test_check_knows_of_a_new_candidate(root):
-    grown(root)
-    make_page(root)
-    assert main.main(["--root", str(root), "--check"]) == 0
-    add(root, 1, 30)
-    assert main.main(["--root", str(root), "--check"]) == 1
-
-
 @pytest.mark.parametrize("width", [1400, 390])
 def test_in_a_browser(driver, root, width):
     page = Browser(driver, make_page(root))

@@ -5,11 +5,10 @@ tooltips) in 200 kB without dependencies; is MIT; and has been kept for twelve y
 of that but leaves bars, scatter and tooltips to the page; Plotly and ECharts would take half of the page's 2 MB or all.
 
 PyPI carries it inside a package that uses it. Whichever way it comes, the checksum decides: what is bundled is the file
-named here or nothing. A page that was built before holds it too, so a clone needs no network to build the next.
+named here or nothing.
 """
 
 import hashlib
-import re
 import zipfile
 
 from cli import lock, paths, say, wheels
@@ -37,40 +36,23 @@ OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR
 _PIN = "django-unfold==0.91.0"
 _INSIDE = "unfold/static/unfold/js/chart/chart.js"
 _KEPT = paths.PRIVATE / "plot" / f"chart-{VERSION}.js"
-_EARLIER_PAGE = paths.ROOT / "results" / "index.html"
 _LOG = paths.PRIVATE / "setup.log"
-_IN_PAGE = re.compile(r'<script id="chart-js">(.*?)</script>', re.DOTALL)
 
 
 def source():
     """The library's text. Throws Failure."""
-    for text in (_kept(), _out_of(_EARLIER_PAGE)):
-        if text is not None:
-            return text
+    if (text := _kept()) is not None:
+        return text
     try:
         with lock.held(paths.PRIVATE / "setup.lock"):
             _fetch()
     except Failure as failure:
-        raise Failure(
-            f"the plotting library is neither in .ladder/ nor in {_EARLIER_PAGE}, and was not to be fetched: {failure}"
-        ) from None
+        raise Failure(f"the plotting library is not in {_KEPT}, and could not be fetched: {failure}") from None
     return _kept()
-
-
-def embedded(text):
-    """As a script of the page, for _out_of to find again."""
-    return f'<script id="chart-js">{text}</script>'
 
 
 def _kept():
     return _checked(_KEPT.read_bytes()) if _KEPT.exists() else None
-
-
-def _out_of(page):
-    if not page.exists():
-        return None
-    found = _IN_PAGE.search(page.read_text(encoding="utf-8"))
-    return _checked(found[1].encode()) if found else None
 
 
 def _fetch():

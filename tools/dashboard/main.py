@@ -1,4 +1,4 @@
-"""`./ladder dashboard`: writes results/index.html from the records, or says whether it is theirs."""
+"""`./ladder dashboard`: writes results/index.html from the records."""
 
 import shutil
 import tempfile
@@ -16,40 +16,25 @@ _PICTURE = "1400,1650"  # width and height: down to the end of what is promoted
 def main(arguments):
     parser = Parser("dashboard", description="One page of every record, for a browser.")
     parser.add_argument("--out", type=Path, help="results/index.html by default")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 if the page is not that of the records"
-    )
     parser.add_argument("--strict", action="store_true", help="exit 1 if a record cannot be shown")
     parser.add_argument("--picture", type=Path, help="also the top of the page as a PNG, by chromium")
     parser.add_argument("--root", type=Path, default=paths.ROOT, help="the tree whose results/ and dev/ are shown")
     options = parser.parse_args(arguments)
     out = options.out or options.root / "results" / "index.html"
-    if options.check:
-        return check(options.root, out)
     status = write(options.root, out, options.strict)
     if options.picture:
         picture(out, options.picture)
     return status
 
 
-def check(root, out):
-    if out.exists():
-        inputs, shown = page.made_of(out.read_text(encoding="utf-8"))
-        if inputs == sources.digest(root, shown):
-            return 0
-    say.line(f"{out} is not that of the present records; run ./ladder dashboard")
-    return 1
-
-
 def write(root, out, strict=False):
     from compare.records import compare
 
     records, bad, profiles, live = sources.read(root)
-    shown = sources.shown(records)
     for entry in bad:
         say.line(f"not shown: {entry['file']}: {entry['reason']}")
     data = model.build(root, records, bad, profiles, live, compare)
-    text = page.render(data, sources.digest(root, shown), shown, library.source())
+    text = page.render(data, library.source())
     try:
         files.replace(out, text)
     except OSError as error:

@@ -4,7 +4,6 @@ Every word that comes from a record goes through escape() here and through textC
 """
 
 import html
-import json
 import re
 from pathlib import Path
 
@@ -13,11 +12,6 @@ from . import library, model, pack, searches
 _HERE = Path(__file__).resolve().parent
 _SCRIPTS = "unpack words state plots strip heat rungs kernel roofline bandwidth accuracy profiles results main".split()
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
-
-_INPUTS = re.compile(
-    r'<meta name="ladder-inputs" content="([0-9a-f]{64})">\n'
-    r'<meta name="ladder-shown" content="([^"]*)">'
-)
 
 # What a rate is told in, and what page.html does not say of it: of a pass that waits for arithmetic the first, of one
 # that waits for memory the others. A column that no kernel fills is left out.
@@ -39,8 +33,8 @@ _VERDICT_WORDS = {
 }
 
 
-def render(data, inputs, shown, chart_js):
-    """The page's text. `inputs` is the digest of what it is made of, `shown` what sources.shown() says is on it."""
+def render(data, chart_js):
+    """Returns the page's text."""
     apart = ("histories", "samples", "standing", "searches")
     packed = {key: value for key, value in data.items() if key not in apart}
     packed["points"] = [len(points) for points in data["histories"]]
@@ -50,8 +44,6 @@ def render(data, inputs, shown, chart_js):
     samples += [value for _, clocks in columns for value in clocks]
     headings = _rate_headings(data["series"], data["records"])
     slots = {
-        "digest": inputs,
-        "shown": escape(json.dumps(shown)),
         "css": _read("page.css"),
         "title": escape(_title(data)),
         "dateline": _dateline(data),
@@ -72,20 +64,11 @@ def render(data, inputs, shown, chart_js):
         "data": pack.text(packed),
         "histories": pack.columns(data["histories"]),
         "samples": pack.floats(samples),
-        "library": library.embedded(chart_js),
+        "library": chart_js,
         "license": escape(library.LICENSE),
         "scripts": "\n".join(_read(f"{name}.js") for name in _SCRIPTS),
     }
     return _SLOT.sub(lambda found: slots[found[1]], _read("page.html"))
-
-
-def made_of(page):
-    """(digest of the inputs, what is shown) of a page, as render() was given them; ("", {}) if it is none of ours."""
-    found = _INPUTS.search(page)
-    try:
-        return (found[1], json.loads(html.unescape(found[2]))) if found else ("", {})
-    except ValueError:
-        return "", {}
 
 
 def headline(data):

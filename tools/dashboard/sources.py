@@ -1,6 +1,5 @@
-"""What the page is made of: records, profiles, the ladders' own words, the page's code; and one digest of them all."""
+"""The page's sources: records, profiles, comparisons and searches."""
 
-import hashlib
 import json
 import math
 from pathlib import Path
@@ -8,10 +7,9 @@ from pathlib import Path
 from records import record_files
 from registry import old_names
 
-from . import ideas, searches
+from . import searches
 
 LIVE_SCHEMA, PROFILE_SCHEMA = "ladder.comparison/1", "ladder.profile/1"
-_CODE = Path(__file__).resolve().parent
 
 
 def read(root):
@@ -35,32 +33,6 @@ def _readable(results, pattern, kind, read_one):
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             bad.append({"file": str(file.relative_to(results)), "reason": f"not {kind}: {_one_line(error)}"})
     return found, bad
-
-
-def shown(records):
-    """{path: versions} that have results, and so are on the page; a version without a record changes nothing there."""
-    found = {}
-    for record in records:
-        for result in record.results:
-            found.setdefault(result.path, set()).add(result.version)
-    return {path: sorted(versions) for path, versions in sorted(found.items())}
-
-
-def digest(root, versions):
-    """Tells whether a page that shows `versions` (as shown() gives them) was made of what is there now, without making
-    it again."""
-    results = Path(root) / "results"
-    total = hashlib.sha256()
-    others = [*results.glob("search/*.jsonl"), *Path(root).glob("runtime/promoted/*.txt")]
-    for file in sorted([*results.glob("*/*.json"), *results.glob("*/profiles/*.json"), *others]):
-        total.update(f"{file.relative_to(root)}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-    for path, numbers in versions.items():
-        words = ideas.of_ladder(root, path)
-        words = {number: words[number] for number in numbers if number in words}
-        total.update(json.dumps([path, words, ideas.shapes(root, path.split("/")[0])], sort_keys=True).encode())
-    for file in sorted(path for path in _CODE.iterdir() if path.suffix in (".py", ".js", ".css", ".html")):
-        total.update(file.name.encode() + file.read_bytes())
-    return total.hexdigest()
 
 
 def _live(file, results):
