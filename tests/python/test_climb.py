@@ -76,12 +76,34 @@ def test_the_seed_decides_and_nothing_is_tried_twice():
 
 def test_a_server_that_refuses_or_ends(tree, monkeypatch):
     for program, says in (
-        ('print(\'{\\"error\\": \\"no pass\\"}\')', "climb: no pass"),
-        ("", "climb: the server (ended|does not answer)"),
-        ("print('hello')", "climb: the server does not answer"),
+        ('input(); print(\'{"error": "no pass"}\')', "climb: no pass"),
+        ("pass", "climb: the server ended: it said nothing"),
+        ("input(); print('hello')", "climb: the server does not answer in JSON: hello"),
     ):
-        with pytest.raises(SystemExit, match=says):
-            run(monkeypatch, server=f'{sys.executable} -c "{program}; input()"')
+        (tree / "other.py").write_text(program)
+        with pytest.raises(SystemExit, match=f"^{says}$"):
+            run(monkeypatch, server=f"{sys.executable} {tree / 'other.py'}")
+
+
+def test_the_line_of_a_server_that_ended_reaches_the_person(tree, monkeypatch, capsys):
+    (tree / "other.py").write_text(
+        "import sys\nprint('GPU build', file=sys.stderr)\nsys.exit(f'no sandbox, given {sys.argv[1:]}')\n"
+    )
+    server = f"{sys.executable} {tree / 'other.py'}"
+    for flags, words in (([], "[]"), (["--unsandboxed"], "['--unsandboxed']")):
+        with pytest.raises(SystemExit) as ended:
+            run(monkeypatch, *flags, server=server)
+        assert ended.value.code == f"climb: the server ended: no sandbox, given {words}"
+        assert capsys.readouterr().err == f"GPU build\nno sandbox, given {words}\n"
+
+
+def test_without_bubblewrap_ladder_try_says_what_to_do(tree, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(climb.__file__).resolve().parents[1]))
+    monkeypatch.setenv("PATH", str(tree))  # has no bwrap
+    with pytest.raises(
+        SystemExit, match="the server ended: ladder: no sandbox: no bwrap .*bubblewrap.*; --unsandboxed"
+    ):
+        run(monkeypatch, server=f"{sys.executable} -m cli try --serve")
 
 
 def test_a_version_without_a_time_is_no_start(tree, monkeypatch, capsys):

@@ -16,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,20 +27,35 @@ class Server:
     """`./ladder try --serve`, asked for one candidate after the other; `common` is in every request."""
 
     def __init__(self, command, **common):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.common, self.count = common, 0
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace")
+        self.common, self.count, self.last_line = common, 0, "it said nothing"
+        self.relay = threading.Thread(target=self._relay_stderr, daemon=True)
+        self.relay.start()
 
     def ask(self, **request):
         self.count += 1
         try:
             self.process.stdin.write(json.dumps({"id": self.count, **self.common, **request}) + "\n")
             self.process.stdin.flush()
-            answer = json.loads(self.process.stdout.readline() or '{"error": "the server ended"}')
-        except (OSError, ValueError) as error:
-            answer = {"error": f"the server does not answer: {error}"}
+            line = self.process.stdout.readline()
+            answer = json.loads(line) if line else self._ended()
+        except OSError:  # nobody reads the requests any more
+            answer = self._ended()
+        except ValueError:
+            answer = {"error": f"the server does not answer in JSON: {line.strip()}"}
         if "verdict" not in answer:
             sys.exit(f"climb: {answer.get('error')}")
         return answer
+
+    def _relay_stderr(self):
+        for line in self.process.stderr:
+            print(line, end="", file=sys.stderr, flush=True)
+            self.last_line = line.strip() or self.last_line
+
+    def _ended(self):
+        self.relay.join(timeout=5)  # until the last line is here
+        return {"error": f"the server ended: {self.last_line}"}
 
 
 def mutants(source, count, rng, tried):
@@ -96,6 +112,7 @@ def main():
     parser.add_argument("--width", type=int, default=6, help="candidates a round (default: 6)")
     parser.add_argument("--seed", type=int, default=1, help="of the choices (default: 1)")
     parser.add_argument("--problem", help="what to time, as ./ladder bench --problem takes it")
+    parser.add_argument("--unsandboxed", action="store_true", help="handed on to ./ladder try: needs no bubblewrap")
     parser.add_argument("--server", type=shlex.split, help="what to speak to; default: ./ladder try --serve")
     chosen = parser.parse_args()
     files = sorted((ROOT / "dev" / chosen.target).glob(f"v{chosen.version:02d}_*.cu"))
@@ -104,7 +121,8 @@ def main():
     if not chosen.server and not shutil.which("nvidia-smi"):
         sys.exit("climb: no GPU here (no nvidia-smi): a climb needs times")
     common = {"target": chosen.target, **({"problem": chosen.problem} if chosen.problem else {})}
-    server = Server(chosen.server or [str(ROOT / "ladder"), "try", "--serve"], **common)
+    command = chosen.server or [str(ROOT / "ladder"), "try", "--serve"]
+    server = Server(command + ["--unsandboxed"] * chosen.unsandboxed, **common)
     source, version = files[0].read_text(encoding="utf-8"), f"v{chosen.version:02d}"
     best = climb(server.ask, version, source, chosen.rounds, chosen.width, random.Random(chosen.seed))
     server.process.stdin.close()
