@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cli import build, device, run, sample, train
+from cli import build, device, paths, run, sample, train
 from cli.errors import Failure, UsageError
+from images import ldata
 from made_runs import write_checkpoint, write_ldata
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +33,8 @@ class Verbs:
         monkeypatch.setattr(build, "build", lambda preset, targets: self.built.extend(targets))
         monkeypatch.setattr(device, "choose", lambda wanted: device.Choice("emulator", "for a test"))
         monkeypatch.setattr(train.prepare, "sample_set", self.sample_set)
+        monkeypatch.setattr(train.prepare, "DATA", self.scratch)
+        monkeypatch.setattr(paths, "PRIVATE", self.scratch)
         monkeypatch.setattr(train, "RUNS", self.scratch / "runs")
         monkeypatch.setattr(run.os, "execve", self.execve)
 
@@ -95,6 +98,39 @@ def test_the_next_free_folder(verbs):
     assert f"--out={verbs.scratch}/runs/unet64-11" in verbs.verb(train)
     assert f"--out={verbs.scratch}/runs/unet64-12" in verbs.verb(train, "--explain")
     assert not (verbs.scratch / "runs" / "unet64-12").exists()
+
+
+def test_what_learns_nothing_takes_random_images(verbs, monkeypatch):
+    """The sample set, its font and its Python are never asked for."""
+    monkeypatch.setattr(train.prepare, "sample_set", lambda size: pytest.fail("a sample set of nothing learned"))
+    monkeypatch.setattr(device, "choose", lambda wanted: device.Choice("cuda", "for a test"))
+    (verbs.scratch / "emulator").rename(verbs.scratch / "cuda")
+    for size, *arguments in ((64, "--explain"), (64, "--budget", "x.json"), (8, "--config", "tiny", "--explain")):
+        file = verbs.scratch / f"random-{size}.ldata"
+        assert f"--data={file}" in verbs.verb(train, *arguments)
+        header = ldata.read_header(file)
+        assert (header.size, header.held_out, int(header.digest, 16)) == (size, 0, 0)
+        images = list(ldata.read_images(file, header, range(header.count)))
+        assert header.count == len(set(images)) == 64 and all(len(set(image)) > 100 for image in images)
+        written = file.stat().st_mtime_ns
+        verbs.verb(train, *arguments)
+        assert file.stat().st_mtime_ns == written
+    data = write_ldata(verbs.scratch / "mine.ldata", 64)
+    assert f"--data={data}" in verbs.verb(train, "--explain", "--data", data)
+
+
+def test_without_a_sample_set_a_line_says_which_file_to_bring(verbs, monkeypatch):
+    def without_network(size):
+        raise Failure("installing fonts failed; the end of setup.log:\nE: Unable to locate package")
+
+    monkeypatch.setattr(train.prepare, "sample_set", without_network)
+    with pytest.raises(Failure) as failed:
+        verbs.verb(train, "--image-size", "32")
+    file = verbs.sample_set(32)
+    assert str(failed.value) == (
+        f"no sample set (installing fonts failed; the end of setup.log): bring {file} from a machine with a network, "
+        f"where ./ladder prepare --emoji --size 32 makes it, and give --data {file}"
+    )
 
 
 def test_resume_takes_the_newest_run_and_its_image_size(verbs):

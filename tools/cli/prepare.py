@@ -13,6 +13,8 @@ from .options import Parser
 DATA = paths.BUILD / "data"
 SIZES = range(4, 1025)
 
+_RANDOM_IMAGES = 64
+
 _FONT = "NotoColorEmoji.ttf"
 _FONT_PACKAGE = "fonts-noto-color-emoji"
 
@@ -63,6 +65,16 @@ def sample_set(size=64):
                 raise KeyboardInterrupt
             if status != 0:
                 raise Failure("the sample set was not made")
+    return path
+
+
+def random_set(size):
+    """The file of made-up images, written where it is missing: needs neither a font nor a network."""
+    path = DATA / f"random-{size}.ldata"
+    with lock.held(paths.PRIVATE / "data.lock"):
+        if not _is_good(path, size):
+            DATA.mkdir(parents=True, exist_ok=True)
+            ldata.write_random(path, size, _RANDOM_IMAGES)
     return path
 
 

@@ -38,7 +38,8 @@ examples:
 
 # What the verb adds to the program's flags.
 _NOTES = {
-    "--data": "default: the sample set, made where it is missing; with --resume, that of the run",
+    "--data": "default: the sample set, made where it is missing; with --resume, that of the run; random images where "
+    "nothing is learned (--explain, --budget, --compare)",
     "--out": "default: runs/<config>-<n>, the next that is free; with --resume, the newest run in runs/",
 }
 
@@ -62,8 +63,7 @@ def main(arguments):
     say.line(choice)
     build.build(choice.preset, targets=[PROGRAM])
     if not chosen.data and not (chosen.resume and (Path(chosen.out) / "options.json").is_file()):
-        chosen.data = files.shown(prepare.sample_set(size))
-        say.line(f"the sample set: {chosen.data}")
+        chosen.data = _default_data(size, chosen)
     python = wheels.python_with(wheels.TENSORBOARD, setup.LOG) if chosen.tensorboard else None
     chosen.out = chosen.out or _new_run(chosen.config or "unet64", made=_trains(chosen))
     file, chosen.json = chosen.json, None
@@ -192,6 +192,25 @@ def _image_size(chosen, resumed):
     if resumed:
         return resumed["model"]["image_size"]
     return int(chosen.image_size or IMAGE_SIZES[chosen.config or "unet64"])
+
+
+def _default_data(size, chosen):
+    """The sample set; random images for --explain, --budget and --compare, whose times depend on no pixel."""
+    if not _trains(chosen):
+        data = files.shown(prepare.random_set(size))
+        say.line(f"random images: {data}")
+        return data
+    try:
+        data = files.shown(prepare.sample_set(size))
+    except Failure as failure:
+        why = str(failure).splitlines()[0].removesuffix(":")
+        file = files.shown(prepare.DATA / f"emoji-{size}.ldata")
+        raise Failure(
+            f"no sample set ({why}): bring {file} from a machine with a network, where ./ladder prepare --emoji --size "
+            f"{size} makes it, and give --data {file}"
+        ) from None
+    say.line(f"the sample set: {data}")
+    return data
 
 
 def _check_data(path, size):

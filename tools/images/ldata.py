@@ -19,6 +19,7 @@ keep the order in which the images were given.
 
 import hashlib
 import os
+import random
 import struct
 import tempfile
 from dataclasses import dataclass
@@ -120,6 +121,18 @@ def write(path, size, images):
             file.seek(0)
             file.write(header.packed() + digest.digest())
     return Header(size, len(digests), len(last), digest.hexdigest())
+
+
+def write_random(path, size, count):
+    """Writes `count` images of random pixels, none held out, for steps that are timed and teach nothing. Throws OSError.
+
+    The digest is zero: a training, which checks it, refuses the file.
+    """
+    header, pixels = Header(size, count, 0), random.Random(size)
+    with files.whole(path) as file:
+        file.write(header.packed().ljust(HEADER_BYTES, b"\0"))
+        for _ in range(count):
+            file.write(pixels.randbytes(header.image_bytes))
 
 
 def read_images(path, header, indices):
