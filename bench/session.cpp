@@ -39,14 +39,6 @@ void finish(Times& times, double highest_clock_hz) {
   if (!warm.empty()) times.warm_seconds = median(warm);
 }
 
-double median_of(const std::vector<Sample>& samples, double Sample::*figure) {
-  std::vector<double> values;
-  for (const Sample& s : samples) {
-    if (s.*figure > 0) values.push_back(s.*figure);
-  }
-  return values.empty() ? 0 : median(values);
-}
-
 // FNV-1a, 64 bits (Fowler, Noll and Vo): tells outputs apart, and protects from nobody.
 std::string digest(const std::vector<std::vector<float>>& outputs) {
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -354,7 +346,7 @@ void Session::time(const Version& v, AtCase& here, Result& result) {
   }
 
   const auto warm_launches = [](const Times& times) {
-    const double seconds = std::max(median_of(times.cold, &Sample::seconds), 1e-9);
+    const double seconds = std::max(median_sample(times.cold).seconds, 1e-9);
     return std::clamp(static_cast<int>(kMaxWarmSeconds / seconds), 1, kWarmLaunches);
   };
   // Launch after launch changes what is read and written, so that only a first one can be compared.
@@ -382,11 +374,10 @@ void Session::time(const Version& v, AtCase& here, Result& result) {
     result.baseline.heuristic_times = heuristic_times;
   }
 
-  const Sample typical{.seconds = median_of(version_times.cold, &Sample::seconds),
-                       .stamp_seconds = median_of(version_times.cold, &Sample::stamp_seconds),
-                       .wall_seconds = median_of(version_times.cold, &Sample::wall_seconds)};
+  const Calibration& calibration = timer_->calibration();
   for (const std::string& doubt :
-       {timer_->calibration().failure, disagreement(timer_->calibration(), typical), impossible(v, c, version_times)}) {
+       {calibration.failure, disagreement(calibration.empty, median_sample(version_times.cold)),
+        impossible(v, c, version_times)}) {
     if (doubt.empty() || result.verdict.status == Status::untrusted) continue;
     result.verdict.status = Status::untrusted;
     result.verdict.reason = doubt;

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "bench/statistics.h"
+
 namespace ladder {
 namespace {
 
@@ -11,10 +13,20 @@ namespace {
 constexpr double kSpinSlackSeconds = 1e-6;
 constexpr double kSpinSlackRatio = 0.01;
 
-// What two clocks may differ by before a time is doubted: the timer's tick or the host's scheduling, then drift.
-constexpr double kStampSlackSeconds = 3e-6;
+// Differences of two clocks' spans that raise no doubt. Stamps: the global timer ticks every microsecond at worst (every 32
+// ns on Hopper), events every half; the sample's span and the empty kernel's are off by up to a tick of each. Walls: the
+// host's scheduling. Then drift.
+constexpr double kStampSlackSeconds = 2 * (1e-6 + 0.5e-6);
 constexpr double kWallSlackSeconds = 30e-6;
 constexpr double kClockSlackRatio = 0.05;
+
+double median_of(const std::vector<Sample>& samples, double Sample::*figure) {
+  std::vector<double> values;
+  for (const Sample& s : samples) {
+    if (s.*figure != 0) values.push_back(s.*figure);
+  }
+  return values.empty() ? 0 : median(values);
+}
 
 }  // namespace
 
@@ -32,11 +44,18 @@ std::string fault_of(const Calibration& calibration, double dram_bytes_per_s) {
   return {};
 }
 
-std::string disagreement(const Calibration& calibration, const Sample& sample) {
-  const Sample& empty = calibration.empty;
-  const double events = sample.seconds - empty.seconds;
-  const double stamps = sample.stamp_seconds - empty.stamp_seconds;
-  const double wall = sample.wall_seconds - empty.wall_seconds;
+Sample median_sample(const std::vector<Sample>& samples) {
+  return {.seconds = median_of(samples, &Sample::seconds),
+          .stamp_seconds = median_of(samples, &Sample::stamp_seconds),
+          .wall_seconds = median_of(samples, &Sample::wall_seconds),
+          .sm_clock_hz = median_of(samples, &Sample::sm_clock_hz),
+          .launches = samples.empty() ? 1 : samples.front().launches};
+}
+
+std::string disagreement(const Sample& empty, const Sample& sample) {
+  const double events = sample.launches * sample.seconds - empty.seconds;
+  const double stamps = sample.launches * sample.stamp_seconds - empty.stamp_seconds;
+  const double wall = sample.launches * sample.wall_seconds - empty.wall_seconds;
   if (!(std::abs(stamps - events) <= kStampSlackSeconds + kClockSlackRatio * std::abs(events))) {
     return fmt::format("events say {:.1f} us, the GPU's global timer {:.1f} us", 1e6 * events, 1e6 * stamps);
   }

@@ -18,11 +18,13 @@ namespace ladder {
 // Enqueues something on the stream, without waiting for it.
 using Work = std::function<void(Stream)>;
 
+// Times are a launch's share of the sample: its span over `launches`.
 struct Sample {
   double seconds = 0;        // between the events; an empty kernel's share is in it, see Calibration
   double stamp_seconds = 0;  // gate to time stamp by the GPU's global timer
   double wall_seconds = 0;   // gate until the whole device is idle by the host's clock; 0 if something came after
   double sm_clock_hz = 0;    // right after the work
+  int launches = 1;
 };
 
 // How far the timer itself can be believed; found anew in every run.
@@ -42,8 +44,13 @@ struct Calibration {
 // move at most; 0 if unknown.
 std::string fault_of(const Calibration& calibration, double dram_bytes_per_s);
 
-// Empty if a sample's clocks agree, else how they differ: a sign of work that the events did not see.
-std::string disagreement(const Calibration& calibration, const Sample& sample);
+// Figure by figure, of samples with equally many launches; an unknown figure, 0, does not count.
+Sample median_sample(const std::vector<Sample>& samples);
+
+// Empty if a sample's clocks agree over its span, less that of an empty kernel; else how they differ: a sign of work that
+// the events did not see. Work on another stream is caught by the host's clock, which waits for the whole device; events
+// that are recorded again or destroyed, by the global timer, whose stamps no event call changes.
+std::string disagreement(const Sample& empty, const Sample& sample);
 
 class Timer {
  public:

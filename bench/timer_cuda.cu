@@ -194,7 +194,8 @@ struct Timer::Impl {
     LADDER_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
     Sample s{.seconds = 1e-3 * milliseconds / launches,
              .stamp_seconds = 1e-9 * static_cast<double>(gate().stamp_ns - gate().opened_ns) / launches,
-             .wall_seconds = after ? 0 : wall_seconds / launches};
+             .wall_seconds = after ? 0 : wall_seconds / launches,
+             .launches = launches};
     clock_kernel<<<1, 1, 0, stream>>>(device_gate);
     LADDER_CUDA(cudaStreamSynchronize(stream));
     s.sm_clock_hz = 1e9 * static_cast<double>(gate().clock_cycles) / static_cast<double>(gate().clock_ns);
@@ -206,18 +207,13 @@ struct Timer::Impl {
     return sample(work, 1, after);
   }
 
-  // Medians, figure by figure.
-  Sample typical(const Work& work, int samples) {
-    std::vector<double> seconds, stamp, wall, clock;
-    for (int i = 0; i < samples; ++i) {
-      const Sample s = cold(work, {});
-      seconds.push_back(s.seconds);
-      stamp.push_back(s.stamp_seconds);
-      wall.push_back(s.wall_seconds);
-      clock.push_back(s.sm_clock_hz);
-      calibration.sm_clock_hz = std::max(calibration.sm_clock_hz, s.sm_clock_hz);
+  Sample typical(const Work& work, int count) {
+    std::vector<Sample> samples;
+    for (int i = 0; i < count; ++i) {
+      samples.push_back(cold(work, {}));
+      calibration.sm_clock_hz = std::max(calibration.sm_clock_hz, samples.back().sm_clock_hz);
     }
-    return {median(seconds), median(stamp), median(wall), median(clock)};
+    return median_sample(samples);
   }
 
   void calibrate() {

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "tests/support.h"
+#include "tools/try/times.h"
 
 namespace ladder {
 namespace {
@@ -88,14 +89,67 @@ TEST(Trust, ACalibrationIsBelievedWithinAMicrosecondAndAPercent) {
 }
 
 TEST(Trust, ClocksThatDisagreeAreNamed) {
-  const Calibration c = good();
-  EXPECT_EQ(disagreement(c, {.seconds = 102e-6, .stamp_seconds = 106e-6, .wall_seconds = 130e-6}), "");
-  EXPECT_EQ(disagreement(c, {.seconds = 102e-6, .stamp_seconds = 106e-6, .wall_seconds = 0}), "");
-  EXPECT_NE(disagreement(c, {.seconds = 3e-6, .stamp_seconds = 106e-6, .wall_seconds = 130e-6}).find("global timer"),
-            std::string::npos);
+  const Sample empty = good().empty;
+  EXPECT_EQ(disagreement(empty, {.seconds = 102e-6, .stamp_seconds = 106e-6, .wall_seconds = 130e-6}), "");
+  EXPECT_EQ(disagreement(empty, {.seconds = 102e-6, .stamp_seconds = 106e-6, .wall_seconds = 0}), "");
+  EXPECT_NE(
+      disagreement(empty, {.seconds = 3e-6, .stamp_seconds = 106e-6, .wall_seconds = 130e-6}).find("global timer"),
+      std::string::npos);
   // Work on another stream: the events close at once, the device goes on.
-  EXPECT_NE(disagreement(c, {.seconds = 3e-6, .stamp_seconds = 6e-6, .wall_seconds = 130e-6}).find("busy"),
+  EXPECT_NE(disagreement(empty, {.seconds = 3e-6, .stamp_seconds = 6e-6, .wall_seconds = 130e-6}).find("busy"),
             std::string::npos);
+}
+
+// A sample whose span is that of an empty one and `launches` of `seconds` more, by each clock.
+Sample sample_of(int launches, double events, double stamps, double wall) {
+  const Sample empty = good().empty;
+  return {.seconds = (empty.seconds + launches * events) / launches,
+          .stamp_seconds = (empty.stamp_seconds + launches * stamps) / launches,
+          .wall_seconds = (empty.wall_seconds + launches * wall) / launches,
+          .launches = launches};
+}
+
+TEST(Trust, AShortLaunchIsNoDisagreement) {
+  const Sample empty = good().empty;
+  for (const int launches : {1, 20, 100}) {
+    for (const double seconds : {0.0, 0.3e-6, 1e-6, 5e-6}) {
+      EXPECT_EQ(disagreement(empty, sample_of(launches, seconds, seconds, seconds)), "")
+          << launches << " x " << seconds;
+    }
+  }
+  // Both clocks' ticks, of the sample and of the empty kernel.
+  EXPECT_EQ(disagreement(empty, sample_of(1, 1e-6, 3.9e-6, 1e-6)), "");
+  EXPECT_EQ(disagreement(empty, sample_of(1, 1e-6, -1.9e-6, 1e-6)), "");
+  EXPECT_NE(disagreement(empty, sample_of(1, 1e-6, 4.2e-6, 1e-6)), "");
+}
+
+TEST(Trust, ALaunchOfManyThatTheEventsDoNotSeeIsNoticed) {
+  const Sample empty = good().empty;
+  // 1 us that the events have as 0.9 us, in a span of 100 us; then on another stream.
+  EXPECT_NE(disagreement(empty, sample_of(100, 0.9e-6, 1e-6, 1e-6)).find("global timer"), std::string::npos);
+  EXPECT_NE(disagreement(empty, sample_of(100, 0.5e-6, 0.5e-6, 1e-6)).find("busy"), std::string::npos);
+}
+
+TEST(Trust, TheMedianSampleIsFigureByFigure) {
+  const Sample typical = median_sample({{.seconds = 1, .stamp_seconds = 5, .launches = 7},
+                                        {.seconds = 2, .stamp_seconds = 4, .wall_seconds = 8, .launches = 7},
+                                        {.seconds = 9, .stamp_seconds = 3, .launches = 7}});
+  EXPECT_EQ(typical.launches, 7);
+  EXPECT_EQ(typical.seconds, 2);
+  EXPECT_EQ(typical.stamp_seconds, 4);
+  EXPECT_EQ(typical.wall_seconds, 8) << "0 is unknown";
+  EXPECT_EQ(typical.sm_clock_hz, 0);
+}
+
+TEST(Trust, AWarmSampleOfACandidateLasts100Microseconds) {
+  EXPECT_EQ(warm_launches(0.3e-6), 100);
+  EXPECT_EQ(warm_launches(3e-6), 33);
+  EXPECT_EQ(warm_launches(6e-6), 20);
+  EXPECT_EQ(warm_launches(1), 20);
+  for (const double nonsense : {0.0, -1.0, std::nan(""), 1e-300}) {
+    EXPECT_GE(warm_launches(nonsense), 20);
+    EXPECT_LE(warm_launches(nonsense), 100);
+  }
 }
 
 TEST(Roofline, FollowsTheWhitepapers) {
@@ -196,16 +250,20 @@ TEST_F(OnGpu, AnHonestCopyHasClocksThatAgree) {
   Timer timer;
   const Buffers buffers(std::size_t{64} << 20);
   timer.run(buffers.copy());
-  std::vector<double> seconds, stamps, walls;
-  for (int i = 0; i < 9; ++i) {
-    const Sample s = timer.cold(buffers.copy());
-    seconds.push_back(s.seconds);
-    stamps.push_back(s.stamp_seconds);
-    walls.push_back(s.wall_seconds);
-  }
-  EXPECT_EQ(disagreement(timer.calibration(),
-                         {.seconds = median(seconds), .stamp_seconds = median(stamps), .wall_seconds = median(walls)}),
-            "");
+  std::vector<Sample> samples(9);
+  for (Sample& s : samples) s = timer.cold(buffers.copy());
+  EXPECT_EQ(disagreement(timer.calibration().empty, median_sample(samples)), "");
+}
+
+TEST_F(OnGpu, AShortHonestCopyHasClocksThatAgree) {
+  Timer timer;
+  const Buffers buffers(4096);
+  timer.run(buffers.copy());
+  std::vector<Sample> cold(9), warm(9);
+  for (Sample& s : cold) s = timer.cold(buffers.copy());
+  for (Sample& s : warm) s = timer.warm(buffers.copy(), kMostWarmLaunches);
+  EXPECT_EQ(disagreement(timer.calibration().empty, median_sample(cold)), "");
+  EXPECT_EQ(disagreement(timer.calibration().empty, median_sample(warm)), "");
 }
 
 TEST_F(OnGpu, WorkOnAnotherStreamIsNoticed) {
@@ -216,17 +274,10 @@ TEST_F(OnGpu, WorkOnAnotherStreamIsNoticed) {
     for (int i = 0; i < 16; ++i) buffers.copy()(backend::check_stream());
   };
   timer.run(stray);
-  std::vector<double> seconds, stamps, walls;
-  for (int i = 0; i < 5; ++i) {
-    const Sample s = timer.cold(stray);
-    seconds.push_back(s.seconds);
-    stamps.push_back(s.stamp_seconds);
-    walls.push_back(s.wall_seconds);
-  }
-  EXPECT_LT(median(seconds), 20e-6) << "the events were meant not to see it";
-  EXPECT_NE(disagreement(timer.calibration(),
-                         {.seconds = median(seconds), .stamp_seconds = median(stamps), .wall_seconds = median(walls)}),
-            "");
+  std::vector<Sample> samples(5);
+  for (Sample& s : samples) s = timer.cold(stray);
+  EXPECT_LT(median_sample(samples).seconds, 20e-6) << "the events were meant not to see it";
+  EXPECT_NE(disagreement(timer.calibration().empty, median_sample(samples)), "");
 }
 
 TEST_F(OnGpu, WorkThatWaitsForTheDeviceIsRefusedAndDoesNotHang) {

@@ -65,7 +65,8 @@ class Server {
     if (op == "time") {
       if (!timer_) timer_ = std::make_unique<Timer>();
       timed_ = std::make_unique<Timed>(version(), *case_, request.head.at("plan").get<std::string>());
-      return {{{"doubt", timer_->calibration().failure}}, {}};
+      const Calibration& calibration = timer_->calibration();
+      return {{{"doubt", calibration.failure}, {"empty", times(calibration.empty)}}, {}};
     }
     return op.starts_with("time_") ? of_timed(op, request) : of_subject(op, request);
   }
@@ -143,7 +144,13 @@ class Server {
     timed_->tensors.reset();
     const int launches = request.head.value("launches", 0);
     const Sample sample = launches > 0 ? timer_->warm(timed_->launch, launches) : timer_->cold(timed_->launch);
-    return {{{"seconds", sample.seconds}, {"doubt", disagreement(timer_->calibration(), sample)}}, {}};
+    return {times(sample), {}};
+  }
+
+  static json times(const Sample& sample) {
+    return {{"seconds", sample.seconds},
+            {"stamp_seconds", sample.stamp_seconds},
+            {"wall_seconds", sample.wall_seconds}};
   }
 
   std::string path_;  // of the pass

@@ -7,7 +7,6 @@
 
 #include "bench/roofline.h"
 #include "bench/statistics.h"
-#include "bench/timer.h"
 #include "core/backend.h"
 #include "core/error.h"
 #include "reference/baseline.h"
@@ -17,7 +16,14 @@ namespace {
 
 constexpr int kRounds = 30;
 constexpr int kWarmRounds = 7;
-constexpr int kWarmLaunches = 20;
+
+// A sample from the candidate's figures.
+Sample sample_of(const nlohmann::json& told, int launches) {
+  return {.seconds = told.at("seconds"),
+          .stamp_seconds = told.at("stamp_seconds"),
+          .wall_seconds = told.at("wall_seconds"),
+          .launches = launches};
+}
 
 class TimedRemotely {
  public:
@@ -28,10 +34,10 @@ class TimedRemotely {
     remote_.ask({{"op", "time_refill"}}, flat_inputs(*case_, case_.run(pattern).inputs));
   }
 
-  double sample(int launches = 0) {
-    const Frame answer = remote_.ask({{"op", "time_sample"}, {"launches", launches}});
-    if (doubt_.empty()) doubt_ = one_line(answer.head.at("doubt").get<std::string>());
-    return answer.head.at("seconds");
+  // A cold launch, or that many warm ones.
+  Sample sample(int warm_launches = 0) {
+    const Frame answer = remote_.ask({{"op", "time_sample"}, {"launches", warm_launches}});
+    return sample_of(answer.head, std::max(warm_launches, 1));
   }
 
   // Throws Failure where what the latest launch wrote is wrong.
@@ -42,14 +48,11 @@ class TimedRemotely {
     if (verdict.status == Status::fail) throw Failure(fmt::format("{} timed launch: {}", when, verdict.reason));
   }
 
-  const std::string& doubt() const { return doubt_; }
-
  private:
   Remote& remote_;
   CheckedCase& case_;
   const AnyVersionDef& def_;
   Pattern pattern_ = Pattern::normal;
-  std::string doubt_;
 };
 
 std::string impossible(const Case& c, const CandidateTimes& times, const AnyVersionDef& def) {
@@ -64,13 +67,13 @@ std::string impossible(const Case& c, const CandidateTimes& times, const AnyVers
 }  // namespace
 
 CandidateTimes times_of(Remote& remote, CheckedCase& c, const AnyVersionDef& def) {
-  CandidateTimes times;
-  times.doubt = remote.ask({{"op", "time"}, {"plan", ""}}).head.at("doubt");
+  const Frame calibrated = remote.ask({{"op", "time"}, {"plan", ""}});
+  const Sample empty = sample_of(calibrated.head.at("empty"), 1);
   TimedRemotely timed(remote, c, def);
   timed.refill(Pattern::normal);
   std::random_device random;
   const int surprise = std::uniform_int_distribution<int>(1, kRounds - 2)(random);
-  std::vector<double> cold;
+  std::vector<Sample> cold;
   for (int round = 0; round < kRounds; ++round) {
     if (round == surprise) {
       timed.refill(Pattern::integer);
@@ -81,11 +84,15 @@ CandidateTimes times_of(Remote& remote, CheckedCase& c, const AnyVersionDef& def
     cold.push_back(timed.sample());
     if (round == 0 || round == kRounds - 1) timed.compare_outputs(round == 0 ? "the first" : "the last");
   }
-  times.cold_seconds = median(cold);
-  std::vector<double> warm(kWarmRounds);
-  for (double& one : warm) one = timed.sample(kWarmLaunches);
-  times.warm_seconds = median(warm);
-  for (const std::string& doubt : {timed.doubt(), impossible(*c, times, def)}) {
+  const int launches = warm_launches(timed.sample(kLeastWarmLaunches).seconds);
+  std::vector<Sample> warm(kWarmRounds);
+  for (Sample& one : warm) one = timed.sample(launches);
+
+  CandidateTimes times{.doubt = one_line(calibrated.head.at("doubt").get<std::string>()),
+                       .cold_seconds = median_sample(cold).seconds,
+                       .warm_seconds = median_sample(warm).seconds};
+  for (const std::string& doubt : {disagreement(empty, median_sample(cold)), disagreement(empty, median_sample(warm)),
+                                   impossible(*c, times, def)}) {
     if (times.doubt.empty()) times.doubt = doubt;
   }
   return times;

@@ -1,13 +1,23 @@
 // How long a candidate takes, as its own process measures it, held against what the hardware can do and the baseline.
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "bench/timer.h"
 #include "core/check/check.h"
 #include "tools/try/remote.h"
 
 namespace ladder {
+
+// Launches of a warm sample: enough for 100 us, beside which the clocks' resolution (bench/timer.cpp) is small, but no more
+// than the stream's queue holds while the gate is shut. `seconds`: of one launch, as the candidate's process told it.
+constexpr int kLeastWarmLaunches = 20;
+constexpr int kMostWarmLaunches = 100;
+inline int warm_launches(double seconds) {
+  return static_cast<int>(std::min<double>(kMostWarmLaunches, std::max<double>(kLeastWarmLaunches, 100e-6 / seconds)));
+}
 
 struct CandidateTimes {
   std::string doubt;  // empty, or why it is not believed
