@@ -252,15 +252,43 @@ def test_a_dirty_record_is_used_only_where_there_is_no_clean_one(project):
 
 def test_different_devices_never_compare(project):
     h200 = project.record("old.json", [timed(1, 20e-6)], commit=OLD)
-    a100 = project.record("new.json", [timed(1, 20e-6)], commit=NEW, device="a100")
+    a100 = project.record("new.json", [timed(1, 20e-6)], day=2, commit=NEW, device="a100")
     for pair in ((str(h200), str(a100)), ("aaaa", "bbbb")):
         message = project.refused(UsageError, *pair)
         assert "h200" in message
         assert "a100" in message
-    for words in ((), ("previous",)):
-        assert "several devices" in project.refused(UsageError, *words)
+    for words in ((), ("toy",)):
+        assert "1 were measured on a100, and none twice" in project.refused(UsageError, *words)
     assert "1 were measured on h200, and none twice" in project.refused(UsageError, "--device", "h200")
     assert "no 'previous'" in project.refused(UsageError, "previous", "--device", "h200")
+
+
+def test_of_several_devices_that_of_the_newest_record_is_taken(project):
+    project.two([timed(1, 20e-6)], [timed(1, 22e-6, seed=2)])
+    for day in (3, 4):
+        project.record(f"{day}.json", [timed(2, 20e-6, layer="other")], day=day, commit=str(day) * 40, device="a100")
+    says = "ladder: the newest record is of {}; --device chooses another ({})\n"
+    for words, taken in (
+        ((), says.format("a100", "h200")),
+        (("previous",), says.format("a100", "h200")),
+        (("other",), ""),  # which one device alone has measured
+        (("toy",), ""),
+        (("--device", "h200"), ""),
+        (("aaaa", "bbbb"), ""),
+    ):
+        status, out, errors = project.run_tool(*words)
+        assert (status, errors) == (0, taken), words
+        assert ("1 SLOW" in out) == (words in (("toy",), ("--device", "h200"), ("aaaa", "bbbb"))), words
+
+
+def test_a_layer_without_a_record(project):
+    folder = project.root / "dev" / "softmax" / "forward"
+    folder.mkdir(parents=True)
+    (folder / "v01_naive.cu").write_text("")
+    project.two([timed(1, 20e-6)], [timed(1, 20e-6, seed=2)])
+    for word in ("softmax", "softmax/forward"):
+        assert project.refused(UsageError, word) == f"no record of {word}: ./ladder record {word} makes one"
+    assert "'softmac' is no file, no commit" in project.refused(UsageError, "softmac")
 
 
 def test_what_is_not_there(project):

@@ -488,8 +488,10 @@ def test_whose_records_count(missing):
         "--device h300: no record of it; there are those of: h200", "--missing", "--list", "--device", "h300"
     )
     missing.recorded(made_records.result(2, 50e-6), folder="rtx-4090")
-    missing.refused("records of several GPUs (h200, rtx-4090): choose with --device", "--missing", "--list")
-    assert " on rtx-4090;" in missing.list("--device", "rtx-4090")[1]
+    assert " on h200;" in missing.list("--device", "h200")[1]
+    status, out, said = missing.ladder("--missing", "--list")
+    assert (status, said) == (0, ["ladder: the newest record is of rtx-4090; --device chooses another (h200)"])
+    assert " on rtx-4090;" in out[-1]
     missing.on_gpu("NVIDIA GeForce RTX 4090")
     assert " on rtx-4090;" in missing.list()[1]
     missing.refused("--device h200: the GPU here is rtx-4090", "--missing", "--device", "h200")

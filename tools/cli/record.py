@@ -263,7 +263,7 @@ def _parse(arguments):
         type=filled("device"),
         metavar="SLUG",
         help="with --missing: whose records count, a "
-        "folder of results/ (default: the GPU here, else the only one that results/ has)",
+        "folder of results/ (default: the GPU here, else the one with the newest record)",
     )
     options = parser.parse_args(arguments)
     if options.baseline and options.baseline.endswith(".py"):
@@ -309,9 +309,8 @@ def _device(options):
     slug = options.device or device.slug()
     if not slug and not known:
         raise UsageError(f"record --missing: no GPU here, and {files.shown(options.results)} has no record of one")
-    if not slug and len(known) > 1:
-        raise UsageError(f"record --missing: records of several GPUs ({', '.join(known)}): choose with --device")
-    return slug or known[0]
+    records = record_files.load_all(options.results)[0] if not slug and len(known) > 1 else []
+    return slug or (record_files.newest_device(records) if records else known[0])
 
 
 def _gaps(options, there, chosen, slug):

@@ -63,6 +63,10 @@ def _of_records(options):
         say.line(f"passed over: {error}")
     options.chosen = _chosen(options, _listing_of(there))
     words = options.words
+    here = listing.read(paths.ROOT)
+    for word in words:
+        if selection.is_target(here, word):
+            raise UsageError(f"no record of {word}: ./ladder record {word} makes one")
     if len(words) > 2:
         raise UsageError(f"compare takes A and B, not {len(words)} words: {', '.join(words)}")
     once = 0
@@ -156,7 +160,7 @@ def _options(arguments):
         metavar="A B LAYER[/PASS]",
         help="records to compare, and layers or passes to leave the others out",
     )
-    parser.add_argument("--device", help="of the records, as in results/<device>")
+    parser.add_argument("--device", help="of the records, as in results/<device> (default: that of the newest)")
     parser.add_selection("version", "problem", "dtype")
     parser.add_argument("--all", action="store_true", help="show what is the SAME too")
     parser.add_argument("--json", metavar="FILE", help="the comparison as JSON; - for stdout")

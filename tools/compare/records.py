@@ -124,7 +124,8 @@ def resolve(words, records, device, resolve_commit):
 def newest_two(records, device, wanted):
     """Two Records of `records`, the oldest first: of each kernel that was measured twice the newest result but one, and the
     newest; files of both; how many were measured once. `wanted(key)` says which kernels."""
-    device = device or _device(("last", "last"), (None, None), records, None)
+    asked = [record for record in records if any(wanted(result.key) for result in record.results)]
+    device = device or _device(("last", "last"), (None, None), asked or records, None)
     records = [record for record in records if record.device == device]
     measured = {}
     for record in records:
@@ -210,7 +211,7 @@ def _file(word):
 
 
 def _device(words, loaded, records, resolve_commit):
-    """The device to compare on: that of the files, else the only one that has both sides."""
+    """The device to compare on: that of the files, else one that has both sides, the one with the newest record."""
     of_files = sorted({record.device for record in loaded if record})
     if len(of_files) == 2:
         raise UsageError(
@@ -225,10 +226,8 @@ def _device(words, loaded, records, resolve_commit):
         return devices[0]
     having = [_devices_having(word, records, devices, resolve_commit) for word in words]
     both = sorted(having[0] & having[1])
-    if len(both) == 1:
-        return both[0]
     if both:
-        raise UsageError(f"records of several devices ({', '.join(both)}): choose with --device")
+        return record_files.newest_device([record for record in records if record.device in both])
     if having[0] and having[1]:
         raise UsageError(
             f"times of different devices do not compare: A is of {', '.join(sorted(having[0]))}, "

@@ -9,6 +9,7 @@ import statistics
 from datetime import datetime, timezone
 from pathlib import Path
 
+from cli import say
 from registry import old_names
 
 from .results import Plan, Record, Result, Times
@@ -60,6 +61,15 @@ def load_all(results, device="*"):
         if record and record.environment["device"]["kind"] == "gpu":  # an emulated time is no speed
             records.append(record)
     return sorted(records, key=lambda record: (record.created, record.file.name)), bad
+
+
+def newest_device(records):
+    """The device of the newest of `records`, the oldest first; a line says so where there are others."""
+    newest = records[-1].device
+    others = sorted({record.device for record in records} - {newest})
+    if others:
+        say.line(f"the newest record is of {newest}; --device chooses another ({', '.join(others)})")
+    return newest
 
 
 def now():
