@@ -16,6 +16,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy_and_torch  # noqa: F401
+
 import torch
 
 import policy_network as policy

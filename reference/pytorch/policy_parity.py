@@ -17,6 +17,8 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
+import numpy_and_torch  # noqa: F401
+
 import numpy
 import torch
 

@@ -12,6 +12,8 @@ Exits with 1 if the limit is exceeded, a tensor is missing or anything is not fi
 import statistics
 import sys
 
+import numpy_and_torch  # noqa: F401
+
 import unet_common as common
 
 MEDIAN_RATIO = 2

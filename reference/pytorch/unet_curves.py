@@ -13,6 +13,8 @@ import math
 import sys
 from pathlib import Path
 
+import numpy_and_torch  # noqa: F401
+
 import numpy
 
 import unet_common as common

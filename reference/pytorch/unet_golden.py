@@ -9,6 +9,8 @@ The file's own "about" says how its numbers are made, down to the bit; the text 
 import sys
 from pathlib import Path
 
+import numpy_and_torch  # noqa: F401
+
 import numpy
 import torch
 from torch import nn

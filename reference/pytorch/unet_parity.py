@@ -11,6 +11,8 @@ whole network in float64. Attention is the explicit one throughout, without chec
 
 import sys
 
+import numpy_and_torch  # noqa: F401
+
 import numpy
 import torch
 

@@ -15,6 +15,8 @@ import sys
 import time
 from datetime import datetime, timezone
 
+import numpy_and_torch  # noqa: F401
+
 import torch
 
 import unet

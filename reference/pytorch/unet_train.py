@@ -23,6 +23,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy_and_torch  # noqa: F401
+
 import numpy
 import torch
 
