@@ -193,22 +193,26 @@ void require_backend() {
   }
 }
 
-// What the trainer runs for each case, and why.
+// The promoted version of each case, and why it is that. A case without one is left out with a note: the trainer takes the
+// highest version then, which nobody has recorded. Throws UsageError where no case has one.
 std::vector<Job> promoted_jobs(const std::vector<Case>& cases, const Pass& pass, std::vector<std::string>& notes) {
   require_backend();
   const auto promotions = Promotions::for_device(backend::device().slug, {pass.layer});
   if (!promotions.note().empty()) notes.push_back("promoted: " + promotions.note());
   std::vector<Job> jobs;
+  std::vector<std::string> lacking;
   for (const Case& c : cases) {
     if (std::ranges::none_of(versions_of(pass), [&](const Version* v) { return v->has(c.dtype); })) continue;
-    try {
-      const VersionChoice best = promotions.choose(c);
-      jobs.push_back({best.version, c});
-      notes.push_back(fmt::format("promoted for '{}': {}, {}", c.text, best.version->label(), best.reason));
-    } catch (const Failure& none) {
-      notes.push_back(fmt::format("promoted: {}", none.what()));
+    if (!promotions.serves(c)) {
+      lacking.push_back(fmt::format("{} has no promoted version for '{}'; --version N names one", pass.path(), c.text));
+      continue;
     }
+    const VersionChoice best = promotions.choose(c);
+    jobs.push_back({best.version, c});
+    notes.push_back(fmt::format("promoted for '{}': {}, {}", c.text, best.version->label(), best.reason));
   }
+  if (jobs.empty() && !lacking.empty()) throw UsageError(lacking.front());
+  notes.insert(notes.end(), lacking.begin(), lacking.end());
   return jobs;
 }
 

@@ -114,6 +114,21 @@ TEST(BenchCli, PromotedIsWhatTheTrainerTakes) {
   EXPECT_NE(ended.err.find(why), std::string::npos) << ended.err;
 }
 
+TEST(BenchCli, WithoutAPromotedVersionNoneIsTaken) {
+  SKIP_WITHOUT_DEVICE(bench({"--version", "1", "--benchmark_list_tests"}));
+  const std::string says = "conv3x3/dgrad has no promoted version for 'n1 h8 w8 c16 k16 fp16'; --version N names one";
+  std::vector<std::string> command = {"--pass", "dgrad", "--promoted", "--problem", "n1 h8 w8 c16 k16", "--dtype"};
+  command.push_back("fp16");
+  expect_usage_error(command, {says});
+  command.back() = "fp16,bf16";
+  command.push_back("--benchmark_list_tests");
+  const Ended ended = bench(command);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
+  EXPECT_NE(ended.out.find("/n1 h8 w8 c16 k16 bf16"), std::string::npos) << ended.out;
+  EXPECT_EQ(ended.out.find("fp16"), std::string::npos) << ended.out;
+}
+
 TEST(BenchCli, WrongUsageIsOneLineThatNamesWhatWouldBeRight) {
   expect_usage_error({"--version", "99"}, {"99", "1, 2, 3"});
   expect_usage_error({"--version", "1,"}, {"--version ''"});
