@@ -144,6 +144,16 @@ def test_a_slowed_version_is_slow_and_the_other_the_same(live):
     assert "./ladder compare --live aaaaaaaaaa toy/fprop --version 2 --problem 'n32 c64 bf16'" in live.text
 
 
+def test_the_set_is_named_though_it_is_the_default(live):
+    for shapes, expected in (
+        ("[ci]\na: n1 c4\n[unet]\nb: n32 c64\n", "unet"),
+        ("[ci]\na: n1 c4\n[perf]\nb: n32 c64\n", "perf"),
+    ):
+        (live.sides[1].tree / "dev" / "toy" / "shapes.txt").write_text(shapes)
+        live.compare("--no-check")
+        assert all(call[call.index("--set") + 1] == expected for call in (live.calls(0)[-1], live.calls(1)[-1]))
+
+
 def test_the_flags_and_the_order_of_the_processes(live):
     live.compare("--no-check", "--set", "ci", "--samples", "7", "--seed", "3")
     a, b = live.calls(0), live.calls(1)

@@ -153,6 +153,15 @@ def test_parts_of_several_dtypes_are_joined(recording):
     assert len(made.programs["toy/fprop"]) == 2
 
 
+def test_the_set_and_a_full_search_are_asked_for_by_name(recording):
+    recording.record()
+    recording.record("--tag", "quick", "--baseline", "heuristic")
+    full, quick = (call for call in recording.calls() if "--record" in call)
+    assert full[full.index("--set") + 1] == quick[quick.index("--set") + 1] == "unet"
+    assert "--dtype" not in full
+    assert "--baseline=all" in full and "--baseline=heuristic" in quick
+
+
 def test_parts_of_two_places_are_not_joined():
     one = made_records.record([])
     other = copy.deepcopy(one)

@@ -27,6 +27,8 @@ from .errors import Failure, UsageError
 from .options import Parser, filled
 from .progress import Progress, seconds_spent
 
+_BASELINE = "all"  # promotions count no record without a full search
+
 
 def main(arguments):
     options = _parse(arguments)
@@ -249,7 +251,8 @@ def _parse(arguments):
     parser.add_argument("--tag", type=_tag, help="a word for the file's name, for a second record of the same commit")
     parser.add_argument("--results", type=Path, default=paths.ROOT / "results", help="folder of the records")
     parser.add_argument("--resume", action="store_true", help="go on with the recording that was interrupted")
-    own = flags.Flags(parser, "bench/flags.json", only=("--samples", "--baseline"))
+    notes = {"--baseline": f"default: {_BASELINE}"}
+    own = flags.Flags(parser, "bench/flags.json", notes, only=("--samples", "--baseline"))
     missing = parser.add_argument_group("what has no record yet")
     missing.add_argument(
         "--missing",
@@ -268,6 +271,7 @@ def _parse(arguments):
     options = parser.parse_args(arguments)
     if options.baseline and options.baseline.endswith(".py"):
         raise UsageError("records are kept beside the libraries; a baseline of your own is for ./ladder bench")
+    options.baseline = options.baseline or _BASELINE
     options.own = own.words(options)
     if not options.missing and (options.list or options.device):
         raise UsageError(

@@ -121,12 +121,14 @@ def command_of(ref, key):
 
 
 def jobs_of(passes, options):
-    """The Jobs that the options leave of `passes`. A bench program of an older tree takes numbers, lines and one dtype, so
-    each dtype is a Job of its own."""
+    """The Jobs that the options leave of `passes`: by default the U-Net's problems, or perf's in a layer without them. A
+    bench program of an older tree takes numbers, lines and one dtype, so each dtype is a Job of its own."""
     chosen, jobs = options.chosen, []
     for path in passes:
-        problem = chosen.problems.get(path.split("/")[0])
-        what = ("--set", options.set_name) if options.set_name else ("--problem", problem) if problem else ()
+        layer = path.split("/")[0]
+        problem = chosen.problems.get(layer)
+        a_set = options.set_name or ("unet" if "unet" in listing.sets(paths.ROOT, layer) else "perf")
+        what = ("--problem", problem) if problem else ("--set", a_set)
         versions = tuple(sorted((chosen.versions or {}).get(path, ())))
         for dtype in chosen.dtypes or (None,):
             jobs.append(Job(path, _having(path, versions, dtype), (*what, *(("--dtype", dtype) if dtype else ()))))
