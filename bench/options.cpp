@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 
+#include "bench/cases.h"
 #include "core/backend.h"
 #include "core/error.h"
 #include "core/shapes.h"
@@ -22,8 +23,8 @@ namespace {
 constexpr const char* kExamples = R"(
 Examples (on a GPU; without one everything is checked on the emulator and nothing is timed):
   {0} --list                                     what there is to run
-  {0} --version 7                                check and time one version on the U-Net's shapes
-  {0} --set perf --dtype bf16                    climb the ladder
+  {0} --version 7                                check and time one version on the shapes of perf
+  {0} --set unet --dtype bf16                    every version on the U-Net's shapes
   {0} --version 5,6,7 --problem '{2}' --check
   {0} --promoted --record results/mine.json      the versions that the trainer takes, results kept
   ncu --nvtx --nvtx-include 'regex:{1}.*/' {0} --version 7 --set perf --once
@@ -70,44 +71,12 @@ Mode mode_of(const Words& words) {
   return words.check || !gpu ? Mode::check : Mode::check_and_time;
 }
 
-// Of a list, empty words too: "1," has two.
-std::vector<std::string> words_of(const std::string& list) {
-  std::vector<std::string> words(1);
-  for (const char c : list) {
-    if (c == ',') {
-      words.emplace_back();
-    } else {
-      words.back() += c;
-    }
-  }
-  return words;
-}
-
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number number{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return {};
   return number;
-}
-
-std::string names_of(const auto& dtypes, const char* between) {
-  std::vector<std::string> names;
-  names.reserve(std::size(dtypes));
-  for (const Dtype dtype : dtypes) names.push_back(name(dtype));
-  return fmt::format("{}", fmt::join(names, between));
-}
-
-// Those that were asked for; none for all.
-std::vector<Dtype> dtype_option(const Words& words) {
-  std::vector<Dtype> dtypes;
-  if (words.dtype.empty()) return dtypes;
-  for (const std::string& word : words_of(words.dtype)) {
-    const std::optional<Dtype> dtype = parse_dtype(word);
-    if (!dtype) throw UsageError(fmt::format("unknown dtype '{}': {}", word, names_of(kProblemDtypes, ", ")));
-    if (std::find(dtypes.begin(), dtypes.end(), *dtype) == dtypes.end()) dtypes.push_back(*dtype);
-  }
-  return dtypes;
 }
 
 std::uint64_t seed_option(const Words& words) {
@@ -124,7 +93,7 @@ const std::map<std::string, Search> kSearches = {
 std::vector<const Version*> versions_option(const Words& words, const Pass& pass) {
   if (words.version == "all") return versions_of(pass);
   std::vector<const Version*> chosen;
-  for (const std::string& word : words_of(words.version)) {
+  for (const std::string& word : split_at_commas(words.version)) {
     const std::optional<int> number = parse_number<int>(word);
     if (!number) {
       throw UsageError(
@@ -137,54 +106,6 @@ std::vector<const Version*> versions_option(const Words& words, const Pass& pass
   }
   std::sort(chosen.begin(), chosen.end(), [](const Version* a, const Version* b) { return a->number < b->number; });
   return chosen;
-}
-
-Case problem_option(const std::string& line, const Pass& pass) {
-  try {
-    return pass.parse(line);
-  } catch (const UsageError& error) {
-    if (line.empty() || line.find(' ') != std::string::npos) throw;
-    throw UsageError(fmt::format("--problem '{}': a line; names of dev/{}/shapes.txt are for `./ladder bench`: {}",
-                                 line, pass.layer, error.what()));
-  }
-}
-
-// Problems as they were given; which of them name a dtype, each says.
-std::vector<Case> problems_option(const Words& words, const Pass& pass) {
-  std::vector<Case> problems;
-  if (!words.problems.empty()) {
-    for (const std::string& text : words.problems) problems.push_back(problem_option(text, pass));
-    return problems;
-  }
-  std::string set = words.set;
-  if (set.empty()) {
-    const auto is_unet = [](const ShapeSet& one) { return one.name == "unet"; };
-    const bool in_unet = std::ranges::any_of(shape_sets(pass.layer), is_unet);
-    set = backend::kind() != backend::Kind::gpu ? "ci" : in_unet ? "unet" : "perf";
-  }
-  for (NamedCase& named : named_cases(pass, set)) problems.push_back(std::move(named.problem));
-  return problems;
-}
-
-// A problem that names no dtype stands for all of them, one that does for that one.
-std::vector<Case> cases_of(const std::vector<Case>& problems, const std::vector<Dtype>& dtypes) {
-  const auto wanted = [&](Dtype dtype) {
-    return dtypes.empty() || std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();
-  };
-  std::vector<Case> cases;
-  for (const Case& problem : problems) {
-    if (problem.names_dtype) {
-      if (!wanted(problem.dtype)) {
-        throw UsageError(fmt::format("--dtype {} contradicts the problem '{}'", names_of(dtypes, ","), problem.text));
-      }
-      cases.push_back(problem);
-      continue;
-    }
-    for (const Dtype each : kProblemDtypes) {
-      if (wanted(each)) cases.push_back(problem.with_dtype(each));
-    }
-  }
-  return cases;
 }
 
 void require_backend() {
@@ -218,7 +139,9 @@ std::vector<Job> promoted_jobs(const std::vector<Case>& cases, const Pass& pass,
 
 std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::vector<std::string>& notes) {
   const std::vector<const Version*> versions = versions_option(words, pass);
-  const std::vector<Case> cases = cases_of(problems_option(words, pass), dtype_option(words));
+  const ChosenCases chosen = choose_cases(pass, versions, {words.problems, words.set, words.dtype});
+  const std::vector<Case>& cases = chosen.cases;
+  std::string left_out = chosen.left_out;
   std::vector<Job> jobs;
   if (words.promoted) {
     jobs = promoted_jobs(cases, pass, notes);
@@ -232,6 +155,10 @@ std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::vector<std::
     for (const Version* v : versions) {
       if (words.version == "all" || std::ranges::any_of(jobs, [&](const Job& job) { return job.version == v; }))
         continue;
+      if (chosen.one_dtype) {
+        left_out += fmt::format(", {} in {} (--dtype all)", v->label(), names_of(v->def.dtypes, ", "));
+        continue;
+      }
       std::vector<Dtype> dtypes;
       for (const Case& c : cases) {
         if (std::ranges::find(dtypes, c.dtype) == dtypes.end()) dtypes.push_back(c.dtype);
@@ -240,6 +167,7 @@ std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::vector<std::
           fmt::format("{} has no {}: it has {}", v->label(), names_of(dtypes, " or "), names_of(v->def.dtypes, ", ")));
     }
   }
+  if (!left_out.empty()) notes.push_back("left out: " + left_out);
   if (jobs.empty()) throw UsageError("nothing matched: no version of " + pass.path() + " has what was asked for");
   return jobs;
 }
@@ -253,10 +181,12 @@ void add_what(CLI::App& app, Words& words) {
   app.add_option("--pass", words.pass, "which pass of the layer (default: its default)");
   CLI::Option* problem = app.add_option("--problem", words.problems, "a problem's line; may be repeated")->take_all();
   app.add_option("--set", words.set,
-                 "a set of shapes.txt, such as unet, edge, ci, perf (default: unet, else perf; ci on the emulator)")
+                 "a set of shapes.txt, such as unet, edge, ci, perf (default: perf, else unet; ci on the emulator)")
       ->excludes(problem)
       ->check(io::kFilled);
-  app.add_option("--dtype", words.dtype, "of fp32, tf32, bf16, fp16, with commas between (default: all that there are)")
+  app.add_option("--dtype", words.dtype,
+                 "of fp32, tf32, bf16, fp16, with commas between, or all (default: all with --problem or --set and on "
+                 "the emulator; else one, the first of bf16, fp16, tf32, fp32 that a version has)")
       ->check(io::kFilled);
 }
 

@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "bench/bench.h"
+#include "bench/cases.h"
 #include "core/backend.h"
 #include "core/paths.h"
+#include "core/shapes.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "runtime/promoted.h"
 #include "tests/files.h"
@@ -92,6 +94,50 @@ TEST(BenchCli, WhatToRunIsSaidInNumbersAndLines) {
   EXPECT_EQ(dtypes.find("/v03_"), std::string::npos) << dtypes;  // `all` leaves out what has no such dtype
 }
 
+// conv3x3/fprop v01 has bf16, fp16 and fp32, v03 fp32 alone.
+ChosenCases cases_on_gpu(const AskedCases& asked, const std::vector<int>& numbers = {1}) {
+  const Pass& pass = pass_of<conv3x3::Fprop>();
+  std::vector<const Version*> versions;
+  for (const int number : numbers) versions.push_back(&find_version(pass, number));
+  return choose_cases(pass, versions, asked, backend::Kind::gpu);
+}
+
+TEST(BenchCases, TheDefaultIsPerfInOneDtypeAndSaysTheRest) {
+  const ChosenCases chosen = cases_on_gpu({});
+  std::vector<std::string> lines;
+  for (const Case& c : chosen.cases) lines.push_back(c.text);
+  EXPECT_EQ(lines, (std::vector<std::string>{"n32 h64 w64 c64 k64 bf16", "n32 h32 w32 c128 k128 bf16",
+                                             "n32 h8 w8 c256 k256 bf16"}));
+  EXPECT_EQ(chosen.left_out, "fp16, fp32 (--dtype all), the 19 problems of unet (--set unet)");
+  EXPECT_TRUE(chosen.one_dtype);
+}
+
+TEST(BenchCases, TheDefaultDtypeIsOneThatAVersionHas) {
+  const ChosenCases chosen = cases_on_gpu({}, {3});
+  for (const Case& c : chosen.cases) EXPECT_EQ(c.dtype, Dtype::f32);
+  EXPECT_EQ(chosen.left_out, "the 19 problems of unet (--set unet)");
+  for (const Case& c : cases_on_gpu({}, {1, 3}).cases) EXPECT_EQ(c.dtype, Dtype::bf16);
+}
+
+TEST(BenchCases, WordsMeanWhatTheySay) {
+  EXPECT_EQ(cases_on_gpu({.dtype = "all"}).cases.size(), 3u * 4u);
+  EXPECT_EQ(cases_on_gpu({.dtype = "all"}).left_out, "the 19 problems of unet (--set unet)");
+  EXPECT_EQ(cases_on_gpu({.dtype = "fp16,fp32"}).cases.size(), 3u * 2u);
+  EXPECT_EQ(cases_on_gpu({.set = "unet"}).cases.size(), 19u * 4u);
+  EXPECT_EQ(cases_on_gpu({.set = "unet"}).left_out, "");
+  EXPECT_EQ(cases_on_gpu({.set = "unet", .dtype = "bf16"}).cases.size(), 19u);
+  EXPECT_EQ(cases_on_gpu({.problems = {"n1 h8 w8 c16 k16"}}).cases.size(), 4u);
+  EXPECT_EQ(cases_on_gpu({.problems = {kSmall}, .dtype = "all"}).cases.size(), 1u);
+  EXPECT_FALSE(cases_on_gpu({.problems = {kSmall}}).one_dtype);
+}
+
+TEST(BenchCases, TheEmulatorsDefaultIsCiInEveryDtype) {
+  const Pass& pass = pass_of<conv3x3::Fprop>();
+  const ChosenCases chosen = choose_cases(pass, {&find_version(pass, 1)}, {}, backend::Kind::emulator);
+  EXPECT_EQ(chosen.cases.size(), 4 * named_cases(pass, "ci").size());
+  EXPECT_EQ(chosen.left_out, "");
+}
+
 TEST(BenchCli, PromotedIsWhatTheTrainerTakes) {
   SKIP_WITHOUT_DEVICE(bench({"--version", "1", "--benchmark_list_tests"}));
   const auto table = Promotions::load(source_dir() + "/runtime/promoted/h200.txt", {"conv3x3"});
@@ -145,7 +191,8 @@ TEST(BenchCli, WrongUsageIsOneLineThatNamesWhatWouldBeRight) {
     expect_usage_error({flag, ""}, {flag, "empty"});
   }
   expect_usage_error({"--benchmark_format=yaml"}, {"--benchmark_format", "yaml", "json"});
-  expect_usage_error({"--dtype", "bf16,int8"}, {"int8", "fp32", "tf32"});
+  expect_usage_error({"--dtype", "bf16,int8"}, {"int8", "fp32", "tf32", "all"});
+  expect_usage_error({"--dtype", "bf16,all"}, {"--dtype bf16,all", "or all"});
   expect_usage_error({"--problem", "n0 h-1"}, {"n0", "n32 h64 w64"});
   expect_usage_error({"--problem", ""}, {"n32 h64 w64"});
   expect_usage_error({"--set", "nowhere"}, {"nowhere", "unet", "edge", "ci", "perf"});

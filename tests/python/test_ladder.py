@@ -356,6 +356,8 @@ class BenchVerb(unittest.TestCase):
             "--pass fprop --promoted --problem n32 h64 w64 c64 k64 --check --samples=9".split(),
         )
         self.assertTrue(self.executed)
+        words = self.bench("conv3x3", "--version", "3", "--dtype", "all")[1]
+        self.assertEqual(words, "--pass fprop --version 3 --dtype all".split())
         words = self.bench("conv3x3", "--problem", "n1 h8 w8 c{16..32*2} k16 bf16")[1]
         self.assertEqual(" ".join(words[4:]), "--problem n1 h8 w8 c16 k16 bf16 --problem n1 h8 w8 c32 k16 bf16")
 

@@ -282,6 +282,7 @@ def test_problems_that_are_refused(toy):
 
 def test_dtypes(toy):
     assert selection.dtypes("fp16,bf16,fp16") == ["fp16", "bf16"]
+    assert selection.dtypes("all") == []
     for wrong in ("", "bf16,", "int8"):
         toy.refused(f"--dtype '{wrong}'", selection.dtypes, wrong)
     toy.refused("did you mean 'bf16'?", selection.dtypes, "bf61")

@@ -20,7 +20,8 @@ from .options import Parser, filled
 
 _EXAMPLES = """\
 examples (on a GPU; without one everything is checked on the emulator and nothing is timed):
-  ./ladder bench conv3x3 --version 7                    check and time one version on the U-Net's shapes
+  ./ladder bench conv3x3 --version 7                    check and time one version on three shapes, in one dtype
+  ./ladder bench conv3x3 --version 7 --set unet         ... on the U-Net's shapes, in every dtype that it has
   ./ladder bench conv3x3/dgrad --version 5-7 --dtype bf16
   ./ladder bench conv3x3 --version wmma --problem res64
   ./ladder bench conv3x3 --version 7 --problem 'n1 h8 w8 c16 k16 bf16' --check
@@ -73,7 +74,7 @@ def main(arguments, in_place=True):
         raise Failure(absent[0].line)
     command = [str(build.program(choice.preset, program, part)), "--pass", a_pass.name]
     command += selection.program_words(layer, a_pass, options.version, lines, options.set, dtypes, missing)
-    command += ["--dtype", ",".join(dtypes)] if dtypes else []
+    command += ["--dtype", ",".join(dtypes) or "all"] if options.dtype else []
     command += [*own, *foreign]
     shown = options.csv or options.plot
     if in_place and not missing and not shown:

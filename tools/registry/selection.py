@@ -4,7 +4,7 @@
     --version 7            a number, v07, v07_wmma, 5-9, a word of the idea (all versions that have it), several with
                            commas between, all, or best
     --problem res64        a name from shapes.txt (edge/square where several sets have it), or a line: 'n1 h8 w8 c16 k16'
-    --dtype bf16,fp16      one or several
+    --dtype bf16,fp16      one or several, or all
     --set unet             a set of shapes.txt
 
 Programs take numbers and lines (program_words). Every function throws UsageError, which says what there is.
@@ -20,7 +20,7 @@ HELP = {
     "target": "a layer or layer/pass, as in ./ladder list",
     "version": "7, v07, 5-9, 7,9, a word of the idea (wmma), all, or best: the promoted one, as in training",
     "problem": "a problem line, or a name that tables and ./ladder list show",
-    "dtype": f"of {', '.join(DTYPES)}, with commas between",
+    "dtype": f"of {', '.join(DTYPES)}, with commas between, or all",
     "set": "a set of problems, from dev/<layer>/shapes.txt",
 }
 
@@ -179,12 +179,12 @@ def layers_of(listing, some_passes):
 
 
 def dtypes(text):
-    """The dtypes of --dtype `text`, in its order."""
-    words = text.split(",")
+    """The dtypes of --dtype `text`, in its order; none for all."""
+    words = [] if text == "all" else text.split(",")
     for word in words:
         if word not in DTYPES:
             raise UsageError(
-                f"--dtype '{text}': {', '.join(DTYPES)}, or several with commas between{meant(word, DTYPES)}"
+                f"--dtype '{text}': {', '.join(DTYPES)}, several with commas between, or all{meant(word, DTYPES)}"
             )
     return list(dict.fromkeys(words))
 

@@ -1,0 +1,126 @@
+#include "bench/cases.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "core/error.h"
+#include "core/shapes.h"
+
+namespace ladder {
+namespace {
+
+// Tensor cores first: the dtype of a run that asks for none is the first of these that a version has.
+constexpr Dtype kDefaultOrder[] = {Dtype::bf16, Dtype::f16, Dtype::tf32, Dtype::f32};
+
+bool in(const auto& list, const auto& item) { return std::ranges::find(list, item) != std::ranges::end(list); }
+
+std::vector<Dtype> dtypes_of(const std::string& asked) {
+  std::vector<Dtype> dtypes;
+  for (const std::string& word : split_at_commas(asked)) {
+    const std::optional<Dtype> dtype = parse_dtype(word);
+    if (!dtype) throw UsageError(fmt::format("--dtype {}: {}, or all", asked, names_of(kProblemDtypes, ", ")));
+    if (!in(dtypes, *dtype)) dtypes.push_back(*dtype);
+  }
+  return dtypes;
+}
+
+// The default order's dtypes that versions have.
+std::vector<Dtype> dtypes_of(const std::vector<const Version*>& versions) {
+  std::vector<Dtype> dtypes;
+  for (const Dtype dtype : kDefaultOrder) {
+    if (std::ranges::any_of(versions, [&](const Version* v) { return v->has(dtype); })) dtypes.push_back(dtype);
+  }
+  return dtypes;
+}
+
+Case parse_problem(const std::string& line, const Pass& pass) {
+  try {
+    return pass.parse(line);
+  } catch (const UsageError& error) {
+    if (line.empty() || line.find(' ') != std::string::npos) throw;
+    throw UsageError(fmt::format("--problem '{}': a line; names of dev/{}/shapes.txt are for `./ladder bench`: {}",
+                                 line, pass.layer, error.what()));
+  }
+}
+
+// A problem that names no dtype in all of `dtypes`, another one in its own.
+std::vector<Case> in_dtypes(const std::vector<Case>& problems, const std::vector<Dtype>& dtypes) {
+  std::vector<Case> cases;
+  for (const Case& problem : problems) {
+    if (problem.names_dtype) {
+      if (!in(dtypes, problem.dtype)) {
+        throw UsageError(fmt::format("--dtype {} contradicts the problem '{}'", names_of(dtypes, ","), problem.text));
+      }
+      cases.push_back(problem);
+      continue;
+    }
+    for (const Dtype dtype : kProblemDtypes) {
+      if (in(dtypes, dtype)) cases.push_back(problem.with_dtype(dtype));
+    }
+  }
+  return cases;
+}
+
+}  // namespace
+
+ChosenCases choose_cases(const Pass& pass, const std::vector<const Version*>& versions, const AskedCases& asked,
+                         backend::Kind kind) {
+  const bool by_default = asked.problems.empty() && asked.set.empty() && kind == backend::Kind::gpu;
+  std::vector<std::string> left_out;
+
+  std::vector<Dtype> dtypes(std::begin(kProblemDtypes), std::end(kProblemDtypes));
+  const std::vector<Dtype> there = dtypes_of(versions);
+  const bool one_dtype = by_default && asked.dtype.empty() && !there.empty();
+  if (one_dtype) {
+    dtypes = {there.front()};
+    const std::span<const Dtype> others = std::span(there).subspan(1);
+    if (!others.empty()) left_out.push_back(names_of(others, ", ") + " (--dtype all)");
+  } else if (!asked.dtype.empty() && asked.dtype != "all") {
+    dtypes = dtypes_of(asked.dtype);
+  }
+
+  std::vector<Case> problems;
+  for (const std::string& line : asked.problems) problems.push_back(parse_problem(line, pass));
+  if (asked.problems.empty()) {
+    const std::vector<ShapeSet> sets = shape_sets(pass.layer);
+    const auto unet = std::ranges::find(sets, "unet", &ShapeSet::name);
+    const bool has_perf = std::ranges::find(sets, "perf", &ShapeSet::name) != sets.end();
+    const char* quick = kind == backend::Kind::emulator ? "ci" : has_perf || unet == sets.end() ? "perf" : "unet";
+    for (NamedCase& named : named_cases(pass, asked.set.empty() ? quick : asked.set)) {
+      if (!one_dtype || !named.problem.names_dtype || in(dtypes, named.problem.dtype))
+        problems.push_back(std::move(named.problem));
+    }
+    if (by_default && has_perf && unet != sets.end()) {
+      const std::size_t count = unet->lines.size();
+      left_out.push_back(fmt::format("the {}problem{} of unet (--set unet)",
+                                     count == 1 ? "" : fmt::format("{} ", count), count == 1 ? "" : "s"));
+    }
+  }
+  return {.cases = in_dtypes(problems, dtypes),
+          .left_out = fmt::format("{}", fmt::join(left_out, ", ")),
+          .one_dtype = one_dtype};
+}
+
+std::vector<std::string> split_at_commas(const std::string& list) {
+  std::vector<std::string> words(1);
+  for (const char c : list) {
+    if (c == ',') {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+std::string names_of(std::span<const Dtype> dtypes, const char* between) {
+  std::vector<std::string> names;
+  names.reserve(dtypes.size());
+  for (const Dtype dtype : dtypes) names.push_back(name(dtype));
+  return fmt::format("{}", fmt::join(names, between));
+}
+
+}  // namespace ladder

@@ -1,0 +1,36 @@
+// The cases that a command line asks for, and the ones that its defaults leave out.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+#include "core/registry.h"
+
+namespace ladder {
+
+// Words of --problem, --set and --dtype; empty where the flag was not given.
+struct AskedCases {
+  std::vector<std::string> problems;  // lines
+  std::string set;
+  std::string dtype;  // "bf16", "bf16,fp16" or "all"
+};
+
+struct ChosenCases {
+  std::vector<Case> cases;  // by problem
+  std::string left_out;     // "fp32 (--dtype all), the 19 problems of unet (--set unet)"; empty for nothing
+  bool one_dtype = false;   // chosen by default, so that a version without it is left out, not refused
+};
+
+// The cases of a pass for `versions`. Without --problem and --set: the set perf (unet in a layer without it) in one dtype,
+// or on the emulator the set ci in every dtype. A problem that names no dtype stands for all of --dtype. Throws UsageError.
+ChosenCases choose_cases(const Pass& pass, const std::vector<const Version*>& versions, const AskedCases& asked,
+                         backend::Kind kind = backend::kind());
+
+// "1,2" as {"1", "2"}; "1," has an empty second word.
+std::vector<std::string> split_at_commas(const std::string& list);
+
+std::string names_of(std::span<const Dtype> dtypes, const char* between);
+
+}  // namespace ladder
