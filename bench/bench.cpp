@@ -138,21 +138,11 @@ void print_calibration(std::ostream& out, const Calibration& calibration) {
                      calibration.failure.empty() ? "" : "; UNTRUSTED: " + calibration.failure);
 }
 
-using Clock = std::chrono::steady_clock;
-
-// Shows on a terminal what is being worked on and how long the rest may take, and takes it away again.
+// A line on a terminal: "3 of 7 problems, about 12 s left: ...", there while it lives.
 class Progress {
  public:
-  Progress(std::size_t index, std::size_t count, const std::string& name, Clock::time_point started)
-      : shown_(isatty(STDERR_FILENO) != 0) {
-    if (!shown_) return;
-    std::string left;
-    if (index > 0) {
-      const double spent = std::chrono::duration<double>(Clock::now() - started).count();
-      const int seconds = static_cast<int>(spent / static_cast<double>(index) * static_cast<double>(count - index));
-      left = fmt::format(", about {}:{:02} left", seconds / 60, seconds % 60);
-    }
-    std::cerr << fmt::format("\r\033[K[{}/{}{}] {}", index + 1, count, left, name) << std::flush;
+  explicit Progress(const std::string& line) : shown_(isatty(STDERR_FILENO) != 0) {
+    if (shown_) std::cerr << "\r\033[K" << line << std::flush;
   }
   ~Progress() {
     if (shown_) std::cerr << "\r\033[K" << std::flush;
@@ -174,6 +164,7 @@ class SilentReporter : public benchmark::BenchmarkReporter {
 // Hands every job to Google Benchmark and lets it run those that its filter leaves. Returns how many those are.
 std::size_t run_benchmarks(const Options& options, const std::string& program, bool table, Session* session,
                            std::vector<Result>& results, PartialRecord& record) {
+  using Clock = std::chrono::steady_clock;
   const Clock::time_point started = Clock::now();
   const Calibration* calibration = session ? session->calibration() : nullptr;
   std::optional<Table> rows;
@@ -182,7 +173,8 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
     const auto body = [&, i](benchmark::State& state) {
       const Job& job = options.jobs[i];
       {
-        const Progress progress(i, options.jobs.size(), job.name(), started);
+        const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
+        const Progress progress(progress_line(options.jobs, i, seconds));
         results.push_back(session->run(*job.version, job.problem));
       }
       results.back().command = command_of(program, job, options);
@@ -262,14 +254,16 @@ int run(const char* layer, int argc, char** argv) {
 
   std::unique_ptr<Session> session;
   if (!listing) {
+    const Progress progress("preparing the timer");
     session = std::make_unique<Session>(SessionOptions{.seed = options.seed,
                                                        .checked = options.mode != Mode::unchecked,
                                                        .timed = options.mode != Mode::check && !Timer::unavailable(),
                                                        .samples = options.samples,
                                                        .injected_slowdown = options.injected_slowdown,
                                                        .search = options.baseline_search});
-    if (session->calibration()) print_calibration(people, *session->calibration());
   }
+  if (session && session->calibration()) print_calibration(people, *session->calibration());
+  people << std::flush;
   add_context(environment());
   std::vector<Result> results;
   const bool done = options.jobs.empty();  // all of them before the interruption

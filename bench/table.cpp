@@ -140,6 +140,22 @@ void Table::print_baseline(const Result& result) {
   if (const std::string line = standings(baseline.tried); !line.empty()) std::cout << "    " << line << std::endl;
 }
 
+std::string progress_line(const std::vector<Job>& jobs, std::size_t index, double seconds) {
+  std::vector<std::size_t> ends;  // one past the last job of each problem
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (i > 0 && jobs[i].problem.text == jobs[i - 1].problem.text) ends.pop_back();
+    ends.push_back(i + 1);
+  }
+  const auto end = std::ranges::upper_bound(ends, index);
+  const std::size_t begin = end == ends.begin() ? 0 : *std::prev(end);
+  const auto num_before = static_cast<double>(end - ends.begin());
+  const double done = num_before + static_cast<double>(index - begin) / static_cast<double>(*end - begin);
+  std::string left;
+  if (done > 0) left = fmt::format(", about {:.0f} s left", seconds / done * (static_cast<double>(ends.size()) - done));
+  return fmt::format("{} of {} problem{}{}: {}", end - ends.begin() + 1, ends.size(), ends.size() == 1 ? "" : "s", left,
+                     jobs[index].name());
+}
+
 std::string tally(const std::vector<Result>& results) {
   std::array<int, 5> counts{};
   std::set<std::string> baseline_failed;  // problems

@@ -62,6 +62,18 @@ TEST(Table, StandingsNameWhatRanFastestFirst) {
   EXPECT_EQ(standings({algorithm, algorithm}), "") << "too long for a line";
 }
 
+TEST(Table, ProgressCountsProblemsAndEstimatesByThoseDone) {
+  const Version version{.pass = &pass_of<conv3x3::Fprop>(), .number = 1, .idea = "naive"};
+  Case other = kConvolution;
+  other.text = "n1 h8 w8 c16 k16 bf16";
+  const std::vector<Job> jobs = {{&version, kConvolution}, {&version, kConvolution}, {&version, other}};
+  const std::string name = "conv3x3/fprop/v01_naive/n32 h64 w64 c64 k64 bf16";
+  EXPECT_EQ(progress_line(jobs, 0, 3), "1 of 2 problems: " + name);
+  EXPECT_EQ(progress_line(jobs, 1, 3), "1 of 2 problems, about 9 s left: " + name);
+  EXPECT_EQ(progress_line(jobs, 2, 7), "2 of 2 problems, about 7 s left: conv3x3/fprop/v01_naive/" + other.text);
+  EXPECT_EQ(progress_line({jobs[2]}, 0, 1), "1 of 1 problem: conv3x3/fprop/v01_naive/" + other.text);
+}
+
 TEST(Table, TheTallyCountsProblemsThatTheBaselineFails) {
   const Result passed{.problem = kNorm};
   Result beside_a_fault = passed;
