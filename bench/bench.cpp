@@ -233,7 +233,7 @@ int run(const char* layer, int argc, char** argv) {
   if (!options.record.empty()) require_writable("--record", options.record);
   initialize_benchmark(options);
   use_pytorch_baseline(*options.pass);
-  if (!options.own_baseline.empty()) use_own_baseline(*options.pass, options.own_baseline);
+  if (options.baseline.ends_with(".py")) use_own_baseline(*options.pass, options.baseline);
 
   // Where stdout is to be JSON or a bare list, what is for people goes to stderr.
   const bool listing = has_argument(options.benchmark_arguments, "--benchmark_list_tests");

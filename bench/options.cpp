@@ -51,7 +51,7 @@ struct Words {
   bool resume = false;
   int samples = 30;
   std::optional<double> injected_slowdown_percent;
-  std::string baseline = "all";
+  std::string baseline = "kept";
 };
 
 const char* backend_name() { return backend::kind() == backend::Kind::gpu ? "gpu" : "emulator"; }
@@ -86,8 +86,12 @@ std::uint64_t seed_option(const Words& words) {
   return *seed;
 }
 
-const std::map<std::string, Search> kSearches = {
-    {"all", Search::all}, {"listed", Search::listed}, {"heuristic", Search::heuristic}, {"none", Search::none}};
+const std::map<std::string, BaselineSearch> kSearches = {{"kept", {.extent = Search::heuristic, .takes_kept = true}},
+                                                         {"all", {.takes_kept = true, .keeps = true}},
+                                                         {"search", {.keeps = true}},
+                                                         {"listed", {.extent = Search::listed}},
+                                                         {"heuristic", {.extent = Search::heuristic}},
+                                                         {"none", {.extent = Search::none}}};
 
 // Those that --version numbers: 7, or 5,6,9; every one for all.
 std::vector<const Version*> versions_option(const Words& words, const Pass& pass) {
@@ -226,11 +230,13 @@ void add_how(CLI::App& app, Words& words) {
   app.add_option("--samples", words.samples, "cold samples a version")
       ->capture_default_str()
       ->check(io::limits("[1, 100000]"));
-  app.add_option("--baseline", words.baseline,
-                 "how far to look for the library's best plan: all, listed (by its heuristics), heuristic (its first "
-                 "choice), none; or FILE.py with functions of your own in PyTorch (reference/pytorch/own.py)")
+  app.add_option(
+         "--baseline", words.baseline,
+         "the library's plan: kept (the best of an earlier search, else the heuristic's), all (searched and kept, "
+         "unless one is), search (always anew), listed (by its heuristics), heuristic (its first choice), none; or "
+         "FILE.py with functions of your own in PyTorch (reference/pytorch/own.py)")
       ->capture_default_str()
-      ->check(io::pattern("all|listed|heuristic|none|.+[.]py"));
+      ->check(io::pattern("kept|all|search|listed|heuristic|none|.+[.]py"));
 }
 
 // Google Benchmark ends with its usage and status 0 over these.
@@ -281,8 +287,8 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   if (own_baseline && !std::filesystem::is_regular_file(words.baseline)) {
     throw UsageError(fmt::format("--baseline {}: no such file", words.baseline));
   }
-  options.baseline_search = words.unchecked ? Search::none : own_baseline ? Search::all : kSearches.at(words.baseline);
-  if (own_baseline) options.own_baseline = words.baseline;
+  if (!own_baseline) options.baseline_search = kSearches.at(words.unchecked ? "none" : words.baseline);
+  options.baseline = words.baseline;
   require_device(words);
   options.mode = mode_of(words);
   options.jobs = jobs_of(words, *options.pass, options.notes);
@@ -307,12 +313,8 @@ std::string command_of(const std::string& program, const Job& job, const Options
   if (options.mode == Mode::check_and_time || options.mode == Mode::unchecked) {
     command += fmt::format(" --samples {}", options.samples);
   }
-  for (const auto& [word, search] : kSearches) {
-    if (options.mode != Mode::unchecked && search == options.baseline_search && search != Search::all)
-      command += fmt::format(" --baseline {}", word);
-  }
-  if (options.mode != Mode::unchecked && !options.own_baseline.empty()) {
-    command += fmt::format(" --baseline {}", quoted(options.own_baseline));
+  if (options.mode != Mode::unchecked && options.baseline != "kept") {
+    command += fmt::format(" --baseline {}", quoted(options.baseline));
   }
   return command;
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/kept_plans.h"
 #include "core/registry.h"
-#include "reference/baseline.h"
 
 namespace ladder {
 
@@ -38,8 +38,8 @@ struct Options {
   bool resume = false;   // an interrupted recording
   int samples = 30;
   std::optional<double> injected_slowdown;  // share by which unchecked samples are made longer
-  Search baseline_search = Search::all;
-  std::string own_baseline;                      // a Python file in the place of the libraries; empty for none
+  BaselineSearch baseline_search;
+  std::string baseline = "kept";                 // the word of --baseline: baseline_search, or a Python file
   std::vector<std::string> benchmark_arguments;  // Google Benchmark's, argv[0] first
 };
 

@@ -79,6 +79,7 @@ json to_json(const BaselineResult& baseline) {
   for (const Plan& plan : baseline.tried) tried.push_back(to_json(plan));
   return {{"library", baseline.library},
           {"reason", baseline.reason},
+          {"search", name(baseline.searched)},
           {"best_plan", baseline.best.name},
           {"best_library", baseline.best.library},
           {"heuristic_plan", baseline.heuristic.name},

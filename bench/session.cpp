@@ -116,9 +116,9 @@ std::string impossible(const Version& v, const Case& c, const Times& times) {
 struct Session::AtCase {
   AtCase(const Case& c, std::uint64_t seed) : checked(c, seed) {}
 
-  void find_baseline(Search search, const Measure& measure) {
+  void find_baseline(const Search& search, const Measure& measure) {
     asked = true;
-    if (search == Search::none) {
+    if (search.extent == Search::none) {
       result.reason = "not asked for";
       return;
     }
@@ -133,6 +133,7 @@ struct Session::AtCase {
       baseline = make_baseline(c, tensors->pointers(), search, measure);
       result.library = baseline->library();
       result.reason = baseline->missing();
+      result.searched = baseline->searched();
       result.best = baseline->plan(Choice::best);
       result.heuristic = baseline->plan(Choice::heuristic);
       result.tried = baseline->tried();
@@ -209,7 +210,8 @@ void Session::run_checked(const Version& v, const Case& c, Result& result) {
       timer_->run(work);
       return typical_seconds([&] { return timer_->cold(work).seconds; });
     };
-    here.find_baseline(timer_ || options_.search == Search::none ? options_.search : Search::heuristic, measure);
+    const bool ranked = timer_ || options_.search.extent == Search::none;
+    here.find_baseline(ranked ? options_.search.of(c) : Search::heuristic, measure);
   }
   result.baseline = here.result;
   result.streaming = here.streaming;

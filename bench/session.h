@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/kept_plans.h"
 #include "bench/statistics.h"
 #include "bench/timer.h"
 #include "core/check/check.h"
@@ -25,8 +26,9 @@ struct Times {
 
 // The baseline on one case. Times are those of the samples taken in turn with one version.
 struct BaselineResult {
-  std::string library;  // "PyTorch 2.11.0, cuDNN 9.19.0"; empty if there is none
-  std::string reason;   // why there is none, or beside one, which libraries are missing and why
+  std::string library;                // "PyTorch 2.11.0, cuDNN 9.19.0"; empty if there is none
+  std::string reason;                 // why there is none, or beside one, which libraries are missing and why
+  Searched searched = Searched::all;  // where the best plan comes from
   Plan best;
   Plan heuristic;
   std::vector<Plan> tried;
@@ -65,7 +67,7 @@ struct SessionOptions {
   // Not to be checked: every cold sample of a version is made to last this share longer by a spinning kernel after its own,
   // which at 0 spins for no time.
   std::optional<double> injected_slowdown = {};
-  Search search = Search::all;
+  BaselineSearch search;
 };
 
 class Session {

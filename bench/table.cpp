@@ -95,6 +95,13 @@ std::string standings(const std::vector<Plan>& tried) {
   return line.empty() || line.size() > kMaxColumns ? "" : line + " us";
 }
 
+std::string origin_of_best(const BaselineResult& baseline) {
+  if (baseline.searched == Searched::heuristic) return "heuristic; --baseline all searches";
+  if (baseline.searched == Searched::kept) return "best of an earlier search";
+  const auto timed = std::ranges::count_if(baseline.tried, [](const Plan& plan) { return plan.seconds > 0; });
+  return fmt::format("best of {}", timed);
+}
+
 Table::Table(const std::vector<Job>& jobs, std::optional<double> copy_bytes_per_s)
     : timed_(copy_bytes_per_s.has_value()), copy_bytes_per_s_(copy_bytes_per_s.value_or(0)) {
   for (const Job& job : jobs) {
@@ -133,9 +140,7 @@ void Table::print_baseline(const Result& result) {
   row.version = baseline.library;
   row.baseline = "1.00";
   row.heuristic = ratio(baseline.heuristic_times, *baseline.times);
-  row.status += fmt::format(
-      "  {} (best of {})", baseline.best.name,
-      std::count_if(baseline.tried.begin(), baseline.tried.end(), [](const Plan& plan) { return plan.seconds > 0; }));
+  row.status += fmt::format("  {} ({})", baseline.best.name, origin_of_best(baseline));
   print_row(row, version_width_, problem_width_, timed_);
   if (const std::string line = standings(baseline.tried); !line.empty()) std::cout << "    " << line << std::endl;
 }

@@ -46,6 +46,9 @@ Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, do
 // are too many for a line.
 std::string standings(const std::vector<Plan>& tried);
 
+// "best of 90", "best of an earlier search" or "heuristic; --baseline all searches".
+std::string origin_of_best(const BaselineResult& baseline);
+
 // "3 of 7 problems, about 12 s left: <name of jobs[index]>", `seconds` after the first job began. Problems are as long as
 // the ones before; nothing is estimated before the first result.
 std::string progress_line(const std::vector<Job>& jobs, std::size_t index, double seconds);

@@ -99,7 +99,7 @@ CudnnGraph backward_graph(const Problem& p, const Backward::Tensors& t, bool det
   return make.take();
 }
 
-std::unique_ptr<Baseline> forward(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> forward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Forward>(c);
   require_supported(p);
   std::vector<CudnnGraph> graphs;
@@ -108,7 +108,7 @@ std::unique_ptr<Baseline> forward(const Case& c, const Pointers& at, Search sear
 }
 
 // Sums of dq in any order, and in a fixed one, as ours are.
-std::unique_ptr<Baseline> backward(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> backward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Backward>(c);
   require_supported(p);
   std::vector<CudnnGraph> graphs;

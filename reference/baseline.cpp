@@ -26,8 +26,8 @@ std::map<std::tuple<const Pass*, int, std::string>, Registered>& registered() {
 // One library's baseline, its plans under the library's name.
 class NamedBaseline final : public Baseline {
  public:
-  NamedBaseline(const std::string& library, std::unique_ptr<Baseline> baseline)
-      : baseline_(std::move(baseline)), tried_(baseline_->tried()) {
+  NamedBaseline(const std::string& library, std::unique_ptr<Baseline> baseline, Searched searched)
+      : baseline_(std::move(baseline)), searched_(searched), tried_(baseline_->tried()) {
     for (Plan& plan : tried_) plan.library = library;
     best_ = baseline_->plan(Choice::best);
     heuristic_ = baseline_->plan(Choice::heuristic);
@@ -38,6 +38,7 @@ class NamedBaseline final : public Baseline {
   std::string missing() const override { return baseline_->missing(); }
   const std::vector<Plan>& tried() const override { return tried_; }
   const Plan& plan(Choice choice) const override { return choice == Choice::best ? best_ : heuristic_; }
+  Searched searched() const override { return searched_; }
   std::size_t workspace_bytes() const override { return baseline_->workspace_bytes(); }
   bool makes(const TensorSpec& output) const override { return baseline_->makes(output); }
   Dtype takes(const TensorSpec& input) const override { return baseline_->takes(input); }
@@ -48,6 +49,7 @@ class NamedBaseline final : public Baseline {
 
  private:
   std::unique_ptr<Baseline> baseline_;
+  Searched searched_;
   std::vector<Plan> tried_;
   Plan best_;
   Plan heuristic_;
@@ -64,6 +66,7 @@ class MergedBaseline final : public Baseline {
       if (const std::string more = baseline->missing(); !more.empty())
         missing_ += (missing_.empty() ? "" : "; ") + more;
       tried_.insert(tried_.end(), baseline->tried().begin(), baseline->tried().end());
+      searched_ = std::min(searched_, baseline->searched());
       if (baseline->plan(Choice::best).seconds < best_->plan(Choice::best).seconds) best_ = baseline.get();
     }
   }
@@ -72,6 +75,7 @@ class MergedBaseline final : public Baseline {
   std::string missing() const override { return missing_; }
   const std::vector<Plan>& tried() const override { return tried_; }
   const Plan& plan(Choice choice) const override { return of(choice).plan(choice); }
+  Searched searched() const override { return searched_; }
   std::size_t workspace_bytes() const override { return best_->workspace_bytes(); }
   bool makes(const TensorSpec& output) const override { return best_->makes(output); }
   Dtype takes(const TensorSpec& input) const override { return best_->takes(input); }
@@ -87,10 +91,47 @@ class MergedBaseline final : public Baseline {
   std::string missing_;
   std::string library_;
   std::vector<Plan> tried_;
+  Searched searched_ = Searched::all;
   Baseline* best_ = nullptr;
 };
 
+// One library's baseline. A kept plan that the library no longer has, or that no longer runs, is as good as none.
+std::unique_ptr<Baseline> make_one(const Registered& entry, const Case& c, const Pointers& at, const Search& search,
+                                   const Measure& measure) {
+  std::string kept;
+  Search remembering = search;
+  remembering.kept_plan = [&](const std::string& library) { return kept = search.kept_plan(library); };
+  std::unique_ptr<Baseline> baseline = entry.factory(c, at, remembering, measure);
+  const auto is_kept = [&](const Plan& plan) { return plan.name == kept && plan.seconds > 0; };
+  if (!kept.empty() && std::ranges::any_of(baseline->tried(), is_kept)) {
+    return std::make_unique<NamedBaseline>(entry.library, std::move(baseline), Searched::kept);
+  }
+  if (!kept.empty() && search.extent != Search::heuristic) {
+    baseline.reset();  // its memory first
+    baseline = entry.factory(c, at, search.extent, measure);
+  }
+  if (search.extent == Search::all && search.keep) search.keep(*baseline);
+  const Searched searched = search.extent == Search::all      ? Searched::all
+                            : search.extent == Search::listed ? Searched::listed
+                                                              : Searched::heuristic;
+  return std::make_unique<NamedBaseline>(entry.library, std::move(baseline), searched);
+}
+
 }  // namespace
+
+const char* name(Searched searched) {
+  switch (searched) {
+    case Searched::heuristic:
+      return "heuristic";
+    case Searched::listed:
+      return "listed";
+    case Searched::kept:
+      return "kept";
+    case Searched::all:
+      break;
+  }
+  return "all";
+}
 
 double typical_seconds(const std::function<double()>& sample) {
   constexpr std::size_t kSamples = 5;
@@ -117,13 +158,14 @@ std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baseline
   return std::make_unique<MergedBaseline>(std::move(baselines), std::move(missing));
 }
 
-std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, const Search& search,
+                                        const Measure& measure) {
   std::vector<std::unique_ptr<Baseline>> baselines;
   std::string missing;
   for (const auto& [key, entry] : registered()) {
     if (std::get<0>(key) != c.pass) continue;
     try {
-      baselines.push_back(std::make_unique<NamedBaseline>(entry.library, entry.factory(c, at, search, measure)));
+      baselines.push_back(make_one(entry, c, at, search, measure));
     } catch (const std::exception& error) {
       missing += (missing.empty() ? "" : "; ") + std::string(error.what());
     }

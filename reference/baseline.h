@@ -26,13 +26,33 @@ using Measure = std::function<double(const std::function<void(Stream)>& work)>;
 // The median of a few of a plan's samples, in seconds; a plan that is hopelessly slow is sampled once.
 double typical_seconds(const std::function<double()>& sample);
 
+class Baseline;
+
 // How far to look for the library's best plan.
-enum class Search {
-  all,        // every engine, and every configuration that the heuristics know
-  listed,     // the configurations that the heuristics know: a fraction of the time
-  heuristic,  // only the heuristic's first choice: what an untuned user gets
-  none,       // no baseline at all: for tools that would look into the library's kernels, too
+struct Search {
+  enum Extent : std::uint8_t {
+    all,        // every engine, and every configuration that the heuristics know
+    listed,     // the configurations that the heuristics know: a fraction of the time
+    heuristic,  // only the heuristic's first choice: what an untuned user gets
+    none,       // no baseline at all: for tools that would look into the library's kernels, too
+  };
+  Search(Extent extent = all) : extent(extent) {}  // NOLINT(google-explicit-constructor): an extent is a whole search
+
+  Extent extent;
+  // The name of the plan that an earlier full search found best with this release of a library, "cuDNN 9.19.0"; empty for
+  // none. A baseline that gets a name runs this plan and the heuristic's choice, no others.
+  std::function<std::string(const std::string& library)> kept_plan = [](const std::string&) { return std::string(); };
+  std::function<void(const Baseline&)> keep = {};  // takes each library's baseline after a full search; may be empty
 };
+
+// The search that a baseline's best plan comes from, the weakest first.
+enum class Searched : std::uint8_t {
+  heuristic,
+  listed,
+  kept,  // a full search of an earlier run
+  all,
+};
+const char* name(Searched searched);
 
 enum class Choice : std::uint8_t {
   best,       // the plan that measured fastest
@@ -47,6 +67,7 @@ class Baseline {
   virtual std::string missing() const { return {}; }            // which libraries have no plan, and why; or empty
   virtual const std::vector<Plan>& tried() const = 0;           // every plan, the failed ones too
   virtual const Plan& plan(Choice choice) const = 0;            // one of them
+  virtual Searched searched() const { return Searched::all; }   // of several libraries the weakest
   virtual std::size_t workspace_bytes() const = 0;              // of the best
   virtual bool makes(const TensorSpec&) const { return true; }  // whether its best plan has this output
   virtual Dtype takes(const TensorSpec& input) const {
@@ -65,8 +86,8 @@ class Baseline {
 
 // Makes the baseline for a case. `at` are device tensors, the outputs its own. Throws
 // Failure naming the reason when the library refuses the problem.
-using BaselineFactory =
-    std::function<std::unique_ptr<Baseline>(const Case& c, const Pointers& at, Search search, const Measure& measure)>;
+using BaselineFactory = std::function<std::unique_ptr<Baseline>(const Case& c, const Pointers& at, const Search& search,
+                                                                const Measure& measure)>;
 
 // `rank`: the heuristic plan of the library with the least is what an untuned user of the pass gets.
 bool register_baseline(const Pass& pass, const char* library, int rank, BaselineFactory factory);
@@ -75,7 +96,8 @@ bool register_baseline(const Pass& pass, const char* library, int rank, Baseline
 void replace_baselines(const Pass& pass, const std::string& name, BaselineFactory factory);
 
 // All libraries' baselines of the case as one. Throws Failure naming the reason of each where none has a plan.
-std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, Search search, const Measure& measure);
+std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, const Search& search,
+                                        const Measure& measure);
 
 // Several baselines, at least one, as one. `missing` says which others have no plan, and why.
 std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baselines, std::string missing);

@@ -73,24 +73,27 @@ std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> knob_choices(fe::g
 
 class CudnnBaseline final : public Baseline {
  public:
-  CudnnBaseline(Dtype dtype, std::vector<CudnnGraph> graphs, Search search, const Measure& measure)
+  CudnnBaseline(Dtype dtype, std::vector<CudnnGraph> graphs, Search::Extent extent, const std::string& kept,
+                const Measure& measure)
       : graphs_(std::move(graphs)) {
     std::string refusal;
     for (CudnnGraph& g : graphs_) {
-      fe::error_t status = list_plans(g, dtype, search);
+      fe::error_t status = list_plans(g, dtype, extent, kept);
       if (status.is_bad()) refusal = one_line(status.get_message());
     }
-    for (std::size_t i = 0; i < tried_.size(); ++i) {
+    const bool selective = extent == Search::heuristic || !kept.empty();
+    for (std::size_t i = 0; i < tried_.size();) {
+      if (selective && found_ && tried_[i].name != kept) {
+        candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(i));
+        tried_.erase(tried_.begin() + static_cast<std::ptrdiff_t>(i));
+        continue;
+      }
       time_plan(i, measure);
-      if (tried_[i].seconds == 0) continue;
-      if (!found_ && candidates_[i].advised) {
+      if (!found_ && candidates_[i].advised && tried_[i].seconds > 0) {
         heuristic_ = i;  // heuristics rank their lists, so the first that runs is their choice
         found_ = true;
-        if (search == Search::heuristic) {
-          candidates_.resize(i + 1);
-          tried_.resize(i + 1);
-        }
       }
+      ++i;
     }
     if (!choose_best(measure)) {
       for (const Plan& plan : tried_) {
@@ -131,19 +134,21 @@ class CudnnBaseline final : public Baseline {
 
   std::size_t index(Choice choice) const { return choice == Choice::best ? best_ : heuristic_; }
 
-  // Appends a candidate for each distinct configuration of the graph, those of heuristic mode A first.
-  fe::error_t list_plans(CudnnGraph& g, Dtype dtype, Search search) {
+  // Appends a candidate for each distinct configuration of the graph, those of heuristic mode A first. With the name of a
+  // kept plan the list ends early: a graph of another layout needs its heuristic's plans alone.
+  fe::error_t list_plans(CudnnGraph& g, Dtype dtype, Search::Extent extent, const std::string& kept) {
     fe::graph::Graph& graph = *g.graph;
     if (auto status = graph.validate(); status.is_bad()) return status;
     if (auto status = graph.build_operation_graph(handle_); status.is_bad()) return status;
     fe::error_t advice = graph.create_execution_plans({fe::HeurMode_t::A});
     const std::int64_t num_advised = advice.is_good() ? graph.get_execution_plan_count() : 0;
+    if (!kept.empty()) extent = kept.ends_with(" " + g.layout) ? Search::all : Search::heuristic;
     // A mode or an engine that cannot serve the problem is no error: the others are still there.
-    if (search != Search::heuristic) {
+    if (extent != Search::heuristic && !has_plan(g, kept)) {
       (void)graph.create_execution_plans({fe::HeurMode_t::B});
       (void)graph.create_execution_plans({fe::HeurMode_t::FALLBACK});
     }
-    if (search == Search::all) {
+    if (extent == Search::all && !has_plan(g, kept)) {
       std::int64_t num_engines = 0;
       (void)graph.get_engine_count(num_engines);
       for (std::int64_t engine = 0; engine < num_engines; ++engine) {
@@ -154,12 +159,25 @@ class CudnnBaseline final : public Baseline {
 
     std::set<std::string> names;
     for (std::int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
-      std::string name;
-      if (graph.get_plan_name_at_index(i, name).is_bad() || !names.insert(name).second) continue;
+      const std::string name = plan_name(g, i);
+      if (name.empty() || !names.insert(name).second) continue;
       candidates_.push_back({.graph = &g, .index = i, .advised = i < num_advised});
-      tried_.push_back({.name = name + " " + g.layout});
+      tried_.push_back({.name = name});
     }
     return graph.get_execution_plan_count() > 0 ? fe::error_t{fe::error_code_t::OK, ""} : advice;
+  }
+
+  static std::string plan_name(const CudnnGraph& g, std::int64_t index) {
+    std::string name;
+    return g.graph->get_plan_name_at_index(index, name).is_bad() ? "" : name + " " + g.layout;
+  }
+
+  static bool has_plan(const CudnnGraph& g, const std::string& name) {
+    if (name.empty()) return false;
+    for (std::int64_t i = 0; i < g.graph->get_execution_plan_count(); ++i) {
+      if (plan_name(g, i) == name) return true;
+    }
+    return false;
   }
 
   // What an engine may not do to be a fair baseline of kernels that accumulate in fp32: sum in less, and, unless the
@@ -295,9 +313,10 @@ fe::DataType_t cudnn_type(Dtype dtype) {
   return fe::DataType_t::FLOAT;
 }
 
-std::unique_ptr<Baseline> make_cudnn_baseline(Dtype dtype, std::vector<CudnnGraph> graphs, Search search,
+std::unique_ptr<Baseline> make_cudnn_baseline(Dtype dtype, std::vector<CudnnGraph> graphs, const Search& search,
                                               const Measure& measure) {
-  return std::make_unique<CudnnBaseline>(dtype, std::move(graphs), search, measure);
+  const std::string kept = search.kept_plan(version_string());
+  return std::make_unique<CudnnBaseline>(dtype, std::move(graphs), search.extent, kept, measure);
 }
 
 }  // namespace ladder

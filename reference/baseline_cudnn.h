@@ -48,7 +48,7 @@ cudnn_frontend::DataType_t cudnn_type(Dtype dtype);
 
 // Builds and times the plans of all graphs; graphs[0] is the one whose heuristic counts. Engines that sum in less than
 // fp32 are left out, for fp32 those on tensor cores as well. Throws Failure if nothing runs.
-std::unique_ptr<Baseline> make_cudnn_baseline(Dtype dtype, std::vector<CudnnGraph> graphs, Search search,
+std::unique_ptr<Baseline> make_cudnn_baseline(Dtype dtype, std::vector<CudnnGraph> graphs, const Search& search,
                                               const Measure& measure);
 
 }  // namespace ladder

@@ -233,27 +233,16 @@ std::shared_ptr<Worker> shared_worker(const WorkerProgram& program) {
 
 namespace {
 
-const char* name(Search search) {
-  switch (search) {
-    case Search::all:
-      return "all";
-    case Search::listed:
-      return "listed";
-    case Search::heuristic:
-      return "heuristic";
-    case Search::none:
-      break;
-  }
-  return "none";
-}
+constexpr const char* kExtents[] = {"all", "listed", "heuristic", "none"};  // by Search::Extent
 
 class WorkerBaseline final : public Baseline {
  public:
-  WorkerBaseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at, Search search)
+  WorkerBaseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at, const Search& search)
       : worker_(std::move(worker)), case_(c) {
     for (const TensorSpec& spec : c.tensors) pointers_.push_back(at[spec.name]);
     try {
-      prepare(search);
+      const std::string kept = search.kept_plan(library());
+      prepare(kept.empty() ? search.extent : Search::heuristic, kept);
     } catch (const json::exception&) {
       throw Failure("the worker of " + worker_->program().library + " answered what is no list of plans");
     }
@@ -303,7 +292,7 @@ class WorkerBaseline final : public Baseline {
   fs::path file(const TensorSpec& spec) const { return worker_->folder() / spec.name; }
 
   // Hands over the inputs and hears which plans there are.
-  void prepare(Search search) {
+  void prepare(Search::Extent extent, const std::string& kept) {
     json tensors = json::array();
     for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
       const TensorSpec& spec = case_.tensors[i];
@@ -323,7 +312,8 @@ class WorkerBaseline final : public Baseline {
                                        {{"layer", case_.pass->layer},
                                         {"pass", case_.pass->name},
                                         {"problem", case_.text},
-                                        {"search", name(search)},
+                                        {"search", kExtents[extent]},
+                                        {"kept", kept},
                                         {"tensors", tensors}}}},
                                      worker_->program().prepare_seconds);
     for (const TensorSpec& spec : case_.tensors) {
@@ -374,7 +364,7 @@ WorkerProgram python_program(const std::string& library, const std::string& scri
 }
 
 BaselineFactory baseline_by(const WorkerProgram& program) {
-  return [program](const Case& c, const Pointers& at, Search search, const Measure&) {
+  return [program](const Case& c, const Pointers& at, const Search& search, const Measure&) {
     return make_worker_baseline(shared_worker(program), c, at, search);
   };
 }
@@ -382,7 +372,7 @@ BaselineFactory baseline_by(const WorkerProgram& program) {
 }  // namespace
 
 std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at,
-                                               Search search) {
+                                               const Search& search) {
   return std::make_unique<WorkerBaseline>(std::move(worker), c, at, search);
 }
 

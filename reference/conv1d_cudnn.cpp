@@ -50,7 +50,7 @@ CudnnGraph make_graph(const Problem& p) {
   return made;
 }
 
-std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
   // It would be a gradient with respect to the input, whose weights lie as [c, taps, k]; ours do not.
   if (p.transposed) throw Failure("no cuDNN: a transposed convolution is PyTorch's to compare with");

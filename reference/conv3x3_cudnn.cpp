@@ -107,7 +107,7 @@ CudnnGraph make_nchw_graph(const Posed& posed) {
   return g;
 }
 
-std::unique_ptr<Baseline> make_baseline(const Posed& posed, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> make_baseline(const Posed& posed, const Search& search, const Measure& measure) {
   std::vector<CudnnGraph> graphs;
   graphs.push_back(make_graph(posed, true));
   graphs[0].pointers = {{kFirst, const_cast<void*>(posed.first_memory)},
@@ -121,7 +121,7 @@ std::unique_ptr<Baseline> make_baseline(const Posed& posed, Search search, const
   return make_cudnn_baseline(posed.p.dtype, std::move(graphs), search, measure);
 }
 
-std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
   if (const char* const why = bias_only(p)) throw Failure(std::string("no cuDNN: ") + why);
   const Fprop::Tensors t = Fprop::bind(at);
@@ -130,7 +130,7 @@ std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search
       measure);
 }
 
-std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Dgrad>(c);
   const Dgrad::Tensors t = Dgrad::bind(at);
   return make_baseline(
@@ -138,7 +138,7 @@ std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, Search search
       search, measure);
 }
 
-std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Wgrad>(c);
   if (p.bias) throw Failure("cuDNN has no operation for dw and dbias together: compare without bias");
   const Wgrad::Tensors t = Wgrad::bind(at);

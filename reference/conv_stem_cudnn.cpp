@@ -81,7 +81,7 @@ CudnnGraph make_nchw_graph(const Problem& p, const Fprop::Tensors& t) {
   return g;
 }
 
-std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
   const Fprop::Tensors t = Fprop::bind(at);
   std::vector<CudnnGraph> graphs;

@@ -115,11 +115,19 @@ std::string name_of(const cublasLtMatmulAlgo_t& a) {
 
 class CublasLtBaseline final : public Baseline {
  public:
-  CublasLtBaseline(Posed posed, Search search, const Measure& measure) : posed_(std::move(posed)) {
+  CublasLtBaseline(Posed posed, const Search& search, const Measure& measure) : posed_(std::move(posed)) {
     describe();
-    list_algorithms(search);
-    for (std::size_t i = 0; i < tried_.size(); ++i) time_plan(i, measure);
+    const std::string kept = search.kept_plan(library());
+    list_algorithms(search.extent == Search::heuristic && kept.empty() ? 1 : kMaxAlgorithms);
     const auto runs = [](const Plan& plan) { return plan.seconds > 0; };
+    for (std::size_t i = 0; i < tried_.size();) {
+      if (!kept.empty() && tried_[i].name != kept && std::ranges::any_of(tried_, runs)) {
+        algorithms_.erase(algorithms_.begin() + static_cast<std::ptrdiff_t>(i));
+        tried_.erase(tried_.begin() + static_cast<std::ptrdiff_t>(i));
+        continue;
+      }
+      time_plan(i++, measure);
+    }
     const auto first = std::find_if(tried_.begin(), tried_.end(), runs);  // heuristics rank their list
     if (first == tried_.end()) throw Failure(library() + " has no algorithm that runs: " + tried_.front().reason);
     heuristic_ = static_cast<std::size_t>(first - tried_.begin());
@@ -174,7 +182,7 @@ class CublasLtBaseline final : public Baseline {
     layout(d_, posed_.d);
   }
 
-  void list_algorithms(Search search) {
+  void list_algorithms(int most) {
     Preference preference;
     REQUIRE(cublasLtMatmulPreferenceCreate(preference.address()));
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -184,10 +192,10 @@ class CublasLtBaseline final : public Baseline {
     // Partial sums in the output's dtype would be fewer bits than fp32.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            std::uint32_t{CUBLASLT_REDUCTION_SCHEME_MASK & ~CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE});
-    algorithms_.resize(search == Search::heuristic ? 1 : kMaxAlgorithms);
+    algorithms_.resize(most);
     int found = 0;
-    REQUIRE(cublasLtMatmulAlgoGetHeuristic(library_, description_, a_, b_, d_, d_, preference,
-                                           static_cast<int>(algorithms_.size()), algorithms_.data(), &found));
+    REQUIRE(cublasLtMatmulAlgoGetHeuristic(library_, description_, a_, b_, d_, d_, preference, most, algorithms_.data(),
+                                           &found));
     algorithms_.resize(found);
     if (algorithms_.empty()) throw Failure(library() + "'s heuristics name no algorithm");
     const std::string bias =
@@ -241,7 +249,7 @@ class CublasLtBaseline final : public Baseline {
 };
 
 // The first of several ways to pose a case that cuBLASLt runs.
-std::unique_ptr<Baseline> first_that_runs(std::vector<Posed> ways, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> first_that_runs(std::vector<Posed> ways, const Search& search, const Measure& measure) {
   std::string refusal;
   for (Posed& way : ways) {
     try {
@@ -266,7 +274,7 @@ std::shared_ptr<void> rounded_bias(const float* bias, int count, Dtype dtype) {
 
 bool in_tf32(const Problem& p) { return p.dtype == Dtype::tf32 || p.rounded_terms() == Dtype::tf32; }
 
-std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
   if (p.silu) throw Failure("cuBLASLt has no epilogue with SiLU");
   if (p.split > 0) throw Failure(kOneMatrix);
@@ -291,7 +299,7 @@ std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, Search search
   return first_that_runs(std::move(ways), search, measure);
 }
 
-std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Dgrad>(c);
   if (p.split > 0) throw Failure(kOneMatrix);
   const Dgrad::Tensors t = Dgrad::bind(at);
@@ -304,7 +312,7 @@ std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, Search search
                          search, measure);
 }
 
-std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Wgrad>(c);
   if (p.split > 0) throw Failure(kOneMatrix);
   const Wgrad::Tensors t = Wgrad::bind(at);

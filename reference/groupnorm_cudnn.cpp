@@ -146,7 +146,7 @@ CudnnGraph backward_graph(const Problem& p, const Backward::Tensors& t, bool cha
 }
 
 template <class P, class MakeGraph>
-std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& at, Search search, const Measure& measure,
+std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& at, const Search& search, const Measure& measure,
                                    const MakeGraph& make_graph) {
   const Problem& p = problem_of<P>(c);
   require_supported(p);
@@ -156,11 +156,11 @@ std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& at, Search sea
   return make_cudnn_baseline(p.dtype, std::move(graphs), search, measure);
 }
 
-std::unique_ptr<Baseline> forward(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> forward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   return baseline<Forward>(c, at, search, measure, forward_graph);
 }
 
-std::unique_ptr<Baseline> backward(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> backward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   return baseline<Backward>(c, at, search, measure, backward_graph);
 }
 

@@ -55,9 +55,9 @@ class Library {
 template <class P>
 class CudnnSoftmax final : public Baseline {
  public:
-  CudnnSoftmax(const Problem& p, const typename P::Tensors& tensors, Search search, const Measure& measure)
+  CudnnSoftmax(const Problem& p, const typename P::Tensors& tensors, const Search& search, const Measure& measure)
       : library_(p), tensors_(tensors) {
-    if (search == Search::heuristic) tried_.resize(1);
+    if (search.extent == Search::heuristic && search.kept_plan(library()).empty()) tried_.resize(1);
     for (std::size_t i = 0; i < tried_.size(); ++i) {
       try {
         tried_[i].seconds = measure([&](Stream stream) { execute(i, stream); });
@@ -104,7 +104,7 @@ class CudnnSoftmax final : public Baseline {
 };
 
 template <class P>
-std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& at, Search search, const Measure& measure) {
+std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   return std::make_unique<CudnnSoftmax<P>>(problem_of<P>(c), P::bind(at), search, measure);
 }
 

@@ -116,6 +116,7 @@ TEST_F(WorkerTest, GetsInputsAsTheyAreStored) {
   EXPECT_EQ(request["pass"], "forward");
   EXPECT_EQ(request["problem"], c_.text);
   EXPECT_EQ(request["search"], "all");
+  EXPECT_EQ(request["kept"], "");
   EXPECT_EQ(request["tensors"][0]["shape"], (std::vector<int>{1, 1, 2, 4}));
   EXPECT_EQ(request["tensors"][3]["role"], "output");
 }
@@ -292,7 +293,7 @@ TEST(JudgedBaseline, IsHeldToTheInputsThatItTakes) {
   const Case c = pass_of<gemm::Fprop>().parse("m64 n16 k32 bias bf16");
   const ReferenceRun run = reference_run(c, Pattern::normal, 1);
   DeviceTensors tensors(c, run.inputs, 0);
-  register_baseline(*c.pass, "RoundedBias", 0, [](const Case& of, const Pointers& at, Search, const Measure&) {
+  register_baseline(*c.pass, "RoundedBias", 0, [](const Case& of, const Pointers& at, const Search&, const Measure&) {
     return std::unique_ptr<Baseline>(std::make_unique<RoundedBias>(of, at));
   });
   const auto registered = make_baseline(c, tensors.pointers(), Search::heuristic, [](const auto&) { return 1.0; });
@@ -329,7 +330,7 @@ TEST(OwnBaseline, StandsInThePlaceOfAllOthers) {
   const Case c = pass_of<gemm::Dgrad>().parse("m64 n16 k32 bf16");
   DeviceTensors tensors(c, fill(c, Pattern::normal, 1), 0);
   const auto measure = [](const auto&) { return 1.0; };
-  register_baseline(*c.pass, "Stand", 0, [](const Case&, const Pointers&, Search, const Measure&) {
+  register_baseline(*c.pass, "Stand", 0, [](const Case&, const Pointers&, const Search&, const Measure&) {
     return std::unique_ptr<Baseline>(std::make_unique<Stand>("dx", 1e-9, 1e-9));
   });
   EXPECT_NO_THROW(make_baseline(c, tensors.pointers(), Search::heuristic, measure));

@@ -207,7 +207,7 @@ TEST(BenchCli, WrongUsageIsOneLineThatNamesWhatWouldBeRight) {
   expect_usage_error({"--inject-slowdown", "2", "--version", "1"}, {"--inject-slowdown", "--unchecked"});
   expect_usage_error({"--unchecked", "--once"}, {"--unchecked", "--once"});
   expect_usage_error({"--device", "tpu"}, {"tpu", "gpu", "emulator"});
-  expect_usage_error({"--baseline", "nobody"}, {"nobody", "heuristic"});
+  expect_usage_error({"--baseline", "nobody"}, {"nobody", "heuristic", "kept", "search"});
   expect_usage_error({"--baseline", "nowhere/mine.py"}, {"nowhere/mine.py", "no such file"});
   expect_usage_error({"--samples", "0", "--version", "1"}, {"samples"});
   expect_usage_error({"--velocity", "1"}, {"--velocity", "--help"});

@@ -112,6 +112,7 @@ TEST_F(Record, TimesAndBaselineGoThroughJson) {
   times.throttled = 1;
   result.times = times;
   result.baseline.library = "cuDNN 9";
+  result.baseline.searched = Searched::kept;
   result.baseline.best = {.name = "eng1 nhwc", .seconds = 1e-6};
   result.baseline.tried = {result.baseline.best, {.name = "eng2 nhwc", .reason = "not supported"}};
   times.cold = {{.seconds = 1e-6}, {.seconds = 2e-6}};  // of a timer that knows no more
@@ -130,9 +131,10 @@ TEST_F(Record, TimesAndBaselineGoThroughJson) {
   EXPECT_DOUBLE_EQ(out["times"]["cold_seconds"]["median"], 1.5e-6);
   EXPECT_TRUE(out["times"]["warm_seconds"].is_null());
   expect_keys(out["baseline"],
-              {"library", "reason", "best_plan", "best_library", "heuristic_plan", "heuristic_library", "tried_plans",
-               "workspace_bytes", "empty_seconds", "verdict", "times", "heuristic_times"});
+              {"library", "reason", "search", "best_plan", "best_library", "heuristic_plan", "heuristic_library",
+               "tried_plans", "workspace_bytes", "empty_seconds", "verdict", "times", "heuristic_times"});
   EXPECT_EQ(out["baseline"]["reason"], "no PyTorch");
+  EXPECT_EQ(out["baseline"]["search"], "kept");
   EXPECT_EQ(out["baseline"]["empty_seconds"], 3e-6);
   EXPECT_EQ(out["baseline"]["verdict"]["errors"], json({0.5, nullptr}));
   EXPECT_EQ(out["baseline"]["times"]["cold_samples"]["seconds"], (std::vector<double>{1e-6, 2e-6}));

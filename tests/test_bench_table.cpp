@@ -62,6 +62,17 @@ TEST(Table, StandingsNameWhatRanFastestFirst) {
   EXPECT_EQ(standings({algorithm, algorithm}), "") << "too long for a line";
 }
 
+TEST(Table, ABaselineSaysHowItsPlanWasFound) {
+  BaselineResult baseline{
+      .library = "cuDNN 9",
+      .tried = {{.name = "a", .seconds = 1e-6}, {.name = "b", .reason = "ill"}, {.name = "c", .seconds = 2e-6}}};
+  EXPECT_EQ(origin_of_best(baseline), "best of 2");
+  baseline.searched = Searched::kept;
+  EXPECT_EQ(origin_of_best(baseline), "best of an earlier search");
+  baseline.searched = Searched::heuristic;
+  EXPECT_EQ(origin_of_best(baseline), "heuristic; --baseline all searches");
+}
+
 TEST(Table, ProgressCountsProblemsAndEstimatesByThoseDone) {
   const Version version{.pass = &pass_of<conv3x3::Fprop>(), .number = 1, .idea = "naive"};
   Case other = kConvolution;

@@ -35,6 +35,7 @@ class Case:
     problem: str  # its line
     search: str
     tensors: list  # {"name", "role", "dtype", "shape", "file"}, in the case's order
+    kept: str = ""  # a plan that an earlier search found best: tried whatever the search
 
     @property
     def words(self):
@@ -197,7 +198,7 @@ class Plans:
         return {"library": f"{whose} ({torch})" if whose else torch, "empty_seconds": self.timer.empty_seconds()}
 
     def prepare(self, what):
-        self.case = Case(what["layer"], what["pass"], what["problem"], what["search"], what["tensors"])
+        self.case = Case(what["layer"], what["pass"], what["problem"], what["search"], what["tensors"], what["kept"])
         return self.build({spec["name"]: self.read(spec) for spec in self.case.tensors if spec["role"] == "input"})
 
     def build(self, tensors):
@@ -211,7 +212,7 @@ class Plans:
         plans = [
             plan
             for plan in self.layer.plans(torch, self.case, tensors)
-            if _SEARCHES.index(plan.search) <= _SEARCHES.index(self.case.search)
+            if plan.name == self.case.kept or _SEARCHES.index(plan.search) <= _SEARCHES.index(self.case.search)
         ]
         told, makes = [], []
         for plan in plans:

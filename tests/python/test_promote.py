@@ -76,6 +76,16 @@ def test_a_line_holds_the_problem_and_the_times_of_one_run(project):
     )
 
 
+@pytest.mark.parametrize("search, counts", [("all", True), ("kept", True), ("listed", False), ("heuristic", False)])
+def test_only_a_full_search_is_a_baseline_to_promote_by(project, search, counts):
+    searched = {**made_records.baseline(100e-6), "search": search}
+    project.record(result(2, 20))  # as older records, which say nothing of their search
+    project.record(result(1, 10, baseline=searched))
+    assert project.promoted() == ("v01_idea_1" if counts else "v02_idea_2")
+    project.record(result(1, 10, status="FAIL", baseline=searched), result(2, 25, baseline={"library": None}))
+    assert project.promoted() == "v02_idea_2"
+
+
 def test_a_baseline_without_a_warm_time_shows_its_cold_one_and_none_at_all_a_dash(project):
     cold = result(1, None, cold=100)["times"]
     project.record(

@@ -144,6 +144,7 @@ def _result(record, raw):
         times=_times(raw["times"], name),
         baseline=baseline["library"] or "",
         baseline_reason=_text(baseline.get("reason", "")),
+        search=_text(baseline.get("search", "all")),
         tried_plans=[
             Plan(
                 _text(plan["name"]),
@@ -229,7 +230,8 @@ def _text(value):
 def read(results):
     """The newest Result of each version, problem and device below `results`. Throws BadRecord.
 
-    A later check without times does not take away a time, nor does a time that nobody checked; a later failure does.
+    A later check without times does not take away a time, nor does a time that nobody checked; a later failure does. A time
+    beside a baseline that was not searched in full does not count.
     """
     records, bad = load_all(results)
     if bad:
@@ -237,7 +239,7 @@ def read(results):
     newest = {}
     for record in records:
         for result in record.results:
-            if result.status == "UNCHECKED":
+            if result.status == "UNCHECKED" or (result.times and not result.fully_searched):
                 continue
             only_checked = result.status == "PASS" and not result.times
             if result.key not in newest or not only_checked:

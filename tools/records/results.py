@@ -59,6 +59,7 @@ class Result:
     times: "Times | None"
     baseline: str  # "cuDNN 9.19.0", or "" where there was none
     baseline_reason: str  # why there is none, or why some library is not among them
+    search: str  # that the best plan comes from: "all", "kept" (of an earlier "all"), "listed" or "heuristic"
     tried_plans: list  # [Plan]; in a problem's first result of a run only
     best_plan: str
     heuristic_plan: str
@@ -97,6 +98,11 @@ class Result:
     @property
     def baseline_warm(self):
         return self.baseline_times.warm_median if self.baseline_times else math.nan
+
+    @property
+    def fully_searched(self):
+        """Whether its baseline is the library's best plan; true where there is no baseline."""
+        return not self.baseline or self.search in ("all", "kept")
 
     @property
     def heuristic_cold(self):
