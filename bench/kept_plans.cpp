@@ -7,9 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "bench/record.h"
 #include "core/backend.h"
 #include "core/error.h"
+#include "io/aside_file.h"
 
 namespace ladder {
 namespace {
@@ -81,7 +81,7 @@ void keep_plans(const fs::path& folder, const Case& c, const Baseline& searched)
   std::error_code error;
   fs::create_directories(folder, error);
   try {
-    write_whole(file_of(folder, c, searched.library()), kept.dump(1) + "\n");
+    io::write_text(file_of(folder, c, searched.library()), kept.dump(1) + "\n");
   } catch (const Failure&) {
     return;  // the next run searches again
   }
