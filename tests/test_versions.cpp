@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <random>
@@ -184,10 +185,20 @@ void add_test(const Version& v, const std::string& name, std::function<void(Chec
                         [body = std::move(body), &v] { return new VersionTest(body, v); });
 }
 
+// All schedules for a problem of [ci]. For one of [edge], which are most of the tests' time, the first and another that the
+// seed draws: a race shows on the small problems, an edge's index error under any schedule.
+std::vector<std::string> schedules_for(const std::string& set, const NamedCase& named) {
+  std::vector<std::string> orders = test::schedules();
+  if (set != "edge" || orders.size() <= 2) return orders;
+  std::mt19937_64 random(test::seed() ^ std::hash<std::string>{}(named.name));
+  return {orders[0], orders[1 + random() % (orders.size() - 1)]};
+}
+
 void add_named_tests(const Version& v, const std::string& set) {
   for (const NamedCase& named : named_cases(*v.pass, set)) {
-    add_test(v, set + '_' + named.name, [&v, problem = named.problem](Checks& checks) {
-      for (const Dtype dtype : v.def.dtypes) checks.run(problem.with_dtype(dtype), test::schedules());
+    add_test(v, set + '_' + named.name, [&v, set, named](Checks& checks) {
+      const std::vector<std::string> orders = schedules_for(set, named);
+      for (const Dtype dtype : v.def.dtypes) checks.run(named.problem.with_dtype(dtype), orders);
     });
   }
 }
@@ -317,7 +328,7 @@ const Promotions& promotions(const std::string& layer) {
       num_problems = checks.num_checked();
     }
     testing::Test::RecordProperty("problems", num_problems);
-    if (num_problems < kProblems) {
+    if (num_problems < kProblems && !testing::Test::HasFailure()) {
       fmt::print("{} {}: {} of {} random problems checked: of {} draws it supports no more\n", v.pass->path(),
                  v.label(), num_problems, kProblems, kDraws);
     }
