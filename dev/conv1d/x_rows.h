@@ -56,7 +56,7 @@ __device__ __forceinline__ void copy_x_run(unsigned char* to, const Problem& p, 
 template <bool kVectors, class T>
 __device__ __forceinline__ uint4 load_w_run(const Problem& p, const T* w_row, int c) {
   if constexpr (kVectors) {
-    return c < p.c ? __ldg(reinterpret_cast<const uint4*>(w_row + c)) : uint4{};
+    return c < p.c ? *reinterpret_cast<const uint4*>(w_row + c) : uint4{};
   } else {
     float values[kRun<T>];
 #pragma unroll

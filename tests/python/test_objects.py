@@ -54,12 +54,20 @@ def test_a_source_is_the_same_to_every_compiler(version):
     assert objects.source_faults(version.read_text(encoding="utf-8")) == []
 
 
+def test_no_header_of_the_kernels_has_loads_that_may_move_above_a_wait():
+    found = {str(path): objects.source_faults(path.read_text(encoding="utf-8")) for path in ROOT.glob("dev/**/*.h")}
+    assert len(found) > 50
+    assert {path: faults for path, faults in found.items() if {"says __ldg", "says __restrict__"} & {*faults}} == {}
+
+
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
         ("#if defined(__CUDACC__)", "says #if"),
         ("  #  ifdef LADDER_EMULATOR", "says #if"),
         ("auto* x = const_cast<float*>(t.x);", "says const_cast"),
+        ("const float first = __ldg(t.x);", "says __ldg"),
+        ("void kernel(const float* __restrict__ x)", "says __restrict__"),
     ],
 )
 def test_a_source_that_is_not(line, fault):

@@ -96,8 +96,14 @@ def faults_of(path, file=None):
 
 
 def source_faults(text):
-    """What a version's source may not say: another kernel to another compiler, and another truth about an input."""
-    rules = {"#if": r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b", "const_cast": r"\bconst_cast\b"}
+    """Words that a version's source may not have: another kernel for another compiler, and another truth about an input. A load
+    by __ldg() or through a __restrict__ pointer may move above griddepcontrol.wait, as no store changes it to the compiler."""
+    rules = {
+        "#if": r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b",
+        "const_cast": r"\bconst_cast\b",
+        "__ldg": r"\b__ldg\b",
+        "__restrict__": r"\b__restrict(?:__)?\b",
+    }
     return [f"says {word}" for word, rule in rules.items() if re.search(rule, text, re.MULTILINE)]
 
 
