@@ -112,7 +112,7 @@ def built(tmp_path, monkeypatch, program):
         assert rest[:-1] == ("-arch", "sm_90a")
         return SASS.format(number, number, int(number) / 2) if option == "-sass" else ELF
 
-    monkeypatch.setattr(disassembly, "_cuobjdump", said)
+    monkeypatch.setattr(disassembly, "cuobjdump", said)
     return built
 
 

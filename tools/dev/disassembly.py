@@ -57,7 +57,7 @@ class Code:
 
 def sass(object_file, arch):
     """{kernel's symbol: Code} of an object file."""
-    return parse_sass(_cuobjdump("-sass", "-arch", arch, object_file))
+    return parse_sass(cuobjdump("-sass", "-arch", arch, object_file))
 
 
 def parse_sass(text):
@@ -73,7 +73,7 @@ def parse_sass(text):
 
 def block_sizes(object_file, arch):
     """{kernel's symbol: the most threads of a block} of kernels with launch bounds."""
-    return parse_block_sizes(_cuobjdump("-elf", "-arch", arch, object_file))
+    return parse_block_sizes(cuobjdump("-elf", "-arch", arch, object_file))
 
 
 def parse_block_sizes(text):
@@ -142,7 +142,7 @@ def _without_padding(instructions):
     return instructions
 
 
-def _cuobjdump(*arguments):
+def cuobjdump(*arguments):
     found = where.find("cuobjdump")
     disassembler = where.find("nvdisasm")
     if not found or not disassembler:
