@@ -156,6 +156,7 @@ def _series(key, points, pair, numbers, verdict):
         "status": newest.status,
         "reason": newest.reason,
         "record": numbers[id(newest.record)],
+        "dated": newest.is_dated,
         "command": newest.command,
         "flops": number(newest.flops),
         "bytes": number(newest.min_bytes),

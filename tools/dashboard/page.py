@@ -7,6 +7,8 @@ import html
 import re
 from pathlib import Path
 
+from records import current
+
 from . import library, model, pack, searches
 
 _HERE = Path(__file__).resolve().parent
@@ -53,6 +55,7 @@ def render(data, chart_js):
         "standing": "\n".join(_standing(row, data["records"]) for row in data["standing"] if row["timed"]),
         "alone": _alone([row for row in data["standing"] if not row["timed"]]),
         "rateHeads": "".join(f'<th scope="col" class="n rate">{heading}</th>' for heading in headings),
+        "dated": escape(current.LEGEND) if any(series["dated"] for series in data["series"]) else "",
         "rates": " ".join(_RATES[heading] for heading in headings),
         "rows": "\n".join(_row(series, data["records"], headings) for series in data["series"]),
         "searches": searches.shown(data["searches"]),
@@ -206,7 +209,7 @@ def _standing(row, records):
         f"{1e6 * row['seconds']:.0f}",
         f"{1e6 * row['librarySeconds']:.0f}",
     ]
-    words = [escape(" or ".join(row["libraries"])), escape(" ".join(row["commits"]))]
+    words = [escape(" or ".join(row["libraries"])), escape(" ".join(row["commits"])) + _sign(row)]
     return (
         f"<tr {_filtered(row)}><th scope=row>{_ladder(row)}{device}</th>"
         + "".join(f"<td class=n>{figure}</td>" for figure in figures)
@@ -272,9 +275,14 @@ def _row(series, records, headings):
         f"<td class=n>{_tiny(series['error'] if series['status'] != 'SKIP' else None)}</td>",
         f'<td title="{escape(series["reason"])}">{escape(series["status"])}</td>',
         f'<td class=change title="{escape(series["verdict"]["reason"])}">{_against_previous(series["verdict"])}</td>',
-        f"<td>{escape(records[series['record']]['commit'])}</td>",
+        f"<td>{escape(records[series['record']]['commit'])}{_sign(series)}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"
+
+
+def _sign(entry):
+    """Of a series or a row of the standing."""
+    return f' <abbr title="{escape(current.LEGEND)}">{current.SIGN}</abbr>' if entry["dated"] else ""
 
 
 def _figure(value):

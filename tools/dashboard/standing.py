@@ -21,7 +21,12 @@ def rows(root, series, records):
     ladders = {}
     for entry in series:
         ladders.setdefault((entry["device"], entry["path"], entry["dtype"]), []).append(entry)
-    tables = {device: promoted(root, device) for device, _, _ in ladders}
+    dated = {
+        (entry["device"], entry["path"], entry["problem"], f"v{entry['version']:02d}_{entry['idea']}")
+        for entry in series
+        if entry["dated"]
+    }
+    tables = {device: promoted(root, device, dated) for device, _, _ in ladders}
     found = []
     for device, path, dtype in sorted(ladders, key=_order):
         row = tables[device].get((path, dtype)) or _recorded(ladders[device, path, dtype], records)
@@ -30,8 +35,9 @@ def rows(root, series, records):
     return found
 
 
-def promoted(root, device):
-    """{(path, dtype): its row} of the promotion table's lines that are problems of tables."""
+def promoted(root, device, dated=()):
+    """{(path, dtype): its row} of the promotion table's lines that are problems of tables. `dated`: (device, path, problem,
+    version's label) of results that are not known to be of today's machine code."""
     file = promotion.file_of(root, device)
     table = promotion.parse(file.read_text(encoding="utf-8"), file) if file.exists() else {}
     sets, lines = {}, {}
@@ -42,7 +48,11 @@ def promoted(root, device):
         if any(without_dtype(problem) in cases.values() for cases in sets[layer].values()):
             lines.setdefault(path, []).append(cells)
     return {
-        (path, dtype): {"ofUnet": any(map(listing.is_of_unet, sets[path.split("/")[0]])), **_promoted(of_path, dtype)}
+        (path, dtype): {
+            "ofUnet": any(map(listing.is_of_unet, sets[path.split("/")[0]])),
+            "dated": any((device, *cells[:3]) in dated for cells in of_path if dtype_of(cells[1]) == dtype),
+            **_promoted(of_path, dtype),
+        }
         for path, of_path in lines.items()
         for dtype in {dtype_of(cells[1]) for cells in of_path}
     }
@@ -92,6 +102,7 @@ def _recorded(series, records):
     entries = [broad[best][problem][1] for problem in common]
     return {
         "promoted": False,
+        "dated": any(entry["dated"] for entry in entries),
         "versions": [(f"v{number:02d}_{idea}", len(common))],
         "withoutBias": False,
         "libraries": sorted({entry["library"] for entry in entries}),

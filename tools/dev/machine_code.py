@@ -55,7 +55,7 @@ def parse(text):
     """{"sm_90": (nvcc's release, digests of kernels)} of cuobjdump's text; code for sm_90a takes the place of sm_90's."""
     parts = _ARCH.split(text)
     found = {}
-    for arch, suffix, cubin in sorted(zip(parts[1::3], parts[2::3], parts[3::3]), key=lambda part: part[:2]):
+    for arch, _, cubin in sorted(zip(parts[1::3], parts[2::3], parts[3::3]), key=lambda part: part[:2]):
         sections = _SECTION.split(cubin)
         sections = dict(zip(sections[1::2], sections[2::2]))
         kernels = [

@@ -13,8 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli import options
+from cli import options, say
 from cli.columns import aligned
+from records import current
 from registry import listing, selection
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -179,16 +180,27 @@ def main(arguments):
     parser.add_argument("target", nargs="?", help=selection.HELP["target"] + " (default: all)")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "cuda", help="its folder (default: build/cuda)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="digests of the kernels' machine code into results/machine_code.json, by which tables tell results of older code",
+    )
     chosen = parser.parse_args(arguments)
 
+    folder = chosen.build.resolve()
     passes = selection.passes(listing.read(ROOT), [chosen.target] if chosen.target else [])
-    kernels, wrong = collect(chosen.build.resolve(), passes)
+    kernels, wrong = collect(folder, passes)
     if not kernels and not wrong:
         wrong = ["dev/ has no versions"]
     if kernels:
         print(table(kernels))
     if chosen.json:
         chosen.json.write_text(json.dumps(kernels, indent=1) + "\n", encoding="utf-8")
+    if chosen.keep and kernels:
+        from . import machine_code  # which has use of this module
+
+        if current.keep(ROOT / "results", machine_code.of_build(folder, passes)):
+            say.line(f"results/{current.NAME} has other digests than before; next: ./ladder table")
     problems = wrong + complaints(kernels, lambda file: (ROOT / file).read_text(encoding="utf-8"))
     for line in problems:
         print(line, file=sys.stderr)

@@ -5,16 +5,20 @@ Both are part of `./ladder table`, between the markers `training:begin promoted`
 
 from dashboard import standing
 from readme import generated, train_budget
-from records import promotion
+from records import current, promotion
 
 _DTYPE = "bf16"
 _NOTHING = "*Nothing is promoted yet: `./ladder record` on a GPU, then `./ladder promote`.*\n"
 
 
-def filled(root, text, device_names):
-    """README.md's `text` with both. `device_names`: {device: name}."""
+def filled(root, text, rows):
+    """README.md's `text` with both. `rows` are the newest Results."""
+    device_names = {row.record.device: row.record.device_name for row in rows}
+    dated = {
+        (row.record.device, row.path, row.problem, f"v{row.version:02d}_{row.idea}") for row in rows if row.is_dated
+    }
     tables = [
-        _table(root, device_names.get(device, device), standing.promoted(root, device))
+        _table(root, device_names.get(device, device), standing.promoted(root, device, dated))
         for device in promotion.devices(root)
     ]
     text = generated.filled(text, "promoted", "\n".join(filter(None, tables)) or _NOTHING)
@@ -36,6 +40,7 @@ def _table(root, device_name, promoted):
                 "| --- | ---: | ---: | ---: | --- | --- |",
                 *(_line(root, path, row) for path, row in rows.items() if row["timed"]),
                 *(["", f"No library was timed beside {', '.join(alone)}."] if alone else []),
+                *(["", current.LEGEND] if any(row["timed"] and row["dated"] for row in rows.values()) else []),
             ]
         )
         + "\n"
@@ -47,8 +52,9 @@ def _line(root, path, row):
     problems = f"{row['timed']}" if row["timed"] == row["problems"] else f"{row['timed']} of {row['problems']}"
     problems += ", without bias" if row["withoutBias"] else ""
     versions = [f"[{label}](dev/{path}/{label}.cu) ({count})" for label, count in row["versions"]]
+    sign = f" {current.SIGN}" if row["dated"] else ""
     return (
-        f"| {_linked(root, path)} | {ratio} | {span} | {problems} | {' or '.join(row['libraries'])} "
+        f"| {_linked(root, path)}{sign} | {ratio} | {span} | {problems} | {' or '.join(row['libraries'])} "
         f"| {', '.join(versions)} |"
     )
 

@@ -3,6 +3,7 @@
 import math
 
 from readme.ladder_groups import differ, rows_of
+from records import current
 from records.record_files import geometric_mean
 
 _FIRST = ["version", "time, us"]
@@ -37,6 +38,7 @@ def summary(groups):
             _joined("---" if name == "version" else "---:" for name in columns),
             *(_joined(_filled(line, columns)) for line in lines),
             *absent(rows),
+            *dated(rows),
             "",
             "",
         ]
@@ -102,7 +104,8 @@ def _sources(rows):
 
 def _version_line(group, version, memory_bound):
     rows, timed, common = group.of(version), group.timed(version), group.in_common(version)
-    line = {"version": f"v{version:02d} {rows[0].idea.replace('_', ' ')}", _OWN_SHAPES: _checks(rows)}
+    sign = f" {current.SIGN}" if any(row.is_dated for row in timed) else ""
+    line = {"version": f"v{version:02d} {rows[0].idea.replace('_', ' ')}{sign}", _OWN_SHAPES: _checks(rows)}
     name = _ratio_name(memory_bound)
     if common:
         line |= _rates([(row, row.cold) for row in common], memory_bound)
@@ -202,6 +205,11 @@ def absent(rows):
     return ["", f"{what}: {max(sorted(set(reasons)), key=reasons.count)}."] if reasons else []
 
 
+def dated(rows):
+    """The legend of current.SIGN, where a time has it."""
+    return ["", current.LEGEND] if any(_is_timed(row) and row.is_dated for row in rows) else []
+
+
 def shape_table(groups):
     """For each group: a line a shape, microseconds of every version, the baseline's, and the best ratio."""
     rows = rows_of(groups)
@@ -220,7 +228,7 @@ def shape_table(groups):
             here = {row.version: row for row in group.rows if row.shape == problem}
             if not here:
                 continue
-            timed = [row for row in here.values() if row.status == "PASS" and row.cold > 0]
+            timed = [row for row in here.values() if _is_timed(row)]
             ratios = [row.baseline_cold / row.cold for row in timed if row.baseline_cold > 0]
             cells = [
                 *(_cell(here.get(version)) for version in group.versions),
@@ -229,7 +237,7 @@ def shape_table(groups):
             ]
             lines.append(f"| {label} | `{problem}` | " + " | ".join(cells) + " |")
         lines.append("")
-    return "\n".join(lines).rstrip("\n") + "\n" + "\n".join([*absent(rows), ""]) + "\n"
+    return "\n".join(lines).rstrip("\n") + "\n" + "\n".join([*absent(rows), *dated(rows), ""]) + "\n"
 
 
 def _baseline_cell(here, _):
@@ -253,7 +261,11 @@ def _memory_columns(kinds):
 def _cell(row):
     if row is None:
         return ""
-    return us(row.cold) if row.status == "PASS" and row.cold > 0 else row.status
+    return us(row.cold) + current.SIGN * row.is_dated if _is_timed(row) else row.status
+
+
+def _is_timed(row):
+    return row.status == "PASS" and row.cold > 0
 
 
 def us(seconds):

@@ -83,8 +83,7 @@ def render(root, rows):
 
         texts[page] = _BLOCK.sub(fill, page.read_text(encoding="utf-8"))
     if (root / "README.md") in texts:
-        names = {row.record.device: row.record.device_name for row in rows}
-        text = front_page.filled(root, texts[root / "README.md"], names)
+        text = front_page.filled(root, texts[root / "README.md"], rows)
         texts[root / "README.md"] = torch_tables.filled(root, text)
     page = root / "python" / "README.md"
     if page.exists():

@@ -12,6 +12,7 @@ from pathlib import Path
 from cli import say
 from registry import old_names
 
+from . import current
 from .results import Plan, Record, Result, Times
 
 SCHEMA = "ladder.record/2"
@@ -60,6 +61,7 @@ def load_all(results, device="*"):
             continue
         if record and record.environment["device"]["kind"] == "gpu":  # an emulated time is no speed
             records.append(record)
+    current.mark(results, records)
     return sorted(records, key=lambda record: (record.created, record.file.name)), bad
 
 
@@ -112,6 +114,7 @@ def _record(file, raw):
         programs=raw.get("programs", {}),
         machine=raw.get("machine"),
         kernels=raw.get("kernels", []),
+        machine_code=dict(raw.get("machine_code", {})),
         results=[],
     )
     record.results = [_result(record, result) for result in raw["results"]]

@@ -67,10 +67,21 @@ class Result:
     baseline_times: "Times | None"
     heuristic_times: "Times | None"
     streaming: float  # seconds of a kernel that only moves the case's bytes; nan if none was timed
+    is_dated: bool = False  # not known to be of today's machine code; current.mark() says so
 
     @property
     def key(self):
         return (self.record.device, self.path, self.version, self.problem)
+
+    @property
+    def name(self):
+        """Its version's in machine_code: "conv3x3/fprop/v07"."""
+        return f"{self.path}/v{self.version:02d}"
+
+    @property
+    def machine_code(self):
+        """Digest of its version's; "" where the record has none."""
+        return self.record.machine_code.get(self.name, "")
 
     @property
     def label(self):
@@ -151,11 +162,17 @@ class Record:
     programs: dict  # {"conv3x3/fprop": how that program was run} where `./ladder record` wrote the file
     machine: "dict | None"  # what nvidia-smi said before and after
     kernels: list  # registers, shared memory and spills of every kernel of the build
+    machine_code: dict  # {"conv3x3/fprop/v07": digest}; {} in older records
     results: list
 
     @property
     def short(self):
         return self.commit[:7] + ("+" if self.dirty else "")
+
+    @property
+    def arch(self):
+        """ "sm_90"."""
+        return f"sm_{self.environment['device'].get('arch', '')}"
 
     @cached_property
     def plans(self):
