@@ -36,7 +36,7 @@ sample | cli.sample | RUN [flags] | images from a checkpoint of a training
 A policy
 denoise | cli.denoise | POLICY [flags] | a robot's next actions from a trained policy; --config tiny
 Records
-record | cli.record | [<layer>[/<pass>]...] | check and time versions, into results/; --missing: the new ones
+record | cli.record | [<layer>[/<pass>]...] | check and time versions, into results/; --stale: what is not of today's code
 compare | compare.main | [A [B]] | which kernels became slower or faster; --live REF, --fail-on slow
 promote | cli.promote | [--check] | runtime/promoted/<device>.txt: which versions the trainer runs
 table | cli.verbs:table | [--check] | the tables and pictures of the READMEs, from results/

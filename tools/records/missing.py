@@ -1,21 +1,44 @@
-"""Which versions of dev/ have no record on a GPU: none of their results in results/<device>/ has passed."""
+"""Results that a device has no record of, or none of today's machine code, in the order in which they are worth recording:
+first what is promoted or part of the training step, then one set of each layer for all versions, then what older records
+have. `./ladder record --missing` and `--stale` take them from here.
+"""
 
+import itertools
+import re
+import statistics
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 from cli.columns import aligned
+from readme import train_budget
+from registry import selection
 from registry.listing import DTYPES
+
+from . import promotion
+
+PHASES = ("promoted", "set", "recorded")
+CURRENT, DATED, NONE, UNKNOWN = "current", "of older code", "no record", "unknown"
+
+# Seconds: what a run of a program takes before its first result, a result that no record is like, and a run at most.
+_START, _DEFAULT, _LONGEST = 3.0, 2.0, 120.0
 
 
 @dataclass(frozen=True)
-class Gap:
-    """What the records of one pass lack. Versions are numbers here."""
+class Group:
+    """What one run of a bench program records: each version on each problem."""
 
+    phase: str  # of PHASES
     path: str  # "conv3x3/fprop"
-    dtype: "str | None"  # the one that was asked about; None: a record in any will do
-    asked: tuple  # the versions that were asked about
-    missing: tuple  # those of them without a record
-    partly: dict  # {dtype: versions that have a record, but none in this dtype of theirs}; empty if `dtype` is not None
+    dtype: str
+    versions: tuple  # labels: "v07_wmma"
+    problems: tuple  # lines with their dtype
+    seconds: float  # estimated
+
+    @property
+    def jobs(self):
+        """Names of its results, as Google Benchmark has them."""
+        return [f"{self.path}/{label}/{line}" for label in self.versions for line in self.problems]
 
 
 def devices(results):
@@ -23,73 +46,149 @@ def devices(results):
     return sorted({file.parent.name for file in Path(results).glob("*/*.json")} - {"emulator"})
 
 
-def passed(records):
-    """{("conv3x3/fprop", version): dtypes in which it passed}"""
+def wanted(root, results, chosen, device, records, lines, dtypes, only_lines):
+    """{(path, version's number, problem): the first of PHASES that asks for it} of {path: Versions}.
+
+    `lines`: {layer: lines of the second phase}, with `only_lines` all there is to record; `dtypes`: None for all.
+    """
+    asked = [] if only_lines else [(*each, PHASES[0]) for each in _in_step(root, results, device)]
+    for path, versions in chosen.items():
+        for line in lines[path.split("/")[0]]:
+            for version in versions:
+                asked += [(path, version.number, each, PHASES[1]) for each in _with_dtypes(line, version)]
+    if not only_lines:
+        asked += [(row.path, row.version, row.problem, PHASES[2]) for row in _results(records, device)]
+    numbers = {path: {version.number: version for version in versions} for path, versions in chosen.items()}
     found = {}
-    for record in records:
-        for result in record.results:
-            if result.status == "PASS":
-                found.setdefault((result.path, result.version), set()).add(result.dtype)
+    for path, number, problem, phase in asked:
+        version, dtype = numbers.get(path, {}).get(number), selection.dtype_of(problem)
+        if version and (not dtypes or dtype in dtypes) and problem in _with_dtypes(problem, version):
+            found.setdefault((path, number, problem), phase)
     return found
 
 
-def gap(path, versions, recorded, dtype=None):
-    """The Gap of those listing.Versions; `recorded` is of passed()."""
-    # One whose registration names no dtypes may have any.
-    able = [version for version in versions if dtype is None or dtype in (version.dtypes or DTYPES)]
-    missing, partly = [], {}
-    for version in able:
-        done = recorded.get((path, version.number), set())
-        if not (dtype in done if dtype else done):
-            missing.append(version.number)
-        elif dtype is None:
-            for each in set(version.dtypes) - done:
-                partly.setdefault(each, []).append(version.number)
-    partly = {each: tuple(partly[each]) for each in DTYPES if each in partly}
-    return Gap(path, dtype, tuple(version.number for version in able), tuple(missing), partly)
+def states(cases, records, device, digests=None):
+    """{case: CURRENT, DATED, NONE or UNKNOWN} of wanted()'s cases, by the `digests` of today's machine code; CURRENT is any
+    record where these are None."""
+    recorded = defaultdict(set)
+    for result in _results(records, device):
+        recorded[result.path, result.version, result.problem].add(result.machine_code)
+    return {case: _state(f"{case[0]}/v{case[1]:02d}", recorded.get(case), digests) for case in cases}
 
 
-def table(gaps):
-    """Its lines: a row a pass."""
-    dtypes = list(dict.fromkeys(gap.dtype for gap in gaps))
-    rows = [["pass", *(head for dtype in dtypes for head in _heads(dtype))]]
-    for path in dict.fromkeys(gap.path for gap in gaps):
-        of_path = {gap.dtype: gap for gap in gaps if gap.path == path}
-        rows.append([path, *(cell for dtype in dtypes for cell in _cells(of_path.get(dtype), dtype))])
-    return aligned(rows)
+def groups(cases, chosen, records):
+    """The Groups of {case: phase}, in the order in which they are to be recorded: phase by phase, bf16 first, as a training
+    step is in it. `records` of any device tell how long it takes."""
+    estimate = _Estimate(records)
+    labels = {(path, version.number): version.label for path, these in chosen.items() for version in these}
+    found = defaultdict(lambda: defaultdict(list))  # {(phase, path, dtype): {problem: labels}}
+    for (path, number, problem), phase in cases.items():
+        found[phase, path, selection.dtype_of(problem)][problem].append(labels[path, number])
+    paths = list(chosen)
+    ordered = sorted(
+        found, key=lambda key: (PHASES.index(key[0]), key[2] != "bf16", paths.index(key[1]), DTYPES.index(key[2]))
+    )
+    return [group for key in ordered for group in _split(key, found[key], estimate)]
 
 
-def summary(gaps, device, command):
-    """The line below the table. `command` makes the missing records."""
-    asked = sum(len(gap.asked) for gap in gaps)
-    missing = sum(len(gap.missing) for gap in gaps)
-    dtypes = list(dict.fromkeys(gap.dtype for gap in gaps if gap.dtype))
-    where = f"on {device}" + (f" in {', '.join(dtypes)}" if dtypes else "")
-    versions = "versions" + (", counted in each dtype," if len(dtypes) > 1 else "")
-    if not missing:
-        line = f"none of {asked} {versions} lacks a record {where}"
-    else:
-        line = f"{missing} of {asked} {versions} {'have' if missing > 1 else 'has'} no record {where}; run {command}"
-    partly = sum(len(set().union(*gap.partly.values())) for gap in gaps)
-    if partly:
-        lacking = ",".join(dtype for dtype in DTYPES if any(dtype in gap.partly for gap in gaps))
-        line += f"; recorded, but not in a dtype of theirs: {partly} (--dtype {lacking})"
-    return line
+def table(found):
+    """Its lines: a row a pass, of states()."""
+    passes = defaultdict(Counter)
+    bare = defaultdict(set)
+    for (path, number, _), state in found.items():
+        passes[path][state] += 1
+        bare[path].add(number)
+    for (path, number, _), state in found.items():
+        if state != NONE:
+            bare[path].discard(number)
+    heads = [state for state in (CURRENT, DATED, NONE, UNKNOWN) if any(counts[state] for counts in passes.values())]
+    rows = [["pass", *heads, "without any record"]]
+    for path, counts in passes.items():
+        alone = " ".join(f"v{number:02d}" for number in sorted(bare[path])) or "-"
+        rows.append([path, *(str(counts[state]) for state in heads), alone])
+    return aligned(rows, range(1, len(heads) + 1))
 
 
-def _heads(dtype):
-    return [f"in {dtype}", f"not in {dtype}"] if dtype else ["recorded", "not recorded", "recorded, but not in"]
+def plan_table(planned):
+    """A row a phase, pass and dtype of groups()."""
+    rows = [["first", "pass", "dtype", "versions", "results", "seconds"]]
+    for (phase, path, dtype), some in itertools.groupby(planned, lambda each: (each.phase, each.path, each.dtype)):
+        some = list(some)
+        names = sorted({label[:3] for group in some for label in group.versions})
+        seconds = f"{sum(group.seconds for group in some):.0f}"
+        results = str(sum(len(group.jobs) for group in some))
+        rows.append([phase, path, dtype, " ".join(names), results, seconds])
+    return aligned(rows, (4, 5))
 
 
-def _cells(gap, dtype):
-    """What stands below _heads(dtype); no Gap and one of no version are the same."""
-    if gap is None or not gap.asked:
-        return ["-"] * len(_heads(dtype))
-    cells = [f"{len(gap.asked) - len(gap.missing)} of {len(gap.asked)}", _numbers(gap.missing)]
-    if dtype is None:
-        cells.append(", ".join(f"{each} {_numbers(versions)}" for each, versions in gap.partly.items()) or "-")
-    return cells
+def _results(records, device):
+    """The Results on a device that somebody checked."""
+    return [
+        result
+        for record in records
+        if record.device == device
+        for result in record.results
+        if result.status != "UNCHECKED"
+    ]
 
 
-def _numbers(versions):
-    return " ".join(f"v{number:02d}" for number in versions) or "-"
+def _state(name, recorded, digests):
+    if digests is None:
+        return CURRENT if recorded else NONE
+    if name not in digests:
+        return UNKNOWN
+    return CURRENT if digests[name] in (recorded or ()) else DATED if recorded else NONE
+
+
+def _in_step(root, results, device):
+    """(path, version's number, problem) of the promotion table and of the newest budget of a training step."""
+    file = promotion.file_of(root, device)
+    table = promotion.parse(file.read_text(encoding="utf-8"), file) if file.exists() else {}
+    labels = [(path, cells[2], problem) for (path, problem), cells in table.items()]
+    budget = train_budget.newest(results / device, "training-budget", train_budget.BUDGET)
+    operations = [train_budget.Operation(budget, raw) for raw in budget["operations"]] if budget else []
+    labels += [(each.path, each.version, each.problem) for each in operations]
+    return [(path, int(label[1:3]), problem) for path, label, problem in labels if re.match(r"v\d\d_", label)]
+
+
+def _with_dtypes(line, version):
+    """The problems that a line means for a Version: the line, or one for each of its dtypes."""
+    able = version.dtypes or DTYPES
+    if said := selection.dtype_of(line):
+        return [line] if said in able else []
+    return [f"{line} {dtype}" for dtype in able]
+
+
+class _Estimate:
+    """Seconds of a Group: those of the same results in the newest record that has them, else the mean of their pass."""
+
+    def __init__(self, records):
+        self._spent, self._of_pass, self._first = {}, defaultdict(list), {}
+        for result in (result for record in records for result in record.results if result.seconds_spent > 0):
+            self._spent[result.path, f"v{result.version:02d}_{result.idea}", result.problem] = result.seconds_spent
+            self._of_pass[result.path].append(result.seconds_spent)
+        for (path, _, problem), seconds in self._spent.items():  # the longest: with reference and baseline
+            self._first[path, problem] = max(seconds, self._first.get((path, problem), 0))
+
+    def of(self, path, labels, problem):
+        typical = statistics.fmean(self._of_pass[path]) if self._of_pass[path] else _DEFAULT
+        each = [self._spent.get((path, label, problem), typical) for label in labels]
+        return max(each[0], self._first.get((path, problem), 0)) + sum(each[1:])
+
+
+def _split(key, problems, estimate):
+    """Groups of problems with the same versions, none longer than it need be."""
+    phase, path, dtype = key
+    alike = defaultdict(list)
+    for problem, labels in problems.items():
+        alike[tuple(sorted(labels))].append(problem)
+    for labels, lines in alike.items():
+        run, seconds = [], _START
+        for line in lines:
+            more = estimate.of(path, labels, line)
+            if run and seconds + more > _LONGEST:
+                yield Group(phase, path, dtype, labels, tuple(run), seconds)
+                run, seconds = [], _START
+            run.append(line)
+            seconds += more
+        yield Group(phase, path, dtype, labels, tuple(run), seconds)
