@@ -273,6 +273,13 @@ def test_what_a_killed_run_had_whole_becomes_a_record(toy):
     assert toy.newest() == [("fprop", number, f"{LINE} {dtype}") for dtype in ("bf16", "fp32") for number in (1, 2, 3)]
 
 
+def test_a_broken_budget_is_named(toy):
+    toy.recorded(made_records.result(1, 50e-6))
+    (toy.results / "h200" / "2026-01-01_abcdef0_training-budget.json").write_text("{")
+    with pytest.raises(Failure, match=r"training-budget\.json: not a record"):
+        toy.ladder("--missing", "--list")
+
+
 def test_whose_records_count(toy):
     toy.refused("no GPU here, and ", "--missing", "--list")
     toy.recorded(made_records.result(1, 50e-6))

@@ -73,9 +73,12 @@ def find(options, chosen, slug, digests):
     for error in bad:
         say.line(f"not counted: {error}")
     only_lines = bool(options.set or options.problem)
-    cases = missing.wanted(
-        paths.ROOT, options.results, chosen, slug, records, _lines(options, chosen), options.dtype, only_lines
-    )
+    try:
+        cases = missing.wanted(
+            paths.ROOT, options.results, chosen, slug, records, _lines(options, chosen), options.dtype, only_lines
+        )
+    except record_files.BadRecord as error:
+        raise Failure(str(error)) from None
     if not cases:
         raise UsageError("no version that was asked for has a problem of that dtype")
     states = missing.states(cases, records, slug, digests)
@@ -120,11 +123,11 @@ class Bounded(Recording):
         return max(status, self._finish(parts, plan))
 
     def finish_killed(self):
-        """Makes the records of what a killed run of this commit has left whole."""
-        for partial in sorted(self.folder.glob(f"????-??-??_{self._name('')}_*.partial")):
-            plan = json.loads((partial / "plan.json").read_text(encoding="utf-8"))
+        """Makes the records of what killed runs have left whole."""
+        for file in sorted(self.folder.glob("*.partial/plan.json")):
+            plan = json.loads(file.read_text(encoding="utf-8"))
             if plan.get("bounded"):
-                self._set_partial(partial)
+                self._set_partial(file.parent)
                 self._finish(self._parts(plan), plan)
 
     def _begin(self):

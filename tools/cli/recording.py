@@ -10,6 +10,7 @@ from collections import Counter
 
 from dev import machine_code, resources
 from records import current, record_files
+from records.results import version_name
 from registry import listing
 
 from . import build, files, paths, say, tools
@@ -105,8 +106,8 @@ class Recording:
         """(Parts, plan) of a recording that begins, its plan written."""
         self.partial.mkdir()
         plan = {"created": record_files.now(), "parts": self.parts, "machine": self.machine(), **more}
-        plan["machine_code"] = self.digests
-        (self.partial / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+        plan.update(kernels=self.kernels, machine_code=self.digests)
+        files.replace(self.partial / "plan.json", json.dumps(plan))
         return self._parts(plan), plan
 
     def _parts(self, plan):
@@ -121,7 +122,7 @@ class Recording:
         record = joined([part.path for part in parts], pieces)
         record["created"] = plan["created"]
         record["machine"] = {"before": plan["machine"], "after": self.machine()}
-        record["kernels"] = self.kernels
+        record["kernels"] = plan.get("kernels", self.kernels)
         record["machine_code"] = _digests_of(record["results"], plan["machine_code"])
         write_new(self.file, record_files.text_of(record))
         current.keep(self.folder.parent, self.code)
@@ -209,7 +210,7 @@ def joined(part_paths, pieces):
 
 def _digests_of(results, digests):
     """Those of the versions that have a result."""
-    names = {machine_code.key(f"{result['layer']}/{result['pass']}", result["version"]) for result in results}
+    names = {version_name(f"{result['layer']}/{result['pass']}", result["version"]) for result in results}
     return {name: digest for name, digest in digests.items() if name in names}
 
 

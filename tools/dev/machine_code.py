@@ -11,6 +11,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 from cli import digests
+from records.results import version_name
 
 from . import disassembly, resources
 
@@ -22,16 +23,11 @@ _RELOCATION = re.compile(r"^0x([0-9a-f]+)\s+\S+\s+R_\w+", re.MULTILINE)
 _WORDS_OF_INSTRUCTION = 4  # 16 bytes, from sm_70 on
 
 
-def key(path, number):
-    """A version's name in these digests: "conv3x3/fprop/v07"."""
-    return f"{path}/v{number:02d}"
-
-
 def of_build(folder, passes):
-    """{"sm_90": {"nvcc": its release, "versions": {key(): digest}}} of the versions of some Passes. One without an object, or
+    """{"sm_90": {"nvcc": its release, "versions": {version_name(): digest}}} of the versions of some Passes. One without an object, or
     without code for an architecture, is missing there."""
     sources = {
-        key(a_pass.path, version.number): _sources(a_pass.layer, version)
+        version_name(a_pass.path, version.number): _sources(a_pass.layer, version)
         for a_pass in passes
         for version in a_pass.versions
     }

@@ -50,4 +50,4 @@ def mark(results, records):
         if record.device in devices:
             today = kept.get(record.arch, {"versions": {}})["versions"]
             for result in record.results:
-                result.is_dated = not result.machine_code or result.machine_code != today.get(result.name)
+                result.is_dated = not result.machine_code or result.machine_code != today.get(result.version_name)

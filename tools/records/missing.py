@@ -16,6 +16,7 @@ from registry import selection
 from registry.listing import DTYPES
 
 from . import promotion
+from .results import version_name
 
 PHASES = ("promoted", "set", "recorded")
 CURRENT, DATED, NONE, UNKNOWN = "current", "of older code", "no record", "unknown"
@@ -73,7 +74,7 @@ def states(cases, records, device, digests=None):
     recorded = defaultdict(set)
     for result in _results(records, device):
         recorded[result.path, result.version, result.problem].add(result.machine_code)
-    return {case: _state(f"{case[0]}/v{case[1]:02d}", recorded.get(case), digests) for case in cases}
+    return {case: _state(version_name(*case[:2]), recorded.get(case), digests) for case in cases}
 
 
 def groups(cases, chosen, records):

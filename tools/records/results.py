@@ -8,6 +8,11 @@ from pathlib import Path
 from registry import old_names
 
 
+def version_name(path, number):
+    """A version's name in digests of machine code: "conv3x3/fprop/v07"."""
+    return f"{path}/v{number:02d}"
+
+
 @dataclass
 class Times:
     """Of a version, or of the baseline's plan that was sampled in turn with it. Seconds and hertz."""
@@ -74,14 +79,13 @@ class Result:
         return (self.record.device, self.path, self.version, self.problem)
 
     @property
-    def name(self):
-        """Its version's in machine_code: "conv3x3/fprop/v07"."""
-        return f"{self.path}/v{self.version:02d}"
+    def version_name(self):
+        return version_name(self.path, self.version)
 
     @property
     def machine_code(self):
         """Digest of its version's; "" where the record has none."""
-        return self.record.machine_code.get(self.name, "")
+        return self.record.machine_code.get(self.version_name, "")
 
     @property
     def label(self):
