@@ -97,8 +97,8 @@ def test_the_list_has_a_line_a_pass_a_plan_and_the_command(toy):
     toy.recorded(made_records.result(2, 50e-6))
     states, plan, last = toy.list("--missing")
     assert states == {
-        "toy/dgrad": {"current": "0", "no record": "1", "without any record": "v01"},
-        "toy/fprop": {"current": "1", "no record": "5", "without any record": "v01 v03"},
+        "toy/dgrad": {"recorded": "0", "no record": "1", "without any record": "v01"},
+        "toy/fprop": {"recorded": "1", "no record": "5", "without any record": "v01 v03"},
     }
     assert plan == [
         ["set", "toy/fprop", "bf16", "v01 v03", "2"],

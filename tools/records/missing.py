@@ -19,7 +19,7 @@ from . import promotion
 from .results import version_name
 
 PHASES = ("promoted", "set", "recorded")
-CURRENT, DATED, NONE, UNKNOWN = "current", "of older code", "no record", "unknown"
+RECORDED, CURRENT, DATED, NONE, UNKNOWN = "recorded", "current", "of older code", "no record", "unknown"
 
 # Seconds: what a run of a program takes before its first result, a result that no record is like, and a run at most.
 _START, _DEFAULT, _LONGEST = 3.0, 2.0, 120.0
@@ -69,8 +69,8 @@ def wanted(root, results, chosen, device, records, lines, dtypes, only_lines):
 
 
 def states(cases, records, device, digests=None):
-    """{case: CURRENT, DATED, NONE or UNKNOWN} of wanted()'s cases, by the `digests` of today's machine code; CURRENT is any
-    record where these are None."""
+    """{case: CURRENT, DATED, NONE or UNKNOWN} of wanted()'s cases, by the `digests` of today's machine code; RECORDED or NONE
+    where these are None."""
     recorded = defaultdict(set)
     for result in _results(records, device):
         recorded[result.path, result.version, result.problem].add(result.machine_code)
@@ -94,15 +94,14 @@ def groups(cases, chosen, records):
 
 def table(found):
     """Its lines: a row a pass, of states()."""
-    passes = defaultdict(Counter)
-    bare = defaultdict(set)
+    passes, bare = defaultdict(Counter), defaultdict(set)
+    not_bare = {case[:2] for case, state in found.items() if state != NONE}
     for (path, number, _), state in found.items():
         passes[path][state] += 1
-        bare[path].add(number)
-    for (path, number, _), state in found.items():
-        if state != NONE:
-            bare[path].discard(number)
-    heads = [state for state in (CURRENT, DATED, NONE, UNKNOWN) if any(counts[state] for counts in passes.values())]
+        if (path, number) not in not_bare:
+            bare[path].add(number)
+    there = set(found.values())
+    heads = [state for state in (RECORDED, CURRENT, DATED, NONE, UNKNOWN) if state in there]
     rows = [["pass", *heads, "without any record"]]
     for path, counts in passes.items():
         alone = " ".join(f"v{number:02d}" for number in sorted(bare[path])) or "-"
@@ -112,7 +111,7 @@ def table(found):
 
 def plan_table(planned):
     """A row a phase, pass and dtype of groups()."""
-    rows = [["first", "pass", "dtype", "versions", "results", "seconds"]]
+    rows = [["why", "pass", "dtype", "versions", "results", "seconds"]]
     for (phase, path, dtype), some in itertools.groupby(planned, lambda each: (each.phase, each.path, each.dtype)):
         some = list(some)
         names = sorted({label[:3] for group in some for label in group.versions})
@@ -135,7 +134,7 @@ def _results(records, device):
 
 def _state(name, recorded, digests):
     if digests is None:
-        return CURRENT if recorded else NONE
+        return RECORDED if recorded else NONE
     if name not in digests:
         return UNKNOWN
     return CURRENT if digests[name] in (recorded or ()) else DATED if recorded else NONE
