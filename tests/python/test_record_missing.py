@@ -29,6 +29,7 @@ class Ladder(Toy):
         monkeypatch.setattr(record.paths, "ROOT", self.root)
         monkeypatch.setattr(recording.build, "folder", lambda preset: self.bench.parent)
         monkeypatch.setattr(recording.build, "build", lambda preset, targets: self.built.append(targets))
+        monkeypatch.setattr(recording.disassembly, "fetched", lambda: None)
         monkeypatch.setattr(recording.resources, "collect", lambda folder: ([], None))
         monkeypatch.setattr(recording.machine_code, "of_build", lambda folder, passes: self.code)
         monkeypatch.setattr(record_missing, "read_machine", lambda: None)

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections import Counter
 
-from dev import machine_code, resources
+from dev import disassembly, machine_code, resources
 from records import current, record_files
 from records.results import version_name
 from registry import listing
@@ -23,6 +23,7 @@ def build_programs(chosen):
     of machine_code.of_build())."""
     # Programs run in ROOT and are named from there, so that the commands in a record work in anybody's checkout.
     folder = build.folder("cuda")
+    disassembly.fetched()  # now, as a machine without a network had better say so before the build
     programs = {path: folder.relative_to(paths.ROOT) / f"bench_{path.split('/')[0]}" for path in chosen}
     build.build("cuda", targets=sorted({program.name for program in programs.values()}))
     passes = [a_pass for a_pass in listing.read(paths.ROOT).passes if a_pass.path in programs]

@@ -142,12 +142,17 @@ def _without_padding(instructions):
     return instructions
 
 
-def cuobjdump(*arguments):
-    found = where.find("cuobjdump")
-    disassembler = where.find("nvdisasm")
-    if not found or not disassembler:
+def fetched():
+    """(cuobjdump, nvdisasm), fetched on first use."""
+    found = where.find("cuobjdump"), where.find("nvdisasm")
+    if not all(found):
         wheels.install("NVIDIA's disassembler (5 MB)", wheels.DISASSEMBLER, "disassembler", setup.LOG)
-        found, disassembler = where.find("cuobjdump"), where.find("nvdisasm")
+        found = where.find("cuobjdump"), where.find("nvdisasm")
+    return found
+
+
+def cuobjdump(*arguments):
+    found, disassembler = fetched()
     paths = os.pathsep.join([str(Path(disassembler).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
         [found, *map(str, arguments)], capture_output=True, text=True, env={**tools.environment(), "PATH": paths}
