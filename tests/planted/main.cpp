@@ -12,7 +12,7 @@
 namespace ladder::planted {
 namespace {
 
-const Fault& find(const std::string& tool) {
+const Fault& find(std::string_view tool) {
   std::string tools;
   for (const Fault& fault : all()) {
     if (fault.tool == tool) return fault;

@@ -27,19 +27,19 @@ template <Fault kFault>
 __device__ float2 max_and_sum(const auto& v, long long first, long long step, int count) {
   float max = kFault == Fault::max_from_zero ? 0.0f : -FLT_MAX;
   float sum = 0;
-  if (kFault == Fault::never_scaled) {
+  if constexpr (kFault == Fault::never_scaled) {
     for (int j = 0; j < count; ++j) {
       const float x = v.load(v.t.x, first + j * step);
       max = fmaxf(max, x);
       sum += expf(x - max);
     }
-    return {max, sum};
-  }
-  for (int j = 0; j < count; ++j) max = fmaxf(max, v.load(v.t.x, first + j * step));
-  if (kFault == Fault::no_max) max = 0;
-  for (int j = 0; j < count; ++j) {
-    sum += expf(v.load(v.t.x, first + j * step) - max);
-    if (kFault == Fault::bf16_sum) sum = to_float(from_float<__nv_bfloat16>(sum));
+  } else {
+    for (int j = 0; j < count; ++j) max = fmaxf(max, v.load(v.t.x, first + j * step));
+    if (kFault == Fault::no_max) max = 0;
+    for (int j = 0; j < count; ++j) {
+      sum += expf(v.load(v.t.x, first + j * step) - max);
+      if (kFault == Fault::bf16_sum) sum = to_float(from_float<__nv_bfloat16>(sum));
+    }
   }
   return {max, sum};
 }
