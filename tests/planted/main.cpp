@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
 #include "core/backend.h"
 #include "core/error.h"
