@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
+from cli import docs
+
 ROOT = Path(__file__).resolve().parents[2]
-NOT_OURS = ("build", "results", "runs")
-FOLDERS = [path for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in NOT_OURS]
-PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in folder.rglob("*.md"))])
+PAGES = docs.pages(ROOT)
 MOST_WORDS = 1300
 MOST_WORDS_OF_A_LAYER = 2500  # the generated tables included
 

@@ -6,7 +6,7 @@ import subprocess
 from registry import listing, selection
 
 from . import build as builder
-from . import device, package, partial, paths, say, suite, watch
+from . import device, docs_run, package, partial, paths, say, suite, watch
 from . import setup as setting_up
 from .errors import Failure, UsageError
 from .options import Parser
@@ -30,11 +30,14 @@ def list_(arguments):
 
 
 def test(arguments):
+    if arguments[:1] == ["docs"]:
+        return docs_run.main(arguments[1:])
     parser = _parser("test", "Builds and runs every test, or those of some versions.")
     parser.add_argument(
         "targets",
         nargs="*",
-        help=selection.HELP["target"] + ", or python: the PyTorch package (default: every test there is)",
+        help=selection.HELP["target"]
+        + "; python: the PyTorch package; docs: the documents' commands, with flags of its own (default: every test there is)",
     )
     parser.add_selection("version")
     parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
@@ -52,6 +55,8 @@ def test(arguments):
     for flag in gtest_flags:
         if not flag.startswith("--gtest_"):
             raise UsageError(f"test: unknown argument '{flag}'; GoogleTest's flags begin with --gtest_")
+    if "docs" in chosen.targets:
+        raise UsageError("test: docs comes first, and alone: ./ladder test docs; its flags: ./ladder test docs --help")
     if chosen.targets == ["python"]:
         preset = _preset(chosen)
         totals = package.test(preset, _cmake_options(chosen))
