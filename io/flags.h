@@ -80,6 +80,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, T& target,
 
 inline std::vector<std::string> names_of(const std::set<CLI::Option*>& options) {
   std::vector<std::string> names;
+  names.reserve(options.size());
   for (const CLI::Option* option : options) names.push_back(option->get_name());
   std::sort(names.begin(), names.end());
   return names;
