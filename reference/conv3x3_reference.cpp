@@ -130,7 +130,7 @@ NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   return {{"dx", convolve(p, in["dy"], dgrad_weights(p, in["w"]), [](std::int64_t, int, const auto&) {})}};
 }
 
-// Of the layer whose tensors' names end so. dw[k][tap][c] sums over an image's pixels in one run: dy lies in rows of the padded
+// Gradients of the layer whose tensors' names end in `number`. dw[k][tap][c] sums over an image's pixels in one run: dy lies in rows of the padded
 // images' pitch, with zeros in the columns that they have more.
 void add_wgrad(NamedOutputs& outputs, const Problem& p, const HostTensors& in, const std::string& number) {
   const PaddedImages x(p, in["x" + number], p.c, kBlockCols);

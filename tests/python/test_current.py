@@ -37,7 +37,7 @@ class Tree:
         made_records.write(self.results / device / name, made)
 
     def dated(self):
-        """Of each newest result: its device and version, where it has the sign."""
+        """The newest results: each one's device and version, where it has the sign."""
         return [(result.record.device, result.version) for result in record_files.read(self.results) if result.is_dated]
 
     def page(self):

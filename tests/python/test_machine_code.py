@@ -14,7 +14,7 @@ EXIT = "0x0000794d 0x00000000 0x03800000 0x000fea00"
 
 
 def cubin(*kernels, arch="sm_90a", nvcc="13.0.88"):
-    """As `cuobjdump -elf` shows one, of (symbol, instructions, offsets of relocations)."""
+    """The text of `cuobjdump -elf` for kernels of (symbol, instructions, offsets of relocations)."""
     text = f"Fatbin elf code:\n================\narch = {arch}\nhost = linux\n\n.section .note.nv.tkinfo\n\tV{nvcc}\n"
     for symbol, lines, offsets in kernels:
         text += f".nv.constant0.{symbol}\n0x00000001 0x00000002\n\n"

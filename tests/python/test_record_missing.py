@@ -68,7 +68,7 @@ class Ladder(Toy):
         assert says in str(caught.value)
 
     def measured(self):
-        """Of each run that measured: pass, versions, dtype."""
+        """The runs that measured: pass, versions, dtype of each."""
         calls = [call for call in self.calls() if "--record" in call]
         return [tuple(call[call.index(flag) + 1] for flag in ("--pass", "--version", "--dtype")) for call in calls]
 
@@ -85,7 +85,7 @@ def toy(tmp_path, monkeypatch, capsys):
 
 
 def every_result(seconds=50e-6, spent=1.0, **more):
-    """Of every version on perf."""
+    """The records of every version on perf."""
     made = [
         made_records.result(version, seconds, f"{LINE} {dtype}", seconds_spent=spent, **more)
         for version in (1, 2, 3)

@@ -1,4 +1,4 @@
-"""What `./ladder test` runs and counts; test_kept_results.py has what is kept."""
+"""The units that `./ladder test` runs and counts; test_kept_results.py is about the results that it keeps."""
 
 import json
 import shutil

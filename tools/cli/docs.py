@@ -110,7 +110,7 @@ def _has_network():
     return False
 
 
-# What a machine may lack: whether it is there, and the words where it is not.
+# Needs that a machine may lack: a test for each, and the words where it fails.
 _NEEDS = {
     "GPU": (lambda: device.gpu()[0], "needs a GPU"),
     "PyTorch": (_has_pytorch, "needs numpy and torch"),

@@ -165,7 +165,7 @@ def names(root):
 
 
 def digest(root):
-    """Of the files, their names and the device."""
+    """A digest of the files, their names and the device."""
     whole = hashlib.sha256((device.gpu()[0] or "emulator").encode())
     for name in names(root):
         whole.update(f"\0{name}\0".encode() + hashlib.sha256((root / name).read_bytes()).digest())
@@ -208,7 +208,7 @@ def _is_repository(root):
 
 
 def record(root, results):
-    """What --json writes."""
+    """Returns the content of --json's file."""
     return {
         "schema": SCHEMA,
         "device": device.gpu()[0] or "emulator",

@@ -109,7 +109,7 @@ def _chosen(options, there):
 
 
 def _parts(options, there, chosen):
-    """What each run of a bench program measures: its "layer/pass", a dtype or None for all, and its other arguments."""
+    """The measurements of each run of a bench program: its "layer/pass", a dtype or None for all, and its other arguments."""
     wanted = [(path, dtype) for path in chosen for dtype in options.dtype or [None]]
     return [[path, dtype, _bench_arguments(options, there, path, dtype, options.version)] for path, dtype in wanted]
 

@@ -24,7 +24,7 @@ from .recording import Recording, build_programs
 
 @dataclass(frozen=True)
 class Gaps:
-    """What the records of a device lack. `groups` are those to record, `unbuilt` are versions without today's code."""
+    """Results that the records of a device lack. `groups` are those to record, `unbuilt` are versions without today's code."""
 
     device: str
     states: dict  # of missing.states()

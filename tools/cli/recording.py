@@ -138,7 +138,7 @@ class Recording:
 
 
 class Part:
-    """What one run of one bench program measures, number `at` of the recording in `folder`. Where they are known beforehand,
+    """The measurements of one run of one bench program, number `at` of the recording in `folder`. Where they are known beforehand,
     `planned` are the names of its results, and `seconds` is what it may take."""
 
     def __init__(self, folder, at, path, dtype, arguments, planned=(), seconds=0):
@@ -210,7 +210,7 @@ def joined(part_paths, pieces):
 
 
 def _digests_of(results, digests):
-    """Those of the versions that have a result."""
+    """The digests of the versions that have a result."""
     names = {version_name(f"{result['layer']}/{result['pass']}", result["version"]) for result in results}
     return {name: digest for name, digest in digests.items() if name in names}
 

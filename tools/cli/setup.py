@@ -51,7 +51,7 @@ def ensure_for_package(kind):
 
 
 def ensure_dev_tools():
-    """What the checks of the sources need: compilers and linters, a compiler cache, pytest, a sandbox, a browser and its
+    """Fetches the needs of the checks of the sources: compilers and linters, a compiler cache, pytest, a sandbox, a browser and its
     driver, safetensors, what writes TensorBoard's events, draws pictures and compares them, what makes the trainer's data."""
     programs = {
         "clang++": "clang",

@@ -281,7 +281,7 @@ def _row(series, records, headings):
 
 
 def _sign(entry):
-    """Of a series or a row of the standing."""
+    """The mark of a series or of a row of the standing."""
     return f' <abbr title="{escape(current.LEGEND)}">{current.SIGN}</abbr>' if entry["dated"] else ""
 
 

@@ -30,7 +30,7 @@ def keep(results, built):
 
 
 def read(results):
-    """What the file of a folder says; {} without one. Throws Failure."""
+    """The content of a folder's file; {} without one. Throws Failure."""
     file = Path(results) / NAME
     if not file.exists():
         return {}

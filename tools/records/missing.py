@@ -27,7 +27,7 @@ _START, _DEFAULT, _LONGEST = 3.0, 2.0, 120.0
 
 @dataclass(frozen=True)
 class Group:
-    """What one run of a bench program records: each version on each problem."""
+    """One run of a bench program: each version on each problem."""
 
     phase: str  # of PHASES
     path: str  # "conv3x3/fprop"

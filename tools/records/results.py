@@ -116,7 +116,7 @@ class Result:
 
     @property
     def fully_searched(self):
-        """Whether its baseline is the library's best plan; true where there is no baseline."""
+        """True where its baseline is the library's best plan, and where there is no baseline."""
         return not self.baseline or self.search in ("all", "kept")
 
     @property
