@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import pytest
 
@@ -117,6 +118,16 @@ def test_what_is_untested_when_the_time_is_up_is_a_failure_unless_allowed(fake_b
     )
     assert fake_build.run("emulator", deadline=0, allow_untested=True) == (0, [])
     assert fake_build.run("sanitize", deadline=0)[1] == fake_build.built == []
+
+
+def test_a_sanitizer_takes_up_what_ends_before_the_time_is_up(fake_build, monkeypatch):
+    monkeypatch.setattr(suite, "_SANITIZER_BUILD", 0)
+    assert fake_build.run("emulator")[0] == 0  # 2 s a unit: 8 s under a sanitizer
+    soon, later = time.time() + 7, time.time() + 60
+    assert fake_build.run("tsan", deadline=soon)[1] == []
+    assert fake_build.run("tsan", deadline=later) == (0, _TSAN)
+    monkeypatch.setattr(suite, "_SANITIZER_BUILD", 3600)
+    assert fake_build.run("sanitize", deadline=later)[1] == fake_build.built == []
 
 
 @pytest.fixture

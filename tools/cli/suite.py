@@ -9,6 +9,7 @@ import contextlib
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 
 from . import build, digests, files, kept, linked, package, paths, race, say, test_programs
 from .errors import Failure, UsageError
@@ -18,6 +19,8 @@ _VERSIONS = "test_versions_"  # one for each layer
 # The programs about the emulator's threads and faults: ThreadSanitizer is for them and for versions.
 _EMULATOR_TESTS = ("test_simt", "test_faults")
 _SANITIZERS = ("sanitize", "tsan")  # presets
+_SANITIZER_BUILD = 25 * 60  # seconds that the build of one takes, all of it, with two cores
+_SANITIZER_SLOWDOWN = 4  # of a unit, by the emulator's own time
 _FULL_RUN = paths.BUILD / "full_run_began"  # its start, for --resume
 
 
@@ -37,9 +40,9 @@ def run(
     """Builds and tests. The last line printed is the totals; returns the exit code.
 
     `flags` are GoogleTest's, for every program of the build, or for those of the versions of `layers` alone, or for a
-    `part` of one: then these run, and nothing is kept. No version is taken up, and no sanitizer's build begun,
-    `stop_after` seconds after the environment's LADDER_STARTED (seconds since 1970), or the start of this; what is
-    untested then is a failure, unless `allow_untested`. `keep` writes kept.COPY."""
+    `part` of one: then these run, and nothing is kept. No version is taken up
+    `stop_after` seconds after the environment's LADDER_STARTED (seconds since 1970), or the start of this, and nothing of a
+    sanitizer that would end later; what is untested then is a failure, unless `allow_untested`. `keep` writes kept.COPY."""
     session = _Session(kept.Results(_full_run_began(resume) if full else ""), _deadline(stop_after), cmake_options)
     if flags:
         for name in [preset, *(_SANITIZERS if sanitize else ())]:
@@ -116,7 +119,7 @@ class _Session:
                 race.show(self.totals.races, self.cmake_options)
 
     def _is_too_late(self, preset):
-        late = preset in _SANITIZERS and time.time() > self.deadline
+        late = preset in _SANITIZERS and time.time() + _SANITIZER_BUILD > self.deadline
         if late:
             self.untested.append(Unit(preset, "all programs"))
         return late
@@ -176,9 +179,14 @@ class _Session:
             self.totals.add(counts)
 
     def _run_unit(self, unit, program):
-        if unit.version and time.time() > self.deadline:
-            return None, 0.0
-        return test_programs.run_one(unit, program)
+        return (None, 0.0) if self._would_end_late(unit) else test_programs.run_one(unit, program)
+
+    def _would_end_late(self, unit):
+        """True for a version's unit that would begin after the deadline, and for a sanitizer's that would end after it."""
+        if unit.preset in _SANITIZERS:
+            plain = self.results.seconds(replace(unit, preset="emulator")) or 0
+            return time.time() + (self.results.seconds(unit) or _SANITIZER_SLOWDOWN * plain) > self.deadline
+        return bool(unit.version) and time.time() > self.deadline
 
     def close(self, allow_untested):
         totals = self.totals
