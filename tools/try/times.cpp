@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "bench/kept_plans.h"
 #include "bench/roofline.h"
 #include "bench/statistics.h"
 #include "core/backend.h"
@@ -107,7 +108,8 @@ BaselineTime baseline_of(CheckedCase& c) try {
     timer.run(work);
     return typical_seconds([&] { return cold(work); });
   };
-  const auto baseline = make_baseline(*c, tensors.pointers(), Search::all, measure);
+  const Search search = BaselineSearch{.takes_kept = true, .keeps = true}.of(*c);
+  const auto baseline = make_baseline(*c, tensors.pointers(), search, measure);
   const Verdict verdict = judged(*baseline, *c, tensors, run);
   if (verdict.status != Status::pass) throw Failure(verdict.reason);
   std::vector<double> seconds(kRounds);
