@@ -50,12 +50,12 @@ class FakeBuild:
         failed = unit.key in self.failing
         return suite.Totals(passed=not failed, failed=failed, broken=[unit.key] if failed else []), 2.0
 
-    def run(self, preset, since="", deadline=float("inf"), allow_untested=False):
+    def run(self, preset, since="", deadline=float("inf")):
         """(exit code, sorted keys of the units that ran)."""
         self.ran, self.built = [], []
         session = suite._Session(kept.Results(since, self.copy), deadline, ())
         session.run_units(preset)
-        return session.close(allow_untested), sorted(self.ran)
+        return session.close(), sorted(self.ran)
 
 
 @pytest.fixture
@@ -111,13 +111,17 @@ def test_a_full_run_relies_on_nothing_older_and_is_gone_on_with(fake_build, tmp_
     assert fake_build.run("emulator", since=suite._full_run_began(resume=False))[1] == ["emulator test_check"]
 
 
-def test_what_is_untested_when_the_time_is_up_is_a_failure_unless_allowed(fake_build, capsys):
+def test_a_version_untested_when_the_time_is_up_is_a_failure_and_a_sanitizer_is_none(fake_build, capsys):
     assert fake_build.run("emulator", deadline=0) == (1, ["emulator test_check", "emulator test_simt"])
     assert (
         "2 units not tested, as the time was up: emulator test_versions_sum sum/forward/v01" in capsys.readouterr().err
     )
-    assert fake_build.run("emulator", deadline=0, allow_untested=True) == (0, [])
-    assert fake_build.run("sanitize", deadline=0)[1] == fake_build.built == []
+    session = suite._Session(kept.Results("", fake_build.copy), float("inf"), ())
+    session.run_units("emulator")
+    session.deadline, fake_build.built = 0, []
+    session.run_units("sanitize")
+    assert (session.close(), fake_build.built) == (0, [])
+    assert "1 units not tested, as the time was up: sanitize all programs" in capsys.readouterr().err
 
 
 def test_a_sanitizer_takes_up_what_ends_before_the_time_is_up(fake_build, monkeypatch):

@@ -95,8 +95,8 @@ def run_one(unit, program):
 
 
 def run_python():
-    """The tests of tests/python, by a pytest of our own."""
-    return run_pytest("tools", wheels.python_with(wheels.PYTEST, setup.LOG))
+    """The tests of tests/python, by a pytest of our own, on all cores; those of a file share what it prepares."""
+    return run_pytest("tools", wheels.python_with(wheels.PYTEST, setup.LOG), ["--numprocesses=auto", "--dist=loadfile"])
 
 
 def run_pytest(name, python, arguments=()):

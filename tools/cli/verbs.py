@@ -45,9 +45,11 @@ def test(arguments):
     parser.add_argument("--full", action="store_true", help="everything, also what has a kept result")
     parser.add_argument("--resume", action="store_true", help="with --full: go on where the last one ended")
     parser.add_argument("--keep", action="store_true", help="write tests/kept_results.json, for other machines")
-    parser.add_argument("--stop-after", type=float, metavar="MINUTES", help="take up no version after that")
     parser.add_argument(
-        "--allow-untested", action="store_true", help="with --stop-after: what is left out is no failure"
+        "--stop-after",
+        type=float,
+        metavar="MINUTES",
+        help="fail where a version would begin later; sanitizers end by then",
     )
     parser.add_watch()
     parser.epilog = "GoogleTest's own flags (--gtest_filter=..., --gtest_repeat=...) are handed on."
@@ -80,7 +82,6 @@ def test(arguments):
         full=chosen.full,
         resume=chosen.resume,
         keep=chosen.keep,
-        allow_untested=chosen.allow_untested,
         stop_after=chosen.stop_after and chosen.stop_after * 60,
         cmake_options=_cmake_options(chosen),
         layers=layers,
