@@ -2,22 +2,35 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/error.h"
 
 namespace ladder::denoise {
 namespace {
 
-constexpr std::array<const char*, 3> kPrefixes = {"", "model.", "diffusion.unet."};
 constexpr std::array<std::string_view, 6> kModules = {"diffusion_step_encoder.", "down_modules.", "mid_modules.",
                                                       "up_modules.", "final_conv.", "local_cond_encoder."};
 
 bool begins_with_module(std::string_view name) {
   return std::ranges::any_of(kModules, [&](std::string_view module) { return name.starts_with(module); });
+}
+
+// The parts of names in front of the network's modules, each with the number of tensors that have it.
+std::map<std::string, int> prefixes_of(const io::SafetensorsFile& file) {
+  std::map<std::string, int> prefixes;
+  for (const io::StoredTensor& tensor : file.tensors()) {
+    for (const std::string_view module : kModules) {
+      const std::size_t at = tensor.name.find(module);
+      if (at == tensor.name.npos || (at > 0 && tensor.name[at - 1] != '.')) continue;
+      ++prefixes[tensor.name.substr(0, at)];
+      break;
+    }
+  }
+  return prefixes;
 }
 
 void replace(std::string& text, std::string_view from, std::string_view to) {
@@ -42,21 +55,19 @@ bool Names::of_network(const std::string& name) const {
 }
 
 Names names_of(const io::SafetensorsFile& file) {
-  Names names;
-  std::ptrdiff_t most = 0;
-  for (const char* prefix : kPrefixes) {
-    const auto count = std::ranges::count_if(file.tensors(), [&](const io::StoredTensor& tensor) {
-      const std::string_view name = tensor.name;
-      return name.starts_with(prefix) && begins_with_module(name.substr(std::string_view(prefix).size()));
-    });
-    if (count > most) names.prefix = prefix;
-    most = std::max(most, count);
-  }
-  if (most == 0) {
-    throw Failure(fmt::format("'{}' has no network of a Diffusion Policy: none of its {} tensors is named {}..., bare or "
-                              "after model. or diffusion.unet.",
+  const std::map<std::string, int> prefixes = prefixes_of(file);
+  if (prefixes.empty()) {
+    throw Failure(fmt::format("'{}' has no network of a Diffusion Policy: none of its {} tensors is named {}0..., bare or "
+                              "after a prefix",
                               file.path().string(), file.tensors().size(), kModules[1]));
   }
+  const auto most = std::ranges::max_element(prefixes, {}, [](const auto& each) { return each.second; });
+  for (const auto& [prefix, count] : prefixes) {
+    if (count < most->second || prefix == most->first) continue;
+    throw Failure(fmt::format("'{}' has two networks of a Diffusion Policy, '{}{}0...' and '{}{}0...': keep one",
+                              file.path().string(), most->first, kModules[1], prefix, kModules[1]));
+  }
+  Names names{.prefix = most->first};
   names.lerobot = std::ranges::any_of(file.tensors(), [&](const io::StoredTensor& tensor) {
     return names.of_network(tensor.name) && (tensor.name.find(".conv1.block.") != std::string::npos ||
                                              tensor.name.find(".conv2.block.") != std::string::npos);

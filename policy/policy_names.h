@@ -9,7 +9,7 @@
 namespace ladder::denoise {
 
 struct Names {
-  std::string prefix;    // of all names: "", "model." or "diffusion.unet."
+  std::string prefix;    // of all names: "", "model.", "diffusion.unet._orig_mod."
   bool lerobot = false;  // conv1 and conv2 for blocks.0 and blocks.1, no `.conv` in what halves and doubles
 
   // The name in such a file of a tensor that is published as "down_modules.0.0.blocks.0.block.0.weight".
@@ -18,7 +18,7 @@ struct Names {
   bool of_network(const std::string& name) const;
 };
 
-// Of a file. Throws Failure where it has no such network.
+// Of a file. Throws Failure where it has no such network, or two.
 Names names_of(const io::SafetensorsFile& file);
 
 }  // namespace ladder::denoise

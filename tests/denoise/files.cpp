@@ -72,7 +72,9 @@ class PolicyFiles : public testing::Test {
 
 TEST_F(PolicyFiles, BothLayoutsOfNamesComeBack) {
   for (const Names& names : {Names{}, Names{.prefix = "model."}, Names{.prefix = "diffusion.unet.", .lerobot = true},
-                             Names{.prefix = "", .lerobot = true}, Names{.prefix = "diffusion.unet."}}) {
+                             Names{.prefix = "", .lerobot = true}, Names{.prefix = "diffusion.unet."},
+                             Names{.prefix = "diffusion.unet._orig_mod.", .lerobot = true}, Names{.prefix = "module."},
+                             Names{.prefix = "module.model._orig_mod."}, Names{.prefix = "unet."}}) {
     write(tensors_of(small_, names));
     const PolicyFile policy = read();
     EXPECT_EQ(policy.network, small_);
@@ -135,6 +137,16 @@ TEST_F(PolicyFiles, OtherPartsAreCountedAndLeftAlone) {
                               "left alone: tensors, 1 of _dummy_variable, 1 of mask_generator, 2 of obs_encoder"});
 }
 
+TEST_F(PolicyFiles, OneOfTwoNetworksIsNotChosen) {
+  Tensors tensors = tensors_of(small_, {.prefix = "ema_model."});
+  tensors.merge(tensors_of(small_, {.prefix = "model."}));
+  write(tensors);
+  expect_refused("has two networks of a Diffusion Policy, 'ema_model.down_modules.0...' and 'model.down_modules.0...'");
+  tensors.erase("model.final_conv.1.bias");  // of another one that is not complete
+  write(tensors);
+  EXPECT_EQ(read().weights, nn::made_up_weights(small_));
+}
+
 TEST_F(PolicyFiles, TheNormalizerIsRead) {
   Tensors tensors = tensors_of(small_, {.prefix = "model."});
   tensors["normalizer.params_dict.obs.scale"] = {{3}, {1, 2, 3}};
@@ -161,7 +173,9 @@ TEST_F(PolicyFiles, DamagedFilesAreRefused) {
   put(file_, "it is a text");
   expect_refused("a text file");
   write({{"unet.weight", zeros({2})}});
-  expect_refused("has no network of a Diffusion Policy: none of its 1 tensors is named down_modules.");
+  expect_refused(
+      "has no network of a Diffusion Policy: none of its 1 tensors is named down_modules.0..., bare or after "
+      "a prefix");
   write(tensors_of(small_));
   const std::string whole = contents(file_);
   for (const std::size_t size :
