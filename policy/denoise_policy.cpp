@@ -147,6 +147,7 @@ int denoise(const Options& o) {
   const std::vector<float> observed = observations(o, file.network.observation);
   if (o.observation.empty()) file.observation = {};  // made-up ones are normalised
   const int samples = static_cast<int>(observed.size()) / file.network.observation;
+  if (!file.units.empty()) file.notes.push_back(file.units);
   for (const std::string& note : file.notes) fmt::print("{}\n", note);
   fmt::print("channels {}; an observation of {}; {} actions of {}; {}; {}\n", fmt::join(file.network.dims, ", "),
              file.network.observation, file.network.horizon, file.network.action_dim, steps.str(), name(o.dtype));

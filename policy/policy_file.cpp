@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -50,6 +51,7 @@ class Reader {
     }
     policy.observation = normalizer("obs", policy.network.observation, false);
     policy.action = normalizer("action", policy.network.action_dim, true);
+    if (policy.action.scale.empty()) policy.units = units(policy.observation);
     note_others(policy.notes);
     return policy;
   }
@@ -161,6 +163,21 @@ class Reader {
       fail(fmt::format("tensor '{}.scale' has a zero", name));
     }
     return made;
+  }
+
+  // LeRobot's names of a normalizer are normalize_inputs and unnormalize_outputs.
+  std::string units(const Normalizer& observation) const {
+    std::set<std::string> found;
+    for (const io::StoredTensor& tensor : file_.tensors()) {
+      const std::size_t at = tensor.name.find("normaliz");
+      if (at == tensor.name.npos) continue;
+      const std::size_t begin = tensor.name.rfind('.', at) + 1;  // 0 without a dot before it
+      found.insert(tensor.name.substr(begin, tensor.name.find('.', at) - begin));
+    }
+    return fmt::format("{} in the network's units, as a rule normalised: {}",
+                       observation.scale.empty() ? "observations and actions are" : "actions are",
+                       found.empty() ? "the file has no normalizer"
+                                     : fmt::format("not applied: {}", fmt::join(found, ", ")));
   }
 
   void note_others(std::vector<std::string>& notes) const {

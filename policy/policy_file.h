@@ -27,6 +27,7 @@ struct PolicyFile {
   nn::PublishedWeights weights;  // finite
   Normalizer observation, action;
   nlohmann::json scheduler = nlohmann::json::object();  // diffusers' fields, as far as the file has them
+  std::string units;               // a sentence where actions are not those of the robot, but normalised
   std::vector<std::string> notes;  // what a person should know: defaults that were taken, what was left alone
 };
 

@@ -147,6 +147,27 @@ TEST_F(PolicyFiles, OneOfTwoNetworksIsNotChosen) {
   EXPECT_EQ(read().weights, nn::made_up_weights(small_));
 }
 
+TEST_F(PolicyFiles, ActionsInTheNetworksUnitsAreSaidToBe) {
+  Tensors tensors = tensors_of(small_, {.prefix = "diffusion.unet.", .lerobot = true});
+  write(tensors);
+  EXPECT_EQ(read().units,
+            "observations and actions are in the network's units, as a rule normalised: the file has no "
+            "normalizer");
+  tensors["normalize_inputs.buffer_observation_state.mean"] = zeros({3});
+  tensors["module.unnormalize_outputs.buffer_action.mean"] = zeros({2});
+  write(tensors);
+  EXPECT_NE(read().units.find("not applied: normalize_inputs, unnormalize_outputs"), std::string::npos);
+  for (const char* field : {"obs", "action"}) {
+    const int numbers = std::string(field) == "obs" ? 3 : 2;
+    tensors[fmt::format("normalizer.params_dict.{}.scale", field)] = {{numbers}, std::vector<float>(numbers, 1)};
+    tensors[fmt::format("normalizer.params_dict.{}.offset", field)] = zeros({numbers});
+    write(tensors);
+    const bool is_last = numbers == 2;
+    EXPECT_EQ(read().units.starts_with("actions are in the network's units"), !is_last);
+    EXPECT_EQ(read().units.empty(), is_last);
+  }
+}
+
 TEST_F(PolicyFiles, TheNormalizerIsRead) {
   Tensors tensors = tensors_of(small_, {.prefix = "model."});
   tensors["normalizer.params_dict.obs.scale"] = {{3}, {1, 2, 3}};

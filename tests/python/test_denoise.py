@@ -130,6 +130,30 @@ def test_tiny_answers(tmp_path):
     assert len(set(actions)) > 16
 
 
+def tiny_file(path, prefix="", **more):
+    """A policy's file with the shapes of the golden one, all of its weights 0."""
+    golden = json.loads((ROOT / "tests" / "golden" / "policy_tiny.json").read_text(encoding="utf-8"))
+    tensors = {
+        prefix + each["name"]: (each["shape"], [0.0] * math.prod(each["shape"])) for each in golden["parameters"]
+    }
+    return safetensors(path, {**tensors, **more})
+
+
+def test_units_of_actions_are_said(tmp_path):
+    numbers = {f"unnormalize_outputs.buffer_action.{what}": ([2], [1.0, 2.0]) for what in ("mean", "std")}
+    normalizer = {f"normalizer.params_dict.action.{what}": ([2], [1.0, 2.0]) for what in ("scale", "offset")}
+    few = ("--random", "--steps", "1", "--scheduler", "ddim")
+    units = "in the network's units, as a rule normalised"
+    for prefix, more, says in (
+        ("diffusion.unet._orig_mod.", numbers, f"actions are {units}: not applied: unnormalize_outputs"),
+        ("module.", {}, f"observations and actions are {units}: the file has no normalizer"),
+        ("", normalizer, ""),
+    ):
+        done = program(tiny_file(tmp_path / "p.safetensors", prefix, **more), *few, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert says in done.stdout and (units in done.stdout) == bool(says)
+
+
 def test_what_an_answer_depends_on(tmp_path):
     def actions(*arguments):
         done = program(*FEW, "--out", tmp_path / "a.npy", *arguments)
