@@ -1,6 +1,7 @@
 """The network and schedulers of reference/pytorch/policy_network.py."""
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -255,9 +256,12 @@ def test_the_names_of_lerobot_are_left_as_they_are(exported, tmp_path):
     assert "diffusion.unet.up_modules.1.2.weight" in tensors
     common.save_tensors(tmp_path / "model.safetensors", {**tensors, "normalize_inputs.mean": torch.zeros(2)})
     config = {"horizon": 16, "n_groups": 8, "noise_scheduler_type": "DDIM", "num_train_timesteps": 10}
+    config["num_inference_steps"] = 4
     (tmp_path / "config.json").write_text(json.dumps(config))
     status, told, out = exported(None, name="model.safetensors")
     assert status == 0 and "assumed" not in told
+    assert "actions stay in the network's units, as a rule normalised" in told
+    assert "num_inference_steps is 4: ./ladder denoise --steps 4" in told
     written, _ = common.load_tensors(out)
     assert written.keys() == {*tensors, "normalize_inputs.mean"}
     held = policy.load(out)
@@ -282,6 +286,17 @@ def test_what_is_no_policy_is_refused_in_one_line(exported):
         status, told, out = exported(checkpoint)
         assert status == 1 and says in told and told.count("\n") == 1, told
         assert not out.exists()
+
+
+def test_a_scheduler_that_denoise_has_not_is_refused(exported, tmp_path):
+    fields = {"_class_name": "DPMSolverMultistepScheduler", "lambda_min_clipped": -math.inf}
+    for config, says in (
+        (fields, "its scheduler is DPMSolverMultistepScheduler, and DDPMScheduler or DDIMScheduler is wanted"),
+        ({**fields, "_class_name": "DDPMScheduler"}, "has an Infinity or NaN, which JSON has not"),
+    ):
+        (tmp_path / "scheduler_config.json").write_text(json.dumps(config))
+        status, told, out = exported(workspace(), "--scheduler-config", str(tmp_path / "scheduler_config.json"))
+        assert status == 1 and says in told and told.count("\n") == 1 and not out.exists()
 
 
 def test_damaged_checkpoints_end_with_a_line(exported, tmp_path):

@@ -26,6 +26,7 @@ from worker import Refusal, one_line
 
 # The names of LeRobot's configuration that are not those of diffusers.
 _LEROBOT_SCHEDULER = {"noise_scheduler_type": "_class_name", **{f: f for f in policy.DEFAULT_SCHEDULER if f[0] != "_"}}
+_SCHEDULERS = ("DDPMScheduler", "DDIMScheduler")
 
 
 def read_checkpoint(path, trust):
@@ -87,21 +88,23 @@ def plain(value):
 
 
 def told_by_config(config):
-    """{groups, horizon, scheduler} as far as the configuration of a training says them."""
+    """{groups, horizon, scheduler, steps} as far as the configuration of a training says them."""
     scheduler = plain(at(config, "policy", "noise_scheduler") or {})
     target = scheduler.pop("_target_", "")
     if target:
         scheduler = {"_class_name": target.rpartition(".")[2], **scheduler}
     groups = at(config, "policy", "n_groups") or at(config, "policy", "model", "n_groups")
     horizon = at(config, "policy", "horizon") or at(config, "horizon")
-    return {"groups": groups, "horizon": horizon, "scheduler": scheduler}
+    steps = at(config, "policy", "num_inference_steps")
+    return {"groups": groups, "horizon": horizon, "scheduler": scheduler, "steps": steps}
 
 
 def told_by_lerobot(config):
     scheduler = {theirs: config[ours] for ours, theirs in _LEROBOT_SCHEDULER.items() if ours in config}
     if "_class_name" in scheduler:
         scheduler["_class_name"] += "Scheduler"
-    return {"groups": config.get("n_groups"), "horizon": config.get("horizon"), "scheduler": scheduler}
+    told = {"groups": "n_groups", "horizon": "horizon", "steps": "num_inference_steps"}
+    return {"scheduler": scheduler, **{ours: config.get(theirs) for ours, theirs in told.items()}}
 
 
 def json_of(path):
@@ -137,6 +140,9 @@ def work(options):
     groups, horizon = options.groups or told.get("groups"), options.horizon or told.get("horizon")
     assumed = [name for name, held in (("groups", groups), ("horizon", horizon), ("scheduler", scheduler)) if not held]
     groups, horizon, scheduler = groups or 8, horizon or 16, scheduler or policy.DEFAULT_SCHEDULER
+    kind = scheduler.get("_class_name", _SCHEDULERS[0])
+    if kind not in _SCHEDULERS:
+        raise Refusal(f"{path}: its scheduler is {kind}, and {' or '.join(_SCHEDULERS)} is wanted")
     metadata = policy.metadata(groups, horizon, scheduler)
     policy.policy_of(tensors, metadata, path)  # or it says what is wrong
     common.save_tensors(options.out, tensors, metadata)
@@ -148,6 +154,10 @@ def work(options):
         f"{scheduler.get('_class_name', 'scheduler')} {scheduler.get('num_train_timesteps', 1000)}; "
         f"normalizer of {' and '.join(normalized) or 'nothing'}"
     )
+    if "action" not in normalized:
+        print("actions stay in the network's units, as a rule normalised")
+    if told.get("steps"):
+        print(f"num_inference_steps is {told['steps']}: ./ladder denoise --steps {told['steps']}")
     if assumed:
         print(f"not said by {path}, so assumed: {', '.join(assumed)}")
 

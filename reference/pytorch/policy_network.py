@@ -347,7 +347,11 @@ def load(path):
 
 def metadata(groups, horizon, scheduler):
     """Of a policy file: what shapes do not say."""
-    return {METADATA_KEY: json.dumps({"groups": groups, "horizon": horizon, "scheduler": scheduler})}
+    told = {"groups": groups, "horizon": horizon, "scheduler": scheduler}
+    try:
+        return {METADATA_KEY: json.dumps(told, allow_nan=False)}
+    except ValueError:
+        raise Refusal("the scheduler's configuration has an Infinity or NaN, which JSON has not") from None
 
 
 # --- Made-up weights
