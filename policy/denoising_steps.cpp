@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,6 +23,18 @@ DenoisingSteps::DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std:
   }
   timesteps = diffusion::scheduler_timesteps(config, steps);
   rows = diffusion::scheduler_table(config, timesteps);
+}
+
+DenoisingSteps::DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std::vector<int> visited)
+    : config(scheduler), timesteps(std::move(visited)) {
+  if (timesteps.empty()) throw UsageError("the scheduler's timesteps are empty: at least one is right");
+  rows = diffusion::scheduler_table(config, timesteps);
+}
+
+int DenoisingSteps::num_drawn() const {
+  if (!noisy()) return 0;
+  const bool at_last = config.kind == SchedulerKind::ddim || timesteps.back() > 0;
+  return static_cast<int>(timesteps.size()) - (at_last ? 0 : 1);
 }
 
 Case DenoisingSteps::case_of(const diffusion::Problem& shape) const {

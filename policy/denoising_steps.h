@@ -20,6 +20,8 @@ struct DenoisingSteps {
 
   // Throws UsageError where `count`, all of the training's if there is none, is more than the scheduler was trained with.
   DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std::optional<int> count);
+  // Visits these time steps. Throws UsageError for an empty list or a time step that the scheduler does not have.
+  DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std::vector<int> visited);
 
   void first_only() {  // for a look at the operations of a step
     timesteps.resize(1);
@@ -27,6 +29,8 @@ struct DenoisingSteps {
   }
 
   bool noisy() const { return config.kind == diffusion::SchedulerKind::ddpm || config.eta > 0; }
+  // The number of steps, from the first, for which diffusers draws noise: ddpm's have none at time step 0.
+  int num_drawn() const;
   // Of `shape`'s samples, positions and channels.
   Case case_of(const diffusion::Problem& shape) const;
   std::string str() const;  // "100 ddpm steps of 100"

@@ -6,9 +6,11 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "core/backend.h"
 #include "policy/policy.h"
 #include "python/csrc/plans.h"
 
@@ -20,11 +22,15 @@ using denoise::PolicyFile;
 using nlohmann::json;
 
 DenoisingSteps steps_of(PolicyFile& file, const json& question) {
-  diffusion::SchedulerConfig scheduler = denoise::scheduler_of(file.scheduler, "", file.notes);
+  diffusion::SchedulerConfig scheduler = denoise::scheduler_of(question.at("scheduler"), "", file.notes);
   scheduler.eta = question.at("eta").get<double>();
   const bool is_ddpm = scheduler.kind == diffusion::SchedulerKind::ddpm;
   if (scheduler.eta < 0 || scheduler.eta > 1 || (is_ddpm && scheduler.eta > 0)) {
     throw UsageError(fmt::format("eta {}: from 0 to 1, and 0 for ddpm", scheduler.eta));
+  }
+  if (const json& timesteps = question.at("timesteps"); !timesteps.is_null()) {
+    file.notes.push_back(fmt::format("{} steps: as the scheduler's set_timesteps() chose", timesteps.size()));
+    return {scheduler, timesteps.get<std::vector<int>>()};
   }
   const bool all = question.at("steps").is_null();
   return {scheduler, all ? std::nullopt : std::optional(question.at("steps").get<int>())};
@@ -35,7 +41,8 @@ struct Prepared {
       : device(question.at("device").get<int>()),
         samples(question.at("samples").get<int>()),
         dtype(parse_dtype(question.at("dtype").get<std::string>()).value()),
-        promotions(Choices::instance().table(on.number())),
+        promotions(question.at("use").get<bool>() ? Choices::instance().table(on.number())
+                                                  : Promotions::for_device(backend::device().slug)),
         file(denoise::read_policy(question.at("file").get<std::string>(), {})),
         steps(steps_of(file, question)),
         policy({.dtype = dtype, .samples = samples, .given_noise = true}, file, steps, promotions) {
@@ -51,7 +58,8 @@ struct Prepared {
               {"action_dim", file.network.action_dim},
               {"steps", steps.rows.size()},
               {"noise_row", policy.noise_row()},
-              {"noisy", steps.noisy()}}},
+              {"noisy", steps.noisy()},
+              {"drawn", steps.num_drawn()}}},
             {"operations", operations()}};
   }
 

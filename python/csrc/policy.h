@@ -6,9 +6,11 @@
 
 namespace ladder::python {
 
-// {"file": safetensors, "dtype", "samples", "steps": a number or null, "eta", "device"} prepares one:
-// {"number", "about": one line, "notes", "sizes": {"observation", "horizon", "action_dim", "steps", "noise_row", "noisy"},
-// "operations": rows as of explain(), "calls" those of an answer}. {"drop": number} ends one. Throws UsageError, Failure.
+// {"file": safetensors, "dtype", "samples", "scheduler": diffusers' fields, "timesteps": a list or null, "steps": a number or
+// null, "eta", "device", "use": whether use() chooses versions} prepares one: {"number", "about": one line, "notes",
+// "sizes": {"observation", "horizon", "action_dim", "steps", "noise_row", "noisy", "drawn": the number of steps, from the first,
+// that diffusers draws noise for}, "operations": rows as of explain(), "calls" those of an answer}. {"drop": number} ends one.
+// Throws UsageError, Failure.
 nlohmann::json ask_policy(const nlohmann::json& question);
 
 }  // namespace ladder::python

@@ -1,17 +1,20 @@
 """policy: answers of a diffusion policy's live module, every denoising step in one CUDA graph."""
 
 import json
+import math
+import operator
 import tempfile
 import weakref
 from pathlib import Path
 
 import torch
 
-from . import library
+from . import library, scheduler_state
 from .define import define
 from .versions import rows_of
 
 _DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+_MOST_SAMPLES = 65535  # as of ./ladder denoise --batch
 _NO_FORMULA = "policy: on a CPU only the emulator answers, slowly: ladder_torch.cpu('emulator')"
 
 
@@ -25,17 +28,18 @@ define("policy_answer", "(Tensor condition, Tensor initial, Tensor steps, int po
 
 class Policy:
     """What policy() has prepared. `observation`, `horizon`, `action_dim` and `steps` are its sizes, `notes` what was taken by
-    default. It has a copy of the weights: a module that was trained on needs another one."""
+    default or is not computed. It has a copy of the weights: a module that was trained on needs another one."""
 
-    def __init__(self, half, device, samples, told):
+    def __init__(self, half, like, samples, told):
         sizes = told["sizes"]
         self.samples, self.observation, self.steps = samples, sizes["observation"], sizes["steps"]
         self.horizon, self.action_dim = sizes["horizon"], sizes["action_dim"]
-        self.device, self.notes = device, told["notes"]
+        self.device, self.notes = like.device, told["notes"]
         self._half, self._number = half, told["number"]
         self._about, self._operations = told["about"], told["operations"]
         self._of_actions = (samples, self.horizon, self.action_dim)
         self._of_noise = (self.steps if sizes["noisy"] else 0, sizes["noise_row"])
+        self._drawn_steps, self._drawn_dtype = sizes["drawn"], like.dtype
         weakref.finalize(self, half.ask, policy={"drop": self._number}).atexit = False
 
     def __repr__(self):
@@ -47,14 +51,15 @@ class Policy:
 
     @torch.no_grad()
     def sample(self, observation, generator=None, noise=None, check=True):
-        """Actions [samples, horizon, action_dim], fp32, for observations [samples, observation], both as the module has them,
-        not normalised; on the current stream. The noise is PyTorch's, of `generator` or the default one, or given as `noise`:
-        the first sample [samples, horizon, action_dim] and, where steps have noise, that of the steps [steps, samples,
-        horizon, action_dim]. `check` waits for the answer and throws FloatingPointError where an observation or an action is
-        not finite. A CUDA graph cannot capture it: it is one."""
+        """Actions [samples, horizon, action_dim], fp32, for observations [samples, observation], both in the network's units:
+        no normalizer is applied. On the current stream. The noise is PyTorch's, of `generator` or the default one, drawn as
+        diffusers' schedulers draw it in a loop of their steps; or given as `noise`: the first sample [samples, horizon,
+        action_dim] and, where steps have noise, that of the steps [steps, samples, horizon, action_dim]. `check` waits for
+        the answer and throws FloatingPointError where an observation or an action is not finite. A CUDA graph cannot capture
+        it: it is one."""
         sizes = (self.samples, self.observation)
-        if tuple(observation.shape) != sizes or observation.device != self.device:
-            raise ValueError(f"policy: {_told(observation)}, and an observation of {sizes} on {self.device} is wanted")
+        if not _is(observation, sizes, self.device):
+            raise _error(observation, f"{_told(observation)}, and an observation of {sizes} on {self.device} is wanted")
         initial, steps = self._drawn(generator) if noise is None else self._given(*noise)
         condition = torch.nn.functional.mish(observation.double()).float()
         kernels = torch.ops.ladder_emulator if self._half is library.EMULATOR else torch.ops.ladder_kernels
@@ -65,15 +70,22 @@ class Policy:
         return actions
 
     def _drawn(self, generator):
-        return [torch.randn(of, generator=generator, device=self.device) for of in (self._of_actions, self._of_noise)]
+        def draw():  # in the module's dtype, as its own loop does
+            return torch.randn(self._of_actions, generator=generator, device=self.device, dtype=self._drawn_dtype)
+
+        initial, rows = draw().float(), torch.zeros(self._of_noise, device=self.device)
+        if self._drawn_steps:  # the first ones
+            of_steps = torch.stack([draw() for _ in range(self._drawn_steps)])
+            rows[: self._drawn_steps, : initial.numel()] = of_steps.flatten(1)
+        return initial, rows
 
     def _given(self, initial, of_steps=None):
         wanted_of_steps = (self._of_noise[0], *self._of_actions)
-        if of_steps is None:
+        if of_steps is None and isinstance(initial, torch.Tensor):
             of_steps = initial.new_empty((0, *self._of_actions))
         for x, wanted in ((initial, self._of_actions), (of_steps, wanted_of_steps)):
-            if tuple(x.shape) != wanted or x.device != self.device:
-                raise ValueError(f"policy: noise is {_told(x)}, and {wanted} on {self.device} is wanted")
+            if not _is(x, wanted, self.device):
+                raise _error(x, f"noise is {_told(x)}, and {wanted} on {self.device} is wanted")
         rows = torch.zeros(self._of_noise, device=self.device)
         rows[:, : initial.numel()] = of_steps.flatten(1)
         return initial.float(), rows
@@ -81,37 +93,77 @@ class Policy:
 
 def policy(unet, scheduler, *, horizon=16, samples=1, steps=None, eta=0.0, dtype=None):
     """Prepares the answers of a diffusion policy: `unet` is Diffusion Policy's ConditionalUnet1D, or LeRobot's, on the device
-    that shall answer; `scheduler` diffusers' DDPMScheduler or DDIMScheduler, or a dict of its configuration. `steps` of them
-    (default: as many as it was trained with), DDIM's with `eta`; for `samples` observations at a time; in `dtype` (default:
-    the module's). Throws ValueError, one line, for what is no such network or not supported."""
-    weight = next(unet.parameters())
+    that shall answer; `scheduler` diffusers' DDPMScheduler or DDIMScheduler, or a dict of its
+    configuration. `steps` of them (default: those that its set_timesteps() has chosen, else as many as it was trained with),
+    DDIM's with `eta`; for `samples` observations at a time; in `dtype` (default: the module's). Throws TypeError
+    or ValueError, one line, for a module that is no such network, or a setting that is not supported."""
+    weight = next(unet.parameters(), torch.empty(0))
+    half = _half_for(weight.device)
     dtype = dtype or weight.dtype
     if dtype not in _DTYPES:
         raise ValueError(f"policy: {dtype}, and one of {', '.join(map(str, _DTYPES))} is wanted")
-    if samples < 1:
-        raise ValueError(f"policy: {samples} samples, and 1 or more are wanted")
-    half = library.CUDA if weight.is_cuda else library.EMULATOR
-    if not weight.is_cuda and not library.emulated():
-        raise RuntimeError(_NO_FORMULA)
-    fields = scheduler if isinstance(scheduler, dict) else {"_class_name": type(scheduler).__name__, **scheduler.config}
+    samples, horizon = _whole("samples", samples), _whole("horizon", horizon)
+    if not 1 <= samples <= _MOST_SAMPLES:
+        raise ValueError(f"policy: {samples} samples, and 1 to {_MOST_SAMPLES} are wanted")
+    question = {"dtype": _DTYPES[dtype], "samples": samples, "device": weight.get_device(), "use": True}
+    question["scheduler"], question["eta"] = scheduler_state.fields_of(scheduler), _real("eta", eta)
+    question["steps"] = None if steps is None else _whole("steps", steps)
+    question["timesteps"] = scheduler_state.timesteps_of(scheduler) if steps is None else None
     groups = next((each.num_groups for each in unet.modules() if isinstance(each, torch.nn.GroupNorm)), 8)
-    question = {"dtype": _DTYPES[dtype], "samples": samples, "steps": steps, "eta": eta, "device": weight.get_device()}
     with tempfile.TemporaryDirectory() as folder:
-        question["file"] = str(Path(folder) / "module.safetensors")
-        _write(question["file"], unet, {"groups": groups, "horizon": horizon, "scheduler": fields})
+        file = str(Path(folder) / "module.safetensors")
+        _write(file, unet, {"groups": groups, "horizon": horizon})
+
         try:
-            told = half.ask(policy=question)
+            told = half.ask(policy={**question, "file": file})
         except ValueError as wrong:
-            raise ValueError(f"policy: {str(wrong).replace(question['file'], type(unet).__name__)}") from None
-    return Policy(half, weight.device, samples, told)
+            raise ValueError(f"policy: {str(wrong).replace(file, type(unet).__name__)}") from None
+    return Policy(half, weight, samples, told)
+
+
+def _half_for(device):
+    if device.type not in ("cuda", "cpu"):
+        raise ValueError(f"policy: the module is on {device}, and on cuda or cpu it is wanted")
+    if device.type == "cpu" and not library.emulated():
+        raise RuntimeError(_NO_FORMULA)
+    return library.CUDA if device.type == "cuda" else library.EMULATOR
+
+
+def _whole(name, value):
+    """Within 32 bits; any number beyond them is refused as their largest is."""
+    try:
+        return max(min(operator.index(value), 2**31 - 1), -(2**31))
+    except TypeError:
+        raise TypeError(f"policy: {name} is {value!r}, and a whole number is wanted") from None
+
+
+def _real(name, value):
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"policy: {name} is {value!r}, and a number is wanted") from None
+    if not math.isfinite(number):
+        raise ValueError(f"policy: {name} is {value!r}, and a finite number is wanted")
+    return number
 
 
 def _write(file, unet, metadata):
     from safetensors.torch import save_file  # here: the package's other parts do without
 
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in unet.state_dict().items()}
-    save_file(tensors, file, {"ladder.policy/1": json.dumps(metadata, default=list)})
+    def stored(tensor):
+        return tensor.detach().to("cpu", torch.float32 if tensor.dtype == torch.float64 else tensor.dtype).contiguous()
+
+    tensors = {name: stored(tensor) for name, tensor in unet.state_dict().items()}
+    save_file(tensors, file, {"ladder.policy/1": json.dumps(metadata)})
+
+
+def _is(x, shape, device):
+    return isinstance(x, torch.Tensor) and tuple(x.shape) == shape and x.device == device
 
 
 def _told(x):
-    return f"{tuple(x.shape)} on {x.device}"
+    return f"{tuple(x.shape)} on {x.device}" if isinstance(x, torch.Tensor) else f"a value of type {type(x).__name__}"
+
+
+def _error(x, says):
+    return (ValueError if isinstance(x, torch.Tensor) else TypeError)(f"policy: {says}")

@@ -63,25 +63,6 @@ def test_ddim_has_no_noise_but_the_first(kernels):
     assert torch.equal(policy.sample(observation.double(), noise=(initial,)), first), "what it was before"
 
 
-class LeRobots(torch.nn.Module):
-    """The same network with LeRobot's names."""
-
-    def __init__(self, module):
-        super().__init__()
-        self.module = module
-
-    def state_dict(self):
-        tensors = self.module.state_dict()
-        return {network.lerobot_name(name).removeprefix("diffusion.unet."): x for name, x in tensors.items()}
-
-
-def test_lerobots_module_is_the_same_network(kernels):
-    made = [ladder_torch.policy(each, DDIM, steps=2) for each in (module_on(kernels), LeRobots(module_on(kernels)))]
-    torch.manual_seed(0)
-    observation, noise = torch.randn(1, 20, device=kernels), (torch.randn(1, 16, 2, device=kernels),)
-    assert torch.equal(*(policy.sample(observation, noise=noise) for policy in made))
-
-
 def test_noise_is_of_pytorchs_generator(kernels):
     policy = ladder_torch.policy(module_on(kernels), HELD.scheduler, steps=2)
     observation = OBSERVATION[:1].to(kernels)
@@ -129,8 +110,10 @@ def without(name):
         (network.tiny, {"steps": 0}, "0 steps: from 1 to 10"),
         (network.tiny, {"horizon": 10}, "horizon 10"),
         (network.tiny, {"eta": 0.5}, "eta 0.5: from 0 to 1, and 0 for ddpm"),
-        (network.tiny, {"samples": 0}, "samples"),
+        (network.tiny, {"samples": 0}, "0 samples, and 1 to 65535 are wanted"),
+        (network.tiny, {"samples": 65536}, "65536 samples, and 1 to 65535 are wanted"),
         (network.tiny, {"dtype": torch.float64}, "torch.float64, and one of torch.float32"),
+        (torch.nn.Identity, {}, "'Identity' has no network of a Diffusion Policy"),
     ],
 )
 def test_what_cannot_be_answered_is_said_in_a_line(kernels, made, options, says):

@@ -314,6 +314,22 @@ TEST(PolicySizes, WhatCannotBeIsRefusedWithWhatCould) {
   }
 }
 
+// diffusers' DDPMScheduler has none at time step 0, its DDIMScheduler none with eta 0.
+TEST(Schedulers, StepsThatDrawNoise) {
+  const auto drawn = [](const char* kind, double eta, std::vector<int> visited) {
+    std::vector<std::string> notes;
+    diffusion::SchedulerConfig config = scheduler_of(json::object(), kind, notes);
+    config.eta = eta;
+    return DenoisingSteps(config, std::move(visited)).num_drawn();
+  };
+  EXPECT_EQ(drawn("ddpm", 0, {99, 50, 0}), 2);
+  EXPECT_EQ(drawn("ddpm", 0, {99, 50, 1}), 3);
+  EXPECT_EQ(drawn("ddim", 0, {66, 33, 0}), 0);
+  EXPECT_EQ(drawn("ddim", 0.5, {66, 33, 0}), 3);
+  EXPECT_FALSE(message_of<UsageError>([&] { drawn("ddpm", 0, {}); }).empty());
+  EXPECT_FALSE(message_of<UsageError>([&] { drawn("ddpm", 0, {100, 0}); }).empty());
+}
+
 TEST(Schedulers, WhatCannotBeIsRefused) {
   const auto made = [](const json& fields, std::optional<int> count = {}) {
     std::vector<std::string> notes;

@@ -13,7 +13,8 @@ from .test_programs import Totals
 
 # What its tests are run with.
 TORCH = "torch==2.11.0"
-_WITH_TORCH = [TORCH, "numpy==2.3.5", "safetensors==0.6.2", "pytest==8.4.2", "scikit-build-core==0.11.6"]
+_BESIDE_TORCH = "numpy==2.3.5 safetensors==0.6.2 diffusers==0.35.2 pytest==8.4.2 scikit-build-core==0.11.6"
+_WITH_TORCH = [TORCH, *_BESIDE_TORCH.split()]
 _TARGET = "ladder_python"
 
 

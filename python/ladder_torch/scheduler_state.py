@@ -1,0 +1,36 @@
+"""A scheduler of diffusers in JSON's types: its configuration and the time steps that it was set to."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+_WANTED = "diffusers' DDPMScheduler or DDIMScheduler, or a dict of the configuration of one"
+
+
+def fields_of(scheduler):
+    """The fields of its scheduler_config.json. Throws TypeError."""
+    if isinstance(scheduler, Mapping):
+        return _plain(scheduler)
+    config = getattr(scheduler, "config", None)
+    if not isinstance(config, Mapping):
+        raise TypeError(f"policy: scheduler is of type {type(scheduler).__name__}, and {_WANTED} is wanted")
+    return {"_class_name": type(scheduler).__name__, **_plain(config)}
+
+
+def timesteps_of(scheduler):
+    """Those that set_timesteps() has chosen, or None."""
+    chosen = getattr(scheduler, "custom_timesteps", False) or getattr(scheduler, "num_inference_steps", None)
+    timesteps = getattr(scheduler, "timesteps", None)
+    return [int(t) for t in timesteps] if chosen and timesteps is not None else None
+
+
+def _plain(value):
+    """A tensor or an array becomes a list, and a number that JSON lacks a word."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, (bool, int, str)) or isinstance(value, float) and math.isfinite(value):
+        return value
+    return str(value)
