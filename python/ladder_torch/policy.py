@@ -4,12 +4,13 @@ import json
 import math
 import operator
 import tempfile
+import warnings
 import weakref
 from pathlib import Path
 
 import torch
 
-from . import library, scheduler_state
+from . import library, scheduler_state, unet1d
 from .define import define
 from .versions import rows_of
 
@@ -93,11 +94,13 @@ class Policy:
 
 def policy(unet, scheduler, *, horizon=16, samples=1, steps=None, eta=0.0, dtype=None):
     """Prepares the answers of a diffusion policy: `unet` is Diffusion Policy's ConditionalUnet1D, or LeRobot's, on the device
-    that shall answer; `scheduler` diffusers' DDPMScheduler or DDIMScheduler, or a dict of its
+    that shall answer, or a module that has one; `scheduler` diffusers' DDPMScheduler or DDIMScheduler, or a dict of its
     configuration. `steps` of them (default: those that its set_timesteps() has chosen, else as many as it was trained with),
-    DDIM's with `eta`; for `samples` observations at a time; in `dtype` (default: the module's). Throws TypeError
-    or ValueError, one line, for a module that is no such network, or a setting that is not supported."""
-    weight = next(unet.parameters(), torch.empty(0))
+    DDIM's with `eta`; for `samples` observations at a time; in `dtype` (default: the module's). A step of the module is
+    compared with the same of the kernels. Throws TypeError or ValueError, one line, for a module that is no such network, or
+    a setting that is not supported."""
+    network, note = unet1d.find(unet)
+    weight = next(network.parameters(), torch.empty(0))
     half = _half_for(weight.device)
     dtype = dtype or weight.dtype
     if dtype not in _DTYPES:
@@ -109,16 +112,25 @@ def policy(unet, scheduler, *, horizon=16, samples=1, steps=None, eta=0.0, dtype
     question["scheduler"], question["eta"] = scheduler_state.fields_of(scheduler), _real("eta", eta)
     question["steps"] = None if steps is None else _whole("steps", steps)
     question["timesteps"] = scheduler_state.timesteps_of(scheduler) if steps is None else None
-    groups = next((each.num_groups for each in unet.modules() if isinstance(each, torch.nn.GroupNorm)), 8)
+    one_step = {"dtype": "fp32", "samples": 1, "steps": 1, "timesteps": None, "eta": 0, "use": False}
+    trial = {**question, **one_step, "scheduler": unet1d.TRIAL_SCHEDULER}
+    groups = next((each.num_groups for each in network.modules() if isinstance(each, torch.nn.GroupNorm)), 8)
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder) / "module.safetensors")
-        _write(file, unet, {"groups": groups, "horizon": horizon})
+        _write(file, network, {"groups": groups, "horizon": horizon})
 
-        try:
-            told = half.ask(policy={**question, "file": file})
-        except ValueError as wrong:
-            raise ValueError(f"policy: {str(wrong).replace(file, type(unet).__name__)}") from None
-    return Policy(half, weight, samples, told)
+        def prepare(question):
+            try:
+                return Policy(half, weight, question["samples"], half.ask(policy={**question, "file": file}))
+            except ValueError as wrong:
+                raise ValueError(f"policy: {str(wrong).replace(file, type(network).__name__)}") from None
+
+        suspects = unet1d.try_out(network, prepare(trial))
+        prepared = prepare(question)
+    prepared.notes += [note, *suspects] if note else suspects
+    if note:
+        warnings.warn(f"policy: {note}", stacklevel=2)
+    return prepared
 
 
 def _half_for(device):

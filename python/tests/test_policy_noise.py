@@ -164,6 +164,7 @@ def test_what_is_no_tensor_or_module_is_said_in_a_line(kernels):
             lambda: policy.sample(observation, noise=(torch.zeros(1, 16, 2, device=kernels), 3)),
             "noise is a value of type int",
         ),
+        (lambda: ladder_torch.policy({}, TRAINED), "unet is of type dict, and a torch.nn.Module"),
     ):
         with pytest.raises(TypeError, match=f"^policy: {says}") as wrong:
             call()
