@@ -109,6 +109,18 @@ class CommandLine(Prepared):
         self.prepare(self.source, "--out", self.out, "--size", 8, "--replace")
         self.assertEqual(Set(self.out).count, 1)
 
+    def test_no_picture_is_written_over(self):
+        self.draw_some(1)
+        picture = self.source / "000.png"
+        before = picture.read_bytes()
+        (self.scratch / "link.png").symlink_to(picture)
+        for out in (self.source / "000.ldata", self.scratch / "link.ldata"):
+            for more in ((), ("--replace",)):
+                with self.subTest(out=out, more=more):
+                    says = f"'{out.with_suffix('.png')}' is one of the pictures to prepare"
+                    self.refuses(self.source, "--out", out, *more, says=says)
+        self.assertEqual(picture.read_bytes(), before)
+
 
 class Pictures(Prepared):
     def test_one_picture(self):

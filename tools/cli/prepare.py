@@ -50,7 +50,7 @@ def main(arguments):
         raise UsageError(
             f"'{source}' has no picture: {found.others} files, none of them {', '.join(folder.SUFFIXES)}{unread}"
         )
-    out = _out(chosen, source.resolve().name or "root")
+    out = _out(chosen, source.resolve().name or "root", found.pictures)
     return _run(["folder", source, out, chosen.size])
 
 
@@ -97,7 +97,8 @@ def _emoji(chosen):
     return 0
 
 
-def _out(chosen, name):
+def _out(chosen, name, pictures=()):
+    """The file to write, of which neither that nor its preview is one of the `pictures`."""
     out = Path(chosen.out) if chosen.out else DATA / f"{name}-{chosen.size}.ldata"
     if out.suffix != ".ldata":
         raise UsageError(f"--out '{out}': a name that ends in .ldata; the preview takes the same with .png")
@@ -108,6 +109,8 @@ def _out(chosen, name):
     for each in (out, out.with_suffix(".png")):
         if each.exists() and not each.is_file():
             raise UsageError(f"'{each}' is no file, and would have to be one")
+        if each.exists() and any(path.exists() and each.samefile(path) for _, path in pictures):
+            raise UsageError(f"'{each}' is one of the pictures to prepare: --out FILE.ldata names another file")
         if each.exists() and not chosen.replace:
             raise UsageError(f"'{each}' exists: --replace puts a new one in its place, --out FILE.ldata names another")
     return out
