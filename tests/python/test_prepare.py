@@ -149,6 +149,15 @@ class Pictures(Prepared):
         pixels = self.pixels_of("Image.new('I;16', (8, 8), 200 * 257).save('a.png')", (3, 3))
         self.assertEqual(pixels, [(200, 200, 200)])
 
+    def test_sixteen_bits_of_gray_with_a_transparent_value(self):
+        """One of two values that are the same in 8 bits."""
+        self.draw("""
+            i = Image.new('I;16', (8, 8), 100 * 257); i.putpixel((1, 0), 100 * 257 + 1)
+            i.save('a.png', transparency=100 * 257 + 1)""")
+        self.prepare()
+        data = Set(self.out)
+        self.assertEqual([data.pixel(0, 0, 0), data.pixel(0, 0, 1)], [(100, 100, 100), (255, 255, 255)])
+
     def test_black_and_white(self):
         self.assertEqual(
             self.pixels_of("i = Image.new('1', (8, 8), 1); i.paste(0, (0, 0, 4, 8)); i.save('a.png')", (0, 0), (0, 7)),
@@ -213,6 +222,74 @@ class Pictures(Prepared):
         self.assertTrue(above[0] > 200 and above[2] < 60, above)
         self.assertTrue(below[2] > 200 and below[0] < 60, below)
 
+    def test_metadata_costs_no_picture(self):
+        """EXIF that cannot be written again or makes Pillow warn, and PNG chunks that it refuses, each beside an orientation."""
+        self.draw("""
+            import io, struct, zlib
+            oriented = (0x112, 3, 1, struct.pack('<HH', 6, 0))  # tag, type, count, value
+            resolution = (0x11A, 5, 2, struct.pack('<I', 38))
+            def exif(*entries, tail=b''):
+                fields = b''.join(struct.pack('<HHI', *entry[:3]) + entry[3] for entry in entries)
+                return b'II*\\0\\x08\\0\\0\\0' + struct.pack('<H', len(entries)) + fields + bytes(4) + tail
+            def picture(k, format):
+                image = Image.new('RGB', (64, 64), (0, 0, 255)); image.paste((255, 40 * k, 0), (0, 0, 32, 64))
+                file = io.BytesIO(); image.save(file, format); return file.getvalue()
+            def jpeg(name, k, exif):
+                whole, app1 = picture(k, 'JPEG'), b'Exif\\0\\0' + exif
+                open(name, 'wb').write(whole[:2] + b'\\xff\\xe1' + struct.pack('>H', len(app1) + 2) + app1 + whole[2:])
+            def png(name, k, *chunks):
+                whole = picture(k, 'PNG')
+                made = b''.join(struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+                                for kind, data in chunks)
+                open(name, 'wb').write(whole[:33] + made + whole[33:])
+            jpeg('0_text_of_type_double.jpg', 0, exif(oriented, (0x13B, 12, 1, struct.pack('<I', 6))))
+            jpeg('1_two_resolutions.jpg', 1, exif(oriented, resolution, tail=struct.pack('<IIII', 72, 1, 72, 1)))
+            jpeg('2_two_orientations.jpg', 2, exif((0x112, 3, 2, struct.pack('<HH', 6, 6))))
+            orientation = (b'eXIf', exif(oriented))
+            png('3_large_text.png', 3, (b'zTXt', b'prompt\\0\\0' + zlib.compress(bytes(2_000_000))), orientation)
+            png('4_large_profile.png', 4, (b'iCCP', b'name\\0\\0' + zlib.compress(bytes(2_000_000))), orientation)
+            png('5_short_chunks.png', 5, (b'pHYs', b'1'), (b'cHRM', b'1'), (b'acTL', b'1'), orientation)
+            png('6_no_exif.png', 6, (b'eXIf', b'II*'))""")
+        said = self.prepare()
+        self.assertIn("7 taken, 0 skipped\n", said)
+        self.assertRegex(said, r"\A(ladder: .*\n)*\Z")
+        data = Set(self.out)
+        order = sorted(range(7), key=lambda i: data.pixel(i, 0, 0)[1])
+        for k, image in enumerate(order):
+            turned = k < 6
+            red, blue = data.pixel(image, 0, 0), data.pixel(image, 7, 0)
+            self.assertTrue(abs(red[1] - 40 * k) < 8, k)
+            self.assertEqual(blue[2] > 200 and blue[0] < 60, turned, k)
+
+    def test_an_orientation_that_is_none_is_no_turn(self):
+        for orientation in (0, 1, 9):
+            with self.subTest(orientation=orientation):
+                (left,) = self.pixels_of(
+                    f"""
+                    i = Image.new('RGB', (64, 64), 'blue'); i.paste('red', (0, 0, 32, 64))
+                    exif = Image.Exif(); exif[0x112] = {orientation}
+                    i.save('a.jpg', quality=95, exif=exif)""",
+                    (4, 0),
+                )
+                self.assertTrue(left[0] > 200 and left[2] < 60, left)
+                self.out.unlink()
+                self.out.with_suffix(".png").unlink()
+
+    def test_every_orientation(self):
+        """A picture that was turned for storage, then given the orientation that says so, stands as before."""
+        self.draw("""
+            i = Image.new('RGB', (64, 64), 'white'); i.paste('red', (0, 0, 16, 32)); i.paste('blue', (32, 0, 64, 16))
+            from PIL.Image import Transpose
+            stored = {1: [], 2: [Transpose.FLIP_LEFT_RIGHT], 3: [Transpose.ROTATE_180], 4: [Transpose.FLIP_TOP_BOTTOM],
+                      5: [Transpose.TRANSPOSE], 6: [Transpose.ROTATE_90], 7: [Transpose.TRANSVERSE],
+                      8: [Transpose.ROTATE_270]}
+            for orientation, turns in stored.items():
+                exif = Image.Exif(); exif[0x112] = orientation
+                turned = i
+                for turn in turns: turned = turned.transpose(turn)
+                turned.save(f'{orientation}.png', exif=exif)""")
+        self.assertIn("1 taken, 7 skipped (7 twice there)", self.prepare())
+
     def test_the_square_in_the_middle(self):
         # 32 x 16, where the outer quarters are green: 8 at each side.
         self.draw("""
@@ -251,6 +328,7 @@ class Pictures(Prepared):
             open('text.png', 'w').write('words')
             Image.new('RGB', (8, 8), 'blue').save('other.gif')
             Image.new('RGB', (8, 8), 'blue').save('jpeg_by_name.jpg', 'GIF')
+            open('headless.png', 'wb').write(whole[:20] + bytes([whole[20] ^ 255]) + whole[21:])
             os.symlink('nowhere.png', 'dangling.png')
             os.remove('noise.png')""")
         (self.source / "notes.txt").write_text("words")
@@ -259,8 +337,10 @@ class Pictures(Prepared):
         for name in ("deep/cut.png", "flipped.png", "empty.jpg", "text.png", "jpeg_by_name.jpg", "dangling.png"):
             self.assertRegex(said, f"(?m)^ladder: skipped {name}: \\S")
         self.assertIn("skipped text.png: it is no PNG or JPEG\n", said)
+        self.assertIn("skipped headless.png: its header is broken\n", said)
+        self.assertIn("skipped flipped.png: it is broken: ", said)
         self.assertIn("skipped dangling.png: No such file or directory\n", said)
-        self.assertIn("1 taken, 6 skipped (6 not readable); 2 other files left alone\n", said)
+        self.assertIn("1 taken, 7 skipped (7 not readable); 2 other files left alone\n", said)
 
     def test_no_usable_picture(self):
         (self.source / "a.png").write_text("words")

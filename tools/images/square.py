@@ -1,11 +1,28 @@
 """One picture as a square of RGB pixels."""
 
+import io
+import struct
 import warnings
 
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image
 
-# Pillow warns of pictures above 89 megapixels, and refuses those above 179: that is enough.
-warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+# A warning of Pillow names its own source line, which tells nobody anything about a picture.
+warnings.filterwarnings("ignore", module="PIL")
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_JPEG = b"\xff\xd8\xff"
+_READ_CHUNKS = (b"tRNS", b"eXIf")  # of a PNG's ancillary ones
+
+# Turns that undo an EXIF orientation.
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 class Unusable(Exception):
@@ -18,19 +35,49 @@ def from_file(path, size):
     Throws Unusable.
     """
     try:
-        with Image.open(path, formats=("PNG", "JPEG")) as image:
+        with open(path, "rb") as file:
+            head = file.read(len(_PNG))
+            if not head.startswith((_PNG, _JPEG)):
+                raise Unusable("it is no PNG or JPEG")
+            data = head + file.read()
+        with Image.open(io.BytesIO(_without_metadata(data)), formats=("PNG", "JPEG")) as image:
             image.load()
-            return _square(_rgb(ImageOps.exif_transpose(image)), size)
-    except Image.UnidentifiedImageError:
-        raise Unusable("it is no PNG or JPEG") from None
-    except MemoryError:
-        raise Unusable("it needs more memory than there is") from None
+            return _square(_rgb(_turned(image)), size)
     except Unusable:
         raise
-    except OSError as error:
-        raise Unusable(error.strerror or str(error) or "it is broken") from None
-    except Exception as error:  # broken files make Pillow throw what it likes: SyntaxError, struct.error, ...
-        raise Unusable(str(error) or type(error).__name__) from None
+    except MemoryError:
+        raise Unusable("it needs more memory than there is") from None
+    except Image.DecompressionBombError:
+        raise Unusable(f"it has more than {2 * Image.MAX_IMAGE_PIXELS // 10**6} megapixels") from None
+    except Image.UnidentifiedImageError:
+        raise Unusable("its header is broken") from None
+    except Exception as error:  # broken pixels make Pillow throw what it likes: OSError, SyntaxError, struct.error, ...
+        if isinstance(error, OSError) and error.strerror:
+            raise Unusable(error.strerror) from None
+        raise Unusable(f"it is broken: {str(error) or type(error).__name__}") from None
+
+
+def _without_metadata(data):
+    """A PNG without the chunks that are not read: one that is broken or too large makes Pillow refuse the picture."""
+    if not data.startswith(_PNG):
+        return data
+    kept, at = [_PNG], len(_PNG)
+    while at + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        end = at + 12 + length
+        if kind[:1].isupper() or kind in _READ_CHUNKS:  # a critical chunk has a capital
+            kept.append(data[at:end])
+        at = end
+    return b"".join(kept)
+
+
+def _turned(image):
+    """As the camera held it. An orientation that cannot be read is none."""
+    try:
+        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation))
+    except Exception:  # broken metadata makes Pillow throw what it likes
+        return image
+    return image if turn is None else image.transpose(turn)
 
 
 def from_bitmap(file, size):
@@ -46,14 +93,23 @@ def from_bitmap(file, size):
 def _rgb(image):
     """8 bits a channel, transparent parts on white. CMYK and palettes become RGB; colour profiles are not looked at."""
     transparent = image.has_transparency_data
-    if image.mode.startswith("I"):  # 16 bits of gray, which convert() would clip
-        if transparent:
-            raise Unusable("16 bits of gray with a transparent value are not read")
-        image = image.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
+    if image.mode.startswith("I"):
+        image = _eight_bits(image)
     if transparent:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB")
+
+
+def _eight_bits(image):
+    """16 bits of gray, which convert() would clip, with their transparent value as alpha."""
+    values = range(1 << 16)
+    gray = image.convert("I")
+    scaled = gray.point([(value + 128) // 257 for value in values], "L")
+    transparent = image.info.get("transparency")
+    if transparent is None:
+        return scaled
+    return Image.merge("LA", (scaled, gray.point([255 * (value != transparent) for value in values], "L")))
 
 
 def _square(image, size):
