@@ -3,11 +3,15 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <set>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/graph.h"
+#include "nn/state.h"
 #include "policy/policy.h"
 #include "runtime/chosen_versions.h"
 #include "tests/denoise/network.h"
@@ -92,6 +96,25 @@ TEST_P(Answers, HaveNoiseOfTheirSeedAndNumber) {
   EXPECT_EQ(of(5, 0), first);
   EXPECT_GT(farthest(of(5, 1), first), 1e-2);
   EXPECT_GT(farthest(of(6, 0), first), 1e-2);
+}
+
+// Tables of coefficients whose answer is the first noise, or that of one step: all of them are streams of their own.
+TEST_P(Answers, HaveNoiseThatNoOtherAnswerHas) {
+  std::set<float> distinct;
+  std::size_t count = 0;
+  for (int shown = -1; shown < 3; ++shown) {
+    DenoisingSteps table = steps(file_);
+    for (int i = 0; i < 3; ++i) {
+      table.rows[i] = i == shown ? diffusion::Step{.clip = 1, .sigma = 1} : diffusion::Step{.clip = 1, .x_weight = 1};
+    }
+    Policy policy({}, file_, table, promotions_);
+    for (int number = 0; number < 4; ++number) {
+      const Floats noise = copied(policy.answer(observation(1), 5, number));
+      distinct.insert(noise.begin(), noise.end());
+      count += noise.size();
+    }
+  }
+  EXPECT_GE(distinct.size() + 2, count);  // two numbers may be equal by chance
 }
 
 TEST_P(Answers, OfThreeObservationsAreThreeAnswers) {
@@ -222,10 +245,80 @@ INSTANTIATE_TEST_SUITE_P(
 // A prediction's error is some sqrt(3 * 30) roundings, three in each of 30 stages, of 2^-9 in bf16 and 2^-12 in fp16 (half the
 // unit roundoff, as a root mean square). Three steps, of time steps 6, 3 and 0, multiply it by 2 altogether, and the largest of
 // 32 errors is three times the usual one.
+double rounding_limit(Dtype dtype) {
+  if (dtype == Dtype::f32) return kFp32Limit;
+  return 6 * (dtype == Dtype::f16 ? 0x1p-12 : 0x1p-9) * std::sqrt(90.0);
+}
+
 TEST_P(Answers, In16BitsAreNearThoseInFp32) {
   const Floats expected = answer({}, observation(1));
-  EXPECT_LT(farthest(answer({.dtype = Dtype::f16}, observation(1)), expected), 6 * 0x1p-12 * std::sqrt(90.0));
-  EXPECT_LT(farthest(answer({.dtype = Dtype::bf16}, observation(1)), expected), 6 * 0x1p-9 * std::sqrt(90.0));
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    EXPECT_LT(farthest(answer({.dtype = dtype}, observation(1)), expected), rounding_limit(dtype)) << name(dtype);
+  }
+}
+
+// A program's tensors on the device, and what is enqueued with them.
+class OnDevice {
+ public:
+  OnDevice(Policy& policy, Dtype dtype, const Floats& observations, const Floats& initial, const Floats& noise)
+      : policy_(policy), actions_("actions", initial.size() * sizeof(float)) {
+    Floats condition, rows;
+    for (const float value : observations) condition.push_back(static_cast<float>(nn::mish(value)));
+    for (std::size_t i = 0; i < noise.size(); i += initial.size()) {
+      rows.insert(rows.end(), noise.begin() + i, noise.begin() + i + initial.size());
+      rows.resize(rows.size() + policy.noise_row() - initial.size());
+    }
+    condition_ = region(Dtype::f32, condition);
+    initial_ = region(Dtype::f32, initial);
+    rounded_ = region(dtype, initial);
+    steps_ = region(Dtype::f32, rows);
+  }
+
+  Floats answer() {
+    const OwnedStream stream;
+    policy_.enqueue({.condition = static_cast<const float*>(condition_->base),
+                     .initial = static_cast<const float*>(initial_->base),
+                     .rounded = rounded_->base,
+                     .steps = static_cast<const float*>(steps_->base),
+                     .actions = static_cast<float*>(actions_.base)},
+                    stream);
+    stream.synchronize();
+    Floats actions(actions_.bytes / sizeof(float));
+    backend::copy_out(actions.data(), actions_.base, actions_.bytes);
+    return actions;
+  }
+
+ private:
+  static std::unique_ptr<OwnedRegion> region(Dtype dtype, const Floats& values) {
+    auto made = std::make_unique<OwnedRegion>("a program's", values.size() * size_of(dtype));
+    nn::copy_rounded(values, dtype, *made);
+    return made;
+  }
+
+  Policy& policy_;
+  OwnedRegion actions_;
+  std::unique_ptr<OwnedRegion> condition_, initial_, rounded_, steps_;
+};
+
+// In 16 bits the network begins with a copy of its own, which is that of the noise given last.
+TEST_P(Answers, BeginWithTheNoiseGivenLast) {
+  constexpr std::size_t kEach = 16 * 2;
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+    const PolicyOptions options{.dtype = dtype, .given_noise = true};
+    Policy of_the_host(options, file_, steps(file_), promotions_),
+        of_a_program(options, file_, steps(file_), promotions_);
+    for (const int seed : {1, 2}) {
+      const Floats initial = made(kEach, seed), noise = made(3 * kEach, seed + 2);
+      Policy fresh({.given_noise = true}, file_, steps(file_), promotions_);
+      fresh.set_noise(initial, noise);
+      const Floats expected = copied(fresh.answer(observation(1), 0, 0));
+      of_the_host.set_noise(initial, noise);
+      const Floats found = copied(of_the_host.answer(observation(1), 0, 0));
+      EXPECT_LT(farthest(found, expected), rounding_limit(dtype)) << name(dtype) << " " << seed;
+      EXPECT_EQ(OnDevice(of_a_program, dtype, observation(1), initial, noise).answer(), found)
+          << name(dtype) << " " << seed;
+    }
+  }
 }
 
 }  // namespace

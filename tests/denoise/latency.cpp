@@ -27,6 +27,14 @@ TEST_F(LatencyRecord, HasEveryAnswer) {
   for (const double ms : latency.empty_ms) EXPECT_GT(ms, 0);
 }
 
+// 201 answers in no order, of 1 to 201 ms: 100 of them are faster than the median, 2 slower than the 99th percentile.
+TEST(LatencySummary, IsOfTheSortedAnswers) {
+  std::vector<double> ms;
+  for (int i = 0; i < 201; ++i) ms.push_back(1 + 77 * i % 201);
+  EXPECT_EQ(summary(ms), "median 101 ms, p99 199, worst 201");
+  EXPECT_EQ(summary({2.5}), "median 2.5 ms, p99 2.5, worst 2.5");
+}
+
 TEST_F(LatencyRecord, IsWrittenAsideAndRenamed) {
   const ladder::test::Scratch scratch;
   const std::filesystem::path file = scratch / "latency.json", other_name = scratch / "before.json";
