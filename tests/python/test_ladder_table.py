@@ -113,9 +113,10 @@ def test_a_column_is_over_one_set_of_shapes(project):
     assert "| v03 idea 3 | 28.3 | 66.7 | 35 % | 3.54 | 2 | 3.54 | 2.50 to 5.00 | 2.24 |\n" in text
     assert "| *cuDNN 9, best plan* | 100 | 20.0 |\n" in text
     ((_, data),) = pictures.values()
-    assert {name: [version for version, _, _ in points] for name, points in data.items()} == {
-        "bf16": [1, 3],
-        "bf16, fewer shapes": [2],
+    # Geometric means: of 2.0 and 0.8, of 0.2 and 0.4
+    assert {name: [(version, round(ratio, 3)) for version, _, ratio in points] for name, points in data.items()} == {
+        "bf16": [(1, 1.265), (3, 0.283)],
+        "bf16, fewer shapes": [(2, 0.5)],
     }
 
 
@@ -277,6 +278,15 @@ def test_the_copy_is_that_of_the_passs_own_program(project):
     made = made_records.record([project.memory_bound(1, 25e-6)], programs=programs)
     made_records.write(project.root / "results" / "h200" / "a.json", made)
     assert "| v01 idea 1 | 25.0 | 1920 | 100 % |" in project.rendered()[0]
+
+
+def test_a_copy_over_two_records_is_their_geometric_mean(project):
+    """1920 GB/s beside copies of 4800 and 1200, so of 2400."""
+    for name, copied, problem in (("a", 4.8e12, "n32 c64 bf16"), ("b", 1.2e12, "n32 c8 bf16")):
+        made = made_records.record([project.memory_bound(1, 25e-6, problem)])
+        made["calibration"]["copy_bytes_per_s"] = copied
+        made_records.write(project.root / "results" / "h200" / f"{name}.json", made)
+    assert "| v01 idea 1 | 25.0 | 1920 | 80 % |" in project.rendered()[0]
 
 
 def test_a_layer_with_more_arithmetic_than_traffic_is_not(project):
