@@ -19,8 +19,8 @@
 namespace ladder::denoise {
 namespace {
 
-// Seed and offset of a stream of noise, each 64 bits: [2] of dev/diffusion.
-using Philox = std::int64_t[2];
+// Seed, offset and first sample of a stream of noise: [3] of dev/diffusion.
+using Philox = std::int64_t[3];
 
 // What an answer reads, on the device: Mish of the observations, then the streams of its first noise and of its steps'.
 struct InputLayout {
@@ -136,7 +136,7 @@ struct Policy::Impl {
   // x of noise alone, as fp32 and as the network takes it: q_sample of zeros, with a table that leaves nothing else. Then
   // the noise of all steps.
   void append_noise(Tape& tape) const {
-    const auto philox = [&](std::size_t at) { return tape.value("philox", Dtype::i64, {2}, inputs, at); };
+    const auto philox = [&](std::size_t at) { return tape.value("philox", Dtype::i64, {3}, inputs, at); };
     const ValueId first = y ? value_of_x(tape) : tape.value("noise", Dtype::f32, shape());
     diffusion::Problem noised = problem(taken());
     tape.run<diffusion::QSample>("noise", noised,
@@ -229,7 +229,7 @@ struct Policy::Impl {
       }
       condition[i] = static_cast<float>(nn::mish(value));
     }
-    const Philox first = {seed, 2 * number}, of_steps = {seed, 2 * number + 1};
+    const Philox first = {seed, 2 * number, 0}, of_steps = {seed, 2 * number + 1, 0};
     std::memcpy(at + layout.first, first, sizeof first);
     std::memcpy(at + layout.steps, of_steps, sizeof of_steps);
   }

@@ -30,19 +30,23 @@ struct Normal {
   double radius;  // an error in u1 or in the angle scales with it
 };
 
-Normal normal(const std::vector<float>& seed_and_offset, std::int64_t index) {
-  const auto seed = static_cast<std::uint64_t>(seed_and_offset[0]);
-  const auto offset = static_cast<std::uint64_t>(seed_and_offset[1]);
-  const auto group = static_cast<std::uint64_t>(index / 4);
+// Of element `index` of a batch of images with `image` elements each.
+Normal normal(const std::vector<float>& stream, std::int64_t image, std::int64_t index) {
+  const auto seed = static_cast<std::uint64_t>(stream[0]);
+  const auto offset = static_cast<std::uint64_t>(stream[1]);
+  const auto first = static_cast<std::int64_t>(stream[2]);
+  const std::int64_t quads = (image + 3) / 4;
+  const std::int64_t element = index % image;
+  const auto group = static_cast<std::uint64_t>((first + index / image) * quads + element / 4);
   const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
   const auto high = [](std::uint64_t v) { return static_cast<std::uint32_t>(v >> 32); };
   const Words r = philox({low(group), high(group), low(offset), high(offset)}, low(seed), high(seed));
-  const std::size_t pair = index % 4 / 2 * 2;
+  const std::size_t pair = element % 4 / 2 * 2;
   const double u1 = std::fma(static_cast<float>(r[pair]), 0x1p-32f, 0x1p-33f);
   const double u2 = static_cast<float>(r[pair + 1]) * 0x1p-32f;
   const double radius = std::sqrt(-2 * std::log(u1));
   const double angle = 2 * std::numbers::pi * u2;
-  return {radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle)), radius};
+  return {radius * (element % 2 == 0 ? std::cos(angle) : std::sin(angle)), radius};
 }
 
 Expected zeros(std::int64_t count) { return {std::vector<double>(count), std::vector<double>(count)}; }
@@ -72,7 +76,7 @@ NamedOutputs noise(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Noise>(c);
   Expected noise = zeros(p.elements());
   for (std::int64_t i = 0; i < p.elements(); ++i) {
-    const Normal made = normal(in["philox"], i);
+    const Normal made = normal(in["philox"], p.image(), i);
     noise.value[i] = made.value;
     noise.magnitude[i] = made.radius;
   }
@@ -87,7 +91,7 @@ NamedOutputs q_sample(const Case& c, const HostTensors& in) {
     const auto t = static_cast<std::size_t>(in["t"][i / p.image()]);
     const double signal = in["table"][2 * t];
     const double weight = in["table"][2 * t + 1];
-    const Normal made = normal(in["philox"], i);
+    const Normal made = normal(in["philox"], p.image(), i);
     noise.value[i] = made.value;
     noise.magnitude[i] = made.radius;
     x_t.value[i] = signal * in["x0"][i] + weight * made.value;

@@ -13,7 +13,7 @@ namespace {
 // Where the arrays of DenoisingInputs begin, each at a multiple of 256 bytes.
 struct Layout {
   explicit Layout(std::size_t batch)
-      : t(padded(batch * sizeof(std::int32_t))), philox(2 * t), bytes(philox + padded(2 * sizeof(std::int64_t))) {}
+      : t(padded(batch * sizeof(std::int32_t))), philox(2 * t), bytes(philox + padded(3 * sizeof(std::int64_t))) {}
   std::size_t index = 0;
   std::size_t t, philox, bytes;
 };
@@ -33,7 +33,7 @@ std::vector<std::byte> DenoisingInputs::bytes() const {
   LADDER_CHECK(index.size() == t.size());
   const Layout layout(t.size());
   std::vector<std::byte> made(layout.bytes);
-  const std::int64_t philox[2] = {seed, offset};
+  const std::int64_t philox[3] = {seed, offset, 0};
   std::memcpy(made.data() + layout.index, index.data(), index.size() * sizeof(std::int32_t));
   std::memcpy(made.data() + layout.t, t.data(), t.size() * sizeof(std::int32_t));
   std::memcpy(made.data() + layout.philox, philox, sizeof(philox));
@@ -76,7 +76,7 @@ void Denoising::append_batch(Tape& tape, const Region& inputs) const {
                                {{"x0", x0},
                                 {"t", tape.value("t", Dtype::i32, {n}, inputs, layout.t)},
                                 {"table", tape.value("table", Dtype::f32, {diffusion::kTimesteps, 2}, table_)},
-                                {"philox", tape.value("philox", Dtype::i64, {2}, inputs, layout.philox)},
+                                {"philox", tape.value("philox", Dtype::i64, {3}, inputs, layout.philox)},
                                 {"x_t", tape.value("x_t", stored(), model_.shape(n), noised_)},
                                 {"noise", tape.value("noise", Dtype::f32, model_.shape(n), noise_)}});
 }

@@ -165,7 +165,8 @@ int run(int argc, char** argv) {
   app.add_flag("--no-clip", o.no_clip, "do not clamp the predicted image to [-1, 1]");
   add("--count", o.count, "[1, 2147483647]", "images");
   add("--batch", o.batch, "[1, 2147483647]", "images at a time");
-  add("--seed", o.seed, "[0, 9223372036854775807]", "of the noise");
+  add("--seed", o.seed, "[0, 9223372036854775807]",
+      "of the noise: an image's follows from this and its number, whatever --batch is");
   app.add_flag("--ema,!--no-ema", o.ema, "weights: their moving average, the default; or as they are");
   io::add_choice<std::optional<Dtype>>(app, "--dtype", o.dtype,
                                        {{"bf16", Dtype::bf16}, {"tf32", Dtype::tf32}, {"fp32", Dtype::f32}},

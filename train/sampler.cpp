@@ -19,7 +19,7 @@ namespace {
 
 // What a step reads besides images, on the device.
 struct StepArguments {
-  std::int64_t philox[2];   // of its noise
+  std::int64_t philox[3];   // of its noise
   std::int32_t number;      // its row of the table
   std::int32_t unused = 0;  // 8-byte alignment
 };
@@ -90,7 +90,7 @@ struct Sampler::Impl {
   // x as the model takes it
   ValueId model_input(Tape& tape) const { return tape.value("y", stored(), shape(), y ? *y : x); }
   ValueId philox(Tape& tape, int i) const {
-    return tape.value("philox", Dtype::i64, {2}, inputs, inputs_of(i) + offsetof(StepArguments, philox));
+    return tape.value("philox", Dtype::i64, {3}, inputs, inputs_of(i) + offsetof(StepArguments, philox));
   }
   std::size_t inputs_of(int i) const { return steps_at + i * sizeof(StepArguments); }
 
@@ -142,18 +142,18 @@ struct Sampler::Impl {
               {"y", y ? input : kNoValue}});
   }
 
-  // The inputs of all chunks. After the first one's steps stands the first noise, of a stream after all theirs.
+  // The inputs of all chunks. A step's noise has its number as its stream; the first noise, which stands after the first
+  // chunk's steps, has the one after all theirs.
   void write_inputs(std::int64_t seed, std::int64_t first) {
-    const std::int64_t stream = first / options.images * (diffusion::kTimesteps + 1);
     std::memset(host_inputs.data(), 0, host_inputs.bytes());
     for (int i = 0; i < options.steps; ++i) {
       auto* const at = static_cast<std::byte*>(host_inputs.data()) + i / chunk * input_bytes;
       std::fill_n(reinterpret_cast<float*>(at) + i % chunk * options.images, options.images,
                   static_cast<float>(timesteps[i]));
-      reinterpret_cast<StepArguments*>(at + steps_at)[i % chunk] = {.philox = {seed, stream + i}, .number = i};
+      reinterpret_cast<StepArguments*>(at + steps_at)[i % chunk] = {.philox = {seed, i, first}, .number = i};
     }
     auto* const of_first_chunk = static_cast<std::byte*>(host_inputs.data()) + steps_at;
-    reinterpret_cast<StepArguments*>(of_first_chunk)[chunk] = {.philox = {seed, stream + diffusion::kTimesteps},
+    reinterpret_cast<StepArguments*>(of_first_chunk)[chunk] = {.philox = {seed, diffusion::kTimesteps, first},
                                                                .number = 0};
   }
 

@@ -37,9 +37,9 @@ class Sampler {
           const nn::WeightRegions& weights, const Promotions& promotions);
   ~Sampler();
 
-  // [images, h, w, 3], values around [-1, 1]. All noise follows from the seed and from `first`, the number of the first
-  // of these images among all that are drawn with that seed: batches of the same size, one after the other, draw other
-  // images. `after_graph` is told how many steps are done.
+  // [images, h, w, 3], values around [-1, 1], of which the first has number `first` among all that are drawn with that
+  // seed. An image's noise follows from the seed and its number, however many are drawn at a time. `after_graph` is told
+  // how many steps are done.
   std::vector<float> run(std::int64_t seed, std::int64_t first = 0, const std::function<void(int)>& after_graph = {});
 
   const Program& program() const;  // of the steps of a graph

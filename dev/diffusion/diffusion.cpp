@@ -7,7 +7,7 @@
 namespace ladder::diffusion {
 namespace {
 
-// Seeds and offsets of random inputs.
+// Seeds, offsets and first images of random inputs.
 constexpr std::int64_t kMaxDrawn = 1 << 24;
 
 TensorSpec image(const char* name, Role role, const Problem& p, Dtype dtype) {
@@ -15,7 +15,7 @@ TensorSpec image(const char* name, Role role, const Problem& p, Dtype dtype) {
 }
 
 TensorSpec philox() {
-  return {.name = "philox", .role = Role::input, .dtype = Dtype::i64, .shape = {2}, .layout = "i", .high = kMaxDrawn};
+  return {.name = "philox", .role = Role::input, .dtype = Dtype::i64, .shape = {3}, .layout = "i", .high = kMaxDrawn};
 }
 
 TensorSpec table(int rows, int columns) {

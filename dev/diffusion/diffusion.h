@@ -11,13 +11,14 @@
 // others when the counter has changed. They say what the model's output `pred` is: the noise, x0 or v. x is fp32 and updated in place; y is x as the model takes it, where that is a
 // 16-bit type.
 //
-// The stream of noise. normal(i), i the element's index in the whole tensor, is word i % 4 of four normal numbers made
-// by Box and Muller's transform from
+// The stream of noise. normal(i) of element i of image n is word i % 4 of four normal numbers made by Box and Muller's
+// transform from
 //
-//     Philox4x32-10 (Salmon et al. 2011), counter = (i / 4, offset), key = seed, each 64 bits, lower word first
+//     Philox4x32-10 (Salmon et al. 2011), counter = ((first + n) quads + i / 4, offset), key = seed, each 64 bits, lower
+//     word first, quads = an image's elements / 4, rounded up
 //
-// seed and offset are philox[0] and philox[1] on the device: a training step's noise follows from its seed and number
-// alone. Of the four words r0..r3, u1 = fma(r0, 2^-32, 2^-33) and u2 = r1 * 2^-32, converted and rounded to fp32, make
+// seed, offset and first are philox[0] to philox[2] on the device. A training step's noise follows from its seed and number
+// alone; an image's follows from its number `first + n`, however many are in a batch. Of the four words r0..r3, u1 = fma(r0, 2^-32, 2^-33) and u2 = r1 * 2^-32, converted and rounded to fp32, make
 // sqrt(-2 log u1) cos(2 pi u2) and the same with the sine; r2 and r3 make the other two.
 #pragma once
 
@@ -88,7 +89,7 @@ struct Noise {
   using Problem = diffusion::Problem;
 
   struct Tensors {
-    const std::int64_t* philox;  // [2]: seed, offset
+    const std::int64_t* philox;  // [3]: seed, offset, first
     float* noise;                // [n, h, w, c]
   };
 
@@ -110,7 +111,7 @@ struct QSample {
     const void* x0;              // [n, h, w, c] dtype
     const std::int32_t* t;       // [n]
     const Diffused* table;       // [kTimesteps]
-    const std::int64_t* philox;  // [2]: seed, offset
+    const std::int64_t* philox;  // [3]: seed, offset, first
     void* x_t;                   // [n, h, w, c] dtype
     float* noise;                // [n, h, w, c]
   };

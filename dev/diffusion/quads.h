@@ -33,6 +33,21 @@ __device__ __forceinline__ void store_four(T* tensor, unsigned quad, unsigned co
   }
 }
 
+// Four elements of an image, or as many as it has left, that do not lie at a multiple of four.
+template <class T>
+__device__ __forceinline__ void load_some(const T* elements, unsigned left, float (&values)[4]) {
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) values[i] = i < left ? to_float(elements[i]) : 0.0f;
+}
+
+template <class T>
+__device__ __forceinline__ void store_some(T* elements, unsigned left, const float (&values)[4]) {
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    if (i < left) elements[i] = from_float<T>(values[i]);
+  }
+}
+
 // Where images are cut: units of kWidth elements, a quad or a single one, that lie whole in one image.
 template <class T, int kWidth>
 __device__ __forceinline__ void load_unit(const T* tensor, unsigned unit, float (&values)[kWidth]) {

@@ -29,7 +29,7 @@ def words(seed, offset, blocks):
 
 
 def normals(seed, offset, count):
-    """[count] fp32: normal(i) of the elements i = 0, 1, .."""
+    """[count] fp32: normal numbers of a batch, whose images have a multiple of four elements each."""
     r = words(seed, offset, -(-count // 4)).astype(numpy.float32).astype(numpy.float64).reshape(-1, 2, 2)
     u1 = (r[:, :, 0] * 2.0**-32 + 2.0**-33).astype(numpy.float32).astype(numpy.float64)
     angle = 2 * numpy.pi * (r[:, :, 1] * 2.0**-32)

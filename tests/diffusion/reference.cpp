@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "core/check/check.h"
 #include "core/error.h"
@@ -26,9 +28,9 @@ TEST(Philox, KnownAnswers) {
             (std::vector<std::uint32_t>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-std::vector<double> noise(const std::string& line, float seed, float offset) {
+std::vector<double> noise(const std::string& line, float seed, float offset, float first = 0) {
   const Case c = pass_of<Noise>().parse(line);
-  return reference_outputs(c, HostTensors(c.tensors, {{seed, offset}})).at(0).value;
+  return reference_outputs(c, HostTensors(c.tensors, {{seed, offset, first}})).at(0).value;
 }
 
 // The first four numbers of seed 0 and offset 0 from the words above, the formula written out once more.
@@ -67,6 +69,21 @@ TEST(DiffusionReference, NoiseIsNormalAndDoesNotRepeat) {
   const std::size_t image = made.size() / 4;
   const std::vector<double> first(made.begin(), made.begin() + image);
   EXPECT_NEAR(correlation(first, {made.begin() + image, made.begin() + 2 * image}), 0, 2 * tolerance) << "of images";
+}
+
+// Images of whole quads and not: number `first` of a stream is the same image in each batch.
+TEST(DiffusionReference, AnImagesNoiseFollowsFromItsNumber) {
+  for (const std::string image : {"h2 w2 c3", "h1 w1 c3", "h3 w3 c1"}) {
+    const std::vector<double> together = noise("n3 " + image, 17, 5, 4);
+    std::vector<double> alone;
+    for (const float first : {4.0f, 5.0f, 6.0f}) {
+      const std::vector<double> one = noise("n1 " + image, 17, 5, first);
+      alone.insert(alone.end(), one.begin(), one.end());
+    }
+    EXPECT_EQ(alone, together) << image;
+    const std::set<double> distinct(together.begin(), together.end());
+    EXPECT_EQ(distinct.size(), together.size()) << image;
+  }
 }
 
 TEST(DiffusionReference, HandComputedLoss) {

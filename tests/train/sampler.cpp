@@ -96,30 +96,29 @@ class Sampling : public NeedsDevice {
     });
   }
 
-  std::vector<float> noise(std::int64_t offset) {
-    const std::int64_t philox[2] = {kSeed, offset};
+  std::vector<float> noise(std::int64_t offset, std::int64_t first = 0) {
+    const std::int64_t philox[3] = {kSeed, offset, first};
     const OwnedRegion stream("philox", sizeof philox);
     backend::copy_in(stream.base, philox, sizeof philox);
     return computed(Dtype::f32, 2 * 4 * 4 * nn::kImageChannels, [&](Tape& tape, const Region& drawn) {
       tape.run<diffusion::Noise>("noise", {.n = 2, .h = 4, .w = 4, .c = 3},
-                                 {{"philox", tape.value("philox", Dtype::i64, {2}, stream)},
+                                 {{"philox", tape.value("philox", Dtype::i64, {3}, stream)},
                                   {"noise", tape.value("noise", Dtype::f32, {2, 4, 4, nn::kImageChannels}, drawn)}});
     });
   }
 
   // Three steps at t = 666, 333 and 0 on the host, in double, the network asked at each. `step` makes the next x of
-  // alpha_bar at t and at the next time step, of x0 clamped to [-1, 1], eps, x and noise. The streams of noise: 1001 for
-  // each batch, one a step, the last for what it begins with.
+  // alpha_bar at t and at the next time step, of x0 clamped to [-1, 1], eps, x and noise. The streams of noise: one a
+  // step, and number 1000 for what it begins with.
   template <class Step>
   std::vector<float> sampled(Dtype dtype, std::int64_t first, const Step& step) {
     const auto schedule = diffusion::make_schedule(diffusion::Betas::linear);
-    const std::int64_t streams = first / 2 * 1001;
-    const std::vector<float> start = noise(streams + 1000);
+    const std::vector<float> start = noise(1000, first);
     std::vector<double> x(start.begin(), start.end());
     for (int i = 0; i < 3; ++i) {
       const int t = 666 - 333 * i;
       const double bar = schedule.alphas_cumprod[t], next = t > 0 ? schedule.alphas_cumprod[t - 333] : 1;
-      const std::vector<float> eps = predict(dtype, x, t), drawn = noise(streams + i);
+      const std::vector<float> eps = predict(dtype, x, t), drawn = noise(i, first);
       for (std::size_t j = 0; j < x.size(); ++j) {
         const double x0 = std::clamp((x[j] - std::sqrt(1 - bar) * eps[j]) / std::sqrt(bar), -1.0, 1.0);
         x[j] = step(bar, next, x0, eps[j], x[j], drawn[j]);
@@ -176,7 +175,7 @@ TEST_F(Sampling, TheNetworkSeesTheTimeStep) {
   }
 }
 
-// Both batches of two: the streams of the second follow those of the first.
+// Both batches of two: the noise of the second follows that of the first.
 TEST_F(Sampling, EveryStepIsItsFormulaAndHasANoiseOfItsOwn) {
   EXPECT_EQ(diffusion::scheduler_timesteps({}, 3), (std::vector<int>{666, 333, 0}));
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
@@ -206,6 +205,25 @@ TEST_F(Sampling, EveryStepIsItsFormulaAndHasANoiseOfItsOwn) {
             << at << ", ddpm " << large;
       }
     }
+  }
+}
+
+// Images 0 to 3 drawn at once, by two, by three and one by one, with noise in each step.
+TEST_F(Sampling, AnImageIsTheSameInBatchesOfAnySize) {
+  SamplerOptions o = options();
+  o.kind = SamplerKind::ddpm;
+  o.images = 4;
+  const std::vector<float> expected = sample(o);
+  for (const int images : {1, 2, 3}) {
+    o.images = images;
+    Sampler sampler(o, model_, *parameters_, fp32_->weights(), promotions_);
+    std::vector<float> found;
+    for (std::int64_t first = 0; first < 4; first += images) {
+      const std::vector<float> batch = sampler.run(kSeed, first);
+      found.insert(found.end(), batch.begin(), batch.end());
+    }
+    found.resize(expected.size());
+    EXPECT_LT(distance(found, expected), 1e-4) << images;
   }
 }
 

@@ -10,14 +10,14 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__global__ void diffusion_noise_v01_kernel(unsigned count, const std::int64_t* philox, float* noise) {
+__global__ void diffusion_noise_v01_kernel(unsigned count, unsigned image, const std::int64_t* philox, float* noise) {
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
-  if (index < count) noise[index] = component(normals(philox, index / 4), index % 4);
+  if (index < count) noise[index] = normal(philox, image, index);
 }
 
 void launch(const Problem& p, const Noise::Tensors& t, void*, Stream stream) {
   ladder::launch(diffusion_noise_v01_kernel, {.grid = stream_blocks(p.elements(), kThreads, 1), .block = kThreads},
-                 stream, p.elements(), t.philox, t.noise);
+                 stream, p.elements(), p.image(), t.philox, t.noise);
 }
 
 }  // namespace

@@ -13,10 +13,11 @@ constexpr int kThreads = 256;
 template <class T>
 __global__ void diffusion_q_sample_v01_kernel(Problem p, QSample::Tensors t) {
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
-  const unsigned n = index / (p.h * p.w * p.c);
+  const unsigned image = p.h * p.w * p.c;
+  const unsigned n = index / image;
   if (n >= static_cast<unsigned>(p.n)) return;
   const Diffused at = t.table[t.t[n]];
-  const float noise = component(normals(t.philox, index / 4), index % 4);
+  const float noise = normal(t.philox, image, index);
   t.noise[index] = noise;
   static_cast<T*>(t.x_t)[index] =
       from_float<T>(at.signal * to_float(static_cast<const T*>(t.x0)[index]) + at.noise * noise);

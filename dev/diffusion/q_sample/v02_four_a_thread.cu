@@ -2,7 +2,7 @@
 // Parent: v01.
 // Why:    a quarter of the arithmetic and of the instructions that load and store. Limiter: at 32 images of 64x64x3 the
 //         launch.
-// Needs:  nothing; an image's elements that are no multiple of four make a thread look up each element's time step.
+// Needs:  nothing; an image's elements that are no multiple of four are loaded and stored one by one.
 
 #include "dev/diffusion/gaussian.h"
 #include "dev/diffusion/quads.h"
@@ -15,23 +15,33 @@ constexpr int kThreads = 128;
 
 template <class T, bool kWhole>
 __global__ void __launch_bounds__(kThreads)
-    diffusion_q_sample_v02_kernel(unsigned count, unsigned image, QSample::Tensors t) {
+    diffusion_q_sample_v02_kernel(unsigned num_images, unsigned image, QSample::Tensors t) {
   const unsigned quad = blockIdx.x * kThreads + threadIdx.x;
-  if (4 * quad >= count) return;
+  const unsigned n = quad / quads_of(image);
+  if (n >= num_images) return;
+  const unsigned count = num_images * image;
+  const unsigned element = 4 * (quad - n * quads_of(image));
+  const unsigned index = n * image + element;
   ptx::grid_dependency_wait();
   float x[4];
-  load_four(static_cast<const T*>(t.x0), quad, count, x);
-  Diffused at = t.table[t.t[4 * quad / image]];
-  const float4 four = normals(t.philox, quad);
+  if constexpr (kWhole) {
+    load_four(static_cast<const T*>(t.x0), quad, count, x);
+  } else {
+    load_some(static_cast<const T*>(t.x0) + index, image - element, x);
+  }
+  const Diffused at = t.table[t.t[n]];
+  const float4 four = normals(t.philox, image, quad);
   const float noise[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-  for (unsigned i = 0; i < 4; ++i) {
-    if (!kWhole && i > 0 && 4 * quad + i < count) at = t.table[t.t[(4 * quad + i) / image]];
-    x[i] = at.signal * x[i] + at.noise * noise[i];
-  }
+  for (unsigned i = 0; i < 4; ++i) x[i] = at.signal * x[i] + at.noise * noise[i];
   ptx::grid_dependency_launch();
-  store_four(static_cast<T*>(t.x_t), quad, count, x);
-  store_four(t.noise, quad, count, noise);
+  if constexpr (kWhole) {
+    store_four(static_cast<T*>(t.x_t), quad, count, x);
+    store_four(t.noise, quad, count, noise);
+  } else {
+    store_some(static_cast<T*>(t.x_t) + index, image - element, x);
+    store_some(t.noise + index, image - element, noise);
+  }
 }
 
 void launch(const Problem& p, const QSample::Tensors& t, void*, Stream stream) {
@@ -39,8 +49,10 @@ void launch(const Problem& p, const QSample::Tensors& t, void*, Stream stream) {
     using T = decltype(element);
     auto kernel = p.image() % 4 == 0 ? diffusion_q_sample_v02_kernel<T, true> : diffusion_q_sample_v02_kernel<T, false>;
     ladder::launch(kernel,
-                   {.grid = stream_blocks(num_quads(p), kThreads, 1), .block = kThreads, .overlaps_previous = true},
-                   stream, p.elements(), p.image(), t);
+                   {.grid = stream_blocks(std::int64_t{p.n} * quads_of(p.image()), kThreads, 1),
+                    .block = kThreads,
+                    .overlaps_previous = true},
+                   stream, p.n, p.image(), t);
   });
 }
 

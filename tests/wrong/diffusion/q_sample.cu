@@ -50,7 +50,7 @@ struct ScaledNoise {
 // Trains on noise that it did not add.
 struct OtherNoise {
   __device__ void operator()(const auto& v, long long i) const {
-    v.t.noise[i] = component(normals(v.t.philox, static_cast<unsigned>(i / 4)), static_cast<unsigned>(i % 4 ^ 1));
+    v.t.noise[i] = normal(v.t.philox, static_cast<unsigned>(v.p.image()), static_cast<unsigned>(i) ^ 1);
   }
 };
 
