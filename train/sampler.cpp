@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <map>
 #include <optional>
+
+#include <fmt/format.h>
 
 #include "core/backend.h"
 #include "core/ceil_div.h"
@@ -187,7 +190,17 @@ struct Sampler::Impl {
     told(options.steps);
     std::vector<float> images(elements());
     backend::copy_out(images.data(), x.base, x.bytes);
+    check_finite(images, first);
     return images;
+  }
+
+  // A pixel of 8 bits would hide a number that is not finite.
+  void check_finite(const std::vector<float>& images, std::int64_t first) const {
+    const auto wrong = std::ranges::find_if_not(images, [](float value) { return std::isfinite(value); });
+    if (wrong == images.end()) return;
+    const std::int64_t image = (wrong - images.begin()) / model.elements(1);
+    throw Failure(
+        fmt::format("image {} has a number that is not finite: the network's prediction is not finite", first + image));
   }
 
   SamplerOptions options;

@@ -39,7 +39,7 @@ class Sampler {
 
   // [images, h, w, 3], values around [-1, 1], of which the first has number `first` among all that are drawn with that
   // seed. An image's noise follows from the seed and its number, however many are drawn at a time. `after_graph` is told
-  // how many steps are done.
+  // how many steps are done. Throws Failure where a value is not finite.
   std::vector<float> run(std::int64_t seed, std::int64_t first = 0, const std::function<void(int)>& after_graph = {});
 
   const Program& program() const;  // of the steps of a graph

@@ -153,8 +153,8 @@ class Training {
       if (!pauses) continue;
       const auto paused = Clock::now();
       if (due(number, options_.held_out_every) || number == last) look_at_held_out(number);
-      if (due(number, options_.sample_every)) draw(number);
       if (due(number, options_.checkpoint_every) || number == last) save(number);
+      if (due(number, options_.sample_every)) draw(number);  // may fail: the step is kept by now
       interval_began_ += Clock::now() - paused;
     }
     while (const auto results = step_->collect()) take(*results);
@@ -322,13 +322,21 @@ class Training {
                                            nn::WeightRegions{.values = &state_.average, .copies = copies}, promotions_);
     }
     if (average_copies_) nn::copy_rounded(state_.get(state_.average), state_.stored, *average_copies_);
-    const std::vector<float> images = sampler_->run(static_cast<std::int64_t>(config_.seed));
+    const std::vector<float> images = drawn(number);
     const fs::path folder = options_.out / "samples";
     fs::create_directories(folder);
     const fs::path file = folder / fmt::format("step_{:08}.png", number);
     write_grid(file, images, config_.model.image_size);
     fmt::print("step {}/{}  samples: {}\n", number, config_.steps, file.string());
     std::fflush(stdout);
+  }
+
+  std::vector<float> drawn(std::int64_t number) {
+    try {
+      return sampler_->run(static_cast<std::int64_t>(config_.seed));
+    } catch (const Failure& failure) {
+      throw Failure(fmt::format("samples of step {}: {}: {}", number, failure.what(), advice()));
+    }
   }
 
   void save(std::int64_t number) {

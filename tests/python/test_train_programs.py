@@ -2,6 +2,7 @@
 
 import json
 import signal
+import struct
 import subprocess
 import zipfile
 from pathlib import Path
@@ -105,3 +106,33 @@ def test_tiny_learns_is_interrupted_goes_on_and_is_sampled(tmp_path):
         array = archive.read("arr_0.npy")
     assert b"'shape': (2, 8, 8, 3" in array[:128]
     assert (array[:6], len(array)) == (b"\x93NUMPY", 128 + 2 * 8 * 8 * 3)
+
+
+def overflowing(source, path):
+    """Weights that are finite, and whose prediction is not: all of the first convolution 3e38."""
+    data = bytearray(source.read_bytes())
+    (length,) = struct.unpack_from("<Q", data)
+    begin, end = json.loads(data[8 : 8 + length])["input_blocks.0.0.weight"]["data_offsets"]
+    values = struct.pack("<f", 3e38) * ((end - begin) // 4)
+    data[8 + length + begin : 8 + length + end] = values
+    path.write_bytes(data)
+    return path
+
+
+def test_a_prediction_that_is_not_finite_makes_no_picture(tmp_path):
+    data = write_ldata(tmp_path / "a.ldata", 8, digest=DIGEST)
+    training = ("train_unet", "--config", "tiny", "--data", data, "--batch", "1", "--steps", "1")
+    assert program(*training, "--out", tmp_path / "good").returncode == 0
+    weights = overflowing(tmp_path / "good/checkpoints/step_00000001/model.safetensors", tmp_path / "w.safetensors")
+    run = tmp_path / "run"
+    says = "image 0 has a number that is not finite: the network's prediction is not finite"
+    done = program(*training, "--out", run, "--init-weights", weights, "--sample-every", "1")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert f"train_unet: samples of step 1: {says}: " in done.stderr
+    assert not (run / "samples").exists()
+    files = [tmp_path / name for name in ("a.png", "a.npy")]
+    done = program(
+        "sample_unet", run, "--steps", "1", "--count", "2", "--batch", "1", "--out", files[0], "--npy", files[1]
+    )
+    assert (done.returncode, done.stderr) == (1, f"sample_unet: {says}\n")
+    assert not any(file.exists() for file in files)

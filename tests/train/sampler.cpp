@@ -227,6 +227,24 @@ TEST_F(Sampling, AnImageIsTheSameInBatchesOfAnySize) {
   }
 }
 
+// Finite weights whose prediction is not, with and without a clamp that would hide it.
+TEST_F(Sampling, WhatIsNotFiniteIsNoImage) {
+  std::vector<float> weights = parameters_->initial(1);
+  std::ranges::fill(weights, 3e38f);
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    state(dtype)->set_values(weights);
+    for (const SamplerKind kind : {SamplerKind::ddim, SamplerKind::ddpm}) {
+      for (const bool clip : {true, false}) {
+        SamplerOptions o = options(dtype);
+        o.kind = kind;
+        o.clip = clip;
+        const std::string message = message_of<Failure>([&] { sample(o, kSeed, 6); });
+        EXPECT_TRUE(ladder::test::has(message, "image 6 has a number that is not finite")) << name(dtype);
+      }
+    }
+  }
+}
+
 TEST_F(Sampling, NoImagesAreRefused) {
   SamplerOptions none = options();
   none.images = 0;
