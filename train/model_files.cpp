@@ -103,6 +103,7 @@ Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, c
            .data_digest = text_in(checkpoint.metadata, "data_digest"),
            .promotions = text_in(checkpoint.metadata, "promotions"),
            .device = text_in(checkpoint.metadata, "device")},
+          before,
           std::move(damaged)};
 }
 

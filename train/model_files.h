@@ -32,6 +32,7 @@ struct Progress {
 };
 
 struct Resumed : Progress {
+  TrainingConfig config;             // of the training up to there
   std::vector<std::string> damaged;  // why newer checkpoints were passed over, a line each
 };
 

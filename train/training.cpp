@@ -190,6 +190,10 @@ class Training {
                                   options_.data.string(), resumed.data_digest.substr(0, 12),
                                   data_.digest().substr(0, 12)));
       }
+      if (const double before = learning_rate(resumed.config, first_), now = learning_rate(config_, first_ + 1);
+          now > before && now > learning_rate(resumed.config, first_ + 1)) {
+        fmt::print("note: the learning rate rises from {:.3g} to {:.3g}\n", before, now);
+      }
       if (resumed.promotions != promotions_.str()) {
         fmt::print("note: other kernels than the checkpoint's: from here on bits will differ\n");
       } else if (resumed.device != backend::device().name) {

@@ -3,6 +3,8 @@
 #include <limits>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "tests/train/run.h"
 
 namespace ladder::train::test {
@@ -157,6 +159,29 @@ TEST_F(Resuming, OtherKernelsAreSaid) {
   EXPECT_TRUE(has(text, "nothing is left to do"));
   o.use = "add/residual=v01";
   EXPECT_TRUE(has(printed([&] { train(small_config(), o); }), "other kernels than the checkpoint's"));
+}
+
+// A longer training has a higher rate at the same step, where the rate follows from the length.
+TEST_F(Resuming, ARiseOfTheLearningRateIsSaid) {
+  TrainingOptions o = options("longer");
+  TrainingConfig config = small_config();
+  config.decay = Decay::cosine;
+  config.warm_up = 1;
+  o.stop_at = 1;
+  train(config, o);
+  o.resume = true;
+  o.stop_at = 3;
+  EXPECT_FALSE(has(printed([&] { train(config, o); }), "the learning rate")) << "of a warm-up";
+  o.stop_at = 4;
+  TrainingConfig shorter = config;
+  shorter.learning_rate /= 2;
+  EXPECT_FALSE(has(printed([&] { train(shorter, o); }), "the learning rate"));
+  config.steps = 8;
+  config.learning_rate = 0.1;
+  o.stop_at = 5;
+  const std::string text = printed([&] { train(config, o); });
+  EXPECT_TRUE(has(text, fmt::format("note: the learning rate rises from {:.3g} to {:.3g}\n", learning_rate(shorter, 4),
+                                    learning_rate(config, 5))));
 }
 
 TEST_F(Resuming, ATrainingIsNotBegunOverAnother) {
