@@ -123,6 +123,14 @@ TEST_F(Resuming, TwoTrainingsInOneFolderAreRefused) {
                   "process " + std::to_string(getpid()) + " is training in '" + o.out.string() + "'"));
 }
 
+// A thread that sends this process a signal once a step is logged: from then on the training has its handlers.
+std::thread sender_to(const TrainingOptions& o, int signal) {
+  return std::thread([log = o.out / "log.jsonl", signal] {
+    while (!fs::exists(log) || fs::file_size(log) == 0) std::this_thread::yield();
+    kill(getpid(), signal);
+  });
+}
+
 TEST_F(Resuming, SignalsEndItWithACheckpoint) {
   TrainingConfig config = small_config();
   config.steps = 1000;
@@ -130,10 +138,7 @@ TEST_F(Resuming, SignalsEndItWithACheckpoint) {
     TrainingOptions o = options("signal " + std::to_string(signal));
     o.checkpoint_every = 0;
     const auto before = std::signal(signal, SIG_DFL);  // where the tests were started to ignore it
-    std::thread sender([&] {
-      while (!fs::exists(o.out / "log.jsonl") || fs::file_size(o.out / "log.jsonl") == 0) std::this_thread::yield();
-      kill(getpid(), signal);
-    });
+    std::thread sender = sender_to(o, signal);
     EXPECT_FALSE(train(config, o)) << signal;
     sender.join();
     std::signal(signal, before);
@@ -141,11 +146,8 @@ TEST_F(Resuming, SignalsEndItWithACheckpoint) {
   }
   // As nohup starts a program.
   const auto before = std::signal(SIGHUP, SIG_IGN);
-  TrainingOptions o = options("ignored");
-  std::thread sender([&] {
-    while (!fs::exists(o.out / "log.jsonl")) std::this_thread::yield();
-    kill(getpid(), SIGHUP);
-  });
+  const TrainingOptions o = options("ignored");
+  std::thread sender = sender_to(o, SIGHUP);
   EXPECT_TRUE(train(small_config(), o));
   sender.join();
   std::signal(SIGHUP, before);
