@@ -47,13 +47,14 @@ TEST_F(Training, WatchingChangesNothing) {
   EXPECT_NE(held_out[0], held_out[1]);
 }
 
-// A picture is what the sampler draws with the average that the checkpoint of the same step has.
+// A picture is what the sampler draws with the average that the checkpoint of the same step has, by the training's schedule.
 TEST_F(Training, PicturesAreDrawnFromTheAverage) {
   TrainingOptions o = options("pictures");
   o.stop_at = 2;
   o.sample_every = 1;
   o.checkpoint_every = 1;
   TrainingConfig config = small_config();
+  config.betas = diffusion::Betas::cosine;
   config.learning_rate = 0.02;  // so that weights and averages differ in a picture of 256 levels
   train(config, o);
   const nn::Unet2d model(config.model);
