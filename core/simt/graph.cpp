@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <memory>
 #include <utility>
@@ -20,6 +21,7 @@ struct CUstream_st {
   CUstream_st* origin = this;                        // that the graph is captured from
   Counts passed = {};                                // what comes before its next work
   Counts enqueued = {};                              // of the origin: by all streams of the capture
+  std::exception_ptr failure = nullptr;              // the first of a replay, until the stream is waited for
 };
 
 namespace ladder {
@@ -38,6 +40,7 @@ OwnedStream::OwnedStream() : stream_(new CUstream_st) {}
 OwnedStream::~OwnedStream() { delete stream_; }
 void OwnedStream::synchronize() const {
   if (!stream_->recording.expired()) throw Failure("a stream cannot be waited for while it is being captured");
+  if (const auto failure = std::exchange(stream_->failure, nullptr)) std::rethrow_exception(failure);
 }
 
 struct Event::Impl {
@@ -123,10 +126,16 @@ Graph Graph::capture(const std::function<void(Stream)>& enqueue) {
   return Graph(std::move(impl));
 }
 
+// As on a GPU, a kernel that fails is reported where its stream is waited for.
 void Graph::replay(Stream stream) const {
-  simt::enqueue(stream, [nodes = impl_->nodes] {
-    for (const auto& node : *nodes) node();
-  });
+  try {
+    simt::enqueue(stream, [nodes = impl_->nodes] {
+      for (const auto& node : *nodes) node();
+    });
+  } catch (...) {
+    if (!stream) throw;
+    if (!stream->failure) stream->failure = std::current_exception();
+  }
 }
 
 std::size_t Graph::num_nodes() const { return impl_->nodes->size(); }

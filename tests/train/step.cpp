@@ -8,7 +8,9 @@
 #include <span>
 
 #include "core/backend.h"
+#include "core/error.h"
 #include "nn/models/unet2d_layers.h"
+#include "tests/files.h"
 #include "tests/train/tiny.h"
 #include "tests/unordered.h"
 
@@ -271,6 +273,22 @@ TEST_P(TrainStepOnce, ResultsComeInTheOrderOfTheirSteps) {
   Tiny alone(GetParam());
   for (int number = 1; number <= 6; ++number) {
     EXPECT_EQ(results[number - 1].losses, alone.run(number).losses);
+  }
+}
+
+// The batch's first pass reads far past the images. Replayed in a graph it is found out where the results are waited for.
+TEST_P(TrainStepOnce, ALaunchThatFailsIsReported) {
+  if (backend::kind() == backend::Kind::gpu)
+    GTEST_SKIP() << "a process whose kernel has failed can use no GPU any more";
+  for (const bool graph : {false, true}) {
+    Tiny net(GetParam(), 1, graph);
+    DenoisingInputs batch = net.batch();
+    batch.index[0] = 1 << 20;
+    const std::string message = ladder::test::message_of<Failure>([&] {
+      net.step->submit({.batch = batch.bytes(), .hyper = hyper(net.config, 1)});
+      net.step->collect();
+    });
+    EXPECT_TRUE(ladder::test::has(message, "dev/diffusion/batch")) << graph;
   }
 }
 
