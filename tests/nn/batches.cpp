@@ -110,6 +110,23 @@ TEST(Batches, FewWeightsAreLeftAlone) {
   EXPECT_EQ(with_batches(tape, promotions).operations().size(), 3u);
 }
 
+// Inputs of a group are held until its last member: at most 64 MiB of them, so two layers of 32 MiB, and no two of more.
+TEST(Batches, FewInputsAreHeld) {
+  const Promotions promotions = Promotions::for_device(backend::device().slug);
+  constexpr int kRowBytes = 2 * (kOut + kIn), kLimit = 64 << 20;
+  for (const int rows : {kLimit / 2 / kRowBytes, kLimit / 2 / kRowBytes + 1}) {
+    Tape tape;
+    const gemm::Problem large{.m = rows, .n = kOut, .k = kIn, .dtype = Dtype::bf16};
+    for (int layer = 0; layer < 5; ++layer) {
+      tape.run<gemm::Wgrad>("layer" + std::to_string(layer), large,
+                            {{"x", tape.value("x", Dtype::bf16, {rows, kIn})},
+                             {"dy", tape.value("dy", Dtype::bf16, {rows, kOut})},
+                             {"dw", tape.value("dw", Dtype::bf16, {1, 1, kOut, kIn})}});
+    }
+    EXPECT_EQ(with_batches(tape, promotions).operations().size(), 2 * rows * kRowBytes <= kLimit ? 3u : 5u) << rows;
+  }
+}
+
 TEST(Batches, AVersionOfUseRunsEachLayerAlone) {
   Promotions promotions = Promotions::for_device(backend::device().slug);
   promotions.use("gemm/wgrad=v05");
