@@ -189,6 +189,22 @@ void check(const Options& o) {
   }
 }
 
+// An output never replaces what the answer is made of.
+void check_outputs(const Options& o) {
+  const std::pair<const char*, std::filesystem::path> outputs[] = {{"--out", o.out}, {"--json", o.json}};
+  const std::pair<const char*, std::filesystem::path> inputs[] = {{"the policy", o.policy},
+                                                                  {"--observation", o.observation},
+                                                                  {"--noise", o.noise},
+                                                                  {"--scheduler-config", o.scheduler_config}};
+  for (const auto& [flag, out] : outputs) {
+    for (const auto& [input, path] : inputs) {
+      std::error_code missing;
+      if (!std::filesystem::equivalent(out, path, missing)) continue;
+      throw UsageError(fmt::format("{} '{}' is the file of {}: name another to write", flag, out.string(), input));
+    }
+  }
+}
+
 int run(int argc, char** argv) {
   Options o;
   CLI::App app("Answers with actions of a trained policy.", "denoise_policy");
@@ -230,6 +246,7 @@ int run(int argc, char** argv) {
   app.add_option("--out", o.out, "actions, fp32 [n, horizon, d]")->capture_default_str()->type_name("FILE.npy");
   app.add_option("--json", o.json, "how long each of the answers of --time took")->needs(time)->type_name("FILE.json");
   if (!io::parse(app, {argv + 1, argv + argc})) return 0;
+  check_outputs(o);
   check(o);
   if (const char* reason = backend::unavailable()) throw Failure(reason);
   return denoise(o);

@@ -193,6 +193,22 @@ def test_it_explains_a_step(tmp_path, kind, says, of_step):
     assert not (tmp_path / "actions.npy").exists()
 
 
+@pytest.mark.parametrize("flag", ["--out", "--json"])
+@pytest.mark.parametrize("name", ["the policy", "--observation", "--noise", "--scheduler-config"])
+def test_no_input_is_written_over(tmp_path, flag, name):
+    """Named once more, or through a link."""
+    given = tmp_path / "input"
+    given.write_bytes(b"input")
+    (tmp_path / "link").symlink_to(given)
+    words = [given, "--random"] if name == "the policy" else ["--config", "tiny", name, given]
+    for out in (given, tmp_path / "link"):
+        outputs = [flag, out] if flag == "--out" else ["--time", flag, out]
+        done = program(*words, *outputs, cwd=tmp_path)
+        says = f"denoise_policy: {flag} '{out}' is the file of {name}: name another to write\n"
+        assert (done.returncode, done.stderr) == (2, says)
+    assert given.read_bytes() == b"input"
+
+
 def test_errors_are_a_line_and_write_no_action(tmp_path):
     def fields(**more):
         path = tmp_path / f"s{len(list(tmp_path.iterdir()))}.json"
