@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "core/shapes.h"
@@ -14,7 +16,31 @@ namespace {
 
 constexpr int kLeastOfCi = 3;
 constexpr int kDraws = 20'000;
+constexpr int kDrawsOfRows = 2'000;
 constexpr std::size_t kLeastOfDraws = 10;  // different ones
+
+constexpr std::size_t kVectorBytes = 16;
+
+// A tensor, by the size of its elements.
+using Rows = std::pair<std::string, std::size_t>;
+
+// The tensors of whole vectors whose rows are not.
+std::set<Rows> rows_without_vectors(const Case& c) {
+  std::set<Rows> found;
+  for (const TensorSpec& spec : c.tensors) {
+    if (spec.dtype != storage_dtype(c.dtype) || spec.shape.empty() || spec.bytes() == 0) continue;
+    const std::size_t size = size_of(spec.dtype);
+    const auto row = static_cast<std::size_t>(spec.shape.back()) * size;
+    if (spec.bytes() % kVectorBytes == 0 && row % kVectorBytes != 0) found.emplace(spec.name, size);
+  }
+  return found;
+}
+
+std::set<Dtype> dtypes_of(const Pass& pass) {
+  std::set<Dtype> dtypes;
+  for (const Version* v : versions_of(pass)) dtypes.insert(v->def.dtypes.begin(), v->def.dtypes.end());
+  return dtypes;
+}
 
 bool runs(const Version& v, const Case& problem) {
   return std::ranges::any_of(v.def.dtypes,
@@ -64,6 +90,43 @@ std::string untested_plan(const Version& v) {
     });
   }
   return untested;
+}
+
+std::vector<Case> tested_problems(const Pass& pass) {
+  std::vector<Case> cases;
+  for (const char* set : {"ci", "edge"}) {
+    for (const NamedCase& named : named_cases(pass, set)) {
+      for (const Dtype dtype : dtypes_of(pass)) cases.push_back(named.problem.with_dtype(dtype));
+    }
+  }
+  return cases;
+}
+
+std::string untested_rows(const Pass& pass, const std::vector<Case>& tested) {
+  std::set<Rows> found;
+  for (const Case& c : tested) found.merge(rows_without_vectors(c));
+  std::map<Rows, std::string> untested;  // with a problem
+  std::map<std::string, int> num_draws;  // that have the tensor
+  std::mt19937_64 random(1);
+  for (int draw = 0; draw < kDrawsOfRows; ++draw) {
+    const Case drawn = pass.random(random());
+    for (const TensorSpec& spec : drawn.tensors) num_draws[spec.name] += spec.bytes() > 0;
+    for (const Dtype dtype : dtypes_of(pass)) {
+      const Case c = drawn.with_dtype(dtype);
+      for (const Rows& rows : rows_without_vectors(c)) {
+        if (!found.contains(rows)) untested.emplace(rows, c.text);
+      }
+    }
+  }
+  for (const auto& [rows, problem] : untested) {
+    const auto& [tensor, size] = rows;
+    if (num_draws[tensor] < kDrawsOfRows) continue;
+    return fmt::format(
+        "{}: no problem of ci and edge has {} as a multiple of {} bytes, but not its rows, of {}-byte elements; '{}' "
+        "does",
+        pass.path(), tensor, kVectorBytes, size, problem);
+  }
+  return {};
 }
 
 }  // namespace ladder::test

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "core/error.h"
 #include "core/shapes.h"
 #include "dev/conv3x3/conv3x3.h"
+#include "tests/coverage.h"
 
 namespace ladder {
 namespace {
@@ -79,6 +82,20 @@ TEST(Shapes, Conv3x3HasTheCasesItPromises) {
   EXPECT_TRUE(any([](P p) { return p.c % 8 != 0 && p.k % 8 != 0 && p.bias; }));
   for (std::size_t i = 0; i < problems.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) EXPECT_NE(problems[i], problems[j]) << problems[i].str() << " is there twice";
+  }
+}
+
+TEST(Shapes, RowsThatAreNoWholeVectorsAreMissed) {
+  const std::vector<Case> all = test::tested_problems(fprop());
+  EXPECT_EQ(test::untested_rows(fprop(), all), "");
+  EXPECT_NE(test::untested_rows(fprop(), {}), "");
+  for (const auto& [k, size] : {std::pair{8, 16}, {4, 8}}) {
+    std::vector<Case> aligned;
+    std::ranges::copy_if(all, std::back_inserter(aligned), [k](const Case& c) {
+      const auto& p = problem_of<conv3x3::Fprop>(c);
+      return p.c % k == 0 && p.k % k == 0;
+    });
+    EXPECT_NE(test::untested_rows(fprop(), aligned), "") << "rows of whole " << size << " bytes alone";
   }
 }
 

@@ -364,5 +364,13 @@ const bool registered = test::at_start([] {
   }
 });
 
+#if !defined(LADDER_TSAN)
+TEST(Shapes, have_rows_that_are_no_whole_vectors) {
+  for (const Pass* pass : all_passes()) {
+    EXPECT_EQ(test::untested_rows(*pass, test::tested_problems(*pass)), "");
+  }
+}
+#endif
+
 }  // namespace
 }  // namespace ladder

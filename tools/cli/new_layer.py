@@ -149,7 +149,13 @@ def _sets(letters):
     ones = {f"one_{letter}": [1 if each == letter else 5 for each in letters] for letter in letters}
     around = {"block_less": 255, "block": 256, "block_more": 257}
     sets = {
-        "ci": {"even": [even] * count, "odd": [5, 7, 3] * 2, "wide": [2] * (count - 1) + [300]},
+        "ci": {
+            "even": [even] * count,
+            "odd": [5, 7, 3] * 2,
+            "wide": [2] * (count - 1) + [300],
+            "sixes": [6] * count,
+            "twelves": [12] * count,
+        },
         "edge": {**ones, **{name: [2] * (count - 1) + [last] for name, last in around.items()}},
         "perf": {"large": [large] * count},
         "tsan": {"small": [small] * count},
