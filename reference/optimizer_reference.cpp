@@ -93,6 +93,9 @@ NamedOutputs adamw(const Case& c, const HostTensors& in) {
 }  // namespace
 }  // namespace ladder::optimizer
 
+// An outlier among the hyperparameters is none of them any more: a learning rate below 0, a decay above 1.
+LADDER_OUTLIERS(ladder::optimizer::Norm, {.tame = {"hyper"}})
+LADDER_OUTLIERS(ladder::optimizer::AdamW, {.tame = {"hyper", "scale"}})
 LADDER_REFERENCE(ladder::optimizer::Accumulate, ladder::optimizer::accumulate)
 LADDER_REFERENCE(ladder::optimizer::Norm, ladder::optimizer::norm)
 LADDER_REFERENCE(ladder::optimizer::AdamW, ladder::optimizer::adamw)

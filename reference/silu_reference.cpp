@@ -3,6 +3,7 @@
 // Magnitudes. A kernel rounds -x log2(e) on its way to the exponential, so e^-x is wrong by |x| units of rounding and not
 // by one: the terms count 1 + |x| times.
 #include <cmath>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -39,8 +40,17 @@ NamedOutputs backward(const Case& c, const HostTensors& in) {
            })}};
 }
 
+// Beyond all numbers the sigmoid is 1. Below them x s(x) is no number, nor is the gradient at either end.
+void add_infinities(const Case&, HostTensors& inputs) {
+  constexpr std::size_t kStep = 61;
+  for (std::size_t i = kStep / 2; i < inputs["x"].size(); i += kStep) {
+    inputs["x"][i] = std::numeric_limits<float>::infinity();
+  }
+}
+
 }  // namespace
 }  // namespace ladder::silu
 
 LADDER_REFERENCE(ladder::silu::Forward, ladder::silu::forward)
+LADDER_OUTLIERS(ladder::silu::Forward, {.add_infinities = ladder::silu::add_infinities})
 LADDER_REFERENCE(ladder::silu::Backward, ladder::silu::backward)

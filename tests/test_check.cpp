@@ -293,6 +293,17 @@ TEST(Compare, EveryOutputHasItsError) {
   EXPECT_EQ(v.error, 1);
 }
 
+TEST(Compare, AnInfiniteAnswerIsThatInfinityAlone) {
+  TwoOutputs two;
+  two.refs[1] = {{kInf, 4}, {kInf, 4}};
+  const auto status = [&](float value) {
+    return compare(two.c, Pattern::outliers, {{1, 2}, {value, 4}}, two.refs).status;
+  };
+  EXPECT_EQ(status(kInf), Status::pass);
+  for (const float wrong : {-kInf, kNan, 3e38f}) EXPECT_EQ(status(wrong), Status::fail) << wrong;
+  EXPECT_EQ(compare(two.c, Pattern::outliers, {{1, 2}, {kInf, 5}}, two.refs).status, Status::fail);
+}
+
 TEST(Compare, WhatIsNotToBeJudgedIsNotLookedAt) {
   const TwoOutputs two;
   const Outputs y = {{1, 2}, {kNan, poison(Dtype::f32)}};
@@ -423,6 +434,38 @@ TEST(Fill, NormalStaysFiniteInFp16) {
   const Case c{.pass = &pass_of<conv3x3::Fprop>(), .tensors = {x}};
   const HostTensors tensors = fill(c, Pattern::normal, test::seed());
   for (const float value : tensors.values[0]) ASSERT_TRUE(std::isfinite(value));
+}
+
+TEST(Fill, OutliersAreFewAndLargeBesideZerosAndSubnormals) {
+  for (const Dtype dtype : kProblemDtypes) {
+    const Case c = make("n4 h32 w32 c64 k64").with_dtype(dtype);
+    const std::vector<float> x = fill(c, Pattern::outliers, test::seed()).values[0];
+    const auto share = [&](const auto& is) {
+      return static_cast<double>(std::ranges::count_if(x, is)) / static_cast<double>(x.size());
+    };
+    const double least = kLeastOutlier * c.tensors[0].stddev;
+    EXPECT_NEAR(share([&](float v) { return std::abs(v) >= 0.99 * least; }), 1.0 / 16, 1.0 / 64) << name(dtype);
+    EXPECT_GT(share([&](float v) { return std::abs(v) > 100 * least; }), 1.0 / 256) << name(dtype);
+    EXPECT_LE(*std::ranges::max_element(x), 1.01 * kLargestOutlier * c.tensors[0].stddev);
+    EXPECT_GT(share([](float v) { return v == 0 && std::signbit(v); }), 1.0 / 512) << name(dtype);
+    EXPECT_GT(share([&](float v) { return v != 0 && std::abs(v) < (dtype == Dtype::f16 ? 0x1p-14 : 0x1p-126); }),
+              1.0 / 256)
+        << name(dtype);
+  }
+  const Case c = make("n1 h8 w8 c8 k8");
+  EXPECT_LT(std::ranges::max(fill(c, Pattern::outliers, 1, {.tame = {"x"}}).values[0]), 10);
+  EXPECT_GT(std::ranges::max(fill(c, Pattern::outliers, 1).values[0]), 10);
+}
+
+TEST(Reference, OutliersAreLoweredUntilAnswersFitTheirDtype) {
+  const Case c = make("n1 h8 w8 c64 k8 fp16");
+  const ReferenceRun run = reference_run(c, Pattern::outliers, test::seed());
+  for (const double value : run.expected[0].value) ASSERT_LT(std::abs(value), 65504.0 / 2);
+  const auto largest = [](const Case& of) {
+    return std::ranges::max(reference_run(of, Pattern::outliers, test::seed()).inputs.values[0]);
+  };
+  EXPECT_GT(largest(c), kLeastOutlier) << "some are left";
+  EXPECT_GT(largest(c.with_dtype(Dtype::bf16)), largest(c)) << "bf16 has fp32's range";
 }
 
 TEST(Fill, IntegersAreSmallNonzeroAndAllThere) {

@@ -23,6 +23,7 @@ Verdict judged(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVersi
   const std::string damage = subject.damage();
   const ExpectedOutputs& expected = c.run(pattern).expected;
   Verdict verdict = within_limit(compare(*c, pattern, subject.outputs(), expected, def), *c, expected, def);
+  if (pattern == Pattern::outliers && !verdict.reason.empty()) verdict.reason += ", on inputs with outliers";
   if (damage.empty()) return verdict;
   verdict.reason = damage + (verdict.reason.empty() ? "" : "; " + verdict.reason);
   verdict.status = Status::fail;
@@ -85,6 +86,10 @@ Verdict check_patterns(Subject& subject, CheckedCase& c, const std::vector<Patte
     if (first) continue;
     first = std::move(verdict);
     outputs = subject.outputs();
+  }
+  if (patterns.size() > 1 && is_small(*c) && backend::schedule() == backend::schedules().front()) {
+    Verdict verdict = launched(subject, c, Pattern::outliers, def, Contents::kept);
+    if (verdict.status != Status::pass) return verdict;
   }
   if (patterns.size() > 1) {
     if (std::string fault = first_again(subject, c, outputs); !fault.empty()) return failed(std::move(fault));

@@ -19,12 +19,24 @@
 namespace ladder {
 
 enum class Pattern : std::uint8_t {
-  normal,   // N(0, stddev^2), rounded to the tensor's dtype; never constant
-  integer,  // small integers: every product and sum is exact in fp32, so outputs compare bit for bit
+  normal,    // N(0, stddev^2), rounded to the tensor's dtype; never constant
+  integer,   // small integers: every product and sum is exact in fp32, so outputs compare bit for bit
+  outliers,  // as normal, but for one element in 16 of 30 to kLargestOutlier deviations, zeros of both signs, subnormals
 };
 
-// Random values for what the case's kernels read.
-HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed);
+inline constexpr double kLeastOutlier = 30;
+inline constexpr double kLargestOutlier = 1e4;
+
+// How Pattern::outliers of a pass departs from the rule above.
+struct OutlierRule {
+  double largest = kLargestOutlier;    // in deviations; 0: none
+  std::vector<std::string> tame = {};  // tensors without outliers
+  // Puts infinities where the formula defines the answer; null: there are none.
+  void (*add_infinities)(const Case& c, HostTensors& inputs) = nullptr;
+};
+
+// Random values for what the case's kernels read. `outliers` is the rule of Pattern::outliers.
+HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed, const OutlierRule& outliers = {});
 
 // What the reference expects of one output tensor. `magnitude` is the sum of the absolute values of the terms of
 // each element (for a dot product, sum |a*b|): rounding errors of a sum scale with it, not with the result.
@@ -48,6 +60,9 @@ using ReferenceFunction = NamedOutputs (*)(const Case& c, const HostTensors& inp
 // Registered by reference/<layer>_reference.cpp through LADDER_REFERENCE.
 bool register_reference(const Pass& pass, ReferenceFunction reference);
 
+// Registered by reference/<layer>_reference.cpp through LADDER_OUTLIERS, with the reason.
+bool register_outliers(const Pass& pass, const OutlierRule& rule);
+
 // Throws Failure where the pass has no reference.
 ExpectedOutputs reference_outputs(const Case& c, const HostTensors& inputs);
 
@@ -56,7 +71,11 @@ struct ReferenceRun {
   HostTensors inputs;
   ExpectedOutputs expected;
 };
+// The outliers of Pattern::outliers are lowered until every answer fits its dtype: sums of products of 1e4 overflow fp16.
 ReferenceRun reference_run(const Case& c, Pattern pattern, std::uint64_t seed);
+
+// Whether a run of the reference takes milliseconds. Larger cases are checked without Pattern::outliers.
+bool is_small(const Case& c);
 
 // One case with the reference's runs of it, each computed when it is first asked for: whoever checks several versions,
 // or one under several schedules, hands this on. May be used from one thread at a time.
@@ -135,7 +154,8 @@ Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c
 // input, or work outside the stream it was given; UNTRUSTED where the case would pass a null answer; SKIP once a kernel
 // of the version, known by its address, had to be ended as Endless. Both patterns, one after the other in the same
 // buffers, so that an answer remembered by address is stale. Then the first again: the same bits, though the outputs hold
-// numbers instead of poison. The workspace is left as the launch before left it. The verdict is that of the first pattern
+// numbers instead of poison. A small case is checked with Pattern::outliers besides, under the backend's first schedule.
+// The workspace is left as the launch before left it. The verdict is that of the first pattern
 // that does not pass, else that of Pattern::normal, whose error is the discriminating one. `plan` names one of the
 // version's plans; empty is the default.
 Verdict check(const Version& v, CheckedCase& c, const std::string& plan = {});
@@ -170,6 +190,13 @@ std::string difference_between_schedules(const Version& v, CheckedCase& c, const
 Verdict check(const Version& v, CheckedCase& c, Pattern pattern, const std::string& plan = {});
 
 }  // namespace ladder
+
+// LADDER_OUTLIERS(pass, {.largest = 100});
+#define LADDER_OUTLIERS(P, ...)                                                                                     \
+  namespace {                                                                                                       \
+  [[maybe_unused]] const bool LADDER_UNIQUE(ladder_outliers_) = ::ladder::register_outliers(::ladder::pass_of<P>(), \
+                                                                                            __VA_ARGS__);           \
+  }
 
 #define LADDER_REFERENCE(P, function)                                                                                 \
   namespace {                                                                                                         \

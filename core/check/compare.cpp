@@ -19,6 +19,9 @@ constexpr std::int64_t kChunk = 1 << 14;
 // The fewest products that a tensor core adds up before it truncates the sum: the depth of Volta's HMMA and Ampere's TF32 steps.
 constexpr double kTermsPerTruncation = 4;
 
+// The error of an intermediate that fp32 flushes to zero, 2^-126, times two outliers: 1 / (1 + e^100) is zero in fp32.
+constexpr double kUnderflow = 0x1p-126 * 0x1p14 * 0x1p14;
+
 double smallest_subnormal(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32:
@@ -91,6 +94,7 @@ struct Rule {
   // |y - ref| in units of the bound: right up to 1. Infinite for everything that is not a number.
   double excess(std::int64_t i, float y) const {
     const double value = ref.value[i];
+    if (std::isinf(value)) return y == value ? 0 : kInfinity;
     if (exact()) return y == round_to(output.dtype, static_cast<float>(value)) ? 0 : kInfinity;
     const double ratio = std::abs(y - value) / bound(i);
     return ratio <= kInfinity ? ratio : kInfinity;
@@ -98,7 +102,8 @@ struct Rule {
 
   double bound(std::int64_t i) const {
     const double roundings = c.dtype == Dtype::f32 ? 4 : 1;
-    return error_bound(output, ref.value[i], std::max(ref.magnitude[i], least_magnitude), def, roundings);
+    const double underflow = pattern == Pattern::outliers ? kUnderflow : 0;
+    return underflow + error_bound(output, ref.value[i], std::max(ref.magnitude[i], least_magnitude), def, roundings);
   }
 
   // Of answer(i) for every element i. Chunks are added in order: the sums do not depend on the number of threads.
@@ -111,9 +116,11 @@ struct Rule {
         for (std::int64_t i = chunk * kChunk; i < std::min(count, (chunk + 1) * kChunk); ++i) {
           const float y = answer(i);
           const double excess = this->excess(i, y);
-          const double difference = std::isfinite(y) ? y - ref.value[i] : kInfinity;
-          t.squared_error += difference * difference;
-          t.squared_norm += ref.value[i] * ref.value[i];
+          if (std::isfinite(ref.value[i])) {
+            const double difference = std::isfinite(y) ? y - ref.value[i] : kInfinity;
+            t.squared_error += difference * difference;
+            t.squared_norm += ref.value[i] * ref.value[i];
+          }
           if (!(excess <= 1)) ++t.wrong;
           if (excess > t.worst) {
             t.worst = excess;
@@ -150,7 +157,7 @@ std::string describe(const Rule& rule, const Tally& t, const std::vector<float>&
   }
   const std::string where = element(rule.output, t.worst_at);
   const double value = rule.ref.value[t.worst_at];
-  if (rule.exact()) {
+  if (rule.exact() || std::isinf(value)) {
     return fmt::format("{} = {} where exactly {} is right; {} of {} elements are wrong", where, y[t.worst_at],
                        round_to(rule.output.dtype, static_cast<float>(value)), t.wrong, count);
   }

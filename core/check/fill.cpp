@@ -37,9 +37,33 @@ int largest_integer(std::int64_t reduction_length) {
 
 double largest_finite(Dtype dtype) { return dtype == Dtype::f16 ? 65504.0 : 3.0e38; }
 
+double subnormal(Dtype dtype) { return dtype == Dtype::f16 ? 0x1p-16 : 0x1p-128; }
+
+// One element in 16 is an outlier, as often between 30 and 300 deviations as between 300 and 3000; one in 64 is zero, one
+// subnormal, of either sign.
+double with_outliers(const TensorSpec& spec, std::uint64_t word, double largest) {
+  const std::uint64_t other = splitmix64_mix(word);
+  const double sign = other & 1 ? -1.0 : 1.0;
+  const std::uint64_t kind = other >> 1 & 63;
+  if (kind < 4) {
+    const double exponent = static_cast<double>(other >> 32) * 0x1p-32;
+    return sign * spec.stddev * kLeastOutlier * std::pow(largest / kLeastOutlier, exponent);
+  }
+  if (kind == 4) return sign * 0.0;
+  if (kind == 5) return sign * subnormal(spec.dtype);
+  return spec.mean + spec.stddev * normal(word);
+}
+
+double drawn_value(const TensorSpec& spec, Pattern pattern, std::uint64_t word, int largest_integer,
+                   double largest_outlier) {
+  if (pattern == Pattern::integer) return nonzero_integer(word, largest_integer);
+  if (largest_outlier > 0) return with_outliers(spec, word, largest_outlier);
+  return spec.mean + spec.stddev * normal(word);
+}
+
 }  // namespace
 
-HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed) {
+HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed, const OutlierRule& outliers) {
   HostTensors tensors(c.tensors);
   const int largest = largest_integer(c.reduction_length());
   std::uint64_t key =
@@ -57,12 +81,13 @@ HostTensors fill(const Case& c, Pattern pattern, std::uint64_t seed) {
       }
       continue;
     }
+    const bool tame = pattern != Pattern::outliers || std::ranges::count(outliers.tame, spec.name) > 0;
+    const double largest_outlier = tame ? 0 : outliers.largest;
     const double limit = largest_finite(spec.dtype);
     parallel_for(std::ssize(values), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::uint64_t word = random_word(key, i);
-        const double drawn =
-            pattern == Pattern::normal ? spec.mean + spec.stddev * normal(word) : nonzero_integer(word, largest);
+        const double drawn = drawn_value(spec, pattern, word, largest, largest_outlier);
         const auto value = static_cast<float>(std::clamp(drawn, -limit, limit));
         values[i] = round_to(spec.dtype, spec.drawn ? round_to(*spec.drawn, value) : value);
       }

@@ -1,6 +1,9 @@
 // The references of all passes.
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "core/check/check.h"
 #include "core/error.h"
@@ -13,7 +16,47 @@ std::map<const Pass*, ReferenceFunction>& references() {
   return instance;
 }
 
+std::map<const Pass*, OutlierRule>& outlier_rules() {
+  static std::map<const Pass*, OutlierRule> instance;
+  return instance;
+}
+
+OutlierRule outlier_rule(const Pass* pass) {
+  const auto found = outlier_rules().find(pass);
+  return found == outlier_rules().end() ? OutlierRule{} : found->second;
+}
+
+bool all_finite(const std::vector<std::vector<float>>& tensors) {
+  return std::ranges::all_of(tensors, [](const std::vector<float>& values) {
+    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+  });
+}
+
+// Whether every answer is half of its dtype's largest number at most, but for an infinity that an infinite input makes.
+bool fits(const Case& c, const ReferenceRun& run) {
+  const bool finite_inputs = all_finite(run.inputs.values);
+  const auto specs = written(c.tensors);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const double most = (specs[i]->dtype == Dtype::f16 ? 65504.0 : 3.0e38) / 2;
+    for (const double value : run.expected[i].value) {
+      if (std::isnan(value) || (std::abs(value) > most && (finite_inputs || std::isfinite(value)))) return false;
+    }
+  }
+  return true;
+}
+
+ReferenceRun outlier_run(const Case& c, std::uint64_t seed, const OutlierRule& rule) {
+  ReferenceRun run{.inputs = fill(c, Pattern::outliers, seed, rule), .expected = {}};
+  if (rule.add_infinities && rule.largest > 0) rule.add_infinities(c, run.inputs);
+  run.expected = reference_outputs(c, run.inputs);
+  return run;
+}
+
 }  // namespace
+
+bool register_outliers(const Pass& pass, const OutlierRule& rule) {
+  return outlier_rules().emplace(&pass, rule).second;
+}
 
 bool register_reference(const Pass& pass, ReferenceFunction reference) {
   const auto [at, is_first] = references().emplace(&pass, reference);
@@ -38,9 +81,23 @@ ExpectedOutputs reference_outputs(const Case& c, const HostTensors& inputs) {
 }
 
 ReferenceRun reference_run(const Case& c, Pattern pattern, std::uint64_t seed) {
+  if (pattern == Pattern::outliers) {
+    constexpr double kStep = 4;
+    OutlierRule rule = outlier_rule(c.pass);
+    for (; rule.largest >= kLeastOutlier; rule.largest /= kStep) {
+      if (ReferenceRun run = outlier_run(c, seed, rule); fits(c, run)) return run;
+    }
+    rule.largest = 0;
+    return outlier_run(c, seed, rule);
+  }
   ReferenceRun run{.inputs = fill(c, pattern, seed), .expected = {}};
   run.expected = reference_outputs(c, run.inputs);
   return run;
+}
+
+bool is_small(const Case& c) {
+  constexpr double kMostOperations = 0x1p26;
+  return c.flops + c.traffic.bytes() <= kMostOperations;
 }
 
 CheckedCase::CheckedCase(Case c, std::uint64_t seed) : case_(std::move(c)), seed_(seed) {}

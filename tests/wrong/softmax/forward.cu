@@ -14,6 +14,7 @@ enum class Fault {
   max_of_column,   // max and sum of the column
   neighbours_row,  // max and sum of the next row
   first_tile,      // of the first 32 elements alone
+  first_max,       // max of the first 64 elements: enough as long as no other is 88 above it
   whole_quads,     // without the elements behind the last four
   never_scaled,    // an online sum that a greater max leaves as it was
   bf16_sum,        // adds up in bf16
@@ -34,7 +35,8 @@ __device__ float2 max_and_sum(const auto& v, long long first, long long step, in
       sum += expf(x - max);
     }
   } else {
-    for (int j = 0; j < count; ++j) max = fmaxf(max, v.load(v.t.x, first + j * step));
+    const int seen = kFault == Fault::first_max && count > 64 ? 64 : count;
+    for (int j = 0; j < seen; ++j) max = fmaxf(max, v.load(v.t.x, first + j * step));
     if (kFault == Fault::no_max) max = 0;
     for (int j = 0; j < count; ++j) {
       sum += expf(v.load(v.t.x, first + j * step) - max);
@@ -78,6 +80,7 @@ LADDER_CHEATS(Forward, (std::vector<std::string>{"m5 n12", "m7 n33", "m4 n517"})
                   faulty<Fault::max_of_column>("max_of_column"),
                   faulty<Fault::neighbours_row>("neighbours_row"),
                   faulty<Fault::first_tile>("first_tile"),
+                  faulty<Fault::first_max>("first_max"),
                   faulty<Fault::whole_quads>("whole_quads"),
                   faulty<Fault::never_scaled>("never_scaled"),
                   wrong::only<Forward>({Dtype::f32}, faulty<Fault::bf16_sum>("bf16_sum")),
