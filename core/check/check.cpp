@@ -205,7 +205,7 @@ std::string other_bits(const std::vector<std::vector<float>>& first, const std::
 
 Verdict check_as_used(const Version& v, CheckedCase& c, int launches, const std::string& plan) try {
   if (Verdict skip = not_to_run(v, *c); skip.status != Status::pass) return skip;
-  return check_as_used(*bound_here(v, *c, plan), c, launches);
+  return check_as_used(*bound_here(v, *c, plan), c, launches, v.def);
 } catch (const std::exception& error) {
   return failed(one_line(error.what()));
 }

@@ -170,13 +170,13 @@ Verdict check(Subject& subject, CheckedCase& c, const AnyVersionDef& def);
 
 // A kernel that passed check(), launched as it is used: with any contents of the workspace, bound twice, before its inputs
 // are there, with inputs that differ in a few elements, and `launches` times. FAIL where the bits are not those of the
-// first launch, on the inputs of Pattern::normal. A private workspace, which is its kernel's alone (Kernel), is left as the
+// first launch, on the inputs of Pattern::normal, or where the answer to the changed inputs is not the reference's. A private workspace, which is its kernel's alone (Kernel), is left as the
 // launches leave it, and must hold the same bytes after each: it is for flags, not for answers.
 // On a GPU as many of them as fit into half a second, and 3 in any case.
 inline constexpr int kLaunchesAsUsed = 300;
 int launches_as_used();  // 3 on the emulator, where a launch takes up to seconds
 Verdict check_as_used(const Version& v, CheckedCase& c, int launches, const std::string& plan = {});
-Verdict check_as_used(Subject& subject, CheckedCase& c, int launches);
+Verdict check_as_used(Subject& subject, CheckedCase& c, int launches, const AnyVersionDef& def);
 
 // What stands before a record: check(), and check_as_used() after a pass. On the emulator, where a launch takes up to seconds,
 // that is only done for the first problem on which this process checks a version: ./ladder test does it for others.

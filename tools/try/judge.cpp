@@ -11,8 +11,8 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <set>
 #include <string_view>
+#include <vector>
 
 #include "core/backend.h"
 #include "core/check/check.h"
@@ -133,12 +133,17 @@ class Judge {
     if (head.at("plans").empty()) throw Failure("it has no plan for the problem");
     std::optional<CheckedCase> checked(std::in_place, c, options_.seed);
     const auto schedules = backend::schedules();
-    const std::string& another = schedules[static_cast<std::size_t>(run_.num_checked) % schedules.size()];
+    std::vector<std::string> orders = {schedules.front()};
+    const std::size_t other = static_cast<std::size_t>(run_.num_checked) % schedules.size();
+    if (other > 0) orders.push_back(schedules[other]);
     for (const std::string plan : head.at("plans")) {
-      for (const std::string& schedule : std::set<std::string>{schedules.front(), another}) {
+      for (const std::string& schedule : orders) {
         run_.at["plan"] = plan;
         run_.at["schedule"] = schedule;
         check_plan(checked, plan, schedule);
+        if (run_.status == Status::fail && schedule != schedules.front()) {
+          run_.reason += fmt::format("; it passes under {} and fails under {}: likely a race", schedules.front(), schedule);
+        }
         if (run_.status != Status::pass) return true;
       }
     }
@@ -161,7 +166,7 @@ class Judge {
     }
     run_.error = std::max(run_.error, verdict.error);
     if (verdict.status == Status::pass && schedule == backend::schedules().front()) {
-      verdict = check_as_used(*subject, *c, launches_as_used());
+      verdict = check_as_used(*subject, *c, launches_as_used(), def_);
     }
     run_.status = verdict.status;
     run_.reason = verdict.reason;
