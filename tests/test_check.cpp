@@ -293,6 +293,17 @@ TEST(Compare, EveryOutputHasItsError) {
   EXPECT_EQ(v.error, 1);
 }
 
+TEST(Compare, HalfOfAnFp32OutputIsLikelyTwoByteStores) {
+  TwoOutputs two;
+  const Outputs y = {{1, 2}, {3, poison(Dtype::f32)}};
+  EXPECT_EQ(compare(two.c, Pattern::normal, y, two.refs).reason.find("stored as 2 bytes"), std::string::npos)
+      << "the problem is fp32";
+  two.c.dtype = Dtype::bf16;
+  EXPECT_NE(compare(two.c, Pattern::normal, y, two.refs).reason.find("stored as 2 bytes"), std::string::npos);
+  const Outputs none = {{1, 2}, {poison(Dtype::f32), poison(Dtype::f32)}};
+  EXPECT_EQ(compare(two.c, Pattern::normal, none, two.refs).reason.find("stored as 2 bytes"), std::string::npos);
+}
+
 TEST(Compare, AnInfiniteAnswerIsThatInfinityAlone) {
   TwoOutputs two;
   two.refs[1] = {{kInf, 4}, {kInf, 4}};

@@ -152,8 +152,11 @@ std::string element(const TensorSpec& spec, std::int64_t index) {
 std::string describe(const Rule& rule, const Tally& t, const std::vector<float>& y) {
   const auto count = y.size();
   if (t.unwritten > 0) {
-    return fmt::format("{} of {} elements were never written or stem from unset memory, {} the first", t.unwritten,
-                       count, element(rule.output, t.first_unwritten));
+    const bool narrow = rule.output.dtype == Dtype::f32 && size_of(rule.c.dtype) == 2;
+    const bool half = count > 1 && t.unwritten == static_cast<std::int64_t>(count / 2);
+    return fmt::format("{} of {} elements were never written or stem from unset memory, {} the first{}", t.unwritten,
+                       count, element(rule.output, t.first_unwritten),
+                       narrow && half ? ", half of all: an fp32 output stored as 2 bytes?" : "");
   }
   const std::string where = element(rule.output, t.worst_at);
   const double value = rule.ref.value[t.worst_at];
