@@ -168,7 +168,10 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
   const Clock::time_point started = Clock::now();
   const Calibration* calibration = session ? session->calibration() : nullptr;
   std::optional<Table> rows;
-  if (table) rows.emplace(options.jobs, calibration ? std::optional(calibration->copy_bytes_per_s) : std::nullopt);
+  if (table) {
+    rows.emplace(options.jobs, calibration ? std::optional(calibration->copy_bytes_per_s) : std::nullopt,
+                 repeating_flags(options));
+  }
   for (std::size_t i = 0; i < options.jobs.size(); ++i) {
     const auto body = [&, i](benchmark::State& state) {
       const Job& job = options.jobs[i];
@@ -194,6 +197,7 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
   reporter.SetErrorStream(&complaints);
   const std::size_t count = benchmark::RunSpecifiedBenchmarks(&reporter);
   if (count > 0) std::cerr << complaints.str();
+  std::cout << rows->causes().summary(results);
   return count;
 }
 

@@ -319,6 +319,11 @@ std::string command_of(const std::string& program, const Job& job, const Options
   return command;
 }
 
+std::string repeating_flags(const Options& options) {
+  return fmt::format(" --seed {}{}{}", options.seed, options.schedule.empty() ? "" : " --schedule " + options.schedule,
+                     options.mode == Mode::check ? " --check" : "");
+}
+
 std::string list_of(const Pass& pass) {
   std::string text = fmt::format("{:<28} {:<18} {}\n", "version", "dtypes", "needs");
   for (const Version* v : versions_of(pass)) {

@@ -49,6 +49,9 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
 // The command that runs exactly this job again.
 std::string command_of(const std::string& program, const Job& job, const Options& options);
 
+// Of `./ladder bench`, beside a version and a problem, to find the same verdict: " --seed 3 --check".
+std::string repeating_flags(const Options& options);
+
 // What --list prints.
 std::string list_of(const Pass& pass);
 

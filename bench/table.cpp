@@ -102,8 +102,8 @@ std::string origin_of_best(const BaselineResult& baseline) {
   return fmt::format("best of {}", timed);
 }
 
-Table::Table(const std::vector<Job>& jobs, std::optional<double> copy_bytes_per_s)
-    : timed_(copy_bytes_per_s.has_value()), copy_bytes_per_s_(copy_bytes_per_s.value_or(0)) {
+Table::Table(const std::vector<Job>& jobs, std::optional<double> copy_bytes_per_s, std::string flags)
+    : timed_(copy_bytes_per_s.has_value()), copy_bytes_per_s_(copy_bytes_per_s.value_or(0)), flags_(std::move(flags)) {
   for (const Job& job : jobs) {
     version_width_ = std::max(version_width_, static_cast<int>(job.version->label().size()));
     problem_width_ = std::max(problem_width_, static_cast<int>(job.problem.text.size()));
@@ -121,10 +121,19 @@ void Table::print(const Result& result) {
     row.baseline = ratio(result.baseline.times, *result.times);
     row.heuristic = ratio(result.baseline.heuristic_times, *result.times);
   }
+  const bool failed = result.verdict.status == Status::fail || result.verdict.status == Status::untrusted;
+  const int known = causes_.count();
+  if (failed) row.status = fmt::format("{}, cause {}", name(result.verdict.status), causes_.add(result));
   print_row(row, version_width_, problem_width_, timed_);
-  if (result.verdict.status == Status::fail || result.verdict.status == Status::untrusted) {
-    std::cout << source_excerpt(result.verdict.reason) << "    again: " << result.command << std::endl;
-  }
+  if (causes_.count() > known) print_failure(result);
+}
+
+void Table::print_failure(const Result& result) {
+  const Version& v = *result.version;
+  std::cout << wrapped(result.verdict.reason) << source_excerpt(result.verdict.reason)
+            << fmt::format("    again: ./ladder bench {} --version {} --problem '{}'{}", v.pass->path(), v.number,
+                           result.problem.text, flags_)
+            << std::endl;
 }
 
 // A row for the library, once a problem, above the versions that meet it.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/causes.h"
 #include "bench/options.h"
 #include "bench/session.h"
 #include "core/backend.h"
@@ -15,16 +16,22 @@ namespace ladder {
 class Table {
  public:
   // Prints its head. `copy_bytes_per_s` is what the run's own device copy moved; none where nothing is timed, and then no
-  // column of times has a place.
-  Table(const std::vector<Job>& jobs, std::optional<double> copy_bytes_per_s);
+  // column of times has a place. `flags` are those that repeat a result, with its version and problem.
+  Table(const std::vector<Job>& jobs, std::optional<double> copy_bytes_per_s, std::string flags = {});
 
+  // A failure is told in full where its cause is new, else by the cause's number.
   void print(const Result& result);
+
+  const Causes& causes() const { return causes_; }
 
  private:
   void print_baseline(const Result& result);
+  void print_failure(const Result& result);
 
   bool timed_;
   double copy_bytes_per_s_;
+  std::string flags_;
+  Causes causes_;
   int version_width_ = 7;
   int problem_width_ = 7;
   std::string baseline_problem_;   // whose baseline has its row already

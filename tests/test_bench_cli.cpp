@@ -305,7 +305,7 @@ TEST(BenchCli, AnUntrustedCheckIsNoSuccessAndASkippedOneIsNoFailure) {
       bench({"--version", "1", "--problem", copies, "--problem", kSmall, "--check", "--seed", "11"});
   SKIP_WITHOUT_DEVICE(untrusted);
   EXPECT_EQ(untrusted.code, 1) << untrusted.out;
-  EXPECT_NE(untrusted.out.find("UNTRUSTED: a copy of"), std::string::npos) << untrusted.out;
+  EXPECT_NE(untrusted.out.find("UNTRUSTED, cause 1\n    a copy of"), std::string::npos) << untrusted.out;
   EXPECT_NE(untrusted.out.find("1 passed, 0 failed, 0 skipped, 1 untrusted"), std::string::npos) << untrusted.out;
   const Ended skipped = bench({"--version", "9", "--problem", "n1 h8 w8 c3 k5 bf16", "--check"});
   EXPECT_EQ(skipped.code, 0) << skipped.err;
@@ -326,8 +326,10 @@ TEST(BenchCli, AFailedCheckEndsWithOneAndTheCommandThatShowsItAgain) {
   SKIP_WITHOUT_DEVICE(ended);
   EXPECT_EQ(ended.code, 1) << ended.err;
   EXPECT_NE(ended.out.find("FAIL"), std::string::npos) << ended.out;
-  EXPECT_NE(ended.out.find("again: bench --version 90 --problem 'n1 h8 w8 c16 k16 fp32' --seed 3"), std::string::npos)
-      << ended.out;
+  constexpr const char* kAgain =
+      "again: ./ladder bench conv3x3/fprop --version 90 --problem 'n1 h8 w8 c16 k16 fp32' --seed 3";
+  EXPECT_NE(ended.out.find(kAgain), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("\ncause 1: 1 of 1 cases of v90_writes_nothing, in fp32\n"), std::string::npos) << ended.out;
   // No time for it: where microseconds would be a dash follows the problem or, where nothing is timed, the error.
   std::istringstream after(ended.out.substr(ended.out.find(std::string("v90_writes_nothing  ") + kSmall)));
   std::string word;

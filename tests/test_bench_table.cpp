@@ -1,6 +1,11 @@
 // What the table says of a time, and of the baselines.
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/causes.h"
 #include "bench/roofline.h"
 #include "bench/table.h"
 #include "dev/conv3x3/conv3x3.h"
@@ -50,6 +55,88 @@ TEST(Table, NothingTimedHasNoColumnsOfTimes) {
   };
   EXPECT_EQ(head(std::nullopt), "version  problem      error  status\n");
   EXPECT_NE(head(4e12).find("us cold"), std::string::npos);
+}
+
+// A failure of one of two versions.
+Result result_of(const Version& v, const char* problem, const std::string& reason, Status status = Status::fail) {
+  Result result;
+  result.version = &v;
+  result.problem = pass_of<groupnorm::Forward>().parse(problem);
+  result.verdict = {.status = status, .reason = reason};
+  return result;
+}
+
+constexpr const char* kSmall = "n1 h4 w4 c8 g2 fp32";
+constexpr const char* kNarrow = "n1 h4 w4 c8 g2 bf16";
+
+TEST(Causes, AreALineOfTheKernelOrAReasonWithoutItsNumbers) {
+  const Version v{.pass = kNorm.pass, .number = 7, .idea = "one"};
+  const Version w{.pass = kNorm.pass, .number = 8, .idea = "two"};
+  Causes causes;
+  std::vector<Result> results;
+  const auto add = [&](const Version& version, const char* reason) {
+    results.push_back(result_of(version, kSmall, reason));
+    return causes.add(results.back());
+  };
+  EXPECT_EQ(add(v, "v07_one.cu:36: misaligned: x + 20 bytes"), 1);
+  EXPECT_EQ(add(v, "v07_one.cu:36: a read out of bounds"), 1);
+  EXPECT_EQ(add(v, "v07_one.cu:37: misaligned: x + 20 bytes"), 2);
+  EXPECT_EQ(add(v, "y[n0 c1] = 2 where 3 +- 1e-07 is right; 1 of 9 elements are wrong"), 3);
+  EXPECT_EQ(add(v, "y[n0 c2] = nan where 0 +- 1e-07 is right; 8 of 20 elements are wrong"), 3);
+  EXPECT_EQ(add(v, "2 of 10 elements were never written"), 4);
+  EXPECT_EQ(add(w, "2 of 10 elements were never written"), 5) << "another version's";
+  results.push_back(result_of(v, kSmall, "", Status::pass));
+  results.push_back(result_of(v, kSmall, "too narrow", Status::skip));
+  EXPECT_EQ(causes.summary(results),
+            "cause 1: 2 of 7 cases of v07_one, in fp32\n"
+            "cause 2: 1 of 7 cases of v07_one, in fp32\n"
+            "cause 3: 2 of 7 cases of v07_one, in fp32\n"
+            "cause 4: 1 of 7 cases of v07_one, in fp32\n"
+            "cause 5: 1 of 1 cases of v08_two, in fp32\n");
+}
+
+TEST(Causes, ARoundingIsSuspectedWhereOnlyTwoByteTypesAreWrong) {
+  const Version v{.pass = kNorm.pass, .number = 7, .idea = "one"};
+  const std::string wrong = "y[n0] = 2 where 3 +- 0.1 is right; 1 of 9 elements are wrong";
+  const Result narrow = result_of(v, kNarrow, wrong);
+  const Result passed = result_of(v, kSmall, "", Status::pass);
+  EXPECT_NE(rounding_suspected({passed, narrow}, v), "");
+  EXPECT_EQ(rounding_suspected({narrow}, v), "") << "nothing is known of fp32";
+  EXPECT_EQ(rounding_suspected({passed}, v), "");
+  EXPECT_EQ(rounding_suspected({passed, narrow, result_of(v, kSmall, wrong)}, v), "") << "fp32 is wrong too";
+  EXPECT_EQ(rounding_suspected({passed, result_of(v, kNarrow, "v07_one.cu:3: misaligned")}, v), "");
+  Causes causes;
+  causes.add(narrow);
+  EXPECT_NE(causes.summary({passed, narrow}).find("\n    only 2-byte types fail"), std::string::npos);
+}
+
+TEST(Causes, AreWrappedWithinEightyColumns) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "word" + std::to_string(i) + ' ';
+  std::istringstream lines(wrapped(text));
+  std::string all;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80u);
+    EXPECT_TRUE(line.starts_with("    word")) << line;
+    all += line.substr(4) + ' ';
+  }
+  EXPECT_EQ(all, text);
+}
+
+TEST(Table, ACauseIsToldInFullOnce) {
+  const Version v{.pass = kNorm.pass, .number = 7, .idea = "one"};
+  testing::internal::CaptureStdout();
+  Table table({}, std::nullopt, " --seed 3");
+  table.print(result_of(v, kSmall, "2 of 10 elements were never written"));
+  table.print(result_of(v, kNarrow, "3 of 12 elements were never written"));
+  const std::string out = testing::internal::GetCapturedStdout();
+  EXPECT_NE(
+      out.find("FAIL, cause 1\n    2 of 10 elements were never written\n    again: ./ladder bench groupnorm/forward "
+               "--version 7 --problem 'n1 h4 w4 c8 g2 fp32' --seed 3\n"),
+      std::string::npos)
+      << out;
+  EXPECT_EQ(out.find("3 of 12"), std::string::npos) << out;
+  EXPECT_TRUE(out.ends_with("FAIL, cause 1\n")) << out;
 }
 
 TEST(Table, StandingsNameWhatRanFastestFirst) {
