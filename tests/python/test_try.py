@@ -352,7 +352,8 @@ def test_the_verb_files_a_node(place, log, tmp_path, capsys):
     assert (log[0]["source"], log[0]["device"]) == (file.read_text(), "emulator")
     file.write_text("no C++")
     assert try_.main([PASS, str(file), "--device=emulator"]) == 1
-    assert "silu/forward node 2: FAIL\n  it does not compile" in capsys.readouterr().out
+    assert "silu/forward: FAIL\n  it does not compile" in capsys.readouterr().out
+    assert len(log) == 1, "what does not compile is no node"
 
 
 @pytest.mark.parametrize(

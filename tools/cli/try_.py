@@ -94,7 +94,9 @@ def _tried(request, prepared, limits, progress=lambda text: None):
     record["problem"] = record["problem"] or asked.name
     timed = {one["dtype"] for one in verdict["times"]}
     record["dtype"] = record["dtype"] or ",".join(sorted(timed) or asked.dtypes) or None
-    node = log.append(a_pass.layer, a_pass.name, {**record, "parent": parent, "idea": idea, "source": source})
+    record.update(parent=parent, idea=idea, source=source)
+    # A file that is no program is no step of a search.
+    node = log.append(a_pass.layer, a_pass.name, record) if verdict.pop("compiled", True) else None
     return {"target": a_pass.path, "node": node, "parent": parent, "idea": idea, **verdict}
 
 
@@ -141,7 +143,8 @@ def _asked(layer, request):
 
 
 def _readable(verdict):
-    what = [f"{verdict['target']} node {verdict['node']}: {verdict['verdict']}"]
+    node = f" node {verdict['node']}" if verdict["node"] else ""
+    what = [f"{verdict['target']}{node}: {verdict['verdict']}"]
     what += [f"  {verdict['reason']}"] if verdict["reason"] else []
     if verdict.get("problem"):
         of = [verdict["problem"], verdict.get("plan"), verdict.get("schedule") and f"schedule {verdict['schedule']}"]

@@ -86,7 +86,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
         progress("compiling")
         reason = _compiled(place, source, Path(scratch), limits)
         if reason:
-            verdict = {"verdict": "FAIL", "reason": reason, "times": []}
+            verdict = {"verdict": "FAIL", "reason": reason, "times": [], "compiled": False}
         else:
             with lock.held(paths.BUILD / ".try-gpu.lock") if place.gpu else contextlib.nullcontext():
                 verdict = _judged(place, asked, Path(scratch), limits, progress)
