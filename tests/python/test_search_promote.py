@@ -62,6 +62,30 @@ def test_a_candidate_that_kept_its_parents_header(folder, capsys):
     assert "fill in its header comment" in capsys.readouterr().err
 
 
+LICENCE = "// Copyright 2026 the author.\n//\n"
+
+
+@pytest.mark.parametrize(
+    ("comment", "expected"),
+    [
+        (
+            LICENCE + "// Idea:   an outsider's softmax,\n//         in rows.\n// Why:    mine.\n",
+            LICENCE + "// Idea:   an outsider's softmax,\n//         in rows.\n// Parent: v08.\n// Why:    mine.\n",
+        ),
+        (
+            LICENCE + "// Idea: rows.\n// Parent: v07,\n//         with care.\n// Why: mine.\n",
+            LICENCE + "// Idea: rows.\n// Parent: v08.\n// Why: mine.\n",
+        ),
+        (LICENCE, "// Idea:   Swizzle the tiles of x, too.\n// Parent: v08.\n" + LICENCE),
+    ],
+)
+def test_an_authors_comment_is_kept_and_completed(folder, comment, expected, capsys):
+    code = "\n__global__ void toy_fprop_v99_kernel() {}\n"
+    promote.main(["toy", str(node(comment + code)), "--name", "rows"])
+    assert (folder / "v12_rows.cu").read_text() == expected + code.replace("_v99_", "_v12_")
+    assert ("fill in its header comment (Why)" in capsys.readouterr().err) == ("Why" not in comment)
+
+
 def test_a_candidate_from_nothing_without_header_or_name(folder, capsys):
     promote.main(["toy", str(node("__global__ void kernel() {}\n", None)), "--name", "alone"])
     text = (folder / "v12_alone.cu").read_text()

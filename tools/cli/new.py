@@ -109,14 +109,15 @@ def with_number(text, old, new):
     return re.sub(rf"_v{old:02d}(?![0-9A-Za-z])", f"_v{new:02d}", text)
 
 
+def idea_lines(idea):
+    """The Idea of a version's header comment."""
+    lines = textwrap.wrap(f"{idea.rstrip('.')}.", 109)
+    return f"// Idea:   {f'{chr(10)}//         '.join(lines)}\n"
+
+
 def with_header(text, idea, parent):
     """The header comment of a version whose reason is to be filled in; of an older one needs and spills remain."""
-    lines = textwrap.wrap(f"{idea.rstrip('.')}.", 109)
-    header = (
-        f"// Idea:   {f'{chr(10)}//         '.join(lines)}\n"
-        f"// Parent: {parent}.\n"
-        "// Why:    name what limits the parent, and how this lifts it.\n"
-    )
+    header = f"{idea_lines(idea)}// Parent: {parent}.\n// Why:    name what limits the parent, and how this lifts it.\n"
     comment = re.match(r"(?://[^\n]*\n)+", text)
     needs = re.search(r"^// Needs:[^\n]*\n(?:^//   [^\n]*\n)*", comment[0], re.MULTILINE) if comment else None
     spills = f"// Spills: as {parent}.\n" if comment and "\n// Spills:" in comment[0] else ""

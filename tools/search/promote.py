@@ -55,6 +55,21 @@ def _root(record, records):
     return int(record["parent"][1:]) if isinstance(record["parent"], str) else None
 
 
+def _completed(text, idea, origin):
+    """The text with an Idea where it has none and the search's Parent; the rest of the author's comment stays."""
+    parent = f"// Parent: {origin}.\n"
+    comment = re.match(r"(?://[^\n]*\n)*", text)[0]
+    rest = text[len(comment) :]
+    if "idea" not in listing.header(comment):
+        comment = new.idea_lines(idea) + comment
+    for field, made in (("Parent", parent), ("Idea", r"\g<0>" + parent)):
+        lines = rf"^// *{field}:[^\n]*\n(?://  +[^\n]*\n)*"
+        comment, found = re.subn(lines, made, comment, count=1, flags=re.MULTILINE | re.IGNORECASE)
+        if found:
+            break
+    return comment + rest
+
+
 def _as_version(text, number, record, root, a_pass):
     """The source with its number in every symbol and a header comment, and what its author has yet to do."""
     for old in filter(None, (_PLACEHOLDER, root)):
@@ -62,9 +77,12 @@ def _as_version(text, number, record, root, a_pass):
     header, parent = listing.header(text), a_pass.version(root) if root else None
     copied = parent and header.get("idea") == parent.header.get("idea")
     asks = []
-    if copied or not header.get("idea") or header.get("parent") != root:
-        origin = f"v{root:02d}" if root else "none"
+    origin = f"v{root:02d}" if root else "none"
+    if copied or not text.startswith("//"):
         text = new.with_header(text, str(record["idea"]), origin)
+    elif not header.get("idea") or "parent" not in header or header["parent"] != root:
+        text = _completed(text, str(record["idea"]), origin)
+    if copied or not header.get("why"):
         asks.append("fill in its header comment (Why)")
     if f"_v{number:02d}" not in text:
         asks.append(f"name its kernel {a_pass.layer}_{a_pass.name}_v{number:02d}_kernel")
