@@ -170,6 +170,20 @@ def test_a_first_version_has_its_signature_from_the_header(tree):
     shutil.rmtree(tree / "dev" / "softmin" / "backward")
     header.write_text(header.read_text().replace("void* dx;        // [m, n] dtype", "void* dx;"), encoding="utf-8")
     refused(tree, "'void* dx;  // [m, n] dtype'", "softmin/backward", "naive")
+    header.write_text(header.read_text().replace("void* dx;", "int* dx;  // [m, n]"), encoding="utf-8")
+    refused(tree, "or 'float* dx;  // [m, n]', not 'int* dx;  // [m, n]'", "softmin/backward", "naive")
+
+
+def test_a_first_version_has_fp32_tensors_from_the_header(tree):
+    new.main(list(SOFTMIN))
+    header = declare_backward(tree)
+    declared = re.sub(r"const void\* dy; +// \[m, n\] dtype", "const float* dy;  // [m, n]", header.read_text())
+    declared = re.sub(r"  void\* dx; +// \[m, n\] dtype", "  float* dx;  // [m]", declared)
+    header.write_text(declared, encoding="utf-8")
+    assert new.main(["softmin/backward", "naive"]) == 0
+    text = (tree / "dev" / "softmin" / "backward" / "v01_naive.cu").read_text()
+    assert "__global__ void softmin_backward_v01_kernel(Problem size, const float* dy, float* dx) {" in text
+    assert "from_float<float>(" in text and "stream, p, t.dy, t.dx);" in text
 
 
 @pytest.mark.skipif(not shutil.which("clang-format"), reason="no clang-format")

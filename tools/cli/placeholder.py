@@ -46,7 +46,7 @@ def kernel(of, output):
     offsets = ["index" if x.sizes == output.sizes else _offset(x.sizes) for x in of.inputs]
     term = " * ".join(f"to_float({x.name}[{offset}])" for x, offset in zip(of.inputs, offsets))
     factor, summed = _factor(of, output, " * ", ".0f"), of.summed(output)
-    store = f"{output.name}[index] = from_float<T>"
+    store = f"{output.name}[index] = from_float<{output.type}>"
     if summed:
         loops = [_loop("int", letter) for letter in summed]
         body = ["float acc = 0;", *loops, f"acc += {term};", *"}" * len(summed), f"{store}({factor} * acc);"]
@@ -66,10 +66,15 @@ def kernel(of, output):
 
 
 def launch(of, output):
-    tensors = [f"static_cast<const T*>(t.{x.name})" for x in of.inputs] + [f"static_cast<T*>(t.{output.name})"]
+    tensors = [_argument(x, "const ") for x in of.inputs] + [_argument(output, "")]
     count = f"std::int64_t{{p.{output.sizes[0]}}}" + "".join(f" * p.{letter}" for letter in output.sizes[1:])
     config = f"{{.grid = stream_blocks({count}, kThreads, 1), .block = kThreads}}"
     return f"    ladder::launch({_symbol(of, output)}<T>, {config}, stream, p, {', '.join(tensors)});"
+
+
+def _argument(tensor, constant):
+    """Of the kernel: a member of Tensors, which for the problem's dtype is a void pointer."""
+    return f"static_cast<{constant}T*>(t.{tensor.name})" if tensor.type == "T" else f"t.{tensor.name}"
 
 
 def _symbol(of, output):
@@ -78,7 +83,7 @@ def _symbol(of, output):
 
 
 def _parameters(of, output):
-    return ", ".join([f"const T* {x.name}" for x in of.inputs] + [f"T* {output.name}"])
+    return ", ".join([f"const {x.type}* {x.name}" for x in of.inputs] + [f"{output.type}* {output.name}"])
 
 
 def _factor(of, output, times, fraction=""):

@@ -24,6 +24,7 @@ _MOST_SIZES = 6  # of a problem, so that small ones of it are small
 class Tensor:
     name: str
     sizes: str  # a letter a dimension: "mn"
+    type: str = "T"  # of an element in a kernel: the problem's, or float
 
     def __str__(self):
         return f"{self.name}[{','.join(self.sizes)}]"
@@ -95,9 +96,12 @@ def of_header(layer, pass_name):
     sides = {"const ": [], "": []}
     for constant, kind, name, comment in re.findall(r"^    (const |)(\w+)\* (\w+);(.*)$", struct[0], re.MULTILINE):
         shape = re.search(r"// \[([a-z](?:, [a-z])*)\]", comment)
-        if kind != "void" or not shape:
-            raise UsageError(f"{header.name}: {name} of {pass_name} reads no 'void* {name};  // [m, n] dtype'")
-        sides[constant].append(Tensor(name, shape[1].replace(", ", "")))
+        if kind not in ("void", "float") or not shape:
+            raise UsageError(
+                f"{header.name}: a tensor of {pass_name} is written 'void* {name};  // [m, n] dtype' or "
+                f"'float* {name};  // [m, n]', not '{kind}* {name};{comment}'"
+            )
+        sides[constant].append(Tensor(name, shape[1].replace(", ", ""), "T" if kind == "void" else kind))
     if not all(sides.values()):
         raise UsageError(f"{header.name}: the Tensors of {pass_name} have no input or no output")
     return Signature(layer, pass_name, *map(tuple, sides.values()))
