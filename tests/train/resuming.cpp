@@ -266,8 +266,8 @@ TEST_F(Diverging, APictureThatIsNotFiniteEndsIt) {
   o.initial_weights = spoilt_weights(3e38f);
   o.sample_every = 2;
   const std::string message = message_of<Failure>([&] { train(small_config(), o); });
-  EXPECT_TRUE(
-      has(message, "samples of step 2: image 0 has a number that is not finite: the network's prediction is not finite"));
+  EXPECT_TRUE(has(
+      message, "samples of step 2: image 0 has a number that is not finite: the network's prediction is not finite"));
   EXPECT_FALSE(fs::exists(o.out / "samples"));
   EXPECT_EQ(find_checkpoint(o.out).filename(), "step_00000002");
 }
