@@ -278,6 +278,7 @@ std::vector<Case> supported(const Version& v, Dtype dtype) {
   add_test(v, "coverage", [&v](Checks& checks) {
     EXPECT_EQ(test::too_narrow(v), "");
     EXPECT_EQ(test::untested_plan(v), "");
+    EXPECT_EQ(test::untested_rows(*v.pass, test::tested_problems(*v.pass)), "");
     checks.note_check();
   });
 }
@@ -378,14 +379,6 @@ const bool registered = test::at_start([] {
 #endif
   }
 });
-
-#if !defined(LADDER_TSAN)
-TEST(Shapes, have_rows_that_are_no_whole_vectors) {
-  for (const Pass* pass : all_passes()) {
-    EXPECT_EQ(test::untested_rows(*pass, test::tested_problems(*pass)), "");
-  }
-}
-#endif
 
 }  // namespace
 }  // namespace ladder
