@@ -18,8 +18,9 @@
 //     word first, quads = an image's elements / 4, rounded up
 //
 // seed, offset and first are philox[0] to philox[2] on the device. A training step's noise follows from its seed and number
-// alone; an image's follows from its number `first + n`, however many are in a batch. Of the four words r0..r3, u1 = fma(r0, 2^-32, 2^-33) and u2 = r1 * 2^-32, converted and rounded to fp32, make
-// sqrt(-2 log u1) cos(2 pi u2) and the same with the sine; r2 and r3 make the other two.
+// alone; an image's follows from its number `first + n`, however many are in a batch. Of the four words r0..r3,
+// u1 = fma(r0, 2^-32, 2^-33) and u2 = r1 * 2^-32, converted and rounded to fp32, make sqrt(-2 log u1) cos(2 pi u2) and the
+// same with the sine; r2 and r3 make the other two.
 #pragma once
 
 #include <cstdint>
