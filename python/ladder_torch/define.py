@@ -8,16 +8,18 @@ for CUDA and for the emulator; PyTorch's formula for what no kernel can do.
 """
 
 import torch
+from torch.autograd import forward_ad
 
 from . import library
 from .checks import autocast_on
 
 _LIBRARIES = [torch.library.Library(name, "FRAGMENT") for name in ("ladder", "ladder_kernels", "ladder_emulator")]
+_FORMULAS = {}
 
 
 def define(name, schema, formula, fake):
     """`formula` and `fake` take what the schema says, a tensor first."""
-    formula = _without_autocast(formula)
+    formula = _FORMULAS[name] = _without_autocast(formula)
     for each in _LIBRARIES:
         each.define(name + schema)
     torch.library.define(f"ladder::{name}_formula", schema)
@@ -44,6 +46,15 @@ def _without_autocast(formula):
             return formula(x, *arguments)
 
     return run
+
+
+def _have_tangents(inputs):
+    """Whether one is a dual tensor, as in torch.func.jvp: kernels have no tangents, PyTorch's formula has. While a graph is
+    compiled its inputs' tangents do not show: any may have one."""
+    if forward_ad._current_level < 0:
+        return False
+    tensors = (each for each in inputs if isinstance(each, torch.Tensor))
+    return torch.compiler.is_compiling() or any(forward_ad.unpack_dual(each).tangent is not None for each in tensors)
 
 
 def differentiable(name, setup, backward, autocast=()):
@@ -82,10 +93,13 @@ def differentiable(name, setup, backward, autocast=()):
     )
 
     def call(*inputs):
-        if torch.compiler.is_compiling():
+        tangents = _have_tangents(inputs)
+        if torch.compiler.is_compiling() and not tangents:
             return operator(*inputs)
         if autocast and autocast_on(inputs[0]):
             inputs = cast(inputs[0].device.type, inputs)
+        if tangents:
+            return _FORMULAS[name](*inputs)
         if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs):
             return function.apply(*inputs)
         return kernels(*inputs)
@@ -105,6 +119,8 @@ def without_gradients(name, of):
     torch.library.register_autograd(f"ladder::{name}", refuse)
 
     def call(*inputs):
+        if _have_tangents(inputs):
+            return _FORMULAS[name](*inputs)
         return (operator if torch.compiler.is_compiling() or torch.is_grad_enabled() else kernels)(*inputs)
 
     return call
