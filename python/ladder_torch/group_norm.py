@@ -30,11 +30,16 @@ def check(x, groups, weight, bias, activation):
     channels = x.shape[1]
     if groups < 1 or channels % groups:
         raise ValueError(f"group_norm_act: {channels} channels in {groups} groups; groups must divide channels")
-    if (weight is None) != (bias is None):
-        raise ValueError("group_norm_act: weight and bias, both of them or none")
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None:
             check_beside("group_norm_act", name, parameter, (channels,), x)
+
+
+def _check_operator(x, groups, weight, bias, activation):
+    """As check(); group_norm_act() makes one parameter two."""
+    check(x, groups, weight, bias, activation)
+    if (weight is None) != (bias is None):
+        raise ValueError("ladder::group_norm_act: weight and bias, both of them or none")
 
 
 def _statistics_type(x):
@@ -52,7 +57,7 @@ def _per_group(value, x, groups):
 
 
 def _formula(x, weight, bias, groups, eps, activation):
-    check(x, groups, weight, bias, activation)
+    _check_operator(x, groups, weight, bias, activation)
     values = x.to(_statistics_type(x))
     of_group = values.reshape(x.shape[0], groups, -1) if x.numel() else values.new_zeros(x.shape[0], groups, 1)
     mean = of_group.mean(2)
@@ -80,19 +85,20 @@ def _formula_backward(dy, x, weight, bias, mean, rstd, groups, activation):
     if weight is None:
         return channels_last(dx.to(x.dtype)), x.new_empty(0, dtype=torch.float32), x.new_empty(0, dtype=torch.float32)
     others = [0, *range(2, x.dim())]
-    sums = [(dz * xhat).sum(others).to(weight.dtype), dz.sum(others).to(weight.dtype)]
+    sums = [(dz * xhat).sum(others).to(weight.dtype), dz.sum(others).to(bias.dtype)]
     return channels_last(dx.to(x.dtype)), *sums
 
 
 def _fake(x, weight, bias, groups, eps, activation):
-    check(x, groups, weight, bias, activation)
+    _check_operator(x, groups, weight, bias, activation)
     statistics = [x.new_empty([x.shape[0], groups], dtype=_statistics_type(x)) for _ in range(2)]
     return new_channels_last(x, x.shape), *statistics
 
 
 def _fake_backward(dy, x, weight, bias, mean, rstd, groups, activation):
-    size, dtype = (0, torch.float32) if weight is None else (x.shape[1], weight.dtype)
-    return new_channels_last(x, x.shape), x.new_empty([size], dtype=dtype), x.new_empty([size], dtype=dtype)
+    if weight is None:
+        return new_channels_last(x, x.shape), *(x.new_empty([0], dtype=torch.float32) for _ in range(2))
+    return new_channels_last(x, x.shape), weight.new_empty([x.shape[1]]), bias.new_empty([x.shape[1]])
 
 
 define(
@@ -131,7 +137,11 @@ _group_norm_act = differentiable("group_norm_act", _setup, _gradients)
 
 def group_norm_act(x, groups, weight=None, bias=None, eps=1e-5, activation="identity"):
     """activation(group_norm(x)) of x (n, channels, ...) in any floating-point type; what no kernel takes (float64, 2^31
-    elements and more) PyTorch computes. weight and bias are (channels,), of x's type or fp32. The result has its channels
-    innermost, as channels_last has."""
+    elements and more) PyTorch computes. weight and bias are (channels,), of any floating-point types, and either may be None.
+    The result has its channels innermost, as channels_last has."""
     check(x, groups, weight, bias, activation)
+    if weight is None and bias is not None:
+        weight = torch.ones_like(bias, requires_grad=False)
+    elif bias is None and weight is not None:
+        bias = torch.zeros_like(weight, requires_grad=False)
     return _group_norm_act(x, weight, bias, groups, eps, activation)[0]

@@ -85,6 +85,42 @@ def test_without_parameters_and_with_those_of_another_type(device):
     check(drawn(2, 16, 3, 3, device=device), 4, *parameters(16, torch.bfloat16, device))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_parameters_of_two_types(device, dtype):
+    torch.manual_seed(10)
+    parameter_types = (torch.float32, torch.bfloat16, torch.float16)
+    for weight_type in parameter_types:
+        for bias_type in parameter_types:
+            pair = parameters(16, weight_type, device)[0], parameters(16, bias_type, device)[1]
+            check(drawn(2, 16, 3, 3, dtype=dtype, device=device), 4, *pair)
+
+
+@pytest.mark.parametrize("activation", ["identity", "silu"])
+def test_one_parameter_alone(device, activation):
+    torch.manual_seed(11)
+    for dtype in (torch.float32, torch.bfloat16):
+        x, (weight, bias) = drawn(2, 16, 3, 3, dtype=dtype, device=device), parameters(16, dtype, device)
+        zero, one = torch.zeros_like(bias, requires_grad=True), torch.ones_like(weight, requires_grad=True)
+        for given, both in (((weight, None), (weight, zero)), ((None, bias), (one, bias))):
+            alone, pair = (ladder_torch.group_norm_act(x, 4, *each, activation=activation) for each in (given, both))
+            assert torch.equal(alone, pair)
+            check(x, 4, *both, activation=activation)
+            mine, theirs = (torch.autograd.grad(y.sum(), weight if given[0] is weight else bias) for y in (alone, pair))
+            assert torch.equal(*mine, *theirs)
+
+
+def test_the_gradients_of_two_types_are_promised():
+    x, weight, bias = (torch.empty(sizes, device="meta") for sizes in ((2, 16, 3, 3), (16,), (16,)))
+    statistics = torch.empty(2, 4, device="meta")
+    gradients = BACKWARD(x, x, weight.bfloat16(), bias, statistics, statistics, 4, "silu")
+    assert [each.dtype for each in gradients] == [torch.float32, torch.bfloat16, torch.float32]
+
+
+def test_the_operator_itself_takes_both_parameters_or_none(device):
+    with pytest.raises((ValueError, RuntimeError), match="both of them or none|do not fit together"):
+        FORWARD(drawn(2, 8, 3, 3, device=device), torch.ones(8, device=device), None, 4, 1e-5, "silu")
+
+
 def test_every_layout_and_offset(device):
     torch.manual_seed(5)
     weight, bias = parameters(16, device=device)
@@ -164,7 +200,6 @@ def test_a_second_derivative_is_refused_by_name(device):
         (ValueError, "8 channels in 0 groups", {"groups": 0}),
         (ValueError, r"x is \(8,\), and \(n, channels, ...\)", {"x": torch.ones(8)}),
         (ValueError, r"weight is \(4,\) and x \(2, 8, 3, 3\)", {"weight": torch.ones(4)}),
-        (ValueError, "both of them or none", {"bias": None}),
         (ValueError, "weight is on meta and x on cpu", {"weight": torch.ones(8, device="meta")}),
         (TypeError, "x is torch.int32", {"x": torch.ones(2, 8, 3, 3, dtype=torch.int32)}),
         (TypeError, "weight is torch.int64", {"weight": torch.ones(8, dtype=torch.int64)}),
