@@ -1,4 +1,4 @@
-"""What swap() makes of a module's class: a subclass of it that computes with this package's operators.
+"""The classes that swap() gives to modules: subclasses of their own that compute with this package's operators.
 
 Changing `__class__` keeps parameters, buffers, hooks, names and references from anywhere as they are, which a new module in
 the old one's place does not. deepcopy, pickle and torch.compile (which guards on the class) were tried and work."""
@@ -6,134 +6,73 @@ the old one's place does not. deepcopy, pickle and torch.compile (which guards o
 import contextlib
 import functools
 import inspect
+import types
 
 import torch
 
 from .attention import attention_qkv
+from .checks import has_kernel_type
 from .conv import conv2d_3x3
 from .define import is_channels_last
 from .group_norm import group_norm_act
 from .linear import conv2d_1x1, linear
-from .nn import GN_NHWC
 from .resample import avg_pool2x2
 from .silu import silu
+from .stand_in import StandIn, differs, intercepted, random_like, set_otherwise, unknown
 
 ACTIVATIONS = {torch.nn.SiLU: "silu", torch.nn.Mish: "mish", torch.nn.ReLU: "relu"}
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def hooked(module):
-    return any(getattr(module, name) for name in _HOOKS)
-
-
-class StandIn:
-    """Before the module's own class among the bases of what class_for() makes."""
-
-    unswapped = None  # that own class
-
-    @staticmethod
-    def unfit(module):
-        """Why a module of such a class must stay, or ""."""
-        return ""
-
-    @staticmethod
-    def takes(x):
-        """Whether such an input is computed here; all else goes to the module's own forward."""
-        return True
-
-    def __reduce_ex__(self, protocol):
-        make, (_, *arguments), *state = super().__reduce_ex__(max(protocol, 2))
-        return _remake, (make, self.unswapped, *arguments), *state
-
-
-_UNKNOWN = "the forward of this {} is none that is known"
-
-
-def _random(like, shape=None):
-    """The same at every call, in the type and on the device of `like`."""
-    drawn = torch.randn(like.shape if shape is None else shape, generator=torch.Generator().manual_seed(0))
-    return drawn.to(like.device, like.dtype)
-
-
-def _differs(module, expected, shape, *others):
-    """A name alone proves nothing (GLIDE's GroupNorm32 has an activation): why module, with random weights and a small
-    input, does not compute what expected(x, weights) does, or ""."""
-    reason = _UNKNOWN.format(type(module).__name__)
-    words = inspect.signature(module.forward).parameters.values()
-    if sum(word.kind is word.POSITIONAL_OR_KEYWORD for word in words) != 1 + len(others):
-        return reason
-    weights = {name: _random(each) for name, each in module.named_parameters()}
-    x = _random(next(iter(weights.values()), torch.empty(0)), shape)
-    results = []
-    try:
-        for call in (lambda x, weights: torch.func.functional_call(module, weights, (x, *others)), expected):
-            with torch.no_grad(), torch.random.fork_rng([x.device] if x.is_cuda else []):
-                torch.manual_seed(0)  # of a dropout
-                results.append(call(x, weights))
-        near = 1e-4 if x.dtype.itemsize > 2 else 1e-2
-        return "" if torch.allclose(*results, rtol=near, atol=near) else reason
-    except Exception:  # whatever a stranger's forward throws
-        return reason
-
-
-def _remake(make, original, *arguments):
-    return make(class_for(original), *arguments)
-
-
-class _GroupNorm(StandIn, GN_NHWC):
+class GroupNorm(StandIn):
     """nn.GroupNorm, or guided-diffusion's GroupNorm32, which computes in fp32 and answers in x's type, as the kernels do."""
 
-    activation = "identity"
-
     @staticmethod
     def unfit(module):
+        if type(module) is torch.nn.GroupNorm:
+            return ""
+
         def expected(x, weights):
             pair = [weights[name].float() if name in weights else None for name in ("weight", "bias")]
             return torch.nn.functional.group_norm(x.float(), module.num_groups, *pair, module.eps).type(x.dtype)
 
-        exactly = type(module) is torch.nn.GroupNorm
-        return "" if exactly else _differs(module, expected, [2, module.num_channels, 3])
+        return differs(module, expected, [2, module.num_channels, 3])
 
     @staticmethod
     def takes(x):
-        return x.dtype != torch.float64 and (x.dim() < 3 or is_channels_last(x))
+        return has_kernel_type(x) and (x.dim() < 3 or is_channels_last(x))
 
     def forward(self, input):
-        return super().forward(input)
-
-
-def _set_otherwise(module, accepted):
-    for name, values in accepted.items():
-        value = getattr(module, name)
-        if value not in values:
-            return f"{name} {value}; {' or '.join(map(str, values))} is swapped"
-    return ""
+        if not self.takes(input):
+            return super().forward(input)
+        return group_norm_act(input, self.num_groups, self.weight, self.bias, self.eps)
 
 
 class _Linear(StandIn):
     @staticmethod
     def takes(x):
-        return x.dtype != torch.float64 and x.is_contiguous()
+        return has_kernel_type(x) and x.is_contiguous()
 
     def forward(self, input):
-        return linear(input, self.weight, self.bias) if self.takes(input) else super().forward(input)
+        if not self.takes(input):
+            return super().forward(input)
+        return linear(input, self.weight, self.bias)
 
 
 class _Conv2d(StandIn):
     @staticmethod
     def unfit(module):
         padding = (0, 0) if module.kernel_size == (1, 1) else (1, 1)
-        return _set_otherwise(module, {**_CONV2D, "padding": [padding]})
+        return set_otherwise(module, {**_CONV2D, "padding": [padding]})
 
     @staticmethod
     def takes(x):
-        return x.dim() == 4 and x.dtype != torch.float64 and is_channels_last(x)
+        return x.dim() == 4 and has_kernel_type(x) and is_channels_last(x)
 
     def forward(self, input):
         if not self.takes(input):
             return super().forward(input)
-        operator = conv2d_1x1 if self.kernel_size == (1, 1) else conv2d_3x3
-        return operator(input, self.weight, self.bias)
+        weight = self.weight
+        return (conv2d_1x1 if weight.shape[2:] == (1, 1) else conv2d_3x3)(input, weight, self.bias)
 
 
 _CONV2D = {
@@ -148,7 +87,7 @@ _CONV2D = {
 class _AvgPool2d(StandIn):
     @staticmethod
     def unfit(module):
-        return _set_otherwise(module, _AVG_POOL2D)
+        return set_otherwise(module, _AVG_POOL2D)
 
     @staticmethod
     def takes(x):
@@ -172,14 +111,19 @@ class _SiLU(StandIn):
 
     @staticmethod
     def unfit(module):
-        return _differs(module, lambda x, weights: torch.nn.functional.silu(x), [4, 25])
+        return differs(module, lambda x, weights: torch.nn.functional.silu(x), [4, 25])
 
     @staticmethod
     def takes(x):
-        return x.dtype != torch.float64 and (x.is_contiguous() or x.dim() > 2 and is_channels_last(x))
+        return has_kernel_type(x) and (x.is_contiguous() or x.dim() > 2 and is_channels_last(x))
 
     def forward(self, x):
         return silu(x) if self.takes(x) else super().forward(x)
+
+
+def is_norm(module):
+    """Or will be, once swapped."""
+    return stand_in_of(type(module)) is GroupNorm
 
 
 def is_activation(module):
@@ -193,9 +137,9 @@ def activation_name(module):
 
 
 def norm_then(norm, activation, x):
-    """activation(norm(x)), in one where the norm is swapped and no hook waits in between."""
-    name = activation_name(activation) if isinstance(norm, _GroupNorm) else None
-    if name is None or hooked(norm) or hooked(activation) or not norm.takes(x):
+    """activation(norm(x)), in one where the norm is swapped and nobody waits for a call of either."""
+    name = activation_name(activation) if isinstance(norm, GroupNorm) else None
+    if name is None or intercepted(norm) or intercepted(activation) or not norm.takes(x):
         return activation(norm(x))
     return group_norm_act(x, norm.num_groups, norm.weight, norm.bias, norm.eps, name)
 
@@ -209,18 +153,18 @@ class _QKVAttention(StandIn):
     def unfit(cls, module):
         heads = getattr(module, "n_heads", None)
         if not isinstance(heads, int):
-            return _UNKNOWN.format(type(module).__name__)
+            return unknown(module)
 
         def expected(qkv, weights):
             parts = qkv.unflatten(1, (heads, 3, 4) if cls.order == "legacy" else (3, heads, 4))
             q, k, v = (each.mT for each in parts.unbind(2 if cls.order == "legacy" else 1))
             return torch.nn.functional.scaled_dot_product_attention(q, k, v).mT.flatten(1, 2)
 
-        return _differs(module, expected, [2, 3 * heads * 4, 5])
+        return differs(module, expected, [2, 3 * heads * 4, 5])
 
     @staticmethod
     def takes(x):
-        return x.dim() == 3 and x.dtype != torch.float64
+        return x.dim() == 3 and has_kernel_type(x)
 
     def forward(self, qkv):
         if not self.takes(qkv):
@@ -255,7 +199,7 @@ class _Sequential(Container):
         for module in self:
             if norm is not None:
                 input, norm = norm_then(norm, module, input), None
-            elif isinstance(module, _GroupNorm):
+            elif isinstance(module, GroupNorm):
                 norm = module
             else:
                 input = module(input)
@@ -267,17 +211,17 @@ class _ResnetBlock2D(Container):
 
     @staticmethod
     def unfit(module):
-        if any(map(hooked, module.modules())):
-            return "has hooks inside"
+        if any(map(intercepted, module.modules())):
+            return "has hooks or replaced forwards inside"
         if getattr(module, "time_embedding_norm", None) not in ("default", "scale_shift"):
-            return _UNKNOWN.format(type(module).__name__)
-        temb = module.time_emb_proj and _random(module.conv1.weight, [2, module.time_emb_proj.in_features])
+            return unknown(module)
+        temb = module.time_emb_proj and random_like(module.conv1.weight, [2, module.time_emb_proj.in_features])
 
         def ours(x, weights):
             with of_class(module, class_for(type(module))):
                 return torch.func.functional_call(module, weights, (x, temb))
 
-        return _differs(module, ours, [2, module.in_channels, 4, 4], temb)
+        return differs(module, ours, [2, module.in_channels, 4, 4], temb)
 
     @staticmethod
     def pairs(module):
@@ -311,14 +255,14 @@ class _ResnetBlock2D(Container):
 
 
 _EXACTLY = {
-    torch.nn.GroupNorm: _GroupNorm,
+    torch.nn.GroupNorm: GroupNorm,
     torch.nn.Conv2d: _Conv2d,
     torch.nn.Linear: _Linear,
     torch.nn.AvgPool2d: _AvgPool2d,
     torch.nn.Sequential: _Sequential,
 }
 _BY_NAME = {
-    "GroupNorm32": _GroupNorm,
+    "GroupNorm32": GroupNorm,
     "SiLU": _SiLU,
     "QKVAttention": _QKVAttention,
     "QKVAttentionLegacy": _QKVAttentionLegacy,
@@ -335,14 +279,41 @@ def stand_in_of(original):
 @functools.cache
 def class_for(original):
     stand_in = stand_in_of(original)
-    body = {"unswapped": original, "__module__": __name__, "__doc__": stand_in.__doc__}
+    body = {"unswapped": original, "__module__": __name__, "__doc__": stand_in.__doc__, "__reduce_ex__": _reduced}
     return type(f"Ladder{original.__name__}", (stand_in, original), body)
+
+
+def _reduced(self, protocol):
+    make, (_, *arguments), *state = super(StandIn, self).__reduce_ex__(max(protocol, 2))
+    return _remake, (make, self.unswapped, *arguments), *state
+
+
+def _remake(make, original, *arguments):
+    return make(class_for(original), *arguments)
 
 
 def become(module):
     """A stand-in, if it is none yet."""
     if not isinstance(module, StandIn):
         module.__class__ = class_for(type(module))
+
+
+def revert(module):
+    """Gives a stand-in its own class again, and its own methods where the module keeps one, as accelerate keeps the forward."""
+    before = type(module)
+    module.__class__ = _reverted(before)
+    for name, value in vars(module).items():
+        if inspect.ismethod(value) and value.__func__ is getattr(before, value.__name__, None):
+            vars(module)[name] = types.MethodType(getattr(type(module), value.__name__), module)
+
+
+def _reverted(a_class):
+    """The class that a stand-in had; a class on top of a stand-in, as parametrizations and FSDP2 make one, without it."""
+    if "unswapped" in vars(a_class):
+        return a_class.unswapped
+    bases = tuple(_reverted(base) if issubclass(base, StandIn) else base for base in a_class.__bases__)
+    body = {name: value for name, value in vars(a_class).items() if name not in ("__dict__", "__weakref__")}
+    return type(a_class)(a_class.__name__.replace("Ladder", "", 1), bases, body)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,11 @@ def autocast_on(x):
     return x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type)
 
 
+def has_kernel_type(x):
+    """True for a type that kernels take; the others are PyTorch's."""
+    return x.dtype in (torch.float32, torch.bfloat16, torch.float16)
+
+
 def check_image(op, x, *sizes):
     """Throws where x does not have such sizes, or is not of a floating-point type."""
     if x.dim() != len(sizes):

@@ -49,8 +49,8 @@ def _without_autocast(formula):
 
 
 def _have_tangents(inputs):
-    """Whether one is a dual tensor, as in torch.func.jvp: kernels have no tangents, PyTorch's formula has. While a graph is
-    compiled its inputs' tangents do not show: any may have one."""
+    """True where an input is a dual tensor, as in torch.func.jvp: kernels have no tangents, PyTorch's formula has. While a
+    graph is compiled its inputs' tangents do not show: any may have one."""
     if forward_ad._current_level < 0:
         return False
     tensors = (each for each in inputs if isinstance(each, torch.Tensor))

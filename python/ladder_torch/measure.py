@@ -27,7 +27,9 @@ class Use:
 
     def tensor(self, device=None):
         extent = 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.stride))
-        x = torch.randn(max(extent, 0), dtype=self.dtype, device=device or self.device)
+        x = torch.empty(max(extent, 0), dtype=self.dtype, device=device or self.device)
+        if self.dtype.is_floating_point:  # no other is timed
+            x.normal_()
         return x.as_strided(self.shape, self.stride).requires_grad_(self.gradients)
 
     def casts(self):
@@ -56,8 +58,8 @@ def arguments_of(example):
 
 
 def observe(model, modules, example):
-    """{module: [Use ..]} of one forward pass, with gradients where the model trains. The model's buffers and the random
-    numbers stay as they were. No backward pass is run: it would fire hooks of optimizers, and accumulate."""
+    """{module: [Use ..]} of one forward pass, with gradients where the model trains. The model's buffers stay as they were.
+    No backward pass is run: it would fire hooks of optimizers, and accumulate."""
     args, kwargs = arguments_of(example)
     uses = {module: [] for module in modules}
 
@@ -66,11 +68,9 @@ def observe(model, modules, example):
 
     hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in modules]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    devices = {p.device.index for p in model.parameters() if p.device.type == "cuda"}
     try:
-        with torch.random.fork_rng(devices), torch.set_grad_enabled(model.training):
-            with torch.compiler.set_stance("force_eager"):
-                model(*args, **kwargs)
+        with torch.set_grad_enabled(model.training), torch.compiler.set_stance("force_eager"):
+            model(*args, **kwargs)
     finally:
         for hook in hooks:
             hook.remove()

@@ -2,6 +2,7 @@
 
 import torch
 
+from .checks import has_kernel_type
 from .conv import conv2d_3x3
 from .define import is_channels_last
 from .group_norm import ACTIVATIONS, group_norm_act
@@ -17,7 +18,8 @@ class GroupNorm(torch.nn.GroupNorm):
 
 class GN_NHWC(torch.nn.GroupNorm):
     """torch.nn.GroupNorm and an activation in one, with gnNHWC's arguments: identity, relu, silu (or swish), gelu,
-    gelu_tanh or mish. float64 and what does not have its channels innermost go through PyTorch's operators."""
+    gelu_tanh or mish. Other types than fp32, bf16 and fp16, and what does not have its channels innermost, go through
+    PyTorch's operators."""
 
     def __init__(self, num_groups, num_channels, activation="identity", **kwargs):
         super().__init__(num_groups, num_channels, **kwargs)
@@ -26,7 +28,7 @@ class GN_NHWC(torch.nn.GroupNorm):
         self.activation = activation
 
     def forward(self, x):
-        if x.dtype == torch.float64 or x.dim() >= 3 and not is_channels_last(x):
+        if not has_kernel_type(x) or x.dim() >= 3 and not is_channels_last(x):
             return ACTIVATIONS[self.activation][0](super().forward(x))
         return group_norm_act(x, self.num_groups, self.weight, self.bias, self.eps, self.activation)
 

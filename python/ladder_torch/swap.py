@@ -8,6 +8,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from . import blocks, library, measure
+from .stand_in import StandIn, hooked, intercepted, random_state_kept
 from .versions import Explanation
 
 _BASES = (torch.nn.GroupNorm, torch.nn.Conv2d, torch.nn.Linear, torch.nn.AvgPool2d)  # of what is looked at
@@ -42,9 +43,10 @@ class _Candidate:
 
 def swap(model, example=None, only=None):
     """Changes, in place, what of the model Ladder's kernels can compute: modules of exactly nn.GroupNorm, nn.Conv2d,
-    nn.Linear, nn.AvgPool2d and, by name, guided-diffusion's GroupNorm32, SiLU and QKVAttention(Legacy). A norm and the activation after it run as one in nn.Sequential and in
-    diffusers' ResnetBlock2D. Parameters, state_dict and names stay. What is a subclass, parametrized or hooked stays as it
-    is. Inputs whose channels are not innermost (channels_last), and double precision, go to PyTorch as before.
+    nn.Linear, nn.AvgPool2d and, by name and after a trial, guided-diffusion's GroupNorm32, SiLU and QKVAttention(Legacy) and
+    edm's GroupNorm, Conv2d and Linear. A norm and the activation after it run as one in nn.Sequential and in diffusers'
+    ResnetBlock2D. Parameters, state_dict and names stay. What is a subclass, parametrized or hooked stays as it is. Inputs
+    whose channels are not innermost (channels_last), and other types than fp32, bf16 and fp16, go to PyTorch as before.
 
     example: the model's arguments, (x, t) or ((x, t), {"y": y}): one forward pass shows what each module gets, and on a
     GPU only what is faster for that is swapped. only: names (of modules, or of what holds them), a function of name and
@@ -65,7 +67,8 @@ def swap(model, example=None, only=None):
     _change(free)
     if example is not None:
         try:  # swapped, since norms of PyTorch's hand on what is not channels_last
-            _measure(free, measure.observe(model, list(free), example))
+            with random_state_kept():
+                _measure(free, measure.observe(model, list(free), example))
         finally:
             unswap(model)
         _change(free)
@@ -83,8 +86,8 @@ def _change(free):
 def unswap(model):
     """Every module of the model that swap() changed is what it was before."""
     for module in model.modules():
-        if isinstance(module, blocks.StandIn):
-            module.__class__ = module.unswapped
+        if isinstance(module, StandIn):
+            blocks.revert(module)
 
 
 def _chooser(model, only):
@@ -128,7 +131,7 @@ def _why_not(module):
     stand_in = blocks.stand_in_of(type(module))
     if parametrize.is_parametrized(module):
         return f"parametrized: {', '.join(module.parametrizations)}"
-    if blocks.hooked(module):
+    if hooked(module):
         return "has hooks"
     if "forward" in vars(module):
         return "its forward was replaced"
@@ -141,12 +144,12 @@ def _why_not(module):
 def _pair(names, free):
     """Tells each norm which activations it can take along."""
     for container, name in names.items():
-        stand_in = blocks.stand_in_of(type(container)) or blocks.StandIn
+        stand_in = blocks.stand_in_of(type(container)) or StandIn
         if not issubclass(stand_in, blocks.Container) or not any(each in free for each in container.children()):
             continue
         why_not = _why_not(container)
         for norm, activation in [] if why_not else stand_in.pairs(container):
-            if norm in free and isinstance(norm, torch.nn.GroupNorm) and _can_go_along(activation, free):
+            if norm in free and blocks.is_norm(norm) and _can_go_along(activation, free):
                 free[norm].partners.append((container, activation))
                 free[norm].notes.append(f"with {names[activation]}")
         for norm in container.children() if why_not else ():
@@ -156,7 +159,7 @@ def _pair(names, free):
 
 def _can_go_along(activation, free):
     known = type(activation) in blocks.ACTIVATIONS or activation in free and blocks.is_activation(activation)
-    return known and not blocks.hooked(activation) and "forward" not in vars(activation)
+    return known and not intercepted(activation)
 
 
 def _measure(free, uses):
@@ -165,7 +168,7 @@ def _measure(free, uses):
     for module, each in free.items():
         taken = [use for use in uses[module] if module.takes(use.tensor("meta"))]
         if not taken:
-            called = "gets only inputs of float64 or with channels not innermost"
+            called = "gets only inputs that are not fp32, bf16 or fp16, or whose channels are not innermost"
             each.why_not = called if uses[module] else "not called by the example"
             continue
         activation = each.partners[0][1] if each.partners else None
