@@ -24,18 +24,22 @@ ACTIVATIONS = {torch.nn.SiLU: "silu", torch.nn.Mish: "mish", torch.nn.ReLU: "rel
 
 
 class GroupNorm(StandIn):
-    """nn.GroupNorm, or guided-diffusion's GroupNorm32, which computes in fp32 and answers in x's type, as the kernels do."""
+    """nn.GroupNorm; by name guided-diffusion's GroupNorm32, which computes in fp32 and answers in x's type, as the kernels do,
+    and edm's GroupNorm."""
 
     @staticmethod
     def unfit(module):
         if type(module) is torch.nn.GroupNorm:
             return ""
+        if not all(hasattr(module, name) for name in ("num_groups", "eps", "weight", "bias")):
+            return unknown(module)
 
         def expected(x, weights):
             pair = [weights[name].float() if name in weights else None for name in ("weight", "bias")]
             return torch.nn.functional.group_norm(x.float(), module.num_groups, *pair, module.eps).type(x.dtype)
 
-        return differs(module, expected, [2, module.num_channels, 3])
+        channels = getattr(module, "num_channels", module.num_groups) if module.weight is None else len(module.weight)
+        return differs(module, expected, [2, channels, 3])
 
     @staticmethod
     def takes(x):
@@ -52,10 +56,13 @@ class _Linear(StandIn):
     def takes(x):
         return has_kernel_type(x) and x.is_contiguous()
 
+    def weight_beside(self, x):
+        return self.weight
+
     def forward(self, input):
         if not self.takes(input):
             return super().forward(input)
-        return linear(input, self.weight, self.bias)
+        return linear(input, self.weight_beside(input), self.bias)
 
 
 class _Conv2d(StandIn):
@@ -68,10 +75,13 @@ class _Conv2d(StandIn):
     def takes(x):
         return x.dim() == 4 and has_kernel_type(x) and is_channels_last(x)
 
+    def weight_beside(self, x):
+        return self.weight
+
     def forward(self, input):
         if not self.takes(input):
             return super().forward(input)
-        weight = self.weight
+        weight = self.weight_beside(input)
         return (conv2d_1x1 if weight.shape[2:] == (1, 1) else conv2d_3x3)(input, weight, self.bias)
 
 
@@ -82,6 +92,49 @@ _CONV2D = {
     "groups": [1],
     "padding_mode": ["zeros"],
 }
+
+
+class _EdmLinear(_Linear):
+    """edm's: no nn.Linear, and its weight is cast to x's type."""
+
+    @staticmethod
+    def unfit(module):
+        if not _has_weights(module, 2):
+            return unknown(module)
+        return differs(
+            module,
+            lambda x, weights: torch.nn.functional.linear(x, weights["weight"], weights.get("bias")),
+            [4, module.weight.shape[1]],
+        )
+
+    def weight_beside(self, x):
+        return self.weight.to(x.dtype)
+
+
+class _EdmConv2d(_Conv2d):
+    """edm's: no nn.Conv2d, may resample, and its weight is cast to x's type."""
+
+    @staticmethod
+    def unfit(module):
+        if not _has_weights(module, 4):
+            return unknown(module)
+        taps = tuple(module.weight.shape[2:])
+        reason = set_otherwise(module, {name: [False] for name in ("up", "down") if hasattr(module, name)})
+        if reason or taps not in _CONV2D["kernel_size"]:
+            return reason or f"kernel_size {taps}; (3, 3) or (1, 1) is swapped"
+
+        def expected(x, weights):
+            return torch.nn.functional.conv2d(x, weights["weight"], weights.get("bias"), padding=taps[0] // 2)
+
+        return differs(module, expected, [2, module.weight.shape[1], 4, 3])
+
+    def weight_beside(self, x):
+        return self.weight.to(x.dtype)
+
+
+def _has_weights(module, dimensions):
+    weight = getattr(module, "weight", None)
+    return isinstance(weight, torch.Tensor) and weight.dim() == dimensions and hasattr(module, "bias")
 
 
 class _AvgPool2d(StandIn):
@@ -268,12 +321,23 @@ _BY_NAME = {
     "QKVAttentionLegacy": _QKVAttentionLegacy,
     "ResnetBlock2D": _ResnetBlock2D,
 }
+_EDM = {
+    "GroupNorm": GroupNorm,
+    "Conv2d": _EdmConv2d,
+    "Linear": _EdmLinear,
+}  # modules of their own, no subclasses of PyTorch's
+
+
+def known_names():
+    return [name for name, stand_in in _BY_NAME.items() if not issubclass(stand_in, Container)] + [*_EDM]
 
 
 def stand_in_of(original):
-    """Or None. A name means something only outside of PyTorch, which has a SiLU of its own."""
-    ours = None if original.__module__.startswith("torch.") else _BY_NAME.get(original.__name__)
-    return _EXACTLY.get(original, ours)
+    """Or None. A name means something only outside of PyTorch, which has a SiLU of its own, and of this package."""
+    if original in _EXACTLY or original.__module__.startswith(("torch.", "ladder_torch.")):
+        return _EXACTLY.get(original)
+    names = _BY_NAME if issubclass(original, tuple(_EXACTLY)) else {**_BY_NAME, **_EDM}
+    return names.get(original.__name__)
 
 
 @functools.cache

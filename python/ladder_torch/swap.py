@@ -2,6 +2,7 @@
 
 A swapped module is the same object, its class a subclass of what it was (blocks.py says why)."""
 
+import collections
 import json
 
 import torch
@@ -19,6 +20,12 @@ class Report(Explanation):
     calls in one pass of the example, None where nothing was timed."""
 
     _COLUMNS = ("module", "kind", "problem", "version", "us_before", "us_after", "swapped", "note")
+    why_empty = ""
+
+    def __str__(self):
+        return super().__str__() if self else self.why_empty
+
+    __repr__ = __str__
 
     def to_json(self):
         """Text that swap(only=...) takes as the choice."""
@@ -72,7 +79,9 @@ def swap(model, example=None, only=None):
         finally:
             unswap(model)
         _change(free)
-    return Report(each.row() for each in candidates)
+    report = Report(each.row() for each in candidates)
+    report.why_empty = _why_empty(model)
+    return report
 
 
 def _change(free):
@@ -118,6 +127,14 @@ def _parsed(text):
 def _looked_at(module):
     stand_in = blocks.stand_in_of(type(module))
     return isinstance(module, _BASES) or (stand_in is not None and not issubclass(stand_in, blocks.Container))
+
+
+def _why_empty(model):
+    """The sentence that stands for a report without rows: the classes that compute in the model, and those that are known."""
+    seen = collections.Counter(type(each).__name__ for each in model.modules() if not list(each.children()))
+    found = ", ".join(f"{name} ({count})" for name, count in seen.most_common())
+    known = ", ".join([*(f"nn.{each.__name__}" for each in _BASES), *blocks.known_names()])
+    return f"nothing to swap in {type(model).__name__}: no kernel is for its {found}; there are kernels for {known}"
 
 
 def _no_kernels(model):

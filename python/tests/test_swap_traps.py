@@ -1,5 +1,5 @@
 """Models that others change around swap(): offloading, replaced forwards, parametrizations, half a pair of parameters, other
-types."""
+types; edm's classes; and a report without rows."""
 
 import copy
 import functools
@@ -8,8 +8,9 @@ import pytest
 import torch
 from bounds import assert_near
 from cases import allowed
-from swapping import SUMS, called, image, layers, results
+from swapping import SUMS, assert_equal_to_the_formula, assert_restored, called, image, layers, randomised, results
 from torch import nn
+from torch.nn import functional
 from torch.nn.utils import parametrizations
 
 import ladder_torch
@@ -204,3 +205,126 @@ def test_an_example_leaves_the_random_numbers_alone(device):
     assert torch.equal(torch.get_rng_state(), states[0])
     if device == "cuda":
         assert all(map(torch.equal, torch.cuda.get_rng_state_all(), states[1]))
+
+
+# --- edm's classes, and those that nobody knows
+
+
+class Edm:
+    """Classes of the names and structure of edm's: modules of their own whose weights are cast to the input's type."""
+
+    class Linear(nn.Module):
+        def __init__(self, inputs, outputs, bias=True):
+            super().__init__()
+            self.weight = nn.Parameter(torch.empty(outputs, inputs))
+            self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
+
+        def forward(self, x):
+            y = x @ self.weight.to(x.dtype).T
+            return y if self.bias is None else y + self.bias.to(x.dtype)
+
+    class Conv2d(nn.Module):
+        def __init__(self, inputs, outputs, kernel, bias=True, down=False):
+            super().__init__()
+            self.up, self.down = False, down
+            self.weight = nn.Parameter(torch.empty(outputs, inputs, kernel, kernel)) if kernel else None
+            self.bias = nn.Parameter(torch.empty(outputs)) if kernel and bias else None
+
+        def forward(self, x):
+            if self.down:
+                x = functional.avg_pool2d(x, 2)
+            if self.weight is not None:
+                x = functional.conv2d(x, self.weight.to(x.dtype), padding=self.weight.shape[-1] // 2)
+            return x if self.bias is None else x + self.bias.to(x.dtype).reshape(1, -1, 1, 1)
+
+    class GroupNorm(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.num_groups, self.eps = min(32, channels // 4), 1e-5
+            self.weight, self.bias = (nn.Parameter(torch.empty(channels)) for _ in range(2))
+
+        def forward(self, x):
+            pair = self.weight.to(x.dtype), self.bias.to(x.dtype)
+            return functional.group_norm(x, self.num_groups, *pair, eps=self.eps)
+
+
+class EdmBlock(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = Edm.Conv2d(3, 8, 3), Edm.GroupNorm(8), Edm.Conv2d(8, 8, 1, bias=False)
+        self.head = Edm.Linear(8, 5)
+
+    def forward(self, x):
+        return self.head(self.last(functional.silu(self.norm(self.first(x)))).mean([2, 3]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_edms_classes_are_swapped_by_name(device, dtype):
+    model, x = randomised(EdmBlock()).to(device), image().to(device, dtype)
+    before = copy.deepcopy(model)
+    report = ladder_torch.swap(model, (x,))
+    assert [(row["module"], row["swapped"]) for row in report] == [
+        (name, True) for name in ("first", "norm", "last", "head")
+    ]
+    names = called(model, x)
+    assert names.count("conv2d_3x3") == 1 and names.count("group_norm_act") == 1 and names.count("linear") == 2
+    if dtype == torch.float32:
+        assert_equal_to_the_formula(model, x)
+    else:
+        exact = copy.deepcopy(before).double()(x.double())
+        assert (model(x).double() - exact).norm() < 0.05 * exact.norm()  # roundings to bf16 one after the other
+    assert_restored(model, before, x)
+
+
+class Scaled:
+    class Linear(Edm.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    class GroupNorm(nn.Module):
+        """With none of the attributes."""
+
+        def forward(self, x):
+            return x
+
+
+class Subclass:
+    class Linear(nn.Linear):
+        """A subclass of PyTorch's with the name of edm's."""
+
+
+UNKNOWN = "the forward of this {} is none that is known"
+
+
+@pytest.mark.parametrize("module, words", [
+    (Edm.Conv2d(3, 4, 3, down=True), "down True; False is swapped"),
+    (Edm.Conv2d(3, 4, 5), "kernel_size (5, 5); (3, 3) or (1, 1) is swapped"),
+    (Edm.Conv2d(3, 4, 0, down=True), UNKNOWN.format("Conv2d")),
+    (Scaled.Linear(3, 4), UNKNOWN.format("Linear")),
+    (Scaled.GroupNorm(), UNKNOWN.format("GroupNorm")),
+    (Subclass.Linear(3, 4), "a subclass of Linear"),
+    (ladder_torch.Linear(3, 4), "a subclass of Linear"),
+])  # fmt: skip
+def test_what_edms_names_do_not_make(module, words):
+    before = type(module)
+    assert [row["note"] for row in ladder_torch.swap(module)] == [words]
+    assert type(module) is before
+
+
+def test_edms_norm_and_its_activation_in_one():
+    model = randomised(nn.Sequential(Edm.Conv2d(3, 8, 3), Edm.GroupNorm(8), nn.SiLU()))
+    assert ladder_torch.swap(model)[1]["kind"] == "GroupNorm + SiLU"
+    assert_equal_to_the_formula(model, image())
+    assert called(model, image()).count("group_norm_act") == 1 and "silu" not in called(model, image())
+
+
+def test_an_empty_report_says_why():
+    class Own(nn.Module):
+        pass
+
+    report = ladder_torch.swap(nn.Sequential(Own(), Own(), nn.LayerNorm(3)))
+    assert not report and report.to_json() == "[]"
+    assert str(report).startswith(
+        "nothing to swap in Sequential: no kernel is for its Own (2), LayerNorm (1); there are ker"
+    )
+    assert all(name in str(report) for name in ("nn.GroupNorm", "nn.Conv2d", "GroupNorm32", "QKVAttentionLegacy"))
