@@ -40,7 +40,7 @@ def main(arguments):
         "test docs", description="Runs the documents' commands, in build/docs_run, a copy of the tree."
     )
     parser.add_argument("--full", action="store_true", help="also what has passed in this state of the tree")
-    parser.add_argument("--minutes", type=float, metavar="N", help="take up no command after that")
+    parser.add_argument("--minutes", type=options.between(0, 1e6), metavar="N", help="take up no command after that")
     parser.add_argument("--werror", action="store_true", help="warnings of the emulator build are errors")
     parser.add_argument("--json", metavar="FILE.json", help="every command's result: results/SCHEMA.md")
     chosen = parser.parse_args(arguments)

@@ -1,6 +1,7 @@
 """argparse with the project's manners: one line, exit 2; and how a program ends."""
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -57,6 +58,32 @@ def filled(name):
 
     word.__name__ = name
     return word
+
+
+def at_least(least):
+    """The type of an option that is a whole number."""
+
+    def number(word):
+        if not re.fullmatch(r"[0-9]{1,18}", word) or int(word) < least:
+            raise argparse.ArgumentTypeError(f"'{word}': a whole number of at least {least}")
+        return int(word)
+
+    return number
+
+
+def between(low, high):
+    """The type of an option that is a number above `low` and up to `high`."""
+
+    def number(word):
+        try:
+            value = float(word)
+        except ValueError:
+            value = math.nan
+        if not low < value <= high:
+            raise argparse.ArgumentTypeError(f"'{word}': a number above {low:g} and up to {high:g}")
+        return value
+
+    return number
 
 
 def run(main):

@@ -9,7 +9,7 @@ from . import build as builder
 from . import device, docs_run, package, partial, paths, say, suite, watch
 from . import setup as setting_up
 from .errors import Failure, UsageError
-from .options import Parser
+from .options import Parser, between
 
 
 def list_(arguments):
@@ -47,7 +47,7 @@ def test(arguments):
     parser.add_argument("--keep", action="store_true", help="write tests/kept_results.json, for other machines")
     parser.add_argument(
         "--stop-after",
-        type=float,
+        type=between(0, 1e6),
         metavar="MINUTES",
         help="fail where a version would begin later; sanitizers end by then",
     )
