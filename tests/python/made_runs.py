@@ -13,12 +13,14 @@ def write_ldata(path, size, count=3, digest=""):
     return str(path)
 
 
-def write_checkpoint(run_folder, image_size, number=3):
-    """As much of one as the verb reads."""
+def write_checkpoint(run_folder, image_size, number=3, config=None):
+    """As much of one as the verb reads; `config` in the place of one with that size."""
     step = run_folder / "checkpoints" / f"step_{number:08}"
     step.mkdir(parents=True)
     (step.parent / "latest").write_text(step.name)
     for part in ("ema", "optimizer"):
         (step / f"{part}.safetensors").touch()
-    header = json.dumps({"__metadata__": {"config": json.dumps({"model": {"image_size": image_size}})}}).encode()
+    header = json.dumps(
+        {"__metadata__": {"config": config or json.dumps({"model": {"image_size": image_size}})}}
+    ).encode()
     (step / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)

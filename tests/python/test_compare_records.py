@@ -123,6 +123,16 @@ def test_another_card_is_no_change_of_the_kernel(project):
     assert statuses == {1: "SAME", 2: "SLOW", 3: "AMBIGUOUS"}
 
 
+def test_no_verdict_between_two_models(project):
+    other = made_records.record([])["environment"]["device"] | {"name": "NVIDIA H100 80GB HBM3"}
+    project.two([timed(1, 20e-6)], [])
+    new = made_records.record([timed(1, 22e-6, seed=2)], created="2026-01-02T00:00:00Z", commit=NEW)
+    new["environment"]["device"] = other
+    made_records.write(project.root / "results" / "h200" / "new.json", new)
+    assert project.only() == ("AMBIGUOUS", "another device: NVIDIA H200 in A, NVIDIA H100 80GB HBM3 in B")
+    assert project.run_tool("--fail-on", "ambiguous")[0] == 3
+
+
 def test_what_is_missing_for_one_reason_is_one_line(project):
     project.two([timed(1, 20e-6)], [timed(1, 20e-6, seed=2), *(timed(2, 2e-5, f"n{n} c64 bf16") for n in (1, 2, 3))])
     missing = [line for line in project.run_tool("previous")[1].splitlines() if line.startswith("MISSING")]

@@ -108,10 +108,15 @@ def test_a_figure_that_its_samples_do_not_bear_out_is_refused(kept):
 
 
 def test_impossible_samples_are_refused(kept):
-    for wrong in (0, -1e-6, math.inf, math.nan):
+    for wrong, says in (
+        (0, "samples must be positive"),
+        (-1e-6, "samples must be positive"),
+        (math.inf, "no number of JSON"),
+        (math.nan, "no number of JSON"),
+    ):
         kept.refused(
             kept.spoiled(lambda result, wrong=wrong: result["times"]["cold_samples"]["seconds"].__setitem__(0, wrong)),
-            "samples must be positive",
+            says,
         )
     kept.refused(kept.spoiled(lambda result: result["times"]["cold_samples"]["sm_clock_hz"].pop()), "2 clocks")
     kept.refused(kept.spoiled(lambda result: result["times"]["cold_seconds"].update(low=1)), "leaves out the median")

@@ -71,15 +71,17 @@ class Table:
         }
         return made
 
-    def refused(self, text):
+    def left_out(self, text):
         self.record("good.json", [result(1, 200e-6)])
+        self.run_tool()
+        whole = self.readme.read_text()
         (self.root / "results" / "h200" / "bad.json").write_text(text)
         for arguments in ((), ("--check",)):
             status, errors = self.run_tool(*arguments)
-            assert status == 1
+            assert status == 0
             assert len(errors.splitlines()) == 1, errors
             assert "bad.json" in errors
-            assert self.readme.read_text() == README
+            assert self.readme.read_text() == whole
 
 
 @pytest.fixture
@@ -345,16 +347,16 @@ def test_the_front_page_has_a_line_a_promoted_pass(project):
     assert project.run_tool("--check")[0] == 1
 
 
-def test_broken_records_are_one_line_and_change_nothing(project):
+def test_broken_records_are_one_line_each_and_change_nothing(project):
     project.record("good.json", [result(1, 200e-6)])
     whole = (project.root / "results" / "h200" / "good.json").read_text()
-    project.refused("")
-    project.refused("[]")
-    project.refused("not json")
-    project.refused(whole[: len(whole) // 2])
-    project.refused(whole.replace('"problem"', '"question"'))
-    project.refused(whole.replace('"median": 0.0002', '"median": "quick"'))
-    project.refused(whole.replace("ladder.record/2", "ladder.record/3"))
+    project.left_out("")
+    project.left_out("[]")
+    project.left_out("not json")
+    project.left_out(whole[: len(whole) // 2])
+    project.left_out(whole.replace('"problem"', '"question"'))
+    project.left_out(whole.replace('"median": 0.0002', '"median": "quick"'))
+    project.left_out(whole.replace("ladder.record/2", "ladder.record/3"))
 
 
 REPORT = """\

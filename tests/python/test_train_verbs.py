@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -169,6 +170,25 @@ def test_resume_passes_over_what_is_damaged_or_half_there(verbs):
     assert f"--data={verbs.sample_set(8)}" in verbs.verb(train, "--resume", "--out", str(out))
     verbs.built.clear()
     verbs.refuses("holds a training already", train, "--out", str(out))
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("5", "no configuration: it is no object of JSON"),
+        ("[" * 100_000, "no configuration: nested too deeply"),
+        ('{"steps": NaN}', "no configuration: NaN is no number of JSON"),
+        ('{"model": null}', "no model.image_size, a whole number of at least 1"),
+        ('{"model": []}', "no model.image_size"),
+        ('{"model": {}}', "no model.image_size"),
+        ('{"model": {"image_size": 8.5}}', "no model.image_size"),
+    ],
+)
+def test_a_checkpoint_without_a_whole_configuration_is_named(verbs, config, says):
+    write_checkpoint(verbs.scratch / "runs" / "tiny-1", 8, config=config)
+    with pytest.raises(Failure, match=re.escape(says)) as raised:
+        verbs.verb(train, "--resume")
+    assert "tiny-1" in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
 def test_what_the_system_refuses_is_one_line():

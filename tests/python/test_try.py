@@ -360,9 +360,14 @@ def test_the_verb_files_a_node(place, log, tmp_path, capsys):
     "words, complaint",
     [
         ([PASS], "try needs a pass and a file"),
+        ([PASS, __file__, "--parent", "²"], "no parent '²': silu/forward has v01, v02"),
         ([PASS, "missing.cu"], "missing.cu: No such file"),
         ([PASS, __file__, "--parent", "v77"], "no parent 'v77': silu/forward has v01, v02"),
         (["--serve", PASS], "--serve takes its candidates from stdin"),
+        (["--serve", "--memory=nan"], "'nan': a number above 0 and up to"),
+        (["--serve", "--memory=1e308"], "'1e308': a number above 0 and up to"),
+        (["--serve", "--limit=inf"], "'inf': a number above 0 and up to"),
+        (["--serve", "--jobs=²"], "'²': a whole number of at least 1"),
     ],
 )
 def test_a_wrong_command_line(words, complaint, capsys):

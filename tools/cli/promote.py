@@ -13,10 +13,7 @@ from .options import Parser
 
 def main(arguments):
     chosen = _parse(arguments)
-    try:
-        rows = record_files.read(chosen.root / "results")
-    except record_files.BadRecord as error:
-        raise Failure(str(error)) from None
+    rows = record_files.read(chosen.root / "results")
     devices = sorted({row.record.device for row in rows})
     if not devices:
         raise Failure(f"no record of a GPU in {chosen.root / 'results'}; `./ladder record` on a GPU makes one")

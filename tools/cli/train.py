@@ -5,7 +5,6 @@ is fetched or built; tests/python/test_train_programs.py holds that file fresh.
 """
 
 import argparse
-import json
 import re
 import struct
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from images import ldata
 
-from . import build, device, files, flags, paths, prepare, run, say, setup, tools, train_compare, wheels
+from . import build, device, files, flags, json_file, paths, prepare, run, say, setup, tools, train_compare, wheels
 from .errors import Failure, UsageError
 from .options import Parser
 
@@ -76,9 +75,13 @@ def main(arguments):
 def checkpoint_config(run_folder):
     """The configuration of a run's newest checkpoint, as train_unet wrote it. Throws Failure."""
     try:
-        return json.loads(checkpoint_metadata(run_folder)["config"])
+        config = json_file.parse(checkpoint_metadata(run_folder)["config"])
+        if not isinstance(config, dict):
+            raise ValueError("it is no object of JSON")
+        return config
     except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"the newest checkpoint in '{run_folder}' has no configuration: {error}") from None
+        why = json_file.reason(error)
+        raise Failure(f"the newest checkpoint in '{run_folder}' has no configuration: {why}") from None
 
 
 def checkpoint_metadata(run_folder):
@@ -88,10 +91,9 @@ def checkpoint_metadata(run_folder):
         try:
             with open(folder / "model.safetensors", "rb") as file:
                 (header_bytes,) = struct.unpack("<Q", file.read(8))
-                header = json.loads(file.read(min(header_bytes, 1 << 26)))
-            return header["__metadata__"]
+                return json_file.parse(file.read(min(header_bytes, 1 << 26)))["__metadata__"]
         except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
-            problems.append(error)
+            problems.append(json_file.reason(error))
     raise Failure(f"the newest checkpoint in '{run_folder}' cannot be read: {(problems or ['there is none'])[0]}")
 
 
@@ -190,7 +192,13 @@ def _new_run(config, made):
 
 def _image_size(chosen, resumed):
     if resumed:
-        return resumed["model"]["image_size"]
+        model = resumed.get("model")
+        size = model.get("image_size") if isinstance(model, dict) else None
+        if type(size) is not int or size < 1:
+            raise Failure(
+                f"the newest checkpoint in '{chosen.out}' has no model.image_size, a whole number of at least 1"
+            )
+        return size
     return int(chosen.image_size or IMAGE_SIZES[chosen.config or "unet64"])
 
 

@@ -1,7 +1,6 @@
 """`./ladder try`: a kernel from an author whom nobody trusts, compiled and run in a sandbox, judged, and kept in the log."""
 
 import argparse
-import json
 import re
 import signal
 from pathlib import Path
@@ -9,10 +8,12 @@ from pathlib import Path
 from registry import listing, selection
 from search import log, sandbox, serve, trial
 
-from . import device, paths, say
+from . import device, json_file, paths, say
 from .errors import UsageError
-from .options import Parser
+from .options import Parser, at_least, between
 
+_MOST_SECONDS = 1e6
+_MOST_GIB = 1 << 20
 _EXAMPLES = """\
 examples:
   ./ladder try silu/forward mine.cu --idea '32 bytes a load' --parent v02
@@ -37,7 +38,7 @@ def main(arguments):
     request.update({name: getattr(chosen, name) for name in ("idea", "parent", "problem", "set", "dtype")})
     verdict = _tried(request, prepared, limits, say.progress)
     say.close()
-    print(json.dumps(verdict) if chosen.json else _readable(verdict), flush=True)
+    print(json_file.line(verdict) if chosen.json else _readable(verdict), flush=True)
     return 0 if verdict["verdict"] == "PASS" else 1
 
 
@@ -57,24 +58,24 @@ def _parse(arguments):
     parser.add_device()
     parser.add_argument("--json", action="store_true", help="the verdict as one line of JSON")
     parser.add_argument("--serve", action="store_true", help="candidates from stdin, verdicts to stdout: JSON lines")
-    parser.add_argument("--jobs", type=_at_least_one, default=1, metavar="N", help="with --serve: at a time")
-    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="of waiting for it (default: 300)")
-    parser.add_argument("--memory", type=float, default=8, metavar="GIB", help="for a process (default: 8)")
+    parser.add_argument("--jobs", type=at_least(1), default=1, metavar="N", help="with --serve: at a time")
+    parser.add_argument(
+        "--limit",
+        type=between(0, _MOST_SECONDS),
+        default=300,
+        metavar="SECONDS",
+        help="of waiting for it (default: 300)",
+    )
+    parser.add_argument(
+        "--memory", type=between(0, _MOST_GIB), default=8, metavar="GIB", help="for a process (default: 8)"
+    )
     parser.add_argument("--unsandboxed", action="store_true", help="without bubblewrap: trusts the candidate")
     chosen = parser.parse_args(arguments)
     if chosen.serve and chosen.target:
         raise UsageError("--serve takes its candidates from stdin")
     if not chosen.serve and not chosen.candidate:
         raise UsageError("try needs a pass and a file: ./ladder try silu/forward mine.cu")
-    if chosen.limit <= 0 or chosen.memory <= 0:
-        raise UsageError("--limit and --memory are more than 0")
     return chosen
-
-
-def _at_least_one(text):
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1")
-    return int(text)
 
 
 def _tried(request, prepared, limits, progress=lambda text: None):
@@ -120,7 +121,7 @@ def _parent(a_pass, word):
     if version and int(version[1]) in a_pass.numbers:
         return f"v{int(version[1]):02d}"
     nodes = [node["node"] for node in log.read(a_pass.layer, a_pass.name)[0]]
-    if str(word).isdigit() and int(word) in nodes:
+    if re.fullmatch(r"[0-9]{1,9}", str(word)) and int(word) in nodes:
         return int(word)
     has = ", ".join(f"v{number:02d}" for number in a_pass.numbers)
     raise UsageError(f"no parent '{word}': {a_pass.path} has {has}, and {len(nodes)} nodes in its log")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli import paths, say, tools
 from cli.errors import Failure, UsageError
-from cli.options import Parser, filled
+from cli.options import Parser, at_least, between, filled
 from records import record_files
 from registry import listing, selection
 
@@ -196,18 +196,18 @@ def add_timing(group):
     )
     group.add_argument(
         "--repetitions",
-        type=_at_least(1),
+        type=at_least(1),
         default=rule.LEAST_REPETITIONS,
         metavar="N",
         help="processes a side (default: 9, the fewest that give a verdict)",
     )
     group.add_argument(
-        "--samples", type=_at_least(1), default=30, metavar="N", help="cold samples in each (default: 30)"
+        "--samples", type=at_least(1), default=30, metavar="N", help="cold samples in each (default: 30)"
     )
     group.add_argument("--seed", type=selection.seed, default=20261120, help="of the inputs, the same for both sides")
     group.add_argument(
         "--inject-slowdown",
-        type=_percent,
+        type=between(0, 1000),
         metavar="PERCENT",
         help="make every sample of B last so much longer: shows what this tool can see",
     )
@@ -272,22 +272,3 @@ def _statuses(word):
     if words - there:
         raise argparse.ArgumentTypeError(f"'{', '.join(sorted(words - there))}': slow, missing, untrusted or ambiguous")
     return {name.upper() for name in words}
-
-
-def _at_least(least):
-    def number(word):
-        if not word.isascii() or not word.isdigit() or int(word) < least:
-            raise argparse.ArgumentTypeError(f"'{word}': a whole number of at least {least}")
-        return int(word)
-
-    return number
-
-
-def _percent(word):
-    try:
-        value = float(word)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1000:
-        raise argparse.ArgumentTypeError(f"'{word}': percent, above 0 and up to 1000")
-    return value

@@ -54,11 +54,14 @@ def worst_first(comparisons):
 
 def verdict_of(a, b):
     """The verdict on one kernel's Results in two records; either may be None. Where another card of the same model
-    measured B, a change that the baseline's plan shows as well is the card's."""
+    measured B, a change that the baseline's plan shows as well is the card's; between two models there is no verdict."""
     for status, why in ((rule.MISSING, _missing), (rule.UNTRUSTED, _untrusted)):
         reasons = [reason for reason in (why("A", a), why("B", b)) if reason]
         if reasons:
             return rule.Verdict(status, "; ".join(reasons))
+    models = [result.record.device_name for result in (a, b)]
+    if models[0] != models[1]:
+        return rule.Verdict(rule.AMBIGUOUS, f"another device: {models[0]} in A, {models[1]} in B")
     candle_a, candle_b, no_candle = _candles(a, b)
     return rule.judge(
         repetitions(a.times, candle_a),
@@ -118,6 +121,8 @@ def resolve(words, records, device, resolve_commit):
     sides = [
         [record] if record else _named(word, records, device, resolve_commit) for word, record in zip(words, loaded)
     ]
+    if all(loaded) and loaded[0].identity == loaded[1].identity:
+        raise UsageError(f"{words[1]} is a copy of {words[0]}: name the record of another measurement")
     return [merge(group) for group in sides], [[record.file for record in group] for group in sides]
 
 

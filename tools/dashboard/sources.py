@@ -1,9 +1,9 @@
 """The page's sources: records, profiles, comparisons and searches."""
 
-import json
 import math
 from pathlib import Path
 
+from cli import json_file
 from records import record_files
 from registry import old_names
 
@@ -27,11 +27,11 @@ def read(root):
 def _readable(results, pattern, kind, read_one):
     """(what read_one() makes of the files, bad)."""
     found, bad = [], []
-    for file in sorted(results.glob(pattern)):
+    for file in record_files.named(results, pattern):
         try:
             found.append(read_one(file, results))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            bad.append({"file": str(file.relative_to(results)), "reason": f"not {kind}: {_one_line(error)}"})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+            bad.append({"file": str(file.relative_to(results)), "reason": f"not {kind}: {json_file.reason(error)}"})
     return found, bad
 
 
@@ -52,7 +52,7 @@ def _short(side):
 
 
 def _of_schema(file, schema):
-    raw = old_names.current(json.loads(file.read_text(encoding="utf-8")))
+    raw = old_names.current(json_file.read(file))
     if raw["schema"] != schema:
         raise ValueError(f"schema {raw['schema']}, this tool reads {schema}")
     return raw
@@ -124,11 +124,6 @@ def _finite(value):
 
 def _split(error, results):
     """A BadRecord's line as file and reason, the file as seen from results/."""
-    line = _one_line(error).replace(f"{results}/", "")
+    line = str(error).replace(f"{results}/", "")
     file, _, reason = line.partition(": ")
     return {"file": file, "reason": reason}
-
-
-def _one_line(error):
-    text = " ".join(str(error).split())
-    return text if isinstance(error, record_files.BadRecord) else f"{type(error).__name__}: {text}"

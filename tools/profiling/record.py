@@ -1,8 +1,8 @@
 """A profile as JSON, schema ladder.profile/1 (results/SCHEMA.md): made of ncu's figures and the launch's record."""
 
-import json
 from dataclasses import dataclass
 
+from cli import json_file
 from cli.errors import Failure
 from registry import old_names
 
@@ -128,15 +128,15 @@ def side(profile):
 def read(path):
     """A profile from a file. Throws Failure."""
     try:
-        profile = old_names.current(json.loads(path.read_text(encoding="utf-8")))
+        profile = old_names.current(json_file.read(path))
         if profile["schema"] != SCHEMA:
             raise Failure(f"{path}: schema {profile['schema']}, this tool reads {SCHEMA}")
         side(profile)
         return profile
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise Failure(f"{path}: not a profile: {type(error).__name__}: {error}") from None
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise Failure(f"{path}: not a profile: {json_file.reason(error)}") from None
 
 
 def name(profile):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cli import files, options, train
+from cli import files, json_file, options, train
 from cli.errors import Failure
 from readme import generated
 from readme.train_budget import newest
@@ -80,7 +80,7 @@ def of_log(path):
     points, held_out = [], []  # (step, loss, ms a step), (step, loss)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        for line in map(json.loads, lines):
+        for line in map(json_file.parse, lines):
             step = line["step"]
             if "loss" in line:
                 while points and points[-1][0] >= step:
@@ -93,7 +93,7 @@ def of_log(path):
     except OSError as error:
         raise Failure(f"'{path}' cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"'{path}' is no log of ./ladder train: {type(error).__name__}: {error}") from None
+        raise Failure(f"'{path}' is no log of ./ladder train: {json_file.reason(error)}") from None
     if not points:
         raise Failure(f"'{path}' has no step")
     steps = [step for step, _, _ in points]
@@ -111,7 +111,7 @@ def of_log(path):
 def of_pytorch(path, config):
     """A side of a record, of what unet_train.py wrote. Throws Failure where it trained something else."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = json_file.read(path)
         for ours, theirs in (("name", "config"), ("batch", "batch"), ("steps", "steps")):
             if config[ours] != told[theirs]:
                 raise Failure(f"'{path}' has {theirs} {told[theirs]}, the run to be compared has {config[ours]}")

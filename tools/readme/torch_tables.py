@@ -1,12 +1,12 @@
 """What python/README.md and README.md show of the PyTorch package's records (results/<device>/*_torch*.json, which
 python/bench.py writes): of each table the newest record, between the markers `training:begin torch` and `torch-step`."""
 
-import json
 import math
 import statistics
 
+from cli import json_file
 from readme import generated
-from records.record_files import BadRecord
+from records.record_files import BadRecord, named
 
 SCHEMA = "ladder.torch/1"
 _NOTHING = "*No record yet: `python3 python/bench.py --json FILE` on a GPU makes one.*\n"
@@ -23,9 +23,9 @@ def filled(root, text):
 def _newest(root):
     """{table: (record, its rows)}."""
     found = {}
-    for file in sorted(root.glob("results/*/*_torch*.json")):
+    for file in named(root / "results", "*/*_torch*.json"):
         try:
-            record = json.loads(file.read_text(encoding="utf-8"))
+            record = json_file.read(file)
             if record["schema"] != SCHEMA:
                 raise ValueError(f"schema {record['schema']}, this tool reads {SCHEMA}")
             date, _ = record["date"], record["environment"]
@@ -33,7 +33,7 @@ def _newest(root):
                 if name in record and date > found.get(name, ({"date": ""},))[0]["date"]:
                     found[name] = (record, record[name])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadRecord(f"{file}: broken record: {error}") from None
+            raise BadRecord(f"{file}: broken record: {json_file.reason(error)}") from None
     return found
 
 

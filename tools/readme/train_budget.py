@@ -6,13 +6,13 @@ results/<device>/<date>_<commit>_training-pytorch.json     reference/pytorch/une
 results/<device>/<date>_<commit>_training-pytorch-sampling.json    the same with --sample
 """
 
-import json
 import math
 import statistics
 from pathlib import Path
 
+from cli import json_file
 from readme import generated
-from records.record_files import BadRecord
+from records.record_files import BadRecord, named
 
 README = Path("train") / "README.md"
 BUDGET, SAMPLING, PYTORCH = "ladder.budget/1", "ladder.sampling/1", "ladder.pytorch-speed/1"
@@ -95,11 +95,11 @@ class Record:
 def newest(folder, kind, schema):
     """The Record made last of <folder>/<date>_<commit>_<kind>.json. Throws BadRecord."""
     found = []
-    for file in folder.glob(f"*_*_{kind}.json"):
+    for file in named(folder, f"*_*_{kind}.json"):
         try:
-            raw = json.loads(file.read_text(encoding="utf-8"))
+            raw = json_file.read(file)
         except (OSError, ValueError) as error:
-            raise BadRecord(f"{file}: not a record: {type(error).__name__}: {error}") from None
+            raise BadRecord(f"{file}: not a record: {json_file.reason(error)}") from None
         if not isinstance(raw, dict) or raw.get("schema") != schema:
             raise BadRecord(f"{file}: its schema is not {schema}")
         date = str(raw.get("created", "")) or file.name.split("_")[0]

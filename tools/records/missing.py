@@ -8,14 +8,13 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 from cli.columns import aligned
 from readme import train_budget
 from registry import selection
 from registry.listing import DTYPES
 
-from . import promotion
+from . import promotion, record_files
 from .results import version_name
 
 PHASES = ("promoted", "set", "recorded")
@@ -44,7 +43,7 @@ class Group:
 
 def devices(results):
     """The GPUs that `results` has a folder for, whatever is in its files."""
-    return sorted({file.parent.name for file in Path(results).glob("*/*.json")} - {"emulator"})
+    return sorted({file.parent.name for file in record_files.named(results, "*/*.json")} - {"emulator"})
 
 
 def wanted(root, results, chosen, device, records, lines, dtypes, only_lines):

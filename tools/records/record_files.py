@@ -9,7 +9,7 @@ import statistics
 from datetime import datetime, timezone
 from pathlib import Path
 
-from cli import say
+from cli import json_file, say
 from registry import old_names
 
 from . import current
@@ -25,6 +25,9 @@ _ROUNDING = 1.1e-10
 _CHECKSUM_LINE = re.compile(r'^"sha256": "([0-9a-f]{64})",\n', re.MULTILINE)
 
 
+_NUMBER = (int, float, type(None))
+
+
 class BadRecord(Exception):
     """One line that names the file."""
 
@@ -33,11 +36,13 @@ def load(file):
     """The Record in `file`, or None if the file is JSON of another kind. Throws BadRecord."""
     file = Path(file)
     try:
-        text = file.read_text(encoding="utf-8")
-        raw = old_names.current(json.loads(text))
+        text = file.read_text(encoding="utf-8-sig")
+        raw = old_names.current(json_file.parse(text))
+        if not isinstance(raw, dict) or "schema" not in raw:
+            raise ValueError("JSON of another kind, without a schema")
         schema = raw["schema"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadRecord(f"{file}: not a record: {type(error).__name__}: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadRecord(f"{file}: not a record: {json_file.reason(error)}") from None
     if schema not in _READABLE:
         if isinstance(schema, str) and schema.startswith("ladder.record/"):
             raise BadRecord(f"{file}: schema {schema}, this tool reads {SCHEMA}")
@@ -46,14 +51,19 @@ def load(file):
         raise BadRecord(f"{file}: changed since it was written: its checksum is that of another text")
     try:
         return _record(file, raw)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadRecord(f"{file}: broken record: {type(error).__name__}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise BadRecord(f"{file}: broken record: {json_file.reason(error)}") from None
+
+
+def named(results, pattern):
+    """Files of results/ by a pattern, sorted, without the hidden ones that macOS and editors leave beside a file."""
+    return sorted(file for file in Path(results).glob(pattern) if not file.name.startswith("."))
 
 
 def load_all(results, device="*"):
-    """([Record of every GPU, or of one, the oldest first], [BadRecord])."""
+    """([Record of every GPU, or of one, the oldest first], [BadRecord]). A copy of a record is a bad one."""
     records, bad = [], []
-    for file in sorted(Path(results).glob(f"{device}/*.json")):
+    for file in named(results, f"{device}/*.json"):
         try:
             record = load(file)
         except BadRecord as error:
@@ -61,8 +71,19 @@ def load_all(results, device="*"):
             continue
         if record and record.environment["device"]["kind"] == "gpu":  # an emulated time is no speed
             records.append(record)
+    records, copies = _without_copies(records)
     current.mark(results, records)
-    return sorted(records, key=lambda record: (record.created, record.file.name)), bad
+    return sorted(records, key=lambda record: (record.created, record.file.name)), bad + copies
+
+
+def _without_copies(records):
+    """(records, [BadRecord of a copy]). The original lies in its device's folder and has the shortest name."""
+    originals, copies = {}, []
+    for record in sorted(records, key=lambda each: (each.device != each.slug, len(each.file.name), each.file.name)):
+        original = originals.setdefault(record.identity, record)
+        if original is not record:
+            copies.append(BadRecord(f"{record.file}: a copy of {original.device}/{original.file.name}"))
+    return list(originals.values()), copies
 
 
 def newest_device(records):
@@ -102,6 +123,10 @@ def text_of(raw):
 def _record(file, raw):
     environment = raw["environment"]
     device = environment["device"]
+    programs = raw.get("programs", {})
+    _check_types(
+        environment, [raw["calibration"], *(run.get("calibration") for runs in programs.values() for run in runs)]
+    )
     record = Record(
         file=file,
         device=file.parent.name,
@@ -111,7 +136,7 @@ def _record(file, raw):
         dirty=bool(environment["dirty"]),
         environment=environment,
         calibration=raw["calibration"],
-        programs=raw.get("programs", {}),
+        programs=programs,
         machine=raw.get("machine"),
         kernels=raw.get("kernels", []),
         machine_code=dict(raw.get("machine_code", {})),
@@ -119,6 +144,18 @@ def _record(file, raw):
     )
     record.results = [_result(record, result) for result in raw["results"]]
     return record
+
+
+def _check_types(environment, calibrations):
+    """Throws TypeError where readers would stumble over a figure that is no number, or a word that is no text."""
+    for figures in (environment["device"], *filter(None, calibrations)):
+        for name, value in figures.items():
+            if name.endswith(("_per_s", "_hz")) and (isinstance(value, bool) or not isinstance(value, _NUMBER)):
+                raise TypeError(f"{name} is {value!r}, no number")
+    for words in (environment["device"], environment):
+        for name in ("kind", "name", "slug", "uuid", "driver", "runtime", "compiler", "flags"):
+            if not isinstance(words.get(name), (str, type(None))):
+                raise TypeError(f"{name} is {words[name]!r}, no text")
 
 
 def _result(record, raw):
@@ -231,14 +268,14 @@ def _text(value):
 
 
 def read(results):
-    """The newest Result of each version, problem and device below `results`. Throws BadRecord.
+    """The newest Result of each version, problem and device below `results`. A line names each file that is left out.
 
     A later check without times does not take away a time, nor does a time that nobody checked; a later failure does. A time
     beside a baseline that was not searched in full does not count.
     """
     records, bad = load_all(results)
-    if bad:
-        raise bad[0]
+    for error in bad:
+        say.line(f"left out: {error}")
     newest = {}
     for record in records:
         for result in record.results:

@@ -174,6 +174,26 @@ class Record:
         return self.commit[:7] + ("+" if self.dirty else "")
 
     @property
+    def slug(self):
+        """The name of its device's folder in results/."""
+        return self.environment["device"].get("slug", self.device)
+
+    @cached_property
+    def identity(self):
+        """Equal for a record and a copy of its file, whatever their names: when and of which code, and the samples."""
+        measured = [
+            (each.path, each.version, each.problem, each.status, tuple(each.times.seconds if each.times else ()))
+            for each in self.results
+        ]
+        return (
+            self.created,
+            self.commit,
+            self.dirty,
+            tuple(sorted(self.machine_code.items())),
+            tuple(sorted(measured)),
+        )
+
+    @property
     def arch(self):
         """ "sm_90"."""
         return f"sm_{self.environment['device'].get('arch', '')}"

@@ -12,10 +12,11 @@ import json
 import statistics
 from collections import defaultdict
 
+from cli import json_file
 from compare import rule, steps
 from registry import listing
 
-from . import promotion
+from . import promotion, record_files
 from .record_files import BadRecord
 
 BUDGET = "ladder.budget/1"
@@ -50,9 +51,9 @@ def read(root, device):
     """(record, function of the table that lists (key, version, in words by how much) of what it settles) of a device, the
     oldest first. Throws BadRecord."""
     found, budgets = [], defaultdict(list)
-    for file in sorted((root / "results" / device).glob("*_step-*.json")):
+    for file in record_files.named(root / "results" / device, "*_step-*.json"):
         try:
-            record = json.loads(file.read_text(encoding="utf-8"))
+            record = json_file.read(file)
             if record["schema"] == BUDGET:
                 budgets[record["commit"], json.dumps(record["config"], sort_keys=True)].append(
                     (record, _mean_us(record))
@@ -63,7 +64,7 @@ def read(root, device):
                 decided = list(_decided(record))
                 found.append((record, lambda table, decided=decided: _by_comparison(table, decided)))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadRecord(f"{file}: not a record: {type(error).__name__}: {error}") from None
+            raise BadRecord(f"{file}: not a record: {json_file.reason(error)}") from None
     for group in budgets.values():
         newest = max((record for record, _ in group), key=lambda record: record["created"])
         found.append((newest, lambda table, group=group: _by_budgets(table, [times for _, times in group])))

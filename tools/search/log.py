@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from cli import paths, tools
+from cli import json_file, paths, tools
 from cli.errors import Failure
 
 VERDICTS = ("PASS", "FAIL", "SKIP", "UNTRUSTED")
@@ -173,7 +173,7 @@ def _parse(raw, name):
         if not line.strip():
             continue
         try:
-            node = json.loads(line)
+            node = json_file.parse(line)
             number, parent = node["node"], node["parent"]
             node = {name: node.get(name) for name in FIELDS if name in node or name not in _OPTIONAL}
             if number in nodes:
@@ -186,7 +186,7 @@ def _parse(raw, name):
                 raise ValueError("what was published")
             nodes[number] = node
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            damaged.append(f"{name}:{at}: not a node: {' '.join(str(error).split())}")
+            damaged.append(f"{name}:{at}: not a node: {json_file.reason(error)}")
     return list(nodes.values()), damaged
 
 

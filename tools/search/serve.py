@@ -2,11 +2,11 @@
 
 import functools
 import io
-import json
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from cli import json_file
 from cli.errors import Failure, UsageError
 
 from . import sandbox
@@ -33,7 +33,7 @@ def serve(tried, jobs, lines=None, out=None):
         except Exception as error:  # a fault of ours: it costs this candidate, and not the others
             said = {"error": f"{type(error).__name__}: {error}"}
         with lock:
-            print(json.dumps({"id": number, **said}), file=out, flush=True)
+            print(json_file.line({"id": number, **said}), file=out, flush=True)
 
     with ThreadPoolExecutor(jobs) as pool:
         try:
@@ -59,7 +59,7 @@ def once(function):
 
 def _object(line):
     try:
-        request = json.loads(line)
+        request = json_file.parse(line)
     except ValueError as error:
         raise UsageError(f"not JSON: {error}") from None
     if not isinstance(request, dict):

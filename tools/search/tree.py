@@ -1,6 +1,5 @@
 """`./ladder tree`: the candidates of a search as a tree, and the way to the fastest of them."""
 
-import json
 import math
 import os
 import shutil
@@ -9,7 +8,7 @@ import sys
 import textwrap
 from dataclasses import dataclass, field
 
-from cli import columns, paths, say
+from cli import columns, json_file, paths, say
 from cli.errors import Failure
 from cli.options import Parser
 from records import record_files
@@ -95,7 +94,7 @@ def main(arguments):
     _add_recorded(f"{layer}/{pass_name}", nodes)
     shown = [node for node in nodes if node.best] if chosen.best else nodes
     if chosen.json:
-        print(json.dumps({"nodes": [_json(node) for node in shown], "damaged": damaged}, indent=1))
+        print(json_file.line({"nodes": [_json(node) for node in shown], "damaged": damaged}))
     else:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         text = "\n".join(lines(shown, shutil.get_terminal_size((100, 40)).columns, colour))
@@ -151,10 +150,7 @@ def _drawn(nodes):
 def _add_recorded(path, nodes):
     """Our newest times of the versions that published candidates name."""
     named = [node for node in nodes if node.record.get("version")]
-    try:
-        results = record_files.read(paths.ROOT / "results") if named else []
-    except record_files.BadRecord as error:
-        return say.line(error)
+    results = record_files.read(paths.ROOT / "results") if named else []
     for result in sorted(results, key=lambda result: result.record.created):
         for node in named:
             same = (result.path, f"v{result.version:02d}") == (path, node.record["version"])

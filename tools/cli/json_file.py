@@ -1,0 +1,96 @@
+"""JSON that another program may have written: finite and not nested too deeply, or one line that says why not."""
+
+import json
+import math
+
+_KINDS = (
+    (b"version https://git-lfs", "a Git LFS pointer: fetch the file it stands for"),
+    (b"<<<<<<<", "a file with a merge conflict"),
+    (b"<", "a page of HTML or XML"),
+    (b"\x00\x05\x16\x07", "a resource fork of macOS"),
+    (b"\x1f\x8b", "a gzip archive: unpack it"),
+    (b"PK\x03\x04", "a zip archive"),
+)
+_LONGEST = 200  # characters of a reason
+
+
+class NotJson(ValueError):
+    """One line, without the file's name."""
+
+
+def read(path):
+    """The value of a file. Throws OSError and NotJson."""
+    with open(path, "rb") as file:
+        return parse(file.read())
+
+
+def parse(text):
+    """The value of JSON as text or as bytes. Throws NotJson."""
+    try:
+        return json.loads(
+            _decoded(text) if isinstance(text, bytes) else text, parse_constant=_refuse, parse_float=_finite
+        )
+    except NotJson:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise NotJson(_kind_of(text) or reason(error)) from None
+
+
+def line(value):
+    """`value` as a line of JSON, which has no word for a number that is not finite: it becomes null."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_with_null(value), allow_nan=False)
+
+
+def reason(error):
+    """What an exception says about somebody's JSON, in one line of bounded length."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, NotJson):
+        words = str(error)
+    elif isinstance(error, json.JSONDecodeError):
+        words = f"no JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+    elif isinstance(error, KeyError):
+        words = f"it has no {error}"
+    elif isinstance(error, OSError):
+        words = error.strerror or str(error)
+    else:
+        words = str(error)
+    words = " ".join(words.split())
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
+
+
+def _decoded(raw):
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise NotJson(_kind_of(raw) or f"no UTF-8 at byte {error.start}") from None
+
+
+def _refuse(word):
+    raise NotJson(f"{word} is no number of JSON")
+
+
+def _finite(word):
+    value = float(word)
+    if math.isinf(value):
+        raise NotJson(f"{word[:20]} is more than a number holds")
+    return value
+
+
+def _with_null(value):
+    if isinstance(value, dict):
+        return {key: _with_null(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_null(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _kind_of(text):
+    """What a file that is no JSON is by its first bytes; "" where they do not say."""
+    start = (text[:64] if isinstance(text, bytes) else text[:64].encode(errors="replace")).lstrip()
+    if not start:
+        return "empty"
+    return next((kind for magic, kind in _KINDS if start.startswith(magic)), "")
