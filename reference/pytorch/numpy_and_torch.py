@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 PACKAGES = ("numpy", "torch")
-_HAS_ALL = "import sys, importlib.util as util; sys.exit(not all(map(util.find_spec, sys.argv[1:])))"
+_HAS_ALL = "import sys; sys.path[:] = filter(None, sys.path)\nimport importlib.util as util; sys.exit(not all(map(util.find_spec, sys.argv[1:])))"
 
 
 def other_python():

@@ -76,7 +76,7 @@ def test_without_pytorch_its_tests_are_skipped_with_a_line(monkeypatch, capfd):
 def test_the_python_is_the_named_one_if_it_has_pytorch(tmp_path, monkeypatch):
     named = tmp_path / "python"
     for status in (0, 1):
-        named.write_text(f'#!/bin/sh\n[ "$2" = "import pytest, torch" ] && exit {status}\nexit 9\n')
+        named.write_text(f'#!/bin/sh\ncase "$2" in *"import pytest, torch") exit {status};; esac\nexit 9\n')
         named.chmod(0o755)
         monkeypatch.setenv("LADDER_PYTHON", str(named))
         monkeypatch.setattr(package.sys, "executable", "/no/such/python")

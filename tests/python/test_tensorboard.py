@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import setup, tensorboard, wheels
+from cli import setup, tensorboard, tools, wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,9 +53,9 @@ def test_events_of_a_log(files):
     files.log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     files.events.mkdir()
     (files.events / "old").write_text("of another training")
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools"), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [python, "-m", "cli.tensorboard", files.log, files.events],
+        [*tools.module(python, "cli.tensorboard"), files.log, files.events],
         env=env,
         text=True,
         stdin=subprocess.DEVNULL,

@@ -51,10 +51,10 @@ def watched(tmp_path):
 def test_again_at_each_save_until_it_is_interrupted(watched, tmp_path):
     process = watched('echo "$@"; exit 1')
     for name in ("v01_naive.cu", "toy.h"):
-        assert process.stdout.readline() == "-m cli bench silu --check\n"
+        assert process.stdout.readline() == f"{ROOT / 'tools'} cli bench silu --check\n"
         assert process.stdout.readline().startswith("ladder: exit status 1 at ")
         (tmp_path / "dev" / name).write_text("saved")
-    assert process.stdout.readline() == "-m cli bench silu --check\n"
+    assert process.stdout.readline() == f"{ROOT / 'tools'} cli bench silu --check\n"
     assert "Ctrl-C ends" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "ladder: interrupted\n"

@@ -5,10 +5,9 @@ import fnmatch
 import functools
 import re
 import socket
-import subprocess
 from dataclasses import dataclass
 
-from . import device
+from . import device, tools
 from .errors import Failure
 
 LIST = "tests/docs_commands.txt"
@@ -100,7 +99,7 @@ def _rule(line, number):
 
 @functools.cache
 def _has_pytorch():
-    return subprocess.run(["python3", "-c", "import numpy, torch"], stderr=subprocess.DEVNULL).returncode == 0
+    return tools.can_import("python3", "numpy", "torch")
 
 
 @functools.cache

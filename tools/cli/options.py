@@ -86,8 +86,28 @@ def between(low, high):
     return number
 
 
+def _open_standard_streams():
+    """/dev/null in the place of a stream that the caller has closed, whose number the next file would get."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))
+
+
+def _full_stdout():
+    """The name of standard output where it does not take what was printed."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return "standard output"
+    return ""
+
+
 def run(main):
     """The exit status of a program: main()'s, or that of what it threw, which is said in a line."""
+    _open_standard_streams()
     try:
         try:
             status = main(sys.argv[1:])
@@ -105,7 +125,8 @@ def run(main):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
         return 0
     except OSError as error:
-        say.line(f"{error.filename}: {error.strerror}" if error.filename else error)
+        where = error.filename or _full_stdout()
+        say.line(f"{where}: {error.strerror}" if where else error)
         return 1
     except KeyboardInterrupt:
         say.line("interrupted")

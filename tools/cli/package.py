@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -27,10 +26,7 @@ def python():
     """A Python with PyTorch and pytest, or None: that of LADDER_PYTHON, of fetch_torch(), or this one."""
     candidates = [os.environ.get("LADDER_PYTHON"), _environment() / "bin" / "python", sys.executable]
     for candidate in filter(None, candidates):
-        if (
-            shutil.which(candidate)
-            and not subprocess.run([candidate, "-c", "import pytest, torch"], stderr=subprocess.DEVNULL).returncode
-        ):
+        if shutil.which(candidate) and tools.can_import(candidate, "pytest", "torch"):
             return Path(candidate)
     return None
 
@@ -46,8 +42,8 @@ def fetch_torch():
     if into != home:
         shutil.rmtree(into, ignore_errors=True)
         into.parent.mkdir(parents=True, exist_ok=True)
-        run.logged("making a Python environment", [sys.executable, "-m", "venv", into], setup.LOG, env)
-    pip = [into / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]
+        run.logged("making a Python environment", [sys.executable, "-I", "-m", "venv", into], setup.LOG, env)
+    pip = [into / "bin" / "python", "-I", "-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]
     run.logged(f"fetching {TORCH} (4.8 GB)", [*pip, *_WITH_TORCH], setup.LOG, env)
     (into / ".ready").write_text(pins, encoding="utf-8")
     if into != home:

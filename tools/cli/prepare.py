@@ -126,8 +126,9 @@ def _is_good(path, size):
 
 def _run(arguments):
     """The status of images/, which says itself what was wrong."""
-    env = {**tools.environment(), "PYTHONPATH": str(paths.ROOT / "tools"), "PYTHONDONTWRITEBYTECODE": "1"}
-    process = subprocess.Popen([python(), "-m", "images", *map(str, arguments)], env=env, stdin=subprocess.DEVNULL)
+    env = {**tools.environment(), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [*tools.module(python(), "images"), *map(str, arguments)]
+    process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL)
     try:
         return process.wait()
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """A training's log.jsonl as TensorBoard's events, while it grows. Runs in the private Python, which has tensorboardX.
 
-python -m cli.tensorboard LOG EVENTS         until its standard input is closed, and what the log has then
+python tools cli.tensorboard LOG EVENTS       until its standard input is closed, and what the log has then
 """
 
 import json

@@ -5,11 +5,13 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 from .paths import PRIVATE
 
 VENV = PRIVATE / "venv"
 LEAST_CMAKE = (3, 24)
+PYTHON_ROOT = Path(__file__).resolve().parents[1]  # holds __main__.py
 
 
 def cxx():
@@ -39,10 +41,24 @@ def forget():
 
 
 def environment():
-    """The caller's environment, without what belongs to the CLI itself."""
+    """The caller's environment, without the modules of the caller's own Python."""
     env = dict(os.environ)
     env.pop("PYTHONPATH", None)
     return env
+
+
+def module(python, name):
+    """The command that runs a module as `python -m name` does, but never the caller's, whose folder -m puts first."""
+    return [python, PYTHON_ROOT, name]
+
+
+def can_import(python, *names):
+    """True where an interpreter has these modules. The caller's folder, which -c puts first, does not count."""
+    script = f"import sys; sys.path[:] = filter(None, sys.path); import {', '.join(names)}"
+    try:
+        return subprocess.run([python, "-c", script], stderr=subprocess.DEVNULL, env=environment()).returncode == 0
+    except OSError:
+        return False
 
 
 def captured(*command, **more):

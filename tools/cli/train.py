@@ -233,9 +233,9 @@ def _check_data(path, size):
 def _with_tensorboard(command, out, python):
     """Runs the training beside cli/tensorboard.py, which follows its log until told that it has ended."""
     out.mkdir(parents=True, exist_ok=True)
-    env = {**tools.environment(), "PYTHONPATH": str(paths.ROOT / "tools"), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**tools.environment(), "PYTHONDONTWRITEBYTECODE": "1"}
     follower = subprocess.Popen(
-        [python, "-m", "cli.tensorboard", out / "log.jsonl", out / "tensorboard"],
+        [*tools.module(python, "cli.tensorboard"), out / "log.jsonl", out / "tensorboard"],
         env=env,
         stdin=subprocess.PIPE,
         start_new_session=True,

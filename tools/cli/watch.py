@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from . import paths, say
+from . import paths, say, tools
 
 FLAG = "--watch"
 _FOLDERS = ("bench", "cmake", "core", "dev", "io", "nn", "reference", "runtime", "tests", "tools", "train")
@@ -16,7 +16,7 @@ _SECONDS = 0.2
 
 def repeated(verb, arguments):
     """Runs the verb in a process of its own; returns its exit status, 130, when Ctrl-C ends one of them."""
-    command = [sys.executable, "-m", "cli", verb, *(word for word in arguments if word != FLAG)]
+    command = [*tools.module(sys.executable, "cli"), verb, *(word for word in arguments if word != FLAG)]
     while True:
         before = _sources()
         if sys.stdout.isatty():

@@ -1,7 +1,6 @@
 """Packages from PyPI, pinned, into the private folder: NVIDIA's compiler and libraries, and CMake where it is old."""
 
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -84,8 +83,7 @@ def python_with(pins, log):
 def python_having(pins, log):
     """A Python that can import what `pins` names ({"numpy": "numpy==2.0.2"}): this one if it can, else python_with()."""
     # Asked of a process of its own: what this one can import may lie in folders that it alone has on its path.
-    imports = subprocess.run([sys.executable, "-c", f"import {', '.join(pins)}"], stderr=subprocess.DEVNULL)
-    if imports.returncode == 0:
+    if tools.can_import(sys.executable, *pins):
         return Path(sys.executable)
     return python_with(list(pins.values()), log)
 
@@ -136,19 +134,19 @@ def _pip(log):
         without_pip = [] if has_ensurepip() else ["--without-pip"]
         run.logged(
             "making a Python environment",
-            [sys.executable, "-m", "venv", *without_pip, str(VENV)],
+            [sys.executable, "-I", "-m", "venv", *without_pip, str(VENV)],
             log,
             tools.environment(),
         )
         ready.touch()
     python = str(VENV / "bin" / "python")
     if (VENV / "bin" / "pip").exists():
-        return [python, "-m", "pip", "--disable-pip-version-check"]
+        return [python, "-I", "-m", "pip", "--disable-pip-version-check"]
     return [python, f"{_pip_wheel(log)}/pip", "--disable-pip-version-check"]
 
 
 def has_ensurepip():
-    return subprocess.run([sys.executable, "-c", "import ensurepip"], stderr=subprocess.DEVNULL).returncode == 0
+    return tools.can_import(sys.executable, "ensurepip")
 
 
 def _pip_wheel(log):

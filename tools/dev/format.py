@@ -54,7 +54,7 @@ def _clang_format(files, check):
 
 
 def _ruff(files, check):
-    ruff = [wheels.python_with(wheels.RUFF, setup.LOG), "-m", "ruff"]
+    ruff = [wheels.python_with(wheels.RUFF, setup.LOG), "-I", "-m", "ruff"]
     # What --fix changes is formatted afterwards.
     steps = (["check"], ["format", "--check"]) if check else (["check", "--fix"], ["format"])
     return max(subprocess.run([*ruff, *step, "--quiet", *files], stdout=sys.stderr).returncode for step in steps)

@@ -1,4 +1,4 @@
-"""python -m images folder DIR OUT SIZE | emoji FONT OUT SIZE: writes OUT, a preview beside it, and says what was taken.
+"""python tools images folder DIR OUT SIZE | emoji FONT OUT SIZE: writes OUT, a preview beside it, and says what was taken.
 
 To be started by cli/prepare.py, which has looked at the arguments.
 """
