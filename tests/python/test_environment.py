@@ -78,5 +78,6 @@ def test_a_closed_stream_is_no_traceback(closed):
 
 
 def test_a_full_disk_after_stdout_is_a_failure():
-    done = ladder("list silu >/dev/full")
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = ladder("list silu >/dev/full", env=buffered)
     assert (done.returncode, done.stderr) == (1, "ladder: standard output: No space left on device\n")

@@ -101,8 +101,14 @@ def _full_stdout():
     try:
         sys.stdout.flush()
     except OSError:
+        _drop_stdout()
         return "standard output"
     return ""
+
+
+def _drop_stdout():
+    """What is left of standard output goes nowhere: Python flushes once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(main):
@@ -122,7 +128,7 @@ def run(main):
         say.line(error)
         return 1
     except BrokenPipeError:  # whoever read has read enough: `./ladder list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
+        _drop_stdout()
         return 0
     except OSError as error:
         where = error.filename or _full_stdout()
