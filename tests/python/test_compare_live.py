@@ -357,7 +357,7 @@ def test_wrong_words(live):
 
 class Repository:
     def __init__(self, tmp_path, monkeypatch):
-        # Where there is no git, these say what a build was made from.
+        # Where tgit knows no commits here, these say what a build was made from.
         for name in ("LADDER_COMMIT", "LADDER_DIRTY"):
             monkeypatch.delenv(name, raising=False)
         self.root = tmp_path / "checkout"
@@ -470,5 +470,5 @@ def test_names(repository):
     for wrong in ("nowhere", "--help"):
         with pytest.raises(UsageError):
             trees.find(repository.root, wrong)
-    with pytest.raises(UsageError, match="no git"):
+    with pytest.raises(UsageError, match="git knows no commits here: "):
         trees.find(repository.root.parent, "HEAD")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import tools
+from cli import build, setup, tools
+from cli.errors import Failure
 
 ROOT = Path(__file__).resolve().parents[2]
 # Names that an interpreter of ours imports first: of the standard library, of ours, of what set-up installs.
@@ -81,3 +82,61 @@ def test_a_full_disk_after_stdout_is_a_failure():
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = ladder("list silu >/dev/full", env=buffered)
     assert (done.returncode, done.stderr) == (1, "ladder: standard output: No space left on device\n")
+
+
+@pytest.fixture
+def compilers(tmp_path, monkeypatch):
+    """Fake compilers in a folder that alone is on PATH; each prints its name and its flags."""
+    for name in ("ccache", "g++", "nvcc", "with blank"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*, release 13.0"\n')
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.delenv("CXX", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        ("ccache g++", ["ccache", "g++"]),
+        ("g++ -m64 '-DA=\"b c\"'", ["g++", "-m64", '-DA="b c"']),
+        ("with blank", ["with blank"]),
+        (" g++ ", ["g++"]),
+    ],
+)
+def test_a_compiler_with_flags_is_split_as_cmake_does(compilers, monkeypatch, variable, words):
+    monkeypatch.setenv("CXX", variable)
+    assert tools.cxx() == [str(compilers / words[0]), *words[1:]]
+    assert setup._preprocessed("").stdout.startswith(" ".join(words))
+    monkeypatch.setattr(setup.tools, "cmake", lambda: "cmake")
+    monkeypatch.setattr(setup.tools, "ninja", lambda: "ninja")
+    assert setup._missing_packages({}) == set()
+
+
+def test_a_compiler_that_is_not_there_is_named_and_nothing_is_installed(compilers, monkeypatch):
+    monkeypatch.setattr(setup.debian, "install", lambda *words: pytest.fail("installs"))
+    monkeypatch.setenv("CXX", "nope -m64")
+    with pytest.raises(Failure, match="CXX is 'nope -m64', and there is no program 'nope'"):
+        setup._tools_and_libraries(setup._LIBRARIES)
+    monkeypatch.setenv("CUDACXX", "nope")
+    monkeypatch.setattr(setup, "PRIVATE", compilers)
+    with pytest.raises(Failure, match="CUDACXX is 'nope', and there is no program 'nope'"):
+        setup._cuda("cuda")
+    monkeypatch.setenv("CUDACXX", "ccache nvcc")
+    monkeypatch.delenv("LADDER_NO_SYSTEM_CUDA", raising=False)
+    assert setup._cuda("cuda") is False
+
+
+def test_options_come_before_targets(tmp_path, monkeypatch):
+    (tmp_path / "build.ninja").write_text("rule touch\n  command = touch $out\nbuild a: touch\n")
+    monkeypatch.setattr(build, "folder", lambda preset: tmp_path)
+    monkeypatch.setenv("POSIXLY_CORRECT", "1")
+    build._ninja("emulator", ["a"], keep_going=True)
+    assert (tmp_path / "a").exists()
+
+
+def test_git_says_itself_why_it_refuses():
+    env = {**os.environ, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
+    for words in ("compare HEAD~1 HEAD", "compare --live HEAD~1 silu"):
+        done = ladder(words, env=env)
+        assert done.returncode == 2 and done.stderr.count("detected dubious ownership") == 1, done.stderr

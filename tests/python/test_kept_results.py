@@ -241,7 +241,7 @@ def test_another_compiler_is_named_with_the_time_that_everything_takes(results, 
     capsys.readouterr()
     results().say_if_of_another_compiler()
     assert capsys.readouterr().err == ""
-    results.copy.write_text(results.copy.read_text().replace(tokens.compiler(tools.cxx()), "c++ 1.0"))
+    results.copy.write_text(results.copy.read_text().replace(tokens.compiler(*tools.cxx()), "c++ 1.0"))
     results().say_if_of_another_compiler()
     said = capsys.readouterr().err
     assert "kept_results.json is of c++ 1.0, this is " in said and "about 10 min" in said

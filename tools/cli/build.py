@@ -148,8 +148,9 @@ def _broken(preset):
 def _ninja(preset, targets, keep_going, file="build.ninja"):
     """Shows compilers' words as they come, and Ninja's progress on one line."""
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
-    command = [tools.ninja(), "-C", str(folder(preset)), "-f", file, "-j", jobs, *targets]
-    command += ["-k", "0"] if keep_going else []
+    command = [tools.ninja(), "-C", str(folder(preset)), "-f", file, "-j", jobs]
+    # Options come first: under POSIXLY_CORRECT a target ends them.
+    command += [*(["-k", "0"] if keep_going else []), *targets]
     process = subprocess.Popen(
         command,
         cwd=ROOT,

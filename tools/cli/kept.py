@@ -122,7 +122,7 @@ def cores():
 
 
 def _compiler():
-    return tokens.compiler(tools.cxx())
+    return tokens.compiler(*tools.cxx())
 
 
 def _file(key, digest):

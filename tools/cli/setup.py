@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 
 from . import debian, lock, say, tools, wheels
@@ -103,7 +104,7 @@ def _fingerprint(kind):
         wheels.CUDA,
         wheels.CUDNN_FRONTEND,
         sorted(_LIBRARIES),
-        tools.cxx(),
+        shlex.join(tools.cxx()),
         shutil.which("cmake"),
         shutil.which("ninja"),
         shutil.which("nvcc"),
@@ -144,7 +145,7 @@ def _without_root(missing):
 
 def _missing_packages(libraries):
     missing = set()
-    if tools.cxx() is None:
+    if not tools.cxx():
         missing.add("g++")
     if tools.cmake() is None:
         missing.add("cmake")
@@ -156,19 +157,19 @@ def _missing_packages(libraries):
 
 def _missing_libraries(libraries):
     """Asks the compiler which headers it can see."""
-    if tools.cxx() is None:
+    if not tools.cxx():
         return set(libraries.values())
     probe = "".join(
         f"#if !__has_include(<{header}>)\nmissing {package}\n#endif\n" for header, package in libraries.items()
     )
     done = _preprocessed(probe, "-isystem", debian.UNPACKED / "usr/include")
     if done.returncode != 0:
-        raise Failure(f"the C++ compiler {tools.cxx()} does not work: {tools.last_line(done.stderr)}")
+        raise Failure(f"the C++ compiler {shlex.join(tools.cxx())} does not work: {tools.last_line(done.stderr)}")
     return set(re.findall(r"^missing (.+)$", done.stdout, re.MULTILINE))
 
 
 def _preprocessed(source, *flags):
-    return tools.captured(tools.cxx(), *"-E -P -x c++".split(), *flags, "-", input=source)
+    return tools.captured(*tools.cxx(), *"-E -P -x c++".split(), *flags, "-", input=source)
 
 
 def _cuda(kind):
@@ -238,7 +239,7 @@ def _system_header(name):
         return False
     if _system_cuda_file(f"include/{name}"):
         return True
-    if tools.cxx() is None:
+    if not tools.cxx():
         return False
     return _preprocessed(f"#if !__has_include(<{name}>)\n#error missing\n#endif\n").returncode == 0
 
@@ -249,8 +250,8 @@ def has_nvcc():
 
 
 def _system_nvcc():
-    path = os.environ.get("CUDACXX") or _system_cuda_file("bin/nvcc")
-    if not path or _system_cuda_hidden():
+    command = tools.named_compiler("CUDACXX", "nvcc") or list(filter(None, [_system_cuda_file("bin/nvcc")]))
+    if not command or _system_cuda_hidden():
         return None
-    found = re.search(r"release (\d+)\.(\d+)", tools.captured(path, "--version").stdout)
-    return path if found and (int(found[1]), int(found[2])) >= _LEAST_NVCC else None
+    found = re.search(r"release (\d+)\.(\d+)", tools.captured(*command, "--version").stdout)
+    return command if found and (int(found[1]), int(found[2])) >= _LEAST_NVCC else None

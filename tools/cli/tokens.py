@@ -121,9 +121,9 @@ def of_code(options):
 
 
 @functools.cache
-def compiler(program):
+def compiler(*command):
     """The compiler's name and version, as it says them."""
-    return tools.captured(program, "--version").stdout.partition("\n")[0]
+    return tools.captured(*command, "--version").stdout.partition("\n")[0]
 
 
 def _stamp(name):

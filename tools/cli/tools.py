@@ -3,10 +3,12 @@
 import functools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
+from .errors import Failure
 from .paths import PRIVATE
 
 VENV = PRIVATE / "venv"
@@ -15,9 +17,32 @@ PYTHON_ROOT = Path(__file__).resolve().parents[1]  # holds __main__.py
 
 
 def cxx():
-    """The C++ compiler CMake will take, or None."""
-    wanted = os.environ.get("CXX")
-    return shutil.which(wanted) if wanted else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    """The command of the C++ compiler that CMake will take, [] for none. Throws Failure for a CXX that is not there."""
+    found = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    return named_compiler("CXX", "a C++ compiler") or ([found] if found else [])
+
+
+def named_compiler(variable, kind):
+    """The command that an environment variable names, as CMake splits it: a program, or a program and its flags, such as
+    "ccache g++". [] for an empty variable. Throws Failure for a program that is not there."""
+    wanted = os.environ.get(variable, "").strip()
+    program = shutil.which(wanted)
+    words = [wanted] if program else _words(wanted)
+    if not words:
+        return []
+    program = program or shutil.which(words[0])
+    if not program:
+        raise Failure(
+            f"{variable} is '{wanted}', and there is no program '{words[0]}': name {kind}, or unset {variable}"
+        )
+    return [program, *words[1:]]
+
+
+def _words(text):
+    try:
+        return shlex.split(text)
+    except ValueError:  # an open quote
+        return text.split()
 
 
 @functools.cache
@@ -80,6 +105,15 @@ def git(root, *words):
     except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def git_refusal(root):
+    """Git's own words in one line where it does not read the repository of `root`, as one of another owner; else ""."""
+    try:
+        done = captured("git", "-C", root, "rev-parse", "--git-dir")
+    except OSError as error:
+        return f"git: {error.strerror}"
+    return " ".join(done.stderr.split()) if done.returncode != 0 else ""
 
 
 def _version(cmake_path):

@@ -1,6 +1,7 @@
 """`./ladder compare`: did a commit make any kernel slower? Between records, or live."""
 
 import argparse
+import functools
 import shlex
 import sys
 from collections import Counter
@@ -147,7 +148,16 @@ def commit_of(word):
     """The full name of the commit that git knows by `word`, or None."""
     if word.startswith("-"):
         return None
-    return tools.git(paths.ROOT, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
+    sha = tools.git(paths.ROOT, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
+    if sha is None:
+        _say_refusal(paths.ROOT)
+    return sha
+
+
+@functools.cache
+def _say_refusal(root):
+    if refusal := tools.git_refusal(root):
+        say.line(refusal)
 
 
 def _options(arguments):

@@ -38,8 +38,8 @@ def find(root, ref):
         return Source(f"{ref} ({commit[:10]})", ref, commit, dirty, folder)
     if ref.startswith("-"):
         raise UsageError(f"--live {ref}: no commit of that name")
-    no_git = UsageError(f"--live {ref}: no folder with sources, and here is no git to know commits")
-    _git(root, "rev-parse", "--git-dir", wrong=no_git)
+    if refusal := tools.git_refusal(root):
+        raise UsageError(f"--live {ref}: no folder with sources, and git knows no commits here: {refusal}")
     sha = _git(
         root,
         "rev-parse",
