@@ -222,6 +222,8 @@ def test_errors_are_a_line_and_write_no_action(tmp_path):
     pickled.write_bytes(b"\x80\x02}q\x00.")
     no_json = tmp_path / "no.json"
     no_json.write_text("{")
+    brackets = tmp_path / "brackets.json"
+    brackets.write_text('{"x": ' + "[" * 300_000 + "]" * 300_000 + "}")
     nan = npy(tmp_path / "nan.npy", [20], [*numbers[:19], math.nan])
     infinite = npy(tmp_path / "inf.npy", [20], [*numbers[:19], math.inf])
     short = npy(tmp_path / "short.npy", [19], numbers[:19])
@@ -288,6 +290,10 @@ def test_errors_are_a_line_and_write_no_action(tmp_path):
         (1, "'initial' has a number that is not finite", *FEW, "--noise", wrong),
         (1, "cannot be read", *tiny, "--scheduler-config", "nowhere.json"),
         (1, "is no JSON object", *tiny, "--scheduler-config", no_json),
+        (1, "is nested deeper than", *tiny, "--scheduler-config", brackets),
+        (1, "'/dev/zero' has more than", *tiny, "--scheduler-config", "/dev/zero"),
+        (2, "num_train_timesteps 2147483647", *tiny, "--scheduler-config", fields(num_train_timesteps=2**31 - 1)),
+        (2, "num_train_timesteps 1.5", *tiny, "--scheduler-config", fields(num_train_timesteps=1.5)),
         (2, "squaredcos_cap_v2", *tiny, "--scheduler-config", fields(beta_schedule="cubic")),
         (2, "epsilon, sample, v_prediction", *tiny, "--scheduler-config", fields(prediction_type="noise")),
         (2, "fixed_small", *tiny, "--scheduler-config", fields(variance_type="fixed_large_log")),

@@ -1,5 +1,6 @@
 """./ladder in an odd environment: modules in the caller's folder, closed streams, a full disk after stdout."""
 
+import errno
 import os
 import re
 import shlex
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import build, setup, tools
+from cli import build, lock, setup, tools
 from cli.errors import Failure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,3 +141,19 @@ def test_git_says_itself_why_it_refuses():
     for words in ("compare HEAD~1 HEAD", "compare --live HEAD~1 silu"):
         done = ladder(words, env=env)
         assert done.returncode == 2 and done.stderr.count("detected dubious ownership") == 1, done.stderr
+
+
+def test_a_tree_that_may_not_be_written_is_named_with_what_can_be_done(tmp_path, monkeypatch):
+    def refused(*words, **more):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("builtins.open", refused)
+    with pytest.raises(Failure, match=r"may not be written \(Read-only file system\).*copy the tree"):
+        with lock.held(tmp_path / "build" / ".emulator.lock"):
+            pass
+
+
+def test_somebodys_words_neither_flood_nor_steer_the_terminal():
+    done = ladder("list 'a\x1b[31m\x07b'")
+    assert (done.returncode, "a?[31m?b" in done.stderr, "\x1b" in done.stderr) == (2, True, False), done.stderr
+    assert len(ladder(f"list {'x' * 100_000}").stderr) < 5000

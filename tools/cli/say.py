@@ -1,17 +1,23 @@
 """What the CLI prints, all of it on stderr: stdout belongs to the programs it starts."""
 
+import re
 import sys
 import time
 
 _QUIET_SECONDS = 15  # between progress lines where there is no terminal to overwrite
+_LONGEST = 4000  # characters
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tabs and line feeds
 
 _shown_at = time.monotonic()
 _open_line = False
 
 
 def line(text):
+    """Somebody's words may be part of `text`: no control character of them reaches the terminal, and no endless line."""
     close()
-    print(f"ladder: {text}", file=sys.stderr, flush=True)
+    shown = _CONTROL.sub("?", str(text))
+    shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+    print(f"ladder: {shown}", file=sys.stderr, flush=True)
 
 
 def progress(text):

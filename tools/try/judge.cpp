@@ -17,6 +17,7 @@
 #include "core/backend.h"
 #include "core/check/check.h"
 #include "core/error.h"
+#include "core/program.h"
 #include "core/shapes.h"
 #include "tools/try/remote.h"
 #include "tools/try/times.h"
@@ -258,10 +259,5 @@ int run(int argc, char** argv) {
 }  // namespace ladder
 
 int main(int argc, char** argv) {
-  try {
-    return ladder::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return dynamic_cast<const ladder::UsageError*>(&error) ? 2 : 1;
-  }
+  return ladder::program_status("", [&] { return ladder::run(argc, argv); });
 }
