@@ -133,6 +133,34 @@ def test_no_verdict_between_two_models(project):
     assert project.run_tool("--fail-on", "ambiguous")[0] == 3
 
 
+def on_a_clock(change, tick=32e-9, kernels=100):
+    """Results of kernels of 1.6 to 3 us on a clock that reads in ticks, B's longer by `change`."""
+    rng = random.Random(7)
+
+    def read(seconds):
+        return made_records.times([round(rng.gauss(seconds, 6e-9) / tick) * tick for _ in range(30)])
+
+    sides = ([], [])
+    for at in range(kernels):
+        seconds, candle = rng.uniform(1.6e-6, 3e-6), rng.uniform(25e-6, 35e-6)
+        for side, factor in zip(sides, (1, 1 + change)):
+            baseline = made_records.baseline(read(candle))
+            baseline.update(heuristic_plan="eng1", heuristic_times=None)
+            side.append(made_records.result(2, read(factor * seconds), f"n{at + 1} c64 bf16", baseline=baseline))
+    return sides
+
+
+def test_a_tick_of_the_clock_is_no_change_of_a_short_kernel(project):
+    for change, least, most in ((0.0, 0, 0), (0.006, 0, 0), (0.03, 70, 100)):  # of 100 kernels
+        project.two(*on_a_clock(change))
+        statuses = [status for status, _ in project.verdicts().values()]
+        assert least <= statuses.count("SLOW") <= most and "FAST" not in statuses, change
+    (record, _), _ = record_files.load_all(project.root / "results")
+    assert abs(record.tick - 32e-9) < 1e-12
+    project.two([timed(1, 20e-6)], [timed(1, 20e-6)])  # on no clock that shows
+    assert record_files.load_all(project.root / "results")[0][0].tick < 1e-9
+
+
 def test_what_is_missing_for_one_reason_is_one_line(project):
     project.two([timed(1, 20e-6)], [timed(1, 20e-6, seed=2), *(timed(2, 2e-5, f"n{n} c64 bf16") for n in (1, 2, 3))])
     missing = [line for line in project.run_tool("previous")[1].splitlines() if line.startswith("MISSING")]

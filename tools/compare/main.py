@@ -1,7 +1,6 @@
 """`./ladder compare`: did a commit make any kernel slower? Between records, or live."""
 
 import argparse
-import functools
 import shlex
 import sys
 from collections import Counter
@@ -72,7 +71,11 @@ def _of_records(options):
         raise UsageError(f"compare takes A and B, not {len(words)} words: {', '.join(words)}")
     once = 0
     if words:
-        (a, b), files = records.resolve([*words, "last"][:2], there, options.device, commit_of)
+        try:
+            (a, b), files = records.resolve([*words, "last"][:2], there, options.device, commit_of)
+        except UsageError:
+            _say_refusal(words)
+            raise
     else:
         (a, b), files, once = records.newest_two(there, options.device, lambda key: _wanted(key, options))
     chosen = [comparison for comparison in records.compare(a, b) if _wanted(comparison.key, options)]
@@ -148,15 +151,14 @@ def commit_of(word):
     """The full name of the commit that git knows by `word`, or None."""
     if word.startswith("-"):
         return None
-    sha = tools.git(paths.ROOT, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
-    if sha is None:
-        _say_refusal(paths.ROOT)
-    return sha
+    return tools.git(paths.ROOT, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
 
 
-@functools.cache
-def _say_refusal(root):
-    if refusal := tools.git_refusal(root):
+def _say_refusal(words):
+    """Git's own words, if it is why one of `words` names no record."""
+    unknown = [word for word in words if word not in ("last", "previous") and not Path(word).is_file()]
+    refusal = tools.git_refusal(paths.ROOT) if any(commit_of(word) is None for word in unknown) else ""
+    if refusal:
         say.line(refusal)
 
 

@@ -64,8 +64,8 @@ def verdict_of(a, b):
         return rule.Verdict(rule.AMBIGUOUS, f"another device: {models[0]} in A, {models[1]} in B")
     candle_a, candle_b, no_candle = _candles(a, b)
     return rule.judge(
-        repetitions(a.times, candle_a),
-        repetitions(b.times, candle_b),
+        repetitions(a.times, candle_a, a.record.tick),
+        repetitions(b.times, candle_b, b.record.tick),
         interleaved=False,
         between=rule.BETWEEN_RECORDS,
         no_candle=no_candle,
@@ -73,11 +73,11 @@ def verdict_of(a, b):
     )
 
 
-def repetitions(times, candle=None):
+def repetitions(times, candle=None, tick=0.0):
     """Blocks of consecutive rounds, the median of each. `candle`: seconds over the same rounds, or None."""
     count = min(_BLOCKS, len(times.seconds))
     return rule.Repetitions(
-        _blocks(times.seconds, count), _blocks(times.cycles, count), _blocks(candle, count) if candle else None
+        _blocks(times.seconds, count), _blocks(times.cycles, count), _blocks(candle, count) if candle else None, tick
     )
 
 

@@ -57,6 +57,12 @@ class Repetitions:
     seconds: list
     cycles: list
     candle: "list | None" = None
+    tick: float = 0.0  # seconds between two readings of the clock; 0 where it is too fine to show
+
+    @property
+    def rounding(self):
+        """The standard error of a ratio of two readings that no scatter shows: all repetitions may stand on one tick."""
+        return self.tick / math.sqrt(12) / statistics.median(self.seconds)
 
 
 @dataclass(frozen=True)
@@ -88,11 +94,12 @@ def judge(a, b, interleaved=True, between=0.0, no_candle="", other_card=False):
     if interleaved and len(a.seconds) != len(b.seconds):
         return Verdict(AMBIGUOUS, f"not interleaved: {len(a.seconds)} repetitions of A, {len(b.seconds)} of B")
 
-    time = _Change(a.seconds, b.seconds, interleaved, between)
-    cycles = _Change(a.cycles, b.cycles, interleaved, between)
+    least = (a.rounding, b.rounding)
+    time = _Change(a.seconds, b.seconds, interleaved, between, least)
+    cycles = _Change(a.cycles, b.cycles, interleaved, between, least)
     candle = None
     if not interleaved and not no_candle:
-        candle = _Change(_over(a.seconds, a.candle), _over(b.seconds, b.candle), False, between)
+        candle = _Change(_over(a.seconds, a.candle), _over(b.seconds, b.candle), False, between, least)
     status, reason = _decide(a, b, time, cycles, candle, interleaved, no_candle, other_card)
     return Verdict(
         status,
@@ -201,7 +208,7 @@ def percent(ratio):
 class _Change:
     """One figure of both sides."""
 
-    def __init__(self, a, b, paired, between):
+    def __init__(self, a, b, paired, between, least):
         if paired:
             ratios = [y / x for x, y in zip(a, b)]
             self.ratio = statistics.median(ratios)
@@ -209,7 +216,8 @@ class _Change:
         else:
             self.ratio = statistics.median(b) / statistics.median(a)
             self.low, self.high = ratio_interval(a, b)
-        self.noise = math.sqrt(standard_error(a) ** 2 + standard_error(b) ** 2 + between**2)
+        errors = [max(standard_error(side), floor) for side, floor in zip((a, b), least)]
+        self.noise = math.sqrt(errors[0] ** 2 + errors[1] ** 2 + between**2)
         self.threshold = max(LEAST_CHANGE, NOISE_FACTOR * self.noise)
 
     @property

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from registry import old_names
 
+_ROUNDING_STEPS = 2  # of 0.1 ns, to which samples are written
+
 
 def version_name(path, number):
     """A version's name in digests of machine code: "conv3x3/fprop/v07"."""
@@ -192,6 +194,17 @@ class Record:
             tuple(sorted(self.machine_code.items())),
             tuple(sorted(measured)),
         )
+
+    @cached_property
+    def tick(self):
+        """Seconds between two readings of the clock that took the samples, by their differences; 0 where none shows."""
+        steps = set()
+        for result in self.results:
+            values = sorted({round(1e10 * each) for each in result.times.seconds}) if result.times else []
+            steps.update(high - low for low, high in zip(values, values[1:]))
+        tick = min((step for step in steps if step > _ROUNDING_STEPS), default=0)
+        on_clock = all(abs(step - tick * round(step / tick)) <= _ROUNDING_STEPS for step in steps) if tick else False
+        return 1e-10 * tick if on_clock else 0.0
 
     @property
     def arch(self):
