@@ -153,6 +153,12 @@ def test_a_tree_that_may_not_be_written_is_named_with_what_can_be_done(tmp_path,
             pass
 
 
+def test_a_tree_that_is_not_there_is_named():
+    for verb in ("table", "promote", "dashboard"):
+        done = ladder(f"{verb} --root /nonexistent")
+        assert (done.returncode, "there is no folder '/nonexistent'" in done.stderr) == (2, True), done.stderr
+
+
 def test_somebodys_words_neither_flood_nor_steer_the_terminal():
     done = ladder("list 'a\x1b[31m\x07b'")
     assert (done.returncode, "a?[31m?b" in done.stderr, "\x1b" in done.stderr) == (2, True, False), done.stderr

@@ -86,6 +86,13 @@ def between(low, high):
     return number
 
 
+def folder(word):
+    """The type of an option that names a folder that is there."""
+    if not Path(word).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder '{word}'")
+    return Path(word)
+
+
 def _open_standard_streams():
     """/dev/null in the place of a stream that the caller has closed, whose number the next file would get."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):

@@ -1,14 +1,13 @@
 """`./ladder promote`: runtime/promoted/<device>.txt from results/; tools/records/promotion.py has the rules."""
 
 import sys
-from pathlib import Path
 
 from records import promotion, record_files, step_promotion
 from registry import listing, selection
 
 from . import files, paths
 from .errors import Failure, UsageError
-from .options import Parser
+from .options import Parser, folder
 
 
 def main(arguments):
@@ -68,7 +67,7 @@ def _parse(arguments):
         metavar="NAME",
         help="look only at the problems of these sets; other lines of the table stay",
     )
-    parser.add_argument("--root", type=Path, default=paths.ROOT, help="the tree to work on")
+    parser.add_argument("--root", type=folder, default=paths.ROOT, help="the tree to work on")
     chosen = parser.parse_args(arguments)
     if chosen.by == "step" and chosen.set:
         raise UsageError("--set is of --by warm: a comparison in the step has its own problems")

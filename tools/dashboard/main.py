@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cli import files, paths, run, say
 from cli.errors import Failure, UsageError
-from cli.options import Parser
+from cli.options import Parser, folder
 
 from . import library, model, page, sources
 
@@ -18,7 +18,7 @@ def main(arguments):
     parser.add_argument("--out", type=Path, help="results/index.html by default")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a record cannot be shown")
     parser.add_argument("--picture", type=Path, help="also the top of the page as a PNG, by chromium")
-    parser.add_argument("--root", type=Path, default=paths.ROOT, help="the tree whose results/ and dev/ are shown")
+    parser.add_argument("--root", type=folder, default=paths.ROOT, help="the tree whose results/ and dev/ are shown")
     options = parser.parse_args(arguments)
     out = options.out or options.root / "results" / "index.html"
     status = write(options.root, out, options.strict)

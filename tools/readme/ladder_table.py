@@ -52,7 +52,9 @@ def parse(arguments):
     parser.add_argument(
         "--check", action="store_true", help="change nothing; exit 1 if one is not that of the newest records"
     )
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="the tree to work on")
+    parser.add_argument(
+        "--root", type=options.folder, default=Path(__file__).resolve().parents[2], help="the tree to work on"
+    )
     return parser.parse_args(arguments)
 
 
