@@ -28,7 +28,7 @@ define("policy_answer", "(Tensor condition, Tensor initial, Tensor steps, int po
 
 
 class Policy:
-    """What policy() has prepared. `observation`, `horizon`, `action_dim` and `steps` are its sizes, `notes` what was taken by
+    """A prepared policy. `observation`, `horizon`, `action_dim` and `steps` are its sizes, `notes` what was taken by
     default or is not computed. It has a copy of the weights: a module that was trained on needs another one."""
 
     def __init__(self, half, like, samples, told):
@@ -142,7 +142,7 @@ def _half_for(device):
 
 
 def _whole(name, value):
-    """Within 32 bits; any number beyond them is refused as their largest is."""
+    """The number, held within 32 bits: one beyond them is refused as their largest is."""
     try:
         return max(min(operator.index(value), 2**31 - 1), -(2**31))
     except TypeError:

@@ -17,7 +17,7 @@ def fields_of(scheduler):
 
 
 def timesteps_of(scheduler):
-    """Those that set_timesteps() has chosen, or None."""
+    """The time steps that set_timesteps() has chosen, or None."""
     chosen = getattr(scheduler, "custom_timesteps", False) or getattr(scheduler, "num_inference_steps", None)
     timesteps = getattr(scheduler, "timesteps", None)
     return [int(t) for t in timesteps] if chosen and timesteps is not None else None

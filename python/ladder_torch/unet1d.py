@@ -8,8 +8,8 @@ from .blocks import hooked
 
 _PARTS = {"diffusion_step_encoder", "down_modules", "mid_modules", "up_modules", "final_conv"}
 _WRAPPERS = {"", "module", "_orig_mod"}  # the names under which DDP and torch.compile hold a module
-_EPS = 1e-5  # of the network's GroupNorms
-_NEAR = 1e-4  # of the largest number of a prediction: fp32 sums in another order differ by 1e-6
+_EPS = 1e-5  # the network's GroupNorms have it
+_NEAR = 1e-4  # relative to the largest number of a prediction: fp32 sums in another order differ by 1e-6
 
 # A single step of it, at time step 99, returns the prediction itself.
 TRIAL_SCHEDULER = {

@@ -75,11 +75,11 @@ def test_other_schedulers_are_refused_by_name(kernels, diffusers, name):
         ladder_torch.policy(module, getattr(diffusers, name)())
 
 
-# Without diffusers: the same rules, and what a scheduler may be.
+# --- Tests without diffusers
 
 
 class DDPMScheduler:
-    """As diffusers' is: with a configuration, and with time steps once they are set."""
+    """A stand-in for diffusers': its configuration, and its time steps once they are set."""
 
     custom_timesteps, num_inference_steps = False, None
 

@@ -314,7 +314,7 @@ TEST(PolicySizes, WhatCannotBeIsRefusedWithWhatCould) {
   }
 }
 
-// diffusers' DDPMScheduler has none at time step 0, its DDIMScheduler none with eta 0.
+// diffusers' DDPMScheduler draws no noise at time step 0, its DDIMScheduler none with eta 0.
 TEST(Schedulers, StepsThatDrawNoise) {
   const auto drawn = [](const char* kind, double eta, std::vector<int> visited) {
     std::vector<std::string> notes;
