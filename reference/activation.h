@@ -1,7 +1,6 @@
 // Activations and their derivatives in double precision, for the references of all layers.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -18,7 +17,7 @@ inline double value(Activation activation, double z) {
     case Activation::identity:
       return z;
     case Activation::relu:
-      return std::max(z, 0.0);
+      return z < 0 ? 0 : z;
     case Activation::silu:
       return z * sigmoid(z);
     case Activation::gelu:
@@ -36,7 +35,7 @@ inline double derivative(Activation activation, double z) {
     case Activation::identity:
       return 1;
     case Activation::relu:
-      return z > 0 ? 1 : 0;
+      return z <= 0 ? 0 : 1;
     case Activation::silu:
       return sigmoid(z) * (1 + z * (1 - sigmoid(z)));
     case Activation::gelu:

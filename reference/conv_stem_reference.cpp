@@ -82,7 +82,8 @@ NamedOutputs relu_pool(const Case& c, const HostTensors& in) {
         double& magnitude = y.magnitude[row * p.pool_w() * p.k + i];
         for (int tap = 0; tap < 9; ++tap) {
           const std::int64_t pixel = (conv_row + tap / 3) * p.out_w() + i / p.k * 2 + tap % 3;
-          value = std::max(value, conv.value[pixel * p.k + i % p.k]);
+          const double sum = conv.value[pixel * p.k + i % p.k];
+          if (sum > value || std::isnan(sum)) value = sum;  // a NaN stays: no comparison with it is true
           magnitude = std::max(magnitude, conv.magnitude[pixel * p.k + i % p.k]);
         }
       }

@@ -1,10 +1,12 @@
-// Activations in fp32: value and derivative, each from exponentials and divisions of about two units in the last place.
+// Activations in fp32: value and derivative, each from exponentials and divisions of about two units in the last place. A NaN
+// stays one, as with PyTorch; an infinity gives what PyTorch's gives, but for Mish's derivative at +infinity, which is infinite.
 #pragma once
 
 #include "core/device.h"
 #include "core/numeric.h"
 #include "dev/common/activation_kind.h"
 #include "dev/ptx/approximate.h"
+#include "dev/ptx/maximum.h"
 
 namespace ladder {
 
@@ -22,8 +24,8 @@ struct Identity {
 };
 
 struct Relu {
-  static __device__ __forceinline__ float value(float z) { return z > 0.0f ? z : 0.0f; }
-  static __device__ __forceinline__ float derivative(float z) { return z > 0.0f ? 1.0f : 0.0f; }
+  static __device__ __forceinline__ float value(float z) { return ptx::maximum(z, 0.0f); }
+  static __device__ __forceinline__ float derivative(float z) { return z <= 0.0f ? 0.0f : 1.0f; }
 };
 
 // z sigmoid(z): Elfwing et al. 2017.
@@ -79,19 +81,19 @@ struct GeluTanh {
 
 // z tanh(softplus(z)): Misra 2019. With e = e^z, tanh(log(1 + e)) = q / (q + 2), q = e (e + 2).
 struct Mish {
-  // Beyond it the quotient is 1 in fp32, and e^2 still far from infinity.
-  static constexpr float kSaturated = 20.0f;
+  // Beyond it the quotient is 1 in fp32, e^2 no infinity yet, and z / e^2 too small to count for any z below 10^28.
+  static constexpr float kSaturated = 42.0f;
   static __device__ __forceinline__ float value(float z) {
     const float e = exponential(fminf(z, kSaturated));
     const float q = e * (e + 2.0f);
-    return z * q * ptx::reciprocal_approximate(q + 2.0f);
+    return z * (q * ptx::reciprocal_approximate(q + 2.0f));
   }
   // t + z (1 - t^2) sigmoid(z), where 1 - t^2 = 4 (q + 1) / (q + 2)^2 and q + 1 = (e + 1)^2.
   static __device__ __forceinline__ float derivative(float z) {
     const float e = exponential(fminf(z, kSaturated));
     const float q = e * (e + 2.0f);
     const float inverse = ptx::reciprocal_approximate(q + 2.0f);
-    return inverse * (q + z * 4.0f * e * (e + 1.0f) * inverse);
+    return inverse * fmaf(z, 4.0f * e * (e + 1.0f) * inverse, q);
   }
 };
 

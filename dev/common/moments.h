@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/device.h"
+#include "dev/ptx/maximum.h"
 
 namespace ladder {
 
@@ -15,7 +16,7 @@ struct Moments {
 // Out of sums of x - pivot and of its square.
 __device__ __forceinline__ Moments moments_of(float2 sums, float count) {
   const float mean = sums.x / count;
-  return {.count = count, .mean = mean, .m2 = fmaxf(fmaf(-sums.x, mean, sums.y), 0.0f)};
+  return {.count = count, .mean = mean, .m2 = ptx::maximum(fmaf(-sums.x, mean, sums.y), 0.0f)};
 }
 
 // Of two sets together: Chan, Golub and LeVeque 1979.

@@ -4,6 +4,7 @@
 
 #include "dev/conv_stem/row_ring.h"
 #include "dev/conv_stem/strips.h"
+#include "dev/ptx/maximum.h"
 
 namespace ladder::conv_stem {
 
@@ -19,7 +20,7 @@ __device__ __forceinline__ void pool_columns(Sum&& sum, float (&pooled)[kN / 4])
     for (int e = 0; e < 2; ++e) {
       const float first = sum(4 * j + e);
       const float third = __shfl_sync(0xffffffffu, first, next_lane);
-      pooled[2 * j + e] = fmaxf(fmaxf(first, sum(4 * j + 2 + e)), third);
+      pooled[2 * j + e] = ptx::maximum(ptx::maximum(first, sum(4 * j + 2 + e)), third);
     }
   }
 }
@@ -37,8 +38,8 @@ __device__ __forceinline__ void store_pooled(const Problem& p, const float (&lar
     if (channel0 + channel >= p.k) break;
     const float4 bias = *reinterpret_cast<const float4*>(biases + channel);
     *reinterpret_cast<float4*>(pixel + channel) = {
-        fmaxf(largest[4 * i] + bias.x, 0.0f), fmaxf(largest[4 * i + 1] + bias.y, 0.0f),
-        fmaxf(largest[4 * i + 2] + bias.z, 0.0f), fmaxf(largest[4 * i + 3] + bias.w, 0.0f)};
+        ptx::maximum(largest[4 * i] + bias.x, 0.0f), ptx::maximum(largest[4 * i + 1] + bias.y, 0.0f),
+        ptx::maximum(largest[4 * i + 2] + bias.z, 0.0f), ptx::maximum(largest[4 * i + 3] + bias.w, 0.0f)};
   }
 }
 
@@ -53,7 +54,7 @@ struct PooledRow {
   __device__ __forceinline__ void enter(int row, bool is_first, const float (&pooled)[kN / 4], Done&& done) {
     if (!is_first) {
 #pragma unroll
-      for (int i = 0; i < kN / 4; ++i) largest[i] = fmaxf(largest[i], pooled[i]);
+      for (int i = 0; i < kN / 4; ++i) largest[i] = ptx::maximum(largest[i], pooled[i]);
       if (row % 2 == 0) done();
     }
     if (row % 2 == 0) {

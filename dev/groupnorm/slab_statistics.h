@@ -8,6 +8,7 @@
 #include "core/occupancy.h"
 #include "dev/groupnorm/slab.h"
 #include "dev/ptx/cluster_barrier.h"
+#include "dev/ptx/maximum.h"
 #include "dev/ptx/st_shared_cluster.h"
 
 namespace ladder::groupnorm {
@@ -67,7 +68,7 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
   const float inverse_m = 1.0f / static_cast<float>(p.h * p.w * (p.c / p.g));
   const auto finish = [&](float2 sum) {
     const float mean = sum.x * inverse_m;
-    const float variance = fmaxf(fmaf(-mean, mean, sum.y * inverse_m), 0.0f);
+    const float variance = ptx::maximum(fmaf(-mean, mean, sum.y * inverse_m), 0.0f);
     return float2{mean, rsqrtf(variance + p.eps)};
   };
 

@@ -7,6 +7,7 @@
 #include "dev/common/lane_sums.h"
 #include "dev/common/quads.h"
 #include "dev/policy/pass.h"
+#include "dev/ptx/maximum.h"
 
 namespace ladder::policy {
 
@@ -222,7 +223,7 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
       all = {all.x + part.x, all.y + part.y};
     }
     const float mean = all.x * sharing.inverse_count;  // less the pivot, as v is
-    const float variance = fmaxf(fmaf(-all.x, mean, all.y), 0.0f) * sharing.inverse_count;
+    const float variance = ptx::maximum(fmaf(-all.x, mean, all.y), 0.0f) * sharing.inverse_count;
     const float rstd = rsqrtf(variance + conv1d::kEpsilon);
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) gamma[j] *= rstd;

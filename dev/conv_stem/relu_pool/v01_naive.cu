@@ -8,6 +8,7 @@
 #include "dev/conv_stem/conv_stem.h"
 #include "dev/conv_stem/one_output.h"
 #include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/maximum.h"
 
 namespace ladder::conv_stem {
 namespace {
@@ -26,7 +27,7 @@ __global__ void conv_stem_relu_pool_v01_kernel(Problem p, const float* x, const 
     for (int i = 0; i < 3; ++i) {
       for (int j = 0; j < 3; ++j) {
         const int n = pixel / p.pool_w() / p.pool_h();
-        largest = fmaxf(largest, one_output(p, x, w, bias, n, 2 * row + i, 2 * col + j, k));
+        largest = ptx::maximum(largest, one_output(p, x, w, bias, n, 2 * row + i, 2 * col + j, k));
       }
     }
     y[index] = largest;

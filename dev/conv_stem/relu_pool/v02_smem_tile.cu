@@ -10,6 +10,7 @@
 
 #include "dev/conv_stem/ffma_window.h"
 #include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/maximum.h"
 
 namespace ladder::conv_stem {
 namespace {
@@ -61,14 +62,15 @@ __global__ void __launch_bounds__(kFfmaThreads, kBlocksPerSm)
     for (int i = 0; i < 9; ++i) {
       const int pixel = (2 * row + i / 3) * kCols + 2 * col + i % 3;
       const float4 v = *reinterpret_cast<const float4*>(smem + pixel * kSumPitch + at % kRuns * 4);
-      largest = {fmaxf(largest.x, v.x), fmaxf(largest.y, v.y), fmaxf(largest.z, v.z), fmaxf(largest.w, v.w)};
+      largest = {ptx::maximum(largest.x, v.x), ptx::maximum(largest.y, v.y), ptx::maximum(largest.z, v.z),
+                 ptx::maximum(largest.w, v.w)};
     }
     // Rounding is monotone: a bias may be added after the maximum.
     const float4 b = four_biases(bias, channel);
     const int pixel = (image * p.pool_h() + row0 + row) * p.pool_w() + col0 + col;
     *reinterpret_cast<float4*>(y + static_cast<long long>(pixel) * p.k + channel) = {
-        fmaxf(largest.x + b.x, 0.0f), fmaxf(largest.y + b.y, 0.0f), fmaxf(largest.z + b.z, 0.0f),
-        fmaxf(largest.w + b.w, 0.0f)};
+        ptx::maximum(largest.x + b.x, 0.0f), ptx::maximum(largest.y + b.y, 0.0f), ptx::maximum(largest.z + b.z, 0.0f),
+        ptx::maximum(largest.w + b.w, 0.0f)};
   }
 }
 

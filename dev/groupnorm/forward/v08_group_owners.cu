@@ -16,6 +16,7 @@
 #include "dev/groupnorm/activation.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
+#include "dev/ptx/maximum.h"
 #include "dev/ptx/st_shared_cluster.h"
 
 namespace ladder::groupnorm {
@@ -233,7 +234,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
   // Mean and rstd of the lane's group.
   const float inverse_m = 1.0f / static_cast<float>(p.h * p.w * width);
   const float mean = sum.x * inverse_m;  // less the pivot
-  const float rstd = rsqrtf(fmaxf(fmaf(-mean, mean, sum.y * inverse_m), 0.0f) + p.eps);
+  const float rstd = rsqrtf(ptx::maximum(fmaf(-mean, mean, sum.y * inverse_m), 0.0f) + p.eps);
   if (rank == 0 && thread < plan.groups) {
     const int group = image * p.g + chunk * plan.groups + thread;
     t.mean[group] = pivot + mean;

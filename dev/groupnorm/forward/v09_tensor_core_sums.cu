@@ -19,6 +19,7 @@
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
 #include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/maximum.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
     const float2 sum = sum_ranks<kMaxClusterBlocks>(plan, sums, round, group);
     const float mean = sum.x * plan.inverse_m;  // less the pivot
     const float variance = fmaf(-mean, mean, sum.y * plan.inverse_m);
-    const float rstd = rsqrtf(fmaxf(variance, 0.0f) + p.eps);
+    const float rstd = rsqrtf(ptx::maximum(variance, 0.0f) + p.eps);
     const float scale = gamma * rstd;
     sums.scale[thread] = Output<T, Act>::kFactor * scale;
     sums.shift[thread] = Output<T, Act>::kFactor * fmaf(-mean, scale, beta);

@@ -10,6 +10,7 @@
 #include "dev/layernorm/row_sum.h"
 #include "dev/layernorm/rows.h"
 #include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/maximum.h"
 
 namespace ladder::layernorm {
 namespace {
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(kBlockThreads<kRowThreads>)
   // Distances from that mean and their squares. The mean of the distances is what the rounding of the first sum took away.
   sums = sum_row<kRowThreads>(distances<T, kWidth>(s.pivot, held, valid), parts[1]);
   s.delta = sums.x * inverse_n;
-  s.rstd = rsqrtf(fmaxf(fmaf(-sums.x, s.delta, sums.y), 0.0f) * inverse_n + p.eps);
+  s.rstd = rsqrtf(ptx::maximum(fmaf(-sums.x, s.delta, sums.y), 0.0f) * inverse_n + p.eps);
 
   // Output.
   T* const y = static_cast<T*>(t.y) + start;

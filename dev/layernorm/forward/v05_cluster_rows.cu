@@ -11,6 +11,7 @@
 #include "dev/layernorm/rows.h"
 #include "dev/ptx/cluster.h"
 #include "dev/ptx/grid_dependency.h"
+#include "dev/ptx/maximum.h"
 
 namespace ladder::layernorm {
 namespace {
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
   sums = sum_row<kThreads>(distances<T, kWidth>(pivot, held, valid), parts[1]);
   const float delta = sums.x * inverse;
   if (threadIdx.x == 0) {
-    own[0] = {.pivot = pivot, .delta = delta, .m2 = fmaxf(fmaf(-sums.x, delta, sums.y), 0.0f), .count = count};
+    own[0] = {.pivot = pivot, .delta = delta, .m2 = ptx::maximum(fmaf(-sums.x, delta, sums.y), 0.0f), .count = count};
   }
   ptx::cluster_sync();
   const Normaliser s = merge_cluster(p, own, ranks);
