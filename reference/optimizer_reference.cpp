@@ -67,6 +67,10 @@ NamedOutputs adamw(const Case& c, const HostTensors& in) {
     outputs.find(name)->second.magnitude[i] = magnitude;
   };
   for (std::int64_t i = 0; i < problem.p; ++i) {
+    if (!(scale > 0)) {  // no step
+      for (const char* name : {"p", "m", "v", "ema"}) set(name, i, in[name][i], std::abs(in[name][i]));
+      continue;
+    }
     const double g = scale * all[i];
     const double m_before = in["m"][i];
     const double v_before = in["v"][i];

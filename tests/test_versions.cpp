@@ -20,6 +20,7 @@
 #include "tests/coverage.h"
 #include "tests/repeats.h"
 #include "tests/support.h"
+#include "tests/versions/non_finite.h"
 #include "tests/versions/overlap.h"
 
 namespace ladder {
@@ -128,6 +129,15 @@ class Checks {
     const std::string difference = test::difference_behind_slow_writer(version_, c, test::seed());
     if (!difference.empty()) {
       ADD_FAILURE() << fmt::format("{} '{}' {}: {}\n  {}", version_.pass->path(), c.text, version_.label(), difference,
+                                   test::rerun_command());
+    }
+  }
+
+  void run_non_finite(const Case& c) {
+    ++num_checked_;
+    const std::string hidden = test::hidden_non_finite(version_, c, test::seed());
+    if (!hidden.empty()) {
+      ADD_FAILURE() << fmt::format("{} '{}' {}: {}\n  {}", version_.pass->path(), c.text, version_.label(), hidden,
                                    test::rerun_command());
     }
   }
@@ -300,6 +310,19 @@ std::vector<Case> supported(const Version& v, Dtype dtype) {
   });
 }
 
+// A NaN or an infinity in an input shows in the outputs, as with PyTorch: on the problems of [ci] in the first dtype, and on
+// the smallest in the others.
+[[maybe_unused]] void add_non_finite_test(const Version& v) {
+  add_test(v, "non_finite", [&v](Checks& checks) {
+    if (!why_no_device(v).empty()) return checks.skip(why_no_device(v));
+    for (const Dtype dtype : v.def.dtypes) {
+      std::vector<Case> cases = supported(v, dtype);
+      if (dtype != v.def.dtypes.front() && !cases.empty()) cases.resize(1);
+      for (const Case& c : cases) checks.run_non_finite(c);
+    }
+  });
+}
+
 // The problems whose line of the H200's table names v. A program of some versions lacks others that the table names.
 std::vector<Case> promoted_problems(const Version& v) {
   const std::string pass = v.pass->path() + "  ";
@@ -373,6 +396,7 @@ const bool registered = test::at_start([] {
     add_coverage_test(*v);
     add_graph_test(*v);
     add_repeat_test(*v);
+    add_non_finite_test(*v);
     add_promoted_test(*v);
     add_overlap_test(*v);
     add_random_tests(*v);

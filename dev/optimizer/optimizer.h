@@ -10,6 +10,7 @@
 //            m = m + one_minus_beta1 (g - m),  v = v + one_minus_beta2 (g^2 - v)
 //            p = (1 - lr weight_decay) p - lr / (1 - beta1^step) * m / (sqrt(v / (1 - beta2^step)) + eps)
 //            ema = ema + one_minus_ema_rate (p - ema),  w = p rounded to dtype;  all but w stay as they are where scale is 0
+//            or NaN
 //
 //     g, p, m, v, ema  [p] fp32          d, w  [p] dtype, w where that is a 16-bit type          norm, scale  [1]
 //     hyper  [8]
