@@ -60,7 +60,7 @@ CASES = [(name, i) for name, (_, _, inputs) in OPERATORS.items() for i in range(
 
 
 def of_one(function, inputs, i):
-    """The function of input number i, the others as they are."""
+    """A function of input number i, the others as they are."""
     return lambda x: function(*inputs[:i], x, *inputs[i + 1 :])
 
 
