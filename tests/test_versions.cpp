@@ -1,5 +1,5 @@
 // Every version of a layer, on every problem of the layer's sets ci and edge and on random ones, in each of its dtypes,
-// under every schedule of the backend, with both patterns. On those of ci also whether it gives the same bits every time.
+// under every schedule of the backend, with every pattern. On those of ci also whether it gives the same bits every time.
 // ThreadSanitizer, which is slow, has a set of its own: a problem or two in which threads meet.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -152,12 +152,11 @@ Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c
 // Runs a kernel of the version and compares what it writes: SKIP with the reason where the version does not support the
 // case or no device is there, FAIL on a wrong value, a launch error, an emulator fault, a damaged guard, a changed
 // input, or work outside the stream it was given; UNTRUSTED where the case would pass a null answer; SKIP once a kernel
-// of the version, known by its address, had to be ended as Endless. Both patterns, one after the other in the same
-// buffers, so that an answer remembered by address is stale. Then the first again: the same bits, though the outputs hold
-// numbers instead of poison. A small case is checked with Pattern::outliers besides, under the backend's first schedule.
-// The workspace is left as the launch before left it. The verdict is that of the first pattern
-// that does not pass, else that of Pattern::normal, whose error is the discriminating one. `plan` names one of the
-// version's plans; empty is the default.
+// of the version, known by its address, had to be ended as Endless. Pattern::normal and Pattern::integer, one after the other
+// in the same buffers, so that an answer remembered by address is stale; Pattern::outliers too for a small case under the
+// backend's first schedule. Then the first again: the same bits, though the outputs hold numbers instead of poison. The
+// workspace is left as the launch before left it. The verdict is that of the first pattern that does not pass, else that of
+// Pattern::normal, whose error is the discriminating one. `plan` names one of the version's plans; empty is the default.
 Verdict check(const Version& v, CheckedCase& c, const std::string& plan = {});
 Verdict check(const Version& v, const Case& c, std::uint64_t seed);
 
