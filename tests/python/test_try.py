@@ -315,6 +315,14 @@ def test_what_does_not_compile(place):
     assert verdict["reason"].startswith("it does not compile: v99_candidate.cu:20: ‘q’ was not declared")
 
 
+def test_a_pass_under_one_order_of_threads_alone_is_called_a_race(place):
+    text = source().replace("scale * x[i]", "one[0] * x[i]")
+    unfenced = "  LADDER_SHARED(float, one, [1]);\n  if (threadIdx.x == 0) one[0] = 1;\n"
+    text = text.replace("  for (long long i", unfenced + "  for (long long i")
+    verdict = tried(place, text, problems=("n1 c64 fp32", "n1 c65 fp32"))
+    assert verdict["reason"].endswith("; it passes under asc and fails under desc: likely a race")
+
+
 def test_a_file_that_the_compiler_cannot_see(place):
     verdict = tried(place, source() + f'#include "{ROOT}/reference/baseline.h"\n')
     assert "baseline.h: No such file" in verdict["reason"]
