@@ -4,8 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <random>
+#include <utility>
 
+#include "core/check/check.h"
 #include "core/error.h"
 #include "core/shapes.h"
 
@@ -64,6 +68,13 @@ std::vector<Case> in_dtypes(const std::vector<Case>& problems, const std::vector
   return cases;
 }
 
+// Whether both patterns tell right from wrong on the inputs of that seed.
+bool is_trusted(const Version& v, const Case& c, std::uint64_t seed) {
+  return std::ranges::all_of(std::array{Pattern::normal, Pattern::integer}, [&](Pattern pattern) {
+    return accepted_null_answer(c, pattern, reference_run(c, pattern, seed), v.def).empty();
+  });
+}
+
 }  // namespace
 
 ChosenCases choose_cases(const Pass& pass, const std::vector<const Version*>& versions, const AskedCases& asked,
@@ -102,6 +113,17 @@ ChosenCases choose_cases(const Pass& pass, const std::vector<const Version*>& ve
   return {.cases = in_dtypes(problems, dtypes),
           .left_out = fmt::format("{}", fmt::join(left_out, ", ")),
           .one_dtype = one_dtype};
+}
+
+std::vector<Case> random_cases(const Version& v, int count, std::uint64_t seed) {
+  constexpr int kDraws = 20'000;
+  std::mt19937_64 random(seed);
+  std::vector<Case> cases;
+  for (int draw = 0; draw < kDraws && std::ssize(cases) < count; ++draw) {
+    Case drawn = v.pass->random(random()).with_dtype(v.def.dtypes[random() % v.def.dtypes.size()]);
+    if (why_not(v, drawn).empty() && is_trusted(v, drawn, seed)) cases.push_back(std::move(drawn));
+  }
+  return cases;
 }
 
 std::vector<std::string> split_at_commas(const std::string& list) {

@@ -1,6 +1,7 @@
 // The cases that a command line asks for, and the ones that its defaults leave out.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct ChosenCases {
 // or on the emulator the set ci in every dtype. A problem that names no dtype stands for all of --dtype. Throws UsageError.
 ChosenCases choose_cases(const Pass& pass, const std::vector<const Version*>& versions, const AskedCases& asked,
                          backend::Kind kind = backend::kind());
+
+// Small problems that nobody chose: of those that the pass draws from the seed, the first `count` that the version runs and
+// whose inputs of that seed tell right from wrong, each in one of its dtypes; fewer where it runs hardly any.
+std::vector<Case> random_cases(const Version& v, int count, std::uint64_t seed);
 
 // "1,2" as {"1", "2"}; "1," has an empty second word.
 std::vector<std::string> split_at_commas(const std::string& list);

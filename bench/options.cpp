@@ -38,6 +38,7 @@ struct Words {
   std::vector<std::string> problems;
   std::string set;
   std::string dtype;
+  int random = 0;
   std::string device;
   bool check = false;
   bool time = false;
@@ -141,7 +142,7 @@ std::vector<Job> promoted_jobs(const std::vector<Case>& cases, const Pass& pass,
   return jobs;
 }
 
-std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::vector<std::string>& notes) {
+std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::uint64_t seed, std::vector<std::string>& notes) {
   const std::vector<const Version*> versions = versions_option(words, pass);
   const ChosenCases chosen = choose_cases(pass, versions, {words.problems, words.set, words.dtype});
   const std::vector<Case>& cases = chosen.cases;
@@ -171,6 +172,9 @@ std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::vector<std::
           fmt::format("{} has no {}: it has {}", v->label(), names_of(dtypes, " or "), names_of(v->def.dtypes, ", ")));
     }
   }
+  for (const Version* v : words.promoted ? std::vector<const Version*>() : versions) {
+    for (Case& c : random_cases(*v, words.random, seed)) jobs.push_back({v, std::move(c)});
+  }
   if (!left_out.empty()) notes.push_back("left out: " + left_out);
   if (jobs.empty()) throw UsageError("nothing matched: no version of " + pass.path() + " has what was asked for");
   return jobs;
@@ -192,6 +196,9 @@ void add_what(CLI::App& app, Words& words) {
                  "of fp32, tf32, bf16, fp16, with commas between, or all (default: all with --problem or --set and on "
                  "the emulator; else one, the first of bf16, fp16, tf32, fp32 that a version has)")
       ->check(io::kFilled);
+  app.add_option("--random", words.random, "small problems besides, drawn from the seed for each version")
+      ->capture_default_str()
+      ->check(io::limits("[0, 1000]"));
 }
 
 void add_how(CLI::App& app, Words& words) {
@@ -291,9 +298,9 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   options.baseline = words.baseline;
   require_device(words);
   options.mode = mode_of(words);
-  options.jobs = jobs_of(words, *options.pass, options.notes);
-  require_backend();
   options.seed = seed_option(words);
+  options.jobs = jobs_of(words, *options.pass, options.seed, options.notes);
+  require_backend();
   options.schedule = words.schedule;
   options.record = words.record;
   options.resume = words.resume;

@@ -270,6 +270,19 @@ TEST(BenchCli, TheSeedIsDrawnAnewAndPrinted) {
   EXPECT_NE(seed_of(first), seed_of(second));
 }
 
+TEST(BenchCli, RandomProblemsComeBesideTheOthersAndFromTheSeed) {
+  const auto with_random = [](const char* seed) {
+    return bench({"--version", "1", "--problem", kSmall, "--random", "3", "--check", "--seed", seed});
+  };
+  const Ended ended = with_random("7");
+  SKIP_WITHOUT_DEVICE(ended);
+  EXPECT_EQ(ended.code, 0) << ended.out << ended.err;
+  EXPECT_NE(ended.out.find("4 passed, 0 failed, 0 skipped, 0 untrusted"), std::string::npos) << ended.out;
+  EXPECT_EQ(with_random("7").out, ended.out);
+  EXPECT_NE(with_random("8").out, ended.out);
+  expect_usage_error({"--version", "1", "--check", "--random=-1"}, {"--random"});
+}
+
 TEST(BenchCli, OnceLaunchesEveryJobOnce) {
   const Ended ended = bench({"--version", "1", "--problem", kSmall, "--once"});
   SKIP_WITHOUT_DEVICE(ended);

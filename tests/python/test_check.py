@@ -28,6 +28,7 @@ def halves(tmp_path, monkeypatch):
         assert not in_place
         if isinstance(there["emulator"], Exception):
             raise there["emulator"]
+        print("the emulator's verdict")
         return there["emulator"]
 
     def compiled(preset, objects):
@@ -53,8 +54,17 @@ def run(capsys, *words):
 def test_it_runs_the_ci_problems_and_says_what_nvcc_made(halves, capsys):
     status, out, _ = run(capsys)
     assert status == 0
-    assert halves["words"] == "silu/forward --version=1 --set=ci --check --device=emulator".split()
+    assert halves["words"] == "silu/forward --version=1 --set=ci --random=5 --check --device=emulator".split()
+    assert out.startswith("the emulator's verdict\n"), "nvcc takes longer"
     assert out.splitlines()[-1].split() == "silu forward v01_naive sm_80 1 40 128 0".split()
+
+
+def test_it_takes_the_problems_that_are_asked_for(halves, capsys):
+    run(capsys, "--problem", "odd", "--problem", "n5 c12", "--dtype", "bf16")
+    asked = ["--problem=odd", "--problem=n5 c12", "--dtype=bf16"]
+    assert halves["words"] == ["silu/forward", "--version=1", *asked, "--check", "--device=emulator"]
+    run(capsys, "--set", "edge")
+    assert halves["words"] == "silu/forward --version=1 --set=edge --check --device=emulator".split()
 
 
 def test_a_wrong_kernel_fails_it(halves, capsys):
@@ -68,7 +78,7 @@ def test_a_wrong_kernel_fails_it(halves, capsys):
 def test_one_that_nvcc_refuses_fails_it(halves, capsys):
     halves["nvcc"] = (False, "a.cu(3): error: no such thing\n")
     status, out, err = run(capsys)
-    assert (status, out) == (1, "")
+    assert (status, out) == (1, "the emulator's verdict\n")
     assert "a.cu(3): error: no such thing\nladder: nvcc does not compile it\n" in err
 
 

@@ -1,5 +1,5 @@
-"""`./ladder check <layer>/<pass> --version N`: the quick loop of whoever writes a kernel. The version's ci problems on the
-emulator and, at the same time, nvcc for its file alone: registers, shared memory, spills. No GPU is needed."""
+"""`./ladder check <layer>/<pass> --version N`: the quick loop of whoever writes a kernel. The version's ci problems and a few
+random ones on the emulator and, at the same time, nvcc for its file alone: registers, shared memory, spills. No GPU is needed."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,16 +12,18 @@ from .errors import Failure, UsageError
 from .options import Parser
 
 _PRESET = "cuda"
+_RANDOM = 5  # problems that nobody chose, where none is asked for
 
 
 def main(arguments):
     parser = Parser(
         "check",
-        description="Checks versions on the emulator, on the problems of the set ci, and compiles them with nvcc where it is "
-        "installed. A spill that the version's header does not admit is a failure.",
+        description="Checks versions on the emulator, on the problems of the set ci and on a few random ones, and compiles them "
+        "with nvcc where it is installed. A spill that the version's header does not admit is a failure.",
     )
     parser.add_argument("target", help=selection.HELP["target"] + "; a layer is its default pass")
-    parser.add_selection("version")
+    parser.add_selection("version", "set", "dtype")
+    parser.add_argument("--problem", action="append", default=[], help=selection.HELP["problem"] + "; may be repeated")
     parser.add_watch()
     chosen = parser.parse_args(arguments)
     a_pass = selection.one_pass(listing.read(paths.ROOT), chosen.target)
@@ -33,15 +35,22 @@ def main(arguments):
     with ThreadPoolExecutor(1) as beside:
         compiled = beside.submit(_compiled, sources)
         try:
-            status = bench.main(
-                [a_pass.path, f"--version={chosen.version}", *"--set=ci --check --device=emulator".split()],
-                in_place=False,
-            )
+            status = bench.main(_words(a_pass, chosen), in_place=False)
         except Failure as failure:
             say.line(failure)
             status = 1
         say.progress("waiting for nvcc")
         return max(status, _report(sources, *compiled.result()))
+
+
+def _words(a_pass, chosen):
+    """The command line of bench."""
+    words = [a_pass.path, f"--version={chosen.version}", *(f"--problem={problem}" for problem in chosen.problem)]
+    if chosen.set or not chosen.problem:
+        words.append(f"--set={chosen.set or 'ci'}")
+    words += [f"--dtype={chosen.dtype}"] if chosen.dtype else []
+    words += [] if chosen.set or chosen.problem or chosen.dtype else [f"--random={_RANDOM}"]
+    return [*words, "--check", "--device=emulator"]
 
 
 def _compiled(sources):
