@@ -150,5 +150,7 @@ NamedOutputs block(const Case& c, const HostTensors& in) {
 }  // namespace
 }  // namespace ladder::conv1d
 
+// The block normalises: see reference/groupnorm_reference.cpp.
+LADDER_OUTLIERS(ladder::conv1d::Block, {.largest = ladder::kLeastOutlier})
 LADDER_REFERENCE(ladder::conv1d::Fprop, ladder::conv1d::fprop)
 LADDER_REFERENCE(ladder::conv1d::Block, ladder::conv1d::block)

@@ -198,4 +198,6 @@ NamedOutputs step(const Case& c, const HostTensors& in) {
 }  // namespace
 }  // namespace ladder::policy
 
+// The network normalises: see reference/groupnorm_reference.cpp.
+LADDER_OUTLIERS(ladder::policy::Step, {.largest = ladder::kLeastOutlier})
 LADDER_REFERENCE(ladder::policy::Step, ladder::policy::step)

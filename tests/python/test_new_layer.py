@@ -283,14 +283,14 @@ def test_it_builds_and_passes_with_the_placeholder_and_with_the_formula_of_the_p
     shutil.copytree(ROOT / "runtime" / "promoted", tree / "runtime" / "promoted")
     built = Built(tree)
     tests = built.program("tests/test_versions_{}")
-    assert built.passed(built.program("bench_{}"), "--check")[0] == (0, 9, 0)
+    assert built.passed(built.program("bench_{}"), "--check")[0] == (0, 15, 0)
     (status, passed, failed), said = built.passed(tests)
     assert (status, failed) == (0, 0) and passed >= 10, said
 
     reference, kernel = snippets()
     edit(tree / "reference" / "softmin_reference.cpp", r"  for .*\n  }\n(?=  return)", reference)
     built.compile("reference/softmin_reference.cpp")
-    assert built.passed(built.program("bench_{}"), "--check")[0] == (1, 0, 9)
+    assert built.passed(built.program("bench_{}"), "--check")[0] == (1, 0, 15)
 
     edit(tree / "dev" / "softmin" / "forward" / "v01_naive.cu", r"  y\[index\].*?\n", kernel)
     edit(
@@ -302,6 +302,6 @@ def test_it_builds_and_passes_with_the_placeholder_and_with_the_formula_of_the_p
     edit(tree / "dev" / "softmin" / "shapes.txt", r"one_n:[^\n]*\n", "")
     for name in ("dev/softmin/softmin.cpp", "dev/softmin/forward/v01_naive.cu"):
         built.compile(name)
-    assert built.passed(built.program("bench_{}"), "--check")[0] == (0, 9, 0)
+    assert built.passed(built.program("bench_{}"), "--check")[0] == (0, 15, 0)
     (status, passed, failed), said = built.passed(built.program("tests/test_versions_{}"))
     assert (status, failed) == (0, 0) and passed >= 9, said
