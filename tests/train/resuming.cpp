@@ -168,7 +168,7 @@ TEST_F(Resuming, ARiseOfTheLearningRateIsSaid) {
   TrainingOptions o = options("longer");
   TrainingConfig config = small_config();
   config.decay = Decay::cosine;
-  config.warm_up = 1;
+  config.warm_up = 2;
   o.stop_at = 1;
   train(config, o);
   o.resume = true;
