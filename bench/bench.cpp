@@ -22,6 +22,7 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "core/nvtx.h"
+#include "core/program.h"
 #include "reference/baseline_worker.h"
 
 namespace ladder {
@@ -287,15 +288,7 @@ int run(const char* layer, int argc, char** argv) {
 }  // namespace
 
 int bench_main(const char* layer, int argc, char** argv) {
-  try {
-    return run(layer, argc, argv);
-  } catch (const UsageError& error) {
-    std::cerr << fmt::format("{}: {}\n", argv[0], error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::cerr << fmt::format("{}: {}\n", argv[0], error.what());
-    return 1;
-  }
+  return program_status(argv[0], [&] { return run(layer, argc, argv); });
 }
 
 }  // namespace ladder

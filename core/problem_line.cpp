@@ -42,7 +42,9 @@ std::optional<T> number(std::string_view text) {
 std::optional<std::string_view> number_behind(std::string_view letter, std::string_view word) {
   if (!word.starts_with(letter) || word.size() == letter.size()) return std::nullopt;
   const std::string_view rest = word.substr(letter.size());
-  const bool numeric = (rest[0] >= '0' && rest[0] <= '9') || rest[0] == '-' || rest[0] == '+' || rest[0] == '.';
+  const bool is_foreign = static_cast<unsigned char>(rest[0]) > 0x7f;  // a digit of another script, as a full-width one
+  const bool numeric =
+      (rest[0] >= '0' && rest[0] <= '9') || rest[0] == '-' || rest[0] == '+' || rest[0] == '.' || is_foreign;
   return numeric ? std::optional(rest) : std::nullopt;
 }
 

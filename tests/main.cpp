@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <exception>
 #include <map>
 #include <string>
 
+#include "core/program.h"
 #include "tests/support.h"
 
 namespace {
@@ -52,10 +52,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
-    return 1;
-  }
+  return ladder::program_status(argv[0], [&] { return run(argc, argv); });
 }

@@ -60,6 +60,31 @@ std::string cases_of(std::vector<std::string> command) {
   return names;
 }
 
+// A log that a full disk has lost is no success; a stream that the caller closed is nobody's file.
+TEST(BenchCli, WhatStandardOutputDoesNotTakeIsAFailure) {
+  const std::string program = test::built_program("bench_conv3x3");
+  for (const char* words : {" --list", " --help"}) {
+    const Ended full = test::run_program({"bash", "-c", program + words + " >/dev/full"});
+    SKIP_WITHOUT_DEVICE(full);
+    EXPECT_EQ(full.code, 1) << words;
+    EXPECT_NE(full.err.find("standard output: No space left on device\n"), std::string::npos) << full.err;
+    const Ended closed = test::run_program({"bash", "-c", program + words + " >&-"});
+    EXPECT_EQ(closed.code, 0) << closed.err;
+    const Ended wrong = test::run_program({"bash", "-c", program + words + " --version x >/dev/full"});
+    EXPECT_NE(wrong.code, 0);
+  }
+}
+
+TEST(BenchCli, AClosedStandardOutputIsNoFileOfTheProgram) {
+  const test::Scratch scratch;
+  const std::string record = (scratch / "r.json").string();
+  const std::string words = fmt::format(" --version 1 --problem '{}' --check --record {} >&-", kSmall, record);
+  const Ended ended = test::run_program({"bash", "-c", test::built_program("bench_conv3x3") + words});
+  SKIP_WITHOUT_DEVICE(ended);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(nlohmann::json::parse(test::contents(record))["results"].size(), 1u);
+}
+
 // An installed program has its shapes beside it; a build tree's are those of the source folder.
 TEST(BenchCli, ShapesBesideTheProgramComeFirst) {
   SKIP_WITHOUT_DEVICE(bench({"--version", "1", "--benchmark_list_tests"}));
@@ -194,6 +219,7 @@ TEST(BenchCli, WrongUsageIsOneLineThatNamesWhatWouldBeRight) {
   expect_usage_error({"--dtype", "bf16,int8"}, {"int8", "fp32", "tf32", "all"});
   expect_usage_error({"--dtype", "bf16,all"}, {"--dtype bf16,all", "or all"});
   expect_usage_error({"--problem", "n0 h-1"}, {"n0", "n32 h64 w64"});
+  expect_usage_error({"--problem", "n\uff18 h8 w8 c16 k16 fp32"}, {"'n\uff18' should be n and a whole number from 1"});
   expect_usage_error({"--problem", ""}, {"n32 h64 w64"});
   expect_usage_error({"--set", "nowhere"}, {"nowhere", "unet", "edge", "ci", "perf"});
   expect_usage_error({"--pass", "sideways"}, {"sideways", "conv3x3/fprop"});

@@ -11,12 +11,12 @@
 
 #include <cmath>
 #include <cstdio>
-#include <exception>
 
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "core/program.h"
 #include "io/safetensors.h"
 #include "nn/models/unet2d.h"
 #include "runtime/chosen_versions.h"
@@ -206,13 +206,5 @@ int run(int argc, char** argv) {
 }  // namespace ladder::train
 
 int main(int argc, char** argv) {
-  try {
-    return ladder::train::run(argc, argv);
-  } catch (const ladder::UsageError& error) {
-    fmt::print(stderr, "parity_unet: {}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "parity_unet: {}\n", error.what());
-    return 1;
-  }
+  return ladder::program_status("parity_unet", [&] { return ladder::train::run(argc, argv); });
 }

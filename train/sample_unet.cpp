@@ -6,13 +6,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <optional>
 
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "core/program.h"
 #include "io/aside_file.h"
 #include "io/flags.h"
 #include "io/npy.h"
@@ -195,13 +195,5 @@ int run(int argc, char** argv) {
 }  // namespace ladder::train
 
 int main(int argc, char** argv) {
-  try {
-    return ladder::train::run(argc, argv);
-  } catch (const ladder::UsageError& error) {
-    fmt::print(stderr, "sample_unet: {}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "sample_unet: {}\n", error.what());
-    return 1;
-  }
+  return ladder::program_status("sample_unet", [&] { return ladder::train::run(argc, argv); });
 }

@@ -3,13 +3,13 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
-#include <exception>
 #include <functional>
 
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "core/program.h"
 #include "io/flags.h"
 #include "train/budget.h"
 #include "train/checkpoint.h"
@@ -238,13 +238,5 @@ int run(int argc, char** argv) {
 }  // namespace ladder::train
 
 int main(int argc, char** argv) {
-  try {
-    return ladder::train::run(argc, argv);
-  } catch (const ladder::UsageError& error) {
-    fmt::print(stderr, "train_unet: {}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "train_unet: {}\n", error.what());
-    return 1;
-  }
+  return ladder::program_status("train_unet", [&] { return ladder::train::run(argc, argv); });
 }

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
+#include "core/program.h"
 #include "tests/conformance/wrappers.h"
 
 namespace ladder::conformance {
@@ -162,13 +162,5 @@ int run(int argc, char** argv) {
 }  // namespace ladder::conformance
 
 int main(int argc, char** argv) {
-  try {
-    return ladder::conformance::run(argc, argv);
-  } catch (const ladder::UsageError& error) {
-    std::fprintf(stderr, "conformance: %s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "conformance: %s\n", error.what());
-    return 1;
-  }
+  return ladder::program_status("conformance", [&] { return ladder::conformance::run(argc, argv); });
 }

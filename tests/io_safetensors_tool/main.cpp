@@ -5,11 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/program.h"
 #include "io/safetensors.h"
 
 namespace ladder::io {
@@ -71,13 +71,5 @@ int run(int argc, char** argv) {
 }  // namespace ladder::io
 
 int main(int argc, char** argv) {
-  try {
-    return ladder::io::run(argc, argv);
-  } catch (const ladder::UsageError& error) {
-    std::fprintf(stderr, "io_safetensors_tool: %s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "io_safetensors_tool: %s\n", error.what());
-    return 1;
-  }
+  return ladder::program_status("io_safetensors_tool", [&] { return ladder::io::run(argc, argv); });
 }

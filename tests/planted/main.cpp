@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <exception>
 #include <string_view>
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "core/program.h"
 #include "tests/planted/planted.h"
 
 namespace ladder::planted {
@@ -42,13 +42,5 @@ int run(int argc, char** argv) {
 }  // namespace ladder::planted
 
 int main(int argc, char** argv) {
-  try {
-    return ladder::planted::run(argc, argv);
-  } catch (const ladder::UsageError& error) {
-    std::fprintf(stderr, "planted: %s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "planted: %s\n", error.what());
-    return 1;
-  }
+  return ladder::program_status("planted", [&] { return ladder::planted::run(argc, argv); });
 }
