@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -41,11 +42,12 @@ const char* word_of(Dtype dtype) {
   throw Failure(fmt::format("safetensors files hold no {}", name(dtype)));
 }
 
-Dtype dtype_of(const std::string& word) {
+// Nothing for a dtype that is not read here.
+std::optional<Dtype> dtype_of(const std::string& word) {
   for (const auto& [dtype, known] : kDtypes) {
     if (word == known) return dtype;
   }
-  throw Failure(fmt::format("dtype {}, which is not read here: F32, BF16, F16, I32, I64 and U8 are", word));
+  return std::nullopt;
 }
 
 // The header, padded so that tensors begin at a multiple of eight bytes.
@@ -141,9 +143,10 @@ Placed entry_of(const std::string& name, const json& entry) {
   if (!offsets.is_array() || offsets.size() != 2) throw Failure("data_offsets that are not two numbers");
 
   // NOTE: read before the braces below: where a later initialiser throws, GCC 12 destroys an earlier member twice.
-  const Dtype dtype = dtype_of(entry["dtype"].get<std::string>());
+  const auto word = entry["dtype"].get<std::string>();
+  const std::optional<Dtype> dtype = dtype_of(word);
   const std::uint64_t begin = whole_number(offsets[0]), end = whole_number(offsets[1]);
-  Placed placed{{name, dtype, {}}, begin, end};
+  Placed placed{{name, dtype.value_or(Dtype::u8), {}, dtype ? "" : one_line(word, 20)}, begin, end};
   std::uint64_t bytes = size_of(placed.tensor.dtype);
   for (const json& dimension : shape) {
     const std::uint64_t extent = whole_number(dimension);
@@ -153,8 +156,9 @@ Placed entry_of(const std::string& name, const json& entry) {
     }
     placed.tensor.shape.push_back(static_cast<std::int64_t>(extent));
   }
+  if (!dtype && placed.end >= placed.begin) return placed;
   if (placed.end < placed.begin || placed.end - placed.begin != bytes) {
-    throw Failure(fmt::format("{} {} takes {} bytes, its data_offsets are [{}, {}]", word_of(placed.tensor.dtype),
+    throw Failure(fmt::format("{} {} takes {} bytes, its data_offsets are [{}, {}]", one_line(word, 20),
                               to_string(placed.tensor.shape), bytes, placed.begin, placed.end));
   }
   return placed;
@@ -191,6 +195,8 @@ std::size_t StoredTensor::elements() const {
 }
 
 std::size_t StoredTensor::bytes() const { return elements() * size_of(dtype); }
+
+std::string StoredTensor::dtype_name() const { return other_dtype.empty() ? ladder::name(dtype) : other_dtype; }
 
 SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<StoredTensor>& tensors,
                                      const Metadata& metadata)
@@ -334,7 +340,10 @@ std::vector<float> SafetensorsFile::floats(std::string_view name) const {
 std::size_t SafetensorsFile::index_of(std::string_view name) const {
   const auto found = index_.find(name);
   if (found == index_.end()) throw Failure(fmt::format("'{}' has no tensor '{}'", path_.string(), name));
-  return found->second;
+  const std::string& other_dtype = tensors_[found->second].other_dtype;
+  if (other_dtype.empty()) return found->second;
+  throw Failure(fmt::format("'{}': tensor '{}' is {}, which is not read here: F32, BF16, F16, I32, I64 and U8 are",
+                            path_.string(), name, other_dtype));
 }
 
 void SafetensorsFile::read(std::size_t idx, void* bytes) const {

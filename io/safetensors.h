@@ -24,14 +24,17 @@ using Shape = std::vector<std::int64_t>;              // outermost dimension fir
 
 std::string to_string(const Shape& shape);  // "[64, 3, 3, 3]"
 
-// A tensor as a file has it. Of the dtypes all but tf32: F32, BF16, F16, I32, I64 and U8 in the format's words.
+// A tensor as a file has it. Of the dtypes all but tf32: F32, BF16, F16, I32, I64 and U8 in the format's words. A tensor of
+// another dtype, such as BOOL or F64, is there to be counted and left alone.
 struct StoredTensor {
   std::string name;
   Dtype dtype = Dtype::f32;
   Shape shape;
+  std::string other_dtype = {};  // the format's word for one that is not read here; dtype is then u8
 
   std::size_t elements() const;  // 1 of a scalar
-  std::size_t bytes() const;
+  std::size_t bytes() const;     // of a dtype that is read here
+  std::string dtype_name() const;
 };
 
 // Writes a file without ever holding it: what it will contain is said first, the bytes follow in pieces. The file
@@ -81,7 +84,7 @@ class SafetensorsFile {
   const Metadata& metadata() const { return metadata_; }
   const StoredTensor* find(std::string_view name) const;  // null without such a tensor
 
-  // Throw Failure where there is no such tensor or it cannot be read; floats() also for integers. BF16 and F16 become
+  // Throw Failure where there is no such tensor, its dtype is not read here or it cannot be read; floats() also for integers. BF16 and F16 become
   // the same values in fp32.
   std::vector<std::byte> bytes(std::string_view name) const;
   std::vector<float> floats(std::string_view name) const;

@@ -197,6 +197,18 @@ io::Metadata checked_metadata(const io::SafetensorsFile& file) {
   return metadata;
 }
 
+// The metadata of a checkpoint, by the first of its files.
+io::Metadata metadata_of(const io::SafetensorsFile& model) {
+  io::Metadata metadata = checked_metadata(model);
+  const std::optional<std::int64_t> folder = parse_step(model.path().parent_path().filename());
+  const auto step = metadata.find("step");
+  if (folder && step != metadata.end() && parse_whole(step->second) != folder) {
+    throw Failure(fmt::format("'{}' is of step '{}', in the folder of step {}", model.path().string(),
+                              one_line(step->second, 20), *folder));
+  }
+  return metadata;
+}
+
 }  // namespace
 
 fs::path write_checkpoint(const fs::path& run, const Checkpoint& checkpoint) {
@@ -276,7 +288,7 @@ fs::path find_checkpoint(const fs::path& path) {
 }
 
 io::Metadata read_metadata(const fs::path& path) {
-  return checked_metadata(io::SafetensorsFile(find_checkpoint(path) / kModel));
+  return metadata_of(io::SafetensorsFile(find_checkpoint(path) / kModel));
 }
 
 Checkpoint read_checkpoint(const fs::path& path) {
@@ -285,7 +297,7 @@ Checkpoint read_checkpoint(const fs::path& path) {
   const io::SafetensorsFile ema(folder / kEma);
   const io::SafetensorsFile optimizer(folder / kOptimizer);
 
-  Checkpoint checkpoint{checked_metadata(model), {}};
+  Checkpoint checkpoint{metadata_of(model), {}};
   std::vector<ExpectedTensor> moments;
   for (const char* prefix : {"m.", "v."}) {
     for (const io::StoredTensor& tensor : model.tensors()) moments.push_back({prefix + tensor.name, tensor.shape});
@@ -299,7 +311,7 @@ Checkpoint read_checkpoint(const fs::path& path) {
     for (const io::StoredTensor& tensor : file.tensors()) {
       if (tensor.dtype == Dtype::f32) continue;
       throw Failure(fmt::format("{} has tensor '{}' in {}: a checkpoint is in {}", shown, tensor.name,
-                                name(tensor.dtype), name(Dtype::f32)));
+                                tensor.dtype_name(), name(Dtype::f32)));
     }
   };
   check(model, tensors_of(model));

@@ -296,6 +296,21 @@ TEST_F(CheckpointTest, DamagedOffsetsOfTheNewestLeadToTheOneBefore) {
   }
 }
 
+// A damaged step would train steps once more that are done.
+TEST_F(CheckpointTest, AStepThatIsNotThatOfItsFolderIsNamed) {
+  write_checkpoint(run_, made(1));
+  const fs::path newest = write_checkpoint(run_, made(2));
+  for (const char* file : {"model.safetensors", "ema.safetensors", "optimizer.safetensors"}) {
+    std::string text = contents(newest / file);
+    const auto at = text.find(R"("step":"2")");
+    ASSERT_NE(at, std::string::npos);
+    put(newest / file, text.replace(at, 10, R"("step":"0")"));
+  }
+  expect_unreadable(newest, {"model.safetensors' is of step '0', in the folder of step 2"});
+  std::vector<std::string> damaged;
+  expect_equal(read_newest(run_, damaged), made(1));
+}
+
 TEST_F(CheckpointTest, FilesThatDoNotBelongTogetherAreNamed) {
   const fs::path a = write_checkpoint(run_, made(1)), b = write_checkpoint(run_, made(2));
   const auto replaced = [&](const fs::path& from, const char* to, const std::vector<std::string>& words) {
