@@ -5,9 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <exception>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <random>
 
@@ -15,9 +12,11 @@
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "core/program.h"
 #include "io/flags.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
+#include "io/text_file.h"
 #include "policy/denoising_steps.h"
 #include "policy/latency.h"
 #include "policy/policy.h"
@@ -46,10 +45,8 @@ struct Options {
 
 nlohmann::json scheduler_fields(const Options& o, const PolicyFile& file) {
   if (o.scheduler_config.empty()) return file.scheduler;
-  std::ifstream in(o.scheduler_config, std::ios::binary);
-  if (!in) throw Failure(fmt::format("--scheduler-config: '{}' cannot be read", o.scheduler_config.string()));
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return parse_object(text, fmt::format("--scheduler-config: '{}'", o.scheduler_config.string()));
+  return parse_object(io::read_text(o.scheduler_config),
+                      fmt::format("--scheduler-config: '{}'", o.scheduler_config.string()));
 }
 
 // [samples, observation]: those of the file, one of them `batch` times, or made-up ones from -1 to 1.
@@ -89,7 +86,7 @@ GivenNoise given_noise(const Options& o, int samples, const nn::Unet1dConfig& ne
     if (tensor == nullptr) throw Failure(fmt::format("'{}' has no tensor '{}'", o.noise.string(), name));
     if (tensor->shape != shape || tensor->dtype != Dtype::f32) {
       throw Failure(fmt::format("'{}': tensor '{}' is {} in {}, {} in fp32 is expected", o.noise.string(), name,
-                                io::to_string(tensor->shape), ladder::name(tensor->dtype), io::to_string(shape)));
+                                io::to_string(tensor->shape), tensor->dtype_name(), io::to_string(shape)));
     }
     std::vector<float> values = file.floats(name);
     if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
@@ -256,13 +253,5 @@ int run(int argc, char** argv) {
 }  // namespace ladder::denoise
 
 int main(int argc, char** argv) {
-  try {
-    return ladder::denoise::run(argc, argv);
-  } catch (const ladder::UsageError& error) {
-    fmt::print(stderr, "denoise_policy: {}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "denoise_policy: {}\n", error.what());
-    return 1;
-  }
+  return ladder::program_status("denoise_policy", [&] { return ladder::denoise::run(argc, argv); });
 }

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "core/json_fields.h"
 #include "io/expected_tensors.h"
 #include "io/safetensors.h"
 #include "policy/policy_names.h"
@@ -21,7 +22,7 @@ using nlohmann::json;
 
 constexpr const char* kExport = "python3 reference/pytorch/policy_export.py policy.ckpt policy.safetensors";
 constexpr std::string_view kNormalizer = "normalizer.params_dict.";
-constexpr std::int64_t kMostExtent = 1 << 24;  // of a tensor, larger than any network's
+constexpr int kMostExtent = 1 << 24;  // of a tensor, larger than any network's
 
 io::SafetensorsFile opened(const std::filesystem::path& path) {
   try {
@@ -64,9 +65,6 @@ class Reader {
     if (found == file_.metadata().end()) return json::object();
     const std::string what = fmt::format("{}: its metadata's {}", shown_, kMetadataKey);
     json metadata = parse_object(found->second, what);
-    for (const char* key : {"groups", "horizon"}) {
-      if (metadata.contains(key) && !metadata[key].is_number_integer()) fail(fmt::format("its {} is no number", key));
-    }
     if (metadata.contains("scheduler") && !metadata["scheduler"].is_object()) fail("its scheduler is no JSON object");
     return metadata;
   }
@@ -75,9 +73,13 @@ class Reader {
              std::vector<std::string>& notes) const {
     if (given) return *given;
     if (metadata.contains(key)) {
-      const auto value = metadata[key].get<std::int64_t>();
-      if (value < 1 || value > kMostExtent) fail(fmt::format("its {} is {}", key, value));
-      return static_cast<int>(value);
+      int value = 0;
+      try {
+        JsonFields(metadata, "its").read(key, value, 1, kMostExtent);
+      } catch (const UsageError& error) {
+        fail(error.what());
+      }
+      return value;
     }
     notes.push_back(fmt::format("{} {}: the default, as the file does not say", key, otherwise));
     return otherwise;
@@ -200,9 +202,11 @@ class Reader {
 }  // namespace
 
 json parse_object(const std::string& text, const std::string& what) {
-  json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) throw Failure(fmt::format("{} is no JSON object", what));
-  return parsed;
+  try {
+    return ladder::parse_object(text, what);
+  } catch (const UsageError& error) {
+    throw Failure(error.what());
+  }
 }
 
 PolicyFile tiny_policy() {

@@ -8,6 +8,7 @@
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "core/json_fields.h"
 #include "io/layout.h"
 #include "io/png.h"
 
@@ -109,9 +110,9 @@ Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, c
 
 TrainingConfig config_of(const io::Metadata& metadata) {
   try {
-    return Json::parse(text_in(metadata, "config")).get<TrainingConfig>();
-  } catch (const Json::exception& error) {
-    throw Failure(fmt::format("the checkpoint's configuration cannot be read: {}", one_line(error.what())));
+    return parse_object(text_in(metadata, "config"), "it").get<TrainingConfig>();
+  } catch (const UsageError& error) {
+    throw Failure(fmt::format("the checkpoint's configuration cannot be read: {}", error.what()));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_fields.h"
 #include "io/aside_file.h"
 
 namespace ladder::train {
@@ -37,6 +38,18 @@ void each_kept(Options& o, const Each& each) {
   each("--device-data-bytes", o.device_data_bytes);
 }
 
+void recall(const JsonFields& fields, const char* flag, bool& value) { fields.read(flag, value); }
+void recall(const JsonFields& fields, const char* flag, std::string& value) { fields.read(flag, value); }
+void recall(const JsonFields& fields, const char* flag, fs::path& value) {
+  std::string text = value.string();
+  fields.read(flag, text);
+  value = text;
+}
+template <class Whole>
+void recall(const JsonFields& fields, const char* flag, Whole& value) {
+  fields.read<Whole>(flag, value, 0);
+}
+
 std::string read(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -56,13 +69,13 @@ void recall_options(TrainingOptions& options, const std::function<bool(const cha
   const fs::path file = options.out / kOptions;
   if (!fs::exists(file)) return;
   try {
-    const Json json = Json::parse(read(file));
+    const Json json = parse_object(read(file), "it");
+    const JsonFields fields(json, "its");
     each_kept(options, [&](const char* flag, auto& value) {
-      if (!given(flag) && json.contains(flag)) json.at(flag).get_to(value);
+      if (!given(flag)) recall(fields, flag, value);
     });
-  } catch (const Json::exception& error) {
-    throw Failure(fmt::format("'{}' is damaged: {}; remove it, and give its flags again", file.string(),
-                              one_line(error.what(), 200)));
+  } catch (const UsageError& error) {
+    throw Failure(fmt::format("'{}' is damaged: {}; remove it, and give its flags again", file.string(), error.what()));
   }
 }
 

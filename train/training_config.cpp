@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_fields.h"
 #include "core/splitmix64.h"
 
 namespace ladder::train {
@@ -60,27 +61,30 @@ void to_json(Json& json, const TrainingConfig& c) {
 }
 
 void from_json(const Json& json, TrainingConfig& c) {
-  json.at("name").get_to(c.name);
-  json.at("model").get_to(c.model);
-  c.dtype = parse_dtype(json.at("dtype").get<std::string>()).value_or(Dtype::bf16);
-  json.at("steps").get_to(c.steps);
-  json.at("batch").get_to(c.batch);
-  json.at("micro_batches").get_to(c.micro_batches);
-  json.at("learning_rate").get_to(c.learning_rate);
-  json.at("warm_up").get_to(c.warm_up);
-  const auto decay = json.at("decay").get<std::string>();
-  c.decay = decay == "linear" ? Decay::linear : decay == "cosine" ? Decay::cosine : Decay::constant;
-  json.at("beta1").get_to(c.beta1);
-  json.at("beta2").get_to(c.beta2);
-  json.at("eps").get_to(c.eps);
-  json.at("weight_decay").get_to(c.weight_decay);
-  json.at("clip").get_to(c.clip);
-  json.at("ema_rate").get_to(c.ema_rate);
-  json.at("ema_ramp").get_to(c.ema_ramp);
-  c.betas = json.at("schedule").get<std::string>() == "cosine" ? diffusion::Betas::cosine : diffusion::Betas::linear;
-  json.at("flip").get_to(c.flip);
-  json.at("overfit_batch").get_to(c.overfit_batch);
-  json.at("seed").get_to(c.seed);
+  const JsonFields fields(json, "the training's", JsonFields::Missing::is_wrong);
+  fields.read("name", c.name);
+  nn::from_json(fields.at("model"), c.model);
+  fields.read<Dtype>("dtype", c.dtype, {{"bf16", Dtype::bf16}, {"fp32", Dtype::f32}, {"tf32", Dtype::tf32}});
+  fields.read<std::int64_t>("steps", c.steps, 1);
+  fields.read("batch", c.batch, 1);
+  fields.read("micro_batches", c.micro_batches, 1);
+  fields.read("learning_rate", c.learning_rate);
+  fields.read<std::int64_t>("warm_up", c.warm_up, 0);
+  fields.read<Decay>("decay", c.decay,
+                     {{"constant", Decay::constant}, {"linear", Decay::linear}, {"cosine", Decay::cosine}});
+  fields.read("beta1", c.beta1);
+  fields.read("beta2", c.beta2);
+  fields.read("eps", c.eps);
+  fields.read("weight_decay", c.weight_decay);
+  fields.read("clip", c.clip);
+  fields.read("ema_rate", c.ema_rate);
+  fields.read("ema_ramp", c.ema_ramp);
+  fields.read<diffusion::Betas>("schedule", c.betas,
+                                {{"linear", diffusion::Betas::linear}, {"cosine", diffusion::Betas::cosine}});
+  fields.read("flip", c.flip);
+  fields.read("overfit_batch", c.overfit_batch);
+  fields.read("seed", c.seed);
+  c.check();
 }
 
 double learning_rate(const TrainingConfig& config, std::int64_t step) {

@@ -41,7 +41,7 @@ struct TrainingConfig {
 };
 
 void to_json(nlohmann::json& json, const TrainingConfig& config);
-void from_json(const nlohmann::json& json, TrainingConfig& config);
+void from_json(const nlohmann::json& json, TrainingConfig& config);  // throws UsageError
 
 // Learning rate and rate of the moving average of step `step`, the first being 1.
 double learning_rate(const TrainingConfig& config, std::int64_t step);

@@ -1,52 +1,23 @@
 #include "dev/diffusion/scheduler.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <string>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_fields.h"
 
 namespace ladder::diffusion {
 namespace {
 
-using Json = nlohmann::json;
+constexpr int kMostTimesteps = 1'000'000;  // a row of coefficients each
 
-template <class T>
-void read(const Json& json, const char* key, T& target) {
-  const auto found = json.find(key);
-  if (found == json.end()) return;
-  try {
-    found->get_to(target);
-  } catch (const Json::exception&) {
-    throw UsageError(fmt::format("the scheduler's {} is {}: a value of another type is expected", key, found->dump()));
-  }
-}
-
-// A word that stands for a value; the one that `target` has where the key is missing.
-template <class T>
-void read(const Json& json, const char* key, T& target, const std::vector<std::pair<std::string, T>>& choices) {
-  std::string word;
-  std::vector<std::string> words;
-  read(json, key, word);
-  for (const auto& [name, value] : choices) {
-    words.push_back(name);
-    if (name == word) target = value;
-  }
-  if (json.contains(key) && std::ranges::find(words, word) == words.end()) {
-    throw UsageError(
-        fmt::format("the scheduler's {} '{}' is not supported; there are: {}", key, word, fmt::join(words, ", ")));
-  }
-}
-
-void refuse(const Json& json, const char* key) {
+void refuse(const JsonFields& fields, const char* key) {
   bool is_on = false;
-  read(json, key, is_on);
+  fields.read(key, is_on);
   if (is_on) throw UsageError(fmt::format("the scheduler's {} is not supported: it must be false", key));
 }
 
@@ -157,8 +128,12 @@ std::vector<Step> table(const SchedulerConfig& c, const std::vector<int>& timest
 }
 
 void check(const SchedulerConfig& c) {
-  if (c.num_train_timesteps < 1) {
-    throw UsageError(fmt::format("num_train_timesteps is {}: at least 1 is right", c.num_train_timesteps));
+  if (c.num_train_timesteps < 1 || c.num_train_timesteps > kMostTimesteps) {
+    throw UsageError(
+        fmt::format("num_train_timesteps is {}: 1 to {} are right", c.num_train_timesteps, kMostTimesteps));
+  }
+  if (c.steps_offset < 0 || c.steps_offset > kMostTimesteps) {
+    throw UsageError(fmt::format("steps_offset is {}: 0 to {} are right", c.steps_offset, kMostTimesteps));
   }
   if (!c.trained_betas.empty() && std::ssize(c.trained_betas) != c.num_train_timesteps) {
     throw UsageError(fmt::format("{} trained_betas for {} time steps", c.trained_betas.size(), c.num_train_timesteps));
@@ -172,36 +147,42 @@ void check(const SchedulerConfig& c) {
 }  // namespace
 
 SchedulerConfig SchedulerConfig::from_json(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) throw UsageError("the scheduler's configuration is not a JSON object");
+  const nlohmann::json json = parse_object(text, "the scheduler's configuration");
   if (!json.contains("_class_name")) {
     throw UsageError("the scheduler's _class_name is missing; there are: DDPMScheduler, DDIMScheduler");
   }
+  const JsonFields fields(json, "the scheduler's");
   SchedulerConfig c;
-  read(json, "_class_name", c.kind, {{"DDPMScheduler", SchedulerKind::ddpm}, {"DDIMScheduler", SchedulerKind::ddim}});
-  refuse(json, "thresholding");
-  refuse(json, "rescale_betas_zero_snr");
-  read(json, "num_train_timesteps", c.num_train_timesteps);
-  read(json, "beta_start", c.beta_start);
-  read(json, "beta_end", c.beta_end);
-  if (json.contains("trained_betas") && !json["trained_betas"].is_null()) read(json, "trained_betas", c.trained_betas);
-  if (c.trained_betas.empty()) {
-    read(json, "beta_schedule", c.beta_schedule,
-         {{"linear", Betas::linear}, {"scaled_linear", Betas::scaled_linear}, {"squaredcos_cap_v2", Betas::cosine}});
+  fields.read<SchedulerKind>("_class_name", c.kind,
+                             {{"DDPMScheduler", SchedulerKind::ddpm}, {"DDIMScheduler", SchedulerKind::ddim}});
+  refuse(fields, "thresholding");
+  refuse(fields, "rescale_betas_zero_snr");
+  fields.read("num_train_timesteps", c.num_train_timesteps, 1, kMostTimesteps);
+  fields.read("beta_start", c.beta_start);
+  fields.read("beta_end", c.beta_end);
+  if (json.contains("trained_betas") && !json["trained_betas"].is_null()) {
+    fields.read("trained_betas", c.trained_betas, kMostTimesteps, 0.0, 1.0);
   }
-  read(json, "prediction_type", c.prediction_type,
-       {{"epsilon", Prediction::epsilon}, {"sample", Prediction::sample}, {"v_prediction", Prediction::v_prediction}});
-  read(json, "clip_sample", c.clip_sample);
-  read(json, "clip_sample_range", c.clip_sample_range);
-  read(json, "timestep_spacing", c.timestep_spacing,
-       {{"leading", Spacing::leading}, {"trailing", Spacing::trailing}, {"linspace", Spacing::linspace}});
-  read(json, "steps_offset", c.steps_offset);
-  read(json, "set_alpha_to_one", c.set_alpha_to_one);
+  if (c.trained_betas.empty()) {
+    fields.read<Betas>(
+        "beta_schedule", c.beta_schedule,
+        {{"linear", Betas::linear}, {"scaled_linear", Betas::scaled_linear}, {"squaredcos_cap_v2", Betas::cosine}});
+  }
+  fields.read<Prediction>(
+      "prediction_type", c.prediction_type,
+      {{"epsilon", Prediction::epsilon}, {"sample", Prediction::sample}, {"v_prediction", Prediction::v_prediction}});
+  fields.read("clip_sample", c.clip_sample);
+  fields.read("clip_sample_range", c.clip_sample_range);
+  fields.read<Spacing>(
+      "timestep_spacing", c.timestep_spacing,
+      {{"leading", Spacing::leading}, {"trailing", Spacing::trailing}, {"linspace", Spacing::linspace}});
+  fields.read("steps_offset", c.steps_offset, 0, kMostTimesteps);
+  fields.read("set_alpha_to_one", c.set_alpha_to_one);
   if (c.kind == SchedulerKind::ddpm) {
-    read(json, "variance_type", c.variance_type,
-         {{"fixed_small", Variance::fixed_small},
-          {"fixed_small_log", Variance::fixed_small_log},
-          {"fixed_large", Variance::fixed_large}});
+    fields.read<Variance>("variance_type", c.variance_type,
+                          {{"fixed_small", Variance::fixed_small},
+                           {"fixed_small_log", Variance::fixed_small_log},
+                           {"fixed_large", Variance::fixed_large}});
   }
   check(c);
   return c;

@@ -8,17 +8,28 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_fields.h"
 
 namespace ladder::nn {
+namespace {
+
+// Larger than any network that is trained, and small enough to be counted and laid out before memory is asked for.
+constexpr int kMostSide = 1 << 15, kMostChannels = 1 << 14, kMostMultiple = 64, kMostBlocks = 1000, kMostLevels = 12;
+
+void check_range(const char* what, int value, int most) {
+  if (value >= 1 && value <= most) return;
+  throw UsageError(fmt::format("{} {}: 1 to {} are right", what, value, most));
+}
+
+}  // namespace
 
 void Unet2dConfig::check() const {
-  if (channels < 1 || image_size < 1 || res_blocks < 1) {
-    throw UsageError("image size, channels and res-blocks are at least 1");
-  }
-  if (channel_mult.empty() || std::ranges::any_of(channel_mult, [](int m) { return m < 1; })) {
-    throw UsageError("channel multipliers are a list of numbers of at least 1, such as 1,2,3,4");
-  }
-  if (levels() > 12 || image_size % (1 << (levels() - 1)) != 0) {
+  check_range("image size", image_size, kMostSide);
+  check_range("channels", channels, kMostChannels);
+  check_range("res-blocks", res_blocks, kMostBlocks);
+  if (channel_mult.empty()) throw UsageError("channel multipliers are a list of numbers, such as 1,2,3,4");
+  for (const int multiple : channel_mult) check_range("channel multiplier", multiple, kMostMultiple);
+  if (levels() > kMostLevels || image_size % (1 << (levels() - 1)) != 0) {
     throw UsageError(
         fmt::format("an image of {} pixels a side cannot be halved {} times, once for each of {} levels but the last",
                     image_size, levels() - 1, levels()));
@@ -76,12 +87,14 @@ void to_json(nlohmann::json& json, const Unet2dConfig& config) {
 }
 
 void from_json(const nlohmann::json& json, Unet2dConfig& config) {
-  json.at("image_size").get_to(config.image_size);
-  json.at("channels").get_to(config.channels);
-  json.at("channel_mult").get_to(config.channel_mult);
-  json.at("res_blocks").get_to(config.res_blocks);
-  json.at("attention_resolutions").get_to(config.attention_resolutions);
-  json.at("head_size").get_to(config.head_size);
+  const JsonFields fields(json, "the model's", JsonFields::Missing::is_wrong);
+  fields.read("image_size", config.image_size);
+  fields.read("channels", config.channels);
+  fields.read("channel_mult", config.channel_mult, kMostLevels, 1, kMostMultiple);
+  fields.read("res_blocks", config.res_blocks);
+  fields.read("attention_resolutions", config.attention_resolutions, kMostLevels, 1, kMostSide);
+  fields.read("head_size", config.head_size);
+  config.check();
 }
 
 std::vector<int> parse_list(std::string_view text, std::string_view what) {

@@ -39,7 +39,7 @@ struct Unet2dConfig {
 Unet2dConfig unet2d_config(std::string_view name);
 
 void to_json(nlohmann::json& json, const Unet2dConfig& config);
-void from_json(const nlohmann::json& json, Unet2dConfig& config);  // throws nlohmann's exceptions
+void from_json(const nlohmann::json& json, Unet2dConfig& config);  // throws UsageError
 
 // "1,2,3,4". Throws UsageError.
 std::vector<int> parse_list(std::string_view text, std::string_view what);

@@ -168,6 +168,27 @@ TEST_F(PolicyFiles, ActionsInTheNetworksUnitsAreSaidToBe) {
   }
 }
 
+// Flags and counters of an encoder have dtypes that no network here is read in.
+TEST_F(PolicyFiles, ATensorOfAnotherDtypeIsLeftAloneUnlessItIsTheNetworks) {
+  const std::string bias = "final_conv.1.bias";
+  Tensors tensors = tensors_of(small_);
+  tensors["obs_encoder.x"] = zeros({2});
+  write(tensors);
+  const std::string whole = contents(file_);
+  const auto with_bool = [&](const std::string& name) {
+    std::string text = whole;
+    const auto at = text.find("\"F32\"", text.find('"' + name + '"'));
+    text.replace(at, 5, "\"F9\" ");
+    put(file_, text);
+  };
+  with_bool("obs_encoder.x");
+  const PolicyFile policy = read();
+  EXPECT_EQ(policy.weights, nn::made_up_weights(small_));
+  EXPECT_EQ(policy.notes.back(), "left alone: tensors, 1 of obs_encoder");
+  with_bool(bias);
+  expect_refused("tensor '" + bias + "' is F9, which is not read here");
+}
+
 TEST_F(PolicyFiles, TheNormalizerIsRead) {
   Tensors tensors = tensors_of(small_, {.prefix = "model."});
   tensors["normalizer.params_dict.obs.scale"] = {{3}, {1, 2, 3}};
@@ -285,11 +306,12 @@ TEST_F(PolicyFiles, WrongMetadataIsRefused) {
        std::map<std::string, std::string>{{"{", "is no JSON object"},
                                           {"[1]", "is no JSON object"},
                                           {"8", "is no JSON object"},
-                                          {R"({"groups": "8"})", "its groups is no number"},
-                                          {R"({"groups": 1.5})", "its groups is no number"},
-                                          {R"({"groups": 0})", "its groups is 0"},
-                                          {R"({"horizon": -16})", "its horizon is -16"},
-                                          {R"({"horizon": 99999999999})", "its horizon is 99999999999"},
+                                          {R"({"groups": "8"})", "its groups \"8\" is not supported: a whole number"},
+                                          {R"({"groups": 1.5})", "its groups 1.5 is not supported: a whole number"},
+                                          {R"({"groups": 0})", "its groups 0 is not"},
+                                          {R"({"horizon": -16})", "its horizon -16 is not"},
+                                          {R"({"horizon": 4294967312})", "its horizon 4294967312 is not"},
+                                          {R"({"scheduler": )" + std::string(300'000, '['), "is nested deeper than"},
                                           {R"({"scheduler": "ddpm"})", "its scheduler is no JSON object"}}) {
     write(tensors_of(small_), {{kMetadataKey, text}});
     expect_refused(says);

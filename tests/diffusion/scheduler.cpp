@@ -182,6 +182,7 @@ std::string refused(const Json& changed) {
     scheduler_table(made, scheduler_timesteps(made, 50));
   } catch (const UsageError& error) {
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    EXPECT_LT(std::string(error.what()).size(), 400u);
     return error.what();
   }
   return {};
@@ -212,14 +213,27 @@ TEST(Scheduler, BadConfigurationsAreRefusedByName) {
       {{{"clip_sample_range", 0}}, {"clip_sample_range"}},
       {{{"steps_offset", 3}}, {"steps_offset 3"}},
       {{{"steps_offset", -1}}, {"steps_offset -1"}},
+      {{{"steps_offset", 4294967296}}, {"steps_offset 4294967296 ", "a whole number from 0 to"}},
+      {{{"num_train_timesteps", 1.5}}, {"num_train_timesteps 1.5 ", "a whole number from 1 to"}},
+      {{{"num_train_timesteps", true}}, {"num_train_timesteps true ", "a whole number from 1 to"}},
+      {{{"num_train_timesteps", 4294967306}}, {"num_train_timesteps 4294967306 ", "a whole number from 1 to"}},
+      {{{"num_train_timesteps", 2147483647}}, {"num_train_timesteps 2147483647 ", "a whole number from 1 to"}},
+      {{{"trained_betas", {0.1, true}}}, {"trained_betas true "}},
+      {{{"trained_betas", 0.1}}, {"trained_betas 0.1 ", "a list of"}},
+      {{{"clip_sample_range", "1"}}, {"clip_sample_range \"1\" ", "a number"}},
+      {{{"prediction_type", std::string(100'000, 'x')}}, {"prediction_type 'xxx", "xxx...'"}},
   };
   for (const auto& [changed, words] : cases) {
     for (const std::string& word : words) {
       EXPECT_NE(refused(changed).find(word), std::string::npos) << changed.dump() << ": " << refused(changed);
     }
   }
-  for (const char* text : {"", "{", "[]", "{}", "3"})
-    EXPECT_THROW(SchedulerConfig::from_json(text), UsageError) << text;
+  const std::string brackets(300'000, '['), deep = R"({"_class_name": "DDPMScheduler", "x": )" + brackets;
+  const std::string closed = deep + std::string(300'000, ']') + "}";
+  for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{}"),
+                                  std::string("3"), brackets, deep, closed}) {
+    EXPECT_THROW(SchedulerConfig::from_json(text), UsageError) << text.substr(0, 60);
+  }
 }
 
 TEST(Scheduler, BadStepsAreRefused) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -42,6 +43,50 @@ TEST(TrainingConfigs, WhatCannotBeTrainedIsRefused) {
   EXPECT_TRUE(refused([](TrainingConfig& c) { c.ema_rate = 1; }));
   EXPECT_TRUE(refused([](TrainingConfig& c) { c.warm_up = -1; }));
   EXPECT_TRUE(refused([](TrainingConfig& c) { c.dtype = Dtype::f16; }));
+}
+
+// A checkpoint's configuration trains on with each number and word as it stands there, or not at all.
+TEST(TrainingConfigs, NumbersAndWordsThatAreNotOursAreNamed) {
+  const nlohmann::json good = TrainingConfig{.model = nn::unet2d_config("tiny")};
+  const auto refused = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json changed = good;
+    (changed["model"].contains(key) ? changed["model"] : changed)[key] = value;
+    return message_of<UsageError>([&] { changed.get<TrainingConfig>(); });
+  };
+  EXPECT_NO_THROW(good.get<TrainingConfig>());
+  const std::vector<std::tuple<const char*, nlohmann::json, const char*>> wrong = {
+      {"dtype", "fp8", "dtype 'fp8' is not supported; there are: bf16, fp32, tf32"},
+      {"decay", "exp", "decay 'exp' is not supported; there are: constant, linear, cosine"},
+      {"schedule", "x", "schedule 'x' is not supported; there are: linear, cosine"},
+      {"batch", 1.5, "batch 1.5 is not supported: a whole number from 1 to 2147483647 is right"},
+      {"batch", 4294967297, "batch 4294967297 is not supported: a whole number from 1 to 2147483647 is right"},
+      {"batch", true, "batch true"},
+      {"batch", "2", "batch \"2\""},
+      {"steps", 0, "steps 0"},
+      {"seed", -1, "seed -1"},
+      {"seed", 1.9, "seed 1.9"},
+      {"flip", 1, "flip 1 is not supported: true or false is right"},
+      {"learning_rate", nullptr, "learning_rate null is not supported: a number is right"},
+      {"name", 3, "name 3 is not supported: a word is right"},
+      {"channels", 4294967328, "channels 4294967328"},
+      {"channels", 64.9, "channels 64.9"},
+      {"channels", 1 << 20, "channels 1048576: 1 to 16384 are right"},
+      {"res_blocks", 1000000, "res-blocks 1000000: 1 to 1000 are right"},
+      {"channel_mult", {1, 2.5}, "channel_mult 2.5"},
+      {"channel_mult", std::vector<int>(1000, 1), "a list of at most 12 numbers"},
+      {"attention_resolutions", "4", "attention_resolutions \"4\""},
+      {"model", 5, "the model's configuration is 5: a JSON object is right"},
+  };
+  for (const auto& [key, value, words] : wrong) {
+    const std::string message = refused(key, value);
+    EXPECT_NE(message.find(words), std::string::npos) << key << ": " << message;
+  }
+  for (const auto& [key, value] : good.items()) {
+    nlohmann::json less = good;
+    less.erase(key);
+    const std::string message = message_of<UsageError>([&] { less.get<TrainingConfig>(); });
+    EXPECT_EQ(message, "the training's " + key + " is missing");
+  }
 }
 
 TEST(TrainingConfigs, ComeBackFromTheirText) {
