@@ -27,11 +27,21 @@ std::string difference(const json& then, const json& now) {
   return {};
 }
 
+// True for a file that ends within `first_line`: its run was killed, or the disk was full, before it had any result.
+bool is_cut(const std::string& path, const std::string& first_line) {
+  std::ifstream in(path, std::ios::binary);
+  std::string start(first_line.size(), '\0');
+  in.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(in.gcount()));
+  return start.size() < first_line.size() && first_line.starts_with(start);
+}
+
 }  // namespace
 
 PartialRecord::PartialRecord(const std::string& record, bool resume) : record_(record), path_(record + ".partial") {
   if (record.empty()) return;
-  if (fs::exists(path_)) {
+  const json header = {{"schema", kRecordSchema}, {"environment", environment()}};
+  if (fs::exists(path_) && !is_cut(path_, header.dump() + '\n')) {
     if (!resume) {
       throw UsageError(
           fmt::format("'{}' holds the results of an interrupted run: go on with --resume, or remove it", path_));
@@ -39,8 +49,8 @@ PartialRecord::PartialRecord(const std::string& record, bool resume) : record_(r
     read();
     return;
   }
-  file_.open(path_, std::ios::binary | std::ios::app);
-  append({{"schema", kRecordSchema}, {"environment", environment()}});
+  file_.open(path_, std::ios::binary | std::ios::trunc);
+  append(header);
 }
 
 void PartialRecord::read() {

@@ -214,6 +214,22 @@ TEST_F(Record, AnInterruptedRunGoesOnWhereItWas) {
   }
 }
 
+TEST_F(Record, ARunThatEndedBeforeItsFirstLineCountsAsNone) {
+  const Ended first = shell(checking(path("a.json")));
+  SKIP_WITHOUT_DEVICE(first);
+  const json whole = json::parse(read(path("a.json")));
+  const std::string line = json{{"schema", kRecordSchema}, {"environment", whole["environment"]}}.dump() + "\n";
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, line.size() / 2, line.size() - 1}) {
+    for (const char* resume : {"", " --resume"}) {
+      write("b.json.partial", line.substr(0, bytes));
+      const Ended ended = shell(checking(path("b.json")) + resume);
+      EXPECT_EQ(ended.code, 0) << bytes << resume << ended.err;
+      EXPECT_EQ(json::parse(read(path("b.json")))["results"].size(), whole["results"].size());
+      fs::remove(path("b.json"));
+    }
+  }
+}
+
 TEST_F(Record, NothingLeftToDoIsStillARecord) {
   const Ended first = shell(checking(path("a.json")));
   SKIP_WITHOUT_DEVICE(first);
