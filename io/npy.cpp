@@ -50,6 +50,7 @@ std::string_view value_of(std::string_view header, std::string_view key) {
   const std::string quoted = fmt::format("'{}'", key);
   auto at = header.find(quoted);
   if (at == header.npos) throw Failure(fmt::format("its header has no {}", quoted));
+  if (header.find(quoted, at + 1) != header.npos) throw Failure(fmt::format("its header has {} twice", quoted));
   at = header.find_first_not_of(": ", at + quoted.size());
   return header.substr(std::min(at, header.size()));
 }
@@ -59,10 +60,11 @@ std::vector<std::int64_t> shape_of(std::string_view header) {
   const auto end = text.find(')');
   if (!text.starts_with('(') || end == text.npos) throw Failure("its header's shape is damaged");
   text = text.substr(1, end - 1);
+  const bool is_tuple = text.find(',') != text.npos;  // "(20)" is a number of Python
   std::vector<std::int64_t> shape;
   while (true) {
     text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-    if (text.empty()) return shape;
+    if (text.empty() && (is_tuple || shape.empty())) return shape;
     std::int64_t extent = 0;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), extent);
     if (error != std::errc{} || extent < 0) throw Failure("its header's shape is damaged");
@@ -103,9 +105,10 @@ FloatArray array_of(std::ifstream& in, std::uint64_t file_bytes) {
     throw Failure(
         fmt::format("dtype '{}' instead of float32, '<f4': save array.astype('float32')", one_line(descr, 20)));
   }
-  if (!value_of(header, "fortran_order").starts_with("False")) {
-    throw Failure("Fortran order: save numpy.ascontiguousarray(array)");
-  }
+  std::string_view order = value_of(header, "fortran_order");
+  order = order.substr(0, order.find_first_of(", }"));
+  if (order == "True") throw Failure("Fortran order: save numpy.ascontiguousarray(array)");
+  if (order != "False") throw Failure(fmt::format("its header's fortran_order is {}", one_line(order, 20)));
   FloatArray array{.shape = shape_of(header), .values = {}};
   std::uint64_t bytes = sizeof(float);
   for (const std::int64_t extent : array.shape) {

@@ -72,6 +72,9 @@ TEST(Npy, WhatIsWrongIsSaidInOneLine) {
       {made(header("'<f4'", "(2; 3)"), 24), "shape is damaged"},
       {made(header("'<f4'", "(99999999999999999999,)"), 24), "shape is damaged"},
       {made(header("'<f4'", "(4294967296, 4294967296, 4)"), 24), "more elements than can be counted"},
+      {made(header("'<f4'", "(6)"), 24), "shape is damaged"},
+      {made(header("'<f4'", "(2, 3)", "Falsey"), 24), "fortran_order is Falsey"},
+      {made(header("'<f4', 'descr': '<f8'", "(2, 3)"), 24), "'descr' twice"},
       {made("{'descr': '<f4', 'shape': (2, 3)}", 24), "no 'fortran_order'"},
       {made("{}", 24), "no 'descr'"}};
   for (const auto& [text, says] : cases) {
