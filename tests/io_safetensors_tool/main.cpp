@@ -40,6 +40,7 @@ void check(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     try {
       const SafetensorsFile file(path);
+      for (const StoredTensor& tensor : file.tensors()) file.bytes(tensor.name);
       fmt::print("ok\n");
     } catch (const Failure& failure) {
       fmt::print("{}\n", failure.what());
