@@ -6,5 +6,5 @@ ROOT = Path(__file__).resolve().parents[2]
 PRIVATE = ROOT / ".ladder"
 BUILD = ROOT / "build"
 
-PRESETS = ("emulator", "clang", "cuda", "profile", "sanitize", "tsan")
+PRESETS = ("emulator", "clang", "cuda", "profile", "sanitize", "tsan", "fuzz")
 CUDA_PRESETS = ("cuda", "profile")

@@ -6,7 +6,7 @@ import subprocess
 from registry import listing, selection
 
 from . import build as builder
-from . import device, docs_run, package, partial, paths, say, suite, watch
+from . import device, docs_run, fuzz, package, partial, paths, say, suite, watch
 from . import setup as setting_up
 from .errors import Failure, UsageError
 from .options import Parser, between
@@ -41,6 +41,9 @@ def test(arguments):
     )
     parser.add_selection("version")
     parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
+    parser.add_argument(
+        "--fuzz", action="store_true", help=f"alone: libFuzzer on every reader of files, {fuzz.SECONDS} s each (clang)"
+    )
     parser.add_argument("--werror", action="store_true", help="warnings are errors")
     parser.add_argument("--full", action="store_true", help="everything, also what has a kept result")
     parser.add_argument("--resume", action="store_true", help="with --full: go on where the last one ended")
@@ -57,6 +60,9 @@ def test(arguments):
     for flag in gtest_flags:
         if not flag.startswith("--gtest_"):
             raise UsageError(f"test: unknown argument '{flag}'; GoogleTest's flags begin with --gtest_")
+    if chosen.fuzz:
+        _check_alone("--fuzz", arguments, ("--fuzz", "--werror"))
+        return fuzz.run(fuzz.SECONDS, _cmake_options(chosen))
     if "docs" in chosen.targets:
         raise UsageError("test: docs comes first, and alone: ./ladder test docs; its flags: ./ladder test docs --help")
     if chosen.targets == ["python"]:
@@ -87,6 +93,12 @@ def test(arguments):
         layers=layers,
         part=part,
     )
+
+
+def _check_alone(flag, arguments, beside):
+    wrong = [word for word in arguments if word not in beside]
+    if wrong:
+        raise UsageError(f"test: {flag} takes no other word than {', '.join(beside[1:])}: '{wrong[0]}'")
 
 
 def _versions_of(chosen, gtest_flags):
