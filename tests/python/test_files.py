@@ -55,6 +55,13 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path, write):
     assert names(tmp_path / "far") == ["file", "new"]
 
 
+@pytest.mark.parametrize("write", [files.replace, files.create, write_in_pieces])
+def test_what_cannot_be_written_is_named_and_no_file_beside_it(tmp_path, write):
+    with pytest.raises(FileNotFoundError) as raised:
+        write(tmp_path / "none" / "file", "new")
+    assert raised.value.filename == str(tmp_path / "none" / "file")
+
+
 def test_what_fails_leaves_the_old_file(tmp_path):
     (tmp_path / "file").write_text("old")
     with pytest.raises(KeyError), files.whole(tmp_path / "file") as file:

@@ -24,7 +24,8 @@ def create(path, text):
     """Never over another file: throws FileExistsError for a name that is taken, or another OSError."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_bytes(_bytes(text))
+        with _named(aside, path):
+            aside.write_bytes(_bytes(text))
         os.link(aside, path)  # a link, unlike a rename, never replaces
     finally:
         aside.unlink(missing_ok=True)
@@ -44,13 +45,26 @@ def whole(path):
     path = Path(os.path.realpath(path))
     aside = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        with open(aside, "wb") as file:
+        with _named(aside, path):
+            file = open(aside, "wb")
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _named(aside, path):
+    """Has an OSError name the file that was asked for, not the one beside it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename == str(aside):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
 
 
 def shown(path):
