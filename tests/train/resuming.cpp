@@ -111,9 +111,13 @@ TEST_F(Resuming, KeepsTheOptionsThatAreNotGivenAnew) {
   EXPECT_EQ(again.checkpoint_every, 2);
   EXPECT_EQ(again.log_every, 3);
   EXPECT_EQ(again.stop_at, 0) << "of one start alone";
-  put(o.out / "options.json", "{\"--keep\": \"many\"}");
   const auto recall = [&] { recall_options(again, [](std::string_view) { return false; }); };
-  EXPECT_TRUE(has(message_of<Failure>(recall), "options.json' is damaged"));
+  for (const char* wrong : {"\"many\"", "4294967303", "7.5", "true", "-1"}) {
+    put(o.out / "options.json", std::string("{\"--keep\": ") + wrong + "}");
+    const std::string message = message_of<Failure>(recall);
+    EXPECT_TRUE(has(message, "options.json' is damaged: its --keep " + std::string(wrong))) << message;
+  }
+  EXPECT_EQ(again.keep, 7);
 }
 
 TEST_F(Resuming, TwoTrainingsInOneFolderAreRefused) {
