@@ -125,14 +125,11 @@ def test_a_prediction_that_is_not_finite_makes_no_picture(tmp_path):
     assert program(*training, "--out", tmp_path / "good").returncode == 0
     weights = overflowing(tmp_path / "good/checkpoints/step_00000001/model.safetensors", tmp_path / "w.safetensors")
     run = tmp_path / "run"
-    says = "image 0 has a number that is not finite: the network's prediction is not finite"
-    done = program(*training, "--out", run, "--init-weights", weights, "--sample-every", "1")
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-    assert f"train_unet: samples of step 1: {says}: " in done.stderr
-    assert not (run / "samples").exists()
+    assert program(*training, "--out", run, "--init-weights", weights).returncode == 0
     files = [tmp_path / name for name in ("a.png", "a.npy")]
     done = program(
         "sample_unet", run, "--steps", "1", "--count", "2", "--batch", "1", "--out", files[0], "--npy", files[1]
     )
-    assert (done.returncode, done.stderr) == (1, f"sample_unet: {says}\n")
+    says = "sample_unet: image 0 has a number that is not finite: the network's prediction is not finite\n"
+    assert (done.returncode, done.stderr) == (1, says)
     assert not any(file.exists() for file in files)
