@@ -58,6 +58,7 @@ class JsonFields {
       return;
     }
     std::vector<std::string> words;
+    // NOLINTNEXTLINE(performance-inefficient-vector-operation): the words of an error, a few
     for (const auto& [name, value] : choices) words.push_back(name);
     no_choice(key, word, words);
   }
