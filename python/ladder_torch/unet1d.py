@@ -4,7 +4,7 @@ import contextlib
 
 import torch
 
-from .blocks import hooked
+from .stand_in import hooked
 
 _PARTS = {"diffusion_step_encoder", "down_modules", "mid_modules", "up_modules", "final_conv"}
 _WRAPPERS = {"", "module", "_orig_mod"}  # the names under which DDP and torch.compile hold a module
