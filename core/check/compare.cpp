@@ -19,6 +19,9 @@ constexpr std::int64_t kChunk = 1 << 14;
 // The fewest products that a tensor core adds up before it truncates the sum: the depth of Volta's HMMA and Ampere's TF32 steps.
 constexpr double kTermsPerTruncation = 4;
 
+// A few outliers decide an answer, and their roundings are no sum of many: the bound's deviations are too few for them.
+constexpr double kOutlierSlack = 4;
+
 // The error of an intermediate that fp32 flushes to zero, 2^-126, times two outliers: 1 / (1 + e^100) is zero in fp32.
 constexpr double kUnderflow = 0x1p-126 * 0x1p14 * 0x1p14;
 
@@ -102,8 +105,8 @@ struct Rule {
 
   double bound(std::int64_t i) const {
     const double roundings = c.dtype == Dtype::f32 ? 4 : 1;
-    const double underflow = pattern == Pattern::outliers ? kUnderflow : 0;
-    return underflow + error_bound(output, ref.value[i], std::max(ref.magnitude[i], least_magnitude), def, roundings);
+    const double bound = error_bound(output, ref.value[i], std::max(ref.magnitude[i], least_magnitude), def, roundings);
+    return pattern == Pattern::outliers ? kOutlierSlack * bound + kUnderflow : bound;
   }
 
   // Of answer(i) for every element i. Chunks are added in order: the sums do not depend on the number of threads.
