@@ -54,6 +54,9 @@ def test(arguments):
         metavar="MINUTES",
         help="fail where a version would begin later; sanitizers end by then",
     )
+    parser.add_argument(
+        "--allow-untested", action="store_true", help="with --stop-after: a version that is left out is no failure"
+    )
     parser.add_watch()
     parser.epilog = "GoogleTest's own flags (--gtest_filter=..., --gtest_repeat=...) are handed on."
     chosen, gtest_flags = parser.parse_known_args(arguments)
@@ -88,6 +91,7 @@ def test(arguments):
         full=chosen.full,
         resume=chosen.resume,
         keep=chosen.keep,
+        allow_untested=chosen.allow_untested,
         stop_after=chosen.stop_after and chosen.stop_after * 60,
         cmake_options=_cmake_options(chosen),
         layers=layers,
