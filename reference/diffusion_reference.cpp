@@ -95,7 +95,7 @@ NamedOutputs q_sample(const Case& c, const HostTensors& in) {
     noise.value[i] = made.value;
     noise.magnitude[i] = made.radius;
     x_t.value[i] = signal * in["x0"][i] + weight * made.value;
-    x_t.magnitude[i] = std::abs(signal * in["x0"][i]) + weight * made.radius;
+    x_t.magnitude[i] = std::abs(signal * in["x0"][i]) + std::abs(weight) * made.radius;
   }
   NamedOutputs outputs;
   outputs["noise"] = std::move(noise);

@@ -8,6 +8,7 @@
 #include "core/check/check.h"
 #include "core/parallel.h"
 #include "dev/gemm/gemm.h"
+#include "reference/activation.h"
 #include "reference/products.h"
 
 namespace ladder::gemm {
@@ -58,14 +59,18 @@ void multiply(Expected& out, std::int64_t rows, std::int64_t terms, std::int64_t
   });
 }
 
-// y = z / (1 + e^-z). An error of z reaches y times the derivative; that of the exponential and the division is relative
+// y = z / (1 + e^-z). An error of z reaches y times the derivative, the largest of where z may be: in tf32 an error is 2^-9 of
+// the terms, and the derivative in the tail grows e-fold with each 1. That of the exponential and the division is relative
 // to y, and grows with z, to which the exponent is rounded. What is below 2^-110 may be zero: e^-z overflows.
 void apply_silu(double& value, double& magnitude) {
   const double z = value;
-  const double sigmoid = 1 / (1 + std::exp(-z));
-  const double derivative = sigmoid + z * sigmoid * (1 - sigmoid);
-  value = z * sigmoid;
-  magnitude = std::abs(derivative) * magnitude + (std::abs(z) + 4) * std::abs(value) + 0x1p-90;
+  const double reach = magnitude / 512;
+  double slope = 0;
+  for (const double at : {z - reach, z, z + reach}) {
+    slope = std::max(slope, std::abs(reference::derivative(Activation::silu, at)));
+  }
+  value = reference::value(Activation::silu, z);
+  magnitude = slope * magnitude + (std::abs(z) + 4) * std::abs(value) + 0x1p-90;
 }
 
 // x [m, k], of the layer whose tensors' names end so.

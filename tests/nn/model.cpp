@@ -39,8 +39,11 @@ TEST(ModelConfigs, WhatCannotBeBuiltIsRefused) {
     return message_of<UsageError>([&] { config.check(); });
   };
   EXPECT_TRUE(has(refusal([](Unet2dConfig& c) { c.channel_mult = {}; }), "such as 1,2,3,4"));
-  EXPECT_TRUE(has(refusal([](Unet2dConfig& c) { c.channel_mult = {1, 0}; }), "such as 1,2,3,4"));
-  EXPECT_TRUE(has(refusal([](Unet2dConfig& c) { c.res_blocks = 0; }), "at least 1"));
+  EXPECT_TRUE(has(refusal([](Unet2dConfig& c) {
+                    c.channel_mult = {1, 0};
+                  }),
+                  "channel multiplier 0: 1 to 64 are right"));
+  EXPECT_TRUE(has(refusal([](Unet2dConfig& c) { c.res_blocks = 0; }), "res-blocks 0: 1 to 1000 are right"));
   EXPECT_TRUE(has(refusal([](Unet2dConfig& c) { c.image_size = 9; }), "9 pixels a side cannot be halved 1 times"));
   EXPECT_TRUE(has(refusal([](Unet2dConfig& c) { c.head_size = 48; }), "32 or 64, not 48"));
   EXPECT_TRUE(has(refusal([](Unet2dConfig& c) { c.channels = 48; }), "level 0 has 48 channels"));
