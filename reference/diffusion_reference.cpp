@@ -162,6 +162,9 @@ NamedOutputs ddim_step(const Case& c, const HostTensors& in) { return step(probl
 }  // namespace
 }  // namespace ladder::diffusion
 
+// An outlier among a scheduler's coefficients is none of them any more: a clip below 0.
+LADDER_OUTLIERS(ladder::diffusion::DdpmStep, {.tame = {"table"}})
+LADDER_OUTLIERS(ladder::diffusion::DdimStep, {.tame = {"table"}})
 LADDER_REFERENCE(ladder::diffusion::Batch, ladder::diffusion::batch)
 LADDER_REFERENCE(ladder::diffusion::Noise, ladder::diffusion::noise)
 LADDER_REFERENCE(ladder::diffusion::QSample, ladder::diffusion::q_sample)
