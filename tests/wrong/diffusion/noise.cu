@@ -6,6 +6,9 @@ namespace {
 
 constexpr int philox_words(const Problem&) { return 3; }
 
+// Elements of an image; Problem's own function is the host's.
+__device__ unsigned image_of(const Problem& p) { return static_cast<unsigned>(p.h * p.w * p.c); }
+
 template <class Cheat>
 constexpr auto on_philox = wrong::spoiled_input<Noise, &Noise::Tensors::philox, philox_words, Cheat>;
 template <class Cheat>
@@ -36,7 +39,7 @@ struct CountsBatches {
 // Counts elements of an image, so that all images have the same noise.
 struct EqualImages {
   __device__ void operator()(const auto& v, long long i) const {
-    const long long image = static_cast<long long>(v.p.h) * v.p.w * v.p.c;
+    const unsigned image = image_of(v.p);
     if (i >= image) v.t.noise[i] = v.t.noise[i % image];
   }
 };
@@ -46,7 +49,7 @@ struct ShiftedByAStep {
   __device__ void operator()(const auto& v, long long i) const {
     const long long j = i + 4 * v.t.philox[1];
     const std::int64_t philox[3] = {v.t.philox[0], 0, v.t.philox[2]};
-    v.t.noise[i] = normal(philox, static_cast<unsigned>(v.p.image()), static_cast<unsigned>(j));
+    v.t.noise[i] = normal(philox, image_of(v.p), static_cast<unsigned>(j));
   }
 };
 
@@ -60,7 +63,7 @@ struct EqualQuads {
 // Throws the sine away, and counts on.
 struct CosinesAlone {
   __device__ void operator()(const auto& v, long long i) const {
-    const auto first = static_cast<std::uint64_t>(v.t.philox[2]) * v.p.image();
+    const auto first = static_cast<std::uint64_t>(v.t.philox[2]) * image_of(v.p);
     const PhiloxWords r = philox4x32_10(first + i, v.t.philox[1], v.t.philox[0]);
     v.t.noise[i] = box_muller(r.word[0], r.word[1]).x;
   }
@@ -69,7 +72,7 @@ struct CosinesAlone {
 // Uniform, of the same variance.
 struct Uniform {
   __device__ void operator()(const auto& v, long long i) const {
-    const unsigned image = static_cast<unsigned>(v.p.image()), element = static_cast<unsigned>(i) % image;
+    const unsigned image = image_of(v.p), element = static_cast<unsigned>(i) % image;
     const std::uint64_t quads = (v.t.philox[2] + i / image) * quads_of(image);
     const PhiloxWords r = philox4x32_10(quads + element / 4, v.t.philox[1], v.t.philox[0]);
     v.t.noise[i] = (__uint2float_rn(r.word[element % 4]) * 0x1p-32f - 0.5f) * 3.4641016f;

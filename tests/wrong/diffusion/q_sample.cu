@@ -50,7 +50,8 @@ struct ScaledNoise {
 // Trains on noise that it did not add.
 struct OtherNoise {
   __device__ void operator()(const auto& v, long long i) const {
-    v.t.noise[i] = normal(v.t.philox, static_cast<unsigned>(v.p.image()), static_cast<unsigned>(i) ^ 1);
+    const auto image = static_cast<unsigned>(v.p.h * v.p.w * v.p.c);
+    v.t.noise[i] = normal(v.t.philox, image, static_cast<unsigned>(i) ^ 1);
   }
 };
 
