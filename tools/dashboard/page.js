@@ -1,8 +1,7 @@
 // Filters, charts and the table's order. What is shown is in the address after #. Blocks of HTML come escaped from Python;
 // other words of records go into charts through inert(), since plotly.js reads a few tags.
 "use strict";
-const STEPS = 2048, BASE = 1e-10;  // as in pack.py
-const FILTERS = ["device", "path", "dtype"], MOST_MARKS = 12;
+const STEPS = 2048, BASE = 1e-10, FILTERS = ["device", "path", "dtype"], MOST_MARKS = 12;  // the first two as in pack.py
 const byId = (id) => document.getElementById(id), all = (selector) => [...document.querySelectorAll(selector)];
 const unique = (values) => [...new Set(values)];
 const fits = (one, wanted) => FILTERS.every((key) => !wanted[key] || one[key] === wanted[key]);
@@ -11,8 +10,8 @@ const micros = (seconds) => figure(seconds ? seconds * 1e6 : NaN);
 const signed = (ratio) => `${ratio >= 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(1)} %`;
 const inert = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 const named = (version) => `v${String(version).padStart(2, "0")}`;
-const timed = (series) => series.status === "PASS" && series.cold_seconds;
-const work = (series) => series.memoryBound ? series.bytes / 1e9 : series.flops / 1e12;
+const timed = (one) => one.status === "PASS" && one.cold_seconds;
+const work = (one) => one.memoryBound ? one.bytes / 1e9 : one.flops / 1e12;
 const colour = (name) => getComputedStyle(document.body).getPropertyValue(`--${name}`).trim();
 let data, state = {};
 async function unpacked(id) {
@@ -212,16 +211,18 @@ function draw() {
     ...(text.includes("=") ? Object.fromEntries(new URLSearchParams(text)) : {at: text})};
   const list = chosen(), kernel = kernelOf(), focus = list.includes(kernel) || !list.length ? kernel : list[0];
   for (const part of [drawFilters, drawTable, ...(kernel ? [drawLadder, drawLimits] : [])]) part(focus);
-  if (kernel) for (const part of [drawKernel, drawHistory, drawSamples]) part(kernel);
+  for (const part of kernel ? [drawKernel, drawHistory, drawSamples] : []) part(kernel);
   if (state.at) byId(state.at)?.scrollIntoView();
   Object.assign(document.body.dataset, {shown: location.hash, drawn: Math.round(performance.now())});
 }
 
 function prepare() {
   for (const key of FILTERS) byId("filters").elements[key].onchange = (event) => go({[key]: event.target.value, kernel: ""});
-  const changes = {"kernel-pick": "kernel", "verdict-filter": "verdict", find: "find"};
-  for (const [id, key] of Object.entries(changes)) byId(id).oninput = (event) => go({[key]: event.target.value});
-  byId("clear").onclick = () => go({path: "", dtype: "", verdict: "", kernel: "", find: ""});
+  byId("kernel-pick").onchange = (event) => go({kernel: event.target.value});
+  byId("verdict-filter").onchange = (event) => go({verdict: event.target.value});
+  byId("find").onchange = () => go({find: byId("find").value});
+  byId("find").oninput = () => drawTable(state.find = byId("find").value);
+  byId("clear").onclick = () => go({path: "", dtype: "", verdict: "", kernel: "", find: byId("find").value = ""});
   byId("csv").onclick = () => save("ladder.csv", csv(listed()));
   byId("json").onclick = () => save("ladder.json", JSON.stringify(listed(), null, 1));
   for (const anchor of all("nav a")) anchor.onclick = () => location.replace(address({at: anchor.hash.slice(1)})) ?? false;
@@ -231,7 +232,7 @@ function prepare() {
 }
 
 function showTheme(theme) {
-  document.documentElement.dataset.theme = theme;
+  Object.assign(document.documentElement, {className: "on"}).dataset.theme = theme;
   byId("theme").textContent = theme === "dark" ? "light" : "dark";
   if (document.body.dataset.drawn) draw();
 }
@@ -241,7 +242,6 @@ function showTheme(theme) {
   data.series = data.rows.map((row, at) => ({...row, ...data.more[at], row}));
   showTheme(localStorage["ladder-theme"] ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
   byId("theme").onclick = () => showTheme(localStorage["ladder-theme"] = byId("theme").textContent);
-  document.documentElement.classList.add("on");
   if (!data.series.length) return;
   document.head.append(made("script", {textContent: await unpacked("packed-plotly")}));
   prepare();
