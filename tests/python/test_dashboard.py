@@ -17,7 +17,7 @@ from registry import listing
 
 ROOT = Path(__file__).resolve().parents[2]
 
-MOST_BYTES = 4_500_000  # two of them are plotly.js
+MOST_BYTES = 4_000_000  # two of them are plotly.js
 
 
 @pytest.fixture
