@@ -250,7 +250,7 @@ def large_page():
     with tempfile.TemporaryDirectory() as folder:
         data = model.build(folder, large(folder, 500, 500), [], [], {}, compare)
     assert sum(len(points) for points in data["histories"]) == 250_000
-    return page.render(data, library.source())
+    return page.render(data, *library.source())
 
 
 def _large_result(made, template, at, level, rng, newest):

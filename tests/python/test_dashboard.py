@@ -17,7 +17,7 @@ from registry import listing
 
 ROOT = Path(__file__).resolve().parents[2]
 
-MOST_BYTES = 2_000_000
+MOST_BYTES = 4_000_000  # two of them are plotly.js
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_every_version_says_its_idea():
 def test_steps_and_changes(project):
     project.grown(10)
     stepped = project.series(2, made.PROBLEMS[0])
-    assert [record for record, _, _ in stepped["steps"]] == [5]
+    assert [(record, before) for record, _, _, before in stepped["steps"]] == [(5, 4)]
     assert [(record, breaks, names) for record, breaks, names, _ in stepped["changes"]] == [(7, True, "driver")]
     assert stepped["changes"][0][3] == "driver 13.0 → 13.1"
 
@@ -211,10 +211,12 @@ def test_it_is_said_and_shown(spoiled):
 
 def table(project):
     """[{heading: text}] of the table of results."""
-    table = re.search(r'<table id="table">.*?<thead>(.*?)</thead>.*?<tbody>(.*?)</tbody>', project.text(), re.DOTALL)
+    table = re.search(
+        r'<table id="table"[^>]*>.*?<thead>(.*?)</thead>.*?<tbody>(.*?)</tbody>', project.text(), re.DOTALL
+    )
     names = re.findall(r"<th[^>]*>(.*?)</th>", table[1])
     found = []
-    for row in re.findall(r"<tr>(.*?)</tr>", table[2]):
+    for row in re.findall(r"<tr[^>]*>(.*?)</tr>", table[2]):
         cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
         assert len(cells) == len(names)
         found.append(dict(zip(names, cells)))
@@ -232,7 +234,7 @@ def test_the_same_records_give_the_same_page(project):
 def test_nothing_is_loaded_from_outside(project):
     project.grown(2)
     text = project.text()
-    own = text.replace(library.source(), "")
+    own = text  # plotly.js is compressed in it, and no more than data until the page's script runs it
     assert re.findall(r"(?:src|action)\s*=|@import|url\(|<iframe|<object|import\(", own) == []
     targets = re.findall(r'href="([^"]*)"', own)
     assert [target for target in targets if not target.startswith(("#", "data:,"))] == []
@@ -242,8 +244,8 @@ def test_nothing_is_loaded_from_outside(project):
 def test_the_table_is_there_without_scripts(project):
     project.grown(2)
     text = project.text()
-    rows = re.search(r'<table id="table">.*?<tbody>(.*?)</tbody>', text, re.DOTALL)[1]
-    assert rows.count("<tr>") == 9
+    rows = re.search(r'<table id="table"[^>]*>.*?<tbody>(.*?)</tbody>', text, re.DOTALL)[1]
+    assert rows.count("<tr ") == 9
     assert "<noscript>" in text
     assert "SKIP" in rows
     assert re.search(r"<td class=n>6\.\d\d</td>|<td class=n>15\.\d</td>", rows)
@@ -329,5 +331,5 @@ def test_an_unfinished_page_replaces_nothing(project, monkeypatch):
 
 
 def test_only_the_pinned_file_is_taken(capsys):
-    assert library._checked(b"alert(1)") is None
+    assert not library._is_pinned(b"alert(1)")
     assert "checksum" in capsys.readouterr().err

@@ -130,6 +130,6 @@ def test_shares_stay_in_their_cells(layout):
 
 def test_what_is_not_named_is_counted_by_verdict(layout):
     layout.open()
-    items = layout.all("#called li")
+    items = layout.all(".alerts li")
     assert len(items) == 13
     assert items[-1].text == "and 2 SLOW, 3 FAST more, in the table of results"

@@ -42,6 +42,8 @@ PYTEST = ["pytest==8.4.2", "pytest-xdist==3.8.0"]
 RUFF = ["ruff==0.17.6"]
 # What draws the pictures of the READMEs.
 MATPLOTLIB = ["matplotlib==3.9.4"]
+# Its plotly.min.js draws the dashboard's charts.
+PLOTLY = "plotly==7.1.0"
 # What draws times in a terminal.
 PLOTEXT = ["plotext==5.3.2"]
 # For tools/images/nearest_images.py.

@@ -34,7 +34,7 @@ def write(root, out, strict=False):
     for entry in bad:
         say.line(f"not shown: {entry['file']}: {entry['reason']}")
     data = model.build(root, records, bad, profiles, live, compare)
-    text = page.render(data, library.source())
+    text = page.render(data, *library.source())
     try:
         files.replace(out, text)
     except OSError as error:

@@ -45,11 +45,12 @@ def build(root, records, bad, profiles, live, compare):
         pair = _pair(points)
         series.append(_series(key, points, pair, numbers, verdicts.get(key)))
         histories.append([_packed_point(result, numbers) for result in points])
-        samples.append([_samples(result) for result in pair if _is_timed(result)])
-    for entry in series:
-        entry["memoryBound"] = (entry["device"], entry["path"]) in memory_bound
+        samples.append([result.times.seconds for result in pair if _is_timed(result)])
     paths = sorted({entry["path"] for entry in series})
     shown_records = [_record(record) for record in records]
+    for entry in series:
+        entry["memoryBound"] = (entry["device"], entry["path"]) in memory_bound
+        entry["copy"] = shown_records[entry["record"]]["copy"]
     shapes = {layer: ideas.shapes(root, layer) for layer in sorted({path.split("/")[0] for path in paths})}
     return {
         "records": shown_records,
@@ -156,6 +157,8 @@ def _series(key, points, pair, numbers, verdict):
         "status": newest.status,
         "reason": newest.reason,
         "record": numbers[id(newest.record)],
+        "records": {numbers[id(result.record)] for result in points},
+        "pair": [numbers[id(result.record)] for result in pair],
         "dated": newest.is_dated,
         "command": newest.command,
         "flops": number(newest.flops),
@@ -257,14 +260,15 @@ def _changed(before, after, names):
 
 
 def _steps(points, numbers):
-    """[[record, seconds before, seconds after]]; across a break of the series no step is looked for."""
+    """[[record, seconds before, seconds after, the record before]]; across a break of the series no step is looked for."""
     timed = [result for result in points if _is_timed(result)]
     starts = [at for at in range(1, len(timed)) if _changed(timed[at - 1].record, timed[at].record, _BREAKING)]
     found, begin = [], 0
     for end in [*starts, len(timed)]:
         run = timed[begin:end]
         for at, before, after in history.steps([result.times.median for result in run]):
-            found.append([numbers[id(run[at].record)], number(before), number(after)])
+            old, new = (numbers[id(result.record)] for result in run[at - 1 : at + 1])
+            found.append([new, number(before), number(after), old])
         begin = end
     return found
 
@@ -280,10 +284,6 @@ def _packed_point(result, numbers):
         baseline,
         STATUSES.index(result.status),
     )
-
-
-def _samples(result):
-    return result.times.seconds, result.times.clocks
 
 
 def _is_timed(result):
@@ -319,3 +319,38 @@ def number(value):
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.7g}")
+
+
+def is_passed(series):
+    return series["status"] == "PASS" and series["times"] is not None
+
+
+def ratio(series):
+    """The baseline's time over the version's, or None."""
+    if not is_passed(series) or not series["baselineTimes"]:
+        return None
+    return series["baselineTimes"]["median"] / series["times"]["median"]
+
+
+def rate_unit(series):
+    """Bytes that must move are counted where the whole pass waits for memory, else arithmetic."""
+    return "GB/s" if series["memoryBound"] else "TFLOP/s"
+
+
+def work(series):
+    """In units of rate_unit(), times a second."""
+    amount = series["bytes"] * 1e-9 if series["memoryBound"] else series["flops"] and series["flops"] * 1e-12
+    return amount or None
+
+
+def rates(series):
+    """{heading: figure} of a kernel's newest result; {} without a time."""
+    if not is_passed(series) or not work(series):
+        return {}
+    seconds = series["times"]["median"]
+    found = {rate_unit(series): work(series) / seconds}
+    if series["memoryBound"] and series["copy"]:
+        found["copy, %"] = 100 * series["bytes"] / seconds / series["copy"]
+    if series["memoryBound"] and series["streaming"]:
+        found["streaming, %"] = 100 * series["streaming"] / seconds
+    return found
