@@ -19,6 +19,13 @@ from registry import listing
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# Of two recorded versions, of one that is not, of a layer's shared file, of another pass and of another layer.
+FILES = ("fprop/v01_idea_1.cu", "fprop/v02_idea_2.cu", "fprop/v03_idea_3.cu", "shared.cu", "dgrad/v01_idea_1.cu")
+KERNELS = [
+    {"file": file, "registers": at}
+    for at, file in enumerate([*(f"dev/toy/{name}" for name in FILES), "dev/other/fprop/v01_idea_1.cu"], start=1)
+]
+
 
 class Recorder(Toy):
     def record(self, *arguments):
@@ -27,9 +34,7 @@ class Recorder(Toy):
         there = listing.read(self.root)
         parts = record._parts(options, there, record._chosen(options, there))
         machine = {"temperature.gpu": "40"}
-        made = Recording(
-            options, parts, {"toy/fprop": self.bench}, self.results, [{"registers": 1}], self.code, lambda: machine
-        )
+        made = Recording(options, parts, {"toy/fprop": self.bench}, self.results, KERNELS, self.code, lambda: machine)
         return made.run(), self.capsys.readouterr().out
 
 
@@ -46,9 +51,14 @@ def test_a_record_is_one_sealed_file_named_after_date_and_commit(recording):
     made = recording.only_record()
     assert '"sha256"' in made.file.read_text()
     assert len(made.results) == 3
-    assert (made.machine["after"], made.kernels) == ({"temperature.gpu": "40"}, [{"registers": 1}])
+    assert made.machine["after"] == {"temperature.gpu": "40"}
     assert "toy/fprop bf16, x baseline: v01 0.50, v02 2.00" in out
     assert "3 PASS" in out
+
+
+def test_a_record_has_the_registers_of_its_versions_alone(recording):
+    recording.record()
+    assert [kernel["registers"] for kernel in recording.only_record().kernels] == [1, 2, 4]
 
 
 def test_parts_of_several_dtypes_are_joined(recording):

@@ -123,7 +123,7 @@ class Recording:
         record = joined([part.path for part in parts], pieces)
         record["created"] = plan["created"]
         record["machine"] = {"before": plan["machine"], "after": self.machine()}
-        record["kernels"] = plan.get("kernels", self.kernels)
+        record["kernels"] = kernels_of(record["results"], plan.get("kernels", self.kernels))
         record["machine_code"] = _digests_of(record["results"], plan["machine_code"])
         write_new(self.file, record_files.text_of(record))
         current.keep(self.folder.parent, self.code)
@@ -207,6 +207,17 @@ def joined(part_paths, pieces):
         "programs": programs,
         "results": [result for piece in pieces for result in piece["results"]],
     }
+
+
+def kernels_of(results, kernels):
+    """The `kernels` of the versions that have a result, and those that the versions of their layers share."""
+    versions = {f"dev/{result['layer']}/{result['pass']}/v{result['version']:02d}_" for result in results}
+    layers = {f"dev/{result['layer']}" for result in results}
+    return [
+        kernel
+        for kernel in kernels
+        if kernel["file"].startswith(tuple(versions)) or os.path.dirname(kernel["file"]) in layers
+    ]
 
 
 def _digests_of(results, digests):
