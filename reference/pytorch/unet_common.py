@@ -5,9 +5,8 @@ import argparse
 import contextlib
 import json
 import math
-import subprocess
 import sys
-import tempfile
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy
@@ -61,30 +60,9 @@ def versions(device):
     return told
 
 
-def in_process(script, variant, limit, arguments, device):
-    """What the script records of a variant, run in a process of its own with these arguments; with "error", why it did not come
-    to its end, if so."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer.json"
-        own = ["--device", device.type, "--variant", variant, "--json", str(answer)]
-        command = [sys.executable, str(Path(script).resolve()), *arguments, *own]
-        try:
-            ended = subprocess.run(
-                command,
-                timeout=limit,
-                stdout=sys.stderr,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            wrong = {"error": f"not done after {limit:.0f} seconds"}
-        else:
-            lines = [line for line in ended.stderr.splitlines() if line.strip()]
-            reason = lines[-1][:500] if lines else f"exit status {ended.returncode}"
-            wrong = {"error": reason, "stderr": lines[-30:]} if ended.returncode or not answer.exists() else {}
-        return {**(json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}), **wrong}
+def record_of(schema):
+    """The beginning of a record: its schema (results/SCHEMA.md) and the time in UTC."""
+    return {"schema": schema, "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
 # --- Files
