@@ -66,22 +66,28 @@ def step_bytes(module, bytes_each):
     )
 
 
+def step_of(module, scheduler):
+    """A denoising step. One that is compiled does for all samplers: they differ in the factors alone."""
+
+    def step(x, t, observation, row, noise):
+        return scheduler.step(x, module(x, t.expand(len(x)), observation), row, noise)
+
+    return step
+
+
 class Answer:
     """Answers `n` observations of random numbers; the ways share the buffers."""
 
     def __init__(self, module, scheduler, n, compiled):
-        self.module, self.scheduler = module, scheduler
+        self.scheduler = scheduler
         self.device = scheduler.rows.device
         self.host = torch.randn(n, OBSERVATION, pin_memory=self.device.type == "cuda")
         self.observation = self.host.to(self.device)
         self.x = torch.zeros(n, HORIZON, ACTION_DIM, device=self.device)
         self.t = torch.zeros(n, dtype=torch.int64, device=self.device)
         self.out = torch.zeros_like(self.x)
-        self.take_step = compiled or self.step
-        self.network = None
-
-    def step(self, x, t, observation, row, noise):
-        return self.scheduler.step(x, self.module(x, t.expand(len(x)), observation), row, noise)
+        self.take_step = compiled or step_of(module, scheduler)
+        self.network = Graph(lambda: module(self.x, self.t, self.observation))
 
     @torch.no_grad()
     def all_steps(self):
@@ -93,8 +99,6 @@ class Answer:
     @torch.no_grad()
     def around_the_network(self):
         """The network in a graph, everything else outside."""
-        if self.network is None:
-            self.network = Graph(lambda: self.module(self.x, self.t, self.observation))
         self.x.normal_()
         for t, row in zip(self.scheduler.timesteps, self.scheduler.rows):
             self.t.copy_(t)
@@ -127,17 +131,6 @@ def row_of(answer, call, options):
     return {**told, "host_ms": statistics.median(host), "host_ms_worst": max(host), "warm_up_seconds": warm_up}
 
 
-def compiled_step(module, scheduler, way):
-    """One for all samplers: they differ in the factors alone."""
-    torch._dynamo.config.recompile_limit = 64
-    mode = {"mode": "max-autotune-no-cudagraphs"} if way == "max-autotune" else {}
-
-    def step(x, t, observation, row, noise):
-        return scheduler.step(x, module(x, t.expand(len(x)), observation), row, noise)
-
-    return torch.compile(step, dynamic=False, **mode)
-
-
 def measure(options, device, save):
     """Saves a record with one more row after each."""
     size, precision, way = options.variant.split("_")
@@ -148,21 +141,20 @@ def measure(options, device, save):
     if precision == "bf16":
         module.bfloat16()
     samplers = {name: policy.Scheduler({}, *SAMPLERS[name], device=device) for name in options.samplers}
-    compiled = compiled_step(module, next(iter(samplers.values())), way) if way != "operators" else None
+    compiled = None
+    if way != "operators":
+        torch._dynamo.config.recompile_limit = 64
+        mode = {"mode": "max-autotune-no-cudagraphs"} if way == "max-autotune" else {}
+        compiled = torch.compile(step_of(module, next(iter(samplers.values()))), dynamic=False, **mode)
     rows = []
     for n in options.batches if way != "max-autotune" else options.batches[:1]:
         for sampler, scheduler in samplers.items():
             answer = Answer(module, scheduler, n, compiled)
-            if device.type == "cpu":
-                calls = {"eager": answer.all_steps}
-            elif compiled:
-                calls = {"graph_all": Graph(answer.all_steps)}
-            else:
-                calls = {
-                    "graph_all": Graph(answer.all_steps),
-                    "eager": answer.all_steps,
-                    "graph_network": answer.around_the_network,
-                }
+            calls = {} if device.type == "cpu" else {"graph_all": Graph(answer.all_steps)}
+            if not compiled:
+                calls["eager"] = answer.all_steps
+                if device.type != "cpu":
+                    calls["graph_network"] = answer.around_the_network
             for how, call in calls.items():
                 rows.append({"n": n, "sampler": sampler, "how": how, **row_of(answer, call, options)})
                 print(line_of(options.variant, rows[-1]), flush=True)
