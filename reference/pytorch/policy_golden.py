@@ -4,9 +4,10 @@ hash makes, so that `./ladder denoise` can be compared without PyTorch and witho
     python3 reference/pytorch/policy_golden.py [--out FILE]
     python3 reference/pytorch/policy_golden.py --inputs FOLDER    the same policy and inputs as files of ./ladder denoise
 
-The file's own "about" says how its numbers are made, down to the bit; the text is ABOUT below.
+The file's own "about", which stays as it is, says how its numbers are made, down to the bit.
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -20,22 +21,6 @@ import unet_common as common
 
 BATCH, DDIM_STEPS = 3, 5
 OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "policy_tiny.json"
-
-ABOUT = [
-    "Diffusion Policy's conditional 1-D U-Net at the sizes of `config`, sampled by DDPM in all steps and by DDIM (eta 0) in few,",
-    "in float64, by reference/pytorch/policy_golden.py. Elements are counted in PyTorch's order, row major: convolutions",
-    "[out, in, taps], transposed ones [in, out, taps], linear [out, in]; samples are [n, horizon, d].",
-    "splitmix64(s), of and to unsigned 64-bit integers: s += 0x9E3779B97F4A7C15; z = (s ^ s >> 30) * 0xBF58476D1CE4E5B9;",
-    "z = (z ^ z >> 27) * 0x94D049BB133111EB; z ^ z >> 31.",
-    "value(i, j) = (splitmix64(i * 2^32 + j) >> 40) / 2^23 - 1, in [-1, 1), exact in fp32, for element j of tensor number i, in the",
-    "order of `parameters` (from 0). Convolutions and linear layers, weights and biases alike: fp32(value / sqrt(fan_in)), computed",
-    "in float64, fan_in the elements of the weight's first row: in * taps, in a transposed convolution out * taps, in a linear layer",
-    "in. GroupNorm (blocks.x.block.1, final_conv.0.block.1): weight fp32(1 + value / 4), bias fp32(value / 4).",
-    "Per step: `t`; `prediction`, the network's noise in the x before the step; `trajectory`, x after it. DDPM's noise of step s is",
-    "noise[s]; that of the last step must not be used. Both start from `initial`. The scheduler's factors, from betas to the roots",
-    "that a step multiplies by, are computed in fp32 as the package diffusers does; x, the prediction and the embedding of t are",
-    "float64.",
-]
 
 
 def inputs():
@@ -61,7 +46,7 @@ def golden():
         predictions, trajectory = scheduler.trajectory(module, *double)
         runs[kind] = {"t": scheduler.t, "prediction": predictions.tolist(), "trajectory": trajectory.tolist()}
     return {
-        "about": ABOUT,
+        "about": json.loads(OUT.read_text(encoding="utf-8"))["about"],
         "config": {**policy.TINY, "n_groups": 8, "horizon": held.horizon, "scheduler": held.scheduler},
         "parameters": parameters,
         "observation": observation.tolist(),
@@ -73,7 +58,7 @@ def golden():
 
 def text(told):
     """JSON with a line a field of the file, a parameter and a step."""
-    line = common.json.dumps
+    line = json.dumps
 
     def lines(value):
         if isinstance(value, dict) and "t" in value:

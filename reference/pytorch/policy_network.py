@@ -371,19 +371,11 @@ def hashed(tensor, shape):
     return ((z >> numpy.uint64(40)) * 2.0**-23 - 1).reshape(shape)
 
 
-@torch.no_grad()
 def hash_weights(module):
-    """Tensor number i, in state_dict's order from 0, is hashed(i) / sqrt(fan_in) in convolutions and linear layers, weights and
-    biases alike, and 1 + hashed(i) / 4 and hashed(i) / 4 in GroupNorm, rounded to fp32 once. fan_in is that of the layer's
-    weight as PyTorch counts it: inputs * taps, but outputs * taps of a transposed convolution, whose weight is [in, out, taps]."""
+    """Fills the module: tensor number i, in state_dict's order from 0, from hashed(i). fan_in of a transposed convolution, whose
+    weight is [in, out, taps], is outputs * taps."""
     number = {name: i for i, name in enumerate(module.state_dict())}
-    for layer, part in common.layers_with_parameters(module):
-        norm = isinstance(part, nn.GroupNorm)
-        divisor = 4 if norm else math.sqrt(common.fan_in(part))
-        for name, parameter in part.named_parameters():
-            value = hashed(number[f"{layer}.{name}"], tuple(parameter.shape)) / divisor + (norm and name == "weight")
-            parameter.copy_(torch.from_numpy(value.astype(numpy.float32)))
-    return module
+    return common.fill(module, lambda name, shape: hashed(number[name], shape))
 
 
 def tiny():

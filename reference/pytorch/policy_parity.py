@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy_and_torch  # noqa: F401
@@ -142,8 +141,7 @@ def compare(options, device, folder):
     exact_answers = answers.by_pytorch(exact, device)
     exact_predictions = {t: predictions(case, case.by_pytorch(exact, device)) for t, case in at.items()}
     record = {
-        "schema": SCHEMA,
-        "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **common.record_of(SCHEMA),
         "policy": options.size or path.name,
         "scheduler": config,
         "steps": f"{kind} {answers.steps}",

@@ -18,15 +18,14 @@ import statistics
 import subprocess
 import sys
 import time
-from datetime import datetime, timezone
 
 import numpy_and_torch  # noqa: F401
 
 import torch
 
 import policy_network as policy
+import speed
 import unet_common as common
-from unet_speed import summary, timed
 from unet_step import WARM_UPS, Graph
 
 SIZES = {
@@ -67,22 +66,28 @@ def step_bytes(module, bytes_each):
     )
 
 
+def step_of(module, scheduler):
+    """A denoising step. One that is compiled does for all samplers: they differ in the factors alone."""
+
+    def step(x, t, observation, row, noise):
+        return scheduler.step(x, module(x, t.expand(len(x)), observation), row, noise)
+
+    return step
+
+
 class Answer:
     """Answers `n` observations of random numbers; the ways share the buffers."""
 
     def __init__(self, module, scheduler, n, compiled):
-        self.module, self.scheduler = module, scheduler
+        self.scheduler = scheduler
         self.device = scheduler.rows.device
         self.host = torch.randn(n, OBSERVATION, pin_memory=self.device.type == "cuda")
         self.observation = self.host.to(self.device)
         self.x = torch.zeros(n, HORIZON, ACTION_DIM, device=self.device)
         self.t = torch.zeros(n, dtype=torch.int64, device=self.device)
         self.out = torch.zeros_like(self.x)
-        self.take_step = compiled or self.step
-        self.network = None
-
-    def step(self, x, t, observation, row, noise):
-        return self.scheduler.step(x, self.module(x, t.expand(len(x)), observation), row, noise)
+        self.take_step = compiled or step_of(module, scheduler)
+        self.network = Graph(lambda: module(self.x, self.t, self.observation))
 
     @torch.no_grad()
     def all_steps(self):
@@ -94,8 +99,6 @@ class Answer:
     @torch.no_grad()
     def around_the_network(self):
         """The network in a graph, everything else outside."""
-        if self.network is None:
-            self.network = Graph(lambda: self.module(self.x, self.t, self.observation))
         self.x.normal_()
         for t, row in zip(self.scheduler.timesteps, self.scheduler.rows):
             self.t.copy_(t)
@@ -117,7 +120,7 @@ def row_of(answer, call, options):
         took = time.perf_counter() - took
     warm_up = time.perf_counter() - started
     count = max(3, min(options.answers, int(LONG / took)))
-    told = summary(timed(call, count, answer.device))
+    told = speed.summary(speed.timed(call, count, answer.device))
     host = []
     for _ in range(count):
         before = time.perf_counter()
@@ -128,43 +131,30 @@ def row_of(answer, call, options):
     return {**told, "host_ms": statistics.median(host), "host_ms_worst": max(host), "warm_up_seconds": warm_up}
 
 
-def compiled_step(module, scheduler, way):
-    """One for all samplers: they differ in the factors alone."""
-    torch._dynamo.config.recompile_limit = 64
-    mode = {"mode": "max-autotune-no-cudagraphs"} if way == "max-autotune" else {}
-
-    def step(x, t, observation, row, noise):
-        return scheduler.step(x, module(x, t.expand(len(x)), observation), row, noise)
-
-    return torch.compile(step, dynamic=False, **mode)
-
-
 def measure(options, device, save):
     """Saves a record with one more row after each."""
     size, precision, way = options.variant.split("_")
-    if device.type == "cpu" and way != "operators":
-        raise common.Refusal("torch.compile is timed on a GPU only: it needs --device cuda")
+    speed.refuse_compile_on_cpu(device, compiled=way != "operators")
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     module = module_of(size, device)
     if precision == "bf16":
         module.bfloat16()
     samplers = {name: policy.Scheduler({}, *SAMPLERS[name], device=device) for name in options.samplers}
-    compiled = compiled_step(module, next(iter(samplers.values())), way) if way != "operators" else None
+    compiled = None
+    if way != "operators":
+        torch._dynamo.config.recompile_limit = 64
+        mode = {"mode": "max-autotune-no-cudagraphs"} if way == "max-autotune" else {}
+        compiled = torch.compile(step_of(module, next(iter(samplers.values()))), dynamic=False, **mode)
     rows = []
     for n in options.batches if way != "max-autotune" else options.batches[:1]:
         for sampler, scheduler in samplers.items():
             answer = Answer(module, scheduler, n, compiled)
-            if device.type == "cpu":
-                calls = {"eager": answer.all_steps}
-            elif compiled:
-                calls = {"graph_all": Graph(answer.all_steps)}
-            else:
-                calls = {
-                    "graph_all": Graph(answer.all_steps),
-                    "eager": answer.all_steps,
-                    "graph_network": answer.around_the_network,
-                }
+            calls = {} if device.type == "cpu" else {"graph_all": Graph(answer.all_steps)}
+            if not compiled:
+                calls["eager"] = answer.all_steps
+                if device.type != "cpu":
+                    calls["graph_network"] = answer.around_the_network
             for how, call in calls.items():
                 rows.append({"n": n, "sampler": sampler, "how": how, **row_of(answer, call, options)})
                 print(line_of(options.variant, rows[-1]), flush=True)
@@ -193,7 +183,7 @@ def measure_streaming(options, device, save):
                 call = Graph(call) if device.type == "cuda" else call
                 for _ in range(WARM_UPS + 1):
                     call()
-                told = summary(timed(call, max(3, options.answers // 5), device))
+                told = speed.summary(speed.timed(call, max(3, options.answers // 5), device))
                 terabytes = STREAMED_STEPS * moved * (2 if how == "copy" else 1) / told["ms"] / 1e9
                 kind = {"size": size, "precision": precision, "bytes": moved, "steps": STREAMED_STEPS}
                 rows.append({"how": how, **kind, **told, "terabytes_a_second": terabytes})
@@ -225,39 +215,24 @@ def one(options):
     (measure_streaming if options.variant == "streaming" else measure)(options, device, save)
 
 
-def every(options):
-    """Each variant in a process of its own. Exit status 1 if one failed."""
-    chosen = options.only or names(options)
-    device, started = common.device_of(options), time.perf_counter()
-    record = {
-        "schema": SCHEMA,
-        "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "horizon": HORIZON,
-        "action_dim": ACTION_DIM,
-        "observation": OBSERVATION,
-        "max_autotune": options.max_autotune,
-        "variants": {},
-    }
-    for name in chosen:
-        before = time.perf_counter()
-        left = options.budget - (before - started)
-        told = {"error": f"not run: the {options.budget:.0f} seconds of --budget are spent"}
-        if left > 5:
-            told = common.in_process(__file__, name, min(left, options.limit), options.words, device)
-        record["versions"] = told.pop("versions", record.get("versions"))
-        record["variants"][name] = told | {"seconds": time.perf_counter() - before}
-        if options.json:
-            common.save_json(options.json, record)
-        if "error" in told:
-            print(f"{name:<24} failed after {len(told.get('rows', []))} rows: {told['error']}", flush=True)
-    return 1 if any("error" in told for told in record["variants"].values()) else 0
+def every(options, words):
+    fixed = {"horizon": HORIZON, "action_dim": ACTION_DIM, "observation": OBSERVATION}
+    record = {**common.record_of(SCHEMA), **fixed, "max_autotune": options.max_autotune}
+
+    def failure(name, told):  # of the others, each row was printed when it was there
+        return f"{name:<24} failed after {len(told.get('rows', []))} rows: {told['error']}" if "error" in told else None
+
+    return speed.every(__file__, words, options, options.only or names(options), record, failure)
 
 
 def main(arguments=None):
-    parser = common.parser_of(__doc__.splitlines()[0], config=False)
-    parser.add_argument("--json", help="record to write")
-    parser.add_argument(
-        "--only", nargs="+", metavar="VARIANT", help="streaming, small_bf16_operators, large_fp32_compile, .."
+    parser = speed.parser_of(
+        __doc__.splitlines()[0],
+        only="streaming, small_bf16_operators, large_fp32_compile, ..",
+        budget=560,
+        limit=240,
+        max_autotune="time what torch.compile's search finds, and nothing else",
+        config=False,
     )
     parser.add_argument("--size", choices=sorted(SIZES), help="this one alone (default: small and large)")
     parser.add_argument(
@@ -265,14 +240,7 @@ def main(arguments=None):
     )
     parser.add_argument("--samplers", nargs="+", choices=sorted(SAMPLERS), default=list(SAMPLERS))
     parser.add_argument("--answers", type=int, default=50, help="timed at most (default 50)")
-    parser.add_argument(
-        "--max-autotune", action="store_true", help="time what torch.compile's search finds, and nothing else"
-    )
-    parser.add_argument("--budget", type=float, default=560, help="seconds for all variants (default 560)")
-    parser.add_argument("--limit", type=float, default=240, help="seconds for one (default 240)")
-    parser.add_argument("--variant", help="run this one here, without a process of its own: to see where it fails")
-    options = parser.parse_args(arguments)
-    options.words = sys.argv[1:] if arguments is None else arguments
+    options, words = parser.parse_args(arguments), sys.argv[1:] if arguments is None else arguments
     unknown = [name for name in [*(options.only or []), options.variant] if name and name not in names(options)]
     if unknown:
         parser.error(f"no variant '{unknown[0]}'; there are {', '.join(names(options))}")
@@ -280,7 +248,7 @@ def main(arguments=None):
         parser.error("--variant needs --json")
     if min(options.batches) < 1 or options.answers < 3:
         parser.error("--batches from 1, --answers from 3")
-    return common.run(one if options.variant else every, options)
+    return common.run(one, options) if options.variant else common.run(every, options, words)
 
 
 if __name__ == "__main__":

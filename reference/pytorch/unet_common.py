@@ -5,9 +5,8 @@ import argparse
 import contextlib
 import json
 import math
-import subprocess
 import sys
-import tempfile
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy
@@ -19,14 +18,16 @@ from worker import Refusal, one_line
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 from cli import files
+from cli.errors import Failure
 
 
 def run(main, *arguments):
     """A script's exit status: 1 after an error, printed as one line; argparse itself exits with 2."""
     try:
         return main(*arguments) or 0
-    except (Refusal, OSError, ValueError) as error:
-        print(f"{Path(sys.argv[0]).name}: {one_line(error)}", file=sys.stderr)
+    except (Refusal, Failure, OSError, ValueError) as error:
+        reason = one_line(Refusal(error) if isinstance(error, Failure) else error)
+        print(f"{Path(sys.argv[0]).name}: {reason}", file=sys.stderr)
         return 1
 
 
@@ -61,30 +62,9 @@ def versions(device):
     return told
 
 
-def in_process(script, variant, limit, arguments, device):
-    """What the script records of a variant, run in a process of its own with these arguments; with "error", why it did not come
-    to its end, if so."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer.json"
-        own = ["--device", device.type, "--variant", variant, "--json", str(answer)]
-        command = [sys.executable, str(Path(script).resolve()), *arguments, *own]
-        try:
-            ended = subprocess.run(
-                command,
-                timeout=limit,
-                stdout=sys.stderr,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            wrong = {"error": f"not done after {limit:.0f} seconds"}
-        else:
-            lines = [line for line in ended.stderr.splitlines() if line.strip()]
-            reason = lines[-1][:500] if lines else f"exit status {ended.returncode}"
-            wrong = {"error": reason, "stderr": lines[-30:]} if ended.returncode or not answer.exists() else {}
-        return {**(json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}), **wrong}
+def record_of(schema):
+    """The beginning of a record: its schema (results/SCHEMA.md) and the time in UTC."""
+    return {"schema": schema, "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
 # --- Files
@@ -124,50 +104,41 @@ def load_tensors(path):
 
 def load_weights(model, path):
     """Into the model, in its dtype. Refuses a file with other names or shapes, and says which."""
-    tensors, _ = load_tensors(path)
-    own = model.state_dict()
-    wrong = (
-        [f"no {name}" for name in own if name not in tensors]
-        + [f"{name} too many" for name in tensors if name not in own]
-        + [
-            f"{name} is {list(tensors[name].shape)}, not {list(own[name].shape)}"
-            for name in own
-            if name in tensors and tensors[name].shape != own[name].shape
-        ]
-    )
-    if wrong:
-        raise Refusal(f"{path} is not of this configuration: {'; '.join(wrong[:3])}{' ..' if len(wrong) > 3 else ''}")
-    model.load_state_dict(tensors)
+    try:
+        model.load_state_dict(load_tensors(path)[0])
+    except RuntimeError as error:
+        raise Refusal(f"{path} is not of this configuration: {one_line(error)}") from None
 
 
 # --- Random weights and inputs; numpy's generator gives the same on every machine.
 
 
-def fan_in(module):
-    """Of a convolution or linear layer: the products that one output sums."""
-    return module.weight[0].numel()
-
-
-def layers_with_parameters(model):
-    """(name, module), in state_dict's order."""
-    return [
-        (name, module)
-        for name, module in model.named_modules()
-        if isinstance(getattr(module, "weight", None), nn.Parameter)
-    ]
+def divided(value, fan_in):
+    """The weights and biases of a convolution or linear layer; `fan_in` is the number of elements of its weight's first row."""
+    return value / math.sqrt(fan_in)
 
 
 @torch.no_grad()
+def fill(model, drawn, scaled=divided):
+    """Fills every parameter, in state_dict's order, from `drawn(name, shape)`, float64 in [-1, 1]: 1 + value / 4 and value / 4 in
+    GroupNorm, scaled(value, fan_in) in convolutions and linear layers, zeroed ones too; rounded to fp32 once."""
+    for layer, module in model.named_modules():
+        if not isinstance(getattr(module, "weight", None), nn.Parameter):
+            continue
+        for name, parameter in module.named_parameters():
+            value = drawn(f"{layer}.{name}", tuple(parameter.shape))
+            if isinstance(module, nn.GroupNorm):
+                value = (name == "weight") + value / 4
+            else:
+                value = scaled(value, module.weight[0].numel())
+            parameter.copy_(torch.from_numpy(value.astype(numpy.float32)))
+    return model
+
+
 def randomise(model, seed):
-    """Non-zero values in every tensor: of convolutions and linear layers uniform in +-1/sqrt(fan_in), as torch's default, the
-    zeroed ones too; of GroupNorm 1 +- 1/4 and +- 1/4."""
+    """Fills the model with uniform values: non-zero ones in every tensor."""
     drawn = numpy.random.default_rng(seed)
-    for _, module in layers_with_parameters(model):
-        norm = isinstance(module, nn.GroupNorm)
-        scale = 0.25 if norm else 1 / math.sqrt(fan_in(module))
-        for parameter, middle in ((module.weight, 1.0 if norm else 0.0), (module.bias, 0.0)):
-            values = middle + scale * drawn.uniform(-1, 1, tuple(parameter.shape))
-            parameter.copy_(torch.from_numpy(values.astype(numpy.float32)))
+    return fill(model, lambda name, shape: drawn.uniform(-1, 1, shape))
 
 
 def random_batch(drawn, n, side):

@@ -29,17 +29,10 @@ def loss_of(pred, noise):
     return (pred.to(noise.dtype) - noise).square().mean()
 
 
-def ddim_timesteps(steps):
-    """The "leading" ones, last first: 980, 960, .., 0 of 50."""
-    if not 1 <= steps <= TIMESTEPS:
-        raise ValueError(f"{steps} steps of a sampler; 1 to {TIMESTEPS} would be possible")
-    return [index * (TIMESTEPS // steps) for index in reversed(range(steps))]
-
-
 def ddim_table(steps, device):
-    """A row a step, in the order in which they are taken: t [steps] int64, and the square roots [steps, 4] fp32 of bar, 1 - bar,
-    the next bar and 1 - the next bar; bar after the last step is 1."""
-    at = ddim_timesteps(steps)
+    """A row a step, in the order in which they are taken, the "leading" ones, last first (980, 960, .., 0 of 50): t [steps] int64,
+    and the square roots [steps, 4] fp32 of bar, 1 - bar, the next bar and 1 - the next bar; bar after the last step is 1."""
+    at = [index * (TIMESTEPS // steps) for index in reversed(range(steps))]
     bar = alphas_cumprod()[at]
     following = numpy.append(bar[1:], 1.0)
     roots = numpy.sqrt(numpy.stack([bar, 1 - bar, following, 1 - following], axis=1))
@@ -51,11 +44,3 @@ def ddim_step(x, eps, roots):
     signal, noise_weight, next_signal, next_noise_weight = roots.unbind()
     x0 = ((x - noise_weight * eps.to(x.dtype)) / signal).clamp(-1, 1)
     return next_signal * x0 + next_noise_weight * ((x - signal * x0) / noise_weight)
-
-
-@torch.no_grad()
-def ddim(model, x, steps):
-    """Images [n, 3, h, w] fp32 in [-1, 1] from noise x of that shape: the same bits from the same x on the same machine."""
-    for t, roots in zip(*ddim_table(steps, x.device)):
-        x = ddim_step(x, model(x, t.expand(len(x))), roots)
-    return x

@@ -12,15 +12,15 @@ PyTorch's own count of its peak, allocated and reserved, from building the model
 
 import statistics
 import sys
-import time
-from datetime import datetime, timezone
 
 import numpy_and_torch  # noqa: F401
 
 import torch
 
+import speed
 import unet
 import unet_common as common
+from speed import waited
 from unet_diffusion import ddim_step, ddim_table
 from unet_step import WARM_UPS, Graph, Step, refuse_graph
 
@@ -33,36 +33,9 @@ VARIANTS = {
     "compile_bf16_channels_last": ("bf16", True, True, False),
     "compile_bf16": ("bf16", False, True, False),
 }
+SAMPLING = ("sample", "sample_eager")  # with --sample
 CLIP, EMA_RATE, SAMPLER_STEPS = 1.0, 0.9999, 50
 SCHEMA = "ladder.pytorch-speed/1"  # results/SCHEMA.md
-
-
-def timed(step, count, device):
-    """Milliseconds of each of `count` calls, enqueued one after the other without waiting."""
-    if device.type == "cpu":
-        times = [time.perf_counter()]
-        for _ in range(count):
-            step()
-            times.append(time.perf_counter())
-        return [1e3 * (after - before) for before, after in zip(times, times[1:])]
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
-    torch.cuda.synchronize()
-    events[0].record()
-    for event in events[1:]:
-        step()
-        event.record()
-    torch.cuda.synchronize()
-    return [before.elapsed_time(after) for before, after in zip(events, events[1:])]
-
-
-def summary(milliseconds):
-    low, median, high = statistics.quantiles(milliseconds, n=4)
-    return {
-        "ms": median,
-        "ms_quartiles": [low, high],
-        "ms_mean": statistics.fmean(milliseconds),
-        "measured_steps": len(milliseconds),
-    }
 
 
 def prepared(options, device, channels_last):
@@ -99,13 +72,12 @@ def measure_step(options, device):
         return step(x0, t, torch.randn_like(x0))
 
     call = Graph(whole) if graphed else whole
-    started = time.perf_counter()
+    started = waited(device)
     first, norm = (value.item() for value in call())
     for _ in range(options.warm_up):
-        loss, _ = call()
-    loss.item()  # waits
-    warm_up = time.perf_counter() - started
-    told = summary(timed(call, options.steps, device))
+        call()
+    warm_up = waited(device) - started
+    told = speed.summary(speed.timed(call, options.steps, device))
     last = call()[0].item()
     if not (first == first and last == last):
         raise common.Refusal(f"the loss is {first} at first and {last} in the end: no time is worth recording")
@@ -134,21 +106,16 @@ def measure_sampling(options, device):
         row.add_(1).remainder_(SAMPLER_STEPS)
 
     call = Graph(denoise) if device.type == "cuda" else denoise
-    started = time.perf_counter()
-    for _ in range(SAMPLER_STEPS):  # captured on the way
-        call()
-    warm_up = _waited(device) - started
 
     def loop():
+        before = waited(device)
         x.normal_()
         for _ in range(SAMPLER_STEPS):
             call()
+        return waited(device) - before
 
-    milliseconds = []
-    for _ in range(options.loops):
-        before = _waited(device)
-        loop()
-        milliseconds.append(1e3 * (_waited(device) - before))
+    warm_up = loop()  # captured on the way
+    milliseconds = [1e3 * loop() for _ in range(options.loops)]
     if not torch.isfinite(x).all():
         raise common.Refusal("the samples are not finite: no time is worth recording")
     return {
@@ -160,22 +127,14 @@ def measure_sampling(options, device):
     }
 
 
-def _waited(device):
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
 def one(options):
     """The variant that --variant names, in this process."""
     device = common.device_of(options)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    elif options.variant == "sample" or VARIANTS.get(options.variant, (None,) * 4)[2]:
-        raise common.Refusal("torch.compile is timed on a GPU only: it needs --device cuda")
-    elif VARIANTS.get(options.variant, (None,) * 4)[3]:
+    _, _, compiled, graphed = VARIANTS.get(options.variant, (None, True, options.variant == "sample", False))
+    speed.refuse_compile_on_cpu(device, compiled)
+    if graphed:
         refuse_graph(device)
-    measure = measure_sampling if options.variant.startswith("sample") else measure_step
+    measure = measure_sampling if options.variant in SAMPLING else measure_step
     told = measure(options, device) | {"versions": common.versions(device)}
     if device.type == "cuda":
         told |= {
@@ -183,44 +142,16 @@ def one(options):
             "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20,
         }
     common.save_json(options.json, told)
-    return 0
 
 
-def every(options):
-    """Each variant in a process of its own; the record is rewritten after each. Exit status 1 if one failed."""
-    names = ["sample", "sample_eager"] if options.sample else list(VARIANTS)
-    if options.only:
-        unknown = [name for name in options.only if name not in names]
-        if unknown:
-            raise common.Refusal(f"no variant '{unknown[0]}'; there are {', '.join(names)}")
-        names = options.only
-    device, started = common.device_of(options), time.perf_counter()
-    record = {
-        "schema": SCHEMA,
-        "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "config": options.config,
-        "batch": options.batch,
-        "clip": CLIP,
-        "ema_rate": EMA_RATE,
-        "attention": options.attention,
-        "max_autotune": options.max_autotune,
-        "inductor": options.inductor,
-        "variants": {},
-    }
-    for name in names:
-        before = time.perf_counter()
-        left = options.budget - (before - started)
-        told = (
-            common.in_process(__file__, name, min(left, options.limit), sys.argv[1:], device)
-            if left > 5
-            else {"error": f"not run: the {options.budget:.0f} seconds of --budget are spent"}
-        )
-        record["versions"] = told.pop("versions", record.get("versions"))
-        record["variants"][name] = told | {"seconds": time.perf_counter() - before}
-        if options.json:
-            common.save_json(options.json, record)
-        print(line_of(name, told), flush=True)
-    return 1 if any("error" in told for told in record["variants"].values()) else 0
+def every(options, words):
+    names = list(SAMPLING if options.sample else VARIANTS)
+    unknown = [name for name in options.only or [] if name not in names]
+    if unknown:
+        raise common.Refusal(f"no variant '{unknown[0]}'; there are {', '.join(names)}")
+    how = {name: getattr(options, name) for name in ("config", "batch", "attention", "max_autotune", "inductor")}
+    record = {**common.record_of(SCHEMA), **how, "clip": CLIP, "ema_rate": EMA_RATE}
+    return speed.every(__file__, words, options, options.only or names, record, line_of)
 
 
 def line_of(name, told):
@@ -231,31 +162,28 @@ def line_of(name, told):
 
 
 def main(arguments=None):
-    parser = common.parser_of(__doc__.splitlines()[0])
-    parser.add_argument("--json", help="record to write")
-    parser.add_argument("--only", nargs="+", metavar="VARIANT", help=f"of {', '.join(VARIANTS)}")
+    parser = speed.parser_of(
+        __doc__.splitlines()[0],
+        only=f"of {', '.join(VARIANTS)}",
+        budget=230,
+        limit=150,
+        max_autotune="let torch.compile search; takes minutes",
+        variants=[*VARIANTS, *SAMPLING],
+    )
     parser.add_argument("--sample", action="store_true", help="time the sampler instead")
     parser.add_argument("--batch", type=int, help="images (default 32, of --sample 64)")
     parser.add_argument("--steps", type=int, default=100, help="that are timed (default 100)")
     parser.add_argument("--warm-up", type=int, default=10, help="steps before them (default 10)")
     parser.add_argument("--loops", type=int, default=5, help="of the sampler (default 5)")
     parser.add_argument("--attention", choices=("sdpa", "explicit"), default="sdpa")
-    parser.add_argument("--max-autotune", action="store_true", help="let torch.compile search; takes minutes")
     parser.add_argument("--inductor", nargs="*", default=[], metavar="NAME=VALUE", help="options of torch.compile")
-    parser.add_argument("--budget", type=float, default=230, help="seconds for all variants (default 230)")
-    parser.add_argument("--limit", type=float, default=150, help="seconds for one (default 150)")
-    parser.add_argument(
-        "--variant",
-        choices=[*VARIANTS, "sample", "sample_eager"],
-        help="run this one here, without a process of its own: to see where it fails",
-    )
-    options = parser.parse_args(arguments)
+    options, words = parser.parse_args(arguments), sys.argv[1:] if arguments is None else arguments
     options.batch = options.batch or (64 if options.sample else 32)
     if options.steps < 2 or options.warm_up < WARM_UPS + 1 or options.loops < 1 or options.batch < 1:
         parser.error(f"--steps from 2, --warm-up from {WARM_UPS + 1}, --loops and --batch from 1")
     if options.variant and not options.json:
         parser.error("--variant needs --json")
-    return common.run(one if options.variant else every, options)
+    return common.run(one, options) if options.variant else common.run(every, options, words)
 
 
 if __name__ == "__main__":

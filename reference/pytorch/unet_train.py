@@ -20,7 +20,6 @@ noise; the clock stands still while it is taken. DIR gets model.safetensors and 
 
 import math
 import sys
-import time
 from pathlib import Path
 
 import numpy_and_torch  # noqa: F401
@@ -30,7 +29,8 @@ import torch
 
 import unet
 import unet_common as common
-from unet_data import read_dataset
+from images import ldata
+from speed import waited
 from unet_diffusion import Noising, loss_of
 from unet_philox import normals
 from unet_step import WARM_UPS, Graph, Step, refuse_graph
@@ -44,24 +44,21 @@ HELD_OUT_SEED = 0x68656C64  # train/held_out.cpp's
 def load_batches(path):
     """[{"x0", "t", "noise"}], one a step, x0 fp32."""
     tensors, _ = common.load_tensors(path)
-    if "x0" in tensors:
-        missing = [name for name in ("t", "noise") if name not in tensors]
-        steps = len(tensors["x0"])
-        find = lambda name, step: tensors[name][step]  # noqa: E731
-    else:
-        steps = sum(name.startswith("x0.") for name in tensors)
-        missing = [
-            name
-            for step in range(steps)
-            for name in (f"x0.{step}", f"t.{step}", f"noise.{step}")
-            if name not in tensors
-        ]
-        find = lambda name, step: tensors[f"{name}.{step}"]  # noqa: E731
-    if missing or not steps:
-        raise common.Refusal(f"{path} has no {missing[0] if missing else 'x0'}")
+    steps = len(tensors["x0"]) if "x0" in tensors else sum(name.startswith("x0.") for name in tensors)
+
+    def of(name, step):
+        held = (
+            tensors.get(f"{name}.{step}") if "x0" not in tensors else tensors[name][step] if name in tensors else None
+        )
+        if held is None:
+            raise common.Refusal(f"{path} has no {name}")
+        return held
+
+    if not steps:
+        raise common.Refusal(f"{path} has no x0")
     return [
-        {"x0": common.images_of(find("x0", step)), "t": find("t", step).long(), "noise": find("noise", step).float()}
-        for step in range(steps)
+        {"x0": common.images_of(of("x0", i)), "t": of("t", i).long(), "noise": of("noise", i).float()}
+        for i in range(steps)
     ]
 
 
@@ -105,24 +102,16 @@ def curve(options, config, device):
     outcomes = [step(**{name: tensor.to(device) for name, tensor in batch.items()}) for batch in batches]
     losses = [loss.item() for loss, _ in outcomes]
     save_weights(options, step)
-    common.save_json(
-        options.out,
-        {
-            "losses": losses,
-            "norms": norms_of(outcomes, options.clip),
-            "dtype": options.dtype,
-            "perturb": options.perturb,
-            "clip": options.clip,
-            "lr": options.lr,
-            "versions": common.versions(device),
-        },
-    )
+    norms = None if options.clip is None else [norm.item() for _, norm in outcomes]
+    how = told_of(options, "dtype perturb clip lr")
+    common.save_json(options.out, {"losses": losses, "norms": norms, **how, "versions": common.versions(device)})
     print(f"{len(losses)} steps: loss {losses[0]:.6f} to {losses[-1]:.6f}")
     return 0 if all(map(math.isfinite, losses)) else 1
 
 
-def norms_of(outcomes, clip):
-    return None if clip is None else [norm.item() for _, norm in outcomes]
+def told_of(options, names):
+    """The flags of these names, for a record."""
+    return {name: getattr(options, name) for name in names.split()}
 
 
 def save_weights(options, step):
@@ -139,14 +128,12 @@ def save_weights(options, step):
 
 
 def data_of(options, config):
-    """(images to train on, held-out images), uint8 [n, h, w, 3]."""
-    train, held_out = read_dataset(options.data)
-    side = config.image_size
-    if train.shape[1:] != (side, side, 3):
-        raise common.Refusal(
-            f"{options.data} has images of {train.shape[1]} x {train.shape[2]}, the configuration wants {side}"
-        )
-    return train, held_out
+    """(images to train on, held-out images), uint8 [n, h, w, 3]. The digest is not checked."""
+    head, side = ldata.read_header(options.data), config.image_size
+    if head.size != side:
+        raise common.Refusal(f"{options.data} has images of {head.size} x {head.size}, the configuration wants {side}")
+    pixels = numpy.fromfile(options.data, numpy.uint8, offset=ldata.HEADER_BYTES).reshape(-1, side, side, 3)
+    return pixels[: head.count - head.held_out], pixels[head.count - head.held_out :]
 
 
 class HeldOut:
@@ -254,19 +241,7 @@ def real(options, config, device):
 
     call, seconds = (Graph(whole) if options.graph else whole), 0.0
     record = {
-        "config": options.config,
-        "batch": options.batch,
-        "steps": options.steps,
-        "dtype": options.dtype,
-        "compile": options.compile,
-        "graph": options.graph,
-        "clip": options.clip,
-        "lr": options.lr,
-        "warmup": options.warmup,
-        "decay": options.decay,
-        "ema": options.ema,
-        "ema_ramp": options.ema_ramp,
-        "seed": options.seed,
+        **told_of(options, "config batch steps dtype compile graph clip lr warmup decay ema ema_ramp seed"),
         "images": len(train),
         "held_out_images": len(held),
         "versions": common.versions(device),
@@ -304,12 +279,6 @@ def curve_so_far(record, losses, options):
     """Means of --window steps."""
     full = losses[: len(losses) // options.window * options.window].view(-1, options.window).mean(1)
     record["window"], record["losses"] = options.window, [round(value, 6) for value in full.tolist()]
-
-
-def waited(device):
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 def evaluate_file(options, config, device):
