@@ -1,4 +1,4 @@
-"""The emulator against what a GPU once answered: results/<device>/*_conformance.json.xz, wrapper by wrapper."""
+"""The emulator against what a GPU once answered: results/<device>/conformance/*.json.xz, wrapper by wrapper."""
 
 import json
 import lzma
@@ -14,7 +14,7 @@ PROGRAM = ROOT / "build" / "emulator" / "tests" / "conformance"
 def test_the_emulator_agrees_with_every_recorded_gpu(tmp_path):
     if not PROGRAM.exists():
         pytest.skip(f"{PROGRAM.relative_to(ROOT)} is not built")
-    records = sorted((ROOT / "results").glob("*/*_conformance.json.xz"))
+    records = sorted((ROOT / "results").glob("*/conformance/*.json.xz"))
     assert records, "results/ holds no conformance record"
     ours = tmp_path / "emulator.json"
     subprocess.run([PROGRAM, "--out", ours], check=True, capture_output=True)

@@ -1,6 +1,7 @@
 """Files that are written aside: which names they take, and which kinds of file are written through or refused."""
 
 import errno
+import lzma
 import os
 import stat
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from cli import files  # noqa: E402
+from cli import files, json_file  # noqa: E402
 
 
 def names(folder):
@@ -129,3 +130,13 @@ def test_create_never_writes_over_a_name(tmp_path):
     with pytest.raises(FileExistsError):
         files.create(tmp_path / "new", "other")
     assert ((tmp_path / "new").read_text(), names(tmp_path)) == ("text", ["new"])
+
+
+def test_a_name_of_packed_json_has_its_text_packed(tmp_path):
+    for name in ("a.json.xz", "b.json.xz"):
+        files.replace(tmp_path / name, '{"a": 1}\n')
+        assert lzma.decompress((tmp_path / name).read_bytes()) == b'{"a": 1}\n'
+        assert json_file.read(tmp_path / name) == {"a": 1}
+    assert (tmp_path / "a.json.xz").read_bytes() == (tmp_path / "b.json.xz").read_bytes()
+    files.replace(tmp_path / "c.json", '{"a": 1}\n')
+    assert (tmp_path / "c.json").read_text() == '{"a": 1}\n'

@@ -19,6 +19,8 @@ from search import log, serve
 DEEP = "[" * 100_000 + "]" * 100_000
 SPOILED = {  # what it is: (a text, or a change of a whole record), the reason
     "lfs": ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "a Git LFS pointer: fetch the file"),
+    "damaged archive": (json_file.packed("[1, 2]" * 99)[:-9], "a damaged xz archive"),
+    "packed list": (json_file.packed("[1, 2]"), "JSON of another kind"),
     "page": ("<!doctype html><html></html>", "a page of HTML or XML"),
     "empty": ("", "empty"),
     "torn": ('{"schema": "ladder.record/2", ', "no JSON at line 1, column"),
@@ -66,7 +68,7 @@ def spoil(file, spoiled):
         made = copy.deepcopy(records()[0])
         spoiled(made)
         spoiled = json.dumps(made)
-    file.write_text(spoiled)
+    file.write_bytes(spoiled.encode() if isinstance(spoiled, str) else spoiled)
 
 
 @pytest.mark.parametrize("kind", SPOILED)

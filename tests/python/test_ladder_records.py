@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import made_records
+from cli import json_file
 from records import record_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,6 +137,19 @@ def test_a_sealed_record_may_not_change_by_a_byte(kept):
     kept.file.write_text(text[: len(text) // 2])
     with pytest.raises(record_files.BadRecord, match="not a record"):
         record_files.load(kept.file)
+
+
+def test_a_packed_record_is_the_record(kept):
+    text = record_files.text_of(kept.made)
+    made_records.write(kept.file, {"schema": "ladder.conformance/1"})
+    for lines in (text, text.replace("\n", "\r\n")):  # its checksum is that of its text, whatever ends a line
+        packed = kept.file.with_name("b.json.xz")
+        packed.write_bytes(json_file.packed(lines))
+        (record,), bad = record_files.load_all(kept.results)
+        assert (record.file, record.results[0].cold, bad) == (packed, 100e-6, [])
+    packed.write_bytes(json_file.packed(text.replace("bf16", "fp16")))
+    (error,) = record_files.load_all(kept.results)[1]
+    assert "checksum" in str(error)
 
 
 def test_what_is_sealed_says_what_was_given(kept):

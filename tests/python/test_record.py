@@ -2,6 +2,7 @@
 
 import argparse
 import copy
+import lzma
 import os
 import re
 from pathlib import Path
@@ -47,9 +48,9 @@ def test_a_record_is_one_sealed_file_named_after_date_and_commit(recording):
     status, out = recording.record()
     assert status == 0
     (name,) = recording.files()
-    assert re.search(r"^\d{4}-\d\d-\d\d_abcdef0\.json$", name)
+    assert re.search(r"^\d{4}-\d\d-\d\d_abcdef0\.json\.xz$", name)
     made = recording.only_record()
-    assert '"sha256"' in made.file.read_text()
+    assert b'"sha256"' in lzma.decompress(made.file.read_bytes())
     assert len(made.results) == 3
     assert made.machine["after"] == {"temperature.gpu": "40"}
     assert "toy/fprop bf16, x baseline: v01 0.50, v02 2.00" in out
@@ -92,7 +93,11 @@ def test_a_record_is_never_changed(recording):
         recording.record()
     assert recording.only_record().file.read_bytes() == before
     assert recording.record("--tag", "again")[0] == 0
-    assert [name[10:] for name in recording.files()] == ["_abcdef0.json", "_abcdef0_again.json"]
+    assert [name[10:] for name in recording.files()] == ["_abcdef0.json.xz", "_abcdef0_again.json.xz"]
+    plain = recording.results / "h200" / recording.files()[0].removesuffix(".xz")
+    plain.with_suffix(".json.xz").rename(plain)
+    with pytest.raises(UsageError, match=r"_abcdef0\.json exists.*never changed: --tag"):
+        recording.record()
     with pytest.raises(Failure):
         write_new(recording.results / "h200" / recording.files()[0], "other")
 
@@ -100,7 +105,7 @@ def test_a_record_is_never_changed(recording):
 def test_uncommitted_changes_show_in_the_name_and_the_record(recording):
     recording.set_up([made_records.result(1, 200e-6)], dirty=True)
     recording.record()
-    assert recording.only_record().file.name.endswith("_abcdef0_dirty.json")
+    assert recording.only_record().file.name.endswith("_abcdef0_dirty.json.xz")
     assert recording.only_record().short == "abcdef0+"
 
 

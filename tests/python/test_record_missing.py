@@ -218,14 +218,14 @@ def test_what_is_stale_is_recorded_with_its_code_and_nothing_else(toy):
     assert "ladder: 2 of 3 results are to be recorded on h200, about 0:05" in said
     assert toy.measured() == [("fprop", "1,3", "bf16")]
     made = toy.last_record()
-    assert made.file.name.endswith("_abcdef0_current.json")
+    assert made.file.name.endswith("_abcdef0_current.json.xz")
     assert made.machine_code == {"toy/fprop/v01": "1", "toy/fprop/v03": "3"}
     assert current.read(toy.results) == toy.code
     assert toy.ladder("--stale", "--dtype", "bf16")[2][-1] == (
         "ladder: nothing to record: h200 has records of all 3 results of today's machine code"
     )
     assert toy.ladder("--stale")[0] == 0
-    assert toy.last_record().file.name.endswith("_abcdef0_current-2.json")
+    assert toy.last_record().file.name.endswith("_abcdef0_current-2.json.xz")
     assert toy.measured()[1:] == [("dgrad", "1", "fp32"), ("fprop", "1,2,3", "fp32")]
 
 
@@ -269,7 +269,7 @@ def test_what_a_killed_run_had_whole_becomes_a_record(toy):
     (left,) = toy.files()
     toy.set_patience(99)
     assert toy.ladder("--missing")[0] == 0
-    assert [name.split("_", 1)[1] for name in toy.files()] == ["abcdef0_current-2.json", "abcdef0_current.json"]
+    assert [name.split("_", 1)[1] for name in toy.files()] == ["abcdef0_current-2.json.xz", "abcdef0_current.json.xz"]
     assert left.endswith("_current.partial")
     assert toy.newest() == [("fprop", number, f"{LINE} {dtype}") for dtype in ("bf16", "fp32") for number in (1, 2, 3)]
 

@@ -13,11 +13,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+from . import json_file
+
 
 def replace(path, text):
-    """`text` or bytes instead of what bears the name `path`, if anything does. Throws OSError, and leaves that as it was."""
+    """`text` or bytes instead of what bears the name `path`, if anything does; text is packed for a name that ends in .json.xz.
+    Throws OSError, and leaves that as it was."""
+    is_packed = isinstance(text, str) and str(path).endswith(".json.xz")
     with whole(path) as file:
-        file.write(_bytes(text))
+        file.write(json_file.packed(text) if is_packed else _bytes(text))
 
 
 def create(path, text):

@@ -1,4 +1,4 @@
-"""JSON that another program may have written: finite and not nested too deeply, or one line that says why not."""
+"""JSON that another program may have written, plain or packed by xz: finite and not nested too deeply, or one line that says why not."""
 
 import json
 import math
@@ -11,6 +11,7 @@ _KINDS = (
     (b"\x1f\x8b", "a gzip archive: unpack it"),
     (b"PK\x03\x04", "a zip archive"),
 )
+_XZ = b"\xfd7zXZ\x00"
 _LONGEST = 200  # characters of a reason
 
 
@@ -25,8 +26,9 @@ def read(path):
 
 
 def parse(text):
-    """The value of JSON as text or as bytes. Throws NotJson."""
+    """The value of JSON as text or as bytes, plain or packed. Throws NotJson."""
     try:
+        text = unpacked(text) if isinstance(text, bytes) else text
         return json.loads(
             _decoded(text) if isinstance(text, bytes) else text, parse_constant=_refuse, parse_float=_finite
         )
@@ -34,6 +36,25 @@ def parse(text):
         raise
     except (RecursionError, ValueError) as error:
         raise NotJson(_kind_of(text) or reason(error)) from None
+
+
+def unpacked(raw):
+    """The bytes that a file's bytes stand for: those in an xz archive, else themselves. Throws NotJson."""
+    if not raw.startswith(_XZ):
+        return raw
+    import lzma  # only where a file needs it: some builds of Python are without
+
+    try:
+        return lzma.decompress(raw)
+    except lzma.LZMAError as error:
+        raise NotJson(f"a damaged xz archive: {error}") from None
+
+
+def packed(text):
+    """`text` as the bytes of a .json.xz file, the same for the same text."""
+    import lzma
+
+    return lzma.compress(text.encode(), preset=9)
 
 
 def line(value):

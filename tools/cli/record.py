@@ -38,7 +38,7 @@ def _parse(arguments):
     parser = Parser(
         "record",
         description="Checks and times versions on the GPU, "
-        "beside the baseline, into results/<device>/<date>_<commit>.json.",
+        "beside the baseline, into results/<device>/<date>_<commit>.json.xz.",
     )
     parser.add_argument("layers", nargs="*", help=selection.HELP["target"] + " (default: all)")
     parser.add_selection("version", "set", "problem", version="all")

@@ -134,7 +134,7 @@ class Bounded(Recording):
         for number in itertools.count(1):
             suffix = f"-{number}" if number > 1 else ""
             self._set_partial(self._partial_of_today((self.options.tag or "current") + suffix))
-            if not self.file.exists() and not self.partial.exists():
+            if not self._taken() and not self.partial.exists():
                 return self._new_plan(bounded=True)
 
     def _finish(self, parts, plan):

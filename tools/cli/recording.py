@@ -13,7 +13,7 @@ from records import current, record_files
 from records.results import version_name
 from registry import listing
 
-from . import build, files, paths, say, tools
+from . import build, files, json_file, paths, say, tools
 from .errors import Failure, UsageError
 from .progress import Progress, seconds_spent
 
@@ -82,9 +82,9 @@ class Recording:
                 f"{files.shown(partial)} is an interrupted recording: go on with {self._again()}, or remove it"
             )
         self._set_partial(partial or self._partial_of_today(self.options.tag))
-        if self.file.exists():
+        if taken := self._taken():
             raise UsageError(
-                f"{files.shown(self.file)} exists, and records are never changed: --tag NAME makes another of "
+                f"{files.shown(taken)} exists, and records are never changed: --tag NAME makes another of "
                 "the same commit"
             )
         if not self.options.resume:
@@ -101,7 +101,11 @@ class Recording:
         return self.folder / f"{datetime.date.today().isoformat()}_{self._name(tag)}.partial"
 
     def _set_partial(self, partial):
-        self.partial, self.file = partial, partial.with_suffix(".json")
+        self.partial, self.file = partial, partial.with_suffix(".json.xz")
+
+    def _taken(self):
+        """The file that already has the record's name, packed or plain; None without one."""
+        return next((file for file in (self.file, self.file.with_suffix("")) if file.exists()), None)
 
     def _new_plan(self, **more):
         """(Parts, plan) of a recording that begins, its plan written."""
@@ -125,7 +129,7 @@ class Recording:
         record["machine"] = {"before": plan["machine"], "after": self.machine()}
         record["kernels"] = kernels_of(record["results"], plan.get("kernels", self.kernels))
         record["machine_code"] = _digests_of(record["results"], plan["machine_code"])
-        write_new(self.file, record_files.text_of(record))
+        write_new(self.file, json_file.packed(record_files.text_of(record)))
         current.keep(self.folder.parent, self.code)
         shutil.rmtree(self.partial)
         counts = Counter(result["verdict"]["status"] for result in record["results"])
@@ -240,10 +244,10 @@ def standings(record):
         yield f"{path} {dtype}, x baseline: {stand}"
 
 
-def write_new(file, text):
-    """Writes a file that must not exist yet; nothing half-written ever bears its name."""
+def write_new(file, content):
+    """Writes text or bytes to a file that must not exist yet; nothing half-written ever bears its name."""
     try:
-        files.create(file, text)
+        files.create(file, content)
     except FileExistsError:
         raise Failure(f"{files.shown(file)} exists, and records are never changed") from None
     except OSError as error:

@@ -201,7 +201,7 @@ def _blocks(values, count):
 def _file(word):
     path = Path(word)
     if not path.is_file():
-        if path.suffix == ".json":
+        if path.name.endswith((".json", ".json.xz")):
             raise UsageError(f"no file {word}")
         return None
     try:

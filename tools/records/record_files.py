@@ -36,7 +36,8 @@ def load(file):
     """The Record in `file`, or None if the file is JSON of another kind. Throws BadRecord."""
     file = Path(file)
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = json_file.unpacked(file.read_bytes()).decode("utf-8-sig")
+        text = text.replace("\r\n", "\n").replace("\r", "\n")  # of the checksum
         raw = old_names.current(json_file.parse(text))
         if not isinstance(raw, dict) or "schema" not in raw:
             raise ValueError("JSON of another kind, without a schema")
@@ -56,8 +57,10 @@ def load(file):
 
 
 def named(results, pattern):
-    """Files of results/ by a pattern, sorted, without the hidden ones that macOS and editors leave beside a file."""
-    return sorted(file for file in Path(results).glob(pattern) if not file.name.startswith("."))
+    """Files of results/ by a pattern that ends in .json, plain and packed (.json.xz), sorted, without the hidden ones that macOS
+    and editors leave beside a file."""
+    found = [file for each in (pattern, f"{pattern}.xz") for file in Path(results).glob(each)]
+    return sorted(file for file in found if not file.name.startswith("."))
 
 
 def load_all(results, device="*"):
