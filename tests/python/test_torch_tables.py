@@ -1,16 +1,11 @@
 """The tables of python/README.md: of each kind the newest record's, and a broken one named."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-from readme import torch_tables  # noqa: E402
-from records.record_files import BadRecord  # noqa: E402
+from readme import torch_tables
+from records.record_files import BadRecord
 
 PAGE = "<!-- training:begin torch -->\nold\n<!-- training:end -->\n<!-- training:begin torch-step -->\n<!-- training:end -->\n"
 

@@ -216,12 +216,6 @@ def test_check_is_quiet_on_what_is_up_to_date(made):
     assert made.run_tool("--check") == (0, "")
 
 
-def test_operations_have_a_line_each(made):
-    made.record("training-budget", budget(OPERATIONS))
-    assert made.run_tool() == (0, "")
-    assert "| conv3x3/fprop |" in made.readme.read_text()
-
-
 def test_a_step_beside_pytorch(made):
     made.record("training-budget", budget(OPERATIONS))
     made.record(
