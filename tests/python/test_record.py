@@ -221,7 +221,7 @@ def test_its_partial_files_and_names_are_understood(tmp_path):
     parts = record._parts(options, there, {"conv3x3/fprop": there.find("conv3x3/fprop").versions})
     programs = {"conv3x3/fprop": ROOT / "build" / "emulator" / "bench_conv3x3"}
     assert Recording(options, parts, programs, tmp_path, [], {}, lambda: None).run() == 0
-    (file,) = (tmp_path / "emulator").glob("*.json")
+    (file,) = (tmp_path / "emulator").glob("*.json.xz")
     made = record_files.load(file)
     assert {result.status for result in made.results} == {"PASS"}
     assert {result.dtype for result in made.results} == {"fp32", "bf16"}
