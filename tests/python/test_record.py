@@ -20,7 +20,7 @@ from registry import listing
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Of two recorded versions, of one that is not, of a layer's shared file, of another pass and of another layer.
+# Files of two recorded versions, of one that is not recorded, and shared by the layer; another pass; another layer below.
 FILES = ("fprop/v01_idea_1.cu", "fprop/v02_idea_2.cu", "fprop/v03_idea_3.cu", "shared.cu", "dgrad/v01_idea_1.cu")
 KERNELS = [
     {"file": file, "registers": at}

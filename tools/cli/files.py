@@ -19,17 +19,16 @@ from . import json_file
 def replace(path, text):
     """`text` or bytes instead of what bears the name `path`, if anything does; text is packed for a name that ends in .json.xz.
     Throws OSError, and leaves that as it was."""
-    is_packed = isinstance(text, str) and str(path).endswith(".json.xz")
     with whole(path) as file:
-        file.write(json_file.packed(text) if is_packed else _bytes(text))
+        file.write(_bytes(path, text))
 
 
 def create(path, text):
-    """Never over another file: throws FileExistsError for a name that is taken, or another OSError."""
+    """As replace(), but never over another file: throws FileExistsError for a name that is taken, or another OSError."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with _named(aside, path):
-            aside.write_bytes(_bytes(text))
+            aside.write_bytes(_bytes(path, text))
         os.link(aside, path)  # a link, unlike a rename, never replaces
     finally:
         aside.unlink(missing_ok=True)
@@ -76,8 +75,11 @@ def shown(path):
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _bytes(text):
-    return text.encode() if isinstance(text, str) else text
+def _bytes(path, text):
+    """The bytes of the file `path`."""
+    if not isinstance(text, str):
+        return text
+    return json_file.packed(text) if str(path).endswith(".json.xz") else text.encode()
 
 
 def _written_through(path):

@@ -13,7 +13,7 @@ from records import current, record_files
 from records.results import version_name
 from registry import listing
 
-from . import build, files, json_file, paths, say, tools
+from . import build, files, paths, say, tools
 from .errors import Failure, UsageError
 from .progress import Progress, seconds_spent
 
@@ -129,7 +129,7 @@ class Recording:
         record["machine"] = {"before": plan["machine"], "after": self.machine()}
         record["kernels"] = kernels_of(record["results"], plan.get("kernels", self.kernels))
         record["machine_code"] = _digests_of(record["results"], plan["machine_code"])
-        write_new(self.file, json_file.packed(record_files.text_of(record)))
+        write_new(self.file, record_files.text_of(record))
         current.keep(self.folder.parent, self.code)
         shutil.rmtree(self.partial)
         counts = Counter(result["verdict"]["status"] for result in record["results"])
@@ -244,10 +244,10 @@ def standings(record):
         yield f"{path} {dtype}, x baseline: {stand}"
 
 
-def write_new(file, content):
-    """Writes text or bytes to a file that must not exist yet; nothing half-written ever bears its name."""
+def write_new(file, text):
+    """Writes a file that must not exist yet; nothing half-written ever bears its name."""
     try:
-        files.create(file, content)
+        files.create(file, text)
     except FileExistsError:
         raise Failure(f"{files.shown(file)} exists, and records are never changed") from None
     except OSError as error:
