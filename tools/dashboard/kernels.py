@@ -6,7 +6,7 @@ from .verdicts import signed
 
 
 def row(series, records):
-    """What a download holds, and the charts draw."""
+    """A line of a download, whose times the charts draw too."""
     times, baseline = series["times"] or {}, series["baselineTimes"] or {}
     record = records[series["record"]]
     same = "device path version idea problem dtype status reason flops bytes baseline error command".split()

@@ -49,9 +49,11 @@ def _cell(versions, version):
         words += f", over {few} shapes"
     tint = f"{100 * min(1, abs(mean - 1)):.0f}%" if mean else "0%"
     kind = ("faster" if mean > 1 else "slower") if mean else ""
+    reason = "" if mean else one["baselineReason"]
+    why = f' title="no baseline: {escape(reason)}"' if reason else ""
     return Html(
         f'<a class="{kind}{" failed" if failed else ""}" style="--share:{tint}" href="{escape(kernel_link(one))}" '
-        f'aria-label="{escape(f"v{version:02d}: {words}")}">{said}<small>{few}</small></a>'
+        f'aria-label="{escape(f"v{version:02d}: {words}")}"{why}>{said}<small>{few}</small></a>'
     )
 
 
@@ -68,7 +70,7 @@ def _limit(entry):
 
 
 def bars(key, versions):
-    """What the script draws of a ladder: [version, cold, warm], beside the library or, without one, the card's limit."""
+    """A ladder's chart for page.js: [version, cold, warm] of each, beside the library or, without one, the card's limit."""
     device, path, dtype = key
     series = [entry for of in versions.values() for entry in of]
     libraries = sorted({entry["library"] for entry in series if entry["baseline"]})
@@ -127,7 +129,7 @@ def rungs(data, key, versions):
 
 
 def _share(timed, seconds):
-    """Of the time of all that have it."""
+    """The share of the summed time of all that have it, in words."""
     those = [(seconds(entry), entry["times"]["median"]) for entry in timed if seconds(entry)]
     return f"{100 * sum(least for least, _ in those) / sum(own for _, own in those):.0f} %" if those else "–"
 

@@ -124,18 +124,19 @@ def _only_news(series, records, live):
     days = {}
     for entry in series:
         if entry["verdict"]["status"] in VERDICTS:
-            days.setdefault(entry["device"], set()).add(_day(records, entry))
+            days.setdefault(entry["device"], set()).add(day(records, entry))
     newest = {device: max(of) for device, of in days.items()}
     live = {device: one for device, one in live.items() if one["day"] > newest.get(device, "")}
     for entry in series:
-        verdict, day = entry["verdict"], _day(records, entry)
-        if verdict["status"] in VERDICTS and (entry["device"] in live or day < newest[entry["device"]]):
-            reason = f"{verdict['status']} on {day}" + (f": {verdict['reason']}" if verdict["reason"] else "")
+        verdict, measured = entry["verdict"], day(records, entry)
+        if verdict["status"] in VERDICTS and (entry["device"] in live or measured < newest[entry["device"]]):
+            reason = f"{verdict['status']} on {measured}" + (f": {verdict['reason']}" if verdict["reason"] else "")
             verdict.update(status=OLDER, reason=reason)
     return live
 
 
-def _day(records, entry):
+def day(records, entry):
+    """The date of a series' newest record."""
     return records[entry["record"]]["created"][:10]
 
 
@@ -309,7 +310,6 @@ def _record(record):
         "copy": number(calibration.get("copy_bytes_per_s")),
         "dram": number(device.get("dram_bytes_per_s")),
         "empty": number((calibration.get("empty") or {}).get("seconds")),
-        "sms": device.get("num_sms"),
         "failure": calibration.get("failure", ""),
     }
 

@@ -11,7 +11,7 @@ from .html_table import Html, escape, figure, filtered, kernel_link, micros, nam
 _HERE = Path(__file__).resolve().parent
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
-# What a rate is told in, and what page.html does not say of it. A column that no kernel fills is left out.
+# Columns of rates, with what page.html does not say of each. One that no kernel fills is left out.
 _RATES = {
     "TFLOP/s": "",
     "GB/s": "GB/s: every input read and every output written once.",
@@ -61,7 +61,7 @@ def render(data, plotly, license_text=""):
 
 
 def _more(series, points, samples, records):
-    """What the charts draw of a kernel beside its line of a download."""
+    """The data of a kernel's charts that its line of a download lacks."""
     return {
         **{name: series[name] for name in ("shape", "memoryBound", "library", "steps", "timed")},
         "changes": [change[:3] for change in series["changes"]],

@@ -1,4 +1,4 @@
-"""What the newest comparison says and what is new since yesterday, of all kernels that pass one filter.
+"""Headline of the newest comparison, news since yesterday and alerts, for all kernels that pass one filter.
 
 Each filter's block of HTML is made here, from the same kernels throughout; the page's script only chooses among them.
 """
@@ -42,7 +42,7 @@ def _block(data, key, series):
         if live
         else {verdict: sum(entry["verdict"]["status"] == verdict for entry in compared) for verdict in model.VERDICTS}
     )
-    day = live["day"] if live else max((_created(data, entry)[:10] for entry in compared), default="")
+    day = live["day"] if live else max((model.day(data["records"], entry) for entry in compared), default="")
     lead = ""
     if day:
         what = f"live, {live['b']} beside {live['a']} in turn, {', '.join(live['paths'])}" if live else "records"
@@ -79,7 +79,7 @@ def _since_yesterday(data, device, series, counts, day):
         version = entry["path"], entry["version"]
         first[version] = min(first.get(version, "~"), records[min(entry["records"])]["created"])
     failed = sum(new and entry["status"] in ("FAIL", "UNTRUSTED") for entry, new in zip(series, is_new))
-    oldest = min((_created(data, entry)[:10] for entry in series if entry["status"] == "PASS"), default="–")
+    oldest = min((model.day(records, entry) for entry in series if entry["status"] == "PASS"), default="–")
     tiles = [
         ("", sum(records[record]["created"] > since for record in fresh), "new records"),
         ("", sum(created > since for created in first.values()), "new versions"),
@@ -142,10 +142,6 @@ def _range(data, before, after):
 
 def signed(ratio):
     return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
-
-
-def _created(data, entry):
-    return data["records"][entry["record"]]["created"]
 
 
 def _kernels(count):
