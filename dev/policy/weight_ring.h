@@ -82,7 +82,8 @@ class WeightRing {
   static constexpr int kEntryBytes = kSets * kSetBytes;  // of a warp
   static constexpr int kBytes = kWarps * kEntries * kEntryBytes;
 
-  // Of `count` stages; `room` has kBytes. Every sample reads a stage's weights again.
+  // Of `count` stages; `room` has kBytes. Every sample reads a stage's weights again. A `warp` from the number of units on copies
+  // none, and has no room of its own.
   __device__ __forceinline__ WeightRing(const T* weights, const Share* shares, int count, int samples,
                                         unsigned char* room, int warp)
       : weights_(weights),
@@ -90,7 +91,7 @@ class WeightRing {
         count_(count),
         samples_(samples),
         warp_(warp),
-        entries_(room + warp * kEntries * kEntryBytes + threadIdx.x % 32 * kRunBytes),
+        entries_(room + min(warp, kWarps - 1) * kEntries * kEntryBytes + threadIdx.x % 32 * kRunBytes),
         unit_(warp) {
     begin_stage();
 #pragma unroll 1

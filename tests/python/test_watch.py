@@ -45,7 +45,8 @@ def watched(tmp_path):
     yield start
     for process in processes:
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stdout.close()  # not communicate(), which waits for what the verb left running
 
 
 def test_again_at_each_save_until_it_is_interrupted(watched, tmp_path):
@@ -62,7 +63,7 @@ def test_again_at_each_save_until_it_is_interrupted(watched, tmp_path):
 
 
 def test_an_interrupt_ends_what_runs(watched, tmp_path):
-    process = watched("trap 'echo stopped; exit 130' INT; echo begun; while :; do sleep 0.1; done")
+    process = watched("trap 'echo stopped; exit 130' INT; echo begun; for i in $(seq 300); do sleep 0.1; done")
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGINT)  # to it alone, not to the group that a terminal would reach
     assert process.communicate(timeout=60)[0] == "stopped\n"

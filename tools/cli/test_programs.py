@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 from . import build, linked, paths, say, setup, tools, wheels
 from .errors import Failure
 
+_TEST_SECONDS = 600  # of one Python test, which hangs after that
+
 
 @dataclass
 class Totals:
@@ -96,7 +98,8 @@ def run_one(unit, program):
 
 def run_python():
     """The tests of tests/python, by a pytest of our own, on all cores; those of a file share what it prepares."""
-    return run_pytest("tools", wheels.python_with(wheels.PYTEST, setup.LOG), ["--numprocesses=auto", "--dist=loadfile"])
+    arguments = ["--numprocesses=auto", "--dist=loadfile", f"--timeout={_TEST_SECONDS}"]
+    return run_pytest("tools", wheels.python_with(wheels.PYTEST, setup.LOG), arguments)
 
 
 def run_pytest(name, python, arguments=()):

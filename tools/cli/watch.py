@@ -1,43 +1,31 @@
 """`--watch`: a verb again at each save of a source, the last result on the screen, until Ctrl-C."""
 
 import os
-import signal
-import subprocess
 import sys
 import time
 
-from . import paths, say, tools
+from . import paths, run, say, tools
 
 FLAG = "--watch"
 _FOLDERS = ("bench", "cmake", "core", "dev", "io", "nn", "reference", "runtime", "tests", "tools", "train")
 _KINDS = (".cu", ".h", ".cpp", ".py", ".txt", ".cmake", ".json")
 _SECONDS = 0.2
+_INTERRUPTED = 130
 
 
 def repeated(verb, arguments):
-    """Runs the verb in a process of its own; returns its exit status, 130, when Ctrl-C ends one of them."""
+    """Runs the verb in a process of its own; returns 130 when Ctrl-C ends one of them."""
     command = [*tools.module(sys.executable, "cli"), verb, *(word for word in arguments if word != FLAG)]
     while True:
         before = _sources()
         if sys.stdout.isatty():
             print("\033[2J\033[3J\033[H", end="", flush=True)  # clears the screen, and what scrolled off it
-        status = _run(command)
-        if status is None:
-            return 130
+        status = run.passed_on(command)
+        if status == _INTERRUPTED:
+            return status
         say.line(f"exit status {status} at {time.strftime('%H:%M:%S')}; again at the next save, Ctrl-C ends")
         while _sources() == before:
             time.sleep(_SECONDS)
-
-
-def _run(command):
-    """The exit status of the process; None once it has ended after Ctrl-C."""
-    process = subprocess.Popen(command)
-    try:
-        return process.wait()
-    except KeyboardInterrupt:
-        process.send_signal(signal.SIGINT)  # which a terminal has sent it as well
-        process.wait()
-        return None
 
 
 def _sources():
