@@ -3,10 +3,12 @@
 // Magnitudes. What the rounding of some stage's value does to the network's answer is no sum of terms that could be written
 // down; so it is tried. The network is computed once as it is, and kTrials times more with each value that a version may store
 // (a convolution's output, a residual's, a stage's value) changed at random by up to the unit roundoff u of the problem's dtype.
-// The root mean square of the change of a sample's answer over all trials, divided by u, is its gain: about the error of a
-// version that rounds as much as it may, in units of u, as rounding to nearest has the same spread. compare() allows u, and in
-// fp32 more, times the magnitude, in which the answer stands with |out| + 4 gain: four standard deviations. A network that lacks
-// a part, or takes a wrong row of FiLM, is off by a share of the answer instead: tests/wrong/policy has such networks.
+// The root mean square of an element's change over all trials, divided by u, is its gain: about the error of a version that
+// rounds as much as it may, in units of u, as rounding to nearest has the same spread. Elements differ: one column of the last
+// convolution may be several times as sensitive as the others. As few trials may miss a gain, none counts as less than that of
+// the whole sample. compare() allows u, and in fp32 more, times the magnitude, in which the answer stands with |out| + 4 gain:
+// four standard deviations. A network that lacks a part, or takes a wrong row of FiLM, is off by a share of the answer instead:
+// tests/wrong/policy has such networks.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +21,7 @@
 namespace ladder::policy {
 namespace {
 
-constexpr int kTrials = 4;
+constexpr int kTrials = 8;
 constexpr double kDeviations = 4;
 
 using Values = std::vector<double>;
@@ -159,16 +161,22 @@ class Forward {
   std::int64_t num_stored_ = 0;
 };
 
-// How far a change of stored values by their unit roundoff moves each sample's answer, [n], in units of that.
+// How far a change of stored values by their unit roundoff moves each element of the answer, [n, l, d], in units of that.
 Values gains_of(const Problem& p, const HostTensors& in, const Values& out) {
   const double unit = unit_roundoff(p.dtype);
   const std::size_t of_sample = out.size() / p.n;
-  Values gains(p.n);
+  Values gains(out.size()), sample_gains(p.n);  // means of squares at first
   for (int trial = 1; trial <= kTrials; ++trial) {
     const Values moved = Forward(p, in, {.trial = trial, .unit = unit}).answer();
-    for (std::size_t i = 0; i < out.size(); ++i) gains[i / of_sample] += (moved[i] - out[i]) * (moved[i] - out[i]);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double square = (moved[i] - out[i]) * (moved[i] - out[i]) / kTrials;
+      gains[i] += square;
+      sample_gains[i / of_sample] += square / static_cast<double>(of_sample);
+    }
   }
-  for (double& gain : gains) gain = std::sqrt(gain / kTrials / static_cast<double>(of_sample)) / unit;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    gains[i] = std::sqrt(std::max(gains[i], sample_gains[i / of_sample])) / unit;
+  }
   return gains;
 }
 
@@ -186,7 +194,7 @@ NamedOutputs step(const Case& c, const HostTensors& in) {
     const double noise = in["noise"][i];
     const double clip = s.clip;
     const double x0 = std::clamp((s.x_scale * before - s.pred_scale * out[i]) * s.x0_scale, -clip, clip);
-    const double out_magnitude = std::abs(out[i]) + kDeviations * gains[i * p.n / out.size()];
+    const double out_magnitude = std::abs(out[i]) + kDeviations * gains[i];
     x.value[i] = s.x0_weight * x0 + s.x_weight * before + s.pred_weight * out[i] + s.sigma * noise;
     const double terms = std::abs(s.x_scale * before) + std::abs(s.pred_scale) * out_magnitude;
     x.magnitude[i] = std::abs(s.x0_weight * s.x0_scale) * terms + std::abs(s.x_weight * before) +
