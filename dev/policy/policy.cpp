@@ -27,19 +27,19 @@ std::int64_t longest_sum(const Network& network) {
   return longest;
 }
 
-double root_mean_square(const std::vector<float>& values, std::int64_t begin, std::int64_t count) {
+double root_mean_square(const std::vector<float>& values, std::int64_t begin, std::int64_t count, double mean) {
   double squares = 0;
-  for (std::int64_t i = begin; i < begin + count; ++i) squares += double{values[i]} * values[i];
+  for (std::int64_t i = begin; i < begin + count; ++i) squares += (values[i] - mean) * (values[i] - mean);
   return std::sqrt(std::max(squares / static_cast<double>(count), 1e-12));
 }
 
 // values[begin...] = mean + deviation * what was drawn, as if that were of unit size. Values that have about
-// that deviation from 0 already stay as they are: with two of them exchanged, all others are the same.
+// that deviation from the mean already stay as they are: where one of them has changed, all others are the same.
 void rescale(std::vector<float>& values, std::int64_t begin, std::int64_t count, double mean, double deviation,
              Dtype dtype = Dtype::f32) {
   constexpr double kAbout = 0.2;
-  const double factor = deviation / root_mean_square(values, begin, count);
-  if (mean == 0 && std::abs(factor - 1) < kAbout) return;
+  if (std::abs(deviation / root_mean_square(values, begin, count, mean) - 1) < kAbout) return;
+  const double factor = deviation / root_mean_square(values, begin, count, 0);
   for (std::int64_t i = begin; i < begin + count; ++i) {
     values[i] = round_to(dtype, static_cast<float>(mean + factor * values[i]));
   }
@@ -216,13 +216,16 @@ void Step::derive(const Problem& p, HostTensors& inputs) {
   fill_parameters(p, network, inputs);
   fill_film(p, network, inputs);
 
-  // Each coefficient is a little off by what was drawn for it, so that no two rows are the same.
+  // Each coefficient is a little off by what was drawn for it, so that no two rows are the same; one that is off by as little
+  // already stays.
   constexpr double kApart = 1.0 / 16;
   const diffusion::Step row = typical_row(p);
   const auto* const columns = reinterpret_cast<const float*>(&row);
   std::vector<float>& table = inputs["table"];
   for (std::size_t i = 0; i < table.size(); ++i) {
-    table[i] = columns[i % diffusion::kStepColumns] * static_cast<float>(1 + kApart * std::tanh(table[i]));
+    const float column = columns[i % diffusion::kStepColumns];
+    if (std::abs(table[i] - column) <= kApart * std::abs(column)) continue;
+    table[i] = column * static_cast<float>(1 + kApart * std::tanh(table[i]));
   }
   reinterpret_cast<diffusion::Step*>(table.data())[p.steps - 1].sigma = 0;
 }
