@@ -7,10 +7,11 @@ from cli import docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = docs.pages(ROOT)
-MOST_WORDS = 1300
+MOST_WORDS = 950  # without what ./ladder table writes: the table of passes has a row for each that has a record
 MOST_WORDS_OF_A_LAYER = 2500  # the generated tables included
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_GENERATED = re.compile(r"<!-- (\w+):begin .*?<!-- \1:end -->", re.DOTALL)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -30,7 +31,7 @@ def broken(page):
 
 
 def test_the_front_page_is_short():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= MOST_WORDS
+    assert len(_GENERATED.sub("", (ROOT / "README.md").read_text(encoding="utf-8")).split()) <= MOST_WORDS
 
 
 def test_a_layers_readme_is_short():
