@@ -7,8 +7,8 @@ from cli import docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = docs.pages(ROOT)
-MOST_WORDS = 950  # without what ./ladder table writes: the table of passes has a row for each that has a record
-MOST_WORDS_OF_A_LAYER = 2500  # the generated tables included
+MOST_WORDS = 900  # without what ./ladder table writes: the table of passes has a row for each that has a record
+MOST_WORDS_OF_A_LAYER = 2100  # the generated tables included
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _GENERATED = re.compile(r"<!-- (\w+):begin .*?<!-- \1:end -->", re.DOTALL)
@@ -30,14 +30,19 @@ def broken(page):
             yield f"{page.relative_to(ROOT)}: {link}"
 
 
+def words(text):
+    """Their count, without bars, daggers and the like."""
+    return sum(any(map(str.isalnum, word)) for word in text.split())
+
+
 def test_the_front_page_is_short():
-    assert len(_GENERATED.sub("", (ROOT / "README.md").read_text(encoding="utf-8")).split()) <= MOST_WORDS
+    assert words(_GENERATED.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))) <= MOST_WORDS
 
 
 def test_a_layers_readme_is_short():
     pages = [page for page in PAGES if page.name == "README.md" and page.parent != ROOT]
-    words = {str(page.relative_to(ROOT)): len(page.read_text(encoding="utf-8").split()) for page in pages}
-    assert {page: count for page, count in words.items() if count > MOST_WORDS_OF_A_LAYER} == {}
+    counts = {str(page.relative_to(ROOT)): words(page.read_text(encoding="utf-8")) for page in pages}
+    assert {page: count for page, count in counts.items() if count > MOST_WORDS_OF_A_LAYER} == {}
 
 
 def test_every_relative_link_leads_somewhere():
