@@ -161,7 +161,7 @@ class Forward {
   std::int64_t num_stored_ = 0;
 };
 
-// How far a change of stored values by their unit roundoff moves each element of the answer, [n, l, d], in units of that.
+// The change of each element of the answer, [n, l, d], when stored values change by their unit roundoff, in units of that.
 Values gains_of(const Problem& p, const HostTensors& in, const Values& out) {
   const double unit = unit_roundoff(p.dtype);
   const std::size_t of_sample = out.size() / p.n;

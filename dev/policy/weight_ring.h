@@ -82,8 +82,8 @@ class WeightRing {
   static constexpr int kEntryBytes = kSets * kSetBytes;  // of a warp
   static constexpr int kBytes = kWarps * kEntries * kEntryBytes;
 
-  // Of `count` stages; `room` has kBytes. Every sample reads a stage's weights again. A `warp` from the number of units on copies
-  // none, and has no room of its own.
+  // `shares` has `count` stages, `room` kBytes. Every sample reads a stage's weights again. A `warp` from the number of units on
+  // copies none, and has no room of its own.
   __device__ __forceinline__ WeightRing(const T* weights, const Share* shares, int count, int samples,
                                         unsigned char* room, int warp)
       : weights_(weights),

@@ -36,7 +36,7 @@ SAFETENSORS = ["safetensors[numpy]==0.6.2"]
 
 # For the trainer's data: pictures, a font's bitmaps, which characters are emoji, a digest.
 IMAGES = ["pillow==11.3.0", "fonttools==4.60.1", "regex==2025.9.1", "xxhash==3.5.0"]
-# What runs tests/python, on all cores, and ends a test that hangs; the last that run on Python 3.9.
+# pytest for tests/python, on all cores, with an end for a test that hangs; the last releases for Python 3.9.
 PYTEST = ["pytest==8.4.2", "pytest-xdist==3.8.0", "pytest-timeout==2.4.0"]
 # What lints and formats the Python of the tree.
 RUFF = ["ruff==0.17.6"]
