@@ -1,6 +1,7 @@
 """`--watch`: a verb again at each save of a source, the last result on the screen, until Ctrl-C."""
 
 import os
+import signal
 import sys
 import time
 
@@ -10,18 +11,18 @@ FLAG = "--watch"
 _FOLDERS = ("bench", "cmake", "core", "dev", "io", "nn", "reference", "runtime", "tests", "tools", "train")
 _KINDS = (".cu", ".h", ".cpp", ".py", ".txt", ".cmake", ".json")
 _SECONDS = 0.2
-_INTERRUPTED = 130
+_TO_END = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # those that run.passed_on() passes on
 
 
 def repeated(verb, arguments):
-    """Runs the verb in a process of its own; returns 130 when Ctrl-C ends one of them."""
+    """Runs the verb in a process of its own; returns its exit status when Ctrl-C, 130, or another signal to end has ended one."""
     command = [*tools.module(sys.executable, "cli"), verb, *(word for word in arguments if word != FLAG)]
     while True:
         before = _sources()
         if sys.stdout.isatty():
             print("\033[2J\033[3J\033[H", end="", flush=True)  # clears the screen, and what scrolled off it
         status = run.passed_on(command)
-        if status == _INTERRUPTED:
+        if status - 128 in _TO_END:
             return status
         say.line(f"exit status {status} at {time.strftime('%H:%M:%S')}; again at the next save, Ctrl-C ends")
         while _sources() == before:
