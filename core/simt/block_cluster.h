@@ -68,6 +68,9 @@ class BlockCluster {
   // barrier.cluster, by the running thread. Without `release` it orders when blocks begin and end, and no accesses.
   void arrive(bool release, Where where);
   void wait(Where where);
+  // fence.mbarrier_init.release.cluster, by the running thread: its accesses so far are ordered before the waits of the
+  // barrier that it arrives at next, even if it arrives relaxed. The hardware orders mbarrier.init alone.
+  void fence_mbarrier_init();
   // A thread of the cluster ends.
   void note_end(const Fiber& fiber);
   // The barrier of a cooperative grid whose blocks count at `counter`, by the running thread (grid_barrier.h).

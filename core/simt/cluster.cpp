@@ -46,6 +46,12 @@ void BlockCluster::wait(Where where) {
   self.block->acquire(barrier_.released[self.arrived_phase % 2]);
 }
 
+void BlockCluster::fence_mbarrier_init() {
+  const Fiber& self = running();
+  const auto phase = self.arrived ? self.arrived_phase + 1 : barrier_.phase;
+  sanitizer::release(&barrier_.sync[phase % 2]);
+}
+
 void BlockCluster::note_end(const Fiber& fiber) {
   if (fiber.arrived && fiber.arrived_phase == barrier_.phase) return;
   if (barrier_.num_arrived > 0) {

@@ -163,6 +163,8 @@ void init_mbarrier(std::uint64_t* barrier, unsigned arrivals, Where where) {
   active("mbarrier.init", where).hopper().mbarriers.init(barrier, arrivals, where);
 }
 
+void fence_mbarrier_init(Where where) { active("fence.mbarrier_init", where).cluster().fence_mbarrier_init(); }
+
 void arrive_mbarrier(std::uint64_t* barrier, std::uint32_t bytes, Where where) {
   active("mbarrier.arrive", where).hopper().mbarriers.arrive(barrier, bytes, where);
 }

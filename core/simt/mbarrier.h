@@ -12,6 +12,7 @@ namespace ladder::simt {
 namespace detail {
 
 void init_mbarrier(std::uint64_t* barrier, unsigned arrivals, Where where);
+void fence_mbarrier_init(Where where);
 // One arrival; announces `bytes` of copies first.
 void arrive_mbarrier(std::uint64_t* barrier, std::uint32_t bytes, Where where);
 void wait_mbarrier(std::uint64_t* barrier, unsigned parity, bool cluster_scope, Where where);
@@ -31,6 +32,8 @@ inline void mbarrier_init(std::uint64_t* barrier, unsigned arrivals, Where where
   detail::init_mbarrier(barrier, arrivals, where);
   *static_cast<volatile std::uint64_t*>(barrier) = *barrier;  // sanitizers see the store
 }
+
+inline void mbarrier_fence_init(Where where) { detail::fence_mbarrier_init(where); }
 
 inline void mbarrier_arrive(std::uint64_t* barrier, Where where = Where::here()) {
   detail::touch(barrier);

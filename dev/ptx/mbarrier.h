@@ -21,7 +21,8 @@ namespace ladder::ptx {
 
 using Mbarrier = std::uint64_t;  // in shared memory, 8-byte aligned
 
-// By one thread, before any other use; make it visible with mbarrier_fence_init() and a __syncthreads().
+// By one thread, before any other use; mbarrier_fence_init() and a __syncthreads(), or a barrier of the cluster, make it
+// visible.
 __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arrivals LADDER_WHERE) {
 #if defined(__CUDACC__)
   LADDER_SM90(cuda::ptx::mbarrier_init(barrier, arrivals));
@@ -30,10 +31,13 @@ __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arriva
 #endif
 }
 
-// Orders the inits before the copy engine's use of the barriers.
-__device__ __forceinline__ void mbarrier_fence_init() {
+// Orders the inits before the copy engine's use of the barriers, and before all that follows the next barrier of the
+// cluster, which may be arrived at relaxed (PTX ISA 9.7.13.4 fence.mbarrier_init).
+__device__ __forceinline__ void mbarrier_fence_init(LADDER_WHERE_ALONE) {
 #if defined(__CUDACC__)
   LADDER_SM90(cuda::ptx::fence_mbarrier_init(cuda::ptx::sem_release, cuda::ptx::scope_cluster));
+#else
+  simt::mbarrier_fence_init(where);
 #endif
 }
 
