@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/check/check.h"
 #include "core/shapes.h"
+#include "tests/support.h"
 
 namespace ladder::test {
 namespace {
@@ -125,6 +127,26 @@ std::string untested_rows(const Pass& pass, const std::vector<Case>& tested) {
         "{}: no problem of ci and edge has {} as a multiple of {} bytes, but not its rows, of {}-byte elements; '{}' "
         "does",
         pass.path(), tensor, kVectorBytes, size, problem);
+  }
+  return {};
+}
+
+std::string changed_by_deriving_again(const Pass& pass) {
+  if (pass.derive == nullptr) return {};
+  for (const NamedCase& named : named_cases(pass, "ci")) {
+    for (const Dtype dtype : dtypes_of(pass)) {
+      const Case c = named.problem.with_dtype(dtype);
+      for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
+        const HostTensors once = fill(c, pattern, seed());
+        HostTensors twice = once;
+        pass.derive(c, twice);
+        for (std::size_t i = 0; i < c.tensors.size(); ++i) {
+          if (once.values[i] == twice.values[i]) continue;
+          return fmt::format("{} '{}': derive() changes {} when it runs again, of {} inputs", pass.path(), c.text,
+                             c.tensors[i].name, pattern == Pattern::normal ? "normal" : "integer");
+        }
+      }
+    }
   }
   return {};
 }

@@ -289,6 +289,7 @@ std::vector<Case> supported(const Version& v, Dtype dtype) {
     EXPECT_EQ(test::too_narrow(v), "");
     EXPECT_EQ(test::untested_plan(v), "");
     EXPECT_EQ(test::untested_rows(*v.pass, test::tested_problems(*v.pass)), "");
+    EXPECT_EQ(test::changed_by_deriving_again(*v.pass), "");
     checks.note_check();
   });
 }

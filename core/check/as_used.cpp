@@ -12,6 +12,7 @@
 #include "core/backend.h"
 #include "core/check/check.h"
 #include "core/error.h"
+#include "core/splitmix64.h"
 
 namespace ladder {
 namespace {
@@ -20,21 +21,27 @@ using Outputs = std::vector<std::vector<float>>;
 
 constexpr int kFewestLaunches = 3;
 
-// `changes` elements of each input have the value of another, at places that depend on seed and problem: what is sampled
-// of an input stays the same, and a sum of all elements does not.
-HostTensors nearly(const Case& c, const HostTensors& inputs, std::uint64_t seed, int changes) {
+// A value of the tensor that differs from the element's own; the same value if all elements are equal.
+float other_value(const std::vector<float>& values, std::size_t element) {
+  const std::size_t count = values.size();
+  for (std::size_t step = 1; step < count; ++step) {
+    const float other = values[(element + step * (count / 3 + 1)) % count];
+    if (other != values[element]) return other;
+  }
+  return values[element];
+}
+
+// `num_changes` elements of each input take the value of another element, at offsets that depend on the seed and the problem:
+// a sample of an input stays the same, and a sum of all elements does not.
+HostTensors nearly_equal_inputs(const Case& c, const HostTensors& inputs, std::uint64_t seed, int num_changes) {
   HostTensors others = inputs;
+  const std::uint64_t key = seed ^ std::hash<std::string>{}(c.text);
   for (std::vector<float>& values : others.values) {
-    const std::size_t count = values.size();
-    for (int i = 0; i < changes && count > 0; ++i) {
-      const std::uint64_t place = (seed ^ std::hash<std::string>{}(c.text)) + i * 0x632be59bd9b4e019u;
-      const std::size_t one = (place * 0x9e3779b97f4a7c15u >> 16) % count;
-      for (std::size_t step = 1; step < count; ++step) {
-        const float other = values[(one + step * (count / 3 + 1)) % count];
-        if (other == values[one]) continue;
-        values[one] = other;
-        break;
-      }
+    if (values.empty()) continue;
+    for (int i = 0; i < num_changes; ++i) {
+      const std::uint64_t word = splitmix64_mix(key + static_cast<std::uint64_t>(i) * kSplitmixGamma);
+      const std::size_t element = word % values.size();
+      values[element] = other_value(values, element);
     }
   }
   if (c.pass->derive) c.pass->derive(c, others);
@@ -107,7 +114,7 @@ class AsUsed {
     const std::unique_ptr<Subject> second = subject_.another();
     std::string fault;
     for (std::size_t i = 0; i < kChanges.size() && fault.empty(); ++i) {
-      const HostTensors others = nearly(*c_, inputs(), c_.seed() + i, kChanges[i]);
+      const HostTensors others = nearly_equal_inputs(*c_, inputs(), c_.seed() + i, kChanges[i]);
       Outputs fresh;
       fault = beside(*second, others, fresh);
       if (fault.empty() && ((i == 0 && is_small(*c_)) || fresh == first_)) fault = wrong(fresh, others);

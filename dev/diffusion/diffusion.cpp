@@ -40,7 +40,7 @@ template <class Row>
 void fill_table(HostTensors& inputs, const std::vector<Row>& rows) {
   const auto* const right = reinterpret_cast<const float*>(rows.data());
   std::vector<float>& table = inputs["table"];
-  for (std::size_t i = 0; i < table.size(); ++i) table[i] = right[i] * (1 + table[i] / 64);
+  for (std::size_t i = 0; i < table.size(); ++i) table[i] = near_nominal(right[i], table[i]);
 }
 
 void fill_step_table(const Problem& p, SchedulerKind kind, HostTensors& inputs) {

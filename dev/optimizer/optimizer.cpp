@@ -48,7 +48,7 @@ void set_hyper(const Problem& p, HostTensors& inputs) {
   const Hyper h = shown(p);
   const auto* const right = reinterpret_cast<const float*>(&h);
   std::vector<float>& drawn = inputs["hyper"];
-  for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = right[i] * (1 + drawn[i] / 32);
+  for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i] = near_nominal(right[i], drawn[i]);
   drawn[offsetof(Hyper, step) / sizeof(float)] = h.step;
 }
 
@@ -150,7 +150,7 @@ std::vector<TensorSpec> AdamW::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = gradients(p);
   for (TensorSpec& spec : std::vector<TensorSpec>{
            numbers("scale", Role::input, 1), numbers("hyper", Role::input, kHyper), flat("p", Role::inout, p),
-           flat("m", Role::inout, p, 0.3), flat("v", Role::inout, p, 0.03), flat("ema", Role::inout, p)}) {
+           flat("m", Role::inout, p, 0.3), flat("v", Role::inout, p, 0.001), flat("ema", Role::inout, p)}) {
     specs.push_back(std::move(spec));
   }
   if (size_of(p.dtype) == 2) {
@@ -176,8 +176,8 @@ double AdamW::flops(const Problem& p) { return 20.0 * static_cast<double>(p.p); 
 
 void AdamW::derive(const Problem& p, HostTensors& inputs) {
   set_hyper(p, inputs);
-  inputs["scale"][0] = (p.clip ? 0.3f : 1.0f) * (1 + inputs["scale"][0] / 32);
-  for (float& v : inputs["v"]) v = v * v;
+  inputs["scale"][0] = near_nominal(p.clip ? 0.3f : 1.0f, inputs["scale"][0]);
+  for (float& v : inputs["v"]) v = std::abs(v);
 }
 
 }  // namespace ladder::optimizer

@@ -127,7 +127,7 @@ struct AdamW {
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
   static double flops(const Problem& p);                      // twenty a parameter: a convention
-  static void derive(const Problem& p, HostTensors& inputs);  // scale, hyper, and a v that is a mean of squares
+  static void derive(const Problem& p, HostTensors& inputs);  // hyper; scale, of clipping or none; v >= 0
 };
 
 }  // namespace ladder::optimizer
