@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "core/error.h"
@@ -78,11 +77,6 @@ const std::vector<float>& HostTensors::operator[](std::string_view name) const {
 
 std::vector<float>& HostTensors::operator[](std::string_view name) {
   return const_cast<std::vector<float>&>(std::as_const(*this)[name]);
-}
-
-float near_nominal(float nominal, float drawn) {
-  if (std::abs(drawn - nominal) < std::abs(nominal) / 8) return drawn;
-  return nominal * (1 + std::clamp(drawn, -7.9f, 7.9f) / 64);
 }
 
 }  // namespace ladder

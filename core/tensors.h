@@ -99,8 +99,4 @@ class HostTensors {
   std::vector<std::string> names_;
 };
 
-// A value within an eighth of `nominal`, for Pass::derive(): `drawn` where it is that, so that a second call changes nothing;
-// else nominal (1 + drawn / 64), with `drawn` clamped to [-7.9, 7.9]. 0 and infinities are themselves.
-float near_nominal(float nominal, float drawn);
-
 }  // namespace ladder

@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "core/near_nominal.h"
 #include "core/problem_line.h"
 
 namespace ladder::diffusion {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <random>
 
+#include "core/near_nominal.h"
 #include "core/problem_line.h"
 
 namespace ladder::optimizer {
