@@ -40,6 +40,16 @@ def test_a_change_of_the_source_a_header_behind_a_header_or_a_flag_counts(tmp_pa
     assert compiled.without(compiled.of_versions(tmp_path), before) == [VERSION]
 
 
+def test_a_line_of_comments_does_not_count_and_one_with_code_does(tmp_path):
+    before = compiled.of_versions(tree(tmp_path))
+    file = tmp_path / VERSION
+    text = file.read_text()
+    file.write_text(f"// Idea: none.\n\n{text}  // Why: none.\n")
+    assert compiled.of_versions(tmp_path) == before
+    file.write_text(text + "int d;  // Why: none.\n")
+    assert compiled.without(compiled.of_versions(tmp_path), before) == []
+
+
 def test_a_header_that_is_not_included_or_a_new_folder_does_not_count(tmp_path):
     before = compiled.of_versions(tree(tmp_path))
     (tmp_path / "core/other.h").write_text("int d;\n")

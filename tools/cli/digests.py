@@ -11,6 +11,8 @@ from . import paths
 
 _DEV_INCLUDE = re.compile(r'^\s*#\s*include "(dev/[^"]+)"', re.MULTILINE)
 _INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
+# A line of C++ without code.
+_NO_CODE = re.compile(rb"^[ \t]*(?://[^\n]*)?\n", re.MULTILINE)
 # How a version says that another one does its work; which, only the compiler knows.
 _HANDS_ON = re.compile(r"\b(version_of|versions_of|find_version|plans_of)\b")
 
@@ -32,10 +34,11 @@ def hands_on(file, root=None):
     return any(_HANDS_ON.search(_text(path)) for path in with_includes({file}, root))
 
 
-def of_source(file, others=(), root=None):
-    """Of a source with all of the repository's headers that it includes, and of `others`: all that its compiler reads here."""
+def of_source(file, others=(), root=None, code_only=False):
+    """The digest of a source with all of the repository's headers that it includes, and of `others`: all that its compiler reads
+    here, or, `code_only`, without the lines that are comments alone or blank."""
     root = root or paths.ROOT
-    return _digest(with_includes({file}, root, _INCLUDE) | set(others), root)
+    return _digest(with_includes({file}, root, _INCLUDE) | set(others), root, code_only)
 
 
 def with_includes(sources, root=None, include=_DEV_INCLUDE):
@@ -55,11 +58,13 @@ def _text(path):
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-def _digest(sources, root):
+def _digest(sources, root, code_only):
     digest = hashlib.sha256()
     for path in sorted(sources):
         if path.is_file():
             content = path.read_bytes()
+            if code_only:
+                content = _NO_CODE.sub(b"", content)
             digest.update(f"{path.relative_to(root)} {len(content)}\n".encode())
             digest.update(content)
     return digest.hexdigest()[:16]
