@@ -45,7 +45,7 @@ The tree
 build | cli.verbs:build | [--preset NAME] [targets...] | build only: emulator, clang, cuda, profile, sanitize, tsan
 clangd | cli.clangd | PRESET | which build an editor sees: cuda or emulator
 setup | cli.verbs:setup | [--preset NAME] | fetch what is missing; --dev: what checks the sources too
-format | dev.format | [--check] | clang-format and ruff over the tree
+format | dev.format | [--check] | clang-format, ruff and the first words of comments, over the tree
 """
 _LINES = [[cell.strip() for cell in line.split("|")] for line in _TABLE.splitlines()]
 VERBS = {line[0]: line[1] for line in _LINES if len(line) > 1}

@@ -1,4 +1,4 @@
-"""clang-format and ruff over the tree: tools/dev/format.py [--check] [files...], all C++, CUDA and Python by default.
+"""clang-format, ruff and words.py over the tree: tools/dev/format.py [--check] [files...], all C++, CUDA and Python by default.
 
 --check changes nothing and exits 1 naming the files that differ. ruff also lints, by the rules of pyproject.toml.
 """
@@ -10,6 +10,8 @@ from pathlib import Path
 
 from cli import options, setup, wheels
 from cli.errors import Failure
+
+from . import words
 
 ROOT = Path(__file__).resolve().parents[2]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
@@ -23,15 +25,19 @@ def sources():
 
 
 def main(arguments):
-    parser = options.Parser("format", description="clang-format and ruff over the tree.")
+    parser = options.Parser("format", description="clang-format, ruff and the first words of comments over the tree.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 naming the files that differ")
     parser.add_argument("files", nargs="*", type=Path, help="all C++, CUDA and Python sources by default")
     chosen = parser.parse_args(arguments)
     files = chosen.files or sources()
     python = [file for file in files if file.suffix == ".py"]
     others = [file for file in files if file.suffix != ".py"]
-    # Both run, so that one call names all that is wrong.
-    codes = [others and _clang_format(others, chosen.check), python and _ruff(python, chosen.check)]
+    # All run, so that one call names all that is wrong.
+    codes = [
+        others and _clang_format(others, chosen.check),
+        python and _ruff(python, chosen.check),
+        words.report(files),
+    ]
     return 1 if any(codes) else 0
 
 

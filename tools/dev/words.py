@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FIRST_WORDS = frozenset("What Of Where Whether How By As Those That Whose With".split())
 _CPP_COMMENT = re.compile(r"\s*//+\s?(.*)")
 _PYTHON_COMMENT = re.compile(r"\s*#\s?(.*)")
-_WORD = re.compile(r"\W*(\w+)")
+_WORD = re.compile(r"[^\w`]*(\w+)")
 
 
 def findings(path):
