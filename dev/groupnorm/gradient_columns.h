@@ -1,28 +1,10 @@
 // The backward pass in kernels that each read x and dy, by columns: what v02 to v04 share.
 #pragma once
 
-#include <algorithm>
-
-#include "core/backend.h"
 #include "dev/groupnorm/columns.h"
 #include "dev/groupnorm/gradient_terms.h"
 
 namespace ladder::groupnorm {
-
-// Blocks an SM, of which two are there at a time.
-inline constexpr int kSumBlocks = 4;
-inline constexpr int kDxBlocks = 8;
-
-// As many parts as make `blocks_per_sm` blocks an SM, as long as a thread has four pixels to have on their way at once.
-template <class T, int kWidth>
-PixelSplit split_pixels(const Problem& p, int blocks_per_sm) {
-  constexpr int kLeast = 4;
-  using Extent = Tile<T, kWidth>;
-  const auto tiles = static_cast<int>(column_blocks<T, kWidth>(p, PixelSplit{}));
-  const int wanted = ceil_div(backend::device().num_sms * blocks_per_sm, tiles);
-  const int each = std::max(ceil_div(p.h * p.w, wanted), kLeast * Extent::kRows);
-  return {.parts = ceil_div(p.h * p.w, each), .each = each};
-}
 
 // Writes the sums of every channel of the block's tile over its pixels to row image * parts + part of [rows][c].
 template <class T, int kWidth, class Act, class P = float>
@@ -110,15 +92,6 @@ __device__ __forceinline__ void write_columns(const Problem& p, const Backward::
     for (int i = 0; i < kWidth; ++i) dx[i] = dx_of(channels[i], corrections[i], x[i], dy[i], Act{});
     store_column<T>(t.dx, at, dx);
   }
-}
-
-// Of the kernel that sums, whatever its dtype.
-inline PixelSplit sum_split(const Problem& p) {
-  PixelSplit split;
-  dispatch_columns(p, [&](auto element, auto width, auto) {
-    split = split_pixels<decltype(element), decltype(width)::value>(p, kSumBlocks);
-  });
-  return split;
 }
 
 }  // namespace ladder::groupnorm

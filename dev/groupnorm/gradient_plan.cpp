@@ -7,56 +7,32 @@
 
 #include "core/backend.h"
 #include "core/occupancy.h"
-#include "dev/groupnorm/register_plan.h"
 
 namespace ladder::groupnorm {
 namespace {
 
 int vector_of(const Problem& p) { return 16 / static_cast<int>(size_of(p.dtype)); }
 
-// A chunk of `units` of whole groups and vectors, its pixels shared out to a cluster of blocks of at most `threads`.
-Slab slab_of(const Problem& p, int unit, int units, int cluster, int threads) {
-  Slab slab{.chunk = unit * units, .cluster = cluster};
-  slab.columns = slab.chunk / vector_of(p);
+// A chunk of channels, its pixels divided among the blocks of a cluster.
+Slab slab_of(const Problem& p, int chunk, int cluster) {
+  Slab slab{.chunk = chunk, .cluster = cluster, .columns = chunk / vector_of(p)};
   slab.each = ceil_div(p.h * p.w, cluster);
-  slab.rows = std::min(threads / slab.columns, slab.each);
+  slab.rows = std::min(kSmemThreads / slab.columns, slab.each);
   return slab;
 }
 
-// Of all slabs the one of the lowest cost(slab); infinity: it does not fit.
-template <class Cost>
-Slab best_slab(const Problem& p, int max_cluster, int threads, const Cost& cost) {
-  Slab best;
-  if (!whole_vectors(p)) return best;
-  const int unit = std::lcm(p.c / p.g, vector_of(p));  // the least channels that are whole groups and whole vectors
-  const int total = p.c / unit;
-  double lowest = 0;
-  for (int cluster = 1; cluster <= std::min(max_cluster, p.h * p.w); cluster *= 2) {
-    // Each of its blocks has pixels.
-    if (ceil_div(p.h * p.w, ceil_div(p.h * p.w, cluster)) != cluster) continue;
-    for (int units = 1; units <= total; ++units) {
-      if (total % units != 0 || unit * units / vector_of(p) > threads) continue;
-      const Slab slab = slab_of(p, unit, units, cluster, threads);
-      const double value = cost(slab);
-      if (std::isinf(value) || (best.chunk != 0 && value >= lowest)) continue;
-      best = slab;
-      lowest = value;
-    }
-  }
-  return best;
-}
-
 // What a slab takes, roughly, to compare plans; infinity where a block would need more shared memory than there is.
-double slab_ns(const Problem& p, const Slab& slab, int smem_bytes, int max_blocks_per_sm) {
+double slab_ns(const Problem& p, const Slab& slab) {
   constexpr double kDramBytesPerNs = 4200;
   constexpr double kElementNs = 0.12;  // of an SM: some 28 issue slots on 128 lanes
   constexpr double kAlone = 1.5;       // a block takes this many times as long as on a full SM
   constexpr double kPhasesNs = 1700;   // of a block, beside that: the first load, barriers, the last store
   constexpr double kClusterNs = 600;   // its start together, and its barriers
+  const int smem_bytes = slab_smem_bytes(slab);
   if (smem_bytes > most_smem_bytes()) return std::numeric_limits<double>::infinity();
   const int num_sms = backend::device().num_sms;
   const int blocks = static_cast<int>(slab_blocks(p, slab));
-  const int per_sm = std::min(blocks_per_sm(smem_bytes), max_blocks_per_sm);
+  const int per_sm = std::min(blocks_per_sm(smem_bytes), kSmemBlocksPerSm);
 
   // A run that ends within a sector of 32 bytes fetches it for nothing, and DRAM gives two sectors at once.
   const double run = slab.columns * 16;
@@ -73,25 +49,25 @@ double slab_ns(const Problem& p, const Slab& slab, int smem_bytes, int max_block
 
 }  // namespace
 
-Slab plan_smem(const Problem& p, int max_cluster) {
-  return best_slab(p, max_cluster, kSmemThreads,
-                   [&](const Slab& slab) { return slab_ns(p, slab, slab_smem_bytes(slab), kSmemBlocksPerSm); });
-}
-
-RegisterPlan plan_registers(const Problem& p) {
-  const auto ns = [&](const Slab& slab, int threads) {
-    if (slab.chunk == 0 || slab.steps() > max_register_steps(static_cast<int>(size_of(p.dtype)))) {
-      return std::numeric_limits<double>::infinity();
+Slab plan_smem(const Problem& p) {
+  Slab best;
+  if (!whole_vectors(p)) return best;
+  const int unit = std::lcm(p.c / p.g, vector_of(p));  // the least channels that are whole groups and whole vectors
+  const int total = p.c / unit;
+  double lowest = std::numeric_limits<double>::infinity();  // of a slab that does not fit
+  for (int cluster = 1; cluster <= std::min(kMaxClusterBlocks, p.h * p.w); cluster *= 2) {
+    // Each of its blocks has pixels.
+    if (ceil_div(p.h * p.w, ceil_div(p.h * p.w, cluster)) != cluster) continue;
+    for (int units = 1; units <= total; ++units) {
+      if (total % units != 0 || unit * units / vector_of(p) > kSmemThreads) continue;
+      const Slab slab = slab_of(p, unit * units, cluster);
+      const double ns = slab_ns(p, slab);
+      if (ns >= lowest) continue;
+      best = slab;
+      lowest = ns;
     }
-    return slab_ns(p, slab, slab_sums_bytes(slab), 512 / threads);
-  };
-  RegisterPlan plan;
-  for (const int threads : {256, 512}) {
-    const Slab slab =
-        best_slab(p, kMaxClusterBlocks, threads, [&](const Slab& candidate) { return ns(candidate, threads); });
-    if (ns(slab, threads) < ns(plan.slab, plan.threads)) plan = {.slab = slab, .threads = threads};
   }
-  return plan;
+  return best;
 }
 
 }  // namespace ladder::groupnorm

@@ -35,6 +35,6 @@ inline constexpr int kSmemThreads = 256;
 inline constexpr int kSmemBlocksPerSm = 2;
 
 inline int slab_smem_bytes(const Slab& slab) { return slab.steps() * slab.active() * 2 * 16 + slab_sums_bytes(slab); }
-Slab plan_smem(const Problem& p, int max_cluster);
+Slab plan_smem(const Problem& p);
 
 }  // namespace ladder::groupnorm

@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cli import files, options
+from cli import digests, files, options
 from readme import front_page, ladder_columns, ladder_groups, ladder_picture, loss_curves, torch_tables, train_budget
 from readme.generated import is_shown
 from records.record_files import BadRecord, read
@@ -61,6 +61,7 @@ def parse(arguments):
 def render(root, rows):
     """({page: its new text}, {picture: the series it shows})."""
     texts, pictures = {}, {}
+    there = _not_retired(root, rows)
     pages = sorted(page for name in _PAGES for page in root.glob(f"dev/**/{name}"))
     for page in filter(Path.exists, [root / "README.md", *pages]):
 
@@ -69,7 +70,7 @@ def render(root, rows):
             if kind not in _KINDS:
                 raise BadRecord(f"{page}: marker '{kind}': one of {', '.join(_KINDS)}")
             body = ""
-            of_marker = [row for row in rows if fnmatchcase(row.path, f"{layer}/{pass_name}")]
+            of_marker = [row for row in there if fnmatchcase(row.path, f"{layer}/{pass_name}")]
             if pass_name == "*":  # passes that the tree has no longer still have records
                 of_marker = [row for row in of_marker if (root / "dev" / row.path).is_dir()]
             for device in sorted({row.record.device for row in of_marker}):
@@ -91,6 +92,15 @@ def render(root, rows):
     if page.exists():
         texts[page] = torch_tables.filled(root, page.read_text(encoding="utf-8"))
     return texts, pictures
+
+
+def _not_retired(root, rows):
+    """The rows without those of versions that the tree has no longer, though it has others of their pass."""
+    versions = {}
+    for version in digests.versions(root):
+        path, file = version.name.rsplit("/", 1)
+        versions.setdefault(path, set()).add(int(file[1:3]))
+    return [row for row in rows if row.version in versions.get(row.path, {row.version})]
 
 
 def _of_training(root):

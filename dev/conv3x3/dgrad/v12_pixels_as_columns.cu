@@ -1,7 +1,7 @@
 // Idea:   input channels are the rows of wgmma's tiles, pixels their columns: 256 pixels share what is read of 64 channels'
 //         weights, which lie in shared memory as in w and are an MN-major operand. Two warpgroups take patches of dy in
 //         turns: one stores while the other multiplies.
-// Parent: v11.
+// Parent: v10 (v11 is retired: README).
 // Why:    as of fprop v15: with 64 pixels as rows and 64 channels as columns, v11 reads all that shared memory has a clock, so
 //         fetches and stores hold the tensor cores up. Here 256 pixels share an operand of 64 channels. And tiles of 64
 //         channels waste nothing at c = 192, where v10 takes two of 128. Limiter left: the weights and the first patch before

@@ -1,6 +1,6 @@
 // Idea:   a slab is spread over a cluster: each block keeps x and dy of its share of the pixels in shared memory, and reads
 //         the channels' sums of the others out of theirs.
-// Parent: v05.
+// Parent: v02 (v03 to v05 are retired: README).
 // Why:    a slab may be eight times as large, so that runs have 64 bytes and more where v05 has 16, every group of the U-Net
 //         fits, and a small problem spreads over more SMs. Sums of blocks are added in the order of their ranks. Limiter:
 //         x and dy pass through shared memory twice and the exponential is computed twice.
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kSmemThreads, kSmemBlocksPerSm)
 const char* supports(const Problem& p) {
   if (const char* const why = plain_only(p)) return why;
   if (!whole_vectors(p)) return "a pixel's channels are no whole vectors of 16 bytes";
-  if (plan_smem(p, kMaxClusterBlocks).chunk == 0)
+  if (plan_smem(p).chunk == 0)
     return "x and dy of an image's group do not fit in the shared memory of eight blocks";
   return nullptr;
 }
@@ -68,7 +68,7 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
   auto* const rows = p.affine ? static_cast<float2*>(workspace) : nullptr;  // [n][c]
   dispatch_types(p, [&](auto element, auto act) {
     using T = decltype(element);
-    const Slab slab = plan_smem(p, kMaxClusterBlocks);
+    const Slab slab = plan_smem(p);
     ladder::launch(groupnorm_backward_v06_kernel<T, decltype(act)>,
                    {.grid = slab_blocks(p, slab),
                     .block = slab_threads(slab),

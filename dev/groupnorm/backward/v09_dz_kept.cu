@@ -1,5 +1,5 @@
 // Idea:   dz is computed once and kept, as fp32, in shared memory: in dy's place and, for 16-bit types, as much again.
-// Parent: v08.
+// Parent: v06 (v07 and v08 are retired: README).
 // Why:    v08 computes the derivative twice: 31 issue slots an element in its loops, about 9 more outside of them, four
 //         instructions of the special function unit, 32 clocks of a quarter of an SM. Here it is 23, 6 and 16. A thread
 //         has four channels instead of eight, so 80 registers are enough, and slabs are small: two or three blocks an

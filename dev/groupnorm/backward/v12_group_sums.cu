@@ -1,6 +1,6 @@
 // Idea:   clusters of up to 16 blocks, which send each other sums of groups instead of channels; dgamma and dbeta are added up
 //         while dx is being written.
-// Parent: v11.
+// Parent: v09 (v11 is retired: README).
 // Why:    rows of 128 bytes are what the L2 wants: it looks up a line for every row of a chunk, and v11's rows of 32 to 64
 //         bytes keep it busy for 70 to 80 % of the time. 16 blocks hold twice as wide a chunk. dx needs sums of groups only;
 //         those of a channel go to one block of the cluster, which leaves them for the second kernel, which takes each as

@@ -1,6 +1,6 @@
 // Idea:   the tensor core makes the sums: 8 channels times their own transpose have their sums of squares on the diagonal,
 //         and a row of ones has their sums. About zero, where that is exact enough; else about a pivot, as before.
-// Parent: v08.
+// Parent: v06 (v07 and v08 are retired: README).
 // Why:    v08 spends 28 issue slots an element where 17 are the formula's. A load and two products of a warp here add up
 //         256 elements; coefficients are made once a channel instead of once a thread, divisions on the host; and two
 //         SiLU of 16-bit types share a reciprocal. Rows of a slab are 128 bytes where they can be, and the chunks of an
