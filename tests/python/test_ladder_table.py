@@ -162,6 +162,18 @@ def test_a_marker_of_a_layer_is_one_table_of_the_passes_that_the_tree_has(projec
     assert {file.name for file in pictures} == {"ladder_toy_dgrad.svg", "ladder_toy_fprop.svg"}
 
 
+def test_a_version_that_the_tree_has_no_longer_is_not_shown(project):
+    project.record("a.json", [result(1, 100e-6), result(2, 80e-6), result(3, 50e-6)])
+    (project.root / "dev" / "toy" / "fprop").mkdir()
+    for name in ("v01_naive", "v03_wide"):
+        (project.root / "dev" / "toy" / "fprop" / f"{name}.cu").touch()
+    text, pictures = project.rendered()
+    assert "v02" not in text
+    assert re.search(r"^\| v03 idea 3 \|.* 2.00 \|$", text, re.MULTILINE)  # 100 us before
+    ((_, data),) = pictures.values()
+    assert [version for version, _, _ in data["bf16"]] == [1, 3]
+
+
 def test_of_several_reasons_the_one_that_most_rows_give_stands_below(project):
     made = [project.memory_bound(version, 50e-6, reason="common") for version in (1, 2)]
     project.record("a.json", [*made, project.memory_bound(3, 50e-6, reason="a rare one")])
