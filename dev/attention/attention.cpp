@@ -102,7 +102,8 @@ Problem Problem::random(std::uint64_t seed) {
   if (random() % 3 == 0) p.d = 64;
   p.layout = static_cast<QkvLayout>(random() % 3);
   if (p.packed()) return p;
-  // Draw dense strides, [n, heads, t, d], or a view into a wider tensor, d to 3d elements apart; rows stay aligned.
+  // Draw dense strides, [n, heads, t, d], or a view into a wider tensor with gaps of d to 3d elements; rows stay
+  // aligned.
   for (const StrideWords& words : kStrideWords) {
     const int gap = p.d * draw(3);
     const Strides views[] = {{},

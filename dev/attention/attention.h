@@ -136,12 +136,12 @@ struct Backward {
 
 inline float scale_of(const Problem& p) { return 1.0f / std::sqrt(static_cast<float>(p.d)); }
 
-// Reason to skip, or null, of versions whose heads and images are grid dimensions.
+// Returns why heads and images do not fit the dimensions of a grid, or null.
 inline const char* too_large_grid(const Problem& p) {
   return p.n > 65535 || p.heads > 65535 ? "a grid has at most 65535 blocks of n, and of heads" : nullptr;
 }
 
-// Reason to skip, or null, of versions that load 16 bytes at a time: a stride is no multiple of 16 bytes.
+// Returns why rows cannot be loaded 16 bytes at a time (a stride is no multiple of 16 bytes), or null.
 const char* unaligned_rows(const Problem& p);
 
 inline const char* grid_and_rows(const Problem& p) {
@@ -149,7 +149,7 @@ inline const char* grid_and_rows(const Problem& p) {
   return reason ? reason : unaligned_rows(p);
 }
 
-// Reason to skip, or null, of versions that take the legacy layout alone.
+// Returns why a version for the legacy layout alone cannot run the problem, or null.
 inline const char* not_legacy(const Problem& p) {
   return p.layout == QkvLayout::legacy ? too_large_grid(p) : "it takes qkv with channels as [heads][3][d] alone";
 }

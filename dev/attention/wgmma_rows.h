@@ -16,8 +16,8 @@ constexpr int kGroupRows = 64;      // M of a wgmma
 constexpr int kDepth = 16;          // K of a wgmma
 constexpr int kTermBytes = 2 * kDepth;
 
-// Byte offset of 16-byte run `run` of row `row` under the swizzle, which repeats after eight rows: 128-byte rows are
-// XORed with row % 8, 64-byte rows, two to 128 bytes, with row / 2 % 4.
+// Byte offset of 16-byte run `run` of row `row` under the swizzle. `run` is XORed with row % 8 for 128-byte rows, and
+// with row / 2 % 4 for 64-byte rows, of which two fill 128 bytes. Both patterns repeat after eight rows.
 template <int kRowBytes>
 __device__ __forceinline__ int swizzled_run(int row, int run) {
   static_assert(kRowBytes == 64 || kRowBytes == 128);

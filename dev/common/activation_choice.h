@@ -40,8 +40,8 @@ void dispatch(Activation activation, F&& f) {
 #else
 
 // All activations but SiLU, chosen when the kernel runs: six instances of every kernel take a compiler five times as
-// long as two, and the emulator's speed is nobody's concern. The activation is that of the Problem among the kernel's
-// arguments.
+// long as two, and the emulator's speed is nobody's concern. The activation is taken from the kernel's Problem
+// argument.
 struct AnyOther {
   using Chosen = simt::LaunchChoice<Activation>;
 

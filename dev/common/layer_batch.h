@@ -9,8 +9,7 @@
 
 namespace ladder {
 
-// Tensor specs of `layers` layers, one layer after the other: those of `single`, with the layer's number behind each
-// name.
+// Tensor specs of `layers` layers, layer after layer: `single`, with the layer's number appended to each name.
 inline std::vector<TensorSpec> tensors_of_layers(const std::vector<TensorSpec>& single, int layers) {
   std::vector<TensorSpec> specs;
   for (int i = 0; i < layers; ++i) {

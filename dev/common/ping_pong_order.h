@@ -16,7 +16,7 @@ struct PingPongOrder {
 
   ptx::Mbarrier* passed;  // [group], in shared memory: the other group has passed the turn on to this one
 
-  // Initialise the barriers, by one thread, as all inits.
+  // Initialise the barriers. One thread calls, as for all inits.
   __device__ __forceinline__ void init() const {
     for (int group = 0; group < kGroups; ++group) ptx::mbarrier_init(passed + group, kWarpsPerGroup);
   }

@@ -40,8 +40,7 @@ __device__ __forceinline__ void put_values(float* to, const float* values) {
   }
 }
 
-// Sum over the rows of a warp, with 1, 2, 4, 8 or 16 quads a row: its lanes reduce-scatter. `part`: of the lane's
-// columns.
+// Sum over the rows of a warp, with 1, 2, 4, 8 or 16 quads a row, by reduce-scatter. `part`: of the lane's columns.
 template <int kValues>
 __device__ __forceinline__ void sum_lanes(int quads, int lane, float* part, float (&values)[kValues]) {
   halve<kValues>(values, lane, 16);

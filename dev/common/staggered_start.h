@@ -36,8 +36,8 @@ StaggeredStart staggered_start(void (*kernel)(P...), const LaunchConfig& config,
   // Rate at which clusters start, as a share of DRAM bandwidth. Fitted to sweeps on an H200: 4.4 TB/s at the SM clock
   // that it announces, 4.0 TB/s at the clock that it keeps. A quarter more or less makes no visible difference.
   constexpr double kShare = 0.92;
-  // Shortest load time of the first wave, in seconds, that is worth it: less is in flight at a time anyway. Likewise
-  // fitted.
+  // Least load time of the first wave for which a stagger pays: a smaller wave is all in flight at a time anyway.
+  // Likewise fitted.
   constexpr double kMinSeconds = 1.2e-6;
   const backend::DeviceInfo& device = backend::device();
   const double rate = kShare * device.dram_bytes_per_s;  // 0 in the emulator, which has no time: the barrier remains

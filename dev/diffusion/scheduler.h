@@ -67,8 +67,9 @@ struct Step {
 inline constexpr int kStepColumns = sizeof(Step) / sizeof(float);
 
 // Returns a row for each of these time steps. The next time step is the next in the list for ddpm, and
-// num_train_timesteps / timesteps.size() earlier for ddim, as in diffusers; after the sampler's last one, the clean
-// image's. ddpm adds no noise at time step 0. Throws UsageError on an impossible configuration or time step.
+// num_train_timesteps / timesteps.size() earlier for ddim, as in diffusers. If the list (ddpm) or the process (ddim)
+// has no such time step, the next x is a clean image. ddpm adds no noise at time step 0. Throws UsageError on an
+// impossible configuration or time step.
 std::vector<Step> scheduler_table(const SchedulerConfig& config, const std::vector<int>& timesteps);
 
 }  // namespace ladder::diffusion

@@ -28,9 +28,9 @@ __device__ __forceinline__ auto element_at(const Out& out, long long index, int 
 constexpr int kReduceThreads = 256;
 
 // Add the rows of partial sums. A block takes runs of four sums, with kGroups threads for each run: a thread adds every
-// kGroups-th row, then thread 0 of the run adds the others' sums, in order. There are as many groups as rows to share
-// out, up to eight. `out`, a T* or a SideBySide<T>, has `count` elements in rows of `cols`; after them a row of partial
-// sums may hold, from padded(count) on, those of `dbias` [bias_count].
+// kGroups-th row, then the run's first thread adds the others' sums, in order. kGroups is 2, 4 or 8, the largest that
+// is at most `splits`. `out`, a T* or a SideBySide<T>, has `count` elements in rows of `cols`; after them a row of
+// partial sums may hold, from padded(count) on, those of `dbias` [bias_count].
 template <class T, class P, int kGroups, class Out>
 __global__ void __launch_bounds__(kReduceThreads)
     gemm_reduce_kernel(int splits, const float* partial, long long count, int cols, Epilogue<T, P> epilogue, Out out,

@@ -33,8 +33,7 @@ inline constexpr int kWarpStoreBytes = WarpStore<T, kStoreColumns>::kBytes;
 template <>
 inline constexpr int kWarpStoreBytes<float> = 0;
 
-// Store a warp's 16 rows of kColumns sums, kStoreColumns at a time. `staging`: the warp's kWarpStoreBytes<T> of shared
-// memory.
+// Store a warp's 16 rows of kColumns sums, kStoreColumns at a time. `staging` has kWarpStoreBytes<T> for the warp.
 template <int kColumns, class T, class P>
 __device__ __forceinline__ void store_wide(unsigned char* staging, const float (&acc)[kColumns / 2], int row0, int col0,
                                            const Product& c, const Epilogue<T, P>& epilogue, T* y) {

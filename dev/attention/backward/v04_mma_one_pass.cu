@@ -60,8 +60,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
   copy_pairs<T, kD, S::kKeys, S::kThreads>(queries, own.q(), own.q_pitch(), d_o_rows.begin(), d_o_rows.pitch, 0, p.t);
   ptx::cp_async_commit();
 
-  // delta, one query a thread; o is loaded while the copies are in flight. Out-of-range queries get lse = +inf, hence p
-  // = 0.
+  // delta, one query a thread; o is loaded while the copies are in flight. Out-of-range queries: lse = +inf, p = 0.
   static_assert(S::kKeys <= 2 * S::kThreads);
   for (int i = threadIdx.x; i < S::kKeys; i += S::kThreads) {
     const int o_row = o_rows.index(i);
@@ -85,8 +84,8 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
   for (int step0 = 0; step0 < p.t; step0 += kStepQueries) {
 #pragma unroll 1
     for (int query = 0; query < kStepQueries; query += 16) {
-      // Transposed scores and dp, [key][query], of sixteen queries. A lane's columns of eight are 2 (lane % 4) and the
-      // next.
+      // Transposed scores and dp, [key][query], of sixteen queries. A lane has columns 2 (lane % 4) and the next of
+      // eight.
       std::uint32_t probabilities[kTiles][4];
       std::uint32_t ds[kTiles][4];
 #pragma unroll
@@ -117,8 +116,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
         as_rows<T>(probabilities[tile], s[0], s[1]);
         as_rows<T>(ds[tile], dp[0], dp[1]);
 
-        // Store ds, [key][query], for the warps that own these queries. Word i is keys 8 (i % 2), queries 8 (i / 2)
-        // onwards.
+        // Store ds, [key][query], for the warps that own these queries. Word i: from key 8 (i % 2), query 8 (i / 2) on.
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int key = key0 + 16 * tile + 8 * (i % 2) + lane / 4;

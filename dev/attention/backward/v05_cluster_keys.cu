@@ -80,8 +80,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   }
   ptx::cp_async_commit();
 
-  // delta, one query a thread; o is loaded while the copies are in flight. Out-of-range queries get lse = +inf, hence p
-  // = 0.
+  // delta, one query a thread; o is loaded while the copies are in flight. Out-of-range queries: lse = +inf, p = 0.
   for (int i = threadIdx.x; i < padded_queries; i += S::kThreads) {
     const T* const o_row = o + o_rows.index(i);
     const T* const d_o_row = d_o_rows.tensor + d_o_rows.index(i);
@@ -104,8 +103,8 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   for (int step0 = 0; step0 < p.t; step0 += kStepQueries) {
 #pragma unroll 1
     for (int query = 0; query < kStepQueries; query += 16) {
-      // Transposed scores and dp, [key][query], of sixteen queries. A lane's columns of eight are 2 (lane % 4) and the
-      // next.
+      // Transposed scores and dp, [key][query], of sixteen queries. A lane has columns 2 (lane % 4) and the next of
+      // eight.
       float s[2][4] = {};
       float dp[2][4] = {};
 #pragma unroll
@@ -134,8 +133,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
       as_rows<T>(probabilities, s[0], s[1]);
       as_rows<T>(ds, dp[0], dp[1]);
 
-      // Store ds, [key][query], for the warps that own these queries. Word i is keys 8 (i % 2), queries 8 (i / 2)
-      // onwards.
+      // Store ds, [key][query], for the warps that own these queries. Word i: from key 8 (i % 2), query 8 (i / 2) on.
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int key = key0 + 8 * (i % 2) + lane / 4;
