@@ -55,8 +55,7 @@ void for_rows(const Problem& p, const auto& body) {
   });
 }
 
-// Fold of a row of x that is drawn about zero, to give it a mean and a deviation: values below `edge` are reflected
-// there.
+// Fold of a row of x drawn about zero, to give it a mean and a deviation: values below `edge` are reflected there.
 struct Fold {
   float edge;
   float middle;  // roughly the row's mean

@@ -31,8 +31,7 @@ TensorSpec numbers(const char* name, Role role, int count) {
   return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {count}, .layout = "i"};
 }
 
-// Hyperparameters with which every term shows: an update of a tenth of the parameters, an eps that is no rounding
-// error.
+// Hyperparameters that make every term show: an update of a tenth of the parameters, an eps beyond rounding errors.
 Hyper shown(const Problem& p) {
   return {.lr = 0.1f,
           .one_minus_beta1 = 0.1f,

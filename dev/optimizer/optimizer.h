@@ -3,14 +3,14 @@
 // the other, so that a step is two passes and knows nothing of tensors. A third one makes g of the gradients that the
 // layers left:
 //
-//     accumulate  g = share d  with "first",  else  g = g + share d;  share = 1 / parts, of the batches that make up a step
+//     accumulate  g = share d  with "first",  else  g = g + share d;  share = 1 / parts, for a step of `parts` batches
 //     norm   norm = sqrt(sum of g^2),  scale = min(1, max_norm / (norm + 1e-6)),  1 where the problem has no "clip",
 //            0 where the norm is not finite
 //     adamw  g = scale g
 //            m = m + one_minus_beta1 (g - m),  v = v + one_minus_beta2 (g^2 - v)
 //            p = (1 - lr weight_decay) p - lr / (1 - beta1^step) * m / (sqrt(v / (1 - beta2^step)) + eps)
-//            ema = ema + one_minus_ema_rate (p - ema),  w = p rounded to dtype;  all but w stay as they are where scale is 0
-//            or NaN
+//            ema = ema + one_minus_ema_rate (p - ema),  w = p rounded to dtype;  all but w stay as they are where
+//            scale is 0 or NaN
 //
 //     g, p, m, v, ema  [p] fp32          d, w  [p] dtype, w where that is a 16-bit type          norm, scale  [1]
 //     hyper  [8]

@@ -3,12 +3,11 @@
 // weights uses it.
 //
 // weights  of each stage [k, taps, c], c innermost, in the stages' order; those of a residual convolution [k, c] stand
-// right
-//          before those of the stage that adds it. A transposed convolution has the same order: its tap t multiplies position i
-//          of the input for position 2 i - 1 + t of the output, so that w[k][t][c] is PyTorch's weight[c][k][t].
+//          right before those of the stage that adds it. A transposed convolution has the same order: its tap t
+//          multiplies position i of the input for position 2 i - 1 + t of the output, so that w[k][t][c] is PyTorch's
+//          weight[c][k][t].
 // vectors  of each stage bias [k], then, where it is normalised, gamma [k] and beta [k]; the residual convolution's
-// bias [k]
-//          stands right before them.
+//          bias [k] stands right before them.
 // film     a row has the scales [k], then the shifts [k] of each res block in order.
 // values   output of each stage, [n, out_l, k], stage after stage: room that a version may use.
 #pragma once

@@ -11,7 +11,7 @@ template <class T>
 struct Buffers {
   float* h;         // outputs of the convolutions
   float* residual;  // outputs of the residual convolutions, at the stage that adds them
-  T* values;  // values, of which every block stores a share: later stages read them as joined inputs and identities
+  T* values;        // values, a share stored by each block: later stages' joined inputs and identities
 };
 
 // Arguments that all stages of a kernel share.

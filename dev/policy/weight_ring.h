@@ -17,8 +17,7 @@ inline constexpr int kRows = 16;    // positions of the input that an instructio
 inline constexpr int kColumns = 8;  // output channels
 inline constexpr int kEntries = 3;  // of a ring
 
-// A block's share of a stage: output channels begin .. end-1. Kept in shared memory, as the ring asks for it all the
-// time.
+// A block's share of a stage: output channels begin .. end-1. Kept in shared memory, as the ring always asks for it.
 struct alignas(16) Share {
   int begin;
   int end;
@@ -33,7 +32,7 @@ struct alignas(16) Share {
 
 __host__ __device__ inline int units_of(const Stage& stage) { return ceil_div(stage.c, conv1d::kStepChannels); }
 
-// Returns true if stage `at` + 1 adds a convolution of the input of stage `at`. Both have as many output channels.
+// Returns true if stage `at` + 1 adds a convolution of stage `at`'s input, with as many output channels as stage `at`.
 __host__ __device__ inline bool widens(const Network& network, int at) {
   return at + 1 < network.count && network.stages[at + 1].residual == Residual::convolution;
 }

@@ -1,4 +1,4 @@
-// Two numbers of a part of a row, by which parts can be merged: the greatest x, and the sum of e^(x - max).
+// Maximum of a part of a row and its sum of e^(x - max): two numbers by which parts can be merged.
 #pragma once
 
 #include <cfloat>
@@ -13,8 +13,7 @@ struct alignas(8) MaxSum {
   float sum;
 };
 
-// Numbers of an empty part. Its max is finite, so that e^(x - max) is 0 for x = -inf, even in a part that has no other
-// x.
+// MaxSum of an empty part. Its max is finite, so that e^(x - max) is 0 for x = -inf, even in a part of nothing else.
 constexpr MaxSum kNothing{-FLT_MAX, 0};
 
 // e^(x - max), 0 for an x that is far below.

@@ -14,8 +14,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// 1 / 127.5 as the sum of two floats: a pixel's quotient equals v01's, without the branch that a division has for zero
-// (black).
+// 1 / 127.5 as the sum of two floats: a pixel's quotient is v01's, without a division's branch for zero, a black pixel.
 constexpr float kReciprocal = 1.0f / 127.5f;
 constexpr float kRest = static_cast<float>(1.0 / 127.5 - double{kReciprocal});
 constexpr bool quotients_are_exact() {

@@ -26,8 +26,8 @@ constexpr int kWidth = kVector<float>;
 constexpr std::size_t kCounterBytes = 256;
 constexpr int kMostRows = 64;  // short rows are many: each pair of them waits for the whole card
 
-// Vectors of a thread's first row that arrive in shared memory, a pair of rows ahead. The others have no room there and
-// are loaded straight into registers, as soon as the previous first row has left them.
+// Vectors per thread of a pair's first row that arrive in shared memory, a pair of rows ahead. The others have no room
+// there and are loaded straight into registers, as soon as the previous first row has left them.
 template <int kVectors>
 inline constexpr int kAhead = kVectors * 3 / 4;
 template <int kVectors>

@@ -228,8 +228,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::cp_async_wait<0>();
 }
 
-// Returns true if kFewSets sets, taps and a residual convolution, suffice for every stage: more sets take more shared
-// memory.
+// Returns true if entries of kFewSets sets, which take less shared memory, suffice for the network's longest
+// convolution.
 bool has_few_sets(const Problem& p) { return p.taps < kFewSets; }
 
 Plan plan_of(const Problem& p, const Network& network, std::size_t prefetch_bytes) {
