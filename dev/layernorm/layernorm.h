@@ -43,8 +43,7 @@ struct Problem {
   static Problem parse(std::string_view line);
 
   std::int64_t elements() const { return std::int64_t{m} * n; }
-  // in_vectors(): rows are whole 16-byte vectors. vectors(): number of a row's vectors, or of its elements if they are
-  // not.
+  // in_vectors(): rows are whole 16-byte vectors. vectors(): vectors of a row, or elements where rows are not.
   bool in_vectors() const { return n * size_of(dtype) % 16 == 0; }
   int vectors() const { return in_vectors() ? static_cast<int>(n * size_of(dtype) / 16) : n; }
   bool operator==(const Problem&) const = default;

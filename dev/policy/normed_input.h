@@ -86,7 +86,7 @@ __device__ __forceinline__ void apply_mish(float (&z)[kQuad]) {
   z[3] *= of_high * q[2];
 }
 
-// Store the channels that need no wait, those of the sample and joined ones, then zeros up to channel `channels`.
+// Store the channels that need no wait: those of the sample or the joined ones, then zeros up to `channels`.
 template <int kThreads, class T>
 __device__ __forceinline__ void make_other_channels(const Pass<T>& pass, bool runs_of_16_bytes, int at, int sample,
                                                     int worker, T* input, int pitch, int channels) {

@@ -21,7 +21,7 @@ inline constexpr int kEntries = 3;  // of a ring
 struct alignas(16) Share {
   int begin;
   int end;
-  int weights;           // offset of channel `begin`
+  int weights;           // offset of the weights of channel `begin`
   int residual_weights;  // the same in the residual convolution that the next stage adds; kNone without one
   int c;
   std::uint16_t l;

@@ -49,7 +49,7 @@ struct SumsPlace {
   int length;
   int column_bits;
   int columns;  // 2, 4 or 8: the output channels of a tile
-  int of_warp;  // floats; the sixteen sums that are added up lie two banks apart
+  int of_warp;  // floats of a warp; the sixteen warps' sums of an output lie two banks apart
 
   __host__ __device__ SumsPlace(const Stage& stage, int sets, int channels)
       : length(stage.l),
