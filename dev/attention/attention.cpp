@@ -15,7 +15,7 @@ namespace {
 
 Strides dense(const Problem& p) { return {.image = p.t * p.c(), .head = p.d, .token = p.c()}; }
 
-// Of a tensor of its own.
+// Heads of a separate q, k, v or d_o; zero strides mean dense.
 HeadsView heads_of(const Problem& p, const Strides& strides) {
   return {.strides = strides == Strides{} ? dense(p) : strides};
 }
@@ -31,7 +31,7 @@ constexpr StrideWords kStrideWords[] = {{"q_image", "q_head", "q_token", &Proble
                                         {"v_image", "v_head", "v_token", &Problem::v},
                                         {"d_o_image", "d_o_head", "d_o_token", &Problem::d_o}};
 
-// Elements from the first to the last, and one.
+// Elements from the first to the last, inclusive.
 std::int64_t span(const Problem& p, const Strides& s) {
   return std::int64_t{p.n - 1} * s.image + std::int64_t{p.heads - 1} * s.head + std::int64_t{p.t - 1} * s.token + p.d;
 }
@@ -102,7 +102,8 @@ Problem Problem::random(std::uint64_t seed) {
   if (random() % 3 == 0) p.d = 64;
   p.layout = static_cast<QkvLayout>(random() % 3);
   if (p.packed()) return p;
-  // [n, heads, t, d], or a view into something wider, with a gap of a few rows; rows stay aligned.
+  // Draw dense strides, [n, heads, t, d], or a view into a wider tensor with gaps of d to 3d elements; rows stay
+  // aligned.
   for (const StrideWords& words : kStrideWords) {
     const int gap = p.d * draw(3);
     const Strides views[] = {{},
@@ -140,7 +141,7 @@ std::string tensor_of_part(const Problem& p, int part, const char* prefix) {
 
 namespace {
 
-// What p and ds may be rounded to.
+// Dtype to which p and ds may be rounded as operands of the second product.
 std::optional<Dtype> operand_dtype(const Problem& p) {
   return p.dtype == Dtype::f32 ? std::nullopt : std::optional(p.dtype);
 }
@@ -149,7 +150,7 @@ TensorSpec tokens(const char* name, Role role, const Problem& p, Dtype dtype, in
   return {.name = name, .role = role, .dtype = dtype, .shape = {p.n, p.t, channels}, .layout = "ntc"};
 }
 
-// As far as its strides reach.
+// Spec of a separate tensor: [n, t, heads, d] if dense, else as many elements as its strides span.
 TensorSpec heads(std::string name, const Problem& p, const Strides& strides) {
   if (strides == Strides{} || strides == dense(p)) {
     return {.name = std::move(name), .dtype = p.dtype, .shape = {p.n, p.t, p.heads, p.d}, .layout = "nthd"};
@@ -167,13 +168,13 @@ TensorSpec log_sum_exp(Role role, const Problem& p) {
   return {.name = "lse", .role = role, .dtype = Dtype::f32, .shape = {p.n, p.heads, p.t}, .layout = "nht"};
 }
 
-// A product over channels, then one over tokens.
+// Reduction length: d channels in the first product, then t tokens in the second.
 TensorSpec reduced(const Problem& p, TensorSpec output) {
   output.reduction_length = p.d + p.t;
   return output;
 }
 
-// Of a kernel that reads no element twice.
+// Traffic of a kernel that touches each element once; gaps between rows do not count.
 Traffic rows_once(const std::vector<TensorSpec>& specs, const std::vector<TensorSpec>& without_strides) {
   Traffic traffic;
   for (std::size_t i = 0; i < specs.size(); ++i) {

@@ -1,5 +1,5 @@
-// attention: self-attention over the pixels of an image as guided-diffusion's QKVAttentionLegacy has it, between the 1x1
-// convolutions that make qkv and take o.
+// attention: self-attention over the pixels of an image as guided-diffusion's QKVAttentionLegacy has it, between the
+// 1x1 convolutions that make qkv and take o.
 //
 // For every image and head, with q, k and v rows of d channels, one a token (a pixel), and scale = 1 / sqrt(d):
 //
@@ -8,15 +8,15 @@
 //     p[i][j] = e^(s[i][j] - lse[i])           (softmax over the keys j)
 //     o[i]    = sum over j of p[i][j] * v[j]
 //
-//     qkv  [n, t, 3c], c = heads * d   channels as [heads][3][d]: of each head q, then k, then v; with `order-new` [3][heads][d]
+//     qkv  [n, t, 3c], c = heads * d   channels as [heads][3][d], or [3][heads][d] with `order-new`; 3: q, k, v
 //     o    [n, t, c]                   channels as [heads][d]
 //     lse  [n, heads, t]  fp32
 //
 // `separate` has q, k and v as three tensors, [n, t, heads, d] unless strides say otherwise: `q_head2464 q_token32` is
-// [n, heads, t, d] for t = 77, `k_image29568 k_token384` a view into a projection four times as wide. Of q, k, v and d_o each
-// stride is free, in elements, and the channels of a head lie side by side: PyTorch's scaled_dot_product_attention needs no
-// copy. o, dq, dk and dv, which whoever calls allocates, are [n, t, heads, d]. Strides are numbers and no names of layouts,
-// since q, k and v may each lie otherwise (q and k come from rotations, v from a projection).
+// [n, heads, t, d] for t = 77, `k_image29568 k_token384` a view into a projection four times as wide. Each stride of q,
+// k, v and d_o is free, in elements; a head's channels are contiguous, so that PyTorch's scaled_dot_product_attention
+// needs no copy. The caller allocates o, dq, dk and dv, as [n, t, heads, d]. Strides are numbers, not names of layouts,
+// since q, k and v may each have another layout (q and k come from rotations, v from a projection).
 //
 // Backward, with d_o the gradient of a loss with respect to o, and o and lse as the forward pass left them:
 //
@@ -26,8 +26,8 @@
 //     dk[j] = scale * sum over i of ds[i][j] * q[i]
 //     dv[j] =         sum over i of p[i][j] * d_o[i]          dqkv  [n, t, 3c], as qkv; or dq, dk, dv
 //
-// Sums are fp32. In 16-bit problems the tensor cores want p and ds in the problem's type: the formula lets both be rounded
-// to it on their way into the second product, and nothing else.
+// Sums are fp32. In 16-bit and tf32 problems p and ds, and nothing else, may be rounded to the problem's type: they are
+// operands of the second product on the tensor cores.
 #pragma once
 
 #include <cmath>
@@ -44,7 +44,7 @@ inline constexpr int kMaxTokens = 1024;
 
 enum class QkvLayout : std::uint8_t { legacy, order_new, separate };
 
-// Elements from an image, a head and a token to the next.
+// Strides from an image, a head and a token to the next, in elements.
 struct Strides {
   int image = 0;
   int head = 0;
@@ -53,10 +53,10 @@ struct Strides {
   bool operator==(const Strides&) const = default;
 };
 
-// What kernels take of a problem.
+// Problem sizes that kernels take as an argument.
 struct Sizes {
   int n, t, heads, d;
-  int c;  // heads * d; with it the arguments after this one keep the place that they had after a Problem
+  int c;  // heads * d; with it, later kernel arguments keep the offsets that they had after a Problem
 };
 
 struct Problem {
@@ -66,7 +66,7 @@ struct Problem {
   int d = 32;                // channels of a head: 32 or 64
   Dtype dtype = Dtype::f32;  // of qkv, o, d_o and dqkv; tf32 has fp32 outputs
   QkvLayout layout = QkvLayout::legacy;
-  Strides q = {}, k = {}, v = {}, d_o = {};  // of `separate`; of a tensor without any: [n, t, heads, d]
+  Strides q = {}, k = {}, v = {}, d_o = {};  // of `separate`; all zero: [n, t, heads, d]
 
   // "n32 t256 heads6 d32 bf16": parse(str()) is the same problem.
   std::string str() const;
@@ -81,8 +81,9 @@ struct Problem {
   std::int64_t scores() const { return tokens() * heads * t; }
   bool operator==(const Problem&) const = default;
 
-  // Any small problem of at least four tokens, tails as likely as whole tiles; fp32. Of a single token dq and dk are zero by
-  // the formula, and of two or three close to it wherever the softmax picks one: a check must not take that for an answer.
+  // Draw a small fp32 problem of at least four tokens, with partial tiles as likely as full ones. With a single token
+  // dq and dk are zero by the formula, and with two or three nearly zero wherever the softmax picks one key: a check
+  // must not take zeros for a correct answer.
   static Problem random(std::uint64_t seed);
 };
 
@@ -102,8 +103,9 @@ struct Forward {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
-  static Traffic traffic(const Problem& p);  // without what lies between rows
-  // Two per multiply-add of the two products; the exponentials, a 2d-th of that, are not counted (the papers' convention).
+  static Traffic traffic(const Problem& p);  // without the gaps between rows
+  // Two per multiply-add of the two products; the exponentials, a 2d-th of that, are not counted (the papers'
+  // convention).
   static double flops(const Problem& p);
 };
 
@@ -126,7 +128,7 @@ struct Backward {
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
   static Traffic traffic(const Problem& p);
-  // Of five products, p's among them, which is made again: 2.5 times the forward pass (the papers' convention).
+  // Five products, counting the scores, which are recomputed: 2.5 times the forward pass (the papers' convention).
   static double flops(const Problem& p);
   // Fills in o and lse, which follow from q, k and v.
   static void derive(const Problem& p, HostTensors& inputs);
@@ -134,12 +136,12 @@ struct Backward {
 
 inline float scale_of(const Problem& p) { return 1.0f / std::sqrt(static_cast<float>(p.d)); }
 
-// For versions whose grid has a row of blocks for each head and a layer for each image.
+// Returns why heads and images do not fit the dimensions of a grid, or null.
 inline const char* too_large_grid(const Problem& p) {
   return p.n > 65535 || p.heads > 65535 ? "a grid has at most 65535 blocks of n, and of heads" : nullptr;
 }
 
-// For versions that load sixteen bytes at a time from wherever strides say.
+// Returns why rows cannot be loaded 16 bytes at a time (a stride is no multiple of 16 bytes), or null.
 const char* unaligned_rows(const Problem& p);
 
 inline const char* grid_and_rows(const Problem& p) {
@@ -147,18 +149,19 @@ inline const char* grid_and_rows(const Problem& p) {
   return reason ? reason : unaligned_rows(p);
 }
 
-// For versions that know one layout alone.
+// Returns why a version for the legacy layout alone cannot run the problem, or null.
 inline const char* not_legacy(const Problem& p) {
   return p.layout == QkvLayout::legacy ? too_large_grid(p) : "it takes qkv with channels as [heads][3][d] alone";
 }
 
-// Where one head of one image lies: its elements are at `first` + token * `pitch` + channel.
+// One head of one image: channel c of a token is element `first` + token * `pitch` + c.
 struct HeadView {
   std::int64_t first = 0;
   std::int64_t pitch = 0;
 };
 
-// The heads of q, k, v or another such tensor: the first one's offset in its tensor, and the way to the others.
+// Heads of q, k, v or a tensor like them: the first head's offset in its tensor and the strides to the others, in
+// elements.
 struct HeadsView {
   int offset = 0;
   Strides strides;

@@ -1,5 +1,6 @@
-// How kernels find the rows of a head: by sizes alone where qkv has the legacy order, which takes the fewest registers and
-// is what the trainer runs, or by strides, for every problem. A kernel is a template over its View: Legacy or Strided.
+// Row addresses of a head's tensors. Legacy computes them from sizes alone, for qkv in the legacy order: it takes the
+// fewest registers and is what the trainer runs. Strided computes them from strides, for every problem. A kernel is a
+// template over its View: Legacy or Strided.
 #pragma once
 
 #include "core/device.h"
@@ -7,7 +8,7 @@
 
 namespace ladder::attention {
 
-// Of one head of one image: a token's channels are at tensor[index(token)].
+// Rows of one head of one image: a token's channels are at tensor[index(token)].
 template <class T>
 struct Rows {
   T* tensor;
@@ -17,18 +18,18 @@ struct Rows {
   __device__ __forceinline__ int index(int token) const { return first + token * pitch; }
   __device__ __forceinline__ T* begin() const { return tensor + first; }
   __device__ __forceinline__ T* row(int token) const { return begin() + token * pitch; }
-  __device__ __forceinline__ Rows from_begin() const { return {begin(), 0, pitch}; }  // one pointer from here on
+  __device__ __forceinline__ Rows from_begin() const { return {begin(), 0, pitch}; }  // folds `first` into the pointer
 };
 
-// NOTE: the order of these sums decides the machine code of kernels whose every register is in use.
+// NOTE: the order of Legacy's address sums decides the machine code of kernels whose every register is in use.
 struct Legacy {
   template <class T>
   using Qkv = T*;  // [n, t, heads, 3, d]
   template <class T>
   using Heads = T*;  // [n, t, heads, d]
 
-  // Of q, k and v, or their gradients. Addresses of k and v are made of q's where they are used, and take no registers from
-  // there to here.
+  // Rows of q, k and v, or of their gradients. Addresses of k and v are computed from q's at each use, and so hold no
+  // registers in between.
   template <class T>
   struct Parts {
     Rows<T> rows;

@@ -1,5 +1,5 @@
-// Sums of mma.sync as rows: packed for the next product, combined within a row, stored to global memory. Lane t of the four
-// that share row g of a fragment has columns 2t and 2t + 1 of each eight.
+// Accumulators of mma.sync as rows: packed for the next product, reduced within a row, stored to global memory. Lane t
+// of the four that share row g of a fragment has columns 2t and 2t + 1 of each eight.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ __device__ __forceinline__ std::uint32_t packed(float low, float high) {
   return word[0];
 }
 
-// Two sums side by side, sixteen rows by sixteen columns, as the A of the next product: the layouts are the same.
+// Pack two adjacent 16 x 8 accumulators as the A fragment of the next product: the layouts are the same.
 template <class T>
 __device__ __forceinline__ void as_rows(std::uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {
   a[0] = packed<T>(left[0], left[1]);
@@ -27,7 +27,7 @@ __device__ __forceinline__ void as_rows(std::uint32_t (&a)[4], const float (&lef
   a[3] = packed<T>(right[2], right[3]);
 }
 
-// Of the four lanes that share a row of a fragment.
+// Sum and maximum over the four lanes that share a row of a fragment.
 __device__ __forceinline__ float quad_sum(float value) {
   value += __shfl_xor_sync(0xffffffffu, value, 1);
   return value + __shfl_xor_sync(0xffffffffu, value, 2);
@@ -37,7 +37,7 @@ __device__ __forceinline__ float quad_max(float value) {
   return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
 }
 
-// Lane t of four gives word t of runs 0 to 3, and gets words 0 to 3 of run t: a transposition of 4 x 4 words.
+// Transpose 4 x 4 words within a quad: lane t gives word t of runs 0 to 3 and gets words 0 to 3 of run t.
 __device__ __forceinline__ void quad_transpose(unsigned (&word)[4]) {
 #pragma unroll
   for (int step = 1; step < 4; step *= 2) {
@@ -51,8 +51,8 @@ __device__ __forceinline__ void quad_transpose(unsigned (&word)[4]) {
   }
 }
 
-// One row of a warp's sums, times `factor`, to global memory, sixteen bytes a lane: row g, or with `half` 1 row g + 8. All
-// lanes take part; `inside` says of the row whether it is there.
+// Store one row of a warp's sums, times `factor`, to global memory, 16 bytes a lane: row g, or row g + 8 if `half` is
+// 1. All lanes must call; `inside` says whether the row exists.
 template <class T, int kD>
 __device__ __forceinline__ void store_row(T* to, const float (&sum)[kD / 8][4], int half, float factor, bool inside) {
 #pragma unroll

@@ -1,12 +1,12 @@
 // Tiles of tokens for mma.sync in tf32: fragments of rows in the layout of mma_tile.h, products and sums.
 //
-// Terms of a sum have no order, and columns of a product may stand for what one likes, as long as both operands agree. Here
-// they are such that s leaves its product as the A of the next one, that lanes which load together meet in no bank, and that
-// runs of four channels are loaded and stored whole where that is possible. With g = lane / 4, t = lane % 4 and
+// The order of a product's terms is free, and so is the row or channel that each of its columns stands for, as long as
+// both operands agree. The orders below let s leave its product as the A fragment of the next one, avoid bank
+// conflicts, and load and store whole runs of four channels where that is possible. With g = lane / 4, t = lane % 4 and
 // place(i) = i / 2 + i % 2 * 4:
 //   s = a . rows^T    of sixteen channels, terms t and t + 4 are 4t and 4t + 1, in the next MMA 4t + 2 and 4t + 3;
-//                     column i of eight is row place(i): a lane's sums are of rows t and t + 4
-//   sum = p . rows    terms are rows; of 32 channels, column i of MMA j of four is 4j + i % 4, and 16 more from i = 4 on
+//                     column i of eight is row place(i): a lane's sums belong to rows t and t + 4
+//   sum = p . rows    terms are rows; of 32 channels, column i of MMA j of four is 4j + i % 4, from i = 4 on 16 more
 #pragma once
 
 #include "dev/attention/mma_rows.h"
@@ -16,7 +16,8 @@ namespace ladder::attention {
 
 __device__ __forceinline__ int place(int i) { return i / 2 + i % 2 * 4; }
 
-// A of sixteen rows straight from global memory, `row` being the lane's first: row g of the fragment. Zeros from `end` on.
+// Load the A fragments of sixteen rows straight from global memory. `row` is the lane's first row, row g of the
+// fragment. Rows from `end` on are zeros.
 template <int kD>
 __device__ __forceinline__ void load_tf32_rows(std::uint32_t (&a)[kD / 8][4], const float* rows, int pitch, int row,
                                                int end) {
@@ -33,10 +34,11 @@ __device__ __forceinline__ void load_tf32_rows(std::uint32_t (&a)[kD / 8][4], co
   }
 }
 
-// Where a lane's first runs lie in the eight rows that begin `rows` bytes into shared memory, a multiple of eight rows.
+// Byte offsets in shared memory of a lane's first 16-byte run (add_scores) and of its first word (add_weighted) in the
+// eight rows that begin at byte `rows`, a multiple of eight rows.
 //
-// NOTE: a run further by four is in the other half of 128 bytes, and from these two every address is an XOR and a constant
-// away. Left to itself the compiler keeps one for each load in registers.
+// NOTE: the run four further on is in the other half of 128 bytes, so that every address is an XOR and a constant away
+// from these two offsets. Left to itself, the compiler keeps an address for each load in registers.
 template <int kRowBytes>
 __device__ __forceinline__ int score_runs(int rows) {
   return rows + swizzled<kRowBytes>(place(threadIdx.x % 32 / 4), threadIdx.x % 4);
@@ -54,7 +56,7 @@ __device__ __forceinline__ std::uint32_t word_at(const unsigned char* smem, int 
   return *reinterpret_cast<const std::uint32_t*>(smem + at);
 }
 
-// s += a . rows^T for eight rows by kD channels, of which `at` is score_runs.
+// s += a . rows^T for eight rows by kD channels; `at` is score_runs() of the rows.
 template <int kD, int kTiles>
 __device__ __forceinline__ void add_scores(float (&s)[kTiles][4], const std::uint32_t (&a)[kTiles][kD / 8][4],
                                            const unsigned char* smem, int at) {
@@ -68,7 +70,7 @@ __device__ __forceinline__ void add_scores(float (&s)[kTiles][4], const std::uin
   }
 }
 
-// sum += p . rows for eight rows by kD channels, of which `at` is weighted_words.
+// sum += p . rows for eight rows by kD channels; `at` is weighted_words() of the rows.
 template <int kRowBytes, int kD, int kTiles>
 __device__ __forceinline__ void add_weighted(float (&sum)[kTiles][kD / 8][4], const std::uint32_t (&p)[kTiles][4],
                                              const unsigned char* smem, int at) {
@@ -82,15 +84,15 @@ __device__ __forceinline__ void add_weighted(float (&sum)[kTiles][kD / 8][4], co
   }
 }
 
-// Sums of add_scores, or what was made of them, as the A of add_weighted.
+// Round the sums of add_scores, or values derived from them, to the A fragment of add_weighted.
 __device__ __forceinline__ void as_tf32_rows(std::uint32_t (&a)[4], const float (&s)[4]) {
   a[0] = ptx::to_tf32(s[0]), a[1] = ptx::to_tf32(s[2]);
   a[2] = ptx::to_tf32(s[1]), a[3] = ptx::to_tf32(s[3]);
 }
 
-// One row of add_weighted's sums, times `factor`, to global memory: row g, or with `half` 1 row g + 8. A lane has two channels
-// of each run, and the other two of every second one from its neighbour. All lanes take part; `inside` says of the row
-// whether it is there.
+// Store one row of add_weighted's sums, times `factor`, to global memory: row g, or row g + 8 if `half` is 1. A lane
+// has two channels of each run and gets the other two, for every second run, from its neighbour. All lanes must call;
+// `inside` says whether the row exists.
 template <int kD>
 __device__ __forceinline__ void store_tf32_row(float* to, const float (&sum)[kD / 8][4], int half, float factor,
                                                bool inside) {

@@ -1,5 +1,5 @@
-// The choice of an activation (dev/common/activation.h). dispatch() makes it at compile time, so that a kernel's loop carries
-// no branch; but see AnyOther.
+// The choice of an activation (dev/common/activation.h). dispatch() makes it at compile time, so that a kernel's loop
+// carries no branch; but see AnyOther.
 #pragma once
 
 #include "dev/common/activation.h"
@@ -10,7 +10,7 @@
 
 namespace ladder {
 
-// What f returns of a value of the activation's type.
+// Returns f(A{}), with A the activation's type.
 template <class F>
 auto with_activation(Activation activation, F&& f) {
   switch (activation) {
@@ -39,8 +39,9 @@ void dispatch(Activation activation, F&& f) {
 
 #else
 
-// All activations but SiLU, chosen when the kernel runs: six instances of every kernel take a compiler five times as long
-// as two, and the emulator's speed is nobody's concern. A kernel's activation is that of the Problem among its arguments.
+// All activations but SiLU, chosen when the kernel runs: six instances of every kernel take a compiler five times as
+// long as two, and the emulator's speed is nobody's concern. The activation is taken from the kernel's Problem
+// argument.
 struct AnyOther {
   using Chosen = simt::LaunchChoice<Activation>;
 

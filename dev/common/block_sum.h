@@ -1,11 +1,11 @@
-// The sum of a number of every thread of a block, in an order that depends on the threads' places alone.
+// Sum of one value per thread of a block, in an order that depends on the threads' indices alone.
 #pragma once
 
 #include "core/device.h"
 
 namespace ladder {
 
-// Of kThreads threads, all of which call it, at most once a kernel. Thread 0 has the sum.
+// Returns the sum over kThreads threads, in thread 0. All threads call, at most once in a kernel.
 template <int kThreads>
 __device__ __forceinline__ float block_sum(float value) {
   static_assert(kThreads % 32 == 0 && kThreads <= 1024);

@@ -1,4 +1,4 @@
-// Column sums of a box as the TMA leaves it in shared memory: 64 rows of 64 elements of 16 bits under the 128-byte swizzle.
+// Column sums of a box as the TMA leaves it in shared memory: 64 rows of 64 16-bit elements under the 128-byte swizzle.
 // Four warps share a box, sixteen columns each.
 #pragma once
 
@@ -8,8 +8,8 @@ namespace ladder {
 
 inline constexpr int kColumnWarps = 4;
 
-// Adds the rows of two columns a lane: 2 (lane % 8) and the next of the warp-th sixteen, in every fourth pair of rows, which
-// keeps the lanes in different banks.
+// Add up two columns a lane: 2 (lane % 8) and the next of the warp's sixteen, in every fourth pair of rows, which keeps
+// the lanes in different banks.
 template <class T>
 __device__ __forceinline__ void add_box_columns(float (&sum)[2], const unsigned char* box, int warp) {
   constexpr int kRows = 64;
@@ -27,7 +27,7 @@ __device__ __forceinline__ void add_box_columns(float (&sum)[2], const unsigned 
   }
 }
 
-// What all lanes have of these two columns: in lanes 0 to 7.
+// Add up the lanes that share two columns: lanes 0 to 7 then have the box's sums of their columns.
 __device__ __forceinline__ void add_column_lanes(float (&sum)[2]) {
 #pragma unroll
   for (int distance = 8; distance < 32; distance *= 2) {

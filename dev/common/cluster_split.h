@@ -1,4 +1,5 @@
-// A reduction split over the blocks of clusters, which add up in their own shared memory: how many of which size.
+// Split of a reduction over clusters of blocks, which add up in their own shared memory: the number of clusters and
+// their size.
 #pragma once
 
 #include <algorithm>
@@ -9,21 +10,21 @@
 
 namespace ladder {
 
-// How units of a reduction are split: into `clusters` of `ranks` blocks, each of which has `each` units; the last blocks
-// may have fewer, or none.
+// Split of a tile's reduction: `clusters` clusters of `ranks` blocks, each block with `each` units. The last blocks may
+// have fewer units, or none.
 struct ClusterSplit {
   int clusters = 1;
   int ranks = 1;
   int each = 1;
 };
 
-// What a version's block costs, roughly, in nanoseconds.
+// Rough costs of a version's block, in nanoseconds.
 struct ClusterCost {
-  double unit_ns;      // a unit's multiplications and loads
+  double unit_ns;      // a unit's loads and multiplications
   double start_ns;     // before its first multiplication and after its last
-  double exchange_ns;  // to read a whole tile from other blocks
-  double partials_ns;  // of each cluster's partial sums, written and read once more, where there is more than one
-  double second_ns;    // of the kernel that adds these, whatever it adds
+  double exchange_ns;  // to read a full tile from other blocks
+  double partials_ns;  // per cluster, if there are several: its partial sums written and read once more
+  double second_ns;    // the kernel that adds the partial sums, whatever their number
 };
 
 struct ClusterPlan {
@@ -31,8 +32,8 @@ struct ClusterPlan {
   double ns = 0;  // estimated
 };
 
-// The split of `units` among the blocks of each of `tiles` tiles that takes the least time, a block an SM. Clusters of more
-// than two leave SMs idle, of 132 twelve.
+// Returns the split that takes the least estimated time for `tiles` tiles of `units` units each, with one block per SM.
+// Clusters of more than two blocks leave SMs idle: 12 of 132.
 inline ClusterPlan plan_cluster_split(int units, int tiles, const ClusterCost& cost) {
   const int num_sms = backend::device().num_sms;
   ClusterPlan best{};

@@ -1,5 +1,5 @@
-// What the blocks of a cluster have in the same place of their shared memory, added in the order of their ranks; and the way
-// of a warpgroup's sums to that place.
+// Sums over a cluster: the blocks' values at the same offset of shared memory are added in rank order. Also the store
+// of a warpgroup's accumulators to shared memory.
 #pragma once
 
 #include "core/occupancy.h"
@@ -12,8 +12,8 @@ __device__ __forceinline__ float4 sum_of(const float4& a, const float4& b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
-// Of a cluster of `ranks` blocks, after a cluster barrier; V is float or float4. All loads are in flight at once, up to those
-// of the most blocks that any card runs as a cluster.
+// Returns the sum over a cluster of `ranks` blocks; to be called after a cluster barrier. V is float or float4. All
+// loads are in flight at once, up to those of the largest cluster that any card runs.
 template <class V>
 __device__ __forceinline__ V sum_over_cluster(V* mine, int ranks) {
   V parts[kMaxClusterBlocks];
@@ -26,10 +26,10 @@ __device__ __forceinline__ V sum_over_cluster(V* mine, int ranks) {
   return sum;
 }
 
-// wgmma's sums of 64 rows x kColumns into rows of shared memory, by the warp that has 16 of them from `row0` on; zeros if
-// there were none to make.
+// Store wgmma's accumulators of 64 rows x kColumns as rows of shared memory. The calling warp has 16 rows, from `row0`
+// on. It stores zeros if `any` is false, when it had nothing to multiply.
 //
-// NOTE: the padding, 8 floats: the 16 float2 of a half-warp meet no bank twice.
+// NOTE: the padding of 8 floats keeps the 16 float2 of a half-warp in different banks.
 template <int kColumns>
 constexpr int kSumsPitch = kColumns + 8;
 

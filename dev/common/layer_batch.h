@@ -9,7 +9,7 @@
 
 namespace ladder {
 
-// Those of `layers` layers, one after the other, each with the tensors `single`.
+// Tensor specs of `layers` layers, layer after layer: `single`, with the layer's number appended to each name.
 inline std::vector<TensorSpec> tensors_of_layers(const std::vector<TensorSpec>& single, int layers) {
   std::vector<TensorSpec> specs;
   for (int i = 0; i < layers; ++i) {
@@ -21,7 +21,7 @@ inline std::vector<TensorSpec> tensors_of_layers(const std::vector<TensorSpec>& 
   return specs;
 }
 
-// wgrad's, by layer: x, dy, dw and dbias, null for a layer that there is not.
+// wgrad's tensors by layer: x, dy, dw and dbias; null for layers that the problem does not have.
 template <class Tensors, int kMost>
 Tensors wgrad_of_layers(const Pointers& at) {
   Tensors t{};

@@ -1,5 +1,5 @@
-// What the tensor-core versions' operands share: runs of 16 bytes copied from global to shared memory by cp.async, and the
-// product of two of mma.sync's fragments. A step is 128 bytes of terms of the sums.
+// Operands of the tensor-core versions: 16-byte runs copied from global to shared memory by cp.async, and the product
+// of two mma.sync fragments. A step is 128 bytes of terms of the sums.
 #pragma once
 
 #include "core/numeric.h"
@@ -16,7 +16,7 @@ template <class T>
 inline constexpr int kRun = kRunBytes / sizeof(T);
 inline constexpr int kMmasPerStep = 4;  // of 16 terms of 16 bits, or 8 of tf32
 
-// kVectors: copies 16 bytes, or zeros if count <= 0. Else `count` single elements, then zeros.
+// Copy 16 bytes, or zeros if count <= 0. Without kVectors: copy `count` single elements, then zeros.
 template <bool kVectors, class T>
 __device__ __forceinline__ void copy_run(unsigned char* to, const T* from, const T* fallback, int count) {
   if constexpr (kVectors) {

@@ -1,4 +1,4 @@
-// Number, mean and squared deviations of a set of values, made of parts of it.
+// Count, mean and squared deviations of a set of values, merged from parts of the set.
 #pragma once
 
 #include "core/device.h"
@@ -6,20 +6,20 @@
 
 namespace ladder {
 
-// Of a set of values: their number, mean and the sum of their squared distances from it.
+// Count and mean of a set of values, and the sum of their squared distances from the mean.
 struct Moments {
   float count = 0;
-  float mean = 0;  // less the pivot, if the values were taken about one
+  float mean = 0;  // less the pivot, if the values were taken about a pivot
   float m2 = 0;
 };
 
-// Out of sums of x - pivot and of its square.
+// Moments from the sums of x - pivot and of its square.
 __device__ __forceinline__ Moments moments_of(float2 sums, float count) {
   const float mean = sums.x / count;
   return {.count = count, .mean = mean, .m2 = ptx::maximum(fmaf(-sums.x, mean, sums.y), 0.0f)};
 }
 
-// Of two sets together: Chan, Golub and LeVeque 1979.
+// Moments of the union of two sets: Chan, Golub and LeVeque 1979.
 __device__ __forceinline__ Moments merge(const Moments& a, const Moments& b) {
   const float count = a.count + b.count;
   if (count == 0) return a;
@@ -28,7 +28,7 @@ __device__ __forceinline__ Moments merge(const Moments& a, const Moments& b) {
   return {.count = count, .mean = fmaf(apart, share, a.mean), .m2 = a.m2 + b.m2 + apart * apart * share * a.count};
 }
 
-// Of all lanes' sets together, in lane 0.
+// Merge the moments of all lanes into lane 0.
 __device__ __forceinline__ Moments merge_warp(Moments own) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {

@@ -1,5 +1,6 @@
-// Sums over the rows of a block: a thread has two sums of each of its four columns, or one, a row is `quads` threads, and a
-// warp's or a row's sums become a part, rows [parts][pitch] of pairs or single ones in shared memory.
+// Sums over the rows of a block. A row is `quads` threads, and a thread has one or two sums of each of its four
+// columns. The sums of a warp, or of a row where rows are wider, become one part in shared memory: [parts][pitch] of
+// float or float2.
 #pragma once
 
 #include "core/device.h"
@@ -8,14 +9,14 @@
 namespace ladder {
 
 struct QuadRows {
-  int quads;    // of a row
-  int pitch;    // columns of a part: four times as many
-  int rows;     // of a block; threads past them have nothing
-  int senders;  // warps, or rows where those are wider
-  int parts;    // places for what they have: as many, or half as many, rounded up, if they fold
+  int quads;    // threads of a row, four columns each
+  int pitch;    // columns of a part: 4 * quads
+  int rows;     // of a block; threads past them have no sums
+  int senders;  // warps, or rows where rows are wider than a warp
+  int parts;    // rows of shared memory: as many as senders, or half as many, rounded up, if they fold
 };
 
-// Lanes `distance` apart share out the first kCount of their values: each adds up half of them for both.
+// Reduce-scatter between lanes `distance` apart: each adds up half of the first kCount values for both.
 template <int kCount, int kValues>
 __device__ __forceinline__ void halve(float (&values)[kValues], int lane, int distance) {
   const bool upper = (lane & distance) != 0;
@@ -39,7 +40,7 @@ __device__ __forceinline__ void put_values(float* to, const float* values) {
   }
 }
 
-// Of a warp with 1, 2, 4, 8 or 16 quads a row: its lanes share out what they add up. `part`: of the lane's columns.
+// Sum over the rows of a warp, with 1, 2, 4, 8 or 16 quads a row, by reduce-scatter. `part`: of the lane's columns.
 template <int kValues>
 __device__ __forceinline__ void sum_lanes(int quads, int lane, float* part, float (&values)[kValues]) {
   halve<kValues>(values, lane, 16);
@@ -60,8 +61,8 @@ __device__ __forceinline__ void sum_lanes(int quads, int lane, float* part, floa
   if (lane % kRest < quads) *part = values[0];
 }
 
-// By all threads of a block; a barrier must follow. kFolds: where there are fewer parts than senders, the last senders add
-// theirs to what the first have left.
+// Sum over the rows of a block. All threads call; a barrier must follow. kFolds: if there are fewer parts than senders,
+// the last senders add theirs to the parts that the first have left.
 template <bool kFolds, int kValues>
 __device__ __forceinline__ void sum_rows(const QuadRows& shape, float* parts, int row, int column,
                                          float (&values)[kValues]) {
@@ -74,7 +75,7 @@ __device__ __forceinline__ void sum_rows(const QuadRows& shape, float* parts, in
     sum_lanes(shape.quads, lane, parts + warp * pitch, values);
     return;
   }
-  // A lane adds what later lanes of its own column have.
+  // Add the sums of later lanes of the same column.
 #pragma unroll 1
   for (int distance = shape.quads; distance < 32; distance *= 2) {
 #pragma unroll
@@ -107,7 +108,7 @@ __device__ __forceinline__ void sum_rows(const QuadRows& shape, float2* parts, i
   sum_rows<kFolds, 2 * kQuad>(shape, reinterpret_cast<float*>(parts), row, column, values);
 }
 
-// Each of `lanes` lanes in a row, a power of two, gets the sum of what they have.
+// Returns the sum over each `lanes` adjacent lanes, a power of two.
 __device__ __forceinline__ float2 add_lanes(float2 sum, int lanes) {
 #pragma unroll 1
   for (int distance = lanes / 2; distance > 0; distance /= 2) {
@@ -117,7 +118,7 @@ __device__ __forceinline__ float2 add_lanes(float2 sum, int lanes) {
   return sum;
 }
 
-// The sum of column i of `count` rows [pitch].
+// Returns the sum of column i of `count` rows [pitch].
 __device__ __forceinline__ float sum_column(const float* rows, int count, int pitch, int i) {
   float sum = 0;
 #pragma unroll 4

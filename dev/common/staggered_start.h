@@ -1,7 +1,7 @@
-// When the clusters of a grid begin to load. If those that the card has room for begin all at once, they wait for memory
-// together, compute together while memory idles, and then store together. Here each begins when memory has had the time to
-// serve those before it, so that early ones compute and store while late ones load. Those of later waves begin when others
-// end, which is spread over time by then.
+// Staggered start of a grid's clusters. If all resident clusters start to load at once, they wait for memory together,
+// compute together while memory idles, and then store together. Here a cluster starts when memory has had the time to
+// serve the clusters before it, so that early ones compute and store while late ones load. Clusters of later waves
+// start when others end, which is spread over time by then.
 #pragma once
 
 #include <algorithm>
@@ -13,33 +13,34 @@
 namespace ladder {
 
 struct StaggeredStart {
-  int clusters = 0;       // of the grid's first ones, which the card has room for at once
-  unsigned interval = 0;  // from one of them to the next, in 1/256 clocks of an SM
+  int clusters = 0;       // first clusters of the grid, which are resident at once
+  unsigned interval = 0;  // between the starts of two clusters, in 1/256 clocks of an SM
 };
 
-// The number of the block's cluster in the grid. Clusters are of 1 << log_cluster blocks, neighbours in x.
+// Index of the block's cluster in the grid. A cluster is 1 << log_cluster blocks adjacent in x.
 __device__ __forceinline__ int cluster_index(int log_cluster) {
   return static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x) >> log_cluster;
 }
 
-// By all threads of a block of that cluster.
+// Wait for the start of cluster `index`; all threads of its blocks call.
 __device__ __forceinline__ void wait_for_start(const StaggeredStart& start, int index) {
   if (index >= start.clusters) return;
-  // One thread watches the clock. Others would take issue slots from the blocks that compute.
+  // Only one thread watches the clock: others would take issue slots from the blocks that compute.
   if (threadIdx.x + threadIdx.y == 0) ptx::wait_clocks(index * start.interval >> 8);
   __syncthreads();
 }
 
-// For a grid that loads `bytes`, each cluster an equal share.
+// Plan for a grid that loads `bytes`, an equal share per cluster.
 template <class... P>
 StaggeredStart staggered_start(void (*kernel)(P...), const LaunchConfig& config, double bytes) {
-  // Of what DRAM could move: the rate at which clusters begin. Fitted to sweeps on an H200: 4.4 TB/s at the clock that it
-  // announces, 4.0 at the one it keeps. A quarter more or less makes no difference that shows.
+  // Rate at which clusters start, as a share of DRAM bandwidth. Fitted to sweeps on an H200: 4.4 TB/s at the SM clock
+  // that it announces, 4.0 TB/s at the clock that it keeps. A quarter more or less makes no visible difference.
   constexpr double kShare = 0.92;
-  // What the first wave's loads must take to be worth it: less is in flight at a time anyway. Likewise fitted.
+  // Least load time of the first wave for which a stagger pays: a smaller wave is all in flight at a time anyway.
+  // Likewise fitted.
   constexpr double kMinSeconds = 1.2e-6;
   const backend::DeviceInfo& device = backend::device();
-  const double rate = kShare * device.dram_bytes_per_s;  // 0: the emulator, which has no time, but the barrier
+  const double rate = kShare * device.dram_bytes_per_s;  // 0 in the emulator, which has no time: the barrier remains
   const double least = kMinSeconds * rate;
   if (bytes < least) return {};
   const int clusters = static_cast<int>(config.grid.x * config.grid.y / config.cluster_blocks());

@@ -1,4 +1,4 @@
-// Sixteen bytes of a tensor at a time, unpacked to fp32: the widest load and store a thread has.
+// Sixteen bytes of a tensor at a time, unpacked to fp32: the widest load and store of a thread.
 #pragma once
 
 #include "core/device.h"
@@ -10,7 +10,7 @@ namespace ladder {
 template <class T>
 inline constexpr int kVector = 16 / static_cast<int>(sizeof(T));
 
-// Of words of a tensor, or to them: a word is one element or two.
+// Unpack 32-bit words of a tensor to fp32: a word is one element or two.
 template <class T, int kWords>
 __device__ __forceinline__ void unpack(const unsigned (&words)[kWords], float (&values)[kWords * 4 / sizeof(T)]) {
 #pragma unroll
@@ -27,7 +27,7 @@ __device__ __forceinline__ void unpack(const unsigned (&words)[kWords], float (&
   }
 }
 
-// Rounds to nearest even.
+// Pack fp32 values into 32-bit words of a tensor, rounded to nearest even.
 template <class T, int kWords>
 __device__ __forceinline__ void pack(const float (&values)[kWords * 4 / sizeof(T)], unsigned (&words)[kWords]) {
 #pragma unroll

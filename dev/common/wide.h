@@ -1,5 +1,5 @@
-// Neighbouring elements of a tensor that are loaded and stored as one: sixteen bytes, or a single element where a tensor's
-// rows are no multiple of that. For kernels that do little more than move their tensors.
+// Adjacent elements of a tensor that are loaded and stored as one: 16 bytes, or a single element where a tensor's rows
+// are no multiple of 16 bytes. For kernels that do little more than move their tensors.
 //
 //     dispatch_width(p.dtype, whole_vectors, [&](auto element, auto width) {
 //       kernel<decltype(element), decltype(width)::value> ...
@@ -13,11 +13,11 @@
 
 namespace ladder {
 
-// As they lie in memory.
+// kWidth adjacent elements as they lie in memory.
 template <class T, int kWidth>
 using Bits = std::conditional_t<kWidth == 1, T, uint4>;
 
-// `index` counts in units of kWidth elements.
+// Load kWidth elements; `index` counts in units of kWidth elements.
 template <int kWidth, class T>
 __device__ __forceinline__ Bits<T, kWidth> load_wide(const T* tensor, unsigned index) {
   return reinterpret_cast<const Bits<T, kWidth>*>(tensor)[index];
@@ -49,7 +49,7 @@ __device__ __forceinline__ Bits<T, kWidth> from_floats(const float (&values)[kWi
   }
 }
 
-// Whether rows of this many elements are whole vectors of sixteen bytes.
+// Returns true if rows of this many elements are whole vectors of sixteen bytes.
 inline bool whole_vectors(std::int64_t elements, Dtype dtype) {
   return elements * static_cast<std::int64_t>(size_of(dtype)) % 16 == 0;
 }
@@ -66,7 +66,7 @@ void dispatch_width(Dtype dtype, bool whole, F&& f) {
   });
 }
 
-// Blocks of `threads`, each thread with `each` items.
+// Number of blocks of `threads` threads with `each` items a thread.
 inline unsigned stream_blocks(std::int64_t items, int threads, int each) {
   const std::int64_t per_block = std::int64_t{threads} * each;
   return static_cast<unsigned>((items + per_block - 1) / per_block);

@@ -1,5 +1,5 @@
-// Four neighbouring elements at a time: what one Philox counter gives, sixteen bytes of fp32, eight of a 16-bit type.
-// Tensors whose last quad is not whole have it loaded and stored element by element.
+// Quads of four adjacent elements: the output of one Philox counter, 16 bytes of fp32, 8 bytes of a 16-bit type. If a
+// tensor's last quad is not whole, it is loaded and stored element by element.
 #pragma once
 
 #include <type_traits>
@@ -10,7 +10,7 @@
 
 namespace ladder::diffusion {
 
-// Elements 4 quad to 4 quad + 3 of `count`; zeros past the end.
+// Load elements 4 quad to 4 quad + 3 of `count`; zeros past the end.
 template <class T>
 __device__ __forceinline__ void load_four(const T* tensor, unsigned quad, unsigned count, float (&values)[4]) {
   if (4 * quad + 4 <= count) {
@@ -33,7 +33,7 @@ __device__ __forceinline__ void store_four(T* tensor, unsigned quad, unsigned co
   }
 }
 
-// Four elements of an image, or as many as it has left, that do not lie at a multiple of four.
+// Load four elements of an image, or the `left` last ones, that do not start at a multiple of four.
 template <class T>
 __device__ __forceinline__ void load_some(const T* elements, unsigned left, float (&values)[4]) {
 #pragma unroll
@@ -48,7 +48,7 @@ __device__ __forceinline__ void store_some(T* elements, unsigned left, const flo
   }
 }
 
-// Where images are cut: units of kWidth elements, a quad or a single one, that lie whole in one image.
+// Load a unit of kWidth elements, a quad or a single one: images are whole units.
 template <class T, int kWidth>
 __device__ __forceinline__ void load_unit(const T* tensor, unsigned unit, float (&values)[kWidth]) {
   if constexpr (kWidth == 4) {
@@ -67,7 +67,7 @@ __device__ __forceinline__ void store_unit(T* tensor, unsigned unit, const float
   }
 }
 
-// run(an element of the problem's storage type, the widest unit of its images as an integral constant)
+// Calls run(T{}, std::integral_constant<int, kWidth>{}) with the problem's storage type and its images' widest unit.
 template <class Run>
 void with_unit(const Problem& p, const Run& run) {
   with_storage_type(p.dtype, [&](auto element) {

@@ -1,5 +1,5 @@
-// The noise of a diffusion process (Ho et al. 2020; Nichol and Dhariwal 2021), on the host. alpha_bar[t] is the product of
-// 1 - beta[s] over s <= t, the package diffusers' alphas_cumprod; alpha_bar before the first step is 1.
+// The noise of a diffusion process (Ho et al. 2020; Nichol and Dhariwal 2021), on the host. alpha_bar[t] is the product
+// of 1 - beta[s] over s <= t, the package diffusers' alphas_cumprod; alpha_bar before the first step is 1.
 #pragma once
 
 #include <string_view>
@@ -11,16 +11,16 @@ inline constexpr int kTimesteps = 1000;
 
 enum class Betas {
   linear,         // from `first` to `last`
-  scaled_linear,  // their roots are linear
+  scaled_linear,  // their square roots are linear
   cosine,         // alpha_bar(t) = cos^2((t + 0.008) / 1.008 pi / 2), beta at most 0.999: "squaredcos_cap_v2"
 };
 
-// In double, or in fp32 with the bits that diffusers has: linspace() is PyTorch's on a CPU with a fused multiply-add (on
-// another one, diffusers has other bits itself).
+// Betas in double, or in fp32 with the bits that diffusers has: linspace() is PyTorch's on a CPU with a fused
+// multiply-add (on another CPU, diffusers itself has other bits).
 template <class Real>
 std::vector<Real> make_betas(Betas betas, int timesteps, double first = 1e-4, double last = 0.02);
 
-// The products of 1 - beta, each factor rounded to Real, the product in double, as torch.cumprod has it on a CPU.
+// Products of 1 - beta: each factor is rounded to Real, the product is made in double, as by torch.cumprod on a CPU.
 template <class Real>
 std::vector<Real> cumulative_alphas(const std::vector<Real>& betas);
 
@@ -29,7 +29,7 @@ struct Schedule {
   std::vector<double> alphas_cumprod;
 
   double alpha_bar(int t) const { return t < 0 ? 1.0 : alphas_cumprod[t]; }
-  // Of q(x[t-1] | x[t], x0): beta[t] (1 - alpha_bar[t-1]) / (1 - alpha_bar[t]). 0 at t = 0.
+  // Variance of q(x[t-1] | x[t], x0): beta[t] (1 - alpha_bar[t-1]) / (1 - alpha_bar[t]). 0 at t = 0.
   double posterior_variance(int t) const { return betas[t] * (1 - alpha_bar(t - 1)) / (1 - alpha_bar(t)); }
 };
 Schedule make_schedule(Betas betas, int timesteps = kTimesteps);

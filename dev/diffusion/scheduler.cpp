@@ -13,7 +13,7 @@
 namespace ladder::diffusion {
 namespace {
 
-constexpr int kMostTimesteps = 1'000'000;  // a row of coefficients each
+constexpr int kMostTimesteps = 1'000'000;  // one row of coefficients each
 
 void refuse(const JsonFields& fields, const char* key) {
   bool is_on = false;
@@ -29,7 +29,7 @@ std::vector<Real> alphas_cumprod(const SchedulerConfig& c) {
   return cumulative_alphas(make_betas<Real>(c.beta_schedule, c.num_train_timesteps, c.beta_start, c.beta_end));
 }
 
-// What ddpm and ddim have in common.
+// Coefficients of the predicted x0, which ddpm and ddim share.
 template <class Real>
 Step prediction(const SchedulerConfig& c, Real bar) {
   const Real signal = std::sqrt(bar), noise = std::sqrt(1 - bar);
@@ -70,10 +70,10 @@ Step ddim_row(const SchedulerConfig& c, int t, Real bar, Real next) {
   Step step = prediction(c, bar);
   const Real sigma = static_cast<Real>(c.eta) * std::sqrt((1 - next) / (1 - bar) * (1 - bar / next));
   const Real square = 1 - next - sigma * sigma;
-  if (!(square > -1e-6)) {  // what rounding makes is less
+  if (!(square > -1e-6)) {  // rounding errors are smaller
     throw UsageError(fmt::format("eta {} is more than time step {} allows: from 0 to 1 are right", c.eta, t));
   }
-  // Of eps in x': eps is the output, or follows from it and x.
+  // Weight of eps in x'. eps is the model's output, or follows from it and x.
   const Real direction = std::sqrt(std::max(square, Real{0}));
   const Real signal = std::sqrt(bar), noise = std::sqrt(1 - bar);
   Real x0_weight = std::sqrt(next), x_weight = 0, pred_weight = direction;
@@ -194,8 +194,8 @@ std::vector<int> scheduler_timesteps(const SchedulerConfig& config, int steps) {
   if (steps < 1 || steps > trained) {
     throw UsageError(fmt::format("a sampler of {} steps: 1 to {} are right", steps, trained));
   }
-  // Halves are rounded to even, and what makes them is NumPy's arithmetic: numpy.arange's distance is the difference of
-  // its first two values.
+  // Halves round to even. The arithmetic is NumPy's: the step of numpy.arange is the difference of its first two
+  // values.
   const double trailing = trained - double(trained) / steps - trained;
   const double linspace = steps > 1 ? double(trained - 1) / (steps - 1) : 0;
   const auto rounded = [](double t) { return static_cast<int>(std::nearbyint(t)); };

@@ -1,5 +1,5 @@
-// What the versions for large matrices share: a tile of y whose rows two consumer warpgroups divide, the barriers of its ring
-// of stages, and the order in which persistent blocks take the tiles.
+// Tiles of the versions for large matrices: a tile of y whose rows two consumer warpgroups divide, the barriers of its
+// ring of stages, and the order in which persistent blocks take the tiles.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,7 @@
 
 namespace ladder::gemm {
 
-// kBlockM x kBlockN sums a block. kStageBytes: a step's terms of both operands; kStoreBytes: what sums pass through on their
-// way to memory.
+// Tile of a block, kBlockM x kBlockN sums. kStageBytes: both operands of one step. kStoreBytes: staging of the stores.
 template <int kBlockM_, int kBlockN_, int kStageBytes_, int kStoreBytes_ = 0>
 struct CooperativeTile {
   static constexpr int kBlockM = kBlockM_, kBlockN = kBlockN_, kStageBytes = kStageBytes_, kStoreBytes = kStoreBytes_;
@@ -26,13 +25,14 @@ struct CooperativeTile {
   static_assert(kStages >= 2, "a step is loaded while the one before multiplies");
 };
 
-// A stage is full when its bytes have come, and empty when each consumer warp has said so, of all blocks that fill it.
+// Barriers of the ring. A stage is full when its bytes have arrived, and empty when every consumer warp of all blocks
+// that fill it has arrived.
 template <class Tile>
 struct StageBarriers {
   ptx::Mbarrier* full;
   ptx::Mbarrier* empty;
 
-  // `smem` is the block's shared memory: stages, room for stores, barriers; `blocks` fill it. By all threads.
+  // `smem` is the block's shared memory: stages, staging, barriers. `blocks` blocks fill it. All threads call.
   explicit __device__ __forceinline__ StageBarriers(unsigned char* smem, int blocks = 1)
       : full(reinterpret_cast<ptx::Mbarrier*>(smem + Tile::kStages * Tile::kStageBytes + Tile::kStoreBytes)),
         empty(full + Tile::kStages) {
@@ -47,8 +47,8 @@ struct StageBarriers {
   }
 };
 
-// Tiles in bands of eight rows of tiles, each band column by column: the tiles that run at one time then share few rows of
-// both operands, which stay in L2.
+// Order of the tiles: bands of eight rows of tiles, each band column by column. Tiles that run at the same time then
+// share few rows of both operands, which stay in L2.
 template <class Tile>
 struct TileOrder {
   static constexpr int kBandRows = 8;

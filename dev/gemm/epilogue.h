@@ -1,5 +1,5 @@
-// The epilogue: fprop adds bias and residual and applies SiLU, in this order; dgrad may add the gradient that x has already.
-// And elements of the output.
+// Epilogue: fprop adds bias and residual and applies SiLU, in this order; dgrad may add the gradient that x has
+// already. Also addresses of output elements.
 #pragma once
 
 #include "dev/common/parameter_type.h"
@@ -8,13 +8,13 @@
 
 namespace ladder::gemm {
 
-// y = z / (1 + e^-z). e^-z may overflow to infinity, of which the quotient is 0.
+// y = z / (1 + e^-z). If e^-z overflows to infinity, the quotient is 0.
 __device__ __forceinline__ float silu(float z) {
   constexpr float kLog2E = 1.44269504088896341f;
   return z * ptx::reciprocal_approximate(1.0f + ptx::exp2_approximate(-kLog2E * z));
 }
 
-// The bias is of type P.
+// P is the type of the bias.
 template <class T, class P = float>
 struct Epilogue {
   const P* bias = nullptr;      // [columns], or null
@@ -38,13 +38,13 @@ Epilogue<T> epilogue_of(const Dgrad::Tensors& t) {
   return {.residual = static_cast<const T*>(t.r)};
 }
 
-// Element (row, col) of a result of `cols` columns.
+// Address of element (row, col) of a result with `cols` columns.
 template <class T>
 __host__ __device__ __forceinline__ T* element_at(T* out, long long row, int col, int cols) {
   return out + row * cols + col;
 }
 
-// Whether every run of kVec columns lies in one piece, on a multiple of kVec elements.
+// Returns true if every run of kVec columns is contiguous and starts at a multiple of kVec elements.
 template <int kVec, class T>
 __device__ __forceinline__ bool in_runs(T*, int cols) {
   return cols % kVec == 0;

@@ -1,15 +1,15 @@
-// Stores a warp's wgmma accumulators as fp32, straight from registers: the four lanes of a row write 32 bytes together, a
-// whole sector.
+// Store of a warp's wgmma accumulators as fp32, straight from registers: the four lanes of a row write 32 bytes
+// together, a whole sector.
 #pragma once
 
 #include "dev/gemm/epilogue.h"
 
 namespace ladder::gemm {
 
-// As wgmma leaves them, a lane has columns 8j + 2 (lane % 4) and the next of rows lane / 4 and lane / 4 + 8.
+// wgmma's accumulator layout: a lane has columns 8j + 2 (lane % 4) and the next, of rows lane / 4 and lane / 4 + 8.
 template <int kBlockN>
 struct FragmentStore {
-  // Of 16 rows from row0 on. Asks once for residual and SiLU: asked at every sum, they are most of the code.
+  // Store 16 rows, from row0 on. Residual and SiLU are tested once: tests at every sum would be most of the code.
   static __device__ __forceinline__ void store(const float (&sum)[kBlockN / 2], int row0, int col0, int rows, int cols,
                                                const Epilogue<float>& epilogue, float* out) {
     if (cols % 2 != 0) {

@@ -1,4 +1,4 @@
-// How long a product takes with a tile of the mma.sync versions, and into how many splits it is best divided.
+// Estimated time of a product with a tile of the mma.sync versions, and the number of splits that minimises it.
 #pragma once
 
 #include "dev/common/mma_tile.h"
@@ -7,8 +7,8 @@
 
 namespace ladder::gemm {
 
-// Estimates for an H200, to choose tiles and splits: a step's operands come at an SM's share of the L2's rate, and are
-// multiplied at what mma.sync reaches.
+// Estimates for an H200, to choose tiles and splits: a step's operands arrive at one SM's share of the L2 bandwidth,
+// and are multiplied at the rate that mma.sync reaches.
 template <class T, class Tile>
 SplitPlan plan_mma(const Product& c) {
   constexpr double kBytesPerNs = 60;

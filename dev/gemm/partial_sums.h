@@ -1,6 +1,7 @@
-// Where outputs are few and sums long, the reduction is split over blocks. Each writes its partial sums as fp32 into the
-// workspace, row `split` of [splits][row]; a second kernel adds the rows. No atomics: the same sums in the same order every
-// time, so results are equal bit for bit. A single split needs no workspace: its blocks finish the outputs themselves.
+// Reduction split over blocks, for few outputs with long sums. Each block writes its partial sums as fp32 into the
+// workspace, row `split` of [splits][row]; a second kernel adds the rows. There are no atomics: the order of the
+// additions is fixed, so that results are equal bit for bit. A single split needs no workspace: its blocks finish the
+// outputs themselves.
 #pragma once
 
 #include <type_traits>
@@ -11,10 +12,10 @@
 
 namespace ladder::gemm {
 
-// Sums of one split, padded such that every row starts at 16 bytes.
+// Number of sums of one split, padded such that every row starts at a multiple of 16 bytes.
 __host__ __device__ constexpr long long padded(long long count) { return (count + 3) / 4 * 4; }
 
-// Element `index` of `out`, a T* or a SideBySide<T>, in rows of `cols` that follow each other.
+// Address of element `index` of `out`, a T* or a SideBySide<T>, in row-major order with `cols` columns.
 template <class Out>
 __device__ __forceinline__ auto element_at(const Out& out, long long index, int cols) {
   if constexpr (std::is_pointer_v<Out>) {
@@ -26,9 +27,10 @@ __device__ __forceinline__ auto element_at(const Out& out, long long index, int 
 
 constexpr int kReduceThreads = 256;
 
-// A block takes runs of four sums, with kGroups threads for each, which add every kGroups-th row and then each other's
-// sums, in order: as many groups as there are rows to share out, up to eight. `out`, a T* or a SideBySide<T>, has `count`
-// elements in rows of `cols`; after them a row may hold, from padded(count) on, the sums of `dbias` [bias_count].
+// Add the rows of partial sums. A block takes runs of four sums, with kGroups threads for each run: a thread adds every
+// kGroups-th row, then the run's first thread adds the others' sums, in order. kGroups is 2, 4 or 8, the largest that
+// is at most `splits`. `out`, a T* or a SideBySide<T>, has `count` elements in rows of `cols`; after them a row of
+// partial sums may hold, from padded(count) on, those of `dbias` [bias_count].
 template <class T, class P, int kGroups, class Out>
 __global__ void __launch_bounds__(kReduceThreads)
     gemm_reduce_kernel(int splits, const float* partial, long long count, int cols, Epilogue<T, P> epilogue, Out out,
@@ -88,7 +90,7 @@ BoundLaunch bind_reduce(const Split& split, const float* partial, long long coun
   return bind(std::integral_constant<int, 2>{});
 }
 
-// `first` alone, or followed by the kernel that adds its partial sums.
+// Returns `first` alone, or followed by the kernel that adds its partial sums.
 template <class T, class P, class Out>
 BoundLaunch with_reduce(const Split& split, BoundLaunch first, const float* partial, long long count, int cols,
                         const Epilogue<T, P>& epilogue, const Out& out, int bias_count = 0, P* dbias = nullptr) {

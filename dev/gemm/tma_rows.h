@@ -1,4 +1,4 @@
-// What the TMA asks of gemm's matrices, and how it copies x.
+// Restrictions of the TMA on gemm's matrices, and its copies of x.
 #pragma once
 
 #include "dev/common/wgmma_step.h"
@@ -8,17 +8,17 @@
 
 namespace ladder::gemm {
 
-inline constexpr int kBoxColumns = 64;  // of 16 bits: one swizzled row
+inline constexpr int kBoxColumns = 64;  // 16-bit elements: one swizzled row
 static_assert(kBoxColumns == kStepTerms16);
 
-// Rows of n and of k elements; null, or why the TMA cannot copy them.
+// Returns why the TMA cannot copy rows of n and of k elements, or null.
 inline const char* rows_for_tma(const Problem& p) {
   return p.n % 8 == 0 && p.k % 8 == 0
              ? nullptr
              : "n or k is not a multiple of 8, but the TMA's strides are multiples of 16 bytes";
 }
 
-// Of x in two parts: null, or why a box of its columns would lie in both.
+// Returns why a box of columns would lie in both parts of x, or null.
 inline const char* whole_boxes(const Problem& p) {
   return p.split % kBoxColumns == 0 ? nullptr : "the first part of x is not a multiple of 64 columns";
 }
@@ -28,7 +28,7 @@ inline const char* rows_in_boxes(const Problem& p) {
   return why ? why : whole_boxes(p);
 }
 
-// Of x in boxes of kBoxColumns columns: with `split`, each part has a map of its own.
+// Tensor maps of x in boxes of kBoxColumns columns; with `split`, one for each part of x.
 struct MapsOfX {
   ptx::TensorMap first, rest;
   int split;

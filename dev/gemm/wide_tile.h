@@ -1,5 +1,5 @@
-// What the versions whose blocks have tiles of 128 x 256 share: which problems they run, how the TMA copies a step of 128 bytes a
-// row, and how a warp stores 16 rows, in lines of 128 bytes, with bias, residual and the rest of the epilogue.
+// Problems, tensor maps and stores of the versions with tiles of 128 x 256. The TMA copies a step of 128 bytes a row; a
+// warp stores 16 rows, in lines of 128 bytes, with bias, residual and the rest of the epilogue.
 #pragma once
 
 #include "dev/gemm/fragment_store.h"
@@ -10,7 +10,7 @@
 namespace ladder::gemm {
 
 template <class T>
-inline constexpr int kTerms = kStepRowBytes / static_cast<int>(sizeof(T));  // of a step
+inline constexpr int kTerms = kStepRowBytes / static_cast<int>(sizeof(T));  // K of a step
 
 inline const char* wide_supports(const Problem& p) {
   if (p.dtype == Dtype::f32 && !p.allow_tf32) return "fp32 products would be rounded to TF32: needs allow_tf32";
@@ -18,7 +18,7 @@ inline const char* wide_supports(const Problem& p) {
   return one_x_only(p);
 }
 
-// Of x or w [rows, k], in boxes of a step of `box_rows` rows.
+// Tensor map of x or w, [rows, k], in boxes of one step by `box_rows` rows.
 template <class T>
 ptx::TensorMap map_of_steps(const Problem& p, const void* matrix, int rows, std::uint32_t box_rows) {
   return ptx::make_tensor_map(p.dtype, matrix, {static_cast<std::uint64_t>(p.k), static_cast<std::uint64_t>(rows), 1},
@@ -27,13 +27,13 @@ ptx::TensorMap map_of_steps(const Problem& p, const void* matrix, int rows, std:
 
 inline constexpr int kStoreColumns = 64;  // that a warp stores at a time
 
-// What a warp stores its sums through: fp32 needs nothing.
+// Staging of a warp's stores, in bytes: fp32 needs none.
 template <class T>
 inline constexpr int kWarpStoreBytes = WarpStore<T, kStoreColumns>::kBytes;
 template <>
 inline constexpr int kWarpStoreBytes<float> = 0;
 
-// Stores a warp's 16 rows of kColumns sums, some columns at a time. `staging`: the warp's kWarpStoreBytes<T> of shared memory.
+// Store a warp's 16 rows of kColumns sums, kStoreColumns at a time. `staging` has kWarpStoreBytes<T> for the warp.
 template <int kColumns, class T, class P>
 __device__ __forceinline__ void store_wide(unsigned char* staging, const float (&acc)[kColumns / 2], int row0, int col0,
                                            const Product& c, const Epilogue<T, P>& epilogue, T* y) {

@@ -1,4 +1,4 @@
-// What versions of the backward pass share: an element's terms, and its dx.
+// Terms of an element and its dx, for versions of the backward pass.
 #pragma once
 
 #include "core/device.h"
@@ -8,7 +8,7 @@
 
 namespace ladder::layernorm {
 
-// What the forward pass left of a row.
+// Statistics of a row, left by the forward pass.
 struct RowStatistics {
   float mean;
   float rstd;
@@ -19,7 +19,7 @@ __device__ __forceinline__ RowStatistics statistics_of(const Backward::Tensors& 
 
 __device__ __forceinline__ float xhat_of(float x, const RowStatistics& s) { return (x - s.mean) * s.rstd; }
 
-// Adds an element's terms of A and B: g is gamma * dy.
+// Add an element's terms to A and B; g is gamma * dy.
 __device__ __forceinline__ void add_terms(float g, float xhat, float2& ab) {
   ab.x += g;
   ab.y = fmaf(g, xhat, ab.y);

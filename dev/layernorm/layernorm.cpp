@@ -55,17 +55,17 @@ void for_rows(const Problem& p, const auto& body) {
   });
 }
 
-// How a row of x that is drawn about zero comes to a mean and a deviation: what lies below the edge is reflected there.
+// Fold of a row of x drawn about zero, to give it a mean and a deviation: values below `edge` are reflected there.
 struct Fold {
   float edge;
-  float middle;  // about the mean
+  float middle;  // roughly the row's mean
 };
 Fold fold_of(std::int64_t row) {
   constexpr Fold kFolds[] = {{0, 1.5f}, {2, 4}, {4, 8}};
   return kFolds[row % std::ssize(kFolds)];
 }
 
-// Where the mean is large, rows are as they were drawn.
+// Fold the rows of x. Rows about a large mean stay as drawn.
 void fold_rows(const Problem& p, std::vector<float>& x) {
   if (p.mean != 0) return;
   for_rows(p, [&](std::int64_t row) {

@@ -16,9 +16,9 @@
 //
 // (PyTorch's layer_norm(x, shape, gamma, beta, eps) and its gradients: n is the product of the normalised dimensions.)
 //
-// Random rows of x have means that are not near zero, and neighbours' means and deviations differ: else no check could tell
-// those of long rows from constants. Nor could it tell their A and B from zeros: so gamma has a mean of one, and dy is not
-// negative where x is large.
+// Random rows of x have means that are not near zero, and neighbours' means and deviations differ: else no check could
+// tell those of long rows from constants. Nor could it tell their A and B from zeros: so gamma has a mean of one, and
+// dy is not negative where x is large.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct Problem {
   int m = 1;                 // rows
   int n = 1;                 // elements of a row
   Dtype dtype = Dtype::f32;  // of x, y, dx and dy; everything else is fp32
-  int mean = 0;              // about which x is drawn, with a deviation of 2, or what dtype can tell apart
+  int mean = 0;              // x is drawn about it with a deviation of 2, or more where dtype is coarser
   float eps = 1e-5f;         // positive and finite
 
   // "m64 n64 bf16", "m5 n7 mean20000 eps0.5 fp16": parse(str()) is the same problem.
@@ -43,12 +43,12 @@ struct Problem {
   static Problem parse(std::string_view line);
 
   std::int64_t elements() const { return std::int64_t{m} * n; }
-  // Whether rows are whole vectors of sixteen bytes; and how many a row has, an element each where they are not.
+  // in_vectors(): rows are whole 16-byte vectors. vectors(): vectors of a row, or elements where rows are not.
   bool in_vectors() const { return n * size_of(dtype) % 16 == 0; }
   int vectors() const { return in_vectors() ? static_cast<int>(n * size_of(dtype) / 16) : n; }
   bool operator==(const Problem&) const = default;
 
-  // Any small problem whose answers are no constants; fp32.
+  // Draw a small fp32 problem whose results are not constants.
   static Problem random(std::uint64_t seed);
 };
 
@@ -70,8 +70,9 @@ struct Forward {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
-  static void derive(const Problem& p, HostTensors& inputs);  // makes x's rows differ; again, it changes nothing
-  // Two additions for mean and variance, four operations for y: a convention, as all of it hides behind the memory's traffic.
+  static void derive(const Problem& p, HostTensors& inputs);  // makes x's rows differ; idempotent
+  // Two additions for mean and variance, four operations for y: a convention, as all of it hides behind the memory's
+  // traffic.
   static double flops(const Problem& p) { return 6.0 * static_cast<double>(p.elements()); }
 };
 
@@ -94,9 +95,9 @@ struct Backward {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
-  // Of an element: xhat 2, four sums 6, dx 5: a convention likewise.
+  // Per element: xhat 2, four sums 6, dx 5; likewise a convention.
   static double flops(const Problem& p) { return 13.0 * static_cast<double>(p.elements()); }
-  // The same, takes dy's signs where x is large, and fills in mean and rstd.
+  // Folds x likewise, makes dy non-negative where x is large, and fills in mean and rstd.
   static void derive(const Problem& p, HostTensors& inputs);
 };
 

@@ -1,8 +1,9 @@
-// What versions of the forward pass share: statistics of a row, and y of a vector of it.
+// Statistics of a row, and y of a vector of it, for versions of the forward pass.
 //
 // x may lie 10^4 deviations away from zero, where fp32 has few digits left for a difference of two sums of squares, and
-// where an fp32 mean is itself too coarse to be subtracted. So everything is about a pivot near the row's values, whose
-// differences from x are exact or nearly so: mean = pivot + delta, and the sum is made only for the output.
+// where an fp32 mean is itself too coarse to be subtracted. All statistics are therefore about a pivot near the row's
+// values, whose differences from x are exact or nearly so: mean = pivot + delta, and this sum is made only for the
+// output.
 #pragma once
 
 #include "core/device.h"
@@ -14,14 +15,14 @@
 
 namespace ladder::layernorm {
 
-// What normalises a row's elements.
+// Normalisation of a row: xhat = (x - pivot - delta) * rstd.
 struct Normaliser {
   float pivot = 0;
   float delta = 0;  // mean less pivot
   float rstd = 0;
 };
 
-// By one thread.
+// Store mean and rstd of a row, by one thread.
 __device__ __forceinline__ void store_statistics(const Forward::Tensors& t, int row, const Normaliser& s) {
   t.mean[row] = s.pivot + s.delta;
   t.rstd[row] = s.rstd;
@@ -40,7 +41,7 @@ __device__ __forceinline__ Bits<T, kWidth> normalised(const Bits<T, kWidth>& x, 
   return from_floats<T>(values);
 }
 
-// Of the first `valid` of a thread's vectors, which are vector_at(0), vector_at(1), ..., about the pivot.
+// Returns the moments, about the pivot, of a thread's first `valid` vectors: vector_at(0), vector_at(1), ...
 template <class T, int kWidth, int kVectors>
 __device__ __forceinline__ Moments moments_about(float pivot, const auto& vector_at, int valid) {
   if (valid <= 0) return {};
@@ -71,7 +72,7 @@ __device__ __forceinline__ Moments moments_about(float pivot, const Bits<T, kWid
       pivot, [&](int v) { return held[v]; }, valid);
 }
 
-// A thread's vectors of a row from `x` on, every step-th from `first`; those that are not there are zeros. And their sum.
+// Load a thread's vectors of a row, every step-th from `first`, and return their sum. `held` has zeros from `valid` on.
 template <int kWidth, int kVectors, class T>
 __device__ __forceinline__ float load_and_sum(const T* x, int first, int step, int valid,
                                               Bits<T, kWidth> (&held)[kVectors]) {
@@ -90,7 +91,7 @@ __device__ __forceinline__ float load_and_sum(const T* x, int first, int step, i
   return sum;
 }
 
-// The sums of the distances of the first `valid` vectors' elements from the pivot, and of their squares.
+// Returns the sums of x - pivot and of its square over the first `valid` vectors.
 template <class T, int kWidth, int kVectors>
 __device__ __forceinline__ float2 distances(float pivot, const Bits<T, kWidth> (&held)[kVectors], int valid) {
   float2 sums{0, 0};
@@ -108,12 +109,12 @@ __device__ __forceinline__ float2 distances(float pivot, const Bits<T, kWidth> (
   return sums;
 }
 
-// How many of `vectors` vectors are at first, first + step, ...
+// Number of the vectors first, first + step, ... below `vectors`.
 __device__ __forceinline__ int count_from(int first, int step, int vectors) {
   return first < vectors ? ceil_div(vectors - first, step) : 0;
 }
 
-// Of all threads of a block of kThreads, in each of them; at most once a kernel.
+// Merge the moments of all kThreads threads of a block; every thread gets the result. At most one call in a kernel.
 template <int kThreads>
 __device__ __forceinline__ Moments merge_block(Moments own) {
   constexpr int kWarps = kThreads / 32;

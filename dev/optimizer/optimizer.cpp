@@ -15,7 +15,7 @@ TensorSpec flat(const char* name, Role role, const Problem& p, double stddev = 1
   return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.p}, .layout = "p", .stddev = stddev};
 }
 
-// What norm and adamw read gradients from.
+// Gradients that norm and adamw read: d, if mixed, and g.
 std::vector<TensorSpec> gradients(const Problem& p) {
   std::vector<TensorSpec> specs;
   if (p.mixed > 0) {
@@ -32,7 +32,7 @@ TensorSpec numbers(const char* name, Role role, int count) {
   return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {count}, .layout = "i"};
 }
 
-// Such that every term shows: an update of a tenth of the parameters, an eps that is no rounding error.
+// Hyperparameters that make every term show: an update of a tenth of the parameters, an eps beyond rounding errors.
 Hyper shown(const Problem& p) {
   return {.lr = 0.1f,
           .one_minus_beta1 = 0.1f,
@@ -44,7 +44,7 @@ Hyper shown(const Problem& p) {
           .max_norm = static_cast<float>(0.3 * std::sqrt(static_cast<double>(p.p)))};
 }
 
-// Each a little off by what was drawn for it, so that no two launches' are the same.
+// Set hyper to these values, each a little off by what was drawn for it, so that no two launches have the same.
 void set_hyper(const Problem& p, HostTensors& inputs) {
   const Hyper h = shown(p);
   const auto* const right = reinterpret_cast<const float*>(&h);
@@ -138,8 +138,8 @@ double Norm::flops(const Problem& p) { return 2.0 * static_cast<double>(p.p); }
 
 void Norm::derive(const Problem& p, HostTensors& inputs) {
   set_hyper(p, inputs);
-  // TF32's rounding makes every one of these smaller, by a fifth of a unit of its last place: of many squares one sum is
-  // made, which would average errors of either sign away.
+  // Let TF32's rounding make every gradient smaller, by a fifth of a unit in its last place: one sum is made of many
+  // squares, which would average out errors of either sign.
   const auto shrinks = [](std::vector<float>& gradients) {
     for (float& g : gradients) g = round_to(Dtype::tf32, g) * (1 + 0.2f * 0x1p-10f);
   };

@@ -3,14 +3,14 @@
 // the other, so that a step is two passes and knows nothing of tensors. A third one makes g of the gradients that the
 // layers left:
 //
-//     accumulate  g = share d  with "first",  else  g = g + share d;  share = 1 / parts, of the batches that make up a step
+//     accumulate  g = share d  with "first",  else  g = g + share d;  share = 1 / parts, for a step of `parts` batches
 //     norm   norm = sqrt(sum of g^2),  scale = min(1, max_norm / (norm + 1e-6)),  1 where the problem has no "clip",
 //            0 where the norm is not finite
 //     adamw  g = scale g
 //            m = m + one_minus_beta1 (g - m),  v = v + one_minus_beta2 (g^2 - v)
 //            p = (1 - lr weight_decay) p - lr / (1 - beta1^step) * m / (sqrt(v / (1 - beta2^step)) + eps)
-//            ema = ema + one_minus_ema_rate (p - ema),  w = p rounded to dtype;  all but w stay as they are where scale is 0
-//            or NaN
+//            ema = ema + one_minus_ema_rate (p - ema),  w = p rounded to dtype;  all but w stay as they are where
+//            scale is 0 or NaN
 //
 //     g, p, m, v, ema  [p] fp32          d, w  [p] dtype, w where that is a 16-bit type          norm, scale  [1]
 //     hyper  [8]
@@ -22,8 +22,8 @@
 // captured graph takes the new values. It holds 1 - beta rather than beta: of 0.999 and 0.9999 rounded to fp32, 1 -
 // beta is wrong by 1e-5 and 3e-4.
 //
-// Where a test needs tensors (tensor_begins()), tensor i < tensors has one parameter and a share of the others in
-// proportion to 1 + (i * 2654435761 mod 2^32) / 2^22, rounded down where it begins.
+// Tensors, which only tests need (tensor_begins()): tensor i < tensors has one parameter and a share of the others in
+// proportion to 1 + (i * 2654435761 mod 2^32) / 2^22; the offset at which it begins is rounded down.
 #pragma once
 
 #include <cstdint>
@@ -48,11 +48,11 @@ struct Hyper {
 
 struct Problem {
   std::int64_t p = 1;  // parameters
-  int tensors = 1;     // that they are the parameters of; no kernel needs to know
+  int tensors = 1;     // tensors that the parameters belong to; no kernel needs to know
   bool clip = false;
   int parts = 1;             // accumulate: batches of a step
-  bool first = false;        // accumulate: whether this is the first of them, and what g held is forgotten
-  std::int64_t mixed = 0;    // norm, adamw: parameters, the first, whose gradients are in d; the others' in g
+  bool first = false;        // accumulate: this is the first of them, and g's previous values are ignored
+  std::int64_t mixed = 0;    // norm, adamw: the gradients of this many first parameters are in d, the others' in g
   Dtype dtype = Dtype::f32;  // of d and w; everything else is fp32
 
   // "p20494211 tensors326 clip bf16", "p4096 tensors1 parts4 first bf16", "p4096 tensors1 mixed4000 bf16":
@@ -61,7 +61,7 @@ struct Problem {
   // Throws UsageError. A line without a dtype word is fp32.
   static Problem parse(std::string_view line);
 
-  // Where each tensor begins, and p after them.
+  // Offsets of the first parameter of each tensor, then p.
   std::vector<std::int64_t> tensor_begins() const;
   bool operator==(const Problem&) const = default;
 
@@ -76,7 +76,7 @@ struct Accumulate {
 
   struct Tensors {
     const void* d;  // [p] dtype
-    float* g;       // [p], in place unless this is the first
+    float* g;       // [p], in place unless `first`
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
@@ -117,7 +117,7 @@ struct AdamW {
     const float* g;      // [p - mixed]
     const float* scale;  // [1]
     const Hyper* hyper;  // [8]
-    float* p;            // [p], and so on: in place
+    float* p;            // [p], as m, v and ema; in place
     float* m;
     float* v;
     float* ema;

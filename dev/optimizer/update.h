@@ -1,4 +1,4 @@
-// One parameter's step, and what all parameters' steps have in common.
+// AdamW step of one parameter, and the scalars that the steps of all parameters share.
 #pragma once
 
 #include <cmath>
@@ -47,13 +47,13 @@ __device__ __forceinline__ State updated(const Scalars& s, State at, float gradi
   return at;
 }
 
-// Of parameter i: one of the first `mixed`, which have theirs in d, or another.
+// Gradient of parameter i: in d for the first `mixed` parameters, in g for the others.
 template <class T>
 __device__ __forceinline__ float gradient_of(unsigned i, unsigned mixed, const void* d, const float* g) {
   return i < mixed ? to_float(static_cast<const T*>(d)[i]) : g[i - mixed];
 }
 
-// What the norm pass leaves, from the sum of squares.
+// Outputs of the norm pass, from the sum of squares.
 __device__ __forceinline__ void finish_norm(float squares, bool clip, const Hyper& h, float* norm, float* scale) {
   constexpr float kLargest = 3.402823466e38f;
   const float root = sqrtf(squares);

@@ -1,13 +1,15 @@
-// The network of policy.h as a list of convolutions, its stages, in the order in which they run, and where the parameters of
-// each lie in the packed tensors. Derived from the problem alone: who packs, checks or reads weights takes it from here.
+// The network of policy.h as a list of stages, its convolutions in the order in which they run, and the offsets of
+// their parameters in the packed tensors. It follows from the problem alone; all code that packs, checks or reads
+// weights uses it.
 //
-// weights  of each stage [k, taps, c], c innermost, in the stages' order; those of a residual convolution [k, c] stand right
-//          before those of the stage that adds it. A transposed convolution has the same order: its tap t multiplies position i
-//          of the input for position 2 i - 1 + t of the output, so that w[k][t][c] is PyTorch's weight[c][k][t].
-// vectors  of each stage bias [k], then, where it is normalised, gamma [k] and beta [k]; the residual convolution's bias [k]
-//          stands right before them.
+// weights  of each stage [k, taps, c], c innermost, in the stages' order; those of a residual convolution [k, c] stand
+//          right before those of the stage that adds it. A transposed convolution has the same order: its tap t
+//          multiplies position i of the input for position 2 i - 1 + t of the output, so that w[k][t][c] is PyTorch's
+//          weight[c][k][t].
+// vectors  of each stage bias [k], then, where it is normalised, gamma [k] and beta [k]; the residual convolution's
+//          bias [k] stands right before them.
 // film     a row has the scales [k], then the shifts [k] of each res block in order.
-// values   what a stage hands on, [n, out_l, k], stage after stage: room that a version may use.
+// values   output of each stage, [n, out_l, k], stage after stage: room that a version may use.
 #pragma once
 
 #include <cstdint>
@@ -22,39 +24,39 @@ inline constexpr int kSample = -2;  // x in the place of a stage's value
 
 enum class Residual : std::uint8_t { none, identity, convolution };
 
-// A convolution, and what happens to its output h on the way to the stage's value:
+// A convolution, and the way from its output h to the stage's value v:
 //     v = h                                     without groups
 //     v = Mish(GroupNorm(h))                    with groups
 //     v = scale v + shift                       with film, and groups
-//     v = v + r(u)                              with a residual, u being the input of the stage before
+//     v = v + r(u)                              with a residual; u is the input of the stage before
 struct Stage {
   int l;       // positions of the input
-  int c;       // channels of the input: `joined` of them, the last, are those of `rest`
+  int c;       // channels of the input: the last `joined` of them are those of `rest`
   int joined;  // 0: there is no `rest`
   int k;       // channels of the output
   int taps;
   int source;  // the stage whose value is the input, or kSample
-  int rest;    // the stage whose value is joined to it, or kNone
+  int rest;    // the stage whose value is joined to the input, or kNone
   int groups;  // 0: not normalised
-  int film;    // where the scales lie in a row of film, or kNone
+  int film;    // offset of the scales in a row of film, or kNone
   int weights;
   int bias;
   int residual_weights;  // with Residual::convolution
   int residual_bias;
-  int value;  // where one sample's values would lie; those of n samples lie at n times as much
+  int value;  // offset of one sample's values; of n samples' values, n times as much
   Residual residual;
   bool stride2;
   bool transposed;
 
   __host__ __device__ constexpr int gamma() const { return bias + k; }
   __host__ __device__ constexpr int beta() const { return bias + 2 * k; }
-  // As conv1d sees it, which says how long the output is and which taps reach a position.
+  // Returns the stage as a problem of conv1d, which says how long the output is and which taps reach a position.
   __host__ __device__ constexpr conv1d::Problem convolution(int n) const {
     conv1d::Problem conv{.n = n, .l = l, .c = c, .k = k, .taps = taps, .stride2 = stride2, .transposed = transposed};
     conv.split = joined > 0 ? c - joined : 0;
     return conv;
   }
-  // The 1x1 convolution of this stage's input that the next stage adds.
+  // Returns the 1x1 convolution of this stage's input that the next stage adds.
   __host__ __device__ constexpr conv1d::Problem widened(int n, int width) const {
     conv1d::Problem conv{.n = n, .l = l, .c = c, .k = width, .taps = 1};
     conv.split = joined > 0 ? c - joined : 0;

@@ -1,6 +1,6 @@
-// The input of a stage, made by every block for itself out of the previous stage's convolution, in two halves. What no block is
-// still at work on, parameters, residuals and joined channels, is loaded before the wait for the grid; then each thread loads
-// its part of the convolution at once, and keeps it in registers until the input is made.
+// Input of a stage, made by every block for itself from the previous stage's convolution, in two halves. Parameters,
+// residuals and joined channels, at which no block is still at work, are loaded before the wait for the grid. After it
+// each thread loads its part of the convolution at once, and keeps it in registers until the input is made.
 #pragma once
 
 #include "dev/common/activation.h"
@@ -11,13 +11,13 @@
 
 namespace ladder::policy {
 
-inline constexpr int kMostHeld = 4;  // positions that a thread has
+inline constexpr int kMostHeld = 4;  // positions of a thread
 inline constexpr int kFewHeld = 2;
 
-// How the threads of some warps share a stage's values: the same number of warps a group; a thread has a column, which is a
-// channel or four neighbours, at every at_a_time-th position.
+// Partition of a stage's values over the threads of some warps, the same number of warps for each group. A thread has a
+// column, one channel or four adjacent ones, at every at_a_time-th position.
 struct Sharing {
-  std::uint32_t column_inverse;  // 2^20 / columns, rounded up: threads of a group are divided by a multiplication
+  std::uint32_t column_inverse;  // 2^20 / columns, rounded up: a thread's index is divided by a multiplication
   std::uint16_t warp_inverse;    // 2^12 / warps
   std::uint16_t columns;         // of a group
   std::uint16_t at_a_time;
@@ -41,11 +41,11 @@ struct Sharing {
     s.warp_inverse = static_cast<std::uint16_t>(ceil_div(1 << 12, static_cast<int>(s.warps)));
     return s;
   }
-  // Whether a thread has at most `most` positions.
+  // Returns true if a thread has at most `most` positions.
   __host__ __device__ bool holds(int most) const { return at_a_time > 0 && most * at_a_time >= rows; }
 };
 
-// One channel, or four neighbours.
+// Load one channel, or four adjacent ones.
 template <int kWidth, class T>
 __device__ __forceinline__ void load(const T* from, float (&to)[kWidth]) {
   if constexpr (kWidth == kQuad) {
@@ -63,7 +63,7 @@ __device__ __forceinline__ void store(T* to, const float (&from)[kWidth]) {
   }
 }
 
-// Four share a reciprocal, as the unit that makes it is slower than multiplications.
+// Mish of one value or four. Four share a reciprocal, as the unit that makes it is slower than multiplications.
 __device__ __forceinline__ void apply_mish(float (&z)[1]) { z[0] = Mish::value(z[0]); }
 __device__ __forceinline__ void apply_mish(float (&z)[kQuad]) {
   constexpr float kSaturated = 10.0f;  // beyond it the quotient is 1 in fp32, and the product of four still a number
@@ -86,7 +86,7 @@ __device__ __forceinline__ void apply_mish(float (&z)[kQuad]) {
   z[3] *= of_high * q[2];
 }
 
-// What needs no wait: zeros for channels up to `channels`, those of the sample, and joined ones.
+// Store the channels that need no wait: those of the sample or the joined ones, then zeros up to `channels`.
 template <int kThreads, class T>
 __device__ __forceinline__ void make_other_channels(const Pass<T>& pass, bool runs_of_16_bytes, int at, int sample,
                                                     int worker, T* input, int pitch, int channels) {
@@ -111,8 +111,8 @@ __device__ __forceinline__ void make_other_channels(const Pass<T>& pass, bool ru
   }
 }
 
-// The channels that stage `at` - 1 computes, in `input` at `pitch` elements a position. All threads call it; those with worker < 0
-// have no part. `wait` returns once all blocks have stored their convolutions.
+// Compute the channels that come from stage `at` - 1 into `input`, at `pitch` elements a position. All threads call;
+// those with worker < 0 have no part. `wait` returns once all blocks have stored their convolutions.
 template <int kWarps, int kWidth, int kHeld, class T, class Wait>
 __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sharing& sharing, int at, int sample,
                                                   int worker, T* input, int pitch, float2* warp_sums,
@@ -130,7 +130,7 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) held += first_row + i * sharing.at_a_time < sharing.rows ? 1 : 0;
   }
-  const int step = sharing.at_a_time * k;  // from one position that the thread has to the next
+  const int step = sharing.at_a_time * k;  // between a thread's positions
   const int place = first_row * k + channel;
   const float* const vectors = pass.t.vectors + (before.bias + channel);
 
@@ -222,7 +222,7 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
       const float2 part = warp_sums[group * sharing.warps + i];
       all = {all.x + part.x, all.y + part.y};
     }
-    const float mean = all.x * sharing.inverse_count;  // less the pivot, as v is
+    const float mean = all.x * sharing.inverse_count;  // less the pivot, like v
     const float variance = ptx::maximum(fmaf(-all.x, mean, all.y), 0.0f) * sharing.inverse_count;
     const float rstd = rsqrtf(variance + conv1d::kEpsilon);
 #pragma unroll
@@ -250,7 +250,7 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
   for (int i = 0; i < kHeld; ++i) {
     if (i >= held) break;
     store(to + i * sharing.at_a_time * pitch, v[i]);
-    const unsigned block = i * kWarps + worker / 32;  // that stores this part
+    const unsigned block = i * kWarps + worker / 32;  // stores this part
     if (sharing.kept && min(block, gridDim.x - 1) == blockIdx.x) store(value + i * step, v[i]);
   }
 }

@@ -1,4 +1,4 @@
-// What the stages of a persistent kernel hand on through its workspace, and where a sample's part of it lies.
+// Data that the stages of a persistent kernel hand on through its workspace, and the offset of a sample's part of it.
 #pragma once
 
 #include "core/numeric.h"
@@ -6,15 +6,15 @@
 
 namespace ladder::policy {
 
-// In the workspace; each [n, out_l, k] at n times Stage::value.
+// Arrays in the workspace. A stage's part of each is [n, out_l, k], at n times Stage::value.
 template <class T>
 struct Buffers {
-  float* h;         // convolutions
-  float* residual;  // residual convolutions, by the stage that adds them
-  T* values;        // values, of which every block stores a share: for joined inputs and identities, stages later
+  float* h;         // outputs of the convolutions
+  float* residual;  // outputs of the residual convolutions, at the stage that adds them
+  T* values;        // values, a share stored by each block: later stages' joined inputs and identities
 };
 
-// What all stages of a kernel share.
+// Arguments that all stages of a kernel share.
 template <class T>
 struct Pass {
   const Network& network;
@@ -23,7 +23,7 @@ struct Pass {
   int n;     // samples
   int step;  // t.step[0]
 
-  // Of one sample: what stage `at` has in one of the buffers, from element `place` on.
+  // Returns a pointer to element `place` of stage `at`'s part of a buffer, for one sample.
   template <class Element>
   __device__ __forceinline__ Element* of(Element* buffer, int at, int sample, int place = 0) const {
     const Stage& stage = network.stages[at];
@@ -32,7 +32,7 @@ struct Pass {
     return buffer + offset;
   }
 
-  // An element of the input of stage `at`, once its parts are stored.
+  // Returns an element of the input of stage `at`, once its parts are stored.
   __device__ __forceinline__ float input_at(int at, int sample, int row, int channel) const {
     const Stage& stage = network.stages[at];
     const int own = stage.c - stage.joined;

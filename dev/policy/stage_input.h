@@ -1,4 +1,4 @@
-// The input of a stage, made in shared memory by every block for itself out of the previous stage's convolution: the consumer
+// Input of a stage, made in shared memory by every block for itself from the previous stage's convolution: the consumer
 // normalises, so that no stage needs a sum over the grid.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace ladder::policy {
 
-// Of shared memory, in elements: a stage's input, and the h that it is made of, with two numbers a group.
+// Sizes in shared memory: elements of the largest input, elements of the largest h that an input is made of, and
+// groups, with two numbers each.
 struct InputSizes {
   int input = 0;
   int h = 0;
@@ -28,7 +29,7 @@ inline InputSizes input_sizes(const Network& network) {
   return sizes;
 }
 
-// Mean and rstd of each group of h [length, stage.k], which all threads have put into shared memory: a warp a group.
+// Mean and rstd of each group of h [length, stage.k], one warp per group. All threads have put h into shared memory.
 template <int kThreads>
 __device__ __forceinline__ void find_statistics(const Stage& stage, const float* h, float2* statistics) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -49,8 +50,8 @@ __device__ __forceinline__ void find_statistics(const Stage& stage, const float*
   }
 }
 
-// input [l, c] of stage `at` and one sample, by all threads of the block. `h` and `statistics` are room in shared memory.
-// The caller's barrier makes it visible; no thread may still read what was there.
+// Make the input [l, c] of stage `at` for one sample. All threads of the block call. `h` and `statistics` are scratch
+// in shared memory. The caller's barrier makes the input visible; no thread may still read its previous contents.
 template <int kThreads, class T>
 __device__ __forceinline__ void make_input(const Pass<T>& pass, int at, int sample, T* input, float* h,
                                            float2* statistics) {

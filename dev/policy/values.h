@@ -1,4 +1,4 @@
-// Where a version that keeps every stage's value in its workspace finds a convolution's input, and what FiLM does.
+// Input of a convolution in versions that keep every stage's value in the workspace, and the rows of FiLM.
 #pragma once
 
 #include "core/device.h"
@@ -7,7 +7,7 @@
 
 namespace ladder::policy {
 
-// Of all samples: one array, or two whose channels are joined.
+// Input of a stage, of all samples: one array, or two whose channels are joined.
 template <class T>
 struct Input {
   const T* x;
@@ -21,7 +21,7 @@ struct Input {
   }
 };
 
-// `sample` is x rounded to T, `values` has room for network.values of each of the n samples.
+// Returns a stage's input. `sample` is x rounded to T; `values` has network.values elements for each of the n samples.
 template <class T>
 __device__ __forceinline__ Input<T> input_of(const Network& network, const Stage& stage, int n, const T* sample,
                                              const T* values) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ Input<T> input_of(const Network& network, const Stage
           .joined = stage.joined};
 }
 
-// One number of a sample's scales and shifts.
+// Returns number i of a sample's scales and shifts.
 __device__ __forceinline__ float film_at(const Network& network, const Step::Tensors& t, int step, int n, int i) {
   return t.film_table[static_cast<std::int64_t>(step) * network.film_row + i] +
          t.film[static_cast<std::int64_t>(n) * network.film_row + i];

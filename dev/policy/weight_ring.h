@@ -1,10 +1,10 @@
-// A lane's weights on their way into shared memory: those that it will multiply, in the order in which it will, entry after entry
-// of a ring. Nobody else reads them, so that no barrier stands between a copy and its use; and as weights depend on nothing, the
-// copies go on while blocks wait for each other.
+// Ring of a lane's weights in shared memory: the lane copies the weights that it will multiply, in that order, entry
+// after entry. No other lane reads them, so that no barrier stands between a copy and its use. Weights depend on
+// nothing, so that the copies go on while blocks wait for each other.
 //
-// An entry is what a warp multiplies at a time: 32 channels of a stage's input, with all that reads them. That is a set of
-// weights for each tap, and one for the residual convolution that the next stage adds: of 8 output channels each, of which lane
-// (g, t) has channel g and, of the input's, 8t .. 8t+7.
+// An entry has the weights that a warp multiplies with 32 channels of a stage's input: a set for each tap, and one for
+// the residual convolution that the next stage adds. A set has 8 output channels: lane (g, t) has output channel g and
+// input channels 8t .. 8t+7.
 #pragma once
 
 #include "dev/conv1d/mma_tile.h"
@@ -17,13 +17,12 @@ inline constexpr int kRows = 16;    // positions of the input that an instructio
 inline constexpr int kColumns = 8;  // output channels
 inline constexpr int kEntries = 3;  // of a ring
 
-// What a block multiplies in a stage: output channels begin .. end-1. Kept in shared memory, as the ring asks for it all the
-// time.
+// A block's share of a stage: output channels begin .. end-1. Kept in shared memory, as the ring always asks for it.
 struct alignas(16) Share {
   int begin;
   int end;
-  int weights;           // where those of channel `begin` lie
-  int residual_weights;  // and, of the residual convolution that the next stage adds, these; kNone without one
+  int weights;           // offset of the weights of channel `begin`
+  int residual_weights;  // the same in the residual convolution that the next stage adds; kNone without one
   int c;
   std::uint16_t l;
   std::uint16_t units;
@@ -33,7 +32,7 @@ struct alignas(16) Share {
 
 __host__ __device__ inline int units_of(const Stage& stage) { return ceil_div(stage.c, conv1d::kStepChannels); }
 
-// Whether stage `at` + 1 adds a convolution of the input of stage `at`. It has as many output channels.
+// Returns true if stage `at` + 1 adds a convolution of stage `at`'s input, with as many output channels as stage `at`.
 __host__ __device__ inline bool widens(const Network& network, int at) {
   return at + 1 < network.count && network.stages[at + 1].residual == Residual::convolution;
 }
@@ -56,7 +55,7 @@ __device__ __forceinline__ Share share_of(const Network& network, int at, bool w
           .whole = whole};
 }
 
-// Asks the L2 for a block's weights of some stages. By one thread.
+// Prefetch a block's weights of stages first .. end-1 into the L2, by one thread.
 template <class T>
 __device__ __forceinline__ void prefetch_weights(const T* weights, const Share* shares, int first, int end) {
 #pragma unroll 1
@@ -74,7 +73,7 @@ __device__ __forceinline__ void prefetch_weights(const T* weights, const Share* 
   }
 }
 
-// kWarps share the units of a stage: warp w has w, w + kWarps, ... An entry has room for kSets sets.
+// kWarps warps share the units of a stage: warp w has units w, w + kWarps, ... An entry has room for kSets sets.
 template <class T, int kWarps, int kSets>
 class WeightRing {
  public:
@@ -82,8 +81,8 @@ class WeightRing {
   static constexpr int kEntryBytes = kSets * kSetBytes;  // of a warp
   static constexpr int kBytes = kWarps * kEntries * kEntryBytes;
 
-  // `shares` has `count` stages, `room` kBytes. Every sample reads a stage's weights again. A `warp` from the number of units on
-  // copies none, and has no room of its own.
+  // `shares` has `count` stages, `room` kBytes. Every sample reads a stage's weights again. A `warp` that is not below
+  // a stage's number of units copies none of its weights; from kWarps on it has no room of its own.
   __device__ __forceinline__ WeightRing(const T* weights, const Share* shares, int count, int samples,
                                         unsigned char* room, int warp)
       : weights_(weights),
@@ -98,19 +97,19 @@ class WeightRing {
     for (int i = 0; i < kEntries; ++i) fetch();
   }
 
-  // The oldest entry, once it has come.
+  // Take the oldest entry, once it has arrived.
   __device__ __forceinline__ void take(uint4 (&sets)[kSets]) {
     refill();
     ptx::cp_async_wait<kEntries - 1>();
 #pragma unroll
-    for (int i = 0; i < kSets; ++i) {  // more than the entry has: what lies there counts for nothing
+    for (int i = 0; i < kSets; ++i) {  // sets that the entry does not have hold anything: their products are not used
       sets[i] = *reinterpret_cast<const uint4*>(entries_ + entry_ * kEntryBytes + i * kSetBytes);
     }
     taken_ = true;
   }
 
-  // Begins to copy the next entry into the place of the one that was taken, if any. take() does so first, but between stages
-  // there is more time.
+  // Start to copy the next entry into the place of the one that was taken, if any. take() does so first, but between
+  // stages there is more time.
   __device__ __forceinline__ void refill() {
     if (taken_) fetch();
     taken_ = false;
@@ -126,7 +125,7 @@ class WeightRing {
     entry_ = entry_ + 1 == kEntries ? 0 : entry_ + 1;
   }
 
-  // Of output channels that the block has not: nothing, as what lies there counts for nothing.
+  // Copy the next entry, without the output channels past the block's last: their products are not used.
   __device__ __forceinline__ void copy_entry(unsigned char* to) const {
     const Share share = shares_[at_];
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -152,7 +151,7 @@ class WeightRing {
     }
   }
 
-  // To the warp's next unit: of this tile of rows and output channels, of the next one, or of a later stage.
+  // Advance to the warp's next unit: of this tile of rows and output channels, of the next tile, or of a later stage.
   __device__ __forceinline__ void advance() {
     const Share share = shares_[at_];
     unit_ += kWarps;
@@ -170,7 +169,7 @@ class WeightRing {
     begin_stage();
   }
 
-  // At the first stage from at_ on of which the warp has any weights.
+  // Advance to the first stage from at_ on of which the warp has weights.
   __device__ __forceinline__ void begin_stage() {
 #pragma unroll 1
     while (at_ < count_ && (warp_ >= shares_[at_].units || shares_[at_].begin == shares_[at_].end)) ++at_;
@@ -188,7 +187,7 @@ class WeightRing {
   // The next entry to copy.
   int at_ = 0;
   int sample_ = 0;
-  int channel_ = 0;  // the tile's first, of the block's
+  int channel_ = 0;  // the tile's first, counted from `begin`
   int first_row_ = 0;
   int unit_;
 };

@@ -7,14 +7,14 @@
 
 namespace ladder::ptx {
 
-// What the L2 is to do with the lines of a copy once it is full (PTX ISA 9.7.9.18 createpolicy; sm_80 and later).
+// Priority of a copy's lines when the L2 evicts (PTX ISA 9.7.9.18 createpolicy; sm_80 and later).
 struct CachePolicy {
 #if defined(__CUDACC__)
   std::uint64_t bits;
 #endif
 };
 
-// `first`: such lines are evicted before all others. Otherwise as without a policy.
+// Returns the policy of lines that are evicted before all others if `first`, else that of copies without a policy.
 __device__ __forceinline__ CachePolicy evict_policy([[maybe_unused]] bool first) {
 #if defined(__CUDACC__)
   std::uint64_t at_first = 0;
@@ -27,7 +27,7 @@ __device__ __forceinline__ CachePolicy evict_policy([[maybe_unused]] bool first)
 #endif
 }
 
-// As cp_async<16>(), under a policy. The emulator has no caches.
+// cp_async<16>() under a policy. The emulator has no caches.
 __device__ __forceinline__ void cp_async_16(void* shared, const void* global, bool valid,
                                             [[maybe_unused]] CachePolicy policy LADDER_WHERE) {
 #if defined(__CUDACC__)

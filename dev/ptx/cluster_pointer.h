@@ -30,7 +30,7 @@ struct ClusterPointer {
   }
 };
 
-// Where block `rank` of the cluster has what the calling block has at `shared`, static or dynamic.
+// Returns the address in block `rank` of the cluster that matches `shared`, static or dynamic, of the calling block.
 template <class T>
 __device__ __forceinline__ ClusterPointer<T> mapa(T* shared, unsigned rank LADDER_WHERE) {
 #if defined(__CUDACC__)

@@ -2,8 +2,8 @@
 // 9.7.13.15, here as sm_90 has it).
 //
 // A phase completes when the expected arrivals have come and all announced bytes have landed; then the next begins. A
-// waiter names the phase by its parity: waiting for parity p returns once the phase of that parity has completed. A fresh
-// barrier is in phase 0, so waiting for parity 1 returns at once.
+// waiter names the phase by its parity: waiting for parity p returns once the phase of that parity has completed. A
+// fresh barrier is in phase 0, so waiting for parity 1 returns at once.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace ladder::ptx {
 
 using Mbarrier = std::uint64_t;  // in shared memory, 8-byte aligned
 
-// By one thread, before any other use; mbarrier_fence_init() and a __syncthreads(), or a barrier of the cluster, make it
-// visible.
+// Initialise a barrier, by one thread, before any other use. mbarrier_fence_init() and a __syncthreads(), or a barrier
+// of the cluster, make it visible.
 __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arrivals LADDER_WHERE) {
 #if defined(__CUDACC__)
   LADDER_SM90(cuda::ptx::mbarrier_init(barrier, arrivals));

@@ -1,4 +1,5 @@
-// Stores into the shared memory of a cluster's blocks that complete on an mbarrier (PTX ISA 9.7.9.12 st.async; sm_90 and later).
+// Stores into the shared memory of a cluster's blocks that complete on an mbarrier (PTX ISA 9.7.9.12 st.async; sm_90
+// and later).
 #pragma once
 
 #include <cstring>
@@ -13,11 +14,12 @@
 
 namespace ladder::ptx {
 
-// Stores asynchronously, and then takes the bytes off those that `barrier` still expects in its phase: whoever waits for
-// that sees the value, without a barrier that would have the sender wait for all it stored before. The mbarrier is one of
-// the block that is stored to, which announces the bytes with mbarrier_arrive_expect_tx(), before or after they come, and
-// does not end before it has them. T has 4, 8 or 16 bytes, and the address is a multiple of them. There are two blocks or
-// more in the cluster: to one that is alone, an H200 says that the memory access was illegal.
+// Store asynchronously, then subtract the bytes from those that `barrier` still expects in its phase. A thread that
+// waits for the phase sees the value, without a barrier for which the sender would have to wait for all its earlier
+// stores. The mbarrier belongs to the block that is stored to. This block announces the bytes with
+// mbarrier_arrive_expect_tx(), before or after they come, and does not exit before it has them. T has 4, 8 or 16 bytes,
+// and the address is a multiple of its size. The cluster has two blocks or more: with one block, an H200 reports an
+// illegal memory access.
 template <class T>
 __device__ __forceinline__ void st_async(ClusterPointer<T> to, std::type_identity_t<T> value,
                                          ClusterPointer<Mbarrier> barrier LADDER_WHERE) {
@@ -45,7 +47,8 @@ __device__ __forceinline__ void st_async(ClusterPointer<T> to, std::type_identit
 #endif
 }
 
-// As mbarrier_wait(), on one of the calling block's own, and sees what the cluster's threads did before they arrived.
+// mbarrier_wait() on a barrier of the calling block that also acquires, at cluster scope: later reads see what the
+// cluster's threads did before they arrived.
 __device__ __forceinline__ void mbarrier_wait_cluster(Mbarrier* barrier, unsigned parity LADDER_WHERE) {
 #if defined(__CUDACC__)
   LADDER_SM90(while (

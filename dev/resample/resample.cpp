@@ -48,7 +48,7 @@ Problem Problem::random(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   // Small sizes are drawn as often as large ones.
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
-  // Of an image of 2x2 or 2x4 pixels, half of what upsampling makes is a copy of its input.
+  // Draw at least 4x4 pixels: with 2x2 or 2x4 pixels, half of upsampling's output is a copy of its input.
   return {.n = draw(4), .h = 2 + 2 * draw(6), .w = 2 + 2 * draw(6), .c = draw(72)};
 }
 

@@ -1,4 +1,4 @@
-// Where the 2x2 windows of the larger image lie, counted in units of the elements that a kernel loads at a time.
+// 2x2 windows of the larger image, addressed in units: the elements that a kernel loads at a time.
 #pragma once
 
 #include "core/device.h"
@@ -7,19 +7,19 @@
 namespace ladder::resample {
 
 struct Windows {
-  unsigned units;    // of a pixel
+  unsigned units;    // per pixel
   unsigned columns;  // of the smaller image
   unsigned count;    // units of the smaller image
 
-  // The upper left pixel's unit that belongs to the smaller image's `index`. As h is even, all rows of all images are one
-  // long column of windows.
+  // Returns the unit of the larger image, in the window's upper left pixel, that belongs to unit `index` of the smaller
+  // image. h is even, so that all rows of all images form one long column of windows.
   __device__ __forceinline__ unsigned first(unsigned index) const {
     const unsigned pixel = index / units;
     const unsigned row = pixel / columns;
     const unsigned column = pixel - row * columns;
     return (row * 2 * columns + column) * 2 * units + (index - pixel * units);
   }
-  // From a pixel to its right neighbour, and to the one below.
+  // Units from a pixel to its right neighbour, and to the pixel below.
   __device__ __forceinline__ unsigned right() const { return units; }
   __device__ __forceinline__ unsigned below() const { return 2 * columns * units; }
 };

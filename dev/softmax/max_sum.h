@@ -1,4 +1,4 @@
-// A part of a row in two numbers, which parts can be merged by: its greatest x, and the sum of e^(x - max) over it.
+// Maximum of a part of a row and its sum of e^(x - max): two numbers by which parts can be merged.
 #pragma once
 
 #include <cfloat>
@@ -13,7 +13,7 @@ struct alignas(8) MaxSum {
   float sum;
 };
 
-// Of a part without elements. Its max is finite, so that e^(x - max) is 0 for an x of -inf, in a part of nothing else too.
+// MaxSum of an empty part. Its max is finite, so that e^(x - max) is 0 for x = -inf, even in a part of nothing else.
 constexpr MaxSum kNothing{-FLT_MAX, 0};
 
 // e^(x - max), 0 for an x that is far below.
@@ -22,7 +22,7 @@ __device__ __forceinline__ float exponential(float x, float max) {
   return ptx::exp2_approximate((x - max) * kLog2E);
 }
 
-// The greatest of what `lanes` neighbouring lanes of a warp have, a power of two; and the sum. All of the warp call it.
+// Maximum, and sum, over `lanes` adjacent lanes of a warp, a power of two. All lanes of the warp call.
 __device__ __forceinline__ float max_over_lanes(float value, int lanes = 32) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -43,21 +43,21 @@ __device__ __forceinline__ MaxSum merged(const MaxSum& a, const MaxSum& b) {
   return {max, a.sum * exponential(a.max, max) + b.sum * exponential(b.max, max)};
 }
 
-// The parts of a warp's lanes merged: all lanes get the same.
+// Merge the parts of a warp's lanes; all lanes get the same result.
 __device__ __forceinline__ MaxSum merge_lanes(const MaxSum& part) {
   const float max = max_over_lanes(part.max);
   return {max, add_over_lanes(part.sum * exponential(part.max, max))};
 }
 
-// `count` parts in memory merged, by a whole warp: all warps that do so get the same bits.
+// Merge `count` parts in memory, by a full warp. All warps that do so get the same bits.
 __device__ __forceinline__ MaxSum merge_parts(const MaxSum* parts, int count) {
   MaxSum mine = kNothing;
   for (int i = threadIdx.x % 32; i < count; i += 32) mine = merged(mine, parts[i]);
   return merge_lanes(mine);
 }
 
-// What the threads of a block have merged, by all of them; `parts` has room for each warp's in shared memory. A barrier comes
-// between two such calls on the same room.
+// Merge the parts of all threads of a block; all of them call. `parts` has room for one part per warp in shared memory.
+// Two such calls on the same room need a barrier in between.
 __device__ __forceinline__ MaxSum merge_block(const MaxSum& part, MaxSum* parts) {
   const MaxSum of_warp = merge_lanes(part);
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = of_warp;

@@ -1,5 +1,6 @@
-// A thread's share of a row, in registers as fp32: kValues elements in vectors of kWidth. A warp's are neighbours: a lane's i-th
-// vector is the row's first + 32 i, so that one address serves all. Vectors beyond the row's last are masked.
+// Part of a row that a thread has in registers, as fp32: kValues elements in vectors of kWidth. A lane's i-th vector is
+// the row's first + 32 i, so that a warp's vectors are adjacent and one address serves all. Vectors past the row's end
+// are masked.
 #pragma once
 
 #include "dev/common/wide.h"
@@ -7,14 +8,14 @@
 
 namespace ladder::softmax {
 
-// The first vector of a thread of the warp of that index among those of the row.
+// Returns the index in the row of the thread's first vector; `warp` is the warp's index among those of the row.
 template <int kWidth, int kValues>
 __device__ __forceinline__ int first_vector(int warp) {
   return warp * (32 * kValues / kWidth) + static_cast<int>(threadIdx.x % 32);
 }
 
-// All of the thread's loads are in flight at once. kOnce: nobody will read the elements again, so that caches need not keep
-// them.
+// Load a thread's part, with all loads in flight at once. kOnce: nobody will read the elements again, so that caches
+// need not keep them.
 template <class T, int kWidth, bool kOnce = true, int kValues>
 __device__ __forceinline__ void load_part(const T* row, int first, int vectors, float masked,
                                           float (&values)[kValues]) {
@@ -38,7 +39,7 @@ __device__ __forceinline__ void load_part(const T* row, int first, int vectors, 
   }
 }
 
-// Nobody will read the elements soon.
+// Store a thread's part. Nobody will read the elements soon.
 template <class T, int kWidth, int kValues>
 __device__ __forceinline__ void store_part(T* row, int first, int vectors, const float (&values)[kValues]) {
   auto* const to = reinterpret_cast<Bits<T, kWidth>*>(row) + first;
@@ -51,7 +52,7 @@ __device__ __forceinline__ void store_part(T* row, int first, int vectors, const
   }
 }
 
-// The max and the sum of what `lanes` neighbouring lanes hold, a power of two; values become their exponentials below that max.
+// Returns max and sum over `lanes` adjacent lanes, a power of two; replaces the values by e^(value - max).
 template <int kValues>
 __device__ __forceinline__ MaxSum take_exponentials(float (&values)[kValues], int lanes = 32) {
   float max = kNothing.max;
@@ -73,7 +74,7 @@ __device__ __forceinline__ void multiply(float (&values)[kValues], float factor)
   for (float& value : values) value *= factor;
 }
 
-// What makes exponentials below the max of `part` elements of the whole row's softmax.
+// Returns the factor from exponentials below the max of `part` to elements of the full row's softmax.
 __device__ __forceinline__ float factor_of(const MaxSum& part, const MaxSum& row) {
   return exponential(part.max, row.max) / row.sum;
 }

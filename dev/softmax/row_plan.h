@@ -1,4 +1,4 @@
-// How a row is spread over threads that hold it in registers.
+// Partition of a row over threads that hold it in registers.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace ladder::softmax {
 
-constexpr int kMostValues = 32;  // that a thread holds: with these a kernel fits 64 registers
-constexpr int kLeastValues = 8;  // a vector of 16 bits each
+constexpr int kMostValues = 32;  // per thread: with these a kernel fits 64 registers
+constexpr int kLeastValues = 8;  // per thread: one vector of 16-bit elements
 constexpr int kBlockThreads = 256;
 constexpr int kMostThreads = 1024;
 constexpr int kMostWarps = kMostThreads / 32;
@@ -21,15 +21,15 @@ constexpr int kMostWarps = kMostThreads / 32;
 struct RowPlan {
   int threads = 32;          // of a block that share a row: a power of two up to 32, or whole warps
   int ranks = 1;             // blocks that share a row: a cluster
-  int values = kMostValues;  // that a thread has room for
+  int values = kMostValues;  // per thread, at most
 };
 
 enum class Holder { lanes, block, cluster };  // of a row, in registers
 
-// The warps of a cluster of the most blocks.
+// Warps of the largest cluster.
 constexpr int kMostParts = kMaxClusterBlocks * kMostWarps;
 
-// Rows that some lanes of a warp hold, several of them in a block. Fewer than 32 lanes have a vector each.
+// Plan of rows that some lanes of a warp hold, several rows in a block. Fewer than 32 lanes have one vector each.
 constexpr int kMostOfLanes = 32 * kMostValues;
 inline RowPlan plan_lanes(const Problem& p) {
   const int width = whole_vectors(p.n, p.dtype) ? 16 / static_cast<int>(size_of(p.dtype)) : 1;
@@ -40,20 +40,20 @@ inline RowPlan plan_lanes(const Problem& p) {
   return {.threads = lanes, .values = values};
 }
 
-// A row that `ranks` blocks hold.
+// Plan of a row that `ranks` blocks hold.
 inline RowPlan plan_blocks(int n, int ranks, int values = kMostValues) {
   return {.threads = 32 * ceil_div(n, 32 * ranks * values), .ranks = ranks, .values = values};
 }
 
-// The same for as few blocks of at most kBlockThreads as hold it: a cluster at least, and of the most blocks if there are not
-// enough.
+// Plan of a row that as few blocks of at most kBlockThreads threads as possible hold: a cluster of two at least, or the
+// largest cluster, of larger blocks, if that is not enough.
 inline RowPlan plan_cluster(int n, int values = kMostValues) {
   int ranks = 2;
   while (ranks < kMaxClusterBlocks && plan_blocks(n, ranks, values).threads > kBlockThreads) ranks *= 2;
   return plan_blocks(n, ranks, values);
 }
 
-// A grid whose blocks hold the problem's rows by the plan.
+// Launch configuration of a grid whose blocks hold the problem's rows by the plan.
 inline LaunchConfig config_of(const Problem& p, const RowPlan& plan, Holder holder) {
   const bool lanes = holder == Holder::lanes;
   return {.grid = lanes ? stream_blocks(std::int64_t{p.m} * plan.threads, kBlockThreads, 1)

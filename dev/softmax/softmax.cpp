@@ -11,10 +11,10 @@
 namespace ladder::softmax {
 namespace {
 
-// Far enough from zero that fp32 has no e^x, nor enough bits for a sum of e^-x.
+// Mean of the rows of x, so far from zero that fp32 has no e^x, nor enough bits for a sum of e^-x.
 constexpr double kRowMean = 100;
 
-// With a deviation of 2 a row's exponentials differ by orders of magnitude.
+// Deviation of x: with 2, a row's exponentials differ by orders of magnitude.
 constexpr double kDeviation = 2;
 
 TensorSpec matrix(const char* name, Role role, const Problem& p) {

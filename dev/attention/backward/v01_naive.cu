@@ -45,7 +45,7 @@ __global__ void attention_backward_v01_kernel(Sizes p, float scale, typename Vie
     ds[at] = probabilities[at] * (dot(d_o_row, v + j * parts.v_pitch(), p.d) - delta);
   };
 
-  // This token as a query: a thread a key, then a thread a channel.
+  // This token as a query: one thread per key, then one thread per channel.
   for (int j = threadIdx.x; j < p.t; j += kThreads) make(own, j, j);
   __syncthreads();
   for (int x = threadIdx.x; x < p.d; x += kThreads) {
@@ -55,7 +55,7 @@ __global__ void attention_backward_v01_kernel(Sizes p, float scale, typename Vie
   }
   __syncthreads();
 
-  // As a key: a thread a query, then a thread a channel.
+  // This token as a key: one thread per query, then one thread per channel.
   for (int i = threadIdx.x; i < p.t; i += kThreads) make(i, own, i);
   __syncthreads();
   for (int x = threadIdx.x; x < p.d; x += kThreads) {

@@ -1,12 +1,12 @@
-// Idea:   v02's two passes on mma.sync: p and ds leave one product in the layout in which the next one takes them, and never
-//         see shared memory. For keys the products are transposed, s^T = k q^T, so that what is summed over is again the
-//         columns of a warp's own rows.
+// Idea:   v02's two passes on mma.sync: p and ds leave one product in the layout in which the next one takes them, and
+//         never see shared memory. For keys the products are transposed, s^T = k q^T, so that the next product again
+//         sums over the columns of a warp's own rows.
 // Parent: v02.
-// Why:    the FMA pipe limits v02. A warp keeps its 16 or 32 tokens and their sums in registers and walks over the others, 16
-//         at a time; queries walk over keys for dq, keys over queries for dk and dv. Limiter left: seven products where the
-//         formula has five, each exponential made twice.
+// Why:    the FMA pipe limits v02. A warp keeps its 16 or 32 tokens and their sums in registers and walks over the
+//         others, 16 at a time; queries walk over keys for dq, keys over queries for dk and dv. Limiter left: seven
+//         products where the formula has five, each exponential made twice.
 // Needs:  16 bits.
-// Spills: 8 bytes with 32 tokens a warp where rows are found by strides, addresses, so that three blocks share an SM.
+// Spills: 8 bytes of addresses with 32 tokens a warp and strided rows, so that three blocks share an SM.
 
 #include <algorithm>
 
@@ -38,8 +38,9 @@ struct Head {  // one of one image, from its first token on
   int tokens;
 };
 
-// kKeys: whether the block's own tokens are keys. A token of a tile is then q and d_o, an own one k and v; otherwise the
-// other way round. s = own first . first, dp = own second . second.
+// Gradients of the block's own tokens. kKeys: they are keys, `own_first` and `own_second` are k and v, and a tile's
+// `first` and `second` are q and d_o. Otherwise they are queries, and it is the other way round. s = own_first . first,
+// dp = own_second . second.
 template <class T, int kD, int kTiles, bool kKeys, class View>
 __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int own0) {
   constexpr int kRowBytes = 4 * kD;
@@ -59,10 +60,10 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
 #pragma unroll 1
   for (int step = 0; step < kStages; ++step) {
     if (step < num_steps) fetch(step);
-    ptx::cp_async_commit();  // one group a step, empty or not
+    ptx::cp_async_commit();  // one group a step, empty or not, so that wait<N> counts steps
   }
 
-  // This lane's tokens are row0 + 16 tile and that + 8.
+  // This lane's tokens are row0 + 16 tile and row0 + 16 tile + 8.
   const auto first_row = [](int from) { return from + threadIdx.x / 32 * kTiles * 16 + threadIdx.x % 32 / 4; };
   const int row0 = first_row(own0);
   std::uint32_t own_first[kTiles][kD / 16][4];
@@ -77,8 +78,8 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
     load_rows<T, kD>(own_second[tile], second, second_pitch, row0 + 16 * tile, head.tokens);
   }
 
-  // lse in units of log2, and delta, of the queries: of all in shared memory, or of the own ones in registers. A query that
-  // is not there has p = 2^-infinity.
+  // lse * log2(e) and delta of the queries: of all in shared memory (kKeys), or of the block's own in registers.
+  // Out-of-range queries get lse = +inf, hence p = 0.
   float2* const queries = reinterpret_cast<float2*>(smem + min(num_steps, kStages) * kStageBytes<kD>);
   float own_lse[kTiles][2];
   float own_delta[kTiles][2];
@@ -125,7 +126,7 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
         }
       }
 
-      // s becomes p, dp becomes ds. Element i of eight columns is row half i / 2, column 2t + i % 2.
+      // s becomes p, dp becomes ds. Element i of eight columns is row g + 8 (i / 2), column 2t + i % 2.
 #pragma unroll
       for (int eight = 0; eight < 2; ++eight) {
         const int column = others + 8 * eight + threadIdx.x % 4 * 2;
@@ -143,7 +144,7 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
             const float lse = kKeys ? column_lse[i % 2] : own_lse[tile][i / 2];
             const float delta = kKeys ? column_delta[i % 2] : own_delta[tile][i / 2];
             float probability = ptx::exp2_approximate(fmaf(s[tile][eight][i], unit, -lse));
-            // A key that is not there counts zero times p: it must be a number.
+            // Out-of-range keys are rows of zeros: p must be finite there.
             if (!kKeys && column + i % 2 >= left) probability = 0;
             s[tile][eight][i] = probability;
             dp[tile][eight][i] = probability * (dp[tile][eight][i] - delta);
@@ -178,14 +179,14 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
     }
 
     if (step + kStages < num_steps) {
-      __syncthreads();  // all have left the stage
+      __syncthreads();  // all warps have left the stage
       fetch(step + kStages);
     }
     ptx::cp_async_commit();
   }
 
   ptx::grid_dependency_launch();
-  const int out_row0 = first_row(ptx::opaque(own0));  // or its addresses would take registers from the loop
+  const int out_row0 = first_row(ptx::opaque(own0));  // or the output's addresses would take registers from the loop
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -211,7 +212,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
                               .lse = lse + (image * p.heads + index) * p.t,
                               .dqkv = View::parts(dqkv, p, kD, image, index).from_begin(),
                               .tokens = p.t};
-  // Of an image's head, blocks of keys, which have more to do, come first.
+  // Blocks of keys come first in an image's head: they do more work than blocks of queries.
   const int tiles = ceil_div(p.t, kOwn);
   const int tile = blockIdx.x;
   if (tile < tiles) {
@@ -237,7 +238,7 @@ KernelPlan<Backward> tile_plan(const Problem& p, const char* name) {
   return {.name = name, .bind = bind};
 }
 
-// 32 tokens a warp fetch half the fragments a token; their registers suffice at d = 32.
+// At 32 tokens a warp a token needs half the fragment loads; the registers suffice at d = 32.
 std::vector<KernelPlan<Backward>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Backward>> {
     using T = decltype(element);

@@ -1,13 +1,13 @@
-// Idea:   one pass: a block has all keys of an image's head, a warp 16 or 32 of them. p and ds are made once; dk and dv stay
-//         in the warp's registers, and ds goes through shared memory to the warps that own its queries, which sum dq over
-//         all keys and store it once.
+// Idea:   one pass: a block has all keys of an image's head, a warp 16 or 32 of them. p and ds are made once; dk and dv
+//         stay in the warp's registers, and ds goes through shared memory to the warps that own its queries, which sum
+//         dq over all keys and store it once.
 // Parent: v03.
-// Why:    v03 makes scores and dp twice, seven products for the formula's five, and reads its tiles from L2 once more for
-//         each block of own tokens. Here everything of a head is loaded once. No sum crosses blocks, so the order is fixed.
-//         Limiter left: the tensor cores wait at two barriers for every 64 queries, and a head of 256 tokens is one block,
-//         so that 192 heads leave a second wave on 132 SMs where one block fills an SM.
+// Why:    v03 makes scores and dp twice, seven products for the formula's five, and reads its tiles from L2 once more
+//         for each block of own tokens. Here everything of a head is loaded once. No sum crosses blocks, so the order
+//         is fixed. Limiter left: the tensor cores wait at two barriers for every 64 queries, and a head of 256 tokens
+//         is one block, so that 192 heads leave a second wave on 132 SMs where one block fills an SM.
 // Needs:  16 bits; at most 256 tokens.
-// Spills: 56 bytes with 256 keys at d = 32, 64 by strides, places of fragments, so that two blocks share an SM.
+// Spills: 56 bytes of fragment addresses with 256 keys at d = 32, 64 if strided, so that two blocks share an SM.
 
 #include "dev/attention/heads.h"
 #include "dev/attention/mma_rows.h"
@@ -29,7 +29,7 @@ struct Shape {
   static constexpr int kPairBytes = kKeys * 4 * kD;  // of k and v, and of q and d_o
   static constexpr int kDsBytes = kKeys * kStepQueries * 2;
   static constexpr int kSmemBytes = 2 * kPairBytes + kDsBytes + kKeys * static_cast<int>(sizeof(float2));
-  // Of a step's 64 x kD of dq, warps take 16 queries each, and kParts of them share those 16, a part of the channels each.
+  // A step's dq is 64 x kD: a warp takes 16 queries, and kParts warps share these, each with a part of the channels.
   static constexpr int kParts = kWarps / (kStepQueries / 16);
   static constexpr int kPartRuns = kD / 8 / kParts;
   static_assert(kParts >= 1 && kPartRuns % 2 == 0, "a fragment of k is sixteen channels");
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
   copy_pairs<T, kD, S::kKeys, S::kThreads>(queries, own.q(), own.q_pitch(), d_o_rows.begin(), d_o_rows.pitch, 0, p.t);
   ptx::cp_async_commit();
 
-  // delta of one query a thread, of which o comes while the rest is on its way. One that is not there has p = 2^-infinity.
+  // delta, one query a thread; o is loaded while the copies are in flight. Out-of-range queries: lse = +inf, p = 0.
   static_assert(S::kKeys <= 2 * S::kThreads);
   for (int i = threadIdx.x; i < S::kKeys; i += S::kThreads) {
     const int o_row = o_rows.index(i);
@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
   for (int step0 = 0; step0 < p.t; step0 += kStepQueries) {
 #pragma unroll 1
     for (int query = 0; query < kStepQueries; query += 16) {
-      // Transposed scores and dp of sixteen queries: rows are keys. A lane's columns of eight are 2 (lane % 4) and the next.
+      // Transposed scores and dp, [key][query], of sixteen queries. A lane has columns 2 (lane % 4) and the next of
+      // eight.
       std::uint32_t probabilities[kTiles][4];
       std::uint32_t ds[kTiles][4];
 #pragma unroll
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
         as_rows<T>(probabilities[tile], s[0], s[1]);
         as_rows<T>(ds[tile], dp[0], dp[1]);
 
-        // ds to the warps that own these queries, a key's row of them; word i is keys 8 (i % 2), queries 8 (i / 2) onwards.
+        // Store ds, [key][query], for the warps that own these queries. Word i: from key 8 (i % 2), query 8 (i / 2) on.
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int key = key0 + 16 * tile + 8 * (i % 2) + lane / 4;
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
     }
     __syncthreads();
 
-    // dq of sixteen queries and a part of the channels, over all keys in order. ds lies transposed: ldmatrix turns it.
+    // dq of sixteen queries and a part of the channels, over all keys in order. ldmatrix transposes ds.
     const int query0 = warp / S::kParts * 16;
     const int run0 = warp % S::kParts * S::kPartRuns;
     float dq[S::kPartRuns][4] = {};
@@ -164,10 +165,10 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
             word;
       }
     }
-    __syncthreads();  // all have read ds
+    __syncthreads();  // all warps have read ds
   }
 
-  const int out_row0 = ptx::opaque(key0) + lane / 4;  // or its addresses would take registers from the loop
+  const int out_row0 = ptx::opaque(key0) + lane / 4;  // or the output's addresses would take registers from the loop
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -192,7 +193,7 @@ KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
   return {.name = name, .bind = bind};
 }
 
-// The fewest keys that a head fits; a larger block would only idle.
+// Plans that fit the head, the fewest keys first: a larger block would only idle.
 template <class T, int kD, class View>
 std::vector<KernelPlan<Backward>> keys_plans(const Problem& p) {
   std::vector<KernelPlan<Backward>> plans;

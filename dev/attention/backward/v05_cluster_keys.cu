@@ -1,13 +1,14 @@
-// Idea:   the keys of a head over a cluster: a block has 128 of them, sums dq over its own, and leaves the sums of every step
-//         in the place of the queries it is done with; at the end each block takes a share of the queries and adds what all
-//         blocks of the cluster have, in the order of their ranks.
+// Idea:   the keys of a head are split over a cluster: a block has 128 of them and sums dq over its own keys. The sums
+//         of every step replace the step's queries in shared memory, which are no longer needed. At the end each block
+//         takes a share of the queries and adds the sums of all blocks of the cluster, in the order of their ranks.
 // Parent: v04.
-// Why:    a head of 256 tokens is one block of v04: 192 blocks on 132 SMs, 60 of them with two and 72 with one, at the two
-//         blocks an SM that 32 keys a warp leave room for. Halves are 384 blocks, 2.9 an SM, all resident at once with 16
-//         keys a warp, for 16 KB of dq through distributed shared memory and two cluster barriers. Limiter left: the
-//         tensor cores wait at two barriers for every 64 queries.
+// Why:    a head of 256 tokens is one block of v04: 192 blocks on 132 SMs, 60 of them with two and 72 with one, at the
+//         two blocks an SM that 32 keys a warp leave room for. Halves are 384 blocks, 2.9 an SM, all resident at once
+//         with 16 keys a warp, for 16 KB of dq through distributed shared memory and two cluster barriers. Limiter
+//         left: the tensor cores wait at two barriers for every 64 queries.
 // Needs:  sm_90; 16 bits; at most 256 tokens.
-// Spills: 32 bytes with 128 keys at d = 32, and 4 at d = 64 by strides, places of fragments, so that three blocks share an SM.
+// Spills: 32 bytes of fragment addresses with 128 keys at d = 32, and 4 at d = 64 if strided, so that three blocks
+//         share an SM.
 
 #include "dev/attention/heads.h"
 #include "dev/attention/mma_rows.h"
@@ -32,7 +33,7 @@ struct Shape {
   static constexpr int kKeys = kWarps * 16;  // of a block
   static constexpr int kRowBytes = 4 * kD;   // of k and v, of q and d_o, and of dq in fp32
   static constexpr int kDsBytes = kKeys * kStepQueries * 2;
-  // Of a step's 64 x kD of dq, warps take 16 queries each, and kParts of them share those 16, a part of the channels each.
+  // A step's dq is 64 x kD: a warp takes 16 queries, and kParts warps share these, each with a part of the channels.
   static constexpr int kParts = kWarps / (kStepQueries / 16);
   static constexpr int kPartRuns = kD / 8 / kParts;
   static_assert(kParts >= 1 && kPartRuns % 2 == 0, "a fragment of k is sixteen channels");
@@ -44,7 +45,7 @@ struct Shape {
   }
 };
 
-// Four sums of a query's dq in its row of shared memory, `quad` of them from the left. Rows are swizzled as those of q were.
+// Four fp32 sums of dq in shared memory: quad `quad` of row `query`, swizzled as q's rows were.
 template <int kD>
 __device__ __forceinline__ float4* dq_quad(unsigned char* queries, int query, int quad) {
   return reinterpret_cast<float4*>(queries + swizzled<4 * kD>(query, quad));
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   }
   ptx::cp_async_commit();
 
-  // delta of one query a thread, of which o comes while the rest is on its way. One that is not there has p = 2^-infinity.
+  // delta, one query a thread; o is loaded while the copies are in flight. Out-of-range queries: lse = +inf, p = 0.
   for (int i = threadIdx.x; i < padded_queries; i += S::kThreads) {
     const T* const o_row = o + o_rows.index(i);
     const T* const d_o_row = d_o_rows.tensor + d_o_rows.index(i);
@@ -102,7 +103,8 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   for (int step0 = 0; step0 < p.t; step0 += kStepQueries) {
 #pragma unroll 1
     for (int query = 0; query < kStepQueries; query += 16) {
-      // Transposed scores and dp of sixteen queries: rows are keys. A lane's columns of eight are 2 (lane % 4) and the next.
+      // Transposed scores and dp, [key][query], of sixteen queries. A lane has columns 2 (lane % 4) and the next of
+      // eight.
       float s[2][4] = {};
       float dp[2][4] = {};
 #pragma unroll
@@ -131,7 +133,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
       as_rows<T>(probabilities, s[0], s[1]);
       as_rows<T>(ds, dp[0], dp[1]);
 
-      // ds to the warps that own these queries, a key's row of them; word i is keys 8 (i % 2), queries 8 (i / 2) onwards.
+      // Store ds, [key][query], for the warps that own these queries. Word i: from key 8 (i % 2), query 8 (i / 2) on.
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int key = key0 + 8 * (i % 2) + lane / 4;
@@ -147,9 +149,9 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
         multiply<T>(dv[run], dv[run + 1], probabilities, summands);
       }
     }
-    __syncthreads();  // ds is there, and nobody needs these queries any more
+    __syncthreads();  // ds is complete, and the step's queries may be overwritten
 
-    // dq of sixteen queries and a part of the channels, over the block's keys in order. ds lies transposed: ldmatrix turns it.
+    // dq of sixteen queries and a part of the channels, over the block's keys in order. ldmatrix transposes ds.
     const int query0 = warp / S::kParts * 16;
     const int run0 = warp % S::kParts * S::kPartRuns;
     float dq[S::kPartRuns][4] = {};
@@ -173,13 +175,13 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
         quad[lane % 2] = {dq[run][2 * half], dq[run][2 * half + 1]};
       }
     }
-    __syncthreads();  // all have read ds
+    __syncthreads();  // all warps have read ds
   }
   ptx::cluster_arrive();
 
   const auto gradients = View::parts(dqkv, p, kD, image, head);
   const int out_row0 =
-      ptx::opaque(block_key0 + key0) + lane / 4;  // or its addresses would take registers from the loop
+      ptx::opaque(block_key0 + key0) + lane / 4;  // or the output's addresses would take registers from the loop
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = out_row0 + 8 * half;
@@ -187,7 +189,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
     store_row<T, kD>(gradients.v(row), dv, half, 1.0f, row < p.t);
   }
 
-  // A share of the queries: what all blocks have of dq.
+  // Sum dq over the cluster, for this block's share of the queries.
   ptx::cluster_wait();
   constexpr int kQuads = kD / 4;
   for (int i = threadIdx.x + rank * S::kThreads; i < p.t * kQuads; i += ranks * S::kThreads) {
@@ -195,7 +197,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
     *reinterpret_cast<Quad<T>*>(gradients.q(i / kQuads) + i % kQuads * 4) =
         pack_quad<T>({scale * sum.x, scale * sum.y, scale * sum.z, scale * sum.w});
   }
-  // A block's memory is there for the others until they have read it.
+  // Keep this block's shared memory alive until the other blocks have read it.
   ptx::cluster_arrive_relaxed();
   ptx::cluster_wait();
 }

@@ -1,12 +1,12 @@
-// Idea:   v03's two passes with operands of 32 bits, mma.sync in tf32: the terms and columns of each product are ordered such
-//         that fragments of both come from the same rows without conflicts of banks, and p and ds are the next one's operand as
-//         they leave theirs, rounded.
+// Idea:   v03's two passes with 32-bit operands, mma.sync in tf32: the terms and columns of each product are ordered
+//         such that the fragments of both products come from the same rows without bank conflicts, and p and ds,
+//         rounded, leave one product as the operand of the next.
 // Parent: v03.
-// Why:    the FMA pipe limits v02, the only other version in tf32. ldmatrix transposes elements of 16 bits alone: in the usual
-//         order a fragment of the second products is words one by one, and p would cross lanes. Limiter left: seven
-//         products where the formula has five, at half the rate of 16 bits.
+// Why:    the FMA pipe limits v02, the only other version in tf32. ldmatrix transposes elements of 16 bits alone: in
+//         the usual order a fragment of the second products is words one by one, and p would cross lanes. Limiter left:
+//         seven products where the formula has five, at half the rate of 16 bits.
 // Needs:  tf32.
-// Spills: 8 bytes at d = 64 where rows are found by strides, so that three blocks share an SM.
+// Spills: 8 bytes at d = 64 with strided rows, so that three blocks share an SM.
 
 #include <algorithm>
 
@@ -25,7 +25,7 @@ constexpr int kStepTokens = 64;
 template <int kD>
 constexpr int kStageBytes = kStepTokens * 8 * kD;
 template <int kD>
-constexpr int kStages = 128 / kD;  // 64 KB: of 32 channels up to 256 tokens are loaded whole
+constexpr int kStages = 128 / kD;  // 64 KB: with 32 channels, up to 256 tokens are loaded whole
 
 template <class View>
 struct Head {  // one of one image, from its first token on
@@ -37,7 +37,7 @@ struct Head {  // one of one image, from its first token on
   int tokens;
 };
 
-// Of a query, lse in units of log2 and delta; of one that is not there, such that p = 2^-infinity. Four lanes make it.
+// lse * log2(e) and delta of a query, computed by four lanes. Out-of-range queries get lse = +inf, hence p = 0.
 struct Statistics {
   float lse;
   float delta;
@@ -57,11 +57,12 @@ __device__ __forceinline__ Statistics statistics_of(const Head<View>& head, int 
   return query < head.tokens ? Statistics{lse, delta} : Statistics{INFINITY, 0.0f};
 }
 
-// kKeys: whether the block's own tokens are keys. A token of a tile is then q and d_o, an own one k and v; otherwise the
-// other way round. s = own first . first, dp = own second . second.
+// Gradients of the block's own tokens. kKeys: they are keys, `own_first` and `own_second` are k and v, and a tile's
+// `first` and `second` are q and d_o. Otherwise they are queries, and it is the other way round. s = own_first . first,
+// dp = own_second . second.
 template <int kD, int kTiles, bool kKeys, class View>
 __device__ __forceinline__ void work(const Head<View>& head, float scale, int own0) {
-  constexpr int kRowBytes = 8 * kD;  // of a token: two heads' channels
+  constexpr int kRowBytes = 8 * kD;  // of a token: kD channels each of `first` and `second`
   constexpr int kNumStages = kStages<kD>;
   LADDER_DYN_SMEM(smem);  // stages times [token][first second], swizzled; then the queries' statistics, if kKeys
   const int num_steps = ceil_div(head.tokens, kStepTokens);
@@ -79,10 +80,10 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
 #pragma unroll 1
   for (int step = 0; step < kNumStages; ++step) {
     if (step < num_steps) fetch(step);
-    ptx::cp_async_commit();  // one group a step, empty or not
+    ptx::cp_async_commit();  // one group a step, empty or not, so that wait<N> counts steps
   }
 
-  // This lane's tokens are row0 + 16 tile and that + 8.
+  // This lane's tokens are row0 + 16 tile and row0 + 16 tile + 8.
   const auto first_row = [](int from) { return from + threadIdx.x / 32 * kTiles * 16 + threadIdx.x % 32 / 4; };
   const int row0 = first_row(own0);
   std::uint32_t own_first[kTiles][kD / 8][4];
@@ -97,7 +98,7 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
     load_tf32_rows<kD>(own_second[tile], second, second_pitch, row0 + 16 * tile, head.tokens);
   }
 
-  // Of all queries in shared memory, or of the own ones in registers.
+  // Statistics of all queries in shared memory (kKeys), or of the block's own in registers.
   auto* const queries = reinterpret_cast<Statistics*>(smem + min(num_steps, kNumStages) * kStageBytes<kD>);
   Statistics own[kTiles][2];
   if constexpr (kKeys) {
@@ -134,7 +135,7 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
       add_scores<kD>(s, own_first, smem, score_at);
       add_scores<kD>(dp, own_second, smem + kRowBytes / 2, score_at);
 
-      // p and ds. Element i is of row half i / 2 and the other token t or t + 4.
+      // p and ds. Element i is the lane's own token i / 2 and the tile's token t + 4 (i % 2).
       std::uint32_t ds[kTiles][4];
       std::uint32_t probabilities[kTiles][4];
       const int first = others + threadIdx.x % 4;
@@ -146,7 +147,7 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
         for (int i = 0; i < 4; ++i) {
           const auto [lse, delta] = kKeys ? both[i % 2] : own[tile][i / 2];
           float probability = ptx::exp2_approximate(fmaf(s[tile][i], unit, -lse));
-          // A key that is not there counts zero times p: it must be a number.
+          // Out-of-range keys are rows of zeros: p must be finite there.
           if (!kKeys && first + i % 2 * 4 >= left) probability = 0;
           s[tile][i] = probability;
           dp[tile][i] = probability * (dp[tile][i] - delta);
@@ -160,13 +161,13 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
     }
 
     if (step + kNumStages < num_steps) {
-      __syncthreads();  // all have left the stage
+      __syncthreads();  // all warps have left the stage
       fetch(step + kNumStages);
     }
     ptx::cp_async_commit();
   }
 
-  const int out_row0 = first_row(ptx::opaque(own0));  // or its addresses would take registers from the loop
+  const int out_row0 = first_row(ptx::opaque(own0));  // or the output's addresses would take registers from the loop
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
                            .lse = lse + (image * p.heads + index) * p.t,
                            .dqkv = View::parts(dqkv, p, kD, image, index).from_begin(),
                            .tokens = p.t};
-  // Of an image's head, blocks of keys, which have more to do, come first.
+  // Blocks of keys come first in an image's head: they do more work than blocks of queries.
   const int tiles = ceil_div(p.t, kOwn);
   const int tile = blockIdx.x;
   if (tile < tiles) {
@@ -219,7 +220,7 @@ KernelPlan<Backward> tile_plan(const Problem& p, const char* name) {
   return {.name = name, .bind = bind};
 }
 
-// 32 tokens a warp fetch half the fragments a token; their registers suffice at d = 32.
+// At 32 tokens a warp a token needs half the fragment loads; the registers suffice at d = 32.
 std::vector<KernelPlan<Backward>> plans(const Problem& p) {
   return with_view(p, [&]<class View>(View) -> std::vector<KernelPlan<Backward>> {
     if (p.d == 64) return {tile_plan<64, 1, View>(p, "16")};

@@ -1,10 +1,12 @@
-// Idea:   wgmma: a warpgroup has 64 queries; scores of 64 keys leave the first product in the layout in which the second one
-//         takes probabilities from registers as its A. The scores of the next keys are multiplied beside the values of these,
-//         so that a group waits once a step, and makes maxima and exponentials while its values are multiplied.
+// Idea:   wgmma: a warpgroup has 64 queries; scores of 64 keys leave the first product in the layout in which the
+//         second one takes probabilities from registers as its A. The scores of the next keys are multiplied beside the
+//         values of these, so that a group waits once a step, and makes maxima and exponentials while its values are
+//         multiplied.
 // Parent: v04.
-// Why:    v04 issues a product for every sixteen keys by eight channels and fetches fragments for it by ldmatrix, in the same
-//         four schedulers that make exponentials. wgmma reads keys and values from where they lie and leaves the schedulers
-//         to the softmax. Limiter left: exponentials, 16 a clock and SM: twice the products' time at d = 32, as much at 64.
+// Why:    v04 issues a product for every sixteen keys by eight channels and fetches fragments for it by ldmatrix, in
+//         the same four schedulers that make exponentials. wgmma reads keys and values from where they lie and leaves
+//         the schedulers to the softmax. Limiter left: exponentials, 16 a clock and SM: twice the products' time at d =
+//         32, as much at 64.
 // Needs:  sm_90a; 16 bits.
 
 #include <algorithm>
@@ -63,13 +65,13 @@ __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
   }
   if (whole) ptx::grid_dependency_launch();
 
-  const int group = __shfl_sync(0xffffffffu, threadIdx.x / kGroupThreads, 0);  // so that it is known to be a warp's
+  const int group = __shfl_sync(0xffffffffu, threadIdx.x / kGroupThreads, 0);  // warp-uniform for the compiler
   const std::uint64_t own_queries = ptx::wgmma_ahead(rows_operand<kRowBytes>(queries), group * kGroupRows * kRowBytes);
   const std::uint64_t first_stage = rows_operand<kRowBytes>(stages);
 
-  // Scores count in units of log2(e) * scale: e^x is then one ex2, and the scaling part of its argument's multiply-add. A
-  // lane has two queries, eight apart.
-  float most[2] = {-INFINITY, -INFINITY};  // of scores without that unit
+  // e^(scale * x) is one ex2 of x * unit, unit = log2(e) * scale, which is folded into the argument's multiply-add. A
+  // lane has two queries, eight rows apart.
+  float most[2] = {-INFINITY, -INFINITY};  // row maxima of the unscaled scores
   float sum[2] = {};
   float weighted[kD / 2] = {};
   std::uint32_t probabilities[kStepKeys / kDepth][4];
@@ -83,10 +85,10 @@ __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
     ptx::wgmma_commit();
   };
 
-  // The scores of a step, beside the values of the step before, and their softmax.
+  // Multiply a step's scores, overlapped with the previous step's values, and take their softmax.
   const auto turn = [&]<bool kFirst>(int step) {
     ptx::wgmma_fence_stores();
-    __syncthreads();  // these keys have landed, and nobody reads the stage before the last any more
+    __syncthreads();  // this step's keys have landed, and nobody reads the stage before the last any more
     const std::uint64_t keys = ptx::wgmma_ahead(first_stage, step % kStages * S::kStageBytes);
     float s[kStepKeys / 2];
     ptx::wgmma_fence();
@@ -106,15 +108,15 @@ __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
     ptx::wgmma_wait<kFirst ? 0 : 1>();
     ptx::warpgroup_fence_operand(s);
 
-    if (const int left = p.t - step * kStepKeys; left < kStepKeys) {      // keys that are not there
-      const int own_left = left - static_cast<int>(threadIdx.x % 4) * 2;  // from this lane's first key on
+    if (const int left = p.t - step * kStepKeys; left < kStepKeys) {      // mask out-of-range keys
+      const int own_left = left - static_cast<int>(threadIdx.x % 4) * 2;  // counted from this lane's first key
 #pragma unroll
       for (int i = 0; i < kStepKeys / 2; ++i) {
         if (i / 4 * 8 + i % 2 >= own_left) s[i] = -INFINITY;
       }
     }
 
-    // The maximum so far, and p.
+    // Running row maximum, and p.
     float keep[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -135,7 +137,7 @@ __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
       sum[half] = sum[half] * keep[half] + row_sum;  // of this lane's keys
     }
 
-    // What was summed before is brought down to the maximum, once the values of the step before are in.
+    // Rescale the accumulated output to the new maximum, once the previous step's values are added.
     if constexpr (!kFirst) {
       ptx::wgmma_wait<0>();
       ptx::warpgroup_fence_operand(weighted);

@@ -1,8 +1,9 @@
 // Idea:   a row of blocks is one image, a thread four neighbouring elements of it and one store.
 // Parent: v01.
-// Why:    all threads ask for their image's number at once and work out where the elements lie in the mirrored image while it
-//         is in flight: two divisions for four elements, where v01 has three for each, two of them in front of it. A quarter of
-//         the stores, and no branch. Limiter: at 32 images of 64x64x3 the launch, and two loads, one after the other.
+// Why:    all threads ask for their image's number at once and work out where the elements lie in the mirrored image
+//         while it is in flight: two divisions for four elements, where v01 has three for each, two of them in front of
+//         it. A quarter of the stores, and no branch. Limiter: at 32 images of 64x64x3 the launch, and two loads, one
+//         after the other.
 // Needs:  nothing; single elements where an image is no multiple of four.
 
 #include "dev/diffusion/quads.h"
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// 1 / 127.5 in two floats: a pixel's quotient is v01's without the branch that a division has for zero, which black is.
+// 1 / 127.5 as the sum of two floats: a pixel's quotient is v01's, without a division's branch for zero, a black pixel.
 constexpr float kReciprocal = 1.0f / 127.5f;
 constexpr float kRest = static_cast<float>(1.0 / 127.5 - double{kReciprocal});
 constexpr bool quotients_are_exact() {
@@ -34,8 +35,8 @@ __global__ void __launch_bounds__(kThreads)
   ptx::grid_dependency_wait();
   const std::int64_t number = index[blockIdx.y];
 
-  // Where the elements lie in the mirrored image. NOTE: with a branch that loads four bytes at once where it is not mirrored,
-  // the compiler puts this after the number's arrival.
+  // Element offsets in the mirrored image. NOTE: with a branch that loads four bytes at once where it is not mirrored,
+  // the compiler puts this after the arrival of the image's number.
   unsigned in_row = first % row;
   unsigned channel = first % c;  // a row is whole pixels
   unsigned mirrored[kWidth];

@@ -1,9 +1,9 @@
-// Idea:   many blocks an image make dpred and a part of the image's sum in one reading; a second kernel of one block adds the
-//         parts, then the images, in order.
+// Idea:   many blocks an image make dpred and a part of the image's sum in one reading; a second kernel of one block
+//         adds the parts, then the images, in order.
 // Parent: v01.
-// Why:    pred and noise are read once, in vectors, by blocks enough for every SM. Limiter: at 32 images of 64x64x3 the two
-//         launches; an image's sum needs all of its blocks, the loss all images.
-// Needs:  nothing; single elements where an image is no multiple of four; a workspace of an fp32 a part of an image.
+// Why:    pred and noise are read once, in vectors, by blocks enough for every SM. Limiter: at 32 images of 64x64x3 the
+//         two launches; an image's sum needs all of its blocks, the loss all images.
+// Needs:  nothing; single elements where an image is no multiple of four; a workspace of one fp32 per part of an image.
 
 #include "dev/common/block_sum.h"
 #include "dev/diffusion/quads.h"
@@ -12,12 +12,12 @@ namespace ladder::diffusion {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 2;  // quads, or single elements, of a thread
+constexpr int kEach = 2;  // quads, or single elements, per thread
 constexpr int kMaxParts = 64;
 
-// How an image is cut: kWidth elements a load, `each` loads a part.
+// Partition of an image: a unit is a load of kWidth elements, a part has `each` units.
 struct Cut {
-  unsigned units;  // of an image
+  unsigned units;  // per image
   int parts;
   unsigned each;
 };

@@ -1,9 +1,9 @@
-// Idea:   the blocks of a cluster have a row in their registers. Each makes count, mean and squared deviations of its own
-//         part, and the cluster merges them: one exchange through distributed shared memory.
+// Idea:   the blocks of a cluster hold a row in their registers. Each computes count, mean and squared deviations of
+//         its own part, and the cluster merges them: one exchange through distributed shared memory.
 // Parent: v03.
-// Why:    v03 ends where a row is longer than a block's registers, and v04, for longer ones, reads x twice. Here rows of up
-//         to eight blocks are read once. Few rows go over more blocks than they need, so that more SMs load. Limiter: a
-//         cluster's blocks wait for each other, and none of them loads meanwhile.
+// Why:    v03 ends where a row is longer than a block's registers, and v04, for longer ones, reads x twice. Here rows
+//         of up to eight blocks are read once. Few rows go over more blocks than they need, so that more SMs load.
+//         Limiter: a cluster's blocks wait for each other, and none of them loads meanwhile.
 // Needs:  rows of at most 131072 elements, or 32768 where a row is no whole vectors of sixteen bytes; sm_90's clusters.
 
 #include "core/backend.h"
@@ -22,9 +22,9 @@ constexpr int kMaxRanks = 8;  // blocks of a cluster: more are not portable
 // A thread holds at most 32 elements, so that two blocks share an SM in fp32.
 constexpr int vectors_each(int width) { return width == 8 ? 4 : 8; }
 template <int kWidth>
-inline constexpr int kVectorsEach = vectors_each(kWidth);  // the same for the kernel
+inline constexpr int kVectorsEach = vectors_each(kWidth);  // for device code
 
-// What a block knows of its part of the row: sixteen bytes, so that others load it at once.
+// Statistics of a block's part of the row: 16 bytes, so that another block loads them at once.
 struct alignas(16) Part {
   float pivot;  // a rough mean
   float delta;  // the mean less the pivot
@@ -32,7 +32,7 @@ struct alignas(16) Part {
   float count;
 };
 
-// Of all ranks' parts, about the first one's pivot; the same in every thread of the cluster.
+// Merge all ranks' parts, about the first rank's pivot. Every thread of the cluster gets the same result.
 __device__ __forceinline__ Normaliser merge_cluster(const Problem& p, Part* own, int ranks) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const Part part = lane < ranks ? ptx::ld_shared_cluster(ptx::mapa(own, lane)) : Part{};
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t start = static_cast<std::int64_t>(row) * p.n + begin * kWidth;
   ptx::grid_dependency_wait();
 
-  // Load the part, and sum it: vectors that are not there are zeros.
+  // Load the part and sum it. Vectors past its end are zeros.
   const T* const x = static_cast<const T*>(t.x) + start;
   Bits<T, kWidth> held[kVectors] = {};
   float2 sums{load_and_sum<kWidth>(x, first, kThreads, valid, held), 0};
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
   const float inverse = vectors > 0 ? 1.0f / count : 0.0f;
   const float pivot = sum_row<kThreads>(sums, parts[0]).x * inverse;
 
-  // Distances from that mean and their squares.
+  // Sum the distances from that mean and their squares.
   sums = sum_row<kThreads>(distances<T, kWidth>(pivot, held, valid), parts[1]);
   const float delta = sums.x * inverse;
   if (threadIdx.x == 0) {
@@ -101,7 +101,8 @@ int most_of_block(const Problem& p) {
   return kThreads * vectors_each(p.in_vectors() ? 16 / static_cast<int>(size_of(p.dtype)) : 1);
 }
 
-// As few blocks as hold a row, or more where these are half the card's SMs or fewer and each still has two turns of vectors.
+// Returns the blocks of a row: the fewest that hold it, doubled while the grid has at most one block per SM and each
+// block keeps at least two vectors a thread.
 int ranks_of(const Problem& p) {
   int ranks = 1;
   while (ranks * most_of_block(p) < p.vectors()) ranks *= 2;

@@ -1,11 +1,12 @@
-// Idea:   the whole card holds two rows at a time: each block has a slice of their columns, the first row's in registers, the
-//         second's in shared memory, where most of the next first row already arrives. A barrier of the whole grid stands
-//         between the statistics and y.
+// Idea:   the whole card holds two rows at a time: each block has a slice of their columns, the first row's in
+//         registers, the second's in shared memory, where most of the next first row already arrives. A barrier of the
+//         whole grid stands between the statistics and y.
 // Parent: v04.
-// Why:    v04 reads x twice from memory. Here x is read once, and gamma and beta, which stay in the L2, once for two rows. The
-//         loads go on while blocks wait for each other. Limiter: memory; the barrier, where too few loads are in flight.
-// Needs:  fp32; sm_90's 227 KB of shared memory; rows of whole sixteen-byte vectors, of at most 8,192 for each SM, and at most
-//         64 of them; all blocks resident (a cooperative launch).
+// Why:    v04 reads x twice from memory. Here x is read once, and gamma and beta, which stay in the L2, once for two
+//         rows. The loads go on while blocks wait for each other. Limiter: memory; the barrier, where too few loads are
+//         in flight.
+// Needs:  fp32; sm_90's 227 KB of shared memory; rows of whole sixteen-byte vectors, of at most 8,192 for each SM, and
+//         at most 64 of them; all blocks resident (a cooperative launch).
 
 #include "core/graph.h"
 #include "dev/layernorm/column_chunks.h"
@@ -25,15 +26,15 @@ constexpr int kWidth = kVector<float>;
 constexpr std::size_t kCounterBytes = 256;
 constexpr int kMostRows = 64;  // short rows are many: each pair of them waits for the whole card
 
-// Of a thread's vectors of a first row, those that come by way of shared memory, a pair of rows ahead; the others have no
-// room there and come straight into registers, as soon as the last first row has left them.
+// Vectors per thread of a pair's first row that arrive in shared memory, a pair of rows ahead. The others have no room
+// there and are loaded straight into registers, as soon as the previous first row has left them.
 template <int kVectors>
 inline constexpr int kAhead = kVectors * 3 / 4;
 template <int kVectors>
 inline constexpr std::size_t kSmemBytes = (kVectors + kAhead<kVectors>)*kThreads * sizeof(uint4);
 static_assert(kSmemBytes<16> <= 227 * 1024 - 2048, "beside the static shared memory");
 
-// Of two rows together, in each thread: `own` from all threads of the block, lane 0 of warp r with row r.
+// Merge the moments `own` of all threads of the block, of two rows. Lane 0 of warp r gets row r's.
 __device__ __forceinline__ Moments merge_pair(const Moments (&own)[kPair], Moments (&of_warp)[kPair][kWarps]) {
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
@@ -46,8 +47,8 @@ __device__ __forceinline__ Moments merge_pair(const Moments (&own)[kPair], Momen
   return merge_warp(warp < kPair && lane < kWarps ? of_warp[warp][lane] : Moments{});
 }
 
-// The thread's vectors of a row are those at first, first + step, ...: kVectors at most. Each has a place in shared memory of
-// its own, and each copy to it is a group of cp.async.
+// A thread's vectors of a row are first, first + step, ..., at most kVectors. Each has its own slot in shared memory,
+// and each copy to a slot is one cp.async group.
 template <int kVectors>
 __global__ void __launch_bounds__(kThreads, 1)
     layernorm_forward_v06_kernel(Problem p, Forward::Tensors t, unsigned* counter, Moments* parts) {
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   LADDER_SHARED(Normaliser, normalisers, [kPair]);
   LADDER_DYN_SMEM(smem);
   auto* const second = reinterpret_cast<uint4*>(smem) + threadIdx.x;  // vector v of the second row at [v * kThreads]
-  auto* const ahead = second + kVectors * kThreads;                   // and of a first row
+  auto* const ahead = second + kVectors * kThreads;  // vector v of the next first row at [v * kThreads]
   const auto* const x = static_cast<const float*>(t.x);
   auto* const y = static_cast<float*>(t.y);
   const int step = static_cast<int>(gridDim.x) * kThreads;
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       pivot[r] = x[static_cast<std::int64_t>(min(row + r, p.m - 1)) * p.n];
     }
 
-    // The first row comes out of shared memory, where the next first row takes its place.
+    // Move the first row from shared memory to registers; the next first row takes its place.
 #pragma unroll
     for (int v = 0; v < kAheadHere; ++v) {
       ptx::cp_async_wait<kAheadHere + kVectors - 1>();
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     Moments own[kPair];
     own[0] = moments_about<float, kWidth>(pivot[0], held, valid);
 
-    // The second row stays there until it is normalised.
+    // The second row stays in shared memory until it is normalised.
     ptx::cp_async_wait<kAheadHere>();
     const auto second_row = [&](int v) { return second[ptx::opaque(v) * kThreads]; };
     own[1] = moments_about<float, kWidth, kVectors>(pivot[1], second_row, num_rows == kPair ? valid : 0);
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (lane == 0 && warp < num_rows) parts[static_cast<std::int64_t>(row + warp) * gridDim.x + blockIdx.x] = of_block;
     barrier.sync();
 
-    // Every block merges all blocks' parts, in one order.
+    // Every block merges all blocks' parts, in the same order.
     if (warp < num_rows) {
       Moments of_row;
       for (unsigned b = lane; b < gridDim.x; b += 32) {
@@ -129,7 +130,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     __syncthreads();
 
-    // Vectors that the next first row has no other place for come first.
+    // Normalise the last vectors first: the next first row has no slots in shared memory for them and waits for their
+    // registers.
     const Normaliser s[kPair] = {normalisers[0], normalisers[1]};
 #pragma unroll
     for (int v = kVectors - 1; v >= 0; --v) {
@@ -155,7 +157,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 int blocks_of(const Problem& p) { return std::min(backend::device().num_sms, ceil_div(p.vectors(), kThreads)); }
 
-// Whether a block's slice is at most `vectors` a thread.
+// Returns true if a block's slice is at most `vectors` vectors a thread.
 bool fits(const Problem& p, int vectors) { return p.vectors() <= std::int64_t{blocks_of(p)} * kThreads * vectors; }
 
 template <int kVectors>

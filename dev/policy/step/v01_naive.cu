@@ -1,8 +1,9 @@
-// Idea:   one persistent kernel walks through the network: a thread an element of each convolution's output, straight from the
-//         formula; then a warp a sample and group, which normalises it. A barrier of the whole grid after each of the two.
+// Idea:   one persistent kernel walks through the network: a thread an element of each convolution's output, straight
+//         from the formula; then a warp a sample and group, which normalises it. A barrier of the whole grid after each
+//         of the two.
 // Parent: none.
-// Why:    it is the definition, in one launch. Limiter: the weights, which a warp reads an element of each of 32 channels at a
-//         time, far apart; and some 55 barriers, each of which waits for memory.
+// Why:    it is the definition, in one launch. Limiter: the weights, which a warp reads an element of each of 32
+//         channels at a time, far apart; and some 55 barriers, each of which waits for memory.
 // Needs:  all blocks resident (a cooperative launch).
 
 #include <algorithm>
@@ -26,7 +27,7 @@ constexpr std::size_t kCounterBytes = 256;
 
 struct Workspace {
   unsigned* counter;
-  float* h;      // [n, out_l, k] of the stage at hand: its convolution
+  float* h;      // [n, out_l, k]: convolution of the current stage
   void* values;  // of all stages, then x rounded; of type T
 };
 
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kThreads)
     const int length = conv.out_l();
     const int channels = stage.k;
 
-    // The convolution. The last one's is the network's answer, of which the scheduler makes the next x.
+    // Convolve. The last stage's output is the network's, from which the scheduler makes the next x.
     for (int i = thread; i < p.n * length * channels; i += threads) {
       const int k = i % channels;
       const float h =
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kThreads)
     barrier.sync();
     if (stage.groups == 0) continue;
 
-    // What follows it, to the stage's value.
+    // Normalise h, apply Mish and FiLM and add the residual: the stage's value.
     const Stage& before = network.stages[max(at - 1, 0)];
     const Input<T> skipped = input_of(network, before, p.n, sample, values);
     const int width = channels / stage.groups;

@@ -1,12 +1,13 @@
-// Idea:   a block computes its share of a stage's channels for all positions: a warp streams an output channel's weights in
-//         sixteen bytes a lane, against the stage's whole input in shared memory. Each block makes that input for itself out
-//         of the previous stage's sums: statistics, normalisation, Mish, FiLM and residual come while it loads.
+// Idea:   a block computes its share of a stage's channels for all positions: a warp streams an output channel's
+//         weights in sixteen bytes a lane, against the stage's whole input in shared memory. Each block makes that
+//         input for itself out of the previous stage's sums: statistics, normalisation, Mish, FiLM and residual come
+//         while it loads.
 // Parent: v01.
-// Why:    v01 reads weights in scattered pieces, and waits for the grid twice a stage. Here each weight is read once, in order,
-//         and 30 barriers are left. r(x) rides with the first convolution of its res block. Limiter: memory's latency, as
-//         no weights are under way while blocks wait for each other and make their inputs.
-// Needs:  all blocks resident (a cooperative launch); a stage's input and its sums in an SM's shared memory. Samples come one
-//         after the other and read the weights again.
+// Why:    v01 reads weights in scattered pieces, and waits for the grid twice a stage. Here each weight is read once,
+//         in order, and 30 barriers are left. r(x) rides with the first convolution of its res block. Limiter: memory's
+//         latency, as no weights are under way while blocks wait for each other and make their inputs.
+// Needs:  all blocks resident (a cooperative launch); a stage's input and its sums in an SM's shared memory. Samples
+//         come one after the other and read the weights again.
 
 #include <algorithm>
 
@@ -27,8 +28,8 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kMaxPositions = 16;  // that a warp sums at a time
 constexpr std::size_t kCounterBytes = 256;
 
-// A lane's part of the sums of an output channel at positions o0 to o0 + kPositions - 1: of the row's vectors of weights, those
-// at first, first + step, ...
+// Add a lane's part of an output channel's sums at positions o0 to o0 + kPositions - 1: the row's weight vectors first,
+// first + step, ...
 template <int kPositions, int kWidth, class T>
 __device__ __forceinline__ void sum_row(const conv1d::Problem& conv, const T* row, const T* input, int o0, int first,
                                         int step, float (&sums)[kPositions]) {
@@ -42,7 +43,7 @@ __device__ __forceinline__ void sum_row(const conv1d::Problem& conv, const T* ro
 #pragma unroll
     for (int i = 0; i < kPositions; ++i) {
       const int o = o0 + i;
-      const int phase = o + 1 - tap;  // of a transposed convolution: twice the position of the input
+      const int phase = o + 1 - tap;  // transposed convolution: twice the position of the input
       const int from = conv.transposed ? phase / 2 : conv.from(o, tap);
       if (from < 0 || from >= conv.l || (conv.transposed && (phase < 0 || phase % 2 != 0))) continue;
       float x[kWidth];
@@ -53,8 +54,8 @@ __device__ __forceinline__ void sum_row(const conv1d::Problem& conv, const T* ro
   }
 }
 
-// Of the block's share of the output channels, emit(o, k, sum) by one thread each. Where there are fewer channels than warps,
-// several warps share one.
+// Compute the block's share of the output channels; one thread calls emit(o, k, sum) for each output. Where there are
+// fewer channels than warps, several warps share a channel.
 template <int kPositions, int kWidth, class T, class Emit>
 __device__ __forceinline__ void convolve(const conv1d::Problem& conv, const T* weights, const T* input, float* partial,
                                          const Emit& emit) {
@@ -74,7 +75,7 @@ __device__ __forceinline__ void convolve(const conv1d::Problem& conv, const T* w
         sum_row<kPositions, kWidth>(conv, weights + static_cast<std::int64_t>(k) * conv.taps * conv.c, input, o0,
                                     part * 32 + lane, parts * 32, sums);
         const float sum = sum_over_lanes<kPositions>(sums, lane);
-        constexpr int kLanes = 32 / kPositions;  // that have the same sum
+        constexpr int kLanes = 32 / kPositions;  // lanes with the same sum
         if (lane % kLanes == 0) partial[warp * kPositions + lane / kLanes] = sum;
       }
       __syncthreads();
@@ -91,7 +92,7 @@ __device__ __forceinline__ void convolve(const conv1d::Problem& conv, const T* w
   }
 }
 
-// In vectors where rows are whole ones.
+// Convolve in vectors of 16 bytes if rows are whole vectors, else by single elements.
 template <class T, class Emit>
 __device__ __forceinline__ void convolve_stage(const conv1d::Problem& conv, const T* weights, const T* input,
                                                float* partial, const Emit& emit) {

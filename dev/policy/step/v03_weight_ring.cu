@@ -1,14 +1,15 @@
-// Idea:   weights stream on through the barriers. Each lane copies the weights that it will multiply into a ring of its own in
-//         shared memory, stages ahead; a prefetch into the L2 runs further ahead still. Tensor cores multiply, with the taps of
-//         a convolution as columns beside its output channels.
+// Idea:   weights stream on through the barriers. Each lane copies the weights that it will multiply into a ring of its
+//         own in shared memory, stages ahead; a prefetch into the L2 runs further ahead still. Tensor cores multiply,
+//         with the taps of a convolution as columns beside its output channels.
 // Parent: v02.
-// Why:    v02 has 8 KB of weights on their way in an SM, none while blocks wait for each other, and after each barrier a chain
-//         of loads and of divisions an element. Here up to 144 KB are on their way at any time. A row of the input is loaded
-//         once for all taps: tap t of position i is a product of its own, which the sum over warps adds where it belongs, so
-//         that strides, padding and the transposed convolution are index arithmetic of that sum alone. All that the input
-//         needs besides the previous sums is loaded before the wait. Limiter: the barrier and the latency of the L2, 30 times.
-// Needs:  bf16 or fp16; all blocks resident (a cooperative launch); the ring, a stage's input and a block's sums in an SM's
-//         shared memory. Samples come one after the other and read the weights again.
+// Why:    v02 has 8 KB of weights on their way in an SM, none while blocks wait for each other, and after each barrier
+//         a chain of loads and of divisions an element. Here up to 144 KB are on their way at any time. A row of the
+//         input is loaded once for all taps: tap t of position i is a product of its own, which the sum over warps adds
+//         where it belongs, so that strides, padding and the transposed convolution are index arithmetic of that sum
+//         alone. All that the input needs besides the previous sums is loaded before the wait. Limiter: the barrier and
+//         the latency of the L2, 30 times.
+// Needs:  bf16 or fp16; all blocks resident (a cooperative launch); the ring, a stage's input and a block's sums in an
+//         SM's shared memory. Samples come one after the other and read the weights again.
 
 #include <algorithm>
 
@@ -24,31 +25,31 @@
 namespace ladder::policy {
 namespace {
 
-constexpr int kWarps = 16;  // that multiply; one more in front of them waits for the grid
+constexpr int kWarps = 16;  // warps that multiply; one more in front of them waits for the grid
 constexpr int kWorkers = kWarps * 32;
 constexpr int kThreads = 32 + kWorkers;
-constexpr int kOutputLanes = 16;  // that add the warps' sums of an output
-constexpr int kFewSets = 6;       // of weights in an entry of the ring: up to 5 taps, and a residual convolution
+constexpr int kOutputLanes = 16;  // lanes that add the warps' sums of an output
+constexpr int kFewSets = 6;       // sets of weights in an entry of the ring: up to 5 taps, and a residual convolution
 constexpr int kMoreSets = 8;
-constexpr int kNoUnit = 1 << 20;  // has this number
+constexpr int kNoUnit = 1 << 20;  // no unit has this number
 constexpr std::size_t kCounterBytes = 256;
 static_assert(kOutputLanes == kWarps);
 
 struct Plan {
   Sharing sharing[kMaxStages] = {};
-  // How many stages' weights the L2 has been asked for when a stage begins.
+  // Number of stages whose weights the L2 has been asked for when a stage begins.
   std::uint8_t asked[kMaxStages] = {};
   std::uint64_t whole = 0;  // a bit for each stage: Share::whole
-  int input_bytes = 0;      // of shared memory, after the ring
-  int sums_bytes = 0;       // and after these
+  int input_bytes = 0;      // of shared memory, behind the ring
+  int sums_bytes = 0;       // of shared memory, behind the input
 };
 
-// What a warp has of a stage's sums in shared memory: [set][position of the input][column].
+// Layout of a warp's sums of one stage in shared memory: [set][position of the input][column].
 struct SumsPlace {
   int length;
   int column_bits;
   int columns;  // 2, 4 or 8: the output channels of a tile
-  int of_warp;  // floats; the sixteen that are added up are two banks apart
+  int of_warp;  // floats of a warp; the sixteen warps' sums of an output lie two banks apart
 
   __host__ __device__ SumsPlace(const Stage& stage, int sets, int channels)
       : length(stage.l),
@@ -60,7 +61,7 @@ struct SumsPlace {
   __host__ __device__ int at(int set, int position) const { return (set * length + position) << column_bits; }
 };
 
-// The block's share of floats that all blocks will read, into the L2. By one thread.
+// Prefetch the block's share of floats that all blocks will read into the L2, by one thread.
 __device__ __forceinline__ void prefetch_floats(const float* from, int count) {
   const int each = ceil_div(count, 4 * static_cast<int>(gridDim.x)) * 4;
   const int begin = min(static_cast<int>(blockIdx.x) * each, count / 4 * 4);
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   LADDER_DYN_SMEM(smem);
   unsigned char* const input = smem + Ring::kBytes;  // [position][channel] T
   auto* const sums = reinterpret_cast<float*>(input + plan.input_bytes);
-  const int worker = static_cast<int>(threadIdx.x) - 32;  // negative: of the warp that waits
+  const int worker = static_cast<int>(threadIdx.x) - 32;  // negative in the warp that waits
   const int warp = worker >= 0 ? worker / 32 : kNoUnit;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto* const weights = static_cast<const T*>(t.weights);
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int pitch = conv1d::x_pitch(units);
 #pragma unroll 1
     for (int sample = 0; sample < p.n; ++sample) {
-      // The input. What does not depend on the last stage is loaded before the wait.
+      // Make the input. Data that does not depend on the previous stage is loaded before the wait.
       T* const rows = reinterpret_cast<T*>(input);
       const int row_elements = pitch / static_cast<int>(sizeof(T));
       make_other_channels<kWorkers>(pass, plan.sharing[at].runs, at, sample, worker, rows, row_elements,
@@ -140,8 +141,8 @@ __global__ void __launch_bounds__(kThreads, 1)
         const int channels = min(share.end - first, kColumns);
         const SumsPlace place(stage, sets, channels);
 
-        // Products of 16 positions with 8 channels of each tap. Positions beyond the last count for nothing: they have any
-        // row's.
+        // Multiply 16 positions with 8 channels of each tap. Positions past the last load the last row; their products
+        // are not used.
 #pragma unroll 1
         for (int position = 0; position < stage.l && warp < units; position += kRows) {
           const int above = position + lane / 4;
@@ -175,7 +176,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         }
         __syncthreads();
 
-        // An output is the sum of all warps' products, each tap's at the position that it multiplies; then those of the
+        // Add all warps' products for an output, each tap's at the position that it multiplies; then those of the
         // residual convolution.
         const conv1d::Problem conv = stage.convolution(1);
         const int outputs = stage.out_l() << place.column_bits;
@@ -227,7 +228,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::cp_async_wait<0>();
 }
 
-// Of shared memory, what the longest convolution of the network asks for.
+// Returns true if entries of kFewSets sets, which take less shared memory, suffice for the network's longest
+// convolution.
 bool has_few_sets(const Problem& p) { return p.taps < kFewSets; }
 
 Plan plan_of(const Problem& p, const Network& network, std::size_t prefetch_bytes) {
@@ -249,7 +251,7 @@ Plan plan_of(const Problem& p, const Network& network, std::size_t prefetch_byte
     plan.sums_bytes = std::max(plan.sums_bytes, warps * place.of_warp * static_cast<int>(sizeof(float)));
   }
 
-  // Which loads and stores are whole vectors.
+  // Find the loads and stores that are whole vectors.
   const auto whole = [](int of, std::int64_t a, std::int64_t b) { return a % of == 0 && b % of == 0; };
   const auto values_of = [&](int at) { return std::int64_t{p.n} * network.stages[at].value; };
   const auto keep = [&](int at) {
