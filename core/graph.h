@@ -43,9 +43,9 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(Stream stream);
-  void mark(Stream stream);             // record(), repeated by every replay of a graph that has it
-  void hold_back(Stream stream) const;  // later work on `stream` waits for the event
-  void synchronize() const;             // the host waits for the event
+  void mark(Stream stream);                         // record(), repeated by every replay of a graph that has it
+  void hold_back(Stream stream) const;              // later work on `stream` waits for the event
+  void synchronize() const;                         // the host waits for the event
   double seconds_since(const Event& before) const;  // both have passed; host clock on the emulator
 
  private:
