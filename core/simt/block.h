@@ -23,10 +23,8 @@ class Block {
   // Called by the cluster. Prepare to run: every thread begins with `enter`.
   void begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::context::detail::transfer_t));
   bool can_run() const { return ready_warps_ != 0; }
-  bool can_stay() const {
-    return (ready_warps_ >> greedy_warp_ & 1) != 0;
-  }               // the greedy schedule's current warp can run
-  Fiber* pick();  // the next thread, if can_run()
+  bool can_stay() const { return (ready_warps_ >> greedy_warp_ & 1) != 0; }  // greedy schedule: its warp can run
+  Fiber* pick();                                                             // the next thread, if can_run()
   bool copies_in_flight() const { return hopper_.copies.busy(); }
   void let_copies_land();
   void end(Fiber& fiber);
