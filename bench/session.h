@@ -1,4 +1,4 @@
-// One run of the harness: every version is checked, then timed in turn with the baseline on the same inputs.
+// A run of the harness: every version is checked, then timed in turn with the baseline on the same inputs.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ struct SessionOptions {
   bool checked = true;  // else nothing is compared, and nothing passes
   bool timed = true;    // else only checked
   int samples = 30;
-  // For unchecked sessions: a kernel that spins after a version's own makes every cold sample longer by this share, at
-  // 0 by no time.
+  // Share by which every cold sample of a version is made longer, by a kernel that spins after the version's own; 0
+  // spins for no time. Unchecked sessions only.
   std::optional<double> injected_slowdown = {};
   BaselineSearch search;
 };

@@ -42,7 +42,7 @@ std::string slug_of(std::string name) {
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-// One T per device, made by make(number) on first use. References stay valid.
+// A T for each device, made by make(number) on first use. References stay valid.
 template <class T>
 class PerDevice {
  public:
@@ -93,7 +93,7 @@ struct Gate {
 };
 Gate gate;
 
-// Copy on a separate stream, which waits for no other work.
+// Copy on a separate stream, which waits for no other work, and wait for the copy.
 void copy_beside(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   static PerDevice<Stream> streams(make_stream);
   const Stream stream = streams.of(current_device());

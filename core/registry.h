@@ -116,7 +116,7 @@ struct AnyPass {
 };
 using AnyVersionDef = VersionDef<AnyPass>;
 
-// One numbered kernel version, stateless. All functions may be called from any thread.
+// A numbered kernel version, stateless. All functions may be called from any thread.
 struct Version {
   const Pass* pass = nullptr;
   char letter = 'v';            // first letter of the file name; cheats of tests/wrong have 'w', 'x', ...

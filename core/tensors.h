@@ -66,7 +66,7 @@ class Pointers {
   // Throws Failure naming the existing tensors.
   void* operator[](std::string_view name) const;
 
-  // Null for a tensor that the problem does not have.
+  // Returns null for a tensor that the problem does not have.
   template <class T>
   T* get(std::string_view name) const {
     return static_cast<T*>(find(name));
@@ -90,7 +90,7 @@ class HostTensors {
   std::vector<float>& operator[](std::string_view name);
   const std::vector<float>& operator[](std::string_view name) const;
 
-  // Null for a tensor that the problem does not have.
+  // Returns null for a tensor that the problem does not have.
   const std::vector<float>* find(std::string_view name) const;
 
   std::vector<std::vector<float>> values;

@@ -19,14 +19,15 @@ namespace ladder {
 
 struct VersionChoice {
   const Version* version = nullptr;
-  // One phrase for a table: "recorded", "recorded for n64", "nearest: n32 h64 w64 c64 k64 bf16", "no record: highest
-  // version", "no recorded version can: highest version", "--use"; after it, why the version of --use cannot, if so.
+  // Reason in one phrase, for a table: "recorded", "recorded for n64", "nearest: n32 h64 w64 c64 k64 bf16", "no record:
+  // highest version", "no recorded version can: highest version", "--use"; after it, why the version of --use cannot,
+  // if so.
   std::string reason;
 };
 
 class Promotions {
  public:
-  // One line of the table.
+  // A line of the table.
   struct Line {
     Case problem;
     const Version* version = nullptr;

@@ -1,4 +1,4 @@
-// One block: its threads and warps, its barrier and shared memory, and its asynchronous units. The cluster picks the
+// A block: its threads and warps, its barrier and shared memory, and its asynchronous units. The cluster picks the
 // block that runs next (block_cluster.h); the block picks one of its own threads.
 #pragma once
 
