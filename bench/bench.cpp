@@ -43,7 +43,7 @@ std::string utc_now() {
   return text;
 }
 
-// One launch for each job, alone in a range that is named after it. The inputs are random, the outputs poison.
+// Launch each job once, alone in an NVTX range named after the job. Inputs are random, outputs poison.
 void launch_once(const Options& options, const std::string& program, PartialRecord& record) {
   for (const Job& job : options.jobs) {
     const Version& v = *job.version;
@@ -74,7 +74,8 @@ void launch_once(const Options& options, const std::string& program, PartialReco
   }
 }
 
-// What Google Benchmark's JSON says of a result. Its time is the cold median, so one iteration is a whole measurement.
+// Report a result to Google Benchmark. The iteration time is the cold median, so that one iteration is a whole
+// measurement.
 void report(benchmark::State& state, const Result& result) {
   if (result.verdict.status == Status::fail || result.verdict.status == Status::skip) {
     const std::string message = fmt::format("{}: {}", name(result.verdict.status), result.verdict.reason);
@@ -114,7 +115,7 @@ bool has_argument(const std::vector<std::string>& arguments, const std::string& 
                      [&](const std::string& argument) { return argument.starts_with(prefix); });
 }
 
-// Google Benchmark keeps argv[0], so its words live as long as the options.
+// Initialize Google Benchmark. It keeps argv[0], so that the words must live as long as `options`.
 void initialize_benchmark(Options& options) {
   for (const std::string& word : options.benchmark_arguments) {
     constexpr std::string_view kOut = "--benchmark_out=";
@@ -139,7 +140,7 @@ void print_calibration(std::ostream& out, const Calibration& calibration) {
                      calibration.failure.empty() ? "" : "; UNTRUSTED: " + calibration.failure);
 }
 
-// A line on a terminal: "3 of 7 problems, about 12 s left: ...", there while it lives.
+// Progress line on a terminal, shown while the object lives: "3 of 7 problems, about 12 s left: ...".
 class Progress {
  public:
   explicit Progress(const std::string& line) : shown_(isatty(STDERR_FILENO) != 0) {
@@ -155,14 +156,14 @@ class Progress {
   bool shown_;
 };
 
-// Prints nothing: the table is printed as results come in.
+// Reporter that prints nothing: the table is printed as results come in.
 class SilentReporter : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
-// Hands every job to Google Benchmark and lets it run those that its filter leaves. Returns how many those are.
+// Register every job with Google Benchmark, and run those that pass its filter. Returns their number.
 std::size_t run_benchmarks(const Options& options, const std::string& program, bool table, Session* session,
                            std::vector<Result>& results, PartialRecord& record) {
   using Clock = std::chrono::steady_clock;
@@ -194,7 +195,7 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
   }
   if (!table) return benchmark::RunSpecifiedBenchmarks();
   SilentReporter reporter;
-  std::ostringstream complaints;  // that nothing matched is said by us, in the words of our command line
+  std::ostringstream complaints;  // the caller reports an empty match, in the words of our command line
   reporter.SetErrorStream(&complaints);
   const std::size_t count = benchmark::RunSpecifiedBenchmarks(&reporter);
   if (count > 0) std::cerr << complaints.str();
@@ -202,7 +203,7 @@ std::size_t run_benchmarks(const Options& options, const std::string& program, b
   return count;
 }
 
-// A record without its results.
+// Header of a record: everything but the results.
 nlohmann::json header_of(const Calibration* calibration, const Options& options, int argc, char** argv) {
   nlohmann::json header = {{"schema", kRecordSchema},
                            {"created", utc_now()},
@@ -214,8 +215,8 @@ nlohmann::json header_of(const Calibration* calibration, const Options& options,
   return header;
 }
 
-// Large host tensors come and go with every launch that is checked: freed memory is used again, or each one's pages would
-// be asked for and cleared anew, by one thread.
+// Make malloc reuse freed memory. Every checked launch allocates and frees large host tensors, whose pages one thread
+// would otherwise request and clear anew each time.
 void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);
@@ -240,7 +241,7 @@ int run(const char* layer, int argc, char** argv) {
   use_pytorch_baseline(*options.pass);
   if (options.baseline.ends_with(".py")) use_own_baseline(*options.pass, options.baseline);
 
-  // Where stdout is to be JSON or a bare list, what is for people goes to stderr.
+  // Text for people goes to stderr if stdout is to be JSON or a bare list.
   const bool listing = has_argument(options.benchmark_arguments, "--benchmark_list_tests");
   const bool table = !listing && !has_argument(options.benchmark_arguments, "--benchmark_format");
   std::ostream& people = table ? std::cout : std::cerr;
@@ -271,7 +272,7 @@ int run(const char* layer, int argc, char** argv) {
   people << std::flush;
   add_context(environment());
   std::vector<Result> results;
-  const bool done = options.jobs.empty();  // all of them before the interruption
+  const bool done = options.jobs.empty();  // all jobs were done before the interruption
   if (!done && run_benchmarks(options, argv[0], table, session.get(), results, record) == 0) {
     throw UsageError("nothing matched --benchmark_filter; --benchmark_list_tests lists the names");
   }

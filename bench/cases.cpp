@@ -31,7 +31,7 @@ std::vector<Dtype> dtypes_of(const std::string& asked) {
   return dtypes;
 }
 
-// The default order's dtypes that versions have.
+// Dtypes that any of the versions has, in the default order.
 std::vector<Dtype> dtypes_of(const std::vector<const Version*>& versions) {
   std::vector<Dtype> dtypes;
   for (const Dtype dtype : kDefaultOrder) {
@@ -50,7 +50,7 @@ Case parse_problem(const std::string& line, const Pass& pass) {
   }
 }
 
-// A problem that names no dtype in all of `dtypes`, another one in its own.
+// Expand problems that name no dtype to all of `dtypes`; other problems keep theirs.
 std::vector<Case> in_dtypes(const std::vector<Case>& problems, const std::vector<Dtype>& dtypes) {
   std::vector<Case> cases;
   for (const Case& problem : problems) {
@@ -68,7 +68,7 @@ std::vector<Case> in_dtypes(const std::vector<Case>& problems, const std::vector
   return cases;
 }
 
-// Whether both patterns tell right from wrong on the inputs of that seed.
+// Returns true if both patterns tell right from wrong on the inputs of `seed`.
 bool is_trusted(const Version& v, const Case& c, std::uint64_t seed) {
   return std::ranges::all_of(std::array{Pattern::normal, Pattern::integer}, [&](Pattern pattern) {
     return accepted_null_answer(c, pattern, reference_run(c, pattern, seed), v.def).empty();

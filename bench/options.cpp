@@ -94,7 +94,7 @@ const std::map<std::string, BaselineSearch> kSearches = {{"kept", {.extent = Sea
                                                          {"heuristic", {.extent = Search::heuristic}},
                                                          {"none", {.extent = Search::none}}};
 
-// Those that --version numbers: 7, or 5,6,9; every one for all.
+// Versions that --version selects: 7, or 5,6,9, or all.
 std::vector<const Version*> versions_option(const Words& words, const Pass& pass) {
   if (words.version == "all") return versions_of(pass);
   std::vector<const Version*> chosen;
@@ -119,8 +119,9 @@ void require_backend() {
   }
 }
 
-// The promoted version of each case, and why it is that. A case without one is left out with a note: the trainer takes the
-// highest version then, which nobody has recorded. Throws UsageError where no case has one.
+// Jobs of the promoted version of each case; `notes` receives the reasons. A case without a promoted version is left
+// out with a note: the trainer takes the highest version then, which nobody has recorded. Throws UsageError if no case
+// has one.
 std::vector<Job> promoted_jobs(const std::vector<Case>& cases, const Pass& pass, std::vector<std::string>& notes) {
   require_backend();
   const auto promotions = Promotions::for_device(backend::device().slug, {pass.layer});
@@ -156,7 +157,7 @@ std::vector<Job> jobs_of(const Words& words, const Pass& pass, std::uint64_t see
         if (v->has(c.dtype)) jobs.push_back({v, c});
       }
     }
-    // One that was asked for by its number is not quietly left out.
+    // A version that was asked for by its number is not left out silently.
     for (const Version* v : versions) {
       if (words.version == "all" || std::ranges::any_of(jobs, [&](const Job& job) { return job.version == v; }))
         continue;
@@ -246,7 +247,7 @@ void add_how(CLI::App& app, Words& words) {
       ->check(io::pattern("kept|all|search|listed|heuristic|none|.+[.]py"));
 }
 
-// Google Benchmark ends with its usage and status 0 over these.
+// Flags for which Google Benchmark prints its usage and ends with status 0.
 void require_known_format(const std::string& word) {
   for (const char* flag : {"--benchmark_format", "--benchmark_out_format"}) {
     if (word != flag && !word.starts_with(std::string(flag) + "=")) continue;
@@ -267,7 +268,7 @@ std::string Job::name() const { return fmt::format("{}/{}/{}", version->pass->pa
 
 std::optional<Options> parse_options(const std::string& layer, int argc, char** argv) {
   Options options;
-  // Google Benchmark knows its flags by their prefix; the rest is ours.
+  // Separate Google Benchmark's flags, known by their prefix, from ours.
   std::vector<std::string> ours;
   options.benchmark_arguments.push_back(argv[0]);
   for (int i = 1; i < argc; ++i) {

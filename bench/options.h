@@ -18,7 +18,7 @@ enum class Mode {
   once,       // one launch for a profiler, neither checked nor timed
 };
 
-// One line of the table to be: a version on a problem with its dtype.
+// A row of the table: a version on a problem with its dtype.
 struct Job {
   const Version* version = nullptr;
   Case problem;
@@ -29,13 +29,13 @@ struct Options {
   const Pass* pass = nullptr;
   Mode mode = Mode::check;
   bool list = false;
-  bool environment = false;  // print it and leave
-  std::vector<Job> jobs;     // by problem, so that all versions of one share the reference's and the baseline's work
-  std::vector<std::string> notes;  // what was decided for the user, a line each
+  bool environment = false;        // print the environment and exit
+  std::vector<Job> jobs;           // by problem: versions share the reference's and the baseline's work
+  std::vector<std::string> notes;  // decisions made for the user, a line each
   std::uint64_t seed = 0;
   std::string schedule;  // of the emulator; empty for its default
   std::string record;    // file; empty for none
-  bool resume = false;   // an interrupted recording
+  bool resume = false;   // continue an interrupted recording
   int samples = 30;
   std::optional<double> injected_slowdown;  // share by which unchecked samples are made longer
   BaselineSearch baseline_search;
@@ -43,16 +43,16 @@ struct Options {
   std::vector<std::string> benchmark_arguments;  // Google Benchmark's, argv[0] first
 };
 
-// Empty if the command line asked for help, which was printed. Throws UsageError.
+// Parse the command line. Returns nothing if help was asked for, which is then printed. Throws UsageError.
 std::optional<Options> parse_options(const std::string& layer, int argc, char** argv);
 
 // The command that runs exactly this job again.
 std::string command_of(const std::string& program, const Job& job, const Options& options);
 
-// Of `./ladder bench`, beside a version and a problem, to find the same verdict: " --seed 3 --check".
+// Flags of `./ladder bench`, besides version and problem, that reproduce the verdict: " --seed 3 --check".
 std::string repeating_flags(const Options& options);
 
-// What --list prints.
+// Text of --list.
 std::string list_of(const Pass& pass);
 
 }  // namespace ladder

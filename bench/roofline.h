@@ -1,4 +1,4 @@
-// What the hardware cannot exceed: the lower bound under every time, and the roof that figures are percentages of.
+// Limits of the hardware: the lower bound of every time, and the roofline that figures are percentages of.
 #pragma once
 
 #include "core/backend.h"
@@ -10,15 +10,17 @@ namespace ladder {
 // accumulation; 0 for an architecture that is not in the table.
 double peak_flops(const backend::DeviceInfo& device, Dtype dtype);
 
-// Seconds below which no kernel can be that does the version's least arithmetic (VersionDef) and reads its inputs from DRAM; with warm
-// caches only the arithmetic counts. 0 if nothing is known.
+// Lower bounds, in seconds, of a kernel that does the version's least arithmetic (VersionDef) and, cold, reads its
+// inputs from DRAM. With warm caches only the arithmetic counts. 0 if nothing is known.
 double cold_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const AnyVersionDef& def = {});
 double warm_lower_bound_seconds(const backend::DeviceInfo& device, const Case& c, const AnyVersionDef& def = {});
 
-// The roofline's time: the formula's arithmetic at the peak, or every input read and every output written once, whichever is longer.
+// Roofline time in seconds, the longer of two: the formula's arithmetic at the peak, or reading every input and writing
+// every output once.
 double roofline_seconds(const backend::DeviceInfo& device, const Case& c);
 
-// Whether moving the bytes takes the longer of the two: then a rate of arithmetic says nothing. False if either is unknown.
+// Returns true if moving the bytes takes longer than the arithmetic: a rate of arithmetic then says nothing. False if
+// either is unknown.
 bool memory_bound(const backend::DeviceInfo& device, const Case& c);
 
 }  // namespace ladder

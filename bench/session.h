@@ -1,4 +1,4 @@
-// One run of the harness: every version is checked, then timed in turn with the baseline on the same inputs.
+// A run of the harness: every version is checked, then timed in turn with the baseline on the same inputs.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,22 @@ struct Times {
   int throttled = 0;  // cold samples whose SM clock was under 75 % of the highest seen; kept
 };
 
-// The baseline on one case. Times are those of the samples taken in turn with one version.
+// Result of the baseline on one case. Times are from samples taken in turn with one version.
 struct BaselineResult {
   std::string library;                // "PyTorch 2.11.0, cuDNN 9.19.0"; empty if there is none
-  std::string reason;                 // why there is none, or beside one, which libraries are missing and why
-  Searched searched = Searched::all;  // where the best plan comes from
+  std::string reason;                 // why there is no baseline, or which other libraries are missing and why
+  Searched searched = Searched::all;  // origin of the best plan
   Plan best;
   Plan heuristic;
   std::vector<Plan> tried;
   std::size_t workspace_bytes = 0;
-  double empty_seconds = 0;              // an empty kernel by the best plan's own timer; 0 where it is ours
-  Verdict verdict;                       // of the best plan's outputs, as judged() has it
+  double empty_seconds = 0;              // of an empty kernel by the best plan's own timer; 0 if that is ours
+  Verdict verdict;                       // on the best plan's outputs, see judged()
   std::optional<Times> times;            // of the best plan
-  std::optional<Times> heuristic_times;  // of the plan an untuned user gets
+  std::optional<Times> heuristic_times;  // of the plan that an untuned user gets
 };
 
-// What it takes to move a case's bytes and do nothing else.
+// Time of moving a case's bytes and doing nothing else.
 struct StreamingTime {
   double seconds = 0;  // the median
   std::vector<double> samples;
@@ -50,22 +50,22 @@ struct Result {
   Case problem;
   Verdict verdict;
   std::optional<Times> times;
-  std::string plan;                 // of the version, that was timed; empty where it has but one
-  std::size_t workspace_bytes = 0;  // that it asked for
+  std::string plan;                 // the version's plan that was timed; empty if it has only one
+  std::size_t workspace_bytes = 0;  // of the version
   BaselineResult baseline;
-  std::optional<StreamingTime> streaming;  // cold; of cases that memory limits
+  std::optional<StreamingTime> streaming;  // cold; for cases that memory limits
   std::string digest;        // of the outputs of the first timed launch: equal for equal kernels, inputs and devices
   std::string command;       // reproduces this result
-  double seconds_spent = 0;  // on all of this
+  double seconds_spent = 0;  // on the whole result
 };
 
 struct SessionOptions {
   std::uint64_t seed = 0;
-  bool checked = true;  // else nothing is compared with anything, and nothing passes
+  bool checked = true;  // else nothing is compared, and nothing passes
   bool timed = true;    // else only checked
   int samples = 30;
-  // Not to be checked: every cold sample of a version is made to last this share longer by a spinning kernel after its own,
-  // which at 0 spins for no time.
+  // Share by which every cold sample of a version is made longer, by a kernel that spins after the version's own; 0
+  // spins for no time. Unchecked sessions only.
   std::optional<double> injected_slowdown = {};
   BaselineSearch search;
 };
@@ -77,7 +77,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Never throws for what a version or a baseline does wrong: that is the verdict's business.
+  // Check and time a version. Never throws for faults of a version or baseline, which the verdict reports.
   Result run(const Version& v, const Case& c);
 
   const Calibration* calibration() const;  // null in a session that is not timed

@@ -1,4 +1,4 @@
-// What samples say: the median, and how sure of it one can be.
+// Median of samples, and its confidence interval.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,12 @@ namespace ladder {
 
 struct MedianInterval {
   double median = 0;
-  double low = 0;       // the median of what the samples were drawn from lies between these two
-  double high = 0;      // with the coverage asked for, or a little more
-  double coverage = 0;  // the probability itself; less than asked for if the samples are too few
+  double low = 0;       // the true median lies between low and high
+  double high = 0;      // with at least the coverage asked for
+  double coverage = 0;  // probability of that; less than asked for if the samples are too few
 };
 
-// Throws Failure on no samples.
+// Throws Failure if there are no samples.
 double median(std::vector<double> samples);
 
 // A distribution-free interval: between the l-th smallest and the l-th largest sample lies the true median with the

@@ -1,4 +1,4 @@
-// The table a person reads, a row a result as they come in.
+// The table that a person reads, one row per result, printed as results come in.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,11 @@ namespace ladder {
 
 class Table {
  public:
-  // Prints its head. `copy_bytes_per_s` is what the run's own device copy moved; none where nothing is timed, and then no
-  // column of times has a place. `flags` are those that repeat a result, with its version and problem.
+  // Print the head. `copy_bytes_per_s` is the rate of the run's own device copy; none if nothing is timed, and the
+  // columns of times are then left out. `flags` are those that repeat a result, with its version and problem.
   Table(const std::vector<Job>& jobs, std::optional<double> copy_bytes_per_s, std::string flags = {});
 
-  // A failure is told in full where its cause is new, else by the cause's number.
+  // Print a row. A failure with a new cause is reported in full, another one by the number of its cause.
   void print(const Result& result);
 
   const Causes& causes() const { return causes_; }
@@ -34,33 +34,34 @@ class Table {
   Causes causes_;
   int version_width_ = 7;
   int problem_width_ = 7;
-  std::string baseline_problem_;   // whose baseline has its row already
-  std::set<std::string> reasons_;  // for which there was no baseline, as printed
+  std::string baseline_problem_;   // latest problem with a row for its baseline
+  std::set<std::string> reasons_;  // printed reasons for a missing baseline
 };
 
-// How fast a case was done in `seconds`, in the unit of what limits it. "-" where something is unknown or says nothing.
+// Rates of a case, in units of what limits it. "-" if a rate is unknown or says nothing.
 struct Rates {
-  std::string tflops;              // of arithmetic, unless memory is the limit
-  std::string gbs;                 // every input and every output once
-  std::string share_of_copy;       // those as per cent of a device copy, if memory is the limit
-  std::string share_of_streaming;  // the time that moving those takes alone as per cent of `seconds`, likewise
+  std::string tflops;              // arithmetic, unless memory is the limit
+  std::string gbs;                 // for every input and every output once
+  std::string share_of_copy;       // gbs in per cent of a device copy, if memory is the limit
+  std::string share_of_streaming;  // streaming_seconds in per cent of `seconds`, likewise
 };
-// 0 for what was not measured.
+// Rates of a case that took `seconds`. 0 for a figure that was not measured.
 Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, double copy_bytes_per_s,
             double streaming_seconds);
 
-// What was tried, the fastest first: "PyTorch compile nhwc 40.10, PyTorch eager nhwc 80.20 us". Empty where there
+// Plans that were tried, the fastest first: "PyTorch compile nhwc 40.10, PyTorch eager nhwc 80.20 us". Empty if there
 // are too many for a line.
 std::string standings(const std::vector<Plan>& tried);
 
-// "best of 90", "best of an earlier search" or "heuristic; --baseline all searches".
+// Origin of the best plan: "best of 90", "best of an earlier search" or "heuristic; --baseline all searches".
 std::string origin_of_best(const BaselineResult& baseline);
 
-// "3 of 7 problems, about 12 s left: <name of jobs[index]>", `seconds` after the first job began. Problems are as long as
-// the ones before; nothing is estimated before the first result.
+// Progress, `seconds` after the first job began: "3 of 7 problems, about 12 s left: <name of jobs[index]>". The
+// estimate assumes problems as long as the ones before; there is none before the first result.
 std::string progress_line(const std::vector<Job>& jobs, std::size_t index, double seconds);
 
-// "12 passed, 1 failed, 3 skipped, 0 untrusted; baseline: 2 failed", the latter of problems.
+// Counts of results: "12 passed, 1 failed, 3 skipped, 0 untrusted; baseline: 2 failed". The baseline's count is of
+// problems.
 std::string tally(const std::vector<Result>& results);
 
 }  // namespace ladder

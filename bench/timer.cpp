@@ -9,12 +9,12 @@
 namespace ladder {
 namespace {
 
-// How well the timer has to read a known duration.
+// Allowed error of the timer on a known duration.
 constexpr double kSpinSlackSeconds = 1e-6;
 constexpr double kSpinSlackRatio = 0.01;
 
-// Differences of two clocks' spans that raise no doubt. Stamps: the global timer ticks every microsecond at worst (every 32
-// ns on Hopper), events every half; the sample's span and the empty kernel's are off by up to a tick of each. Walls: the
+// Allowed differences between two clocks' spans. Stamps: the global timer ticks every microsecond at worst (every 32 ns
+// on Hopper), events every half; the sample's span and the empty kernel's are off by up to a tick of each. Walls: the
 // host's scheduling. Then drift.
 constexpr double kStampSlackSeconds = 2 * (1e-6 + 0.5e-6);
 constexpr double kWallSlackSeconds = 30e-6;

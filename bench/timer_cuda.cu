@@ -11,10 +11,10 @@
 namespace ladder {
 namespace {
 
-// After this the gate opens by itself, so that work which waits for the device cannot hang the run.
+// Time after which the gate opens by itself, so that work which waits for the device cannot hang the run.
 constexpr unsigned long long kGateTimeoutNs = 2'000'000'000;
 
-// Lives in host memory that the device sees; times in nanoseconds of the GPU's global timer.
+// Gate in host memory that the device sees; times in nanoseconds of the GPU's global timer.
 struct Gate {
   int waiting;
   int open;
@@ -62,7 +62,7 @@ __global__ void delay_kernel(long long cycles) {
   }
 }
 
-// Counts SM cycles between two ticks of the global timer, which may tick as seldom as every microsecond.
+// Count SM cycles between two ticks of the global timer, which may tick as seldom as every microsecond.
 __global__ void clock_kernel(volatile Gate* gate) {
   constexpr unsigned long long kSpanNs = 20'000;
   unsigned long long start = global_ns();
@@ -75,12 +75,14 @@ __global__ void clock_kernel(volatile Gate* gate) {
   gate->clock_ns = now - start;
 }
 
-// What a thread of move_kernel has in flight, and how many of them are a block: 16 KiB at most each way.
+// Vectors of 16 bytes that a thread of move_kernel has in flight, threads of a block, and vectors of a block: 16 KiB at
+// most each way.
 constexpr int kMoveDepth = 4;
 constexpr int kMoveThreads = 256;
 constexpr std::size_t kMoveSpan = kMoveDepth * kMoveThreads;
 
-// Sizes and spans are in vectors of 16 bytes; a block has a span of each side, of which the last may be short or empty.
+// Read and write each vector once. Sizes and spans are in vectors of 16 bytes; a block has one span of reads and one of
+// writes, and the last spans may be short or empty.
 __global__ void __launch_bounds__(kMoveThreads)
     move_kernel(uint4* to, std::size_t num_writes, std::size_t write_span, const uint4* from, std::size_t num_reads,
                 std::size_t read_span) {
@@ -91,7 +93,7 @@ __global__ void __launch_bounds__(kMoveThreads)
     const std::size_t at = blockIdx.x * read_span + i * kMoveThreads + threadIdx.x;
     uint4& v = loaded[i];
     v = {};
-    // Volatile: it is read even where this thread has nothing to write.
+    // NOTE: volatile, so that the load stays even if this thread has nothing to write.
     if (at < read_end) {
       asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                    : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -218,7 +220,7 @@ struct Timer::Impl {
 
   void calibrate() {
     const Work empty = [](Stream s) { empty_kernel<<<1, 1, 0, s>>>(); };
-    // Loads every kernel of this file, and wakes an idle GPU up: its clock takes a while to rise.
+    // Load every kernel of this file, and wake up an idle GPU: its clock takes a while to rise.
     const Clock::time_point start = Clock::now();
     do {
       flush_l2();
@@ -299,7 +301,8 @@ Work Timer::streaming_kernel(void* to, std::size_t write_bytes, const void* from
   const std::size_t num_writes = ceil_div(write_bytes, sizeof(uint4));
   const std::size_t num_reads = ceil_div(read_bytes, sizeof(uint4));
   const std::size_t num_blocks = std::max<std::size_t>(ceil_div(std::max(num_writes, num_reads), kMoveSpan), 1);
-  // Whole lines of 128 bytes, so that no two blocks share one. At most kMoveSpan, which is a multiple of a line.
+  // Spans are whole lines of 128 bytes, so that no two blocks share a line. At most kMoveSpan, which is a multiple of a
+  // line.
   const auto span = [&](std::size_t count) {
     constexpr std::size_t kLine = 128 / sizeof(uint4);
     return kLine * ceil_div(count, num_blocks * kLine);

@@ -23,7 +23,8 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
-// "NVIDIA GeForce RTX 4090" is "rtx-4090": lower case, vendor and brand dropped, words joined by hyphens.
+// Device name as a slug: "NVIDIA GeForce RTX 4090" gives "rtx-4090". Lower case; vendor and brand dropped; words joined
+// by hyphens.
 std::string slug_of(std::string name) {
   for (const char* prefix : {"NVIDIA ", "GeForce ", "Tesla "}) {
     if (name.starts_with(prefix)) name.erase(0, std::string(prefix).size());
@@ -41,7 +42,7 @@ std::string slug_of(std::string name) {
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-// A T for each device, made on first use by make(number). A T stays where it is.
+// A T for each device, made by make(number) on first use. References stay valid.
 template <class T>
 class PerDevice {
  public:
@@ -59,14 +60,15 @@ class PerDevice {
   std::map<int, T> made_;
 };
 
-// On the current device.
+// Make a non-blocking stream on the current device.
 Stream make_stream(int) {
   Stream stream = nullptr;
   LADDER_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   return stream;
 }
 
-// What a held stream waits at. It opens by itself in the end, or a launch that waits for the stream would never return.
+// Host-side gate that a held stream waits at. It opens after 1 s by itself: otherwise a launch that waits for the
+// stream would never return.
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
@@ -91,7 +93,7 @@ struct Gate {
 };
 Gate gate;
 
-// On a stream of its own.
+// Copy on a separate stream, which waits for no other work, and wait for the copy.
 void copy_beside(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   static PerDevice<Stream> streams(make_stream);
   const Stream stream = streams.of(current_device());

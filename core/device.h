@@ -1,10 +1,11 @@
-// What kernel sources see: CUDA's vocabulary on either backend, launch() and bind_launch().
+// Header of all kernel sources: CUDA's vocabulary on either backend, launch() and bind_launch().
 //
-// Under nvcc this is CUDA itself. Under g++ or clang it is the SIMT emulator (core/simt), which gives the same words
-// (__global__, threadIdx, __syncthreads, __shfl_xor_sync, nvcuda::wmma, ...) a meaning on the CPU. A kernel includes
-// this, its layer's header and the PTX families it uses from dev/ptx/, and nothing else.
+// Under nvcc this is CUDA itself. Under g++ or clang it is the SIMT emulator (core/simt), which implements the same
+// words (__global__, threadIdx, __syncthreads, __shfl_xor_sync, nvcuda::wmma, ...) on the CPU. A kernel includes this
+// header, its layer's header and the PTX families it uses from dev/ptx/, and nothing else.
 //
-// Shared memory is declared through two macros, so that the emulator can poison it for every block and fence it in:
+// Shared memory is declared through two macros, so that the emulator can poison it for every block and guard its
+// bounds:
 //
 //     LADDER_SHARED(float, tile, [16][17]);   // static:  __shared__ float tile[16][17]
 //     LADDER_DYN_SMEM(smem);                  // dynamic: unsigned char* smem, 1024-byte aligned
@@ -46,15 +47,16 @@ struct LaunchConfig {
   dim3 grid;
   dim3 block;
   std::size_t dynamic_smem = 0;  // bytes
-  // Blocks of a thread-block cluster (dev/ptx/cluster.h); the grid must be a multiple of it in every dimension. More
-  // than 8 are not portable: a card may have no room for them, and the launch is then refused.
+  // Shape of the thread-block cluster, in blocks (dev/ptx/cluster.h); the grid must be a multiple of it in every
+  // dimension. More than 8 blocks are not portable: a card may have no room for them, and then refuses the launch.
   dim3 cluster = 1;
-  // The grid may start before the one in front of it on the stream has ended: each of its threads waits before it touches
-  // global memory (dev/ptx/grid_dependency.h). overlap_launches(false) ignores it (core/overlap.h). The emulator runs
-  // launches one after the other, and looks whether they wait.
+  // Programmatic dependent launch: the grid may start before the previous grid on the stream has ended, and each of its
+  // threads waits before it touches global memory (dev/ptx/grid_dependency.h). overlap_launches(false) turns it off
+  // (core/overlap.h). The emulator runs launches one after the other, and checks that they wait.
   bool overlaps_previous = false;
-  // All blocks run at the same time, so that they may wait for each other (dev/ptx/grid_barrier.h). A grid that the card has
-  // no room for is refused: resident_clusters() says how many blocks that is. Without clusters.
+  // Cooperative launch: all blocks run at the same time, so that they may wait for each other (dev/ptx/grid_barrier.h).
+  // A grid that the card has no room for is refused; resident_clusters() returns the largest number of blocks. Not to
+  // be combined with clusters.
   bool cooperative = false;
 
   unsigned cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
@@ -64,14 +66,14 @@ struct LaunchConfig {
 
 namespace detail {
 
-// Tells the driver what `kernel` will ask for in `config`, besides what it was told before: a kernel may be bound
+// Raise the driver's limits for `kernel` to the needs of `config`, without lowering earlier ones: a kernel may be bound
 // several times, to problems of different sizes, before the first of them is launched.
 template <class... P>
 void allow(void (*kernel)(P...), const LaunchConfig& config) {
   const auto dynamic_smem = static_cast<int>(config.dynamic_smem);
   if (dynamic_smem > 0) {
     cudaFuncAttributes now{};
-    LADDER_CUDA(cudaFuncGetAttributes(&now, kernel));  // at first what __shared__ leaves of 48 KB
+    LADDER_CUDA(cudaFuncGetAttributes(&now, kernel));  // initially 48 KB less static shared memory
     if (now.maxDynamicSharedSizeBytes < dynamic_smem) {
       LADDER_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic_smem));
     }
@@ -84,7 +86,8 @@ void allow(void (*kernel)(P...), const LaunchConfig& config) {
   }
 }
 
-// Whether this device runs code that was compiled for it. Code for older ones has no griddepcontrol (sm_90) in it.
+// Returns true if the program has code compiled for exactly this device. Code for older devices has no griddepcontrol
+// (sm_90).
 static bool compiled_for_device() {
 #if defined(__CUDA_ARCH_LIST__)
   for (const int arch : {__CUDA_ARCH_LIST__}) {
@@ -94,7 +97,7 @@ static bool compiled_for_device() {
   return false;
 }
 
-// `config` as the runtime takes it. `attributes` must outlive the result.
+// Convert `config` to the CUDA runtime's type. `attributes` must outlive the result.
 inline cudaLaunchConfig_t runtime_config(const LaunchConfig& config, Stream stream,
                                          cudaLaunchAttribute (&attributes)[3]) {
   cudaLaunchConfig_t c{};
@@ -131,11 +134,11 @@ void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, co
 
 }  // namespace detail
 
-// How many clusters of `config` the card runs at a time, however many its grid has; single blocks where it has no
-// clusters.
+// Returns the number of clusters of `config` that the card runs at a time, whatever the size of the grid; of blocks if
+// `config` has no clusters.
 template <class... P>
 int resident_clusters(void (*kernel)(P...), LaunchConfig config) {
-  config.overlaps_previous = false;  // no matter of room
+  config.overlaps_previous = false;  // does not affect occupancy
   detail::allow(kernel, config);
   cudaLaunchAttribute attributes[3] = {};
   const cudaLaunchConfig_t c = detail::runtime_config(config, {}, attributes);
@@ -156,8 +159,8 @@ namespace detail {
 template <class... P>
 void allow(void (*)(P...), const LaunchConfig&) {}
 
-// Lives while a kernel runs that was given `arg`: what kernel_scope(arg) returns, where arg's type has that function.
-// So a layer may choose when a kernel runs what nvcc is told when it compiles it.
+// Keeps the result of kernel_scope(arg), if arg's type has that function, while a kernel with this argument runs. A
+// layer can so choose at launch what nvcc is told when it compiles the kernel.
 template <class T>
 struct KernelScope {
   explicit KernelScope(const T&) {}
@@ -169,8 +172,8 @@ struct KernelScope<T> {
   decltype(kernel_scope(std::declval<const T&>())) scope;
 };
 
-// Runs `kernel` to its end; throws simt::Fault naming source line, block and thread if it misbehaves. On a stream that
-// is being captured it is recorded instead.
+// Run `kernel` to its end, or record it if the stream is being captured. Throws simt::Fault naming source line, block
+// and thread if the kernel misbehaves.
 template <class... P>
 void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, const std::tuple<P...>& args) {
   if (!config.overlaps_previous) ++serial_launches;
@@ -189,7 +192,7 @@ void enqueue(void (*kernel)(P...), const LaunchConfig& config, Stream stream, co
 
 }  // namespace detail
 
-// A block of the emulator has an SM for itself; but it runs clusters of more blocks than it has SMs.
+// Emulated SMs hold one block each. At least 1: the emulator also runs clusters of more blocks than it has SMs.
 template <class... P>
 int resident_clusters(void (*)(P...), const LaunchConfig& config) {
   const int clusters = backend::device().num_sms / static_cast<int>(config.cluster_blocks());
@@ -200,7 +203,7 @@ int resident_clusters(void (*)(P...), const LaunchConfig& config) {
 
 namespace detail {
 
-// What the driver must know before the launch, and whether it can be made at all.
+// Set the driver's limits for the launch. Throws Failure if the launch would be refused.
 template <class... P>
 void prepare(void (*kernel)(P...), const LaunchConfig& config) {
   allow(kernel, config);
@@ -212,14 +215,14 @@ void prepare(void (*kernel)(P...), const LaunchConfig& config) {
 
 }  // namespace detail
 
-// Starts `kernel` on `stream`; throws Failure if the launch is refused.
+// Launch `kernel` on `stream`; throws Failure if the launch is refused.
 template <class... P, class... A>
 void launch(void (*kernel)(P...), const LaunchConfig& config, Stream stream, A... args) {
   detail::prepare(kernel, config);
   detail::enqueue(kernel, config, stream, std::tuple<P...>(static_cast<P>(args)...));
 }
 
-// The same in two steps: asks the driver what it must now, and returns what enqueues the launch and does nothing else.
+// Prepare a launch: make all driver queries now, and return a function that only enqueues.
 template <class... P, class... A>
 BoundLaunch bind_launch(void (*kernel)(P...), const LaunchConfig& config, A... args) {
   detail::prepare(kernel, config);
@@ -228,7 +231,7 @@ BoundLaunch bind_launch(void (*kernel)(P...), const LaunchConfig& config, A... a
   };
 }
 
-// One after the other.
+// Combine launches into one that enqueues them in order.
 inline BoundLaunch in_order(std::vector<BoundLaunch> launches) {
   return [launches = std::move(launches)](Stream stream) {
     for (const BoundLaunch& launch : launches) launch(stream);

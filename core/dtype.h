@@ -14,30 +14,30 @@ namespace ladder {
 // are floats, which hold every integer up to 2^24.
 enum class Dtype : std::uint8_t { f32, tf32, bf16, f16, i32, i64, u8 };
 
-// Those that a problem can be in.
+// Dtypes that a problem can have.
 inline constexpr Dtype kProblemDtypes[] = {Dtype::f32, Dtype::tf32, Dtype::bf16, Dtype::f16};
 
 inline bool is_integer(Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64 || dtype == Dtype::u8; }
 
-// The dtype in which results of a problem in `dtype` are stored: fp32 of tf32, else its own.
+// Dtype in which results of a problem in `dtype` are stored: fp32 for tf32, else `dtype`.
 inline Dtype storage_dtype(Dtype dtype) { return dtype == Dtype::tf32 ? Dtype::f32 : dtype; }
 
-// "fp32", "tf32", "bf16", "fp16", the words of problem lines and command lines, which alone are parsed; "int32",
-// "int64", "uint8".
+// Name of a dtype: "fp32", "tf32", "bf16" or "fp16", the words of problem lines and command lines, which alone are
+// parsed; "int32", "int64" or "uint8".
 const char* name(Dtype dtype);
 std::optional<Dtype> parse_dtype(std::string_view word);
 
-// Bytes one stored element takes.
+// Bytes of one stored element.
 std::size_t size_of(Dtype dtype);
 
 // Largest relative error of rounding a real number to `dtype` (Higham, "Accuracy and Stability", 2.1): 2^-24 for
 // fp32, 2^-11 for tf32 and fp16, 2^-8 for bf16 (half the distance of 1 to the next number). 0 for integers.
 double unit_roundoff(Dtype dtype);
 
-// `value` rounded to nearest even in `dtype`; the nearest integer that an integer dtype holds.
+// Round `value` to nearest even in `dtype`, or to the nearest integer that an integer dtype holds.
 float round_to(Dtype dtype, float value);
 
-// Host arrays of `count` values between fp32 and the stored bytes of `dtype`; encode() rounds to nearest even.
+// Convert `count` host values from fp32 to the stored bytes of `dtype`, and back. encode() rounds to nearest even.
 void encode(Dtype dtype, const float* values, std::size_t count, void* stored);
 void decode(Dtype dtype, const void* stored, std::size_t count, float* values);
 

@@ -28,14 +28,13 @@ class OwnedStream {
   OwnedStream& operator=(const OwnedStream&) = delete;
 
   operator Stream() const { return stream_; }  // NOLINT(google-explicit-constructor): it is one
-  void synchronize() const;                    // waits for what was enqueued; throws Failure if it failed
+  void synchronize() const;                    // waits for enqueued work; throws Failure if any failed
 
  private:
   Stream stream_ = nullptr;
 };
 
-// A point in a stream. Recorded in a stream that is being captured, it takes the streams that wait for it into the
-// capture.
+// A point in a stream. If the stream is being captured, streams that wait for the event join the capture.
 class Event {
  public:
   Event();
@@ -44,17 +43,17 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(Stream stream);
-  void mark(Stream stream);             // the same, but recorded anew by every replay of a graph that it is in
-  void hold_back(Stream stream) const;  // what is enqueued there next waits until the event has passed
-  void synchronize() const;             // until the event has passed
-  double seconds_since(const Event& before) const;  // both passed; the emulator's by the host's clock
+  void mark(Stream stream);                         // record(), repeated by every replay of a graph that has it
+  void hold_back(Stream stream) const;              // later work on `stream` waits for the event
+  void synchronize() const;                         // the host waits for the event
+  double seconds_since(const Event& before) const;  // both have passed; host clock on the emulator
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Host memory that asynchronous copies take without a detour.
+// Page-locked host memory, which asynchronous copies access directly.
 class PinnedBuffer {
  public:
   explicit PinnedBuffer(std::size_t bytes);
@@ -70,21 +69,21 @@ class PinnedBuffer {
   std::size_t bytes_ = 0;
 };
 
-// Enqueue a copy: host to device, device to host, within the device; bytes all of one value. Host memory must be pinned
-// for the host not to wait, and stay until the copy is done.
+// Enqueue a copy (host to device, device to host, within the device) or a fill with one byte value. The host waits
+// unless host memory is pinned, which must stay valid until the copy is done.
 void copy_in_async(void* device, const void* host, std::size_t bytes, Stream stream);
 void copy_out_async(void* host, const void* device, std::size_t bytes, Stream stream);
 void copy_async(void* to, const void* from, std::size_t bytes, Stream stream);
 void set_bytes_async(void* device, int byte, std::size_t bytes, Stream stream);
 
-// The nodes of the capture that `stream` is in, by handles that KernelRecords knows (core/kernel_records.h).
+// Nodes of the capture that `stream` is in, as handles for KernelRecords::id_of() (core/kernel_records.h).
 std::vector<const void*> captured_nodes(Stream stream);
 
-// What a function enqueued, to be enqueued again as a whole.
+// A CUDA graph: work captured from a function and replayed as a whole.
 class Graph {
  public:
-  // Calls `enqueue` with a stream on which nothing runs yet. It may use other streams that wait for an Event recorded
-  // in that one, and must have that one wait for them in the end. Throws Failure where something cannot be captured.
+  // Capture the work that `enqueue` puts on its stream. `enqueue` may use other streams that wait for an Event recorded
+  // in that stream, which must wait for them in the end. Throws Failure if some call cannot be captured.
   static Graph capture(const std::function<void(Stream)>& enqueue);
 
   Graph(Graph&&) noexcept;
@@ -94,7 +93,8 @@ class Graph {
   void replay(Stream stream) const;
   std::size_t num_nodes() const;  // launches, copies and fills
 
-  // Along a programmatic edge a launch may begin before the one in front has ended. The emulator has neither.
+  // Numbers of edges. A launch at the end of a programmatic edge may begin before its predecessor has ended. Both are 0
+  // on the emulator.
   struct Edges {
     std::size_t plain = 0;
     std::size_t programmatic = 0;

@@ -20,9 +20,9 @@
 namespace ladder {
 namespace {
 
-// The functions of libcupti that are called here.
+// The functions of libcupti that this file calls.
 class Cupti {
-  void* library_ = open();  // stays loaded: CUPTI has threads of its own
+  void* library_ = open();  // never unloaded: CUPTI has threads of its own
 
  public:
   decltype(&cuptiGetResultString) result_string = find<decltype(&cuptiGetResultString)>("cuptiGetResultString");
@@ -38,7 +38,7 @@ class Cupti {
   decltype(&cuptiActivityGetNextRecord) next_record =
       find<decltype(&cuptiActivityGetNextRecord)>("cuptiActivityGetNextRecord");
 
-  // Throws Failure where `result` is none.
+  // Throws Failure unless `result` is CUPTI_SUCCESS.
   void check(CUptiResult result, const char* what) const {
     if (result == CUPTI_SUCCESS) return;
     const char* text = nullptr;
@@ -48,7 +48,7 @@ class Cupti {
 
  private:
   static void* open() {
-    // Of this toolkit's major version, as the layout of records is.
+    // Library of this toolkit's major version, which also determines the layout of records.
     const std::string name = fmt::format("libcupti.so.{}", CUDART_VERSION / 1000);
     for (const std::string& file : {name, std::string(LADDER_CUPTI_FOLDER) + "/" + name}) {
       if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
@@ -72,12 +72,12 @@ const Cupti& cupti() {
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                          CUPTI_ACTIVITY_KIND_MEMSET};
 
-// What CUPTI's callbacks write, some on its own threads.
+// State written by CUPTI's callbacks, some of which run on CUPTI's own threads.
 struct Kept {
   std::mutex mutex;
   CUpti_SubscriberHandle subscriber = nullptr;
   std::vector<NodeRecord> records;
-  std::unordered_map<std::uint64_t, std::uint64_t> captured;  // by the id of a node's copy in an executable graph
+  std::unordered_map<std::uint64_t, std::uint64_t> captured;  // captured node's id by the id of its copy
 };
 Kept kept;
 
@@ -104,13 +104,13 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
       if (activity->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) record = record_of<CUpti_ActivityKernel9>(activity);
       if (activity->kind == CUPTI_ACTIVITY_KIND_MEMCPY) record = record_of<CUpti_ActivityMemcpy5>(activity);
       if (activity->kind == CUPTI_ACTIVITY_KIND_MEMSET) record = record_of<CUpti_ActivityMemset4>(activity);
-      if (record.node != 0) kept.records.push_back(record);  // 0: of no graph
+      if (record.node != 0) kept.records.push_back(record);  // 0: not in a graph
     }
   }
   std::free(buffer);
 }
 
-// Instantiating a graph copies its nodes, and records name the copies.
+// Note that a captured node was copied: instantiating a graph copies its nodes, and records name the copies.
 void CUPTIAPI node_was_copied(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void* data) {
   const auto& resource = *static_cast<const CUpti_ResourceData*>(data);
   const auto& graph = *static_cast<const CUpti_GraphData*>(resource.resourceDescriptor);
@@ -158,7 +158,7 @@ std::vector<NodeRecord> KernelRecords::take() {
   std::vector<NodeRecord> taken;
   taken.swap(kept.records);
   for (NodeRecord& record : taken) {
-    // A copy may itself have been copied.
+    // Follow copies of copies back to the captured node.
     for (auto at = kept.captured.find(record.node); at != kept.captured.end(); at = kept.captured.find(record.node)) {
       record.node = at->second;
     }

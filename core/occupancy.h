@@ -1,4 +1,4 @@
-// How many blocks may share a slab, and how many of a launch the card has room for.
+// Occupancy: the largest cluster, shared memory of a block, and resident blocks and clusters of a launch.
 #pragma once
 
 #include <algorithm>
@@ -9,41 +9,41 @@
 
 namespace ladder {
 
-// The cluster size that any card with clusters has room for.
+// Largest cluster, in blocks, that every card with clusters has room for.
 inline constexpr int kMaxClusterBlocks = static_cast<int>(kMaxPortableClusterBlocks);
 
-// What the data centre's cards have room for (CUDA programming guide, thread block clusters).
+// Largest cluster, in blocks, of the data centre's cards (CUDA programming guide, thread block clusters).
 inline constexpr int kMaxBigClusterBlocks = 2 * kMaxClusterBlocks;
 
-// What the card at hand has room for.
+// Largest cluster, in blocks, of the current device.
 inline int most_cluster_blocks() {
   const int arch = backend::device().arch;
   return arch >= 90 && arch < 120 ? kMaxBigClusterBlocks : kMaxClusterBlocks;
 }
 
-// Shared memory that a block may have.
+// Most shared memory of a block, in bytes.
 inline int most_smem_bytes() {
   constexpr int kKilobyte = 1024;
   const int arch = backend::device().arch;
   return (arch >= 90 && arch < 120 ? 227 : arch == 80 ? 163 : 99) * kKilobyte;
 }
 
-// Blocks that an SM's shared memory has room for.
+// Blocks of `smem_bytes` that fit the shared memory of an SM.
 inline int blocks_per_sm(int smem_bytes) {
-  constexpr int kReserved = 1024;  // of every block
+  constexpr int kReserved = 1024;  // bytes of every block
   return (most_smem_bytes() + kReserved) / (smem_bytes + kReserved);
 }
 
-// Clusters that take turns, as far as can be said without asking the driver.
+// Waves of a launch's clusters, estimated without asking the driver.
 struct Turns {
-  int most_blocks = 0;  // of an SM at a time; 0: not even one fits
-  double waves = 0;     // of clusters; half of what the last one lacks counts as there
-  double blocks = 0;    // of an SM, all waves together
+  int most_blocks = 0;  // resident blocks of an SM; 0: not even one fits
+  double waves = 0;     // mean of the fractional number of waves and that number rounded up
+  double blocks = 0;    // blocks of an SM over all waves
 };
 
 inline Turns turns_of(int clusters, int cluster_blocks, int threads, int smem_bytes, int threads_per_sm) {
   if (smem_bytes > most_smem_bytes()) return {};
-  // Clusters of four or eight leave SMs idle, of 132 twelve, those of 16 twenty.
+  // SMs that clusters leave idle, of 132: twelve with clusters of four or eight blocks, twenty with 16.
   const int num_sms = backend::device().num_sms;
   const int idle_sms = cluster_blocks > 8 ? num_sms / 6 : cluster_blocks > 2 ? num_sms / 11 : 0;
   Turns turns{.most_blocks = std::min(threads_per_sm / threads, blocks_per_sm(smem_bytes)),
@@ -53,7 +53,7 @@ inline Turns turns_of(int clusters, int cluster_blocks, int threads, int smem_by
   return turns;
 }
 
-// Whether `bytes` fit the L2: if so, loads with evict-first priority keep the rest of its content.
+// Returns true if `bytes` fit the L2. Loads with evict-first priority then keep the rest of the L2's content.
 inline bool fits_l2(double bytes) { return bytes <= static_cast<double>(backend::device().l2_bytes); }
 
 }  // namespace ladder

@@ -1,5 +1,5 @@
-// Whether launches may overlap in this process (LaunchConfig::overlaps_previous): they may, unless a program says otherwise,
-// to compare both or to look for a mistake. What was captured into a graph stays as it is.
+// Process-wide switch of overlapping launches (LaunchConfig::overlaps_previous). On by default; a program turns it off
+// to compare both or to look for a mistake. Captured graphs do not change with it.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ inline std::atomic<std::int64_t> serial_launches{0};
 inline void overlap_launches(bool on) { detail::overlap_allowed = on; }
 inline bool launches_overlap() { return detail::overlap_allowed; }
 
-// How many launches were enqueued or captured so far that ask to wait until the one in front has ended.
+// Number of launches enqueued or captured so far that wait until the previous launch has ended.
 inline std::int64_t num_serial_launches() { return detail::serial_launches; }
 
 }  // namespace ladder

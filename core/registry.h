@@ -9,15 +9,15 @@
 //       using Problem = ...;   // plain fields, one of them `Dtype dtype`; str(), static parse(line) throwing UsageError,
 //                              // static random(seed): any small problem, for the tests
 //       struct Tensors {...};  // typed views: const inputs, outputs
-//       static std::vector<TensorSpec> tensors(const Problem&);  // the one place where their order stands
+//       static std::vector<TensorSpec> tensors(const Problem&);  // defines the tensors' order
 //       static Tensors bind(const Pointers& at);                 // {.x = at["x"], .bias = at.get<float>("bias"), ...}
 //       static double flops(const Problem&);
 //       // and, where it applies:
 //       static constexpr bool kDefault = true;                   // the layer's default pass
-//       static constexpr bool kExact = false;                    // outputs are no sums of products of inputs
-//       static bool exact(const Problem&);                       // or: those of some problems are not
-//       static Traffic traffic(const Problem&);                  // where it is not every tensor once
-//       static void derive(const Problem&, HostTensors& inputs);  // inputs that follow from others
+//       static constexpr bool kExact = false;                    // outputs are not sums of products of inputs
+//       static bool exact(const Problem&);                       // or: the same for each problem
+//       static Traffic traffic(const Problem&);                  // default: every tensor moves once
+//       static void derive(const Problem&, HostTensors& inputs);  // fills in inputs that depend on others
 //     };
 //
 // and a version file ends with
@@ -47,33 +47,33 @@ namespace ladder {
 
 struct Pass;
 
-// One parsed problem of one pass, as the harness sees it.
+// A parsed problem of a pass, without the pass's types.
 struct Case {
   const Pass* pass = nullptr;
   std::string text;  // the problem's canonical line
   Dtype dtype = Dtype::f32;
-  bool names_dtype = false;  // whether the line it was parsed from did
+  bool names_dtype = false;  // the parsed line named a dtype
   double flops = 0;
-  Traffic traffic;  // the least that a kernel has to move
+  Traffic traffic;  // least bytes that a kernel has to move
   std::vector<TensorSpec> tensors;
   bool integers_exact = true;           // integer inputs have integer answers
   std::shared_ptr<const void> problem;  // the layer's own Problem
 
   Case with_dtype(Dtype other) const;                     // the same problem in another dtype
-  const TensorSpec& tensor(std::string_view name) const;  // throws Failure naming those that there are
+  const TensorSpec& tensor(std::string_view name) const;  // throws Failure naming the existing ones
 
-  // The longest sum of any output element.
+  // Number of terms in the longest sum of any output element.
   std::int64_t reduction_length() const;
 };
 
 struct Pass {
   std::string layer;
   std::string name;
-  bool is_default = false;  // of its layer
+  bool is_default = false;  // the layer's default pass
   Case (*parser)(const Pass& self, std::string_view line) = nullptr;
   Case (*random_problem)(const Pass& self, std::uint64_t seed) = nullptr;  // fp32
   Case (*in_dtype)(const Case& c, Dtype dtype) = nullptr;
-  // Fills in inputs that follow from other inputs; null where there are none.
+  // Fill in inputs that follow from other inputs; null if there are none.
   void (*derive)(const Case& c, HostTensors& inputs) = nullptr;
 
   Case parse(std::string_view line) const { return parser(*this, line); }  // throws UsageError
@@ -81,66 +81,66 @@ struct Pass {
   std::string path() const { return layer + "/" + name; }
 };
 
-// What a version file says of itself; see LADDER_VERSION. P is its pass, or AnyPass in the registry.
+// Definition of a version, given in its file through LADDER_VERSION. P is its pass, or AnyPass in the registry.
 template <class P>
 struct VersionDef {
-  // One of the two: launch enqueues the version; plans lists every way in which it can run the problem, the default
-  // first.
+  // Exactly one of launch and plans is given. launch enqueues the version; plans lists every way in which it can run
+  // the problem, the default first.
   std::function<void(const typename P::Problem&, const typename P::Tensors&, void* workspace, Stream)> launch = {};
   std::function<std::vector<KernelPlan<P>>(const typename P::Problem&)> plans = {};
-  std::vector<const char*> plan_names = {};  // of all plans that there are; each must run in the tests
+  std::vector<const char*> plan_names = {};  // names of all possible plans; each must run in the tests
   std::vector<Dtype> dtypes = {};
-  // Why the version cannot run the problem, or null. Empty: it can run every one.
+  // Returns null, or why the version cannot run the problem. Empty: it runs every problem.
   std::function<const char*(const typename P::Problem&)> supports = {};
-  std::function<std::size_t(const typename P::Problem&)> workspace_bytes = {};  // of `launch`; empty: none
-  bool private_workspace = false;                                               // see Kernel
+  std::function<std::size_t(const typename P::Problem&)> workspace_bytes = {};  // for `launch`; empty: none
+  bool private_workspace = false;                                               // Kernel::private_workspace
   int min_arch = 0;  // compute capability times ten (80, 90) below which it cannot run
-  // True for instructions that later architectures dropped, such as sm_90a's wgmma: it runs on min_arch alone.
+  // True if the version uses instructions that later architectures dropped, such as sm_90a's wgmma: it runs on min_arch
+  // alone.
   bool arch_specific = false;
-  // How much larger the rounding errors of its sums may be than those of plain fp32 additions.
+  // Factor by which rounding errors of the version's sums may exceed those of plain fp32 additions.
   double error_growth = 1;
-  // False where intermediates are no sums of products of the inputs (Winograd): integer problems are then held to the
+  // False if intermediates are not sums of products of the inputs (Winograd): integer problems are then held to the
   // bound instead of the last bit.
   bool exact = true;
-  // The share of the formula's multiplications that the algorithm cannot do without: a time below that much arithmetic
-  // at the hardware's peak is not believed. 1/4 for Winograd's F(4x4, 3x3).
+  // Share of the formula's multiplications that the algorithm cannot avoid: a time below that much arithmetic at the
+  // hardware's peak is not believed. 1/4 for Winograd's F(4x4, 3x3).
   double least_arithmetic = 1;
   const char* needs = "";  // one phrase for --list
 };
 
-// Of any pass: a problem as a Case, tensors by name.
+// Type-erased pass: the problem is a Case, tensors are found by name.
 struct AnyPass {
   using Problem = Case;
   using Tensors = Pointers;
 };
 using AnyVersionDef = VersionDef<AnyPass>;
 
-// One numbered kernel version, stateless. All functions may be called from any thread.
+// A numbered kernel version, stateless. All functions may be called from any thread.
 struct Version {
   const Pass* pass = nullptr;
-  char letter = 'v';            // of its file's name; a cheat of tests/wrong has 'w', 'x', ...
-  int number = 0;               // below 100 in a file's name, from 100 on for some cheats
+  char letter = 'v';            // first letter of the file name; cheats of tests/wrong have 'w', 'x', ...
+  int number = 0;               // below 100 in a file name, from 100 on for some cheats
   std::string idea;             // "smem_tile"
-  std::string file;             // as the compiler was given it
-  AnyVersionDef def;            // what the file says of itself; always with `plans`
-  const void* typed = nullptr;  // the same as VersionDef of its pass; null of one that no file registered
+  std::string file;             // path that the compiler was given
+  AnyVersionDef def;            // the file's definition; always with `plans`
+  const void* typed = nullptr;  // its VersionDef<P>; null if no file registered it
 
   bool has(Dtype dtype) const;
   std::string label() const;  // "v03_smem_tile"
-  // Null, or why this version cannot run the case. Dtype and device are why_not()'s.
+  // Returns null, or why this version cannot run the case. why_not() also checks dtype and device.
   const char* supports(const Case& c) const { return def.supports ? def.supports(c) : nullptr; }
 };
 
-// Empty, or why the version cannot run the case on this device: dtype, architecture, supports(), no device.
+// Returns empty, or why the version cannot run the case on this device: dtype, architecture, supports(), no device.
 std::string why_not(const Version& v, const Case& c);
 
-// All passes and versions, in order of layer, pass and number. A version whose file name is malformed, whose number is
-// taken twice, or whose definition contradicts itself makes this throw Failure: the first thing every main() does is to
-// call it.
+// All passes and versions, in order of layer, pass and number. all_versions() throws Failure for a malformed file name,
+// a number that is taken twice, or a contradictory definition: every main() calls it first.
 const std::vector<const Pass*>& all_passes();
 const std::vector<const Version*>& all_versions();
 
-// Throw UsageError naming what there is.
+// Look up passes and versions. The first three throw UsageError naming the existing ones.
 const Pass& find_pass(std::string_view layer, std::string_view name);
 const Pass& default_pass(std::string_view layer);
 const Version& find_version(const Pass& pass, int number);
@@ -148,8 +148,9 @@ std::vector<const Version*> versions_of(const Pass& pass);
 
 namespace detail {
 
-// What a file name says: "dev/conv3x3/fprop/v03_smem_tile.cu" is letter 'v', number 3, idea "smem_tile". Nothing for a
-// name that is not a lower-case letter, two digits, an underscore, lower-case words, ".cu".
+// Parts of a version's file name: "dev/conv3x3/fprop/v03_smem_tile.cu" is letter 'v', number 3, idea "smem_tile".
+// parse_file_name() returns nothing for a name that is not a lower-case letter, two digits, an underscore, lower-case
+// words, ".cu".
 struct FileName {
   char letter = 'v';
   int number = 0;
@@ -157,8 +158,8 @@ struct FileName {
 };
 std::optional<FileName> parse_file_name(std::string_view file);
 
-const Pass* add_pass(Pass pass);  // returns the one already there, if any
-// `wrong` says what is wrong with the definition, or is empty.
+const Pass* add_pass(Pass pass);  // returns the existing entry, if any
+// `wrong` is the fault of the definition, or empty.
 bool add_version(Version version, std::string_view file, const std::string& wrong);
 
 bool names_dtype(std::string_view line);
@@ -239,7 +240,7 @@ const Pass& pass_of() {
   return *pass;
 }
 
-// A problem as the harness sees it. The registry's parse() gives the same for its line.
+// The Case of a problem, the same as the registry's parse() gives for the problem's line.
 template <class P>
 Case case_of(const typename P::Problem& problem) {
   return detail::make_case<P>(pass_of<P>(), problem);
@@ -257,19 +258,19 @@ std::string fault_of(const VersionDef<P>& def) {
 
 }  // namespace detail
 
-// A version's kernels for a problem, with the types of its pass: for a version of another pass that hands its work on to
-// it. Not to be called before main().
+// Typed access to a version's kernels, for a version of another pass that delegates work to it. Not to be called before
+// main().
 template <class P>
 class VersionOf {
  public:
   explicit VersionOf(const VersionDef<P>& def) : def_(&def) {}
 
-  // Null, or why it cannot run the problem.
+  // Returns null, or why the version cannot run the problem.
   const char* supports(const typename P::Problem& problem) const {
     return def_->supports ? def_->supports(problem) : nullptr;
   }
 
-  // Every way to run a problem that it supports, the default first.
+  // All plans for a supported problem, the default first.
   std::vector<KernelPlan<P>> plans(const typename P::Problem& problem) const {
     if (def_->plans) return def_->plans(problem);
     return {{.workspace_bytes = def_->workspace_bytes ? def_->workspace_bytes(problem) : 0,
@@ -290,7 +291,7 @@ VersionOf<P> version_of(int number) {
 
 namespace detail {
 
-// `def`, which lives as long as the program, without the types of its pass.
+// Erase the pass's types from `def`, which must live as long as the program.
 template <class P>
 AnyVersionDef any_pass(const VersionDef<P>& def) {
   return {.plans =
@@ -321,7 +322,7 @@ AnyVersionDef any_pass(const VersionDef<P>& def) {
 
 template <class P>
 bool register_version(const char* file, VersionDef<P> def) {
-  static std::deque<VersionDef<P>> kept;  // a deque moves none of them
+  static std::deque<VersionDef<P>> kept;  // a deque never moves its elements
   kept.push_back(std::move(def));
   return detail::add_version({.pass = &pass_of<P>(), .def = detail::any_pass(kept.back()), .typed = &kept.back()}, file,
                              detail::fault_of(kept.back()));
@@ -329,7 +330,7 @@ bool register_version(const char* file, VersionDef<P> def) {
 
 }  // namespace ladder
 
-// A name that no other use in the same source has.
+// Identifier that is unique in its source file.
 #define LADDER_JOINED_(prefix, number) prefix##number
 #define LADDER_JOINED(prefix, number) LADDER_JOINED_(prefix, number)
 #define LADDER_UNIQUE(prefix) LADDER_JOINED(prefix, __COUNTER__)

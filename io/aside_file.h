@@ -1,4 +1,4 @@
-// A file that takes its name only when it is whole and on the disk: written beside it, flushed, renamed.
+// A file that takes its name only when it is complete and on the disk: written beside that name, flushed, renamed.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace ladder::io {
 
-// What was there under the name before stays whole until commit(), whatever happens: an exception, a full disk, a
-// crash. Every member throws Failure naming the file and the system's reason, after which nothing of the new file is
-// left. A symbolic link stays, and the file that it names is replaced. A character device, a FIFO and standard output are
+// An existing file of the name stays intact until commit(), whatever happens: an exception, a full disk, a crash. Every
+// member throws Failure naming the file and the system's reason, after which nothing of the new file is left. A
+// symbolic link stays, and the file that it names is replaced. A character device, a FIFO and standard output are
 // written through, at once; a folder, a block device and a socket are refused.
 class AsideFile {
  public:
@@ -27,13 +27,13 @@ class AsideFile {
 
   std::filesystem::path path_;
   std::filesystem::path aside_;  // "<path>.<process>.partial", which a killed process leaves; empty: written through
-  int descriptor_ = -1;          // -1: nothing to write to any more
+  int descriptor_ = -1;          // -1: closed
 };
 
-// A file of `text` alone, likewise.
+// Write a file that consists of `text`, by way of an AsideFile.
 void write_text(const std::filesystem::path& path, std::string_view text);
 
-// Has the disk keep the names in this folder: of files made, renamed and removed in it. Throws Failure.
+// Flush the names of a folder to the disk: of files made, renamed and removed in it. Throws Failure.
 void sync_folder(const std::filesystem::path& folder);
 
 }  // namespace ladder::io

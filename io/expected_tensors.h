@@ -1,4 +1,4 @@
-// The names and shapes that a model expects of a file's tensors.
+// Comparison of the names and shapes of a file's tensors with those that a model expects.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,12 @@ struct ExpectedTensor {
   Shape shape;
 };
 
-// Of a file.
+// Names and shapes of a file's tensors.
 std::vector<ExpectedTensor> tensors_of(const SafetensorsFile& file);
 
-// Throws Failure unless the names and shapes are those expected, in any order: which tensor is missing, is not the
-// model's or has another shape, and how many more. `what` opens the message: "'runs/a/model.safetensors'". `known` says
-// why a file has such names besides, if it knows, or nothing.
+// Throws Failure unless the names and shapes are those expected, in any order. The message says which tensor is
+// missing, is not the model's or has another shape, and how many more. `what` opens the message:
+// "'runs/a/model.safetensors'". `known` returns why a file has such extra names, if it knows, or nothing.
 void expect_tensors(const std::string& what, const std::vector<ExpectedTensor>& found,
                     const std::vector<ExpectedTensor>& expected,
                     const std::function<std::string(const std::vector<std::string>& extra)>& known = {});

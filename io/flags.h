@@ -1,6 +1,6 @@
-// The flags of a program, declared once, to CLI11. `--describe` prints them as JSON (schema ladder.flags/1); a copy of that
-// lies beside the program's source (bench/flags.json, train/train_unet.json), and ./ladder makes its own flags of the copy,
-// so that its help and its errors need no build.
+// Flags of a program, declared once, to CLI11. `--describe` prints them as JSON (schema ladder.flags/1). A copy of that
+// JSON lies beside the program's source (bench/flags.json, train/train_unet.json), and ./ladder makes its own flags
+// from the copy, so that its help and its errors need no build.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ namespace ladder::io {
 inline const CLI::Validator kFilled(
     [](const std::string& word) { return std::string(word.empty() ? "it is empty" : ""); }, "");
 
-// One of these words.
+// Validator of a word that is one of `all`.
 inline CLI::Validator words(const std::vector<std::string>& all) {
   const std::string list = fmt::format("{}", fmt::join(all, ","));
   return {[all](const std::string& word) {
@@ -33,7 +33,7 @@ inline CLI::Validator words(const std::vector<std::string>& all) {
           list, "words"};
 }
 
-// A number in an interval: "[1, 1000]", "[0, 1)", "(0, )".
+// Validator of a number in an interval: "[1, 1000]", "[0, 1)", "(0, )".
 inline CLI::Validator limits(const std::string& interval) {
   return {[interval](const std::string& word) {
             const std::string high = interval.substr(interval.find(',') + 2);
@@ -47,7 +47,8 @@ inline CLI::Validator limits(const std::string& interval) {
           interval, "limits"};
 }
 
-// A word that a POSIX extended regular expression describes as a whole, one that Python reads alike.
+// Validator of a word that matches a POSIX extended regular expression as a whole. Python must read the expression
+// alike.
 inline CLI::Validator pattern(const std::string& expression) {
   return {[expression](const std::string& word) {
             regex_t compiled;
@@ -60,7 +61,7 @@ inline CLI::Validator pattern(const std::string& expression) {
           expression, "pattern"};
 }
 
-// A flag whose words stand for values of another type; its default is the value that `target` has.
+// Add a flag whose words stand for values of another type. Its default is the present value of `target`.
 template <class T>
 CLI::Option* add_choice(CLI::App& app, const std::string& flag, T& target,
                         const std::vector<std::pair<std::string, T>>& choices, const std::string& help) {
@@ -86,7 +87,7 @@ inline std::vector<std::string> names_of(const std::set<CLI::Option*>& options) 
   return names;
 }
 
-// What --describe prints.
+// Text of --describe.
 inline std::string describe(CLI::App& app) {
   nlohmann::ordered_json flags = nlohmann::ordered_json::array();
   for (CLI::Option* option : app.get_options()) {
@@ -117,8 +118,8 @@ inline std::string describe(CLI::App& app) {
   return nlohmann::ordered_json({{"schema", "ladder.flags/1"}, {"flags", flags}}).dump(1) + "\n";
 }
 
-// Parses a command line without its program. False where help or a description was asked for and has been printed. Throws
-// UsageError.
+// Parse a command line without its program. Returns false if help or a description was asked for, which is then
+// printed. Throws UsageError.
 inline bool parse(CLI::App& app, std::vector<std::string> words) {
   app.add_flag_callback(
       "--describe", [] {}, "print these flags as JSON and leave");
@@ -126,7 +127,7 @@ inline bool parse(CLI::App& app, std::vector<std::string> words) {
     fmt::print("{}", describe(app));
     return false;
   }
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  std::reverse(words.begin(), words.end());  // CLI11 expects the reverse order
   try {
     app.parse(words);
   } catch (const CLI::CallForHelp& help) {

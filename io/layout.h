@@ -1,4 +1,4 @@
-// Where a weight's elements lie: in files as PyTorch has them, on the device as convolutions want them.
+// Layouts of weights: PyTorch's in files, KRSC on the device, for convolutions.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct Extents {
   std::size_t outputs = 0, inputs = 0, taps = 0;
 };
 
-// Of [O, I, R, S].
+// Extents of a weight [O, I, R, S].
 inline Extents extents_of(const std::vector<std::int64_t>& shape, std::size_t num_values) {
   const Extents e{static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]),
                   static_cast<std::size_t>(shape[2] * shape[3])};
@@ -37,15 +37,16 @@ inline Extents extents_of(const std::vector<std::int64_t>& shape, std::size_t nu
 
 }  // namespace layout_detail
 
-// A convolution's weight [O, I, R, S], PyTorch's order, in KRSC: [O, R, S, I]. Values of any other rank (vectors, [O,
-// I] matrices, [O, I, 1] of a Conv1d) lie alike in both and come back as they are. `shape` is PyTorch's either way.
+// Convert a convolution's weight from PyTorch's [O, I, R, S] to KRSC, [O, R, S, I]. Values of any other rank (vectors,
+// [O, I] matrices, [O, I, 1] of a Conv1d) have the same layout in both and come back unchanged. `shape` is PyTorch's
+// either way.
 inline std::vector<float> to_krsc(std::vector<float> values, const std::vector<std::int64_t>& shape) {
   if (shape.size() != 4) return values;
   const auto [outputs, inputs, taps] = layout_detail::extents_of(shape, values.size());
   return layout_detail::swap_last_two(values, outputs, inputs, taps);
 }
 
-// And back.
+// Convert a weight from KRSC back to PyTorch's layout.
 inline std::vector<float> from_krsc(std::vector<float> values, const std::vector<std::int64_t>& shape) {
   if (shape.size() != 4) return values;
   const auto [outputs, inputs, taps] = layout_detail::extents_of(shape, values.size());

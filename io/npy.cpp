@@ -29,7 +29,8 @@ void write(const std::filesystem::path& file, const char* descr, const void* val
            const std::vector<int>& shape) {
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", descr, fmt::join(shape, ", "));
-  // Magic, version, the header's length in two bytes; all of it a multiple of 64, the last byte a newline.
+  // Prefix: magic, version, the header's length in two bytes. Prefix and header are a multiple of 64 bytes, the last
+  // one a newline.
   constexpr std::size_t kBefore = kMagic.size() + 4;
   header.append(63 - (kBefore + header.size()) % 64, ' ');
   header += '\n';
@@ -45,7 +46,7 @@ void write(const std::filesystem::path& file, const char* descr, const void* val
   out.commit();
 }
 
-// What stands after 'key': in a header, a Python dictionary. Throws Failure.
+// Returns the text after 'key': in a header, which is a Python dictionary. Throws Failure.
 std::string_view value_of(std::string_view header, std::string_view key) {
   const std::string quoted = fmt::format("'{}'", key);
   auto at = header.find(quoted);
@@ -75,7 +76,7 @@ std::vector<std::int64_t> shape_of(std::string_view header) {
   }
 }
 
-// Reads `bytes` bytes. Throws Failure where the file ends before.
+// Read `bytes` bytes. Throws Failure if the file ends before.
 void read(std::ifstream& in, void* to, std::size_t bytes) {
   if (!in.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes))) throw Failure("cut short");
 }

@@ -26,7 +26,7 @@ static_assert(std::endian::native == std::endian::little, "files are little-endi
 
 constexpr const char* kMetadata = "__metadata__";
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kLongestHeader = 100'000'000;  // what the format's own library reads
+constexpr std::uint64_t kLongestHeader = 100'000'000;  // limit of the format's own library
 
 constexpr std::array<std::pair<Dtype, const char*>, 6> kDtypes = {{{Dtype::f32, "F32"},
                                                                    {Dtype::bf16, "BF16"},
@@ -42,7 +42,7 @@ const char* word_of(Dtype dtype) {
   throw Failure(fmt::format("safetensors files hold no {}", name(dtype)));
 }
 
-// Nothing for a dtype that is not read here.
+// Returns the dtype of a header's word, or nothing for a dtype that is not read here.
 std::optional<Dtype> dtype_of(const std::string& word) {
   for (const auto& [dtype, known] : kDtypes) {
     if (word == known) return dtype;
@@ -50,7 +50,7 @@ std::optional<Dtype> dtype_of(const std::string& word) {
   return std::nullopt;
 }
 
-// The header, padded so that tensors begin at a multiple of eight bytes.
+// Returns the header, padded so that tensors begin at a multiple of eight bytes.
 std::string header_of(const std::vector<StoredTensor>& tensors, const Metadata& metadata) {
   json header = json::object();
   if (!metadata.empty()) header[kMetadata] = metadata;
@@ -70,7 +70,8 @@ std::string header_of(const std::vector<StoredTensor>& tensors, const Metadata& 
 
 constexpr const char* kConvert = ": convert it in Python, with safetensors.torch.save_file";
 
-// What a file that is not of this format is, which ends in kConvert for one with a pickle, by its first bytes; empty where they say nothing.
+// Returns the kind of a file that is not of this format, by its first bytes; empty if they say nothing. The text of a
+// file with a pickle ends in kConvert.
 std::string kind_by(std::string_view start) {
   using namespace std::string_view_literals;
   if (start.starts_with("\x89PNG"sv)) return "a PNG image";
@@ -92,7 +93,7 @@ std::string kind_by(std::string_view start) {
   return is_text && start.size() >= kLengthBytes ? "a text file" : "";
 }
 
-// A header's JSON, whose objects have no name twice and which is no deeper than the format.
+// Parse a header's JSON. Throws Failure if an object has a name twice or the JSON is deeper than the format.
 json parse_header(const std::string& text) {
   constexpr int kDeepest = 3;
   std::vector<std::set<std::string>> names;  // of each object that is open
@@ -126,11 +127,11 @@ std::uint64_t whole_number(const json& value) {
 
 struct Placed {
   StoredTensor tensor;
-  std::uint64_t begin = 0;  // after the header
+  std::uint64_t begin = 0;  // bytes, after the header
   std::uint64_t end = 0;
 };
 
-// An entry of the header. Throws Failure with what is wrong about it, without its name.
+// Parse an entry of the header. Throws Failure saying what is wrong with it, without its name.
 Placed entry_of(const std::string& name, const json& entry) {
   const auto member = [&](const char* key) -> const json& {
     if (!entry.is_object() || !entry.contains(key)) throw Failure(fmt::format("no {}", key));

@@ -7,8 +7,9 @@
 namespace ladder {
 namespace {
 
-// By name alone. On an H100 three processes of seven that trained in tf32 with the newest versions of these passes stopped
-// answering; each version by itself passes all its checks there, and nobody knows yet which one it is.
+// Versions that tf32 uses for these passes unless --use names others: the newest ones are held back. On an H100 three
+// processes of seven that trained in tf32 with the newest versions of these passes stopped answering; each version by
+// itself passes all its checks there, and nobody knows yet which one it is.
 constexpr const char* kHeldBackInTf32 = "attention/backward=v02,attention/forward=v02,conv3x3/wgrad=v05";
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A tape made ready to run: a version chosen for every operation, addresses given to every value, kernels bound.
-// Running it enqueues and does nothing else, so that it can be captured into a graph.
+// A tape made ready to run: every operation has a version, every value an address, and the kernels are bound. Running
+// the program only enqueues, so that it can be captured into a graph.
 #pragma once
 
 #include <array>
@@ -20,28 +20,30 @@ namespace ladder {
 
 class Program {
  public:
-  // Throws Failure where no version runs an operation here. The regions of the tape's values must outlive the program.
-  // With `branches`, operations marked `beside` run on a stream of the program's own.
+  // Prepare a tape. Throws Failure if no version runs an operation here. The regions of the tape's values must outlive
+  // the program. With `branches`, operations marked `beside` run on a side stream, which the program owns.
   Program(Tape tape, const Promotions& promotions, bool branches = true);
 
-  // All operations in the order of the tape, but for branches; after(operation) is called after each.
+  // Enqueue all operations in the order of the tape, those marked `beside` on the side stream; after(operation) is
+  // called after each is enqueued.
   void enqueue(Stream stream, const std::function<void(std::size_t)>& after = {}) const {
     enqueue_first(launches_.size(), stream, after);
   }
   void enqueue_first(std::size_t count, Stream stream, const std::function<void(std::size_t)>& after = {}) const;
 
-  // The same, without branches; before it the arena is filled with NaN bytes, after each operation what nobody reads any more. Values
-  // come out as from enqueue(), bit for bit, unless one is read before it was written or after it was given up.
+  // Enqueue all operations without branches, into an arena filled with NaN bytes. After each operation, ranges of the
+  // arena that nobody reads any more are filled again. Values come out as from enqueue(), bit for bit, unless a value
+  // is read before it was written or after it was given up.
   void enqueue_poisoned(Stream stream) const;
 
-  // One of the operations alone. All throw Failure naming the operation whose launch is refused.
+  // Enqueue one operation alone. All enqueue functions throw Failure naming the operation whose launch is refused.
   void enqueue(std::size_t operation, Stream stream) const;
 
   const Tape& tape() const { return tape_; }
   const VersionChoice& choice(std::size_t operation) const { return choices_[operation]; }
   std::size_t bytes() const;  // of device memory that the program itself holds: arena and workspaces
 
-  // Where a value lies. One in the arena holds what was written to it only while operations read it.
+  // Device address of a value. A value in the arena keeps what was written to it only while operations read it.
   void* address(ValueId id) const { return addresses_[id]; }
   void* workspace(std::size_t operation) const { return workspaces_[operation]; }
   const std::vector<Turn>& turns() const { return turns_; }  // by operation
@@ -59,17 +61,17 @@ class Program {
   std::vector<Turn> turns_;
   OwnedRegion arena_;
   std::vector<std::unique_ptr<OwnedRegion>> in_parts_;  // values that several operations write parts of
-  // Of all kernels that need none of their own: those of the tape's stream, those beside it.
+  // Workspaces shared by all kernels without a private one: [0] on the main stream, [1] on the side stream.
   std::array<std::unique_ptr<OwnedRegion>, 2> shared_workspaces_;
   std::vector<std::unique_ptr<OwnedRegion>> private_workspaces_;
   std::vector<void*> addresses_;              // by value
   std::vector<void*> workspaces_;             // by operation
-  std::vector<std::vector<Range>> given_up_;  // by operation: of the arena, after it
+  std::vector<std::vector<Range>> given_up_;  // by operation: arena ranges that nobody reads after it
   std::vector<VersionChoice> choices_;        // by operation
   std::vector<BoundLaunch> launches_;         // by operation
-  std::optional<OwnedStream> beside_;         // where any operation is
+  std::optional<OwnedStream> beside_;         // side stream, if any operation runs there
   mutable Event begun_;
-  std::vector<std::unique_ptr<Event>> ended_;  // by operation; null where none of the other stream waits for it
+  std::vector<std::unique_ptr<Event>> ended_;  // by operation; null if the other stream does not wait for it
   mutable Event joined_;
 };
 

@@ -23,7 +23,7 @@ constexpr const char* kOtherwise = "h200";
 constexpr const char* kOff = "off";
 constexpr std::size_t kNumCells = 8;  // as tools/records/promotion.py writes them; only the first three matter here
 
-// The parts of a line that two or more spaces separate.
+// Returns the cells of a line, which two or more spaces separate.
 std::vector<std::string> cells_of(std::string_view line) {
   std::vector<std::string> cells;
   while (true) {
@@ -41,13 +41,13 @@ std::string labels_of(const Pass& pass) {
   return labels.empty() ? "none" : fmt::format("{}", fmt::join(labels, ", "));
 }
 
-// The pass of "conv3x3/fprop". Throws UsageError naming those that there are.
+// Returns the pass of "conv3x3/fprop". Throws UsageError naming the existing passes.
 const Pass& pass_named(std::string_view path) {
   const auto slash = path.find('/');
   return find_pass(path.substr(0, slash), slash == std::string_view::npos ? "" : path.substr(slash + 1));
 }
 
-// The version of "v07", "7" or "v07_wmma_double_buffer"; null for another word.
+// Returns the version of "v07", "7" or "v07_wmma_double_buffer"; null for another word.
 const Version* version_named(const Pass& pass, std::string_view word) {
   for (const Version* v : versions_of(pass)) {
     if (v->label() == word) return v;
@@ -79,13 +79,13 @@ Promotions::Line parse_line(std::string_view text) {
   return line;
 }
 
-// A problem's line as its first word and the others: "n32" and " h64 w64 c64 k64 bf16".
+// Split a problem's line into its first word and the others: "n32" and " h64 w64 c64 k64 bf16".
 std::pair<std::string_view, std::string_view> split_batch(std::string_view text) {
   const auto end = std::min(text.find(' '), text.size());
   return {text.substr(0, end), text.substr(end)};
 }
 
-// The number of "n32" if its letters are `letters`, and these.
+// Letters and number of a problem's first word, as in "n32".
 struct Batch {
   std::string_view letters;
   double number = 0;
@@ -104,7 +104,7 @@ double ratio_between(double a, double b) {
   return std::abs(std::log(a / b));
 }
 
-// How far apart the batches of two problems are that are else the same; nothing if they differ in more.
+// Distance of the batches of two problems, as |log(ratio)|; nothing if the problems differ in more than the batch.
 std::optional<double> batch_distance(const Case& a, const Case& b) {
   const auto [first_a, others_a] = split_batch(a.text);
   const auto [first_b, others_b] = split_batch(b.text);
@@ -233,7 +233,7 @@ VersionChoice Promotions::choose(const Case& c) const {
     besides = fmt::format("; --use {} cannot: {}", used->second->label(), reason);
   }
 
-  // The lines that could serve, the best first.
+  // Table lines that could serve, the best first.
   struct Candidate {
     const Line* line;
     bool other_work;

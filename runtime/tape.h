@@ -1,8 +1,8 @@
-// A program of operations on values: what a step computes, before anything is chosen or allocated. An operation is a
-// problem of a pass, with a value for each of its tensors; which of them it reads and writes, the pass says.
+// A tape: the operations of a step on values, before versions are chosen and memory is allocated. An operation is a
+// problem of a pass, with a value for each of its tensors; the pass defines which of them it reads and writes.
 //
-// Forward and backward are pushed together: whoever adds an operation also says what its gradients are (on_backward),
-// and backward() appends those, the last first.
+// Forward and backward are recorded together: code that adds an operation also registers its gradient operations
+// (on_backward), and backward() appends those, the last first.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,14 @@ struct Value {
   std::string name;
   Dtype dtype = Dtype::f32;
   std::vector<std::int64_t> shape;
-  // Where it lies; null: in the arena, from the operation that writes it first to the one that reads it last.
+  // Region of the value; null: in the arena, from the operation that writes the value first to the one that reads it
+  // last.
   const Region* region = nullptr;
   std::size_t offset = 0;  // bytes, in the region
-  // Several operations write parts of it: it has memory of its own, which begins as zeros.
+  // True if several operations write parts of the value: it has memory of its own, which begins as zeros.
   bool in_parts = false;
-  // Whether the loss depends on it by way of a parameter. Of one that does not, such as an input, operations make no
-  // gradient.
+  // True if the loss depends on the value by way of a parameter. Operations make no gradient of other values, such as
+  // inputs.
   bool requires_grad = false;
 
   std::int64_t elements() const;
@@ -40,10 +41,10 @@ using ValueId = int;
 inline constexpr ValueId kNoValue = -1;
 
 struct Operation {
-  std::string name;  // of the layer: "input_blocks.1.0.in_layers.2"
+  std::string name;  // the layer's: "input_blocks.1.0.in_layers.2"
   Case problem;
   std::vector<ValueId> values;  // in the order of problem.tensors
-  bool beside = false;          // may run at the same time as the others
+  bool beside = false;          // may run on the side stream, at the same time as others
 };
 
 class Tape {
@@ -57,15 +58,16 @@ class Tape {
   ValueId value_in_parts(std::string name, Dtype dtype, std::vector<std::int64_t> shape);
   void set_requires_grad(ValueId id) { values_[id].requires_grad = true; }
 
-  // Appends an operation of pass P: a value for every tensor of the problem, by name; kNoValue for one that this problem
-  // lacks. Throws Failure where a tensor has no value, or one of another size or dtype (tf32 is stored as fp32).
+  // Append an operation of pass P, with a value for every tensor of the problem, by name; kNoValue for a tensor that
+  // this problem lacks. Throws Failure if a tensor has no value, or a value of another size or dtype (tf32 is stored as
+  // fp32).
   template <class P>
   void run(const std::string& name, const typename P::Problem& problem, Tensors tensors) {
     run(name, case_of<P>(problem), tensors);
   }
   void run(const std::string& name, Case problem, Tensors tensors);
 
-  // The same of one that may run beside all others that do not share a value with it.
+  // Append an operation that may run beside all others that share no value with it.
   template <class P>
   void run_beside(const std::string& name, const typename P::Problem& problem, Tensors tensors) {
     const bool before = std::exchange(beside_, true);
@@ -73,23 +75,23 @@ class Tape {
     beside_ = before;
   }
 
-  // Gradients of the loss. add_gradient() names a summand; where there are several, residual additions are appended when
-  // the gradient is asked for. A value whose gradient is asked for must have one.
+  // Gradients of the loss. add_gradient() names a summand. gradient() appends residual additions if there are several,
+  // and throws Failure if there is none.
   void add_gradient(ValueId of, ValueId gradient);
-  // Names the whole sum: an operation has added to what was there.
+  // Name the complete sum: an operation has added to the summands so far.
   void replace_gradient(ValueId of, ValueId gradient);
   bool has_gradient(ValueId of) const { return num_gradients(of) > 0; }
   int num_gradients(ValueId of) const;  // summands so far
   ValueId gradient(ValueId of);
-  // For an operation that adds them up itself: the summands, of which there are then none left.
+  // Remove and return the summands, for an operation that adds them up itself.
   std::vector<ValueId> take_gradients(ValueId of);
 
-  // `step` appends operations to the tape when backward() comes by.
+  // Register `step`, which appends gradient operations when backward() reaches it.
   void on_backward(std::function<void()> step) { backward_.push_back({std::move(step), beside_}); }
   void backward();
 
-  // Operations that are appended from now on, and those that their gradients add, may run beside all others that do not
-  // share a value with them: for chains of small ones.
+  // Let operations that are appended from now on, and those that their gradients add, run beside all others that share
+  // no value with them: for chains of small operations.
   void set_beside(bool on) { beside_ = on; }
 
   const std::vector<Value>& values() const { return values_; }

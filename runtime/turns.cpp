@@ -7,7 +7,7 @@
 namespace ladder {
 namespace {
 
-// Whether two values share a byte.
+// Returns true if two values share a byte.
 bool share(const Tape& tape, ValueId a, ValueId b) {
   if (a == b) return true;
   const Value &x = tape[a], &y = tape[b];
@@ -48,7 +48,8 @@ Tape beside_early(Tape tape) {
 
 namespace {
 
-// What operations beside the others may keep alive: where it is more, the others wait for the first of them.
+// Most arena bytes that side-stream operations may keep alive: beyond them the main stream waits for the first of these
+// operations.
 constexpr std::size_t kMostHeld = std::size_t{96} << 20;
 
 std::size_t held_by(const Tape& tape, const Operation& operation) {
@@ -63,10 +64,10 @@ std::vector<Turn> plan_turns(const Tape& tape, bool branches) {
   const auto& operations = tape.operations();
   const int count = static_cast<int>(operations.size());
   std::vector<Turn> turns(count);
-  int waited_for[2] = {kNothing, kNothing};  // by stream: the latest of the other
-  std::deque<int> running;                   // operations beside that the tape's own stream has not waited for
+  int waited_for[2] = {kNothing, kNothing};  // by stream: latest operation of the other stream that it waited for
+  std::deque<int> running;                   // side-stream operations that the main stream has not waited for
   std::size_t held = 0;
-  int joined = 0;  // operations that the tape's own stream has waited for, or are its own
+  int joined = 0;  // end of the operations that the main stream runs or has waited for
   const auto join = [&](int end, int at) {
     for (; joined < end; ++joined) {
       if (turns[joined].beside) turns[joined].last = at;

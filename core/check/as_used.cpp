@@ -1,4 +1,5 @@
-// A kernel launched as it is used: never alone, never once, and on memory that others have used.
+// Checks of a kernel under the conditions of real use: repeated launches, other kernels around it, and memory that
+// others have used.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,8 +32,8 @@ float other_value(const std::vector<float>& values, std::size_t element) {
   return values[element];
 }
 
-// `num_changes` elements of each input take the value of another element, at offsets that depend on the seed and the problem:
-// a sample of an input stays the same, and a sum of all elements does not.
+// Returns the inputs with `num_changes` elements of each replaced by the value of another element, at offsets that
+// depend on seed and problem. A sample of an input stays the same; a sum of all its elements changes.
 HostTensors nearly_equal_inputs(const Case& c, const HostTensors& inputs, std::uint64_t seed, int num_changes) {
   HostTensors others = inputs;
   const std::uint64_t key = seed ^ std::hash<std::string>{}(c.text);
@@ -53,7 +54,7 @@ class AsUsed {
   AsUsed(Subject& subject, CheckedCase& c, int launches, const AnyVersionDef& def)
       : subject_(subject), c_(c), launches_(launches), def_(def) {}
 
-  // Empty, or the first fault.
+  // Returns empty, or the first fault.
   std::string run() {
     subject_.refill(inputs());
     subject_.reset();
@@ -76,7 +77,8 @@ class AsUsed {
  private:
   const HostTensors& inputs() { return c_.run(Pattern::normal).inputs; }
 
-  // What a launch on the first inputs left.
+  // Returns empty, or how a launch on the first inputs differs from the first launch: damage, output bits, private
+  // workspace.
   std::string judged(Subject& subject, const std::string& which) {
     if (std::string damage = subject.damage(); !damage.empty()) return which + ": " + damage;
     const std::string difference = other_bits(first_, subject.outputs(), which);
@@ -109,7 +111,8 @@ class AsUsed {
   }
 
   std::string bound_twice() {
-    // One element may be where a version looks, or weigh too little to be seen in the answer.
+    // Numbers of changed elements per input. A single one may be an element that the version samples, or weigh too
+    // little to show in the answer.
     constexpr std::array kChanges = {1, 4, 16};
     const std::unique_ptr<Subject> second = subject_.another();
     std::string fault;
@@ -122,14 +125,16 @@ class AsUsed {
     return fault;
   }
 
-  // An answer kept under a sample of the inputs is the same in both kernels: only the reference tells.
+  // Compare with the reference: if both kernels keep an answer under a sample of the inputs, they agree with each
+  // other.
   std::string wrong(const Outputs& outputs, const HostTensors& others) {
     const ExpectedOutputs expected = reference_outputs(*c_, others);
     const Verdict verdict = within_limit(compare(*c_, Pattern::normal, outputs, expected, def_), *c_, expected, def_);
     return verdict.status == Status::pass ? "" : "after an element of each input changed: " + verdict.reason;
   }
 
-  // Two at once; then the first on the inputs of the second, of which it has seen nearly all.
+  // Launch both kernels, then the first on the second's inputs, which differ from its own in few elements. `fresh`
+  // receives the second's outputs.
   std::string beside(Subject& second, const HostTensors& others, Outputs& fresh) {
     second.refill(others);
     subject_.reset(Contents::nan, Contents::kept);
@@ -152,7 +157,7 @@ class AsUsed {
   std::string before_inputs() {
     std::size_t bytes = 0;
     for (const TensorSpec& spec : c_->tensors) bytes += spec.is_read() ? spec.bytes() : 0;
-    constexpr std::size_t kMost = 256u << 20;  // arrive in less time than a stream is kept back
+    constexpr std::size_t kMost = 256u << 20;  // bytes that arrive while a stream is held back
     if (bytes > kMost) return {};
     subject_.reset(Contents::nan, Contents::kept);
     std::string fault = subject_.launch_before_inputs();

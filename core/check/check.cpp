@@ -18,7 +18,7 @@ namespace {
 
 Verdict failed(std::string reason) { return {.status = Status::fail, .reason = std::move(reason)}; }
 
-// What a launch left, against the reference.
+// Verdict on a finished launch: its outputs compared with the reference, and damage to guards or inputs.
 Verdict judged(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVersionDef& def) {
   const std::string damage = subject.damage();
   const ExpectedOutputs& expected = c.run(pattern).expected;
@@ -41,14 +41,14 @@ Verdict launched(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVer
   return fault.empty() ? judged(subject, c, pattern, def) : failed(fault);
 }
 
-// What came of a case under a schedule.
+// Outcome of a case under one schedule.
 struct Outcome {
   std::string_view what;
   std::string schedule;
   std::vector<std::vector<float>> outputs;
 };
 
-// By more than sums do that are added up in another order.
+// Returns true if the outputs differ by more than reassociated sums explain: 1 % of a tensor's largest value.
 bool differ(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
   constexpr float kOfLargest = 0.01f;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -71,7 +71,8 @@ Verdict untrusted_null_answer(CheckedCase& c, const std::vector<Pattern>& patter
   return {};
 }
 
-// After both patterns, the first once more: what it gives may depend on no launch before, and on nothing in the outputs.
+// Launch Pattern::normal again, after all patterns: its result must depend neither on earlier launches nor on the
+// outputs' contents.
 std::string first_again(Subject& subject, CheckedCase& c, const std::vector<std::vector<float>>& first) {
   subject.refill(c.run(Pattern::normal).inputs);
   subject.reset(Contents::random, Contents::kept);
@@ -91,7 +92,7 @@ Verdict check_patterns(Subject& subject, CheckedCase& c, const std::vector<Patte
     first = std::move(verdict);
     outputs = subject.outputs();
   }
-  // A version whose errors grow more than that, as Winograd's do, adds and subtracts products that the formula does not have.
+  // Versions with a larger error growth, such as Winograd's, add and subtract products that the formula does not have.
   const bool bears_outliers = def.error_growth <= 4;
   if (patterns.size() > 1 && bears_outliers && is_small(*c) && backend::schedule() == backend::schedules().front()) {
     Verdict verdict = launched(subject, c, Pattern::outliers, def, Contents::kept);
@@ -105,11 +106,11 @@ Verdict check_patterns(Subject& subject, CheckedCase& c, const std::vector<Patte
   if (std::string fault = subject.launch_held(); !fault.empty()) return failed(std::move(fault));
   const Verdict held = judged(subject, c, patterns.front(), def);
   return held.status == Status::pass ? *first : held;
-} catch (const Failure& failure) {  // the process of the kernel is gone
+} catch (const Failure& failure) {  // the kernel's process is gone
   return failed(one_line(failure.what()));
 }
 
-// A pass if there is something to check.
+// Returns a pass if the version can be checked on the case, else SKIP with the reason.
 Verdict not_to_run(const Version& v, const Case& c) {
   if (std::string reason = why_not(v, c); !reason.empty()) return {.status = Status::skip, .reason = std::move(reason)};
   if (const std::string problem = endless_problem(v); !problem.empty()) {
@@ -175,7 +176,7 @@ std::string difference_between_schedules(const Version& v, CheckedCase& c, const
                         first->schedule, first->what == outcome.what ? "otherwise" : outcome.what, schedule);
       }
     }
-  } catch (const std::exception&) {  // the plan's or the binding's, as under every schedule
+  } catch (const std::exception&) {  // planning or binding failed, as it does under every schedule
   }
   backend::set_schedule(before);
   return difference;

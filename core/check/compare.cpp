@@ -16,13 +16,15 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kChunk = 1 << 14;
 
-// The fewest products that a tensor core adds up before it truncates the sum: the depth of Volta's HMMA and Ampere's TF32 steps.
+// Fewest products that a tensor core adds before it truncates the sum: the depth of Volta's HMMA and Ampere's TF32
+// steps.
 constexpr double kTermsPerTruncation = 4;
 
-// A few outliers decide an answer, and their roundings are no sum of many: the bound's deviations are too few for them.
+// Factor on the bound with outliers: a few of them decide an answer, so that its error is not the sum of many roundings
+// which the probabilistic bound assumes.
 constexpr double kOutlierSlack = 4;
 
-// The error of an intermediate that fp32 flushes to zero, 2^-126, times two outliers: 1 / (1 + e^100) is zero in fp32.
+// Error of an intermediate that fp32 flushes to zero, 2^-126, times two outliers: 1 / (1 + e^100) is zero in fp32.
 constexpr double kUnderflow = 0x1p-126 * 0x1p14 * 0x1p14;
 
 double smallest_subnormal(Dtype dtype) {
@@ -43,7 +45,7 @@ double smallest_subnormal(Dtype dtype) {
   return 0;
 }
 
-// Poison keeps all mantissa bits on its way to fp32; a NaN that was computed has others.
+// Poison keeps all mantissa bits when it is converted to fp32; a computed NaN has others.
 bool is_poison(Dtype dtype, float value) {
   constexpr std::uint32_t kStored = 0xffffffffu;
   float poison = 0;
@@ -51,7 +53,7 @@ bool is_poison(Dtype dtype, float value) {
   return std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(poison);
 }
 
-// What one output tensor, or a part of it, adds up to.
+// Error statistics of an output tensor or of a part of it.
 struct Tally {
   std::int64_t wrong = 0;
   std::int64_t unwritten = 0;
@@ -80,21 +82,22 @@ double mean(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-// How one tensor's elements are to be compared.
+// Rule by which the elements of one tensor are compared.
 struct Rule {
   const Case& c;
   const TensorSpec& output;
   Pattern pattern;
   const Expected& ref;
   const AnyVersionDef& def;
-  // Intermediates that mix neighbouring elements carry the errors of the largest: none counts for less.
+  // Least magnitude of any element. If a version mixes neighbouring elements in its intermediates, each carries the
+  // errors of the largest.
   double least_magnitude = def.exact || ref.magnitude.empty() ? 0 : *std::ranges::max_element(ref.magnitude);
 
   bool exact() const {
     return is_integer(output.dtype) || (pattern == Pattern::integer && def.exact && c.integers_exact);
   }
 
-  // |y - ref| in units of the bound: right up to 1. Infinite for everything that is not a number.
+  // y - ref| in units of the bound: right up to 1, infinite for NaN.
   double excess(std::int64_t i, float y) const {
     const double value = ref.value[i];
     if (std::isinf(value)) return y == value ? 0 : kInfinity;
@@ -109,7 +112,8 @@ struct Rule {
     return pattern == Pattern::outliers ? kOutlierSlack * bound + kUnderflow : bound;
   }
 
-  // Of answer(i) for every element i. Chunks are added in order: the sums do not depend on the number of threads.
+  // Statistics of answer(i) over all elements i. Chunks are added in order: the sums do not depend on the number of
+  // threads.
   Tally tally(const auto& answer) const {
     const std::int64_t count = std::ssize(ref.value);
     std::vector<Tally> chunks((count + kChunk - 1) / kChunk);
@@ -190,7 +194,7 @@ double error_limit(const Case& c, const TensorSpec& output, const Expected& expe
   };
   const double root = std::sqrt(static_cast<double>(output.reduction_length));
   const double condition = norm(expected.magnitude) / (norm(expected.value) * root);
-  if (!std::isfinite(condition)) return kInfinity;  // nothing but zeros are expected
+  if (!std::isfinite(condition)) return kInfinity;  // the reference is all zeros
   const double of_terms = tf32 ? (2.5 + 4 / std::sqrt(static_cast<double>(expected.value.size()))) * 0x1p-11 : 0;
   const double of_sums = def.error_growth * (16 + root) * 0x1p-24;
   return std::max({condition, expected.condition, 1.0}) * (of_sums + of_terms);
@@ -248,7 +252,7 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Reference
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (!refs[i].discriminating) continue;
     const Rule rule{c, *specs[i], pattern, refs[i], def};
-    // Elements that are sums of no terms (a tap that never lies inside the image) are zero in any answer: the others tell.
+    // Sums of no terms (a tap that never lies inside the image) are zero in any answer and do not count.
     const std::vector<double>& magnitude = refs[i].magnitude;
     const std::int64_t count = std::ssize(magnitude) - std::count(magnitude.begin(), magnitude.end(), 0.0);
     if (count == 0) {
@@ -259,7 +263,7 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Reference
     }
     const auto accepts = [&](const auto& answer) {
       const auto told = [&](std::int64_t at) { return magnitude[at] == 0 ? 0.0f : answer(at); };
-      // A quarter must be wrong, not half: SiLU makes nothing of large negative sums, half of all integer ones.
+      // At least a quarter must be wrong, not half: SiLU maps large negative sums to 0, half of all integer ones.
       return 4 * rule.tally(told).wrong < count;
     };
     const auto complaint = [&](const std::string& what) {
@@ -285,7 +289,8 @@ Verdict against_baseline(Verdict verdict, const Verdict& baseline, const Case& c
   const auto specs = written(c.tensors);
   for (std::size_t i = 0; i < specs.size() && verdict.status == Status::pass; ++i) {
     const std::optional<double> theirs = baseline.errors.at(i);
-    // Where TF32 is allowed a library may do without, or round where tensor cores cut off: within_limit() is the rule there.
+    // If TF32 is allowed, a library may do without it, or round where tensor cores truncate: within_limit() is the rule
+    // there.
     if (!theirs || (specs[i]->dtype == Dtype::f32 && specs[i]->intermediate == Dtype::tf32)) continue;
     const double ours = verdict.errors.at(i).value();
     const double declared =

@@ -26,8 +26,8 @@ constexpr std::int64_t kGrain = 1 << 16;
 
 using Bytes = std::vector<unsigned char>;
 
-// Canaries are NaNs in every dtype, so that an element read from outside its tensor shows in the result, but none is
-// poison, and neighbours differ, so that a band which was copied over shows as well.
+// Guard bytes: canaries that are NaNs in every dtype, so that an element read from outside its tensor shows in the
+// result. None of them is poison, and neighbours differ, so that copying over a band shows too.
 Bytes make_guard() {
   Bytes guard(kGuardBytes);
   for (std::size_t i = 0; i < guard.size(); i += 2) {
@@ -37,8 +37,8 @@ Bytes make_guard() {
   return guard;
 }
 
-// Numbers that a sum shows: every 16 bits are one from 1 to 2 in magnitude as fp16, from 2^-7 to 2 as bf16 and as the upper half
-// of an fp32. After a megabyte they come again.
+// Random bytes whose values show in a sum: every 16 bits have magnitude 1 to 2 as fp16, 2^-7 to 2 as bf16 and as the
+// upper half of an fp32. The sequence repeats after 1 MiB.
 Bytes random_numbers(std::size_t bytes) {
   constexpr std::size_t kPeriod = 1 << 20;
   Bytes numbers(bytes);
@@ -59,21 +59,21 @@ const Bytes& guard(Bands bands) {
   return bands == Bands::canaries ? canaries : numbers;
 }
 
-// The first byte where the two differ.
+// Returns the index of the first byte that differs, if any.
 std::optional<std::size_t> first_difference(std::span<const unsigned char> a, std::span<const unsigned char> b) {
   if (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0) return std::nullopt;
   const auto [at, _] = std::mismatch(a.begin(), a.end(), b.begin());
   return at == a.end() ? std::nullopt : std::optional<std::size_t>(at - a.begin());
 }
 
-// How many bytes lie before and after a buffer of `bytes`, in its allocation.
+// Bytes of the allocation before and after a buffer of `bytes`.
 struct BandBytes {
   std::size_t before;
   std::size_t after;
 };
 
-// On the emulator a buffer ends, up to 16 bytes, where its allocation does and an inaccessible page begins. On a GPU it does
-// so with LADDER_GUARDS=0 in the environment, for compute-sanitizer.
+// The emulator ends a buffer, up to 16 bytes, at the end of its allocation, where an inaccessible page begins. A GPU
+// does the same with LADDER_GUARDS=0 in the environment, for compute-sanitizer.
 BandBytes band_bytes(std::size_t bytes) {
   if (backend::kind() == backend::Kind::gpu) {
     static const char* const given = std::getenv("LADDER_GUARDS");
@@ -87,7 +87,7 @@ BandBytes band_bytes(std::size_t bytes) {
   return {round_up(kGuardBytes + aligned, kAllocation) - aligned, aligned - bytes};
 }
 
-// A buffer between two guard bands; the second begins at the very byte after the buffer.
+// A buffer between two guard bands. The second band begins at the byte after the buffer.
 class Buffer {
  public:
   Buffer(std::string name, std::size_t bytes, Bands bands)
@@ -104,13 +104,13 @@ class Buffer {
   unsigned char* data() const { return static_cast<unsigned char*>(base_.get()) + bands_.before; }
   std::size_t bytes() const { return bytes_; }
 
-  // The buffer must hold `contents` from now on.
+  // Fill an input, which must hold `contents` from now on.
   void expect(Bytes contents) {
     given_ = std::move(contents);
     backend::copy_in(data(), given_.data(), bytes_);
   }
 
-  // The buffer holds `contents` before each launch, which may write it.
+  // Fill an inout, which holds `contents` before each launch; the launch may write it.
   void begin_with(Bytes contents) {
     given_ = std::move(contents);
     if (!initial_) initial_ = {backend::allocate(bytes_), backend::release};
@@ -118,7 +118,7 @@ class Buffer {
     reset(Contents::nan);
   }
 
-  // What a launch may write is as before it.
+  // Restore an inout, or set an output or workspace to `contents`. Inputs stay.
   void reset(Contents contents) const {
     if (initial_) {
       backend::copy(data(), initial_.get(), bytes_);
@@ -134,12 +134,13 @@ class Buffer {
   void hide() const {
     if (!given_.empty()) backend::set_bytes(data(), kPoison, bytes_);
   }
-  // Waits for no stream.
+  // Put the input back, without waiting for any stream.
   void show() const {
     if (!given_.empty()) backend::poke(data(), given_.data(), bytes_);
   }
 
-  // Waits for no stream. Looks at pieces of a large buffer: a stream is kept back for a second at most.
+  // Returns true if no byte was written. Waits for no stream. Samples pieces of a large buffer: a stream is held back
+  // for a second at most.
   bool untouched() const {
     constexpr std::size_t kPiece = 1 << 16;
     constexpr std::size_t kMostPieces = 512;
@@ -191,7 +192,7 @@ class Buffer {
       return;
     }
     constexpr std::size_t kLine = 16;
-    constexpr std::size_t kOf = 8;  // lines, one is random where only a part is
+    constexpr std::size_t kOf = 8;  // partly random: one line in 8
     Bytes bytes = random_numbers(bytes_);
     if (contents == Contents::partly_random) {
       const Bytes random = std::exchange(bytes, read());

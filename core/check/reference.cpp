@@ -1,4 +1,4 @@
-// The references of all passes.
+// Registry of the passes' references and outlier rules.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -32,7 +32,8 @@ bool all_finite(const std::vector<std::vector<float>>& tensors) {
   });
 }
 
-// Whether every answer is half of its dtype's largest number at most, but for an infinity that an infinite input makes.
+// Returns true if every answer is at most half of its dtype's largest number. An infinity that comes from an infinite
+// input is allowed.
 bool fits(const Case& c, const ReferenceRun& run) {
   const bool finite_inputs = all_finite(run.inputs.values);
   const auto specs = written(c.tensors);
@@ -60,7 +61,7 @@ bool register_outliers(const Pass& pass, const OutlierRule& rule) {
 
 bool register_reference(const Pass& pass, ReferenceFunction reference) {
   const auto [at, is_first] = references().emplace(&pass, reference);
-  if (!is_first) at->second = nullptr;  // whose would it be?
+  if (!is_first) at->second = nullptr;  // ambiguous: reference_outputs() throws
   return is_first;
 }
 

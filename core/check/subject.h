@@ -1,4 +1,4 @@
-// What check() puts to the test: a bound kernel with its tensors, in this process or in another.
+// Subject of check(): a bound kernel with its tensors, in this process or in another.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace ladder {
 
-// The launches wait until the work is done, and return the fault in one line, or nothing. All functions may throw Failure:
-// the fault of a process that is gone.
+// Launches wait until the work is done, and return the fault in one line, or empty. All functions may throw Failure if
+// the kernel's process is gone, with its fault.
 class Subject {
  public:
   Subject() = default;
@@ -20,12 +20,12 @@ class Subject {
   Subject(const Subject&) = delete;
   Subject& operator=(const Subject&) = delete;
 
-  // The same kernel bound again, to tensors of its own between Bands::numbers.
+  // Bind the same kernel again, to new tensors between Bands::numbers.
   virtual std::unique_ptr<Subject> another() = 0;
-  virtual bool private_workspace() const = 0;  // see Kernel
+  virtual bool private_workspace() const = 0;  // Kernel::private_workspace
   virtual bool has_workspace() const { return true; }
 
-  // As DeviceTensors has them.
+  // Forwarded to DeviceTensors.
   virtual void refill(const HostTensors& inputs) = 0;
   virtual void reset(Contents outputs = Contents::nan, Contents workspace = Contents::nan) = 0;
   virtual std::vector<std::vector<float>> outputs() = 0;
@@ -33,19 +33,19 @@ class Subject {
   virtual std::uint64_t workspace_digest() = 0;
 
   virtual std::string launch(int times = 1) = 0;
-  // On a stream that is kept back, where there is one: whatever is written meanwhile was not enqueued there, and would
-  // escape a timer that listens to the stream. Comes after ordinary launches, because the first one may load the kernel,
-  // and that waits for the device.
+  // Launch on a stream that is held back, if the backend can: whatever is written meanwhile was not enqueued there, and
+  // would escape a timer that listens to the stream. Call it after ordinary launches: the first launch may load the
+  // kernel, which waits for the device.
   virtual std::string launch_held() = 0;
-  // Enqueued while the inputs are poison; they arrive before the kernel runs.
+  // Launch while the inputs are poison; they arrive before the kernel runs.
   virtual std::string launch_before_inputs() = 0;
 };
 
-// One of the version's plans, the default without a name, with its tensors in this process; all inputs are poison. Throws
-// what the plan and its binding throw. Both arguments must outlive it.
+// Bind one of the version's plans (the default without a name) to tensors in this process; all inputs are poison.
+// Throws what the plan and its binding throw. `v` and `c` must outlive the result.
 std::unique_ptr<Subject> bound_here(const Version& v, const Case& c, const std::string& plan_name = {});
 
-// Empty, or the problem on which a kernel of the version had to be ended as Endless, in this process.
+// Returns empty, or the problem on which a kernel of the version had to be ended as Endless, in this process.
 std::string endless_problem(const Version& v);
 
 }  // namespace ladder

@@ -22,8 +22,8 @@ namespace ladder::simt {
 
 namespace {
 
-// Ends the running thread, and with it the kernel, with what describe(thread) says. Never returns, so that nothing its
-// callers hold is destroyed.
+// End the running thread, and with it the kernel, with a fault whose text is describe(thread). Never returns, so that
+// nothing its callers hold is destroyed.
 template <class Describe>
 [[noreturn]] void end_thread(const Describe& describe) {
   Fiber& fiber = running();
@@ -37,7 +37,7 @@ template <class Describe>
 
 }  // namespace ladder::simt
 
-// What assert() of the C library calls, in its place: kernels are compiled without NDEBUG.
+// Replacement of the C library's function behind assert(): kernels are compiled without NDEBUG.
 extern "C" [[noreturn]] void __assert_fail(const char* condition, const char* file, unsigned line,
                                            const char* function) noexcept {
   using namespace ladder::simt;
@@ -56,7 +56,7 @@ namespace ladder::simt {
 
 namespace {
 
-// What `address` is to the running thread.
+// Describe `address` for a report: the running thread's full stack, shared memory, or the nearest buffer.
 std::string describe(const Fiber& fiber, const void* address) {
   const auto* const byte = static_cast<const unsigned char*>(address);
   const auto* const stack = static_cast<const unsigned char*>(fiber.stack_bottom);
@@ -72,18 +72,18 @@ void on_bad_access(int number, siginfo_t* info, void* context) {
   const bool in_buffer = in_memory(info->si_addr);
   const bool too_early = in_buffer && detail::current != nullptr && running().block->cluster().closed_to(running());
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
-  constexpr greg_t kWrites = 2;  // of the page-fault error code
+  constexpr greg_t kWrites = 2;  // bit of the page-fault error code
   const bool writes = (registers[REG_ERR] & kWrites) != 0;
   const bool to_input = in_buffer && writes && is_read_only(info->si_addr);
-  if (to_input && detail::current == nullptr) {  // the host's doing: whoever looks at the buffer will find it changed
+  if (to_input && detail::current == nullptr) {  // by the host: a later comparison of the buffer finds the change
     set_read_only(info->si_addr, false);
     return;
   }
-  if (in_buffer && !too_early && !to_input) {  // closed by another OS thread's cluster: look again
+  if (in_buffer && !too_early && !to_input) {  // closed by another OS thread's cluster: retry
     sched_yield();
     return;
   }
-  if (detail::current == nullptr) {  // no kernel's doing: end as without a handler
+  if (detail::current == nullptr) {  // not in a kernel: end as without a handler
     std::signal(number, SIG_DFL);
     return;
   }
@@ -100,7 +100,7 @@ void on_bad_access(int number, siginfo_t* info, void* context) {
   });
 }
 
-// Where handlers run: the kernel's own stack may be what has no room.
+// Signal stack of an OS thread: the kernel's own stack may be the one that overflowed.
 struct HandlerStack {
   static constexpr std::size_t kBytes = 128 * 1024;
   HandlerStack() : memory(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
@@ -119,8 +119,8 @@ struct HandlerStack {
   void* memory;
 };
 
-// Of the compiler's -fsanitize=alignment, whose checks kernels are compiled with (CMakeLists.txt) and which calls this where
-// one fails. GCC and Clang agree on its layout since UBSan's version 1.
+// Argument of the handler that -fsanitize=alignment calls for a failed check; kernels are compiled with these checks
+// (CMakeLists.txt). GCC and Clang agree on its layout since UBSan's version 1.
 struct AlignmentCheck {
   const char* file;
   std::uint32_t line;
@@ -155,7 +155,7 @@ extern "C" {
                                                                                     const void* address) {
   using namespace ladder::simt;
   const unsigned alignment = 1u << check->log_alignment;
-  if (detail::current == nullptr) {  // the host's: no one catches what is thrown through a check
+  if (detail::current == nullptr) {  // on the host: an exception thrown through a check is not caught
     std::fprintf(stderr, "%s:%u: %p is not at a multiple of %u bytes\n", check->file, check->line, address, alignment);
     std::abort();
   }

@@ -73,7 +73,7 @@ void Block::begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::cont
     fiber.arrived = false;
     fiber.first_copy = fiber.end_copy = fiber.num_groups = 0;
     sanitizer::forget(stacks_.bottom(i), stacks_.usable_bytes());
-    // Two sets of ThreadSanitizer's fibers, used in turn: creating one is dear, and blocks that follow each other must not
+    // Two sets of ThreadSanitizer's fibers, used in turn, since creating one is expensive. Consecutive blocks must not
     // seem to be the work of the same threads, or no race between blocks would show.
     void*& tsan = fiber.tsan_in_turn[turn];
     if (tsan == nullptr) tsan = sanitizer::create_fiber();
@@ -105,7 +105,8 @@ void Block::end(Fiber& fiber) {
   if (over()) check_end();
 }
 
-// What the block left undone, in its asynchronous units and towards the others of its cluster.
+// Throws Fault for unfinished asynchronous operations, and for other blocks' accesses to this block's shared memory
+// that nothing orders before its end.
 void Block::check_end() const {
   hopper_.check_end();
   for (int other = 0; other < cluster_.size(); ++other) {
@@ -130,7 +131,7 @@ void Block::finish(int turn, bool broken) {
   stacks_dirty_ = stacks_dirty_ || broken;
 }
 
-// A lane that can run, or runs, will not until make_ready().
+// Mark a lane as not runnable until make_ready().
 void Block::stop(Warp& warp, unsigned lane) {
   warp.ready &= ~(1u << lane);
   if (warp.ready == 0) ready_warps_ &= ~(1u << (&warp - warps_.get()));
@@ -160,8 +161,8 @@ void Block::join(const Collective& collective, unsigned mask, void* operands, Wh
   warp.waiting |= bit;
   stop(warp, self.lane);
 
-  // Lanes of one mask agree on its lowest lane, so its name serves as the place to meet. Two places, used in turn: a lane
-  // may reach the next collective before the others have left this one.
+  // Address that ThreadSanitizer orders the collective by: that of the mask's lowest lane. Two addresses are used in
+  // turn, since a lane may reach the next collective before the others have left this one.
   const int leader = std::countr_zero(mask);
   char* sync = &warp.sync[warp.sync_parity >> leader & 1][leader];
   if (collective.orders_memory) sanitizer::release(sync);
@@ -170,8 +171,8 @@ void Block::join(const Collective& collective, unsigned mask, void* operands, Wh
   if (collective.orders_memory) sanitizer::acquire(sync);
 }
 
-// All lanes of `lane`'s mask wait somewhere. If they wait for the same thing, it happens; if not, some of them may yet be
-// released by others, and what never is ends as a reported deadlock.
+// Complete the collective of `lane`, if all lanes of its mask wait in it. All of them wait somewhere; if some wait
+// elsewhere, others may yet release them, and lanes that are never released end as a reported deadlock.
 void Block::try_complete(Warp& warp, unsigned lane) {
   Fiber* const lanes = &fibers_[(&warp - warps_.get()) * kWarpSize];
   const Fiber& self = lanes[lane];
@@ -282,7 +283,7 @@ void Block::begin_copy(const detail::Copy& copy, Where where) {
     fault(fmt::format("cp.async: {} copies in flight and none was ever waited for", Fiber::kMaxCopies), where);
   }
   if (!self.copies) {
-    const sanitizer::Unseen unseen;  // the ring outlives the thread that made it: the next block's reads it
+    const sanitizer::Unseen unseen;  // the ring outlives its thread: the next block's thread reads it
     self.copies.reset(new Fiber::InFlight[Fiber::kMaxCopies]);
   }
   self.copies[self.end_copy++ % Fiber::kMaxCopies] = {copy, self.num_groups};
@@ -303,7 +304,7 @@ const detail::Copy* Block::land_copy(int pending) {
 
 void* Block::shared_variable(const char* const* key, std::size_t bytes, std::size_t alignment) {
   if (void* known = shared_.find(key)) return known;
-  // All blocks get it at once: a variable has one place in a cluster, whichever block comes upon it first.
+  // Add the variable to all blocks at once: it has one offset in the whole cluster, whichever block reaches it first.
   for (int r = 0; r < cluster_.size(); ++r) cluster_.block(r).shared_.add(key, bytes, alignment);
   return shared_.find(key);
 }
@@ -334,7 +335,7 @@ std::string Block::describe(const Fiber& fiber) const {
   return fmt::format("({},{},{})", fiber.thread_idx.x, fiber.thread_idx.y, fiber.thread_idx.z);
 }
 
-// The running thread's fault, even if this is about another block's barrier.
+// Report a fault of the running thread, even if `this` is another block.
 void Block::fault(const std::string& what, Where where) const {
   const Fiber& self = running();
   self.block->fault(what, where, self.index);

@@ -1,5 +1,5 @@
-// One block: its threads and warps, its barrier and shared memory, and its asynchronous units. Who runs when is its
-// cluster's business (block_cluster.h), which of its own threads that is, the block's.
+// A block: its threads and warps, its barrier and shared memory, and its asynchronous units. The cluster picks the
+// block that runs next (block_cluster.h); the block picks one of its own threads.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,27 @@ class Block {
   explicit Block(BlockCluster& cluster);
   ~Block();
 
-  // For the cluster. Gets ready to run: every thread is to begin with `enter`.
+  // Called by the cluster. Prepare to run: every thread begins with `enter`.
   void begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::context::detail::transfer_t));
   bool can_run() const { return ready_warps_ != 0; }
-  bool can_stay() const { return (ready_warps_ >> greedy_warp_ & 1) != 0; }  // the warp that the greedy schedule is at
-  Fiber* pick();                                                             // of a block that can run
+  bool can_stay() const { return (ready_warps_ >> greedy_warp_ & 1) != 0; }  // greedy schedule: its warp can run
+  Fiber* pick();                                                             // the next thread, if can_run()
   bool copies_in_flight() const { return hopper_.copies.busy(); }
   void let_copies_land();
   void end(Fiber& fiber);
   bool over() const { return num_ended_ == num_threads_; }
-  // The threads will run no more. `broken`: some were left in the middle of their calls.
+  // Clean up: the threads will run no more. `broken`: some of them were left in the middle of their calls.
   void finish(int turn, bool broken);
-  std::string waiting() const;  // who waits where
+  std::string waiting() const;  // for reports: threads by what and where they wait
   Where last_wait(const Fiber& fiber) const { return fiber.collective || fiber.event ? fiber.where : barrier_.where; }
-  // "(1,0,0)"
+  // Block index as "(1,0,0)".
   std::string name() const;
   std::string at(const Fiber& fiber) const;  // "; thread (1,0,0) of block (0,0,0)", for reports
   int num_threads() const { return num_threads_; }
   int num_ended() const { return num_ended_; }
   int num_stacks() const { return stacks_.count(); }
 
-  // The calls of the running thread, see runtime.h.
+  // Calls of the running thread, see runtime.h.
   void join(const Collective& collective, unsigned mask, void* operands, Where where);
   int join_block(detail::Reduction reduction, int predicate, Where where);
   unsigned active_mask() const;
@@ -53,22 +53,22 @@ class Block {
   BlockCluster& cluster() const { return cluster_; }
   int rank() const { return rank_; }
 
-  // For the asynchronous units: the running thread waits until wake(event), and then looks whether that was for it.
+  // Used by the asynchronous units. The running thread waits until wake(event), and then checks its own condition.
   void wait_for(const void* event, const char* what, Where where);
   void wake(const void* event);
   int thread() const;  // the running thread's linear index
   const Options& options() const { return cluster_.kernel().options; }
   Random& random() { return random_; }
   Hopper& hopper() { return hopper_; }
-  // True if [address, address + bytes) lies within dynamic shared memory.
+  // Returns true if [address, address + bytes) lies within dynamic shared memory.
   bool in_dynamic(const void* address, std::size_t bytes) const;
-  // On behalf of a thread that may no longer run.
+  // Report a fault of `thread`, which may no longer run.
   [[noreturn]] void fault(const std::string& what, Where where, int thread) const;
 
-  // The running thread's block reads or writes this one's shared memory, or uses an mbarrier in it. Throws Fault if this
-  // block is not known to have started or has ended, and notes the access: the block may only end after it.
+  // Note that the running thread's block accesses this block's shared memory, or an mbarrier in it. Throws Fault if
+  // this block is not known to have started, or has ended. This block may only end after the access.
   void note_access(const char* what, Where where);
-  // What this block did up to now is ordered before whatever acquires `clock`.
+  // Order all that this block did so far before any later acquire of `clock`.
   void release(ClusterClock& clock);
   void acquire(const ClusterClock& clock) { clock_.merge(clock); }
 
@@ -81,9 +81,9 @@ class Block {
     detail::Reduction reduction = detail::Reduction::none;
     Where where;
     const Fiber* first = nullptr;
-    int count = 0;  // of true predicates
+    int count = 0;  // true predicates
     int result = 0;
-    char sync[2];  // what ThreadSanitizer orders by, one of two, since the next barrier may begin before all left this
+    char sync[2];  // for ThreadSanitizer, used in turn: the next barrier may begin before all threads left this one
   };
 
   void try_complete(Warp& warp, unsigned lane);
@@ -92,9 +92,9 @@ class Block {
   void check_end() const;
   std::string describe(const Fiber& fiber) const;
 
-  // The latest access of another block to this one's shared memory.
+  // Latest access of another block to this block's shared memory.
   struct Access {
-    std::uint32_t time = 0;  // on its own clock; 0: none
+    std::uint32_t time = 0;  // on the other block's clock; 0: no access
     const char* what = nullptr;
     Where where;
   };
@@ -117,12 +117,12 @@ class Block {
   SharedMemory shared_;
   Stacks stacks_;
   Hopper hopper_{*this};
-  bool stacks_dirty_ = false;  // fibers were abandoned in the middle of their calls
+  bool stacks_dirty_ = false;  // fibers were left in the middle of their calls
 };
 
 namespace detail {
 
-// The block that the calling OS thread is running; throws Fault, naming `what`, outside kernels.
+// Returns the block that the calling OS thread is running. Throws Fault, naming `what`, outside kernels.
 Block& active(const char* what, Where where);
 
 }  // namespace detail

@@ -37,7 +37,7 @@ bool BlockCluster::let_copies_land(Block& block) {
     return true;
   } catch (...) {
     fail(std::current_exception());
-    sanitizer::release(kernel_->end);  // by a thread that may have ended
+    sanitizer::release(kernel_->end);  // on behalf of a thread that may have ended
     return false;
   }
 }
@@ -46,7 +46,7 @@ bool BlockCluster::let_copies_land(Block& block) {
 [[gnu::always_inline]] inline Fiber* Block::pick() {
   auto lowest = [](unsigned set) { return std::countr_zero(set); };
   auto highest = [](unsigned set) { return 31 - std::countl_zero(set); };
-  auto any = [&](unsigned set) {  // the next member from a random place on: quick, and every member has its chance
+  auto any = [&](unsigned set) {  // first member at or after a random position: fast, and any member may be picked
     const int start = static_cast<int>(random_.next() >> 59);
     return (std::countr_zero(std::rotr(set, start)) + start) % 32;
   };
@@ -74,7 +74,7 @@ bool BlockCluster::let_copies_land(Block& block) {
   return &fibers_[warp * kWarpSize + lane];
 }
 
-// Of a cluster of several; null if none can run.
+// Pick the next block of a cluster of several; null if no block can run.
 Block* BlockCluster::pick_block() {
   int ready[kMaxClusterBlocks];
   int num_ready = 0;
@@ -95,8 +95,8 @@ Block* BlockCluster::pick_block() {
       rank = any();
       break;
     case Schedule::greedy: {
-      // The warp runs as far as it can. Then its block does, or another warp of the cluster, each half of the time: some
-      // faults take a block that is far ahead, others a warp that is far ahead of its own block.
+      // The current warp runs as far as it can. Then, each half of the time, its block goes on or a random block of the
+      // cluster does: some faults need a block that is far ahead, others a warp that is far ahead of its own block.
       const Block& block = *blocks_[greedy_block_];
       const bool stay = block.can_stay() || (block.can_run() && random_.next() % 2 == 0);
       rank = greedy_block_ = stay ? greedy_block_ : any();
@@ -121,7 +121,7 @@ Fiber* BlockCluster::pick() {
 
 // --- Switching
 
-// Where a fiber begins. It never returns: the last thing it does is to go elsewhere for good.
+// Entry point of a fiber. Never returns: its last action is a switch away.
 void BlockCluster::enter(context::transfer_t from) {
   BlockCluster& cluster = *static_cast<BlockCluster*>(from.data);
   Fiber& self = running();
@@ -178,7 +178,8 @@ void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx, bool watched) {
   size_ = static_cast<int>(shape.x * shape.y * shape.z);
   barrier_ = {};
   grid_barriers_.clear();
-  // Neighbours differ, and so does a launch of one cluster under the first two schedules.
+  // Placement of static shared variables: differs between neighbouring clusters, and for a launch of one cluster
+  // between the first two schedules.
   const unsigned parity =
       cluster_idx.x + cluster_idx.y + cluster_idx.z + static_cast<unsigned>(kernel.options.schedule);
   placement_ = parity % 2 == 0 ? SharedMemory::Placement::barely_aligned : SharedMemory::Placement::at_page_end;
@@ -215,7 +216,7 @@ std::string BlockCluster::report(const Fiber& fiber, const std::string& what) co
   return what + fiber.block->at(fiber) + replay();
 }
 
-// The running thread is about to wait somewhere, not for the first time.
+// Fail a cluster that has run for too long. The running thread is about to wait somewhere, not for the first time.
 void BlockCluster::fail_overdue() {
   const Fiber& fiber = running();
   const Where where = fiber.block->last_wait(fiber);
@@ -227,7 +228,8 @@ void BlockCluster::fail_overdue() {
 
 std::string BlockCluster::replay() const { return fmt::format(" [schedule {}]", kernel_->options.str()); }
 
-// "32 threads, first (0,0,0), wait in ...; 0 threads have ended; block (0,0,0) | ...": blocks that wait alike together.
+// Report of a deadlock: "32 threads, first (0,0,0), wait in ...; 0 threads have ended; block (0,0,0) | ...". Blocks
+// that wait alike share an entry.
 std::string BlockCluster::waiting() const {
   std::map<std::string, std::string> blocks;
   for (int r = 0; r < size_; ++r) {

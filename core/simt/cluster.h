@@ -1,6 +1,6 @@
-// The emulated branch of dev/ptx/cluster.h. The blocks of a cluster run together, interleaved by the schedule. Every access
-// to another block's shared memory is checked: it must lie within what that block has, the block must be known to have
-// started, and it may not end before something orders the access before its end.
+// The emulated branch of dev/ptx/cluster.h. The blocks of a cluster run together, interleaved by the schedule. Every
+// access to another block's shared memory is checked: it must lie within that block's allocation, the block must be
+// known to have started, and it may not end before something orders the access before its end.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace ladder::simt {
 
 namespace detail {
 
-// What lies in block `rank` of the cluster where `address` lies in the calling one.
+// Returns the address in block `rank` of the cluster that corresponds to `address` in the calling block (mapa).
 void* map_shared(const void* address, unsigned rank, Where where);
 
-// Throws Fault unless [address, address + bytes) may be accessed: `what` says by which instruction.
+// Throws Fault unless the instruction `what` may access [address, address + bytes).
 void check_cluster_access(const void* address, std::size_t bytes, const char* what, Where where);
 
 }  // namespace detail
@@ -25,7 +25,7 @@ inline unsigned cluster_rank() { return detail::current->cluster_rank; }
 inline unsigned cluster_size() { return detail::current->cluster_size; }
 
 void cluster_arrive(Where where);
-void cluster_arrive_relaxed(Where where);  // ThreadSanitizer sees that it orders no accesses
+void cluster_arrive_relaxed(Where where);  // orders no accesses, which ThreadSanitizer sees
 void cluster_wait(Where where);
 
 inline void ld_shared_cluster(const void* address, void* value, int bytes, Where where) {
@@ -40,7 +40,7 @@ inline void st_shared_cluster(void* address, const void* value, int bytes, Where
   for (int i = 0; i < bytes / 4; ++i) to[i] = static_cast<const detail::Word*>(value)[i];
 }
 
-// Lands as copies of tma.h do: the destination is NaN until then.
+// Store asynchronously, landing as copies of tma.h do: the destination is NaN until then.
 void st_async(void* address, const void* value, int bytes, std::uint64_t* barrier, Where where);
 
 template <class T>

@@ -1,10 +1,10 @@
-// What a block of a cluster knows of the others: a vector clock with one entry a block.
+// Vector clock of a block in a cluster, with one entry per block: the releases of other blocks that it has acquired.
 //
-// A block's own entry counts its releases (arrivals at the cluster's barrier and at mbarriers of other blocks), from 1 on.
-// What it did up to its release number t is ordered before everything that a block does once its entry for it is t or
-// more. Entry 0: it is not even known to have started. The threads of a block count as one, so that an order that only
-// some of them saw is taken for all: the clocks never raise a false alarm, and ThreadSanitizer, which has one a thread,
-// sees what they miss.
+// A block's own entry counts its releases (arrivals at the cluster's barrier and at mbarriers of other blocks), from 1
+// on. All that block A did up to its release number t is ordered before everything that block B does once B's entry for
+// A is t or more. Entry 0: A is not even known to have started. The threads of a block share one clock, so that an
+// order which only some of them saw counts for all: the clocks never raise a false alarm, and ThreadSanitizer, which
+// has a clock per thread, sees what they miss.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What shuffles, votes, matches and reductions compute once all lanes have arrived.
+// Results of shuffles, votes, matches and reductions, computed once all lanes have arrived.
 #include <bit>
 
 #include "core/simt/shuffle.h"

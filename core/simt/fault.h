@@ -1,4 +1,4 @@
-// How the emulator reports a kernel that breaks CUDA's rules.
+// The emulator's report of a kernel that breaks CUDA's rules.
 #pragma once
 
 #include <cstring>

@@ -8,8 +8,8 @@ namespace ladder::simt::detail {
 
 inline float from_bf16_bits(std::uint32_t bits) { return std::bit_cast<float>(bits << 16); }
 
-// By rescaling instead of branches, so that loops over it vectorise: shifted into place, an fp16 is an fp32 that is
-// 2^112 too small, subnormals included.
+// Convert fp16 by rescaling instead of branches, so that loops over it vectorise: shifted into place, an fp16 is an
+// fp32 that is 2^112 too small, subnormals included.
 inline float from_f16_bits(std::uint32_t bits) {
   const std::uint32_t magnitude = (bits & 0x7fff) << 13;
   const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;

@@ -13,15 +13,15 @@
 #include "core/error.h"
 #include "core/simt/stream.h"
 
-// By stream: how many of what it enqueued in a capture.
+// Number of operations in a capture, by the stream that enqueued them.
 using Counts = std::map<const CUstream_st*, std::size_t>;
 
 struct CUstream_st {
-  std::weak_ptr<ladder::simt::Recording> recording;  // while a graph is being captured, which owns it
-  CUstream_st* origin = this;                        // that the graph is captured from
-  Counts passed = {};                                // what comes before its next work
-  Counts enqueued = {};                              // of the origin: by all streams of the capture
-  std::exception_ptr failure = nullptr;              // the first of a replay, until the stream is waited for
+  std::weak_ptr<ladder::simt::Recording> recording;  // of the graph being captured, which owns it; else expired
+  CUstream_st* origin = this;                        // the stream that the graph is captured from
+  Counts passed = {};                                // operations ordered before its next one
+  Counts enqueued = {};                              // in the origin: operations of all streams of the capture
+  std::exception_ptr failure = nullptr;              // first failure of a replay, until the stream is waited for
 };
 
 namespace ladder {
@@ -44,7 +44,7 @@ void OwnedStream::synchronize() const {
 }
 
 struct Event::Impl {
-  std::weak_ptr<simt::Recording> recording;  // of the stream that it was recorded in
+  std::weak_ptr<simt::Recording> recording;  // capture of the stream that the event was recorded in
   Stream origin = nullptr;
   Counts before;
   std::chrono::steady_clock::time_point passed;
@@ -114,7 +114,7 @@ Graph& Graph::operator=(Graph&&) noexcept = default;
 Graph::~Graph() = default;
 
 Graph Graph::capture(const std::function<void(Stream)>& enqueue) {
-  // Streams that join the capture by an event record as long as this is there.
+  // Streams that join the capture through an event record as long as `nodes` exists.
   const auto nodes = std::make_shared<simt::Recording>();
   CUstream_st stream{.recording = nodes};
   enqueue(&stream);
@@ -126,7 +126,7 @@ Graph Graph::capture(const std::function<void(Stream)>& enqueue) {
   return Graph(std::move(impl));
 }
 
-// As on a GPU, a kernel that fails is reported where its stream is waited for.
+// Replay, and report a failing kernel where its stream is waited for, as a GPU does.
 void Graph::replay(Stream stream) const {
   try {
     simt::enqueue(stream, [nodes = impl_->nodes] {

@@ -1,5 +1,5 @@
-// What a block has on Hopper besides threads and memory: mbarriers, the copies and stores that are on their way into its
-// shared memory, and the tensor cores' queues of its warpgroups. Kernels see them through mbarrier.h, tma.h, cluster.h and
+// Hopper units of a block, besides threads and memory: mbarriers, the copies and stores in flight into its shared
+// memory, and the tensor cores' queues of its warpgroups. Kernels use them through mbarrier.h, tma.h, cluster.h and
 // wgmma.h.
 #pragma once
 
@@ -18,9 +18,9 @@ namespace ladder::simt {
 
 class Block;
 
-// The 16-byte run of a shared address under the 128-byte swizzle: bits 4-6 are XORed with bits 7-9.
+// 128-byte swizzle of a shared address: the number of its 16-byte run, bits 4-6, is XORed with bits 7-9.
 constexpr std::uint32_t swizzle_128(std::uint32_t address) { return address ^ (address >> 3 & 0x70); }
-// Under the 64-byte swizzle: bits 4-5 are XORed with bits 7-8.
+// 64-byte swizzle of a shared address: bits 4-5 are XORed with bits 7-8.
 constexpr std::uint32_t swizzle_64(std::uint32_t address) { return address ^ (address >> 3 & 0x30); }
 
 class Mbarriers {
@@ -31,26 +31,27 @@ class Mbarriers {
 
   void init(std::uint64_t* barrier, unsigned arrivals, Where where);
   void arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where);
-  // The running thread may be another block's; with `release` waiters must then acquire at the scope of the cluster.
+  // Arrival by a thread of any block of the cluster. After a `release` from another block, waiters must acquire at
+  // cluster scope.
   void arrive_from_cluster(std::uint64_t* barrier, bool release, Where where);
   enum class Scope : std::uint8_t { block, cluster };
   void wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where where);
 
-  // A copy that will complete on `barrier` was started by the running thread, which may be another block's; `what` says by
-  // which instruction, `release` whether what it stores is that thread's.
+  // Note the start of a copy that will complete on `barrier`. The running thread may be of any block of the cluster;
+  // `what` names its instruction. `release`: the copied data are that thread's own.
   void begin_copy(std::uint64_t* barrier, bool release, const char* what, Where where);
-  // It landed. Empty, or what is wrong.
+  // Note that the copy landed. Returns empty, or the fault.
   std::string complete_copy(std::uint64_t* barrier, std::uint32_t bytes);
 
-  // What the barrier at `event` waits for, for reports; empty if there is none.
+  // Describe, for reports, what the barrier at `event` waits for; empty if no barrier is there.
   std::string outstanding(const void* event) const;
 
  private:
   struct State;
   struct Live {
     const std::uint64_t* address;
-    bool remote = false;    // another block arrived, or stored
-    ClusterClock released;  // by those that did
+    bool remote = false;    // another block released here by an arrival or a store
+    ClusterClock released;  // by these releases
   };
 
   Live* find(const void* barrier);
@@ -71,31 +72,32 @@ class CopyEngine {
     num_turns_ = 0;
   }
 
-  // By a thread of any block of the cluster; the addresses are this block's.
+  // Start a copy from a tensor. The running thread may be of any block of the cluster; the addresses are this block's.
   void load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
             Where where);
-  // By a thread of any block of the cluster, of at most kMaxStored bytes that check_cluster_access() found to be good.
+  // Start a store of at most kMaxStored bytes that passed check_cluster_access(). The running thread may be of any
+  // block of the cluster.
   void store(void* shared, const void* value, int bytes, std::uint64_t* barrier, Where where);
 
   bool busy() const { return !in_flight_.empty(); }
-  // A turn of the scheduler passes: true if a copy is to land before it. `idle`: no thread can run.
+  // Count a turn of the scheduler. Returns true if a copy is to land before it. `idle`: no thread can run.
   bool take_turn(bool idle);
-  // The next one to land does. Throws Fault.
+  // Land the next copy. Throws Fault.
   void land_one();
-  // For a block whose threads have all ended. Throws Fault if copies are left over.
+  // Check a block whose threads have all ended. Throws Fault if copies are left over.
   void check_end() const;
 
  private:
   static constexpr int kMaxStored = 16;
 
   struct Copy {
-    const char* what;  // the instruction
+    const char* what;  // name of the instruction
     TensorMap map;
     unsigned char* destination;
     std::uint32_t bytes;
     std::uint64_t* barrier;
     std::int64_t coordinates[TensorMap::kMaxDims];
-    unsigned char stored[kMaxStored];  // instead of a map
+    unsigned char stored[kMaxStored];  // data of a store, which has no map
     std::uint64_t deadline;            // the turn by which it lands
     Where where;
     const Block* by;
@@ -120,17 +122,17 @@ class TensorCores {
 
   void begin_block(int num_threads);
 
-  // By the last lane of a warp to arrive, for all of them.
+  // Issue a warp's multiplication. Called by the last lane to arrive, for all lanes.
   void issue(void* const (&operands)[detail::kWarpSize]);
   void note_reads(const detail::Wgmma& operands);
   void fence(Where where);
   void commit(Where where);
-  // Closes all groups but the latest `pending` to this warp's multiplications.
+  // Begin a wait for all but the latest `pending` groups of this warp.
   void begin_wait(int pending, Where where);
-  // By every lane, after begin_wait().
+  // Finish the wait. Called by every lane, after begin_wait().
   void finish_wait(Where where);
 
-  // For a block whose threads have all ended. Throws Fault if a multiplication lacks warps.
+  // Check a block whose threads have all ended. Throws Fault if a multiplication lacks warps.
   void check_end() const;
 
  private:

@@ -21,7 +21,7 @@ constexpr unsigned kTag = 0b10;  // neither poison nor zeros
 struct Mbarriers::State {
   std::uint64_t expected : 20;     // arrivals in every phase
   std::uint64_t outstanding : 20;  // arrivals in this one
-  std::int64_t bytes : 21;         // announced and not landed; negative where a copy was faster than its announcement
+  std::int64_t bytes : 21;         // announced less landed; negative if a copy landed before its announcement
   std::uint64_t parity : 1;        // of the current phase
   std::uint64_t tag : 2;
 
@@ -31,7 +31,7 @@ struct Mbarriers::State {
 
 namespace {
 
-// What ThreadSanitizer orders a phase's arrivals and waits by: one of two, since the next phase begins at once.
+// Address that ThreadSanitizer orders a phase's arrivals and waits by, one of two: the next phase begins at once.
 void* phase_sync(std::uint64_t* barrier, unsigned parity) { return reinterpret_cast<char*>(barrier) + parity; }
 
 }  // namespace
@@ -67,7 +67,7 @@ void Mbarriers::init(std::uint64_t* barrier, unsigned arrivals, Where where) {
       State{.expected = arrivals, .outstanding = arrivals, .bytes = 0, .parity = 0, .tag = kTag});
 }
 
-// Begins the next phase if this one is complete.
+// Store the state, after beginning the next phase if this one is complete.
 void Mbarriers::store(std::uint64_t* barrier, State state) {
   const bool complete = state.complete();
   if (complete) {
@@ -133,7 +133,7 @@ void Mbarriers::wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where
 
 void Mbarriers::begin_copy(std::uint64_t* barrier, bool release, const char* what, Where where) {
   note_access(barrier, release, what, where);
-  // Whoever waits for this phase waits for the copy as well, so its stores may count as the issuing thread's.
+  // A wait for this phase covers the copy too, so that the copy's stores may count as the issuing thread's.
   sanitizer::release(phase_sync(barrier, checked(barrier, where).parity));
 }
 

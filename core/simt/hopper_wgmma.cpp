@@ -1,5 +1,5 @@
-// wgmma, as wgmma.h documents it. A warpgroup's multiplications are a queue; each warp has its own view of how far it has
-// issued, committed and waited.
+// wgmma, as wgmma.h documents it. A warpgroup's multiplications are a queue; each warp keeps its own counts of
+// multiplications issued, committed and waited for.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,21 +28,21 @@ std::uint32_t chunk_stride_of(std::uint64_t descriptor) {
   return static_cast<std::uint32_t>(descriptor >> 16 & 0x3fff) << 4;
 }
 
-// The swizzle's code: 1 of rows of 128 bytes, 2 of 64.
+// Swizzle code of a descriptor: 1 for rows of 128 bytes, 2 for rows of 64.
 constexpr std::uint64_t swizzle_code(int row_bytes) { return row_bytes == 128 ? 1 : 2; }
 std::uint32_t row_bytes_of(std::uint64_t descriptor) { return descriptor >> 62 == 1 ? 128 : 64; }
 std::uint32_t swizzle(std::uint64_t descriptor, std::uint32_t address) {
   return row_bytes_of(descriptor) == 128 ? swizzle_128(address) : swizzle_64(address);
 }
 
-// Where row `row` of a K-major operand lies before the swizzle.
+// Shared address of row `row` of a K-major operand, before the swizzle.
 std::uint32_t row_address(std::uint64_t descriptor, int row) {
   return start_of(descriptor) + static_cast<std::uint32_t>(row / 8) * stride_of(descriptor) +
          static_cast<std::uint32_t>(row % 8) * row_bytes_of(descriptor);
 }
 
-// An MN-major operand has the elements of one k side by side, a chunk to a row of memory: where the row of `k` and of chunk
-// `chunk` lies before the swizzle.
+// Shared address of the memory row that holds `k` of chunk `chunk` of an MN-major operand, before the swizzle. The
+// elements of one k lie side by side, one chunk per memory row.
 constexpr int kDepth = 16;
 int chunk_rows_of(std::uint64_t descriptor) { return static_cast<int>(row_bytes_of(descriptor) / 2); }
 std::uint32_t line_address(std::uint64_t descriptor, int k, int chunk) {
@@ -51,7 +51,7 @@ std::uint32_t line_address(std::uint64_t descriptor, int k, int chunk) {
          static_cast<std::uint32_t>(chunk) * chunk_stride_of(descriptor);
 }
 
-// Calls f(shared address, row, k) for every run of eight rows of one k, rows first_row to first_row + rows - 1.
+// Call f(shared address, row, k) for every run of eight rows of one k, rows first_row to first_row + rows - 1.
 template <class F>
 void for_each_mn_run(std::uint64_t descriptor, int first_row, int rows, F f) {
   for (int k = 0; k < kDepth; ++k) {
@@ -70,14 +70,14 @@ bool poisoned(const float* registers, int count) {
 
 }  // namespace
 
-// A warp's 16 rows of an accumulator, while its registers hold nothing.
+// A warp's 16 rows of an accumulator in flight, while its registers hold poison.
 struct TensorCores::Slice {
   float* lanes[detail::kWarpSize];
   int n;
   int unfinished;  // multiplications that the warp has not waited for
   float values[kWarpRows * 256];
 
-  // f(a lane's register, the element it holds): the layout of dev/ptx/wgmma.h.
+  // Call f(register of a lane, element that it holds), in the layout of dev/ptx/wgmma.h.
   template <class F>
   void for_each(F f) {
     for (int lane = 0; lane < detail::kWarpSize; ++lane) {
@@ -100,13 +100,13 @@ struct TensorCores::Multiplication {
 
 struct TensorCores::WarpQueue {
   std::uint64_t num_issued = 0;
-  std::uint64_t num_waited = 0;  // multiplications that it has seen finished
+  std::uint64_t num_waited = 0;  // finished multiplications that it has waited for
   std::uint64_t goal = 0;        // of the current wait
   std::uint64_t num_groups = 0;
-  std::deque<std::uint64_t> group_ends;  // for each group committed and not waited for, its end in multiplications
+  std::deque<std::uint64_t> group_ends;  // of each group that is committed and not waited for, in multiplications
   bool fenced = false;                   // since the last wait
   std::vector<std::unique_ptr<Slice>> in_flight;
-  std::vector<std::unique_ptr<Slice>> finished;  // and kept: for their memory, and to see whether registers changed
+  std::vector<std::unique_ptr<Slice>> finished;  // kept for their memory, and to detect changed registers
 };
 
 struct TensorCores::Warpgroup {
@@ -114,7 +114,7 @@ struct TensorCores::Warpgroup {
   std::uint64_t first = 0;     // the number of queue.front()
   std::uint64_t executed = 0;  // multiplications computed
   WarpQueue warps[kWarps];
-  char sync = 0;  // what ThreadSanitizer orders operand reads and waits by
+  char sync = 0;  // address that ThreadSanitizer orders operand reads and waits by
 };
 
 TensorCores::TensorCores(Block& block) : block_(block), groups_(new Warpgroup[kMaxWarpgroups]) {}
@@ -185,7 +185,7 @@ void TensorCores::check_operand(std::uint64_t descriptor, bool mn_major, int row
   for (int row = 7; row < rows; row += 8) check_line(row_address(descriptor, row), row);
 }
 
-// For ThreadSanitizer: a warp reads its own rows of A and all of B, and is done when it has waited.
+// Note reads for ThreadSanitizer: a warp reads its own rows of A and all of B, and is done when it has waited.
 void TensorCores::note_reads(const Wgmma& operands) {
   if constexpr (!sanitizer::kNotesAccesses) return;
   if (!operands.a_registers) {
@@ -209,7 +209,7 @@ void TensorCores::note_reads(bool mn_major, std::uint64_t descriptor, int first_
   }
 }
 
-// The registers become a slice: what they hold is the sum to add to.
+// Move the accumulator registers into a slice: they hold the sum to add to.
 std::unique_ptr<TensorCores::Slice> TensorCores::begin_slice(WarpQueue& queue,
                                                              void* const (&operands)[detail::kWarpSize]) {
   const Wgmma& first = *static_cast<const Wgmma*>(operands[0]);
@@ -261,7 +261,7 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   const int warp = block_.thread() / detail::kWarpSize % kWarps;
   WarpQueue& queue = group.warps[warp];
 
-  // The same multiplication as the other warps'?
+  // Check that this is the same multiplication as the other warps'.
   const std::uint64_t number = queue.num_issued;
   if (number == group.first + group.queue.size()) {
     if (!own.a_registers) check_operand(own.a, own.a_mn_major, kWarps * kWarpRows, "A", own.where);
@@ -286,7 +286,7 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
     }
   }
 
-  // The warp's rows.
+  // Find or begin the slice of the warp's rows.
   auto slice = std::find_if(queue.in_flight.begin(), queue.in_flight.end(),
                             [&](const auto& candidate) { return candidate->lanes[0] == own.d; });
   if (slice == queue.in_flight.end()) {
@@ -368,7 +368,7 @@ void TensorCores::begin_wait(int pending, Where where) {
   }
 }
 
-// The first lane to come through does it for its warp.
+// Execute and write back in the first lane to come through, for its warp.
 void TensorCores::finish_wait(Where where) {
   Warpgroup& group = own_group(where);
   WarpQueue& queue = own_queue(where);
@@ -421,7 +421,7 @@ void TensorCores::check_end() const {
   }
 }
 
-// --- What the running thread calls
+// --- Calls of the running thread
 
 namespace detail {
 

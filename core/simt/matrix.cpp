@@ -1,6 +1,6 @@
-// What matrix instructions compute once all lanes have arrived: operands are gathered from the lanes' registers into
-// plain matrices, multiplied, and dealt out again. Products of two 16-bit or tf32 numbers are exact in fp32; sums are
-// fp32, in order of k. (Tensor cores add in another order and truncate: compare within a bound, never bit for bit.)
+// Matrix instructions, computed once all lanes have arrived: operands are gathered from the lanes' registers into plain
+// matrices, multiplied, and dealt out again. Products of two 16-bit or tf32 numbers are exact in fp32; sums are fp32,
+// in order of k. (Tensor cores add in another order and truncate: compare within a bound, never bit for bit.)
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -142,8 +142,8 @@ float widen(const typename Storage<T>::type& x) {
   }
 }
 
-// The layout of for_each_element() in wmma.h: lane l holds elements [l * kRun, (l + 1) * kRun) of the row-major matrix,
-// which lanes beyond its end hold again.
+// Gather a fragment in the layout of for_each_element() in wmma.h: lane l holds elements [l * kRun, (l + 1) * kRun) of
+// the row-major matrix. Lanes beyond the matrix's end hold its elements again.
 template <class Use, int m, int n, int k, class T, int rows, int cols>
 void gather(void* const (&operands)[kWarpSize], const void* Mma::*member, float (&matrix)[rows][cols]) {
   constexpr int kRun = kNumElements<Use, m, n, k, T>;

@@ -18,7 +18,7 @@ namespace ladder::simt {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-// Inaccessible bytes before and after a buffer: address space and no memory, of which ThreadSanitizer has less to give.
+// Inaccessible bytes before and after a buffer. They take only address space, of which ThreadSanitizer leaves less.
 constexpr std::size_t kGap = sanitizer::kHandlesSignals ? 8u << 20 : 1u << 30;
 
 struct Range {
@@ -53,7 +53,7 @@ void set_access(std::uintptr_t begin, std::size_t bytes, int access) {
   LADDER_CHECK(mprotect(first, pages, access) == 0);
 }
 
-// The buffer in which `address` lies, and where it begins, or null. The registry is locked.
+// Returns the buffer of `address` with its begin, or null. The registry must be locked.
 std::pair<const std::uintptr_t, Buffer>* buffer_of(const void* address) {
   auto& buffers = registry().buffers;
   const auto next = buffers.upper_bound(number(address));
@@ -62,7 +62,7 @@ std::pair<const std::uintptr_t, Buffer>* buffer_of(const void* address) {
   return number(address) - found.first < found.second.bytes ? &found : nullptr;
 }
 
-// How far `address` lies outside [begin, begin + bytes); 0 within.
+// Distance in bytes of `address` from [begin, begin + bytes); 0 within.
 std::uintptr_t distance(std::uintptr_t address, std::uintptr_t begin, std::size_t bytes) {
   if (address < begin) return begin - address;
   return address - begin < bytes ? 0 : address - begin - bytes + 1;
@@ -153,7 +153,7 @@ std::string describe_memory(const void* pointer) {
   for (const auto& [begin, range] : registry().names) consider(begin, range.bytes, range.name);
   for (const auto& [begin, buffer] : registry().buffers) {
     const std::size_t bytes = buffer.bytes;
-    // Of a buffer with names in it these are better known.
+    // Skip a buffer with named parts: their names tell more.
     const auto name = registry().names.lower_bound(begin);
     if (name == registry().names.end() || name->first >= begin + bytes) consider(begin, bytes, "a buffer");
   }

@@ -69,8 +69,8 @@ void acquire_fence() { sanitizer::acquire(&fence); }
 
 namespace {
 
-// Blocks are dear (stacks, shared memory), so launches hand them on, the largest cluster first: then what all of them
-// hold together stays near what one launch ever needed.
+// Pool of clusters. Blocks are expensive (stacks, shared memory), so that launches reuse them, the largest cluster
+// first: all clusters together then hold little more than one launch ever needed.
 class ClusterPool {
  public:
   std::unique_ptr<BlockCluster> take() {
@@ -116,7 +116,7 @@ void check(const Launch& launch) {
   if (const std::string refusal = cluster_refusal(grid, cluster); !refusal.empty()) throw Fault(refusal);
 }
 
-// The order in which clusters begin: a GPU promises none.
+// Start order of a launch's clusters: a GPU promises none.
 class ClusterOrder {
  public:
   ClusterOrder(std::uint64_t count, const Options& options) : count_(count), schedule_(options.schedule) {
@@ -137,7 +137,7 @@ class ClusterOrder {
   std::vector<std::uint64_t> shuffled_;
 };
 
-// How many OS threads can run clusters of this launch at once.
+// Most OS threads that can run clusters of this launch at once.
 std::uint64_t most_workers(const Launch& launch) {
   auto count = [](dim3 d) { return std::uint64_t{d.x} * d.y * d.z; };
   return std::max<std::uint64_t>(1, sanitizer::kMaxFibers / (count(launch.cluster) * count(launch.block)));
@@ -166,8 +166,8 @@ void run(const Launch& asked, void (*body)(void*), void* context) {
 
   std::mutex error_mutex;
   std::exception_ptr error;
-  std::uint64_t error_at = num_clusters;  // of several failing ones the first in order is reported
-  // Those from the first to before the last in the order.
+  std::uint64_t error_at = num_clusters;  // of several failures the first in this order is reported
+  // Run the clusters at positions [first, last) of the order.
   const auto run_clusters = [&](std::uint64_t first, std::uint64_t last, bool watched) {
     if (first >= last || error) return;
     std::atomic<std::uint64_t> next{first};

@@ -1,6 +1,6 @@
-// The emulator's core, as the headers that give CUDA's words a meaning see it: the running CUDA thread, and the ways it
-// can wait for others. Everything behind these declarations is compiled without sanitizers, so that they see the
-// kernel's accesses and never the emulator's own.
+// The emulator's core, as seen by the headers that implement CUDA's vocabulary: the running CUDA thread, and its ways
+// to wait for others. The implementation is compiled without sanitizers, so that they see the kernel's accesses and
+// never the emulator's own.
 #pragma once
 
 #include <vector_types.h>
@@ -24,7 +24,7 @@ struct Launch {
   bool cooperative = false;  // all blocks run together, without being a cluster
 };
 
-// Calls body(context) once for every CUDA thread of the grid, each on a fiber of its own. Returns when all have ended.
+// Call body(context) once for every CUDA thread of the grid, each on a fiber of its own. Returns when all have ended.
 // Throws Fault if the kernel breaks a rule, or what the kernel threw.
 void run(const Launch& launch, void (*body)(void*), void* context);
 
@@ -64,8 +64,8 @@ struct Collective {
   void (*complete)(void* const (&operands)[kWarpSize], unsigned mask);
 };
 
-// Takes part in a collective of the lanes in `mask`; returns when complete() has run. Operands that lie in shared memory
-// must have been read before: nothing orders them against the other lanes' stores.
+// Take part in a collective of the lanes in `mask`; returns when complete() has run. Operands in shared memory must
+// have been read before: nothing orders them against the other lanes' stores.
 void join(const Collective& collective, unsigned mask, void* operands, Where where);
 
 enum class Reduction : std::uint8_t { none, count, all, any };
@@ -76,14 +76,14 @@ int join_block(Reduction reduction, int predicate, Where where);
 // Lanes of the calling thread's warp that have not ended.
 unsigned active_mask();
 
-// The block's static shared variable that `key`, a static object's address, stands for and *key names: `bytes` at exactly
-// `alignment` and no more, poisoned in every block.
+// Returns the block's static shared variable that `key`, the address of a static object, identifies and *key names. It
+// has `bytes` at exactly `alignment`, never better, and is poisoned in every block.
 void* shared_variable(const char* const* key, std::size_t bytes, std::size_t alignment);
 
-// True if [address, address + bytes) lies within the block's shared memory.
+// Returns true if [address, address + bytes) lies within the block's shared memory.
 bool is_shared(const void* address, std::size_t bytes);
 
-// Ends the kernel with a report.
+// End the kernel with a report.
 [[noreturn]] void fault(const char* what, Where where);
 
 // Throws Fault unless `address` is a multiple of `alignment`.
@@ -92,7 +92,7 @@ inline void check_aligned(const void* address, std::size_t alignment, const char
     fault(what, where);
 }
 
-// Copies that cp.async has begun, in the order of issue. They belong to the calling thread.
+// cp.async copies of the calling thread, in the order of issue.
 struct Copy {
   void* destination;
   std::uint32_t words[4];
@@ -100,10 +100,10 @@ struct Copy {
 };
 void begin_copy(const Copy& copy, Where where);
 void commit_copies();
-// The oldest copy of all groups but the latest `pending`, or null when there is none left; it is no longer in flight.
+// Remove and return the oldest copy in flight of all groups but the latest `pending`; null if none is left.
 const Copy* land_copy(int pending);
 
-// What __threadfence and atomics order, for ThreadSanitizer.
+// Memory order of __threadfence and atomics, for ThreadSanitizer.
 void release_fence();
 void acquire_fence();
 

@@ -1,5 +1,4 @@
-// What AddressSanitizer and ThreadSanitizer must be told about fibers and reused memory. Empty without them.
-//
+// Calls that tell AddressSanitizer and ThreadSanitizer of fibers and reused memory. Empty without these sanitizers.
 // ThreadSanitizer sees every CUDA thread as a thread of its own, switched to without synchronisation: only barriers (and
 // the end of the launch) order accesses, so a missing barrier is a data race whatever the schedule.
 #pragma once
@@ -12,7 +11,7 @@
 #endif
 #if defined(LADDER_TSAN)
 #include <sanitizer/tsan_interface.h>
-// Of the runtime library, though of no public header.
+// Functions of ThreadSanitizer's runtime library that no public header declares.
 extern "C" {
 void __tsan_read_range(void* p, unsigned long bytes);
 void __tsan_write_range(void* p, unsigned long bytes);
@@ -33,8 +32,8 @@ inline void unpoison(void* p, std::size_t bytes) { __asan_unpoison_memory_region
 inline bool poisoned(const void* p, std::size_t bytes) {
   return __asan_region_is_poisoned(const_cast<void*>(p), bytes) != nullptr;
 }
-// Around a jump: `fake` keeps the leaving side's fake stack (null: it never comes back), [bottom, size) is the stack
-// that is entered.
+// Enclose a switch of stacks. `fake` keeps the fake stack of the side that is left (null: it never comes back); `size`
+// bytes from `bottom` are the stack that is entered.
 inline void begin_switch(void** fake, const void* bottom, std::size_t size) {
   __sanitizer_start_switch_fiber(fake, bottom, size);
 }
@@ -51,15 +50,17 @@ inline void end_switch(void*, const void**, std::size_t*) {}
 #endif
 
 #if defined(LADDER_ASAN) || defined(LADDER_TSAN)
-inline constexpr bool kHandlesSignals = true;  // it has stacks for handlers, and reports of its own
+inline constexpr bool kHandlesSignals = true;  // the sanitizer has its own signal stacks and reports
 #else
 inline constexpr bool kHandlesSignals = false;
 #endif
 
 #if defined(LADDER_TSAN)
-// At once, in all: the library dies of more than 8128 threads, and every CUDA thread is two of them, see Block::begin().
+// Most CUDA threads at once: the library dies of more than 8128 threads, and every CUDA thread is two of them, see
+// Block::begin().
 inline constexpr unsigned kMaxFibers = 1024;
-// A larger cluster has one only, so that it may be had at all: races between such clusters do not show.
+// Most CUDA threads of a cluster whose fibers alternate between two of ThreadSanitizer's. A larger cluster has only one
+// for each, so that it can run at all: races between such clusters do not show.
 inline constexpr unsigned kMaxInTurn = 2048;
 inline void* create_fiber() { return __tsan_create_fiber(0); }
 inline void destroy_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
@@ -67,24 +68,24 @@ inline void* current_fiber() { return __tsan_get_current_fiber(); }
 inline void switch_to_fiber(void* fiber) { __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync); }
 inline void release(void* p) { __tsan_release(p); }
 inline void acquire(void* p) { __tsan_acquire(p); }
-// release() on behalf of a fiber that was abandoned.
+// Release on behalf of a fiber that was abandoned.
 inline void release_as(void* fiber, void* p) {
   void* const self = current_fiber();
   switch_to_fiber(fiber);
   release(p);
   switch_to_fiber(self);
 }
-// Accesses of the copy engine and the tensor cores, on behalf of the thread that started them.
+// Note accesses of the copy engine and the tensor cores, on behalf of the thread that started them.
 inline constexpr bool kNotesAccesses = true;
 inline void did_read(const void* p, std::size_t bytes) { __tsan_read_range(const_cast<void*>(p), bytes); }
 inline void wrote(void* p, std::size_t bytes) { __tsan_write_range(p, bytes); }
-// The emulator's own bookkeeping, until the end of the scope: the library's functions are seen wherever they are called
+// Hides the emulator's own bookkeeping until the end of the scope: library functions are seen wherever they are called
 // from, and this memory belongs to no thread in particular.
 struct Unseen {
   Unseen() { __tsan_ignore_thread_begin(); }
   ~Unseen() { __tsan_ignore_thread_end(); }
 };
-// Makes the history of whole pages forgotten, from the first that was touched to the last; contents become zero. At
+// Forget the access history of whole pages, from the first touched page to the last; their contents become zero. At
 // most 512 KiB.
 inline void forget(void* pages, std::size_t bytes) {
   constexpr std::size_t kMaxPages = 128;
@@ -100,7 +101,7 @@ inline void forget(void* pages, std::size_t bytes) {
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 #else
-// Every fiber's stack takes two of the mappings of which Linux allows a process 65530.
+// Most fibers at once: every stack takes two of the 65530 mappings that Linux allows a process.
 inline constexpr unsigned kMaxFibers = 16 * 1024;
 inline constexpr unsigned kMaxInTurn = kMaxFibers;
 inline void* create_fiber() { return nullptr; }

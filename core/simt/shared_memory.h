@@ -1,6 +1,6 @@
-// The shared memory of one block: dynamic, and static variables as the kernel comes upon them. Everything is 0xFF bytes
-// (NaN in every floating-point format) when a block begins, what lies around the parts included. After each part comes a
-// page that nothing may touch.
+// Shared memory of one block: the dynamic part, and static variables, added when the kernel first reaches them. All
+// bytes, those around the parts included, are 0xFF (NaN in every floating-point format) when a block begins. An
+// inaccessible page follows each part.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace ladder::simt {
 
 class SharedMemory {
  public:
-  static constexpr std::size_t kMaxBytes = 227 * 1024;       // a block's, on compute capability 9.0
+  static constexpr std::size_t kMaxBytes = 227 * 1024;       // of a block on compute capability 9.0
   static constexpr std::size_t kMaxStaticBytes = 48 * 1024;  // nvcc refuses more
 
   SharedMemory();
@@ -22,25 +22,26 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  // Static variables end where their pages do, or are aligned as declared and deliberately no better, so that a kernel that
-  // needs more is found out. Every kernel should meet both.
+  // Placement of static variables: at the end of their pages, or aligned as declared and deliberately no better, which
+  // exposes a kernel that needs more. Every kernel should meet both.
   enum class Placement : bool { at_page_end, barely_aligned };
-  // `launch` is another number for each launch: what one kernel may touch, the next one may not.
+  // `launch` is unique to a launch: pages that one kernel may touch are closed to the next.
   void begin_block(std::uint64_t launch, std::size_t dynamic_bytes, Placement placement);
 
   unsigned char* dynamic() const;  // 1024-byte aligned
-  // The variable that `key` stands for; null if there is none.
+  // Returns the variable that `key` identifies, or null.
   void* find(const char* const* key) const;
-  // Makes it, called *key, if there is room.
+  // Add the variable that `key` identifies, named *key, if there is room.
   void add(const char* const* key, std::size_t bytes, std::size_t alignment);
-  // Where this has what `other` has at `address`.
+  // Returns the address in this memory that corresponds to `address` in `other`.
   void* same_place(const void* address, const SharedMemory& other) const;
-  bool owns(const void* address) const;  // what lies around the parts included
+  bool owns(const void* address) const;  // bytes around the parts included
   bool contains(const void* address, std::size_t bytes) const;
 
-  // Empty, or where a write fell beside a part and met no closed page. AddressSanitizer reports the write itself.
+  // Returns empty, or the place of a write that fell beside a part and met no closed page. AddressSanitizer reports the
+  // write itself.
   std::string damage() const;
-  // "shared array tile + 512 bytes (tile has 512)", by the part nearest to `address`, which this owns.
+  // Describe `address`, which this memory owns, by the nearest part: "shared array tile + 512 bytes (it has 512)".
   std::string describe(const void* address) const;
 
  private:
@@ -50,7 +51,8 @@ class SharedMemory {
     std::size_t end = 0;
   };
   static constexpr int kMaxVariables = 64;
-  // Beside its bytes a variable may take a page for its alignment and one that it does not fill; a closed one follows.
+  // Pages of static variables. Besides its bytes a variable may take one page for its alignment and one that it does
+  // not fill; a closed page follows.
   static constexpr std::size_t kStaticPages = 1 + kMaxStaticBytes / kPage + 3 * kMaxVariables;
   static constexpr std::size_t kDynamicBegin = (kStaticPages + 1) * kPage;
   static constexpr std::size_t kDynamicEnd = kDynamicBegin + 256 * 1024;
@@ -67,7 +69,7 @@ class SharedMemory {
   Placement placement_ = Placement::at_page_end;
   std::size_t dynamic_bytes_ = 0;
   std::size_t static_bytes_ = 0;  // sum of the variables' sizes
-  std::size_t next_page_ = 1;     // for a static variable
+  std::size_t next_page_ = 1;     // for the next static variable
   Part variables_[kMaxVariables];
   int num_variables_ = 0;
 };

@@ -13,12 +13,13 @@ class Stacks {
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
 
-  void reserve(int count);  // keeps at least `count`; invalidates the stacks there are if it has to grow
+  void reserve(int count);  // keeps at least `count`; growing invalidates existing stacks
   int count() const { return count_; }
 
   unsigned char* bottom(int index) const;
   std::size_t usable_bytes() const;
-  // Where fiber `index` begins. Tops are staggered: at equal distances all of them would fall into one cache set.
+  // Top of the stack, where fiber `index` begins. Tops are staggered: at equal distances all of them would fall into
+  // one cache set.
   unsigned char* top(int index) const;
 
  private:

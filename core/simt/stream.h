@@ -13,10 +13,10 @@ namespace ladder::simt {
 
 using Recording = std::vector<std::function<void()>>;
 
-// What records the stream's work, or null.
+// Returns the recording of the capture that `stream` is in, or null.
 std::shared_ptr<Recording> recording(Stream stream);
 
-// Runs `work`, or has it recorded. It is copied, so it must hold what it needs by value.
+// Run `work`, or record it if the stream is being captured. `work` is copied, so that it must hold its data by value.
 template <class F>
 void enqueue(Stream stream, F work) {
   if (const auto to = recording(stream)) {

@@ -11,7 +11,7 @@
 
 namespace ladder::simt {
 
-// What a CUtensorMap says: a dense tensor, innermost dimension first, and the box that one copy fetches.
+// Contents of a CUtensorMap: a dense tensor, innermost dimension first, and the box that one copy fetches.
 struct TensorMap {
   static constexpr unsigned kMaxDims = 5;
 
@@ -28,15 +28,17 @@ struct TensorMap {
   }
 };
 
-// Refuses what cuTensorMapEncodeTiled refuses for a dense tensor with the 128-byte swizzle. Throws Failure naming it.
+// Make a tensor map. Throws Failure, with the reason, for arguments that cuTensorMapEncodeTiled refuses for a dense
+// tensor with the 128-byte swizzle.
 TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer_list<std::uint64_t> dims,
                           std::initializer_list<std::uint32_t> box);
 
-// Starts the copy of the box at `coordinates`, innermost first, into the block's dynamic shared memory, 128-byte aligned.
+// Start the copy of the box at `coordinates`, innermost first, into the block's dynamic shared memory, 128-byte
+// aligned.
 void tma_load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
               Where where = Where::here());
 
-// The same into the memory of each block of the cluster whose rank is a bit of `blocks`.
+// Start the same copy into the memory of each block of the cluster whose rank is a bit of `blocks`.
 void tma_load_multicast(void* shared, const TensorMap& map, std::uint64_t* barrier, unsigned blocks,
                         std::initializer_list<int> coordinates, Where where = Where::here());
 

@@ -35,17 +35,17 @@ int limit_seconds() {
   return limit;
 }
 
-// A block may take this many times as long as a thread between two barriers.
+// Time limit of a block, in multiples of the limit of a thread between two barriers.
 constexpr int kBlockLimits = sanitizer::kHandlesSignals ? 60 : 6;
 
-// How often in a row the thread was seen without a switch in between.
+// Number of successive ticks without a switch between threads.
 struct Watched {
   std::uint64_t switches = 0;
   int ticks = 0;
 };
 thread_local Watched watched;
 
-// Comes every second of the thread's processor time.
+// Signal handler: called every second of the thread's processor time.
 void on_tick(int, siginfo_t*, void* context) {
   if (detail::current == nullptr) return;
   const int saved_errno = errno;

@@ -1,7 +1,8 @@
 // The emulated branch of dev/ptx/wgmma.h. Accumulators are NaN from the issue until the wait for their group. A
-// multiplication reads shared memory, and A where it is in registers, when its warpgroup's last warp issues it, on the ascending schedule; at the first
-// wait that covers it, on the descending one; on the seeded ones, the one or the other. It is finished once all four
-// warps have issued it, so one warp's wait speaks for the whole warpgroup's reads, as on the GPU.
+// multiplication reads shared memory, and A if it is in registers, at a time that depends on the schedule: ascending,
+// when the warpgroup's last warp issues it; descending, at the first wait that covers it; seeded, at either. It is
+// finished once all four warps have issued it, so that one warp's wait speaks for the whole warpgroup's reads, as on
+// the GPU.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,11 +19,11 @@ namespace detail {
 
 enum class WgmmaFormat : std::uint8_t { bf16, f16, tf32 };
 
-// What one lane hands in.
+// Operands of one lane.
 struct Wgmma {
   float* d;  // [n / 2]
   std::uint64_t a;
-  const std::uint32_t* a_registers;  // [4], and a is nothing; or null
+  const std::uint32_t* a_registers;  // [4], instead of a; or null
   std::uint64_t b;
   int n;
   WgmmaFormat format;
@@ -36,8 +37,9 @@ void issue_wgmma(Wgmma& operands);
 
 }  // namespace detail
 
-// As the hardware has it, in units of 16 bytes: bits 0-13 the start, 16-29 the stride of chunks (MN-major only), 32-45 the
-// stride of groups; 62-63 the swizzle, of rows of 128 or 64 bytes. Shared addresses count from the dynamic part's start.
+// Matrix descriptors in the hardware's format, in units of 16 bytes: bits 0-13 start, 16-29 stride of chunks (MN-major
+// only), 32-45 stride of groups; 62-63 swizzle, of rows of 128 or 64 bytes. Shared addresses count from the start of
+// the dynamic part.
 std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, int row_bytes, Where where = Where::here());
 std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride, unsigned chunk_stride, int row_bytes,
                                   Where where = Where::here());
