@@ -40,14 +40,28 @@ def test_a_change_of_the_source_a_header_behind_a_header_or_a_flag_counts(tmp_pa
     assert compiled.without(compiled.of_versions(tmp_path), before) == [VERSION]
 
 
-def test_a_line_of_comments_does_not_count_and_one_with_code_does(tmp_path):
-    before = compiled.of_versions(tree(tmp_path))
+def test_comments_and_blanks_do_not_count_and_all_else_does(tmp_path):
+    tree(tmp_path)
     file = tmp_path / VERSION
     text = file.read_text()
-    file.write_text(f"// Idea: none.\n\n{text}  // Why: none.\n")
+    code = """%s\nconst char *a = "b // c /* d  e", f = '\\'', g = '"'; int h = 1'000; auto i = R"x(// "j)" */ k)x";\n#define L\nM n\n"""
+    file.write_text(code % text)
+    before = compiled.of_versions(tmp_path)
+    file.write_text(
+        "// Idea: none.\n\n" + (code % text).replace("; ", ";  /* x\n */ ").replace("\nM", "  // y's \"z\n\n  M")
+    )
+    assert compiled.of_versions(tmp_path)[VERSION] != before[VERSION]  # a line was broken
+    file.write_text(
+        "// Idea: none.\n\n" + (code % text).replace("; ", ";  /* x */ ").replace("\nM", "  // y's \"z\n\n  M")
+    )
     assert compiled.of_versions(tmp_path) == before
-    file.write_text(text + "int d;  // Why: none.\n")
-    assert compiled.without(compiled.of_versions(tmp_path), before) == []
+    for piece in ("b // c", "/* d", "d  e", "\\'", "1'000", '// "j', "*/ k", "#define L\nM"):
+        changed = (code % text).replace(
+            piece, {"d  e": "d e", "#define L\nM": "#define L M"}.get(piece, piece.swapcase() + "_")
+        )
+        assert changed != code % text
+        file.write_text(changed)
+        assert compiled.without(compiled.of_versions(tmp_path), before) == [], piece
 
 
 def test_a_header_that_is_not_included_or_a_new_folder_does_not_count(tmp_path):

@@ -2,8 +2,8 @@
 
 tests/last_compiled.json has a digest of every version that nvcc and clang compiled without a warning and whose spills
 `./ladder resources` let pass, and of every host source that clang-tidy (tools/dev/tidy.py) found nothing in. A digest covers
-the source, all headers of the repository that it includes, and how it is compiled. Of versions, lines that are comments
-alone do not count; of clang-tidy's sources they do, as NOLINT is one.
+the source, all headers of the repository that it includes, and how it is compiled. Comments of
+versions do not count; those of clang-tidy's sources do, as NOLINT is one.
 
 Prints the versions that are as they were, for CMake's LADDER_WITHOUT: CI compiles the others, and in any case the first of
 every pass. With --keep: writes the digests of a build that has everything,
