@@ -1,4 +1,4 @@
-// The backward pass in kernels that each read x and dy, by columns: what v02 to v04 share.
+// The backward pass by columns, in kernels that each read x and dy: shared by v02 to v04.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,12 @@
 
 namespace ladder::groupnorm {
 
-// Blocks an SM, of which two are there at a time.
+// Blocks per SM of each kernel; two are resident at a time.
 inline constexpr int kSumBlocks = 4;
 inline constexpr int kDxBlocks = 8;
 
-// As many parts as make `blocks_per_sm` blocks an SM, as long as a thread has four pixels to have on their way at once.
+// Returns a split with `blocks_per_sm` blocks per SM, or fewer: a thread keeps at least four pixels, so that it has
+// four loads in flight.
 template <class T, int kWidth>
 PixelSplit split_pixels(const Problem& p, int blocks_per_sm) {
   constexpr int kLeast = 4;
@@ -24,7 +25,8 @@ PixelSplit split_pixels(const Problem& p, int blocks_per_sm) {
   return {.parts = ceil_div(p.h * p.w, each), .each = each};
 }
 
-// Writes the sums of every channel of the block's tile over its pixels to row image * parts + part of [rows][c].
+// Stores the sums (dz, dz * xhat) of each channel of the block's tile over its pixels in row image * parts + part of
+// `rows` [n * parts][c].
 template <class T, int kWidth, class Act, class P = float>
 __device__ __forceinline__ void sum_columns(const Problem& p, const Backward::Tensors& t, const PixelSplit& split,
                                             float2* rows) {
@@ -59,7 +61,8 @@ __device__ __forceinline__ void sum_columns(const Problem& p, const Backward::Te
   }
 }
 
-// A and B of a group out of the sums of its channels over all parts of its image, by a whole warp; every lane has them.
+// Returns A and B of a group in every lane, from its channels' sums over all parts of the image. Called by a whole
+// warp.
 template <class P = float>
 __device__ __forceinline__ float2 group_sum(const Problem& p, const Backward::Tensors& t, int parts, const float2* rows,
                                             int image, int group) {
@@ -80,7 +83,7 @@ __device__ __forceinline__ float2 group_sum(const Problem& p, const Backward::Te
   return ab;
 }
 
-// dx of a block's tile and pixels; group_sums(group) is the group's A and B.
+// Writes dx of the block's tile and pixels; group_sums(group) returns the group's A and B.
 template <class T, int kWidth, class Act, class P = float, class GroupSums>
 __device__ __forceinline__ void write_columns(const Problem& p, const Backward::Tensors& t, const PixelSplit& split,
                                               const GroupSums& group_sums) {
@@ -112,7 +115,7 @@ __device__ __forceinline__ void write_columns(const Problem& p, const Backward::
   }
 }
 
-// Of the kernel that sums, whatever its dtype.
+// Returns the summing kernel's split for the problem's dtype.
 inline PixelSplit sum_split(const Problem& p) {
   PixelSplit split;
   dispatch_columns(p, [&](auto element, auto width, auto) {

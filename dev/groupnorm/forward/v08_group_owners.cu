@@ -1,9 +1,10 @@
-// Idea:   each thread sums one group: it reads the group's words of many pixels from the slab in shared memory, whatever
-//         vectors it loaded itself; and the slabs are cut such that one block an SM holds the tensor, where it fits.
+// Idea:   each thread sums one group: it reads the group's words of many pixels from the slab in shared memory,
+//         whichever vectors it loaded itself. Slabs are cut such that one block an SM holds the tensor, if it fits.
 // Parent: v06.
 // Why:    v06's threads have sums for each pair of channels of a vector, 8 floats that go through shared memory and a
-//         second reduction. A group's owner has two: shuffles and one word a warp finish them, every warp for itself. What
-//         arrives first is summed while the rest is in flight. Limiter: all blocks of a wave load, then compute.
+//         second reduction. A group's owner has two floats, which shuffles and one word a warp finish, every warp for
+//         itself. The first half of the slab is summed while the second is in flight. Limiter: all blocks of a wave
+//         load, then compute.
 // Needs:  whole vectors in a pixel; a power of two of groups, 32 at most, that are whole vectors together; groups of whole
 //         words; a slab of 8 x 64 KB at most; sm_90.
 
@@ -32,7 +33,7 @@ constexpr int kMaxGroups = 32;  // of a block: a lane each
 
 // A block has `pixels` pixels of a chunk of `groups` groups, `row` vectors wide.
 struct Plan {
-  int channels = 0;  // of the chunk; 0: there is no plan
+  int channels = 0;  // of the chunk; 0: no plan
   int groups = 0;
   int row = 0;
   int cluster = 1;
@@ -42,7 +43,7 @@ struct Plan {
   __host__ __device__ int vectors() const { return pixels * row; }
 };
 
-// Follows the slab in shared memory: sums of the groups, of each warp and of each block of the cluster.
+// Shared memory after the slab: sums of the groups, from each warp and from each block of the cluster.
 struct Sums {
   float2 warps[kMaxWarps][kMaxGroups];
   float2 cluster[kMaxClusterBlocks][kMaxGroups];
@@ -83,9 +84,9 @@ __device__ __forceinline__ void read_words(const unsigned* from, unsigned* words
   }
 }
 
-// The slab is pixels of groups of kWords words: thread t owns pixel and group t of each sweep of the block over it, always
-// the same group. Adds the sweeps from `sweep` on that end by `limit`; the last may be a part of one. Several sweeps are
-// read at once, so that their latencies overlap.
+// Adds up the thread's words of the slab [pixels][groups][kWords], of all sweeps from `sweep` on that end by `limit`;
+// `last`: and of a partial last sweep. In a sweep of the block over the slab, thread t owns the t-th pixel and group;
+// the group is always the same. Several sweeps are read at once, so that their latencies overlap.
 template <class T, int kWords>
 __device__ __forceinline__ void add_sweeps(const unsigned* slab, int& sweep, int limit, bool last, float pivot,
                                            float2& sum) {
@@ -136,7 +137,7 @@ __device__ __forceinline__ void add_sweeps(int words, const unsigned* slab, int&
 
 bool has_words(int words) { return words <= 8 || (words <= 16 && words % 2 == 0); }
 
-// The sum over the lanes that have the same group, in a fixed order. Each of them returns it.
+// Returns the sum over the lanes that have the same group, in a fixed order.
 __device__ __forceinline__ float2 sum_over_lanes(float2 sum, int groups) {
   for (int distance = 16; distance >= groups; distance /= 2) {
     sum.x += __shfl_xor_sync(~0u, sum.x, distance);
@@ -162,8 +163,8 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
   const int image = static_cast<int>(blockIdx.x) / plan.cluster / chunks;
   if (plan.cluster > 1) ptx::cluster_arrive_relaxed();
 
-  // Neighbouring threads load neighbouring vectors; a thread's are of the same channels, `step` elements apart. They come
-  // in two groups of copies.
+  // Copy the slab in two cp.async groups. Neighbouring threads load neighbouring vectors; a thread's vectors have the
+  // same channels and are `step` elements apart.
   const int first_row = thread / plan.row;
   const int column = thread - first_row * plan.row;
   const int first = image * p.h * p.w * p.c + chunk * plan.channels;
@@ -182,8 +183,8 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
     ptx::cp_async_commit();
   }
 
-  // Meanwhile: the pivot of the lane's group, the same for all blocks that share it, and the parameters of the thread's
-  // channels.
+  // Meanwhile load the pivot of the lane's group, the same for all blocks that share the group, and the parameters of
+  // the thread's channels.
   const int width = p.c / p.g;
   const float pivot = to_float(x[first + lane % plan.groups * width]);
   const int c0 = chunk * plan.channels + column * kVec;
@@ -208,7 +209,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
   __syncthreads();
   add_sweeps<T>(words, reinterpret_cast<const unsigned*>(slab), sweep, plan.vectors() * 4, true, pivot, sum);
 
-  // Every warp adds up the sums of all warps, and of all blocks: lane l has those of group l % groups.
+  // Add up the sums of all warps, then of all blocks, in every warp: lane l has the sums of group l % groups.
   sum = sum_over_lanes(sum, plan.groups);
   if (lane < plan.groups) sums.warps[warp][lane] = sum;
   __syncthreads();
@@ -263,16 +264,16 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm<Act>)
   }
 }
 
-// Threads of a plan: whole warps and whole rows, and as many as leave each at least `vectors` vectors, but one step of warps and
-// rows at least. 0: a row is too wide.
+// Returns the threads of a plan, a multiple of 32 and of a row: as many as leave a thread at least `vectors` vectors,
+// but at least one such multiple. 0: a row is too wide.
 int threads_of(const Plan& plan, int vectors) {
   const int step = std::lcm(plan.row, 32);
   const int wanted = std::min(plan.vectors() / vectors, kMaxThreads) / step * step;
   return wanted > 0 || step > kMaxThreads ? wanted : step;
 }
 
-// As measured: where one block an SM can hold the tensor, the more blocks the better, then the wider the rows. Elsewhere blocks
-// of up to 48 KB, several an SM, with rows of 64 bytes at least.
+// Chooses by measurements. If one block an SM can hold the tensor, the more blocks the better, then the wider the rows.
+// Otherwise blocks of up to 48 KB, several an SM, with rows of at least 64 bytes.
 Plan plan_of(const Problem& p) {
   constexpr int kLoneBytes = 136 << 10;
   constexpr int kSharedBytes = 48 << 10;
@@ -302,7 +303,7 @@ Plan plan_of(const Problem& p) {
       if (plan.threads > 0 && fits && shared.row < kGoodRow && plan.channels > shared.channels) shared = plan;
     }
   }
-  // A lone block that leaves most SMs idle is no gain.
+  // Reject one block an SM if it leaves most SMs idle.
   const bool full = lone.channels > 0 && 2 * p.n * (p.c / lone.channels) * lone.cluster > backend::device().num_sms;
   return full || shared.channels == 0 ? lone : shared;
 }
