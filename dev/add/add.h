@@ -28,8 +28,8 @@ struct Problem {
   int h = 1;                 // rows
   int w = 1;                 // columns
   int c = 1;                 // channels
-  int pitch = 0;             // columns of the matrix that e is part of; 0: c. Not of residual.
-  int first = 0;             // of them, e's
+  int pitch = 0;             // columns of the matrix that e is part of; 0: c. Residual ignores it.
+  int first = 0;             // column of e
   Dtype dtype = Dtype::f32;  // of everything but e and de
 
   // "n32 h64 w64 c64 bf16", "n32 h8 w8 c256 pitch3712 first1920 bf16": parse(str()) is the same problem.
@@ -39,7 +39,7 @@ struct Problem {
 
   int pixels() const { return h * w; }  // of an image
   int row() const { return pitch == 0 ? c : pitch; }
-  // Whether four columns of e at a time can be loaded.
+  // Returns true if four columns of e can be loaded at a time.
   bool whole_quads() const { return row() % 4 == 0 && first % 4 == 0; }
   std::int64_t elements() const { return std::int64_t{n} * h * w * c; }
   bool operator==(const Problem&) const = default;

@@ -22,7 +22,7 @@ constexpr int kMostXBytes = 64 << 10;
 struct Plan {
   GroupPlan group;
   int rows;   // of x in a block's shared memory
-  int units;  // of 32 channels that are there at a time
+  int units;  // of 32 channels that are in shared memory at a time
 };
 
 template <class T, bool kVectors, class S>
@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int pitch = x_pitch(plan.units);
   const int sample_rows = p.l + p.taps - 1;
 
-  // Where the lane's channels begin in w, and its positions in shared memory. Columns and rows beyond the last count for
-  // nothing: they may have anything.
+  // Addresses of the lane's channels in w, and byte offsets of its positions in shared memory. Columns and rows beyond
+  // the last read other ones: their sums are not used.
   const T* w[S::kColumns];
 #pragma unroll
   for (int i = 0; i < S::kColumns; ++i) {
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     };
     load_batch();
 
-    // x's rows, all runs of 16 bytes of these channels.
+    // Copy x's rows: all runs of 16 bytes of these channels.
     if (c0 > 0) __syncthreads();
     const int runs = units * kStepChannels / kRun<T>;
     for (int i = threadIdx.x; i < plan.rows * runs; i += kThreads) {
@@ -143,7 +143,8 @@ void add_plan(const Problem& p, const char* name, std::vector<KernelPlan<Block>>
                    }});
 }
 
-// One tile of 16 positions at batch 1; else the weights are read once for 64 of them.
+// Returns all plans. The default is narrow if one tile of 16 positions is all, as at batch 1; else tall, which reads
+// the weights once for 64 positions.
 std::vector<KernelPlan<Block>> plans(const Problem& p) {
   std::vector<KernelPlan<Block>> all;
   add_plan<Narrow>(p, "narrow", all);

@@ -1,11 +1,11 @@
-// Idea:   weights are on their way as early as they can be. A block asks the L2 for its own before it waits for the kernel in
-//         front; then each lane starts copies of all the weights that it will multiply, into shared memory. These are its
-//         own alone: no barrier stands between a copy and its use.
+// Idea:   load weights as early as possible. A block prefetches its weights into the L2 before it waits for the kernel
+//         in front; then each lane starts copies of all the weights that it will multiply, into shared memory. A lane
+//         reads only its own copies: no barrier stands between a copy and its use.
 // Parent: v03.
-// Why:    v03 has four to eight loads of a lane on their way, and begins when the kernel in front has ended. Weights do not
-//         depend on that kernel, and a prefetch changes nothing that a program can see, so the latency of DRAM passes while
-//         it still runs; shared memory holds what registers cannot, up to 100 KB on its way in an SM. Limiter: the fill of
-//         shared memory from the L2, x and the exchange.
+// Why:    v03 has four to eight loads of a lane in flight, and begins when the kernel in front has ended. Weights do
+//         not depend on that kernel, and a prefetch changes nothing that a program can see, so the latency of DRAM
+//         passes while that kernel still runs. Shared memory takes what registers cannot, up to 100 KB in flight in an
+//         SM. Limiter: the fill of shared memory from the L2, x and the exchange.
 // Needs:  as v03, with c, and c's two parts, multiples of 8; a tile of 16 positions and its weights in shared memory.
 
 #include "dev/conv1d/group_tile.h"
@@ -19,12 +19,12 @@ constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * 32;
 constexpr int kPositions = 16;
 constexpr int kChannels = 8;
-constexpr int kGroups = 4;  // of copies, so that the first ones are multiplied while the last are on their way
+constexpr int kGroups = 4;  // of copies, so that the first ones are multiplied while the last are in flight
 constexpr int kCopyBytes = 32 * kRunBytes;  // of a warp's weights in a step
 
 using Tile = GroupTile<kPositions, kChannels, kWarps>;
 
-// What a block has in shared memory.
+// Plan of a block and its shared memory.
 struct Plan {
   GroupPlan group;
   int rows;   // of x
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const T* const weights = static_cast<const T*>(t.w) + place.first_channel * row_elements;
   if (threadIdx.x == 0) ptx::prefetch_l2(weights, place.channels * row_elements * static_cast<unsigned>(sizeof(T)));
 
-  // Columns and rows beyond the last count for nothing: they may have anything.
+  // Columns and rows beyond the last read other ones: their sums are not used.
   const T* const w = weights + min(lane / 4, place.channels - 1) * row_elements;
   int x_at[2];
 #pragma unroll
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   unsigned char* const own = smem + plan.rows * pitch + threadIdx.x * kRunBytes;
 
   ptx::grid_dependency_wait();
-  // x's rows, then the lane's weights in groups: steps beyond the last are zeros.
+  // Copy x's rows, then the lane's weights in groups; steps beyond the last are zeros.
   const int runs = plan.units * kStepChannels / kRun<T>;
   for (int i = threadIdx.x; i < plan.rows * runs; i += kThreads) {
     const int row = i / runs;
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     if ((i + 1) % (plan.each / kGroups) == 0) ptx::cp_async_commit();
   }
   ptx::grid_dependency_launch();
-  ptx::cp_async_wait<kGroups>();  // x is there
+  ptx::cp_async_wait<kGroups>();  // x has arrived
   __syncthreads();
 
   float sum[4] = {};
