@@ -76,7 +76,7 @@ struct Problem {
   __host__ __device__ constexpr int film_width() const { return film ? 2 * k : shift ? k : 0; }
   bool operator==(const Problem&) const = default;
 
-  // Any small problem; fp32.
+  // Returns a small fp32 problem.
   static Problem random(std::uint64_t seed);
 };
 
@@ -96,7 +96,8 @@ struct Fprop {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
-  // Two per multiply-add of the convolution, what lies outside counted as if it were inside (the convention of all papers).
+  // Two per multiply-add of the convolution, positions outside x counted as if they were inside (the convention of all
+  // papers).
   static double flops(const Problem& p);
 };
 

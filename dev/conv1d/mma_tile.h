@@ -45,8 +45,7 @@ __device__ __forceinline__ void multiply_step(float (&sum)[4], const uint4& x, c
   multiply<T>(sum, {x.z, x_below.z, x.w, x_below.w}, w.z, w.w);
 }
 
-// Stores a part of a tile's sums, [position][channel]: lane (g, t) has positions g and g + 8 and channels 2t and 2t +
-// 1.
+// Stores a part of a tile's sums, [position][channel]: lane (g, t) has positions g, g + 8 and channels 2t, 2t + 1.
 template <int kChannels>
 __device__ __forceinline__ void put_sums(float* part, const float (&sum)[4], int position, int channel) {
   const int lane = static_cast<int>(threadIdx.x) % 32;

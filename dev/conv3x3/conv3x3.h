@@ -60,7 +60,7 @@ struct Problem {
   std::int64_t pixels() const { return std::int64_t{n} * h * w; }
   bool operator==(const Problem&) const = default;
 
-  // Any small problem, tails and borders as likely as whole tiles; fp32.
+  // Returns a small fp32 problem, with tails and borders as likely as whole tiles.
   static Problem random(std::uint64_t seed);
 };
 

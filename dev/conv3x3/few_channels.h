@@ -124,7 +124,7 @@ __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const
 
   // M is outputs and N pixels. Lane (g, t) has tap s = t of pixel g: channels 0 and 1 where the mma has k = 2t, 2t + 1,
   // and 2 and 3 where it has k = 2t + 8, 2t + 9, so that 8 bytes are a fragment. Rows g and g + 8 of M tile m are outputs
-  // 8g + 2m and 8g + 2m + 1, so that a lane's sums of a pixel are 16 bytes of y and those of eight lanes a line.
+  // 8g + 2m and 8g + 2m + 1, so that a lane's sums of a pixel are 16 bytes of y, and eight lanes' sums a line.
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int g = lane / 4;

@@ -3,8 +3,8 @@
 // patches 8 pixels wide with their halo, and two consumer warpgroups take patches in turns: one stores while the other
 // multiplies.
 //
-// `Weights` is a version's access to w: channels_in(p) are summed over, channels_out(p) are outputs; load() fetches 64
-// x 64 channels of a tap; operand() and multiply() are wgmma's for that layout (taps.h).
+// `Weights` is a version's access to w: channels_in(p) are summed over, channels_out(p) are outputs; load() fetches a
+// tap of 64 x 64 channels; operand() and multiply() are wgmma's for that layout (taps.h).
 #pragma once
 
 #include <algorithm>

@@ -21,8 +21,8 @@ __device__ __forceinline__ std::uint64_t step_filters(std::uint64_t first, int s
   return ptx::wgmma_ahead(first, step / kChunkSteps * kN * 128 + step % kChunkSteps * 32);
 }
 
-// Calls put(byte, first, second) for each pair of terms of each filter of output channels channel0 to channel0 + kN -
-// 1. Channels beyond k and the terms that fill up the last step are zeros. Called by all kThreads threads of the block.
+// Calls put(byte, first, second) for each pair of terms of the filters of kN output channels from channel0 on. Channels
+// beyond k and the terms that fill up the last step are zeros. Called by all kThreads threads of the block.
 template <int kN, int kThreads, class Put>
 __device__ __forceinline__ void arrange_filters(const Problem& p, const float* w, int channel0, Put&& put) {
   constexpr int kStepPairs = kStepTerms / 2;
@@ -92,7 +92,7 @@ __device__ __forceinline__ void multiply_row(const LaneWindow<__half>& window, s
   ptx::warpgroup_fence_operand(sum);
 }
 
-// Loads the biases of output channels channel0 to channel0 + kN - 1, or zeros.
+// Loads the biases of kN output channels from channel0 on, or zeros.
 template <int kN, int kThreads>
 __device__ __forceinline__ void fetch_biases(const Problem& p, const float* bias, int channel0, float* biases) {
   for (int i = threadIdx.x; i < kN; i += kThreads) biases[i] = bias && channel0 + i < p.k ? bias[channel0 + i] : 0.0f;

@@ -12,8 +12,8 @@ struct FlaggedRow {
   volatile Flagged dbeta, dgamma;
 };
 
-// Launches `first`, which stores rows [n][c], then the kernel that adds them up. Without affine parameters: `first`
-// alone.
+// Returns `first`, which stores rows [n][c], followed by the kernel that adds them up; without affine parameters
+// `first` alone.
 BoundLaunch with_parameters(BoundLaunch first, const Problem& p, FlaggedRow* rows, const Backward::Tensors& t);
 
 }  // namespace ladder::groupnorm

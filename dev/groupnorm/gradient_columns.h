@@ -13,8 +13,8 @@ namespace ladder::groupnorm {
 inline constexpr int kSumBlocks = 4;
 inline constexpr int kDxBlocks = 8;
 
-// Returns a split with `blocks_per_sm` blocks per SM, or fewer: a thread keeps at least four pixels, so that it has
-// four loads in flight.
+// Returns a split with as many parts as give an SM `blocks_per_sm` blocks, as long as a thread keeps four pixels, to
+// have four loads in flight.
 template <class T, int kWidth>
 PixelSplit split_pixels(const Problem& p, int blocks_per_sm) {
   constexpr int kLeast = 4;

@@ -14,7 +14,7 @@ namespace {
 
 int vector_of(const Problem& p) { return 16 / static_cast<int>(size_of(p.dtype)); }
 
-// Returns the slab of unit * units channels, whose pixels a cluster of blocks of at most `threads` threads splits.
+// Returns the slab of unit * units channels; a cluster of blocks of at most `threads` threads splits its pixels.
 Slab slab_of(const Problem& p, int unit, int units, int cluster, int threads) {
   Slab slab{.chunk = unit * units, .cluster = cluster};
   slab.columns = slab.chunk / vector_of(p);

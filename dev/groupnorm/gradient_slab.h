@@ -73,7 +73,7 @@ __device__ __forceinline__ void sum_rows(const Slab& slab, const SlabSums<T>& sm
   const auto own_pair = [&](int i) -> float4 {
     return {own[2 * i].x, own[2 * i].y, own[2 * i + 1].x, own[2 * i + 1].y};
   };
-  // Add the upper half of the rows to the lower half, in place: a thread overwrites only its own reads.
+  // Add the upper half of the rows to the lower half, in place: a thread overwrites only words that it alone reads.
   if (index >= stride && index < slab.active()) {
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) smem.scratch[i * stride + index - stride] = own_pair(i);

@@ -72,7 +72,7 @@ struct Problem {
   std::int64_t group_size() const { return std::int64_t{h} * w * (c / g); }
   bool operator==(const Problem&) const = default;
 
-  // Any small problem whose answers are no constants; fp32.
+  // Returns a small fp32 problem whose outputs are no constants.
   static Problem random(std::uint64_t seed);
 };
 

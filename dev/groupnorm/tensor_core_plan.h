@@ -51,7 +51,7 @@ struct TuningParameters {
   int least_even_cluster = 1;        // clusters from this size on grow until an SM has several blocks
   int least_pixels = 0;              // of a block, below which clusters do not grow for that
   int good_threads = 256;            // wanted on an SM
-  int column_threads = kMaxThreads;  // a block has a warp for each column if that takes at most as many threads
+  int column_threads = kMaxThreads;  // a block has a warp for each column up to so many threads, even if fewer are good
 };
 Plan plan_of(const Problem& p, const TuningParameters& tuning);
 

@@ -1,10 +1,11 @@
 // Idea:   tensor cores multiply: 16 positions times 8 output channels. Weights go from memory straight into the registers
 //         that mma.sync reads, 16 bytes a lane; a block's warps share the terms of its sums.
 // Parent: v02.
-// Why:    v02 unpacks each weight and multiplies it by each position on the CUDA cores, and a lane has five loads on their way.
-//         Here an instruction multiplies 16 x 8 x 16, and a lane loads the next four runs before it multiplies four. With
-//         several samples a tile has positions of all of them, so that they share the weights. Limiter: 16 to 32 KB of loads
-//         on their way in an SM, where memory's latency asks for 32; and the wait for the kernel in front.
+// Why:    v02 unpacks each weight and multiplies it by each position on the CUDA cores, and a lane has five loads in
+//         flight. Here an instruction multiplies 16 x 8 x 16, and a lane loads the next four runs before it multiplies
+//         four. With several samples a tile has positions of all of them, so that they share the weights. Limiter: 16
+//         to 32 KB of loads in flight in an SM, where memory's latency asks for 32; and the wait for the kernel in
+//         front.
 // Needs:  bf16 or fp16; sm_90a's clusters; sequences of up to 64; stride 1; groups of up to 256 channels (128 on cards whose
 //         clusters have 8 blocks).
 

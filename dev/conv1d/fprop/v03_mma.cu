@@ -1,11 +1,12 @@
 // Idea:   tensor cores multiply: 16 positions times 8 output channels. Weights go from memory straight into the registers
 //         that mma.sync reads, 16 bytes a lane; a block's warps share the terms of its sums.
 // Parent: v02.
-// Why:    v02 unpacks each weight and multiplies it by each position on the CUDA cores, a lane has few loads on their way, and
-//         every sample reads the weights again. Here an instruction multiplies 16 x 8 x 16, a lane loads the next four runs
-//         before it multiplies four, and a tile has positions of several samples. The two phases of a transposed convolution,
-//         its even and its odd positions, are tiles of their own, each with two of the four taps. Limiter: 16 to 32 KB of
-//         loads on their way in an SM, a few blocks where there are few channels, and the wait for the kernel in front.
+// Why:    v02 unpacks each weight and multiplies it by each position on the CUDA cores, a lane has few loads in flight,
+//         and every sample reads the weights again. Here an instruction multiplies 16 x 8 x 16, a lane loads the next
+//         four runs before it multiplies four, and a tile has positions of several samples. The two phases of a
+//         transposed convolution, its even and its odd positions, are tiles of their own, each with two of the four
+//         taps. Limiter: 16 to 32 KB of loads in flight in an SM, few blocks if there are few channels, and the wait
+//         for the kernel in front.
 // Needs:  bf16 or fp16.
 
 #include "dev/conv1d/mma_tile.h"

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int warp_m = warp % kWarpsM * kWarpM;
   const int warp_n = warp / kWarpsM * kWarpN;
 
-  // A thread fetches 16 bytes of each of its rows: two rows of A and one of B, 64 rows apart.
+  // A thread fetches 16 bytes of each of its rows: two rows of A, 64 rows apart, and one of B.
   constexpr int kLoadsPerRow = F::kChunkC / F::kVec;
   constexpr int kRowStep = kThreads / kLoadsPerRow;
   constexpr int kLoadsA = kBlockM / kRowStep;

@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     }
   }
 
-  // Sums to y by way of shared memory, so that a warp writes whole rows of 16 bytes a lane.
+  // Store the sums in y by way of shared memory, so that a warp writes whole rows of 16 bytes a lane.
   __syncthreads();
   float* const tile = reinterpret_cast<float*>(smem);
 #pragma unroll

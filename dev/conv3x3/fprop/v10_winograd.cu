@@ -250,7 +250,7 @@ using Small = FfmaTile<64, 64, 8, 4>;   // 95 registers: five
 double large_cost(const Problem& p, int patches) { return product_cost<Large, 3>(p, patches); }
 double small_cost(const Problem& p, int patches) { return product_cost<Small, 5>(p, patches); }
 
-// Returns the images of a slab that minimise the products' cost plus that of the launches, among the slabs whose v and
+// Returns the number of images in a slab that minimises the cost of products and launches, among the slabs whose v and
 // m fit L2 together.
 int images_per_slab(const Problem& p) {
   constexpr double kLaunchCost = 3 * 2e5;  // three launches of 1.5 us, in multiply-adds of an SM

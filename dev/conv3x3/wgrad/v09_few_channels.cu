@@ -34,8 +34,8 @@ static_assert(kOnesColumn < 8 * kTilesN);
 
 // Planes of the few channels in shared memory: one for each channel and column of the filter, shifted by that column,
 // so that a lane's four pixels are aligned whatever its tap. Row r of the filter starts r rows down. Two more planes
-// are constants. NOTE: a row more than the halo has, so that four planes in turn, or two of fp32, begin in different
-// banks.
+// are constants.
+// NOTE: one row more than the halo, so that four planes in turn, or two of fp32, begin in different banks.
 template <class T>
 constexpr int kPlane = (kRows<T> + 3) * kCols;  // elements
 constexpr int kOnesPlane = 3 * kMaxFew;

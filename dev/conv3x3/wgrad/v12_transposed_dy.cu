@@ -10,10 +10,13 @@
 //         sums a block.
 // Needs:  sm_90a; c a multiple of 4, k at least 4; tf32.
 //
-// A sum does not depend on the order of its terms, nor a matrix product on that of its rows. So, free of charge:
-// - K: the eight pixels of a row of a patch in the order 0 2 4 6 1 3 5 7, so that a warp's loads of A meet all banks once.
+// Orders of K, M and N. A sum does not depend on the order of its terms, nor a matrix product on the order of its rows,
+// so these permutations are free:
+// - K: the eight pixels of a row of a patch in the order 0 2 4 6 1 3 5 7, so that a warp's loads of A meet all banks
+//   once.
 // - M: rows g and g + 8 of a warp's sixteen are the input channels 2g and 2g + 1, one load of two words.
-// - N: rows 2t and 2t + 1 of eight are the output channels t and t + 4, so that a warp's stores of sums meet all banks once.
+// - N: rows 2t and 2t + 1 of eight are the output channels t and t + 4, so that a warp's stores of sums meet all banks
+//   once.
 
 #include <algorithm>
 
@@ -315,7 +318,7 @@ ClusterSplit split_of(const Problem& p) {
   return best;
 }
 
-// The first by default; the others are what tests of small problems run.
+// Returns the default plan first, then two for tests of small problems.
 std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   return {plan_of(p, "patches split over clusters", split_of(p)),
           plan_of(p, "patches in one piece", {1, 1, num_patches(p)}),

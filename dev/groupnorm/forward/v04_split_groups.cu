@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kColumnThreads, 3)
   write_columns<T, kWidth, Act>(p, t, split, [&](int group) { return normalisers[group - first_group]; });
 }
 
-// Returns a split with four blocks per SM, or fewer: a thread keeps at least two pixels.
+// Returns a split with as many parts as give an SM four blocks, as long as a thread keeps two pixels.
 PixelSplit split_of(const Problem& p) {
   constexpr int kBlocksPerSm = 4;
   const bool vectors = whole_vectors(p);
