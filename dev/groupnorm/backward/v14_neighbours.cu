@@ -139,7 +139,7 @@ __device__ __forceinline__ void send_centred(const Plan& plan, const Place& plac
   }
 }
 
-// Finishes the block's own channels: rows for dgamma and dbeta, and de. Whole warps; the last one has the first channels.
+// Finishes the block's own channels: rows for dgamma and dbeta, and de. Whole warps; the last has the first channels.
 template <bool kCluster, bool kEmbedding>
 __device__ __forceinline__ void finish_channels(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                                                 const Place& place, const ImageSums& smem, const Correction& of_lane,
