@@ -6,9 +6,9 @@
 //
 //     a, b, x, y, dy  [n, h, w, c]  NHWC          e, de  [n, c]  fp32
 //
-// The gradients of a residual sum with respect to a and b, and of embedding's with respect to x, are dy itself; the sum
-// of two gradients that meet is residual. e is fp32 as the linear layer in front of it is, which has a row an image
-// only; so is de, a sum of thousands of terms of which further sums are made.
+// The gradients of a residual sum with respect to a and b, and of embedding's with respect to x, are dy itself; two
+// gradients of one tensor are added by residual. e is fp32 like the linear layer before it, which has only a row per
+// image. de is fp32 too: it is a sum of thousands of terms, of which further sums are taken.
 //
 // The linear layers of all residual blocks can be computed as one: then e and de are c columns, from `first` on, of a
 // matrix [n, pitch]. The other columns of de stay as they are.
@@ -28,8 +28,8 @@ struct Problem {
   int h = 1;                 // rows
   int w = 1;                 // columns
   int c = 1;                 // channels
-  int pitch = 0;             // columns of the matrix that e is part of; 0: c. Not of residual.
-  int first = 0;             // of them, e's
+  int pitch = 0;             // columns of the matrix that e is part of; 0: c. Residual ignores it.
+  int first = 0;             // column of e
   Dtype dtype = Dtype::f32;  // of everything but e and de
 
   // "n32 h64 w64 c64 bf16", "n32 h8 w8 c256 pitch3712 first1920 bf16": parse(str()) is the same problem.
@@ -39,12 +39,12 @@ struct Problem {
 
   int pixels() const { return h * w; }  // of an image
   int row() const { return pitch == 0 ? c : pitch; }
-  // Whether four columns of e at a time can be loaded.
+  // Returns true if four columns of e can be loaded at a time.
   bool whole_quads() const { return row() % 4 == 0 && first % 4 == 0; }
   std::int64_t elements() const { return std::int64_t{n} * h * w * c; }
   bool operator==(const Problem&) const = default;
 
-  // Any small problem whose answers are no copies; fp32.
+  // Returns a small fp32 problem whose outputs are no copies of its inputs.
   static Problem random(std::uint64_t seed);
 };
 
@@ -62,7 +62,7 @@ struct Residual {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at) { return {.a = at["a"], .b = at["b"], .y = at["y"]}; }
-  static double flops(const Problem& p);  // one an element, in all three passes
+  static double flops(const Problem& p);  // one per element, in all three passes
 };
 
 struct Embedding {

@@ -19,7 +19,7 @@ struct ColumnSplit {
   int each;     // pixels of a part, the last one may have fewer
 };
 
-// As many parts as leave a thread `least` pixels, but at most `most`.
+// Returns a split with as many parts as leave a thread `least` pixels, but at most `most`.
 template <class T, int kWidth>
 ColumnSplit column_split(const Problem& p, int least, int most) {
   ColumnSplit split{};
@@ -33,8 +33,8 @@ ColumnSplit column_split(const Problem& p, int least, int most) {
   return split;
 }
 
-// The sums of part `part` and chunk `chunk` of image `n`: afterwards sums[] holds those of the calling thread's column
-// if this returns true. All threads of the block call it.
+// Computes the sums of part `part` and chunk `chunk` of image `n`. If it returns true, sums[] holds the sums of the
+// calling thread's column. Called by all threads of the block.
 template <class T, int kWidth>
 __device__ __forceinline__ bool sum_part(const Problem& p, const ColumnSplit& split, const T* dy, int n, int part,
                                          int chunk, float (&sums)[kWidth]) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ bool sum_part(const Problem& p, const ColumnSplit& sp
   const int last = min(first + split.each, p.h * p.w);
   const unsigned image = static_cast<unsigned>(n) * (p.h * p.w) * all;
 
-  // Four pixels in flight at a time.
+  // Add up the thread's pixels, with four in flight at a time.
 #pragma unroll
   for (float& sum : sums) sum = 0;
   if (row < rows && column < all) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ bool sum_part(const Problem& p, const ColumnSplit& sp
     }
   }
 
-  // The rows of a column, in order, by its first thread.
+  // Add up the rows of a column, in order, by its first thread.
   LADDER_SHARED(float, partial, [kWidth][kColumnThreads]);
 #pragma unroll
   for (int v = 0; v < kWidth; ++v) partial[v][thread] = sums[v];

@@ -1,5 +1,5 @@
-// Where a unit of the joined image lies on the side that it belongs to. A unit is what a kernel loads at a time: a vector or
-// a single element, of which both sides have whole numbers a pixel.
+// Position of a unit of the joined image in its source tensor, a or b. A kernel loads a unit at a time: a vector or a
+// single element. A pixel of either tensor is a whole number of units.
 #pragma once
 
 #include "dev/common/wide.h"

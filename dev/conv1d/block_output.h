@@ -1,4 +1,4 @@
-// What a block makes of a normalised element: everything after the statistics.
+// Epilogue of pass `block` for a normalised element: everything between the statistics and the residual.
 #pragma once
 
 #include "core/numeric.h"
@@ -7,7 +7,7 @@
 
 namespace ladder::conv1d {
 
-// Of one sample and output channel, the same for all of its positions.
+// Constants of one sample and output channel, the same for all positions.
 struct ChannelMap {
   float gamma = 0;
   float beta = 0;
@@ -22,7 +22,7 @@ struct ChannelMap {
     return map;
   }
 
-  // Before the residual.
+  // Returns y without the residual.
   __device__ __forceinline__ float operator()(const Problem& p, float xhat) const {
     const float z = fmaf(gamma, xhat, beta);
     return fmaf(scale, p.mish ? Mish::value(z) : z, shift);

@@ -18,7 +18,7 @@
 // (PyTorch's conv1d(padding=taps/2), conv1d(stride=2, padding=1) and conv_transpose1d(stride=2, padding=1), and group_norm.)
 //
 //     x  [n, l, c]     w  [k, taps, c]     y, residual  [n, out_l, k]     bias, gamma, beta  [k]
-//     with split: x [n, l, split] and x_rest [n, l, c - split], a concatenation that nobody joined
+//     with split: x [n, l, split] and x_rest [n, l, c - split], a concatenation that is not materialised
 //
 // Seen as a matrix product (implicit GEMM): M = k, N = n*out_l positions, K = terms*c ordered (t, c).
 #pragma once
@@ -44,17 +44,17 @@ struct Problem {
   int taps = 1;  // of the filter
   bool stride2 = false;
   bool transposed = false;
-  bool bias = false;         // fprop only: a block has one
-  bool residual = false;     // whether a tensor of y's shape is added
+  bool bias = false;         // fprop only: block always has a bias
+  bool residual = false;     // a tensor of y's shape is added
   Dtype dtype = Dtype::f32;  // of x, w, residual and y; the others are fp32, and so are sums
 
-  // Of a block only; fprop does not care.
+  // Used by pass `block` only; fprop ignores them.
   int g = 1;  // groups of channels; divides k
   bool mish = false;
   bool film = false;   // scale and shift
   bool shift = false;  // shift alone
   int pitch = 0;       // floats from one row of film to the next
-  int split = 0;       // channels of x, the others being x_rest's; 0: x has all
+  int split = 0;       // channels of x, the others are x_rest's; 0: x has all
 
   // "n1 l16 c256 k256 taps5 bias bf16", "n3 l4 c64 k32 taps5 g8 mish film pitch96 split24 residual fp16": parse(str()) is the
   // same problem.
@@ -63,8 +63,8 @@ struct Problem {
   static Problem parse(std::string_view line);
 
   __host__ __device__ constexpr int out_l() const { return transposed ? 2 * l : stride2 ? (l + 1) / 2 : l; }
-  // Terms of a position's sum, each of c products, are numbered from 0. The j-th of position `o` multiplies w[k][tap] and
-  // x[n][from], which lies outside where `from` is no position of x.
+  // Terms of a position's sum, of c products each, are numbered from 0. Term j of position o multiplies w[k][tap(o, j)]
+  // and x[n][from(o, j)], which is zero if from(o, j) is not in 0..l-1.
   __host__ __device__ constexpr int terms() const { return transposed ? kTransposedTaps / 2 : taps; }
   __host__ __device__ constexpr int tap(int o, int j) const { return transposed ? 2 * j + 1 - o % 2 : j; }
   __host__ __device__ constexpr int from(int o, int j) const {
@@ -76,7 +76,7 @@ struct Problem {
   __host__ __device__ constexpr int film_width() const { return film ? 2 * k : shift ? k : 0; }
   bool operator==(const Problem&) const = default;
 
-  // Any small problem; fp32.
+  // Returns a small fp32 problem.
   static Problem random(std::uint64_t seed);
 };
 
@@ -96,7 +96,8 @@ struct Fprop {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
-  // Two per multiply-add of the convolution, what lies outside counted as if it were inside (the convention of all papers).
+  // Two per multiply-add of the convolution, positions outside x counted as if they were inside (the convention of all
+  // papers).
   static double flops(const Problem& p);
 };
 
@@ -120,7 +121,7 @@ struct Block {
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
-  static Traffic traffic(const Problem& p);  // of film its own columns only
+  static Traffic traffic(const Problem& p);  // counts only the columns of film that are read
   static Tensors bind(const Pointers& at);
   static double flops(const Problem& p) { return Fprop::flops(p); }  // the convolution's
 };

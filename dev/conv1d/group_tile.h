@@ -1,5 +1,5 @@
-// How the blocks of a cluster make a block's output of a group's convolution: each has some of the group's channels, at all
-// positions of some samples, and exchanges two numbers a sample.
+// Epilogue of pass `block`: the thread blocks of a cluster share the convolution of a group. Each has some of the
+// group's channels, at all positions of some samples, and sends the others two numbers a sample.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace ladder::conv1d {
 
-// Which part of the output a grid's blocks have: rank by rank, group by group, samples by samples.
+// Split of the output over a grid's blocks: ranks fastest, then groups, then samples.
 struct GroupPlan {
   int ranks = 1;     // blocks of a cluster, which share a group's channels
   int channels = 1;  // of a block; the last one may have fewer
@@ -22,15 +22,15 @@ struct GroupPlan {
   unsigned blocks(const Problem& p) const { return static_cast<unsigned>(ranks * p.g * ceil_div(p.n, samples)); }
 };
 
-// Blocks of at most `channels` channels, and of samples of at most `positions` positions in all. No ranks: a group has too
-// many channels for the card's clusters, or a sample too many positions.
+// Returns a split into blocks of at most `channels` channels, and of samples of at most `positions` positions in all.
+// No ranks: a group has too many channels for the card's clusters, or a sample too many positions.
 inline GroupPlan plan_group(const Problem& p, int channels, int positions) {
   const int ranks = ceil_div(p.group_channels(), channels);
   if (ranks > most_cluster_blocks() || p.out_l() > positions) return {.ranks = 0};
   return {.ranks = ranks, .channels = channels, .samples = std::min(p.n, positions / p.out_l())};
 }
 
-// A block's place.
+// Position of a block.
 struct GroupPlace {
   int rank, first_sample, samples, first_channel, channels;
 
@@ -49,17 +49,18 @@ struct GroupPlace {
   }
 };
 
-// A tile of kPositions x kChannels sums, which kParts sets of a block's threads have made in parts.
+// Tile of kPositions x kChannels sums. kParts sets of a block's threads have a part of each sum.
 template <int kPositions, int kChannels, int kParts>
 struct GroupTile {
   float part[kParts][kPositions * kChannels];  // [position][channel]
   float h[kPositions * kChannels];
-  float2 moments[kPositions][kMaxBigClusterBlocks];  // of a sample and a rank: mean, and squared distances from it
+  float2 moments[kPositions][kMaxBigClusterBlocks];  // of a sample and rank: mean, sum of squared distances from it
   float2 normaliser[kPositions];                     // of a sample: mean, 1 / deviation
 };
 
-// By kThreads threads, after the barrier that follows the last store to tile.part. Before it each thread has said
-// cluster_arrive_relaxed(), to be waited for here.
+// Adds up the parts of a tile, normalises the sums over the cluster and stores y. Called by all kThreads threads, after
+// the barrier that follows the last store to tile.part. Each thread has called cluster_arrive_relaxed(), which is
+// waited for here.
 template <class T, int kThreads, int kPositions, int kChannels, int kParts>
 __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tensors& t, const GroupPlan& plan,
                                              const GroupPlace& place, GroupTile<kPositions, kChannels, kParts>& tile) {
@@ -69,7 +70,7 @@ __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tens
   const int lane = thread % 32;
   const int length = p.out_l();
 
-  // The convolution, with its bias.
+  // Add up the convolution and its bias.
   for (int i = thread; i < kPositions * kChannels; i += kThreads) {
     float sum = i % kChannels < place.channels ? t.bias[place.first_channel + i % kChannels] : 0.0f;
 #pragma unroll
@@ -78,7 +79,7 @@ __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tens
   }
   __syncthreads();
 
-  // A warp a sample: mean and squared distances of this block's channels, which all ranks get.
+  // Compute mean and squared distances of this block's channels, a warp per sample, and send them to all ranks.
   ptx::cluster_wait();
   for (int sample = warp; sample < place.samples; sample += kThreads / 32) {
     const float* const h = tile.h + sample * length * kChannels;
@@ -96,7 +97,7 @@ __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tens
   }
   ptx::cluster_arrive();
 
-  // While they are on their way: what the thread's elements need besides.
+  // Load the constants and residuals of the thread's elements while the moments are in flight.
   const auto channel_of = [&](int i) { return place.first_channel + (i * kThreads + thread) % kChannels; };
   const auto sample_of = [&](int i) { return (i * kThreads + thread) / kChannels / length; };
   const auto is_inside = [&](int i) {
@@ -115,7 +116,7 @@ __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tens
   }
   ptx::cluster_wait();
 
-  // The group's mean and deviation: a lane a rank.
+  // Merge the moments into the group's mean and deviation, a lane per rank.
   for (int sample = warp; sample < place.samples; sample += kThreads / 32) {
     const bool any = lane < plan.ranks;
     const float2 moments = any ? tile.moments[sample][lane] : float2{0, 0};

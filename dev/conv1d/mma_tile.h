@@ -1,8 +1,8 @@
-// What the tensor-core versions share: weights as an operand of 8 output channels, rows of x in shared memory as one of 16
-// positions, both read in runs of 16 bytes.
+// Operands of the tensor-core versions: rows of x in shared memory are A, 16 positions, and weights are B, 8 output
+// channels. Both are read in runs of 16 bytes.
 //
-// A step is 32 channels of a tap, two mma.sync. In which order the terms of a sum come is free as long as both operands agree:
-// lane t of four has channels 8t .. 8t+7, 16 bytes, of which the first mma takes 8t .. 8t+3 and the second one the others.
+// A step is 32 channels of a tap, two mma.sync. The order of a sum's terms is free as long as both operands agree: lane
+// t of four has channels 8t .. 8t+7, 16 bytes. The first mma takes 8t .. 8t+3, the second the others.
 #pragma once
 
 #include "dev/conv1d/x_rows.h"
@@ -33,18 +33,19 @@ struct Step {
   }
 };
 
-// Bytes from one row of x in shared memory to the next: half a bank cycle apart, so that the two rows that eight lanes read
-// together meet no bank twice.
+// Pitch of a row of x in shared memory, in bytes: rows are half a bank cycle apart, so that the two rows that eight
+// lanes read together have no bank conflicts.
 __host__ __device__ inline int x_pitch(int units) { return (units + (units + 1) % 2) * kStepRowBytes; }
 
-// sum += a step's products; x: 16 bytes of the lane's row and of the row 8 below, w: of its channel.
+// Adds a step's products to sum. x, x_below: 16 bytes of the lane's row and of the row 8 below; w: 16 bytes of its
+// channel.
 template <class T>
 __device__ __forceinline__ void multiply_step(float (&sum)[4], const uint4& x, const uint4& x_below, const uint4& w) {
   multiply<T>(sum, {x.x, x_below.x, x.y, x_below.y}, w.x, w.y);
   multiply<T>(sum, {x.z, x_below.z, x.w, x_below.w}, w.z, w.w);
 }
 
-// A part of a tile's sums, [position][channel], where lane (g, t) has positions g and g + 8 and channels 2t and 2t + 1.
+// Stores a part of a tile's sums, [position][channel]: lane (g, t) has positions g, g + 8 and channels 2t, 2t + 1.
 template <int kChannels>
 __device__ __forceinline__ void put_sums(float* part, const float (&sum)[4], int position, int channel) {
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -8,12 +8,12 @@
 
 namespace ladder::conv1d {
 
-// x, or both parts of it, from which a row of c channels is made.
+// x, or its two parts, which together make rows of c channels.
 template <class T>
 struct XParts {
   const T* x;
   const T* rest;
-  int split;  // channels of x; c where there is no rest
+  int split;  // channels of x; c if there is no rest
 
   XParts(const Problem& p, const void* first, const void* second)
       : x(static_cast<const T*>(first)), rest(static_cast<const T*>(second)), split(second ? p.split : p.c) {}
@@ -24,19 +24,19 @@ struct XParts {
   }
 };
 
-// Whether rows of x, of both parts, and of w are whole vectors of 16 bytes.
+// Returns true if rows of x, of both parts if it is `split`, and of w are whole vectors of 16 bytes.
 inline bool whole_rows(const Problem& p, bool split) {
   return whole_vectors(p.c, p.dtype) && (!split || whole_vectors(p.split, p.dtype));
 }
 
-// Bytes of such a row of c channels, in whole runs.
+// Returns the pitch of a row of c channels in shared memory, in bytes: whole runs.
 template <class T>
 __host__ __device__ int pitch_of(const Problem& p) {
   return ceil_div(p.c, kRun<T>) * kRunBytes;
 }
 
-// Starts to copy channels c.. of a position into 16 bytes of shared memory: zeros outside x, and for channels beyond the last.
-// cp_async_commit(), cp_async_wait<0>() and a barrier make it visible.
+// Starts to copy 16 bytes of a position, from channel c on, to shared memory: zeros outside x and beyond the last
+// channel. cp_async_commit(), cp_async_wait<0>() and a barrier make the copy visible.
 template <bool kVectors, class T>
 __device__ __forceinline__ void copy_x_run(unsigned char* to, const Problem& p, const XParts<T>& from, int n,
                                            int position, int c) {
@@ -52,7 +52,7 @@ __device__ __forceinline__ void copy_x_run(unsigned char* to, const Problem& p, 
   }
 }
 
-// 16 bytes of a row of w, from channel c on: zeros beyond the last channel.
+// Returns 16 bytes of a row of w, from channel c on: zeros beyond the last channel.
 template <bool kVectors, class T>
 __device__ __forceinline__ uint4 load_w_run(const Problem& p, const T* w_row, int c) {
   if constexpr (kVectors) {

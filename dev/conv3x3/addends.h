@@ -1,4 +1,4 @@
-// What a residual block adds to a convolution, as the kernels take it.
+// Addends of a convolution in a residual block, as kernel parameters: bias, embedding and residual.
 #pragma once
 
 #include "dev/conv3x3/conv3x3.h"

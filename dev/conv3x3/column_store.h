@@ -1,5 +1,6 @@
-// A warpgroup's way from wgmma's sums of 64 channels (rows) x pixels (columns) to an image [n, h, w, channels], with what is
-// added to them: by way of rows of shared memory, 128 bytes a pixel, of which each warp has the 32 of its own channels.
+// Epilogue of a warpgroup: stores wgmma's sums, 64 channels (rows) x pixels (columns), plus bias, embedding and
+// residual, in an image [n, h, w, channels]. The sums pass through rows of shared memory, 128 bytes a pixel; each warp
+// writes the 32 bytes of its own channels.
 #pragma once
 
 #include "dev/common/vectors.h"
@@ -21,11 +22,11 @@ struct ColumnStore {
   static constexpr int kBytes = kPixels * kRowBytes;
 
   unsigned char* rows;  // [kPixels][64 channels]; in a row, runs of 16 bytes are swizzled by the pixel
-  ptx::Mbarrier* met;   // an arrival a warp
+  ptx::Mbarrier* met;   // barrier of the warpgroup, one arrival a warp
   int channel0, channels;
   unsigned parity = 0;
 
-  // All threads of the group.
+  // Barrier of all threads of the warpgroup.
   __device__ __forceinline__ void meet() {
     __syncwarp();
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(met);
@@ -33,7 +34,8 @@ struct ColumnStore {
     parity ^= 1;
   }
 
-  // f(run of the rows, element of the image, whether it is in the image) for each of a thread's runs of eight channels.
+  // Calls f(run in the rows, element of the image, true if it is in the image) for each of a thread's runs of eight
+  // channels.
   template <class F>
   __device__ __forceinline__ void for_runs(const Problem& p, const PatchPosition& at, const F& f) const {
     const int run = threadIdx.x % 8;
@@ -48,12 +50,12 @@ struct ColumnStore {
     }
   }
 
-  // Of the lane's channel `half`: rows 16 warp + lane / 4, and the one eight further.
+  // Returns the channel of one of the lane's two rows of sums: 16 warp + lane / 4, and eight further for half = 1.
   __device__ __forceinline__ int channel_of_lane(int half) const {
     return channel0 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 32 / 4 + 8 * half;
   }
 
-  // Starts to fetch the residual; returns what else is added to the lane's two channels.
+  // Starts to copy the residual into the rows. Returns bias plus embedding of the lane's two channels.
   __device__ __forceinline__ float2 fetch(const Problem& p, const PatchPosition& at, const Addends<T>& addends) const {
     if (addends.residual) {
       for_runs(p, at, [&](unsigned char* to, long long i, bool inside) {
@@ -72,7 +74,7 @@ struct ColumnStore {
     return {added[0], added[1]};
   }
 
-  // Leaves the sums in the rows, rounded, with what is added; kResidual: of which the rows hold a part.
+  // Stores the sums plus `added`, and with kResidual plus the residual in the rows, in the rows, rounded.
   template <bool kResidual>
   __device__ __forceinline__ void finish(const float (&sum)[kPixels / 2], float2 added) const {
     const int lane = threadIdx.x % 32;
@@ -83,7 +85,7 @@ struct ColumnStore {
       std::uint32_t words[4] = {};
       if constexpr (kResidual) ptx::ldmatrix_x4_trans(words, row);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {  // two pixels, of the lane's two channels by turns
+      for (int i = 0; i < 4; ++i) {  // two pixels of a channel; the lane's two channels alternate
         unsigned word[1] = {words[i]};
         float pair[2] = {};
         if constexpr (kResidual) unpack<T, 1>(word, pair);
@@ -97,12 +99,12 @@ struct ColumnStore {
     }
   }
 
-  // `added` is from fetch(). Afterwards the rows may be filled again.
+  // Stores the sums of a patch in `image`; `added` is fetch()'s result. On return the rows may be filled again.
   __device__ __forceinline__ void store(const Problem& p, const PatchPosition& at, const float (&sum)[kPixels / 2],
                                         float2 added, bool has_residual, T* image) {
     if (has_residual) {
       ptx::cp_async_wait<0>();
-      meet();  // it has arrived, whoever has fetched it
+      meet();  // the residual has arrived, from all threads
       finish<true>(sum, added);
     } else {
       finish<false>(sum, added);

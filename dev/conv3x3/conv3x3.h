@@ -42,13 +42,13 @@ struct Problem {
   int w = 1;                 // columns
   int c = 1;                 // input channels
   int k = 1;                 // output channels
-  bool bias = false;         // wgrad: whether dbias is asked for; dgrad does not care
-  bool params16 = false;     // whether bias and dbias are of a 16-bit dtype too, instead of fp32
+  bool bias = false;         // fprop adds a bias, wgrad computes dbias; dgrad ignores it
+  bool params16 = false;     // bias and dbias are of a 16-bit dtype too, instead of fp32
   bool residual = false;     // fprop only
   int batch = 1;             // wgrad_batch only: layers, up to kMaxBatch
   Dtype dtype = Dtype::f32;  // of x, w, r and y; sums are fp32; tf32 has fp32 outputs and an fp32 r
-  int embedding = 0;         // fprop only: columns of the matrix whose rows are added to images; 0: none is
-  int first = 0;             // of them, e's
+  int embedding = 0;         // fprop only: columns of the matrix whose rows are added to images; 0: none
+  int first = 0;             // column of e
 
   // "n32 h64 w64 c64 k64 bf16", "n1 h5 w7 c3 k64 bias params16 embedding96 first8 residual fp16",
   // "n32 h8 w8 c256 k256 bias batch8 bf16": parse(str()) is the same problem.
@@ -60,21 +60,21 @@ struct Problem {
   std::int64_t pixels() const { return std::int64_t{n} * h * w; }
   bool operator==(const Problem&) const = default;
 
-  // Any small problem, tails and borders as likely as whole tiles; fp32.
+  // Returns a small fp32 problem, with tails and borders as likely as whole tiles.
   static Problem random(std::uint64_t seed);
 };
 
-// Null, or why a version whose kernels read an fp32 bias cannot run the problem.
+// Returns null, or the reason why a version that reads an fp32 bias cannot run the problem.
 inline const char* fp32_bias_only(const Problem& p) {
   return p.bias && p.parameter_dtype() != Dtype::f32 ? "the bias must be fp32" : nullptr;
 }
 
-// Null, or why a version that adds nothing but a bias cannot.
+// Returns null, or the reason why a version that adds nothing but a bias cannot run the problem.
 inline const char* bias_only(const Problem& p) {
   return p.embedding > 0 || p.residual ? "it adds no embedding and no residual" : nullptr;
 }
 
-// And only an fp32 one.
+// Returns null, or the reason why a version that adds nothing but an fp32 bias cannot run the problem.
 inline const char* plain_only(const Problem& p) {
   const char* const why = bias_only(p);
   return why ? why : fp32_bias_only(p);

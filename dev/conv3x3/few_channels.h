@@ -1,5 +1,5 @@
-// Convolutions one side of which has so few channels, an image's three, that tiles of 16-byte rows are mostly padding:
-// what their versions share.
+// Convolutions with so few channels on one side, such as an image's three, that tiles of 16-byte rows are mostly
+// padding: helpers of their versions.
 //
 // convolve_few() is the convolution of an image with few channels, forward (fprop) or as the data gradient of a
 // convolution to few channels, which is the same with other weights (dgrad). Seen as a matrix product, a K step of 16 is a
@@ -17,13 +17,13 @@ namespace ladder::conv3x3 {
 
 constexpr int kFewChannels = 4;  // at most, and stored padded to four: 8 bytes
 
-// The few channels of a pixel, or of a tap of an output, as they come from global memory.
+// Few channels of a pixel, or of a tap of an output, loaded from global memory and padded to four.
 template <class T>
 struct Few {
   static_assert(sizeof(T) == 2);
   alignas(8) T channel[kFewChannels];
 
-  // `count` channels, `stride` apart, and zeros after them. Where `exists` is false only zeros, but the first channel is
+  // Loads `count` channels, `stride` apart, and zeros after them. If `exists` is false all are zeros, but `from` is
   // read all the same: loads without branches, so that many are in flight at a time.
   __device__ __forceinline__ void load(const T* from, int stride, int count, bool exists) {
     const T zero = from_float<T>(0.0f);
@@ -50,7 +50,7 @@ struct FewSmem {
   float bias[kFewOutputs];
 };
 
-// Where an output channel's weights lie: those that lanes 0 to 15 read together cover all banks.
+// Row of an output channel's weights, permuted so that the rows that lanes 0 to 15 read together cover all banks.
 __device__ __forceinline__ int weight_row(int output) { return output ^ (output >> 3 & 3); }
 
 // The weight of (output, tap, input) is first[output * by_output + tap * by_tap + input * by_input].
@@ -64,8 +64,9 @@ inline unsigned num_few_blocks(const Problem& p) {
   return static_cast<unsigned>(p.n * ceil_div(p.h, kFewRows) * ceil_div(p.w, kFewCols) * ceil_div(p.k, kFewOutputs));
 }
 
-// By a block of kFewThreads threads: 16 x 32 pixels and 64 output channels of y = bias + w * x, where p.c is at most
-// kFewChannels. x [n, h, w, c], y [n, h, w, k]; bias [k] or null. kOutputsAdjacent: in w, channels of y lie side by side.
+// Computes a block's 16 x 32 pixels and 64 output channels of y = bias + w * x, where p.c is at most kFewChannels.
+// Called by all kFewThreads threads. x [n, h, w, c], y [n, h, w, k]; bias [k] or null. kOutputsAdjacent: channels of y
+// are adjacent in w.
 template <bool kOutputsAdjacent, class T, class P>
 __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const FewWeights<T>& weights, const P* bias,
                                              T* y, FewSmem& smem) {
@@ -78,7 +79,7 @@ __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const
   const int image = blockIdx.x / tiles_k / tiles_w / tiles_h;
 
   ptx::grid_dependency_wait();
-  // The patch and its halo, and all weights: every load is in flight before the first one is waited for.
+  // Load the patch, its halo and all weights: every load is in flight before the first one is waited for.
   constexpr int kPatchRounds = ceil_div(kFewHaloPixels, kFewThreads);
   Few<T> pixels[kPatchRounds];
 #pragma unroll
@@ -93,7 +94,7 @@ __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const
   constexpr int kWeights = kFewOutputs * 9;
   constexpr int kWeightRounds = ceil_div(kWeights, kFewThreads);
   Few<T> taps[kWeightRounds];
-  // Neighbouring threads take what lies side by side in w.
+  // Neighbouring threads load adjacent elements of w.
   const auto output_of = [&](int at) { return kOutputsAdjacent ? at % kFewOutputs : at / 9; };
   const auto tap_of = [&](int at) { return kOutputsAdjacent ? at / kFewOutputs : at % 9; };
 #pragma unroll
@@ -123,7 +124,7 @@ __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const
 
   // M is outputs and N pixels. Lane (g, t) has tap s = t of pixel g: channels 0 and 1 where the mma has k = 2t, 2t + 1,
   // and 2 and 3 where it has k = 2t + 8, 2t + 9, so that 8 bytes are a fragment. Rows g and g + 8 of M tile m are outputs
-  // 8g + 2m and 8g + 2m + 1, so that a lane's sums of a pixel are 16 bytes of y and those of eight lanes a line.
+  // 8g + 2m and 8g + 2m + 1, so that a lane's sums of a pixel are 16 bytes of y, and eight lanes' sums a line.
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int g = lane / 4;

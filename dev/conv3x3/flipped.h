@@ -1,9 +1,9 @@
-// dgrad handed to a rung of the forward ladder: it is the convolution of dy with weights whose taps are flipped and whose
-// channels are exchanged.
+// dgrad computed by a version of fprop: the convolution of dy with weights whose taps are flipped and whose channels
+// are exchanged.
 //
 //     dx = fprop(dy, w'),  w'[c][r][s][k] = w[k][2-r][2-s][c]
 //
-// w' is made anew at every launch, as weights change at every step of training.
+// w' is computed anew at every launch, as weights change at every step of training.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace ladder::conv3x3 {
 
-// The forward problem that a dgrad problem is: what was k is summed over.
+// Returns the forward problem that computes a dgrad problem: c and k are exchanged, so that k is summed over.
 inline Problem mirrored(Problem p) {
   std::swap(p.c, p.k);
   p.bias = false;
@@ -27,7 +27,7 @@ inline Problem mirrored(Problem p) {
 constexpr int kFlipTile = 32;
 constexpr int kFlipRows = 8;  // of threads
 
-// A block exchanges a tile of k x c of one tap through shared memory, so that reads run along c and writes along k.
+// Transposes a tile of k x c of one tap per block, through shared memory, so that reads run along c and writes along k.
 template <class T>
 __global__ void conv3x3_dgrad_flip_kernel(Problem p, const T* w, T* flipped) {
   LADDER_SHARED(T, tile, [kFlipTile][kFlipTile + 1]);
@@ -49,8 +49,8 @@ __global__ void conv3x3_dgrad_flip_kernel(Problem p, const T* w, T* flipped) {
   }
 }
 
-// What a dgrad version says of itself whose work is done by version kRung of fprop: every plan of that one, behind the
-// flip, under its name. A rung without names has one plan, "flipped".
+// Description of a dgrad version that runs version kRung of fprop: each plan of that version, after the flip, under the
+// same name. If that version's plan has no name, the plan is "flipped".
 template <int kRung>
 struct Flipped {
   static const VersionOf<Fprop>& rung() {
@@ -60,7 +60,7 @@ struct Flipped {
 
   static const char* supports(const Problem& p) { return rung().supports(mirrored(p)); }
 
-  // w', in front of what the rung asks for.
+  // Bytes of w', which lies before the workspace of the fprop version.
   static std::size_t flipped_bytes(const Problem& p) {
     constexpr std::size_t kAlignment = 256;
     const std::size_t bytes = std::size_t{9} * p.k * p.c * size_of(p.dtype);

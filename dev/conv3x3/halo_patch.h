@@ -1,4 +1,4 @@
-// Patches with their halo as the TMA brings them to shared memory and wgmma reads them: all nine taps read one copy, each
+// Patches with their halo, loaded into shared memory by the TMA and read by wgmma: all nine taps read one copy, each
 // from a start address shifted by rows of pixels.
 #pragma once
 
@@ -13,7 +13,7 @@ inline constexpr int kHaloBytes = kHaloPixels * kRowBytes;
 inline constexpr int kPatchBytes = (kHaloBytes + 1023) / 1024 * 1024;  // a whole number of swizzle patterns
 static_assert(kPatchPixels == 64, "the rows of a wgmma");
 
-// Of `image` [n, h, w, channels]: a box is a chunk of channels of a patch and its halo.
+// Tensor map of `image` [n, h, w, channels]: a box is a chunk of channels of a patch and its halo.
 inline ptx::TensorMap halo_map(const Problem& p, const void* image, int channels) {
   const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
   const auto chunk = static_cast<std::uint32_t>(kRowBytes / size_of(p.dtype));
@@ -21,20 +21,20 @@ inline ptx::TensorMap halo_map(const Problem& p, const void* image, int channels
                               {chunk, kHalo, kHalo, 1});
 }
 
-// Of w [k][9][c]: a box is `channels_k` x `channels_c` channels of a tap.
+// Tensor map of w [k][9][c]: a box is `channels_k` x `channels_c` channels of a tap.
 inline ptx::TensorMap weight_map(const Problem& p, const void* w, int channels_k, int channels_c) {
   const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
   return ptx::make_tensor_map(p.dtype, w, {size(p.c), 9, size(p.k)},
                               {static_cast<std::uint32_t>(channels_c), 1, static_cast<std::uint32_t>(channels_k)});
 }
 
-// Fetches a patch and its halo, of its channels those from `channel` on. By one thread.
+// Starts the load of a chunk of channels, from `channel` on, of a patch and its halo. Called by one thread.
 __device__ __forceinline__ void load_patch(unsigned char* to, const ptx::TensorMap& map, ptx::Mbarrier* full,
                                            const PatchPosition& at, int channel) {
   ptx::tma_load(to, map, full, channel, at.col - 1, at.row - 1, at.image);
 }
 
-// A patch's pixels under a tap as operand A of a K step, 32 bytes of each row.
+// Descriptor of operand A of a K step: a patch's pixels under a tap, 32 bytes of each row.
 //
 // NOTE: rows of a patch lie a halo row apart, so groups of eight pixels are 10 x 128 bytes apart.
 __device__ __forceinline__ std::uint64_t pixel_operand(const unsigned char* patch, int tap, int step) {

@@ -1,4 +1,5 @@
-// An image as patches of 8 x 8 pixels, each with the pixel around it that its taps reach: fetched 1.6 times instead of nine.
+// An image as patches of 8 x 8 pixels, each with a halo of one pixel for its taps: a pixel is fetched 1.6 times instead
+// of nine.
 #pragma once
 
 #include "core/numeric.h"
@@ -11,8 +12,8 @@ constexpr int kPatchPixels = kPatch * kPatch;
 constexpr int kHalo = kPatch + 2;
 constexpr int kHaloPixels = kHalo * kHalo;
 
-// Where a patch lies; they are numbered columns fastest, then rows, then images. Past the last one the image is past the
-// last image, where the TMA reads zeros.
+// Position of a patch. Patches are numbered columns fastest, then rows, then images. A patch past the last one is in an
+// image past the last image, where the TMA reads zeros.
 struct PatchPosition {
   int image, row, col;
 

@@ -3,8 +3,8 @@
 // patches 8 pixels wide with their halo, and two consumer warpgroups take patches in turns: one stores while the other
 // multiplies.
 //
-// `Weights` is how a version reads w: channels_in(p) are summed over, channels_out(p) made; load() fetches a tap of 64 x 64 of
-// them; operand() and multiply() are wgmma's with that layout (taps.h).
+// `Weights` is a version's access to w: channels_in(p) are summed over, channels_out(p) are outputs; load() fetches a
+// tap of 64 x 64 channels; operand() and multiply() are wgmma's for that layout (taps.h).
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ inline constexpr int kConsumerGroups = PingPongOrder::kGroups;
 inline constexpr int kConsumerThreads = kConsumerGroups * kGroupThreads;
 inline constexpr int kThreads = kConsumerThreads + 32;  // one producer warp
 
-// A patch is kRows rows of eight pixels; weights are those of at most kMaxChunks chunks.
+// Tile of a block: patches of kRows rows of eight pixels, and weights of at most kMaxChunks chunks.
 template <int kRows_, int kMaxChunks_>
 struct ColumnTile {
   static constexpr int kRows = kRows_, kMaxChunks = kMaxChunks_;
@@ -40,7 +40,7 @@ struct ColumnTile {
 };
 using Tall = ColumnTile<32, 1>;
 using Short = ColumnTile<16, 2>;
-inline constexpr int kMaxChannels = Short::kMaxChunks * kChunk;  // that are summed over
+inline constexpr int kMaxChannels = Short::kMaxChunks * kChunk;  // input channels at most
 
 template <class Tile>
 struct ColumnSmem {
@@ -80,7 +80,7 @@ __host__ __device__ int patches_of(const Problem& p) {
   return p.n * ceil_div(p.h, Tile::kRows) * ceil_div(p.w, kPatch);
 }
 
-// Columns fastest, then rows, then images.
+// Returns the position of a patch. Patches are numbered columns fastest, then rows, then images.
 template <class Tile>
 __device__ __forceinline__ PatchPosition position_of(const Problem& p, int patch) {
   const int across = ceil_div(p.w, kPatch);
@@ -88,7 +88,7 @@ __device__ __forceinline__ PatchPosition position_of(const Problem& p, int patch
   return {patch / across / down, patch / across % down * Tile::kRows, patch % across * kPatch};
 }
 
-// A block's share of a launch: one tile of channels, and every `step`-th patch.
+// Work of a block: one tile of channels, and every `step`-th patch.
 struct Share {
   int channel0, first, step, count, chunks;
 };
@@ -103,7 +103,7 @@ __device__ __forceinline__ Share share_of_block(const Problem& p) {
           .chunks = ceil_div(Weights::channels_in(p), kChunk)};
 }
 
-// The producer, one thread: every patch; with the first one, the weights.
+// Producer, one thread: loads the block's patches, and the weights along with the first patch.
 template <class Weights, class Tile>
 __device__ __forceinline__ void load_columns(const Problem& p, const ColumnSmem<Tile>& smem, const Share& share,
                                              const ptx::TensorMap& image_map, const ptx::TensorMap& w_map) {
@@ -124,7 +124,8 @@ __device__ __forceinline__ void load_columns(const Problem& p, const ColumnSmem<
   ptx::grid_dependency_launch();
 }
 
-// A warpgroup's sums of the patch whose turn it is: all taps of all chunks. The turn passes on with the last of them issued.
+// Waits for turn `turn`, then computes the warpgroup's sums of its patch: all taps of all chunks. Passes the turn on
+// when the last products have been issued.
 template <class T, class Weights, class Tile>
 __device__ __forceinline__ void multiply_columns(const ColumnSmem<Tile>& smem, int chunks, int turn, bool elected,
                                                  float (&sum)[Tile::kPixels / 2]) {
@@ -147,7 +148,7 @@ __device__ __forceinline__ void multiply_columns(const ColumnSmem<Tile>& smem, i
       ptx::wgmma_commit();
       if (elected && chunk == chunks - 1 && tap == 8) smem.turns.pass_on(turn);
       ptx::wgmma_wait<1>();
-      // The stage that the chunk before has read is free.
+      // Release the stage of the previous chunk, whose products are done.
       if (elected && chunk > 0 && tap == 0) ptx::mbarrier_arrive(smem.empty + stage_of<Tile::kStages>(i - 1));
     }
   }
@@ -165,7 +166,7 @@ __device__ __forceinline__ ColumnStore<T, Tile::kPixels> store_of_group(const Co
           .channels = channels};
 }
 
-// Of `image` [n, h, w, channels]: a box is a chunk of channels of a patch and its halo.
+// Tensor map of `image` [n, h, w, channels]: a box is a chunk of channels of a patch and its halo.
 template <class Tile>
 ptx::TensorMap columns_map(const Problem& p, const void* image, int channels) {
   const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
@@ -173,7 +174,7 @@ ptx::TensorMap columns_map(const Problem& p, const void* image, int channels) {
                               {kChunk, kHalo, Tile::kRows + 2, 1});
 }
 
-// As few blocks as have no more patches each than with all SMs.
+// Returns the fewest blocks that have no more patches each than with a block on every SM.
 template <class Tile>
 int blocks_of_a_channel_tile(const Problem& p, int channels_out) {
   const int most = std::max(1, backend::device().num_sms / ceil_div(channels_out, kTileChannels));
@@ -189,7 +190,8 @@ LaunchConfig columns_config(const Problem& p, int channels_out) {
           .overlaps_previous = true};
 }
 
-// `plan_of(Tile{}, name)` of each tile that holds the weights; the tall one where the busiest block has no more pixels then.
+// Returns plan_of(Tile{}, name) of each tile that holds the weights. The tall tile is the default if its busiest block
+// has no more pixels than the short tile's.
 template <class Pass, class Weights, class F>
 std::vector<KernelPlan<Pass>> column_plans(const Problem& p, F&& plan_of) {
   std::vector<KernelPlan<Pass>> plans = {plan_of(Short{}, "128 pixels")};

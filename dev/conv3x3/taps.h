@@ -1,5 +1,5 @@
-// The weights of a tap, 64 x 64 channels of 16 bits, as the TMA brings them out of w [k][tap][c] and wgmma reads them: for
-// versions that keep those of all nine taps in shared memory.
+// Weights of a tap, 64 x 64 channels of 16 bits, loaded from w [k][tap][c] by the TMA and read by wgmma: for versions
+// that keep all nine taps in shared memory.
 #pragma once
 
 #include "dev/conv3x3/halo_patch.h"
@@ -11,7 +11,8 @@ inline constexpr int kMmaK = 16;
 inline constexpr int kTileChannels = 64;  // output channels of a block
 inline constexpr int kTapBytes = kChunk * kTileChannels * 2;
 
-// w as it lies: a row of shared memory is 64 channels c of an output channel, which makes the operand K-major.
+// Taps of fprop, with w's layout unchanged: a row of shared memory is 64 channels c of an output channel, so the
+// operand is K-major.
 struct ForwardTaps {
   static __host__ __device__ int channels_in(const Problem& p) { return p.c; }
   static __host__ __device__ int channels_out(const Problem& p) { return p.k; }
@@ -25,8 +26,8 @@ struct ForwardTaps {
   }
 };
 
-// Of the data gradient, w as it lies: a row of shared memory is 64 channels c of one k that is summed over, which makes the
-// operand MN-major. Taps are counted backwards.
+// Taps of dgrad, with w's layout unchanged: a row of shared memory is 64 channels c of one k that is summed over, so
+// the operand is MN-major. Taps are counted backwards.
 struct BackwardTaps {
   static __host__ __device__ int channels_in(const Problem& p) { return p.k; }
   static __host__ __device__ int channels_out(const Problem& p) { return p.c; }
@@ -40,7 +41,8 @@ struct BackwardTaps {
   }
 };
 
-// Fetches a chunk of all nine taps, each with a barrier of its own: weights and barriers lie by [chunk][tap]. By one thread.
+// Starts the loads of a chunk of all nine taps, each with its own barrier. Weights and barriers are [chunk][tap].
+// Called by one thread.
 template <class Weights>
 __device__ __forceinline__ void load_taps_once(unsigned char* weights, const ptx::TensorMap& map, ptx::Mbarrier* full,
                                                int chunk, int channel0) {

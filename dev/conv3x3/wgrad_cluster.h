@@ -1,6 +1,6 @@
-// A cluster of blocks splits the patches of a tile of wgrad. Their sums lie in shared memory; each block adds a share of them
-// over the cluster, in the order of ranks, and stores it. Where several clusters split the patches of a tile, each stores
-// partial sums, and the kernel of wgrad_partial_sums.h adds these.
+// A cluster of blocks splits the patches of a tile of wgrad. Each block has its sums in shared memory, adds up a part
+// of the tile over the cluster, in the order of ranks, and stores that part. If several clusters split the patches of a
+// tile, each stores partial sums, which the kernel of wgrad_partial_sums.h adds up.
 #pragma once
 
 #include "dev/common/cluster_split.h"
@@ -14,7 +14,8 @@ namespace ladder::conv3x3 {
 
 inline constexpr int kColumns = 3 * kTileChannels;  // of a row of the filter: (s, c)
 
-// Where they lie: rows of the filter, of these rows of output channels; then dbias.
+// Layout of a block's sums in shared memory: [filter row][output channel][kColumns, padded], then dbias [output
+// channel].
 template <int kFilterRows>
 struct ClusterSums {
   static constexpr int kRows = kFilterRows * kTileChannels;
@@ -22,7 +23,7 @@ struct ClusterSums {
   static constexpr int kBytes = (kBiasAt + kTileChannels) * static_cast<int>(sizeof(float));
 };
 
-// The block's place among all: its tile of channels, its first row of the filter, and its place in the cluster.
+// Position of a block: its first row of the filter, its tile of channels, its cluster and its rank.
 struct ClusterTile {
   int r0;
   int k0;
@@ -32,7 +33,8 @@ struct ClusterTile {
   bool sums_bias;
 };
 
-// By all kThreads threads of all blocks of the cluster, after a cluster barrier.
+// Adds up the sums of the cluster's blocks and stores dw and dbias, or partial sums. Called by all kThreads threads of
+// all blocks of the cluster, after a cluster barrier.
 template <class T, int kFilterRows, int kThreads, class P>
 __device__ __forceinline__ void store_cluster_sums(const Problem& p, const ClusterSplit& split, const ClusterTile& tile,
                                                    float* sums, T* dw, P* dbias, float* partial) {
@@ -63,14 +65,14 @@ __device__ __forceinline__ void store_cluster_sums(const Problem& p, const Clust
   }
 }
 
-// A version's kernel, and what a launch of it takes.
+// A version's kernel and its launch parameters.
 template <class T, class P>
 struct ClusterKernel {
   void (*kernel)(Problem, ClusterSplit, ptx::TensorMap, ptx::TensorMap, T*, P*, float*);
   int threads;
   std::size_t smem_bytes;
   int tiles;
-  int view_rows;  // of x, that a patch meets: 8, or all 10 of its halo
+  int view_rows;  // of x in a box: 8, or all 10 of the halo
 };
 
 template <class T, class P>
@@ -98,7 +100,7 @@ KernelPlan<Wgrad> cluster_plan(const Problem& p, const char* name, const Cluster
           .bind = bind};
 }
 
-// `chosen` by default; the others are what tests of small problems run.
+// Returns `chosen` as the default plan, and two more for tests of small problems.
 template <class T, class P>
 std::vector<KernelPlan<Wgrad>> cluster_plans(const Problem& p, const ClusterKernel<T, P>& kernel,
                                              const ClusterSplit& chosen) {

@@ -8,7 +8,7 @@ namespace ladder::conv3x3 {
 
 constexpr int kTileChannels = 64;  // of k, and of c
 
-// Of versions whose patches the TMA brings.
+// Returns null, or the reason why the TMA cannot load the problem's patches.
 inline const char* channels_for_tma(const Problem& p) {
   return p.c % 8 == 0 && p.k % 8 == 0 ? nullptr
                                       : "c or k is not a multiple of 16 bytes, which the TMA's strides must be";

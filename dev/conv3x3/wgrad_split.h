@@ -1,5 +1,5 @@
-// wgrad's reduction runs over all pixels, far more than a block should add up, while its outputs are few: how its versions
-// split the pixels over blocks.
+// Split of wgrad's pixels over blocks: the reduction runs over all pixels, far more than a block should add up, while
+// the outputs are few.
 #pragma once
 
 #include "core/backend.h"
@@ -7,7 +7,7 @@
 
 namespace ladder::conv3x3 {
 
-// What a version's block costs, roughly, to weigh idle SMs against more partial sums.
+// Rough cost of a version's block, to weigh idle SMs against more partial sums.
 struct BlockCost {
   double unit_ns;   // a unit's multiplications and loads, with blocks_per_sm blocks side by side
   double start_ns;  // before its first multiplication and after its last
@@ -19,8 +19,8 @@ struct SplitPlan {
   double ns;  // estimated
 };
 
-// The split of `units` among the blocks of each of `tiles` tiles that takes the least time: whole waves of blocks, and
-// every split's row of `row` partial sums written and read once more.
+// Returns the split of `units` over the blocks of each of `tiles` tiles that takes the least time: whole waves of
+// blocks, and every split's row of `row` partial sums written and read once more.
 inline SplitPlan plan_split(int row, int units, int tiles, const BlockCost& cost) {
   constexpr double kBytesPerNs = 3000;  // of partial sums through L2
   constexpr int kMaxWaves = 3;
@@ -36,7 +36,7 @@ inline SplitPlan plan_split(int row, int units, int tiles, const BlockCost& cost
   return best;
 }
 
-// kVec elements to shared memory, not transposed: the reduction is outermost.
+// Stores kVec elements in shared memory, not transposed: the reduction is outermost.
 template <int kVec>
 __device__ __forceinline__ void put_run(float* to, const float (&run)[kVec]) {
   if constexpr (kVec == 4) {

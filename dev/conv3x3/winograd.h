@@ -1,5 +1,5 @@
-// What the Winograd versions share: F(4x4, 3x3) cuts images into patches of 4 x 4 outputs, each of which sees 6 x 6 inputs
-// (Lavin and Gray 2016, section 4.1).
+// Winograd's F(4x4, 3x3), shared by its versions: images are cut into patches of 4 x 4 outputs, each of which depends
+// on 6 x 6 inputs (Lavin and Gray 2016, section 4.1).
 #pragma once
 
 #include "core/device.h"

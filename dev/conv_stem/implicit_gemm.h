@@ -1,4 +1,4 @@
-// conv_stem seen as a matrix product, in FP16: what the WMMA versions share.
+// conv_stem as a matrix product in FP16, shared by the WMMA versions.
 //
 //     Y[m][k] = sum over terms of  A[m][term] * W[k][term]
 //
@@ -23,7 +23,7 @@ constexpr int kFragmentsM = 2;
 constexpr int kFragmentsN = 3;
 static_assert(kWarpsM * kFragmentsM * 16 == kBlockM && 2 * kFragmentsN * 16 == kBlockN, "fragments cover the tile");
 
-// Where a pixel of y has its window in x: the element and the row and column of its upper left corner, in the padding too.
+// Window in x of a pixel of y: element offset, row and column of the upper left corner, which may lie in the padding.
 struct Window {
   int base;
   int row;
@@ -39,7 +39,7 @@ __device__ __forceinline__ Window window_of(const Problem& p, int m) {
   return {((image * p.h + row) * p.w + col) * p.c, image < p.n ? row : kNowhere, col};
 }
 
-// Where a window has a term: its row and column, and the element, counted from the window's.
+// Position of a term in a window: its row i and column j, and its element offset from the window's base.
 struct Term {
   int offset;
   int i;
@@ -52,7 +52,7 @@ __device__ __forceinline__ Term term_of(const Problem& p, int term) {
   return {(i * p.w + j) * p.c + term % p.c, i < p.r ? i : kNowhere, j};
 }
 
-// An element of A: zero outside the image and past the last term.
+// Returns an element of A: zero outside the image and past the last term.
 __device__ __forceinline__ float gather(const Problem& p, const float* x, const Window& window, const Term& term) {
   const int row = window.row + term.i;
   const int col = window.col + term.j;
@@ -125,7 +125,7 @@ __device__ __forceinline__ void store_fragments(const Problem& p, const Accumula
   }
 }
 
-// Chunks, and then a patch for each warp.
+// Shared memory in bytes: the chunks, then a patch for each warp.
 constexpr std::size_t gemm_smem_bytes(int chunks) {
   return chunks * kChunkHalves * sizeof(__half) + kGemmThreads / 32 * kPatchFloats * sizeof(float);
 }

@@ -15,14 +15,14 @@ inline constexpr int kChunks = ceil_div(kSteps, kChunkSteps);
 template <int kN>
 inline constexpr int kFilterBytes = kChunks* kN * 128;
 
-// Where the products of a step read, from the descriptor of the first one.
+// Descriptor of a step's filters, from the first step's.
 template <int kN>
 __device__ __forceinline__ std::uint64_t step_filters(std::uint64_t first, int step) {
   return ptx::wgmma_ahead(first, step / kChunkSteps * kN * 128 + step % kChunkSteps * 32);
 }
 
-// Calls put(byte, first, second) for each pair of terms of each filter of output channels channel0 to channel0 + kN - 1,
-// those beyond k and the terms that fill up the last step being zeros. By all kThreads threads of the block.
+// Calls put(byte, first, second) for each pair of terms of the filters of kN output channels from channel0 on. Channels
+// beyond k and the terms that fill up the last step are zeros. Called by all kThreads threads of the block.
 template <int kN, int kThreads, class Put>
 __device__ __forceinline__ void arrange_filters(const Problem& p, const float* w, int channel0, Put&& put) {
   constexpr int kStepPairs = kStepTerms / 2;
@@ -60,7 +60,8 @@ __device__ __forceinline__ void arrange_filters(const Problem& p, const float* w
   }
 }
 
-// A warpgroup's sums of a convolution row. Fragments of a row of the filter are loaded while the row before is multiplied.
+// Computes a warpgroup's sums of a convolution row. Fragments of a filter row are loaded while the previous row is
+// multiplied.
 template <int kN>
 __device__ __forceinline__ void multiply_row(const LaneWindow<__half>& window, std::uint64_t filters,
                                              float (&sum)[kN / 2]) {
@@ -83,7 +84,7 @@ __device__ __forceinline__ void multiply_row(const LaneWindow<__half>& window, s
       ptx::wgmma_m64_a_registers<__half, kN>(sum, a[row % 2][step % 2], step_filters<kN>(filters, step), step > 0);
     }
     ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();  // the row before this is done: its fragments' registers are free
+    ptx::wgmma_wait<1>();  // the previous row is done: its fragments' registers are free
     ptx::warpgroup_fence_operand(a[(row + 1) % 2]);
     if (row < kFilter) load(row + 1);
   }
@@ -91,7 +92,7 @@ __device__ __forceinline__ void multiply_row(const LaneWindow<__half>& window, s
   ptx::warpgroup_fence_operand(sum);
 }
 
-// The biases of the same channels, or zeros.
+// Loads the biases of kN output channels from channel0 on, or zeros.
 template <int kN, int kThreads>
 __device__ __forceinline__ void fetch_biases(const Problem& p, const float* bias, int channel0, float* biases) {
   for (int i = threadIdx.x; i < kN; i += kThreads) biases[i] = bias && channel0 + i < p.k ? bias[channel0 + i] : 0.0f;

@@ -1,5 +1,5 @@
-// The rows of x under a warpgroup's walk down a column tile, in a ring in shared memory, and what a lane reads of them as
-// wgmma's operand A: no im2col.
+// Ring of rows of x in shared memory, for a warpgroup that walks down a column tile, and a lane's loads from the ring
+// as wgmma's operand A: no im2col.
 //
 // A tile is 56 convolution columns wide, 14 a warp. A warp's 16 rows of A are its 14 pixels and two more, those that pooling
 // windows share with the next warp. Lane (g, t), g = lane / 4 and t = lane % 4, holds two neighbours: rows g and g + 8 are
@@ -43,7 +43,7 @@ __device__ __forceinline__ T* ring_group(T* ring, int group) {
   return ring + (group & (kRingGroups - 1)) * kGroupRows * kRowPitch;
 }
 
-// A thread's share of a group of rows on its way from x to the ring: loaded before a row is multiplied, stored after it.
+// A thread's part of a group of rows between x and the ring: loaded before a row is multiplied, stored after it.
 template <bool kVectors>
 struct RowGroup {
   static constexpr int kQuads = kGroupRows * kRowQuads;
@@ -51,7 +51,7 @@ struct RowGroup {
   float4 fetched[kRounds];
 
   __device__ __forceinline__ void fetch(const Problem& p, const float* x, int image, int tile, int group) {
-    // NOTE: opaque, so that places are computed anew for each row: kept, they would push sums out of registers.
+    // NOTE: opaque, so that addresses are computed anew for each row: kept, they would push sums out of registers.
     const int thread = ptx::opaque(static_cast<int>(threadIdx.x % kGroupThreads));
 #pragma unroll
     for (int i = 0; i < kRounds; ++i) {
@@ -87,7 +87,7 @@ struct RowGroup {
   }
 };
 
-// The groups that a walk's first row reads, by all threads of its warpgroup.
+// Loads the groups that a walk's first row reads. Called by all threads of the warpgroup.
 template <bool kVectors, class T>
 __device__ __forceinline__ void fill_ring(const Problem& p, const float* x, int image, int tile, int row, T* ring) {
   RowGroup<kVectors> groups[kRingGroups - 1];
@@ -102,21 +102,21 @@ __device__ __forceinline__ int lane_pair() {
   return 2 * (g % 4) + g / 4;
 }
 
-// The lane that holds the next pair of pixels; the last pair has none and names a lane all the same.
+// Returns the lane that holds the next pair of pixels; for the last pair, which has no next, that of the first.
 __device__ __forceinline__ int lane_of_next_pair() {
   const int next = (lane_pair() + 1) % 8;
   return (next / 2 + next % 2 * 4) * 4 + threadIdx.x % 4;
 }
 
-// The first of the lane's two pixels, in the tile.
+// Returns the column in the tile of the lane's first pixel.
 __device__ __forceinline__ int lane_col() { return threadIdx.x % kGroupThreads / 32 * kWarpCols + 2 * lane_pair(); }
 
-// What a lane reads of a convolution row's windows.
+// Addresses of the terms that a lane reads of a convolution row's windows.
 template <class T>
 struct LaneWindow {
   const T* groups[kRingGroups - 1];  // the lane's terms of the first row of each group
-  const T* last;                     // the windows' last float, of the rows that the lane has of it: from 4t on
-  int last_rows;
+  const T* last;                     // the last float of the windows' rows, from the lane's row 4t on
+  int last_rows;                     // filter rows from 4t on
 
   __device__ __forceinline__ LaneWindow(const T* ring, int row) {
     const int t = threadIdx.x % 4;
@@ -127,7 +127,7 @@ struct LaneWindow {
     last_rows = kFilter - kGroupRows * t;
   }
 
-  // Terms 4t to 4t + 3 of a step, of the lane's two pixels.
+  // Loads terms 4t to 4t + 3 of a step, of the lane's two pixels.
   __device__ __forceinline__ void load(int step, Quad<T> (&pixels)[2]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -136,7 +136,7 @@ struct LaneWindow {
         const T* const from = groups[row / kGroupRows] + row % kGroupRows * kRowPitch + step % 2 * kStepTerms;
         pixels[i] = *reinterpret_cast<const Quad<T>*>(from + i * kPixelStep);
       } else {
-        // NOTE: where there is no row the pixel must be zero like the weight: zero times infinity is not.
+        // NOTE: past the last row the pixel must be zero like the weight: zero times infinity is not.
         alignas(16) T terms[kQuad];
 #pragma unroll
         for (int row = 0; row < kGroupRows; ++row) {

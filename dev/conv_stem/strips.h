@@ -1,5 +1,5 @@
-// The rows of an output, image after image and column tile after column tile, in equal shares: one a warpgroup, a few
-// warpgroups a block, every SM a block. A share is walked in strips, each within one image's column tile.
+// Split of an output's rows, image after image and column tile after column tile, into equal shares: one a warpgroup, a
+// few warpgroups a block, a block on every SM. A share is walked in strips, each within one image's column tile.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Rows {
   int images, tiles, each;  // of a column tile
   __host__ __device__ long long count() const { return static_cast<long long>(images) * tiles * each; }
 
-  // What rows begin to end - 1 begin with.
+  // Returns the first strip of rows [begin, end).
   __device__ __forceinline__ Strip strip(int begin, int end) const {
     const int row = begin % each;
     return {.image = begin / each / tiles,
@@ -29,11 +29,11 @@ struct Rows {
             .rows = end - begin < each - row ? end - begin : each - row};
   }
 
-  // The first row of share i of `shares`.
+  // Returns the first row of share i of `shares`.
   __device__ __forceinline__ int share(int i, int shares) const { return static_cast<int>(count() * i / shares); }
 };
 
-// Blocks of `groups` warpgroups for all rows, of `channel_tiles` tiles of output channels each.
+// Returns the grid of blocks of `groups` warpgroups for all rows, for each of `channel_tiles` tiles of output channels.
 inline dim3 strip_grid(const Rows& rows, int groups, int channel_tiles) {
   const int blocks = std::max(1, backend::device().num_sms / channel_tiles);
   return dim3(static_cast<unsigned>(std::min<long long>((rows.count() + groups - 1) / groups, blocks)), channel_tiles);

@@ -1,4 +1,4 @@
-// Sums of channels that every block of a cluster sends to all others (v09 and v11), and what they take off dx.
+// Exchange of channel sums in a cluster, every block to all blocks, and the correction of dx by them (v09 and v11).
 #pragma once
 
 #include "dev/groupnorm/dz_slab.h"
@@ -6,15 +6,15 @@
 
 namespace ladder::groupnorm::dz_kept {
 
-// In shared memory after the slab.
+// Shared memory after the slab.
 struct ChannelSums {
   float* mean;             // [chunk]
   float* rstd;             // [chunk]
   float* scale;            // [chunk], rstd * gamma
-  float2* parts;           // [parts][chunk], of dz and dz * (x - mean)
-  float2* exchange;        // [cluster][chunk], of all blocks
+  float2* parts;           // [parts][chunk], sums of dz and dz * (x - mean)
+  float2* exchange;        // [cluster][chunk], the sums of all blocks
   ptx::Mbarrier* arrived;  // counts the bytes that the cluster sends
-  // In place of the first two parts: the image's sums times rstd * gamma, and what the groups make of them.
+  // Aliases of the first two parts: the image's sums times rstd * gamma, and the correction of each channel's group.
   float2* weighted;         // [chunk]
   Correction* corrections;  // [chunk]
 
@@ -35,7 +35,7 @@ struct ChannelSums {
   }
 };
 
-// By all threads; a barrier must follow.
+// Loads mean, rstd and rstd * gamma of the chunk's channels. Called by all threads; a barrier must follow.
 template <class P = float>
 __device__ __forceinline__ void load_channels(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                                               const Place& place, const ChannelSums& smem) {
@@ -59,8 +59,8 @@ __device__ __forceinline__ void send_channels(const Plan& plan, const Place& pla
   }
 }
 
-// Makes of the sums of the image's channels, rows [count][chunk], what each group takes off dx. The first block leaves them for
-// dgamma and dbeta in `rows`, if that is not null.
+// Computes the groups' corrections of dx from the image's channel sums, `sums` [count][chunk]. If `rows` is not null,
+// the first block of the cluster stores the channels' totals there, for dgamma and dbeta.
 __device__ __forceinline__ void correct_groups(const Problem& p, const Plan& plan, const Place& place,
                                                const ChannelSums& smem, const float2* sums, int count, float2* rows) {
 #pragma unroll 1

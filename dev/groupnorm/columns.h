@@ -1,7 +1,7 @@
-// Kernels that cut an image into tiles of channels and ranges of pixels, whatever its groups: what v02 to v04 of both passes
-// share. A block takes a tile, 8 vectors of 16 bytes wide, and a range of pixels. A thread takes one column of the tile, the
-// channels of a vector, and every kRows-th pixel. Where pixels do not begin at multiples of sixteen bytes a column is one
-// element.
+// Kernels that cut an image into tiles of channels and ranges of pixels, regardless of its groups: shared by v02 to v04
+// of both passes. A block takes a tile, 8 vectors of 16 bytes wide, and a range of pixels. A thread takes one column of
+// the tile, the channels of a vector, and every kRows-th pixel. If pixels do not begin at multiples of 16 bytes, a
+// column is one element and a tile 32 of them.
 #pragma once
 
 #include "core/device.h"
@@ -22,7 +22,7 @@ struct Tile {
   static constexpr int kChannels = kColumns * kWidth;
 };
 
-// Pixels of an image in parts of `each`; part i has those from i * each.
+// Split of an image's pixels: part i has pixels [i * each, (i + 1) * each).
 struct PixelSplit {
   int parts = 1;
   int each = 1;
@@ -48,7 +48,8 @@ __device__ __forceinline__ void store_column(void* tensor, int at, const float (
   }
 }
 
-// Where a block and a thread of it are: tiles fastest, so that blocks that run together share a pixel's lines.
+// Position of a block and its thread. Tiles vary fastest over the grid, so that blocks that run together share a
+// pixel's cache lines.
 template <class T, int kWidth>
 struct Place {
   using Extent = Tile<T, kWidth>;
@@ -69,8 +70,8 @@ unsigned column_blocks(const Problem& p, const PixelSplit& split) {
   return static_cast<unsigned>(p.n) * split.parts * ceil_div(p.c, Tile<T, kWidth>::kChannels);
 }
 
-// Adds up the pairs of the block's threads, a pair for each channel of a thread's column: halves of the rows are added to
-// halves, always in the same order. Sum of a tile's channel i in sums[i] afterwards, seen by all threads.
+// Adds up the pairs of the block's threads over the rows; a thread has a pair for each channel of its column. The order
+// of the additions is fixed. Returns the tile's sums [kChannels], visible to all threads.
 template <class T, int kWidth>
 __device__ __forceinline__ const float2* sum_rows(const float2 (&pairs)[kWidth]) {
   using Extent = Tile<T, kWidth>;
@@ -91,7 +92,7 @@ __device__ __forceinline__ const float2* sum_rows(const float2 (&pairs)[kWidth])
   return sums[0];
 }
 
-// Calls f(T{}, width, Act{}), width.value being the channels of a column.
+// Calls f(T{}, width, Act{}); width.value is the number of channels of a column.
 template <class F>
 void dispatch_columns(const Problem& p, F&& f) {
   dispatch_types(p, [&](auto element, auto act) {

@@ -19,22 +19,23 @@ int element_bytes(const Problem& p) { return static_cast<int>(size_of(p.dtype));
 
 Turns turns_of(const Problem& p, const Plan& plan, const Needs& needs) {
   if (double(plan.each) * plan.chunk * (element_bytes(p) + 4) > most_smem_bytes())
-    return {};  // may be too many for an int
+    return {};  // smem_bytes() could overflow an int
   return ladder::turns_of(p.n * (p.c / plan.chunk), plan.cluster(), plan.threads(), smem_bytes(p, plan, needs),
                           needs.threads_per_sm);
 }
 
-// What memory takes for the elements of an SM's blocks, each read twice and written once, in rows of a chunk. `line`: what
-// the rest of a row's line costs, of what it would if it were needed.
+// Memory time in ns of the blocks of an SM, which read x and dy and write dx in rows of a chunk. `line`: cost of the
+// unused bytes of a row's 128-byte line, as a fraction of that of used ones.
 double traffic_ns(const Problem& p, const Plan& plan, double blocks, double line) {
-  constexpr double kBytesPerNs = 32;  // that an SM gets of memory when all ask for some
-  constexpr double kLineBytes = 128;  // that memory and caches move at best
+  constexpr double kBytesPerNs = 32;  // an SM's share of memory bandwidth when all SMs load
+  constexpr double kLineBytes = 128;  // best transfer size of memory and caches
   const double elements = blocks * plan.steps * plan.threads() * kQuad;
   const double lines = 1 + line * std::max(0.0, kLineBytes / (plan.chunk * element_bytes(p)) - 1);
   return 3 * elements * element_bytes(p) * lines / kBytesPerNs;
 }
 
-// A plan's time, roughly and without what every plan takes, to compare plans; infinity: it does not fit.
+// Rough time of a plan in ns, to compare plans: without the time that every plan takes. Infinity: the plan does not
+// fit.
 double plan_ns(const Problem& p, const Plan& plan, const Needs& needs, const Costs& costs) {
   const Turns turns = turns_of(p, plan, needs);
   if (turns.most_blocks == 0) return kInfinity;
@@ -42,23 +43,24 @@ double plan_ns(const Problem& p, const Plan& plan, const Needs& needs, const Cos
   if (costs.in_step) blocks = std::max(blocks, std::min<double>(turns.most_blocks, std::ceil(blocks)));
   const double traffic = traffic_ns(p, plan, blocks, costs.line);
 
-  // Nothing hides the rest of a block's time in the first wave.
+  // Charge steps and cluster in full for the first wave, where nothing hides them.
   const double rest = plan.steps * costs.step_ns + plan.log_cluster * costs.cluster_ns;
   return traffic + rest * (1 + (turns.waves - 1) * (turns.most_blocks > 1 ? costs.seen : 1.0));
 }
 
-// Likewise, fitted to a sweep of all of v12's plans for the shapes of `perf` on an H200: waves of blocks take turns, or memory
-// is what they wait for.
+// Rough time in ns of a plan with group sums, fitted to a sweep of all of v12's plans for the shapes of `perf` on an
+// H200: the larger of the waves' time, one after the other, and memory's time.
 double plan_of_turns_ns(const Problem& p, const Plan& plan, const Needs& needs) {
-  constexpr double kLine = 0.65;      // as traffic_ns() has it
-  constexpr double kBlockNs = 1400;   // of a block, whatever it does
-  constexpr double kClusterNs = 700;  // more for a cluster than for one of half its blocks
-  constexpr double kStepNs = 180;     // of a thread, on an SM full of threads
-  constexpr double kAlone = 0.7;      // of that, on an empty one
+  constexpr double kLine = 0.65;      // see traffic_ns()
+  constexpr double kBlockNs = 1400;   // of every block
+  constexpr double kClusterNs = 700;  // per doubling of the cluster
+  constexpr double kStepNs = 180;     // per step of a thread, on an SM full of threads
+  constexpr double kAlone = 0.7;      // fraction of kStepNs on an empty SM
   constexpr double kFoldNs = 100;
-  constexpr double kLast = 0.1;    // of a block, that nothing hides
-  constexpr double kTooMany = 10;  // times as long: only where nothing else fits
-  // Small blocks, as more of them fill an SM's memory evenly and take turns. Six warps where a row is no power of two.
+  constexpr double kLast = 0.1;    // fraction of a block that nothing hides
+  constexpr double kTooMany = 10;  // factor for too many warps: only if nothing else fits
+  // Prefer small blocks: more of them fill an SM's shared memory evenly and take turns. Six warps if a row's quads are
+  // no power of two.
   const int most_warps = std::has_single_bit(static_cast<unsigned>(plan.quads)) ? 4 : 6;
   const Turns turns = turns_of(p, plan, needs);
   if (turns.most_blocks == 0) return kInfinity;
@@ -71,7 +73,7 @@ double plan_of_turns_ns(const Problem& p, const Plan& plan, const Needs& needs) 
   return plan.warps > most_warps ? kTooMany * ns : ns;
 }
 
-// As few steps as `warps` allow, of as few rows as those allow.
+// Sets the fewest steps that `warps` warps allow, then the fewest rows that these steps allow.
 void plan_threads(int warps, Plan& plan) {
   const int most_rows = std::min(warps * 32 / plan.quads, plan.each);
   plan.steps = ceil_div(plan.each, most_rows * kStepsAtOnce) * kStepsAtOnce;
@@ -96,7 +98,7 @@ void for_blocks(const Needs& needs, Plan plan, const F& f) {
   }
 }
 
-// The plan of the lowest cost(plan), in whatever unit.
+// Returns the plan of the lowest cost(plan), in any unit.
 template <class Cost>
 Plan best_plan(const Problem& p, const Needs& needs, const Cost& cost) {
   Plan best;

@@ -1,4 +1,5 @@
-// A slab of x and dz in shared memory (v09 and later): where a thread is in it, and the pass that makes dz.
+// A slab of x and dz in shared memory (v09 and later): its layout, a thread's position in it, and the pass that
+// computes dz.
 #pragma once
 
 #include "dev/common/quad_rows.h"
@@ -8,8 +9,9 @@
 
 namespace ladder::groupnorm::dz_kept {
 
-// A block's slab: for each warp and step x of its threads, then dz, of which dy is the first half or, as fp32, all. Two
-// threads share a vector of 16-bit elements: the even one copies it at even steps, the odd one at odd steps.
+// Slab of a block, [warp][step]: x [lane][4] T, then dz [lane][4] fp32. dy is copied to the first half of dz, or to all
+// of it in fp32. Two threads share a vector of 16-bit elements: the even one copies it at even steps, the odd one at
+// odd steps.
 template <class T>
 struct SlabLayout {
   static constexpr int kSharers = sizeof(T) == 2 ? 2 : 1;
@@ -19,21 +21,21 @@ struct SlabLayout {
 
   static __host__ __device__ int bytes(const Plan& plan) { return plan.steps * plan.warps * kStepBytes; }
 
-  // Where a lane's dz goes in a step: 16 bytes of 32 that two threads have, in the order that gives each eight threads all
-  // banks.
+  // Byte offset of a lane's dz in a step. 16-bit types: even lanes fill the first 256 bytes, odd lanes the second 256,
+  // swizzled so that any eight successive lanes access all banks.
   static __device__ __forceinline__ int dz_at(int lane) {
     return kDz + (kSharers == 1 ? lane * 16 : lane % 2 * 256 + ((lane / 2 * 16) ^ (lane % 2 * 64)));
   }
 };
 
-// Where a block and a thread of it are: a block is rank blockIdx.x % cluster of chunk blockIdx.x / cluster, of image
+// Position of a block and its thread: the block is rank blockIdx.x % cluster of chunk blockIdx.x / cluster, of image
 // blockIdx.y.
 struct Place {
   int warp, lane;
-  int row, column;  // a quad
+  int row, column;  // a row is a pixel, a column a quad of channels
   int image, chunk, rank;
-  int first, end;  // the thread's first pixel and the block's last, and one more; first is `end`: the thread has none
-  int image_at;    // of the tensor, the image's first element of the chunk
+  int first, end;  // the thread's first pixel and the block's last + 1; first == end: no pixels
+  int image_at;    // offset in [n, h, w, c] of the chunk's first element of the image
 
   __device__ __forceinline__ Place(const Problem& p, const Plan& plan) {
     const unsigned thread = threadIdx.x;
@@ -51,8 +53,8 @@ struct Place {
   }
 };
 
-// A thread stores dz of its quads where their dy was, as the slab's two groups of copies arrive, and adds up two sums of each
-// channel: of dz, and of dz * (x - mean). Calls also(x - mean) with each quad, those past the thread's last pixel included.
+// Overwrites a thread's dy with dz, as the slab's two cp.async groups arrive, and adds up two sums of each channel: of
+// dz, and of dz * (x - mean). Calls also(x - mean) for each quad, including those past the thread's last pixel.
 template <class T, class Act, class F>
 __device__ __forceinline__ void make_dz(const Plan& plan, const unsigned char* own, unsigned char* own_dz,
                                         const float (&mean)[kQuad], const float (&scale)[kQuad],
@@ -73,7 +75,7 @@ __device__ __forceinline__ void make_dz(const Plan& plan, const unsigned char* o
         x_bits[s] = *reinterpret_cast<const Quad<T>*>(own + at + s * Layout::kStepBytes);
         dy_bits[s] = *reinterpret_cast<const Quad<T>*>(own + at + s * Layout::kStepBytes + Layout::kDz);
       }
-      if constexpr (Layout::kSharers == 2) __syncwarp();  // the other one has read its dy
+      if constexpr (Layout::kSharers == 2) __syncwarp();  // the thread that shares the vector has read its dy
 #pragma unroll
       for (int s = 0; s < kStepsAtOnce; ++s) {
         float x[kQuad];

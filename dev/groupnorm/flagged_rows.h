@@ -1,5 +1,5 @@
-// Sums for dgamma and dbeta that a kernel leaves with ready flags, and a second kernel (parameter_gradients.cu) adds up while
-// the first one still runs.
+// Rows of terms of dgamma and dbeta, stored with ready flags by one kernel and added up by a second one
+// (parameter_gradients.cu) while the first still runs.
 #pragma once
 
 #include "dev/common/ready_flag.h"
@@ -7,12 +7,13 @@
 
 namespace ladder::groupnorm {
 
-// Of a channel of an image: terms of dbeta and dgamma.
+// Terms of dbeta and dgamma from one channel of one image.
 struct FlaggedRow {
   volatile Flagged dbeta, dgamma;
 };
 
-// The kernel `first`, which leaves rows [n][c], then the one that adds them up; `first` alone without affine parameters.
+// Returns `first`, which stores rows [n][c], followed by the kernel that adds them up; without affine parameters
+// `first` alone.
 BoundLaunch with_parameters(BoundLaunch first, const Problem& p, FlaggedRow* rows, const Backward::Tensors& t);
 
 }  // namespace ladder::groupnorm

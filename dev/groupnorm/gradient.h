@@ -1,5 +1,5 @@
-// What every version of the backward pass computes for one element: dz from x and dy, and dx from dz and the sums of its
-// group. The mean is subtracted first, in fp32: with a large mean x, z and xhat would lose digits in any other order.
+// The backward pass's formulas for one element, shared by all versions: dz from x and dy, and dx from dz and the sums
+// of its group. The mean is subtracted first, in fp32: with a large mean, z and xhat lose digits in any other order.
 #pragma once
 
 #include "core/device.h"
@@ -9,7 +9,7 @@
 
 namespace ladder::groupnorm {
 
-// Of a channel of an image.
+// Constants of a channel of an image.
 struct Channel {
   float mean = 0;
   float rstd = 0;
@@ -27,7 +27,7 @@ __device__ __forceinline__ float dz_of(const Channel& channel, float centred, fl
   return dy * Act::derivative(fmaf(centred, channel.scale, channel.beta));
 }
 
-// A and B of a group, as the affine function of x - mean that they are in dx.
+// Terms of a group's A and B in dx (groupnorm.h): dx = scale * dz + slope * (x - mean) + offset.
 struct Correction {
   float offset = 0;
   float slope = 0;

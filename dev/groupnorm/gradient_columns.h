@@ -1,4 +1,4 @@
-// The backward pass in kernels that each read x and dy, by columns: what v02 to v04 share.
+// The backward pass by columns, in kernels that each read x and dy.
 #pragma once
 
 #include "dev/groupnorm/columns.h"
@@ -6,7 +6,8 @@
 
 namespace ladder::groupnorm {
 
-// Writes the sums of every channel of the block's tile over its pixels to row image * parts + part of [rows][c].
+// Stores the sums (dz, dz * xhat) of each channel of the block's tile over its pixels in row image * parts + part of
+// `rows` [n * parts][c].
 template <class T, int kWidth, class Act, class P = float>
 __device__ __forceinline__ void sum_columns(const Problem& p, const Backward::Tensors& t, const PixelSplit& split,
                                             float2* rows) {
@@ -41,7 +42,8 @@ __device__ __forceinline__ void sum_columns(const Problem& p, const Backward::Te
   }
 }
 
-// A and B of a group out of the sums of its channels over all parts of its image, by a whole warp; every lane has them.
+// Returns A and B of a group in every lane, from its channels' sums over all parts of the image. Called by a whole
+// warp.
 template <class P = float>
 __device__ __forceinline__ float2 group_sum(const Problem& p, const Backward::Tensors& t, int parts, const float2* rows,
                                             int image, int group) {
@@ -62,7 +64,7 @@ __device__ __forceinline__ float2 group_sum(const Problem& p, const Backward::Te
   return ab;
 }
 
-// dx of a block's tile and pixels; group_sums(group) is the group's A and B.
+// Writes dx of the block's tile and pixels; group_sums(group) returns the group's A and B.
 template <class T, int kWidth, class Act, class P = float, class GroupSums>
 __device__ __forceinline__ void write_columns(const Problem& p, const Backward::Tensors& t, const PixelSplit& split,
                                               const GroupSums& group_sums) {

@@ -13,7 +13,7 @@ namespace {
 
 int vector_of(const Problem& p) { return 16 / static_cast<int>(size_of(p.dtype)); }
 
-// A chunk of channels, its pixels divided among the blocks of a cluster.
+// Returns the slab of a chunk of channels; a cluster of blocks splits its pixels.
 Slab slab_of(const Problem& p, int chunk, int cluster) {
   Slab slab{.chunk = chunk, .cluster = cluster, .columns = chunk / vector_of(p)};
   slab.each = ceil_div(p.h * p.w, cluster);
@@ -21,20 +21,20 @@ Slab slab_of(const Problem& p, int chunk, int cluster) {
   return slab;
 }
 
-// What a slab takes, roughly, to compare plans; infinity where a block would need more shared memory than there is.
+// Rough time of a slab's kernel in ns, to compare plans; infinity if a block needs more shared memory than an SM has.
 double slab_ns(const Problem& p, const Slab& slab) {
   constexpr double kDramBytesPerNs = 4200;
-  constexpr double kElementNs = 0.12;  // of an SM: some 28 issue slots on 128 lanes
-  constexpr double kAlone = 1.5;       // a block takes this many times as long as on a full SM
-  constexpr double kPhasesNs = 1700;   // of a block, beside that: the first load, barriers, the last store
-  constexpr double kClusterNs = 600;   // its start together, and its barriers
+  constexpr double kElementNs = 0.12;  // per element on a full SM: some 28 issue slots on 128 lanes
+  constexpr double kAlone = 1.5;       // factor on kElementNs for a block without others on its SM
+  constexpr double kPhasesNs = 1700;   // fixed part of a block: the first load, barriers, the last store
+  constexpr double kClusterNs = 600;   // of a cluster: its common start and its barriers
   const int smem_bytes = slab_smem_bytes(slab);
   if (smem_bytes > most_smem_bytes()) return std::numeric_limits<double>::infinity();
   const int num_sms = backend::device().num_sms;
   const int blocks = static_cast<int>(slab_blocks(p, slab));
   const int per_sm = std::min(blocks_per_sm(smem_bytes), kSmemBlocksPerSm);
 
-  // A run that ends within a sector of 32 bytes fetches it for nothing, and DRAM gives two sectors at once.
+  // A run that ends within a sector of 32 bytes wastes the rest of the sector, and DRAM delivers two sectors at once.
   const double run = slab.columns * 16;
   const double fetched = (run + (slab.columns % 2 == 0 ? 0 : 16)) / run * (run < 64 ? 1.25 : 1.0);
   const double elements = static_cast<double>(p.elements());
@@ -56,7 +56,7 @@ Slab plan_smem(const Problem& p) {
   const int total = p.c / unit;
   double lowest = std::numeric_limits<double>::infinity();  // of a slab that does not fit
   for (int cluster = 1; cluster <= std::min(kMaxClusterBlocks, p.h * p.w); cluster *= 2) {
-    // Each of its blocks has pixels.
+    // Skip clusters in which some block would have no pixels.
     if (ceil_div(p.h * p.w, ceil_div(p.h * p.w, cluster)) != cluster) continue;
     for (int units = 1; units <= total; ++units) {
       if (total % units != 0 || unit * units / vector_of(p) > kSmemThreads) continue;

@@ -1,4 +1,4 @@
-// Sums over a slab (gradient_plan.h): what v05 to v08 share. x and dy are read once.
+// Channel and group sums over a slab (gradient_plan.h), shared by v05 to v08. x and dy are read once.
 #pragma once
 
 #include "dev/common/vectors.h"
@@ -7,11 +7,11 @@
 
 namespace ladder::groupnorm {
 
-// Shared memory of the sums: each thread's, and of every channel those that blocks exchange, what the groups make of them, and
-// the constants. slab_sums_bytes() in all.
+// Shared memory of the sums, slab_sums_bytes() in all: the threads' sums, then for each channel its constants, the
+// block's sums, which blocks exchange, the image's weighted sums and the correction of its group.
 template <class T>
 struct SlabSums {
-  float4* scratch;          // [kVector / 2][half the rows][columns]: of two channels (dz, dz * xhat, dz, dz * xhat)
+  float4* scratch;          // [kVector / 2][half the rows][columns]: two channels' (dz, dz * xhat, dz, dz * xhat)
   float2* sums;             // [chunk], of the block's pixels
   float2* weighted;         // [chunk], of all pixels, times gamma
   Correction* corrections;  // [chunk]
@@ -27,7 +27,7 @@ struct SlabSums {
 };
 static_assert(sizeof(Channel) == 16 && sizeof(Correction) == 8);
 
-// Where a block of a slab is, and a thread of it.
+// Position of a block and its thread in a slab. The thread has pixels begin, begin + rows, ... below `end`.
 template <class T>
 struct SlabPlace {
   int image, rank, first_channel, column, row, begin, end;
@@ -43,13 +43,13 @@ struct SlabPlace {
     begin = rank * slab.each + row;
     end = row < slab.rows ? min((rank + 1) * slab.each, p.h * p.w) : 0;  // threads past the last row have none
   }
-  // Of the tensor, the thread's vector of a pixel.
+  // Offset in [n, h, w, c] of the thread's vector of a pixel.
   __device__ __forceinline__ int at(const Problem& p, int pixel) const {
     return (image * p.h * p.w + pixel) * p.c + first_channel + column * kVector<T>;
   }
 };
 
-// What channels are made of, once a block instead of once a thread. A barrier must follow.
+// Loads the constants of the chunk's channels, once a block instead of once a thread. A barrier must follow.
 template <class T>
 __device__ __forceinline__ void load_channels(const Problem& p, const Backward::Tensors& t, const Slab& slab,
                                               const SlabPlace<T>& place, const SlabSums<T>& smem) {
@@ -62,7 +62,8 @@ __device__ __forceinline__ float4 add(const float4& a, const float4& b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
-// Adds up the threads' sums of dz and dz * (x - mean) into smem.sums, those of dz * xhat. A barrier must follow.
+// Adds up the threads' sums of dz and dz * (x - mean), and stores sums of dz and dz * xhat in smem.sums. A barrier must
+// follow.
 template <class T>
 __device__ __forceinline__ void sum_rows(const Slab& slab, const SlabSums<T>& smem, const float2 (&own)[kVector<T>]) {
   constexpr int kPairs = kVector<T> / 2;  // of channels in a column
@@ -72,7 +73,7 @@ __device__ __forceinline__ void sum_rows(const Slab& slab, const SlabSums<T>& sm
   const auto own_pair = [&](int i) -> float4 {
     return {own[2 * i].x, own[2 * i].y, own[2 * i + 1].x, own[2 * i + 1].y};
   };
-  // The upper half of the rows goes to the lower, in place: a thread overwrites what it alone has read.
+  // Add the upper half of the rows to the lower half, in place: a thread overwrites only words that it alone reads.
   if (index >= stride && index < slab.active()) {
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) smem.scratch[i * stride + index - stride] = own_pair(i);
@@ -87,8 +88,8 @@ __device__ __forceinline__ void sum_rows(const Slab& slab, const SlabSums<T>& sm
   }
   __syncthreads();
 
-  // `lanes` lanes for each pair of channels, as many as there are threads for: each adds every lanes-th row, then they
-  // add each other's sums.
+  // Assign `lanes` lanes to a pair of channels, as many as the block has threads for. A lane adds every lanes-th row,
+  // then shuffles add the lanes' sums.
   const int pairs = slab.columns * kPairs;
   int lanes = 32;
   while (lanes > 1 && lanes * pairs > static_cast<int>(blockDim.x)) lanes /= 2;
@@ -113,8 +114,8 @@ __device__ __forceinline__ void sum_rows(const Slab& slab, const SlabSums<T>& sm
   }
 }
 
-// Makes smem.corrections, for all threads to see. total(i): the sums of the chunk's channel i over all pixels of the image,
-// which go to `rows` [n][c] as well, where that is not null.
+// Computes smem.corrections, visible to all threads. total(i) returns the sums of the chunk's channel i over all pixels
+// of the image; they are also stored in `rows` [n][c] if that is not null.
 template <class T, class Total>
 __device__ __forceinline__ void correct(const Problem& p, const Backward::Tensors& t, const Slab& slab,
                                         const SlabPlace<T>& place, const SlabSums<T>& smem, float2* rows,

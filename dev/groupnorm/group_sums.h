@@ -1,5 +1,5 @@
-// Sums for the blocks of a cluster (v12 and later): a block sends what it has of every group to all blocks, and of a channel to the
-// one that adds it up, whose rank is the channel modulo the cluster's size.
+// Exchange of sums in a cluster (v12 and later). A block sends its sums of every group to all blocks, and its sums of a
+// channel to the channel's owner, the block of rank channel % cluster.
 #pragma once
 
 #include "dev/groupnorm/dz_slab.h"
@@ -8,21 +8,22 @@
 
 namespace ladder::groupnorm::dz_kept {
 
-// In shared memory after the slab.
+// Shared memory after the slab.
 struct GroupSums {
   float* scale;            // [chunk], rstd * gamma
-  float2* parts;           // [parts][chunk], of dz and dz * (x - mean)
-  float2* groups;          // [groups][pitch]: of the ranks, rstd * gamma times dz and dz * (x - mean)
-  float2* channels;        // [owned][cluster]: of the ranks, dz and dz * (x - mean), in the block's own channels
+  float2* parts;           // [parts][chunk], sums of dz and dz * (x - mean)
+  float2* groups;          // [groups][pitch], each rank's sums of rstd * gamma times dz and dz * (x - mean)
+  float2* channels;        // [owned][cluster], each rank's sums of dz and dz * (x - mean), of the block's own channels
   ptx::Mbarrier* arrived;  // counts the bytes that the cluster sends
   float* mean;             // [groups]
   float* rstd;             // [groups]
 
-  // How many of the chunk's channels are a block's own; at most those of the first.
+  // Returns the number of the chunk's channels that a block owns; rank 0 owns the most.
   static __host__ __device__ int owned(const Plan& plan, int rank) {
     return plan.log_cluster > 0 ? (plan.chunk - rank + plan.cluster() - 1) >> plan.log_cluster : 0;
   }
-  // Two more than there are ranks, so that lanes which read several rows find them in different banks.
+  // Pitch of a row of `groups`, in float2: two more than the ranks, so that lanes that read several rows access
+  // different banks.
   static __host__ __device__ int pitch(const Plan& plan) { return plan.log_cluster == 0 ? 1 : plan.cluster() + 2; }
   static __host__ __device__ int bytes(const Plan& plan) {
     return plan.chunk * (4 + 8 * plan.parts) + 8 * (plan.groups * pitch(plan) + (owned(plan, 0) << plan.log_cluster)) +
@@ -39,7 +40,7 @@ struct GroupSums {
   }
 };
 
-// A chunk has at most 1024 channels, four for each thread, so the product is exact enough.
+// Returns channel / width. A chunk has at most 1024 channels, four for each thread, so the product is exact enough.
 __device__ __forceinline__ int group_of(const Plan& plan, int channel) { return channel * plan.by_width >> 20; }
 
 // Calls f(i, group) for each of a thread's channels.
@@ -54,7 +55,7 @@ __device__ __forceinline__ void for_channels(const Plan& plan, const Place& plac
   }
 }
 
-struct Fetched {  // of a channel of the chunk
+struct Fetched {  // constants of a channel of the chunk
   float mean, rstd, gamma;
 };
 template <class P>
@@ -64,7 +65,7 @@ __device__ __forceinline__ Fetched fetch_channel(const Problem& p, const Backwar
   return {.mean = t.mean[from], .rstd = t.rstd[from], .gamma = gamma_of<P>(t, place.chunk * plan.chunk + channel)};
 }
 
-// Leaves a channel's sums in `rows` for dgamma and dbeta.
+// Stores a channel's sums in `rows` [n][c], as terms of dgamma and dbeta.
 __device__ __forceinline__ void leave_channel(const Problem& p, const Plan& plan, const Place& place,
                                               const GroupSums& smem, FlaggedRow* rows, int channel, float2 sum) {
   FlaggedRow& row = rows[place.image * p.c + place.chunk * plan.chunk + channel];
@@ -72,8 +73,8 @@ __device__ __forceinline__ void leave_channel(const Problem& p, const Plan& plan
   row.dgamma = flagged(sum.y * smem.rstd[group_of(plan, channel)]);
 }
 
-// Adds up the block's parts of a group's channels, and sends the sums; a block that is alone keeps them. As few lanes as have
-// work for each group, so that the first warps do it.
+// Adds up the block's partial sums of the groups' channels and sends the results; a block without a cluster keeps them.
+// A group gets no more lanes than have work, so that the first warps do it all.
 template <bool kCluster>
 __device__ __forceinline__ void send_groups(const Problem& p, const Plan& plan, const Place& place,
                                             const GroupSums& smem, FlaggedRow* rows) {
@@ -114,7 +115,8 @@ __device__ __forceinline__ void send_groups(const Problem& p, const Plan& plan, 
   }
 }
 
-// What the groups take off dx: the lanes of each warp share out the rows of all groups, 1 << log_ranks lanes a group.
+// Returns the correction of the lane's group. The lanes of each warp split the rows of all groups, 1 << log_ranks lanes
+// a group.
 __device__ __forceinline__ Correction correction_of_lane(const Plan& plan, const Place& place, const GroupSums& smem) {
   const int team = 1 << plan.log_ranks;
   const int group = min(place.lane >> plan.log_ranks, plan.groups - 1);
@@ -128,13 +130,13 @@ __device__ __forceinline__ Correction correction_of_lane(const Plan& plan, const
   return {.offset = -plan.inverse_m * sum.x, .slope = -plan.inverse_m * smem.rstd[group] * smem.rstd[group] * sum.y};
 }
 
-// That of a group, from the lanes that have it; by all lanes of a warp.
+// Returns the correction of `group`, shuffled from a lane that has it. Called by all lanes of a warp.
 __device__ __forceinline__ Correction correction_of_group(const Plan& plan, const Correction& of_lane, int group) {
   return {.offset = __shfl_sync(~0u, of_lane.offset, group << plan.log_ranks),
           .slope = __shfl_sync(~0u, of_lane.slope, group << plan.log_ranks)};
 }
 
-// That of the thread's channels.
+// Shuffles the corrections of the thread's channels into offset and slope.
 __device__ __forceinline__ void take_corrections(const Plan& plan, const Place& place, const Correction& of_lane,
                                                  float (&offset)[kQuad], float (&slope)[kQuad]) {
   const auto take = [&](int i, int group) {

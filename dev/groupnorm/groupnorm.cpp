@@ -25,7 +25,8 @@ TensorSpec image(const char* name, Role role, const Problem& p) {
   return {.name = name, .role = role, .dtype = p.dtype, .shape = {p.n, p.h, p.w, p.c}, .layout = "nhwc"};
 }
 
-// A deviation of 1 would make x its own answer. Around a large mean it is at least four units of rounding.
+// Spec of x [n, h, w, c]. With a standard deviation of 1 y would equal x. Around a large mean it is at least four
+// roundoff units of the mean.
 TensorSpec normalised_image(const Problem& p) {
   TensorSpec x = image("x", Role::input, p);
   x.mean = p.mean;
@@ -33,7 +34,7 @@ TensorSpec normalised_image(const Problem& p) {
   return x;
 }
 
-// With `split` x's first part; the other one is x_rest.
+// Spec of the tensor x: all channels, or the first `split` of them; x_rest has the others.
 TensorSpec first_of_x(const Problem& p) {
   TensorSpec x = normalised_image(p);
   if (p.split > 0) x.shape.back() = p.split;
@@ -60,7 +61,7 @@ TensorSpec per_group(const char* name, Role role, const Problem& p) {
   return {.name = name, .role = role, .dtype = Dtype::f32, .shape = {p.n, p.g}, .layout = "ng"};
 }
 
-// About as large as the gradient that it is added to.
+// Spec of an addend, about as large as the gradient that it is added to.
 TensorSpec addend(const char* name, const Problem& p) {
   TensorSpec addend = image(name, Role::input, p);
   addend.stddev = 1 / normalised_image(p).stddev;
@@ -141,16 +142,17 @@ Problem Problem::random(std::uint64_t seed) {
   }
   if (p.c > 1 && random() % 4 == 0) {
     p.split = 1 + static_cast<int>(random() % static_cast<std::uint64_t>(p.c - 1));
-    // Half of them in whole vectors, where c is of some.
+    // Round half of the splits to whole vectors, if c is a multiple of a vector.
     if (p.c % 8 == 0 && p.c > 8 && random() % 2 == 0) p.split = (p.split + 7) / 8 * 8 % p.c;
   }
-  // Of one or two elements all normalised values and dx are constants: only what gamma and beta make of them tells. And of
-  // a single pixel without an activation, dbeta is a copy of dy.
+  // Add parameters and SiLU to problems with constant answers. In a group of one or two elements xhat and dx are
+  // constants, and only gamma and beta distinguish the outputs. For a single pixel without an activation dbeta is a
+  // copy of dy.
   if (p.group_size() <= 2 || p.n * p.pixels() == 1) {
     p.affine = true;
     p.activation = Activation::silu;
   }
-  // Of a single element all of y is one value.
+  // Avoid images of a single element: all of y would be one value.
   if (p.c == 1 && p.pixels() == 1) p.h = 2;
   return p;
 }

@@ -15,15 +15,15 @@
 //     dgamma[c] = sum over n, p, q of dz * xhat                        over the group's m elements
 //     dbeta[c]  = sum over n, p, q of dz
 //
-// In a network dx meets its neighbours, and two words have the pass do what they would do after it, before dx is rounded:
+// Two words of a problem line fuse the operation that follows dx in a network into the pass, before dx is rounded:
 //
-//     addend1, addend2   dx has one or two images added to it: gradients that x got elsewhere
+//     addend1, addend2   dx += one or two images [n, h, w, c]: gradients of x from its other consumers
 //     embedding          de[n][c] = sum over p, q of dx: the gradient of a row that was added to all pixels of x
 //
-// As in dev/add, de is c columns, from `first` on, of a matrix [n, embedding], whose others stay as they are. No network here has
-// both words in one place, so they exclude each other: de would be ambiguous.
+// As in dev/add, de is columns [first, first + c) of a matrix [n, embedding]; the other columns are left unchanged. The
+// two words exclude each other: de would be ambiguous, and no network here has both in one place.
 //
-// With `split` both passes read x from two tensors side by side: its channels from `split` on are those of x_rest.
+// With `split` both passes read x from two tensors: channels [0, split) from x, channels [split, c) from x_rest.
 //
 // (PyTorch's group_norm(x, g, gamma, beta, eps) followed by the activation, and their gradients.)
 #pragma once
@@ -47,16 +47,16 @@ struct Problem {
   int c = 1;  // channels
   int g = 1;  // groups, a divisor of c
   Activation activation = Activation::identity;
-  bool affine = true;        // whether there are gamma and beta; without, they count as 1 and 0
-  bool params16 = false;     // whether gamma, beta, dgamma and dbeta are of dtype too, instead of fp32
+  bool affine = true;        // gamma and beta exist; otherwise they count as 1 and 0
+  bool params16 = false;     // gamma, beta, dgamma and dbeta are of dtype, instead of fp32
   Dtype dtype = Dtype::f32;  // of x, y, dx and dy; everything else is fp32
-  int mean = 0;              // of the values that x is filled with; their deviation is 2, or what dtype can tell apart
+  int mean = 0;              // of x's random values; their standard deviation is 2, or more if dtype needs it
   float eps = 1e-5f;         // positive and finite
-  int split = 0;             // channels of x of the first of two tensors; 0: one tensor
+  int split = 0;             // channels of the first of x's two tensors; 0: one tensor
   // Backward only.
-  int addends = 0;    // images that dx has added to it, at most 2
+  int addends = 0;    // images added to dx, at most 2
   int embedding = 0;  // columns of the matrix that de is part of; 0: no de
-  int first = 0;      // of them, de's
+  int first = 0;      // column of de
 
   // "n32 h64 w64 c64 g32 silu bf16", "n1 h5 w7 c6 g3 params16 mean20000 eps0.5 fp16", "n32 h8 w8 c256 g32 silu addend2 bf16",
   // "n32 h8 w8 c512 g32 silu split256 bf16", "n32 h8 w8 c256 g32 silu embedding3712 first1920 bf16": parse(str()) is the same
@@ -72,36 +72,37 @@ struct Problem {
   std::int64_t group_size() const { return std::int64_t{h} * w * (c / g); }
   bool operator==(const Problem&) const = default;
 
-  // Any small problem whose answers are no constants; fp32.
+  // Returns a small fp32 problem whose outputs are no constants.
   static Problem random(std::uint64_t seed);
 };
 
-// Whether every pixel of every tensor begins at a multiple of sixteen bytes.
+// Returns true if every pixel of every tensor begins at a multiple of 16 bytes.
 inline bool whole_vectors(const Problem& p) {
   return p.c * size_of(p.dtype) % 16 == 0 && p.split * size_of(p.dtype) % 16 == 0;
 }
 
-// Null, or why a version whose kernels read one x cannot run the problem.
+// Returns null, or the reason why a version that reads x from one tensor cannot run the problem.
 inline const char* one_x_only(const Problem& p) { return p.split != 0 ? "x must be one tensor" : nullptr; }
 
-// Null, or why a version whose dx is that of the formula alone cannot run the problem.
+// Returns null, or the reason why a version without addends and de cannot run the problem.
 inline const char* plain_dx_only(const Problem& p) {
   if (p.embedding != 0) return "it does not sum dx over an image";
   return p.addends != 0 ? "it adds nothing to dx" : nullptr;
 }
 
-// Null, or why a version whose kernels read fp32 parameters cannot run the problem.
+// Returns null, or the reason why a version that reads fp32 parameters cannot run the problem.
 inline const char* fp32_parameters_only(const Problem& p) {
   return p.affine && p.parameter_dtype() != Dtype::f32 ? "gamma and beta must be fp32" : nullptr;
 }
 
-// Null, or why a version that reads one x and fp32 parameters cannot run the problem.
+// Returns null, or the reason why a version that reads x from one tensor and fp32 parameters cannot run the problem.
 inline const char* plain_inputs_only(const Problem& p) {
   const char* const why = one_x_only(p);
   return why ? why : fp32_parameters_only(p);
 }
 
-// Null, or why a version of the backward pass that knows the formula alone cannot run the problem.
+// Returns null, or the reason why a backward version without addends, de, `split` and `params16` cannot run the
+// problem.
 inline const char* plain_only(const Problem& p) {
   const char* const why = plain_dx_only(p);
   return why ? why : plain_inputs_only(p);
@@ -126,8 +127,7 @@ struct Forward {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
-  // Two additions for mean and variance, four operations for z, four for the activation: a convention, as all of it hides
-  // behind the memory's traffic.
+  // Per element 2 for mean and variance, 4 for z, 4 for the activation. A convention: memory traffic hides all of them.
   static double flops(const Problem& p);
 };
 
@@ -147,7 +147,7 @@ struct Backward {
     void* dx;            // [n, h, w, c] dtype
     float* dgamma;       // [c] parameter_dtype(), or null together with gamma
     float* dbeta;        // likewise
-    // With the words that ask for them, else null.
+    // Null unless the problem line has the word for them.
     const void* addend;   // [n, h, w, c] dtype
     const void* addend2;  // likewise
     float* de;            // [n, embedding]
@@ -156,14 +156,14 @@ struct Backward {
 
   static std::vector<TensorSpec> tensors(const Problem& p);
   static Tensors bind(const Pointers& at);
-  static Traffic traffic(const Problem& p);  // of de its own columns only, which are written
-  // Of an element: z and xhat 4, the derivative 8, two sums 4, dx 5: a convention likewise.
+  static Traffic traffic(const Problem& p);  // counts only the c columns of de that are written
+  // Per element 4 for z and xhat, 8 for the derivative, 4 for two sums, 5 for dx. A convention, as Forward's.
   static double flops(const Problem& p);
-  // Fills in mean and rstd, which follow from x.
+  // Computes the inputs mean and rstd from x.
   static void derive(const Problem& p, HostTensors& inputs);
 };
 
-// x [n, h, w, c].
+// Returns x [n, h, w, c], joined from its two tensors if there is a `split`.
 std::vector<float> whole_x(const Problem& p, const HostTensors& inputs);
 
 // Mean and rstd of every group [n, g] in double precision.

@@ -8,13 +8,14 @@
 
 namespace ladder::groupnorm::tensor_core {
 
-// The activation of two elements' z. Scale and shift are multiplied by kFactor, so that it needs fewer instructions.
+// Activation of two elements' z. The kernels multiply scale and shift by kFactor, so that apply() gets kFactor z and
+// needs fewer instructions.
 template <class T, class Act>
 struct Output {
   static constexpr float kFactor = 1.0f;
   static __device__ __forceinline__ void apply(float& a, float& b) { a = Act::value(a), b = Act::value(b); }
 };
-// Of w = -log2(e) z: z / (1 + e^-z) = w / (-log2(e) (1 + 2^w)).
+// SiLU from w = -log2(e) z: z / (1 + e^-z) = w / (-log2(e) (1 + 2^w)).
 template <>
 struct Output<float, Silu> {
   static constexpr float kFactor = -1.44269504088896341f;
@@ -24,8 +25,8 @@ struct Output<float, Silu> {
     b *= ptx::reciprocal_approximate(inverse(b));
   }
 };
-// Of two with one reciprocal, three instructions of the special function unit for four: 1 / p = q / (p q). The product
-// must not overflow, so below z = -41 the sigmoid is held at 2^-60, which moves y by less than 2^-60 of z.
+// SiLU of two elements with one reciprocal, as 1 / p = q / (p q): three special-function instructions instead of four.
+// The product must not overflow, so below z = -41 the sigmoid is held at 2^-60, which moves y by less than 2^-60 of z.
 template <class T>
 struct Output<T, Silu> : Output<float, Silu> {
   static __device__ __forceinline__ void apply(float& a, float& b) {
@@ -38,8 +39,8 @@ struct Output<T, Silu> : Output<float, Silu> {
   }
 };
 
-// Normalises the thread's vectors, of the channels of `column`, and stores them in y. They lie plan.threads vectors apart in the
-// slab, from `from` up to `end`, and `step` elements apart in y.
+// Normalises the thread's vectors of column `column` and stores them in y. The vectors lie plan.threads vectors apart
+// in the slab, in [from, end), and `step` elements apart in y.
 template <class T, class Act, bool kPivots>
 __device__ __forceinline__ void store_normalised(const Plan& plan, const uint4* from, const uint4* end, T* to, int step,
                                                  int column, const Sums& sums) {

@@ -1,5 +1,5 @@
-// Sums of rows [rows][c] into dgamma and dbeta: a block takes 32 channels, eight threads for each, which add every eighth row
-// and then each other's sums.
+// Sums of rows [rows][c] into dgamma and dbeta. A block takes 32 channels, eight threads each. A thread adds every
+// eighth row, then one thread of a channel adds up the eight sums.
 #pragma once
 
 #include "dev/groupnorm/parameters.h"
@@ -12,13 +12,13 @@ inline constexpr int kParameterThreads = kParameterChannels * kParameterGroups;
 
 __host__ __device__ constexpr int parameter_blocks(int c) { return ceil_div(c, kParameterChannels); }
 
-// The channel of a thread of block `tile` of parameter_blocks(), and which of the threads that share it it is.
+// Channel of the thread in block `tile` of parameter_blocks(), and its index among the eight threads of the channel.
 __device__ __forceinline__ int parameter_channel(int tile) {
   return tile * kParameterChannels + static_cast<int>(threadIdx.x) % kParameterChannels;
 }
 __device__ __forceinline__ int parameter_group() { return static_cast<int>(threadIdx.x) / kParameterChannels; }
 
-// By all threads of block `tile`: adds up what those of a channel have.
+// Adds up the sums of a channel's threads and stores dgamma and dbeta. Called by all threads of block `tile`.
 template <class P>
 __device__ __forceinline__ void store_parameters(float2 sum, int c, int tile, float* dgamma, float* dbeta) {
   LADDER_SHARED(float2, partial, [kParameterGroups][kParameterChannels]);
@@ -36,7 +36,8 @@ __device__ __forceinline__ void store_parameters(float2 sum, int c, int tile, fl
   store_parameter<P>(dgamma, channel, sum.y);
 }
 
-// By all threads of block `tile`: rows of (sum of dz, sum of dz * xhat).
+// Adds up `sums` [rows][c], of (sum of dz, sum of dz * xhat), into dgamma and dbeta. Called by all threads of block
+// `tile`.
 template <class P = float>
 __device__ __forceinline__ void sum_parameters(const float2* sums, int rows, int c, int tile, float* dgamma,
                                                float* dbeta) {

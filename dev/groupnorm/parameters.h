@@ -20,7 +20,7 @@ __device__ __forceinline__ void store_parameter(float* to, int c, float value) {
   reinterpret_cast<P*>(to)[c] = from_float<P>(value);
 }
 
-// Of four channels.
+// Loads the parameters of four channels as floats.
 template <class P>
 __device__ __forceinline__ void load_parameters(const P* from, float (&values)[kQuad]) {
   unpack_quad<P>(*reinterpret_cast<const Quad<P>*>(from), values);

@@ -1,4 +1,4 @@
-// Clusters that persist (v13 and v14): which slabs a cluster takes, and a thread's copies of one.
+// Persistent clusters (v13 and v14): the order of a cluster's slabs, and a thread's copies of a slab.
 #pragma once
 
 #include "dev/groupnorm/dz_slab.h"
@@ -6,16 +6,18 @@
 
 namespace ladder::groupnorm::dz_kept {
 
-// Four blocks of 128 threads or three of 192, and 96 registers for each thread of five warps in a quarter of an SM.
+// Room for four blocks of 128 threads or three of 192. At 640 threads, five warps in each quarter of an SM, a thread
+// has 96 registers.
 inline constexpr int kPersistentThreadsPerSm = 640;
 
-// A cluster's slabs: that of its number in the grid, then every clusters-th one. What the kernel would have to divide for is here.
+// Slabs of a cluster: the one of its index in the grid, then every clusters-th one. Quotients are precomputed, so that
+// the kernel needs no division.
 struct Rounds {
   int slabs = 0;
   int chunks = 0;     // of an image
-  int clusters = 0;   // of the grid: a cluster's next slab is this many slabs on,
-  int images_on = 0;  // or this many images
-  int chunks_on = 0;  // and chunks
+  int clusters = 0;   // of the grid, and the distance to a cluster's next slab, in slabs
+  int images_on = 0;  // the same distance in images
+  int chunks_on = 0;  // plus chunks
 };
 
 inline Rounds rounds_of(const Problem& p, const Plan& plan, int resident_clusters) {
@@ -29,22 +31,22 @@ inline Rounds rounds_of(const Problem& p, const Plan& plan, int resident_cluster
           .chunks_on = clusters % chunks};
 }
 
-// To the place of the cluster's next slab.
+// Moves `place` to the cluster's next slab.
 __device__ __forceinline__ void advance(const Rounds& rounds, Place& place) {
   place.image += rounds.images_on, place.chunk += rounds.chunks_on;
   if (place.chunk >= rounds.chunks) place.chunk -= rounds.chunks, ++place.image;
 }
 
-// A thread's copies of a slab: of the vectors of x and dy that it shares with its neighbour, every other one, as many as there
-// are pairs of steps. Past the block's last pixel x is that of the last one, and dy zero, so that it adds nothing. kSplit: x is
-// two tensors.
+// Copies of a slab by one thread: every other one of the vectors of x and dy that it shares with its neighbour, one for
+// each pair of steps. Past the block's last pixel x repeats that pixel and dy is zero, so that the sums do not change.
+// kSplit: x is two tensors.
 template <class T, bool kSplit = false>
 class Copies {
   using Layout = SlabLayout<T>;
   static_assert(Layout::kSharers == kStepsAtOnce);
 
  public:
-  static constexpr int kPairBytes = kStepsAtOnce * Layout::kStepBytes;  // from two steps to the next two
+  static constexpr int kPairBytes = kStepsAtOnce * Layout::kStepBytes;  // from a pair of steps to the next
 
   __device__ __forceinline__ Copies(const Problem& p, const Plan& plan, const Place& place)
       : at_(place.image * p.h * p.w * p.c + channel(plan, place)),
@@ -56,7 +58,7 @@ class Copies {
     }
   }
 
-  // Where the first one of x goes in the slab of a warp.
+  // Byte offset of the thread's first vector of x in the warp's slab.
   static __device__ __forceinline__ int place_of(int lane) {
     return sharer(lane) * Layout::kStepBytes + lane / Layout::kSharers * 16;
   }
@@ -80,13 +82,14 @@ class Copies {
     return place.chunk * plan.chunk + (place.column - sharer(place.lane)) * kQuad;
   }
 
-  int at_;     // of the tensor, its column of the image's first pixel
-  int pixel_;  // of the next ones
-  // With kSplit, likewise of x or, as its complement, of x_rest. NOTE: a pointer and a pitch are two registers more, that spill.
+  int at_;     // offset in [n, h, w, c] of the vector's column in the image's first pixel
+  int pixel_;  // of the next copies
+  // kSplit: the same offset in x or, complemented (~), in x_rest. NOTE: a pointer and a pitch take two more registers,
+  // which spill.
   int x_at_ = 0;
 };
 
-// Starts all of a slab's copies, in two groups.
+// Starts all of a slab's copies, in two cp.async groups.
 template <class T, bool kSplit = false>
 __device__ __forceinline__ void load_slab(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                                           const Place& place, unsigned char* slab, ptx::CachePolicy policy) {

@@ -1,5 +1,5 @@
 // Slabs: the pixels of an image times a chunk of its channels, kept by one block or by the blocks of a cluster between the
-// pass that makes the sums and the pass that uses them, so that memory is read once.
+// summing pass and the pass that uses the sums, so that memory is read once.
 //
 // A chunk is whole groups and whole vectors of 16 bytes. Its threads are columns (a vector's channels) times rows (a power
 // of two): row r of a block has its pixels r, r + rows, ... of one column, so that neighbouring threads read neighbouring
@@ -31,9 +31,9 @@ inline unsigned slab_blocks(const Problem& p, const SlabPlan& plan) {
   return static_cast<unsigned>(p.n) * (p.c / plan.channels) * plan.cluster;
 }
 
-// What a version can keep.
+// Limits on a version's slabs.
 struct SlabLimits {
-  int kept_tensors = 1;      // of x's size and type
+  int kept_tensors = 1;      // tensors of x's size and type in a slab
   int block_bytes = 0;       // of slab, at most
   int good_block_bytes = 0;  // of slab: beyond it more blocks in a cluster are better than more bytes in each
   int max_cluster = 1;
@@ -43,9 +43,9 @@ struct SlabLimits {
   int max_threads_of_many = 512;  // where a thread has more than good_vectors
 };
 
-// Chooses the threads of a chunk: about 256; more where a thread had too many vectors, or where an SM has only a block or two,
-// whose latencies other blocks then cannot hide; never far more than there are vectors. Returns false where the limits forbid
-// all numbers.
+// Chooses the threads of a chunk: about 256. More if a thread had too many vectors, or if an SM has only a block or
+// two, whose latencies other blocks cannot hide; never far more than there are vectors. Returns false if the limits
+// forbid all numbers.
 inline bool plan_rows(const Problem& p, const SlabLimits& limits, SlabPlan& plan) {
   constexpr int kThreads = 256;
   const bool few_blocks = slab_blocks(p, plan) <= 2u * static_cast<unsigned>(backend::device().num_sms);
@@ -67,8 +67,9 @@ inline bool plan_rows(const Problem& p, const SlabLimits& limits, SlabPlan& plan
   return found;
 }
 
-// The narrowest slab whose rows are at least 64 bytes wide, two sectors of every pixel; the widest below that where those do not
-// fit. A cluster is as small as leaves a block at most good_block_bytes. Its last block may have fewer pixels.
+// Returns the narrowest slab whose rows are at least 64 bytes wide, two sectors of every pixel; if none fits, the
+// widest narrower one. The cluster is the smallest that leaves a block at most good_block_bytes. Its last block may
+// have fewer pixels.
 inline SlabPlan plan_slab(const Problem& p, const SlabLimits& limits) {
   constexpr int kGoodRowBytes = 64;
   const int element = static_cast<int>(size_of(p.dtype));

@@ -1,8 +1,8 @@
-// Mean and rstd of a slab's groups (slab.h), from the sums of its threads: v05 to v07 share it.
+// Mean and rstd of a slab's groups (slab.h), from the sums of its threads; shared by v05 to v07.
 //
-// A thread adds up x - pivot and its square not for each channel but for each unit: kUnit neighbouring channels that are
-// sure to share a group, 2 where groups have an even number of channels. Units are put into shared memory, teams of lanes
-// add those of a group, always in the same order, and the blocks of a cluster exchange these sums.
+// A thread adds up x - pivot and its square not for each channel but for each unit: kUnit neighbouring channels of one
+// group, 2 if groups have an even number of channels. The threads store their units in shared memory, teams of lanes
+// add up the units of a group in a fixed order, and the blocks of a cluster exchange these sums.
 #pragma once
 
 #include "core/occupancy.h"
@@ -14,8 +14,7 @@
 namespace ladder::groupnorm {
 
 // Shared memory of the sums, in this order: units [channels / kUnit][pitch], parts of the cluster's blocks [8][groups],
-// statistics [groups].
-// The pitch is odd, which has fewer bank conflicts.
+// statistics [groups]. The pitch is odd for fewer bank conflicts.
 __host__ __device__ inline int unit_pitch(const SlabPlan& plan) { return plan.rows() | 1; }
 __host__ __device__ inline int slab_groups(const Problem& p, const SlabPlan& plan) {
   return plan.channels / (p.c / p.g);
@@ -25,7 +24,7 @@ inline std::size_t slab_sums_bytes(const Problem& p, const SlabPlan& plan) {
   return sizeof(float2) * (plan.channels / unit * unit_pitch(plan) + (kMaxClusterBlocks + 1) * slab_groups(p, plan));
 }
 
-// Where a block and a thread of it are. Neighbouring clusters take neighbouring chunks of an image.
+// Position of a block and its thread. Neighbouring clusters take neighbouring chunks of an image.
 struct SlabPlace {
   int image, rank, chunk_channel, column, row;
   int begin, end;  // pixels of the block
@@ -46,7 +45,7 @@ struct SlabPlace {
   __device__ __forceinline__ int count() const { return end - begin; }
 };
 
-// Lanes of a warp that share a group: as many as there are threads for, a power of two.
+// Returns the lanes of a warp that share a group: as many as the block has threads for, a power of two.
 __device__ __forceinline__ int team_of(int threads, int groups) {
   int team = 32;
   while (team > 1 && team * groups > threads) team /= 2;
@@ -98,7 +97,7 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
     }
     if (group >= groups) continue;
     if (kCluster && plan.cluster > 1) {
-      // Every block gets every block's part, so that after one barrier each has them all in its own memory.
+      // Send the part to every block, so that after one barrier each block has all parts in its own shared memory.
       for (int to = lane; to < plan.cluster; to += team) {
         ptx::st_shared_cluster(ptx::mapa(parts + place.rank * groups + group, to), sum);
       }

@@ -1,8 +1,8 @@
-// Mean and deviation of a group, and what the forward pass makes of an element with them.
+// Mean and rstd of a group, and the forward pass's formula for one element.
 //
-// x may lie 10^4 deviations away from zero, where fp32 has few digits left for a difference of two sums of squares, and
-// where an fp32 mean is itself too coarse to be subtracted. So everything is about a pivot, a value of x out of the group
-// itself, whose differences from x are exact or nearly so: mean = pivot + delta, and the sum is made only for the output.
+// x may lie 10^4 standard deviations away from zero. There fp32 has few digits left for a difference of two sums of
+// squares, and an fp32 mean is itself too coarse to be subtracted. So sums are taken about a pivot, a value of x from
+// the group, whose differences from x are exact or nearly so. mean = pivot + delta is computed only for the output.
 #pragma once
 
 #include "core/device.h"
@@ -13,7 +13,7 @@
 
 namespace ladder::groupnorm {
 
-// What normalises a group's elements.
+// Constants of a group: xhat = (x - pivot - delta) * rstd.
 struct Normaliser {
   float pivot = 0;
   float delta = 0;  // mean less pivot
@@ -22,7 +22,7 @@ struct Normaliser {
 
 __device__ __forceinline__ float rstd_of(const Problem& p, float variance) { return rsqrtf(variance + p.eps); }
 
-// What makes z of an element of a channel: z = (x - pivot) * scale + shift.
+// Constants of a channel: z = (x - pivot) * scale + shift.
 struct Scaling {
   float pivot;
   float scale;

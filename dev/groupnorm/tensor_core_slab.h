@@ -1,4 +1,4 @@
-// What a block of v09 and later has in shared memory: the slab, then the sums and coefficients of its channels.
+// Shared memory of a block (v09 and later): the slab, then the sums and coefficients of its channels.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@ namespace ladder::groupnorm::tensor_core {
 __host__ __device__ inline int cluster_of(const Plan& plan) { return 1 << plan.log_cluster; }
 __host__ __device__ inline int vectors_of(const Plan& plan) { return plan.tiles * kTile * plan.row; }
 
-// a / b for a and b up to 2^14, where `by` is the plan's multiplier for b.
+// Returns a / b for a and b up to 2^14; `by` is the plan's multiplier for b.
 __device__ __forceinline__ int divided(int a, unsigned by) { return static_cast<int>(__umulhi(2 * a, by)); }
 
-// Where a pixel's vector lies in the slab. Vectors of one column and 8 successive pixels, and any 8 successive vectors, are
-// in different banks: the lower bits of the column are swizzled, as many as the row has factors of two, 3 at most;
-// plan.swizzle_shift is how many are left of 3. The same for pixels that are 8 apart.
+// Index of a pixel's vector in the slab. The swizzle puts 8 successive pixels of one column, and any 8 successive
+// vectors, into different banks: it XORs as many low bits of the column as the row has factors of two, at most 3.
+// plan.swizzle_shift is 3 minus their number. Pixels that are 8 apart have the same swizzle.
 __device__ __forceinline__ int swizzled(const Plan& plan, int pixel, int column) {
   return pixel * plan.row + (column ^ ((pixel & 7) >> plan.swizzle_shift));
 }
 
-// What follows the slab. A block without a cluster does not use ranks and arrived.
+// Shared memory after the slab. A block without a cluster does not use ranks and arrived.
 struct Sums {
   float2* parts;           // [parts][channels]
-  float2* ranks;           // [2][cluster][groups]: of the cluster's blocks, about zero and about pivots
+  float2* ranks;           // [2][cluster][groups], each block's sums: about zero, then about pivots
   ptx::Mbarrier* arrived;  // [2]
   float* scale;            // [channels]
   float* shift;            // [channels]

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   const auto chunk = static_cast<int>(blockIdx.x) / split.parts;
   const auto n = static_cast<int>(blockIdx.y);
   const auto thread = static_cast<int>(threadIdx.x);
-  // That the first block has begun, before anything is stored in its memory; by the time of the wait it long has.
+  // Make sure that the first block has begun before its shared memory is written; by the time of the wait it long has.
   ptx::cluster_arrive_relaxed();
   ptx::grid_dependency_wait();
   float sums[kWidth];

@@ -21,7 +21,7 @@ constexpr int kThreads = kChannels * 32;
 constexpr int kMostTaps = 5;
 constexpr int kMostPositions = 16;
 
-// The weights of 16 bytes of channels: those of all taps.
+// Loads 16 bytes of weights of each tap, from channel c on.
 template <bool kVectors, class T>
 __device__ __forceinline__ void load_taps(const Problem& p, const T* w, int c, uint4 (&taps)[kMostTaps]) {
 #pragma unroll
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   ptx::grid_dependency_launch();
 
-  // Each lane gets a position's sum: 32 / kPositions of them the same.
+  // Sum over the lanes: each lane gets the sum of one position, 32 / kPositions lanes that of the same one.
   const float of_position = sum_over_lanes<kPositions>(sum, lane);
   if (lane % (32 / kPositions) == 0) tile[0].part[0][lane / (32 / kPositions) * kChannels + warp] = of_position;
   __syncthreads();
@@ -97,7 +97,7 @@ void dispatch_positions(int l, F&& f) {
   f(std::integral_constant<int, kMostPositions>{});
 }
 
-// Of the kernel that has room for so many positions.
+// Dynamic shared memory, in bytes, of the kernel for up to `positions` positions.
 template <class T>
 std::size_t smem_bytes(const Problem& p, int positions) {
   return std::size_t{1} * pitch_of<T>(p) * (positions + kMostTaps - 1);

@@ -1,10 +1,11 @@
 // Idea:   tensor cores multiply: 16 positions times 8 output channels. Weights go from memory straight into the registers
 //         that mma.sync reads, 16 bytes a lane; a block's warps share the terms of its sums.
 // Parent: v02.
-// Why:    v02 unpacks each weight and multiplies it by each position on the CUDA cores, and a lane has five loads on their way.
-//         Here an instruction multiplies 16 x 8 x 16, and a lane loads the next four runs before it multiplies four. With
-//         several samples a tile has positions of all of them, so that they share the weights. Limiter: 16 to 32 KB of loads
-//         on their way in an SM, where memory's latency asks for 32; and the wait for the kernel in front.
+// Why:    v02 unpacks each weight and multiplies it by each position on the CUDA cores, and a lane has five loads in
+//         flight. Here an instruction multiplies 16 x 8 x 16, and a lane loads the next four runs before it multiplies
+//         four. With several samples a tile has positions of all of them, so that they share the weights. Limiter: 16
+//         to 32 KB of loads in flight in an SM, where memory's latency asks for 32; and the wait for the kernel in
+//         front.
 // Needs:  bf16 or fp16; sm_90a's clusters; sequences of up to 64; stride 1; groups of up to 256 channels (128 on cards whose
 //         clusters have 8 blocks).
 
@@ -22,7 +23,7 @@ constexpr int kMostXBytes = 64 << 10;
 struct Plan {
   GroupPlan group;
   int rows;   // of x in a block's shared memory
-  int units;  // of 32 channels that are there at a time
+  int units;  // of 32 channels that are in shared memory at a time
 };
 
 template <class T, bool kVectors, class S>
@@ -38,8 +39,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int pitch = x_pitch(plan.units);
   const int sample_rows = p.l + p.taps - 1;
 
-  // Where the lane's channels begin in w, and its positions in shared memory. Columns and rows beyond the last count for
-  // nothing: they may have anything.
+  // Addresses of the lane's channels in w, and byte offsets of its positions in shared memory. Columns and rows beyond
+  // the last read other ones: their sums are not used.
   const T* w[S::kColumns];
 #pragma unroll
   for (int i = 0; i < S::kColumns; ++i) {
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     };
     load_batch();
 
-    // x's rows, all runs of 16 bytes of these channels.
+    // Copy x's rows: all runs of 16 bytes of these channels.
     if (c0 > 0) __syncthreads();
     const int runs = units * kStepChannels / kRun<T>;
     for (int i = threadIdx.x; i < plan.rows * runs; i += kThreads) {
@@ -143,7 +144,8 @@ void add_plan(const Problem& p, const char* name, std::vector<KernelPlan<Block>>
                    }});
 }
 
-// One tile of 16 positions at batch 1; else the weights are read once for 64 of them.
+// Returns all plans. The default is narrow if one tile of 16 positions is all, as at batch 1; else tall, which reads
+// the weights once for 64 positions.
 std::vector<KernelPlan<Block>> plans(const Problem& p) {
   std::vector<KernelPlan<Block>> all;
   add_plan<Narrow>(p, "narrow", all);

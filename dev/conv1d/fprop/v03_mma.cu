@@ -1,11 +1,12 @@
 // Idea:   tensor cores multiply: 16 positions times 8 output channels. Weights go from memory straight into the registers
 //         that mma.sync reads, 16 bytes a lane; a block's warps share the terms of its sums.
 // Parent: v02.
-// Why:    v02 unpacks each weight and multiplies it by each position on the CUDA cores, a lane has few loads on their way, and
-//         every sample reads the weights again. Here an instruction multiplies 16 x 8 x 16, a lane loads the next four runs
-//         before it multiplies four, and a tile has positions of several samples. The two phases of a transposed convolution,
-//         its even and its odd positions, are tiles of their own, each with two of the four taps. Limiter: 16 to 32 KB of
-//         loads on their way in an SM, a few blocks where there are few channels, and the wait for the kernel in front.
+// Why:    v02 unpacks each weight and multiplies it by each position on the CUDA cores, a lane has few loads in flight,
+//         and every sample reads the weights again. Here an instruction multiplies 16 x 8 x 16, a lane loads the next
+//         four runs before it multiplies four, and a tile has positions of several samples. The two phases of a
+//         transposed convolution, its even and its odd positions, are tiles of their own, each with two of the four
+//         taps. Limiter: 16 to 32 KB of loads in flight in an SM, few blocks if there are few channels, and the wait
+//         for the kernel in front.
 // Needs:  bf16 or fp16.
 
 #include "dev/conv1d/mma_tile.h"
@@ -19,14 +20,14 @@ constexpr int kThreads = kWarps * 32;
 constexpr int kBatch = 4;  // steps whose weights a lane loads ahead
 constexpr int kMostXBytes = 64 << 10;
 
-// A block's positions: of some samples all, or of one sample some. Positions are those of a phase.
+// Positions of a block: all of some samples, or some of one sample. Positions are counted within a phase.
 struct Plan {
   int phases;   // 2 of a transposed convolution
   int length;   // positions of a sample in a phase
-  int step;     // rows of x from one of them to the next
+  int step;     // rows of x from one position to the next
   int samples;  // of a block
   int each;     // positions of a sample in a block
-  int rows;     // of x for these, of each sample
+  int rows;     // of x for these positions, of each sample
   int units;    // of 32 channels that are in shared memory at a time
 };
 
@@ -54,15 +55,15 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int parts_of_length = ceil_div(plan.length, plan.each);
   const int first_position = static_cast<int>(blockIdx.y) / plan.phases % parts_of_length * plan.each;
   const int first_sample = static_cast<int>(blockIdx.y) / plan.phases / parts_of_length * plan.samples;
-  // The j-th term of position q reads row q * step + j, or in a transposed convolution, whose terms go backwards, the last
-  // row but j; and of w a tap.
+  // Term j of position q reads row q * step + row_of(j) of the block's rows of x, and tap tap_of(j) of w. The terms of
+  // a transposed convolution go backwards through the rows.
   const int first_row =
       p.transposed ? first_position + phase - 1 : first_position * plan.step - (p.stride2 ? 1 : p.taps / 2);
   const auto row_of = [&](int j) { return p.transposed ? p.terms() - 1 - j : j; };
   const auto tap_of = [&](int j) { return p.transposed ? 2 * j + 1 - phase : j; };
 
-  // Where the lane's channels begin in w, and its positions in shared memory. Columns and rows beyond the last count for
-  // nothing: they may have anything.
+  // Addresses of the lane's channels in w, and byte offsets of its positions in shared memory. Columns and rows beyond
+  // the last read other ones: their sums are not used.
   const T* w[S::kColumns];
 #pragma unroll
   for (int i = 0; i < S::kColumns; ++i) {
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     };
     load_batch();
 
-    // x's rows, all runs of 16 bytes of these channels.
+    // Copy x's rows: all runs of 16 bytes of these channels.
     if (c0 > 0) __syncthreads();
     const int runs = units * kStepChannels / kRun<T>;
     for (int i = threadIdx.x; i < plan.samples * plan.rows * runs; i += kThreads) {
@@ -173,7 +174,8 @@ KernelPlan<Fprop> plan_named(const char* name, const Problem& p) {
           }};
 }
 
-// As many blocks as there are where a tile of 16 positions has all; else the weights are read once for 64 or 32 of them.
+// Returns all plans. The default is narrow, with the most blocks, if one tile of 16 positions is all; else wide or
+// tall, which read the weights once for 32 or 64 positions.
 std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
   std::vector<KernelPlan<Fprop>> all = {plan_named<Narrow>("narrow", p), plan_named<Tall>("tall", p),
                                         plan_named<Wide>("wide", p)};

@@ -21,7 +21,7 @@ constexpr int kWarpN = kBlockN / (kThreads / 32 / kWarpsM);  // 32: two fragment
 constexpr int kFragments = 2;
 static_assert(kWarpM == 16 * kFragments && kWarpN == 16 * kFragments, "a warp holds 2 x 2 fragments");
 
-// What differs between element types: a K step is 64 bytes of channels, rows are padded by 16 bytes so that the eight
+// Tile parameters of an element type. A K step is 64 bytes of channels. Rows are padded by 16 bytes, so that the eight
 // rows of a fragment's column start in different banks.
 template <class T>
 struct Format {
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int warp_m = warp % kWarpsM * kWarpM;
   const int warp_n = warp / kWarpsM * kWarpN;
 
-  // Each thread fetches one 16-byte column of four-row strides: two rows of A, one of B.
+  // A thread fetches 16 bytes of each of its rows: two rows of A, 64 rows apart, and one of B.
   constexpr int kLoadsPerRow = F::kChunkC / F::kVec;
   constexpr int kRowStep = kThreads / kLoadsPerRow;
   constexpr int kLoadsA = kBlockM / kRowStep;
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 
   ptx::grid_dependency_launch();
-  // NOTE: a fragment's layout is the hardware's secret, so sums reach y by way of shared memory.
+  // NOTE: the layout of a fragment is unspecified, so sums reach y by way of shared memory.
   float* const tile = reinterpret_cast<float*>(smem);
 #pragma unroll
   for (int i = 0; i < kFragments; ++i) {

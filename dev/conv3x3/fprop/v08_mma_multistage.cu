@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   const int k0 = blockIdx.x % blocks_k * kBlockN;
   const int m0 = blockIdx.x / blocks_k * kBlockM;
 
-  // What this thread copies: one run of every kRowStep-th row. The swizzle is the same in all of them.
+  // This thread copies one run of every kRowStep-th row. The swizzle is the same in all of these rows.
   constexpr int kRowStep = kThreads / kRunsPerRow;
   constexpr int kLoadsA = kBlockM / kRowStep;
   constexpr int kLoadsB = kBlockN / kRowStep;
@@ -100,8 +100,9 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     }
   };
 
-  // Where this lane's rows of ldmatrix start. A: lanes 0-15 are rows of the first 16 bytes, 16-31 of the second.
-  // B: lanes 0-7 and 8-15 are the first eight output channels' two runs, 16-31 the next eight's.
+  // Rows and runs that this lane addresses for ldmatrix. A: lanes 0-15 address rows at the first 16 bytes, lanes 16-31
+  // at the second. B: lanes 0-7 and 8-15 address the two runs of the first eight output channels, lanes 16-31 those of
+  // the next eight.
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int warp_m = warp % Tile::kWarpsM * kWarpM;
@@ -150,7 +151,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     }
   }
 
-  // Sums to y by way of shared memory, so that a warp writes whole rows of 16 bytes a lane.
+  // Store the sums in y by way of shared memory, so that a warp writes whole rows of 16 bytes a lane.
   __syncthreads();
   float* const tile = reinterpret_cast<float*>(smem);
 #pragma unroll

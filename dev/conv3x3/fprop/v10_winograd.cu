@@ -237,7 +237,7 @@ unsigned num_blocks(int patches, const Problem& p) {
   return static_cast<unsigned>(kPoints) * ceil_div(patches, Tile::kBlockM) * ceil_div(p.k, Tile::kBlockN);
 }
 
-// Multiply-adds that the busiest SM's lanes wait for in one slab's product: its last wave costs as much as a full one.
+// Multiply-adds of the busiest SM in one slab's product: the last wave costs as much as a full one.
 template <class Tile, int kBlocksPerSm>
 double product_cost(const Problem& p, int patches) {
   const unsigned slots = backend::device().num_sms * kBlocksPerSm;
@@ -250,8 +250,8 @@ using Small = FfmaTile<64, 64, 8, 4>;   // 95 registers: five
 double large_cost(const Problem& p, int patches) { return product_cost<Large, 3>(p, patches); }
 double small_cost(const Problem& p, int patches) { return product_cost<Small, 5>(p, patches); }
 
-// How many images go through together: what minimises the products' cost plus that of the launches, among the slabs
-// whose v and m fit L2 together.
+// Returns the number of images in a slab that minimises the cost of products and launches, among the slabs whose v and
+// m fit L2 together.
 int images_per_slab(const Problem& p) {
   constexpr double kLaunchCost = 3 * 2e5;  // three launches of 1.5 us, in multiply-adds of an SM
   const double bytes_per_image = 4.0 * kPoints * patches_per_image(p) * (p.c + p.k);

@@ -1,10 +1,10 @@
-// Idea:   what a residual block adds to a convolution is added in its epilogue: a row of an embedding to each image, and a
-//         residual image. Bias and row are added up in registers ahead of the products; the residual comes by cp.async into
-//         the rows of shared memory that the sums will take, two rounds ahead of them.
+// Idea:   add the other operands of a residual block in the epilogue: a row of an embedding to each image, and a
+//         residual image. Bias and row are added up in registers before the products; cp.async copies the residual into
+//         the rows of shared memory that the sums pass through, two rounds ahead of them.
 // Parent: v09.
 // Why:    after v09, add/embedding and add/residual read and write y once more each, 2 to 13 us and a launch. Here y is
-//         written once, and rounded once instead of twice. Limiter left: v09's, its tiles, rings and products being these:
-//         both warpgroups store at the same time.
+//         written once, and rounded once instead of twice. Limiter left: as v09, with the same tiles, rings and
+//         products: both warpgroups store at the same time.
 // Needs:  sm_90a; c and k multiples of 8 (the TMA's strides, whole runs of 16 bytes); the embedding's rows and first column
 //         even; an fp32 bias; bf16 or fp16.
 
@@ -18,7 +18,8 @@
 namespace ladder::conv3x3 {
 namespace {
 
-// w [k][tap][c] as it lies: a row of shared memory is a chunk of channels c of an output channel, so the operand is K-major.
+// Operand of w [k][tap][c], with its layout unchanged: a row of shared memory is a chunk of channels c of an output
+// channel, so the operand is K-major.
 struct Weights {
   static constexpr int stage_bytes(int block_n) { return block_n * kRowBytes; }  // [k][128 bytes of c]
 
@@ -40,15 +41,15 @@ struct Weights {
   }
 };
 
-// A warp stores a tile in rounds of 16 pixels, two rows of a patch, x 64 channels, or the 32 that are left of 96. It has two
-// sets of rows in shared memory, which rounds take by turns.
+// Rounds in which a warp stores a tile: 16 pixels, two rows of a patch, x 64 channels, or the last 32 of 96. A warp has
+// two sets of rows in shared memory, which rounds use alternately.
 template <class Tile>
 struct Rounds {
   static constexpr int kChannels = kStagingCols<__half>;
   static constexpr int kOfPatch = ceil_div(Tile::kBlockN, kChannels);
   static constexpr int kCount = Tile::kGroupPatches * kOfPatch;
   static constexpr int kBuffers = 2;
-  // After HaloSmem, which has one set for each warp.
+  // Byte offset of the warps' second sets, after HaloSmem, which has the first.
   static constexpr std::size_t kMoreAt = (Tile::kSmemBytes + 15) / 16 * 16;
   static constexpr std::size_t kSmemBytes = kMoreAt + kConsumerWarps * kStagingBytes;
   static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
@@ -60,8 +61,8 @@ struct Rounds {
   }
 };
 
-// Calls f(row of shared memory and offset in it, element of an image [n, h, w, k], whether it is in the image) for each of
-// the lane's runs of eight channels of a round.
+// Calls f(address in shared memory, element of an image [n, h, w, k], true if it is in the image) for each of the
+// lane's runs of eight channels of a round.
 template <int kChannels, class F>
 __device__ __forceinline__ void for_runs(const Problem& p, unsigned char* rows, const PatchPosition& at, int channel0,
                                          const F& f) {
@@ -79,7 +80,7 @@ __device__ __forceinline__ void for_runs(const Problem& p, unsigned char* rows, 
   }
 }
 
-// Adds `added` and, with kResidual, what the rows hold to a lane's sums of a round, and leaves them there, rounded.
+// Stores a lane's sums of a round plus `added`, and with kResidual plus the residual in `rows`, in `rows`, rounded.
 template <class T, int kChannels, bool kResidual>
 __device__ __forceinline__ void finish_sums(unsigned char* rows, const float* sum, const float2* added) {
   const int lane = threadIdx.x % 32;
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  // The consumers: a share of the tile's patches for each warpgroup or, of a tile with one patch, half of each chunk.
+  // Consumers: a warpgroup takes half of the tile's patches or, if the tile has one patch, half of each chunk.
   ptx::warpgroup_reg_alloc<kConsumerRegisters>();
   const int group = warp / 4;
   const bool elected = threadIdx.x % 32 == 0;
@@ -154,7 +155,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int patch0 = tile / tiles.channel_tiles * Tile::kPatches + (Tile::kSplitK ? 0 : group * Tile::kGroupPatches);
     const bool stores = !Tile::kSplitK || group == 0;
 
-    // What is added: the residual of the first two rounds is on its way, bias and embedding are in registers.
+    // Fetch the addends: start the copies of the residual for the first two rounds, load bias and embedding into
+    // registers.
     const auto fetch = [&]<int kRound>() {
       if constexpr (kRound < R::kCount) {
         if (addends.residual) {
@@ -208,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                           [&](const unsigned char* from, long long i, bool inside) {
                             if (inside) *reinterpret_cast<uint4*>(y + i) = *reinterpret_cast<const uint4*>(from);
                           });
-      __syncwarp();  // all have read: the rows may be filled again
+      __syncwarp();  // all lanes have read: the rows may be filled again
       fetch.template operator()<kRound + R::kBuffers>();
     };
     [&]<int... kRounds>(std::integer_sequence<int, kRounds...>) { (store.template operator()<kRounds>(), ...); }

@@ -37,7 +37,7 @@ struct Format {
       std::max(kStages * kStageElements * sizeof(T), kBlockM* kPitchC * sizeof(float));
 };
 
-// What the register file has room for.
+// Blocks per SM that fit in the register file.
 template <class T, bool kVectors>
 constexpr int kBlocksPerSm = !kVectors        ? 1
                              : sizeof(T) == 2 ? 3

@@ -27,8 +27,8 @@ template <class T>
 struct Format {
   static constexpr int kRun = kRunBytes / sizeof(T);
   static constexpr int kRunsPerRow = kTileChannels / kRun;
-  // NOTE: of bytes. 16-bit: eight rows of ldmatrix start 36 banks apart, so they cover all banks once. tf32: a fragment's
-  // four pixels are 72 banks apart and its eight channels adjacent.
+  // NOTE: in bytes. 16-bit: eight rows of ldmatrix start 36 banks apart, so they cover all banks once. tf32: a
+  // fragment's four pixels are 72 banks apart and its eight channels adjacent.
   static constexpr int kPitch = sizeof(T) == 4 ? 288 : 144;
   static constexpr int kStageBytes = (kPatchPixels + kHaloPixels) * kPitch;
   static constexpr int kStages = sizeof(T) == 4 ? 2 : 4;  // 94 KB in either: GPUs with 99 KB a block can run it
@@ -36,16 +36,17 @@ struct Format {
   static constexpr int kPixelsPerMma = sizeof(T) == 4 ? 8 : 16;  // whole rows of the patch
 };
 
-// Pixels of the halo from tap 0 to another.
+// Offset of a tap from tap 0, in pixels of the halo.
 __host__ __device__ constexpr int halo_offset(int tap) { return tap / 3 * kHalo + tap % 3; }
 
-// What a lane holds of a few rows of a patch: dy's 64 output channels, and the warp's 8 input channels under each tap.
+// Fragments of a lane, for a few rows of a patch: dy's 64 output channels, and the warp's 8 input channels under each
+// tap.
 template <class T>
 struct Fragments {
   std::uint32_t a[kFragmentsM][4];
   std::uint32_t b[9][2];
 
-  // From dy's patch and x's halo in shared memory, first_row on; the warp's input channels start at c0.
+  // Loads from dy's patch and x's halo in shared memory, from first_row on; the warp's input channels start at c0.
   __device__ __forceinline__ void load(const unsigned char* dys, const unsigned char* xs, int first_row, int c0) {
     using F = Format<T>;
     const int lane = threadIdx.x % 32;
@@ -55,7 +56,7 @@ struct Fragments {
       const unsigned char* const a_row = dys + a_pixel * F::kPitch + lane / 8 % 2 * kRunBytes;
 #pragma unroll
       for (int i = 0; i < kFragmentsM; ++i) ptx::ldmatrix_x4_trans(a[i], a_row + i * 32);
-      // Two taps an ldmatrix, the next one in lanes 16-31; the last comes twice.
+      // Load two taps per ldmatrix, the second in lanes 16-31; the last tap is loaded twice.
       const int b_pixel = (first_row + lane / 8 % 2) * kHalo + lane % 8;
       const unsigned char* const b_row = xs + b_pixel * F::kPitch + c0 * 2;
       const auto load_pair = [&](int first, int second) {

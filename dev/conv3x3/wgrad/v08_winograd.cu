@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(Tile::kThreads)
   if (sums_bias && bias_k < p.k) sums[kPoints * p.c * p.k + bias_k] = bias_sum;
 }
 
-// Row 0 of sums becomes the sum of all rows.
+// Adds up all rows of `sums` into row 0.
 __global__ void __launch_bounds__(kReduceThreads) conv3x3_wgrad_v08_reduce_kernel(Problem p, int rows, float* sums) {
   ptx::grid_dependency_wait();
   const auto [index, holder, sum] = sum_rows<kMaxReduceGroups>(sums, rows, sums_row(p));
@@ -241,8 +241,8 @@ int num_tiles(const Problem& p) {
   return kPoints * ceil_div(p.k, is_large(p) ? Large::kBlockM : Small::kBlockM) * ceil_div(p.c, Small::kBlockN);
 }
 
-// How many images go through together, and over how many blocks each tile's patches are split: what takes the least
-// time, among the slabs whose transformed operands fit L2.
+// Images of a slab, slabs, and blocks over which each tile's patches are split. plan_of() chooses the least time among
+// the slabs whose transformed operands fit L2.
 struct Plan {
   int slab_images = 1;
   int slabs = 1;

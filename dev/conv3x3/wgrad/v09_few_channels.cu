@@ -32,9 +32,10 @@ constexpr int kTilesN = 4;
 constexpr int kOnesColumn = 9 * kMaxFew;  // of ones: the sums of the wide tensor
 static_assert(kOnesColumn < 8 * kTilesN);
 
-// The few channels in shared memory: a plane for each channel and column of the filter, moved by that column, so that a
-// lane's four pixels are aligned whatever its tap. A row of the filter is a row down. Two more are constants.
-// NOTE: a row more than the halo has, so that four planes in turn, or two of fp32, begin in different banks.
+// Planes of the few channels in shared memory: one for each channel and column of the filter, shifted by that column,
+// so that a lane's four pixels are aligned whatever its tap. Row r of the filter starts r rows down. Two more planes
+// are constants.
+// NOTE: one row more than the halo, so that four planes in turn, or two of fp32, begin in different banks.
 template <class T>
 constexpr int kPlane = (kRows<T> + 3) * kCols;  // elements
 constexpr int kOnesPlane = 3 * kMaxFew;
@@ -50,7 +51,7 @@ constexpr std::size_t kSumBytes = std::size_t{kWarps} * kBlockSums * sizeof(floa
 static_assert(kSumBytes >= std::size_t{kPlanes} * kPlane<__half> * 2 &&
               kSumBytes >= std::size_t{kPlanes} * kPlane<float> * 4);
 
-// Which tensor is which.
+// Roles of x and dy: one is wide, the other has few channels.
 struct Sides {
   bool few_x;  // else dy has few channels
   int wide, few;
@@ -61,12 +62,12 @@ __host__ __device__ __forceinline__ Sides sides_of(const Problem& p) {
   return {few_x, few_x ? p.k : p.c, few_x ? p.c : p.k};
 }
 
-// The N tile in which the filter's middle tap begins: under it, dy's few channels are their own pixel's.
+// Returns the N tile in which the filter's middle tap begins: under that tap, dy's few channels are their own pixel's.
 __host__ __device__ __forceinline__ int bias_tile(int few) { return 4 * few / 8; }
 static_assert((4 * kMaxFew + kMaxFew - 1) / 8 == 4 * kMaxFew / 8 && 4 * 2 / 8 == (4 * 2 + 1) / 8,
               "and in which it ends");
 
-// Where a patch lies; they are numbered columns fastest, then rows, then images.
+// Position of a patch. Patches are numbered columns fastest, then rows, then images.
 struct PatchAt {
   int image, row, col;
 };
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int warp = threadIdx.x / 32;
   const int g = lane / 4;
   const int t = lane % 4;
-  // Eight channels of four pixels of a row of the warp's.
+  // Loads eight channels of four pixels of the warp's row i.
   constexpr int kParts = sizeof(T) / 2;  // of eight channels, 16 bytes each
   const auto load_row = [&](const PatchAt& at, int i, uint4(&pixels)[4][kParts]) {
     const int row = at.row + warp * kRowsPerWarp + i;
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     planes[kOnesPlane * kPlane + i] = from_float<T>(i < kPlane ? 1.0f : 0.0f);
   }
 
-  // Column 8j + g of N, at the lane's pixels: 4t to 4t + 3 of a row are its share of K.
+  // Offsets of columns 8j + g of N in the planes, at the lane's pixels: 4t to 4t + 3 of a row are the lane's part of K.
   int columns[kTilesN];
 #pragma unroll
   for (int j = 0; j < kTilesN; ++j) {
@@ -222,13 +223,13 @@ __global__ void __launch_bounds__(kThreads, 1)
           multiply<T>(bias_sum, {ones, ones, ones, ones}, pair[0], pair[1]);
         }
       }
-      // In place of what was just used up: 64 KB an SM are in flight until the last patch.
+      // Refill the registers that were just read: 64 KB an SM are in flight until the last patch.
       if (more) load_row(at, i, pixels[i]);
     }
   }
 
   ptx::grid_dependency_launch();
-  // All are done with the planes.
+  // Reuse the planes' shared memory for the sums.
   __syncthreads();
   float4* const sums = reinterpret_cast<float4*>(smem);  // [warp][fragment][lane]
 #pragma unroll

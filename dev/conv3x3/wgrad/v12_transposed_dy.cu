@@ -10,10 +10,13 @@
 //         sums a block.
 // Needs:  sm_90a; c a multiple of 4, k at least 4; tf32.
 //
-// A sum does not depend on the order of its terms, nor a matrix product on that of its rows. So, free of charge:
-// - K: the eight pixels of a row of a patch in the order 0 2 4 6 1 3 5 7, so that a warp's loads of A meet all banks once.
+// Orders of K, M and N. A sum does not depend on the order of its terms, nor a matrix product on the order of its rows,
+// so these permutations are free:
+// - K: the eight pixels of a row of a patch in the order 0 2 4 6 1 3 5 7, so that a warp's loads of A meet all banks
+//   once.
 // - M: rows g and g + 8 of a warp's sixteen are the input channels 2g and 2g + 1, one load of two words.
-// - N: rows 2t and 2t + 1 of eight are the output channels t and t + 4, so that a warp's stores of sums meet all banks once.
+// - N: rows 2t and 2t + 1 of eight are the output channels t and t + 4, so that a warp's stores of sums meet all banks
+//   once.
 
 #include <algorithm>
 
@@ -34,7 +37,7 @@ constexpr int kConsumerWarps = 4 * kGroups;
 constexpr int kProducerWarps = 4;  // registers move between whole warpgroups
 constexpr int kProducerThreads = kProducerWarps * 32;
 constexpr int kThreads = (kConsumerWarps + kProducerWarps) * 32;
-constexpr int kRegisters = 128;  // a thread, of all that there are, before and after the products
+constexpr int kRegisters = 128;  // of every thread before and after the products
 constexpr int kConsumerRegisters = 152;
 constexpr int kProducerRegisters = 56;
 static_assert(kGroups * kConsumerRegisters + kProducerRegisters <= (kGroups + 1) * kRegisters,
@@ -51,14 +54,15 @@ constexpr std::size_t kSmemBytes =
 static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
 static_assert(ClusterSums<kTaps>::kBytes <= kStages * kStageBytes, "the sums take the stages' place");
 
-// A warpgroup has the fragments of some rows of the halo in registers while it loads those of the next: rows that meet six
-// rows of dy each time.
+// Steps of a patch: a warpgroup multiplies one step's rows of the halo from registers while it loads those of the next
+// step. The rows of each step make six products with rows of dy.
 constexpr int kSteps = 4;
 constexpr int kMaxRows = 3;
 __host__ __device__ constexpr int first_row(int step) { return step == 0 ? 0 : step < kSteps ? 2 * step + 1 : kHalo; }
 
-// Where a lane finds the two elements of x, a pixel's, of its fragment of row 0 of the halo, or of other rows: the swizzle has
-// four patterns, as rows are ten lines of memory apart.
+// Byte offsets of a lane's fragment of x in row 0 of the halo: two channels of an even pixel and of an odd one.
+// even[row % 4] and odd[row % 4] are for other rows: the swizzle has four patterns, as rows are ten lines of memory
+// apart.
 struct FragmentPlace {
   int even[4], odd[4];
 
@@ -81,15 +85,15 @@ struct FragmentPlace {
   }
 };
 
-// A producer thread's part of a patch of dy: an output channel, at every other pixel of each row. Four of them are 16 bytes of
-// a line of shared memory; eight threads with neighbouring channels meet all banks once. A warp's loads are whole lines of L1,
-// whose data path is that of shared memory.
+// A producer thread's part of a patch of dy: an output channel, at every other pixel of each row. Four pixels are 16
+// bytes of a line of shared memory; eight threads with neighbouring channels access all banks once. A warp's loads are
+// whole lines of L1, whose data path is that of shared memory.
 static_assert(kProducerThreads == 2 * kTileChannels);
 struct DyPart {
   int parity;         // of its columns
-  bool inside;        // its channel
+  bool inside;        // its channel exists
   const float* from;  // its first element of the patch at 0, 0 of image 0
-  unsigned to;        // its first 16 bytes there, from the stage's dy
+  unsigned to;        // its first 16 bytes in shared memory, from the stage's dy
   float4 held[kPatch];
 
   __device__ __forceinline__ DyPart(const Problem& p, const float* dy, int k0, int channel, int parity)
@@ -109,7 +113,7 @@ struct DyPart {
     }
   }
 
-  // A row of the patch on is 32 bytes on, before the swizzle.
+  // Stores the held pixels. A row of the patch is 32 bytes after the previous one, before the swizzle.
   __device__ __forceinline__ void store(unsigned char* dys) const {
 #pragma unroll
     for (int row = 0; row < kPatch; ++row) {
@@ -314,7 +318,7 @@ ClusterSplit split_of(const Problem& p) {
   return best;
 }
 
-// The first by default; the others are what tests of small problems run.
+// Returns the default plan first, then two for tests of small problems.
 std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   return {plan_of(p, "patches split over clusters", split_of(p)),
           plan_of(p, "patches in one piece", {1, 1, num_patches(p)}),

@@ -1,10 +1,10 @@
 // Idea:   one kernel: a block has whole images, and the blocks of a cluster all images of their channels.
 // Parent: v09.
-// Why:    small images are nothing but latencies. A group's sums never leave a block here, so no barrier of a cluster is in
-//         anyone's way; a cluster adds up dgamma and dbeta while dx is on its way, without a second kernel or a workspace, and
-//         what its blocks send each other waits for nothing that they store.
-//         Threads load into registers and find their channels' constants themselves; a block has one barrier. Limiter:
-//         the latency of memory, then what a thread does once. An image's chunk has to fit in a block: no 32x32.
+// Why:    small images are nothing but latencies. A group's sums never leave a block here, so dx waits for no cluster
+//         barrier. A cluster adds up dgamma and dbeta while dx is being stored, without a second kernel or a workspace,
+//         and the sums that its blocks send do not wait for their stores. Threads load into registers and find their
+//         channels' constants themselves; a block has one barrier. Limiter: the latency of memory, then what a thread
+//         does once. An image's chunk has to fit in a block: no 32x32.
 // Needs:  c a multiple of 4, groups of at most 128 channels, an eighth of the images' groups in a block's registers,
 //         clusters (sm_90).
 // Spills: 12 bytes in fp32 with Mish and 8 quads, on sm_80 alone, where it does not run.
@@ -26,14 +26,14 @@ using namespace whole_images;
 // Blocks that an SM has room for, at 80 registers: with one on each, clusters of eight leave a tenth of the SMs idle.
 [[maybe_unused]] constexpr int kBlocksPerSm = 2;
 
-// What a warp has of shared memory. Before the block's barrier it reads only its own. Of two kinds of sums the first is that
-// of dz.
+// Shared memory of a warp. Before the block's barrier a warp reads only its own. Arrays [2][...] hold the sums of dz
+// first.
 struct WarpShared {
   unsigned char* parked;  // [steps][32], quads of x, or nothing
-  float* own;             // [2][32][kQuad], both sums of a thread
+  float* own;             // [2][32][kQuad], a thread's sums of dz and dz * (x - mean)
   float* scale;           // [chunk], rstd * gamma
   float* rstd;            // [chunk]
-  float* sums;            // [2][chunk], of dz and dz * xhat
+  float* sums;            // [2][chunk], the warp's sums of dz and dz * xhat
   float* weighted;        // [2][chunk], the same times scale
   float* corrections;     // [2][chunk], the warp's part of offset and slope
 
@@ -48,7 +48,8 @@ struct WarpShared {
   }
 };
 
-// Before them, in the first block of a cluster: the sums that each block sends, and what counts them as they arrive.
+// Shared memory before the warps', used in the first block of a cluster: the sums that each block sends, and the
+// barrier that counts their bytes.
 struct Exchange {
   ptx::Mbarrier* arrived;
   float* sums;  // [cluster][2][chunk]
@@ -59,7 +60,7 @@ struct Exchange {
 
 __device__ __forceinline__ void store_four(float* to, const float4& values) { *reinterpret_cast<float4*>(to) = values; }
 
-// The sum of every stride-th word from `from` on, before `end`; kAtOnce of them are on their way at once.
+// Returns the sum of every stride-th word of [from, end), with kAtOnce loads in flight.
 template <int kAtOnce>
 __device__ __forceinline__ float sum_every(const float* from, int stride, const float* end) {
   float sum = 0;
@@ -77,8 +78,8 @@ __device__ __forceinline__ float sum_every(const float* from, int stride, const 
   return sum;
 }
 
-// A warp adds up its threads' sums; lane 0 has column `first_column`. A lane has a channel of one kind: its pixels, then
-// the channels of its group.
+// Adds up the sums of a warp's threads; lane 0 has column `first_column`. A lane takes one channel of one kind of sum,
+// and adds first over the warp's pixels, then over the channels of its group.
 __device__ __forceinline__ void sum_warp(const Plan& plan, const WarpShared& mine, int lane, int first_column) {
 #pragma unroll 1
   for (int i = lane; i < 2 * plan.chunk; i += 32) {
@@ -103,7 +104,7 @@ __device__ __forceinline__ void sum_warp(const Plan& plan, const WarpShared& min
   }
 }
 
-// What the `plan.warps` warps of an image make of offset and slope, the first of them at `from`.
+// Adds up offset and slope over the `plan.warps` warps of an image, the first of which has them at `from`.
 __device__ __forceinline__ void sum_corrections(const Plan& plan, const float* from, Correction (&corrections)[kQuad]) {
 #pragma unroll 2
   for (int warp = 0; warp < plan.warps; ++warp) {
@@ -120,7 +121,7 @@ __device__ __forceinline__ void sum_corrections(const Plan& plan, const float* f
   }
 }
 
-// The i-th of both kinds of a chunk's sums.
+// Stores the i-th of a chunk's sums [2][chunk]: dbeta, then dgamma.
 template <class P>
 __device__ __forceinline__ void store_sum(const Plan& plan, const Backward::Tensors& t, int first_channel, int i,
                                           float sum) {
@@ -131,7 +132,8 @@ __device__ __forceinline__ void store_sum(const Plan& plan, const Backward::Tens
   }
 }
 
-// A warp of each block adds up the sums of all its images and sends them to the first block, if there are others.
+// Adds up the sums of the block's images by one warp, and sends them to the cluster's first block, or stores them if
+// the block is alone.
 template <class P>
 __device__ __forceinline__ void send_sums(const Plan& plan, const Backward::Tensors& t, const WarpShared& first_warp,
                                           const Exchange& exchange, int lane, int rank, int first_channel) {
@@ -147,7 +149,7 @@ __device__ __forceinline__ void send_sums(const Plan& plan, const Backward::Tens
   }
 }
 
-// A warp of the first one adds up what all have sent, in the order of their ranks.
+// Adds up the sums that all blocks sent, in the order of their ranks, by one warp of the first block.
 template <class P>
 __device__ __forceinline__ void finish_sums(const Plan& plan, const Backward::Tensors& t, const Exchange& exchange,
                                             int lane, int first_channel) {
@@ -177,13 +179,13 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
   const int image = kWhole ? place : min(place, p.n - 1);
   const int left = idle ? 0 : p.h * p.w - row;  // pixels from the thread's first one on
   const auto has = [&](int step) { return kWhole || step * plan.rows < left; };
-  const bool collects = plan.cluster > 1 && rank == 0;  // whether the block gets the sums of all
+  const bool collects = plan.cluster > 1 && rank == 0;  // the block receives the sums of all blocks
   const bool announces = collects && threadIdx.x + threadIdx.y == 0;
   const int first_channel = blockIdx.x * plan.chunk;
-  // NOTE: else nvcc finds it again from the start before it writes dx.
+  // NOTE: opaque, or else nvcc computes it anew before dx is written.
   const int at = ptx::opaque((image * p.h * p.w + row) * p.c + first_channel + column * kQuad);
 
-  // Everything is on its way at once; so is what the thread needs of its channels.
+  // Start all loads at once: x and dy, then the constants of the thread's channels.
   ptx::grid_dependency_wait();
   auto* const parked = reinterpret_cast<Quad<T>*>(mine.parked) + lane;
   Quad<T> x[kSteps];
@@ -208,7 +210,7 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
       ptx::mbarrier_fence_init();
     }
     __syncwarp();
-    ptx::cluster_arrive_relaxed();  // it has started
+    ptx::cluster_arrive_relaxed();  // this block has started
   }
 
   Channel channels[kQuad];
@@ -243,7 +245,7 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
     }
   }
 
-  // dz, and sums of a thread, then of its warp.
+  // Compute dz and its sums, of a thread, then of its warp.
   ptx::grid_dependency_launch();
   const auto unpack_x = [&](int step, float(&values)[kQuad]) {
     unpack_quad<T>(kParked ? parked[step * 32] : x[step], values);
@@ -271,10 +273,10 @@ __global__ void __launch_bounds__(kMaxThreads, kWhole ? kBlocksPerSm : 1)
   sum_warp(plan, mine, lane, first_column);
   __syncthreads();
 
-  // dgamma and dbeta are on their way while dx is made.
+  // Send the sums for dgamma and dbeta first, so that they are in flight while dx is computed.
   if (p.affine && warp == 0) send_sums<P>(plan, t, mine, Exchange(raw), lane, rank, first_channel);
 
-  // What the image's groups take off dx, then dx.
+  // Compute the corrections of the image's groups, then dx.
   Correction corrections[kQuad] = {};
   sum_corrections(plan, mine.corrections - thread / 32 * (plan.warp_bytes / 4) + column * kQuad, corrections);
 #pragma unroll

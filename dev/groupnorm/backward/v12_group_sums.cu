@@ -3,10 +3,10 @@
 // Parent: v09 (v11 is retired: README).
 // Why:    rows of 128 bytes are what the L2 wants: it looks up a line for every row of a chunk, and v11's rows of 32 to 64
 //         bytes keep it busy for 70 to 80 % of the time. 16 blocks hold twice as wide a chunk. dx needs sums of groups only;
-//         those of a channel go to one block of the cluster, which leaves them for the second kernel, which takes each as
-//         soon as it is there. Shared memory leaves an SM some 16 warps, so the first ones add up and send, and the lanes of
-//         each share out what has come. What the channels need is asked for before x and dy, or it comes after them.
-//         Limiter: memory in fp32; in 16-bit types issue slots.
+//         sums of a channel go to one block of the cluster, which stores them for the second kernel, which takes each
+//         as soon as it is there. Shared memory leaves an SM some 16 warps, so the first ones add up and send, and the
+//         lanes of each warp split the received sums. The channels' constants are loaded before x and dy, or they
+//         arrive after them. Limiter: memory in fp32; in 16-bit types issue slots.
 // Needs:  what v11 does; clusters of 16 where the card has them.
 
 #include "dev/common/staggered_start.h"
@@ -41,13 +41,13 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   ptx::grid_dependency_wait();
   wait_for_start(start, cluster_index(plan.log_cluster));
 
-  // What the channels need is first in the queues to memory: after x and dy it would come last.
+  // Load the channels' constants first: behind x and dy in the queues to memory they would arrive last.
   Fetched fetched = fetch_channel<P>(p, t, plan, place, min(static_cast<int>(threadIdx.x), plan.chunk - 1));
   float beta[kQuad] = {};
   if (t.beta) load_parameters(typed<P>(t.beta) + place.chunk * plan.chunk + place.column * kQuad, beta);
 
-  // x and dy: everything is on its way at once, in two groups. A pixel past the block's last one has the x of that and a dy of
-  // zero, so that it adds nothing.
+  // Copy x and dy, all at once, in two cp.async groups. Past the block's last pixel x repeats that pixel and dy is
+  // zero, so that the sums do not change.
   unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // of the warp
   {
     const int sharer = place.lane % Layout::kSharers;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   }
   ptx::grid_dependency_launch();
 
-  // The chunk's channels, once a block.
+  // Store the constants of the chunk's channels in shared memory, once a block.
 #pragma unroll 1
   for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
     const int group = group_of(plan, i);
@@ -85,7 +85,8 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   for_channels(plan, place, [&](int i, int group) { mean[i] = smem.mean[group]; });
   load_quad(smem.scale + place.column * kQuad, scale);
 
-  // dz takes dy's place, and a thread adds up two sums of each of its channels; then the rows of the block add up theirs.
+  // Overwrite dy with dz and add up two sums of each of the thread's channels, then add up the sums of the block's
+  // rows.
   unsigned char* const own = slab + place.lane * Layout::kQuadBytes;  // the thread's x
   unsigned char* const own_dz = slab + Layout::dz_at(place.lane);
   float sums[2 * kQuad] = {};
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
                  sums);
   __syncthreads();
 
-  // Sums of groups go to every block of the cluster, those of a channel to its own.
+  // Send sums of groups to every block of the cluster, sums of a channel to its owner.
   if constexpr (kCluster) {
     ptx::cluster_wait();  // all blocks have started
     if (threadIdx.x == 0) {
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   float slope[kQuad];
   add_ranks(plan, place, smem, offset, slope);
 
-  // The block's own channels, by its last threads: the first ones had the most to do.
+  // Finish the block's own channels by its last threads: the first ones had the most to do.
   if (kCluster && rows) {
 #pragma unroll 1
     for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < GroupSums::owned(plan, place.rank);
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
     }
   }
 
-  // dx, two pixels at a time.
+  // Write dx, two pixels at a time.
   int to = place.image_at + place.first * p.c + place.column * kQuad;
   int at = 0;
   const auto write = [&](int s) {

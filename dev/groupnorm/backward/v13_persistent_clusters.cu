@@ -1,10 +1,10 @@
-// Idea:   clusters that persist, and load the next slab while they write dx of this one.
+// Idea:   persistent clusters, which load the next slab while they write dx of this one.
 // Parent: v12.
-// Why:    a cluster starts when 16 blocks have ended, a microsecond after the first of them, and only then begins to load. One
-//         that stays loads each step of its next slab as soon as it has read this one's: its warps hardly wait for memory.
-//         Limiter: no one thing. 16 warps an SM wait for each other in a quarter of the time; issue slots are busy for two
-//         thirds of it, the L2 for three quarters.
-// Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32. Of x in two parts, fp32 parameters.
+// Why:    a cluster starts when 16 blocks have ended, a microsecond after the first of them, and only then begins to
+//         load. A persistent cluster loads each step of its next slab as soon as it has read this slab's step: its
+//         warps hardly wait for memory. Limiter: no one thing. 16 warps an SM wait for each other in a quarter of the
+//         time; issue slots are busy for two thirds of it, the L2 for three quarters.
+// Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32; with `split`, fp32 parameters.
 
 #include "dev/common/staggered_start.h"
 #include "dev/groupnorm/group_sums.h"
@@ -20,7 +20,8 @@ using namespace dz_kept;
 constexpr Needs kNeeds{
     .sums_bytes = GroupSums::bytes, .group_sums = true, .threads_per_sm = kPersistentThreadsPerSm, .split = true};
 
-// A thread's dx of a slab, dx_of_quad(x, dz) for each of its quads; kRefills: what it has read makes room for the next slab's.
+// Writes a thread's dx of a slab, dx_of_quad(x, dz) for each of its quads. kRefills: copies the next slab over the
+// quads that have been read.
 template <class T, bool kRefills, bool kSplit, class F>
 __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                                       const Place& place, const Place& next, ptx::CachePolicy policy,
@@ -48,7 +49,7 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
         load_quad(reinterpret_cast<const float*>(slab + own_dz + s * Layout::kStepBytes), dz[s]);
       }
       if constexpr (kRefills) {
-        __syncwarp();  // the other one has read them
+        __syncwarp();  // the thread that shares the vectors has read them
         copies.start(p, t, plan, place, slab + own_copies, policy);
       }
       Quad<T> dx[kStepsAtOnce];
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
   place.image = slab_index / rounds.chunks;
   place.chunk = slab_index - place.image * rounds.chunks;
 
-  // What the channels need is first in the queues to memory: after x and dy it would come last.
+  // Load the channels' constants first: behind x and dy in the queues to memory they would arrive last.
   const int first_channel = min(static_cast<int>(threadIdx.x), plan.chunk - 1);
   Fetched fetched = fetch_channel<P>(p, t, plan, place, first_channel);
   float beta[kQuad] = {};
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     const bool is_last = slab_index >= rounds.slabs;
     if (is_last) ptx::grid_dependency_launch();
 
-      // The chunk's channels, once a block.
+      // Store the constants of the chunk's channels in shared memory, once a block.
 #pragma unroll 1
     for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
       const int group = group_of(plan, i);
@@ -121,12 +122,12 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     for_channels(plan, place, [&](int i, int group) { mean[i] = smem.mean[group]; });
     load_quad(smem.scale + place.column * kQuad, scale);
 
-    // dz takes dy's place, and a thread adds up two sums of each of its channels.
+    // Overwrite dy with dz and add up two sums of each of the thread's channels.
     float sums[2 * kQuad] = {};
     make_dz<T, Act>(plan, slab + place.lane * Layout::kQuadBytes, slab + Layout::dz_at(place.lane), mean, scale, beta,
                     sums);
 
-    // What the next slab's channels need.
+    // Load the constants of the next slab's channels.
     Place next = place;
     if (!is_last) {
       advance(rounds, next);
@@ -137,9 +138,9 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
                    sums);
     __syncthreads();
 
-    // Sums of groups go to every block of the cluster, those of a channel to its own.
+    // Send sums of groups to every block of the cluster, sums of a channel to its owner.
     if constexpr (kCluster) {
-      ptx::cluster_wait();  // all blocks have started, or have read what they got before
+      ptx::cluster_wait();  // all blocks have started, or have read their previous sums
       if (threadIdx.x == 0) {
         const int expected = plan.groups + (rows ? GroupSums::owned(plan, place.rank) : 0);
         ptx::mbarrier_arrive_expect_tx(smem.arrived, (expected << plan.log_cluster) * sizeof(float2));
@@ -155,7 +156,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     float slope[kQuad];
     add_ranks(plan, place, smem, offset, slope);
 
-    // The block's own channels, by its last threads: the first ones had the most to do.
+    // Finish the block's own channels by its last threads: the first ones had the most to do.
     if (kCluster && rows) {
 #pragma unroll 1
       for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < GroupSums::owned(plan, place.rank);
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
       }
     }
 
-    // dx, and the next slab's x and dy into the place of what has been read.
+    // Write dx, and copy the next slab's x and dy over the quads that have been read.
     const auto dx_of_quad = [&](const Quad<T>& x_bits, const float(&dz)[kQuad]) {
       float x[kQuad];
       float dx[kQuad];
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
       return;
     }
     write<T, true, kSplit>(p, t, plan, place, next, policy, slab, dx_of_quad);
-    if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // this block has read what it got
+    if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // this block has read its sums
     __syncthreads();
     place.image = next.image, place.chunk = next.chunk;
   }

@@ -1,13 +1,13 @@
-// Idea:   dx takes over what its neighbours do with it: up to two images are added to it before it is rounded, or it is summed
-//         over the image, for the gradient of a row that was added to all pixels.
+// Idea:   fuse the operation that follows: up to two images are added to dx before it is rounded, or dx is summed over
+//         the image, for the gradient of a row that was added to all pixels.
 // Parent: v13.
-// Why:    an addition of its own reads dx again, and a sum of its own too: 44 launches of a U-Net's step, each a read of the
-//         tensor that has just been written. The sum costs no pass: over the pixels of a channel
+// Why:    a separate addition or sum reads dx again: 44 launches of a U-Net's step, each a read of the tensor that has
+//         just been written. The sum costs no pass: over the pixels of a channel
 //             sum of dx = scale P + pixels offset + slope X,   P = sum of dz,   X = sum of x - mean
 //         and P is there already; X is one more addition an element, and one float a channel that blocks send to the channel's
-//         owner. Addends are loaded into registers a step ahead; those of the first step while the cluster exchanges its sums.
+//         owner. Addends are loaded into registers a step ahead, the first ones while the cluster exchanges its sums.
 //         Starts while the kernel in front ends, as small images take as long as a launch.
-//         Limiter: as v13; a third or two more of its bytes with addends.
+//         Limiter: as v13; addends read one or two thirds more bytes.
 // Needs:  what v13 does; fp32 parameters, and gamma and beta for the sum of dx.
 
 #include "dev/common/staggered_start.h"
@@ -21,11 +21,11 @@ namespace {
 
 using namespace dz_kept;
 
-// In shared memory after the slab: v13's sums, and those of x - mean.
+// Shared memory after the slab: v13's sums, then sums of x - mean.
 struct ImageSums {
   GroupSums groups;
   float* parts;     // [parts][chunk]
-  float* channels;  // [owned][cluster]: of the ranks, in the block's own channels
+  float* channels;  // [owned][cluster], each rank's sums of the block's own channels
 
   static __host__ __device__ int begin(const Plan& plan) { return (GroupSums::bytes(plan) + 15) / 16 * 16; }
   static int bytes(const Plan& plan) {
@@ -43,13 +43,13 @@ constexpr Needs kNeeds{.sums_bytes = kEmbedding ? ImageSums::bytes : GroupSums::
                        .threads_per_sm = kPersistentThreadsPerSm,
                        .words = true};
 
-// A thread's quads of the addends at its next steps.
+// Quads of the addends at a thread's next kStepsAtOnce steps.
 template <class T>
 struct Addends {
   Quad<T> first[kStepsAtOnce];
   Quad<T> second[kStepsAtOnce];
 
-  // `at`: of the tensor; `pixels`: from there to the block's last one.
+  // Loads the quads from element `at` of [n, h, w, c] on; `pixels`: pixels from there to the block's end.
   __device__ __forceinline__ void load(const Problem& p, const Backward::Tensors& t, const Plan& plan, int at,
                                        int pixels) {
 #pragma unroll
@@ -72,13 +72,13 @@ struct Addends {
   }
 };
 
-// The first element of the tensor that is the thread's.
+// Offset in [n, h, w, c] of the thread's first element.
 __device__ __forceinline__ int first_element(const Problem& p, const Plan& plan, const Place& place) {
   return (place.image * p.h * p.w + place.first) * p.c + place.chunk * plan.chunk + place.column * kQuad;
 }
 
-// A thread's dx of a slab: dx_of_quad(x, dz, dx) for each of its quads, and what `addends` has for it. kRefills: what it has
-// read makes room for the next slab's.
+// Writes a thread's dx of a slab: dx_of_quad(x, dz, dx) for each of its quads, plus the addends. kRefills: copies the
+// next slab over the quads that have been read.
 template <class T, bool kRefills, bool kEmbedding, class F>
 __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                                       const Place& place, const Place& next, ptx::CachePolicy policy,
@@ -103,7 +103,7 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
         load_quad(reinterpret_cast<const float*>(slab + own_dz + s * Layout::kStepBytes), dz[s]);
       }
       if constexpr (kRefills) {
-        __syncwarp();  // the other one has read them
+        __syncwarp();  // the thread that shares the vectors has read them
         copies.start(p, t, plan, place, slab + Copies<T>::place_of(place.lane), policy);
       }
       Quad<T> packed[kStepsAtOnce];
@@ -129,7 +129,7 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
   }
 }
 
-// Sends the block's sums of x - mean to the channels' owners: by its last threads, as the first ones have the most to do.
+// Sends the block's sums of x - mean to the channels' owners, by its last threads: the first ones have the most to do.
 __device__ __forceinline__ void send_centred(const Plan& plan, const Place& place, const ImageSums& smem) {
 #pragma unroll 1
   for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < plan.chunk; i += plan.threads()) {
@@ -139,7 +139,7 @@ __device__ __forceinline__ void send_centred(const Plan& plan, const Place& plac
   }
 }
 
-// What comes of the sums of the block's own channels: dgamma and dbeta's rows, and de. By whole warps, the last one first.
+// Finishes the block's own channels: rows for dgamma and dbeta, and de. Whole warps; the last has the first channels.
 template <bool kCluster, bool kEmbedding>
 __device__ __forceinline__ void finish_channels(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                                                 const Place& place, const ImageSums& smem, const Correction& of_lane,
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
   place.image = slab_index / rounds.chunks;
   place.chunk = slab_index - place.image * rounds.chunks;
 
-  // What the channels need is first in the queues to memory: after x and dy it would come last.
+  // Load the channels' constants first: behind x and dy in the queues to memory they would arrive last.
   const int first_channel = min(static_cast<int>(threadIdx.x), plan.chunk - 1);
   Fetched fetched = fetch_channel<float>(p, t, plan, place, first_channel);
   float beta[kQuad] = {};
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     const bool is_last = slab_index >= rounds.slabs;
     if (is_last) ptx::grid_dependency_launch();
 
-      // The chunk's channels, once a block.
+      // Store the constants of the chunk's channels in shared memory, once a block.
 #pragma unroll 1
     for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
       const int group = group_of(plan, i);
@@ -224,21 +224,21 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     for_channels(plan, place, [&](int i, int group) { mean[i] = smem.mean[group]; });
     load_quad(smem.scale + place.column * kQuad, scale);
 
-    // dz takes dy's place, and a thread adds up two or three sums of each of its channels.
+    // Overwrite dy with dz and add up two or three sums of each of the thread's channels.
     float sums[2 * kQuad] = {};
     float centred_sums[kQuad] = {};
     int pixels = place.end - place.first;
     make_dz<T, Act>(plan, slab + place.lane * Layout::kQuadBytes, slab + Layout::dz_at(place.lane), mean, scale, beta,
                     sums, [&](const float(&centred)[kQuad]) {
                       if constexpr (!kEmbedding) return;
-                      if (pixels > 0) {  // past the last one x is that of the last one
+                      if (pixels > 0) {  // past the last pixel x repeats that pixel
 #pragma unroll
                         for (int i = 0; i < kQuad; ++i) centred_sums[i] += centred[i];
                       }
                       pixels -= plan.rows;
                     });
 
-    // What comes after the exchange of sums, and what the next slab's channels need.
+    // Load the first addends, which are used after the exchange of sums, and the constants of the next slab's channels.
     Addends<T> addends;
     if constexpr (!kEmbedding) {
       addends.load(p, t, plan, first_element(p, plan, place), place.end - place.first);
@@ -254,9 +254,9 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     if constexpr (kEmbedding) sum_rows<true>(shape, image.parts, place.row, place.column, centred_sums);
     __syncthreads();
 
-    // Sums of groups go to every block of the cluster, those of a channel to its own.
+    // Send sums of groups to every block of the cluster, sums of a channel to its owner.
     if constexpr (kCluster) {
-      ptx::cluster_wait();  // all blocks have started, or have read what they got before
+      ptx::cluster_wait();  // all blocks have started, or have read their previous sums
       if (threadIdx.x == 0) {
         const int owned = GroupSums::owned(plan, place.rank);
         const int pairs = plan.groups + (rows ? owned : 0);
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
       finish_channels<kCluster, kEmbedding>(p, t, plan, place, image, of_lane, rows);
     }
 
-    // dx, and the next slab's x and dy into the place of what has been read.
+    // Write dx, and copy the next slab's x and dy over the quads that have been read.
     const auto dx_of_quad = [&](const Quad<T>& x_bits, const float(&dz)[kQuad], float(&dx)[kQuad]) {
       float x[kQuad];
       unpack_quad<T>(x_bits, x);
@@ -294,7 +294,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
       return;
     }
     write<T, true, kEmbedding>(p, t, plan, place, next, policy, slab, addends, dx_of_quad);
-    if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // this block has read what it got
+    if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // this block has read its sums
     __syncthreads();
     place.image = next.image, place.chunk = next.chunk;
   }

@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(kColumnThreads, 3)
   const Place<T, kWidth> place(p, split);
   const int width = p.c / p.g;
 
-  // A warp merges a group. One that lies in two tiles is merged by the blocks of both; the first tile's block of part 0 writes
-  // its mean and rstd.
+  // Merge a group per warp. A group that lies in two tiles is merged by the blocks of both; the first tile's block of
+  // part 0 writes its mean and rstd.
   const int first_group = place.tile_channel / width;
   const int last_group = (min(place.tile_channel + Extent::kChannels, p.c) - 1) / width;
   for (int group = first_group + static_cast<int>(threadIdx.x) / 32; group <= last_group;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kColumnThreads, 3)
   write_columns<T, kWidth, Act>(p, t, split, [&](int group) { return normalisers[group - first_group]; });
 }
 
-// As many parts as give every SM four blocks, of at least two pixels a thread.
+// Returns a split with as many parts as give an SM four blocks, as long as a thread keeps two pixels.
 PixelSplit split_of(const Problem& p) {
   constexpr int kBlocksPerSm = 4;
   const bool vectors = whole_vectors(p);
