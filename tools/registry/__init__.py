@@ -1,1 +1,2 @@
-"""What the tree holds, read from its files: layers, versions, problems; and what a word of a command line means there."""
+"""Registry of the tree, read from its files: layers, versions, problems; and the resolution of command-line words to
+them."""
