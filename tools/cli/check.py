@@ -1,6 +1,6 @@
-"""`./ladder check <layer>/<pass> --version N`: the quick edit-check loop for a kernel's author. Runs the version's ci
-problems and a few random ones on the emulator. Concurrently compiles its file with nvcc: registers, shared memory,
-spills. Needs no GPU."""
+"""`./ladder check <layer>/<pass> --version N`: the quick edit-check loop for a kernel's author, without a GPU. Runs the
+version's ci problems and a few random ones on the emulator, while nvcc compiles its file: registers, shared memory,
+spills."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -1,6 +1,5 @@
-"""`./ladder debug <layer>/<pass> --version N --problem P`: one version under gdb, stopped in one thread at the
-beginning of its kernel. That version's file alone is compiled anew, with all symbols. On a GPU the debugger is
-cuda-gdb."""
+"""`./ladder debug <layer>/<pass> --version N --problem P`: one version under gdb (cuda-gdb on a GPU), stopped in one
+thread at the beginning of its kernel. Recompiles that version's file alone, with all symbols."""
 
 import argparse
 import os

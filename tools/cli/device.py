@@ -1,5 +1,4 @@
-"""Choice of the backend that runs kernels on this machine, GPU or emulator, and the reason; queries of the first
-GPU."""
+"""Choice of the backend that runs kernels on this machine, with its reason, and queries of the first GPU."""
 
 import ctypes
 import functools
@@ -142,8 +141,7 @@ class Watch:
             self._lines, _ = self._process.communicate()
 
     def between(self, began, ended):
-        """{field: {"median", "low", "high"}} over the samples from `began` to `ended`, Unix seconds; None without
-        samples."""
+        """{field: {"median", "low", "high"}} of the samples from `began` to `ended`, Unix seconds; None without any."""
         samples = []
         for line in self._lines.splitlines():
             stamp, *values = (cell.strip() for cell in line.split(","))

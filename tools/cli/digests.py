@@ -40,8 +40,7 @@ def of_source(file, others=(), root=None):
 
 
 def with_includes(sources, root=None, include=_DEV_INCLUDE):
-    """Set of `sources` and the headers that they include, directly or not: those in dev/, or those that `include`
-    matches."""
+    """Set of `sources` and the headers that they include, directly or not, if in dev/ or matched by `include`."""
     root = root or paths.ROOT
     found, ahead = set(), list(sources)
     while ahead:

@@ -24,8 +24,7 @@ def replace(path, text):
 
 
 def create(path, text):
-    """Creates the file `path` like replace(), but throws FileExistsError if the name is taken. Throws other OSErrors
-    too."""
+    """Creates the file `path` like replace(), but throws FileExistsError if the name is taken. Throws OSError."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with _named(aside, path):

@@ -36,8 +36,7 @@ class Flags:
             self._needs += [(flag["name"], other) for other in flag.get("needs", ())]
 
     def check(self, chosen):
-        """Throws UsageError if flags of `chosen`, the parser's result, exclude each other or lack one that they
-        need."""
+        """Throws UsageError if flags of `chosen`, the parser's result, exclude each other or lack a needed one."""
         given = {action.option_strings[0] for action in self._actions if getattr(chosen, action.dest) is not None}
         for flag, other in self._excludes:
             if {flag, other} <= given:

@@ -1,5 +1,4 @@
-"""Parses untrusted JSON, plain or xz-compressed. Refuses numbers that are not finite and too deep nesting with a
-one-line reason."""
+"""Parser of untrusted JSON, plain or xz-compressed: rejects non-finite numbers and deep nesting, with a reason."""
 
 import json
 import math

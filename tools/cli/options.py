@@ -28,8 +28,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(watch.FLAG, action="store_true", help="again at each save of a source; Ctrl-C ends")
 
     def add_selection(self, *names, **defaults):
-        """Adds options of selection.HELP by name, with their help texts and defaults. --problem and --set exclude each
-        other."""
+        """Adds options of selection.HELP by name, with defaults. --problem and --set exclude each other."""
         problems = self.add_mutually_exclusive_group() if {"problem", "set"} <= set(names) else self
         for name in names:
             default = defaults.get(name)
@@ -94,8 +93,7 @@ def folder(word):
 
 
 def _open_standard_streams():
-    """Opens /dev/null in place of each standard stream that the caller closed: else the next open file gets its
-    number."""
+    """Opens /dev/null in place of each standard stream that the caller closed: else the next file gets its number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)

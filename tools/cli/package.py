@@ -1,5 +1,4 @@
-"""The PyTorch package of python/: the headers that it is compiled against, and the Python with PyTorch that runs its
-tests."""
+"""The PyTorch package of python/: the headers that it is compiled against, and the Python that runs its tests."""
 
 import importlib.util
 import os
@@ -19,14 +18,12 @@ _TARGET = "ladder_python"
 
 
 def cache():
-    """Folder of large downloads: the environment's LADDER_CACHE, which several clones may share, else cache/ in
-    PRIVATE."""
+    """Folder of large downloads: the environment's LADDER_CACHE, which clones may share, else cache/ in PRIVATE."""
     return Path(os.environ.get("LADDER_CACHE") or paths.PRIVATE / "cache").absolute()
 
 
 def python():
-    """A Python with PyTorch and pytest, or None: LADDER_PYTHON, the environment of fetch_torch(), or the running
-    Python."""
+    """A Python with PyTorch and pytest, or None: LADDER_PYTHON, that of fetch_torch(), or the running Python."""
     candidates = [os.environ.get("LADDER_PYTHON"), _environment() / "bin" / "python", sys.executable]
     for candidate in filter(None, candidates):
         if shutil.which(candidate) and tools.can_import(candidate, "pytest", "torch"):
@@ -35,8 +32,7 @@ def python():
 
 
 def fetch_torch():
-    """Installs PyTorch (4.8 GB) and the test packages into a virtual environment, once, and again when a pin
-    changes."""
+    """Installs PyTorch (4.8 GB) and the test packages into a virtual environment, once, and again for a new pin."""
     home, pins = _environment(), "\n".join(_WITH_TORCH)
     ready = home / ".ready"
     if ready.exists() and ready.read_text(encoding="utf-8") == pins:
@@ -56,8 +52,7 @@ def fetch_torch():
 
 
 def headers():
-    """PyTorch's include folder: LADDER_TORCH_INCLUDE, an installed PyTorch's, or one fetched without the rest of
-    PyTorch."""
+    """PyTorch's include folder: LADDER_TORCH_INCLUDE, an installed PyTorch's, or one fetched without its libraries."""
     if os.environ.get("LADDER_TORCH_INCLUDE"):
         return Path(os.environ["LADDER_TORCH_INCLUDE"])
     here = importlib.util.find_spec("torch")

@@ -13,8 +13,7 @@ from . import digests, files, paths
 from .errors import Failure
 
 _FOLDER = "partial"  # in a build's folder
-# Compiler flags added for a version to be debugged. The precompiled header was built with other flags, so it is invalid
-# here.
+# Compiler flags added for a version to be debugged. The precompiled header has other flags, so it is not usable here.
 _SYMBOLS, _CUDA_SYMBOLS = "-O0 -g3 -Wno-invalid-pch", "-g -G"
 
 
@@ -92,8 +91,7 @@ def statements(part, text):
 
 
 def _statement(output, text):
-    """(rule, inputs, variables) of the build statement in build.ninja's `text` whose output matches a regular
-    expression."""
+    """(rule, inputs, variables) of the first build statement in build.ninja's `text` whose output matches a regex."""
     found = re.search(rf"^build {output}: (\w+) (.*)\n((?:  .*\n)*)", text, re.MULTILINE)
     if not found:
         raise Failure(f"the build makes no {output.rpartition('/')[2].lstrip(')*')}")

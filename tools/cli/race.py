@@ -34,8 +34,7 @@ def show(races, cmake_options=(), part=None):
 
 
 def report(said):
-    """The first race in ThreadSanitizer's output: its two accesses, each with its call stack up to the kernel's line.
-    Empty without a race."""
+    """The first race in ThreadSanitizer's output: its two accesses with call stacks up to the kernel's line; or ""."""
     begin, end = said.find(_BEGIN), said.find(_END)
     if begin < 0 or end < begin:
         return ""

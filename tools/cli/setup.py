@@ -29,8 +29,7 @@ _LEAST_NVCC = (12, 8)
 
 
 def ensure(preset, again=False):
-    """Fetches what building `preset` lacks. Returns True if it fetched something. `again` checks even after a full
-    set-up."""
+    """Fetches what building `preset` lacks; `again` checks even after a full set-up. Returns True if it did fetch."""
     kind = "cuda" if preset in CUDA_PRESETS else "emulator"
     if not again and _stamp(kind).exists() and _stamp(kind).read_text() == _fingerprint(kind):
         return False

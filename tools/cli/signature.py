@@ -85,8 +85,7 @@ def of_option(layer, pass_name, letters, text):
 
 
 def of_header(layer, pass_name):
-    """The Signature of a pass declared in dev/<layer>/<layer>.h, from the shape comments of its Tensors; None if
-    undeclared."""
+    """The Signature of a pass in dev/<layer>/<layer>.h, from the shape comments of its Tensors; None if undeclared."""
     if not (NAME.fullmatch(layer) and NAME.fullmatch(pass_name)):
         return None
     header = paths.ROOT / "dev" / layer / f"{layer}.h"

@@ -17,8 +17,7 @@ PYTHON_ROOT = Path(__file__).resolve().parents[1]  # holds __main__.py
 
 
 def cxx():
-    """Command of the C++ compiler that CMake will use; [] if there is none. Throws Failure if CXX names a missing
-    program."""
+    """Command of the C++ compiler that CMake will use; [] if none. Throws Failure if CXX's program is missing."""
     found = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     return named_compiler("CXX", "a C++ compiler") or ([found] if found else [])
 
@@ -74,8 +73,7 @@ def environment():
 
 
 def module(python, name):
-    """Command that runs a module of tools/. `python -m name` would search the current folder first and could run
-    another."""
+    """Command that runs a module of tools/; `python -m name` would search the current folder first."""
     return [python, PYTHON_ROOT, name]
 
 
@@ -89,8 +87,7 @@ def can_import(python, *names):
 
 
 def captured(*command, **more):
-    """Runs a program to its end. Returns the CompletedProcess with its output as text; `more` goes to
-    subprocess.run()."""
+    """Runs a program to its end. Returns the CompletedProcess, output as text; `more` goes to subprocess.run()."""
     command = [str(word) for word in command]
     return subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment(), **more)
 

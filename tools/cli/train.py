@@ -203,8 +203,7 @@ def _image_size(chosen, resumed):
 
 
 def _default_data(size, chosen):
-    """File of the sample set; of random images for --explain, --budget and --compare, whose times do not depend on
-    pixels."""
+    """File of the sample set; of random images for --explain, --budget and --compare, whose times ignore the pixels."""
     if not _trains(chosen):
         data = files.shown(prepare.random_set(size))
         say.line(f"random images: {data}")

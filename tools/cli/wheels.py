@@ -1,5 +1,4 @@
-"""Installs pinned packages of PyPI into the private folder: NVIDIA's compiler and libraries, CMake if the system's is
-old."""
+"""Installation of pinned PyPI packages into the private folder: NVIDIA's compiler and libraries, a newer CMake."""
 
 import shutil
 import sys
@@ -84,8 +83,7 @@ def python_with(pins, log):
 
 
 def python_having(pins, log):
-    """A Python that can import the modules of `pins` ({"numpy": "numpy==2.0.2"}): the running one if it can, else
-    python_with()'s."""
+    """A Python that can import the modules of `pins` ({"numpy": "numpy==2.0.2"}): this one, else python_with()'s."""
     # Ask in a new process: this process may import from folders that only its own sys.path has.
     if tools.can_import(sys.executable, *pins):
         return Path(sys.executable)

@@ -124,8 +124,7 @@ def command_of(ref, key):
 
 def jobs_of(passes, options):
     """The Jobs of `passes` by the options; by default of the set unet, or of perf in a layer without unet. Each dtype
-    is a separate Job, because a bench program of an older tree accepts version numbers, problem lines and one dtype
-    only."""
+    is a separate Job: bench programs of older trees accept version numbers, problem lines and one dtype only."""
     chosen, jobs = options.chosen, []
     for path in passes:
         layer = path.split("/")[0]
@@ -139,8 +138,7 @@ def jobs_of(passes, options):
 
 
 def _having(path, versions, dtype):
-    """Subset of `versions` that support the dtype, since the program rejects a version number without it; all if none
-    does."""
+    """Subset of `versions` with the dtype, or all if none has it: the program rejects a number without the dtype."""
     of_path = {version.number: version.dtypes for version in listing.versions(paths.ROOT, path)}
     return tuple(number for number in versions if not dtype or dtype in of_path.get(number, (dtype,))) or versions
 
@@ -232,8 +230,7 @@ def _settle(comparison, first, second):
 
 
 def _jobs_again(unsettled):
-    """Jobs that cover `unsettled`, and possibly more: one per pass and dtype, since not every version has every
-    dtype."""
+    """Jobs that cover at least `unsettled`: one per pass and dtype, since not every version has every dtype."""
     groups = {}
     for comparison in unsettled:
         _, path, version, problem = comparison.key

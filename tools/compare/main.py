@@ -122,8 +122,7 @@ def _shown(file):
 
 
 def _differences(comparisons):
-    """Yields notes on differences between both sides' environments, such as driver or library, other than the
-    sources."""
+    """Yields notes on differences between both sides' environments (driver, library, ...), other than the sources."""
     pairs = [(each.a, each.b) for each in comparisons if each.a and each.b]
     found = Counter()
     for a, b in pairs:

@@ -57,8 +57,7 @@ class Processes:
         return failed
 
     def repetitions(self, stage, jobs):
-        """Times both sides. Returns {key: (A's results, B's results)}, each a list with a Result or None per
-        repetition."""
+        """Times both sides. Returns {key: (A's results, B's results)}, lists of one Result or None per repetition."""
         count = self.options.repetitions
         self.total += 2 * len(jobs) * count
         found = {}
@@ -147,8 +146,7 @@ def _results(file):
 
 
 def _private_copy(program, folder, at):
-    """Copies a program, so that a build during the run does not change it. Throws UsageError if a resumed run's copy
-    differs."""
+    """Copies a program, to keep it unchanged by builds. Throws UsageError if a resumed run's copy differs from it."""
     copy = folder / f"{'AB'[at]}_{program.name}"
     if copy.exists():
         if not filecmp.cmp(copy, program, shallow=False):

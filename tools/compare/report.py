@@ -78,8 +78,7 @@ class Report:
         return json.dumps(report, indent=1, allow_nan=False) + "\n"
 
     def junit(self, fail_on):
-        """JUnit XML: SLOW and the statuses of `fail_on` are failures; the others without a verdict are skipped with a
-        reason."""
+        """JUnit XML: SLOW and the statuses of `fail_on` are failures; others without a verdict are skipped."""
         failing = {rule.SLOW, *fail_on}
         unsure = {rule.AMBIGUOUS, rule.MISSING, rule.UNTRUSTED} - failing
         failures = sum(self.counts[status] for status in failing)

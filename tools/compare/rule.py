@@ -3,11 +3,10 @@
 A is the older side, B the newer. A ratio is B / A: above 1, B is slower. A repetition is one visit to a kernel: live,
 typical() of one process's cold samples; between records, the median of a few consecutive rounds.
 
-The statistics are implemented here because SciPy has no better ones: - SciPy's bootstrap resamples. For the median of 9
-values it takes 24 ms instead of 1.4 us and gives the same interval. For 18 values its interval is narrower, because the
-exact interval extends to the outer of the two middle values. - SciPy has no Qn. The median absolute deviation of 9
-values varies by 40 % of its mean, Qn by 33 %. - The dashboard uses this rule; checking it would need SciPy and NumPy,
-200 MB.
+The statistics are implemented here because SciPy has no better ones. SciPy's bootstrap resamples: for the median of 9
+values it takes 24 ms instead of 1.4 us and gives the same interval; for 18 values its interval is narrower, because the
+exact interval extends to the outer of the two middle values. SciPy has no Qn: the median absolute deviation of 9 values
+varies by 40 % of its mean, Qn by 33 %. The dashboard uses this rule; checking it would need SciPy and NumPy, 200 MB.
 """
 
 import math
@@ -54,8 +53,7 @@ LEAST_CLOCK_CHANGE = 0.005
 
 @dataclass(frozen=True)
 class Repetitions:
-    """Measurements of one side, one value per repetition. `candle`: seconds of the baseline's plan, sampled in turn
-    with the kernel."""
+    """Measurements of one side, one value per repetition. `candle`: seconds of the baseline's plan, sampled in turn."""
 
     seconds: list
     cycles: list
@@ -64,8 +62,7 @@ class Repetitions:
 
     @property
     def rounding(self):
-        """Relative standard error by the timer's resolution. Scatter may hide it: all repetitions may read the same
-        tick."""
+        """Relative standard error by the timer's resolution: no scatter shows it if all repetitions read one tick."""
         return self.tick / math.sqrt(12) / statistics.median(self.seconds)
 
 
@@ -171,8 +168,7 @@ def qn(values):
 
 
 def standard_error(values):
-    """Standard error of the logarithm of the median of positive `values`: sqrt(pi / 2) sigma / sqrt(n), Qn for
-    sigma."""
+    """Standard error of log(median) of positive `values`: sqrt(pi / 2) sigma / sqrt(n), with Qn for sigma."""
     return math.sqrt(math.pi / 2) * qn([math.log(value) for value in values]) / math.sqrt(len(values))
 
 
@@ -234,8 +230,7 @@ class _Change:
 
     @property
     def is_none(self):
-        """Returns True if the interval excludes a change of `threshold`, and the threshold is at most
-        MOST_THRESHOLD."""
+        """Returns True if the interval excludes a change of `threshold`, which is at most MOST_THRESHOLD."""
         small = 1 / (1 + self.threshold) <= self.low and self.high <= 1 + self.threshold
         return small and self.threshold <= MOST_THRESHOLD
 
@@ -264,8 +259,7 @@ def _decide(a, b, time, cycles, candle, interleaved, no_candle, other_card):
 
 
 def _bimodal(a, b, time):
-    """The reason if a bimodal side may explain the change, else "". Modes that are too close to explain it do not
-    count."""
+    """The reason if a bimodal side may explain the change, else "". Modes too close to explain it do not count."""
     for name, side in (("A", a), ("B", b)):
         found = modes(side.seconds)
         if not found:
@@ -304,8 +298,7 @@ def _over(values, candle):
 
 
 def _medians(values, which):
-    """[(median of a resample of `values`, its probability)]; `which` picks the "low" or "high" middle value of an even
-    count."""
+    """[(median of a resample of `values`, its probability)]; `which`: "low" or "high" middle value of an even count."""
     values = sorted(values)
     return list(zip(values, _median_probabilities(len(values), which)))
 
@@ -343,8 +336,7 @@ def _ratios(a, b):
 
 
 def _quantile(distribution, share):
-    """The least value whose cumulative probability reaches `share`. `distribution` is sorted: [(value,
-    probability)]."""
+    """The least value whose cumulative probability reaches `share`; `distribution`: [(value, probability)], sorted."""
     sums, total = [], 0.0
     for _, probability in distribution:
         total += probability

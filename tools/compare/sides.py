@@ -1,5 +1,4 @@
-"""The two sides of a live comparison: two source trees, and their benchmarks built with the same compilers and
-flags."""
+"""The two sides of a live comparison: source trees, and their benchmarks built with the same compilers and flags."""
 
 import os
 import re

@@ -71,8 +71,7 @@ def fingerprint(tree):
 
 
 def _state(folder):
-    """(commit, True if the sources differ from it). Without git, LADDER_COMMIT and LADDER_DIRTY decide, like in the
-    build."""
+    """(commit, True if the sources differ from it); without git by LADDER_COMMIT and LADDER_DIRTY, like the build."""
     try:
         changes = _git(folder, "status", "--porcelain", "--untracked-files=normal", "--", ".", ":!results")
         return _git(folder, "rev-parse", "HEAD"), bool(changes)
@@ -106,8 +105,7 @@ def _remove(root, tree):
 
 
 def _copy(folder, tree):
-    """Makes `tree` a copy of the sources in `folder`. Unchanged files keep their modification time, so rebuilds are
-    short."""
+    """Makes `tree` a copy of the sources in `folder`. Unchanged files keep their date, so rebuilds are short."""
     wanted = _files(folder)
     for name in set(_files(tree)) - set(wanted):
         (tree / name).unlink()

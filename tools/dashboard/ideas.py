@@ -4,8 +4,7 @@ from registry import listing
 
 
 def of_ladder(root, path):
-    """{version: {"idea": ..., "parent": ..., "why": ..., "needs": ...}} of dev/<path>; no entry for a deleted
-    version."""
+    """{version: {"idea": ..., "parent": ..., "why": ..., "needs": ...}} of dev/<path>, without deleted versions."""
     return {version.number: version.header for version in listing.versions(root, path)}
 
 

@@ -101,8 +101,7 @@ def _memory_bound(results):
 
 
 def _verdicts(all_points, compare):
-    """{key: Verdict} of the newest result against the one before. Each pair of records is compared once for all its
-    series."""
+    """{key: Verdict} of the newest result against the one before. Compares each pair of records once for all series."""
     pairs = {}
     for key, points in all_points.items():
         *before, newest = (result.record for result in _pair(points))
@@ -123,8 +122,8 @@ def _pair(points):
 
 
 def _only_news(series, records, live):
-    """Marks verdicts OLDER that are not of their device's newest comparison. Returns {device: live comparison}, if that
-    is the newest."""
+    """Marks verdicts OLDER that are not of their device's newest comparison. Returns {device: its live comparison} for
+    devices whose newest comparison is live."""
     days = {}
     for entry in series:
         if entry["verdict"]["status"] in VERDICTS:
@@ -228,8 +227,7 @@ def _kernels(result):
 
 
 def _changes(points, numbers):
-    """[[record, True if it breaks the series, "driver", "driver 13.0 → 13.1"]] of each change other than the
-    source's."""
+    """[[record, breaks the series, "driver", "driver 13.0 → 13.1"]] of each change other than the source's."""
     found = []
     for before, after in zip(points, points[1:]):
         changed = [

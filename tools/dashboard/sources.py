@@ -13,8 +13,7 @@ LIVE_SCHEMA, PROFILE_SCHEMA = "ladder.comparison/1", "ladder.profile/1"
 
 
 def read(root):
-    """(records, bad, profiles, live). bad: [{"file", "reason"}] of files that are not valid. live: {device: its newest
-    live comparison}."""
+    """(records, bad, profiles, live). bad: [{"file", "reason"}] of invalid files. live: {device: newest comparison}."""
     results = Path(root) / "results"
     records, wrong = record_files.load_all(results)
     bad = [_split(error, results) for error in wrong]

@@ -18,8 +18,7 @@ _LEAST_COVERAGE = 0.5
 
 
 def rows(root, series, records):
-    """[dict] with one row per device, pass and dtype. `series` and `records` are those of the page's data
-    (model.py)."""
+    """[dict], one row per device, pass and dtype. `series`, `records`: those of the page's data (model.py)."""
     ladders = {}
     for entry in series:
         ladders.setdefault((entry["device"], entry["path"], entry["dtype"]), []).append(entry)
@@ -81,8 +80,7 @@ def _promoted(lines, dtype):
 
 
 def _times(cells):
-    """(our time, the library's time) in seconds, both warm, or both cold if the library has no warm time; None
-    without."""
+    """(our seconds, the library's), both warm, or both cold if the library has no warm time; None without times."""
     _, _, _, warm, cold, _, baseline, _ = cells
     ours = cold if baseline.endswith("cold") else warm
     return None if "-" in (ours, baseline) else tuple(1e-6 * float(cell.split()[0]) for cell in (ours, baseline))

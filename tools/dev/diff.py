@@ -85,9 +85,8 @@ def main(arguments):
 
 
 def paired(a, b):
-    """[(Kernel of A or None, Kernel of B or None)]. Pairs kernels of the same name first, then a single remaining
-    kernel of a side with every kernel of the other side that has the same first template argument, usually the
-    dtype."""
+    """[(Kernel of A or None, Kernel of B or None)]. Pairs kernels of the same name first; then a single remaining
+    kernel of a side with each kernel of the other side that has its first template argument (usually the dtype)."""
     names = {kernel.name: kernel for kernel in b}
     pairs = [(kernel, names[kernel.name]) for kernel in a if kernel.name in names]
     there = {kernel.name for kernel, _ in pairs}
@@ -104,8 +103,7 @@ def paired(a, b):
 
 
 def table(pairs, arch):
-    """Lines of a table: a kernel's name, then a row per version. Classes of instructions that no kernel has get no
-    column."""
+    """Lines of a table: a kernel's name, then a row per version. Omits classes of instructions that no kernel has."""
     kernels = [kernel for pair in pairs for kernel in pair if kernel]
     classes = [name for name in disassembly.CLASSES if any(kernel.mix[name] for kernel in kernels)]
     rows = [("", "registers", "static smem", "spilled bytes", "threads", "occupancy", "instructions", *classes)]
@@ -136,8 +134,7 @@ def _largest(results):
 
 
 def unified(pairs, labels, code_of):
-    """Yields the lines of a unified diff of each pair of kernels. `code_of(kernel, 0 or 1)` returns the lines of A's or
-    B's kernel."""
+    """Yields a unified diff of each pair of kernels. `code_of(kernel, 0 or 1)`: the lines of A's or B's kernel."""
     both = [pair for pair in pairs if all(pair)]
     if not both:
         raise Failure("the versions have no kernel in common: --kernel names one of each")

@@ -65,8 +65,7 @@ def _plain(symbol):
 
 
 def faults(symbols, file):
-    """Lists the forbidden symbols of a version. `symbols` is the output of `objdump --syms --demangle` on the object
-    `file`."""
+    """Lists the forbidden symbols of a version, in `symbols`: `objdump --syms --demangle` of the object `file`."""
     layer = VERSION.search(file)
     own = f"ladder::{layer['layer']}::" if layer else "ladder::no_layer::"
     found = []
@@ -97,9 +96,9 @@ def faults_of(path, file=None):
 
 
 def source_faults(text):
-    """Lists the forbidden words of a version's source. `#if` would give each compiler a different kernel; const_cast
-    would write to an input. A load by __ldg() or through a __restrict__ pointer may move above griddepcontrol.wait,
-    because the compiler assumes that no store changes its data."""
+    """Lists the forbidden words of a version's source. `#if` gives each compiler a different kernel; const_cast makes
+    an input writable. A load by __ldg() or through a __restrict__ pointer may move above griddepcontrol.wait, because
+    the compiler assumes that no store changes its data."""
     rules = {
         "#if": r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b",
         "const_cast": r"\bconst_cast\b",

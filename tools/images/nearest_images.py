@@ -82,8 +82,8 @@ def read_samples(path):
 
 
 def nearest(samples, path, header, count):
-    """Returns, per sample, [(index, distance, image)] of at most `count` training images, nearest first. `samples` is
-    uint8 [n, size, size, 3]."""
+    """[[(index, distance, image)]]: per sample at most `count` training images, nearest first. The samples are uint8
+    [n, size, size, 3]."""
     import numpy
 
     # Double precision makes the sums exact: equal images have distance 0, and ties go to the lower index.

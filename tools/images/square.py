@@ -59,8 +59,7 @@ def from_file(path, size):
 
 
 def _without_metadata(data):
-    """Drops a PNG's unused chunks: Pillow would refuse a picture for a broken or too large one. Returns other data
-    unchanged."""
+    """Drops a PNG's unused chunks: Pillow rejects it if one is broken or too large. Returns other data unchanged."""
     if not data.startswith(_PNG):
         return data
     kept, at = [_PNG], len(_PNG)
@@ -74,8 +73,7 @@ def _without_metadata(data):
 
 
 def _turned(image):
-    """Rotates or flips an image by its EXIF orientation; returns it unchanged if the orientation is missing or
-    unreadable."""
+    """Rotates or flips an image by its EXIF orientation; returns it unchanged if that is missing or unreadable."""
     try:
         turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation))
     except Exception:  # Pillow throws anything for broken metadata
@@ -84,8 +82,7 @@ def _turned(image):
 
 
 def from_bitmap(file, size):
-    """Pixels, bytes [size, size, 3], of a PNG with alpha, uncropped: centred on a white square of its longer side, then
-    resized."""
+    """Pixels, bytes [size, size, 3], of a PNG with alpha, uncropped: on a white square of its longer side, resized."""
     with Image.open(file, formats=("PNG",)) as image:
         rgb = _rgb(image)
     side = max(rgb.size)
@@ -95,8 +92,7 @@ def from_bitmap(file, size):
 
 
 def _rgb(image):
-    """Converts to RGB with 8 bits per channel, transparent parts on white. Converts CMYK and palettes; ignores colour
-    profiles."""
+    """Converts any mode to RGB, 8 bits per channel, transparent parts on white. Ignores colour profiles."""
     transparent = image.has_transparency_data
     if image.mode.startswith("I"):
         image = _eight_bits(image)

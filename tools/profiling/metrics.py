@@ -170,8 +170,7 @@ def _limits(raw):
 
 
 def _stalls(raw):
-    """[(reason, share)] of the stalls, the largest first, from the hardware's warp states, else from program-counter
-    samples."""
+    """[(reason, share)] of the stalls, the largest first: by warp states in hardware, else by samples of the PC."""
     for pattern in (_STALL, _SAMPLED_STALL):
         found = {}
         for metric, cell in raw.items():

@@ -56,8 +56,7 @@ def profile(ncu, layer, program, report, log):
 
 
 def diagnosis(said, program):
-    """The exception to raise for a failed run, by the output `said` of ncu and the program; None if the reason is
-    unknown."""
+    """The exception for a failed run, by the output `said` of ncu and the program; None if the reason is unknown."""
     if "ERR_NVGPUCTRPERM" in said:
         return Failure(_PERMISSION)
     own = [line for line in said.splitlines() if re.match(rf"\S*{re.escape(program)}: ", line)]

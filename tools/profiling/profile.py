@@ -1,5 +1,4 @@
-"""`./ladder profile <layer> --version N`: profiles exactly one launch with Nsight Compute and interprets the
-figures."""
+"""`./ladder profile <layer> --version N`: Nsight Compute on exactly one launch, with its figures interpreted."""
 
 import json
 import os
@@ -124,8 +123,7 @@ class _Profiler:
         self.program = _built(options.chosen, [side for side in sides if isinstance(side, listing.Version)])
 
     def profile(self, version):
-        """Profiles one listing.Version and keeps the files. Returns (profile, files, [(kernel's name, raw
-        metrics)])."""
+        """Profiles a listing.Version, keeps the files. Returns (profile, files, [(kernel's name, raw metrics)])."""
         problem = self._problem(version)
         with tempfile.TemporaryDirectory(prefix="ladder-profile-") as folder:
             report, launch, log = (Path(folder) / name for name in ("launch.ncu-rep", "launch.json", "ncu.log"))

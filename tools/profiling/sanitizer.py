@@ -7,7 +7,8 @@ from cli.tools import last_line
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
-# Extra flags per tool. synccheck's default tracks as many mbarriers as the compiler counts, too few for a ring of mbarriers.
+# Extra flags per tool. By default synccheck tracks as many mbarriers as the compiler counts, too few for a ring of
+# them.
 FLAGS = {"synccheck": ["--num-cuda-barriers", "65536"]}
 EXIT_ON_FINDING = 9
 

@@ -9,8 +9,7 @@ from cli.paths import PRIVATE
 
 
 def find(program, *more):
-    """Path of `program`: on PATH, else in a CUDA toolkit's bin/ or by the glob patterns `more`, newest first; else
-    None."""
+    """Path of `program`: on PATH, in a CUDA toolkit's bin/, or by the glob patterns `more`, newest first; or None."""
     path = shutil.which(program)
     if path:
         return path

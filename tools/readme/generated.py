@@ -32,8 +32,7 @@ def is_shown(path, title, data):
 
 
 def pyplot():
-    """matplotlib.pyplot, set up for reproducible SVG. Only the private Python has it, so that equal figures give equal
-    files."""
+    """matplotlib.pyplot with reproducible SVG. Only the private Python has it: equal figures give equal files."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -211,8 +211,7 @@ def dated(rows):
 
 
 def shape_table(groups):
-    """Table per group with one line per shape: microseconds of every version and of the baseline, and the best
-    ratio."""
+    """Table per group with one line per shape: microseconds of each version and of the baseline, and the best ratio."""
     rows = rows_of(groups)
     memory_bound = all(row.memory_bound for row in rows)
     heads, cells_of = _memory_columns(_kinds(rows)) if memory_bound else (["baseline"], _baseline_cell)

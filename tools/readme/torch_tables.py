@@ -70,8 +70,7 @@ def _steps(records):
 
 
 def _norm(record, rows):
-    """Table of GroupNorm + SiLU by pass and shape: our time, and PyTorch's better layout for each mode (eager,
-    compile)."""
+    """Table of GroupNorm + SiLU by pass and shape: our time, and PyTorch's better layout, eager and compiled."""
     ways = ("ladder_torch", "eager", "compile")
     lines = []
     for each in ("forward", "backward"):

@@ -151,8 +151,7 @@ def _is_chosen(path, problem, problems):
 
 
 def _candidates(rows, versions):
-    """{label: Result} of versions that passed, have a time, and are in the tree with this dtype. If some have a warm
-    time, only these."""
+    """{label: Result} of the tree's versions with this dtype that passed with a time; if some are warm, these."""
     timed = {}
     for row in rows:
         version = versions.get(row.version)

@@ -1,5 +1,4 @@
-"""Reads the records of results/ (results/SCHEMA.md) for tables, comparisons and the dashboard; rejects a record that
-contradicts itself."""
+"""Reader of the records in results/ (results/SCHEMA.md); rejects a record that contradicts itself."""
 
 import hashlib
 import json

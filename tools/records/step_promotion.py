@@ -26,8 +26,8 @@ BUDGET = "ladder.budget/1"
 
 
 def promote(root, rows, device):
-    """The promotion.Promotion by `device`'s records of steps. `rows` are the Results of record_files.read(). Throws
-    BadRecord and Failure."""
+    """The promotion.Promotion by `device`'s records of steps. Throws BadRecord, Failure. `rows`: Results of
+    record_files.read()."""
     file = promotion.file_of(root, device)
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     present = promotion.parse(text, file)
@@ -83,7 +83,7 @@ def _by_comparison(table, decided):
 
 def _mean_us(budget):
     """{(pass, problem): {version: mean microseconds of its operations in the step}}, without operations of the side
-    stream, which overlap others and whose time is not part of the step's."""
+    stream: these overlap others, so that their time in the step says little."""
     times = defaultdict(lambda: defaultdict(list))
     for each in budget["operations"]:
         if not each.get("beside", False):

@@ -1,2 +1,1 @@
-"""Registry of the tree, read from its files: layers, versions, problems; and the resolution of command-line words to
-them."""
+"""Registry of the tree, read from its files: layers, versions, problems; resolution of command-line words to these."""

@@ -68,7 +68,7 @@ class Pass:
 class Layer:
     name: str
     passes: tuple  # in the header's order
-    default: str  # name of the default pass; "" if the header declares none
+    default: str  # name of the default pass; "" if there are several and the header declares none
     sets: dict  # {set: {name: problem}}, in the file's order
 
 
@@ -133,8 +133,7 @@ def versions(root, path):
 
 
 def sets(root, layer):
-    """{set: {name: problem}} of dev/<layer>/shapes.txt; empty without the file. The bench program reports malformed
-    lines."""
+    """{set: {name: problem}} of dev/<layer>/shapes.txt, or {}. The bench program, not this, reports malformed lines."""
     file = Path(root) / "dev" / layer / "shapes.txt"
     if not _NAME.fullmatch(layer) or not file.exists():
         return {}

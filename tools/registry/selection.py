@@ -1,12 +1,13 @@
 """Resolution of command-line words to passes, versions and problems of the listing, the same for every verb:
 
-conv3x3/dgrad          a pass; conv3x3 stands for all of its passes or, if one is needed, for the default --version 7
-a number, v07, v07_wmma, 5-9, a word of the idea (all versions with it), several with commas between, all, or best
---problem res64        a name from shapes.txt (edge/square if several sets have it), or a line: 'n1 h8 w8 c16 k16'
---dtype bf16,fp16      one or several, or all --set unet             a set of shapes.txt
+    conv3x3/dgrad          a pass; conv3x3 stands for all of its passes or, if one is needed, for the default
+    --version 7            a number, v07, v07_wmma, 5-9, a word of the idea (all versions with it), several with
+                           commas between, all, or best
+    --problem res64        a name from shapes.txt (edge/square if several sets have it), or a line: 'n1 h8 w8 c16 k16'
+    --dtype bf16,fp16      one or several, or all
+    --set unet             a set of shapes.txt
 
-Programs take numbers and problem lines (program_words). Every function throws UsageError, which lists the valid
-choices.
+Programs take numbers and problem lines (program_words). Every function throws UsageError, listing the valid choices.
 """
 
 import difflib
@@ -160,8 +161,7 @@ def problem(layer, text):
 
 
 def problems_of(layers, text):
-    """{layer: problem line} for --problem `text`, without Layers that do not have it. Throws UsageError if none has
-    it."""
+    """{layer: problem line} of the Layers that have --problem `text`. Throws UsageError if none has."""
     found, refused = {}, None
     for layer in layers:
         try:

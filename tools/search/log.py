@@ -112,8 +112,7 @@ def _parent_source(layer, pass_name, parent, nodes, root):
 
 
 def _versions_source(layer, pass_name, node, root):
-    """Source of the version that is the node's parent: today's file if its digest fits, else the file at the node's
-    commit."""
+    """Source of the version that is the node's parent: today's file if its digest fits, else the node's commit's."""
     folder, wanted = f"dev/{layer}/{pass_name}", node["parent_sha256"]
     with contextlib.suppress(Failure):
         now = _version_now(layer, pass_name, node["parent"], root)
@@ -203,8 +202,7 @@ def _locked(file):
 
 
 def _write_line(file, before, line):
-    """Appends a line with one write. Ends an incomplete last line, left by a killed writer, first, so that it does not
-    damage this one."""
+    """Appends a line with one write. Terminates a killed writer's incomplete last line first."""
     data = (b"\n" if before and not before.endswith(b"\n") else b"") + line.encode() + b"\n"
     try:
         if file.write(data) != len(data):

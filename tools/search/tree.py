@@ -60,8 +60,7 @@ class Node:
 
 
 def grow(records):
-    """Builds the tree from the log's records. Returns its nodes by number, without roots; marks the path to the fastest
-    of each group."""
+    """Builds the tree from the log's records; marks each group's best path. Returns the nodes by number."""
     roots, nodes = {}, {}
     for record in sorted(records, key=lambda record: record["node"]):
         above = record["parent"]
@@ -104,8 +103,7 @@ def main(arguments):
 
 
 def lines(nodes, width, colour=False):
-    """Lines of the tree as text. One child continues below its parent, the one on the best path; the others branch
-    off."""
+    """Lines of the tree. One child, on the best path if any, continues below its parent; the others branch off."""
     groups = list(dict.fromkeys(node.group for node in nodes if node.us > 0))
     letters = dict(zip(groups, string.ascii_lowercase)) if len(groups) > 1 else {}
     drawn = list(_drawn(nodes))

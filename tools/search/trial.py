@@ -35,7 +35,7 @@ class Limits:
 class Asked:
     """Problems to try a candidate on: problem lines, or sets."""
 
-    name: str = ""  # of this selection
+    name: str = ""  # of the selection: a problem line, or names of sets
     problems: tuple = ()
     sets: tuple = ("ci", "edge")
     dtypes: tuple = ()
@@ -50,8 +50,7 @@ class Workplace:
     preset: str
     compiler: list = field(default_factory=list)  # compile command of the pass's first version
     linker: list = field(default_factory=list)
-    # {(problem, dtype): (microseconds, library)} of the baselines timed so far; with_baselines: each Asked that was
-    # timed with them.
+    # {(problem, dtype): (microseconds, library)} of the baselines timed so far, and each Asked that they cover.
     baselines: dict = field(default_factory=dict)
     with_baselines: set = field(default_factory=set)
 
@@ -82,8 +81,7 @@ def prepare(a_pass, preset):
 
 
 def judge(place, source, asked, limits, progress=lambda text: None):
-    """Compiles and judges a candidate's source. Returns its verdict, a dict (docs/try.md). Throws Failure if the judge
-    fails."""
+    """The verdict on a candidate's source, a dict (docs/try.md). Throws Failure if the judge fails."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ladder-try-") as scratch:
         progress("compiling")
@@ -199,8 +197,7 @@ def _most(a_pass):
 
 
 def _with_baselines(place, asked, verdict):
-    """The verdict's times. Stores their baselines for later candidates, and fills in missing ones from earlier
-    candidates."""
+    """The verdict's times. Keeps their baselines for later candidates; fills in missing ones from earlier."""
     times = verdict["times"]
     if times and verdict["verdict"] == "PASS":
         place.with_baselines.add(asked)
