@@ -57,7 +57,7 @@ def _fit(logs, price):
 
 
 def _candidates(logs):
-    """Candidate levels: the distinct data, since a median is one of them; quantiles if more than _LEVELS."""
+    """Candidate levels: the distinct data, since a median is one of them; even quantiles if more than _LEVELS."""
     values = sorted(set(logs))
     if len(values) <= _LEVELS:
         return values

@@ -1,9 +1,8 @@
-"""Each ladder's standing against the library, as one ratio: the library's time over ours, summed over all problems. No
-HTML here.
+"""Each ladder's standing against the library, as one ratio: the library's time over ours, summed over all problems.
 
 Our times are those of the promoted versions in runtime/promoted/<device>.txt, for the U-Net's problems, or for the set
 perf of a layer outside the U-Net. On the dashboard, the best recorded version represents a ladder without promoted
-versions. README.md shows promoted() of the U-Net alone.
+versions. README.md shows promoted() of the U-Net alone. No HTML here.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""clang-tidy over the host sources: tools/dev/tidy.py [--build build/emulator] [--keep] [files...]. Exits 1 on findings.
+"""clang-tidy on the host sources: tools/dev/tidy.py [--build build/emulator] [--keep] [files...]. Exit 1: findings.
 
 Without files: checks the sources that changed since they last had no finding (compiled.py). --keep records the sources
 without findings.

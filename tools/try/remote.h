@@ -1,5 +1,5 @@
-// A candidate in a separate, untrusted process, which may die, hang or send anything. Each of its faults is a Failure in
-// one sentence.
+// A candidate in a separate, untrusted process, which may die, hang or send anything. Its faults are Failures of one
+// sentence.
 #pragma once
 
 #include <sys/types.h>
