@@ -1,4 +1,4 @@
-// Exchange of channel sums in a cluster, every block to all blocks, and the correction of dx by them (v09 and v11).
+// Exchange of channel sums in a cluster, every block to all blocks, and the correction of dx by them (v09).
 #pragma once
 
 #include "dev/groupnorm/dz_slab.h"

@@ -1,7 +1,6 @@
 #include "dev/groupnorm/gradient_plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 

@@ -1,4 +1,4 @@
-// Channel and group sums over a slab (gradient_plan.h), shared by v05 to v08. x and dy are read once.
+// Channel and group sums over a slab (gradient_plan.h), of v06. x and dy are read once.
 #pragma once
 
 #include "dev/common/vectors.h"

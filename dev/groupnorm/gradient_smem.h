@@ -1,4 +1,4 @@
-// A slab's x and dy in shared memory, copied asynchronously: what v05, v06 and v08 share. A thread reads back what it copied
+// A slab's x and dy in shared memory, copied asynchronously, of v06. A thread reads back what it copied
 // itself, so the slab needs no barrier.
 #pragma once
 

@@ -1,4 +1,4 @@
-// An element's terms of its channel's sums, and dx for kernels that compute dz anew: what v01 to v08 and v10 share.
+// An element's terms of its channel's sums, and dx for kernels that compute dz anew: shared by v01, v02, v06 and v10.
 #pragma once
 
 #include "dev/groupnorm/gradient.h"

@@ -1,4 +1,4 @@
-// The steps of a thread of a slab's block (slab.h), which v05 to v07 share: pivots, parameters, sums, normalised elements.
+// The steps of a thread of a slab's block (slab.h), shared by v05 and v06: pivots, parameters, sums, normalised elements.
 #pragma once
 
 #include "dev/groupnorm/activation.h"

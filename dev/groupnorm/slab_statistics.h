@@ -1,4 +1,4 @@
-// Mean and rstd of a slab's groups (slab.h), from the sums of its threads; shared by v05 to v07.
+// Mean and rstd of a slab's groups (slab.h), from the sums of its threads; shared by v05 and v06.
 //
 // A thread adds up x - pivot and its square not for each channel but for each unit: kUnit neighbouring channels of one
 // group, 2 if groups have an even number of channels. The threads store their units in shared memory, teams of lanes

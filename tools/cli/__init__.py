@@ -1,1 +1,1 @@
-"""What `./ladder` does: pick a backend, set up what is missing, build, and hand over to the programs."""
+"""The `./ladder` command line: pick a backend, install missing tools, build, and exec the C++ programs."""

@@ -1,4 +1,4 @@
-"""`./ladder <verb> ...`: a verb is a function that takes its arguments, in a module that is loaded when it is asked for."""
+"""`./ladder <verb> ...`: each verb is a function of the remaining arguments. Its module is imported on first use."""
 
 import argparse
 import functools
@@ -12,7 +12,7 @@ from . import options, version
 from .errors import UsageError
 from .options import Parser
 
-# A verb, the module and, where that is not main, the function that it is, what it takes, what it does.
+# Columns: verb, "module" (function main) or "module:function", arguments, description.
 _TABLE = """\
 Kernels
 check | cli.check | <layer>[/<pass>] --version V | its ci problems on the emulator; nvcc's registers and spills
@@ -82,7 +82,7 @@ def main(arguments):
 
 
 class _Main(Parser):
-    """Of the verb alone: help is a line a verb, and an unknown one is answered with the nearest."""
+    """Parser of the verb alone: help prints one line per verb; an unknown verb's error suggests the nearest name."""
 
     def format_help(self):
         return _help()
@@ -95,7 +95,7 @@ class _Main(Parser):
 
 
 class _Verb(argparse.ArgumentParser):
-    """Stands for the parser of a verb, which parses its arguments itself."""
+    """Stand-in for a verb's parser: passes the arguments on unparsed, since the verb parses them itself."""
 
     def parse_known_args(self, arguments, namespace):
         module, _, function = VERBS[self.prog.split()[-1]].partition(":")

@@ -16,12 +16,12 @@ from . import device, lock, partial, run, say, setup, tools
 from .errors import Failure
 from .paths import BUILD, CUDA_PRESETS, PRIVATE, ROOT
 
-COMMANDS = ROOT / "compile_commands.json"  # a link to that of one of the builds that editors may see
+COMMANDS = ROOT / "compile_commands.json"  # symlink into the build folder of a preset of SEEN, for clangd
 SEEN = ("cuda", "emulator")
 
 _ABOUT_NINJA = re.compile(r"\[\d+/\d+\] |ninja: |FAILED: |-- ")
-_LEFT_OUT = re.compile(r"\w+/\w+ v\d\d does not compile: ")  # launch_version's words, which a Broken has as well
-_GLOBBED = re.compile(r"The following files were (added|removed):|  [+-]\S")  # CMake's look at the folders
+_LEFT_OUT = re.compile(r"\w+/\w+ v\d\d does not compile: ")  # printed by launch_version; Broken.line repeats it
+_GLOBBED = re.compile(r"The following files were (added|removed):|  [+-]\S")  # CMake's check of CONFIGURE_DEPENDS globs
 _NINJA_PROGRESS = re.compile(r"^\[(\d+)/(\d+)\] (.*)")
 
 
@@ -30,7 +30,7 @@ def folder(preset):
 
 
 def program(preset, name, part=None):
-    """Where build() puts it."""
+    """Path of the executable `name` that build() makes, of the whole program or of its `part`."""
     return folder(preset) / (part.target if part else name)
 
 
@@ -40,19 +40,19 @@ class Broken:
 
     path: str  # "conv3x3/fprop"
     number: int
-    line: str  # what is to be said of it
+    line: str  # the message to print
 
 
 def build(preset, options=(), targets=(), keep_going=False, part=None):
-    """Brings build/<preset> up to date, what it lacks fetched; `options` are -D arguments for CMake. Throws Failure.
-    Of a program whose `part` is given only that is built.
+    """Brings build/<preset> up to date; fetches missing tools. `options` are -D arguments for CMake. Throws Failure.
+    A `part` builds only that subset of its program's versions.
 
-    Returns the Broken versions, which only with `keep_going` do not fail the build.
+    Returns the Broken versions with `keep_going`; without `keep_going` a version that does not compile fails the build.
     """
     with _configured(preset, options):
         try:
             if part:
-                _ninja(preset, ["build.ninja"], keep_going)  # which knows of every version once it is up to date
+                _ninja(preset, ["build.ninja"], keep_going)  # an up-to-date build.ninja lists every version
                 partial.write(part, folder(preset))
                 _ninja(preset, [part.target], keep_going, part.ninja_file)
             else:
@@ -64,7 +64,7 @@ def build(preset, options=(), targets=(), keep_going=False, part=None):
 
 
 def configure(preset):
-    """Has CMake write build/<preset>, what it lacks fetched."""
+    """Has CMake write build/<preset>; fetches missing tools."""
     with _configured(preset, ()):
         pass
 
@@ -79,7 +79,7 @@ def _configured(preset, options):
 
 
 def compiled(preset, objects):
-    """(whether all is well, the compiler's words) of these object files alone. Nothing is fetched for them."""
+    """Builds these object files alone, fetching no tools. Returns (success, compiler output)."""
     with lock.held(BUILD / f".{preset}.lock"):
         _configure(preset, _own_architecture(preset))
         done = tools.captured(tools.ninja(), "-C", folder(preset), *objects)
@@ -90,12 +90,13 @@ def compiled(preset, objects):
 
 
 def forget(preset):
-    """Has the next build configure anew: set-up has changed what CMake would find."""
+    """Makes the next build reconfigure, after set-up changed what CMake would find."""
     (folder(preset) / "build.ninja").unlink(missing_ok=True)
 
 
 def _own_architecture(preset):
-    """Of a machine with a GPU: nothing is compiled for others. CMake's own variable CUDAARCHS asks for more."""
+    """CMake option that compiles for this machine's GPU architecture only; none without a GPU or where the
+    environment's CUDAARCHS (CMake's own variable) lists architectures."""
     if preset not in CUDA_PRESETS or os.environ.get("CUDAARCHS"):
         return []
     architecture = device.architecture()
@@ -113,7 +114,7 @@ def _configure(preset, options):
 
 
 def show_to_editors(preset):
-    """Makes the preset's compile commands those that clangd finds."""
+    """Points the tree's compile_commands.json, which clangd reads, at the preset's."""
     aside = COMMANDS.with_name(f"{COMMANDS.name}.partial")
     aside.unlink(missing_ok=True)
     aside.symlink_to(f"{BUILD.name}/{preset}/{COMMANDS.name}")
@@ -121,7 +122,7 @@ def show_to_editors(preset):
 
 
 def _cached(preset, options):
-    """Whether the build is configured with those -D options."""
+    """Returns True if CMakeCache.txt has the value of each of these -D options."""
     cache = folder(preset) / "CMakeCache.txt"
     text = cache.read_text(encoding="utf-8") if cache.exists() else ""
     there = dict(re.findall(r"^(\w+):\w+=(.*)$", text, re.MULTILINE))
@@ -129,7 +130,7 @@ def _cached(preset, options):
 
 
 def _left_out(preset):
-    """A line for each layer that lacks a part, which CMake has left out."""
+    """A line for each incomplete layer that CMake has left out."""
     file = folder(preset) / "left_out.txt"
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
@@ -146,7 +147,7 @@ def _broken(preset):
 
 
 def _ninja(preset, targets, keep_going, file="build.ninja"):
-    """Shows compilers' words as they come, and Ninja's progress on one line."""
+    """Runs Ninja: prints compiler output as it arrives, and progress on one line that is overwritten."""
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
     command = [tools.ninja(), "-C", str(folder(preset)), "-f", file, "-j", jobs]
     # Options come first: under POSIXLY_CORRECT a target ends them.
@@ -168,7 +169,7 @@ def _ninja(preset, targets, keep_going, file="build.ninja"):
             interrupted |= "interrupted by user" in line
             step = _NINJA_PROGRESS.match(line)
             if step and "globbed directories" in step[3]:
-                continue  # CMake's look at the folders before every build
+                continue  # CMake re-checks its globs before every build
             if _LEFT_OUT.match(line):
                 continue
             if step:
@@ -182,12 +183,12 @@ def _ninja(preset, targets, keep_going, file="build.ninja"):
                 say.close()
                 print(shown, end="", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
-        process.send_signal(signal.SIGINT)  # which a terminal has sent it as well
+        process.send_signal(signal.SIGINT)  # a terminal's Ctrl-C has reached Ninja already
         raise
     finally:
         say.close()
         status = process.wait()
     if interrupted or status in (-signal.SIGINT, 128 + signal.SIGINT):
-        raise KeyboardInterrupt  # it went to Ninja, and not to us
+        raise KeyboardInterrupt  # SIGINT reached Ninja, not this process
     if status != 0:
         raise Failure(f"the {preset} build failed; the compiler's words are above")

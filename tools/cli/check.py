@@ -1,5 +1,6 @@
-"""`./ladder check <layer>/<pass> --version N`: the quick loop of whoever writes a kernel. The version's ci problems and a few
-random ones on the emulator and, at the same time, nvcc for its file alone: registers, shared memory, spills. No GPU is needed."""
+"""`./ladder check <layer>/<pass> --version N`: the quick edit-check loop for a kernel's author, without a GPU. Runs the
+version's ci problems and a few random ones on the emulator, while nvcc compiles its file: registers, shared memory,
+spills."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from .errors import Failure, UsageError
 from .options import Parser
 
 _PRESET = "cuda"
-_RANDOM = 5  # problems that nobody chose, where none is asked for
+_RANDOM = 5  # random problems, if no problem, set or dtype is named
 
 
 def main(arguments):
@@ -44,7 +45,7 @@ def main(arguments):
 
 
 def _words(a_pass, chosen):
-    """The command line of bench."""
+    """Arguments of the bench verb, for _RANDOM problems or those chosen."""
     words = [a_pass.path, f"--version={chosen.version}", *(f"--problem={problem}" for problem in chosen.problem)]
     if chosen.set or not chosen.problem:
         words.append(f"--set={chosen.set or 'ci'}")
@@ -54,7 +55,7 @@ def _words(a_pass, chosen):
 
 
 def _compiled(sources):
-    """(whether nvcc compiled them, its words); (None, why) without one."""
+    """Compiles the sources with nvcc. Returns (success, nvcc's output), or (None, reason) without an nvcc."""
     if not setup.has_nvcc():
         return None, "no nvcc, so no registers, shared memory or spills; ./ladder setup --preset cuda fetches it"
     folder = build.folder(_PRESET)

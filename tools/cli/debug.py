@@ -1,5 +1,5 @@
-"""`./ladder debug <layer>/<pass> --version N --problem P`: one version under gdb, stopped in one thread at the beginning of its
-kernel. That version's file alone is compiled anew, with all symbols. On a GPU the debugger is cuda-gdb."""
+"""`./ladder debug <layer>/<pass> --version N --problem P`: one version under gdb (cuda-gdb on a GPU), stopped in one
+thread at the beginning of its kernel. Recompiles that version's file alone, with all symbols."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ examples:
 _KERNEL = re.compile(
     r"__global__\s+(?:\w+\s*(?:\((?:[^()]|\([^()]*\))*\))?\s+)*?void\s+(?:__launch_bounds__\s*\([^;{]*?\)\s*)?(\w+)\s*\("
 )
-# The running thread, where the debugger does not know the macros of a kernel yet.
+# Expressions for the running thread's block and thread index, valid before the debugger knows a kernel's macros.
 _CURRENT = {"emulator": "ladder::simt::detail::current->{0}_idx", "cuda": "{0}Idx"}
 _SCRIPT = """\
 set breakpoint pending off
@@ -61,12 +61,12 @@ def main(arguments):
     files.replace(script, _SCRIPT.format(root=paths.ROOT, breaks=breaks, block=block, thread=thread, end=end))
     program = [folder / part.target, "--pass", a_pass.name, "--version", version.number, "--problem", line, "--once"]
     program += ["--dtype", chosen.dtype] if chosen.dtype else []
-    os.environ["LADDER_WATCHDOG_SECONDS"] = "0"  # a stopped thread is no hanging one
+    os.environ["LADDER_WATCHDOG_SECONDS"] = "0"  # a thread stopped by the debugger does not hang
     run.handed_over([debugger, "-q", "-x", script, *gdbs, "--args", *program])
 
 
 def _split(arguments):
-    """The words before "--", and those after it, which are the debugger's."""
+    """(arguments before "--", arguments after it); the latter go to the debugger."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:at], arguments[at + 1 :]
 
@@ -88,7 +88,7 @@ def _parse(arguments):
 
 
 def _index(text):
-    """Of a block or a thread: "5" is (5, 0, 0)."""
+    """Parses a block or thread index: "5" is (5, 0, 0)."""
     if not re.fullmatch(r"\d+(,\d+){0,2}", text):
         raise argparse.ArgumentTypeError(f"'{text}': one to three numbers, with commas between")
     numbers = [int(word) for word in text.split(",")]
@@ -109,7 +109,7 @@ def _debugger(preset):
 
 
 def _kernels(source, compiled):
-    """The names of the kernels in an object file that come from its source and the headers of dev/."""
+    """Names of the kernels in the object file `compiled` that `source` or its headers in dev/ define."""
     names = {
         name for file in digests.with_includes({source}) for name in _KERNEL.findall(file.read_text(encoding="utf-8"))
     }
@@ -129,6 +129,6 @@ def _breaks(preset, kernels, chosen):
         for name, index in zip(current, (chosen.block, chosen.thread))
         for axis, number in zip("xyz", index)
     )
-    # cuda-gdb knows of threadIdx only once the kernel is loaded.
+    # cuda-gdb resolves threadIdx only after the kernel is loaded.
     force, first = ("-force-condition ", "set cuda api_failures ignore\n") if preset == "cuda" else ("", "")
     return first + "\n".join(f"tbreak {kernel} {force}if {where}" for kernel in kernels)

@@ -1,4 +1,4 @@
-"""`./ladder denoise POLICY`: builds policy/denoise_policy.cpp if need be and answers with a trained policy's actions."""
+"""`./ladder denoise POLICY`: builds policy/denoise_policy.cpp if needed and computes a trained policy's actions."""
 
 import argparse
 from pathlib import Path
@@ -45,7 +45,7 @@ def _parser():
 
 
 def _check(chosen):
-    """What the program would say too, but only once it is built."""
+    """Throws the UsageErrors that the program itself would report, without waiting for its build."""
     if bool(chosen.policy) == bool(chosen.config):
         raise UsageError("denoise needs a policy's file or --config tiny, one of them")
     if chosen.policy and not (chosen.observation or chosen.random):

@@ -1,4 +1,4 @@
-"""Which backend runs kernels here, and why."""
+"""Choice of the backend that runs kernels on this machine, with its reason, and queries of the first GPU."""
 
 import ctypes
 import functools
@@ -12,7 +12,7 @@ from datetime import datetime
 from . import tools
 from .errors import UsageError
 
-# Kernels are built by CUDA 13 for sm_80 and up, and a driver runs no toolkit of a later major version.
+# Kernels are built by CUDA 13 for sm_80 and up. A driver runs no binaries of a toolkit with a later major version.
 _LEAST_DRIVER = 13000
 _LEAST_ARCH = 80
 
@@ -41,13 +41,13 @@ class _Gpu:
 
 
 def gpu():
-    """(name of the first GPU, "") or (None, why there is none to use)."""
+    """Returns (name of the first GPU, "") or (None, the reason that no GPU is usable)."""
     found, why = _first()
     return (found.model, "") if found else (None, why)
 
 
 def slug():
-    """The first GPU's name in results/, as core/backend_cuda.cpp makes it: "h200"; None without a GPU to use."""
+    """The first GPU's name in results/, derived like in core/backend_cuda.cpp: "h200"; None without a usable GPU."""
     found, _ = _first()
     return slug_of(found.model) if found else None
 
@@ -59,19 +59,19 @@ def slug_of(model):
 
 
 def architecture():
-    """The first GPU's, as CMAKE_CUDA_ARCHITECTURES has it: "90a-real"; None without a GPU to use."""
+    """The first GPU's architecture in the syntax of CMAKE_CUDA_ARCHITECTURES: "90a-real"; None without a usable GPU."""
     found, _ = _first()
     return cmake_architecture(found.arch) if found else None
 
 
 def cmake_architecture(arch):
-    # wgmma is for sm_90a alone; "real" leaves out PTX, which only another GPU would need.
+    # wgmma needs sm_90a. "real" omits PTX, which only another GPU would need.
     return f"{arch}{'a' if arch == 90 else ''}-real"
 
 
 @functools.cache
 def _first():
-    """(_Gpu, "") or (None, why there is none to use). Asks the driver, as CUDA itself does."""
+    """Asks the CUDA driver for the first GPU. Returns (_Gpu, "") or (None, the reason that no GPU is usable)."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -101,7 +101,8 @@ def _first():
 
 
 def choose(wanted=None):
-    """`wanted` is "gpu", "emulator" or None for whatever there is. Throws UsageError for a GPU that is not there."""
+    """Returns the Choice for `wanted`: "gpu", "emulator", or None (a GPU if usable, else the emulator). Throws
+    UsageError for "gpu" without a usable GPU."""
     if wanted == "emulator":
         return Choice("emulator", "--device emulator")
     model, why = gpu()
@@ -115,7 +116,7 @@ def choose(wanted=None):
 
 
 class Watch:
-    """Samples the first GPU while it lives: nothing where there is no nvidia-smi."""
+    """Context manager that samples the first GPU's clock and power with nvidia-smi; no samples without nvidia-smi."""
 
     _FIELDS = ("clocks.sm", "power.draw.instant")
     _MILLISECONDS = 50
@@ -140,7 +141,7 @@ class Watch:
             self._lines, _ = self._process.communicate()
 
     def between(self, began, ended):
-        """{field: {"median", "low", "high"}} of the samples between two times in Unix seconds; None without any."""
+        """{field: {"median", "low", "high"}} of the samples from `began` to `ended`, Unix seconds; None without any."""
         samples = []
         for line in self._lines.splitlines():
             stamp, *values = (cell.strip() for cell in line.split(","))
@@ -158,7 +159,7 @@ class Watch:
 
 
 def read_machine():
-    """What nvidia-smi says of the first GPU, or None."""
+    """nvidia-smi's values of the first GPU, {field of _SMI: text}, or None."""
     smi = shutil.which("nvidia-smi")
     if not smi:
         return None

@@ -1,6 +1,6 @@
-"""The versions in the tree, the headers that a source includes, and digests of sources with them.
+"""The versions in the tree, the headers that a source includes, and digests of a source with its headers.
 
-Digests are by content: a clone that CI made may have no history.
+Digests hash file contents, not commits: CI's clone may have no history.
 """
 
 import functools
@@ -12,13 +12,13 @@ from . import paths
 
 _DEV_INCLUDE = re.compile(r'^\s*#\s*include "(dev/[^"]+)"', re.MULTILINE)
 _INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
-# What C++ is cut into to take its comments out: literals, numbers and names are passed over whole.
+# Pieces that C++ is cut into, to take comments out: literals, numbers and names stay whole.
 _PIECE = re.compile(
     rb"""(?P<blank>(?:\s|//[^\n]*|/\*.*?\*/)+)"""
     rb"""|R"(?P<end>[^()\s\\]{0,16})\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|\.?\d(?:[eEpP][+-]|[\w.'])*|\w+|'(?:\\.|[^'\\\n])+'|.""",
     re.DOTALL,
 )
-# How a version says that another one does its work; which, only the compiler knows.
+# Calls by which a version delegates to other versions. The text does not tell to which; only the compiler knows.
 _HANDS_ON = re.compile(r"\b(version_of|versions_of|find_version|plans_of)\b")
 
 
@@ -35,19 +35,19 @@ def versions(root=None):
 
 
 def hands_on(file, root=None):
-    """Whether the version in `file` has others do its work."""
+    """Returns True if the version in `file`, or a dev/ header that it includes, delegates to other versions."""
     return any(_HANDS_ON.search(_text(path)) for path in with_includes({file}, root))
 
 
 def of_source(file, others=(), root=None, code_only=False):
-    """The digest of a source with all of the repository's headers that it includes, and of `others`: all that its compiler reads
-    here, or, `code_only`, without comments and blanks."""
+    """Digest of a source, of every repository header that it includes, and of `others`: all repository files that the
+    compiler reads for it; with `code_only` without their comments and blanks."""
     root = root or paths.ROOT
     return _digest(with_includes({file}, root, _INCLUDE) | set(others), root, code_only)
 
 
 def with_includes(sources, root=None, include=_DEV_INCLUDE):
-    """These files, and the headers below dev/, or others that `include` matches, that they include one way or another."""
+    """Set of `sources` and the headers that they include, directly or not, if in dev/ or matched by `include`."""
     root = root or paths.ROOT
     found, ahead = set(), list(sources)
     while ahead:

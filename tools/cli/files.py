@@ -1,7 +1,7 @@
-"""Files that are whole or not there: written beside their name, which they get when they are complete.
+"""Atomic file writes: a file is written under a temporary name in the same folder and renamed when complete.
 
-A symbolic link stays, and the file that it names is written. A character device, a FIFO and standard output have no name to
-give: they are written through. A folder, a block device or a socket is refused.
+A symbolic link is kept, and its target is replaced. A character device, a FIFO or standard output cannot be renamed to:
+it is written directly. A folder, a block device or a socket is refused.
 """
 
 import contextlib
@@ -17,27 +17,27 @@ from . import json_file
 
 
 def replace(path, text):
-    """`text` or bytes instead of what bears the name `path`, if anything does; text is packed for a name that ends in .json.xz.
-    Throws OSError, and leaves that as it was."""
+    """Replaces or creates the file `path` with `text` (str or bytes); str is xz-compressed for a name that ends in
+    .json.xz. Throws OSError and then leaves an existing file unchanged."""
     with whole(path) as file:
         file.write(_bytes(path, text))
 
 
 def create(path, text):
-    """As replace(), but never over another file: throws FileExistsError for a name that is taken, or another OSError."""
+    """Creates the file `path` like replace(), but throws FileExistsError if the name is taken. Throws OSError."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with _named(aside, path):
             aside.write_bytes(_bytes(path, text))
-        os.link(aside, path)  # a link, unlike a rename, never replaces
+        os.link(aside, path)  # unlike rename, link never replaces a file
     finally:
         aside.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def whole(path):
-    """A binary file to write to, which takes the name `path` when all of it is on the disk. Throws OSError, and leaves
-    what bears that name as it was."""
+    """Context manager of a binary file that is renamed to `path` when all of it is on disk. Throws OSError and then
+    leaves an existing file unchanged."""
     out = _written_through(path)
     if out is not None:
         with open(out, "wb") as through, tempfile.NamedTemporaryFile() as file:
@@ -61,7 +61,7 @@ def whole(path):
 
 @contextlib.contextmanager
 def _named(aside, path):
-    """Has an OSError name the file that was asked for, not the one beside it."""
+    """Makes an OSError name the requested file `path`, not the temporary file `aside`."""
     try:
         yield
     except OSError as error:
@@ -71,24 +71,25 @@ def _named(aside, path):
 
 
 def shown(path):
-    """How to name `path` to somebody who stands in the current folder."""
+    """Returns `path` for messages: relative if it is below the current folder."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def _bytes(path, text):
-    """The bytes of the file `path`."""
+    """The bytes to write to `path`: bytes unchanged, str encoded, and compressed for .json.xz."""
     if not isinstance(text, str):
         return text
     return json_file.packed(text) if str(path).endswith(".json.xz") else text.encode()
 
 
 def _written_through(path):
-    """A descriptor to write to where `path` is no name to replace, else None. Throws OSError for what is never written."""
+    """Returns a file descriptor for a path that is written directly (device, FIFO, standard output), else None. Throws
+    OSError for a folder, a block device or a socket."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
         return None
-    with contextlib.suppress(OSError):  # it may be closed
+    with contextlib.suppress(OSError):  # standard output may be closed
         if os.path.samestat(found, os.fstat(1)):
             sys.stdout.flush()
             return os.dup(1)

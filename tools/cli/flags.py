@@ -1,5 +1,5 @@
-"""Flags of a C++ program as argparse options, from the description that its --describe printed (io/flags.h), so that help
-and complaints need no build, and no flag, default or help text stands twice."""
+"""Flags of a C++ program as argparse options, read from the JSON that its --describe printed (io/flags.h). Help and
+error messages therefore need no build, and no flag, default or help text is written twice."""
 
 import argparse
 import json
@@ -13,10 +13,10 @@ _NUMBERS = {"INT": "-?[0-9]+", "UINT": "-?[0-9]+", "FLOAT": r"[-+]?([0-9]+\.?[0-
 
 
 class Flags:
-    """Options that a program knows too. None has a default here: the program has them.
+    """Options passed on to a C++ program. They have no defaults here: the program has them.
 
-    `notes` are what a verb says of some in the place of the program's default; `without` are flags that the verb
-    understands itself, `only` those that it takes, if not all.
+    `notes`: {flag: help text in place of the program's default}. `without`: flags that the verb handles itself. `only`:
+    flags that the verb accepts; empty for all.
     """
 
     def __init__(self, parser, file, notes=(), without=(), only=()):
@@ -36,7 +36,7 @@ class Flags:
             self._needs += [(flag["name"], other) for other in flag.get("needs", ())]
 
     def check(self, chosen):
-        """Throws UsageError where flags of `chosen`, the parser's result, do not go together."""
+        """Throws UsageError if flags of `chosen`, the parser's result, exclude each other or lack a needed one."""
         given = {action.option_strings[0] for action in self._actions if getattr(chosen, action.dest) is not None}
         for flag, other in self._excludes:
             if {flag, other} <= given:
@@ -46,7 +46,7 @@ class Flags:
                 raise UsageError(f"{flag} needs {other}")
 
     def words(self, chosen):
-        """The command line that says what `chosen` does."""
+        """The program's command-line arguments for `chosen`, the parser's result."""
         words = []
         for action in self._actions:
             value = getattr(chosen, action.dest)
@@ -59,7 +59,7 @@ class Flags:
 
 
 def _taken(flag):
-    """What argparse is told of the words that follow a flag."""
+    """Keyword arguments of add_argument() for the values that a flag takes."""
     if flag["type"] == "SWITCH":
         return {"action": "store_true"}
     if "words" in flag:
@@ -68,7 +68,7 @@ def _taken(flag):
 
 
 def _type(flag):
-    """The type of an option: the text as it was typed, once it is one that the program takes."""
+    """argparse type that returns the text unchanged if the program accepts it, else raises ArgumentTypeError."""
     kind, pattern = flag["type"], flag.get("pattern", _NUMBERS.get(flag["type"], ".*"))
     number = float if kind == "FLOAT" else int
     limits = _Interval(flag["limits"], number) if "limits" in flag else None
@@ -87,7 +87,7 @@ def _type(flag):
 
 
 class _Interval:
-    """Of "[1, 1000]", "[0, 1)", "(0, )"."""
+    """A numeric interval, parsed from "[1, 1000]", "[0, 1)" or "(0, )"."""
 
     def __init__(self, text, number):
         self._has_low, self._has_high = text[0] == "[", text[-1] == "]"

@@ -1,4 +1,4 @@
-"""JSON that another program may have written, plain or packed by xz: finite and not nested too deeply, or one line that says why not."""
+"""Parser of untrusted JSON, plain or xz-compressed: rejects non-finite numbers and deep nesting, with a reason."""
 
 import json
 import math
@@ -16,17 +16,17 @@ _LONGEST = 200  # characters of a reason
 
 
 class NotJson(ValueError):
-    """One line, without the file's name."""
+    """The reason, one line without the file's name."""
 
 
 def read(path):
-    """The value of a file. Throws OSError and NotJson."""
+    """The JSON value of a file. Throws OSError and NotJson."""
     with open(path, "rb") as file:
         return parse(file.read())
 
 
 def parse(text):
-    """The value of JSON as text or as bytes, plain or packed. Throws NotJson."""
+    """The JSON value of str or bytes, plain or xz-compressed. Throws NotJson."""
     try:
         text = unpacked(text) if isinstance(text, bytes) else text
         return json.loads(
@@ -39,10 +39,10 @@ def parse(text):
 
 
 def unpacked(raw):
-    """The bytes that a file's bytes stand for: those in an xz archive, else themselves. Throws NotJson."""
+    """Decompresses an xz archive; returns other bytes unchanged. Throws NotJson."""
     if not raw.startswith(_XZ):
         return raw
-    import lzma  # only where a file needs it: some builds of Python are without
+    import lzma  # imported on demand: some builds of Python lack it
 
     try:
         return lzma.decompress(raw)
@@ -51,14 +51,14 @@ def unpacked(raw):
 
 
 def packed(text):
-    """`text` as the bytes of a .json.xz file, the same for the same text."""
+    """`text` as the bytes of a .json.xz file, deterministically."""
     import lzma
 
     return lzma.compress(text.encode(), preset=9)
 
 
 def line(value):
-    """`value` as a line of JSON, which has no word for a number that is not finite: it becomes null."""
+    """`value` as one line of JSON. Numbers that are not finite become null, since JSON cannot express them."""
     try:
         return json.dumps(value, allow_nan=False)
     except ValueError:
@@ -66,7 +66,7 @@ def line(value):
 
 
 def reason(error):
-    """What an exception says about somebody's JSON, in one line of bounded length."""
+    """An exception's reason why a file is not the expected JSON, as one line of bounded length."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, NotJson):
@@ -110,7 +110,7 @@ def _with_null(value):
 
 
 def _kind_of(text):
-    """What a file that is no JSON is by its first bytes; "" where they do not say."""
+    """The kind of a file that is not JSON, by its first bytes; "" if unknown."""
     start = (text[:64] if isinstance(text, bytes) else text[:64].encode(errors="replace")).lstrip()
     if not start:
         return "empty"

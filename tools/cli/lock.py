@@ -1,4 +1,4 @@
-"""One CLI at a time where files are written: an flock that the kernel drops even if its holder is killed."""
+"""Lock that lets one CLI at a time write files: an flock, which the kernel drops even if its holder is killed."""
 
 import contextlib
 import errno

@@ -12,7 +12,7 @@ _TEMPLATES = paths.ROOT / "tools" / "templates"
 
 
 def check_names(layer, pass_name):
-    """Refuses what is there already, and names that files, CMake or C++ could not bear."""
+    """Throws UsageError for a layer or pass that exists, or a name that clashes in files, CMake or C++."""
     if not signature.NAME.fullmatch(layer) or layer in signature.TAKEN:
         raise UsageError(f"layer '{layer}': snake_case, as in softmax, and no word of C++")
     declared = rf"^(?:struct|class|enum class|using) {signature.struct(pass_name)}\b"
@@ -31,7 +31,7 @@ def check_names(layer, pass_name):
 
 
 def write(of, letters):
-    """All files of the layer, or none. Returns their names."""
+    """Writes all files of the layer, or none. Returns their names."""
     words = {**_words(of, letters), **_kernels(of)}
     made = {name: _filled(name, template, of, words) for name, template in _files(of.layer, of.pass_name).items()}
     home = paths.ROOT / "dev" / of.layer
@@ -74,7 +74,7 @@ def _files(layer, pass_name):
 
 
 def _says(wanted, *patterns):
-    """Whether a line of one of those files has it."""
+    """Returns True if a file of the glob `patterns` matches the regular expression `wanted`."""
     found = [path for pattern in patterns for path in paths.ROOT.glob(pattern)]
     return any(re.search(wanted, path.read_text(encoding="utf-8"), re.MULTILINE) for path in found)
 
@@ -98,7 +98,7 @@ def _kernels(of):
 
 
 def _words(of, letters):
-    """What the templates have blanks for."""
+    """{placeholder of the templates: its text}, except those of _kernels()."""
     return {
         "formulas": placeholder.formulas(of, "//     "),
         "readme_formulas": placeholder.formulas(of, "    "),
@@ -138,12 +138,12 @@ def _line(letters, values):
 
 
 def _side(letters, elements):
-    """So large that a tensor of all sizes has about as many elements."""
+    """Size per dimension such that a tensor of all dimensions `letters` has about `elements` elements; at least 3."""
     return max(3, int(elements ** (1 / len(letters)) + 1e-9))
 
 
 def _sets(letters):
-    """Cases by set, each a few sizes that the letters have in turn."""
+    """{set: the lines of its named cases}; a case gives a size to each letter."""
     count = len(letters)
     even, large, small = (_side(letters, elements) for elements in (4096, 2**24, 512))
     ones = {f"one_{letter}": [1 if each == letter else 5 for each in letters] for letter in letters}

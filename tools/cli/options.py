@@ -1,4 +1,4 @@
-"""argparse with the project's manners: one line, exit 2; and how a program ends."""
+"""argparse with one-line errors and exit status 2, and the exit statuses of a program."""
 
 import argparse
 import math
@@ -28,8 +28,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(watch.FLAG, action="store_true", help="again at each save of a source; Ctrl-C ends")
 
     def add_selection(self, *names, **defaults):
-        """Options of selection.py by their names, in its words; a default is said after them. A set of problems and one
-        of them exclude each other."""
+        """Adds options of selection.HELP by name, with defaults. --problem and --set exclude each other."""
         problems = self.add_mutually_exclusive_group() if {"problem", "set"} <= set(names) else self
         for name in names:
             default = defaults.get(name)
@@ -39,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def check_names(chosen, **suffixes):
-    """Throws UsageError unless each file that is to be written (out=".npy") ends so, in a folder that is there."""
+    """Throws UsageError unless each output file (out=".npy") has its suffix and is in an existing folder."""
     for flag, suffix in suffixes.items():
         path = getattr(chosen, flag)
         if path and Path(path).suffix != suffix:
@@ -49,7 +48,7 @@ def check_names(chosen, **suffixes):
 
 
 def filled(name):
-    """The type of an option that takes no empty word."""
+    """argparse type of a non-empty text."""
 
     def word(text):
         if not text.strip():
@@ -61,7 +60,7 @@ def filled(name):
 
 
 def at_least(least):
-    """The type of an option that is a whole number."""
+    """argparse type of an integer of at least `least`."""
 
     def number(word):
         if not re.fullmatch(r"[0-9]{1,18}", word) or int(word) < least:
@@ -72,7 +71,7 @@ def at_least(least):
 
 
 def between(low, high):
-    """The type of an option that is a number above `low` and up to `high`."""
+    """argparse type of a number in (`low`, `high`]."""
 
     def number(word):
         try:
@@ -87,24 +86,24 @@ def between(low, high):
 
 
 def folder(word):
-    """The type of an option that names a folder that is there."""
+    """argparse type of an existing folder."""
     if not Path(word).is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder '{word}'")
     return Path(word)
 
 
 def _open_standard_streams():
-    """/dev/null in the place of a stream that the caller has closed, whose number the next file would get."""
+    """Opens /dev/null in place of each standard stream that the caller closed: else the next file gets its number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # open() takes the lowest free number: this one
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))
 
 
 def _full_stdout():
-    """The name of standard output where it does not take what was printed."""
+    """Returns "standard output" if flushing it fails, else ""."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -114,12 +113,12 @@ def _full_stdout():
 
 
 def _drop_stdout():
-    """What is left of standard output goes nowhere: Python flushes once more when it ends."""
+    """Redirects standard output to /dev/null: Python flushes the unwritten rest once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(main):
-    """The exit status of a program: main()'s, or that of what it threw, which is said in a line."""
+    """Runs main. Returns its exit status, or prints its exception as one line and returns that exception's status."""
     _open_standard_streams()
     try:
         try:
@@ -134,7 +133,7 @@ def run(main):
     except Failure as error:
         say.line(error)
         return 1
-    except BrokenPipeError:  # whoever read has read enough: `./ladder list | head`
+    except BrokenPipeError:  # the reader has closed the pipe: `./ladder list | head`
         _drop_stdout()
         return 0
     except OSError as error:

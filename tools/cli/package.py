@@ -1,4 +1,4 @@
-"""The PyTorch package of python/: the headers that it is compiled with, and a Python with PyTorch that its tests run in."""
+"""The PyTorch package of python/: the headers that it is compiled against, and the Python that runs its tests."""
 
 import importlib.util
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from . import build, paths, run, say, setup, test_programs, tools, wheels
 from .test_programs import Totals
 
-# What its tests are run with.
+# Pinned packages of the Python environment that runs the tests of python/.
 TORCH = "torch==2.11.0"
 _BESIDE_TORCH = "numpy==2.3.5 safetensors==0.6.2 diffusers==0.35.2 pytest==8.4.2 scikit-build-core==0.11.6"
 _WITH_TORCH = [TORCH, *_BESIDE_TORCH.split()]
@@ -18,12 +18,12 @@ _TARGET = "ladder_python"
 
 
 def cache():
-    """Where what is large lies: the environment's LADDER_CACHE, which several clones may share, else the private folder."""
+    """Folder of large downloads: the environment's LADDER_CACHE, which clones may share, else cache/ in PRIVATE."""
     return Path(os.environ.get("LADDER_CACHE") or paths.PRIVATE / "cache").absolute()
 
 
 def python():
-    """A Python with PyTorch and pytest, or None: that of LADDER_PYTHON, of fetch_torch(), or this one."""
+    """A Python with PyTorch and pytest, or None: LADDER_PYTHON, that of fetch_torch(), or the running Python."""
     candidates = [os.environ.get("LADDER_PYTHON"), _environment() / "bin" / "python", sys.executable]
     for candidate in filter(None, candidates):
         if shutil.which(candidate) and tools.can_import(candidate, "pytest", "torch"):
@@ -32,7 +32,7 @@ def python():
 
 
 def fetch_torch():
-    """Installs PyTorch (4.8 GB) and what its tests need into an environment of its own, once, and later what a new pin names."""
+    """Installs PyTorch (4.8 GB) and the test packages into a virtual environment, once, and again for a new pin."""
     home, pins = _environment(), "\n".join(_WITH_TORCH)
     ready = home / ".ready"
     if ready.exists() and ready.read_text(encoding="utf-8") == pins:
@@ -52,7 +52,7 @@ def fetch_torch():
 
 
 def headers():
-    """PyTorch's include folder: LADDER_TORCH_INCLUDE, that of an installed PyTorch, or one fetched for this alone."""
+    """PyTorch's include folder: LADDER_TORCH_INCLUDE, an installed PyTorch's, or one fetched without its libraries."""
     if os.environ.get("LADDER_TORCH_INCLUDE"):
         return Path(os.environ["LADDER_TORCH_INCLUDE"])
     here = importlib.util.find_spec("torch")
@@ -67,7 +67,7 @@ def _fetched_headers():
         return folder
     fresh = folder.with_suffix(".partial")
     shutil.rmtree(fresh, ignore_errors=True)
-    # The smallest wheel for Linux: its headers are those of all, and nothing of it runs.
+    # The smallest Linux wheel: headers are the same on every platform, and none of its binaries runs.
     platform = ["--platform", "manylinux_2_28_aarch64", "--python-version", "3.12"]
     wheel = wheels.download(f"the headers of {TORCH}", TORCH, fresh, setup.LOG, platform)
     with zipfile.ZipFile(wheel) as archive:
@@ -83,7 +83,7 @@ def compile_into(preset, options=()):
 
 
 def test(preset, options=(), flags=()):
-    """Runs python/tests; the last line printed is the totals. Without PyTorch they are skipped, with a line."""
+    """Runs python/tests; the last line printed is the totals. Without PyTorch, prints a line and skips them."""
     interpreter = python()
     if not interpreter:
         say.line("the PyTorch package: skipped, there is no PyTorch; ./ladder setup --torch fetches it (4.8 GB)")

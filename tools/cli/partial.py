@@ -1,7 +1,9 @@
-"""A layer's program with some of its versions, so that `./ladder bench conv3x3 --version 7` compiles no other one.
+"""Partial program: a layer's program with some of its versions, so that `./ladder bench conv3x3 --version 7` compiles
+v07 alone.
 
-It is CMake's own statement of the program in build.ninja without the objects of other versions, in a Ninja file beside
-it that includes the whole build: objects are shared with it, and the whole program, at its own place, stays as it is.
+A partial program is CMake's own build statement in build.ninja, less the objects of the other versions. It stands in a
+Ninja file of its own that includes build.ninja: object files are shared with the full build, and the full program is
+untouched.
 """
 
 import re
@@ -11,17 +13,17 @@ from . import digests, files, paths
 from .errors import Failure
 
 _FOLDER = "partial"  # in a build's folder
-# Added to the flags of a version to be debugged. Precompiled headers are of the other flags.
+# Compiler flags added for a version to be debugged. The precompiled header has other flags, so it is not usable here.
 _SYMBOLS, _CUDA_SYMBOLS = "-O0 -g3 -Wno-invalid-pch", "-g -G"
 
 
 @dataclass(frozen=True)
 class Part:
-    program: str  # "bench_conv3x3", whose target may be in a folder of the build
+    program: str  # "bench_conv3x3"; its full target may be in a subfolder of the build
     name: str  # "fprop-7"
     layer: str
-    sources: frozenset  # of its versions: "dev/conv3x3/fprop/v07_wmma_double_buffer.cu"; none for all
-    debugged: str = ""  # the one of them to compile with all symbols
+    sources: frozenset  # of the included versions: "dev/conv3x3/fprop/v07_wmma_double_buffer.cu"; empty for all
+    debugged: str = ""  # source to compile with all symbols
 
     @property
     def target(self):
@@ -37,8 +39,8 @@ class Part:
 
 
 def of(program, versions, text):
-    """The Part with the {path: Versions} of one layer that --version `text` means; None for the whole program: for all
-    versions, for best, which a problem decides, and for one that hands its work to others."""
+    """The Part with one layer's {path: Versions}, chosen by --version `text`. None stands for the full program: for
+    "all", for "best" (which version depends on the problem), and for a version that delegates to others."""
     files_of = [version.file for these in versions.values() for version in these]
     if text in ("all", "best") or any(map(digests.hands_on, files_of)):
         return None
@@ -50,7 +52,7 @@ def of(program, versions, text):
 
 
 def debugged(program, a_pass, version):
-    """The Part with a Version that is compiled with all symbols, and with those that do its work."""
+    """The Part with `version` compiled with all symbols; with all versions if it delegates to others."""
     part = of(program, {a_pass.path: [version]}, str(version.number))
     name = f"{a_pass.name}-{version.number}-debug"
     return Part(program, name, a_pass.layer, part.sources if part else frozenset(), _shown(version.file))
@@ -61,7 +63,7 @@ def _shown(file):
 
 
 def write(part, folder):
-    """Writes the Ninja file into a build's folder, of a build.ninja that is up to date."""
+    """Writes the Part's Ninja file into a build's folder, whose build.ninja must be up to date."""
     text = (folder / "build.ninja").read_text(encoding="utf-8")
     path = folder / part.ninja_file
     (folder / part.debugged_object if part.debugged else folder / part.target).parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +73,7 @@ def write(part, folder):
 
 
 def statements(part, text):
-    """How Ninja makes the part, by build.ninja's `text`."""
+    """Ninja build statements of the Part, derived from build.ninja's `text`."""
     rule, inputs, variables = _statement(rf"(?:\w+/)*{part.program}", text)
     inputs = [word for word in inputs.split(" || ")[0].split() if not _other_version(part, word)]
     variables = _with(variables, TARGET_FILE=part.target, POST_BUILD=":")
@@ -89,7 +91,7 @@ def statements(part, text):
 
 
 def _statement(output, text):
-    """(rule, inputs, variables) of what build.ninja says of a pattern of an output."""
+    """(rule, inputs, variables) of the first build statement in build.ninja's `text` whose output matches a regex."""
     found = re.search(rf"^build {output}: (\w+) (.*)\n((?:  .*\n)*)", text, re.MULTILINE)
     if not found:
         raise Failure(f"the build makes no {output.rpartition('/')[2].lstrip(')*')}")

@@ -1,4 +1,4 @@
-"""Where things are. Everything that the CLI fetches lies in PRIVATE; removing that folder undoes it."""
+"""Paths of the tree. Everything that the CLI fetches lies in PRIVATE; removing that folder undoes it."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""C++ of a pass whose formula nobody has said yet.
+"""C++ text of a new pass with a placeholder formula.
 
-What stands for it is the product of the inputs, summed over the sizes that the output has not, times 2 (3 for a second
-output, and so on) and times g % 4 + 1 for an index g that no input has. It is right for all shapes and reads every input, and
-neither a constant nor a copy passes for it.
+The placeholder is the product of the inputs, summed over the dimensions that the output lacks, times 2 (3 for a second
+output, and so on), and times g % 4 + 1 for an output index g that no input has. The formula holds for all shapes and
+reads every input; neither a constant nor a copy equals it.
 """
 
 
@@ -41,7 +41,7 @@ def reference(of, output):
 
 
 def kernel(of, output):
-    """A thread an element."""
+    """CUDA text of a kernel with one thread per output element."""
     direct = all(x.sizes == output.sizes for x in of.inputs)
     offsets = ["index" if x.sizes == output.sizes else _offset(x.sizes) for x in of.inputs]
     term = " * ".join(f"to_float({x.name}[{offset}])" for x, offset in zip(of.inputs, offsets))
@@ -73,7 +73,7 @@ def launch(of, output):
 
 
 def _argument(tensor, constant):
-    """Of the kernel: a member of Tensors, which for the problem's dtype is a void pointer."""
+    """Kernel argument for a tensor: its member of Tensors, cast from void* where it has the problem's dtype."""
     return f"static_cast<{constant}T*>(t.{tensor.name})" if tensor.type == "T" else f"t.{tensor.name}"
 
 
@@ -92,7 +92,7 @@ def _factor(of, output, times, fraction=""):
 
 
 def _offset(sizes):
-    """Of the element at the indices `sizes`."""
+    """C++ expression of the linear row-major offset of an element; `sizes` holds a letter per index."""
     offset = sizes[0]
     for letter in sizes[1:]:
         offset = f"{f'({offset})' if '+' in offset else offset} * size.{letter} + {letter}"
@@ -100,7 +100,7 @@ def _offset(sizes):
 
 
 def _indices(of, output):
-    """The letters' values of the element `index`, of those letters that the formula has."""
+    """C++ lines that derive each index that the formula uses from the output's linear `index`."""
     used = {c for x in of.inputs if x.sizes != output.sizes for c in x.sizes}
     used |= {c for c in output.sizes if not any(c in x.sizes for x in of.inputs)}
     for i, letter in enumerate(output.sizes):

@@ -55,7 +55,7 @@ def main(arguments):
 
 
 def sample_set(size=64):
-    """The sample set's file, made where it is not there yet: the same bytes wherever the font has the same version."""
+    """The sample set's file, written if missing. Its bytes depend on the font's version only."""
     path = DATA / f"emoji-{size}.ldata"
     with lock.held(paths.PRIVATE / "data.lock"):
         if not _is_good(path, size):
@@ -69,7 +69,7 @@ def sample_set(size=64):
 
 
 def random_set(size):
-    """The file of made-up images, written where it is missing: needs neither a font nor a network."""
+    """The file of random images, written if missing. Needs neither a font nor a network."""
     path = DATA / f"random-{size}.ldata"
     with lock.held(paths.PRIVATE / "data.lock"):
         if not _is_good(path, size):
@@ -79,13 +79,13 @@ def random_set(size):
 
 
 def fetch():
-    """What sample_set() needs, fetched where it is missing."""
+    """Fetches the missing prerequisites of sample_set(): the private Python and the font."""
     python()
     _font()
 
 
 def python():
-    """The private Python that images/ runs in."""
+    """The private Python that runs tools/images."""
     with lock.held(paths.PRIVATE / "setup.lock"):
         return wheels.python_with(wheels.IMAGES, setup.LOG)
 
@@ -98,7 +98,8 @@ def _emoji(chosen):
 
 
 def _out(chosen, name, pictures=()):
-    """The file to write, of which neither that nor its preview is one of the `pictures`."""
+    """The output file. Throws UsageError if the file or its preview would overwrite one of the `pictures`, or any file
+    without --replace."""
     out = Path(chosen.out) if chosen.out else DATA / f"{name}-{chosen.size}.ldata"
     if out.suffix != ".ldata":
         raise UsageError(f"--out '{out}': a name that ends in .ldata; the preview takes the same with .png")
@@ -125,19 +126,19 @@ def _is_good(path, size):
 
 
 def _run(arguments):
-    """The status of images/, which says itself what was wrong."""
+    """Runs tools/images, which prints its own errors. Returns its exit status."""
     env = {**tools.environment(), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [*tools.module(python(), "images"), *map(str, arguments)]
     process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL)
     try:
         return process.wait()
     except KeyboardInterrupt:
-        process.send_signal(signal.SIGINT)  # which a terminal has sent it as well
+        process.send_signal(signal.SIGINT)  # a terminal's Ctrl-C has reached it already
         return process.wait()
 
 
 def _font():
-    """The font's file, from its package where the machine has none."""
+    """The font's file; installs its Debian package if the machine lacks it."""
     found = _installed_font()
     if found is None:
         if not debian.present():

@@ -1,4 +1,4 @@
-"""How far a recording is, and how long the rest may take."""
+"""Progress of a recording, and an estimate of the time left."""
 
 import time
 
@@ -8,7 +8,7 @@ from . import say
 
 
 def seconds_spent(results, slug):
-    """{"layer/pass/vNN_idea/problem": seconds} of the newest record of each on this device."""
+    """{"layer/pass/vNN_idea/problem": seconds that its newest record on this device took}."""
     spent = {}
     for record in record_files.load_all(results, slug)[0]:
         spent.update(
@@ -22,7 +22,7 @@ def seconds_spent(results, slug):
 
 
 class Progress:
-    """How far a recording is, and how long the rest may take: as long as the same results took last time."""
+    """Progress of a recording. Estimates the time left from the time that the same results took last time."""
 
     def __init__(self, names, estimates):
         self.names, self.finished = names, {}
@@ -44,7 +44,7 @@ class Progress:
     def show(self, part, done):
         self.finished[part] = max(self.finished[part], done)
         if self.seen_before is None:
-            self.seen_before = self.done  # by the interrupted run: nothing that we can measure our pace by
+            self.seen_before = self.done  # results of an interrupted run: they do not count for this run's pace
         total = sum(len(jobs) for jobs in self.names.values())
         left = self._left()
         about = f", about {_minutes(left)} left" if left is not None else ""
@@ -63,7 +63,7 @@ class Progress:
         return spent / new_ones * (total - self.done)
 
     def _expected(self, done):
-        """Seconds that the results after the first `done` took last time."""
+        """Seconds that the results after the first `done` took last time; the typical time for a new result."""
         jobs = [name for part in self.names.values() for name in part]
         return sum(self.estimates.get(name, self.typical) for name in jobs[done:])
 

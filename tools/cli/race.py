@@ -1,4 +1,4 @@
-"""What a test calls a likely race is run once more under ThreadSanitizer, which names the two lines."""
+"""Runs a test that reported a likely race once more under ThreadSanitizer, which names the two source lines."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ _BEGIN, _END = "WARNING: ThreadSanitizer", "SUMMARY: ThreadSanitizer"
 
 
 def show(races, cmake_options=(), part=None):
-    """`races`: (program, suite), as in Totals.races, of whole programs or of the `part` of one."""
+    """Reruns `races`, (program, suite) of Totals.races, with full programs or with the `part` of one program."""
     for program, suite in races:
         say.line(f"{suite}: a likely race; once more under ThreadSanitizer")
         try:
@@ -34,7 +34,7 @@ def show(races, cmake_options=(), part=None):
 
 
 def report(said):
-    """The first race: the two accesses, each with its lines out to the kernel's own; empty where there is none."""
+    """The first race in ThreadSanitizer's output: its two accesses with call stacks up to the kernel's line; or ""."""
     begin, end = said.find(_BEGIN), said.find(_END)
     if begin < 0 or end < begin:
         return ""

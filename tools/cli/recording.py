@@ -19,8 +19,8 @@ from .progress import Progress, seconds_spent
 
 
 def build_programs(chosen):
-    """Builds the bench programs of {"layer/pass": Versions}: ({"layer/pass": its program}, kernels of resources.collect(), digests
-    of machine_code.of_build())."""
+    """Builds the bench programs of {"layer/pass": Versions}: ({"layer/pass": its program}, kernels of
+    resources.collect(), digests of machine_code.of_build())."""
     # Programs run in ROOT and are named from there, so that the commands in a record work in anybody's checkout.
     folder = build.folder("cuda")
     disassembly.fetched()  # now, as a machine without a network had better say so before the build
@@ -31,8 +31,8 @@ def build_programs(chosen):
 
 
 class Recording:
-    """One recording from its first program to its file. `parts` are the arguments of Parts but for the folder, `programs` the
-    bench programs of each "layer/pass", `code` the digests of machine_code.of_build()."""
+    """One recording from its first program to its file. `parts` are the arguments of Parts but for the folder,
+    `programs` the bench programs of each "layer/pass", `code` the digests of machine_code.of_build()."""
 
     def __init__(self, options, parts, programs, results, kernels, code, machine):
         self.options, self.parts, self.programs, self.kernels, self.machine = options, parts, programs, kernels, machine
@@ -142,8 +142,8 @@ class Recording:
 
 
 class Part:
-    """The measurements of one run of one bench program, number `at` of the recording in `folder`. Where they are known beforehand,
-    `planned` are the names of its results, and `seconds` is what it may take."""
+    """The measurements of one run of one bench program, number `at` of the recording in `folder`. Where they are known
+    beforehand, `planned` are the names of its results, and `seconds` is what it may take."""
 
     def __init__(self, folder, at, path, dtype, arguments, planned=(), seconds=0):
         self.path, self.planned, self.seconds = path, planned, seconds
@@ -196,7 +196,7 @@ class Part:
 
 
 def joined(part_paths, pieces):
-    """One record of several programs' records. Throws Failure where they were not made in one place."""
+    """Joins several programs' records into one. Throws Failure if they differ in commit, local changes or device."""
     first = pieces[0]
     for piece in pieces[1:]:
         for key in ("commit", "dirty", "device"):
@@ -231,7 +231,8 @@ def _digests_of(results, digests):
 
 
 def standings(record):
-    """For each pass and dtype a line: how every version stands against the baseline, over the problems both did."""
+    """Yields a line per pass and dtype: each version's mean speed-up over the baseline, on problems that both have
+    times for."""
     groups = {}
     for result in record.results:
         if result.status == "PASS" and result.times and result.baseline_times:
@@ -265,7 +266,7 @@ def environment_of(program):
 
 
 def _results_in(partial):
-    """Whole lines after the first."""
+    """Number of results in a partial file: its complete lines after the first."""
     try:
         return max(partial.read_bytes().count(b"\n") - 1, 0)
     except OSError:

@@ -1,4 +1,4 @@
-"""What the CLI prints, all of it on stderr: stdout belongs to the programs it starts."""
+"""Messages and progress of the CLI, all on stderr: stdout belongs to the programs that it starts."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ _open_line = False
 
 
 def line(text):
-    """Somebody's words may be part of `text`: no control character of them reaches the terminal, and no endless line."""
+    """Prints a message. `text` may contain untrusted text: replaces control characters and cuts long lines."""
     close()
     shown = _CONTROL.sub("?", str(text))
     shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
@@ -21,7 +21,7 @@ def line(text):
 
 
 def progress(text):
-    """A line that the next one replaces; without a terminal only now and then."""
+    """Prints a line that the next one overwrites; without a terminal, a plain line every _QUIET_SECONDS at most."""
     global _shown_at, _open_line
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[Kladder: {text}"[:160])
@@ -38,7 +38,7 @@ def bar(done, total):
 
 
 def close():
-    """Removes a progress line that stands."""
+    """Erases the current progress line."""
     global _open_line
     if _open_line:
         sys.stderr.write("\r\033[K")

@@ -1,4 +1,4 @@
-"""Finds out what a build lacks on this machine and fetches just that. Touches no network when nothing is missing."""
+"""Set-up: fetches the tools and libraries that a build lacks on this machine. Uses no network if nothing is missing."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from .paths import CUDA_PRESETS, PRIVATE
 
 LOG = PRIVATE / "setup.log"
 
-# A header that tells whether a library is there, and the Debian package that brings it.
+# {header that shows that a library is installed: the Debian package that installs it}
 _LIBRARIES = {
     "fmt/core.h": "libfmt-dev",
     "nlohmann/json.hpp": "nlohmann-json3-dev",
@@ -29,7 +29,7 @@ _LEAST_NVCC = (12, 8)
 
 
 def ensure(preset, again=False):
-    """Fetches what building `preset` lacks. True if something was fetched. `again` looks even after a full set-up."""
+    """Fetches what building `preset` lacks; `again` checks even after a full set-up. Returns True if it did fetch."""
     kind = "cuda" if preset in CUDA_PRESETS else "emulator"
     if not again and _stamp(kind).exists() and _stamp(kind).read_text() == _fingerprint(kind):
         return False
@@ -44,7 +44,7 @@ def ensure(preset, again=False):
 
 
 def ensure_for_package(kind):
-    """What pip's build of python/ lacks, for "cuda" or "emulator"."""
+    """Fetches what pip's build of python/ lacks; `kind` is "cuda" or "emulator"."""
     named = ["fmt/core.h", "nlohmann/json.hpp", *(["boost/context/fiber.hpp"] if kind == "emulator" else [])]
     with lock.held(PRIVATE / "setup.lock"):
         _tools_and_libraries({header: _LIBRARIES[header] for header in named})
@@ -52,8 +52,9 @@ def ensure_for_package(kind):
 
 
 def ensure_dev_tools():
-    """Fetches the needs of the checks of the sources: compilers and linters, a compiler cache, pytest, a sandbox, a browser and its
-    driver, safetensors, what writes TensorBoard's events, draws pictures and compares them, what makes the trainer's data."""
+    """Fetches the tools that check the sources: compilers and linters, a compiler cache, pytest, a sandbox, a browser
+    and its driver, safetensors, the writer of TensorBoard's events, plotting and image comparison, and the preparation
+    of the trainer's data."""
     programs = {
         "clang++": "clang",
         "clang-format": "clang-format",
@@ -71,20 +72,20 @@ def ensure_dev_tools():
         for pins in (wheels.PYTEST, wheels.RUFF, wheels.TENSORBOARD, wheels.MATPLOTLIB, wheels.PLOTEXT):
             wheels.python_with(pins, LOG)
         wheels.python_with(list(wheels.PIXELS.values()), LOG)
-    from . import prepare  # which imports this
+    from . import prepare  # imported here because prepare imports this module
 
     prepare.fetch()
 
 
 def program(name, package):
-    """The path of a program that few commands need, its package installed if need be."""
+    """Path of a program that few commands need; installs its package if missing."""
     with lock.held(PRIVATE / "setup.lock"):
         _install_programs({name: package})
     return shutil.which(name)
 
 
 def _install_programs(programs):
-    """Those of {program: package} that are not there."""
+    """Installs the packages of the missing programs of {program: package}."""
     missing = {package for name, package in programs.items() if shutil.which(name) is None}
     if missing and (not debian.present() or debian.rights() is None):
         raise Failure(f"missing, and no root to install them: {' '.join(sorted(missing))}")
@@ -97,7 +98,7 @@ def _stamp(kind):
 
 
 def _fingerprint(kind):
-    """Changes when the pins or the tools on PATH do."""
+    """Digest of the pins and of the tools on PATH; a change makes ensure() check again."""
     facts = [
         kind,
         wheels.TOOLS,
@@ -156,7 +157,7 @@ def _missing_packages(libraries):
 
 
 def _missing_libraries(libraries):
-    """Asks the compiler which headers it can see."""
+    """Debian packages of the libraries whose headers the compiler does not find."""
     if not tools.cxx():
         return set(libraries.values())
     probe = "".join(
@@ -173,7 +174,7 @@ def _preprocessed(source, *flags):
 
 
 def _cuda(kind):
-    """The toolkit, or for the emulator its headers."""
+    """Fetches the CUDA toolkit, or its headers alone for the emulator. Returns True if it fetched something."""
     if (PRIVATE / "cuda").exists():
         return False
     if kind == "cuda":
@@ -190,7 +191,7 @@ def _cuda(kind):
 
 
 def _baseline():
-    """cuDNN and its C++ headers. Only the comparison needs them, so their lack is no failure."""
+    """Fetches cuDNN and its C++ headers. Only the baseline needs them, so a failure is reported and ignored."""
     changed = False
     try:
         if not (PRIVATE / "cuda").exists() and not (PRIVATE / "cudnn").exists() and not _system_header("cudnn.h"):
@@ -207,13 +208,13 @@ def _baseline():
 
 
 def _needs_ensurepip():
-    """Debian splits pip off Python; without root wheels.py finds another way."""
+    """Installs Debian's package of pip and venv, which its Python lacks; without root, wheels.py uses pip's wheel."""
     if not wheels.has_ensurepip() and debian.present() and debian.rights() is not None:
         debian.install({"python3-venv"}, LOG)
 
 
 def _system_cuda_hidden():
-    """For trying the wheels on a machine that has a toolkit."""
+    """Returns True if LADDER_NO_SYSTEM_CUDA is set: it tests the wheels on a machine that has a toolkit."""
     return os.environ.get("LADDER_NO_SYSTEM_CUDA", "") not in ("", "0")
 
 
@@ -233,8 +234,8 @@ def _system_cuda_file(name):
 
 
 def _system_header(name):
-    """Whether a header is beside the toolkit or where the compiler looks, as Debian's packages put it
-    (/usr/include/x86_64-linux-gnu/cudnn.h)."""
+    """Returns True if a header is in the toolkit's include folder or in the compiler's search path, where Debian's
+    packages put it (/usr/include/x86_64-linux-gnu/cudnn.h)."""
     if _system_cuda_hidden():
         return False
     if _system_cuda_file(f"include/{name}"):
@@ -245,7 +246,7 @@ def _system_header(name):
 
 
 def has_nvcc():
-    """Whether a CUDA build would find a compiler, with nothing fetched."""
+    """Returns True if a CUDA build would find nvcc without fetching it."""
     return (PRIVATE / "cuda").exists() or _system_nvcc() is not None
 
 

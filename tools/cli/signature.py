@@ -1,4 +1,4 @@
-"""What a new layer's pass computes on: its tensors, said by --tensors or by the layer's header."""
+"""Signature of a pass: its input and output tensors, parsed from --tensors or from the layer's header."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from . import paths
 from .errors import UsageError
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-# Of C++, and of the templates.
+# Reserved names: keywords of C++, and names that the templates use.
 TAKEN = set(
     "alignas alignof and asm auto bitand bitor bool break case catch char class compl concept const continue default "
     "delete do double else enum explicit export extern false float for friend goto if inline int long mutable namespace "
@@ -17,14 +17,14 @@ TAKEN = set(
     "tensors term value".split()
 )
 _TENSOR = re.compile(r"([^][\s,]+)\[([^][]*)\]")
-_MOST_SIZES = 6  # of a problem, so that small ones of it are small
+_MOST_SIZES = 6  # dimensions of a problem at most, so that its small test cases stay small
 
 
 @dataclass(frozen=True)
 class Tensor:
     name: str
-    sizes: str  # a letter a dimension: "mn"
-    type: str = "T"  # of an element in a kernel: the problem's, or float
+    sizes: str  # one letter per dimension: "mn"
+    type: str = "T"  # element type in a kernel: "T" (the problem's dtype) or "float"
 
     def __str__(self):
         return f"{self.name}[{','.join(self.sizes)}]"
@@ -46,17 +46,17 @@ class Signature:
         return self.inputs + self.outputs
 
     def summed(self, output):
-        """Sizes of inputs that the output has not."""
+        """Letters of the reduced dimensions: those of inputs that `output` lacks."""
         return "".join(dict.fromkeys(c for each in self.inputs for c in each.sizes if c not in output.sizes))
 
 
 def struct(pass_name):
-    """Its name in C++: "QSample" of q_sample."""
+    """C++ struct name of a pass: "QSample" for q_sample."""
     return "".join(word.capitalize() for word in pass_name.split("_"))
 
 
 def sizes(text):
-    """The letters of --problem 'm n'."""
+    """Parses --problem 'm n' to the letters "mn"."""
     letters = text.split()
     wrong = [word for word in letters if not re.fullmatch("[a-z]", word)]
     if wrong:
@@ -67,7 +67,7 @@ def sizes(text):
 
 
 def of_option(layer, pass_name, letters, text):
-    """The Signature that --tensors 'x[m,n] -> y[m,n]' says."""
+    """Parses --tensors 'x[m,n] -> y[m,n]' to a Signature."""
     sides = [tuple(_tensors(side, text)) for side in text.split("->")]
     if len(sides) != 2 or not all(sides):
         raise UsageError(f"--tensors '{text}': inputs, '->', outputs, as in 'x[m,n] w[n] -> y[m,n]'")
@@ -85,7 +85,7 @@ def of_option(layer, pass_name, letters, text):
 
 
 def of_header(layer, pass_name):
-    """The Signature of a pass that dev/<layer>/<layer>.h declares, by the comments of its Tensors; None without one."""
+    """The Signature of a pass in dev/<layer>/<layer>.h, from the shape comments of its Tensors; None if undeclared."""
     if not (NAME.fullmatch(layer) and NAME.fullmatch(pass_name)):
         return None
     header = paths.ROOT / "dev" / layer / f"{layer}.h"

@@ -1,6 +1,6 @@
-"""A training's log.jsonl as TensorBoard's events, while it grows. Runs in the private Python, which has tensorboardX.
+"""Converts a training's growing log.jsonl to TensorBoard's events. Runs in the private Python, which has tensorboardX.
 
-python tools cli.tensorboard LOG EVENTS       until its standard input is closed, and what the log has then
+python tools cli.tensorboard LOG EVENTS       ends after its standard input is closed and the log is read to its end
 """
 
 import json
@@ -9,9 +9,9 @@ import shutil
 import sys
 from pathlib import Path
 
-_SECONDS = 2  # between looks at the log
+_SECONDS = 2  # between two reads of the log
 
-# What a line of the log has, and its name in TensorBoard. train/training.cpp writes them.
+# {key in a line of the log, written by train/training.cpp: name in TensorBoard}
 _NAMES = {
     "loss": "loss/training",
     "held_out_loss": "loss/held out",
@@ -24,7 +24,7 @@ _NAMES = {
 
 
 def scalars(line):
-    """[(name, value, step)] of a line of the log."""
+    """[(name in TensorBoard, value, step)] of a line of the log."""
     told = json.loads(line)
     found = [(name, told[key], told["step"]) for key, name in _NAMES.items() if key in told]
     for i, loss in enumerate(told.get("loss_by_quartile_of_t") or []):
@@ -34,7 +34,7 @@ def scalars(line):
 
 
 class Reader:
-    """The whole lines that were added to a file since the last look; a file that is not there yet has none."""
+    """Reads the complete lines that were appended to a file since the last read; none while the file does not exist."""
 
     def __init__(self, path):
         self._path = path
@@ -45,7 +45,7 @@ class Reader:
             return []
         with open(self._path, "rb") as file:
             file.seek(0, 2)
-            if file.tell() < self._at:  # begun anew
+            if file.tell() < self._at:  # the file was truncated: read from its start
                 self._at = 0
             file.seek(self._at)
             text = file.read()
@@ -58,7 +58,7 @@ def main(arguments):
     from tensorboardX import SummaryWriter
 
     log, events = map(Path, arguments)
-    shutil.rmtree(events, ignore_errors=True)  # they are made anew of the whole log, a resumed training's too
+    shutil.rmtree(events, ignore_errors=True)  # events are rewritten from the full log, for a resumed training too
     reader = Reader(log)
     with SummaryWriter(str(events)) as writer:
         ended = False

@@ -1,4 +1,4 @@
-"""CMake, Ninja and the C++ compiler: the system's, or those that set-up put into the private folder."""
+"""CMake, Ninja and the C++ compiler: the system's, or those that set-up installed into the private folder."""
 
 import functools
 import os
@@ -17,14 +17,14 @@ PYTHON_ROOT = Path(__file__).resolve().parents[1]  # holds __main__.py
 
 
 def cxx():
-    """The command of the C++ compiler that CMake will take, [] for none. Throws Failure for a CXX that is not there."""
+    """Command of the C++ compiler that CMake will use; [] if none. Throws Failure if CXX's program is missing."""
     found = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     return named_compiler("CXX", "a C++ compiler") or ([found] if found else [])
 
 
 def named_compiler(variable, kind):
-    """The command that an environment variable names, as CMake splits it: a program, or a program and its flags, such as
-    "ccache g++". [] for an empty variable. Throws Failure for a program that is not there."""
+    """Command in an environment variable, split like CMake does: a program, or a program and its flags, such as "ccache
+    g++". [] for an empty variable. Throws Failure if the program is missing."""
     wanted = os.environ.get(variable, "").strip()
     program = shutil.which(wanted)
     words = [wanted] if program else _words(wanted)
@@ -47,7 +47,7 @@ def _words(text):
 
 @functools.cache
 def cmake():
-    """Path of a CMake that is new enough, or None."""
+    """Path of a CMake of at least LEAST_CMAKE, or None."""
     for path in (shutil.which("cmake"), shutil.which("cmake", path=VENV / "bin")):
         if path and _version(path) >= LEAST_CMAKE:
             return path
@@ -60,7 +60,7 @@ def ninja():
 
 
 def forget():
-    """To be called when set-up has installed tools."""
+    """Clears the cached paths; call it after set-up installed tools."""
     cmake.cache_clear()
     ninja.cache_clear()
 
@@ -73,12 +73,12 @@ def environment():
 
 
 def module(python, name):
-    """The command that runs a module as `python -m name` does, but never the caller's, whose folder -m puts first."""
+    """Command that runs a module of tools/; `python -m name` would search the current folder first."""
     return [python, PYTHON_ROOT, name]
 
 
 def can_import(python, *names):
-    """True where an interpreter has these modules. The caller's folder, which -c puts first, does not count."""
+    """Returns True if an interpreter can import these modules, ignoring the current folder, which -c puts first."""
     script = f"import sys; sys.path[:] = filter(None, sys.path); import {', '.join(names)}"
     try:
         return subprocess.run([python, "-c", script], stderr=subprocess.DEVNULL, env=environment()).returncode == 0
@@ -87,19 +87,19 @@ def can_import(python, *names):
 
 
 def captured(*command, **more):
-    """A program that has ended, with what it wrote as text; `more` is of subprocess.run()."""
+    """Runs a program to its end. Returns the CompletedProcess, output as text; `more` goes to subprocess.run()."""
     command = [str(word) for word in command]
     return subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment(), **more)
 
 
 def last_line(*outputs, otherwise="it said nothing"):
-    """Of the first of a program's outputs that has any words."""
+    """Last line of the first non-blank text of a program's `outputs`; `otherwise` if all are blank."""
     lines = next(filter(None, (output.strip().splitlines() for output in outputs)), [otherwise])
     return lines[-1].strip()
 
 
 def git(root, *words):
-    """What git says of `root`; None where it refuses or is not there."""
+    """Output of a git command in `root`; None if git fails or is not installed."""
     try:
         done = captured("git", "-C", root, *words)
     except OSError:
@@ -108,7 +108,7 @@ def git(root, *words):
 
 
 def git_refusal(root):
-    """Git's own words in one line where it does not read the repository of `root`, as one of another owner; else ""."""
+    """Git's error in one line if it refuses to read the repository of `root`, such as one of another owner; else ""."""
     try:
         done = captured("git", "-C", root, "rev-parse", "--git-dir")
     except OSError as error:

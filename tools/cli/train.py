@@ -1,7 +1,7 @@
-"""`./ladder train`: builds train/train_unet.cpp if need be and runs it.
+"""`./ladder train`: builds train/train_unet.cpp if needed and runs it.
 
-Its flags are the program's own, from train/train_unet.json, so that help and every error about them come before anything
-is fetched or built; tests/python/test_train_programs.py holds that file fresh.
+Its flags are the program's own, read from train/train_unet.json, so that help and errors come before anything is
+fetched or built. tests/python/test_train_programs.py fails if that file is out of date.
 """
 
 import argparse
@@ -35,7 +35,7 @@ examples:
   ./ladder train --compare conv3x3/fprop=v09,v14  which of two versions makes the faster step
   ./ladder train --compare overlap=on,off         what overlapping launches bring"""
 
-# What the verb adds to the program's flags.
+# {flag of the program: note in its help text}, for defaults that this verb chooses.
 _NOTES = {
     "--data": "default: the sample set, made where it is missing; with --resume, that of the run; random images where "
     "nothing is learned (--explain, --budget, --compare)",
@@ -73,7 +73,7 @@ def main(arguments):
 
 
 def checkpoint_config(run_folder):
-    """The configuration of a run's newest checkpoint, as train_unet wrote it. Throws Failure."""
+    """The configuration that train_unet wrote into a run's newest checkpoint. Throws Failure."""
     try:
         config = json_file.parse(checkpoint_metadata(run_folder)["config"])
         if not isinstance(config, dict):
@@ -85,7 +85,7 @@ def checkpoint_config(run_folder):
 
 
 def checkpoint_metadata(run_folder):
-    """{name: text} of a run's newest checkpoint that can be read. Throws Failure."""
+    """{name: text} of a run's newest readable checkpoint. Throws Failure."""
     problems = []
     for folder in complete_checkpoints(run_folder):
         try:
@@ -98,8 +98,8 @@ def checkpoint_metadata(run_folder):
 
 
 def complete_checkpoints(run_folder):
-    """Folders of a run's complete checkpoints, that to go on from first: what `latest` names, then by falling step. The
-    same as train/checkpoint.cpp takes."""
+    """Folders of a run's complete checkpoints in order of preference for resuming: the one that `latest` names, then by
+    falling step. train/checkpoint.cpp has the same order."""
     checkpoints = Path(run_folder) / "checkpoints"
     complete = [
         folder
@@ -149,7 +149,7 @@ def _check(chosen):
 
 
 def _resumed(chosen):
-    """The configuration of the training to go on with, and --out set to its folder; None for a new one."""
+    """Returns the configuration of the training to resume and sets --out to its folder; None for a new training."""
     if not chosen.resume:
         if chosen.out and complete_checkpoints(chosen.out) and _trains(chosen):
             raise UsageError(f"'{chosen.out}' holds a training already: go on with --resume, or give another --out")
@@ -163,7 +163,7 @@ def _resumed(chosen):
 
 
 def _newest_run(config):
-    """The run with the newest checkpoint, of a configuration or of any."""
+    """The run in runs/ with the newest checkpoint; `config` None for any configuration."""
     runs = [run for run in RUNS.glob("*") if config is None or re.fullmatch(rf"{config}-\d+", run.name)]
     newest = {run: found[0].stat().st_mtime_ns for run in runs if (found := complete_checkpoints(run))}
     if not newest:
@@ -173,7 +173,7 @@ def _newest_run(config):
 
 
 def _new_run(config, made):
-    """runs/<config>-<n> with the next free n; the folder itself if it is to be `made`."""
+    """Path runs/<config>-<n> with the next free n; `made` creates the folder."""
     names = [re.fullmatch(rf"{config}-(\d+)", path.name) for path in RUNS.glob("*")]
     taken = [int(match[1]) for match in names if match]
     number = max(taken, default=0) + 1
@@ -203,7 +203,7 @@ def _image_size(chosen, resumed):
 
 
 def _default_data(size, chosen):
-    """The sample set; random images for --explain, --budget and --compare, whose times depend on no pixel."""
+    """File of the sample set; of random images for --explain, --budget and --compare, whose times ignore the pixels."""
     if not _trains(chosen):
         data = files.shown(prepare.random_set(size))
         say.line(f"random images: {data}")
@@ -231,7 +231,7 @@ def _check_data(path, size):
 
 
 def _with_tensorboard(command, out, python):
-    """Runs the training beside cli/tensorboard.py, which follows its log until told that it has ended."""
+    """Runs the training together with cli/tensorboard.py, which follows the log until its standard input is closed."""
     out.mkdir(parents=True, exist_ok=True)
     env = {**tools.environment(), "PYTHONDONTWRITEBYTECODE": "1"}
     follower = subprocess.Popen(
@@ -239,7 +239,7 @@ def _with_tensorboard(command, out, python):
         env=env,
         stdin=subprocess.PIPE,
         start_new_session=True,
-    )  # Ctrl-C is the training's alone
+    )  # the new session keeps Ctrl-C from the follower; the training alone gets it
     try:
         status = run.passed_on(command)
     finally:

@@ -1,4 +1,4 @@
-"""Packages from PyPI, pinned, into the private folder: NVIDIA's compiler and libraries, and CMake where it is old."""
+"""Installation of pinned PyPI packages into the private folder: NVIDIA's compiler and libraries, a newer CMake."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ from .tools import VENV
 
 TOOLS = ["cmake==3.31.6", "ninja==1.11.1.4"]
 
-# One release of the toolkit. The emulator needs no more than the headers of it.
+# One release of the CUDA toolkit. The emulator needs its headers only.
 CUDA_HEADERS = ["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85"]
 CUDNN = ["nvidia-cudnn-cu13==9.19.0.56"]
 CUDA = (
@@ -27,34 +27,34 @@ CUDA = (
         "nvidia-cuda-cupti==13.0.85",
     ]
 )
-# What ./ladder diff reads object files with; no older release is on PyPI.
+# Disassembler that ./ladder diff reads object files with; no older release is on PyPI.
 DISASSEMBLER = ["nvidia-cuda-cuobjdump==13.2.51", "nvidia-cuda-nvdisasm==13.2.51"]
-# The last that runs on Python 3.9.
+# The last release that runs on Python 3.9.
 BROWSER_DRIVER = ["selenium==4.32.0"]
-# The format's own library, to try the trainer's against, with a NumPy that fits this Python.
+# The format's reference library, to test the trainer's implementation against, with a NumPy that fits this Python.
 SAFETENSORS = ["safetensors[numpy]==0.6.2"]
 
-# For the trainer's data: pictures, a font's bitmaps, which characters are emoji, a digest.
+# Preparation of the trainer's data: pictures, a font's bitmaps, which characters are emoji, a digest.
 IMAGES = ["pillow==11.3.0", "fonttools==4.60.1", "regex==2025.9.1", "xxhash==3.5.0"]
-# pytest for tests/python, on all cores, with an end for a test that hangs; the last releases for Python 3.9.
+# pytest for tests/python, on all cores, with a timeout per test; the last releases for Python 3.9.
 PYTEST = ["pytest==8.4.2", "pytest-xdist==3.8.0", "pytest-timeout==2.4.0"]
-# What lints and formats the Python of the tree.
+# Linter and formatter of the tree's Python.
 RUFF = ["ruff==0.17.6"]
-# What draws the pictures of the READMEs.
+# Plots of the READMEs.
 MATPLOTLIB = ["matplotlib==3.9.4"]
-# Its plotly.min.js draws the dashboard's charts.
+# Charts of the dashboard, drawn by the package's plotly.min.js.
 PLOTLY = "plotly==7.1.0"
-# What draws times in a terminal.
+# Plots of times in a terminal.
 PLOTEXT = ["plotext==5.3.2"]
-# For tools/images/nearest_images.py.
+# {module: pin} of tools/images/nearest_images.py.
 PIXELS = {"PIL": "pillow==11.3.0", "numpy": "numpy==2.0.2"}
-# What ./ladder train --tensorboard writes events with.
+# Writer of TensorBoard's events, for ./ladder train --tensorboard.
 TENSORBOARD = ["tensorboardX==2.6.2.2"]
 CUDNN_FRONTEND = "nvidia-cudnn-frontend==1.32.0"
 
 
 def install(what, pins, folder, log):
-    """Installs `pins` and nothing that they ask for into PRIVATE/<folder>, all of them or none."""
+    """Installs `pins` without their dependencies into PRIVATE/<folder>, all of them or none."""
     fresh = PRIVATE / f"{folder}.new"
     shutil.rmtree(fresh, ignore_errors=True)
     run.logged(
@@ -74,7 +74,7 @@ def install_tools(pins, log):
 
 
 def python_with(pins, log):
-    """A Python that has `pins` installed; fetches them on first use."""
+    """The virtual environment's Python with `pins` installed; fetches them on first use."""
     ready = VENV / ("." + "-".join(pins))
     if not ready.exists():
         install_tools(pins, log)
@@ -83,16 +83,16 @@ def python_with(pins, log):
 
 
 def python_having(pins, log):
-    """A Python that can import what `pins` names ({"numpy": "numpy==2.0.2"}): this one if it can, else python_with()."""
-    # Asked of a process of its own: what this one can import may lie in folders that it alone has on its path.
+    """A Python that can import the modules of `pins` ({"numpy": "numpy==2.0.2"}): this one, else python_with()'s."""
+    # Ask in a new process: this process may import from folders that only its own sys.path has.
     if tools.can_import(sys.executable, *pins):
         return Path(sys.executable)
     return python_with(list(pins.values()), log)
 
 
 def download(what, pin, folder, log, more=()):
-    """The wheel of `pin`, fetched into `folder` and not installed: for a file in it, whatever Python it is for. `more` is
-    pip's."""
+    """Downloads the wheel of `pin` into `folder` without installing it, for any Python version. Returns its path.
+    `more`: further flags of pip."""
     folder.mkdir(parents=True, exist_ok=True)
     flags = ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder), *more]
     run.logged(f"fetching {what}", [*_pip(log), "download", *flags, pin], log, tools.environment())
@@ -100,7 +100,7 @@ def download(what, pin, folder, log, more=()):
 
 
 def unpack_headers(pin, log):
-    """Puts the include/ folder of a wheel into PRIVATE/include."""
+    """Extracts the include/ folder of a wheel to PRIVATE/include."""
     fresh = PRIVATE / "include.new"
     shutil.rmtree(fresh, ignore_errors=True)
     wheel = download(f"the headers of {pin}", pin, fresh, log)
@@ -117,7 +117,7 @@ def unpack_headers(pin, log):
 
 
 def _complete(toolkit):
-    """What an installed toolkit has and its wheels lack: lib64, and the names that a linker looks for."""
+    """Adds the links that an installed toolkit has and its wheels lack: lib64, and lib*.so names for the linker."""
     if not (toolkit / "lib").exists():
         return
     if not (toolkit / "lib64").exists():
@@ -129,7 +129,7 @@ def _complete(toolkit):
 
 
 def _pip(log):
-    """A pip command of our own, never the system's: a virtual environment, made on first use."""
+    """pip command of the private virtual environment, never the system's; makes the environment on first use."""
     ready = VENV / ".ready"
     if not ready.exists():
         shutil.rmtree(VENV, ignore_errors=True)
@@ -152,7 +152,7 @@ def has_ensurepip():
 
 
 def _pip_wheel(log):
-    """pip itself, where Python comes without: Debian keeps it in a package of its own."""
+    """Path of pip's wheel, for a Python without pip: Debian has pip in a separate package."""
 
     def found():
         return next(iter(sorted((debian.UNPACKED / "usr/share/python-wheels").glob("pip-*.whl"))), None)

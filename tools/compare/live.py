@@ -1,8 +1,10 @@
-"""`./ladder compare --live REF`: two programs, built from two commits, run in turn on one GPU; `./ladder diff`: two versions.
+"""`./ladder compare --live REF`: runs the programs of two commits in turn on one GPU. `./ladder diff` does so for two
+versions.
 
-A repetition is a process of each side, A B then B A then A B, so whatever drifts drifts for both, and memory placement,
-the part of noise that lasts as long as a process, is drawn anew every time. A is REF, B this tree. With --inject-slowdown both
-sides launch a kernel after each sample's own that spins: A's for no time, B's for so many percent of the sample.
+A is REF, B this tree. A repetition is one process of each side, in the order A B, B A, A B, so that drift hits both
+sides alike. A new process each time also redraws memory placement, a noise that is constant within a process. With
+--inject-slowdown both sides launch a spinning kernel after each sample's own kernel: A's spins for no time, B's for the
+given percentage of the sample.
 """
 
 import json
@@ -25,12 +27,12 @@ from .processes import Job, Processes
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a comparison's filters leave, by this tree's listing."""
+    """Selection of a comparison's filters, resolved by a Listing."""
 
     paths: tuple  # "conv3x3/fprop"
-    named: bool  # whether layers or passes were asked for
+    named: bool  # the command line names layers or passes
     versions: "dict | None"  # {path: numbers}; None for all
-    problems: dict  # {layer: the line}; empty for all
+    problems: dict  # {layer: problem line}; empty for all
     dtypes: tuple  # empty for all
 
 
@@ -40,7 +42,7 @@ class LiveComparison(records.Comparison):
 
 
 def compare(options):
-    """A Report. UsageError, or Failure where there is no GPU or a program fails."""
+    """Compares REF with this tree. Returns a Report. Throws UsageError; Failure without a GPU or if a program fails."""
     layers = list(dict.fromkeys(path.split("/")[0] for path in options.chosen.paths))
     source = trees.find(paths.ROOT, options.live)
     model, why = device.gpu()
@@ -54,7 +56,7 @@ def compare(options):
 
 
 def compare_versions(path, versions, options):
-    """A Report of two Versions of one pass of this tree."""
+    """Compares two Versions of one pass of this tree. Returns a Report."""
     layer = path.split("/")[0]
     build.build("cuda", targets=[f"bench_{layer}"])
     programs = {layer: build.folder("cuda") / f"bench_{layer}"}
@@ -81,8 +83,8 @@ def compare_versions(path, versions, options):
 
 
 def measure(both, jobs, options, reproduce):
-    """Runs `jobs` of both sides in turn and judges. What is finished stays in a folder until the Report is made; `reproduce` is
-    of it."""
+    """Runs `jobs` of both sides in turn and returns a Report with their verdicts. Finished repetitions are kept in a
+    folder until then, for --resume. `reproduce` is the Report's."""
     folder = _folder(both, options)
     processes = Processes(both, options, folder)
     try:
@@ -115,14 +117,14 @@ def measure(both, jobs, options, reproduce):
 
 
 def command_of(ref, key):
-    """The command that compares one kernel with commit `ref`."""
+    """Command that compares one kernel with commit `ref`."""
     _, path, version, problem = key
     return f"./ladder compare --live {ref} {path} --version {version} --problem {shlex.quote(problem)}"
 
 
 def jobs_of(passes, options):
-    """The Jobs that the options leave of `passes`: by default the U-Net's problems, or perf's in a layer without them. A
-    bench program of an older tree takes numbers, lines and one dtype, so each dtype is a Job of its own."""
+    """The Jobs of `passes` by the options; by default of the set unet, or of perf in a layer without unet. Each dtype
+    is a separate Job: bench programs of older trees accept version numbers, problem lines and one dtype only."""
     chosen, jobs = options.chosen, []
     for path in passes:
         layer = path.split("/")[0]
@@ -136,13 +138,13 @@ def jobs_of(passes, options):
 
 
 def _having(path, versions, dtype):
-    """Those of `versions` that have the dtype: the program refuses one that it is told by number and that has not."""
+    """Subset of `versions` with the dtype, or all if none has it: the program rejects a number without the dtype."""
     of_path = {version.number: version.dtypes for version in listing.versions(paths.ROOT, path)}
     return tuple(number for number in versions if not dtype or dtype in of_path.get(number, (dtype,))) or versions
 
 
 def _judged(found, failed):
-    """[LiveComparison] of {key: repetitions of both sides}."""
+    """[LiveComparison] of `found`, {key: (A's results, B's results)}, and `failed`, {key: reason}."""
     comparisons = []
     for key, (a, b) in sorted(found.items()):
         if all(result is None or result.status == "SKIP" for result in a + b):
@@ -194,7 +196,7 @@ def _repetitions(results):
 
 
 def _pooled(results):
-    """One Result for a side, its median that of the repetitions."""
+    """One Result for a side, with the median over its repetitions' medians."""
     timed = [result for result in results if result and result.times]
     if not timed:
         return next((result for result in results if result), None)
@@ -216,7 +218,7 @@ def _called(comparison):
 
 
 def _settle(comparison, first, second):
-    """The second run decides, alone over a call and together with the first over what that left open."""
+    """Updates a comparison with the second run: see rule.settled()."""
     if second is None:
         raise Failure(f"the second run did not measure {comparison.label}")
     a, b = first[0] + second[0], first[1] + second[1]
@@ -228,7 +230,7 @@ def _settle(comparison, first, second):
 
 
 def _jobs_again(unsettled):
-    """Jobs that run at least `unsettled`: a process a pass and dtype, as not every version has every dtype."""
+    """Jobs that cover at least `unsettled`: one per pass and dtype, since not every version has every dtype."""
     groups = {}
     for comparison in unsettled:
         _, path, version, problem = comparison.key
@@ -271,7 +273,7 @@ def _notes(both, comparisons, first_calls, options):
 
 
 def _folder(both, options):
-    """The folder of this run, new or to be gone on with."""
+    """The folder of this run: a new one, or that of --resume if its plan.json is the same."""
     wanted = {
         "sources": [side.fingerprint for side in both],
         "layers": sorted(both[0].programs),

@@ -82,14 +82,14 @@ def _of_records(options):
     notes = [*_differences(chosen), *([f"note: {once} kernels are left out, measured once"] if once else [])]
 
     def reproduce(comparison):
-        """Records are no longer there to be measured again, but the commits are."""
+        """Live comparison with A's commit: a record cannot be measured again, its commit can."""
         return live.command_of((comparison.a.record if comparison.a else a).commit[:10], comparison.key)
 
     return report.Report("records", _side(a, files[0]), _side(b, files[1]), chosen, notes, reproduce)
 
 
 def _listing_of(there):
-    """What records hold, as a Listing: of versions that have left the tree they still know."""
+    """Listing of the records' contents, including versions that were deleted from the tree."""
     ideas = {}
     for record in there:
         for result in record.results:
@@ -122,7 +122,7 @@ def _shown(file):
 
 
 def _differences(comparisons):
-    """Lines about what differs between the environments of both sides, besides the sources."""
+    """Yields notes on differences between both sides' environments (driver, library, ...), other than the sources."""
     pairs = [(each.a, each.b) for each in comparisons if each.a and each.b]
     found = Counter()
     for a, b in pairs:
@@ -148,14 +148,14 @@ def _wanted(key, options):
 
 
 def commit_of(word):
-    """The full name of the commit that git knows by `word`, or None."""
+    """Full SHA of the commit that `word` names in git, or None."""
     if word.startswith("-"):
         return None
     return tools.git(paths.ROOT, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
 
 
 def _say_refusal(words):
-    """Git's own words, if it is why one of `words` names no record."""
+    """Prints git's error if git's refusal is why one of `words` names no record."""
     unknown = [word for word in words if word not in ("last", "previous") and not Path(word).is_file()]
     refusal = tools.git_refusal(paths.ROOT) if any(commit_of(word) is None for word in unknown) else ""
     if refusal:
@@ -198,7 +198,7 @@ def _options(arguments):
 
 
 def add_timing(group):
-    """What programs that run in turn are told, and how often they run."""
+    """Adds the options of a live comparison: problems, repetitions, samples, seed, slowdown, check, resume."""
     group.add_argument(
         "--set",
         dest="set_name",
@@ -228,11 +228,11 @@ def add_timing(group):
 
 
 def _chosen(options, there):
-    """What the filters leave of a Listing; takes the layers and passes out of options.words."""
+    """Returns the Chosen of a Listing by the options; removes the layers and passes from options.words."""
     targets = [word for word in options.words if selection.is_target(there, word)]
     options.words = [word for word in options.words if word not in targets]
     if options.live and options.words:
-        selection.passes(there, options.words)  # throws: that is no layer
+        selection.passes(there, options.words)  # throws: the words name no layer or pass
     passes = selection.passes(there, targets)
     layers = selection.layers_of(there, passes)
     if options.set_name:

@@ -1,4 +1,4 @@
-"""The processes of a live comparison: the benchmarks of both sides, run in turn."""
+"""Processes of a live comparison: runs the benchmarks of both sides in turn."""
 
 import filecmp
 import shlex
@@ -14,16 +14,16 @@ from cli.files import shown
 from records import record_files
 from registry import listing
 
-# A process whose timer failed its own test is run again, so often in all.
+# Attempts in all for a process whose timer fails its calibration.
 _TRIES = 3
 
-# Stands in the place of a record where a side has nothing of what is to be run.
+# Text of the file in place of a record, if a side has none of a Job's versions.
 _NOTHING = "null"
 
 
 @dataclass(frozen=True)
 class Job:
-    """One command line of a benchmark: a pass, and what of it."""
+    """Command line of a benchmark: a pass, its versions, and flags that select problems and a dtype."""
 
     path: str  # "conv3x3/fprop"
     versions: tuple  # empty for all
@@ -31,7 +31,7 @@ class Job:
 
 
 class Processes:
-    """Runs them, keeps what they measured in `folder`, shows how far it is."""
+    """Runs Jobs of both sides, keeps their records in `folder`, shows progress."""
 
     def __init__(self, both, options, folder):
         self.sides, self.options, self.folder = both, options, folder
@@ -44,7 +44,7 @@ class Processes:
         self.seconds = 0.0
 
     def check(self, jobs):
-        """{key: why it failed its check}, of both sides."""
+        """Checks the values of both sides. Returns {key: reason} of the failures."""
         self.total += 2 * len(jobs)
         failed = {}
         for number, job in enumerate(jobs):
@@ -57,7 +57,7 @@ class Processes:
         return failed
 
     def repetitions(self, stage, jobs):
-        """{key: ([Result of A or None, a repetition], [of B])}."""
+        """Times both sides. Returns {key: (A's results, B's results)}, lists of one Result or None per repetition."""
         count = self.options.repetitions
         self.total += 2 * len(jobs) * count
         found = {}
@@ -81,7 +81,7 @@ class Processes:
         return found
 
     def _key(self, result):
-        """The same for both sides; where they differ in the version, it is B's."""
+        """Key of a result, equal on both sides: B's version number replaces A's if the sides are two versions."""
         device, path, version, problem = result.key
         return device, path, self.sides[1].version or version, problem
 
@@ -115,7 +115,7 @@ class Processes:
 
 
 def _process(command, side, file, log, allowed):
-    """One run of a benchmark, its record renamed to `file` once it is whole; Failure with the program's last line."""
+    """Runs a benchmark once and renames its complete record to `file`. Throws Failure with the program's last line."""
     aside = file.with_suffix(".new")
     for left_over in (aside, aside.with_name(aside.name + ".partial")):
         left_over.unlink(missing_ok=True)
@@ -130,7 +130,7 @@ def _process(command, side, file, log, allowed):
 
 
 def _record(file):
-    """Of one process; its device is what the program found, not the folder's name."""
+    """Loads the record of one process, with the device that the program found in place of the folder's name."""
     try:
         record = record_files.load(file)
     except record_files.BadRecord as error:
@@ -146,7 +146,7 @@ def _results(file):
 
 
 def _private_copy(program, folder, at):
-    """A copy that a build in the meantime does not change; the same one when a run goes on."""
+    """Copies a program, to keep it unchanged by builds. Throws UsageError if a resumed run's copy differs from it."""
     copy = folder / f"{'AB'[at]}_{program.name}"
     if copy.exists():
         if not filecmp.cmp(copy, program, shallow=False):

@@ -54,7 +54,8 @@ def worst_first(comparisons):
 
 def verdict_of(a, b):
     """The verdict on one kernel's Results in two records; either may be None. Where another card of the same model
-    measured B, a change that the baseline's plan shows as well is the card's; between two models there is no verdict."""
+    measured B, a change that the baseline's plan shows as well is the card's; between two models there is no
+    verdict."""
     for status, why in ((rule.MISSING, _missing), (rule.UNTRUSTED, _untrusted)):
         reasons = [reason for reason in (why("A", a), why("B", b)) if reason]
         if reasons:
@@ -82,7 +83,7 @@ def repetitions(times, candle=None, tick=0.0):
 
 
 def merge(records):
-    """One Record of several of one commit and device: of each kernel the newest result."""
+    """Merges Records of one commit and device into one, with each kernel's newest result."""
     records = sorted(records, key=lambda record: (record.created, record.file.name))
     newest = {}
     for record in records:
@@ -127,8 +128,8 @@ def resolve(words, records, device, resolve_commit):
 
 
 def newest_two(records, device, wanted):
-    """Two Records of `records`, the oldest first: of each kernel that was measured twice the newest result but one, and the
-    newest; files of both; how many were measured once. `wanted(key)` says which kernels."""
+    """Two Records of `records`, the oldest first: of each kernel that was measured twice the newest result but one, and
+    the newest; files of both; how many were measured once. `wanted(key)` says which kernels."""
     asked = [record for record in records if any(wanted(result.key) for result in record.results)]
     device = device or _device(("last", "last"), (None, None), asked or records, None)
     records = [record for record in records if record.device == device]

@@ -1,4 +1,4 @@
-"""What a comparison says: text for people, JSON (ladder.comparison/1, results/SCHEMA.md) and JUnit for programs."""
+"""Report of a comparison: text for people, JSON (ladder.comparison/1, results/SCHEMA.md) and JUnit for programs."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from . import rule
 
 SCHEMA = "ladder.comparison/1"
 
-# Words say everything; colour only repeats it.
+# Terminal colour codes by status; colour only repeats what the text says.
 _COLOURS = {rule.SLOW: "31;1", rule.UNTRUSTED: "35", rule.MISSING: "35", rule.AMBIGUOUS: "33", rule.FAST: "32"}
 
 _HEADINGS = ("verdict", "kernel", "A, us", "B, us", "B / A", "99 %", "cycles", "vs lib")
@@ -30,7 +30,7 @@ class Report:
     b: dict
     comparisons: list  # [Comparison], the worst first
     notes: list  # lines for people
-    reproduce: Callable  # the command that does a comparison again
+    reproduce: Callable  # (Comparison) -> the command that repeats it
 
     @cached_property
     def counts(self):
@@ -40,7 +40,7 @@ class Report:
         return [comparison for comparison in self.comparisons if comparison.verdict.status in fail_on]
 
     def geomean(self):
-        """Of B / A over the kernels with a trusted ratio; nan if there is none."""
+        """Geometric mean of B / A over the kernels with a trusted ratio; nan if there is none."""
         return record_files.geometric_mean([comparison.verdict.ratio for comparison in self.comparisons])
 
     def text(self, everything=False, colour=False):
@@ -55,7 +55,7 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def json(self, command, raw=False):
-        """`raw`: with the samples that the verdicts of a live comparison go by."""
+        """JSON text of the report; `raw` adds the samples of a live comparison."""
         entries = [self._entry(comparison, raw) for comparison in self.comparisons]
         report = {
             "schema": SCHEMA,
@@ -78,7 +78,7 @@ class Report:
         return json.dumps(report, indent=1, allow_nan=False) + "\n"
 
     def junit(self, fail_on):
-        """SLOW, and what else the caller fails on, is a failure; what got no verdict is skipped, with the reason."""
+        """JUnit XML: SLOW and the statuses of `fail_on` are failures; others without a verdict are skipped."""
         failing = {rule.SLOW, *fail_on}
         unsure = {rule.AMBIGUOUS, rule.MISSING, rule.UNTRUSTED} - failing
         failures = sum(self.counts[status] for status in failing)
@@ -165,7 +165,7 @@ class Report:
 
 
 def write_aside(path, text):
-    """Writes beside `path` and renames, so that nobody sees half of it."""
+    """Replaces the file `path` atomically. Throws Failure."""
     try:
         files.replace(path, text)
     except OSError as error:
@@ -177,7 +177,7 @@ def _coloured(line, status, width):
 
 
 def _folded(comparisons):
-    """(comparison, the others that it stands for): what is missing for one reason is one line."""
+    """Yields (comparison, others that share its table line): MISSING kernels with the same reason share a line."""
     missing = {}
     for comparison in comparisons:
         if comparison.verdict.status == rule.MISSING:

@@ -1,12 +1,12 @@
-"""When a kernel is called SLOW, FAST or the SAME: pure functions on numbers, every threshold named here.
+"""Decision rule for SLOW, FAST and SAME: pure functions on numbers, with every threshold named here.
 
-A repetition is one visit to a kernel: typical() of a process's cold samples in `./ladder compare --live`, the median
-of a few consecutive rounds between records. A is the older side, B the newer, a ratio is B / A: above 1, B is slower.
+A is the older side, B the newer. A ratio is B / A: above 1, B is slower. A repetition is one visit to a kernel: live,
+typical() of one process's cold samples; between records, the median of a few consecutive rounds.
 
-The statistics are written out because SciPy has no better ones. Its bootstrap resamples: the median of 9 values takes
-24 ms instead of 1.4 us and has the same interval, and of 18 values a narrower one, as the exact interval goes to the
-outer of two middle values. It has no Qn; the median absolute deviation of 9 values varies by 40 % of its mean, Qn's by
-33 %. And the dashboard, which asks this rule, would need SciPy and NumPy, 200 MB, to be checked.
+The statistics are implemented here because SciPy has no better ones. SciPy's bootstrap resamples: for the median of 9
+values it takes 24 ms instead of 1.4 us and gives the same interval; for 18 values its interval is narrower, because the
+exact interval extends to the outer of the two middle values. SciPy has no Qn: the median absolute deviation of 9 values
+varies by 40 % of its mean, Qn by 33 %. The dashboard uses this rule; checking it would need SciPy and NumPy, 200 MB.
 """
 
 import math
@@ -18,50 +18,51 @@ from functools import cache
 SLOW, FAST, SAME, AMBIGUOUS, MISSING, UNTRUSTED = "SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED"
 STATUSES = (SLOW, UNTRUSTED, MISSING, AMBIGUOUS, FAST, SAME)  # the worst first
 
-# With fewer, no interval of 99 % excludes an outlier or two.
+# Repetitions needed for a verdict: with fewer, no 99 % interval excludes an outlier or two.
 LEAST_REPETITIONS = 9
 
-# Of the bootstrap interval of the median ratio.
+# Confidence level of the bootstrap interval of the median ratio.
 CONFIDENCE = 0.99
 
-# A change must exceed the larger of LEAST_CHANGE and NOISE_FACTOR times the kernel's own noise. 1 % is what clocks,
-# memory placement and the flush's leftovers do to a kernel of 10 to 30 us between two processes on an H200; three
-# standard errors leave one false call in 370, before cycles and the second run have had their say.
+# A change must exceed max(LEAST_CHANGE, NOISE_FACTOR times the kernel's own noise). Clocks, memory placement and
+# residue of the cache flush change a kernel of 10 to 30 us by 1 % between two processes on an H200. Three standard
+# errors leave one false call in 370, before the checks by cycles and by the second run.
 LEAST_CHANGE = 0.01
 NOISE_FACTOR = 3.0
 
-# Beyond this threshold "nothing changed" would be an empty phrase, so it is not said.
+# Largest threshold for SAME: above it, "nothing changed" would mean nothing.
 MOST_THRESHOLD = 0.05
 
-# What a ratio of two records varies by that no scatter inside either of them shows: processes place memory differently
-# and follow other kernels. Two records of one set of kernels on two H200s (94 of bf16, aac72fd and 6322ce0): ratios
-# scatter by 0.36 %, 0.25 % of it seen inside the records, so 0.26 % remains; doubled, because cards differ, and because
-# the tails are long: of 376 pairs of medians of one cuDNN plan within one record, one in fifty is 1.9 % apart.
+# Standard error of a ratio between two records that the scatter inside the records does not show: processes place
+# memory differently and follow other kernels. Measured on two records of one set of kernels on two H200s (94 of bf16,
+# aac72fd and 6322ce0): ratios scatter by 0.36 %, of which 0.25 % shows inside the records, so 0.26 % remains. The value
+# is doubled, because cards differ and the tails are long: of 376 pairs of medians of one cuDNN plan within one record,
+# one in fifty differs by 1.9 %.
 BETWEEN_RECORDS = 0.005
 
-# A side is bimodal if its repetitions fall into two groups, the smaller with at least this share, further apart than
-# either group is wide and further than LEAST_CHANGE: its median says which mode won, not how fast the kernel is.
+# A side is bimodal if its repetitions form two groups, the smaller with at least this share, and the gap exceeds both
+# groups' widths and LEAST_CHANGE. A bimodal side's median tells which mode won, not how fast the kernel is.
 LEAST_MODE_SHARE = 0.3
 
-# typical() leaves out one in this many at either end.
+# typical() drops 1 / _CUT of the sorted samples at each end.
 _CUT = 10
 
-# A clock that moved less than this is not named as the reason.
+# Relative change of the SM clock below which a verdict does not name the clock as the reason.
 LEAST_CLOCK_CHANGE = 0.005
 
 
 @dataclass(frozen=True)
 class Repetitions:
-    """One side. `candle` is the time of the baseline's plan that was sampled in turn, repetition by repetition."""
+    """Measurements of one side, one value per repetition. `candle`: seconds of the baseline's plan, sampled in turn."""
 
     seconds: list
     cycles: list
     candle: "list | None" = None
-    tick: float = 0.0  # seconds between two readings of the clock; 0 where it is too fine to show
+    tick: float = 0.0  # resolution of the timer, seconds; 0 if negligible
 
     @property
     def rounding(self):
-        """The standard error of a ratio of two readings that no scatter shows: all repetitions may stand on one tick."""
+        """Relative standard error by the timer's resolution: no scatter shows it if all repetitions read one tick."""
         return self.tick / math.sqrt(12) / statistics.median(self.seconds)
 
 
@@ -72,7 +73,7 @@ class Verdict:
     ratio: float = math.nan  # of the median times
     low: float = math.nan  # the interval of CONFIDENCE
     high: float = math.nan
-    noise: float = math.nan  # one standard error of the ratio where nothing changed
+    noise: float = math.nan  # one standard error of the ratio if nothing changed
     threshold: float = math.nan  # 0.01 is 1 %
     cycles_ratio: float = math.nan
     candle_ratio: float = math.nan  # of the times in units of the baseline's plan; nan without one
@@ -81,10 +82,10 @@ class Verdict:
 def judge(a, b, interleaved=True, between=0.0, no_candle="", other_card=False):
     """The verdict on Repetitions `a` and `b`.
 
-    interleaved: a[i] and b[i] were measured next to each other, so the ratio is taken pair by pair.
+    interleaved: a[i] and b[i] were measured next to each other, so the ratio is the median of the pairwise ratios.
     between: standard error of the ratio that the repetitions cannot show (BETWEEN_RECORDS).
-    no_candle: where they were not interleaved, why no standard candle stands for that.
-    other_card: they were measured on two cards of one model, so what the candle shows as well is the card's.
+    no_candle: if not interleaved, the reason why no time of a baseline's plan replaces interleaving; "" with a candle.
+    other_card: measured on two cards of one model; a change that the candle shows too is the card's.
     """
     for side in (a, b):
         if len(side.seconds) < LEAST_REPETITIONS:
@@ -115,12 +116,12 @@ def judge(a, b, interleaved=True, between=0.0, no_candle="", other_card=False):
 
 
 def settled(first, second, both):
-    """The verdict after a second run: `first` and `second` are the runs' own, `both` is that on all their repetitions.
+    """The final Verdict. `first` and `second` are the verdicts of each run, `both` is that of all repetitions together.
 
-    A call stands if the second run bears it out: its interval leaves out 1, by 1 % and on the same side, or all
-    repetitions together make the same call. The second run need not clear 3 x its own noise again: two independent runs
-    that agree so far are no coincidence. What the first run left open is decided by all repetitions together, and is
-    SLOW or FAST only if each run by itself points there.
+    SLOW or FAST of the first run stands if both runs' ratios, in time and in cycles, differ by 1 % in that direction,
+    and the second run's interval excludes 1 or `both` agrees. The second run need not exceed 3 x its own noise again:
+    agreement of two independent runs is no coincidence. If the first run was AMBIGUOUS, `both` decides; it is SLOW or
+    FAST only if each run by itself points in that direction.
     """
     called = first.status if first.status in (SLOW, FAST) else both.status
     if called not in (SLOW, FAST) or both.status in (MISSING, UNTRUSTED):
@@ -134,13 +135,13 @@ def settled(first, second, both):
 
 
 def pooled(first, second):
-    """Repetitions of two runs as one."""
+    """Repetitions of two runs, concatenated."""
     return Repetitions(first.seconds + second.seconds, first.cycles + second.cycles)
 
 
 def typical(samples):
-    """The figure of one process: the mean of its samples without the tenth at either end. Where samples fall into two
-    modes, as those of short kernels do, a median jumps between the modes from process to process; a mean does not."""
+    """Trimmed mean of one process's samples, without the tenth at each end. Samples of short kernels have two modes:
+    their median jumps between the modes from process to process, their mean does not."""
     samples = sorted(samples)
     cut = len(samples) // _CUT
     return statistics.fmean(samples[cut : len(samples) - cut])
@@ -154,8 +155,8 @@ def side_of(ratio, threshold):
 
 
 def qn(values):
-    """Rousseeuw and Croux's Qn (JASA 88, 1993): a standard deviation that half of the values cannot spoil, and that
-    wastes less of nine values than the median absolute deviation does (efficiency 82 % against 37 % on normal ones)."""
+    """Rousseeuw and Croux's Qn (JASA 88, 1993): a robust standard deviation with a breakdown point of one half, and
+    more efficient than the median absolute deviation (82 % against 37 % on normal values)."""
     count = len(values)
     distances = sorted(abs(x - y) for at, x in enumerate(values) for y in values[:at])
     half = count // 2 + 1
@@ -167,19 +168,19 @@ def qn(values):
 
 
 def standard_error(values):
-    """Of the logarithm of the median of positive `values`: sqrt(pi / 2) sigma / sqrt(n), with Qn for sigma."""
+    """Standard error of log(median) of positive `values`: sqrt(pi / 2) sigma / sqrt(n), with Qn for sigma."""
     return math.sqrt(math.pi / 2) * qn([math.log(value) for value in values]) / math.sqrt(len(values))
 
 
 def median_interval(values, confidence=CONFIDENCE):
-    """The bootstrap's interval of the median, from its exact distribution instead of from resamples."""
+    """Bootstrap interval of the median, from the exact distribution instead of resamples."""
     values = sorted(values)
     low, high = _bootstrap_ranks(len(values), (1 - confidence) / 2)
     return values[low], values[high]
 
 
 def ratio_interval(a, b, confidence=CONFIDENCE):
-    """The bootstrap's interval of median(b) / median(a), both resampled on their own; exact as well."""
+    """Bootstrap interval of median(b) / median(a), `a` and `b` resampled independently; exact too."""
     tail = (1 - confidence) / 2
     low = _quantile(_ratios(_medians(a, "high"), _medians(b, "low")), tail)
     high = _quantile(_ratios(_medians(a, "low"), _medians(b, "high")), 1 - tail)
@@ -206,7 +207,7 @@ def percent(ratio):
 
 
 class _Change:
-    """One figure of both sides."""
+    """Ratio B / A of one figure (time, cycles, or time over the candle), with interval, noise and threshold."""
 
     def __init__(self, a, b, paired, between, least):
         if paired:
@@ -222,14 +223,14 @@ class _Change:
 
     @property
     def side(self):
-        """SLOW or FAST by interval and threshold both, else SAME."""
+        """SLOW or FAST if the interval excludes 1 and the ratio exceeds the threshold, else SAME."""
         side = side_of(self.ratio, self.threshold)
         excludes_1 = self.low > 1 or self.high < 1
         return side if excludes_1 else SAME
 
     @property
     def is_none(self):
-        """Whether the interval shows that there is no change of `threshold`."""
+        """Returns True if the interval excludes a change of `threshold`, which is at most MOST_THRESHOLD."""
         small = 1 / (1 + self.threshold) <= self.low and self.high <= 1 + self.threshold
         return small and self.threshold <= MOST_THRESHOLD
 
@@ -258,7 +259,7 @@ def _decide(a, b, time, cycles, candle, interleaved, no_candle, other_card):
 
 
 def _bimodal(a, b, time):
-    """The reason in words, or "". Modes that are too close to explain the change do not excuse it."""
+    """The reason if a bimodal side may explain the change, else "". Modes too close to explain it do not count."""
     for name, side in (("A", a), ("B", b)):
         found = modes(side.seconds)
         if not found:
@@ -274,7 +275,7 @@ def _bimodal(a, b, time):
 
 
 def _call(time, cycles, candle, interleaved, no_candle):
-    """A change in time is a change of the kernel only if cycles, and between records the candle, say the same."""
+    """(status, reason) for a change in time: SLOW or FAST only if cycles, and between records the candle, agree."""
     if side_of(cycles.ratio, time.threshold) != time.side:
         clock = cycles.ratio / time.ratio
         what = f"time {percent(time.ratio)}, cycles {percent(cycles.ratio)}"
@@ -297,7 +298,7 @@ def _over(values, candle):
 
 
 def _medians(values, which):
-    """[(median of a resample of `values`, its probability)], the lower or the upper one where the count is even."""
+    """[(median of a resample of `values`, its probability)]; `which`: "low" or "high" middle value of an even count."""
     values = sorted(values)
     return list(zip(values, _median_probabilities(len(values), which)))
 
@@ -306,9 +307,9 @@ def _medians(values, which):
 def _median_probabilities(count, which):
     """Probabilities that the median of a bootstrap resample is the 1st, 2nd, ... of `count` sorted values.
 
-    The median of a resample is at most the k-th value if at least half of the draws are, each with probability k /
-    count: a binomial tail, so nothing has to be drawn (Efron, Annals of Statistics 7, 1979). An even count has two
-    middle ones.
+    A resample's median is at most the k-th value if at least half of the draws are. Each draw is, with probability k /
+    count, so the probability is a binomial tail and nothing is drawn (Efron, Annals of Statistics 7, 1979). An even
+    count has two middle values; `which` is "low" or "high".
     """
     needed = (count + 1) // 2 if which == "low" else count // 2 + 1
     at_most = [_tail(count, k / count, needed) for k in range(count + 1)]
@@ -335,7 +336,7 @@ def _ratios(a, b):
 
 
 def _quantile(distribution, share):
-    """The least value whose cumulated probability reaches `share`; `distribution` is sorted."""
+    """The least value whose cumulative probability reaches `share`; `distribution`: [(value, probability)], sorted."""
     sums, total = [], 0.0
     for _, probability in distribution:
         total += probability

@@ -1,4 +1,4 @@
-"""The two sides of a live comparison: their sources, and benchmarks built of them with the same compilers and flags."""
+"""The two sides of a live comparison: source trees, and their benchmarks built with the same compilers and flags."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from . import trees
 
 LOG = paths.PRIVATE / "compare.log"
 
-# What both builds must have in common; read from this tree's.
+# CMake variables that the other build copies from this tree's build.
 _SHARED_SETTINGS = (
     "CMAKE_BUILD_TYPE CMAKE_CUDA_ARCHITECTURES CMAKE_CUDA_COMPILER CMAKE_CUDA_FLAGS CMAKE_CXX_COMPILER CMAKE_CXX_FLAGS "
     "CUDAToolkit_ROOT"
@@ -23,21 +23,22 @@ _SHARED_SETTINGS = (
 @dataclass(frozen=True)
 class Side:
     name: str  # for people
-    ref: str  # what --live takes for it
+    ref: str  # argument of --live
     commit: str
     dirty: bool
     fingerprint: str  # of the sources
     tree: Path
-    programs: dict  # layer -> its benchmark
-    old_flags: dict = field(default_factory=dict)  # {flag: what this side's programs call it}, where they differ
-    version: "int | None" = None  # the one that this side runs, where the sides differ in that alone
+    programs: dict  # {layer: path of its benchmark}
+    old_flags: dict = field(default_factory=dict)  # {flag: its name in this side's programs}, if different
+    version: "int | None" = None  # version that this side runs, if the sides are two versions of one tree
 
     def flag(self, name):
         return self.old_flags.get(name, name)
 
 
 def built(source, layers, percent):
-    """A and B: `source` (a trees.Source) and this tree, which is to be slowed by `percent` if that is given."""
+    """Builds the benchmarks of `layers`. Returns Sides A, `source` (a trees.Source), and B, this tree. `percent` is the
+    injected slowdown that B's name states, or None."""
     here = trees.find(paths.ROOT, str(paths.ROOT))
     other = trees.checkout(paths.ROOT, paths.PRIVATE, source)
     shared = [layer for layer in layers if (other / "bench" / f"bench_{layer}.cpp").exists()]
@@ -60,7 +61,7 @@ def built(source, layers, percent):
 
 
 def fitted(side):
-    """The side with the names by which its programs know flags. Throws Failure where one lacks what a comparison needs."""
+    """Returns the side with old_flags filled in. Throws Failure if a program lacks a flag that a comparison needs."""
     old_flags = {}
     for program in side.programs.values():
         try:
@@ -87,6 +88,6 @@ def _build_other(tree, name, targets):
 
 
 def _settings(cache):
-    """{name: value} of _SHARED_SETTINGS as this tree's build has them."""
+    """{name: value} of _SHARED_SETTINGS in a CMakeCache.txt."""
     found = re.findall(r"^(\w+):\w+=(.+)$", cache.read_text(encoding="utf-8"), re.MULTILINE)
     return {name: value for name, value in found if name in _SHARED_SETTINGS}

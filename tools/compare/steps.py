@@ -1,8 +1,10 @@
-"""What `./ladder train --compare` says of the steps that it replayed in turn (ladder.step-comparison/1, results/SCHEMA.md).
+"""Verdicts of `./ladder train --compare` on training steps replayed in turn (ladder.step-comparison/1,
+results/SCHEMA.md).
 
-A repetition is a round: each side's two replays, there and back, so that drift hits all sides alike. Each side is held
-against the first, A, round by round: the median of the ratios with the bootstrap's interval. The rule of kernels (rule.py)
-is for processes of their own, whose memory lies elsewhere each time; here both sides run in one, a step apart.
+A repetition is a round. A round replays every side twice, in order and in reverse, so that drift hits all sides alike.
+Each further side is compared with the first, A, by the median of the ratios per round and its bootstrap interval. The
+rule of kernels (rule.py) compares separate processes, whose memory placement differs each time; here all sides share
+one process, a step apart.
 """
 
 import statistics
@@ -12,16 +14,17 @@ from . import rule
 
 SCHEMA = "ladder.step-comparison/1"
 
-# Of a step: 11 us of 5.4 ms. Two graphs of the same versions, whose arenas lie at other addresses, are to be the SAME.
+# Smallest relative change of a step's time that counts: 11 us of 5.4 ms. Two graphs of the same versions, with arenas
+# at different addresses, must be the SAME.
 LEAST_CHANGE = 0.002
 
-# Sides have the same weights and batch: they differ by rounding, which a version may do otherwise.
+# Largest relative difference of two sides' losses. Weights and batch are the same; versions may round differently.
 LOSS_TOLERANCE = 0.01
 
 
 def verdicts(record):
-    """What is to be said of each side but the first: {"status", "reason", "ratio", "low", "high", "threshold", and the
-    difference in microseconds as "us", "us_low", "us_high"}. None for the emulator, whose times say nothing."""
+    """[verdict] of each side but the first: {"status", "reason", "ratio", "low", "high", "threshold"} and the
+    difference in microseconds, {"us", "us_low", "us_high"}. None for the emulator, whose times mean nothing."""
     if record["emulator"]:
         return None
     first, *others = record["sides"]
@@ -29,7 +32,7 @@ def verdicts(record):
 
 
 def lines(record):
-    """The comparison for people."""
+    """Yields the lines of the comparison for people."""
     if record["emulator"]:
         yield "emulated: these times say nothing of a GPU, so there is no verdict"
     told = [None, *(record["verdicts"] or [None] * (len(record["sides"]) - 1))]
@@ -81,7 +84,7 @@ def _status(a, b, ratio, low, high, threshold):
 
 
 def _rounds(side):
-    """Microseconds of a replay, round by round."""
+    """Microseconds of a replay, the mean of two, per round."""
     seconds = side["seconds"]
     return [5e5 * (there + back) for there, back in zip(seconds[::2], seconds[1::2])]
 
@@ -91,7 +94,7 @@ def _median_us(side):
 
 
 def _versions(side):
-    """How many operations each version runs."""
+    """Text with the number of operations that each version runs."""
     counts = Counter()
     for each in side["versions"]:
         counts[f"{each['pass']} {each['version']}"] += each["operations"]

@@ -1,7 +1,7 @@
-"""Other sources beside this tree, in .ladder/trees: a git worktree of a commit, or a copy of a folder.
+"""Source trees for comparison with this one, in .ladder/trees: a git worktree of a commit, or a copy of a folder.
 
-The user's checkout, its index and its branches stay as they are. A tree is kept, as the next comparison with it then
-builds in a moment; removing .ladder removes it, and `git worktree prune` makes git forget it.
+The user's checkout, index and branches are untouched. A tree is kept so that the next comparison with it builds
+quickly. Removing .ladder removes the trees; then `git worktree prune` makes git forget them.
 """
 
 import filecmp
@@ -14,24 +14,24 @@ from pathlib import Path
 from cli import lock, tools
 from cli.errors import Failure, UsageError
 
-# What .ladder holds of its own at run time; all the rest is downloads.
+# Folders of .ladder that belong to this tree's runs; all others are downloads, which other trees share.
 _NOT_SHARED = ("trees", "comparisons")
 
-# What a benchmark is built of; the rest of a folder stays behind when it is copied.
+# Sources of a benchmark: the part of a folder that is copied.
 _SOURCES = ("CMakeLists.txt", "CMakePresets.json", "bench", "cmake", "core", "dev", "reference", "tools")
 
 
 @dataclass(frozen=True)
 class Source:
     name: str  # for people
-    ref: str  # what --live takes for it, as long as it exists
+    ref: str  # argument of --live, valid while the source exists
     commit: str  # "unknown" without git
     dirty: bool
     folder: "Path | None" = None  # None for a commit of this checkout
 
 
 def find(root, ref):
-    """The Source that `ref` names: a folder with sources of this project, or a commit. Throws UsageError."""
+    """The Source of `ref`: a folder with sources of this project, or a commit. Throws UsageError."""
     folder = Path(ref).absolute()
     if (folder / "CMakePresets.json").is_file():
         commit, dirty = _state(folder)
@@ -52,7 +52,7 @@ def find(root, ref):
 
 
 def checkout(root, private, source):
-    """A folder with the sources of `source`."""
+    """Makes or updates the folder with a Source's files. Returns its path."""
     name = source.commit[:12] if source.folder is None else f"copy-{_hash(str(source.folder).encode())[:12]}"
     tree = private / "trees" / name
     with lock.held(private / "trees.lock"):
@@ -65,13 +65,13 @@ def checkout(root, private, source):
 
 
 def fingerprint(tree):
-    """Of all that a benchmark is built of: equal for equal sources."""
+    """Hash of all files that a benchmark is built of, less tools/ and *.md; equal for equal sources."""
     names = [name for name in _files(tree) if name.parts[0] != "tools" and name.suffix != ".md"]
     return _hash("".join(f"{name} {_hash((tree / name).read_bytes())}\n" for name in names).encode())
 
 
 def _state(folder):
-    """(commit, whether the sources differ from it). Without git the environment decides, as it does in the build."""
+    """(commit, True if the sources differ from it); without git by LADDER_COMMIT and LADDER_DIRTY, like the build."""
     try:
         changes = _git(folder, "status", "--porcelain", "--untracked-files=normal", "--", ".", ":!results")
         return _git(folder, "rev-parse", "HEAD"), bool(changes)
@@ -86,7 +86,7 @@ def _worktree(root, tree, sha):
 
 
 def _is_fresh(tree, sha):
-    """Whether `tree` is what an earlier run left, untouched since."""
+    """Returns True if `tree` is an unmodified worktree of commit `sha`."""
     if not (tree / ".git").exists():
         return False
     try:
@@ -105,7 +105,7 @@ def _remove(root, tree):
 
 
 def _copy(folder, tree):
-    """Makes `tree` a copy of the sources in `folder`; what stays the same keeps its date, so builds are short."""
+    """Makes `tree` a copy of the sources in `folder`. Unchanged files keep their date, so rebuilds are short."""
     wanted = _files(folder)
     for name in set(_files(tree)) - set(wanted):
         (tree / name).unlink()
@@ -116,7 +116,7 @@ def _copy(folder, tree):
 
 
 def _files(folder):
-    """Relative paths of all sources."""
+    """Relative paths of all files of _SOURCES, sorted."""
     found = []
     for name in _SOURCES:
         top = folder / name
@@ -126,7 +126,8 @@ def _files(folder):
 
 
 def _share(private, inside):
-    """Links to all that was fetched. A folder of links, because .gitignore's `/.ladder/` is a folder and not a link."""
+    """Links the downloads of .ladder into the folder `inside`. The links are in a real folder, because .gitignore's
+    `/.ladder/` matches folders but not a link."""
     inside.mkdir(exist_ok=True)
     for entry in private.iterdir():
         link = inside / entry.name

@@ -1,21 +1,21 @@
-"""Steps in the history of one kernel: where its time moved to another level and stayed there.
+"""Step detection in the history of one kernel: points after which its time stays at a new level.
 
-The idea is asv's (airspeed velocity, step_detect.py): the piecewise-constant function with the least sum of absolute
-deviations, where each further step must pay for itself. Absolute deviations, not squares, because single outliers are
-common and must not become steps.
+The method is asv's (airspeed velocity, step_detect.py): fit the piecewise-constant function with the least sum of
+absolute deviations plus a price per step. Absolute deviations, not squares, because single outliers are common and must
+not become steps.
 """
 
 import math
 import statistics
 
 THRESHOLD = 0.05  # a smaller change of level is no step
-LEAST_POINTS = 2  # of a level: one odd record is an outlier, and `./ladder compare` is there for the newest
-_LEVELS = 64  # candidates for a level; a history with more distinct values is cut into quantiles
-_LEAST_NOISE = 0.001  # relative: below that, records differ by rounding and luck
+LEAST_POINTS = 2  # points of a level: a single odd record is an outlier; `./ladder compare` judges the newest
+_LEVELS = 64  # candidate levels at most; a history with more distinct values is reduced to quantiles
+_LEAST_NOISE = 0.001  # relative; smaller differences between records are rounding and chance
 
 
 def steps(times, threshold=THRESHOLD):
-    """[(index of the first point of the new level, level before, level after)] of a list of seconds, in its order."""
+    """[(index of the first point of the new level, level before, level after)] of `times`, in seconds, oldest first."""
     if len(times) < 2 * LEAST_POINTS:
         return []
     logs = [math.log(time) for time in times]
@@ -26,10 +26,10 @@ def steps(times, threshold=THRESHOLD):
 
 
 def _price(logs):
-    """What a step costs, in the currency of the deviations: more where the kernel is noisy or its history long.
+    """Price of a step, in units of the absolute deviations of `logs`; higher for a noisy kernel or a long history.
 
-    A step adds two parameters; with Laplace noise of scale b the Bayesian information criterion wants each to bring
-    b * log(n) / 2. Doubled, since the noise of benchmarks has heavier tails than that.
+    A step adds two parameters. With Laplace noise of scale b, the Bayesian information criterion requires a gain of
+    b * log(n) / 2 per parameter. The price is doubled, because noise of benchmarks has heavier tails.
     """
     noise = statistics.median(abs(after - before) for before, after in zip(logs, logs[1:]))
     return 2 * max(noise, _LEAST_NOISE) * math.log(len(logs))
@@ -57,7 +57,7 @@ def _fit(logs, price):
 
 
 def _candidates(logs):
-    """A median is one of the data, so the data are all the levels there can be; of many, evenly spaced quantiles."""
+    """Candidate levels: the distinct data, since a median is one of them; even quantiles if more than _LEVELS."""
     values = sorted(set(logs))
     if len(values) <= _LEVELS:
         return values

@@ -1,11 +1,10 @@
-"""What each version changed, in the words of its file's header comment, and the names that shapes.txt gives the problems."""
+"""Ideas of the versions, from their files' header comments, and names of the problems, from shapes.txt."""
 
 from registry import listing
 
 
 def of_ladder(root, path):
-    """{version: {"idea": ..., "parent": ..., "why": ..., "needs": ...}} of dev/<path>; one whose file is gone has no
-    entry."""
+    """{version: {"idea": ..., "parent": ..., "why": ..., "needs": ...}} of dev/<path>, without deleted versions."""
     return {version.number: version.header for version in listing.versions(root, path)}
 
 

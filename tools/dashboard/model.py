@@ -1,8 +1,7 @@
-"""What the page shows, as plain dicts and lists: series of results, the newest of each checked against the one before
-on the same card.
+"""Data of the dashboard's page, as plain dicts and lists. No HTML here.
 
-A series is one kernel on one problem and device: (device, path, version, problem). Times are seconds with seven digits,
-missing figures None. Nothing here knows HTML.
+A series is one kernel on one problem and device: (device, path, version, problem). Its newest result is compared with
+the one before on the same card. Times are seconds with seven digits; missing figures are None.
 """
 
 import math
@@ -12,28 +11,30 @@ from itertools import islice
 from . import history, ideas, searches, standing
 
 VERDICTS = ("SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED")
-FIRST = "FIRST"  # a series with one record on its card has nothing to be compared with
-UNTIMED = "UNTIMED"  # without a time in either of the two
-OLDER = "OLDER"  # the newest comparison of its device did not measure it
+FIRST = "FIRST"  # only one record on its card, so nothing to compare with
+UNTIMED = "UNTIMED"  # no time in either of the two records
+OLDER = "OLDER"  # not measured by the newest comparison of its device
 
-# Of a record's fingerprint: times before and after a change of these say nothing about the source. A change of
-# compiler, flags, library or of the card for another of the same kind is marked, and a step there is a step.
+# Keys of a record's fingerprint that break a series: times before and after their change say nothing about the source.
+# A change of compiler, flags, library, or of the card for another of the same model is only marked, and a step there
+# counts as a step.
 _BREAKING = {"device", "driver", "CUDA", "SM clock"}
-_OF_ONE_CARD = {*_BREAKING, "uuid"}  # verdicts are only given between records that agree in these
+_OF_ONE_CARD = {*_BREAKING, "uuid"}  # records get a verdict only if they agree in these
 _CHANGE_WORDS = {"uuid": "card"}
 
 _FIGURES = ("ratio", "low", "high", "noise", "threshold", "cycles_ratio")
-STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED")  # a point's code in the packed history is its place here
+STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED")  # the packed history stores a point's status as its index here
 
-# A pass is told in bytes where this share of its problems needs longer to move the least bytes than for its arithmetic.
+# A pass is memory-bound, and its rate shown in bytes, if for this share of its problems moving the least bytes takes
+# longer than the arithmetic.
 _MEMORY_BOUND = 0.9
 
 
 def build(root, records, bad, profiles, live, compare):
-    """The page's data but for its long columns, which are in "histories" and "samples" for page.py to pack.
+    """Returns the page's data. Its long columns are in "histories" and "samples", for page.py to pack.
 
-    `records` as of record_files.load_all, oldest first; `bad`, `profiles` and `live` as of sources.py;
-    `compare(a, b)` gives the Comparisons of two records.
+    `records` from record_files.load_all(), oldest first; `bad`, `profiles` and `live` from sources.read(); `compare(a,
+    b)` returns the Comparisons of two records.
     """
     numbers = {id(record): number for number, record in enumerate(records)}
     all_points = _points(records)
@@ -73,9 +74,10 @@ def _newest_version_first(key):
 
 
 def _points(records):
-    """{key: its Results that say something, oldest first}.
+    """{key: its Results, oldest first}.
 
-    What was not checked is no figure of merit, and a later check without times takes no time away.
+    Left out: UNCHECKED results, since their times count for nothing, and a PASS without times, which must not hide an
+    earlier time.
     """
     points = {}
     for record in records:
@@ -87,8 +89,8 @@ def _points(records):
 
 
 def _memory_bound(results):
-    """{(device, path)} whose lower bound is the time of moving the least bytes; where the peak is unknown, nothing is
-    decided."""
+    """{(device, path)} of the memory-bound passes: their lower bound is the time to move the least bytes. A device with
+    unknown peak bandwidth has none."""
     votes = {}
     for result in results:
         dram = result.record.environment["device"].get("dram_bytes_per_s")
@@ -99,7 +101,7 @@ def _memory_bound(results):
 
 
 def _verdicts(all_points, compare):
-    """{key: Verdict} of the newest against the one before. Records are compared once a pair, not once a series."""
+    """{key: Verdict} of the newest result against the one before. Compares each pair of records once for all series."""
     pairs = {}
     for key, points in all_points.items():
         *before, newest = (result.record for result in _pair(points))
@@ -113,14 +115,15 @@ def _verdicts(all_points, compare):
 
 
 def _pair(points):
-    """The newest result, and before it the newest older one of the same card, if there is any."""
+    """[older, newest]: the newest result, preceded by the newest older result of the same card, if any."""
     newest = points[-1]
     older = (result for result in reversed(points[:-1]) if not _changed(result.record, newest.record, _OF_ONE_CARD))
     return [*reversed([newest, *islice(older, 1)])]
 
 
 def _only_news(series, records, live):
-    """Marks the verdicts that are not of their device's newest comparison; {device: the live one} where it is that."""
+    """Marks verdicts OLDER that are not of their device's newest comparison. Returns {device: its live comparison} for
+    devices whose newest comparison is live."""
     days = {}
     for entry in series:
         if entry["verdict"]["status"] in VERDICTS:
@@ -209,7 +212,7 @@ def _verdict(pair, verdict):
 
 
 def _kernels(result):
-    """Registers, shared memory and spills of the version's kernels, or None in a record from before they were kept."""
+    """Registers, shared memory and spills (bytes) of the version's kernels; None for a record that predates them."""
     stem = f"dev/{result.path}/v{result.version:02d}_"
     arch = str(result.record.environment["device"].get("arch", ""))
     mine = [kernel for kernel in result.record.kernels if str(kernel.get("file", "")).startswith(stem)]
@@ -224,7 +227,7 @@ def _kernels(result):
 
 
 def _changes(points, numbers):
-    """[[record, breaks the series, "driver", "driver 13.0 → 13.1"]] where anything but the source changed."""
+    """[[record, breaks the series, "driver", "driver 13.0 → 13.1"]] of each change other than the source's."""
     found = []
     for before, after in zip(points, points[1:]):
         changed = [
@@ -242,7 +245,7 @@ def _changes(points, numbers):
 
 
 def _short(value):
-    """A card's number by its first digits, a clock in MHz."""
+    """Short text of a fingerprint's value: a card's UUID by its first digits, a clock in MHz."""
     text = str(value)
     if text.startswith("GPU-"):
         return text[:12]
@@ -261,7 +264,7 @@ def _changed(before, after, names):
 
 
 def _steps(points, numbers):
-    """[[record, seconds before, seconds after, the record before]]; across a break of the series no step is looked for."""
+    """[[record, seconds before, seconds after, the record before]] of each step; none across a break of the series."""
     timed = [result for result in points if _is_timed(result)]
     starts = [at for at in range(1, len(timed)) if _changed(timed[at - 1].record, timed[at].record, _BREAKING)]
     found, begin = [], 0
@@ -315,7 +318,7 @@ def _record(record):
 
 
 def number(value):
-    """Seven digits are more than any figure here is good for; None for what JSON has no word for."""
+    """`value` with seven digits, more than any figure here has; None if not finite, which JSON cannot express."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.7g}")
@@ -333,12 +336,12 @@ def ratio(series):
 
 
 def rate_unit(series):
-    """Bytes that must move are counted where the whole pass waits for memory, else arithmetic."""
+    """Unit of a kernel's rate: GB/s of the least bytes for a memory-bound pass, else TFLOP/s."""
     return "GB/s" if series["memoryBound"] else "TFLOP/s"
 
 
 def work(series):
-    """In units of rate_unit(), times a second."""
+    """Work of a kernel in GB or TFLOP, by rate_unit(); None if unknown or 0."""
     amount = series["bytes"] * 1e-9 if series["memoryBound"] else series["flops"] and series["flops"] * 1e-12
     return amount or None
 

@@ -1,4 +1,4 @@
-"""The page's sources: records, profiles, comparisons and searches."""
+"""Readers of the dashboard's sources: records, profiles, live comparisons and searches."""
 
 import math
 from pathlib import Path
@@ -13,8 +13,7 @@ LIVE_SCHEMA, PROFILE_SCHEMA = "ladder.comparison/1", "ladder.profile/1"
 
 
 def read(root):
-    """(records, bad, profiles, live): bad is a list of {"file", "reason"} for whatever cannot be believed, live is
-    {device: its newest live comparison}."""
+    """(records, bad, profiles, live). bad: [{"file", "reason"}] of invalid files. live: {device: newest comparison}."""
     results = Path(root) / "results"
     records, wrong = record_files.load_all(results)
     bad = [_split(error, results) for error in wrong]
@@ -25,7 +24,7 @@ def read(root):
 
 
 def _readable(results, pattern, kind, read_one):
-    """(what read_one() makes of the files, bad)."""
+    """(results of read_one() for the files of `pattern`, [{"file", "reason"}] of the invalid files)."""
     found, bad = [], []
     for file in record_files.named(results, pattern):
         try:
@@ -123,7 +122,7 @@ def _finite(value):
 
 
 def _split(error, results):
-    """A BadRecord's line as file and reason, the file as seen from results/."""
+    """Splits a BadRecord's line into file, relative to results/, and reason."""
     line = str(error).replace(f"{results}/", "")
     file, _, reason = line.partition(": ")
     return {"file": file, "reason": reason}

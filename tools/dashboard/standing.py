@@ -1,8 +1,8 @@
-"""How each ladder stands beside the library, as one figure: the library's time over ours, over all problems together.
+"""Each ladder's standing against the library, as one ratio: the library's time over ours, summed over all problems.
 
-Ours are the versions that runtime/promoted/<device>.txt names for the U-Net's problems, or for perf of a layer that it has
-not, with the times that stand there. On the dashboard, a ladder without a line there is represented by its best recorded
-version. README.md shows promoted() of the U-Net alone. Nothing here knows HTML.
+Our times are those of the promoted versions in runtime/promoted/<device>.txt, for the U-Net's problems, or for the set
+perf of a layer outside the U-Net. On the dashboard, the best recorded version represents a ladder without promoted
+versions. README.md shows promoted() of the U-Net alone. No HTML here.
 """
 
 from collections import Counter
@@ -12,12 +12,12 @@ from registry import listing
 from registry.listing import DTYPES
 from registry.selection import dtype_of, without_dtype
 
-# Times on a smaller share of a ladder's problems give no figure of the ladder.
+# Share of a ladder's problems that must have times for the ladder to get a ratio.
 _LEAST_COVERAGE = 0.5
 
 
 def rows(root, series, records):
-    """A dict a device, pass and dtype. The others are those of the page's data."""
+    """[dict], one row per device, pass and dtype. `series`, `records`: those of the page's data (model.py)."""
     ladders = {}
     for entry in series:
         ladders.setdefault((entry["device"], entry["path"], entry["dtype"]), []).append(entry)
@@ -36,8 +36,8 @@ def rows(root, series, records):
 
 
 def promoted(root, device, dated=()):
-    """{(path, dtype): its row} of the promotion table's lines that are problems of tables. `dated`: (device, path, problem,
-    version's label) of results that are not known to be of today's machine code."""
+    """{(path, dtype): its row} of the promotion table, from the lines whose problem is in the layer's sets of tables.
+    `dated`: (device, path, problem, version's label) of results that may not be of today's machine code."""
     file = promotion.file_of(root, device)
     table = promotion.parse(file.read_text(encoding="utf-8"), file) if file.exists() else {}
     sets, lines = {}, {}
@@ -59,8 +59,8 @@ def promoted(root, device, dated=()):
 
 
 def _promoted(lines, dtype):
-    """Of a problem with and without a bias, the U-Net's is that with one; where no library was timed on it, the times are
-    those without."""
+    """Row of a pass and dtype. A problem with and without bias counts once: the version is that with bias, as in the
+    U-Net; the times are those with bias, or those without if no library was timed with it."""
     cases = {}
     for cells in sorted(lines, key=lambda cells: len(cells[1])):
         if dtype_of(cells[1]) == dtype:
@@ -79,15 +79,15 @@ def _promoted(lines, dtype):
 
 
 def _times(cells):
-    """(ours, the library's) in seconds, both warm, or both cold where the library has no warm time; None without."""
+    """(our seconds, the library's), both warm, or both cold if the library has no warm time; None without times."""
     _, _, _, warm, cold, _, baseline, _ = cells
     ours = cold if baseline.endswith("cold") else warm
     return None if "-" in (ours, baseline) else tuple(1e-6 * float(cell.split()[0]) for cell in (ours, baseline))
 
 
 def _recorded(series, records):
-    """The fastest of the versions that were timed on at least half of the problems, over those that all of them have;
-    None without a baseline."""
+    """Row of the fastest version among those timed on at least half of the problems, over the problems that all of
+    these have; None without a baseline."""
     timed = {}
     for entry in series:
         if entry["status"] == "PASS" and entry["times"] and entry["baselineTimes"]:
@@ -112,7 +112,7 @@ def _recorded(series, records):
 
 
 def _figures(times, problems):
-    """Of (ours, the library's) of each problem that has both."""
+    """Counts, ratios and sums of `times`, [(our seconds, the library's seconds)] of each problem that has both."""
     ours, library = sum(own for own, _ in times), sum(theirs for _, theirs in times)
     ratios = [theirs / own for own, theirs in times]
     covered = times and len(times) >= _LEAST_COVERAGE * problems

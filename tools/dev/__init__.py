@@ -1,1 +1,1 @@
-"""For whoever changes the tree: formatters, compiler launchers, the constants of golden tests."""
+"""Developers' tools: formatters, compiler launchers, disassembly, the constants of golden tests."""

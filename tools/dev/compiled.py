@@ -1,12 +1,12 @@
-"""What has passed its compilers and need not be compiled to be judged again: tools/dev/compiled.py [--keep].
+"""Versions unchanged since they last compiled without a warning, which CI can skip: tools/dev/compiled.py [--keep].
 
 tests/last_compiled.json has a digest of every version that nvcc and clang compiled without a warning and whose spills
-`./ladder resources` let pass, and of every host source that clang-tidy (tools/dev/tidy.py) found nothing in. A digest covers
-the source, all headers of the repository that it includes, and how it is compiled. Comments of
+`./ladder resources` accepts, and of every host source without a clang-tidy finding (tools/dev/tidy.py). A digest covers
+the source, all headers of the repository that it includes, and the build files that set its compiler flags. Comments of
 versions do not count; those of clang-tidy's sources do, as NOLINT is one.
 
-Prints the versions that are as they were, for CMake's LADDER_WITHOUT: CI compiles the others, and in any case the first of
-every pass. With --keep: writes the digests of a build that has everything,
+Prints the unchanged versions for CMake's LADDER_WITHOUT. CI compiles the others, and always the first version of every
+pass. With --keep, writes the digests of a complete build:
 
     ./ladder build --preset clang --werror ladder_dev
     ./ladder build --preset cuda --werror ladder_ci_cuda && ./ladder resources && python3 tools/dev/compiled.py --keep
@@ -30,11 +30,11 @@ RECORD = ROOT / "tests" / "last_compiled.json"
 _OF_COMPILERS = re.compile(
     r"^.*(?:[Cc]ompile|CMAKE_C[UX]|INCLUDE|STANDARD).*\n", re.MULTILINE
 )  # lines of CMakeLists.txt
-BUILDS = {"cuda": "ladder_ci_cuda", "clang": "ladder_dev"}  # and the target that has all versions
+BUILDS = {"cuda": "ladder_ci_cuda", "clang": "ladder_dev"}  # {build: its target with all versions}
 
 
 def read(kind, record=RECORD):
-    """{source: digest} of "versions" or of "tidy"; empty where there is no record that can be read."""
+    """{source: digest} of `kind`, "versions" or "tidy"; empty without a readable record."""
     try:
         raw = json.loads(record.read_text(encoding="utf-8"))
         return dict(raw[kind]) if raw["schema"] == SCHEMA else {}
@@ -49,7 +49,7 @@ def keep(kind, of_sources, record=RECORD):
 
 
 def of_versions(root=ROOT):
-    """The digest of each version as it is now."""
+    """{source: digest} of each version in the tree."""
     how = hashlib.sha256(
         (root / "CMakePresets.json").read_bytes() + (root / "cmake" / "LadderLayer.cmake").read_bytes()
     )
@@ -62,12 +62,12 @@ def of_versions(root=ROOT):
 
 
 def without(now, before):
-    """Of the digests `now` those that are as they were `before`, but for the first of each pass."""
+    """Sources whose digests are the same in `now` and `before`, except each pass's first version."""
     return [source for source, digest in now.items() if before.get(source) == digest and "/v01_" not in source]
 
 
 def _lacks(build, target):
-    """Why a build cannot vouch for all versions; "" if it can."""
+    """Reason that a build does not prove that all versions compile; "" if it does."""
     cache = ROOT / "build" / build / "CMakeCache.txt"
     said = cache.read_text(encoding="utf-8").splitlines() if cache.exists() else []
     if "LADDER_WERROR:BOOL=ON" not in said or "LADDER_WITHOUT:STRING=" not in said:

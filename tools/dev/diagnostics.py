@@ -1,5 +1,5 @@
-"""What of a compiler's words is worth reading: each error and warning once, its path as it lies in the source folder, and
-neither the command line that failed nor the template instantiations and includes that led there."""
+"""Filter of compiler output: shows each error and warning once, with its path relative to the source folder. Drops the
+failed command line and the chains of includes and template instantiations."""
 
 import os
 import re
@@ -11,16 +11,16 @@ _CONTEXT = re.compile(
 
 
 class Diagnostics:
-    """Of one build. Takes its output line by line."""
+    """Filters one build's output, line by line."""
 
     def __init__(self, root):
         self._root = str(root) + os.sep
         self._seen = set()
-        self._dropping = False  # what belongs to a diagnostic that was shown before
+        self._dropping = False  # inside a diagnostic that was shown before
         self._command_follows = False
 
     def shown(self, line):
-        """What to show of the line; empty for nothing."""
+        """Returns the line as it is to be shown; "" to drop it."""
         if self._command_follows:
             self._command_follows = False
             return ""

@@ -1,8 +1,8 @@
-"""`./ladder diff <layer>/<pass> A B`: two versions of a pass side by side, what is compiled, how far its results are from the
-reference's and, on a GPU, what it takes.
+"""`./ladder diff <layer>/<pass> A B`: compares two versions of a pass: compiled code, errors against the reference and,
+on a GPU, times.
 
-Only the object files of the two versions are built for what is compiled, and a program of them alone for the errors; the
-times are those of compare --live, with a version in the place of a commit.
+The code comparison builds the object files of the two versions only, the errors a program with these versions only.
+Times are measured like in compare --live, with versions in place of commits.
 """
 
 import argparse
@@ -32,7 +32,8 @@ allow; dynamic shared memory is known at launch alone. Instructions are counted 
 Errors are ||y - reference|| / ||reference||, the largest of a dtype's problems, on the GPU or else the emulator.
 In --sass and --ptx registers have no numbers and jumps no targets, so that only what differs in kind is a difference."""
 
-# Warps, bytes of shared memory and blocks of a multiprocessor; all have 65,536 registers, given to a warp 256 at a time.
+# {compute capability x 10: (warps, bytes of shared memory, blocks)} of an SM. All have 65,536 registers, allocated to a
+# warp in units of 256.
 _LIMITS = {
     "80": (64, 164 << 10, 32),
     "86": (48, 100 << 10, 16),
@@ -84,8 +85,8 @@ def main(arguments):
 
 
 def paired(a, b):
-    """[(Kernel of A or None, of B or None)]: those of one name, and of the others one with each that has its first template
-    argument, the dtype most often."""
+    """[(Kernel of A or None, Kernel of B or None)]. Pairs kernels of the same name first; then a single remaining
+    kernel of a side with each kernel of the other side that has its first template argument (usually the dtype)."""
     names = {kernel.name: kernel for kernel in b}
     pairs = [(kernel, names[kernel.name]) for kernel in a if kernel.name in names]
     there = {kernel.name for kernel, _ in pairs}
@@ -102,7 +103,7 @@ def paired(a, b):
 
 
 def table(pairs, arch):
-    """Lines: a kernel's name, then a row of each version; a class of instructions that no kernel has is no column."""
+    """Lines of a table: a kernel's name, then a row per version. Omits classes of instructions that no kernel has."""
     kernels = [kernel for pair in pairs for kernel in pair if kernel]
     classes = [name for name in disassembly.CLASSES if any(kernel.mix[name] for kernel in kernels)]
     rows = [("", "registers", "static smem", "spilled bytes", "threads", "occupancy", "instructions", *classes)]
@@ -117,7 +118,7 @@ def table(pairs, arch):
 
 
 def error_table(results, versions, backend):
-    """Lines: the largest error of each dtype, a row of each version."""
+    """Lines of a table: the largest error per dtype, a row per version."""
     dtypes = [dtype for dtype in listing.DTYPES if any(result.dtype == dtype for result in results)]
     rows = [(f"largest error, set ci, {backend}", *dtypes)]
     for name, version in zip("AB", versions):
@@ -133,7 +134,7 @@ def _largest(results):
 
 
 def unified(pairs, labels, code_of):
-    """The lines of a unified diff of the kernels that both versions have; `code_of(kernel, 0 or 1)` gives a kernel's."""
+    """Yields a unified diff of each pair of kernels. `code_of(kernel, 0 or 1)`: the lines of A's or B's kernel."""
     both = [pair for pair in pairs if all(pair)]
     if not both:
         raise Failure("the versions have no kernel in common: --kernel names one of each")
@@ -145,16 +146,16 @@ def unified(pairs, labels, code_of):
 
 
 def occupancy(arch, registers, smem_bytes, threads):
-    """The share of a multiprocessor's warps that kernels of those figures can have resident; None for one not known."""
+    """Theoretical occupancy, 0 to 1; None for an unknown architecture. `threads` is the block size, 0 if unknown."""
     limits = _LIMITS.get(re.sub(r"\D", "", arch))
     if not limits or not registers:
         return None
     most_warps, most_smem, most_blocks = limits
     warps = -(-threads // 32) or 1
-    by_registers = 65536 // (-(-registers * 32 // 256) * 256) // 4 * 4  # each quarter has a quarter of them
+    by_registers = 65536 // (-(-registers * 32 // 256) * 256) // 4 * 4  # each of 4 SM partitions has a quarter of them
     blocks = min(by_registers // warps, most_warps // warps)
     if threads:
-        blocks = min(blocks, most_blocks, most_smem // (smem_bytes + 1024))  # 1 KB a block is the driver's
+        blocks = min(blocks, most_blocks, most_smem // (smem_bytes + 1024))  # the driver reserves 1 KB per block
     return blocks * warps / most_warps
 
 
@@ -174,14 +175,14 @@ def _row(name, kernel, arch, classes):
 
 
 def _errors(chosen, layer, a_pass, versions):
-    """error_table() of what the program of these two versions alone says of the problems of ci."""
+    """error_table() of the two versions on the set ci, run by a program with these versions only."""
     choice = device.choose()
     numbers = ",".join(str(version.number) for version in versions)
     program = f"bench_{layer.name}"
     part = partial.of(program, {a_pass.path: versions}, numbers)
     build.build(choice.preset, targets=[program], part=part)
     command = [build.program(choice.preset, program, part), "--pass", a_pass.name, "--check"]
-    command += ["--seed", "1"]  # the same inputs whenever it is asked
+    command += ["--seed", "1"]  # the same inputs in every run
     command += selection.program_words(layer, a_pass, numbers, a_set="ci")
     command += ["--dtype", chosen.dtype] if chosen.dtype else []
     with tempfile.TemporaryDirectory() as aside:
@@ -193,7 +194,7 @@ def _errors(chosen, layer, a_pass, versions):
 
 
 def _kernels(version, object_file, wanted, arch):
-    """The Kernels of a version that have `wanted` in their name."""
+    """[Kernel] of a version with `wanted` in the name."""
     reports = {each["kernel"]: each for each in _reports(object_file) if each["arch"] == arch}
     code = disassembly.sass(object_file, arch)
     threads = disassembly.block_sizes(object_file, arch)
@@ -205,7 +206,7 @@ def _kernels(version, object_file, wanted, arch):
 
 
 def _ptx(version, object_file, arch):
-    """{Kernel's name: lines}: nvcc names an anonymous namespace anew each time, so symbols differ."""
+    """{Kernel's name: lines of PTX}. Keys are not symbols: nvcc gives an anonymous namespace a new name each time."""
     code = disassembly.ptx(version.file, object_file, arch)
     return {name: code[symbol] for symbol, name in _names(version, list(code)).items()}
 
@@ -246,7 +247,7 @@ def _one(a_pass, word):
 
 
 def _timed(options, layer, a_pass, versions):
-    """What is to be timed, as a comparison has it."""
+    """The live.Chosen of the options. Throws UsageError if a version lacks the chosen dtypes."""
     if options.set_name:
         selection.set_name([layer], options.set_name)
     problems = {layer.name: selection.problem(layer, options.problem)} if options.problem else {}

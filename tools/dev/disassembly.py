@@ -1,4 +1,4 @@
-"""Machine code and PTX of a version's kernels: NVIDIA's cuobjdump over its object file, nvcc over its source."""
+"""Machine code and PTX of a version's kernels: SASS by cuobjdump from its object file, PTX by nvcc from its source."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from cli import build, setup, tools, wheels
 from cli.errors import Failure
 from profiling import where
 
-# Columns of the instruction mix, and the opcodes that each counts.
+# {column of the instruction mix: opcodes that it counts}
 CLASSES = {
     "fp32": "FFMA FADD FMUL FFMA2",
     "fp16": "HFMA2 HADD2 HMUL2",
@@ -40,7 +40,7 @@ _CLASS_OF = {opcode: name for name, opcodes in CLASSES.items() for opcode in opc
 _FUNCTION = re.compile(r"^\s*Function : (\S+)")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
 _OPCODE = re.compile(r"(?:@!?\w+ )?(\w+)")
-_MOVE = re.compile(r"HFMA2\S* \w+, -RZ, RZ,")  # of a constant, by a unit that had nothing to do
+_MOVE = re.compile(r"HFMA2\S* \w+, -RZ, RZ,")  # moves a constant; the compiler uses the idle fp16 pipe
 _JUMPS = re.compile(r"\b(BRA|BRX|BSSY|CALL|JMP|JMX|RET|WARPSYNC)\b")
 _INFO = re.compile(r"^\s*\.nv\.info\.(\w+)", re.MULTILINE)
 _MAX_THREADS = re.compile(r"EIATTR_(?:MAX_THREADS|REQNTID)\s+Format:\s+\w+\s+Value:\s+(.*)")
@@ -49,10 +49,10 @@ _ENTRY = re.compile(r"^(?:\.\w+ )*\.entry (\w+)\(", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Code:
-    """Of one kernel on one architecture."""
+    """Machine code of one kernel on one architecture."""
 
-    lines: tuple  # of text, registers without their numbers, jumps without their targets
-    mix: Counter  # {class of CLASSES: instructions}, and "all"
+    lines: tuple  # instructions as text, without register numbers and jump targets
+    mix: Counter  # {class of CLASSES or "all": number of instructions}
 
 
 def sass(object_file, arch):
@@ -72,7 +72,7 @@ def parse_sass(text):
 
 
 def block_sizes(object_file, arch):
-    """{kernel's symbol: the most threads of a block} of kernels with launch bounds."""
+    """{kernel's symbol: maximum threads per block} of kernels with launch bounds."""
     return parse_block_sizes(cuobjdump("-elf", "-arch", arch, object_file))
 
 
@@ -87,7 +87,7 @@ def parse_block_sizes(text):
 
 
 def ptx(source, object_file, arch):
-    """{kernel's symbol: lines} of the PTX that nvcc makes of a source, asked as the build asks it."""
+    """{kernel's symbol: lines of PTX} of a source, compiled with the build's flags."""
     folder = build.folder("cuda")
     said = tools.captured(tools.ninja(), "-C", folder, "-t", "commands", "-s", object_file.relative_to(folder)).stdout
     with tempfile.TemporaryDirectory() as aside:
@@ -99,7 +99,7 @@ def ptx(source, object_file, arch):
 
 
 def ptx_command(command, arch, output):
-    """Of the command that compiles a source to an object file, that which makes PTX for one architecture."""
+    """Converts the command that compiles a source to an object file into one that writes PTX for one architecture."""
     words = shlex.split(command)
     words = words[next(at for at, word in enumerate(words) if Path(word).name == "nvcc") :]
     kept, skip = [], False
@@ -136,14 +136,14 @@ def _plain_sass(line):
 
 
 def _without_padding(instructions):
-    """Without the NOPs after a kernel's last jump, which goes to itself."""
+    """Drops a kernel's trailing jump to itself and the NOPs after it."""
     while instructions and instructions[-1].startswith(("NOP", "BRA")):
         instructions = instructions[:-1]
     return instructions
 
 
 def fetched():
-    """(cuobjdump, nvdisasm), fetched on first use."""
+    """Paths (cuobjdump, nvdisasm); fetches them on first use."""
     found = where.find("cuobjdump"), where.find("nvdisasm")
     if not all(found):
         wheels.install("NVIDIA's disassembler (5 MB)", wheels.DISASSEMBLER, "disassembler", setup.LOG)

@@ -32,7 +32,7 @@ def main(arguments):
     files = chosen.files or sources()
     python = [file for file in files if file.suffix == ".py"]
     others = [file for file in files if file.suffix != ".py"]
-    # All run, so that one call names all that is wrong.
+    # Run all, so that one call reports all findings.
     codes = [
         others and _clang_format(others, chosen.check),
         python and _ruff(python, chosen.check),
@@ -61,7 +61,7 @@ def _clang_format(files, check):
 
 def _ruff(files, check):
     ruff = [wheels.python_with(wheels.RUFF, setup.LOG), "-I", "-m", "ruff"]
-    # What --fix changes is formatted afterwards.
+    # Run `check --fix` before `format`, which formats the fixes.
     steps = (["check"], ["format", "--check"]) if check else (["check", "--fix"], ["format"])
     return max(subprocess.run([*ruff, *step, "--quiet", *files], stdout=sys.stderr).returncode for step in steps)
 

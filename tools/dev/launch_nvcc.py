@@ -1,9 +1,9 @@
-"""Compiler launcher: runs nvcc for the architectures that a source can run on, and keeps what `ptxas -v` says in
-<object>.ptxas instead of on the screen.
+"""Compiler launcher: runs nvcc for the architectures that a source supports, and writes the output of `ptxas -v` to
+<object>.ptxas instead of the screen.
 
-Started by CMake as `launch_nvcc.py nvcc ... -c <source> -o <object> ...`; tools/dev/resources.py reads the reports. A source
-that says `.min_arch = 90` is not compiled for anything older, unless the build has nothing else: on an older GPU nobody
-would start it, and compiling it there takes as long again.
+CMake starts it as `launch_nvcc.py nvcc ... -c <source> -o <object> ...`; tools/dev/resources.py reads the reports. A
+source with `.min_arch = 90` is not compiled for older architectures, unless the build has no others: it never runs
+there, and each architecture takes as long again to compile.
 """
 
 import re
@@ -18,12 +18,12 @@ ARCH = re.compile(r"--generate-code=arch=compute_(\d+)")
 
 
 def after(command, option):
-    """What follows `option` in a command line; empty if it is not there."""
+    """Argument that follows `option` in a command line; "" without the option."""
     return command[command.index(option) + 1] if option in command else ""
 
 
 def for_source(command, source):
-    """The command without the architectures that the source's min_arch rules out."""
+    """The command without architectures below the source's min_arch; unchanged if that would leave none."""
     least = MIN_ARCH.search(source)
     archs = {option: int(match[1]) for option in command if (match := ARCH.match(option))}
     old = {option for option, arch in archs.items() if least and arch < int(least[1])}
@@ -31,7 +31,7 @@ def for_source(command, source):
 
 
 def main(command):
-    command = [word for word in command if word]  # CMake's place for a launcher of the user's own is mostly empty
+    command = [word for word in command if word]  # the user's own launcher is usually an empty argument
     if after(command, "-c"):
         with open(after(command, "-c"), encoding="utf-8") as file:
             command = for_source(command, file.read())

@@ -1,9 +1,9 @@
-"""Compiler launcher of versions: with LADDER_KEEP_GOING=1 in the environment one that does not compile stops no other.
+"""Compiler launcher of versions: with LADDER_KEEP_GOING=1, a version that does not compile does not fail the build.
 
-Started by CMake as `launch_version.py <compiler> ... -c <source> -o <object> ...`. Without that variable, and for every
-source that is no version, it is the compiler. With it, a version's failure is one line, <object>.missing says which
-version the program lacks, <object>.errors holds the compiler's words, and an object without content takes the place of
-the version's: dated 1970, so that the next build compiles it again. `./ladder bench` asks for this; tests are strict.
+CMake starts it as `launch_version.py <compiler> ... -c <source> -o <object> ...`. Without LADDER_KEEP_GOING, or for a
+source that is no version, it just runs the compiler. With it, a version that fails prints one line, and the launcher
+writes <object>.missing (the missing version), <object>.errors (the compiler's output) and an empty object file in place
+of the version's, dated 1970 so that the next build compiles it again. `./ladder bench` sets the variable; tests do not.
 """
 
 import json
@@ -52,7 +52,7 @@ def main(command):
 
 
 def first_error(said):
-    """The compiler's first error as "v07_wmma.cu:12: what is wrong"."""
+    """The first error in the compiler's output, as "v07_wmma.cu:12: message"."""
     for line in said.splitlines():
         found = _ERROR.search(line)
         if found:
@@ -62,19 +62,19 @@ def first_error(said):
 
 
 def _empty_object(command, source, output):
-    """The same command over an empty source. False where not even that compiles."""
+    """Runs the command on an empty source, so that `output` is an empty object. Returns False if that fails too."""
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / Path(source).name
         empty.touch()
         replaced = [str(empty) if word == source else word for word in command]
         if subprocess.run(replaced, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0:
             return False
-    os.utime(output, (1, 1))  # 0 would be "not there" to Ninja
+    os.utime(output, (1, 1))  # Ninja takes 0 for a missing file
     return True
 
 
 def _after(command, option):
-    """What follows `option` in a command line; empty if it is not there."""
+    """Argument that follows `option` in a command line; "" without the option."""
     at = command.index(option) + 1 if option in command else len(command)
     return command[at] if at < len(command) else ""
 

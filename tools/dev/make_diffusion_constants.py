@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes two files of what the package diffusers' schedulers make: tests/golden/diffusion_constants.json, betas, time steps
-and steps in double precision, and scheduler_steps.json, every step of some configurations in fp32, as they are used. Needs
-diffusers (the version below), huggingface_hub, numpy and any torch, on a CPU with a fused multiply-add (AVX2), without which
-torch.linspace has other bits:
+"""Writes reference values of the schedulers of the package diffusers to two files in tests/golden.
+
+diffusion_constants.json has betas, time steps and scheduler steps in double precision. scheduler_steps.json has every
+step of some configurations in fp32, the precision of their use. Needs diffusers (the version below), huggingface_hub,
+numpy and any torch, on a CPU with fused multiply-add (AVX2): without it, torch.linspace rounds differently.
 
     python3 -m venv /tmp/constants && /tmp/constants/bin/pip install torch numpy huggingface_hub diffusers==0.42.1
     /tmp/constants/bin/python tools/dev/make_diffusion_constants.py
@@ -27,14 +28,15 @@ TIMESTEPS = 1000
 X = [0.31, -1.7, 0.004, 2.2]
 EPS = [-0.6, 0.9, 1.3, -0.2]
 NOISE = [1.1, -0.4, 0.25, -2.0]
-# Of scheduler_steps.json, of unit size: x0 anywhere, x and eps nearly equal, x0 clamped, x and eps small.
+# Inputs of scheduler_steps.json, of unit magnitude. Elements: x0 anywhere, x and eps nearly equal, x0 clamped, x and
+# eps small.
 UNIT = {"x": [0.31, 0.7511, -0.97, 0.004], "pred": [-0.6, 0.7507, 0.9, 0.05], "noise": [1.1, -0.4, 0.25, -0.9]}
 KINDS = ("linear", "cosine")
 SPACINGS = ("leading", "trailing", "linspace")
 
 
 def double_betas(kind):
-    """As the schedulers define them: theirs are rounded to fp32."""
+    """Betas of a schedule in double precision, by the schedulers' formulas; the schedulers round them to fp32."""
     if kind == "linear":
         return numpy.linspace(1e-4, 0.02, TIMESTEPS, dtype=numpy.float64)
     bar = lambda t: math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2  # noqa: E731
@@ -44,7 +46,7 @@ def double_betas(kind):
 
 
 def in_double(scheduler, betas):
-    """`trained_betas` are cast to fp32 on their way in: put back what was given."""
+    """Puts `betas` and derived values into a scheduler in double precision: it has cast `trained_betas` to fp32."""
     numpy.testing.assert_allclose(scheduler.betas.numpy(), betas, rtol=1e-6)
     scheduler.betas = torch.tensor(betas, dtype=torch.float64)
     scheduler.alphas = 1.0 - scheduler.betas
@@ -60,7 +62,7 @@ def tensor(values):
 
 
 def stepped(kind, make, steps, **more):
-    """{index: x after that step} of some of the steps of make(betas)."""
+    """{index: x after that step} of the first, middle and last steps of a scheduler."""
     betas = double_betas(kind)
     scheduler = in_double(make(num_train_timesteps=TIMESTEPS, trained_betas=betas), betas)
     scheduler.set_timesteps(steps)
@@ -99,7 +101,8 @@ def timestep_lists():
         yield {"spacing": spacing, "steps": steps, "timesteps": shown, "sum": sum(listed)}
 
 
-# What Diffusion Policy publishes, then one thing different, or several that do not meet.
+# Scheduler configurations: the published one of Diffusion Policy, then variants with one option changed, or several
+# that do not interact.
 POLICY = {"num_train_timesteps": 100, "beta_schedule": "squaredcos_cap_v2"}
 SCALED = {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}
 LINEAR = {"num_train_timesteps": 100, "beta_end": 0.1}
@@ -119,7 +122,7 @@ DDPM = (  # configuration, steps
     (TRAINED | {"prediction_type": "sample", "clip_sample": False}, 8),
     ({}, 1000),
 )
-DDIM = (  # configuration, steps, eta, eps derived anew from the clamped x0
+DDIM = (  # configuration, steps, eta, use_clipped_model_output (recompute eps from the clamped x0)
     (POLICY, 100, 0.0, False),
     (POLICY, 8, 0.0, False),
     (POLICY, 10, 0.37, False),
@@ -145,11 +148,11 @@ DDIM = (  # configuration, steps, eta, eps derived anew from the clamped x0
 
 
 def fp32_steps(scheduler, steps, **more):
-    """The configuration as diffusers writes it, its time steps, and x after each from the same x: [steps * 4]."""
+    """{"timesteps", "x"}: x after each single step, always from the same input, flattened to [steps * 4]."""
     scheduler.set_timesteps(steps)
     x, pred = (torch.tensor([UNIT[name]]) for name in ("x", "pred"))
     after = [scheduler.step(pred, t.item(), x, **more).prev_sample[0] for t in scheduler.timesteps]
-    values = [float(str(value)) for value in torch.cat(after).numpy()]  # as many digits as fp32 has
+    values = [float(str(value)) for value in torch.cat(after).numpy()]  # the shortest digits that identify an fp32
     return {"timesteps": scheduler.timesteps.tolist(), "x": values}
 
 
@@ -167,7 +170,8 @@ def scheduler_cases():
 
 
 def timestep_sums():
-    """All numbers of steps of 100: the sum of i * time step i, i from 1. diffusers adds a time step of -1 to some."""
+    """Checksums sum(i * timestep_i), i from 1, for 1 to 100 steps of 100. Ignores the extra time step -1 that diffusers
+    appends to some schedules."""
     for spacing in SPACINGS:
         scheduler = DDPMScheduler(num_train_timesteps=100, timestep_spacing=spacing)
         sums = []
@@ -178,7 +182,7 @@ def timestep_sums():
 
 
 def write(path, constants):
-    """A case a line."""
+    """Writes the JSON file with one case per line."""
     entries = []
     for name, held in constants.items():
         listed = isinstance(held, list) and isinstance(held[0], dict)

@@ -1,9 +1,9 @@
-"""What a version's object file may refer to, and what it may keep: a launch enqueues kernels and does nothing else.
+"""Checks symbols of versions' object files: a launch enqueues kernels and does nothing else.
 
     python3 tools/dev/objects.py build/emulator
 
-names every version of an emulator build that asks for more than its kernels need (threads, files, clocks, the
-environment, the harness, the reference), or that keeps state from one launch to the next. Exit status 1 if there is one.
+names every version of an emulator build that refers to more than its kernels need (threads, files, clocks, the
+environment, the harness, the reference), or that keeps state from one launch to the next. Exits 1 if there is one.
 """
 
 import re
@@ -14,10 +14,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = re.compile(r"dev/(?P<layer>\w+)/\w+/v\d\d_\w+\.cu\.o$")
 
-# Symbols outside the object, without their parameters.
+# Undefined symbols that an object may refer to, without their parameters.
 _ALLOWED = re.compile(
     r"ladder::(?:"
-    # the emulator's side of what a kernel and its launch say
+    # the emulator's implementation of kernels and launches
     r"simt::(?:detail::\w+|(?!options|Options|\w*memory|\w*read_only|catch_)\w+)"
     # problems, shapes and dtypes
     r"|name|size_of|is_integer|round_to|aligned|ceil_div|throw_failure|one_line|encode_\w+|make_tensor_map\w*|"
@@ -36,24 +36,24 @@ _ALLOWED = re.compile(
 )
 _STD = re.compile(r"std::(?:thread|jthread|this_thread|chrono|filesystem|basic_[io]?f?stream|basic_filebuf|random_device|"
                   r"future|async|_V2|__basic_future|condition_variable|mutex)\b")  # fmt: skip
-# A pass whose versions hand their work on to another's asks the registry for it.
+# Look-ups in the registry, allowed for passes whose versions delegate to another pass's version.
 _LOOK_UP = re.compile(r"ladder::(?:find_version|all_versions|versions_of)$")
 _MAY_LOOK_UP = re.compile(r"dev/conv3x3/dgrad/")
 
-# address, flags, section, size, name
+# Line of `objdump --syms`: address, flags, section, size, name.
 _SYMBOL = re.compile(r"[0-9a-f]{8,16} .{7} (\S+)\t[0-9a-f]+ +(?:\.hidden )?(\S.*)$")
 _WRITABLE = re.compile(r"\.(?:t?bss|t?data)(?!\.rel\.ro)")
 
-# Kept, but not by the version: what LADDER_VERSION and the emulator's __shared__ leave.
+# Writable data that does not come from the version itself: LADDER_VERSION, the emulator's __shared__, and the like.
 _KEPT = re.compile(
     r"_key$|::kept$|ladder_registered$|^ladder::simt::LaunchChoice<.*>::(?:mutex_|chosen_)$|pass_of<.*>\(\)::pass$|ladder_version\w*$|_S_ti\(\)::__tag$|^guard variable for |"
     r"ladder::detail::(?:overlap_allowed|serial_launches)$|^DW\.ref\.|^std::|^fmt::|^\.t?(?:bss|data)|"
-    r"conv3x3::Flipped<\d+>::rung\(\)::version$"  # const: the version of fprop that one of dgrad runs
+    r"conv3x3::Flipped<\d+>::rung\(\)::version$"  # const: the fprop version that a dgrad version runs
 )
 
 
 def _plain(symbol):
-    """Without parameters and template arguments."""
+    """The symbol without parameters and template arguments."""
     while True:
         shorter = re.sub(r"<[^<>]*>", "", symbol)
         if shorter == symbol:
@@ -65,7 +65,7 @@ def _plain(symbol):
 
 
 def faults(symbols, file):
-    """Of the lines of `objdump --syms --demangle` for the object of this file, what a version may not have."""
+    """Lists the forbidden symbols of a version, in `symbols`: `objdump --syms --demangle` of the object `file`."""
     layer = VERSION.search(file)
     own = f"ladder::{layer['layer']}::" if layer else "ladder::no_layer::"
     found = []
@@ -89,15 +89,16 @@ def faults(symbols, file):
 
 
 def faults_of(path, file=None):
-    """Those of an object, by the name of `file` or its own."""
+    """faults() of the object `path`; `file` is the version's name to judge by, the object's own by default."""
     command = ["objdump", "--syms", "--demangle", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return faults(done.stdout, file or str(path))
 
 
 def source_faults(text):
-    """Words that a version's source may not have: another kernel for another compiler, and another truth about an input. A load
-    by __ldg() or through a __restrict__ pointer may move above griddepcontrol.wait, as no store changes it to the compiler."""
+    """Lists the forbidden words of a version's source. `#if` gives each compiler a different kernel; const_cast makes
+    an input writable. A load by __ldg() or through a __restrict__ pointer may move above griddepcontrol.wait, because
+    the compiler assumes that no store changes its data."""
     rules = {
         "#if": r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b",
         "const_cast": r"\bconst_cast\b",

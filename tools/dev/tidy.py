@@ -1,6 +1,7 @@
-"""clang-tidy over the host sources: tools/dev/tidy.py [--build build/emulator] [--keep] [files...]. Exits 1 on a finding.
+"""clang-tidy on the host sources: tools/dev/tidy.py [--build build/emulator] [--keep] [files...]. Exit 1: findings.
 
-Without files: over those that are not as they were when nothing was found in them (compiled.py); --keep writes that down.
+Without files: checks the sources that changed since they last had no finding (compiled.py). --keep records the sources
+without findings.
 """
 
 import argparse
@@ -23,7 +24,7 @@ FOLDERS = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train", 
 
 
 def sources(build):
-    """Those that the build compiles."""
+    """The *.cpp files of FOLDERS that the build compiles."""
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
     compiled = {one["file"] for one in commands}
     found = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.cpp"))
@@ -31,8 +32,8 @@ def sources(build):
 
 
 def without_precompiled_headers(build):
-    """A folder with the build's compile commands, one of each source, but for g++'s precompiled headers, which clang-tidy
-    cannot read: sources include what they need."""
+    """Writes the build's compile commands, one per source, without g++'s precompiled headers, which clang-tidy cannot
+    read; sources include what they need. Returns the folder."""
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
     commands = list({one["file"]: one for one in commands}.values())
     for one in commands:

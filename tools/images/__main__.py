@@ -1,4 +1,5 @@
-"""python tools images folder DIR OUT SIZE | emoji FONT OUT SIZE: writes OUT, a preview beside it, and says what was taken.
+"""python tools images folder DIR OUT SIZE | emoji FONT OUT SIZE: writes OUT, a preview beside it, and says what was
+taken.
 
 To be started by cli/prepare.py, which has looked at the arguments.
 """
@@ -196,7 +197,7 @@ def _shown(path):
 
 
 def _printable(text):
-    """In one line, whatever is in a file's name."""
+    """Replaces control characters, which a file's name may contain, so that messages stay on one line."""
     return "".join(each if each.isprintable() else "?" for each in str(text))
 
 

@@ -1,4 +1,4 @@
-"""Which pictures a folder has. Python alone, no Pillow."""
+"""Search for the pictures in a folder, with Python alone, no Pillow."""
 
 import os
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 
 @dataclass
 class Found:
-    pictures: list  # [(name, path)]: names relative to the folder, in their order, whatever the disk's is
-    others: int  # files that are no PNG or JPEG by their names
-    unread: list  # [(name, reason)]: folders inside that may not be read
+    pictures: list  # [(name relative to the folder, path)], sorted by name, independent of the disk's order
+    others: int  # files without a PNG or JPEG suffix
+    unread: list  # [(name, reason)] of subfolders that cannot be read
 
 
 def find(folder):
-    """What `folder` and the folders inside have; links to folders are not followed."""
+    """The Found of `folder` and its subfolders. Does not follow links to folders."""
     pictures, unread = [], []
     others = 0
 
@@ -25,7 +25,7 @@ def find(folder):
     for inside, _, names in os.walk(folder, onerror=keep):
         for name in names:
             path = Path(inside, name)
-            # What is there and is no file may be read for ever; what is not there, a broken link, will be named.
+            # Skip devices and FIFOs: reading one may never end. Keep a broken link: reading it reports an error.
             if name.lower().endswith(SUFFIXES) and (path.is_file() or not path.exists()):
                 pictures.append((_name(path, folder), path))
             else:

@@ -1,10 +1,10 @@
-"""Whether a model has learned its images by heart: each sample beside the training images nearest to it.
+"""Test for memorised training images: draws each sample next to its nearest training images.
 
     python3 tools/images/nearest_images.py samples.npz build/data/emoji-64.ldata --out nearest.png
 
-A row is a sample and, after a gap, its 3 nearest images of the training part of the file, the nearest first, by the
-Euclidean distance of their pixels. Samples are what `./ladder sample --npz` or `--npy` wrote. Prints a line a row: the
-distances as root mean squares of a pixel's difference, of 255.
+A row shows a sample and, after a gap, its 3 nearest images of the training part of the file, nearest first, by
+Euclidean distance of the pixels. Samples are the output of `./ladder sample --npz` or `--npy`. Prints the distances of
+each row, as root-mean-square difference of the pixel values, 0 to 255.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ from cli import files, options, setup, tools, wheels
 from cli.errors import Failure, UsageError
 from images import ldata
 
-_BLOCK = 256  # training images at a time
+_BLOCK = 256  # training images per matrix product
 _GAP, _WIDE_GAP = 2, 8  # pixels between images, and between the sample and its neighbours
 _GRAY = 128
 
@@ -62,7 +62,7 @@ def _parse(arguments):
 
 
 def read_samples(path):
-    """uint8 [n, size, size, 3]."""
+    """The samples, uint8 [n, size, size, 3]. Throws Failure."""
     import numpy
 
     try:
@@ -82,10 +82,11 @@ def read_samples(path):
 
 
 def nearest(samples, path, header, count):
-    """For each sample [(index, distance, image)], the nearest first: at most `count` of the images to train on."""
+    """[[(index, distance, image)]]: per sample at most `count` training images, nearest first. The samples are uint8
+    [n, size, size, 3]."""
     import numpy
 
-    # In double precision the sums are exact, so that equal images are at 0 and ties go to the lower index.
+    # Double precision makes the sums exact: equal images have distance 0, and ties go to the lower index.
     flat = samples.reshape(len(samples), -1).astype(numpy.float64)
     squares = (flat**2).sum(1)
     num_training = header.count - header.held_out

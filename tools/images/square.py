@@ -1,4 +1,4 @@
-"""One picture as a square of RGB pixels."""
+"""Conversion of a picture to a square of RGB pixels."""
 
 import io
 import struct
@@ -6,14 +6,14 @@ import warnings
 
 from PIL import ExifTags, Image
 
-# A warning of Pillow names its own source line, which tells nobody anything about a picture.
+# Pillow's warnings name its own source line and not the picture.
 warnings.filterwarnings("ignore", module="PIL")
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
-_READ_CHUNKS = (b"tRNS", b"eXIf")  # of a PNG's ancillary ones
+_READ_CHUNKS = (b"tRNS", b"eXIf")  # ancillary chunks of a PNG that are used
 
-# Turns that undo an EXIF orientation.
+# {EXIF orientation: transposition that undoes it}
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -26,11 +26,12 @@ _TURNS = {
 
 
 class Unusable(Exception):
-    """Why a picture is left out, in a few words."""
+    """The reason that a picture is left out, in a few words."""
 
 
 def from_file(path, size):
-    """(pixels, enlarged) of a PNG or JPEG: `pixels` as bytes [size, size, 3], and whether it was smaller than that.
+    """(pixels, enlarged) of a PNG or JPEG: `pixels` as bytes [size, size, 3]; `enlarged` is True if the picture was
+    smaller.
 
     Throws Unusable.
     """
@@ -51,37 +52,37 @@ def from_file(path, size):
         raise Unusable(f"it has more than {2 * Image.MAX_IMAGE_PIXELS // 10**6} megapixels") from None
     except Image.UnidentifiedImageError:
         raise Unusable("its header is broken") from None
-    except Exception as error:  # broken pixels make Pillow throw what it likes: OSError, SyntaxError, struct.error, ...
+    except Exception as error:  # Pillow throws anything for broken pixels: OSError, SyntaxError, struct.error, ...
         if isinstance(error, OSError) and error.strerror:
             raise Unusable(error.strerror) from None
         raise Unusable(f"it is broken: {str(error) or type(error).__name__}") from None
 
 
 def _without_metadata(data):
-    """A PNG without the chunks that are not read: one that is broken or too large makes Pillow refuse the picture."""
+    """Drops a PNG's unused chunks: Pillow rejects it if one is broken or too large. Returns other data unchanged."""
     if not data.startswith(_PNG):
         return data
     kept, at = [_PNG], len(_PNG)
     while at + 8 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
         end = at + 12 + length
-        if kind[:1].isupper() or kind in _READ_CHUNKS:  # a critical chunk has a capital
+        if kind[:1].isupper() or kind in _READ_CHUNKS:  # names of critical chunks begin with a capital
             kept.append(data[at:end])
         at = end
     return b"".join(kept)
 
 
 def _turned(image):
-    """As the camera held it. An orientation that cannot be read is none."""
+    """Rotates or flips an image by its EXIF orientation; returns it unchanged if that is missing or unreadable."""
     try:
         turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation))
-    except Exception:  # broken metadata makes Pillow throw what it likes
+    except Exception:  # Pillow throws anything for broken metadata
         return image
     return image if turn is None else image.transpose(turn)
 
 
 def from_bitmap(file, size):
-    """The same of a PNG with alpha that is to be seen whole: on a white square of its longer side."""
+    """Pixels, bytes [size, size, 3], of a PNG with alpha, uncropped: on a white square of its longer side, resized."""
     with Image.open(file, formats=("PNG",)) as image:
         rgb = _rgb(image)
     side = max(rgb.size)
@@ -91,7 +92,7 @@ def from_bitmap(file, size):
 
 
 def _rgb(image):
-    """8 bits a channel, transparent parts on white. CMYK and palettes become RGB; colour profiles are not looked at."""
+    """Converts any mode to RGB, 8 bits per channel, transparent parts on white. Ignores colour profiles."""
     transparent = image.has_transparency_data
     if image.mode.startswith("I"):
         image = _eight_bits(image)
@@ -102,7 +103,7 @@ def _rgb(image):
 
 
 def _eight_bits(image):
-    """16 bits of gray, which convert() would clip, with their transparent value as alpha."""
+    """Scales 16-bit gray, which convert() would clip, to 8 bits; its transparent value becomes an alpha channel."""
     values = range(1 << 16)
     gray = image.convert("I")
     scaled = gray.point([(value + 128) // 257 for value in values], "L")
@@ -113,9 +114,9 @@ def _eight_bits(image):
 
 
 def _square(image, size):
-    """The square in the middle, resized by Pillow's Lanczos filter, whose support grows with the reduction: it averages
-    over all of the pixels that become one."""
+    """(bytes [size, size, 3], enlarged) of the centre square, resized by Pillow's Lanczos filter. Its support grows
+    with the reduction, so that it averages over all source pixels of an output pixel."""
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
-    square = image.crop((left, top, left + side, top + side))  # resize(box=...) would look at pixels outside of it
+    square = image.crop((left, top, left + side, top + side))  # resize(box=...) would read pixels outside the box
     return square.resize((size, size), Image.Resampling.LANCZOS).tobytes(), side < size

@@ -1,6 +1,6 @@
-"""What a kernel's figures say: one line for each, and which limit is the nearest."""
+"""Interpretation of a kernel's profile: one line per figure, and advice with the nearest limit."""
 
-# A unit above the first share of its peak is at its roof; above the second it begins to matter.
+# Percent of its peak above which a unit is at its roof, and above which it begins to matter.
 AT_ROOF = 80
 NEAR_ROOF = 60
 
@@ -43,14 +43,14 @@ def stall_meaning(reason):
 
 
 def nearest_roof(figures):
-    """(figure, percent) of the busiest unit, or (None, None)."""
+    """(figure, percent of its peak) of the busiest unit, or (None, None)."""
     known = [(figures.get(roof), roof) for roof in _ROOFS if figures.get(roof) is not None]
     percent, roof = max(known, default=(None, None))
     return roof, percent
 
 
 def meanings(figures, limits, lower_bound):
-    """{figure: one line}. `limits` as metrics.Kernel has them, `lower_bound` in seconds or None."""
+    """{figure: one line}. `limits` is that of metrics.Kernel, `lower_bound` is in seconds or None."""
     said = dict.fromkeys(figures, "")
 
     def note(figure, words):
@@ -100,7 +100,7 @@ def _limited(percent, limits):
 
 
 def _blocks(count):
-    """How many fit an SM by one resource."""
+    """Text with the number of blocks that fit an SM by one resource; "" for None."""
     return "" if count is None else f"{count} block{'s' if count > 1 else ''} of an SM by this"
 
 
@@ -120,9 +120,10 @@ def _waves(waves):
 
 
 def advice(kernels, lower_bound):
-    """Lines on a launch, the most important first: the limit that is nearest, then what else stands out.
+    """Lines of advice on a launch, the most important first: the nearest limit, then spills, bank conflicts, a bad grid
+    size, and the distance to the lower bound.
 
-    Of several kernels the one that takes the most time, all its runs together, is checked.
+    Judges the kernel whose runs together take the most time.
     """
     kernel, part = _heaviest(kernels)
     figures = kernel.figures
@@ -147,7 +148,7 @@ def advice(kernels, lower_bound):
 
 
 def _heaviest(kernels):
-    """(the longest run of the kernel that takes the most time, its share of all time or None)."""
+    """(longest run of the kernel that takes the most time in total, that kernel's share of all time or None)."""
     spent = {}
     for kernel in kernels:
         spent[kernel.name] = spent.get(kernel.name, 0) + (kernel.figures.get("duration") or 0)
@@ -176,7 +177,7 @@ def _limit(kernel):
 
 
 def _waiting(kernel):
-    """The first reason to wait that is none to be glad of."""
+    """[text] on the most frequent stall, except "not selected", which is no problem; [] without stalls."""
     worse = [stall for stall in kernel.stalls if stall[0] != "not selected"]
     if not worse:
         return []

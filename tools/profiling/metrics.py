@@ -1,8 +1,8 @@
-"""What Nsight Compute measured, as the figures that this project speaks of.
+"""Converts Nsight Compute's metrics to this project's figures.
 
-Read from `ncu --import F --page raw --csv --print-units base`: a row of metric names, a row of units, a row a kernel.
-Metrics are named differently by architecture and release, so a figure lists its sources in order of preference. What
-none of them holds is None, never 0.
+Parses `ncu --import F --page raw --csv --print-units base`: a row of metric names, a row of units, a row per kernel.
+Metric names differ by architecture and release, so a figure lists its sources in order of preference. A figure without
+a source in the report is None, never 0.
 """
 
 import csv
@@ -10,9 +10,9 @@ import math
 import re
 from dataclasses import dataclass, field
 
-# A figure, its unit and its sources, which a deeper line goes on with. A source is a metric, or several that are added up
-# where the first is there; "@elapsed" and "@active" are shares of a peak over the time in which the kernel runs or the unit
-# works. A sector is 32 bytes; local memory is where spilled registers live.
+# Lines: figure, unit, sources; an indented line continues the sources. A source is a metric, or a sum of metrics that
+# counts if its first metric exists. "@elapsed" and "@active" stand for percent of peak, averaged over the kernel's run
+# time or over the time in which the unit is active. A sector is 32 bytes; spilled registers live in local memory.
 _FIGURES = """
 duration s gpu__time_duration.sum gpu__time_duration.avg gpu__time_duration.max
 sm % sm__throughput@elapsed
@@ -49,7 +49,7 @@ sm_clock Hz gpc__cycles_elapsed.avg.per_second smsp__cycles_elapsed.avg.per_seco
 
 
 def _sources(text):
-    """{figure: (unit, [metrics of a source])}"""
+    """{figure: (unit, [source, a list of metrics])}, parsed from _FIGURES."""
     text = re.sub("@(elapsed|active)", r".avg.pct_of_peak_sustained_\1", text)
     text = text.replace("+\n    ", "+").replace("\n    ", " ")
     figures = [line.split() for line in text.strip().splitlines()]
@@ -58,7 +58,7 @@ def _sources(text):
 
 SOURCES = _sources(_FIGURES)
 
-# How many blocks an SM can hold by each resource; the smallest is the limiter.
+# {resource: metric of the blocks that an SM can hold by it}; the smallest number is the limiter.
 _LIMITS = {
     "registers": "launch__occupancy_limit_registers",
     "shared memory": "launch__occupancy_limit_shared_mem",
@@ -67,7 +67,7 @@ _LIMITS = {
     "barriers": "launch__occupancy_limit_barriers",
 }
 
-# ncu's base units, and those that it prints where they were not asked for: factor to the unit of SOURCES.
+# {ncu's unit: factor to the unit of SOURCES}. ncu prints scaled units in places despite --print-units base.
 _SCALES = {
     **dict.fromkeys(("ns", "nsecond"), 1e-9),
     **dict.fromkeys(("us", "usecond"), 1e-6),
@@ -83,7 +83,7 @@ _SECTOR_BYTES = 32
 
 
 class BadReport(Exception):
-    """One line: what is wrong with ncu's words."""
+    """The reason that ncu's output is not usable, in one line."""
 
 
 @dataclass
@@ -93,12 +93,12 @@ class Kernel:
     block: list
     figures: dict  # {figure: number or None}, in the units of SOURCES
     limits: dict  # {"registers": blocks that an SM can hold by that resource}
-    stalls: list  # [(reason, share of a warp's time between two instructions)], the largest first, "selected" left out
-    raw: dict = field(default_factory=dict)  # {metric: (text, unit)}: everything that ncu has said
+    stalls: list  # [(reason, share of a warp's time between two instructions)], the largest first, without "selected"
+    raw: dict = field(default_factory=dict)  # {metric: (text, unit)} of all metrics
 
     @property
     def limiter(self):
-        """What an SM's blocks run out of first: "registers", "registers, shared memory", or "" where unknown."""
+        """Resources that limit the blocks of an SM: "registers", "registers, shared memory", or "" if unknown."""
         least = min(self.limits.values(), default=None)
         return ", ".join(name for name, blocks in self.limits.items() if blocks == least)
 
@@ -118,7 +118,7 @@ def kernels(text):
 
 
 def _table(text):
-    """The lines from the header on: ncu and the program may have said something before."""
+    """Lines of the table, from its header on: output of ncu and the program may precede it."""
     lines = text.splitlines()
     begin = next((at for at, line in enumerate(lines) if line.startswith(('"ID"', "ID,"))), len(lines))
     return [line for line in lines[begin:] if line.strip() and not line.startswith("==")]
@@ -141,7 +141,7 @@ def _kernel(raw):
 
 
 def share(part, whole):
-    """Percent, or None where there is nothing to divide."""
+    """100 * part / whole; None if either is None, 0 for a whole of 0."""
     if part is None or whole is None:
         return None
     return 100 * part / whole if whole > 0 else 0.0
@@ -156,7 +156,7 @@ def _first(raw, sources):
 
 
 def number(text, unit=""):
-    """A cell as a number in seconds, bytes or hertz; None for what is none ("", "n/a", "no data", "nan")."""
+    """A cell as a number in seconds, bytes or hertz; None if it is no number ("", "n/a", "no data", "nan")."""
     text = text.strip()
     if not _NUMBER.match(text):
         return None
@@ -170,7 +170,7 @@ def _limits(raw):
 
 
 def _stalls(raw):
-    """By warp states measured in hardware; where those are missing, by samples of the program counter."""
+    """[(reason, share)] of the stalls, the largest first: by warp states in hardware, else by samples of the PC."""
     for pattern in (_STALL, _SAMPLED_STALL):
         found = {}
         for metric, cell in raw.items():
@@ -193,7 +193,7 @@ def _triple(raw, column):
 
 
 def _short_name(name):
-    """Without its arguments, its namespaces' placeholders and its return type."""
+    """A kernel's name without arguments, anonymous namespaces, "ladder::" and return type."""
     name = re.sub(r"(\(anonymous namespace\)|<unnamed>|unnamed>)::", "", name)
     depth = 0
     for at, letter in enumerate(name):

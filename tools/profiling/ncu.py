@@ -1,4 +1,4 @@
-"""Runs Nsight Compute on one launch, and says in one line what stops it."""
+"""Runs Nsight Compute on one launch, and reports a failure's reason in one line."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _PERMISSION = (
 
 
 def find():
-    """Path of ncu. Throws Failure with what to install."""
+    """Path of ncu. Throws Failure with install instructions."""
     path = where.find("ncu", "/opt/nvidia/nsight-compute/*/ncu")
     if path is None:
         raise Failure(_INSTALL)
@@ -29,7 +29,7 @@ def find():
 
 
 def version(ncu):
-    """ "2025.3.1.0", or "" where it does not say."""
+    """Version of ncu: "2025.3.1.0", or "" if unknown."""
     found = re.search(r"Version (\d+(\.\d+)+)", tools.captured(ncu, "--version").stdout)
     return found[1] if found else ""
 
@@ -37,7 +37,8 @@ def version(ncu):
 def profile(ncu, layer, program, report, log):
     """Profiles `program` (a command that launches once, in a range named after `layer`) into the file `report`.
 
-    Clocks stay as they are: base clocks, ncu's habit, are not what the benchmark runs at. Caches are flushed, as there.
+    Leaves the clocks alone: ncu's default, base clocks, are not those of the benchmark. Flushes caches, like the
+    benchmark.
     """
     flags = (
         f"--clock-control none --nvtx --nvtx-include regex:{layer}.*/ --set full --import-source yes --force-overwrite"
@@ -55,7 +56,7 @@ def profile(ncu, layer, program, report, log):
 
 
 def diagnosis(said, program):
-    """What `said` (ncu's words and the program's) tells of a failure, as an error to raise; None if nothing."""
+    """The exception for a failed run, by the output `said` of ncu and the program; None if the reason is unknown."""
     if "ERR_NVGPUCTRPERM" in said:
         return Failure(_PERMISSION)
     own = [line for line in said.splitlines() if re.match(rf"\S*{re.escape(program)}: ", line)]

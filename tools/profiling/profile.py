@@ -1,4 +1,4 @@
-"""`./ladder profile <layer> --version N`: Nsight Compute on exactly that launch, and what its figures say."""
+"""`./ladder profile <layer> --version N`: Nsight Compute on exactly one launch, with its figures interpreted."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from registry import listing, selection
 from . import keep, metrics, ncu, record, show
 
 PRESET = "profile"  # the GPU build, with source lines
-_DTYPES = ("bf16", "fp16", "tf32", "fp32")  # tensor cores' first, as the project's kernels have them
+_DTYPES = ("bf16", "fp16", "tf32", "fp32")  # order of preference: tensor-core dtypes first
 
 
 def main(arguments):
@@ -99,7 +99,7 @@ def _version(a_pass, word):
 
 
 def _problem_line(layer, text):
-    """The asked one, else the first of the layer's set perf."""
+    """The problem line of --problem, else the first of the layer's set perf."""
     if text is not None:
         return selection.problem(layer, text)
     problems = layer.sets.get("perf")
@@ -109,7 +109,7 @@ def _problem_line(layer, text):
 
 
 class _Profiler:
-    """What every version of a run shares: the profiler, the program, the problem."""
+    """Profiles versions of one pass: holds ncu, the program and the options that they share."""
 
     def __init__(self, options):
         self.options = options
@@ -123,7 +123,7 @@ class _Profiler:
         self.program = _built(options.chosen, [side for side in sides if isinstance(side, listing.Version)])
 
     def profile(self, version):
-        """Measures and keeps one listing.Version: (profile, files, [(kernel's name, raw metrics)])."""
+        """Profiles a listing.Version, keeps the files. Returns (profile, files, [(kernel's name, raw metrics)])."""
         problem = self._problem(version)
         with tempfile.TemporaryDirectory(prefix="ladder-profile-") as folder:
             report, launch, log = (Path(folder) / name for name in ("launch.ncu-rep", "launch.json", "ncu.log"))
@@ -169,7 +169,7 @@ class _Profiler:
         return command + (f" --seed {self.options.seed}" if self.options.seed != 1 else "")
 
     def _problem(self, version):
-        """The problem with --dtype or the version's where it names none."""
+        """The problem line; if it names no dtype, --dtype or the version's preferred dtype is added."""
         problem = self.options.problem
         if selection.dtype_of(problem):
             return problem
@@ -177,7 +177,7 @@ class _Profiler:
         return f"{problem} {dtype}".strip()
 
     def _preferred(self, version):
-        """Dtypes in order; in a comparison those that both versions have come first."""
+        """The version's dtypes in order of preference; in a comparison, dtypes of both versions come first."""
         shared = set(version.dtypes)
         for side in self.options.diff or []:
             if isinstance(side, listing.Version):
@@ -186,7 +186,7 @@ class _Profiler:
 
 
 def _built(a_pass, versions):
-    """The layer's program with these versions alone."""
+    """Builds the layer's program with these versions alone. Returns its path. Throws Failure."""
     program, numbers = f"bench_{a_pass.layer}", [version.number for version in versions]
     part = partial.of(program, {a_pass.path: versions}, ",".join(map(str, numbers)))
     for broken in build.build(PRESET, targets=[program], keep_going=True, part=part):

@@ -1,4 +1,4 @@
-"""What a run of compute-sanitizer says: clean, findings, or neither."""
+"""Outcome of a compute-sanitizer run: clean, findings, or neither."""
 
 import re
 from dataclasses import asdict, dataclass, field
@@ -7,11 +7,12 @@ from cli.tools import last_line
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
-# synccheck follows no more mbarriers than the compiler counts, which is fewer than a kernel with a ring of them has.
+# Extra flags per tool. By default synccheck tracks as many mbarriers as the compiler counts, too few for a ring of
+# them.
 FLAGS = {"synccheck": ["--num-cuda-barriers", "65536"]}
 EXIT_ON_FINDING = 9
 
-# How each tool begins the report of its planted fault (tests/planted).
+# {tool: first words of its report on its planted fault (tests/planted)}
 MARKS = {
     "memcheck": "Invalid __global__ write",
     "racecheck": "Race reported",
@@ -25,8 +26,8 @@ _LINES_OF_FINDINGS = 12
 
 @dataclass
 class Outcome:
-    status: str  # "clean", "findings", "failed" (the program did, the tool had nothing to say) or "broken"
-    findings: int  # as the tool counts them
+    status: str  # "clean", "findings", "failed" (the program failed, without findings) or "broken"
+    findings: int  # number that the tool reports
     reason: str = ""  # one line; empty for clean
     report: list = field(default_factory=list)  # the first lines of the findings
 
@@ -35,7 +36,7 @@ class Outcome:
 
 
 def outcome(said, code):
-    """Of the tool's words and its exit status; None for a run that was killed for taking too long."""
+    """The Outcome of the tool's output and exit status `code`, None after a timeout."""
     found = _SUMMARY.findall(said)
     if code is None:
         return Outcome("broken", 0, "it took too long and was stopped")
@@ -52,9 +53,10 @@ def outcome(said, code):
 
 
 def proof(tool, fault, fault_said, clean):
-    """Why `tool` is not to be believed; empty if it reported its planted fault, by kind and kernel, and not the twin.
+    """The reason not to trust `tool`; "" if it reported its planted fault, by kind and kernel, and nothing on the clean
+    twin.
 
-    `fault`, `clean`: Outcomes of tests/planted; `fault_said`: the words of the former.
+    `fault`, `clean`: Outcomes of tests/planted; `fault_said`: the tool's output on the fault.
     """
     kernel = f"planted_{tool}_kernel"
     if fault.status != "findings" or fault.findings == 0:

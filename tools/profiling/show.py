@@ -1,4 +1,4 @@
-"""A profile as text: the figures that matter with what each says, and two profiles side by side."""
+"""Text of a profile: the important figures with their meanings. Text of two profiles side by side."""
 
 import math
 
@@ -27,19 +27,19 @@ _ROWS = [
     ("dram_bytes", "DRAM traffic"),
 ]
 _TOP_STALLS = 3
-_MARKED = 6  # changes that a comparison points at
+_MARKED = 6  # largest changes that a comparison marks
 _CONSEQUENCES = (
     "... over the lower bound",
     "... of its wavefronts",
     "waves",
-)  # of what another row says, so not pointed at
+)  # rows that follow from another row, so a comparison does not mark them
 NOT_A_TIME = "a duration under ncu is no benchmark time: each kernel runs alone, many times over, its caches flushed"
 
 
 def profile(data, files=(), raw=()):
-    """The text of a profile: of several kernels the table and the longest, with `raw` all of them.
+    """Text of a profile. With several kernels: a table of them, and figures of the longest, or of all with `raw`.
 
-    `raw` is [(kernel's name, {metric: (text, unit)})] to be listed as well.
+    `raw`: [(kernel's name, {metric: (text, unit)})] to list too.
     """
     device = data["environment"]["device"]["name"]
     lines = [
@@ -74,7 +74,7 @@ def _kernel(kernel, data):
 
 
 def _figures(figures, data, of):
-    """Rows of figures, `of` "total" or "part" of the launch. An idle pipe is left out where the other one works."""
+    """Rows of figures; `of` is "total" or "part" of the launch. Omits the FMA pipe if the tensor pipe is busier."""
     cells = {figure: cell["value"] for figure, cell in figures.items()}
     lines = []
     for figure, title in _ROWS:
@@ -91,7 +91,7 @@ def _figures(figures, data, of):
 
 
 def _table(kernels):
-    """A row a kernel, runs of one name together."""
+    """Table with a row per kernel name, over all its runs."""
     names = list(dict.fromkeys(kernel["name"] for kernel in kernels))
     whole = sum(kernel["figures"]["duration"]["value"] or 0 for kernel in kernels)
     rows = [("kernel", "runs", "time", "share", "SM", "DRAM", "L2", "tensor", "FMA", "occupancy", "top stall")]
@@ -128,7 +128,7 @@ def _stalls(stalls):
 
 
 def value(number, unit):
-    """With its unit; "-" for what was not measured."""
+    """Text of a number with its unit; "-" for None, not measured."""
     if number is None:
         return "-"
     if unit == "s":
@@ -159,7 +159,7 @@ def _clock(data):
 
 
 def difference(a, b, units):
-    """Two sides (record.Side) in columns, the largest changes marked."""
+    """Text of two sides (record.Side) in columns, with the largest changes marked."""
     rows = [(title, units[figure], a.figures.get(figure), b.figures.get(figure)) for figure, title in _ROWS]
     bounds = [
         side.figures["duration"] / side.lower_bound if side.lower_bound and side.figures.get("duration") else None
@@ -194,12 +194,12 @@ def difference(a, b, units):
 
 
 def _percent(stalls, reason):
-    """A reason that was not seen is 0 where others were."""
+    """Percent of a stall reason; 0 if only others were seen, None without any stalls."""
     return 100 * stalls.get(reason, 0.0) if stalls else None
 
 
 def change(first, second, unit):
-    """Points for percentages, a factor for the rest."""
+    """Text of a change: percentage points for percentages, else a factor."""
     if first is None or second is None:
         return "-"
     if unit == "%":
@@ -210,7 +210,7 @@ def change(first, second, unit):
 
 
 def _weight(row):
-    """How much a change stands out: doublings, or steps of 10 points."""
+    """Size of a change, to rank it: in doublings, or in steps of 10 percentage points."""
     title, unit, first, second = row
     if first is None or second is None or first == second or title in _CONSEQUENCES:
         return 0

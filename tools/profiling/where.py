@@ -1,4 +1,4 @@
-"""Where NVIDIA's tools are, on PATH or not."""
+"""Search for NVIDIA's tools, on PATH and elsewhere."""
 
 import glob
 import os
@@ -9,7 +9,7 @@ from cli.paths import PRIVATE
 
 
 def find(program, *more):
-    """Path of `program`: on PATH, else beside a CUDA toolkit or in the patterns `more`, the newest first; else None."""
+    """Path of `program`: on PATH, in a CUDA toolkit's bin/, or by the glob patterns `more`, newest first; or None."""
     path = shutil.which(program)
     if path:
         return path

@@ -1,1 +1,1 @@
-"""What the READMEs show between markers, made from results/."""
+"""Generated parts of the READMEs, between markers, made from results/."""

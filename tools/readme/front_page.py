@@ -1,4 +1,4 @@
-"""What README.md shows of records: the promoted versions beside the library, and a training step beside PyTorch's.
+"""Tables of README.md from records: the promoted versions against the library, and a training step against PyTorch's.
 
 Both are part of `./ladder table`, between the markers `training:begin promoted` and `training:begin step`.
 """
@@ -12,7 +12,7 @@ _NOTHING = "*Nothing is promoted yet: `./ladder record` on a GPU, then `./ladder
 
 
 def filled(root, text, rows):
-    """README.md's `text` with both. `rows` are the newest Results."""
+    """README.md's `text` with both tables filled in. `rows` are the newest Results."""
     device_names = {row.record.device: row.record.device_name for row in rows}
     dated = {
         (row.record.device, row.path, row.problem, f"v{row.version:02d}_{row.idea}") for row in rows if row.is_dated
@@ -26,7 +26,7 @@ def filled(root, text, rows):
 
 
 def _table(root, device_name, promoted):
-    """A line a pass that a library was timed beside; the others are named below."""
+    """Table with a line per pass that has a library's time; passes without are named below it."""
     rows = {path: row for (path, dtype), row in sorted(promoted.items()) if dtype == _DTYPE and row["ofUnet"]}
     if not any(row["timed"] for row in rows.values()):
         return ""
@@ -60,7 +60,7 @@ def _line(root, path, row):
 
 
 def _linked(root, path):
-    """The pass as a link to its README, or to its layer's."""
+    """Markdown link from a pass to its README, or to its layer's."""
     layer, _ = path.split("/")
     folder = path if (root / "dev" / path / "README.md").exists() else layer
     return f"[{path}](dev/{folder}/README.md)"

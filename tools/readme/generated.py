@@ -1,4 +1,4 @@
-"""What tools make of records: text between the markers of a README, and pictures that say which figures they show.
+"""Generated text between markers of a README, and generated pictures whose metadata has a digest of their figures.
 
 <!-- training:begin budget -->
 <!-- training:end -->
@@ -12,27 +12,27 @@ _BLOCK = re.compile(r"(<!-- training:begin (\S+) -->\n)(.*?)(<!-- training:end -
 
 
 def filled(text, name, body):
-    """`text` with `body` between every pair of markers with that name."""
+    """`text` with `body` between every pair of markers of that name."""
     return _BLOCK.sub(lambda match: match[1] + body + match[4] if match[2] == name else match[0], text)
 
 
 def digest(title, data):
-    """Tells whether a picture shows these figures."""
+    """Digest of a picture's title and figures, to see if a picture is up to date."""
     return hashlib.sha256(repr((title, sorted(data.items()))).encode()).hexdigest()[:16]
 
 
 def description(title, data):
-    """What a picture of these figures has in its metadata."""
+    """Description in the metadata of a picture of these figures."""
     return f"figures {digest(title, data)}"
 
 
 def is_shown(path, title, data):
-    """Whether the picture `path` is there and of these figures."""
+    """Returns True if the picture `path` exists and shows these figures."""
     return path.exists() and description(title, data) in path.read_text(encoding="utf-8")
 
 
 def pyplot():
-    """matplotlib, which only the private Python has, so that the same figures give the same file."""
+    """matplotlib.pyplot with reproducible SVG. Only the private Python has it: equal figures give equal files."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -43,7 +43,7 @@ def pyplot():
 
 
 def svg(figure, title, data):
-    """A picture of these figures as text."""
+    """SVG text of a matplotlib figure, with title, legend and the digest of its figures."""
     figure.axes[0].set_title(title, fontsize=10)
     figure.axes[0].legend(frameon=False)
     figure.axes[0].yaxis.set_major_formatter("{x:g}")

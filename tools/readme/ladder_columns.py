@@ -1,4 +1,4 @@
-"""The tables of a ladder as Markdown: a line a version (summary), a line a shape (shape_table)."""
+"""Markdown tables of a ladder: one line per version (summary), one line per shape (shape_table)."""
 
 import math
 
@@ -15,10 +15,10 @@ _OWN = ", own"
 
 
 def summary(groups):
-    """A line a version in each group, and the baseline's best plan below them.
+    """Table with one line per version in each group, and the baseline's best plan below them.
 
-    Columns are over the group's common shapes, those right of "own shapes" over the version's own; where these are the
-    same for every version, no column says them apart.
+    Columns left of "own shapes" are over the group's common shapes, those right of it over the version's own shapes. If
+    both are the same for every version, the table has one set of columns.
     """
     rows = rows_of(groups)
     memory_bound = all(row.memory_bound for row in rows)
@@ -46,7 +46,7 @@ def summary(groups):
 
 
 def _name(group, groups):
-    """What tells a group from the others."""
+    """Label that distinguishes a group from the others: pass, dtype and set, as far as they differ."""
     passes, dtypes, sets = (differ(groups, name) for name in ("path", "dtype", "set_name"))
     words = [group.path] if passes else []
     words += [group.dtype] if dtypes or not words else []
@@ -54,7 +54,7 @@ def _name(group, groups):
 
 
 def _columns(lines, memory_bound, alike):
-    """Names of the columns that say something."""
+    """Names of the columns with at least one cell."""
     rates = _MEMORY if memory_bound else _ARITHMETIC
     own = [] if alike else [_OWN_SHAPES, _ratio_name(memory_bound) + _OWN]
     names = [*_FIRST, *rates, *own, *(name + _OWN for name in _LAST)]
@@ -62,7 +62,7 @@ def _columns(lines, memory_bound, alike):
 
 
 def _is_whole(group, version):
-    """Whether the version passed all that the group's other versions were measured on."""
+    """Returns True if the version has times for all problems measured in the group, and all of these are common."""
     return len(group.common) == group.num_measured == len(group.timed(version)) == len(group.of(version))
 
 
@@ -71,7 +71,7 @@ def _ratio_name(memory_bound):
 
 
 def _filled(line, columns):
-    """A line's cells without the empty ones at its end, which Markdown adds."""
+    """A line's cells without trailing empty ones; Markdown pads them."""
     cells = [line.get(name, "") for name in columns]
     while not cells[-1]:
         cells.pop()
@@ -127,7 +127,7 @@ def _ratios(rows):
 
 
 def _figure(ratio):
-    """Two digits after the point, or three digits in all."""
+    """Text of a ratio, with about three digits; "" for nan or 0."""
     if not ratio > 0:
         return ""
     digits = 3 if ratio < 0.0095 else 2 if ratio < 10 else 1 if ratio < 100 else 0
@@ -135,7 +135,7 @@ def _figure(ratio):
 
 
 def _checks(rows):
-    """How many passed, of how many where that is fewer, and what else befell them but a SKIP."""
+    """Number of results that passed, "n of m" if not all did, then the counts of each other status except SKIP."""
     passed = sum(row.status == "PASS" for row in rows)
     bad = sorted({row.status for row in rows} - {"PASS", "SKIP"})
     counts = [f"{sum(row.status == status for row in rows)} {status}" for status in bad]
@@ -143,7 +143,7 @@ def _checks(rows):
 
 
 def _rates(timed, memory_bound):
-    """Cells left of "shapes", of [(row, seconds)]."""
+    """{column: cell} of time and rate, for `timed`, [(row, seconds)]."""
     cells = {"time, us": us(geometric_mean(seconds for _, seconds in timed))}
     if memory_bound:
         return cells | dict(zip(("GB/s", "of a copy", "of a streaming kernel"), streaming(timed)))
@@ -160,14 +160,14 @@ def _baseline_line(group):
 
 
 def _kind(plan):
-    """The kind of plans that a memory-bound layer's tables tell apart: a library's, or, where its plans' names begin with
-    its own, those whose names go on alike."""
+    """Kind of a plan in the tables of memory-bound layers: the library; or the first two words of the plan's name if
+    that begins with the library's name."""
     words = plan.name.split()
     return " ".join(words[:2]) if words[:1] == [plan.library] else plan.library
 
 
 def _kinds(rows):
-    """Those that were timed, by name."""
+    """Kinds of the plans that have a time, sorted."""
     return sorted({_kind(plan) for row in rows for plan in row.plans if plan.seconds > 0})
 
 
@@ -185,7 +185,7 @@ def _x(ratios):
 
 
 def streaming(timed):
-    """GB/s, the share of a copy and that of a streaming kernel, as cells, of [(row, seconds)]."""
+    """Cells (GB/s, percent of a copy's rate, percent of a streaming kernel's rate) for `timed`, [(row, seconds)]."""
     rate = sum(row.min_bytes for row, _ in timed) / sum(seconds for _, seconds in timed)
     copies = [row.copy_rate for row, _ in timed if row.copy_rate > 0]
     moves = [(row.streaming, seconds) for row, seconds in timed if row.streaming > 0]
@@ -194,24 +194,24 @@ def streaming(timed):
 
 
 def _of_kind(row, kind):
-    """Seconds of the fastest plan of that kind, or nan."""
+    """Seconds of the row's fastest plan of that kind, or nan."""
     return min((plan.seconds for plan in row.plans if _kind(plan) == kind and plan.seconds > 0), default=math.nan)
 
 
 def absent(rows):
-    """Why there is no baseline, or why a library is not among them: the reason that most rows give, one line or none."""
+    """Lines with the most frequent reason of `rows` for a missing baseline or a missing library; [] without reasons."""
     reasons = [row.baseline_reason for row in rows if row.baseline_reason]
     what = "Missing" if any(row.baseline_cold > 0 for row in rows) else "No baseline"
     return ["", f"{what}: {max(sorted(set(reasons)), key=reasons.count)}."] if reasons else []
 
 
 def dated(rows):
-    """The legend of current.SIGN, where a time has it."""
+    """Lines with the legend of current.SIGN; [] if no time has the sign."""
     return ["", current.LEGEND] if any(_is_timed(row) and row.is_dated for row in rows) else []
 
 
 def shape_table(groups):
-    """For each group: a line a shape, microseconds of every version, the baseline's, and the best ratio."""
+    """Table per group with one line per shape: microseconds of each version and of the baseline, and the best ratio."""
     rows = rows_of(groups)
     memory_bound = all(row.memory_bound for row in rows)
     heads, cells_of = _memory_columns(_kinds(rows)) if memory_bound else (["baseline"], _baseline_cell)
@@ -245,7 +245,7 @@ def _baseline_cell(here, _):
 
 
 def _memory_columns(kinds):
-    """Headings, and what stands below them: the rate of the fastest version, and the kinds of plans apart."""
+    """(headings, function for the cells): rates of the fastest version, then microseconds per kind of plan."""
 
     def cells(here, timed):
         fastest = min(timed, key=lambda row: row.cold, default=None)

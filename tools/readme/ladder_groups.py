@@ -1,9 +1,8 @@
-"""What the rows of a ladder's table have in common: a group is one pass in one dtype on one of the U-Net's sets of problems,
-or on perf in a layer that the U-Net has not.
+"""Groups of a ladder's table: a group is one pass in one dtype on one set of problems, the U-Net's sets, or perf in a
+layer outside the U-Net.
 
-A column of a table is over one set of shapes, so a group names the shapes that its times are of: those that every broad
-version passed. A version that skips more than an eighth of what it was run on is narrow, and has figures over its own
-shapes only.
+Figures in one column must be over the same shapes: a group's common shapes are those that every broad version passed. A
+version without times for more than an eighth of its results is narrow, and has figures over its own shapes only.
 """
 
 from functools import cached_property
@@ -20,7 +19,7 @@ class Group:
         self.path = path
         self.dtype = dtype
         self.set_name = set_name
-        self.problems = problems  # {problem without its dtype: the name in shapes.txt}
+        self.problems = problems  # {problem without its dtype: its name in shapes.txt}
         self.rows = rows
         self.versions = sorted({row.version for row in rows})
 
@@ -43,17 +42,17 @@ class Group:
 
     @cached_property
     def common(self):
-        """The problems that the group's times are of."""
+        """Shapes that every broad version has a time for."""
         passed = [{row.shape for row in self.timed(v)} for v in self.versions if self.is_broad(v)]
         return set.intersection(*passed) if passed else set()
 
     def in_common(self, version):
-        """The version's rows on the common problems; none where it has not all of them."""
+        """The version's rows on the common shapes; [] if it lacks one of them."""
         rows = [row for row in self.timed(version) if row.shape in self.common]
         return rows if len(rows) == len(self.common) else []
 
     def step(self, version):
-        """How many times as fast as the fastest version before it, over its own shapes; nan where there is none."""
+        """Speed-up over the fastest earlier version, geometric mean over the version's own shapes; nan without one."""
         earlier = {}
         for row in self.rows:
             if row.version < version and row.status == "PASS" and row.cold > 0:
@@ -62,7 +61,7 @@ class Group:
 
 
 def groups(root, layer, rows):
-    """The groups of the rows of one layer and device, in the tables' order: pass by pass, dtype by dtype, set by set."""
+    """[Group] of the rows of one layer and device, ordered by pass, dtype, set."""
     sets = listing.sets_of_tables(root, layer)
     found = []
     for path, dtype in sorted({(row.path, row.dtype) for row in rows}, key=_order):
@@ -80,7 +79,7 @@ def _order(key):
 
 
 def differ(groups, name):
-    """Whether the groups have several of an attribute, so that each has to say its own."""
+    """Returns True if the groups differ in an attribute, so that each label must name it."""
     return len({getattr(group, name) for group in groups}) > 1
 
 

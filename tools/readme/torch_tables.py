@@ -1,5 +1,5 @@
-"""What python/README.md and README.md show of the PyTorch package's records (results/<device>/*_torch*.json, which
-python/bench.py writes): of each table the newest record, between the markers `training:begin torch` and `torch-step`."""
+"""Tables of python/README.md and README.md from the PyTorch package's records (results/<device>/*_torch*.json, written
+by python/bench.py): each table's newest record, between the markers `training:begin torch` and `torch-step`."""
 
 import math
 import statistics
@@ -21,7 +21,7 @@ def filled(root, text):
 
 
 def _newest(root):
-    """{table: (record, its rows)}."""
+    """{table: (its newest record, its rows)}. Throws BadRecord."""
     found = {}
     for file in named(root / "results", "*/*_torch*.json"):
         try:
@@ -52,7 +52,7 @@ def _sides(rows):
 
 
 def _steps(records):
-    """A line a way of running the step; each beside PyTorch's in its own record."""
+    """Table with a line per mode of the step (_STEPS), each against PyTorch's time from the same record."""
     lines = [
         [
             records[name][0]["environment"]["gpu"],
@@ -70,7 +70,7 @@ def _steps(records):
 
 
 def _norm(record, rows):
-    """Of each pass ours and the better of each way that PyTorch has, by shape."""
+    """Table of GroupNorm + SiLU by pass and shape: our time, and PyTorch's better layout, eager and compiled."""
     ways = ("ladder_torch", "eager", "compile")
     lines = []
     for each in ("forward", "backward"):
@@ -119,7 +119,7 @@ def _host(record, rows):
 
 
 def _step_line(records):
-    """Of the newest record of each kind of step."""
+    """README.md's sentence on the training step, from the newest record of each mode."""
     parts = [(records[name], name) for name in _STEPS if name in records]
     if not parts:
         return _NOTHING

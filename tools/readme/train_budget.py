@@ -1,4 +1,4 @@
-"""The tables of a training step's time in train/README.md, made from the newest records of results/ (results/SCHEMA.md):
+"""Tables of a training step's time in train/README.md, made from the newest records of results/ (results/SCHEMA.md):
 
 results/<device>/<date>_<commit>_training-budget.json      ./ladder train --budget FILE
 results/<device>/<date>_<commit>_training-sampling.json    ./ladder sample RUN --count 320 --json FILE
@@ -17,8 +17,8 @@ from records.record_files import BadRecord, named
 README = Path("train") / "README.md"
 BUDGET, SAMPLING, PYTORCH = "ladder.budget/1", "ladder.sampling/1", "ladder.pytorch-speed/1"
 WORST = 10
-RECORDS = "kernel records"  # what a budget's times are by (train/step_times.h)
-LEAST_SHARE = 0.01  # of the step, for a line of its own
+RECORDS = "kernel records"  # a budget's "timed_by" (train/step_times.h)
+LEAST_SHARE = 0.01  # share of the step's time that gives an operation its own line
 
 _NO_BUDGET = "*No record yet: `./ladder train --budget FILE` on a GPU makes one.*\n"
 _NO_SPEED = (
@@ -26,7 +26,7 @@ _NO_SPEED = (
     "GPU make them.*\n"
 )
 
-# Variants of reference/pytorch/unet_speed.py: what they are called here, and the variant that samples likewise.
+# {variant of reference/pytorch/unet_speed.py: (its label in the table, its variant for sampling or None)}
 _VARIANTS = {
     "eager_fp32": ("PyTorch eager, fp32", None),
     "eager_bf16_channels_last": ("PyTorch eager", None),
@@ -44,23 +44,23 @@ def filled(root, text):
 
 
 def step_lines(root):
-    """A training step beside PyTorch's fastest, a line a device."""
+    """Text on a training step against PyTorch's fastest, a line per device."""
     return _of_devices(_step_line, root) or _NO_SPEED
 
 
 def _of_devices(text_of, root):
-    """What text_of() makes of each device's Records."""
+    """text_of() of each device's Records, joined."""
     return "\n".join(filter(None, (text_of(Records(folder)) for folder in sorted((root / "results").glob("*/")))))
 
 
 def _newest_budget(root):
-    """Of the device whose budget was made last."""
+    """budget_table() of the device with the newest budget; "" without one."""
     made = [records for records in map(Records, (root / "results").glob("*/")) if records.budget]
     return budget_table(max(made, key=lambda records: str(records.budget.raw.get("created", "")))) if made else ""
 
 
 class Records:
-    """The newest of each kind in the folder of a device; None where there is none."""
+    """The newest record of each kind in a device's folder, or None."""
 
     def __init__(self, folder):
         self.budget = newest(folder, "training-budget", BUDGET)
@@ -70,14 +70,14 @@ class Records:
 
 
 class Record:
-    """A JSON file whose gaps are a BadRecord that names it."""
+    """A record's JSON file. A missing value throws BadRecord, which names the file."""
 
     def __init__(self, file, raw):
         self.file, self.raw = file, raw
         self.commit = file.name.split("_")[1]
 
     def __getitem__(self, path):
-        """Of "config/model/channels"."""
+        """The value at a path such as "config/model/channels". Throws BadRecord."""
         value = self.raw
         for key in path.split("/"):
             if not isinstance(value, dict) or key not in value:
@@ -93,7 +93,7 @@ class Record:
 
 
 def newest(folder, kind, schema):
-    """The Record made last of <folder>/<date>_<commit>_<kind>.json. Throws BadRecord."""
+    """The newest Record of <folder>/<date>_<commit>_<kind>.json, or None. Throws BadRecord."""
     found = []
     for file in named(folder, f"*_*_{kind}.json"):
         try:
@@ -108,7 +108,7 @@ def newest(folder, kind, schema):
 
 
 class Operation:
-    """One of the budget's."""
+    """One operation of a budget: its time and bounds, in microseconds."""
 
     def __init__(self, record, raw):
         try:
@@ -116,7 +116,7 @@ class Operation:
                 str(raw[key]) for key in ("layer", "pass", "problem", "version")
             )
             self.us, self.bound = float(raw["us"]), _figure(raw["lower_bound_us"])
-            # Older records, made by event marks, have none of these.
+            # Older records, timed with events, lack these keys.
             self.realistic, self.before, self.overlap = (
                 _figure(raw.get(key)) for key in ("realistic_us", "gap_us", "overlap_us")
             )
@@ -129,11 +129,11 @@ class Operation:
 
 
 def _figure(value):
-    return math.nan if value is None else float(value)  # a bound: where the device's peak is unknown
+    return math.nan if value is None else float(value)  # a bound is None if the device's peak is unknown
 
 
 def budget_table(records):
-    """Where a step's time goes, the kind of operation first that has most to gain."""
+    """Table of a step's time by kind of operation, the largest gap to the lower bound first."""
     record = records.budget
     if record is None:
         return ""
@@ -177,7 +177,7 @@ def budget_table(records):
 
 
 def _table_of_records(record, operations, total):
-    """The same of kernel records: busy and gaps add up to the step."""
+    """budget_table() for a budget timed by kernel records: busy times and gaps add up to the step's time."""
     lines = [
         f"{_heading(record)}: {record.number('ms_a_step'):.2f} ms a step, {_how(record)}, {record['programmatic_edges']} of "
         f"its {record['programmatic_edges'] + record['plain_edges']} edges programmatic, "
@@ -208,7 +208,7 @@ def _table_of_records(record, operations, total):
 
 
 def _by_gap(gap, us):
-    """A key that sorts large gaps to the front and unknown ones to the end."""
+    """Sort key: large gaps first; unknown gaps last, by time."""
     return (1, -us) if math.isnan(gap) else (0, -gap)
 
 
@@ -226,7 +226,7 @@ def _how(record):
 
 
 def speed_table(records):
-    """A step beside PyTorch's."""
+    """Table of our training step against PyTorch's variants; "" without records."""
     ours, theirs = records.budget, records.pytorch
     if ours is None and theirs is None:
         return ""

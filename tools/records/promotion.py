@@ -1,14 +1,14 @@
-"""runtime/promoted/<device>.txt: for each problem that has a record, the version which the trainer runs.
+"""runtime/promoted/<device>.txt: the version that the trainer runs for each problem that has a record.
 
     conv3x3/fprop  n32 h64 w64 c64 k64 bf16  v09_wgmma_halo  20.4 us warm  23.2 cold  cuDNN  28.8 warm  457b462
 
-A line a problem, columns two or more spaces apart: pass, problem with its dtype, version, its warm and cold medians,
-the library of the baseline's best plan and that plan's warm median in the same run (cold where nobody took a warm one),
-commit of the record; "-" where there is none. `#` begins a comment. runtime/promoted.h reads it too.
+One line per problem. Columns, two or more spaces apart: pass; problem with its dtype; version; its warm and cold
+medians; library of the baseline's best plan; that plan's warm median in the same run (cold if it has no warm time);
+commit of the record. "-" stands for a missing value; `#` begins a comment. runtime/promoted.h reads the file too.
 
-The newest record of each version counts. The version with the least warm median is promoted, or with the least cold one
-where none has a warm time; the incumbent, which the table on disk names, stays if it takes at most 3 % longer. A line that
-a comparison in the training step has settled stays (step_promotion.py): its commit has `step` after it.
+The newest record of each version counts. The version with the least warm median is promoted, or with the least cold
+median if none has a warm time. The incumbent, named by the table on disk, stays if it takes at most 3 % longer. A line
+settled by a comparison in the training step stays (step_promotion.py): its commit is followed by `step`.
 """
 
 import difflib
@@ -22,7 +22,7 @@ from registry import listing, selection
 from registry.listing import DTYPES
 
 MARGIN = 0.03
-STEP_MARK = " step"  # after the commit of a line that step_promotion.py has settled
+STEP_MARK = " step"  # follows the commit of a line settled by step_promotion.py
 _NUM_CELLS = 8
 _TO_THE_RIGHT = (3, 4, 6)  # columns of times
 
@@ -40,9 +40,9 @@ _HEAD = """\
 class Change:
     path: str
     problem: str
-    old: str  # label of the version, or "" of a problem that the table does not have yet
-    new: str  # or "" of one that it has no longer
-    text: str  # times, and why
+    old: str  # label of the old version; "" if the problem is new in the table
+    new: str  # label of the new version; "" if the problem leaves the table
+    text: str  # times and reason
 
     def __str__(self):
         versions = " -> ".join(filter(None, (self.old, self.new))) if self.old and self.new else self.old or self.new
@@ -57,14 +57,14 @@ class Promotion:
     new: str
     num_cases: int
     changes: list  # [Change] of versions, in the table's order
-    num_other_times: int  # lines that keep their version and have other figures
+    num_other_times: int  # lines with the same version and changed figures
 
     @property
     def is_stale(self):
         return self.old != self.new
 
     def diff(self):
-        """Lines of the file that differ, "- " before those there are and "+ " before those there should be."""
+        """Lines of the file that differ: "- " and the present line, "+ " and the new line."""
         old, new = self.old.splitlines(), self.new.splitlines()
         return [line for line in difflib.ndiff(old, new) if line[:2] in ("- ", "+ ")]
 
@@ -74,14 +74,15 @@ def file_of(root, device):
 
 
 def devices(root):
-    """Those with a table."""
+    """Slugs of the devices that have a table."""
     return sorted(file.stem for file in (Path(root) / "runtime" / "promoted").glob("*.txt"))
 
 
 def promote(root, rows, device, problems=None):
-    """The Promotion that follows from `rows`, the Results of record_files.read(). Throws Failure.
+    """The Promotion by `rows`, the Results of record_files.read(). Throws Failure.
 
-    `problems`: {layer: lines without their dtype} of the only ones to look at; the other lines of the table stay.
+    `problems`: {layer: problem lines without dtype} restricts the promotion to these problems; other lines stay. None
+    for all.
     """
     file = file_of(root, device)
     text = file.read_text(encoding="utf-8") if file.exists() else ""
@@ -117,7 +118,8 @@ def promote(root, rows, device, problems=None):
 
 
 def _stays(line, rows, versions):
-    """Whether the step has settled it (step_promotion.py), and its version is in the tree and has not failed since."""
+    """Returns True for a line settled in the training step (step_promotion.py), if its version is in the tree and its
+    newest record has not failed."""
     number = next((version.number for version in versions.values() if version.label == line[2]), None)
     failed = any(row.version == number and row.status != "PASS" for row in rows)
     return line[-1].endswith(STEP_MARK) and number is not None and not failed
@@ -149,8 +151,7 @@ def _is_chosen(path, problem, problems):
 
 
 def _candidates(rows, versions):
-    """{label: Result} of those that pass, have a time, and are in the tree with this dtype: of these only the ones with a
-    warm time, if there are any."""
+    """{label: Result} of the tree's versions with this dtype that passed with a time; if some are warm, these."""
     timed = {}
     for row in rows:
         version = versions.get(row.version)
@@ -164,7 +165,7 @@ def _seconds(row):
 
 
 def _winner(candidates, incumbent):
-    """A label; "" if there is no candidate."""
+    """Label of the version to promote; "" without candidates."""
     if not candidates:
         return ""
     best = min(candidates, key=lambda label: (_seconds(candidates[label]), label))
@@ -197,13 +198,13 @@ def _time(seconds, unit):
 
 
 def _us(seconds):
-    """Three digits, more only before the point."""
+    """Text of a time in microseconds, with three digits or all digits before the point."""
     microseconds = 1e6 * seconds
     return f"{microseconds:.{2 if microseconds < 9.995 else 1 if microseconds < 99.95 else 0}f}"
 
 
 def body(table):
-    """Aligned within a pass, so that a new line rarely moves others."""
+    """Text of the table's lines, aligned within each pass, so that a new line rarely changes others."""
     text = ""
     for path in sorted({path for path, _ in table}):
         lines = [table[key] for key in sorted(table, key=order) if key[0] == path]

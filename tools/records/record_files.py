@@ -1,5 +1,4 @@
-"""Reads the records of results/ (results/SCHEMA.md), believes none that contradicts itself, and answers what the tables,
-the comparisons and the dashboard ask of them."""
+"""Reader of the records in results/ (results/SCHEMA.md); rejects a record that contradicts itself."""
 
 import hashlib
 import json
@@ -16,10 +15,10 @@ from . import current
 from .results import Plan, Record, Result, Times
 
 SCHEMA = "ladder.record/2"
-_READABLE = (SCHEMA, "ladder.record/1")  # the older one through old_names
+_READABLE = (SCHEMA, "ladder.record/1")  # old_names.current() translates the older one
 STATUSES = ("PASS", "FAIL", "SKIP", "UNTRUSTED", "UNCHECKED")
 
-# Samples are written to 0.1 ns, the median before that rounding.
+# Tolerance between a stated median and that of the samples, seconds: samples are rounded to 0.1 ns, the median was not.
 _ROUNDING = 1.1e-10
 
 _CHECKSUM_LINE = re.compile(r'^"sha256": "([0-9a-f]{64})",\n', re.MULTILINE)
@@ -29,7 +28,7 @@ _NUMBER = (int, float, type(None))
 
 
 class BadRecord(Exception):
-    """One line that names the file."""
+    """The reason that a record is rejected, in one line that names the file."""
 
 
 def load(file):
@@ -37,7 +36,7 @@ def load(file):
     file = Path(file)
     try:
         text = json_file.unpacked(file.read_bytes()).decode("utf-8-sig")
-        text = text.replace("\r\n", "\n").replace("\r", "\n")  # of the checksum
+        text = text.replace("\r\n", "\n").replace("\r", "\n")  # the checksum is over text with "\n"
         raw = old_names.current(json_file.parse(text))
         if not isinstance(raw, dict) or "schema" not in raw:
             raise ValueError("JSON of another kind, without a schema")
@@ -57,14 +56,14 @@ def load(file):
 
 
 def named(results, pattern):
-    """Files of results/ by a pattern that ends in .json, plain and packed (.json.xz), sorted, without the hidden ones that macOS
-    and editors leave beside a file."""
+    """Files in results/ by a glob pattern that ends in .json, plain and compressed (.json.xz), sorted. Omits hidden
+    files, which macOS and editors create."""
     found = [file for each in (pattern, f"{pattern}.xz") for file in Path(results).glob(each)]
     return sorted(file for file in found if not file.name.startswith("."))
 
 
 def load_all(results, device="*"):
-    """([Record of every GPU, or of one, the oldest first], [BadRecord]). A copy of a record is a bad one."""
+    """([Record], [BadRecord]) of every GPU or of one device, oldest first. A copy of a record is a BadRecord."""
     records, bad = [], []
     for file in named(results, f"{device}/*.json"):
         try:
@@ -72,7 +71,7 @@ def load_all(results, device="*"):
         except BadRecord as error:
             bad.append(error)
             continue
-        if record and record.environment["device"]["kind"] == "gpu":  # an emulated time is no speed
+        if record and record.environment["device"]["kind"] == "gpu":  # emulated times mean nothing
             records.append(record)
     records, copies = _without_copies(records)
     current.mark(results, records)
@@ -80,7 +79,7 @@ def load_all(results, device="*"):
 
 
 def _without_copies(records):
-    """(records, [BadRecord of a copy]). The original lies in its device's folder and has the shortest name."""
+    """(records, [BadRecord of a copy]). The original is the one in its device's folder with the shortest name."""
     originals, copies = {}, []
     for record in sorted(records, key=lambda each: (each.device != each.slug, len(each.file.name), each.file.name)):
         original = originals.setdefault(record.identity, record)
@@ -90,7 +89,7 @@ def _without_copies(records):
 
 
 def newest_device(records):
-    """The device of the newest of `records`, the oldest first; a line says so where there are others."""
+    """The device of the newest of `records` (oldest first); prints a line if there are other devices."""
     newest = records[-1].device
     others = sorted({record.device for record in records} - {newest})
     if others:
@@ -99,17 +98,17 @@ def newest_device(records):
 
 
 def now():
-    """The time as records have it."""
+    """Current UTC time in the format of records."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def checksum(text):
-    """Of a record's text without the line that holds it."""
+    """SHA-256 of a record's text without its checksum line."""
     return hashlib.sha256(_CHECKSUM_LINE.sub("", text, count=1).encode()).hexdigest()
 
 
 def text_of(raw):
-    """A record as the text of its file: a line a field, a line a result, sealed with its checksum."""
+    """Text of a record's file: one line per field, one line per result, with its checksum first."""
     fields = []
     for key, value in raw.items():
         if key == "sha256":
@@ -150,7 +149,7 @@ def _record(file, raw):
 
 
 def _check_types(environment, calibrations):
-    """Throws TypeError where readers would stumble over a figure that is no number, or a word that is no text."""
+    """Throws TypeError for a figure that is no number, or a name that is no text: readers rely on these types."""
     for figures in (environment["device"], *filter(None, calibrations)):
         for name, value in figures.items():
             if name.endswith(("_per_s", "_hz")) and (isinstance(value, bool) or not isinstance(value, _NUMBER)):
@@ -260,7 +259,7 @@ def _clocks(values, name):
 
 
 def _number(value):
-    """null is no figure."""
+    """Converts JSON's null to nan."""
     return math.nan if value is None else float(value)
 
 
@@ -271,10 +270,10 @@ def _text(value):
 
 
 def read(results):
-    """The newest Result of each version, problem and device below `results`. A line names each file that is left out.
+    """The newest Result of each version, problem and device in `results`. Prints a line for each rejected file.
 
-    A later check without times does not take away a time, nor does a time that nobody checked; a later failure does. A time
-    beside a baseline that was not searched in full does not count.
+    Neither a later PASS without times nor an UNCHECKED time replaces a time; a later failure does. A time with a
+    baseline that was not fully searched does not count.
     """
     records, bad = load_all(results)
     for error in bad:
@@ -291,6 +290,6 @@ def read(results):
 
 
 def geometric_mean(values):
-    """Of the values that are numbers; nan if there is none."""
+    """Geometric mean of the positive values, nan excluded; nan without any."""
     logs = [math.log(value) for value in values if value > 0]
     return math.exp(sum(logs) / len(logs)) if logs else math.nan

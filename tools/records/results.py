@@ -1,4 +1,4 @@
-"""What a record says: of each version on each problem a Result. record_files.py reads them."""
+"""Data classes of a record: one Result per version and problem. record_files.py reads them."""
 
 import math
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from registry import old_names
 
-_ROUNDING_STEPS = 2  # of 0.1 ns, to which samples are written
+_ROUNDING_STEPS = 2  # in units of 0.1 ns, to which samples are rounded
 
 
 def version_name(path, number):
@@ -17,10 +17,10 @@ def version_name(path, number):
 
 @dataclass
 class Times:
-    """Of a version, or of the baseline's plan that was sampled in turn with it. Seconds and hertz."""
+    """Times of a version, or of the baseline's plan that was sampled in turn with it. In seconds and hertz."""
 
     seconds: list  # cold samples in the order taken
-    clocks: list  # the SM clock right after each; nan where a timer does not know it
+    clocks: list  # SM clock right after each cold sample; nan if the timer does not know it
     warm: list
     median: float  # of the cold samples, with its 95 % interval
     low: float
@@ -35,12 +35,12 @@ class Times:
 
 @dataclass
 class Plan:
-    """One way of a baseline's to do a problem."""
+    """A library's plan for a problem."""
 
     name: str
-    seconds: float  # as it was ranked; nan if it did not run
-    reason: str  # why it did not
-    library: str  # whose it is, without the release: "cuDNN"
+    seconds: float  # time by which plans were ranked; nan if it did not run
+    reason: str  # why it did not run
+    library: str  # its library, without the release: "cuDNN"
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Result:
     path: str  # "conv3x3/fprop"
     version: int
     idea: str
-    problem: str  # its line, dtype included
+    problem: str  # problem line with dtype
     dtype: str
     status: str  # one of record_files.STATUSES
     reason: str
@@ -64,9 +64,9 @@ class Result:
     min_bytes: float
     roofline: float  # seconds; nan if the device's peak is unknown
     times: "Times | None"
-    baseline: str  # "cuDNN 9.19.0", or "" where there was none
-    baseline_reason: str  # why there is none, or why some library is not among them
-    search: str  # that the best plan comes from: "all", "kept" (of an earlier "all"), "listed" or "heuristic"
+    baseline: str  # "cuDNN 9.19.0"; "" without a baseline
+    baseline_reason: str  # why there is no baseline, or why a library is missing from it
+    search: str  # search that found the best plan: "all", "kept" (of an earlier "all"), "listed" or "heuristic"
     tried_plans: list  # [Plan]; in a problem's first result of a run only
     best_plan: str
     heuristic_plan: str
@@ -74,7 +74,7 @@ class Result:
     baseline_times: "Times | None"
     heuristic_times: "Times | None"
     streaming: float  # seconds of a kernel that only moves the case's bytes; nan if none was timed
-    is_dated: bool = False  # not known to be of today's machine code; current.mark() says so
+    is_dated: bool = False  # not known to be of today's machine code; set by current.mark()
 
     @property
     def key(self):
@@ -86,7 +86,7 @@ class Result:
 
     @property
     def machine_code(self):
-        """Digest of its version's; "" where the record has none."""
+        """Digest of the version's machine code; "" if the record has none."""
         return self.record.machine_code.get(self.version_name, "")
 
     @property
@@ -95,12 +95,12 @@ class Result:
 
     @property
     def shape(self):
-        """The problem without its dtype."""
+        """The problem line without dtype."""
         return " ".join(word for word in self.problem.split() if word != self.dtype)
 
     @property
     def cold(self):
-        """Median seconds; nan where the version got no time."""
+        """Median of the cold samples, seconds; nan without times."""
         return self.times.median if self.times else math.nan
 
     @property
@@ -109,7 +109,7 @@ class Result:
 
     @property
     def baseline_cold(self):
-        """Of its best plan in the same run."""
+        """Cold median of the baseline's best plan in the same run, seconds; nan without."""
         return self.baseline_times.median if self.baseline_times else math.nan
 
     @property
@@ -118,22 +118,22 @@ class Result:
 
     @property
     def fully_searched(self):
-        """True where its baseline is the library's best plan, and where there is no baseline."""
+        """Returns True if the baseline's plan is the best of a full search, or if there is no baseline."""
         return not self.baseline or self.search in ("all", "kept")
 
     @property
     def heuristic_cold(self):
-        """Of the plan that an untuned user gets."""
+        """Cold median of the library heuristic's plan, which a user without tuning gets, in seconds; nan without."""
         return self.heuristic_times.median if self.heuristic_times else math.nan
 
     @property
     def plans(self):
-        """[Plan] that the baseline tried for this problem, for whichever result of the record."""
+        """[Plan] that the baseline tried for this problem, found in any result of the record."""
         return self.record.plans.get((self.path, self.problem), [])
 
     @property
     def best_library(self):
-        """Whose best_plan is, with its release; "" where there was none."""
+        """Library of best_plan, with its release; "" without a baseline."""
         if not self.baseline:
             return ""
         owner = next((plan.library for plan in self.plans if plan.name == self.best_plan), "")
@@ -142,16 +142,16 @@ class Result:
 
     @property
     def copy_rate(self):
-        """Bytes per second of a device copy, by the same program; nan if unknown."""
+        """Bytes per second of a device copy, measured by the same program; nan if unknown."""
         runs = [run for run in self.record.programs.get(self.path, []) if run.get("calibration")]
         calibration = runs[-1]["calibration"] if runs else self.record.calibration or {}
         return calibration.get("copy_bytes_per_s") or math.nan
 
     @property
     def memory_bound(self):
-        """Whether moving the least bytes takes longer than the arithmetic, at the device's peaks."""
+        """Returns True if moving the least bytes takes longer than the arithmetic, at the device's peaks."""
         dram_rate = self.record.environment["device"].get("dram_bytes_per_s") or math.nan
-        # The roofline is the longer of the two, so it is the bytes' own time.
+        # The roofline is the longer of both times: memory-bound if it equals the time of the bytes.
         return self.roofline <= self.min_bytes / dram_rate * (1 + 1e-9)
 
 
@@ -165,8 +165,8 @@ class Record:
     dirty: bool
     environment: dict
     calibration: "dict | None"
-    programs: dict  # {"conv3x3/fprop": how that program was run} where `./ladder record` wrote the file
-    machine: "dict | None"  # what nvidia-smi said before and after
+    programs: dict  # {"conv3x3/fprop": [run of its program]}, if `./ladder record` wrote the file
+    machine: "dict | None"  # nvidia-smi's values before and after
     kernels: list  # registers, shared memory and spills of every kernel of the build
     machine_code: dict  # {"conv3x3/fprop/v07": digest}; {} in older records
     results: list
@@ -177,12 +177,12 @@ class Record:
 
     @property
     def slug(self):
-        """The name of its device's folder in results/."""
+        """Name of the device's folder in results/, as the record states it."""
         return self.environment["device"].get("slug", self.device)
 
     @cached_property
     def identity(self):
-        """Equal for a record and a copy of its file, whatever their names: when and of which code, and the samples."""
+        """Equal for a record and a copy of its file under any name: date, commit, machine code and samples."""
         measured = [
             (each.path, each.version, each.problem, each.status, tuple(each.times.seconds if each.times else ()))
             for each in self.results
@@ -197,7 +197,7 @@ class Record:
 
     @cached_property
     def tick(self):
-        """Seconds between two readings of the clock that took the samples, by their differences; 0 where none shows."""
+        """Resolution of the timer, in seconds, found from the differences of the samples; 0 if none shows."""
         steps = set()
         for result in self.results:
             values = sorted({round(1e10 * each) for each in result.times.seconds}) if result.times else []
@@ -208,17 +208,17 @@ class Record:
 
     @property
     def arch(self):
-        """ "sm_90"."""
+        """Architecture of the device: "sm_90"."""
         return f"sm_{self.environment['device'].get('arch', '')}"
 
     @cached_property
     def plans(self):
-        """{("conv3x3/fprop", problem): [Plan] that the baseline tried}"""
+        """{("conv3x3/fprop", problem): [Plan that the baseline tried]}"""
         return {(result.path, result.problem): result.tried_plans for result in self.results if result.tried_plans}
 
     @cached_property
     def fingerprint(self):
-        """What a time depends on besides the source."""
+        """Conditions that a time depends on, other than the source."""
         device = self.environment["device"]
         libraries = sorted({result.baseline for result in self.results if result.baseline})
         return {

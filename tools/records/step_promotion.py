@@ -1,11 +1,14 @@
-"""`./ladder promote --by step`: what was measured in the training step settles lines of the table.
+"""`./ladder promote --by step`: settles lines of the promotion table by times measured in the training step.
 
-Of `./ladder train --compare`: where the faster side of a record (results/<device>/<date>_<commit>_step-<what>.json) has
-another version for a problem than the slower one, and the slower one's stands in the table, the faster one's replaces it.
-Of `./ladder train --budget`: where budgets of one commit (<date>_<commit>_step-budget-<what>.json, each with another --use)
-have several versions for a problem, the one with the least time in its place replaces one that stands and took longer by
-more than the margin. The last cell of such a line names the record's commit with `step` after it; `./ladder promote` leaves
-the line alone from then on. Records count in the order of their dates, so the newest has the last word.
+Records of `./ladder train --compare` (results/<device>/<date>_<commit>_step-<what>.json): if the two sides run
+different versions for a problem and the table has the slower side's version, the faster side's version replaces it.
+
+Records of `./ladder train --budget` (<date>_<commit>_step-budget-<what>.json, with a different --use each): if budgets
+of one commit have several versions for a problem, the version with the least time in the step replaces the table's
+version if that took longer by more than the margin.
+
+The last cell of a settled line is the record's commit, followed by `step`; from then on `./ladder promote` leaves the
+line alone. Records apply in the order of their dates, so the newest decides.
 """
 
 import json
@@ -23,8 +26,8 @@ BUDGET = "ladder.budget/1"
 
 
 def promote(root, rows, device):
-    """The promotion.Promotion that follows from `device`'s records of steps, `rows` being record_files.read()'s. Throws
-    BadRecord and Failure."""
+    """The promotion.Promotion by `device`'s records of steps. Throws BadRecord, Failure. `rows`: Results of
+    record_files.read()."""
     file = promotion.file_of(root, device)
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     present = promotion.parse(text, file)
@@ -48,8 +51,8 @@ def promote(root, rows, device):
 
 
 def read(root, device):
-    """(record, function of the table that lists (key, version, in words by how much) of what it settles) of a device, the
-    oldest first. Throws BadRecord."""
+    """[(record, settle)] of a device, oldest first. settle(table) yields (key, version's label, gain as text) of each
+    line that the record settles. Throws BadRecord."""
     found, budgets = [], defaultdict(list)
     for file in record_files.named(root / "results" / device, "*_step-*.json"):
         try:
@@ -79,8 +82,8 @@ def _by_comparison(table, decided):
 
 
 def _mean_us(budget):
-    """{(pass, problem): {version: mean microseconds of its operations, each in its place}}, but of those that run beside the
-    others, whose place is not in the step's time."""
+    """{(pass, problem): {version: mean microseconds of its operations in the step}}, without operations of the side
+    stream: these overlap others, so that their time in the step says little."""
     times = defaultdict(lambda: defaultdict(list))
     for each in budget["operations"]:
         if not each.get("beside", False):
@@ -103,7 +106,8 @@ def _by_budgets(table, budgets):
 
 
 def _decided(record):
-    """(versions of the faster side, of the slower one, in words by how much) of each verdict that calls one."""
+    """Yields (versions of the faster side, versions of the slower side, gain as text) of each verdict FAST or SLOW.
+    Skips sides that differ in switches too."""
     first, *others = record["sides"]
     for side, verdict in zip(others, record["verdicts"]):
         if _switches(side) != _switches(first) or verdict["status"] not in (rule.FAST, rule.SLOW):
@@ -114,7 +118,7 @@ def _decided(record):
 
 
 def _switches(side):
-    """What else than versions its name says: "overlap=on"."""
+    """Switches in a side's name, other than versions: {"overlap=on"}."""
     return {word for word in side["name"].split(",") if "/" not in word.partition("=")[0]}
 
 
@@ -128,6 +132,6 @@ def _cells(key, label, row, record):
 
 
 def _head(text):
-    """The comment that the table begins with."""
+    """The comment lines at the start of the table."""
     lines = text.splitlines(keepends=True)
     return "".join(lines[: next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))])

@@ -1,1 +1,1 @@
-"""What the tree holds, read from its files: layers, versions, problems; and what a word of a command line means there."""
+"""Registry of the tree, read from its files: layers, versions, problems; resolution of command-line words to these."""

@@ -1,10 +1,10 @@
-"""What there is to run, read from the tree and nothing else: layers, their passes and versions, sets of named problems.
+"""Listing of layers, their passes and versions, and sets of named problems, read from the tree's sources alone.
 
-    dev/<layer>/<layer>.h                    which pass is the layer's default: `static constexpr bool kDefault = true`
-    dev/<layer>/<pass>/vNN_<idea>.cu         a version; its header comment and registration say the rest
+    dev/<layer>/<layer>.h                    the layer's default pass: `static constexpr bool kDefault = true`
+    dev/<layer>/<pass>/vNN_<idea>.cu         a version, described by its header comment and registration
     dev/<layer>/shapes.txt                   `[set]`, then `name: problem`, a line each
 
-Every tool takes them from here; `./ladder list --json` prints them for others.
+All tools use this module; `./ladder list --json` prints the listing for other programs.
 """
 
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 
 SCHEMA = "ladder.listing/1"
 
-# The words of problem lines and command lines, in the order of tables, with their names in C++.
+# {name in C++: word in problem lines and command lines}, in the order of tables.
 _CPP_DTYPES = {"f32": "fp32", "tf32": "tf32", "bf16": "bf16", "f16": "fp16"}
 DTYPES = tuple(_CPP_DTYPES.values())
 
@@ -33,12 +33,12 @@ _IS_DEFAULT = re.compile(r"\bkDefault = true\b")
 class Version:
     number: int
     idea: str  # "smem_tile"
-    file: "Path | None" = None  # None of a version that is known from a record alone
-    dtypes: tuple = ()  # none where the registration names none that can be read
-    arch: str = ""  # "sm_90a", or "" where any will do
+    file: "Path | None" = None  # None for a version known only from a record
+    dtypes: tuple = ()  # empty if the registration's dtypes cannot be parsed
+    arch: str = ""  # "sm_90a"; "" for any
     header: dict = field(
         default_factory=dict
-    )  # of the comment: "idea", "parent" (number or None), "why", "needs", "spills"
+    )  # fields of the header comment: "idea", "parent" (number or None), "why", "needs", "spills"
 
     @property
     def label(self):
@@ -68,7 +68,7 @@ class Pass:
 class Layer:
     name: str
     passes: tuple  # in the header's order
-    default: str  # name of the pass that is meant where none is named; "" where the header says of none that it is
+    default: str  # name of the default pass; "" if there are several and the header declares none
     sets: dict  # {set: {name: problem}}, in the file's order
 
 
@@ -90,13 +90,13 @@ class Listing:
         return next((a_pass for a_pass in self.passes if a_pass.path == path), None)
 
     def json(self, passes=None):
-        """For programs: results/SCHEMA.md says what it holds. `passes`: only these, of their layers."""
+        """The listing as a JSON value (results/SCHEMA.md). `passes` restricts it to these; None for all."""
         shown = {a_pass.path for a_pass in (self.passes if passes is None else passes)}
         layers = [layer for layer in self.layers if any(a_pass.path in shown for a_pass in layer.passes)]
         return {"schema": SCHEMA, "layers": [_layer_json(layer, shown, self.root) for layer in layers]}
 
     def lines(self, passes, closely=False):
-        """For people, `closely` with what each version's header and every problem says."""
+        """The listing as lines of text; `closely` adds each version's header fields and all problems."""
         lines = []
         for layer in self.layers:
             of_layer = [a_pass for a_pass in passes if a_pass.layer == layer.name]
@@ -113,15 +113,15 @@ class Listing:
 
 
 def read(root):
-    """The Listing of the tree at `root`. A layer is a folder of dev/ that has versions."""
+    """The Listing of the tree at `root`. A layer is a folder of dev/ with versions."""
     root = Path(root)
     names = sorted({file.parts[-3] for file in (root / "dev").glob("*/*/v*.cu") if _FILE.fullmatch(file.name)})
     return Listing(root, tuple(_layer(root, name) for name in names))
 
 
 def versions(root, path):
-    """Versions of dev/<path>, by number; none for a pass that is not there."""
-    if not re.fullmatch(r"\w+/\w+", path):  # a record's word for a folder is not taken on trust
+    """Versions of dev/<path>, by number; empty for an unknown pass."""
+    if not re.fullmatch(r"\w+/\w+", path):  # a path from a record is not trusted
         return ()
     found = []
     for file in (Path(root) / "dev" / path).glob("v*.cu"):
@@ -133,7 +133,7 @@ def versions(root, path):
 
 
 def sets(root, layer):
-    """{set: {name: problem}} of dev/<layer>/shapes.txt, empty without one. What is malformed there, the bench says."""
+    """{set: {name: problem}} of dev/<layer>/shapes.txt, or {}. The bench program, not this, reports malformed lines."""
     file = Path(root) / "dev" / layer / "shapes.txt"
     if not _NAME.fullmatch(layer) or not file.exists():
         return {}
@@ -149,8 +149,8 @@ def sets(root, layer):
 
 
 def sets_of_tables(root, layer):
-    """Those of sets() that tables and the dashboard are of: the U-Net's; of a layer that it has not, what was published of it
-    elsewhere, or perf."""
+    """Sets that the tables and the dashboard show: the U-Net's; for a layer outside the U-Net, the set published
+    (problems of published benchmarks), else perf."""
     there = sets(root, layer)
     for is_shown in (is_of_unet, "published".__eq__, "perf".__eq__):
         if found := {name: there[name] for name in there if is_shown(name)}:
@@ -159,12 +159,12 @@ def sets_of_tables(root, layer):
 
 
 def is_of_unet(set_name):
-    """Whether a set holds the U-Net's problems: unet, unet_bias."""
+    """Returns True if a set holds the U-Net's problems: unet, unet_bias."""
     return set_name.startswith("unet")
 
 
 def header(text):
-    """The fields of the comment that a version's file begins with; continued lines are joined."""
+    """{field: text} of the header comment of a version's file; joins continued lines."""
     fields, current = {}, None
     for line in text.splitlines():
         if not line.startswith("//"):

@@ -1,5 +1,5 @@
-"""What was made before 2026-11-23 calls some things by other names: records, comparisons and profiles, which readers pass
-through current() to know one set of names only, and the bench programs of older commits."""
+"""Translation of names used before 2026-11-23. Readers of records, comparisons and profiles call current(), so that
+they know today's names only; flag() serves bench programs of older commits."""
 
 import re
 
@@ -14,7 +14,7 @@ _IDEAS = {"staying_clusters": "persistent_clusters"}
 
 
 def current(value):
-    """`value` as json.loads() gave it, old names replaced by today's, however deep they lie."""
+    """`value`, from json.loads(), with old names replaced by today's at any depth."""
     if isinstance(value, list):
         return [current(item) if isinstance(item, (dict, list)) else item for item in value]
     if not isinstance(value, dict):
@@ -28,15 +28,16 @@ def current(value):
 
 
 def flag(name, help_text):
-    """What a bench program whose --help is `help_text` calls the flag `name`; None where it has no such flag."""
+    """Name of the flag `name` in a bench program whose --help is `help_text`; None without such a flag."""
     there = re.findall(r"--[a-z][a-z-]*", help_text)
     return next((each for each in (name, _FLAGS.get(name)) if each in there), None)
 
 
 def library_of(plan, libraries):
-    """Whose plan it is, where a record does not say: `libraries` is all that it says, "PyTorch 2.11.0, cuDNN 9.19.0".
+    """Library of a plan whose record does not name it; `libraries` is the record's list, "PyTorch 2.11.0, cuDNN
+    9.19.0".
 
-    PyTorch's plans begin with its name, those of cuDNN with an engine's number.
+    Names of PyTorch's plans begin with "PyTorch", those of cuDNN's with an engine's number.
     """
     names = [library.split(" ")[0] for library in libraries.split(", ") if library]
     first = "cuDNN" if re.match(r"eng\d", plan) else plan.split(" ")[0]

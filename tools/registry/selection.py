@@ -1,13 +1,13 @@
-"""The one way in which every verb is told what to run, checked against the listing:
+"""Resolution of command-line words to passes, versions and problems of the listing, the same for every verb:
 
-    conv3x3/dgrad          a pass; conv3x3 is all of the layer's or, where one is wanted, its default
-    --version 7            a number, v07, v07_wmma, 5-9, a word of the idea (all versions that have it), several with
+    conv3x3/dgrad          a pass; conv3x3 stands for all of its passes or, if one is needed, for the default
+    --version 7            a number, v07, v07_wmma, 5-9, a word of the idea (all versions with it), several with
                            commas between, all, or best
-    --problem res64        a name from shapes.txt (edge/square where several sets have it), or a line: 'n1 h8 w8 c16 k16'
+    --problem res64        a name from shapes.txt (edge/square if several sets have it), or a line: 'n1 h8 w8 c16 k16'
     --dtype bf16,fp16      one or several, or all
     --set unet             a set of shapes.txt
 
-Programs take numbers and lines (program_words). Every function throws UsageError, which says what there is.
+Programs take numbers and problem lines (program_words). Every function throws UsageError, listing the valid choices.
 """
 
 import difflib
@@ -31,7 +31,7 @@ _MOST_SEED = 2**64 - 1
 
 
 def passes(listing, words):
-    """The Passes of `words` in the listing's order; all for none."""
+    """The Passes that `words` name, in the listing's order; all without words."""
     there = listing.passes
     if not words:
         return there
@@ -45,7 +45,7 @@ def passes(listing, words):
 
 
 def one_pass(listing, word, pass_name=None):
-    """The Pass of "conv3x3/dgrad", or of "conv3x3" the one named or else the default."""
+    """The Pass of "conv3x3/dgrad"; for "conv3x3", the pass `pass_name` or else the default."""
     layer_name, _, named = word.rstrip("/").partition("/")
     layer = listing.layer(layer_name)
     if layer is None:
@@ -68,7 +68,7 @@ def is_target(listing, word):
 
 
 def versions(a_pass, text):
-    """The Versions that --version `text` means in a pass; all of them for "all" and "best"."""
+    """The Versions of a pass that --version `text` selects; all of them for "all" and "best"."""
     if text in ("all", "best"):
         return list(a_pass.versions)
     numbers = set()
@@ -78,8 +78,8 @@ def versions(a_pass, text):
 
 
 def versions_of(some_passes, text):
-    """{path: Versions} of those of several passes that have what --version `text` means: each numbers its own. A pass that
-    has a part of it is refused, as what it has would be quietly left out."""
+    """{path: Versions} that --version `text` selects in each of several passes, without passes that have none of them.
+    Throws UsageError for a pass that has only a part of them: else that part would be silently left out."""
     found, refused = {}, None
     for a_pass in some_passes:
         try:
@@ -101,18 +101,19 @@ def _has(a_pass, word):
 
 
 def names_each(text):
-    """Whether --version `text` names versions by number, so that one that cannot is not quietly left out."""
+    """Returns True if --version `text` names each version by number or label: a version that cannot run is then an
+    error, not silently left out."""
     return text not in ("all", "best") and all(
         _NUMBER.fullmatch(word) or _LABEL.fullmatch(word) for word in text.split(",")
     )
 
 
 def program_words(layer, a_pass, text, lines=(), a_set=None, dtypes=(), without=()):
-    """What tells a bench program which versions --version `text` means, but for the numbers `without`, and which problems:
-    `lines`, or those of a set.
+    """Arguments of a bench program for the versions that --version `text` selects, less the numbers `without`, and for
+    the problems `lines` or the set `a_set`.
 
-    It refuses a version that is told by number and has none of the problems' dtypes: of a range's and a word's versions
-    those are left out.
+    The program rejects a version number that supports none of the problems' dtypes. Versions of a range or of an idea's
+    word are therefore filtered by dtype here.
     """
     problems = [word for line in lines for word in ("--problem", line)] or (["--set", a_set] if a_set else [])
     if text == "best":
@@ -127,14 +128,14 @@ def program_words(layer, a_pass, text, lines=(), a_set=None, dtypes=(), without=
 
 
 def having(some_versions, dtypes):
-    """Those Versions that have one of `dtypes`; all where that is empty or holds None, which is any dtype."""
+    """The Versions that support one of `dtypes`; all if `dtypes` is empty or contains None (any dtype)."""
     if not dtypes or None in dtypes:
         return list(some_versions)
     return [version for version in some_versions if not version.dtypes or set(dtypes) & set(version.dtypes)]
 
 
 def problem(layer, text):
-    """The line that --problem `text` means in a Layer."""
+    """The problem line of a Layer that --problem `text` names or is."""
     words = text.split()
     lines = [line for cases in layer.sets.values() for line in cases.values()]
     example = f", as in '{lines[0]}'" if lines else ""
@@ -160,7 +161,7 @@ def problem(layer, text):
 
 
 def problems_of(layers, text):
-    """{layer: line} of those Layers that have what --problem `text` means."""
+    """{layer: problem line} of the Layers that have --problem `text`. Throws UsageError if none has."""
     found, refused = {}, None
     for layer in layers:
         try:
@@ -173,13 +174,13 @@ def problems_of(layers, text):
 
 
 def layers_of(listing, some_passes):
-    """The Layers of Passes."""
+    """The Layers that the passes belong to."""
     names = {a_pass.layer for a_pass in some_passes}
     return [layer for layer in listing.layers if layer.name in names]
 
 
 def dtypes(text):
-    """The dtypes of --dtype `text`, in its order; none for all."""
+    """The dtypes of --dtype `text`, in its order; [] for "all"."""
     words = [] if text == "all" else text.split(",")
     for word in words:
         if word not in DTYPES:
@@ -190,7 +191,7 @@ def dtypes(text):
 
 
 def set_name(layers, text):
-    """`text`, if each of the Layers has that set."""
+    """Returns `text` if each of the Layers has that set, else throws UsageError."""
     for layer in layers:
         if text not in layer.sets:
             raise UsageError(
@@ -200,7 +201,7 @@ def set_name(layers, text):
 
 
 def seed(text):
-    """The number of --seed."""
+    """The value of --seed."""
     if not re.fullmatch(r"[0-9]+", text) or int(text) > _MOST_SEED:
         raise UsageError(f"--seed '{text}': a whole number from 0 to {_MOST_SEED}")
     return int(text)
@@ -249,13 +250,13 @@ def _numbers(a_pass, word, text):
 
 
 def size(word):
-    """The letter of a size: "h" of "h64"; None of another word."""
+    """The letter of a size, "h" for "h64"; None for other words."""
     found = re.fullmatch(r"([a-z]+)\d+", word)
     return found[1] if found and word not in DTYPES else None
 
 
 def _needed(lines):
-    """Letters that every listed problem of a layer has."""
+    """Letters of the sizes that every problem line in `lines` has."""
     of_lines = [[size(word) for word in line.split() if size(word)] for line in lines]
     return [letter for letter in (of_lines[0] if of_lines else []) if all(letter in sizes for sizes in of_lines)]
 
@@ -270,7 +271,7 @@ def _no_target(listing, word):
 
 
 def meant(word, names):
-    """What is added to an error where one of `names` is close to `word`."""
+    """Suffix of an error message that suggests the name closest to `word`; "" if none is close."""
     close = difflib.get_close_matches(word, list(names), 1, 0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 

@@ -1,8 +1,9 @@
-"""results/search/<layer>-<pass>.jsonl: the candidates of a search, a JSON object a line, in the order of their verdicts.
+"""results/search/<layer>-<pass>.jsonl: the candidates of a search, one JSON object per line, in the order of their
+verdicts.
 
-A node is one candidate. Its parent is a version ("v08"), another node (its number) or null. It holds the difference of
-its source from its parent's, so the log rebuilds every source from a version's file; where `parent_sha256` is null, the
-difference is from nothing. results/SCHEMA.md lists the fields.
+A node is one candidate. Its parent is a version ("v08"), another node (its number) or null. A node stores the diff from
+its parent's source, so that every source can be rebuilt from a version's file; if `parent_sha256` is null, the diff is
+from an empty source. results/SCHEMA.md lists the fields.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ FIELDS = tuple(
     "wall_s at commit published version parent_sha256 sha256 diff".split()
 )
 
-_FILE = "source.cu"  # the name that diffs give to a candidate's source
+_FILE = "source.cu"  # name of a candidate's source in diffs
 
 
 def path(layer, pass_name, root=None):
@@ -36,7 +37,7 @@ def path(layer, pass_name, root=None):
 
 
 def read(layer, pass_name, root=None):
-    """(nodes, damaged): the records in the file's order, and a line of words for each line that is no record."""
+    """(nodes, damaged): the records in the file's order, and a message for each line that is no record."""
     try:
         return _parse(path(layer, pass_name, root).read_bytes(), path(layer, pass_name, root).name)
     except FileNotFoundError:
@@ -44,13 +45,13 @@ def read(layer, pass_name, root=None):
 
 
 def append(layer, pass_name, record, root=None):
-    """Adds a node and returns its number. `record` has the fields of the log that are not made here, and `source`, the
-    candidate's text; a published node has none. Throws Failure, and leaves the log as it was."""
+    """Adds a node and returns its number. `record` has the log's fields other than _MADE_HERE, and "source", the
+    candidate's text (none for a published node). Throws Failure and then leaves the log unchanged."""
     unknown = set(record) - set(FIELDS) - {"source"} | set(record) & set(_MADE_HERE)
     if unknown or record.get("verdict") not in VERDICTS:
         raise Failure(f"search log: no field {min(unknown)}" if unknown else "search log: a node needs a verdict")
     source, parent = record.get("source"), record.get("parent")
-    source = source and source.encode(errors="replace").decode()  # JSON has halves of characters, files have not
+    source = source and source.encode(errors="replace").decode()  # JSON allows lone surrogates, UTF-8 files do not
     with _locked(path(layer, pass_name, root)) as file:
         before = file.read()
         nodes, damaged = _parse(before, Path(file.name).name)
@@ -59,7 +60,7 @@ def append(layer, pass_name, record, root=None):
             "at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "commit": tools.git(root or paths.ROOT, "rev-parse", "HEAD"),
             **record,
-            # A damaged line may have been a node, so it keeps a number.
+            # Reserve a number for each damaged line, which may have been a node.
             "node": max([len(nodes) + len(damaged), *(node["node"] for node in nodes)]) + 1,
             "round": _of(parent, nodes)["round"] + 1 if isinstance(parent, int) else 0,
             "branch": sum(node["parent"] == parent for node in nodes) + 1,
@@ -73,12 +74,12 @@ def append(layer, pass_name, record, root=None):
 
 
 def source_of(layer, pass_name, node, root=None):
-    """The source of a node, from its version's file and the differences since. Throws Failure, a line of words."""
+    """Rebuilds the source of a node from its version's file and the diffs since. Throws Failure."""
     return _source(layer, pass_name, node, read(layer, pass_name, root)[0], root)
 
 
 def difference(old, new):
-    """A unified diff that `git apply` takes, from nothing where `old` is None; empty for equal texts."""
+    """Unified diff for `git apply`; `old` None stands for no file. Empty for equal texts."""
     name = "/dev/null" if old is None else f"a/{_FILE}"
     lines = difflib.unified_diff(_lines(old or ""), _lines(new), name, f"b/{_FILE}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
@@ -99,8 +100,8 @@ def _source(layer, pass_name, node, nodes, root):
 
 
 def _parent_source(layer, pass_name, parent, nodes, root):
-    """What a node's source differs from; None for nothing. An unknown parent is refused, but one that cannot be rebuilt,
-    as a published one, takes no verdict away."""
+    """The parent's source, to diff against; None for no parent. Throws Failure for an unknown parent. Returns None for
+    one that cannot be rebuilt, such as a published node, so that the candidate's verdict is still logged."""
     if isinstance(parent, str):
         return _version_now(layer, pass_name, parent, root)
     if parent is not None:
@@ -111,7 +112,7 @@ def _parent_source(layer, pass_name, parent, nodes, root):
 
 
 def _versions_source(layer, pass_name, node, root):
-    """What a child of a version was made from: the version's file if its digest fits, else the node's commit's."""
+    """Source of the version that is the node's parent: today's file if its digest fits, else the node's commit's."""
     folder, wanted = f"dev/{layer}/{pass_name}", node["parent_sha256"]
     with contextlib.suppress(Failure):
         now = _version_now(layer, pass_name, node["parent"], root)
@@ -138,7 +139,7 @@ def _version_now(layer, pass_name, version, root):
 
 
 def _applied(text, node):
-    """The source of `node` from its parent's, which is None for nothing."""
+    """Applies a node's diff to its parent's source `text` (None for no file). Throws Failure."""
     if node["diff"] is None:
         raise Failure(f"node {node['node']} cannot be rebuilt: the log has no source of it")
     if text is not None and digest(text) != node["parent_sha256"]:
@@ -149,7 +150,7 @@ def _applied(text, node):
             file = Path(folder) / _FILE
             if text is not None:
                 file.write_bytes(text.encode())
-            # No repository and no settings around the scratch folder may have a say.
+            # Shield git from repositories above the scratch folder and from the user's settings.
             apart = {"GIT_CEILING_DIRECTORIES": str(Path(folder).parent), "GIT_CONFIG_GLOBAL": os.devnull}
             env = {**tools.environment(), **apart}
             command = ["git", "apply", "--whitespace=nowarn", "-"]
@@ -192,7 +193,7 @@ def _parse(raw, name):
 
 @contextlib.contextmanager
 def _locked(file):
-    """The log, open to be read and written at its end by nobody else."""
+    """Context manager of the log file, opened for reading and appending, under an exclusive lock."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "ab+", buffering=0) as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)
@@ -201,8 +202,7 @@ def _locked(file):
 
 
 def _write_line(file, before, line):
-    """One write of a whole line. A last line without an end, of a writer that was killed, is ended first, so that no
-    other is damaged."""
+    """Appends a line with one write. Terminates a killed writer's incomplete last line first."""
     data = (b"\n" if before and not before.endswith(b"\n") else b"") + line.encode() + b"\n"
     try:
         if file.write(data) != len(data):
@@ -214,12 +214,12 @@ def _write_line(file, before, line):
 
 
 def _text(raw):
-    """Unlike read_text(), which would change line ends, and with them the digest."""
+    """Decodes bytes; unlike read_text(), keeps line ends, and with them the digest."""
     return raw.decode(errors="replace")
 
 
 def _lines(text):
-    """Ended by a line feed alone, as git has them: str.splitlines() would part lines elsewhere too."""
+    """Splits text at line feeds only, like git; str.splitlines() would split at other characters too."""
     lines = text.split("\n")
     return [f"{line}\n" for line in lines[:-1]] + [line for line in lines[-1:] if line]
 

@@ -1,4 +1,4 @@
-"""`./ladder tree`: the candidates of a search as a tree, and the way to the fastest of them."""
+"""`./ladder tree`: shows the candidates of a search as a tree, and the path to the fastest."""
 
 import math
 import os
@@ -19,18 +19,18 @@ from . import log
 
 @dataclass(eq=False)
 class Node:
-    """A candidate in its place. A root, which stands for a version or for nothing, has no record."""
+    """Node of the tree: a candidate, or a root without a record, which stands for a version or for no parent."""
 
     name: str
     record: "dict | None" = None
     parent: "Node | None" = None
     children: list = field(default_factory=list)
-    best: bool = False  # whether it is the fastest of its group, or leads to it
-    here_us: float = math.nan  # of the version that does the same, in our newest record
+    best: bool = False  # the fastest of its group, or an ancestor of it
+    here_us: float = math.nan  # newest recorded time of the repository's version of a published candidate
 
     @property
     def us(self):
-        """Microseconds: cold, as the baseline's are, else warm, else those that were published; nan without any."""
+        """Microseconds: cold, like the baseline's, else warm, else the published time; nan without any."""
         ours = _number(self.record["cold_us"]) or _number(self.record["us"])
         return ours or 1e3 * _number((self.record.get("published") or {}).get("ms")) or math.nan
 
@@ -40,18 +40,18 @@ class Node:
 
     @property
     def to_parent(self):
-        """The parent's time over this one's, where both were judged on the same."""
+        """The parent's time over this node's; nan unless both are of the same group."""
         alike = self.parent.record and self.parent.group == self.group
         return self.parent.us / self.us if alike else math.nan
 
     @property
     def group(self):
-        """What makes times comparable."""
+        """(problem, dtype, device): times are comparable within a group."""
         return tuple(" ".join(str(self.record[name] or "").split()) for name in ("problem", "dtype", "device"))
 
     @property
     def words(self):
-        """Its idea, and why it did not pass; nothing in it moves a terminal's cursor."""
+        """The idea, and the reason if it did not pass, without control characters."""
         here = self.record.get("version")
         said = f"{f'{here}: ' if here else ''}{self.record['idea'] or ''}"
         if self.record["verdict"] != "PASS" and self.record["reason"]:
@@ -60,7 +60,7 @@ class Node:
 
 
 def grow(records):
-    """Nodes by number, each below its parent or a root; the ways to the fastest of each group are marked."""
+    """Builds the tree from the log's records; marks each group's best path. Returns the nodes by number."""
     roots, nodes = {}, {}
     for record in sorted(records, key=lambda record: record["node"]):
         above = record["parent"]
@@ -82,7 +82,7 @@ def main(arguments):
     parser.add_argument("--json", action="store_true", help="for programs: the log's fields and what is made of them")
     chosen = parser.parse_args(arguments)
     layer, _, pass_name = chosen.target.strip("/").partition("/")
-    if not log.path(layer, pass_name).exists():  # a search may be of a pass that has no version yet
+    if not log.path(layer, pass_name).exists():  # a pass without versions may have a search
         layer, pass_name = selection.one_pass(listing.read(paths.ROOT), chosen.target).path.split("/")
     records, damaged = log.read(layer, pass_name)
     for line in damaged:
@@ -103,7 +103,7 @@ def main(arguments):
 
 
 def lines(nodes, width, colour=False):
-    """The tree as text. Of a node's children one stands below it, that of the best path; the others branch off."""
+    """Lines of the tree. One child, on the best path if any, continues below its parent; the others branch off."""
     groups = list(dict.fromkeys(node.group for node in nodes if node.us > 0))
     letters = dict(zip(groups, string.ascii_lowercase)) if len(groups) > 1 else {}
     drawn = list(_drawn(nodes))
@@ -131,12 +131,12 @@ def words_of(group):
 
 
 def figure(value, sign=""):
-    """Three digits; nothing for nan."""
+    """Text of a value with three digits; "" for nan or 0."""
     return f"{sign}{value:.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else ""
 
 
 def _drawn(nodes):
-    """(what stands before it, node), from top to bottom."""
+    """Yields (line-drawing prefix, node), from top to bottom."""
     shown = set(nodes)
     stack = [("", "", root) for root in dict.fromkeys(node.parent for node in nodes if not node.parent.record)][::-1]
     while stack:
@@ -148,7 +148,7 @@ def _drawn(nodes):
 
 
 def _add_recorded(path, nodes):
-    """Our newest times of the versions that published candidates name."""
+    """Sets here_us of nodes that name a version of the repository, from its newest record."""
     named = [node for node in nodes if node.record.get("version")]
     results = record_files.read(paths.ROOT / "results") if named else []
     for result in sorted(results, key=lambda result: result.record.created):
@@ -165,7 +165,7 @@ def _json(node):
 
 
 def _number(value):
-    """0 for what is none."""
+    """`value` if it is a positive finite number, else 0."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf else 0
 
 

@@ -1,5 +1,5 @@
-"""One try of a candidate: compiled and run in a sandbox, judged by a program that has the reference, the inputs and the
-verdict. A candidate is a version's file of which nobody here has read a line."""
+"""Trial of a candidate, an untrusted version's file: compiles and runs it in a sandbox. A separate program, the judge,
+has the reference and the inputs and gives the verdict."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from dev import launch_nvcc, launch_version
 
 from . import sandbox
 
-_SCRATCH = Path("/scratch")  # the candidate's folder, inside of the sandbox
+_SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
 _STUB = "tools/try/candidate.cu.o"
 _COMPILE_SECONDS = 600
 _MOST_SOURCE = 1 << 20  # bytes
@@ -26,31 +26,31 @@ _ASKED = re.compile(r"\.(error_growth|least_arithmetic) = ([0-9.]+)|\.exact = (f
 
 @dataclass(frozen=True)
 class Limits:
-    seconds: float = 300  # of a candidate's run, everything in it
-    memory: int = 8 << 30  # bytes of a process
+    seconds: float = 300  # for a candidate's full run
+    memory: int = 8 << 30  # bytes per process
     sandboxed: bool = True
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a candidate is tried on: lines of problems, or sets."""
+    """Problems to try a candidate on: problem lines, or sets."""
 
-    name: str = ""  # of it all
+    name: str = ""  # of the selection: a problem line, or names of sets
     problems: tuple = ()
     sets: tuple = ("ci", "edge")
     dtypes: tuple = ()
-    timed: tuple = ()  # lines of problems; on a GPU alone
+    timed: tuple = ()  # problem lines to time, on a GPU only
 
 
 @dataclass
 class Workplace:
-    """What candidates of a pass are compiled, linked and judged with, made by prepare()."""
+    """Commands that compile and link candidates of a pass, and baselines to judge them by. Made by prepare()."""
 
-    a_pass: object  # of the listing
+    a_pass: object  # listing.Pass
     preset: str
-    compiler: list = field(default_factory=list)  # the command of a version beside them
+    compiler: list = field(default_factory=list)  # compile command of the pass's first version
     linker: list = field(default_factory=list)
-    # {(problem, dtype): (microseconds, library)}, once they were timed, which they were beside a candidate for these.
+    # {(problem, dtype): (microseconds, library)} of the baselines timed so far, and each Asked that they cover.
     baselines: dict = field(default_factory=dict)
     with_baselines: set = field(default_factory=set)
 
@@ -64,7 +64,8 @@ class Workplace:
 
 
 def prepare(a_pass, preset):
-    """The Workplace of a pass, its programs built. Throws Failure, and UsageError without a version to go by."""
+    """Builds the programs of a pass. Returns its Workplace. Throws Failure; UsageError for a pass without versions,
+    whose compile command a candidate needs."""
     if not a_pass.versions:
         raise UsageError(f"{a_pass.path} has no version to compile a candidate like")
     program = f"try_{a_pass.layer}"
@@ -80,7 +81,7 @@ def prepare(a_pass, preset):
 
 
 def judge(place, source, asked, limits, progress=lambda text: None):
-    """The verdict of the source of a candidate, a dictionary: docs/try.md. Throws Failure where the judge itself fails."""
+    """The verdict on a candidate's source, a dict (docs/try.md). Throws Failure if the judge fails."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ladder-try-") as scratch:
         progress("compiling")
@@ -96,7 +97,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
 
 
 def _compiled(place, source, scratch, limits):
-    """Empty, or why there is no program scratch/program."""
+    """Compiles and links scratch/program. Returns "" or the reason of a failure."""
     if len(source.encode()) > _MOST_SOURCE:
         return "its source is longer than a megabyte"
     name = Path("dev", place.a_pass.path, "v99_candidate.cu")
@@ -156,11 +157,11 @@ def _judged(place, asked, scratch, limits, progress):
         errors="replace",
         env=tools.environment(),
     ) as process:
-        return _verdict(process, progress)  # the judge ends a candidate that takes too long
+        return _verdict(process, progress)  # the judge enforces the time limit
 
 
 def _verdict(process, progress):
-    """The last of the lines that a judge prints."""
+    """Reads the judge's lines of JSON, reports progress, and returns the last line, the verdict."""
     verdict = {}
     for line in process.stdout:
         said = json.loads(line)
@@ -177,13 +178,13 @@ def _verdict(process, progress):
 
 
 def _libraries():
-    """What set-up unpacked, which programs may be linked with."""
+    """{folder: folder} of the libraries that set-up unpacked, which programs may be linked with."""
     root = paths.PRIVATE / "root"
     return {root: root} if root.exists() else {}
 
 
 def _most(a_pass):
-    """The judge's words for what a candidate may ask for: no more than a version of its pass does."""
+    """Arguments of the judge that limit a candidate's tolerances to those of the pass's versions."""
     found = {"error_growth": [1.0], "least_arithmetic": [1.0]}
     inexact = False
     for version in a_pass.versions:
@@ -196,7 +197,7 @@ def _most(a_pass):
 
 
 def _with_baselines(place, asked, verdict):
-    """Its times, with the baselines that an earlier candidate was timed beside; its own are kept for later ones."""
+    """The verdict's times. Keeps their baselines for later candidates; fills in missing ones from earlier."""
     times = verdict["times"]
     if times and verdict["verdict"] == "PASS":
         place.with_baselines.add(asked)
@@ -209,7 +210,7 @@ def _with_baselines(place, asked, verdict):
 
 
 def _sums(times):
-    """Over all problems that were to be timed: what the log keeps of them. None where it passed over one of them."""
+    """Sums of the times over all timed problems, for the log; None if the candidate skipped one of them."""
     sums = {name: _sum(one[name] for one in times) for name in ("us", "cold_us", "baseline_us")}
     timed = sums["baseline_us"] and sums["cold_us"]
     return {

@@ -1,5 +1,5 @@
-// What a judge and a candidate's process say to each other over two pipes: a frame is a line of JSON, then as many raw
-// bytes as its "bytes" says.
+// Protocol between a judge and a candidate's process over two pipes. A frame is a line of JSON, followed by as many raw
+// bytes as its field "bytes" states.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ struct Frame {
 
 class Channel {
  public:
-  // Owns neither. Without `seconds`, the most that it waits for the other side in all, it waits for ever.
+  // Does not own the descriptors. `seconds`: limit of the total time spent waiting for the other side; none by default.
   Channel(int in, int out, std::optional<double> seconds = {});
 
-  // Both throw Failure where the other side does not keep to this, Late once the time is up.
+  // send() and receive() throw Failure if the other side violates the protocol, Late once the time is up.
   void send(nlohmann::json head, const std::vector<float>& values = {});
-  // Nothing at the end of the stream. More than `most_values` are a Failure.
+  // Returns nothing at the end of the stream. Throws Failure for more than `most_values` values.
   std::optional<Frame> receive(std::size_t most_values);
 
  private:
@@ -32,7 +32,7 @@ class Channel {
   int in_;
   int out_;
   std::optional<double> seconds_left_;
-  std::string read_;  // and not yet handed out
+  std::string read_;  // bytes read, not yet returned
 };
 
 struct Late : std::runtime_error {

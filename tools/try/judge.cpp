@@ -1,5 +1,5 @@
-// The judge of a candidate, judge_<layer>: has the reference, the inputs and the verdict, and no version. Started by
-// ./ladder try; prints lines of JSON, of which the last is the verdict.
+// judge_<layer>, the judge of a candidate: has the reference and the inputs, gives the verdict, contains no version.
+// Started by ./ladder try. Prints lines of JSON; the last is the verdict.
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
@@ -34,21 +34,21 @@ struct Options {
   bool with_baseline = false;
   double seconds = 300;
   std::uint64_t seed = 0;
-  // The most that a version of the pass may ask for.
+  // Loosest tolerances that a version of the pass has; a candidate may not exceed them.
   double error_growth = 1;
   double least_arithmetic = 1;
   bool inexact = false;
   std::vector<std::string> command;
 };
 
-// Of a run: what a verdict is made of.
+// Results of a run, from which the verdict is made.
 struct Run {
   Status status = Status::pass;
   std::string reason;
-  json at = json::object();  // the problem, plan and schedule of that reason
-  double error = 0;          // the largest
+  json at = json::object();  // problem, plan and schedule that `reason` refers to
+  double error = 0;          // largest error
   int num_checked = 0;
-  std::string skipped;  // why a problem was passed over, of the latest
+  std::string skipped;  // reason of the latest skipped problem
   json times = json::array();
 };
 
@@ -62,7 +62,8 @@ class Judge {
       list();
       for (const std::string& line : options_.problems) check_line(line, true);
       for (const std::string& set : options_.sets) {
-        for (const NamedCase& named : named_cases(pass_, set)) check_line(named.problem.text, named.problem.names_dtype);
+        for (const NamedCase& named : named_cases(pass_, set))
+          check_line(named.problem.text, named.problem.names_dtype);
       }
       for (const std::string& line : options_.timed) time_line(line);
       if (run_.status == Status::pass && run_.num_checked == 0) {
@@ -83,7 +84,7 @@ class Judge {
     run_.reason = reason;
   }
 
-  // What the version says of itself, which bounds depend on.
+  // Read the candidate's dtypes and tolerances, and refuse tolerances looser than those of the pass's versions.
   void list() {
     const json head = remote_.ask({{"op", "list"}}).head;
     for (const json& word : head.at("dtypes")) {
@@ -103,7 +104,7 @@ class Judge {
     if (!def_.exact && !options_.inexact) throw Failure("it asks for .exact = false, as no version of its pass does");
   }
 
-  // Those of a line: its own, or else all that were asked for and the candidate has.
+  // Cases of a problem line: its own dtype if it names one, else each dtype that is both requested and supported.
   std::vector<Case> cases(const std::string& line, bool names_dtype) const {
     const Case c = pass_.parse(line);
     if (names_dtype && c.names_dtype) return {c};
@@ -121,7 +122,7 @@ class Judge {
     }
   }
 
-  // False where it passes over the case.
+  // Returns false if the candidate skips the case.
   bool check_case(const Case& c) {
     run_.at = {{"problem", c.text}, {"dtype", name(c.dtype)}};
     std::cout << json{{"progress", c.text}} << std::endl;
@@ -143,7 +144,8 @@ class Judge {
         run_.at["schedule"] = schedule;
         check_plan(checked, plan, schedule);
         if (run_.status == Status::fail && schedule != schedules.front()) {
-          run_.reason += fmt::format("; it passes under {} and fails under {}: likely a race", schedules.front(), schedule);
+          run_.reason +=
+              fmt::format("; it passes under {} and fails under {}: likely a race", schedules.front(), schedule);
         }
         if (run_.status != Status::pass) return true;
       }
@@ -153,7 +155,8 @@ class Judge {
     return true;
   }
 
-  // With the first seed of a few whose values no null answer fits by chance, as one pixel times a weight of 1.
+  // Check one plan. Try up to kSeeds further seeds while a null answer fits the values by chance, as for one pixel
+  // times a weight of 1.
   void check_plan(std::optional<CheckedCase>& c, const std::string& plan, const std::string& schedule) {
     constexpr int kSeeds = 20;
     remote_.ask({{"op", "schedule"}, {"name", schedule}});
@@ -238,7 +241,7 @@ Options parse(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever asked is gone
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // end with the parent process
   const Options options = parse(argc, argv);
   const auto slash = options.pass.find('/');
   const Pass& pass = find_pass(options.pass.substr(0, slash), options.pass.substr(slash + 1));

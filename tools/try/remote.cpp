@@ -20,7 +20,7 @@ using nlohmann::json;
 
 constexpr std::size_t kMostWords = 400;
 
-// A shell and bubblewrap answer with 128 and the signal that ended what they had started.
+// Text on how the candidate's process ended. A shell and bubblewrap exit with 128 + the signal that ended their child.
 std::string ending(int status) {
   constexpr int kSignalled = 128;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalled + WTERMSIG(status);
@@ -28,7 +28,7 @@ std::string ending(int status) {
                            : fmt::format("its process ended by itself, with exit status {}", code);
 }
 
-// What it says of itself, as it may be printed.
+// Text from the candidate's process, made safe to print.
 std::string sentence(const json& said) {
   const auto text = said.get<std::string>();
   return text == "std::bad_alloc" ? "it asks for more memory than it may have" : one_line(text, kMostWords);
@@ -45,7 +45,7 @@ class RemoteSubject : public Subject {
   ~RemoteSubject() override {
     try {
       ask("release");
-    } catch (const std::exception&) {  // it is gone, and everything with it
+    } catch (const std::exception&) {  // the process is gone, and the subject with it
     }
   }
 
@@ -103,7 +103,7 @@ Remote::Remote(std::vector<std::string> command, double seconds)
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
-    // Away from the descriptors that they become.
+    // Move both pipes above descriptors 3 and 4, which dup2() overwrites below.
     const int in = fcntl(to[0], F_DUPFD, 10);
     const int out = fcntl(from[1], F_DUPFD, 10);
     const int nothing = open("/dev/null", O_RDWR);
@@ -141,7 +141,7 @@ Frame Remote::ask(const json& request, const std::vector<float>& values, std::si
     if (std::optional<Frame> answer = channel_->receive(most_values)) {
       const auto error = answer->head.find("error");
       if (error == answer->head.end()) return std::move(*answer);
-      throw UsageError(sentence(*error));  // of the candidate, which goes on
+      throw UsageError(sentence(*error));  // the candidate threw; its process goes on
     }
     gone_ = "ended";
   } catch (const UsageError& error) {
@@ -157,8 +157,9 @@ Frame Remote::ask(const json& request, const std::vector<float>& values, std::si
   if (!by_itself) kill(-pid_, SIGKILL);
   int status = 0;
   siginfo_t info{};
-  // It may have closed its pipes and live on.
-  for (int i = 0; by_itself && i < 100 && (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT), info.si_pid == 0); ++i)
+  // Wait up to 1 s for the process to exit: it may have closed its pipes and still be running.
+  for (int i = 0; by_itself && i < 100 && (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT), info.si_pid == 0);
+       ++i)
     usleep(10'000);
   kill(-pid_, SIGKILL);
   waitpid(pid_, &status, 0);
@@ -180,7 +181,8 @@ std::string Remote::last_words() {
 std::unique_ptr<Subject> Remote::bind(const Case& c, const std::string& plan) {
   const int number = num_subjects_++;
   const Frame answer = ask({{"op", "bind"}, {"as", number}, {"plan", plan}});
-  return std::make_unique<RemoteSubject>(*this, c, number, num_subjects_, answer.head.value("private_workspace", false));
+  return std::make_unique<RemoteSubject>(*this, c, number, num_subjects_,
+                                         answer.head.value("private_workspace", false));
 }
 
 std::vector<float> flat_inputs(const Case& c, const HostTensors& inputs) {

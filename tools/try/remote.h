@@ -1,5 +1,5 @@
-// A candidate in a process of its own, which is not trusted: it may die, hang or say anything. Whatever it does wrong is a
-// Failure in one sentence.
+// A candidate in a separate, untrusted process, which may die, hang or send anything. Its faults are Failures of one
+// sentence.
 #pragma once
 
 #include <sys/types.h>
@@ -22,10 +22,11 @@ class Remote {
   Remote(const Remote&) = delete;
   Remote& operator=(const Remote&) = delete;
 
-  // Its answer to a request, at most `most_values` with it. A new request when it is gone has the same Failure.
+  // Sends a request and returns the answer, with at most `most_values` values. Once the process is gone, every request
+  // throws the same Failure.
   Frame ask(const nlohmann::json& request, const std::vector<float>& values = {}, std::size_t most_values = 0);
 
-  // A plan of the problem that it was asked about last, bound there.
+  // Binds a plan of the problem of the latest request in the candidate's process.
   std::unique_ptr<Subject> bind(const Case& c, const std::string& plan);
 
  private:
@@ -36,11 +37,11 @@ class Remote {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> errors_;
   std::unique_ptr<Channel> channel_;
   int pipes_[2] = {-1, -1};
-  std::string gone_;  // why, once it is
+  std::string gone_;  // reason that the process is gone; empty while it runs
   int num_subjects_ = 0;
 };
 
-// The values of what is read, and of what a case writes, in a frame.
+// Values in a frame: a case's inputs, and its outputs, tensor after tensor.
 std::vector<float> flat_inputs(const Case& c, const HostTensors& inputs);
 std::vector<std::vector<float>> unpacked_outputs(const Case& c, const std::vector<float>& values);
 std::size_t num_output_values(const Case& c);

@@ -1,4 +1,5 @@
-// How long a candidate takes, as its own process measures it, held against what the hardware can do and the baseline.
+// Times of a candidate, measured by its own process, checked against the hardware's lower bounds, and times of the
+// baseline.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,9 @@
 
 namespace ladder {
 
-// Launches of a warm sample: enough for 100 us, beside which the clocks' resolution (bench/timer.cpp) is small, but no more
-// than the stream's queue holds while the gate is shut. `seconds`: of one launch, as the candidate's process told it.
+// Launches per warm sample: enough for 100 us, so that the clocks' resolution (bench/timer.cpp) is small in comparison,
+// but no more than the stream's queue holds while the gate is shut. `seconds`: time of one launch, reported by the
+// candidate's process.
 constexpr int kLeastWarmLaunches = 20;
 constexpr int kMostWarmLaunches = 100;
 inline int warm_launches(double seconds) {
@@ -20,21 +22,21 @@ inline int warm_launches(double seconds) {
 }
 
 struct CandidateTimes {
-  std::string doubt;  // empty, or why it is not believed
+  std::string doubt;  // reason not to trust the times; empty if none
   double cold_seconds = 0;
   double warm_seconds = 0;
 };
 
-// Of the problem that `remote` was asked about last. The inputs are others in a round that only this process knows, and
-// what it writes is compared with the reference then, in the first round and in the last. Throws Failure.
+// Time the problem that `remote` was asked about last. One random round, known to this process only, has different
+// inputs. Outputs are compared with the reference in that round, in the first and in the last. Throws Failure.
 CandidateTimes times_of(Remote& remote, CheckedCase& c, const AnyVersionDef& def);
 
 struct BaselineTime {
   double cold_seconds = 0;  // 0 without a baseline
-  std::string library;      // its name, or why there is none
+  std::string library;      // name of the library, or the reason that there is no baseline
 };
 
-// Measured in this process, on the same device.
+// Time the baseline in this process, on the same device.
 BaselineTime baseline_of(CheckedCase& c);
 
 }  // namespace ladder
