@@ -33,7 +33,7 @@ class Model {
   // embed() and forward_embedded() append to the tape. If the binding has gradients, the tape's backward() appends
   // their backward passes. The result is stored in `output` if given.
   //     embed              t [rows], int32 or fp32; returns [rows, embedding_columns()] in fp32
-  //     forward_embedded   x [n, sample] in the storage dtype, n rows of an embedding; returns the output, shaped like x
+  //     forward_embedded   x [n, sample] in the storage dtype, n rows of an embedding; returns the output, of x's shape
   virtual std::int64_t embedding_columns(const Parameters& parameters) const = 0;
   virtual ValueId embed(Tape& tape, const Binding& binding, ValueId t, const Region* output = nullptr) const = 0;
   virtual ValueId forward_embedded(Tape& tape, const Binding& binding, ValueId x, ValueId rows,
