@@ -27,7 +27,7 @@ struct PolicyFile {
   nn::PublishedWeights weights;  // finite
   Normalizer observation, action;
   nlohmann::json scheduler = nlohmann::json::object();  // diffusers' fields that the file has
-  std::string units;               // a sentence where actions are not those of the robot, but normalised
+  std::string units;               // a note where actions are normalised instead of in the robot's units
   std::vector<std::string> notes;  // messages for the user: defaults taken, tensors ignored
 };
 

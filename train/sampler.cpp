@@ -146,8 +146,8 @@ struct Sampler::Impl {
               {"y", y ? input : kNoValue}});
   }
 
-  // Writes the inputs of all chunks. The Philox offset of a step's noise is the step's number. The initial noise, whose
-  // arguments follow those of the first chunk's steps, has the offset after all steps' (kTimesteps).
+  // Writes the inputs of all chunks. The Philox offset of a step's noise is the step's number. The arguments of the
+  // initial noise follow those of the first chunk's steps; its offset is kTimesteps, beyond the number of any step.
   void write_inputs(std::int64_t seed, std::int64_t first) {
     std::memset(host_inputs.data(), 0, host_inputs.bytes());
     for (int i = 0; i < options.steps; ++i) {

@@ -61,7 +61,7 @@ def random_like(like, shape=None):
 
 
 def differs(module, expected, shape, *others):
-    """Compares a module to expected(x, weights) on random weights and a small input. Returns "" or the reason to refuse.
+    """Compares a module to expected(x, weights) on random weights and a small input; returns "" or why it differs.
 
     A class name alone proves nothing: GLIDE's GroupNorm32 has an activation."""
     words = inspect.signature(module.forward).parameters.values()

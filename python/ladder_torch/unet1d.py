@@ -24,7 +24,7 @@ _TRIAL_TIMESTEP = 99
 
 
 def find(module):
-    """Returns (U-Net, note): the submodule with the U-Net's parts, and a note if it is only a part of `module`, else "".
+    """Returns (U-Net, note): the submodule with the U-Net's parts, and a note if it is only part of `module`, or "".
 
     A module without such a submodule is returned itself. Throws TypeError, ValueError."""
     kind = type(module).__name__

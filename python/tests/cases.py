@@ -94,8 +94,7 @@ def assert_compiled_alike(function, module, *sizes, dynamic, channels_last=True)
 
 @contextlib.contextmanager
 def allowed(setting, precision):
-    """Sets the fp32 precision ("tf32", "ieee") of torch.backends.cudnn.conv or torch.backends.cuda.matmul in a
-    `with`."""
+    """Sets fp32_precision ("tf32", "ieee") of torch.backends.cudnn.conv or torch.backends.cuda.matmul in a `with`."""
     before, setting.fp32_precision = setting.fp32_precision, precision
     try:
         yield

@@ -13,8 +13,7 @@ KERNELS = [name for name in ("emulator", "cuda") if not ladder_torch.status()[na
 
 @pytest.fixture(params=["formula", *KERNELS])
 def device(request):
-    """Runs a test with PyTorch's formula ("cpu") and, where available, kernels on the emulator ("cpu") and GPU
-    ("cuda")."""
+    """Runs a test with PyTorch's formula ("cpu") and with the available kernels: emulator ("cpu"), GPU ("cuda")."""
     if request.param == "cuda":
         yield "cuda"
         return

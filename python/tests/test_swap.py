@@ -310,7 +310,7 @@ def test_a_block_with_a_forward_of_its_own_does_not_pass_for_diffusers():
             return super().forward(input_tensor, 2 * temb)
 
     block = ResnetBlock2D(in_channels=8, temb_channels=4, groups=4)
-    nn.init.zeros_(block.conv2.weight), nn.init.zeros_(block.conv2.bias)  # hides what is before it
+    nn.init.zeros_(block.conv2.weight), nn.init.zeros_(block.conv2.bias)  # hides the layers before it
     report = ladder_torch.swap(block)
     assert type(block) is ResnetBlock2D and [row["kind"] for row in norms(report)] == ["GroupNorm"] * 2
     assert norms(report)[0]["note"] == "alone: the model: the forward of this ResnetBlock2D is none that is known"

@@ -207,7 +207,7 @@ def test_an_example_leaves_the_random_numbers_alone(device):
         assert all(map(torch.equal, torch.cuda.get_rng_state_all(), states[1]))
 
 
-# --- edm's classes, and those that nobody knows
+# --- edm's classes, and unknown classes
 
 
 class Edm:
