@@ -13,7 +13,7 @@ namespace ladder::train {
 
 class HeldOut {
  public:
-  // `images` are the numbers of the held-out images in `pixels`. `options` are the training's. The
+  // `images` are the numbers of the held-out images in `pixels`, `options` those of the training's objective. All
   // arguments taken by reference must outlive this object. The binding has no gradients.
   HeldOut(const DenoisingOptions& options, std::vector<std::int32_t> images, const nn::Model& model,
           const nn::Binding& binding, const Region& pixels, const Promotions& promotions);

@@ -59,8 +59,7 @@ class Policy:
         PyTorch, from `generator` or the default one, in the order of diffusers' schedulers in a loop of their steps.
         `noise` overrides this with the initial noise [samples, horizon, action_dim] and, where steps have noise, that
         of the steps [steps, samples, horizon, action_dim]. `check` waits for the answer and throws FloatingPointError
-        where an observation or an action is not finite. A CUDA graph cannot capture
-        the call, which replays a graph itself."""
+        where an observation or an action is not finite. A CUDA graph cannot capture the call, which replays a graph."""
         sizes = (self.samples, self.observation)
         if not _is(observation, sizes, self.device):
             raise _error(observation, f"{_told(observation)}, and an observation of {sizes} on {self.device} is wanted")
